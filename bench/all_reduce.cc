@@ -1,9 +1,9 @@
 // All-reduce of f32 between threads of one process, or between processes, by size.
 //   all_reduce [--engine threads|shm|gloo] [--ranks 2] [--kib 1,64,...] [--check]
 //   mpirun -n 2 all_reduce --engine mpi
-// A JSON line a size: name, kib, ranks, us median, min, p95, bus GB/s, runs; between threads also
-// the time that memory needs for the traffic (every rank reads all parts and writes all results
-// once, measured beside).
+// Prints a JSON line per size: name, kib, ranks, us median, min, p95, bus GB/s, runs. Between
+// threads it also prints the time that memory needs for the traffic (every rank reads all parts and
+// writes all results once), measured in the same run.
 
 #include <thread>
 
@@ -114,11 +114,11 @@ int run_rank(const Options& options, int rank, const std::string& folder) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("all-reduce by size");
+  CLI::App app("time of all-reduce by size");
   app.add_option("--engine", options.engine, "threads, shm, gloo, or mpi under mpirun");
-  app.add_option("--ranks", options.ranks, "ranks, but under mpirun");
-  app.add_option("--kib", options.kib, "sizes")->delimiter(',');
-  app.add_flag("--check", options.check, "results only");
+  app.add_option("--ranks", options.ranks, "number of ranks; ignored under mpirun");
+  app.add_option("--kib", options.kib, "sizes in KiB")->delimiter(',');
+  app.add_flag("--check", options.check, "only check the results");
   CLI11_PARSE(app, argc, argv);
   if (options.engine == "threads") return run_threads(options);
   if (options.engine == "mpi") return run_rank(options, 0, {});

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""All-reduce between two ranks by size: threads beside the limit of memory, and processes beside each engine's own benchmark.
+"""All-reduce between two ranks by size: threads against the memory bandwidth, processes against each engine's peer.
 
     bench/all_reduce.py --bin-dir build/release --peer ../shared/bench/limits/mpi_allreduce.c [--engine mpi ...] [--least]
         [--rounds 5] [-v]
 
-Ours and the peers take turns; the best median of the rounds counts, for both. The MPI peer is compiled with mpicc, that of Gloo is
-bench/gloo_all_reduce, which calls the library and nothing else. With --least the shortest time counts, which is what a machine can
-still say that has other work. Prints a JSON line a size and engine: us, and where there is a peer its us and ours over its (goal G8: 1.05); for 64 MiB
-between threads the limit of memory over ours (goal 0.6), for 1 KiB the goal of 2 us. -v prints every line of the programs, too.
+Millrace and the peers alternate; for both the best median of the rounds counts. The MPI peer is compiled with mpicc.
+The peer of Gloo is bench/gloo_all_reduce, which only calls the library. With --least the shortest time counts, which is
+still meaningful on a machine with other load. Prints a JSON line per size and engine: us, and if there is a peer its us
+and the ratio of both (goal G8: 1.05); for 64 MiB between threads the time that memory needs over the time of millrace
+(goal 0.6), for 1 KiB the goal of 2 us. -v also prints every line of the programs.
 """
 import argparse
 import json
@@ -42,7 +43,7 @@ def keep_best(best, name, lines, key_of_us):
 
 
 def programs(args, work):
-    """What takes turns: a name and a command each."""
+    """The commands that alternate: a name and a command each."""
     ours = os.path.join(args.bin_dir, "bench/all_reduce")
     turns = [(engine, [ours, "--engine", engine, "--kib", SIZES]) for engine in ("threads", "shm", "gloo")]
     gloo_peer = os.path.join(args.bin_dir, "bench/gloo_all_reduce")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a checkpoint in the background costs the thread that trains, beside a step of it.
+"""Cost of a background checkpoint for the training thread, compared with one step.
 
     bench/async_save.py --bin-dir build/release --net NETS/resnet18_64 --folder DIR [--steps 40] [--every 10] [--rounds 3]
 
-Prints one JSON line: processor and wall time of a step (processor time of the main thread of the process, from /proc; the best
-of the rounds), what run-program says of its checkpoints (the median of the rounds), and the shares. Wall times count on an idle
-machine only. Batches are those of run_step.py. Needs numpy.
+Prints one JSON line: processor and wall time of a step (processor time of the main thread of the process, from /proc;
+the best of the rounds), the checkpoint times that run-program reports (the median of the rounds), and the ratios. Wall
+times are meaningful on an idle machine only. Batches are those of run_step.py. Needs numpy.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ from run_step import batch
 
 
 def one_run(command):
-    """Processor seconds of the main thread, wall seconds, and what went to stderr."""
+    """Processor seconds of the main thread, wall seconds, and stderr."""
     begin, used = time.monotonic(), 0.0
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
@@ -45,10 +45,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin-dir", default="build/release")
     parser.add_argument("--net", required=True, help="folder of the net")
-    parser.add_argument("--folder", required=True, help="where checkpoints go")
+    parser.add_argument("--folder", required=True, help="folder for the checkpoints")
     parser.add_argument("--batch", type=int, help="default: that of net.json")
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--every", type=int, default=10, help="steps between two checkpoints")
+    parser.add_argument("--every", type=int, default=10, help="steps between checkpoints")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     with open(os.path.join(args.net, "net.json"), encoding="utf-8") as f:

@@ -1,5 +1,5 @@
-// Saving, loading and cutting anew against bare calls with the same bytes in the same folder and
-// run: one line of JSON for each, with the ratio of the speeds.
+// Saving, loading and resharding, compared with bare system calls with the same bytes in the same
+// folder and run: one line of JSON for each, with the ratio of the speeds.
 //
 //   checkpoint_bench --folder DIR [--mib 1024] [--tensors 64] [--files 1] [--runs 5] [--check]
 
@@ -123,15 +123,15 @@ class Bench {
     return options_.folder + "/checkpoint_bench." + name;
   }
 
-  /// \param before  is called before each, and not timed
+  /// \param before  called before each of both, not timed
   void compare(
       const std::string& name, const std::function<bool()>& bare, const std::function<bool()>& ours,
       const std::function<void()>& before = [] {}) {
     std::vector<Sample> left;
     std::vector<Sample> right;
     const int64_t peak_before = peak_kib();
-    // In turn, and each first in half of the runs: what one leaves behind must not only meet the
-    // other.
+    // Alternates, and each goes first in half of the runs, so that the after-effects of one do not
+    // always hit the other.
     for (int i = 0; i < options_.runs; ++i) {
       for (const bool bare_now : {i % 2 == 0, i % 2 != 0}) {
         before();
@@ -156,14 +156,14 @@ class Bench {
     std::fflush(stdout);
   }
 
-  // Writes back what others left dirty, so that nobody is timed while the system writes it.
+  // Writes back dirty pages of earlier work, so that this is not part of a timed run.
   void settle() {
     const int fd = ::open(options_.folder.c_str(), O_RDONLY | O_DIRECTORY);
     ok_ = fd >= 0 && ::syncfs(fd) == 0 && ok_;
     ::close(fd);
   }
 
-  // Where nothing was: giving back the pages of what was there before is no part of a save.
+  // Removes the old output: freeing its pages is not part of a save.
   void remove_written() {
     fs::remove(path("raw"));
     fs::remove_all(path("c"));
@@ -192,7 +192,7 @@ class Bench {
     return good(io::save_state_dict(state_, path("c"), options));
   }
 
-  // Takes the files out of the page cache; a file system in memory keeps them.
+  // Drops the files from the page cache; a file system in memory keeps them.
   void forget_pages() {
     std::vector<std::string> files = {path("raw")};
     for (const auto& entry : fs::directory_iterator(path("c"))) files.push_back(entry.path());
@@ -219,7 +219,7 @@ class Bench {
     return ::close(fd) == 0 && fine;
   }
 
-  /// \param threads  0: as many as loading takes by itself
+  /// \param threads  0: the default number of loading
   bool load(int threads) {
     auto checkpoint = io::Checkpoint::open(path("c"), {.threads = threads});
     if (!good(checkpoint.ok() ? Ok() : checkpoint.status())) return false;
@@ -260,7 +260,8 @@ class Bench {
     return good(io::reshard_checkpoint(*checkpoint, path("c3"), options));
   }
 
-  // How long a step waits until its values are copied; the first time memory must be found.
+  // Time that a step waits until its values are copied; the first time includes the allocation of
+  // memory.
   void async() {
     io::AsyncSaver saver;
     std::vector<double> waits;
@@ -293,14 +294,15 @@ class Bench {
 
 int main(int argc, char** argv) {
   millrace::Options options;
-  CLI::App app("saving and loading checkpoints against bare calls");
-  app.add_option("--folder", options.folder, "where the files go")->required();
-  app.add_option("--mib", options.mib, "bytes of all tensors")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--tensors", options.tensors, "how many there are")->check(CLI::Range(1, 4096));
-  app.add_option("--files", options.files, "that a save cuts them into; tensors stay whole")
+  CLI::App app("saving and loading checkpoints compared with bare system calls");
+  app.add_option("--folder", options.folder, "folder for the files")->required();
+  app.add_option("--mib", options.mib, "MiB of all tensors")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--tensors", options.tensors, "number of tensors")->check(CLI::Range(1, 4096));
+  app.add_option("--files", options.files, "number of files per save; tensors are not split")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--runs", options.runs, "of each; the median counts")->check(CLI::Range(1, 100));
-  app.add_flag("--check", options.check, "small and once: only that everything works");
+  app.add_option("--runs", options.runs, "runs of each; the median counts")
+      ->check(CLI::Range(1, 100));
+  app.add_flag("--check", options.check, "one small run that only checks that everything works");
   CLI11_PARSE(app, argc, argv);
   if (options.check) {
     options.mib = 4;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Saving and loading checkpoints beside Paddle's save_combine and torch.save, in turn in one run (goal G7).
+"""Saving and loading checkpoints compared with Paddle's save_combine and torch.save, alternating in one run (goal G7).
 
     bench/checkpoint_peers.py --bin-dir build/release --folder DIR --script ../shared/bench/peer_io.py [--paddle PYTHON] [--torch PYTHON]
                               [--mib 1024] [--rounds 3] [--runs 3]
 
-Every round calls checkpoint_bench and then the script with each interpreter; the best median of all rounds counts. One line of JSON a case:
-seconds of ours and of each peer and their ratio (below 1: ours is faster).
+Every round calls checkpoint_bench and then the script with each interpreter; the best median of all rounds counts.
+Prints one line of JSON per case: seconds of millrace and of each peer, and their ratio (below 1: millrace is faster).
 """
 import argparse
 import json
@@ -13,7 +13,7 @@ import os
 
 from json_lines import json_lines
 
-# Ours, and what the peers' script calls the same.
+# Names of the cases in checkpoint_bench and in the peers' script.
 CASES = {"save": "save", "save, fsync": "save_fsync", "load, page cache": "load_cached", "load, cold": "load_cold"}
 PEERS = {"paddle": "combine", "torch": "torch"}
 

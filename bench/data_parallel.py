@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Training on N CPU devices of one thread each against one device of one thread, the same program in one run.
+"""Training on N CPU devices of one thread each, compared with one device of one thread: the same program in one run.
 
     bench/data_parallel.py --bin-dir build/release --net ../shared/bench/programs/mlp [--devices 2] [--batch 64] [--steps 60]
         [--rounds 5] [--peer "PYTHON ../shared/bench/paddle_pe_bench.py"]
 
-Every device gets `batch` rows; goal G8 asks for the ratio of samples a second: 1.85 for resnet18_64, 1.7 for mlp. Rounds alternate
-between one device, several, and as many processes with one device each that know nothing of each other, which is what the machine
-can give; the best round of each counts (minimum and median of its steps are both shown). processor_ratio is the processor time of
-a step of several devices over that of as many steps of one: 1 where nothing waits and nothing is done twice. With --peer the
-original's ParallelExecutor is timed in the same run on its own net of that name (mlp or lenet). Prints one JSON line each.
-With --check one short round. Needs numpy.
+Every device gets `batch` rows. Goal G8 is a ratio of samples per second: 1.85 for resnet18_64, 1.7 for mlp. Rounds
+alternate between one device, several devices, and the same number of independent processes with one device each, which
+show the limit of the machine. The best round of each counts (minimum and median of its steps are both printed).
+processor_ratio is the processor time of a step on several devices, divided by that of the same number of steps on one:
+1 if nothing waits and nothing is done twice. With --peer the original's ParallelExecutor is timed in the same run on
+its net of that name (mlp or lenet). Prints one JSON line each. With --check one short round. Needs numpy.
 """
 import argparse
 import json
@@ -31,7 +31,7 @@ def command(args, net, devices, feeds):
 
 
 def run_together(commands):
-    """Starts all at once; the results of all."""
+    """Starts all commands at once; returns the results of all."""
     running = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
     results = []
     for process in running:
@@ -64,7 +64,7 @@ def measure(args, net, work):
     for _ in range(args.rounds):
         one += run_together([command(args, net, 1, feeds[0])])
         several += run_together([command(args, net, args.devices, feeds[1])])
-        # the slowest of the processes is what their sum would wait for
+        # a job must wait for its slowest process
         apart.append(max(run_together([command(args, net, 1, feeds[0])] * args.devices), key=lambda r: r["ms"]["p50"]))
     return one, several, apart
 
@@ -77,7 +77,7 @@ def main():
     ap.add_argument("--batch", type=int, default=64)
     ap.add_argument("--steps", type=int, default=60)
     ap.add_argument("--rounds", type=int, default=5)
-    ap.add_argument("--flag", action="append", default=[], help="more words for run-program on several devices")
+    ap.add_argument("--flag", action="append", default=[], help="additional argument of run-program for several devices")
     ap.add_argument("--peer")
     ap.add_argument("--check", action="store_true")
     args = ap.parse_args()

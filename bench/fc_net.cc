@@ -128,7 +128,7 @@ FcNet fc_net(int64_t layers, int64_t width) {
     input = l.out;
     all.push_back(std::move(l));
   }
-  // The gradient of the last output is fed; a loss would add nothing to what is measured.
+  // The gradient of the last output is fed; a loss would add nothing to the measurement.
   for (size_t i = all.size(); i-- > 0;) backward(b, all[i], i == 0);
   for (const Layer& l : all) {
     update(b, l.weight);

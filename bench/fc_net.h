@@ -13,8 +13,8 @@ struct FcNet {
   std::unique_ptr<Program> startup;
 };
 
-/// Layers of mul, elementwise_add and relu with their gradients and two sgd ops each: eight ops a
-/// layer. \param layers  >= 1 \param width   neurons of a layer; a weight is f32[width, width]
+/// Layers of mul, elementwise_add and relu with their gradients, and two sgd ops each: eight ops
+/// per layer. \param layers  >= 1 \param width   neurons per layer; a weight is f32[width, width]
 FcNet fc_net(int64_t layers, int64_t width);
 
 }  // namespace millrace::bench

@@ -1,7 +1,7 @@
-// All-reduce of f32 between processes of one machine by Gloo alone, as its own users call it: what
-// all_reduce --engine gloo is compared with.
+// All-reduce of f32 between processes of one machine, by direct calls of Gloo: the peer of
+// all_reduce --engine gloo.
 //   gloo_all_reduce [--ranks 2] [--kib 1,64,...] [--check]
-// A JSON line a size, with the keys of all_reduce.
+// Prints a JSON line per size, with the keys of all_reduce.
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -69,10 +69,10 @@ int run_rank(const AllReduceOptions& options, int rank, const std::string& folde
 
 int main(int argc, char** argv) {
   AllReduceOptions options;
-  CLI::App app("all-reduce by Gloo alone");
-  app.add_option("--ranks", options.ranks, "processes");
-  app.add_option("--kib", options.kib, "sizes")->delimiter(',');
-  app.add_flag("--check", options.check, "results only");
+  CLI::App app("time of all-reduce by Gloo");
+  app.add_option("--ranks", options.ranks, "number of processes");
+  app.add_option("--kib", options.kib, "sizes in KiB")->delimiter(',');
+  app.add_flag("--check", options.check, "only check the results");
   CLI11_PARSE(app, argc, argv);
   return millrace::bench::run_ranks(options.ranks, [&](int rank, const std::string& folder) {
     return run_rank(options, rank, folder);

@@ -3,10 +3,11 @@
 
     growth.py --bin-dir build/release [--small 1000] [--large 10000] [--rounds 15] [--write docs/performance.md]
 
-Programs are written here, in the text form. Prints one JSON line a chain: load (file to verified program), plan (compile and the first
-run's memory), step, resident memory; medians of the rounds, in which both chains take turns. Exit status: 0, or 1 if a limit of performance_goals.md is missed: 100 ns an
-op (G3); load and plan of the large chain at most 1.2 times as much an op as of the small one, 0.3 s, and 2 KB of memory an op beyond
-the program, which is what inspect-program --verify needs for it (G4).
+The script writes the programs in the text form. Prints one JSON line per chain: load (file to verified program), plan
+(compilation and the memory of the first run), step, resident memory; medians of the rounds, in which both chains
+alternate. Exit status: 0, or 1 if a limit of performance_goals.md is missed: 100 ns per op (G3); load and plan of the
+large chain at most 1.2 times as much per op as of the small one, 0.3 s, and 2 KB of memory per op in addition to the
+program, whose memory is that of inspect-program --verify (G4).
 """
 import argparse
 import json
@@ -38,7 +39,7 @@ def peak_mb(command):
 
 
 def prepare(args, work, ops):
-    """Writes a chain. Returns what does not depend on the run."""
+    """Writes a chain. Returns the facts that do not depend on the run."""
     text, binary = os.path.join(work, f"{ops}.txt"), os.path.join(work, f"{ops}.pb")
     with open(text, "w", encoding="utf-8") as file:
         file.write(chain(ops))
@@ -78,10 +79,10 @@ def missed(small, large):
         found.append(f"load and plan take {large['load_ms'] + large['plan_ms']:.0f} ms")
     beyond = (large["rss_mb"] - small["rss_mb"] - large["program_mb"] + small["program_mb"]) * 2**20 / (ops - small["ops"])
     if beyond > 2000:
-        found.append(f"{beyond:.0f} bytes an op beyond the program")
+        found.append(f"{beyond:.0f} bytes per op in addition to the program")
     for row in (small, large):
         if row["step_us"] * 1000 / row["ops"] > 100:
-            found.append(f"{row['step_us'] * 1000 / row['ops']:.0f} ns an op")
+            found.append(f"{row['step_us'] * 1000 / row['ops']:.0f} ns per op")
     return found
 
 

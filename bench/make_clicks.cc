@@ -1,13 +1,12 @@
-// Clicks for tests/data/ctr_dnn: what users saw (26 ids, 13 numbers) and whether they clicked,
-// after a rule that a model can learn.
+// Generates clicks for tests/data/ctr_dnn: what users saw (26 ids, 13 numbers) and whether they
+// clicked, according to a rule that a model can learn.
 //
 //   make_clicks --trainers 2 --steps 100 --batch 512 -o DIR [--vocab 1000000] [--seed 1]
 //
 // Writes DIR/feeds.npz (members tT/stepK/<var>, for a cluster in one process) and DIR/feeds_T.npz
-// (stepK/<var>, for trainer T). Every id has a weight of its own that follows from the id, ids are
-// drawn by a power law, and the odds of a click are the sum of the weights and of the numbers times
-// fixed factors. Prints the loss of the rule itself, which no model can beat, and of the best
-// constant guess.
+// (stepK/<var>, for trainer T). Each id has a weight that is computed from the id. Ids are drawn
+// from a power law. The odds of a click are the sum of the weights and of the numbers times fixed
+// factors. Prints the loss of the rule, which no model can beat, and of the best constant guess.
 
 #include <cmath>
 #include <cstdio>
@@ -39,7 +38,7 @@ struct Settings {
   std::string out;
 };
 
-// A number in [-1, 1) that belongs to the key (the finaliser of SplitMix64).
+// A number in [-1, 1) that is computed from the key (the finaliser of SplitMix64).
 double weight_of(uint64_t key) {
   key += 0x9e3779b97f4a7c15U;
   key = (key ^ (key >> 30U)) * 0xbf58476d1ce4e5b9U;
@@ -95,7 +94,7 @@ class Clicks {
 
  private:
   double unit() { return static_cast<double>(engine_() >> 11U) * 0x1p-53; }
-  // few ids are frequent, most are rare
+  // A few ids are frequent, most are rare.
   int64_t draw_id() {
     return static_cast<int64_t>(std::pow(unit(), 8) * static_cast<double>(settings_.vocab));
   }
@@ -130,7 +129,7 @@ Status make(const Settings& settings) {
     MILLRACE_RETURN_IF_ERROR(write(fmt::format("{}/feeds_{}.npz", settings.out, trainer), own));
   }
   MILLRACE_RETURN_IF_ERROR(write(settings.out + "/feeds.npz", all));
-  fmt::print("{} examples; loss of the rule itself {:.3f}, of the best constant guess {:.3f}\n",
+  fmt::print("{} examples; loss of the rule {:.3f}, of the best constant guess {:.3f}\n",
              settings.trainers * settings.steps * settings.batch, clicks.loss(),
              clicks.constant_loss());
   return Ok();

@@ -1,5 +1,5 @@
-// Writes the net that parameter servers are measured with: ids of 26 slots look up one sparse
-// table, 13 numbers, three layers of relu, softmax over two classes, plain SGD.
+// Writes the net for the benchmarks of parameter servers: ids of 26 slots are looked up in one
+// sparse table, 13 numbers, three layers of relu, softmax over two classes, plain SGD.
 //
 //   make_ctr_net OUT [--vocab 1000000] [--dim 16] [--hidden 400]      writes OUT/main.pb,
 //   OUT/startup.pb
@@ -42,7 +42,7 @@ StatusOr<std::string> write_net(const Options& options) {
   const VarRef prob = layers::fc(x, 2, {.act = "softmax"});
   const VarRef loss = layers::mean(layers::cross_entropy(prob, label));
   MILLRACE_RETURN_IF_ERROR(net.minimize(loss, {.learning_rate = 1e-3}).status());
-  // The table stays on the servers.
+  // The trainer fetches rows from the servers; the table stays there.
   const std::unique_ptr<Program> main = net.main().clone();
   for (Op& op : main->root().ops()) {
     if (op.type() == "lookup_table" || op.type() == "lookup_table_grad")
@@ -57,7 +57,7 @@ StatusOr<std::string> write_net(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("the net that parameter servers are measured with");
+  CLI::App app("writes the net for the benchmarks of parameter servers");
   app.add_option("OUT", options.out, "folder, which must exist")->required();
   app.add_option("--vocab", options.vocab, "rows of the table")->check(CLI::Range(1, 1 << 30));
   app.add_option("--dim", options.dim, "width of a row")->check(CLI::Range(1, 4096));

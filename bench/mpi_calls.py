@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What MPI's all-reduce takes between two processes: the blocking call, and the one that can be waited for with a deadline.
+"""Time of MPI's all-reduce between two processes: the blocking call, and the non-blocking one, which allows a deadline.
 
     bench/mpi_calls.py
 
-Once without the library's locks for several threads (level 0) and once with them (level 2). A line for each call and size: best and median
-of seven rounds, microseconds. Needs mpicc and mpirun.
+Measured without the library's locks for several threads (level 0) and with them (level 2). Prints a line for each call
+and size: best and median of seven rounds, microseconds. Needs mpicc and mpirun.
 """
 import os
 import subprocess

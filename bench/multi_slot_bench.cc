@@ -1,9 +1,9 @@
-// How fast MultiSlot text is read: lines of 26 ids and 13 numbers, as in a click log.
+// Measures how fast MultiSlot text is read: lines of 26 ids and 13 numbers, as in a click log.
 //
 //   multi_slot_bench --folder DIR [--mib 256] [--readers 1] [--runs 5] [--check]
 //
 // Writes a file into the folder, reads it through MultiSlotReader in batches of 512, and prints one
-// line of JSON: MB/s of text (median and best). Goal G9: 300 MB/s a thread.
+// line of JSON: MB/s of text (median and best). Goal G9: 300 MB/s per thread.
 
 #include <algorithm>
 #include <chrono>
@@ -64,17 +64,17 @@ StatusOr<double> read_once(const io::MultiSlotSource& source, int64_t lines) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("reading MultiSlot text");
+  CLI::App app("speed of reading MultiSlot text");
   std::string folder;
   size_t mib = 256;
   int readers = 1;
   int runs = 5;
   bool check = false;
-  app.add_option("--folder", folder, "where the file goes")->required();
+  app.add_option("--folder", folder, "folder for the file")->required();
   app.add_option("--mib", mib, "size of the text")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--readers", readers, "files and threads")->check(CLI::Range(1, 64));
-  app.add_option("--runs", runs, "how often")->check(CLI::Range(1, 100));
-  app.add_flag("--check", check, "small and once: only that everything works");
+  app.add_option("--readers", readers, "number of files and threads")->check(CLI::Range(1, 64));
+  app.add_option("--runs", runs, "number of runs")->check(CLI::Range(1, 100));
+  app.add_flag("--check", check, "one small run that only checks that everything works");
   CLI11_PARSE(app, argc, argv);
   if (check) {
     mib = 1;

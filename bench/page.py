@@ -1,4 +1,4 @@
-"""Tables in pages: each stands between two markers, <!-- name: begin --> and <!-- name: end -->."""
+"""Tables in pages: each is between two markers, <!-- name: begin --> and <!-- name: end -->."""
 
 
 def write_table(path, name, text):

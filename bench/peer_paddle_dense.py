@@ -3,8 +3,9 @@
 
     PYTHON bench/peer_paddle_dense.py [--mb 64] [--servers 2] [--runs 7]
 
-PYTHON belongs to an environment with paddlepaddle 2.6.2. One trainer holds one parameter of so many MiB; its `push_dense_params` and
-`pull_dense_params` are timed, which send all of it to the servers, and get it back, and wait. One line of JSON: GB/s, median and best.
+PYTHON belongs to an environment with paddlepaddle 2.6.2. One trainer holds one parameter of the given size. Its
+`push_dense_params` and `pull_dense_params` are timed: they send all of it to the servers, or receive it, and wait. One
+line of JSON: GB/s, median and best.
 """
 import argparse
 import json
@@ -38,7 +39,7 @@ def child(args):
     import paddle.distributed.fleet.base.role_maker as role_maker
     from paddle.distributed.fleet.base.distributed_strategy import DistributedStrategy
 
-    # The message module in C++ that __repr__ of the strategy wants is not part of every protobuf.
+    # __repr__ of the strategy needs protobuf's C++ message module, which some builds of protobuf lack.
     DistributedStrategy.__repr__ = lambda self: "DistributedStrategy"
     paddle.enable_static()
     fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=False))
@@ -69,7 +70,7 @@ def child(args):
 
 
 def dense_receives(runtime):
-    """Dense tables and the parameters in each."""
+    """Ids of the dense tables, with the parameters in each."""
     from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
     found = get_the_one_recv_context(runtime.context, is_dense=True, split_dense_table=runtime.is_heter_ps_mode)

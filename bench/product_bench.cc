@@ -1,11 +1,11 @@
-// Float products of two matrices: tiles of bfloat16 parts against oneDNN's, on one thread or
+// Float products of two matrices: tiles of bfloat16 parts compared with oneDNN, on one thread or
 // several.
 //
 //     product_bench [--threads 1] [--rounds 7] [--shape ROWSxCOLUMNSxINNER ...] [--check]
 //
-// One line of JSON a shape and form of the factors: microseconds (the best round), the ratio, and
-// the error of each: root mean square over that of the result, against sums of double. --check
-// multiplies once and fails where tiles are less exact than a float product may be.
+// Prints one line of JSON per shape and form of the factors: microseconds (the best round), the
+// ratio, and the error of each: root mean square of the error over that of the result, relative to
+// sums in double. --check multiplies once and fails if tiles are less exact than a float product.
 
 #include <algorithm>
 #include <chrono>
@@ -28,7 +28,7 @@ using millrace::kernels::CpuDevice;
 namespace dnn = millrace::kernels::dnn;
 namespace tiles = millrace::kernels::tiles;
 
-// Of the first ones the error is measured: sums of double take long.
+// The error is measured on the first rows only, because sums in double are slow.
 constexpr int64_t kCheckedRows = 48;
 
 struct Matrices {
@@ -89,7 +89,7 @@ double best_of(int rounds, int64_t repeats, Body&& body) {
   return best;
 }
 
-// True unless tiles are too far from the truth.
+// Returns false if the error of tiles is too large.
 bool measure(CpuDevice& device, const tiles::Shape& s, int rounds, bool check) {
   const Matrices m = make(s);
   std::vector<float> c(static_cast<size_t>(s.rows * s.columns));
@@ -136,7 +136,7 @@ bool measure(CpuDevice& device, const tiles::Shape& s, int rounds, bool check) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Float products by tiles of bfloat16 parts, and by oneDNN.");
+  CLI::App app("float products by tiles of bfloat16 parts, and by oneDNN");
   int threads = 1;
   int rounds = 7;
   bool check = false;

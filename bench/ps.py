@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Training through parameter servers in whole processes, and beside a live Paddle in the same run.
+"""Training through parameter servers in separate processes, compared with Paddle in the same run.
 
     bench/ps.py --bin-dir build/release [--mode async|geo|sync] [--servers 2] [--trainers 2] [--vocab 1000000] [--batch 512] [--hidden 400]
                 [--steps 100] [--warmup 10] [--peer "PYTHON .../paddle_ps_bench.py"]
 
-The net and the options are those of the peer's script: 26 slots look up one sparse table of width 16, 13 numbers, three layers, SGD. A job of
-`warmup` and one of `warmup + steps` steps are run; what the second takes longer counts, so that start-up and first pulls do not. With --peer
-the script is run with the same options and the ratio is printed. One line of JSON. With --check one short run of a small net. Needs numpy.
+The net and the options are those of the peer's script: 26 slots are looked up in one sparse table of width 16, 13
+numbers, three layers, SGD. A job of `warmup` and one of `warmup + steps` steps are run; the difference of their times
+counts, so that start-up and first pulls are excluded. With --peer the script is run with the same options and the ratio
+is printed. One line of JSON. With --check one short run of a small net. Needs numpy.
 """
 import argparse
 import json
@@ -33,7 +34,7 @@ def run(command, **more):
 
 
 def write_feeds(path, args, trainer, steps):
-    """Sixteen batches over and over, drawn as the peer draws them."""
+    """Sixteen batches that repeat, drawn as the peer draws them."""
     random = np.random.RandomState(100 + trainer)
     batches = [{"ids": random.randint(0, args.vocab, (args.batch, SLOTS)).astype("i8").reshape(args.batch, SLOTS, 1),
                 "dense": random.rand(args.batch, NUMBERS).astype("f4"),
@@ -102,7 +103,8 @@ def job(args, work, loss, steps):
 
 
 def local_step(args, work):
-    """Milliseconds that a step of the net takes as it is, in one process of one thread; of a job's feeds the first batch."""
+    """Milliseconds of a step of the untranspiled net, in one process with one thread, on the first batch of a job's
+    feeds."""
     loss = run([os.path.join(args.bin_dir, "bench/make_ctr_net"), work, "--vocab", str(args.vocab), "--hidden", str(args.hidden)]).strip()
     write_feeds(f"{work}/local.npz", args, 0, 1)
     with np.load(f"{work}/local.npz") as batch:
@@ -119,7 +121,7 @@ def measure(args, work):
     short, long = job(args, work, loss, args.warmup), job(args, work, loss, args.warmup + args.steps)
     seconds = [b["seconds"]["all"] - a["seconds"]["all"] for a, b in zip(short, long)]
     row = {"ms_per_step": round(1e3 * max(seconds) / args.steps, 3)}
-    if min(seconds) <= 0:  # too few steps to tell, as with --check
+    if min(seconds) <= 0:  # too few steps to measure, as with --check
         return {**row, "examples_per_s_total": None}
     rate = sum(args.batch * args.steps / s for s in seconds)
     return {**row, "examples_per_s_total": round(rate, 1), "sparse_rows_pulled_per_s_total": round(rate * SLOTS, 1) if args.mode != "geo" else 0.0,
@@ -148,7 +150,7 @@ def main():
     ap.add_argument("--timeout", type=float, default=240)
     ap.add_argument("--flags", default="", help="more flags for servers and trainers")
     ap.add_argument("--peer", default="", help="command of the peer's script")
-    ap.add_argument("--local", action="store_true", help="also times the net alone, and prints what a step of the job takes of that")
+    ap.add_argument("--local", action="store_true", help="also time the net in one process, and print the ratio of a step of the job to it")
     ap.add_argument("--check", action="store_true")
     args = ap.parse_args()
     if args.check:

@@ -1,10 +1,10 @@
-// What the Communicator costs an asynchronous trainer.
+// Cost of the Communicator for an asynchronous trainer.
 //
 //   ps_communicator_bench [--megabytes M] [--vars V] [--step-ms T] [--runs R] [--check]
 //
 // A step works on its gradients for a while (T ms of sums over them), as a trainer computes. It is
-// timed alone, and with all gradients handed to a Communicator whose servers are dense tables in
-// this process, and with parameters taken over as they come. One line of JSON.
+// timed without a Communicator, and with one that sends all gradients and receives parameters; its
+// servers are dense tables in this process. Prints one line of JSON.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -44,7 +44,7 @@ void must(const Status& status) {
   std::exit(1);
 }
 
-// A dense table a var.
+// A dense table per var.
 class Tables final : public Sender {
  public:
   Tables(const std::vector<std::string>& vars, int64_t elements) {
@@ -74,7 +74,7 @@ class Tables final : public Sender {
   std::map<std::string, std::unique_ptr<DenseTable>> tables_;
 };
 
-// Sums over the gradients until the time is over; the count of rounds is fixed beforehand.
+// Sums over the gradients; the number of rounds is fixed beforehand to take the wanted time.
 float work(Scope& scope, const std::vector<std::string>& vars, int rounds) {
   float sum = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -119,7 +119,7 @@ void run(const Setup& setup) {
   std::vector<double> alone;
   std::vector<double> sending;
   std::vector<double> calls;
-  Scope received;  // so that the gradients of the next step stay what they are
+  Scope received;  // a separate scope, so that the gradients of the next step are not overwritten
   for (const std::string& var : vars)
     must(received.local(var).as<Tensor>().resize(millrace::DType::kFloat32, {elements}));
   for (int step = 0; step < setup.runs; ++step) {
@@ -154,12 +154,14 @@ void run(const Setup& setup) {
 
 int main(int argc, char** argv) {
   Setup setup;
-  CLI::App app{"What the Communicator costs an asynchronous trainer"};
-  app.add_option("--megabytes", setup.megabytes, "gradients a step")->check(CLI::PositiveNumber);
-  app.add_option("--vars", setup.vars, "vars they are in")->check(CLI::PositiveNumber);
-  app.add_option("--step-ms", setup.step_ms, "computing a step")->check(CLI::PositiveNumber);
-  app.add_option("--runs", setup.runs, "steps")->check(CLI::PositiveNumber);
-  app.add_flag("--check", setup.check, "few steps, only results");
+  CLI::App app{"cost of the Communicator for an asynchronous trainer"};
+  app.add_option("--megabytes", setup.megabytes, "MB of gradients per step")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--vars", setup.vars, "number of gradient vars")->check(CLI::PositiveNumber);
+  app.add_option("--step-ms", setup.step_ms, "computation time per step")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--runs", setup.runs, "number of steps")->check(CLI::PositiveNumber);
+  app.add_flag("--check", setup.check, "a few steps that only check the results");
   CLI11_PARSE(app, argc, argv);
   if (setup.check) setup.runs = 20;
   run(setup);

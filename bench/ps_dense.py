@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Dense push and pull between a trainer and pservers, beside bare TCP and beside a live Paddle in the same run (goal G9).
+"""Dense push and pull between a trainer and pservers, compared with bare TCP and with Paddle in the same run (goal G9).
 
     bench/ps_dense.py --bin-dir build/release [--mb 64] [--runs 7] [--rounds 3] [--peer "PYTHON bench/peer_paddle_dense.py"]
 
-Every round runs ps_wire_bench and then the peer, with one server and with two; of each the best median of all rounds counts. One line of JSON a transport and direction: GB/s of both, their ratio, and the share of bare TCP. With --check one short
-run without the peer.
+Every round runs ps_wire_bench and then the peer, with one server and with two; of each the best median of all rounds
+counts. Prints one line of JSON per transport and direction: GB/s of both, their ratio, and the ratio to bare TCP. With
+--check one short run without the peer.
 """
 import argparse
 import json

@@ -1,12 +1,12 @@
-// Rows a second that a sparse table gives and takes in one process, and what a row costs.
+// Rows per second that a sparse table returns and accepts in one process, and the memory of a row.
 //
 //   ps_table_bench [--rows N] [--dim D] [--slots S] [--batch B] [--runs R] [--threads T]
 //                  [--rule adagrad|naive|adam] [--partitions P] [--servers S] [--grpc] [--check]
 //
-// One run is one batch: slots x batch ids, drawn evenly from `rows` keys; duplicates stay, as the
-// original counts them. One line of JSON each for making, pulling and pushing rows; with --servers
-// also for a client that reaches that many servers in this process, through memory or (--grpc) over
-// the loopback interface.
+// One run is one batch: slots x batch ids, drawn uniformly from `rows` keys; duplicates are kept,
+// as the original counts them. Prints one line of JSON each for creating, pulling and pushing rows;
+// with --servers also for a client that reaches that many servers in this process, through memory
+// or (--grpc) over the loopback interface.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -73,7 +73,7 @@ void report(const Setup& setup, const char* what, double rows, std::vector<doubl
       seconds.size());
 }
 
-// Times body(run) on every thread; the rows of all threads count.
+// Times body(run) on every thread; sums the rows of all threads.
 template <typename Body>
 void measure(const Setup& setup, const char* what, double rows, Body&& body) {
   std::vector<double> seconds;
@@ -181,7 +181,8 @@ std::shared_ptr<Transport> make_transport(const Setup& setup) {
   return std::move(*made);
 }
 
-// The way a trainer goes: ids taken apart, one call a server, rows back in place.
+// The path of a trainer: ids are grouped by server, one call per server, rows are put back in
+// order.
 void run_clients(const Setup& setup) {
   const auto transport = make_transport(setup);
   std::vector<std::unique_ptr<TableHandler>> handlers;
@@ -234,19 +235,20 @@ void run_clients(const Setup& setup) {
 
 int main(int argc, char** argv) {
   Setup setup;
-  CLI::App app{"Rows a second of a sparse table in one process"};
-  app.add_option("--rows", setup.rows, "keys in the table")->check(CLI::PositiveNumber);
-  app.add_option("--dim", setup.dim, "weights a row")->check(CLI::PositiveNumber);
-  app.add_option("--slots", setup.slots, "ids an example")->check(CLI::PositiveNumber);
-  app.add_option("--batch", setup.batch, "examples a batch")->check(CLI::PositiveNumber);
-  app.add_option("--runs", setup.runs, "batches")->check(CLI::PositiveNumber);
-  app.add_option("--threads", setup.threads, "callers at once")->check(CLI::PositiveNumber);
-  app.add_option("--partitions", setup.partitions, "parts of the table");
+  CLI::App app{"rows per second of a sparse table in one process"};
+  app.add_option("--rows", setup.rows, "number of keys in the table")->check(CLI::PositiveNumber);
+  app.add_option("--dim", setup.dim, "weights per row")->check(CLI::PositiveNumber);
+  app.add_option("--slots", setup.slots, "ids per example")->check(CLI::PositiveNumber);
+  app.add_option("--batch", setup.batch, "examples per batch")->check(CLI::PositiveNumber);
+  app.add_option("--runs", setup.runs, "number of batches")->check(CLI::PositiveNumber);
+  app.add_option("--threads", setup.threads, "number of concurrent callers")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--partitions", setup.partitions, "partitions of the table");
   app.add_option("--rule", setup.rule, "adagrad, naive or adam")
       ->check(CLI::IsMember({"adagrad", "naive", "adam"}));
-  app.add_option("--servers", setup.servers, "servers that clients reach");
-  app.add_flag("--grpc", setup.grpc, "reach them over the loopback interface");
-  app.add_flag("--check", setup.check, "only compare results");
+  app.add_option("--servers", setup.servers, "number of servers of the client measurements");
+  app.add_flag("--grpc", setup.grpc, "connect over the loopback interface");
+  app.add_flag("--check", setup.check, "only check the results");
   CLI11_PARSE(app, argc, argv);
   if (setup.check) {
     check(setup);

@@ -1,11 +1,11 @@
-// How fast values travel between a trainer and a pserver on this machine, beside plain TCP with the
-// same number of bytes in the same run. The server is a process of its own.
+// Measures the transfer of values between a trainer and a pserver on this machine, compared with
+// plain TCP with the same number of bytes in the same run. The server is a separate process.
 //
 //   ps_wire_bench [--mb 64] [--servers 1] [--runs 7] [--calls 2000] [--check]
 //
-// With several servers each holds a part of the value, and all are called at once.
-// One line of JSON a measurement: name, transport, unit, median, best, runs, and the ratio to plain
-// TCP: of bytes a second (best to best), or of time for one round trip (median to median).
+// With several servers each holds a part of the value, and all are called concurrently. Prints one
+// line of JSON per measurement: name, transport, unit, median, best, runs, and the ratio to plain
+// TCP: of bytes per second (best to best), or of time for one round trip (median to median).
 
 #include <algorithm>
 #include <array>
@@ -75,7 +75,7 @@ Value zeros(int64_t bytes) {
   return value;
 }
 
-// Holds one value: kSend replaces it, kGet gives it, kPrefetch gives 16 floats for an id.
+// Holds one value: kSend replaces it, kGet returns it, kPrefetch returns 16 floats per id.
 class Store final : public ps::Handler {
  public:
   explicit Store(int64_t bytes) : held_(zeros(bytes)), row_(zeros(64)) {}
@@ -109,7 +109,8 @@ void receive_all(int fd, char* data, size_t size) {
   }
 }
 
-// The plain peer: reads two sizes and so many bytes, answers with as many as asked for.
+// The plain TCP peer: reads two sizes and that many bytes, and responds with the requested number
+// of bytes.
 struct Sizes {
   size_t there = 0;
   size_t back = 0;
@@ -151,7 +152,8 @@ int connect_plain(int port) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<uint16_t>(port));
-  require(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0, "no connection");
+  require(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0,
+          "cannot connect");
   return fd;
 }
 
@@ -195,7 +197,7 @@ class Bench {
     }
     for (const Side& side : sides)
       require(side.held.values.size() == 1 && side.held.values[0].get_if<Tensor>()->bytes() == part,
-              "what came back is not what was sent");
+              "expected the bytes that were sent");
     print(name, {measure(options_.runs, [&] { at_all(sides, push); }),
                  measure(options_.runs, [&] { at_all(sides, pull); }), measure(options_.calls, [&] {
                    sides[0].call(ps::Method::kPrefetch, &id, sides[0].reply);
@@ -203,7 +205,7 @@ class Bench {
   }
 
  private:
-  // A server, from here.
+  // The caller's view of a server.
   struct Side {
     std::shared_ptr<ps::Channel> channel;
     ps::Reply held;
@@ -258,7 +260,7 @@ class Bench {
   const auto tcp = std::move(ps::make_tcp_transport(options)).value();
   const auto by_tcp = std::move(tcp->listen("127.0.0.1:0", store)).value();
   const std::string line = by_grpc->endpoint() + "\n" + by_tcp->endpoint() + "\n";
-  require(write(ready, line.data(), line.size()) > 0, "nobody listens");
+  require(write(ready, line.data(), line.size()) > 0, "cannot write to the pipe");
   pause();
   std::_Exit(0);
 }
@@ -274,9 +276,9 @@ int run(Options options) {
   int port = 0;
   const int listener = listen_plain(port);
   std::array<int, 2> pipe_ends{};
-  require(pipe(pipe_ends.data()) == 0, "no pipe");
+  require(pipe(pipe_ends.data()) == 0, "cannot create a pipe");
   const int64_t bytes = static_cast<int64_t>(options.mb) << 20U;
-  // Both children start before any thread does.
+  // Both children must be forked before any thread starts.
   const pid_t plain = fork();
   if (plain == 0) serve_plain(listener, static_cast<size_t>(bytes));
   std::vector<pid_t> children{plain};
@@ -307,11 +309,14 @@ int run(Options options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("values between a trainer and a pserver, beside plain TCP");
+  CLI::App app("transfer of values between a trainer and a pserver, compared with plain TCP");
   app.add_option("--mb", options.mb, "MiB of a dense value")->check(CLI::Range(1, 1024));
-  app.add_option("--servers", options.servers, "that share it")->check(CLI::Range(1, 16));
-  app.add_option("--runs", options.runs, "transfers of it")->check(CLI::Range(1, 1000));
-  app.add_option("--calls", options.calls, "pulls of one row")->check(CLI::Range(1, 1000000));
+  app.add_option("--servers", options.servers, "number of servers that share the value")
+      ->check(CLI::Range(1, 16));
+  app.add_option("--runs", options.runs, "number of transfers of the value")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--calls", options.calls, "number of pulls of one row")
+      ->check(CLI::Range(1, 1000000));
   app.add_flag("--check", options.check, "one short run");
   CLI11_PARSE(app, argc, argv);
   return run(options);

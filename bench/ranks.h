@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/// What the measurements of all-reduce have in common.
+/// Common code of the all-reduce benchmarks.
 namespace millrace::bench {
 
 struct AllReduceOptions {
@@ -21,10 +21,10 @@ struct AllReduceOptions {
   bool check = false;  ///< one call a size: whether the sums are right
 };
 
-/// Microseconds of a call on `kib` KiB of f32, in nine rounds of as many calls as take a moment;
-/// sorted. Ends the process where the sum of ones is not `ranks`.
+/// Microseconds of a call on `kib` KiB of f32, in nine rounds of enough calls for a stable time;
+/// sorted. Exits the process if the sum of ones is not `ranks`.
 /// \param reduce   sums the data over all ranks, in place
-/// \param barrier  returns when all ranks have come
+/// \param barrier  returns when all ranks have reached it
 template <typename Reduce, typename Barrier>
 std::vector<double> time_all_reduce(const AllReduceOptions& options, int64_t kib, int ranks,
                                     Reduce reduce, Barrier barrier) {
@@ -48,8 +48,8 @@ std::vector<double> time_all_reduce(const AllReduceOptions& options, int64_t kib
   return rounds;
 }
 
-/// Runs a function once a rank: rank 0 here, the others in processes of their own. The folder is
-/// new and common to all. Returns 0 if all did.
+/// Runs a function once per rank: rank 0 in this process, the others in child processes. The folder
+/// is new and common to all ranks. Returns 0 if all succeeded.
 inline int run_ranks(int ranks,
                      const std::function<int(int rank, const std::string& folder)>& run) {
   std::string folder = "/tmp/millrace_all_reduce_XXXXXX";

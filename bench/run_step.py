@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times steps of a stored net with run-program and prints one JSON line, in the form that the peer comparison reads:
+"""Times steps of a stored net with run-program and prints one JSON line, in the format of the peer comparison:
 
     compare.py --ours "bench/run_step.py --bin-dir build/release --net {dir} --threads {threads} --batch {batch} --mode {mode}" ...
 
-A net folder has main.pb, startup.pb, infer.pb and net.json (name, shape, dtype of every feed). The batch is made from a fixed
-seed: ids of large tables follow a power law, everything else is uniform. Train: startup program, then main program, loss
-fetched every step. Needs numpy.
+A net folder has main.pb, startup.pb, infer.pb and net.json (name, shape, dtype of every feed). The batch is generated
+from a fixed seed: ids of large tables follow a power law, everything else is uniform. Training: startup program, then
+main program, with the loss fetched in every step. Needs numpy.
 """
 import argparse
 import json

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Cold start: process, program and parameters from files, first result; and the memory that takes. Peers in the same run.
+"""Cold start: time and memory from process start until the first result, with program and parameters from files. Peers in the same run.
 
     startup.py --bin-dir build/release [--net resnet50_64] [--shared ../shared] [--reps 5] [--threads 1]
                [--ort PYTHON] [--paddle PYTHON] [--write docs/performance.md]
 
---ort and --paddle: interpreters that have ONNX Runtime (with torch and onnx, to export the net) and Paddle; the script of ../shared/bench
-times them. Each repetition is a new process with a warm page cache; one unmeasured repetition goes first. Prints one JSON line a
-program; --write puts the table between the markers of the document. Exit status: 0, or 1 if a limit of performance_goals.md (G6) is
-missed: 0.25 of ONNX Runtime's time, 0.12 of Paddle's, parameters x 1.2 + 60 MB resident, 20 ms for --version.
+--ort and --paddle: interpreters that have ONNX Runtime (with torch and onnx, to export the net) and Paddle; the script
+of ../shared/bench times them. Each repetition is a new process with a warm page cache, after one unmeasured repetition.
+Prints one JSON line per program; --write puts the table between the markers of the document. Exit status: 0, or 1 if a
+limit of performance_goals.md (G6) is missed: 0.25 of ONNX Runtime's time, 0.12 of Paddle's, parameters x 1.2 + 60 MB
+resident, 20 ms for --version.
 """
 import argparse
 import json

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes what the peer comparison printed as a table into a page.
+"""Writes the output of the peer comparison as a table into a page.
 
     compare.py --nets mlp,lenet --peers torch:train,paddle3:train,ours:train --rounds 5 ... --ours "bench/run_step.py ..." >steps.jsonl
     bench/steps_table.py --write docs/performance.md steps.jsonl...
 
-A line a net and mode: processor time of a step on one thread, median of the rounds, of millrace and of the fastest peer of the
-run, and their ratio beside the goal. `of floor` is the share of the step that a perfect program would need on the machine of
-the goals: its multiplications at full rate, its parameters through memory once. Peak memory is that of the process, beside
-PyTorch's (goal 0.6 for training) and Paddle's (0.4).
+One row per net and mode: processor time of a step on one thread, median of the rounds, of millrace and of the fastest
+peer of the run, and their ratio with the goal. `of floor` is the fraction of the step that a perfect program would need
+on the machine of the goals: its multiplications at full rate, its parameters read from memory once. Peak memory is that
+of the process, compared with PyTorch's (goal 0.6 for training) and Paddle's (0.4).
 """
 import argparse
 import json
@@ -59,7 +59,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+")
     parser.add_argument("--write")
-    parser.add_argument("--table", default="steps", help="which table of the page")
+    parser.add_argument("--table", default="steps", help="name of the table in the page")
     args = parser.parse_args()
     text = table(rows(args.files))
     if not args.write:

@@ -3,8 +3,8 @@
 
     bench/threads.py --bin-dir build/release --shared ../shared [--nets mlp,lenet] [--threads 2] [--rounds 3] [--write docs/performance.md]
 
-Rounds alternate; the median step of the best round of each counts, on a machine that does nothing else. The goal is 1.6 from the
-size of mlp up. Needs numpy.
+Rounds alternate; the median step of the best round of each counts, on an otherwise idle machine. The goal is 1.6 for
+mlp and larger nets. Needs numpy.
 """
 import argparse
 import json
@@ -51,7 +51,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget", type=float, default=2, help="seconds of measured steps")
-    parser.add_argument("--write", help="page whose table 'threads' is replaced")
+    parser.add_argument("--write", help="page in which to replace the table 'threads'")
     args = parser.parse_args()
     lines = [f"| net | batch | one thread ms | {args.threads} threads ms | ratio | goal |", "|---|---|---|---|---|---|"]
     for name in args.nets.split(","):

@@ -1,4 +1,4 @@
-// Times import, verification, transpilation of all roles and export, and prints one JSON line a
+// Times import, verification, transpilation of all roles and export, and prints one JSON line per
 // case. The peer in the same run is protobuf: parsing and serialising the same bytes with the
 // generated classes.
 #include <algorithm>
@@ -175,14 +175,14 @@ int main(int argc, char** argv) {
   Options options;
   app.add_option("main", options.main_path, "main program");
   app.add_option("startup", options.startup_path, "startup program");
-  app.add_option("--generate", options.generate, "make a program of about this many ops instead");
+  app.add_option("--generate", options.generate, "generate a program of about this many ops");
   app.add_option("--servers", options.servers, "numbers of servers; 0: only import and verify")
       ->delimiter(',');
   app.add_option("--trainers", options.trainers);
   app.add_option("--runs", options.runs);
-  app.add_option("--save", options.save, "write the generated main and startup program and stop")
+  app.add_option("--save", options.save, "write the generated main and startup program, then exit")
       ->expected(2);
-  app.add_flag("--check", options.check, "verify what is written; for tests");
+  app.add_flag("--check", options.check, "verify the output; for tests");
   CLI11_PARSE(app, argc, argv);
   const Status status = run(options);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());

@@ -9,12 +9,13 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(dnnl CONFIG REQUIRED) # target DNNL::dnnl
 find_package(gRPC 1.51 CONFIG REQUIRED) # parameter servers
-# The OpenMP runtime that oneDNN runs on, to tell it how many threads it may use, and to run on them; no code is compiled with -fopenmp.
+# The OpenMP runtime on which oneDNN runs, to set its number of threads and to use its threads; no code is compiled with
+# -fopenmp.
 find_library(GOMP_LIBRARY NAMES libgomp.so.1 gomp REQUIRED)
 add_library(gomp_runtime INTERFACE)
 target_link_libraries(gomp_runtime INTERFACE ${GOMP_LIBRARY})
-# Allocator of transpile-program, which makes and frees millions of small things on several threads. Without it the tool
-# takes about a sixth more processor time and does the same.
+# Allocator of transpile-program, which allocates and frees millions of small objects on several threads. Without it the
+# tool behaves the same, but takes about a sixth more processor time.
 find_library(MIMALLOC_LIBRARY mimalloc)
 find_path(MIMALLOC_INCLUDE mimalloc.h PATH_SUFFIXES mimalloc-2.0)
 add_library(quick_allocator INTERFACE)
@@ -27,15 +28,15 @@ if(MILLRACE_TESTS)
   find_package(GTest 1.12 REQUIRED)
 endif()
 
-# ADT containers, StringRef, allocators and streams. Only these two archives: the shared libLLVM
-# that llvm-config names is 118 MiB and slow to load. Streams to a terminal ask terminfo for colours.
+# ADT containers, StringRef, allocators and streams. Links only these two archives: the shared libLLVM that llvm-config
+# names is 118 MiB and slow to load. Streams to a terminal query terminfo for colours.
 find_library(TINFO_LIBRARY tinfo REQUIRED)
 add_library(llvm_adt INTERFACE)
 target_include_directories(llvm_adt SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
 target_link_libraries(llvm_adt INTERFACE ${LLVM_LIBRARY_DIR}/libLLVMSupport.a
                                          ${LLVM_LIBRARY_DIR}/libLLVMDemangle.a ${TINFO_LIBRARY})
 
-# Packages without a CMake config of their own.
+# Packages without a CMake config file.
 function(millrace_find_plain target header library required)
   find_path(${target}_INCLUDE ${header} ${required})
   find_library(${target}_LIBRARY ${library} ${required})
@@ -52,18 +53,19 @@ millrace_find_plain(zip zip.h zip REQUIRED)
 millrace_find_plain(zlib zlib.h z REQUIRED)
 millrace_find_plain(xxhash xxhash.h xxhash REQUIRED)
 millrace_find_plain(zstd zstd.h zstd "")
-# Optional parts: collectives between processes, tables larger than memory, metrics. Code that needs one asks if(TARGET gloo).
+# Optional dependencies: collectives between processes, tables larger than memory, metrics. Code that needs one checks
+# if(TARGET gloo).
 millrace_find_plain(gloo gloo/config.h gloo "")
 millrace_find_plain(rocksdb rocksdb/db.h rocksdb "")
 millrace_find_plain(httplib httplib.h cpp-httplib "")
 if(TARGET httplib)
-  # as Debian builds it: its classes depend on them
+  # the definitions of Debian's build, on which its classes depend
   target_compile_definitions(httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT CPPHTTPLIB_BROTLI_SUPPORT)
 endif()
 find_package(MPI COMPONENTS CXX QUIET)     # target MPI::MPI_CXX
 
-# The core never links to CUDA; kernels/gpu makes a module of it where compiler, runtime and the header of cuBLASLt are. The headers
-# of cuDNN and NCCL are not needed.
+# The core never links to CUDA. kernels/gpu builds a module with it if compiler, runtime and the header of cuBLASLt are
+# found. The headers of cuDNN and NCCL are not needed.
 set(MILLRACE_HAS_CUDA OFF)
 if(NOT MILLRACE_CUDA STREQUAL "OFF")
   include(CheckLanguage)

@@ -1,5 +1,5 @@
-# Target millrace_header_check compiles every header of the tree alone, twice in one source. The headers are
-# globbed on purpose: a header that nobody lists must be found, too.
+# Target millrace_header_check compiles every header of the tree separately, included twice in one source. Headers are
+# globbed on purpose, so that a header that is in no list is checked too.
 
 set(patterns ${MILLRACE_LAYERS})
 list(TRANSFORM patterns APPEND /*.h)

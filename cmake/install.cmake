@@ -1,13 +1,14 @@
-# What `cmake --install` brings besides the tools: a shared library a part, the headers of public_headers.txt, the CMake
-# package and the pkg-config file. LLVM, fmt and protobuf stay inside the library, so users need none of them.
+# What `cmake --install` installs besides the tools: a shared library per component, the headers of public_headers.txt,
+# the CMake package and the pkg-config files. LLVM, fmt and protobuf are linked into the libraries, so users need none
+# of them.
 
 include(CMakePackageConfigHelpers)
 
-# Shared library millrace_<name> of archives, used as millrace::<name>.
+# Shared library millrace_<name> that consists of archives, used as millrace::<name>.
 function(millrace_shared name)
   set(target millrace_${name}_shared)
   set(archives ${ARGN})
-  file(WRITE ${PROJECT_BINARY_DIR}/generated/${name}.cc "// the library is made of the archives alone\n")
+  file(WRITE ${PROJECT_BINARY_DIR}/generated/${name}.cc "// the library consists of the archives only\n")
   add_library(${target} SHARED ${PROJECT_BINARY_DIR}/generated/${name}.cc)
   set(files ${archives})
   list(TRANSFORM files REPLACE "(.+)" "$<TARGET_FILE:\\1>")
@@ -20,7 +21,8 @@ function(millrace_shared name)
                LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
   millrace_flags(${target})
   target_link_libraries(${target} PRIVATE ${archives})
-  # users call what the library itself does not; the archives' second mention adds what they need
+  # Users call functions that the library itself does not call, so the archives are linked whole. They are listed a
+  # second time for their dependencies.
   target_link_options(${target} PRIVATE
                       -Wl,--whole-archive ${files} -Wl,--no-whole-archive
                       -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map -Wl,--no-undefined)
@@ -42,7 +44,7 @@ foreach(header IN LISTS headers)
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder} COMPONENT library)
 endforeach()
 
-# component dev: the inner headers of what a pass sees
+# component dev: the internal headers that a pass uses
 foreach(folder framework ops transpiler)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace COMPONENT dev FILES_MATCHING PATTERN "*.h")
 endforeach()

@@ -8,7 +8,7 @@
 #
 # Sources include each other from the repository root: #include "framework/program.h".
 
-# Warnings, hardening and sanitizers, the same for all code that people write here.
+# Warnings, hardening and sanitizers, the same for all code that is not generated.
 function(millrace_flags target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(
@@ -16,7 +16,7 @@ function(millrace_flags target)
     PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi
             -Wsuggest-override -Wvla $<$<BOOL:${MILLRACE_WERROR}>:-Werror> -ffunction-sections
             -fdata-sections -fstack-protector-strong
-            # __FILE__ counts from the repository root, so that a clone elsewhere finds this one's objects in the compiler cache
+            # __FILE__ is relative to the repository root, so that clones share objects in the compiler cache
             -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
   # not _GLIBCXX_DEBUG: LLVM's archives use the normal library layout
   target_compile_definitions(${target} PRIVATE _GLIBCXX_ASSERTIONS)
@@ -54,7 +54,8 @@ function(millrace_check_ranks folder)
   endforeach()
 endfunction()
 
-# Compiles sources eight at a time where MILLRACE_UNITY is on. What a warning says of headers it then says of every source.
+# Compiles sources eight at a time if MILLRACE_UNITY is on. GCC then treats the sources as headers, for which
+# -Wsubobject-linkage is meant, so that warning is off.
 function(millrace_unity target)
   if(MILLRACE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
@@ -62,8 +63,9 @@ function(millrace_unity target)
   endif()
 endfunction()
 
-# Library millrace_<folder>, used as millrace::<folder>. DEPS are seen by headers of the folder.
-# UNITY: where MILLRACE_UNITY is on, sources are compiled eight at a time; their unnamed namespaces must then not share names.
+# Library millrace_<folder>, used as millrace::<folder>. DEPS are visible to headers of the folder.
+# UNITY: if MILLRACE_UNITY is on, sources are compiled eight at a time; their unnamed namespaces must then not share
+# names.
 function(millrace_library folder)
   cmake_parse_arguments(arg "UNITY" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target millrace_${folder})
@@ -84,8 +86,8 @@ function(millrace_library folder)
   add_library(millrace::${folder} ALIAS ${target})
 endfunction()
 
-# What framework/base/module.h loads: <build>/<lib>/millrace/<name>.so, installed into the same folder unless FOR_TESTS says
-# otherwise. It has its own copy of what it uses of our archives and exports one function (cmake/module.map).
+# A module that framework/base/module.h loads: <build>/<lib>/millrace/<name>.so, installed into the same folder unless
+# FOR_TESTS is given. It contains its own copy of the archives that it uses and exports one function (cmake/module.map).
 set(MILLRACE_MODULE_FOLDER ${CMAKE_INSTALL_LIBDIR}/millrace)
 add_custom_target(millrace_modules)
 function(millrace_module name)
@@ -109,7 +111,7 @@ function(millrace_module name)
   install(TARGETS ${target} LIBRARY DESTINATION ${MILLRACE_MODULE_FOLDER} COMPONENT modules)
 endfunction()
 
-# Programs that may load modules are not built without them.
+# Programs that may load modules are built after them.
 function(millrace_uses_modules target)
   foreach(dep IN LISTS ARGN)
     if(dep MATCHES "^millrace::(.+)$" AND NOT MILLRACE_RANK_${CMAKE_MATCH_1} LESS MILLRACE_RANK_executor)
@@ -119,8 +121,9 @@ function(millrace_uses_modules target)
   endforeach()
 endfunction()
 
-# Executable <build>/tools/<name>: a main for the function of tools/verbs.h that has its name with _ for -. Its objects go into
-# the program millrace, too, which is installed for all of them; APART: it is installed as a program of its own.
+# Executable <build>/tools/<name>: a main for the function of tools/verbs.h with the same name and _ for -. Its objects
+# are also linked into the program millrace, which is installed for all of them. APART: it is installed as a separate
+# program.
 function(millrace_tool name)
   cmake_parse_arguments(arg "APART" "" "SRCS;DEPS" ${ARGN})
   string(REPLACE - _ verb ${name})
@@ -147,8 +150,8 @@ int main(int argc, char** argv) {
   endif()
 endfunction()
 
-# GoogleTest program; each of its cases is one ctest entry. It runs in the repository root and finds
-# the tools in $MILLRACE_BIN_DIR. ARGS are handed to every case.
+# GoogleTest program; each of its cases is one ctest entry. It runs in the repository root and finds the tools in
+# $MILLRACE_BIN_DIR. ARGS are passed to every case.
 function(millrace_test name)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS;ARGS" ${ARGN})
   if(NOT MILLRACE_TESTS)
@@ -170,8 +173,9 @@ function(millrace_test name)
     PROPERTIES ENVIRONMENT MILLRACE_BIN_DIR=${PROJECT_BINARY_DIR}/tools TIMEOUT 120)
 endfunction()
 
-# A source with LLVMFuzzerTestOneInput and CORPUS, the folder of its seeds (from the repository root). With MILLRACE_FUZZ:
-# libFuzzer program <build>/fuzz/<name>, beside it <name>.corpus naming the folder. Else a test that runs every seed once.
+# A source with LLVMFuzzerTestOneInput and CORPUS, the folder of its seeds (relative to the repository root). With
+# MILLRACE_FUZZ: libFuzzer program <build>/fuzz/<name>, and next to it <name>.corpus with the name of the folder.
+# Otherwise a test that runs every seed once.
 function(millrace_fuzz name)
   cmake_parse_arguments(arg "" "CORPUS" "SRCS;DEPS" ${ARGN})
   if(MILLRACE_FUZZ)

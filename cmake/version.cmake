@@ -1,4 +1,4 @@
-# Fills framework/base/version.cc.in; the file becomes a source of millrace_framework.
+# Generates a source of millrace_framework from framework/base/version.cc.in.
 
 find_package(Git QUIET)
 set(MILLRACE_COMMIT unknown)

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "executor/standard_runtime.h"
+
 namespace millrace::executor {
 namespace {
 
@@ -12,7 +14,7 @@ using kernels::ArgIndex;
 using kernels::KernelContext;
 using kernels::KernelSetup;
 
-// The names of an op's slots, so that a call finds its arguments without the op.
+// The names of an op's slots, so that a call finds its arguments without access to the op.
 struct Slots {
   struct Entry {
     std::string name;
@@ -174,7 +176,7 @@ StatusOr<std::shared_ptr<const Runtime>> runtime_with(const std::vector<CustomOp
       return Status(StatusCode::kInvalidArgument, "a custom op needs a type and a function");
     if (schemas->find(custom.type) != nullptr) {
       return Status(StatusCode::kInvalidArgument,
-                    fmt::format("there is an op '{}' already", custom.type));
+                    fmt::format("an op '{}' already exists", custom.type));
     }
     schemas->add(ops::OpDef(custom.type).doc("an op of the user's own").open_slots());
     runtime->custom_kernels[custom.type] = factory_of(custom);

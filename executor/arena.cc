@@ -25,8 +25,8 @@ int32_t first_of(const Op& op, llvm::ArrayRef<Slot> slots, llvm::ArrayRef<int32_
   return -1;
 }
 
-// What the temporaries of a run without a plan took is free, but the allocator keeps it, and the
-// planned piece would come on top. Looking for it costs time, which small pieces are not worth.
+// A run without a plan leaves its memory free but still held by the allocator, so the planned
+// region would add to it. Returning it costs time, which does not pay for small regions.
 void give_back_free_memory(int64_t planned_bytes) {
 #ifdef __GLIBC__
   constexpr int64_t kWorthIt = int64_t{8} << 20U;
@@ -41,7 +41,7 @@ Arena::Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary, bool in_plac
   for (size_t s = 0; s < steps.size(); ++s) {
     for (const int32_t index : steps[s].inputs) {
       if (index < 0) continue;
-      // read before it is written: it carries something from run to run
+      // read before it is written: it keeps a value between runs
       if (uses_[static_cast<size_t>(index)].first < 0)
         temporary_.reset(static_cast<unsigned>(index));
       uses_[static_cast<size_t>(index)].last = static_cast<int32_t>(s);
@@ -78,7 +78,7 @@ void Arena::find_takeovers(llvm::ArrayRef<Step> steps) {
       const int32_t from = first_of(*step.op, step.op->inputs(), step.inputs, input);
       const int32_t to = first_of(*step.op, step.op->outputs(), step.outputs, output);
       if (from < 0 || to < 0 || from == to || taken[static_cast<size_t>(from)]) continue;
-      // what the op reads in another slot, too, must stay until it is done
+      // an input that the op also reads in another slot must be kept until the op is done
       if (std::count(step.inputs.begin(), step.inputs.end(), from) > 1) continue;
       const auto now = static_cast<int32_t>(s);
       Use& taker = uses_[static_cast<size_t>(to)];
@@ -147,8 +147,8 @@ void Arena::guard_step(size_t step) {
   }
 }
 
-// True if a value that begins in the step has the place of one that ends there.
-bool Arena::goes_on(unsigned index, int32_t step) const {
+// True if a value that begins in the step reuses the space of one that ends there.
+bool Arena::is_reused(unsigned index, int32_t step) const {
   for (const unsigned other : temporary_.set_bits()) {
     if (other != index && has_place(other) && place_of(other) == place_of(index) &&
         uses_[other].first == step && uses_[other].last > step)
@@ -157,13 +157,13 @@ bool Arena::goes_on(unsigned index, int32_t step) const {
   return false;
 }
 
-// Behind a step, what it used last is gone, unless its memory goes on as that of a result.
+// Closes the memory of values last used in the step, unless a result has reused it.
 Status Arena::check_step(size_t step, Value* const* table) {
   MILLRACE_RETURN_IF_ERROR(guard_->check());
   const auto now = static_cast<int32_t>(step);
   for (const unsigned index : temporary_.set_bits()) {
     if (!has_place(index) || uses_[index].last != now) continue;
-    if (goes_on(index, now)) continue;
+    if (is_reused(index, now)) continue;
     if (auto* const tensor = table[index]->get_if<Tensor>())
       forget(static_cast<int32_t>(index), *tensor);
     guard_->close({place_of(index), static_cast<size_t>(uses_[index].bytes)});
@@ -198,7 +198,7 @@ void Arena::note_sizes(Value* const* table) {
   }
 }
 
-// Places of the temporaries that stand in one of the memories.
+// Plans the temporaries that are in host memory, or those that are in device memory.
 MemoryPlan Arena::plan_places(Value* const* table, bool resident) {
   std::vector<LiveRange> ranges;
   ranges.reserve(temporary_.count());
@@ -234,7 +234,7 @@ void Arena::bind_places(Value* const* table) {
   }
 }
 
-// The tensors keep the piece of memory alive.
+// The tensors share ownership of the memory region.
 Status Arena::bind_resident_places(Value* const* table) {
   if (device_plan_.bytes == 0) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<gpu::Block> block,

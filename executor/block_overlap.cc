@@ -2,17 +2,17 @@
 #include "executor/overlap/overlap.h"
 #include "executor/overlap/step_work.h"
 
-// The part of BlockRunner that runs steps side by side.
+// The part of BlockRunner that runs steps in parallel.
 namespace millrace::executor {
 
 void BlockRunner::allow_overlap() {
-  // watched memory changes hands step by step
+  // with watched memory, steps must run in order: memory is opened and closed for each step
   overlap_ = device_.threads() > 1 && !watches_memory_
                  ? std::make_unique<Overlap>(device_.threads())
                  : nullptr;
 }
 
-// Before the first run: what is fed and stored has its dims now.
+// Called before the first run, when fed and persistable values already have their dims.
 Status BlockRunner::choose_overlap() {
   overlap_->choose(steps_,
                    estimate_work(steps_, table_.data(), *runtime_.kernels, device_.threads()));
@@ -22,7 +22,8 @@ Status BlockRunner::choose_overlap() {
   return Ok();
 }
 
-// What a kernel prepares, it prepares for the threads of one device.
+// Kernels are prepared for the number of threads of one device, so those of a group are made for a
+// device with one thread.
 Status BlockRunner::make_kernels(const Group& group, kernels::CpuDevice& device) {
   for (int32_t s = group.first; s < group.end; ++s) {
     Step& step = steps_[static_cast<size_t>(s)];
@@ -34,7 +35,8 @@ Status BlockRunner::make_kernels(const Group& group, kernels::CpuDevice& device)
   return Ok();
 }
 
-// A step of a group on a device with one thread; one after another while somebody looks on.
+// Runs a step of a group on a device with one thread. With an observer, steps run one after
+// another.
 Status BlockRunner::run_placed(size_t index, kernels::CpuDevice& device) {
   Step& step = steps_[index];
   if (observer_ != nullptr) observer_->before(step);

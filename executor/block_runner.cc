@@ -6,8 +6,8 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "executor/gpu/gpu_steps.h"
-#include "executor/memory_guard.h"
 #include "executor/overlap/overlap.h"
+#include "executor/steps/memory_guard.h"
 #include "framework/names.h"
 #include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
@@ -50,7 +50,7 @@ StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runti
   }
   for (Step& step : runner->steps_) runner->find_shared(step);
   runner->find_begun();
-  // sub-blocks run on the processor: their scopes come and go
+  // sub-blocks run on the CPU, because their scopes are short-lived
   if (const std::shared_ptr<gpu::Context>& context = gpu::context_of(device);
       context != nullptr && depth == 0)
     runner->gpu_ = std::make_unique<GpuSteps>(context, runner->steps_, device);
@@ -146,8 +146,8 @@ void BlockRunner::find_shared(Step& step) {
   }
 }
 
-// A var of the block begins in the step that mentions it first, if that one only writes it. Arrays
-// are made by several steps.
+// A var of the block begins in the step that mentions it first, if that step only writes it. Arrays
+// are excluded because several steps write them.
 void BlockRunner::find_begun() {
   llvm::BitVector seen(static_cast<unsigned>(names_.size()));
   const auto see = [&](llvm::ArrayRef<int32_t> args) {
@@ -167,8 +167,8 @@ void BlockRunner::find_begun() {
   }
 }
 
-// A name that no scope has: its place is the scope of the block that declares it, counted from this
-// block outwards; this scope if no block does.
+// Creates the value of a name that no scope has, in the scope of the block that declares it,
+// searching outwards from this block; in this scope if no block declares it.
 Value& BlockRunner::make_value(Scope& scope, llvm::StringRef name) const {
   Scope* place = &scope;
   for (const Block* block = &block_; block != nullptr && place != nullptr;) {
@@ -200,8 +200,8 @@ llvm::BitVector BlockRunner::written_first() const {
   return written;
 }
 
-// Kernels write the whole of what they write first. Arrays grow, so even one that is written first
-// must start empty; nobody knows of a var without declaration whether it is one.
+// Kernels completely write the values they are first to write. Arrays grow, so even an array that
+// is written first must start empty; a var without a declaration may be an array.
 bool BlockRunner::is_stale(const Var* var, bool is_written_first) const {
   return watches_memory_ || !is_written_first || var == nullptr ||
          var->kind() == VarKind::kLodTensorArray;
@@ -219,7 +219,7 @@ BlockRunner::Binding BlockRunner::binding(Scope& scope) const {
     Value* value = is_local ? &scope.local(name) : scope.find(name);
     if (value == nullptr) value = &make_value(scope, name);
     result.table[i] = value;
-    // what the scope has without a declaration belongs to it all the same
+    // a value of this scope without a declaration also belongs to it
     const bool is_own = is_local || (var == nullptr && scope.find_local(name) == value);
     if (is_own && is_stale(var, written.test(static_cast<unsigned>(i))))
       result.stale.push_back(static_cast<int32_t>(i));
@@ -293,12 +293,12 @@ Status BlockRunner::run_in_order(size_t first, size_t end, const llvm::BitVector
 }
 
 Status BlockRunner::place_error(const Step& step, Status status) const {
-  if (status.location().op >= 0) return status;  // an op of a sub-block
+  if (status.location().op >= 0) return status;  // already set by an op of a sub-block
   Location place = step.op->location();
   place.slot = status.location().slot;
   place.slot_index = status.location().slot_index;
   place.var = status.location().var;
-  // kernels that size their outputs themselves do not say which
+  // kernels that resize their outputs do not report which one failed
   if (status.code() == StatusCode::kResource && place.var.empty()) {
     std::string written;
     for (const llvm::StringRef name : step.op->output_names())
@@ -324,7 +324,7 @@ void BlockRunner::plan_memory(bool in_place) {
       for (const Arg& arg : slot.args) exclude(arg.name);
     }
   };
-  // what control ops and other blocks use has lives that the order of steps does not tell
+  // for values that control ops or other blocks use, the order of steps does not give the lifetime
   for (const Step& step : steps_) {
     if (!step.control) continue;
     exclude_args(step.op->inputs());
@@ -377,7 +377,7 @@ Status BlockRunner::run_step(Step& step, kernels::CpuDevice& device) {
   if (apart) {
     for (const Step::Shared& shared : step.shared) table_[shared.spare]->clear();
   }
-  // control ops hand on values of sub-blocks without knowing layouts
+  // control ops pass on values of sub-blocks and do not support layouts
   return depth_ == 0 ? Ok() : make_outputs_plain(step, table_.data(), device);
 }
 

@@ -13,7 +13,7 @@
 #include "executor/arena.h"
 #include "executor/observer.h"
 #include "executor/runtime.h"
-#include "executor/step.h"
+#include "executor/steps/step.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
@@ -24,16 +24,17 @@ class GpuSteps;
 class Overlap;
 struct Group;
 
-/// One block of a program, compiled: kernels are made, arguments are indices into a table of
-/// values. The table is filled from a scope by bind(); run() then looks up no names.
+/// One block of a program, compiled: it has a kernel for each op, and arguments are indices into a
+/// table of values. bind() fills the table from a scope; after that run() looks up no names.
 ///
 /// Source: spec/executor.md sections 3 and 5. Thread-safety: one thread at a time.
 class BlockRunner {
  public:
   /// \param block   must outlive the runner, as must runtime and device
-  /// Errors: kUnimplemented for an op without kernel, kInvalidProgram; with the op's place.
-  /// \param depth   runners around this one; programs whose blocks own each other are refused
-  /// \param order   the ops of the block as they are to run; empty: as they stand
+  /// \param block   must outlive the runner, as must runtime and device
+  /// \param depth   number of enclosing runners; blocks that own each other are rejected
+  /// \param order   the ops of the block in the order to run them; empty: block order
+  /// Errors: kUnimplemented for an op without a kernel, kInvalidProgram; with the op's location.
   static StatusOr<std::unique_ptr<BlockRunner>> compile(const Runtime& runtime, const Block& block,
                                                         kernels::CpuDevice& device, int depth = 0,
                                                         llvm::ArrayRef<const Op*> order = {});
@@ -45,54 +46,56 @@ class BlockRunner {
   [[nodiscard]] const Runtime& runtime() const { return runtime_; }
   [[nodiscard]] kernels::CpuDevice& device() const { return device_; }
 
-  /// Points every name at its value: persistable vars of the block in the root scope, its other
-  /// vars in this scope, the rest where the scope finds them (else made in this scope).
+  /// Points every name to its value: persistable vars of the block in the root scope, its other
+  /// vars in this scope, all others wherever the scope finds them (else they are created in this
+  /// scope).
   void bind(Scope& scope);
 
-  /// Says of a value that it lasts longer than a run.
+  /// True if a value is kept between runs.
   using Lasts = llvm::function_ref<bool(const Value& value)>;
 
-  /// Where the names of the block stand in one scope, for blocks that run in several scopes by
-  /// turns: looked up once, then a run costs nothing more. Valid as long as the scope.
+  /// The values of the block's names in one scope, for blocks that run in several scopes
+  /// alternately. Names are looked up only once per scope. Valid as long as the scope.
   struct Binding {
     Scope* scope = nullptr;
     std::vector<Value*> table;
-    /// Places in the table of values of this scope that a run might read before it writes them, or
-    /// that grow.
+    /// Table indices of values of this scope that a run might read before it writes them, or that
+    /// grow.
     std::vector<int32_t> stale;
 
-    /// Drops what an earlier run left in such values.
+    /// Drops the content that an earlier run left in these values.
     void forget() const;
   };
   Binding binding(Scope& scope) const;
-  /// After bind(): drops what an earlier run left in the scope and the next run might take for its
-  /// own: values that may be read before they are written, arrays, what control ops yield. A run
-  /// after this finds the scope as a first run does.
-  /// \param lasts  says of a value that it stays; null: none does
+  /// To be called after bind(). Drops content of an earlier run that the next run might use by
+  /// mistake: values that may be read before they are written, arrays, outputs of control ops. A
+  /// run after this behaves like a first run.
+  /// \param lasts  true for values to keep; null: none
   void forget_last_run(Lasts lasts = nullptr);
-  /// Runs all ops in the scope of a binding of this runner; what bind() has set stays.
+  /// Runs all ops in the scope of a binding of this runner; the binding set by bind() stays.
   Status run(Binding& binding);
 
-  /// Lets temporaries share one piece of memory, planned after the first run. Only for a block
-  /// whose values stay bound to one scope. After bind().
-  /// \param in_place  an op may write where an input is that nobody reads after it
+  /// Lets temporaries share one memory region, planned after the first run. Only for a block whose
+  /// values stay bound to one scope. To be called after bind().
+  /// \param in_place  an op may write to the memory of an input that no later op reads
   void plan_memory(bool in_place = true);
-  /// Lets steps run side by side where that is expected to pay (executor/overlap). With one thread
-  /// it does nothing. After plan_memory(), before the first run.
+  /// Lets steps run in parallel if that is expected to save time (executor/overlap). Has no effect
+  /// with one thread. To be called after plan_memory() and before the first run.
   void allow_overlap();
-  /// What has been chosen of it; null: nothing.
+  /// The chosen groups of parallel steps; null: none.
   [[nodiscard]] const Overlap* overlap() const { return overlap_.get(); }
-  /// Where steps run if the device has a GPU attached and this is no sub-block; else null.
+  /// Runs the steps if the device has a GPU attached and this is not a sub-block; else null.
   [[nodiscard]] const GpuSteps* gpu() const { return gpu_.get(); }
-  /// Makes a value readable after run(); others may have lost their memory by then.
+  /// Keeps a value readable after run(); the memory of other values may have been reused.
   void keep(llvm::StringRef name);
   [[nodiscard]] const Arena& arena() const { return arena_; }
 
-  /// Is told of every op from now on, in sub-blocks, too; null: nobody. Must outlive the runs.
+  /// Sets an observer that is notified of every op, including those of sub-blocks; null: none. Must
+  /// outlive the runs.
   void observe(StepObserver* observer);
 
-  /// Runs all ops in order. Errors: the first one, with the op's place; outputs of ops before it
-  /// stay.
+  /// Runs all ops in order. Errors: the first one, with the op's location; outputs of ops before it
+  /// are kept.
   Status run();
   /// The same without some of the ops (entries of steps()).
   Status run_without(const llvm::BitVector& skipped);
@@ -132,7 +135,7 @@ class BlockRunner {
   const Block& block_;
   kernels::CpuDevice& device_;
   std::vector<Step> steps_;
-  /// Name of each table entry; spares, which have none, stand behind the named ones.
+  /// Name of each table entry; spares, which have no names, follow the named ones.
   std::vector<NameId> names_;
   llvm::DenseMap<NameId, int32_t> indices_;
   std::vector<Value*> table_;
@@ -146,7 +149,7 @@ class BlockRunner {
   std::unique_ptr<Overlap> overlap_;
   std::unique_ptr<GpuSteps> gpu_;
   std::atomic<bool> shapes_changed_ = false;
-  int depth_ = 0;  ///< blocks around this one
+  int depth_ = 0;  ///< number of enclosing blocks
   llvm::DenseMap<int32_t, std::unique_ptr<BlockRunner>> sub_blocks_;
 };
 

@@ -13,7 +13,7 @@
 struct mr_session {
   millrace::Session session;
   millrace::Arrays results;
-  std::vector<std::string> names;  ///< of the results that were given out
+  std::vector<std::string> names;  ///< of the results that were returned
 };
 
 namespace millrace {

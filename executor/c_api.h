@@ -4,12 +4,12 @@
 #include <stdint.h>
 
 /*
- * The C interface: programs and saved models, run on the CPU (executor/session.h says more).
+ * The C interface: programs and saved models, run on the CPU (see executor/session.h).
  *
  * Functions that can fail return 0, or the exit code that the tools give for such an error (3 bad
- * input, 4 an op failed, 6 no memory or no disk, 7 unsupported), and write the message, cut to
- * error_size bytes with its final zero, to error, which may be null. Thread-safety: one call at a
- * time on a session; any number of sessions.
+ * input, 4 an op failed, 6 no memory or no disk, 7 unsupported), and write the message, truncated
+ * to error_size bytes including the final zero, to error, which may be null. Thread-safety: one
+ * call at a time on a session; any number of sessions.
  */
 #ifdef __cplusplus
 extern "C" {
@@ -32,7 +32,7 @@ typedef enum mr_dtype {
   MR_BFLOAT16 = 22
 } mr_dtype;
 
-/* A dense array in row-major order that somebody else owns. */
+/* A dense array in row-major order that does not own its memory. */
 typedef struct mr_array {
   const char* name;    /* of the var */
   int32_t dtype;       /* an mr_dtype */
@@ -48,16 +48,17 @@ int mr_open_model(const char* folder, int threads, mr_session** session, char* e
 /* Opens a program file and runs a startup program file (null: none) once. */
 int mr_open_program(const char* program, const char* startup, int threads, mr_session** session,
                     char* error, size_t error_size);
-/* Frees a session and the arrays it gave out; null is allowed. */
+/* Frees a session and the arrays it returned; null is allowed. */
 void mr_close(mr_session* session);
 
-/* Names that a saved model takes and gives, by index from 0; null behind the last. */
+/* Input and output names of a saved model, by index from 0; null after the last. */
 const char* mr_input_name(const mr_session* session, size_t index);
 const char* mr_output_name(const mr_session* session, size_t index);
 
 /*
- * Runs the program once. results receives fetch_count arrays in the order of fetches; they are the
- * session's and live until its next run. fetches null: fetch_count outputs of the model, in order.
+ * Runs the program once. results receives fetch_count arrays in the order of fetches; they are
+ * owned by the session and valid until its next run. If fetches is null: fetch_count outputs of the
+ * model, in order.
  */
 int mr_run(mr_session* session, const mr_array* feeds, size_t feed_count,
            const char* const* fetches, size_t fetch_count, mr_array* results, char* error,

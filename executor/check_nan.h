@@ -14,7 +14,7 @@ class NanCheck final : public StepObserver {
   Status after(const Step& step, Value* const* table) override;
 };
 
-/// Counts what is not finite in a tensor; "" if all is finite or the dtype cannot hold such values.
+/// Describes the non-finite elements of a tensor; "" if there are none or the dtype has none.
 std::string describe_non_finite(const Tensor& tensor);
 
 }  // namespace millrace::executor

@@ -13,7 +13,7 @@
 
 namespace millrace {
 
-/// A dense array in row-major order that somebody else owns.
+/// A dense array in row-major order that does not own its memory.
 struct ArrayView {
   DType dtype = DType::kFloat32;
   std::span<const int64_t> dims;
@@ -29,7 +29,7 @@ struct ArrayView {
   }
 };
 
-/// One call of an op of the user's own: its arguments by slot, its attributes. Lives as long as the
+/// One call of a user-defined op: its arguments by slot, its attributes. Valid only during the
 /// call.
 class OpCall {
  public:
@@ -38,17 +38,17 @@ class OpCall {
   OpCall& operator=(const OpCall&) = delete;
   virtual ~OpCall() = default;
 
-  /// How many arguments a slot has; 0 if the op lacks it.
+  /// Number of arguments of a slot; 0 if the op lacks it.
   [[nodiscard]] virtual size_t input_count(const std::string& slot) const = 0;
   [[nodiscard]] virtual size_t output_count(const std::string& slot) const = 0;
-  /// False where the op lacks the argument, as gradient ops may for what nobody needs.
+  /// False if the op lacks the argument, for example a gradient op whose output is not needed.
   [[nodiscard]] bool has_output(const std::string& slot, size_t k = 0) const {
     return k < output_count(slot);
   }
-  /// An input. Errors: kExecution if it is missing or no dense array.
+  /// An input. Errors: kExecution if it is missing or not a dense array.
   [[nodiscard]] virtual StatusOr<ArrayView> input(const std::string& slot, size_t k = 0) const = 0;
-  /// Gives an output its type and dims. One that is an input, too, as of optimizers, keeps its
-  /// elements if neither changes.
+  /// Sets the type and dims of an output. An output that is also an input, as in optimizers, keeps
+  /// its elements if neither changes.
   /// \returns its bytes, to be written
   /// Errors: kExecution if it is missing; kResource; kInvalidArgument for negative dims.
   virtual StatusOr<std::span<std::byte>> output(const std::string& slot, DType dtype,
@@ -67,19 +67,19 @@ class OpCall {
 
   /// An attribute of a number or bool kind; nothing if the op lacks it or it is of another kind.
   [[nodiscard]] virtual std::optional<double> number(const std::string& name) const = 0;
-  /// An attribute that is a list of numbers; likewise.
+  /// An attribute that is a list of numbers; nothing otherwise.
   [[nodiscard]] virtual std::optional<std::vector<double>> numbers(
       const std::string& name) const = 0;
-  /// An attribute that is a string; likewise.
+  /// An attribute that is a string; nothing otherwise.
   [[nodiscard]] virtual std::optional<std::string> text(const std::string& name) const = 0;
 };
 
-/// An op type of the user's own (SessionOptions::custom_ops). A program that trains has an op of
-/// another type for its gradient, usually "<type>_grad", which is a CustomOp, too.
+/// A user-defined op type (SessionOptions::custom_ops). A training program has an op of another
+/// type for its gradient, usually "<type>_grad", which must also be a CustomOp.
 struct CustomOp {
   std::string type;
   /// Computes all outputs from the inputs; called by one thread at a time in each session. Must be
-  /// copyable. A failure ends the run with the op's place.
+  /// copyable. A failure ends the run with the op's location.
   std::function<Status(OpCall&)> run;
 };
 

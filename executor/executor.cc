@@ -5,9 +5,9 @@
 
 #include "executor/feed_targets.h"
 #include "executor/feed_values.h"
-#include "executor/memory_guard.h"
 #include "executor/optimize.h"
 #include "executor/print_plan.h"
+#include "executor/steps/memory_guard.h"
 #include "executor/update_order.h"
 #include "kernels/gpu/context.h"
 #include "kernels/gpu/resident.h"
@@ -20,7 +20,7 @@ Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   runner_->keep(name);
   const Var* const var = program_->root().find_var(name);
   MILLRACE_RETURN_IF_ERROR(check_feed(var, value));
-  // where an earlier run has moved it to
+  // an earlier run may have moved it to another location
   const auto* const from = value.get_if<Tensor>();
   auto* const to = target->get_if<Tensor>();
   if (options_.gpu != nullptr && from != nullptr && to != nullptr && gpu::resident(*to) != nullptr)
@@ -28,8 +28,8 @@ Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   return copy_value(value, *target);
 }
 
-// Temporaries of the run before are gone, feeds that are not given again among them; those that are
-// keep their memory.
+// Drops temporaries of the previous run, including feeds that are not given again; feeds that are
+// given again keep their memory.
 void PreparedProgram::forget_last_run(const NamedValues& feeds) {
   fed_.clear();
   for (const auto& [name, value] : feeds) fed_.push_back(runner_->find(name));
@@ -57,12 +57,12 @@ std::string PreparedProgram::plan_text() const {
   return print_plan(*runner_);
 }
 
-// Compiles the program, rewritten where that is wanted and of use.
+// Compiles the program, after rewriting it if that is requested and useful.
 Status PreparedProgram::compile(std::unique_ptr<Program> given) {
-  runner_.reset();  // looks at the program that goes now
+  runner_.reset();  // refers to the program that is replaced now
   program_ = std::move(given);
   bool changed = false;
-  // what rewrites make has no GPU kernels
+  // ops created by rewrites have no GPU kernels
   if ((options_.optimize || options_.bf16_products) && options_.gpu == nullptr) {
     if (original_ == nullptr) original_ = program_->clone();
     places_.before(*program_);
@@ -80,7 +80,7 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
     original_.reset();
     places_ = OriginalPlaces();
   }
-  // Temporaries of an earlier program may stand in memory that its runner has planned.
+  // Temporaries of an earlier program may be in memory that its runner has planned.
   locals_ = std::make_unique<Scope>(scope_);
   StatusOr<std::unique_ptr<BlockRunner>> runner = BlockRunner::compile(
       *runtime_, program_->root(), *device_, 0,
@@ -97,9 +97,9 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
   return Ok();
 }
 
-// Sees to it that the program has the vars that are fetched.
+// Makes sure that the program has the fetched vars.
 Status PreparedProgram::provide(const std::vector<std::string>& fetches) {
-  if (runner_ == nullptr) {  // compiling failed when it was last asked for
+  if (runner_ == nullptr) {  // the last attempt to compile failed
     MILLRACE_RETURN_IF_ERROR(compile(given().clone()));
   }
   const size_t before = kept_.size();

@@ -21,40 +21,41 @@ class Context;
 
 namespace millrace::executor {
 
-/// How programs run.
+/// Options for running programs.
 struct ExecutorOptions {
-  int threads = 1;    ///< threads a run may use, the caller's included
-  uint64_t seed = 0;  ///< start of the random numbers of ops whose own seed is 0
-  /// Programs are rewritten to run faster (executor/optimize.h). Results change by rounding at
-  /// most; places in plans and traces are those of the rewritten program, those in errors are not.
+  int threads = 1;    ///< threads that a run may use, including the caller's
+  uint64_t seed = 0;  ///< initial state of the random numbers of ops whose seed attribute is 0
+  /// Programs are rewritten to run faster (executor/optimize.h). Results change at most by
+  /// rounding. Locations in plans and traces refer to the rewritten program, those in errors to the
+  /// original one.
   bool optimize = true;
-  /// Factors of float matrix products are rounded to bfloat16, where the processor has products of
-  /// those; everything else, parameters included, stays float.
+  /// Factors of float matrix products are rounded to bfloat16 if the processor supports bfloat16
+  /// products; everything else, including parameters, stays float.
   bool bf16_products = false;
-  /// With several threads: independent ops may run side by side, each on one thread, where that is
-  /// expected to take less time than one after another on all of them (decision 15 says when it
-  /// does).
+  /// With several threads: independent ops may run in parallel, each on one thread, if that is
+  /// expected to take less time than running them one after another on all threads (see
+  /// docs/decisions, decision 15).
   bool inter_op = false;
-  /// A program for inference gives up the memory of parameters of which its first run makes other
-  /// forms (filters folded with a normalisation). Reading them afterwards, from the scope or by
+  /// A program for inference frees the memory of parameters that its first run converts to another
+  /// form (filters folded with a normalisation). Reading them afterwards, from the scope or by
   /// another program, is an error that says so.
   bool release_folded = false;
-  /// Looks for kernels that read what nobody has written, or write to memory that is not theirs:
-  /// outputs and released memory are filled with NaN and odd numbers, writes to released memory are
-  /// errors (kInternal), and every run begins without memory of the one before. Costs time; steps
-  /// never run side by side. On the processor: not with a GPU.
+  /// Detects kernels that read unwritten memory or write to memory that is not theirs: outputs and
+  /// released memory are filled with NaN and unusual numbers, writes to released memory are errors
+  /// (kInternal), and no run starts with memory of an earlier one. Costs time; steps never run in
+  /// parallel. CPU only: cannot be combined with a GPU.
   bool debug_memory = false;
-  /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Programs then run as
-  /// they were given, and persistable vars that the GPU used stay in its memory until they are read
-  /// (copy_plain()). Its memory outlives the executor.
+  /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Programs are then not
+  /// rewritten, and persistable vars that the GPU used stay in its memory until they are read
+  /// (copy_plain()). GPU memory held by values may outlive the executor.
   std::shared_ptr<gpu::Context> gpu = nullptr;
 };
 
 /// Values by var name.
 using NamedValues = std::map<std::string, Value>;
 
-/// A program compiled for one scope. Temporaries live in a scope of its own, so memory is allocated
-/// in the first run and kept.
+/// A program compiled for one scope. Temporaries are in a separate scope, so memory is allocated in
+/// the first run and kept.
 ///
 /// Thread-safety: one run at a time; several prepared programs run at once if their scopes differ.
 class PreparedProgram {
@@ -63,39 +64,39 @@ class PreparedProgram {
   PreparedProgram& operator=(const PreparedProgram&) = delete;
   ~PreparedProgram() = default;
 
-  /// Copies the fed values into place, runs block 0, and copies out what is fetched. Feeds serve
-  /// one run, and no run sees temporaries of another. The second run of the same shapes allocates
-  /// nothing, results included. The first fetch of a var that a rewrite has removed compiles the
-  /// program anew with that var.
+  /// Copies the fed values into the program's vars, runs block 0, and copies out the fetched
+  /// values. Feeds are used for one run only, and no run sees temporaries of another. A second run
+  /// with the same shapes allocates nothing, not even for results. The first fetch of a var that a
+  /// rewrite removed compiles the program again, keeping that var.
   ///
-  /// \param feeds    by var name; they serve this run only
+  /// \param feeds    by var name; used for this run only
   /// \param fetches  names of vars that the program uses; repeats are allowed
-  /// \param results  receives the values in the order of fetches; memory it has is used again
-  /// Errors: kInvalidArgument for a feed that is one of the program's parameters, that disagrees
-  /// with a declaration, or that the program does not declare while it lacks another, kNotFound for
-  /// an unknown fetch, those of the ops with their place; results are then unspecified. The program
-  /// can run again after an error.
+  /// \param results  receives the values in the order of fetches; its memory is reused
+  /// Errors: kInvalidArgument for a feed that is a parameter of the program, that disagrees with
+  /// its declaration, or that the program does not declare while another feed is missing; kNotFound
+  /// for an unknown fetch; those of the ops with their location. Results are then unspecified. The
+  /// program can run again after an error.
   Status run(const NamedValues& feeds, const std::vector<std::string>& fetches,
              std::vector<Value>& results);
 
-  /// Is told of every op of the runs from now on; null: nobody. Must outlive them.
+  /// Sets an observer that is notified of every op of later runs; null: none. Must outlive them.
   void observe(StepObserver* observer) {
     observer_ = observer;
     runner_->observe(observer);
   }
-  /// Where the random numbers of ops whose own seed is 0 stand. A program that is set to a position
-  /// goes on as the one that had it.
+  /// State of the random numbers of ops whose seed attribute is 0. A program that is set to a
+  /// position continues like the program that was at that position.
   [[nodiscard]] uint64_t random_position() const { return kernels::random_position(*device_); }
   void set_random_position(uint64_t position) { kernels::set_random_position(*device_, position); }
-  /// Steps and memory as text; with dims and places after a run.
+  /// Steps and memory as text; includes dims and memory offsets after a run.
   [[nodiscard]] std::string plan_text() const;
-  /// Bytes of the piece of memory that temporaries share; 0 before the first run.
+  /// Bytes of the memory that temporaries share; 0 before the first run.
   [[nodiscard]] int64_t memory_bytes() const { return runner_->arena().bytes(); }
-  /// Where its steps run; null without a GPU.
+  /// Runs its steps; null without a GPU.
   [[nodiscard]] const GpuSteps* gpu() const { return runner_->gpu(); }
-  /// The program as it runs.
+  /// The program after rewriting.
   [[nodiscard]] const Program& program() const { return *program_; }
-  /// The program as it was given.
+  /// The program as passed to prepare().
   [[nodiscard]] const Program& given() const {
     return original_ == nullptr ? *program_ : *original_;
   }
@@ -116,7 +117,7 @@ class PreparedProgram {
   StepObserver* observer_ = nullptr;
   ExecutorOptions options_;
   OriginalPlaces places_;              ///< in original_
-  std::unique_ptr<Program> original_;  ///< null if the program runs as it was given
+  std::unique_ptr<Program> original_;  ///< null if the program was not rewritten
   std::vector<std::string> kept_;      ///< fetches that a rewrite had removed
   std::unique_ptr<Program> program_;
   std::unique_ptr<kernels::CpuDevice> device_;
@@ -136,9 +137,9 @@ class Executor {
       : runtime_(std::move(runtime)), options_(std::move(options)) {}
 
   /// Compiles a copy of the program for a scope, which holds its persistable vars and must outlive
-  /// the result. Errors: kUnimplemented, kInvalidProgram with the op's place.
+  /// the result. Errors: kUnimplemented, kInvalidProgram with the op's location.
   StatusOr<std::unique_ptr<PreparedProgram>> prepare(const Program& program, Scope& scope) const;
-  /// The same without a copy; the result keeps the program (PreparedProgram::given()).
+  /// The same without a copy; the result owns the program (PreparedProgram::given()).
   StatusOr<std::unique_ptr<PreparedProgram>> prepare(std::unique_ptr<Program> program,
                                                      Scope& scope) const;
 

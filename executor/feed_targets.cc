@@ -10,7 +10,7 @@
 
 #include "framework/names.h"
 #include "framework/op_attrs.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::executor {
 namespace {
@@ -35,8 +35,8 @@ std::vector<std::string> read_first(const Program& program) {
   return found;
 }
 
-// Newer releases mark parameters. In older ones an update names them, and a program without updates
-// has no other persistable vars than those that it was saved with.
+// Newer releases mark parameters. In older programs, updates name them; a program without updates
+// has no other persistable vars than its parameters.
 bool is_parameter(const Program& program, const Var& var) {
   if (!var.persistable() || !is_tensor(var) || var.spec().need_check_feed.value_or(false))
     return false;

@@ -12,20 +12,22 @@
 
 namespace millrace::executor {
 
-/// Names that the ops "feed" set, or that the ops "fetch" read, in order of their attribute `col`.
+/// Names that feed ops set or fetch ops read, in order of their attribute `col`.
+/// \param type  "feed" or "fetch"
 std::vector<std::string> targets_of(const Program& program, llvm::StringRef type);
 
-/// Names that a run of the program has to be fed: what its ops "feed" set; without such ops the
-/// vars declared as data, or else those that are read before they are written and not persistable.
+/// Names that must be fed for a run of the program: the names that feed ops set. Without feed ops:
+/// the vars declared as data; without those: the vars that are read before they are written and not
+/// persistable.
 std::vector<std::string> feeds_of(const Program& program);
 
-/// Errors: kInvalidArgument for a name that the program does not declare, with the feeds it has,
-/// and for a parameter, which only updates and params files may change.
+/// Errors: kInvalidArgument for a name that the program does not declare (the message lists the
+/// feeds it has), and for a parameter, which only updates and params files may change.
 Status check_feed_name(const Program& program, llvm::StringRef name);
 
-/// Names of the feeds of a run. One that the program does not declare is ignored where all feeds of
-/// the program are given (a batch may have more than a pruned program reads), else it is taken for
-/// a misspelt one. Errors: as check_feed_name().
+/// Checks the names of the feeds of a run. A name that the program does not declare is ignored if
+/// all feeds of the program are present (a batch may have more than a pruned program reads); else
+/// it is reported as a misspelt one. Errors: those of check_feed_name().
 Status check_feed_names(const Program& program, const std::map<std::string, Value>& feeds);
 
 }  // namespace millrace::executor

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Development builds of the original write 0; the newest release that is known is 3.x.
+// Development builds of the original write 0; the newest known release is 3.x.
 constexpr int64_t kVersionsEnd = 4'000'000;
 
 StatusOr<InferenceModel> model_of(std::unique_ptr<Program> program, const std::string& file) {
@@ -49,18 +49,19 @@ Status run_passes(Program& program, const ops::OpRegistry& registry,
   return manager.run(program, context, options).status();
 }
 
-// The last component, as the original takes it: names never lead out of the folder.
+// The last component of the path, as in the original: names never lead out of the folder.
 std::string base_name(const std::string& name) {
   return fs::path(name).filename().string();
 }
 
-// The attribute of an op that names the servers of a table; empty for other ops.
+// The attribute of an op that lists the servers of a table; empty for other ops.
 llvm::StringRef servers_attr(const Op& op) {
   if (op.type() == "prefetch") return "epmap";
   return op.type() == "distributed_lookup_table" ? "endpoints" : "";
 }
 
-// Gives the servers of a program other places. \returns the tables that it has there
+// Replaces the server endpoints in a program.
+// \returns the tables that are on these servers
 StatusOr<std::set<std::string>> move_servers(Program& program,
                                              const std::vector<std::string>& endpoints) {
   std::set<std::string> tables;
@@ -93,7 +94,7 @@ StatusOr<std::set<std::string>> move_servers(Program& program,
   return tables;
 }
 
-// The files of a model folder. \param params_filename  empty: one file a var
+// The files of a model folder. \param params_filename  empty: one file per var
 std::vector<std::string> model_files(const Program& program, const std::string& model_filename,
                                      const std::string& params_filename) {
   const std::vector<io::ParamSpec> specs = io::vars_where(program, is_persistable);
@@ -104,8 +105,8 @@ std::vector<std::string> model_files(const Program& program, const std::string& 
   return files;
 }
 
-// The program of a folder, compared with the manifest beside it. Separate parameters are compared
-// when they are loaded.
+// Reads the program of a folder and checks it against the manifest next to the folder. Separate
+// parameter files are checked when they are loaded.
 StatusOr<InferenceModel> read_model(const std::string& folder, const std::string& model_filename,
                                     const std::string& params_filename) {
   const std::string name = model_filename.empty() ? "__model__" : base_name(model_filename);
@@ -117,7 +118,7 @@ StatusOr<InferenceModel> read_model(const std::string& folder, const std::string
   return model_of(std::move(program), path);
 }
 
-// What is loaded, after the servers were moved.
+// Which vars are loaded, after the server endpoints were replaced.
 StatusOr<io::VarPredicate> wanted_vars(InferenceModel& model,
                                        const std::vector<std::string>& endpoints) {
   if (endpoints.empty()) return io::VarPredicate(is_persistable);
@@ -167,7 +168,7 @@ Status save_inference_model(const std::string& folder, const Program& program,
     io::SaveVarsOptions save;
     save.filename = options.params_filename;
     save.save.replace = options.replace;
-    save.manifest = false;  // one of the whole folder comes last
+    save.manifest = false;  // one manifest of the whole folder is written last
     MILLRACE_RETURN_IF_ERROR(io::save_persistables(scope, *pruned, folder, save).status());
   }
   MILLRACE_RETURN_IF_ERROR(write_file_atomically(path, export_program(*pruned), options.replace));

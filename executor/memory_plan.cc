@@ -16,7 +16,7 @@ int64_t rounded(int64_t bytes) {
   return std::max<int64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
 }
 
-// The free parts of a piece of memory that grows at its end.
+// The free parts of a memory region that grows at its end.
 class Holes {
  public:
   int64_t take(int64_t bytes) {
@@ -49,7 +49,7 @@ class Holes {
   [[nodiscard]] int64_t end() const { return end_; }
 
  private:
-  // The last hole, if it reaches to the end, is a start.
+  // Extends the last hole if it reaches to the end.
   int64_t grow(int64_t bytes) {
     int64_t offset = end_;
     if (!by_offset_.empty()) {
@@ -90,7 +90,7 @@ MemoryPlan plan_memory(llvm::ArrayRef<LiveRange> ranges) {
   std::stable_sort(by_end.begin(), by_end.end(), [&](int32_t a, int32_t b) {
     return ranges[static_cast<size_t>(a)].last < ranges[static_cast<size_t>(b)].last;
   });
-  // what a range holds: its own size, or the larger one that it took over
+  // what a range occupies: its own size, or the larger one whose memory it reused
   std::vector<int64_t> held(ranges.size());
   std::vector<bool> taken(ranges.size(), false);
   Holes holes;

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "executor/step.h"
+#include "executor/steps/step.h"
 #include "framework/base/status.h"
 
 namespace millrace::executor {
 
-/// Is told of every op that runs, those of sub-blocks included, in order. For checks and traces;
-/// without one a run pays nothing.
+/// Is notified of every op that runs, including those of sub-blocks, in order. For checks and
+/// traces; a run without an observer has no overhead.
 class StepObserver {
  public:
   StepObserver() = default;
@@ -15,7 +15,7 @@ class StepObserver {
   virtual ~StepObserver() = default;
 
   virtual void before(const Step& /*step*/) {}
-  /// The op has run; table holds its outputs. An error ends the run with the op's place.
+  /// The op has run; table holds its outputs. An error ends the run with the op's location.
   virtual Status after(const Step& step, Value* const* table) = 0;
 };
 

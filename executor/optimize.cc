@@ -19,8 +19,9 @@ constexpr const char* kForTraining[] = {"fold-constants",  "share-results", "fus
                                         "share-gradients", "fuse-fc",       "accumulate-gradients",
                                         "fuse-elementwise"};
 
-// Normalisation with given statistics hands them on as its outputs, which are the same vars.
-bool hands_on(const Op& op) {
+// True for a normalisation with given statistics: it passes them on as outputs, which are the same
+// vars.
+bool passes_statistics_on(const Op& op) {
   if (op.type() != "batch_norm" && op.type() != "sync_batch_norm") return false;
   const bool given =
       get_attr_or(op, "use_global_stats", false) ||
@@ -35,7 +36,7 @@ bool writes_persistable(const Program& program) {
       if (!var.persistable() || var.kind() == VarKind::kFetchList) continue;
       for (const Block& user : program.blocks()) {
         for (const Op* const op : user.writers_of(var.name())) {
-          if (!hands_on(*op)) return true;
+          if (!passes_statistics_on(*op)) return true;
         }
       }
     }
@@ -73,7 +74,8 @@ StatusOr<bool> optimize(Program& program, const ops::OpRegistry& registry,
       transpiler::PassManager::create(passes, optimization_pipeline(program, keep, wanted)));
   transpiler::PassContext context(registry);
   transpiler::PassManagerOptions options;
-  // The program has been verified; what the passes leave is tested, not checked at every start.
+  // The program has been verified; the results of the passes are covered by tests, not checked at
+  // every start.
   options.check_changes = false;
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::PipelineReport report,
                             manager.run(program, context, options));

@@ -10,33 +10,34 @@
 
 namespace millrace::executor {
 
-/// Which rewrites are wanted.
+/// Which rewrites to apply.
 struct OptimizeOptions {
-  bool fuse = true;              ///< those that leave results as they are but for rounding
-  bool bf16_products = false;    ///< and factors of matrix products rounded to bfloat16
-  bool split_gradients = false;  ///< gradients that may run side by side become ops of their own
-  /// With `fuse`: small updates become one op. Not where other passes look for updates afterwards,
-  /// as those that make the programs of several devices do.
+  bool fuse = true;              ///< rewrites that change results at most by rounding
+  bool bf16_products = false;    ///< also round factors of matrix products to bfloat16
+  bool split_gradients = false;  ///< gradients that may run in parallel become separate ops
+  /// With `fuse`: small updates are merged into one op. Not if later passes look for updates, such
+  /// as those that make the programs of several devices.
   bool merge_updates = false;
-  /// Inference: parameters that are folded into others lose their elements in the first run.
+  /// Inference: the first run frees parameters that are folded into others.
   bool release_folded = false;
 };
 
 /// The passes that make a program faster before it runs, in order: one list for inference, where no
 /// op writes a persistable var, and one for everything else.
 ///
-/// \param keep  names of vars whose value is wanted after a run; every pass of the list gets them
+/// \param keep  names of vars whose value is needed after a run; passed to every pass of the list
 transpiler::Pipeline optimization_pipeline(const Program& program,
                                            const std::vector<std::string>& keep,
                                            const OptimizeOptions& options = {});
 
-/// Runs that pipeline. What holds afterwards for the vars of the program:
-/// - those of `keep`, persistable ones, and those that sub-blocks or attributes mention are there;
-/// - each var that is there has, after a run, the value it had without the rewrite but for
+/// Runs that pipeline. Afterwards the following holds for the vars of the program:
+/// - those of `keep`, persistable ones, and those that sub-blocks or attributes mention still
+/// exist;
+/// - each var that still exists has, after a run, the value it had without the rewrite except for
 /// rounding.
 ///
 /// \returns whether the program changed
-/// Errors: those of the passes, which are bugs (kInternal) in a program that verifies.
+/// Errors: those of the passes, which are bugs (kInternal) if the program verifies.
 StatusOr<bool> optimize(Program& program, const ops::OpRegistry& registry,
                         const std::vector<std::string>& keep, const OptimizeOptions& options = {});
 

@@ -24,7 +24,7 @@ void OriginalPlaces::after(const Program& program) {
     for (const Op& op : block.ops()) {
       const auto found = index_.find(&op);
       ops.push_back(found == index_.end() ? -1 : found->second);
-      // a new op in front of one of its type is a part of that one
+      // a new op directly before one of its type counts as part of that one
       if (before != nullptr && ops[ops.size() - 2] < 0 && before->type() == op.type())
         ops[ops.size() - 2] = ops.back();
       before = &op;
@@ -50,7 +50,7 @@ Status OriginalPlaces::translate(Status status, const Program& original) const {
     place.attr = found.attr;
     return std::move(status).at(std::move(place));
   }
-  // slots are those of the other op
+  // slots would refer to the other op
   return std::move(status)
       .at(std::move(place))
       .with_note(fmt::format("it runs as part of a {}; --optimize=false runs every op on its own",

@@ -10,18 +10,19 @@
 
 namespace millrace::executor {
 
-/// Where the ops of a rewritten program stood before, so that errors name places in the program
-/// that the user knows. Rewrites turn one op into another or erase it; they make none and leave
-/// blocks where they are.
+/// Maps ops of a rewritten program to their location in the original program, so that errors name
+/// locations in the program that the user knows. Rewrites change ops into others or erase them, and
+/// keep blocks in place. If they insert an op directly before one of the same type, it counts as
+/// part of that op.
 class OriginalPlaces {
  public:
-  /// Remembers the ops of a program that is about to be rewritten.
+  /// Records the ops of a program that is about to be rewritten.
   void before(const Program& program);
-  /// Takes down what has become of them.
+  /// Records where they are after the rewrite.
   void after(const Program& program);
 
-  /// The same error at the place in the original program, with a note on the op that it has been
-  /// made part of; unchanged where the error is at no op.
+  /// The same error at the location in the original program, with a note on the op into which that
+  /// op was fused; unchanged if the error is not at an op.
   [[nodiscard]] Status translate(Status status, const Program& original) const;
 
  private:

@@ -61,7 +61,7 @@ StatusOr<executor::Executor> executor_for(const SessionOptions& options) {
                                                  .debug_memory = options.debug_memory});
 }
 
-// The var whose gradient the program seeds; empty for programs that do not train.
+// The loss whose initial gradient the program sets; empty for programs that do not train.
 StatusOr<std::string> find_loss(const Program& program) {
   std::vector<std::string> losses;
   const std::vector<std::string> seeds = transpiler::loss_gradients(program);
@@ -72,7 +72,7 @@ StatusOr<std::string> find_loss(const Program& program) {
   if (losses.size() == 1) return losses.front();
   if (!transpiler::is_training_program(program)) return std::string();
   return Status(StatusCode::kInvalidArgument,
-                fmt::format("the program trains {} losses; say which one in SessionOptions::loss",
+                fmt::format("the program trains {} losses; select one in SessionOptions::loss",
                             losses.size()));
 }
 
@@ -82,7 +82,7 @@ struct Session::Parts {
   std::unique_ptr<Program> program;
   std::unique_ptr<Scope> scope = std::make_unique<Scope>();
   std::unique_ptr<executor::PreparedProgram> prepared;
-  std::unique_ptr<executor::ParallelExecutor> parallel;  ///< instead, for several devices
+  std::unique_ptr<executor::ParallelExecutor> parallel;  ///< used instead for several devices
   NamedValues feeds;           ///< kept, so that a run with the same shapes allocates nothing
   std::vector<Value> results;  ///< likewise
 
@@ -108,7 +108,7 @@ struct Session::Parts {
                                                      options.threads));
     return Ok();
   }
-  /// The other devices get the value that a var of the caller's scope has now.
+  /// Copies the present value of a var of the caller's scope to the other devices.
   Status spread(const std::string& name) const {
     const Value* const value = scope->find_local(name);
     if (parallel == nullptr || value == nullptr || !value->initialized()) return Ok();

@@ -17,8 +17,8 @@ namespace millrace {
 
 class Program;
 
-/// A dense array in row-major order, with the sequence boundaries (LoD) of fluid. A plain value
-/// that owns its bytes.
+/// A dense array in row-major order, with the sequence boundaries (LoD) of fluid. A value type that
+/// owns its bytes.
 struct Array {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> dims;
@@ -41,28 +41,29 @@ struct Array {
 /// Arrays by var name.
 using Arrays = std::map<std::string, Array>;
 
-/// How a session runs.
+/// Options of a session.
 struct SessionOptions {
-  int threads = 1;    ///< threads a run may use, the caller's included
-  uint64_t seed = 0;  ///< start of the random numbers of ops whose own seed is 0
-  /// Programs are rewritten to run faster; results change by rounding at most.
+  int threads = 1;    ///< threads that a run may use, including the caller's
+  uint64_t seed = 0;  ///< initial state of the random numbers of ops whose seed attribute is 0
+  /// Programs are rewritten to run faster; results change at most by rounding.
   bool optimize = true;
-  /// Factors of matrix products are rounded to bfloat16, where the processor has products of those;
-  /// everything else, parameters included, stays float.
+  /// Factors of matrix products are rounded to bfloat16 if the processor supports bfloat16
+  /// products; everything else, including parameters, stays float.
   bool bf16_products = false;
-  /// Looks for ops that leave parts of their results unwritten or write to memory that is not
-  /// theirs: results and released memory are filled with NaN and odd numbers, and writes to
-  /// released memory end the run with kInternal. Costs time.
+  /// Detects ops that leave parts of their results unwritten or write to memory that is not theirs:
+  /// results and released memory are filled with NaN and unusual numbers, and writes to released
+  /// memory end the run with kInternal. Costs time.
   bool debug_memory = false;
   /// Ops that the program uses and this library does not have.
   std::vector<CustomOp> custom_ops = {};
-  /// Folder that ops such as load and save may use; empty: such programs are refused.
+  /// Folder that ops such as load and save may use; empty: such programs are rejected.
   std::string allow_dir = {};
-  /// Above 1: feeds are divided over so many CPU devices along dim 0, gradients are summed over
-  /// them, and what a run returns is joined along dim 0 in their order (single numbers become one a
-  /// device). threads are those of all devices together.
+  /// Above 1: feeds are divided over this many CPU devices along dim 0, gradients are summed over
+  /// them, and the results of a run are concatenated along dim 0 in device order (scalars become a
+  /// vector with one element per device). `threads` is then the number for all devices together.
   int devices = 1;
-  /// Loss of a program that trains on several devices; empty: the one whose gradient it seeds.
+  /// Loss of a program that trains on several devices; empty: the loss whose initial gradient the
+  /// program sets.
   std::string loss = {};
 };
 
@@ -73,14 +74,14 @@ struct SessionOptions {
 ///   feeds[session.inputs()[0]] = Array::of<float>({1, 3, 224, 224}, image);
 ///   MILLRACE_ASSIGN_OR_RETURN(Arrays results, session.run(feeds));
 ///
-/// There is no global state: sessions share nothing. Movable. Thread-safety: one run at a time; any
-/// number of sessions in any threads.
+/// There is no global state: sessions share nothing. Movable. Thread-safety: one run at a time per
+/// session; any number of sessions in any threads.
 class Session {
  public:
-  /// Opens an inference model folder of the original: `__model__` or `*.pdmodel` with one file a
+  /// Opens an inference model folder of the original: `__model__` or `*.pdmodel` with one file per
   /// parameter or a combined file.
-  /// Errors: kNotFound, kInvalidProgram, kInvalidData, kUnimplemented for ops without kernel,
-  /// kInvalidArgument for a custom op without name or of a type that there is already.
+  /// Errors: kNotFound, kInvalidProgram, kInvalidData, kUnimplemented for ops without a kernel,
+  /// kInvalidArgument for a custom op without a name or whose type already exists.
   static StatusOr<Session> open_model(const std::string& folder,
                                       const SessionOptions& options = {});
 
@@ -94,7 +95,7 @@ class Session {
   Session& operator=(const Session&) = delete;
   ~Session();
 
-  /// Names that a saved model takes and gives; empty for other programs.
+  /// Input and output names of a saved model; empty for other programs.
   [[nodiscard]] const std::vector<std::string>& inputs() const;
   [[nodiscard]] const std::vector<std::string>& outputs() const;
 
@@ -103,24 +104,24 @@ class Session {
   /// \param feeds    by var name; names that the program does not have are ignored
   /// \param fetches  vars to return; empty: outputs()
   /// Errors: kInvalidArgument for a feed that disagrees with a declaration, kNotFound for an
-  /// unknown fetch, kExecution with the op's place. The session can run again afterwards.
+  /// unknown fetch, kExecution with the op's location. The session can run again afterwards.
   StatusOr<Arrays> run(const Arrays& feeds, const std::vector<std::string>& fetches = {});
 
-  /// A persistable var. Errors: kNotFound; kInvalidArgument if it is no dense array.
+  /// A persistable var. Errors: kNotFound; kInvalidArgument if it is not a dense array.
   StatusOr<Array> get(const std::string& name) const;
   /// Replaces a persistable var. Errors: kNotFound if the program has none of that name.
   Status set(const std::string& name, const Array& value);
 
-  /// Reads parameters: npz, a combined file of the original, or a folder of one file a var.
-  /// On an error nothing has changed. Errors: kNotFound, kInvalidData with file and var.
+  /// Reads parameters: npz, a combined file of the original, or a folder with one file per var.
+  /// After an error nothing has changed. Errors: kNotFound, kInvalidData with file and var.
   Status load_params(const std::string& path);
-  /// Writes the persistable vars in the format of the original: a folder (one file a var) if path
+  /// Writes the persistable vars in the format of the original: a folder (one file per var) if path
   /// is one or ends in '/', else one combined file. Errors: kIo, kNotFound for a var without value.
   Status save_params(const std::string& path) const;
-  /// Writes the part of the program that computes some vars from others, and its parameters, as an
-  /// inference model folder that open_model() reads; the folder is made.
+  /// Writes the part of the program that computes the outputs from the inputs, and its parameters,
+  /// as an inference model folder that open_model() reads; the folder is created.
   /// Errors: kInvalidArgument for unknown names, kInvalidProgram if the outputs need more than the
-  /// inputs, kUsage if there is a model in the folder, kIo.
+  /// inputs, kUsage if the folder already contains a model, kIo.
   Status save_model(const std::string& folder, const std::vector<std::string>& inputs,
                     const std::vector<std::string>& outputs) const;
 
@@ -132,7 +133,7 @@ class Session {
 };
 
 namespace detail {
-/// Copies elements into an array; behind Array::of().
+/// Copies elements into an array; implements Array::of().
 Array make_array(DType dtype, std::vector<int64_t> dims, const void* data, size_t bytes);
 template <typename T>
 struct ElementType;

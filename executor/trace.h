@@ -15,12 +15,12 @@ class Trace final : public StepObserver {
   void before(const Step& step) override;
   Status after(const Step& step, Value* const* table) override;
 
-  /// The events as a Chrome trace (chrome://tracing, Perfetto): one complete event an op with type,
-  /// block, index, output dims and bytes; times in microseconds since the first op.
+  /// The events as a Chrome trace (chrome://tracing, Perfetto): one complete event per op with
+  /// type, block, index, output dims and bytes; times in microseconds since the first op.
   [[nodiscard]] std::string chrome_json() const;
 
-  /// A table of op types by falling time: calls, total ms, share, mean us.
-  /// Time of a sub-block counts for the op that runs it and for the ops inside.
+  /// A table of op types by descending time: calls, total ms, share, mean us. The time of a
+  /// sub-block counts both for the op that runs it and for the ops inside.
   [[nodiscard]] std::string op_table() const;
 
  private:

@@ -8,8 +8,8 @@
 #include <llvm/ADT/SmallVector.h>
 
 #include "framework/names.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/program_edit.h"
+#include "transpiler/roles.h"
 
 namespace millrace::executor {
 namespace {
@@ -25,8 +25,8 @@ class UpdateOrder {
       place_[&op] = static_cast<int64_t>(ops_.size());
       ops_.push_back(&op);
     }
-    runs_behind_.resize(ops_.size());
-    for (size_t i = 0; i < ops_.size(); ++i) runs_behind_[i] = static_cast<int64_t>(i);
+    runs_after_.resize(ops_.size());
+    for (size_t i = 0; i < ops_.size(); ++i) runs_after_[i] = static_cast<int64_t>(i);
   }
 
   std::vector<const Op*> make() {
@@ -34,24 +34,23 @@ class UpdateOrder {
     int64_t last_barrier = -1;
     for (size_t i = 0; i < ops_.size(); ++i) {
       const Op& op = *ops_[i];
-      // it is there for what it does besides its outputs: a check, a message, a barrier
+      // such an op has an effect other than its outputs: a check, a message, a barrier
       if (op.outputs().empty()) last_barrier = static_cast<int64_t>(i);
       if (!role::is_optimizer(op) || op.type() == "dpsgd" || is_seen_outside(op)) continue;
       Group group = with_own_producers(op);
-      int64_t behind = std::max(last_barrier, last_conflict(group));
-      if (behind >= place_[group.front()]) {
+      int64_t after = std::max(last_barrier, last_conflict(group));
+      if (after >= place_[group.front()]) {
         group = {&op};
-        behind = std::max(last_barrier, last_conflict(group));
+        after = std::max(last_barrier, last_conflict(group));
       }
-      if (behind < 0) continue;
-      for (const Op* const member : group)
-        runs_behind_[static_cast<size_t>(place_[member])] = behind;
-      llvm::append_range(moved[static_cast<size_t>(behind)], group);
+      if (after < 0) continue;
+      for (const Op* const member : group) runs_after_[static_cast<size_t>(place_[member])] = after;
+      llvm::append_range(moved[static_cast<size_t>(after)], group);
     }
     std::vector<const Op*> order;
     order.reserve(ops_.size());
     for (size_t i = 0; i < ops_.size(); ++i) {
-      if (runs_behind_[i] == static_cast<int64_t>(i)) order.push_back(ops_[i]);
+      if (runs_after_[i] == static_cast<int64_t>(i)) order.push_back(ops_[i]);
       order.insert(order.end(), moved[i].begin(), moved[i].end());
     }
     return order;
@@ -67,14 +66,14 @@ class UpdateOrder {
     return seen(op.inputs()) || seen(op.outputs());
   }
 
-  // The op of the optimizer that makes an input of `reader` for this reader alone; null if none.
+  // The op of the optimizer that computes an input of `reader` only for this reader; null if none.
   const Op* own_producer(const Op& reader, llvm::StringRef name) const {
     const Op* producer = nullptr;
     for (const Op* const writer : block_.writers_of(name)) {
       if (writer->comes_before(reader)) producer = writer;
     }
     if (producer == nullptr || !role::is_optimize_op(*producer) || is_seen_outside(*producer) ||
-        runs_behind_[static_cast<size_t>(place_.lookup(producer))] != place_.lookup(producer))
+        runs_after_[static_cast<size_t>(place_.lookup(producer))] != place_.lookup(producer))
       return nullptr;
     for (const llvm::StringRef made : producer->output_names()) {
       const Var* const var = block_.find_var(made);
@@ -86,7 +85,7 @@ class UpdateOrder {
     return producer;
   }
 
-  // The update and what works for it alone, in block order.
+  // The update and the ops that only it needs, in block order.
   Group with_own_producers(const Op& update) const {
     Group group{&update};
     for (size_t i = 0; i < group.size(); ++i) {
@@ -99,14 +98,14 @@ class UpdateOrder {
     return group;
   }
 
-  // Where the last of the ops stands that the group must not move past; -1 if there is none.
+  // Position of the last op that the group must not move past; -1 if there is none.
   int64_t last_conflict(const Group& group) const {
     int64_t last = -1;
     for (const Op* const op : group) {
       const auto visit = [&](llvm::ArrayRef<const Op*> others) {
         for (const Op* const other : others) {
           if (!other->comes_before(*op) || llvm::is_contained(group, other)) continue;
-          last = std::max(last, runs_behind_[static_cast<size_t>(place_.lookup(other))]);
+          last = std::max(last, runs_after_[static_cast<size_t>(place_.lookup(other))]);
         }
       };
       for (const llvm::StringRef name : op->input_names())
@@ -124,8 +123,8 @@ class UpdateOrder {
   llvm::DenseSet<NameId> outside_;
   std::vector<const Op*> ops_;
   llvm::DenseMap<const Op*, int64_t> place_;
-  /// Index of the op behind which an op runs that has moved; its own index if it has not.
-  std::vector<int64_t> runs_behind_;
+  /// Index of the op after which a moved op runs; the op's own index if it has not moved.
+  std::vector<int64_t> runs_after_;
 };
 
 }  // namespace

@@ -6,15 +6,15 @@
 
 namespace millrace::executor {
 
-/// The ops of block 0 in an order that is easy on memory: each update of a parameter stands right
-/// behind the last op that it has to wait for, together with those ops of the optimizer (decay,
-/// clipping of one gradient) that work for it alone. Its gradient is then still in the cache and
-/// gives up its memory before the next one is made. All other ops keep their places among each
-/// other, and no op moves past one that reads or writes what it writes, or writes what it reads;
-/// so results are the same bits. A run that fails leaves the updates made before the failure.
+/// The ops of block 0 in an order that reduces memory traffic: each update of a parameter is placed
+/// directly after the last op that it depends on, together with the optimizer ops (decay, clipping
+/// of one gradient) that only it needs. Its gradient is then still in the cache, and its memory is
+/// freed before the next gradient is computed. All other ops keep their relative order, and no op
+/// moves past one that reads or writes what it writes, or writes what it reads, so results are
+/// bit-identical. A failed run keeps the updates made before the failure.
 ///
-/// Updates that draw random numbers stay, as do those of vars that other blocks or attributes
-/// mention. Cost: O(uses of the vars of the updates).
+/// Updates that draw random numbers are not moved, nor are updates of vars that other blocks or
+/// attributes mention. Cost: O(uses of the vars of the updates).
 std::vector<const Op*> order_with_early_updates(const Program& program);
 
 }  // namespace millrace::executor

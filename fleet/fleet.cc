@@ -27,8 +27,9 @@ Status Fleet::need_programs(const char* call, bool server) const {
 
 Status Fleet::init(RoleMaker role) {
   if (role.has_heter_workers() || role.role == Role::kCoordinator)
-    return Unimplemented("fleet jobs with heter workers or a coordinator");
-  if (role.is_collective) return Unimplemented("fleet jobs without servers (collective roles)");
+    return Unimplemented("fleet jobs with heter workers or a coordinator are not implemented");
+  if (role.is_collective)
+    return Unimplemented("fleet jobs without servers (collective roles) are not implemented");
   role_ = std::move(role);
   remarks_.clear();
   return Ok();
@@ -218,7 +219,7 @@ Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOp
 Status Fleet::need_worker(const char* call) const {
   MILLRACE_RETURN_IF_ERROR(need_programs(call, false));
   if (worker_ != nullptr) return Ok();
-  return InvalidArgument("{}: this worker does not run, call init_worker() first", call);
+  return InvalidArgument("{}: this worker is not running, call init_worker() first", call);
 }
 
 Status Fleet::step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,

@@ -20,14 +20,14 @@
 
 namespace millrace::fleet {
 
-/// One process of a parameter-server job, call by call as the original's fleet object has it, but
-/// an object of the caller's: several may live in one process.
+/// One process of a parameter-server job, with the calls of the original's fleet object. Unlike
+/// that, it is an ordinary object: one process may have several.
 ///
 ///   worker: init, distributed_optimizer, minimize, init_worker, step ..., stop_worker
 ///   server: init, distributed_optimizer, minimize, init_server, run_server
 ///
-/// Calls in another order, or of the other role, are kInvalidArgument naming both. Not thread-safe
-/// but for stop_server(). Source: spec/fleet.md sections 1, 4 and 12.
+/// Calls in another order, or of the other role, return kInvalidArgument naming both. Not
+/// thread-safe except for stop_server(). Source: spec/fleet.md sections 1, 4 and 12.
 class Fleet {
  public:
   Fleet() = default;
@@ -35,15 +35,17 @@ class Fleet {
   Fleet& operator=(const Fleet&) = delete;
   ~Fleet();
 
-  /// Says which part of the job this is.
+  /// Sets the role of this process.
   Status init(RoleMaker role);
-  /// The same by the environment of PaddleCloud. Errors: those of role_from_environment().
+  /// Sets the role from the environment variables of PaddleCloud. Errors: those of
+  /// role_from_environment().
   Status init_from_environment(const EnvironmentReader& read);
 
-  /// What the environment and, after minimize(), the strategy say and nothing reads; a line each.
+  /// Settings of the environment and, after minimize(), of the strategy that are never read; one
+  /// line each.
   [[nodiscard]] std::vector<std::string> remarks() const;
 
-  // ---- who this is; errors: not initialised
+  // ---- the role of this process; errors: not initialised
   [[nodiscard]] StatusOr<bool> is_worker() const;
   [[nodiscard]] StatusOr<bool> is_server() const;
   [[nodiscard]] StatusOr<bool> is_first_worker() const;
@@ -53,68 +55,74 @@ class Fleet {
   [[nodiscard]] StatusOr<int> server_num() const;
   [[nodiscard]] StatusOr<std::vector<std::string>> worker_endpoints() const;
   [[nodiscard]] StatusOr<std::vector<std::string>> server_endpoints() const;
-  /// This worker's part of a list of files: shares in order, the first n mod workers one larger.
+  /// This worker's share of a list of files: consecutive files in order; the first n mod workers
+  /// shares are one larger.
   [[nodiscard]] StatusOr<std::vector<std::string>> split_files(
       const std::vector<std::string>& files) const;
 
-  /// How the job trains. Errors: before init(); a strategy without a mode.
+  /// Sets how the job trains. Errors: called before init(); a strategy without a mode.
   Status distributed_optimizer(MinimizeOptions optimizer, DistributedStrategy strategy);
-  /// Makes the training program and this process's programs from the forward ones, which stay as
-  /// they are. Errors: before distributed_optimizer(); those of ops::minimize() and FleetJob.
+  /// Builds the training program and this process's programs from the forward ones, which are not
+  /// changed. Errors: called before distributed_optimizer(); those of ops::minimize() and FleetJob.
   Status minimize(const ops::OpRegistry& registry, const Program& main, const Program& startup,
                   const std::string& loss);
   /// This process's programs and descriptions; null before minimize().
   [[nodiscard]] const RoleOutput* programs() const { return output_ ? &*output_ : nullptr; }
-  /// What the job is; null before minimize().
+  /// The job; null before minimize().
   [[nodiscard]] const FleetJob* job() const { return job_ ? &*job_ : nullptr; }
 
-  /// Makes the tables. Errors: before minimize(); not a server; those of FleetServer.
-  /// \param service  deadlines and the like of the server
+  /// Creates the tables. Errors: called before minimize(); not a server; those of FleetServer.
+  /// \param service  deadlines and other settings of the server
   Status init_server(const ServerTableOptions& options = {}, ps::ServerOptions service = {});
-  /// The same with tables that a job has saved (save_persistables()): the rows of embeddings, and,
-  /// where no names are given, the dense parameters with which workers then begin.
-  /// \param folder  as this process names it  \param tables  names of embeddings; none: all tables
+  /// The same with tables that a job has saved (save_persistables()): the rows of embeddings and,
+  /// if no names are given, the dense parameters, with which workers then start.
+  /// \param folder  path of the folder on this process's machine
+  /// \param tables  names of embeddings; empty: all tables
   /// Errors: those of FleetServer::load().
   Status init_server_from(const std::string& folder, const std::vector<std::string>& tables = {},
                           const ServerTableOptions& options = {}, ps::ServerOptions service = {});
-  /// Serves until all workers have stopped. Errors: before init_server(); those of listening.
+  /// Serves until all workers have stopped. Errors: called before init_server(); those of
+  /// listening.
   Status run_server(ps::Transport& transport);
-  /// Ends run_server(). Thread-safety: any thread, while the object lives.
+  /// Ends run_server(). Thread-safety: any thread, during the lifetime of the object.
   void stop_server();
 
-  /// Waits for the servers (a_sync_configs.launch_barrier), brings the parameters to them, or
-  /// from them, and begins to send. Errors: before minimize(); not a worker; a second call;
-  /// kDistributed.
-  /// \param wait  null: nobody is waited for, as where transports are not TCP
-  /// \param client  deadlines and the like of calls; the number of the worker is set here
+  /// Waits for the servers (a_sync_configs.launch_barrier), sends the initial parameters to them or
+  /// receives them, and starts sending gradients. Errors: called before minimize(); not a worker; a
+  /// second call; kDistributed.
+  /// \param wait    null: do not wait for servers, for transports other than TCP
+  /// \param client  deadlines and other settings of calls; the worker's number is set by this call
   Status init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait = nullptr,
                      const ps::ClientOptions& client = {});
-  /// One step. Errors: before init_worker(); those of the program and the servers.
+  /// Runs one training step. Errors: called before init_worker(); those of the program and the
+  /// servers.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
-  /// Sends what waits and tells the servers that this worker is done. Errors: before init_worker().
+  /// Sends what waits and reports to the servers that this worker is done. Errors: called before
+  /// init_worker().
   Status stop_worker();
-  /// The worker, for its scope and communicator; null before init_worker().
+  /// The worker, which gives access to its scope and communicator; null before init_worker().
   [[nodiscard]] FleetWorker* worker() { return worker_.get(); }
 
-  /// Waits for all workers. Errors: before init_worker(); kDistributed at the deadline.
+  /// Waits for all workers. Errors: called before init_worker(); kDistributed at the deadline.
   Status barrier_worker();
-  /// Ends training: FleetWorker::wait_for_all(). Errors: before init_worker(); kDistributed.
+  /// Ends training: FleetWorker::wait_for_all(). Errors: called before init_worker(); kDistributed.
   Status wait_for_all();
-  /// Saves what the job has trained, for load_model() and init_server_from(); the first worker
-  /// does, and the others go on. Nobody may train meanwhile (barrier_worker()). Errors: before
-  /// init_worker(); those of save_worker_persistables().
+  /// Saves the results of the job, for load_model() and init_server_from(). The first worker saves;
+  /// the others return immediately. No worker may train meanwhile (barrier_worker()). Errors:
+  /// called before init_worker(); those of save_worker_persistables().
   Status save_persistables(const FleetSaveTarget& to);
-  /// Saves the part of the program that computes the fetches, as above; the model runs without
-  /// servers. Errors: before init_worker(); those of save_worker_model().
+  /// Saves the part of the program that computes the fetches, under the same conditions; the model
+  /// runs without servers. Errors: called before init_worker(); those of save_worker_model().
   Status save_inference_model(const FleetSaveTarget& to, const std::vector<std::string>& feeds,
                               const std::vector<std::string>& fetches);
-  /// Takes up what save_persistables() has written; all workers call it. Errors: before
+  /// Loads what save_persistables() has written; all workers must call it. Errors: called before
   /// init_worker(); those of load_worker_persistables().
   Status load_model(const FleetSaveTarget& from);
 
-  /// Ends a day of all sparse tables: the first worker asks for it, between two barriers of all.
-  /// Tables of the original ignore the threshold, and so do ours. Errors: before init_worker().
+  /// Ends a day of all sparse tables: the first worker requests it, between two barriers of all
+  /// workers. As in the original, tables have no threshold argument. Errors: called before
+  /// init_worker().
   Status shrink();
 
  private:
@@ -133,7 +141,7 @@ class Fleet {
   std::string scheduled_rate_;
   std::optional<FleetJob> job_;
   std::optional<RoleOutput> output_;
-  std::vector<std::string> remarks_;  ///< on the role
+  std::vector<std::string> remarks_;  ///< remarks on the role
   std::unique_ptr<FleetServer> server_;
   std::unique_ptr<FleetWorker> worker_;
 };

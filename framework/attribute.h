@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-/// A value of the SCALAR kinds: the wire message keeps the type tag and one member.
+/// A value of the SCALAR kinds. The wire message stores the type tag and one member.
 struct Scalar {
   enum class Type : int32_t { kBool = 1, kLong = 2, kFloat64 = 3, kComplex = 4 };
   Type type = Type::kLong;
@@ -72,7 +72,7 @@ class AttrValue {
 
   [[nodiscard]] AttrKind kind() const { return kind_; }
 
-  /// Accessors; each may be called only for the kinds it names.
+  /// Accessors. Each may be called only for the kinds listed above it.
   /// INT, LONG, BLOCK, BOOL
   [[nodiscard]] int64_t integer() const { return std::get<int64_t>(payload_); }
   /// BOOL
@@ -130,7 +130,7 @@ struct Attr {
   AttrValue value;
   /// True if the file named a scalar kind but carried no value; readers see zero or "".
   bool missing_value = false;
-  /// Wire bytes of fields that the format does not know, kept for export; null in nearly every
+  /// Wire bytes of fields that the format does not define, kept for export. Null in nearly every
   /// attribute.
   std::shared_ptr<const std::string> unknown;
 };

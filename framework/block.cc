@@ -158,7 +158,7 @@ Var* Block::find_var_recursive(llvm::StringRef name) const {
   const std::optional<NameId> id = program_->names().find(name);
   if (!id) return nullptr;
   const Block* block = this;
-  // A parent index always shrinks in a valid program; the counter ends the walk in an invalid one.
+  // In a valid program a parent's index is smaller; the counter ends the loop in an invalid one.
   for (size_t steps = 0; steps <= program_->block_count(); ++steps) {
     if (Var* const var = block->find_var(*id)) return var;
     const int32_t parent = block->parent_;
@@ -197,7 +197,7 @@ void Block::erase(Var& var) {
 
 void Block::rename(llvm::StringRef from, llvm::StringRef to) {
   if (from == to) return;
-  const std::string old_name = from.str();  // `from` may point into what is renamed
+  const std::string old_name = from.str();  // `from` may point into a name that changes here
   if (Var* const var = find_var(old_name)) {
     var_index_.erase(var->name_);
     var->name_ = program_->names().intern(to);
@@ -215,7 +215,7 @@ void Block::link_slot(Op& op, bool is_output, uint32_t slot) {
   auto& args = is_output ? op.outputs_[slot].args : op.inputs_[slot].args;
   for (uint32_t a = 0; a < args.size(); ++a) {
     Arg& arg = args[a];
-    if (arg.use_position != 0) continue;  // linked already
+    if (arg.use_position != 0) continue;  // already linked
     const auto [it, added] = use_index_.try_emplace(arg.name, static_cast<uint32_t>(uses_.size()));
     if (added) uses_.emplace_back();
     UseList& uses = is_output ? uses_[it->second].writes : uses_[it->second].reads;
@@ -240,7 +240,7 @@ void Block::unlink_slot_uses(Op& op, bool is_output) {
         assert(it != use_index_.end());
         UseList& uses = uses_[it->second].*list;
         const uint32_t position = arg.use_position - 1;
-        // The last use moves into the hole; its argument learns its new position.
+        // The last use moves into the gap, so its argument must store the new position.
         uses[position] = uses.back();
         uses.pop_back();
         if (position < uses.size()) {

@@ -22,9 +22,10 @@ class Program;
 
 /// A list of ops in execution order and the vars declared for them. Owned by its Program.
 ///
-/// The block keeps, for every name its own ops mention, who reads and who writes it. The first
-/// question builds this index, safely also from concurrent readers; from then on each edit of an op
-/// updates it in O(arguments). Ops of sub-blocks are not in the index of the outer block.
+/// For every name that its ops mention, the block keeps an index of the ops that read and write it.
+/// The first query builds the index; concurrent readers may trigger this safely. After that, each
+/// edit of an op updates it in O(arguments). Ops of sub-blocks are not in the index of the outer
+/// block.
 class Block {
  public:
   using OpList = llvm::simple_ilist<Op>;
@@ -37,7 +38,7 @@ class Block {
   [[nodiscard]] Program& program() const { return *program_; }
   /// Position in the program.
   [[nodiscard]] int32_t index() const { return index_; }
-  /// Index that the file stated; equals index() in a valid program.
+  /// Index stated in the file; equals index() in a valid program.
   [[nodiscard]] int32_t stated_index() const { return stated_index_; }
   /// Index of the enclosing block; -1 for block 0.
   [[nodiscard]] int32_t parent() const { return parent_; }
@@ -45,7 +46,7 @@ class Block {
   void set_stated_index(int32_t index);
   [[nodiscard]] std::optional<int32_t> forward_block() const { return forward_block_; }
   void set_forward_block(std::optional<int32_t> index);
-  /// Wire bytes of fields that the format does not know; null if none.
+  /// Wire bytes of fields that the format does not define; null if none.
   [[nodiscard]] const std::shared_ptr<const std::string>& unknown() const { return unknown_; }
   void set_unknown(std::shared_ptr<const std::string> bytes);
 
@@ -55,20 +56,20 @@ class Block {
   [[nodiscard]] size_t op_count() const { return op_count_; }
   [[nodiscard]] Op& front() { return ops_.front(); }
   [[nodiscard]] Op& back() { return ops_.back(); }
-  /// Neighbours; null at the ends.
+  /// Neighbours in block order; null at the ends.
   [[nodiscard]] Op* next(const Op& op) const;
   [[nodiscard]] Op* previous(const Op& op) const;
   /// All ops by index; valid until the next insertion or removal.
   [[nodiscard]] std::vector<Op*> op_vector();
   [[nodiscard]] int64_t index_of(const Op& op) const;
 
-  /// Creates an op without slots and attributes; where = null appends (before: prepends is
-  /// insert_before(&front())).
+  /// Creates an op without slots and attributes: at the end, or next to `where`.
+  /// insert_before(nullptr) appends; insert_before() with the first op prepends.
   Op& append_op(llvm::StringRef type) { return insert_before(nullptr, type); }
   Op& insert_before(Op* where, llvm::StringRef type);
   Op& insert_after(Op& where, llvm::StringRef type);
-  /// Copy of an op of any program, slots, attributes and unknown fields included; where = null
-  /// appends.
+  /// Inserts a copy of an op of any program, including slots, attributes and unknown fields, before
+  /// `where`; where = null appends.
   Op& clone_before(Op* where, const Op& other);
   Op& append_clone(const Op& other) { return clone_before(nullptr, other); }
   /// Unlinks and deletes the op.
@@ -78,19 +79,20 @@ class Block {
   [[nodiscard]] auto vars() { return llvm::make_range(vars_.begin(), vars_.end()); }
   [[nodiscard]] auto vars() const { return llvm::make_range(vars_.begin(), vars_.end()); }
   [[nodiscard]] size_t var_count() const { return var_count_; }
-  /// Var declared in this very block; null if there is none. With repeated declarations: the first.
+  /// Var declared in this block (not in its ancestors); null if there is none. If the name is
+  /// declared repeatedly: the first declaration.
   [[nodiscard]] Var* find_var(llvm::StringRef name) const;
   [[nodiscard]] Var* find_var(NameId id) const;
-  /// Var visible here: this block, then its ancestors. Parents that are out of range end the
-  /// search.
+  /// Var visible from this block: declared here, else in the nearest ancestor. Parent indices that
+  /// are out of range end the search.
   [[nodiscard]] Var* find_var_recursive(llvm::StringRef name) const;
   /// Declares a var, or replaces the declaration of an existing one.
   Var& declare(llvm::StringRef name, VarSpec spec);
-  /// Adds a declaration even if the name is declared already; only readers of files need this.
+  /// Adds a declaration even if the name is already declared; only the file readers need this.
   Var& add_declaration(llvm::StringRef name, VarSpec spec);
   void erase(Var& var);
-  /// Renames the declaration, if there is one, and every use by an op of this block. Attributes
-  /// stay as they are.
+  /// Renames the declaration, if there is one, and every use by an op of this block. Attributes are
+  /// not changed.
   void rename(llvm::StringRef from, llvm::StringRef to);
 
   // ---- readers and writers
@@ -100,11 +102,12 @@ class Block {
   [[nodiscard]] llvm::SmallVector<Op*, 4> writers_of(llvm::StringRef name) const;
   [[nodiscard]] bool has_readers(llvm::StringRef name) const;
   [[nodiscard]] bool has_writers(llvm::StringRef name) const;
-  /// First and last writer in block order; null if there is none. Cost: O(number of writes).
+  /// First writer in block order (last_writer(): last); null if there is none. Cost: O(number of
+  /// writes).
   [[nodiscard]] Op* first_writer(llvm::StringRef name) const;
   [[nodiscard]] Op* last_writer(llvm::StringRef name) const;
 
-  /// Attaches the wire bytes an element was read from; for the reader of files and for clone().
+  /// Attaches the wire bytes that an op or var was read from; for the file readers and for clone().
   static void set_wire(Op& op, llvm::StringRef bytes) { op.wire_ = bytes; }
   static void set_wire(Var& var, llvm::StringRef bytes) { var.wire_ = bytes; }
 
@@ -151,8 +154,8 @@ class Block {
   size_t op_count_ = 0;
   size_t var_count_ = 0;
   llvm::DenseMap<NameId, Var*> var_index_;
-  // Most programs are read, copied or written without a question for readers or writers, and the
-  // index takes as much memory as the ops.
+  // Built on demand: most programs are read, copied or written without any query for readers or
+  // writers, and the index takes as much memory as the ops.
   mutable std::once_flag index_once_;
   bool is_indexed_ = false;
   llvm::DenseMap<NameId, uint32_t> use_index_;  // into uses_

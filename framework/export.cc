@@ -196,7 +196,7 @@ void put_block(std::string& out, const Block& block, const ExportOptions& option
   end_message(out, message);
 }
 
-// About the bytes that a program takes; what it is short of costs a copy.
+// Approximate number of bytes of a serialized program. Underestimating costs one reallocation.
 size_t estimated_size(const Program& program) {
   constexpr size_t kVar = 48;
   constexpr size_t kOp = 64;

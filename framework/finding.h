@@ -9,10 +9,10 @@
 
 namespace millrace {
 
-/// How much a finding weighs: an error makes a program unfit to run, a warning does not.
+/// Severity of a finding. A program with an error must not be run; a program with warnings may be.
 enum class Severity { kError, kWarning };
 
-/// One fault that a check of a program found.
+/// One problem that a check of a program found.
 struct Finding {
   Severity severity = Severity::kError;
   /// Stable id of the rule, for example "undeclared-var"; docs/verifier.md lists them. Static text.
@@ -22,11 +22,11 @@ struct Finding {
   Status status;
 };
 
-/// Collects findings up to a limit, so that a hostile program cannot make the report larger than
-/// itself.
+/// Collects findings up to a limit, so that a hostile program cannot make the report arbitrarily
+/// large.
 class FindingList {
  public:
-  /// \param limit  number of findings kept; further ones are only counted
+  /// \param limit  number of findings kept; further findings are only counted
   explicit FindingList(size_t limit) : limit_(limit) {}
 
   void error(std::string_view rule, const Status& status) { add(Severity::kError, rule, status); }
@@ -35,15 +35,16 @@ class FindingList {
   }
   void add(Severity severity, std::string_view rule, Status status);
 
-  /// Errors so far, those beyond the limit included.
+  /// Number of errors so far, including those beyond the limit.
   [[nodiscard]] size_t error_count() const { return errors_; }
-  /// True if nothing more is kept; callers may then skip building messages.
+  /// True if the limit is reached. Callers may then skip building messages.
   [[nodiscard]] bool full() const { return findings_.size() >= limit_; }
-  /// Counts a finding without a message; for callers that asked full().
+  /// Counts a finding without a message; for callers that checked full().
   void count_only(Severity severity);
 
-  /// Everything found, sorted by block and op (facts of the program and of a block come before its
-  /// ops), else in order of discovery. If findings were dropped, a last one says how many.
+  /// All findings, sorted by block and op; findings about the program or a block come before those
+  /// of its ops, and otherwise the order of discovery is kept. If findings were dropped, a last one
+  /// states how many.
   std::vector<Finding> take();
 
  private:
@@ -60,13 +61,13 @@ bool has_errors(const std::vector<Finding>& findings);
 /// The first error; ok if there is none.
 Status first_error(const std::vector<Finding>& findings);
 
-/// All errors as one status: the first with its place and hint, the next as notes up to max_listed
-/// in all, then how many more there are; ok if there is no error.
+/// All errors as one status: the first with its location and hint, the others as notes, at most
+/// max_listed in all, then the number of further errors; ok if there is no error.
 Status to_status(const std::vector<Finding>& findings, size_t max_listed = 20);
 
-/// One paragraph a finding ("error: place: message [rule]", "  note: ...", "  hint: ..."),
-/// max_listed at most, then a count of the rest. Escaped for terminals; empty if there are no
-/// findings.
+/// One paragraph per finding ("error: <location>: <message> [<rule>]", then lines "  note: ..." and
+/// "  hint: ..."), at most max_listed, then the number of the remaining ones. Escaped for
+/// terminals; empty if there are no findings.
 std::string to_text(const std::vector<Finding>& findings, size_t max_listed = 20);
 
 }  // namespace millrace

@@ -15,13 +15,13 @@ using wire::Field;
 using wire::Reader;
 using wire::Type;
 
-// Keeps fields that have no member of their own, null if there were none.
+// Wraps fields that have no member in the IR; null if there are none.
 std::shared_ptr<const std::string> shared_or_null(std::string bytes) {
   if (bytes.empty()) return nullptr;
   return std::make_shared<const std::string>(std::move(bytes));
 }
 
-// Reads one program. Errors carry the byte offset; callers add block, op and var as they are known.
+// Reads one program. Errors carry the byte offset; callers add block, op and var.
 class Importer {
  public:
   Importer(llvm::StringRef bytes, Program& program)
@@ -62,7 +62,7 @@ class Importer {
     return static_cast<size_t>(position - begin_);
   }
 
-  // The error a reader stopped with, if it did.
+  // The error that stopped the reader; ok if it reached the end.
   [[nodiscard]] Status finish(const Reader& reader, std::string_view message) const {
     if (!reader.failed()) return Ok();
     return InvalidProgram("malformed program: cannot parse {} message at byte {}: {}", message,
@@ -328,7 +328,7 @@ class Importer {
     where.op = static_cast<int64_t>(block.op_count());
     auto fail = [&](Status status) { return std::move(status).at(where); };
 
-    // The type comes after the slots on the wire, and the op is made when it is known.
+    // On the wire the type comes after the slots, but it is needed to create the op.
     Reader reader(field.bytes);
     Field member;
     std::optional<llvm::StringRef> type;
@@ -398,7 +398,7 @@ class Importer {
   Program& program_;
   AttrReader attrs_;
   bool has_op_versions_ = false;
-  std::vector<OpVersion> op_versions_;  // the map may come in several parts
+  std::vector<OpVersion> op_versions_;  // the file may contain several op_version_map fields
 };
 
 }  // namespace

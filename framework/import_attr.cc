@@ -11,10 +11,10 @@ using wire::Reader;
 using wire::Type;
 namespace f = wire::attr_field;
 
-// Longer attributes (op_callstack above all) hardly ever repeat.
+// Longer attributes (mostly op_callstack) are rarely repeated.
 constexpr size_t kLongestCached = 128;
 
-// All values an Attr message may carry; the kind says which one counts.
+// All values an Attr message may carry; its kind determines which one is used.
 struct Values {
   uint64_t integer = 0;
   float float32 = 0;
@@ -124,7 +124,7 @@ Status read_varints(const Field& field, llvm::StringRef name, std::vector<T>& ou
                           [&](uint64_t v) { out.push_back(static_cast<T>(v)); });
 }
 
-// Any number but 0 is true, also one that does not fit a byte.
+// Any non-zero number is true, even one that does not fit a byte.
 Status read_bools(const Field& field, llvm::StringRef name, std::vector<uint8_t>& out) {
   std::vector<uint64_t> numbers;
   MILLRACE_RETURN_IF_ERROR(read_varints(field, name, numbers));

@@ -11,7 +11,7 @@
 namespace millrace {
 
 /// Calls each(value) for every varint of a packed field. Errors: kInvalidProgram if the last one is
-/// cut.
+/// truncated.
 template <typename Each>
 Status wire_each_varint(llvm::StringRef packed, std::string_view what, Each each) {
   while (!packed.empty()) {
@@ -34,14 +34,15 @@ Status wire_each_varint(llvm::StringRef packed, std::string_view what, Each each
   return Ok();
 }
 
-/// Decodes attribute messages of one program. Most attributes of a program repeat to the byte
-/// ("op_role 0"), so short ones are decoded once and shared.
+/// Decodes the attribute messages of one program. Most attributes of a program occur many times
+/// with identical bytes ("op_role 0"), so short ones are decoded once and shared.
 class AttrReader {
  public:
   explicit AttrReader(NameTable& names) : names_(names) {}
 
   /// \param message  encoded Attr message; need not outlive the call
-  /// Errors: kInvalidProgram if it is cut, lacks name or type, or has a type that does not exist.
+  /// Errors: kInvalidProgram if it is truncated, lacks name or type, or has a type that does not
+  /// exist.
   StatusOr<Attr> read(llvm::StringRef message);
 
  private:

@@ -14,7 +14,7 @@ uint32_t hash_of(llvm::StringRef name) {
 
 }  // namespace
 
-// Position of the name, or of the free place where it belongs.
+// Position of the name in the hash table, or of the free entry where it would be inserted.
 size_t NameTable::position_of(llvm::StringRef name, uint32_t hash) const {
   const size_t mask = entries_.size() - 1;
   size_t position = hash & mask;

@@ -11,32 +11,33 @@
 
 namespace millrace {
 
-/// Handle of an interned name; valid only with the table that made it. Equal names have equal ids.
+/// Handle of an interned name; valid only with the table that created it. Equal names have equal
+/// ids.
 enum class NameId : uint32_t {};
 
 /// The names of one Program (vars, op types, slots, attributes), each stored once.
 ///
 /// Ids are dense and count up from 0 in order of first use. Strings never move, so a StringRef from
-/// str() lives as long as the table. Thread-safety: concurrent readers, or one writer.
+/// str() is valid as long as the table lives. Thread-safety: concurrent readers, or one writer.
 class NameTable {
  public:
   NameTable() = default;
   NameTable(const NameTable&) = delete;
   NameTable& operator=(const NameTable&) = delete;
 
-  /// Id of the name, which is added if it is new.
+  /// Id of the name. The name is added if it is new.
   NameId intern(llvm::StringRef name);
-  /// Id of the name if it was interned before.
+  /// Id of the name; nullopt if it is not in the table.
   [[nodiscard]] std::optional<NameId> find(llvm::StringRef name) const;
   [[nodiscard]] llvm::StringRef str(NameId id) const { return names_[static_cast<uint32_t>(id)]; }
   [[nodiscard]] size_t size() const { return names_.size(); }
 
-  /// Makes an empty table equal to another, ids included. The two share the characters of the names
-  /// they have in common, so nothing is hashed and no text is copied.
+  /// Makes an empty table equal to another, including ids. Both share the characters of the common
+  /// names, so no text is hashed or copied.
   void copy_from(const NameTable& other);
 
  private:
-  // One place of the hash table; linear probing, at most three quarters full.
+  // One entry of the hash table. Linear probing, at most three quarters full.
   struct Entry {
     uint32_t hash = 0;
     uint32_t id = kFree;
@@ -46,10 +47,10 @@ class NameTable {
   [[nodiscard]] size_t position_of(llvm::StringRef name, uint32_t hash) const;
   void grow();
 
-  std::vector<Entry> entries_;  // as many as a power of two
+  std::vector<Entry> entries_;  // the size is a power of two
   std::vector<llvm::StringRef> names_;
   std::shared_ptr<llvm::BumpPtrAllocator> text_;
-  // Where names of the tables that this one was copied from stand.
+  // Memory of the names that this table shares with the tables it was copied from.
   std::vector<std::shared_ptr<const llvm::BumpPtrAllocator>> borrowed_;
 };
 

@@ -8,7 +8,8 @@
 namespace millrace {
 namespace {
 
-// Ops have few slots and attributes with short names: comparing them is cheaper than hashing one.
+// Ops have few slots and attributes with short names, so comparing names is cheaper than hashing
+// one.
 const Slot* find_slot(const NameTable& names, llvm::ArrayRef<Slot> slots, llvm::StringRef name) {
   const auto* const it =
       llvm::find_if(slots, [&](const Slot& slot) { return names.str(slot.name) == name; });
@@ -158,7 +159,7 @@ void Op::add_slot(bool is_output, llvm::StringRef slot, llvm::ArrayRef<llvm::Str
   NameTable& table = program().names();
   Slot added{table.intern(slot), {}};
   for (const llvm::StringRef name : names) added.args.push_back(Arg{table.intern(name)});
-  // Only the new slot is linked: an op of a hostile file may have millions of them.
+  // Link only the new slot: an op of a hostile file may have millions of slots.
   if (is_output) {
     outputs_.push_back(std::move(added));
     block_->link_slot(*this, true, static_cast<uint32_t>(outputs_.size() - 1));
@@ -198,9 +199,10 @@ bool Op::replace_output(llvm::StringRef from, llvm::StringRef to) {
   return replace_arg(true, from, to);
 }
 
-// The list of attributes for an edit: this op's alone from now on.
+// The attribute list for an edit. Afterwards it is not shared with other ops.
 std::vector<Attr>& Op::own_attrs() {
-  // Room for what is usually added, so that vectors need not grow by doubling.
+  // Reserve room for attributes that are usually added, so that the vector need not double its
+  // size.
   if (attrs_ == nullptr) {
     attrs_ = std::make_shared<std::vector<Attr>>();
     attrs_->reserve(4);
@@ -274,8 +276,8 @@ Location Op::location() const {
 std::string source_line(const Op& op) {
   const AttrValue* const stack = op.find_attr("op_callstack");
   if (stack == nullptr || stack->kind() != AttrKind::kStrings) return {};
-  // The stack is innermost last in old files and innermost first in later ones; the frames of the
-  // framework itself are told by their folders. Frames come as "File ..." lines followed by the
+  // The stack is innermost last in old files and innermost first in later ones. Frames of the
+  // framework itself are recognized by their folders. A frame is a "File ..." line followed by the
   // source text.
   std::string fallback;
   for (const llvm::StringRef line : stack->strings()) {

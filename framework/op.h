@@ -20,14 +20,13 @@ namespace millrace {
 class Block;
 class Program;
 
-/// One argument of a slot: a var name, and its place in the block's use list.
+/// One argument of a slot: a var name and its position in the block's use list.
 struct Arg {
   NameId name;
   uint32_t use_position = 0;
 };
 
-/// A named input or output of an op with its var names in order. An empty slot may be present in a
-/// file.
+/// A named input or output of an op with its var names in order. Files may contain empty slots.
 struct Slot {
   NameId name;
   llvm::SmallVector<Arg, 1> args;
@@ -35,7 +34,7 @@ struct Slot {
 
 /// One operator of a block. Owned by the block; its address is stable while it lives.
 ///
-/// Edits keep the block's readers and writers true. Thread-safety: as its Program.
+/// Edits keep the block's index of readers and writers up to date. Thread-safety: as its Program.
 class Op : public llvm::ilist_node<Op> {
  public:
   Op(const Op&) = delete;
@@ -52,7 +51,7 @@ class Op : public llvm::ilist_node<Op> {
   [[nodiscard]] llvm::ArrayRef<Slot> outputs() const { return outputs_; }
   [[nodiscard]] llvm::StringRef name_of(NameId id) const;
 
-  /// Names in a slot; empty if the slot is absent.
+  /// Names in a slot; empty if the op does not have the slot.
   [[nodiscard]] llvm::SmallVector<llvm::StringRef, 4> input(llvm::StringRef slot) const;
   [[nodiscard]] llvm::SmallVector<llvm::StringRef, 4> output(llvm::StringRef slot) const;
   /// First name in a slot; empty if there is none.
@@ -60,14 +59,14 @@ class Op : public llvm::ilist_node<Op> {
   [[nodiscard]] llvm::StringRef first_output(llvm::StringRef slot) const;
   [[nodiscard]] const Slot* find_input(llvm::StringRef slot) const;
   [[nodiscard]] const Slot* find_output(llvm::StringRef slot) const;
-  /// All input (output) names in slot order; repeats included.
+  /// All input (output) names in slot order, including repeated names.
   [[nodiscard]] llvm::SmallVector<llvm::StringRef, 8> input_names() const;
   [[nodiscard]] llvm::SmallVector<llvm::StringRef, 8> output_names() const;
   /// True if the op reads (writes) the name.
   [[nodiscard]] bool reads(llvm::StringRef name) const;
   [[nodiscard]] bool writes(llvm::StringRef name) const;
 
-  /// Sets the names of a slot; adds the slot behind the others if it is absent.
+  /// Sets the names of a slot. A slot that does not exist is added after the others.
   Op& set_input(llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names);
   Op& set_output(llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names);
   Op& set_input(llvm::StringRef slot, llvm::ArrayRef<std::string> names);
@@ -92,9 +91,9 @@ class Op : public llvm::ilist_node<Op> {
   }
   void remove_input(llvm::StringRef slot);
   void remove_output(llvm::StringRef slot);
-  /// Adds a slot even if one of that name exists already; only readers of files need this.
+  /// Adds a slot even if a slot of that name already exists; only the file readers need this.
   void add_slot(bool is_output, llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names);
-  /// Replaces every occurrence of a name in the input (output) slots; says whether there was one.
+  /// Replaces every occurrence of a name in the input (output) slots; returns whether it occurred.
   bool replace_input(llvm::StringRef from, llvm::StringRef to);
   bool replace_output(llvm::StringRef from, llvm::StringRef to);
 
@@ -104,7 +103,7 @@ class Op : public llvm::ilist_node<Op> {
   [[nodiscard]] const AttrValue* find_attr(llvm::StringRef name) const;
   [[nodiscard]] bool has_attr(llvm::StringRef name) const { return find_attr(name) != nullptr; }
   Op& set_attr(llvm::StringRef name, AttrValue value);
-  /// Shorthands for the commonest kinds.
+  /// Shorthands for the most common kinds.
   Op& set_int(llvm::StringRef name, int32_t v) { return set_attr(name, AttrValue::of_int(v)); }
   Op& set_bool(llvm::StringRef name, bool v) { return set_attr(name, AttrValue::of_bool(v)); }
   Op& set_float(llvm::StringRef name, float v) { return set_attr(name, AttrValue::of_float(v)); }
@@ -115,20 +114,20 @@ class Op : public llvm::ilist_node<Op> {
     return set_attr(name, AttrValue::of_strings(std::move(v)));
   }
   void remove_attr(llvm::StringRef name);
-  /// Adds an attribute even if one of that name exists; only readers of files need this.
+  /// Adds an attribute even if an attribute of that name exists; only the file readers need this.
   void add_attr(Attr attr);
 
-  /// Target mark of old inference programs; absent in most ops.
+  /// Target flag of old inference programs; absent in most ops.
   [[nodiscard]] std::optional<bool> is_target() const { return is_target_; }
   void set_is_target(std::optional<bool> value);
-  /// Wire bytes of fields that the format does not know; null if none.
+  /// Wire bytes of fields that the format does not define; null if none.
   [[nodiscard]] const std::shared_ptr<const std::string>& unknown() const { return unknown_; }
   void set_unknown(std::shared_ptr<const std::string> bytes);
 
-  /// Wire bytes this op was read from; empty once it was edited.
+  /// Wire bytes that this op was read from; empty after an edit.
   [[nodiscard]] llvm::StringRef wire() const { return wire_; }
 
-  /// True if this op stands before the other in their common block. Cost: O(1) amortised.
+  /// True if this op precedes the other in their common block. Cost: O(1) amortised.
   [[nodiscard]] bool comes_before(const Op& other) const;
   /// Location for an error: block, op index, type and the user's source line. Cost: O(ops of the
   /// block).
@@ -154,8 +153,8 @@ class Op : public llvm::ilist_node<Op> {
   llvm::StringRef wire_;
 };
 
-/// First line of the op's op_callstack that names the user's own code ("File \"net.py\", line 12");
-/// empty if none.
+/// First frame of the op's op_callstack that is not in the framework itself ("File \"net.py\", line
+/// 12"); the first frame if all are in the framework; empty if the op has none.
 std::string source_line(const Op& op);
 
 }  // namespace millrace

@@ -15,7 +15,7 @@ bool fits_int32(int64_t v) {
   return v >= std::numeric_limits<int32_t>::min() && v <= std::numeric_limits<int32_t>::max();
 }
 
-// Kind of one element of a list kind; the kind itself for the others.
+// Element kind of a list kind; other kinds are returned unchanged.
 AttrKind element_kind(AttrKind kind) {
   switch (kind) {
     case AttrKind::kInts:

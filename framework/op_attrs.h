@@ -66,7 +66,7 @@ struct AttrTraits<std::vector<bool>> {
   static constexpr AttrKind kKind = AttrKind::kBools;
 };
 
-/// Wraps a C++ value as an attribute value of the kind that belongs to its type.
+/// Wraps a C++ value as an attribute value of the matching kind.
 AttrValue make_attr(bool v);
 AttrValue make_attr(int32_t v);
 AttrValue make_attr(int64_t v);
@@ -81,16 +81,17 @@ AttrValue make_attr(std::vector<double> v);
 AttrValue make_attr(std::vector<std::string> v);
 AttrValue make_attr(std::vector<bool> v);
 
-/// True if a value of kind `from` may stand where the schema wants `to`: the same kind, an integer
-/// kind for another (INT, LONG, BOOL), a float for a wider one, a single value for a list of one,
-/// an integer list for another. These are the forms that programs of different ages use for one
-/// attribute (spec/model_format.md section 5).
+/// True if a value of kind `from` is accepted where the schema expects `to`: the same kind; one
+/// integer kind for another (INT, LONG, BOOL); a float for a wider one; a single value for a list
+/// of one; one integer list for another. Programs of different versions use these forms for the
+/// same attribute (spec/model_format.md section 5).
 bool attr_kind_converts(AttrKind from, AttrKind to);
 
-/// The value in the kind `to`; nullopt if the kind does not convert or an integer does not fit.
+/// The value converted to kind `to`; nullopt if the kind does not convert or an integer does not
+/// fit.
 std::optional<AttrValue> convert_attr(const AttrValue& value, AttrKind to);
 
-/// Unwraps a value; the kind must be the one of T.
+/// The C++ value; the kind must match T.
 template <typename T>
 T attr_cast(const AttrValue& value);
 template <>
@@ -118,12 +119,12 @@ std::vector<std::string> attr_cast<std::vector<std::string>>(const AttrValue& va
 template <>
 std::vector<bool> attr_cast<std::vector<bool>>(const AttrValue& value);
 
-/// Error for an attribute that is absent (found = null) or of the wrong kind; names op and
-/// attribute.
+/// The error for an attribute that is absent (found = null) or of the wrong kind. Its location
+/// names op and attribute.
 Status attr_error(const Op& op, llvm::StringRef name, AttrKind wanted, const AttrValue* found);
 
-/// The attribute converted to T. Errors: kInvalidProgram naming op and attribute if absent or not
-/// convertible.
+/// The attribute converted to T. Errors: kInvalidProgram with op and attribute if it is absent or
+/// not convertible.
 template <typename T>
 StatusOr<T> get_attr(const Op& op, llvm::StringRef name) {
   const AttrValue* const value = op.find_attr(name);

@@ -25,7 +25,7 @@ void Program::truncate_blocks(size_t count) {
 
 namespace {
 
-// Rewrites the block attributes of an op whose value changes.
+// Updates the block attributes of an op to the new block indices.
 void renumber_block_attrs(Op& op, llvm::ArrayRef<int32_t> new_index) {
   const auto renumbered = [&](int64_t index) {
     const bool valid = index >= 0 && static_cast<size_t>(index) < new_index.size();

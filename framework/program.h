@@ -21,7 +21,7 @@ struct OpVersion {
   bool operator==(const OpVersion&) const = default;
 };
 
-/// The IR of one serialized program: blocks, version fields and the names they use.
+/// The IR of one serialized program: blocks, version fields and the interned names.
 ///
 /// Movable through unique_ptr only (blocks point back). Thread-safety: concurrent readers, or one
 /// writer.
@@ -39,43 +39,43 @@ class Program {
   [[nodiscard]] Block& root() const { return *blocks_[0]; }
   [[nodiscard]] auto blocks() const { return llvm::make_pointee_range(blocks_); }
   Block& add_block(int32_t parent);
-  /// Removes all blocks from the given index on.
+  /// Removes all blocks with index >= count.
   void truncate_blocks(size_t count);
-  /// Removes the blocks whose entry is false and renumbers the others, their parent and forward
-  /// blocks, and the block attributes of all ops. Block 0 must stay; references to a removed block
-  /// become -1. \param keep  one entry a block
+  /// Removes the blocks whose entry in `keep` is false and renumbers the others, including parent
+  /// and forward indices and the block attributes of all ops. Block 0 must be kept; references to a
+  /// removed block become -1.
+  /// \param keep  one entry per block
   void retain_blocks(llvm::ArrayRef<bool> keep);
 
   [[nodiscard]] NameTable& names() { return names_; }
   [[nodiscard]] const NameTable& names() const { return names_; }
 
-  /// Version message; present without a number is possible in a file.
+  /// Whether the file has a version message; it may be present without a number.
   [[nodiscard]] bool has_version() const { return has_version_; }
   [[nodiscard]] std::optional<int64_t> version() const { return version_; }
   void set_version(bool present, std::optional<int64_t> version);
   [[nodiscard]] bool has_op_versions() const { return has_op_versions_; }
   [[nodiscard]] llvm::ArrayRef<OpVersion> op_versions() const { return op_versions_; }
   void set_op_versions(bool present, std::vector<OpVersion> versions);
-  /// Wire bytes of top-level fields that the format does not know (old version fields 2 and 3, for
-  /// example).
+  /// Wire bytes of top-level fields that the format does not define (for example the old version
+  /// fields 2 and 3).
   [[nodiscard]] const std::shared_ptr<const std::string>& unknown() const { return unknown_; }
   void set_unknown(std::shared_ptr<const std::string> bytes);
 
-  /// Deep copy. Name ids stay the same, and so does the pristine state.
+  /// Deep copy. Name ids stay the same; the copy of a pristine program is pristine.
   [[nodiscard]] std::unique_ptr<Program> clone() const;
 
-  /// Replaces everything by a deep copy of another program. Ops, vars and blocks of this one are
-  /// gone.
+  /// Replaces the whole content by a deep copy of another program. References to ops, vars and
+  /// blocks of this program become invalid.
   void replace_with(const Program& other);
 
-  /// Bytes the program was read from while nothing has been edited since; null otherwise.
+  /// The bytes that the program was read from, if it has not been edited since; else null.
   [[nodiscard]] const std::string* pristine_bytes() const {
     return pristine_ ? source_.get() : nullptr;
   }
-  /// Hands over the bytes that wire() slices point into and marks the program pristine; for the
-  /// reader of files.
+  /// Takes the bytes that wire() refers to and marks the program pristine; for the file readers.
   void set_source(std::shared_ptr<const std::string> bytes);
-  /// Says that something changed. Every edit calls this.
+  /// Marks the program as edited. Every edit calls this.
   void touch() {
     pristine_ = false;
     ++edits_;

@@ -23,8 +23,8 @@ enum class DType : int32_t {
   kComplex128 = 24,
 };
 
-/// What a variable holds. The numbers are VarType.Type of the wire format; element types never
-/// occur here.
+/// What a variable holds. The numbers are VarType.Type of the wire format, without the element
+/// types.
 enum class VarKind : int32_t {
   kLodTensor = 7,
   kSelectedRows = 8,
@@ -73,8 +73,8 @@ bool is_valid(DType dtype);
 bool is_valid(VarKind kind);
 bool is_valid(AttrKind kind);
 
-/// Short name of the text form ("f32", "i64", "lod_tensor", "ints"); "?" for a number that is no
-/// member.
+/// Short name in the text form ("f32", "i64", "lod_tensor", "ints"); "?" for a number that is not a
+/// member of the enum.
 std::string_view dtype_name(DType dtype);
 std::string_view var_kind_name(VarKind kind);
 std::string_view attr_kind_name(AttrKind kind);
@@ -84,7 +84,7 @@ std::optional<DType> parse_dtype(std::string_view name);
 std::optional<VarKind> parse_var_kind(std::string_view name);
 std::optional<AttrKind> parse_attr_kind(std::string_view name);
 
-/// Size of one element in bytes; 0 for a number that is no element type.
+/// Size of one element in bytes; 0 for a number that is not an element type.
 int64_t dtype_size(DType dtype);
 /// True for f16, bf16, f32 and f64.
 bool is_floating(DType dtype);

@@ -17,7 +17,7 @@ namespace millrace {
 
 class Block;
 
-/// Dimensions of a tensor; -1 is a dimension that is known only at run time.
+/// Dimensions of a tensor; -1 is a dimension that is unknown until run time.
 using Dims = llvm::SmallVector<int64_t, 4>;
 
 /// Which member of the wire message VarType describes the tensor. The numbers are its field
@@ -34,14 +34,14 @@ enum class TensorForm : int32_t {
   kSparseCsr = 12,
 };
 
-/// Everything that a declaration says of a var except its name. A plain value.
+/// Everything that a declaration states about a var except its name. A plain value.
 struct VarSpec {
   VarKind kind = VarKind::kLodTensor;
   TensorForm form = TensorForm::kNone;
   DType dtype = DType::kFloat32;     ///< meaningless if form is kNone
   Dims dims;                         ///< empty if form is kNone, and for a tensor of rank 0
   std::optional<int32_t> lod_level;  ///< number of LoD levels; absent counts as 0
-  std::optional<bool> persistable;   ///< absent counts as false, as do the next three
+  std::optional<bool> persistable;   ///< absent counts as false, also below
   std::optional<bool> need_check_feed;
   std::optional<bool> is_parameter;
   std::optional<bool> stop_gradient;
@@ -52,7 +52,8 @@ struct VarSpec {
 
   /// Dense tensor of the given element type, dims and LoD level 0.
   static VarSpec tensor(DType dtype, llvm::ArrayRef<int64_t> dims);
-  /// Declaration without shape, as control variables have: LOD_TENSOR kind, no tensor description.
+  /// Declaration without shape, as used for control variables: LOD_TENSOR kind, no tensor
+  /// description.
   static VarSpec shapeless(VarKind kind);
 
   [[nodiscard]] bool has_tensor() const { return form != TensorForm::kNone; }
@@ -83,7 +84,7 @@ class Var : public llvm::ilist_node<Var> {
   void set_dims(llvm::ArrayRef<int64_t> dims);
   void set_persistable(bool value);
 
-  /// Wire bytes this var was read from; empty once it was edited.
+  /// Wire bytes that this var was read from; empty after an edit.
   [[nodiscard]] llvm::StringRef wire() const { return wire_; }
 
  private:

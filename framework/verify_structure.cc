@@ -10,7 +10,8 @@
 namespace millrace {
 namespace {
 
-// Releases are major * 1000000 + minor * 1000 + patch; a hundred majors are out of reach.
+// Release numbers are major * 1000000 + minor * 1000 + patch; no release has a major version of
+// 100.
 constexpr int64_t kMaxVersion = 100'000'000;
 
 class StructureChecker {
@@ -43,7 +44,7 @@ class StructureChecker {
       findings_.error("version", InvalidProgram("program version {} is negative", *version));
     } else if (*version >= kMaxVersion) {
       findings_.warning("version",
-                        InvalidProgram("program version {} is of no known release", *version));
+                        InvalidProgram("program version {} matches no known release", *version));
     }
   }
 
@@ -82,7 +83,7 @@ class StructureChecker {
                     InvalidProgram("blocks are nested deeper than {}", limits_.max_block_depth));
       }
       const std::optional<int32_t> forward = block.forward_block();
-      // 0 stands for "none" in some files, block 0 included.
+      // Some files state 0 for "none", even in block 0.
       if (forward && (*forward < -1 || *forward >= count || (*forward == index && index != 0))) {
         broken_tree(
             "block-forward", block,
@@ -100,7 +101,7 @@ class StructureChecker {
     return {};
   }
 
-  // Names are interned, so each is looked at once; faulty ones are rare and looked up by use.
+  // Names are interned, so each is checked once. Uses of the rare faulty names are then located.
   void find_bad_names() {
     const NameTable& names = program_.names();
     for (size_t i = 0; i < names.size(); ++i) {
@@ -109,7 +110,7 @@ class StructureChecker {
     }
   }
 
-  // Reports a name; returns a form of it that fits a message.
+  // Reports one use of a faulty name. The message shows at most the first 64 bytes of it.
   void bad_name(std::string_view what, NameId id, Location where) {
     if (!bad_names_.contains(id)) return;
     const llvm::StringRef name = program_.names().str(id);
@@ -164,7 +165,7 @@ class StructureChecker {
                 fmt::format("has unknown kind {}", static_cast<int32_t>(spec.kind)));
     }
     if (!spec.has_tensor()) {
-      // Control vars and scratch have no shape, but what is kept must have one.
+      // Control vars and scratch vars have no shape, but persistable tensors must have one.
       if (spec.kind == VarKind::kLodTensor && var.persistable())
         var_error("var-shape", var, "is a persistable tensor without data type and dims");
       return;
@@ -182,7 +183,7 @@ class StructureChecker {
     }
   }
 
-  // True for a var that a run computes anew: its dims follow from those of other vars.
+  // True for a var that each run computes: its dims follow from those of other vars.
   static bool is_computed(const Var& var) {
     return !var.persistable() && !var.block().writers_of(var.name()).empty();
   }

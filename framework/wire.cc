@@ -71,7 +71,7 @@ size_t varint_size(uint64_t value) {
 
 namespace {
 
-// A few varints, so that a string grows once for all of them.
+// Collects a few varints, so that the output string grows only once for all of them.
 class Head {
  public:
   Head& varint(uint64_t value) {

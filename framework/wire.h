@@ -5,8 +5,8 @@
 
 #include <llvm/ADT/StringRef.h>
 
-/// Protocol-buffer wire encoding, the part that program files use. docs/decisions/0002 says why
-/// messages are walked here and not through generated classes.
+/// The part of the Protocol Buffers wire encoding that program files use. docs/decisions/0002
+/// explains why messages are parsed here and not with generated classes.
 namespace millrace::wire {
 
 enum class Type : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -50,10 +50,10 @@ class Reader {
   explicit Reader(llvm::StringRef message)
       : position_(message.data()), end_(message.data() + message.size()) {}
 
-  /// Reads the next field. False at the end and on an error; failed() tells which.
+  /// Reads the next field. Returns false at the end and on an error; failed() tells which.
   bool next(Field& field);
   [[nodiscard]] bool failed() const { return error_ != nullptr; }
-  /// What is wrong ("truncated varint", ...); only after failed().
+  /// What is wrong ("truncated varint", ...). May be called only if failed().
   [[nodiscard]] const char* error() const { return error_; }
   /// Where reading stopped.
   [[nodiscard]] const char* position() const { return position_; }
@@ -74,12 +74,12 @@ class Reader {
 
 void put_varint(std::string& out, uint64_t value);
 void put_tag(std::string& out, uint32_t number, Type type);
-/// int32 and int64 fields: negative numbers take ten bytes, as the format asks.
+/// Writes int32 and int64 fields. Negative numbers take ten bytes, as the format requires.
 void put_int(std::string& out, uint32_t number, int64_t value);
 void put_bytes(std::string& out, uint32_t number, llvm::StringRef value);
-/// Writes a message field front to back: what is appended between the two calls is its content.
-/// begin_message() returns what end_message() wants. One byte is held free for the length; contents
-/// of 128 bytes and more are moved once.
+/// Writes a message field from start to end: everything appended between the two calls is its
+/// content. begin_message() returns the value to pass to end_message(). One byte is reserved for
+/// the length; contents of 128 bytes and more are moved once.
 size_t begin_message(std::string& out, uint32_t number);
 void end_message(std::string& out, size_t begin);
 void put_float(std::string& out, uint32_t number, float value);

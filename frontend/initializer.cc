@@ -13,7 +13,8 @@ AttrValue real(double value) {
   return make_attr(static_cast<float>(value));
 }
 
-// How many inputs one output of a weight sees, and how many outputs one input reaches.
+// Number of inputs that one output of a weight depends on, and number of outputs that one input
+// affects.
 struct Fans {
   double in = 1;
   double out = 1;
@@ -28,7 +29,7 @@ Fans fans_of(const std::vector<int64_t>& dims) {
   return {static_cast<double>(dims[1]) * window, static_cast<double>(dims[0]) * window};
 }
 
-// The op that fills the parameter; shape, dtype and output are added behind.
+// Creates the op that fills the parameter; the caller adds shape, dtype and output.
 struct FillOp {
   const std::vector<int64_t>& dims;
   int32_t network_seed;
@@ -68,7 +69,7 @@ struct FillOp {
     op.attr("mean", real(how.mean)).attr("std", real(how.std)).attr("seed", seed(how.seed));
     return op;
   }
-  // A uniform distribution of limit l has variance l^2 / 3.
+  // A uniform distribution on [-l, l] has variance l^2 / 3.
   [[nodiscard]] ops::NewOp by_variance(double variance, bool uniform, int32_t own_seed) const {
     const double limit = std::sqrt(3.0 * variance);
     if (uniform) return (*this)(init::Uniform{-limit, limit, own_seed});

@@ -5,10 +5,10 @@
 #include <variant>
 #include <vector>
 
-/// How the startup program fills a parameter. Plain values. A seed of 0 is the network's.
+/// How the startup program fills a parameter. Plain values. Seed 0 means the seed of the network.
 namespace millrace::init {
 
-/// The same value everywhere.
+/// All elements have the same value.
 struct Constant {
   double value = 0;
 };
@@ -26,14 +26,14 @@ struct Normal {
   int32_t seed = 0;
 };
 
-/// Normal, drawn again where it is more than two deviations off.
+/// Normal distribution; values more than two standard deviations from the mean are drawn again.
 struct TruncatedNormal {
   double mean = 0;
   double std = 1;
   int32_t seed = 0;
 };
 
-/// Variance 2 / (fan_in + fan_out); the fans come from the dims unless they are given.
+/// Variance 2 / (fan_in + fan_out). The fans are computed from the dims unless given.
 struct Xavier {
   bool uniform = true;  ///< false: normal
   std::optional<double> fan_in = {};
@@ -41,14 +41,14 @@ struct Xavier {
   int32_t seed = 0;
 };
 
-/// Variance 2 / fan_in, for layers with relu.
+/// Variance 2 / fan_in; for layers with relu.
 struct Msra {
   bool uniform = true;  ///< false: normal
   std::optional<double> fan_in = {};
   int32_t seed = 0;
 };
 
-/// The given elements in row-major order, as many as the parameter has.
+/// The given elements in row-major order; their number must be that of the parameter.
 struct Values {
   std::vector<float> values = {};
 };
@@ -57,7 +57,7 @@ struct Values {
 
 namespace millrace {
 
-/// Any of them.
+/// Any initializer.
 using Initializer = std::variant<init::Constant, init::Uniform, init::Normal, init::TruncatedNormal,
                                  init::Xavier, init::Msra, init::Values>;
 

@@ -25,7 +25,7 @@ Layer::Layer(const std::vector<VarRef>& inputs, const char* kind, std::source_lo
     if (state_ != nullptr && input.state() != state_)
       fail(InvalidArgument("inputs '{}' and '{}' belong to different networks",
                            inputs.front().name(), input.name()));
-    // the block that made it is closed
+    // true if the block that created the var has been closed
     if (ok() && state_->builder->block().find_var_recursive(input.name()) == nullptr)
       fail(InvalidArgument("'{}' is a var of a block that has ended", input.name()));
   }
@@ -60,7 +60,7 @@ VarRef Layer::param(const ParamAttr& attr, const std::string& suffix,
   Block& root = builder.main().root();
   if (const Var* const old = root.find_var(name)) {
     if (old->is_parameter() && old->dims() == llvm::ArrayRef<int64_t>(dims)) return {state_, name};
-    return fail(InvalidArgument("'{}' is declared already, with another shape", name));
+    return fail(InvalidArgument("'{}' is already declared with another shape", name));
   }
   for (const int64_t dim : dims) {
     if (dim > 0) continue;

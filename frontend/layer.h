@@ -9,13 +9,14 @@
 
 namespace millrace::frontend {
 
-/// One call of a layer: its name, its vars and ops, and the line it came from. After a mistake, of
-/// this call or an earlier one, nothing is appended any more.
+/// One call of a layer function: its name, its vars and ops, and the source line of the call. After
+/// an error, in this call or an earlier one, no ops are appended.
 class Layer {
  public:
-  /// A layer "<kind>_<n>", or of the given name.
+  /// A layer named "<kind>_<n>", or with the given name.
   Layer(State* state, const char* kind, std::source_location where, const std::string& name = {});
-  /// The network is that of the inputs. A handle without one is a mistake of an earlier call.
+  /// Takes the network from the inputs. An input without network is the result of a call that
+  /// failed.
   Layer(const std::vector<VarRef>& inputs, const char* kind, std::source_location where,
         const std::string& name = {});
   Layer(const Layer&) = delete;
@@ -26,28 +27,28 @@ class Layer {
   [[nodiscard]] State& state() const { return *state_; }
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  /// Keeps the mistake with the user's line, and gives what such a layer gives.
+  /// Records the error with the user's source line. Returns the result of a failed layer.
   VarRef fail(Status status);
-  /// The declaration of an input. Precondition: ok().
+  /// The declaration of a var. Precondition: ok().
   [[nodiscard]] const Var& var(const VarRef& ref) const;
 
-  /// Declares a parameter in both programs and has the startup program fill it.
-  /// \param suffix    "w" or "b"
-  /// \param fallback  where the attr has no initializer
+  /// Declares a parameter in both programs and adds its initializer to the startup program.
+  /// \param suffix  "w" or "b"
+  /// \param fallback  used if the attr has no initializer
   VarRef param(const ParamAttr& attr, const std::string& suffix, const std::vector<int64_t>& dims,
                DType dtype, const Initializer& fallback);
-  /// Declares a result, "<layer>.tmp_<n>"; its shape comes from the op that writes it.
+  /// Declares a result var, "<layer>.tmp_<n>". The op that writes it determines its shape.
   VarRef out(DType dtype = DType::kFloat32);
-  /// Appends an op whose outputs are declared.
+  /// Appends an op whose output vars are declared.
   void append(const ops::NewOp& op);
-  /// The op with a new var for Out (or another slot), appended; gives that var.
+  /// Appends the op with a new var for Out (or another slot); returns that var.
   VarRef result(ops::NewOp op, DType dtype = DType::kFloat32, const char* slot = "Out");
-  /// x + bias along a dim, as an op of the layer.
+  /// Appends x + bias along a dim; the bias is a parameter of the layer.
   VarRef add_bias(const VarRef& x, const ParamAttr& attr, int64_t size, int32_t dim);
-  /// An activation by the type of its op; empty: x. library says that the original would use its
-  /// fastest kernels.
+  /// Applies an activation, given as an op type; empty: returns x. `library` marks that the
+  /// original would use its fastest kernels.
   VarRef activate(const VarRef& x, const std::string& act, bool library = false);
-  /// Declares another element type than inference says, where the original does.
+  /// Changes the element type from the inferred one, where the original declares another one.
   void set_dtype(const VarRef& ref, DType dtype);
 
  private:
@@ -59,12 +60,13 @@ class Layer {
   std::string name_;
 };
 
-/// Appends to the startup program what fills a parameter. \param seed  of initializers without one
+/// Appends an op to the startup program that fills a parameter. \param seed  for initializers
+/// without one
 Status fill_parameter(ops::Builder& builder, const std::string& name,
                       const std::vector<int64_t>& dims, DType dtype, const Initializer& how,
                       int32_t seed);
 
-/// Names of vars, for slots.
+/// The names of the vars, to be passed as op inputs.
 std::vector<std::string> names_of(const std::vector<VarRef>& refs);
 
 }  // namespace millrace::frontend

@@ -10,9 +10,9 @@
 
 #include "frontend/network.h"
 
-/// The layers of a network. Each appends its ops to the program of its input, infers shapes, and
-/// returns its result. A mistake is reported by Network::status() with the line of the call.
-/// Names of layers and options are those of fluid.
+/// The layers of a network. Each function appends its ops to the program of its input, infers
+/// shapes, and returns its result. An error is reported by Network::status() with the source line
+/// of the call. Names of layers and options are those of fluid.
 namespace millrace::layers {
 
 using Where = std::source_location;
@@ -21,14 +21,14 @@ using Vars = std::vector<VarRef>;
 // ---- layers with parameters
 
 struct FcOptions {
-  int num_flatten_dims = 1;  ///< leading dims that stay; the others are the features
-  std::string act = {};      ///< op type of an activation, for example "relu"; empty: none
+  int num_flatten_dims = 1;  ///< number of leading dims to keep; the others are flattened
+  std::string act = {};      ///< op type of the activation, for example "relu"; empty: none
   ParamAttr param = {};
   ParamAttr bias = {};
   bool has_bias = true;
-  std::string name = {};  ///< of the layer; empty: "fc_<n>"
+  std::string name = {};  ///< name of the layer; empty: "fc_<n>"
 };
-/// x * w + b over the last dims of x; several inputs have a weight each and are summed.
+/// x * w + b over the last dims of x. Several inputs have one weight each; the products are added.
 VarRef fc(const VarRef& x, int64_t size, const FcOptions& options = {},
           Where where = Where::current());
 VarRef fc(const Vars& xs, int64_t size, const FcOptions& options = {},
@@ -78,15 +78,15 @@ VarRef layer_norm(const VarRef& x, const LayerNormOptions& options = {},
                   Where where = Where::current());
 
 struct EmbeddingOptions {
-  bool is_sparse = false;    ///< the gradient has only the rows that were read
-  int64_t padding_idx = -1;  ///< id whose row counts as zeros; -1: none
+  bool is_sparse = false;    ///< the gradient is sparse: only the rows that were read
+  int64_t padding_idx = -1;  ///< id whose row is read as zeros; -1: none
   ParamAttr param = {};
   std::string name = {};
 };
-/// ids: [..., 1]; a row of a table of its own for each id
+/// ids: [..., 1]. Returns for each id its row of a new table.
 VarRef embedding(const VarRef& ids, int64_t rows, int64_t width,
                  const EmbeddingOptions& options = {}, Where where = Where::current());
-/// The same with a table that exists.
+/// The same with an existing table.
 VarRef lookup_table(const VarRef& ids, const VarRef& table, const EmbeddingOptions& options = {},
                     Where where = Where::current());
 
@@ -107,16 +107,16 @@ VarRef sequence_conv(const VarRef& x, int64_t filters, const SequenceConvOptions
                      Where where = Where::current());
 
 struct RnnOptions {
-  bool use_peepholes = true;  ///< of the lstm
+  bool use_peepholes = true;  ///< lstm only
   bool is_reverse = false;
   std::string gate_activation = "sigmoid";
-  std::string cell_activation = "tanh";  ///< of the lstm
+  std::string cell_activation = "tanh";  ///< lstm only
   std::string candidate_activation = "tanh";
   ParamAttr param = {};
   ParamAttr bias = {};
   std::string name = {};
 };
-/// x: [tokens, 4 * hidden], the projected input; gives hidden state and cell state.
+/// x: [tokens, 4 * hidden], the projected input. Returns hidden state and cell state.
 std::pair<VarRef, VarRef> dynamic_lstm(const VarRef& x, int64_t hidden,
                                        const RnnOptions& options = {},
                                        Where where = Where::current());
@@ -127,37 +127,37 @@ VarRef dynamic_gru(const VarRef& x, int64_t hidden, const RnnOptions& options = 
 // ---- images and regularisation
 
 struct Pool2dOptions {
-  std::string type = "max";  ///< or "avg"
+  std::string type = "max";  ///< "max" or "avg"
   std::vector<int32_t> stride = {1, 1};
   std::vector<int32_t> padding = {0, 0};
   bool global_pooling = false;
   bool ceil_mode = false;
-  bool exclusive = true;  ///< padding does not count in an average
+  bool exclusive = true;  ///< averages do not include padding
 };
 VarRef pool2d(const VarRef& x, std::vector<int32_t> size, const Pool2dOptions& options = {},
               Where where = Where::current());
 
 struct DropoutOptions {
   bool is_test = false;
-  int32_t seed = 0;               ///< 0: another one in every run
-  bool upscale_in_train = false;  ///< false: scale down in inference
+  int32_t seed = 0;               ///< 0: a different seed in every run
+  bool upscale_in_train = false;  ///< true: scale up in training; false: scale down in inference
 };
 VarRef dropout(const VarRef& x, double probability, const DropoutOptions& options = {},
                Where where = Where::current());
 
-// ---- losses and measures
+// ---- losses and metrics
 
 /// x: probabilities [..., classes]; label: class ids [..., 1], or probabilities if soft
 VarRef cross_entropy(const VarRef& x, const VarRef& label, bool soft_label = false,
                      Where where = Where::current());
-/// logits in place of probabilities
+/// As cross_entropy(), with logits in place of probabilities.
 VarRef softmax_with_cross_entropy(const VarRef& logits, const VarRef& label,
                                   bool soft_label = false, Where where = Where::current());
 VarRef sigmoid_cross_entropy_with_logits(const VarRef& x, const VarRef& label,
                                          Where where = Where::current());
 /// (x - y)^2
 VarRef square_error_cost(const VarRef& x, const VarRef& y, Where where = Where::current());
-/// Share of rows whose label is among the k largest.
+/// Fraction of rows whose label is among the k largest values.
 VarRef accuracy(const VarRef& x, const VarRef& label, int32_t k = 1,
                 Where where = Where::current());
 /// Mean of all elements.
@@ -165,7 +165,7 @@ VarRef mean(const VarRef& x, Where where = Where::current());
 
 // ---- arithmetic
 
-/// Any op of one input X and one output Out, named after its type.
+/// Any op with one input X and one output Out, by op type.
 VarRef unary(const std::string& type, const VarRef& x, Where where = Where::current());
 VarRef relu(const VarRef& x, Where where = Where::current());
 VarRef sigmoid(const VarRef& x, Where where = Where::current());
@@ -178,7 +178,7 @@ VarRef abs(const VarRef& x, Where where = Where::current());
 VarRef gelu(const VarRef& x, Where where = Where::current());
 VarRef softmax(const VarRef& x, int32_t axis = -1, Where where = Where::current());
 
-/// y is broadcast to x from the given dim on; -1: at the end.
+/// y is broadcast to x starting at dim `axis`; -1: aligned with the last dims.
 VarRef elementwise_add(const VarRef& x, const VarRef& y, int32_t axis = -1,
                        Where where = Where::current());
 VarRef elementwise_sub(const VarRef& x, const VarRef& y, int32_t axis = -1,
@@ -201,9 +201,9 @@ VarRef matmul(const VarRef& x, const VarRef& y, const MatmulOptions& options = {
               Where where = Where::current());
 /// x * factor + bias
 VarRef scale(const VarRef& x, double factor, double bias = 0, Where where = Where::current());
-/// Sum of vars of one shape.
+/// Sum of vars with equal shapes.
 VarRef sums(const Vars& xs, Where where = Where::current());
-/// Over the given dims; none: over all.
+/// Sum (reduce_mean(): mean) over the given dims; none: over all.
 VarRef reduce_sum(const VarRef& x, std::vector<int32_t> dims = {}, bool keep_dim = false,
                   Where where = Where::current());
 VarRef reduce_mean(const VarRef& x, std::vector<int32_t> dims = {}, bool keep_dim = false,
@@ -212,7 +212,7 @@ VarRef reduce_mean(const VarRef& x, std::vector<int32_t> dims = {}, bool keep_di
 // ---- shapes
 
 VarRef concat(const Vars& xs, int32_t axis = 0, Where where = Where::current());
-/// One dim may be -1 (what is left), dims of 0 are those of x.
+/// One dim may be -1 (inferred); a dim of 0 is copied from x.
 VarRef reshape(const VarRef& x, std::vector<int32_t> shape, Where where = Where::current());
 VarRef transpose(const VarRef& x, std::vector<int32_t> order, Where where = Where::current());
 VarRef cast(const VarRef& x, DType dtype, Where where = Where::current());
@@ -221,34 +221,35 @@ VarRef cast(const VarRef& x, DType dtype, Where where = Where::current());
 
 VarRef fill_constant(Network& net, std::vector<int64_t> shape, DType dtype, double value,
                      Where where = Where::current());
-/// A copy; to must exist if it is given.
+/// Copies x to `to`, which must exist; without `to`, to a new var.
 VarRef assign(const VarRef& x, const VarRef& to = {}, Where where = Where::current());
 /// x + step, in place
 VarRef increment(const VarRef& x, double step = 1, Where where = Where::current());
-/// The result goes to `to` if that is given.
+/// Writes the result to `to` if given.
 VarRef less_than(const VarRef& x, const VarRef& y, const VarRef& to = {},
                  Where where = Where::current());
-/// Runs body's ops as long as condition (one bool) holds; body must compute condition anew, and
-/// what it hands on goes to vars of outside, by assign(), increment(), less_than() or
-/// array_write().
+/// Runs the ops of body while condition (one bool) is true. body must update condition. To pass
+/// results out of the loop, body must write them to vars from outside with assign(), increment(),
+/// less_than() or array_write().
 void while_loop(const VarRef& condition, const std::function<void()>& body,
                 Where where = Where::current());
-/// The result of one of two branches, whose results must be alike.
+/// The result of one of two branches. Their results must have the same shape and type.
 VarRef cond(const VarRef& condition, const std::function<VarRef()>& if_true,
             const std::function<VarRef()>& if_false, Where where = Where::current());
-/// What a step of recurrent() gives.
+/// What the body of recurrent() returns for one time step.
 struct RecurrentStep {
-  VarRef state;  ///< for the next step; a var of its own that no other op of the body reads
+  VarRef state;  ///< for the next time step; no other op of the body may read this var
   VarRef out;
 };
-/// Runs body for each element of dim 0 of the sequences, which must be of one length.
-/// body gets the elements and the state, which is `start` in the first step.
-/// \returns the states and the outs of all steps, along a new dim 0
+/// Runs body for each time step, that is, each index of dim 0 of the sequences, which must have
+/// equal lengths. body receives the elements of the time step and the state, which is `start` in
+/// the first time step.
+/// \returns the states and the outs of all time steps, stacked along a new dim 0
 std::pair<VarRef, VarRef> recurrent(
     const Vars& sequences, const VarRef& start,
     const std::function<RecurrentStep(const Vars& elements, const VarRef& state)>& body,
     Where where = Where::current());
-/// Stores x at place i of an array, which is made unless it is given.
+/// Stores x at index i of an array; creates the array if it is not given.
 VarRef array_write(const VarRef& x, const VarRef& i, const VarRef& array = {},
                    Where where = Where::current());
 VarRef array_read(const VarRef& array, const VarRef& i, Where where = Where::current());
@@ -257,16 +258,16 @@ VarRef array_read(const VarRef& array, const VarRef& i, Where where = Where::cur
 
 using AttrArg = std::variant<bool, int32_t, int64_t, float, std::string, std::vector<int32_t>,
                              std::vector<int64_t>, std::vector<float>, std::vector<std::string>>;
-/// An op by its parts, for what has no function here. Attributes that are left out have the
-/// defaults of the op (docs/ops.md).
+/// A call of any op, for ops without a function here. Missing attributes have the defaults of the
+/// op (docs/ops.md).
 struct OpCall {
   std::string type;
   std::vector<std::pair<std::string, Vars>> inputs = {};
-  std::vector<std::string> outputs = {};  ///< slots; each gets one new var
+  std::vector<std::string> outputs = {};  ///< output slots; each gets one new var
   std::vector<std::pair<std::string, AttrArg>> attrs = {};
-  std::string kind = {};  ///< names are "<kind>_<n>.tmp_<m>"; empty: the type
+  std::string kind = {};  ///< vars are named "<kind>_<n>.tmp_<m>"; empty: the op type
 };
-/// \returns one var an output slot
+/// \returns one var per output slot
 Vars append(Network& net, const OpCall& call, Where where = Where::current());
 
 }  // namespace millrace::layers

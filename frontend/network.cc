@@ -76,7 +76,7 @@ VarRef Network::data(const std::string& name, const std::vector<int64_t>& dims, 
   frontend::State& state = *state_;
   if (!state.status.ok()) return {};
   if (state.main->root().find_var(name) != nullptr) {
-    state.fail("data", InvalidArgument("'{}' is declared already", name), where);
+    state.fail("data", InvalidArgument("'{}' is already declared", name), where);
     return {};
   }
   for (const int64_t dim : dims) {

@@ -21,24 +21,24 @@ namespace frontend {
 struct State;
 }
 
-/// A var of a network that is being built: what layers take and give. Cheap to copy; valid as long
-/// as its network lives.
+/// A var of a network that is being built: the input and result type of layers. Cheap to copy;
+/// valid as long as its network lives.
 class VarRef {
  public:
-  /// A var of no network; layers that get it give such a one.
+  /// A var without network. Layers called with it fail and return such a var.
   VarRef() = default;
   VarRef(frontend::State* state, std::string name) : state_(state), name_(std::move(name)) {}
 
-  /// False for what a layer gave after a mistake; Network::status() says which.
+  /// False for the result of a layer call that failed; Network::status() has the error.
   [[nodiscard]] bool ok() const { return state_ != nullptr; }
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// As inferred so far; -1 is a dim that is known only at run time. Empty if not ok().
+  /// Dims as inferred so far; -1 is a dim that is unknown until run time. Empty if not ok().
   [[nodiscard]] std::vector<int64_t> dims() const;
   [[nodiscard]] DType dtype() const;
-  /// Lets no gradient flow through the var.
+  /// Stops gradients from flowing through the var.
   void stop_gradient() const;
 
-  /// For layers.
+  /// For the implementation of layers.
   [[nodiscard]] frontend::State* state() const { return state_; }
 
  private:
@@ -46,19 +46,19 @@ class VarRef {
   std::string name_;
 };
 
-/// What may be said of a parameter when a layer makes it.
+/// Properties of a parameter that a layer creates.
 struct ParamAttr {
   std::string name = {};                        ///< empty: "<layer>.w_<n>" or "<layer>.b_<n>"
-  std::optional<Initializer> initializer = {};  ///< absent: what suits the layer
-  double learning_rate = 1.0;                   ///< factor of the rate
-  std::optional<Regularizer> regularizer = {};  ///< in place of the optimizer's
+  std::optional<Initializer> initializer = {};  ///< absent: the default of the layer
+  double learning_rate = 1.0;                   ///< factor for the learning rate
+  std::optional<Regularizer> regularizer = {};  ///< replaces that of the optimizer
   bool trainable = true;
   bool need_clip = true;
-  std::optional<GradientClip> clip = {};  ///< in place of the optimizer's
+  std::optional<GradientClip> clip = {};  ///< replaces that of the optimizer
 };
 
-/// A network under construction: a main and a startup program that layers (frontend/layers.h)
-/// write.
+/// A network under construction: a main and a startup program to which layers (frontend/layers.h)
+/// append.
 ///
 ///   Network net;
 ///   VarRef x = net.data("x", {-1, 13}), y = net.data("y", {-1, 1});
@@ -66,13 +66,13 @@ struct ParamAttr {
 ///   MILLRACE_ASSIGN_OR_RETURN(const auto training, net.minimize(loss, {.learning_rate = 0.01}));
 ///   MILLRACE_ASSIGN_OR_RETURN(Session session, Session::open(net.main(), &net.startup()));
 ///
-/// Vars are named as the original names them ("fc_0.w_0", "fc_0.tmp_1"), so equal networks are
-/// equal programs. The first mistake is kept, with the user's file and line; layers after it do
-/// nothing, so that only status() or minimize() need to be asked.
-/// Movable. Thread-safety: none.
+/// Vars are named as in the original ("fc_0.w_0", "fc_0.tmp_1"), so equal networks produce equal
+/// programs. The first error is kept, with the user's file and line; later layers do nothing, so
+/// that it is enough to check status() or minimize().
+/// Movable. Not thread-safe.
 class Network {
  public:
-  /// \param random_seed  seed of initializers that have none; 0: another one in every run
+  /// \param random_seed  seed for initializers without one; 0: a different seed in every run
   explicit Network(int32_t random_seed = 0);
   Network(Network&&) noexcept;
   Network& operator=(Network&&) noexcept;
@@ -80,34 +80,34 @@ class Network {
   Network& operator=(const Network&) = delete;
   ~Network();
 
-  /// Declares an input. \param dims  -1 where only the run knows
+  /// Declares an input. \param dims  -1 for a dim that is unknown until run time
   VarRef data(const std::string& name, const std::vector<int64_t>& dims,
               DType dtype = DType::kFloat32, int32_t lod_level = 0,
               std::source_location where = std::source_location::current());
 
-  /// Declares a parameter by itself; attr.name is required.
+  /// Declares a parameter outside of any layer; attr.name is required.
   VarRef parameter(const std::vector<int64_t>& dims, const ParamAttr& attr,
                    DType dtype = DType::kFloat32,
                    std::source_location where = std::source_location::current());
 
-  /// Ok, or the first mistake: what, and in which line.
+  /// Ok, or the first error with the source line of the call.
   [[nodiscard]] Status status() const;
 
-  /// What minimize() has made.
+  /// The result of minimize().
   struct Training {
-    std::string learning_rate;  ///< var that holds the rate
+    std::string learning_rate;  ///< name of the var that holds the learning rate
     std::vector<std::pair<std::string, std::string>> param_grads;
   };
-  /// Appends gradients and updates; see ops/minimize/minimize.h. options.parameters and
-  /// options.parameter_options are the network's unless they say otherwise. Errors: status();
-  /// those of minimize.
+  /// Appends gradient and optimizer ops; see ops/minimize/minimize.h. options.parameters and
+  /// options.parameter_options default to those of the network. Errors: status(); those of
+  /// minimize().
   StatusOr<Training> minimize(const VarRef& loss, MinimizeOptions options = {},
                               std::source_location where = std::source_location::current());
 
-  /// A var by its name, declared or not.
+  /// A handle to a var by name; the var need not be declared yet.
   VarRef handle(const std::string& name) { return {state_.get(), name}; }
 
-  /// The programs; they change with every layer and live as long as the network.
+  /// The programs. They change with every layer call and live as long as the network.
   [[nodiscard]] const Program& main() const;
   [[nodiscard]] const Program& startup() const;
 

@@ -13,7 +13,7 @@
 
 namespace millrace::frontend {
 
-/// What a network and its handles share.
+/// State shared by a network and its handles.
 struct State {
   explicit State(int32_t seed);
 
@@ -22,16 +22,16 @@ struct State {
   std::unique_ptr<Program> startup;
   std::unique_ptr<ops::Builder> builder;
   int32_t random_seed = 0;
-  Status status;                        ///< the first mistake
-  std::vector<std::string> parameters;  ///< that are trained, in order of creation
-  std::set<std::string> frozen;         ///< those that are not
+  Status status;                        ///< the first error
+  std::vector<std::string> parameters;  ///< trained parameters, in order of creation
+  std::set<std::string> frozen;         ///< parameters that are not trained
   std::map<std::string, ParameterOptions> parameter_options;
 
-  /// Keeps a mistake unless there is one already.
+  /// Records an error, unless there is one already.
   void fail(const char* layer, Status status, std::source_location where);
 };
 
-/// "File "net.cc", line 12, in main", the form of op_callstack.
+/// "File "net.cc", line 12, in main", the format of op_callstack.
 std::string frame_text(std::source_location where);
 
 }  // namespace millrace::frontend

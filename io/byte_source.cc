@@ -68,7 +68,8 @@ Status ByteSource::read(uint64_t offset, std::span<std::byte> to) const {
     const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return IoError("cannot read at byte {}: {}", offset, error_text(errno));
-    if (got == 0) return InvalidData("the file became shorter while it was read: {} bytes", offset);
+    if (got == 0)
+      return InvalidData("the file became shorter while it was read: it ends at byte {}", offset);
     offset += static_cast<uint64_t>(got);
     to = to.subspan(static_cast<size_t>(got));
   }

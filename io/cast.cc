@@ -26,7 +26,7 @@ To cast_element(From from) {
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     using Limits = std::numeric_limits<To>;
     if (std::isnan(from)) return 0;
-    // 2^63 as a floating number is beyond the largest one
+    // 2^63 as a floating-point number is above the largest integer
     if (from >= static_cast<From>(Limits::max())) return Limits::max();
     return from <= static_cast<From>(Limits::min()) ? Limits::min() : static_cast<To>(from);
   } else if constexpr (std::is_integral_v<From> && std::is_integral_v<To>) {
@@ -38,7 +38,7 @@ To cast_element(From from) {
   }
 }
 
-// Calls a function object with a value of the type; false for types that are no real numbers.
+// Calls a function object with a value of the type. False for types that are not real numbers.
 template <typename Call>
 bool with_type(DType dtype, const Call& call) {
   switch (dtype) {

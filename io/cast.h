@@ -5,8 +5,9 @@
 
 namespace millrace::io {
 
-/// Converts the elements of a tensor to another type, as C++ conversions do; bools are 0 and 1, and
-/// a number that the type does not have becomes its nearest end (NaN becomes 0 in whole numbers).
+/// Converts the elements of a tensor to another type with the rules of C++ conversions. Bools are 0
+/// and 1. A number out of the range of the target type becomes the nearest limit of that range (NaN
+/// becomes 0 in integers).
 /// Errors: kUnimplemented for complex numbers; kResource.
 Status cast(Tensor& tensor, DType to);
 

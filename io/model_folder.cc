@@ -39,7 +39,7 @@ Status check_folder(const std::string& folder) {
   return InvalidData("expected a folder").in_file(folder);
 }
 
-// Names of the regular files of a folder that end so, in order.
+// Names of the regular files of a folder that have the suffix, in order.
 StatusOr<std::vector<std::string>> files_ending(const std::string& folder,
                                                 const std::string& suffix) {
   std::vector<std::string> names;
@@ -53,7 +53,7 @@ StatusOr<std::vector<std::string>> files_ending(const std::string& folder,
   return names;
 }
 
-// The one file of a folder that ends so; empty if there is none.
+// The only file of a folder that has the suffix; empty if there is none.
 StatusOr<std::string> only_file_ending(const std::string& folder, const std::string& suffix,
                                        const char* flag) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_ending(folder, suffix));
@@ -61,7 +61,7 @@ StatusOr<std::string> only_file_ending(const std::string& folder, const std::str
   if (names.size() == 1) return in(folder, names[0]);
   return InvalidData("expected one *{}, found {}", suffix, fmt::join(names, ", "))
       .in_file(folder)
-      .with_hint(fmt::format("{} says which", flag));
+      .with_hint(fmt::format("use {} to select one", flag));
 }
 
 StatusOr<std::string> named_file(const std::string& folder, const std::string& filename) {
@@ -70,7 +70,7 @@ StatusOr<std::string> named_file(const std::string& folder, const std::string& f
   return path;
 }
 
-// An npz archive, told by the magic number of zip.
+// True for an npz archive, detected by the magic number of zip.
 StatusOr<bool> is_archive(const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
   std::array<std::byte, 4> magic{};
@@ -79,7 +79,7 @@ StatusOr<bool> is_archive(const std::string& path) {
   return magic[0] == std::byte{'P'} && magic[1] == std::byte{'K'};
 }
 
-// Persistable vars of the given kinds in all blocks, by name.
+// Persistable vars of the given kinds in all blocks, sorted by name.
 std::vector<ParamSpec> persistables(const Program& program, llvm::ArrayRef<VarKind> kinds) {
   std::map<std::string, ParamSpec> by_name;
   for (const Block& block : program.blocks()) {
@@ -100,7 +100,7 @@ std::vector<ParamSpec> persistables(const Program& program, llvm::ArrayRef<VarKi
   return specs;
 }
 
-// Dims without the ones: numpy and old programs disagree on how to write a single number.
+// Dims without those of extent 1: numpy and old programs disagree on how to write a single number.
 Dims squeezed(llvm::ArrayRef<int64_t> dims) {
   Dims kept;
   for (const int64_t dim : dims)
@@ -108,7 +108,7 @@ Dims squeezed(llvm::ArrayRef<int64_t> dims) {
   return kept;
 }
 
-// Gives an array the declared dims; it may differ in axes of extent 1.
+// Sets the dims of an array to the declared ones; they may differ in axes of extent 1.
 Status fit_dims(Tensor& tensor, const Dims& declared) {
   bool fits = tensor.rank() == declared.size();
   for (size_t i = 0; fits && i < declared.size(); ++i)
@@ -127,7 +127,7 @@ Status fit(Value& value, const ParamSpec& spec) {
   if (rows != nullptr) tensor = &rows->value;
   if (value.kind() != spec.kind)
     return InvalidData("expected {}, found {}", var_kind_name(spec.kind), describe(value));
-  if (tensor == nullptr) return Ok();  // an array of tensors
+  if (tensor == nullptr) return Ok();  // a tensor array
   if (spec.dtype && tensor->dtype() != *spec.dtype)
     return InvalidData("expected dtype {}, found {}", dtype_name(*spec.dtype), describe(*tensor));
   return spec.dims && rows == nullptr ? fit_dims(*tensor, *spec.dims) : Ok();

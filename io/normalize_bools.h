@@ -7,8 +7,8 @@
 
 namespace millrace::io {
 
-/// Makes every byte of a tensor of bools 0 or 1; other tensors stay. Files may hold other bytes,
-/// which would be undefined behaviour later.
+/// Sets every non-zero byte of a bool tensor to 1; other tensors are unchanged. Files may hold
+/// other bytes, which would cause undefined behaviour later.
 inline void normalize_bools(Tensor& tensor) {
   if (tensor.dtype() != DType::kBool) return;
   for (std::byte& byte : std::span(tensor.raw(), static_cast<size_t>(tensor.bytes())))

@@ -24,7 +24,7 @@ struct Header {
   uint64_t data_begin = 0;
 };
 
-// The header is a Python dict literal of three known keys; this reads exactly that.
+// Parses the header, a Python dict literal with three known keys.
 class DictReader {
  public:
   explicit DictReader(std::string_view text) : text_(text) {}
@@ -110,18 +110,18 @@ class DictReader {
 
 using ReadBytes = llvm::function_ref<Status(std::span<std::byte>)>;
 
-// The text of the header; version 1 states its length in 2 bytes, later ones in 4.
+// Reads the text of the header. Version 1 stores its length in 2 bytes, later versions in 4.
 StatusOr<std::string> read_header_text(uint64_t size, ReadBytes read, uint64_t& data_begin) {
   constexpr uint64_t kPrefix = 8;
   std::array<uint8_t, 12> bytes{};
   const auto take = [&](size_t begin, size_t count) {
     return read(std::as_writable_bytes(std::span(bytes).subspan(begin, count)));
   };
-  if (size < kPrefix + 2) return InvalidData("no npy file: found {} bytes", size);
+  if (size < kPrefix + 2) return InvalidData("not an npy file: found only {} bytes", size);
   MILLRACE_RETURN_IF_ERROR(take(0, kPrefix));
   if (!std::equal(kMagic.begin(), kMagic.end(), bytes.begin(),
                   [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; }))
-    return InvalidData("no npy file: expected the bytes \\x93NUMPY at its start");
+    return InvalidData("not an npy file: expected the bytes \\x93NUMPY at its start");
   const int version = bytes[6];
   if (version < 1 || version > 3)
     return InvalidData("npy version: expected 1 to 3, found {}", version);
@@ -131,7 +131,7 @@ StatusOr<std::string> read_header_text(uint64_t size, ReadBytes read, uint64_t& 
   uint64_t length = 0;
   for (size_t i = 0; i < digits; ++i) length |= uint64_t{bytes[kPrefix + i]} << (8 * i);
   data_begin = kPrefix + digits + length;
-  constexpr uint64_t kMaxHeader = uint64_t{1} << 20U;  // the longest sensible ones have 200 bytes
+  constexpr uint64_t kMaxHeader = uint64_t{1} << 20U;  // realistic headers have at most 200 bytes
   const uint64_t most = std::min(kMaxHeader, size - kPrefix - digits);
   if (length > most)
     return InvalidData("npy header: expected at most {} bytes, found {}", most, length);
@@ -152,8 +152,8 @@ struct ElementType {
   DType dtype;
   size_t size;
   bool swapped = false;
-  size_t swap_size = 0;      ///< bytes that change places; 0: all
-  bool is_unsigned = false;  ///< 32 or 64 bits that must fit the signed type
+  size_t swap_size = 0;      ///< size of the unit whose bytes are swapped; 0: the whole element
+  bool is_unsigned = false;  ///< 32 or 64 bits; values must fit the signed type
 };
 
 std::optional<ElementType> element_type(std::string_view type) {
@@ -257,7 +257,7 @@ std::string_view npy_type(DType dtype) {
   return "?";
 }
 
-// What the bytes mean once they are in C order.
+// Interprets the bytes after they are in C order.
 Status finish_npy(Tensor& tensor, const ElementType& type) {
   const auto count = static_cast<size_t>(tensor.numel());
   if (type.swapped) {

@@ -19,7 +19,7 @@
 namespace millrace::io {
 namespace {
 
-// Deflate shrinks by 1032 at most.
+// Deflate cannot compress by more than a factor of 1032.
 constexpr uint64_t kMaxRatio = 1032;
 
 uint64_t max_unpacked(const NpzLimits& limits, uint64_t packed) {
@@ -47,16 +47,16 @@ StatusOr<Zip> open_zip(const std::string& path) {
   zip_error_t text;
   zip_error_init_with_code(&text, error);
   Status status =
-      InvalidData("no zip archive that can be read: {}", zip_error_strerror(&text)).in_file(path);
+      InvalidData("not a readable zip archive: {}", zip_error_strerror(&text)).in_file(path);
   zip_error_fini(&text);
   return status;
 }
 
-// The array of a member, unpacked straight into its memory.
+// Unpacks the array of a member directly into its memory.
 StatusOr<Tensor> unpack(zip_t* archive, uint64_t index, const zip_stat_t& stat) {
   if (stat.size > stat.comp_size * kMaxRatio + kMaxRatio) {
-    return InvalidData("{} packed bytes cannot give the {} that the archive states", stat.comp_size,
-                       stat.size);
+    return InvalidData("{} compressed bytes cannot contain the {} bytes that the archive states",
+                       stat.comp_size, stat.size);
   }
   const ZipMember member(zip_fopen_index(archive, index, 0));
   if (member == nullptr) return InvalidData("{}", zip_strerror(archive));
@@ -72,7 +72,7 @@ StatusOr<Tensor> unpack(zip_t* archive, uint64_t index, const zip_stat_t& stat) 
     return Ok();
   };
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, read_npy_stream(stat.size, read));
-  // Reading on to the end makes libzip compare the checksum.
+  // Reading past the last byte makes libzip verify the checksum.
   std::byte beyond{};
   if (const zip_int64_t got = zip_fread(member.get(), &beyond, 1); got != 0) {
     return got > 0 ? InvalidData("more bytes than the {} that the archive states", stat.size)
@@ -87,7 +87,7 @@ StatusOr<std::string> member_name(const zip_stat_t& stat) {
   return name.str();
 }
 
-// ---- conventions
+// ---- naming conventions
 
 using Tensors = std::map<std::string, Tensor>;
 using Names = NpzNames;
@@ -99,7 +99,7 @@ Names names_of(const Members& members) {
   return names;
 }
 
-// The member, taken out; not initialized if there is none.
+// Removes the member and returns it; not initialized if there is none.
 Tensor take(Tensors& members, const std::string& name) {
   const auto found = members.find(name);
   if (found == members.end()) return {};
@@ -125,11 +125,11 @@ StatusOr<std::vector<int64_t>> integers(const Tensor& tensor, const std::string&
 StatusOr<int64_t> integer(const Tensor& tensor, const std::string& name) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> values, integers(tensor, name));
   if (values.size() != 1 || values[0] < 0)
-    return InvalidData("member '{}': expected one number that is not negative", name);
+    return InvalidData("member '{}': expected one non-negative number", name);
   return values[0];
 }
 
-// Array `name` with its LoD and true dtype.
+// The array `name` with its LoD and its true dtype.
 StatusOr<Tensor> take_tensor(Tensors& members, const std::string& name) {
   Tensor tensor = take(members, name);
   if (const Tensor dtype = take(members, name + ".dtype"); dtype.initialized()) {
@@ -177,7 +177,8 @@ StatusOr<Value> take_rows(Tensors& members, const std::string& name) {
   return value;
 }
 
-// Elements that are not there were never written, which only a stated length can tell from the end.
+// Missing elements were never written. Only a stated length can tell a missing element from the
+// end.
 StatusOr<Value> take_array(Tensors& members, const std::string& name) {
   constexpr int64_t kMaxLengthWithGaps = 65536;
   Value value;
@@ -202,10 +203,10 @@ StatusOr<Value> take_array(Tensors& members, const std::string& name) {
   return value;
 }
 
-// "x" for "x.length", for "x.0", and for "x.7" beside "x.length"; empty for other names.
-// \param values  what members have become so far: a value of the array's own name, which comes
-// before
-//                its elements, makes them values of their own, too; a companion of another does not
+// The array that a member belongs to: "x" for "x.length", for "x.0", and for "x.7" if there is
+// "x.length"; empty for other names.
+// \param values  values found so far. If one has the name of the array, the elements are separate
+//                values; companions of other values have no such effect
 template <typename Members, typename Values>
 std::string array_of(const Members& members, const Values& values, const std::string& name) {
   const size_t dot = name.rfind('.');
@@ -218,12 +219,12 @@ std::string array_of(const Members& members, const Values& values, const std::st
   return number && members.contains(array + ".length") ? array : std::string();
 }
 
-// \param others  values of the archive whose members are not among these
+// \param others  names of values of the archive whose members are not in `members`
 StatusOr<std::map<std::string, Value>> to_values(Tensors members, const Names& others) {
   std::map<std::string, Value> values;
   Names known = others;
   while (!members.empty()) {
-    // Companions sort behind their array, except those of tensor arrays.
+    // The companions of a value sort after it, except those of tensor arrays.
     std::string name = members.begin()->first;
     if (const std::string array = array_of(members, known, name); !array.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(values[array], take_array(members, array));
@@ -244,7 +245,7 @@ struct Member {
   zip_stat_t stat = {};
 };
 
-// The table of an archive, checked against the limits.
+// Reads the table of members and checks it against the limits.
 StatusOr<std::map<std::string, Member>> read_table(zip_t* archive, uint64_t file_bytes,
                                                    const NpzLimits& limits) {
   const uint64_t max_total = max_unpacked(limits, file_bytes);
@@ -272,7 +273,7 @@ StatusOr<std::map<std::string, Member>> read_table(zip_t* archive, uint64_t file
     if (!name.ok())
       return InvalidData("member '{}': {}", member.stat.name, name.status().message());
     if (!members.try_emplace(*name, member).second)
-      return InvalidData("member '{}': it stands in the archive twice", member.stat.name);
+      return InvalidData("member '{}': it occurs twice in the archive", member.stat.name);
   }
   return members;
 }
@@ -286,7 +287,7 @@ StatusOr<Tensor> unpack(zip_t* archive, const Member& member) {
 
 using Groups = std::map<std::string, std::vector<std::string>>;
 
-// Which members make up each value; the names are those that to_values() gives.
+// Groups members by the value that they belong to. The names are those that to_values() returns.
 StatusOr<Groups> group_members(zip_t* archive, const std::map<std::string, Member>& members) {
   Names names = names_of(members);
   Groups groups;
@@ -329,7 +330,7 @@ NpzFile::~NpzFile() = default;
 StatusOr<NpzFile> NpzFile::open(const std::string& path, const NpzLimits& limits) {
   auto parts = std::make_unique<Parts>();
   parts->path = path;
-  // Refuses what is no regular file, and tells how much there is to unpack.
+  // ByteSource rejects anything but a regular file and provides the file size.
   MILLRACE_ASSIGN_OR_RETURN(const ByteSource file, ByteSource::open(path));
   MILLRACE_ASSIGN_OR_RETURN(parts->archive, open_zip(path));
   StatusOr<std::map<std::string, Member>> members =
@@ -369,7 +370,7 @@ StatusOr<Value> NpzFile::load(const std::string& name) const {
   if (!values.ok()) return std::move(values).status().in_file(parts_->path);
   const auto value = values->find(name);
   if (values->size() != 1 || value == values->end()) {
-    return InvalidData("member '{}': its companions do not fit", found->second.front())
+    return InvalidData("member '{}': its companion members are inconsistent", found->second.front())
         .in_file(parts_->path);
   }
   return std::move(value->second);
@@ -443,7 +444,7 @@ Status NpzStream::add(const std::string& name, const Value& value) {
     return add_integers(name + ".height", rows->height, true);
   }
   if (const auto* const array = value.get_if<TensorArray>()) {
-    // readers of the archive count on a member for every element, even one that was never written
+    // readers of the archive expect a member for every element, even one that was never written
     MILLRACE_ASSIGN_OR_RETURN(const Tensor gap, Tensor::create(DType::kFloat32, {0}));
     for (size_t i = 0; i < array->size(); ++i) {
       const Tensor& element = (*array)[i];

@@ -5,7 +5,8 @@
 namespace millrace::io {
 namespace {
 
-// The number of an element below the length of its array, as to_values() writes it.
+// True for the number of an element below the length of its array, spelled as to_values() expects
+// it.
 bool is_element(const std::string& tail, int64_t length) {
   constexpr size_t kMostDigits = 18;
   if (tail.empty() || tail.size() > kMostDigits || (tail.size() > 1 && tail[0] == '0'))

@@ -20,7 +20,7 @@ Status failed(const char* what, int code, const std::string& path) {
   return IoError("{}: {}", what, error_text(code)).in_file(path);
 }
 
-// A rename reaches the disk with its folder.
+// Flush the folder too: the rename is only on the disk after that.
 Status sync_folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -67,7 +67,7 @@ Status OutputFile::write(std::span<const std::string_view> pieces) {
 
 Status OutputFile::commit(bool sync) {
   if (sync && ::fsync(fd_) != 0) return failed("cannot write", errno, path_);
-  // The error of the last write may show here.
+  // The error of the last write may be reported here.
   if (::close(std::exchange(fd_, -1)) != 0) return failed("cannot write", errno, path_);
   MILLRACE_RETURN_IF_ERROR(publish_file(temporary_, path_, replace_).in_file(path_));
   temporary_.clear();

@@ -9,15 +9,15 @@
 
 namespace millrace::io {
 
-/// A file that appears complete or not at all: written under a temporary name beside its own and
-/// renamed by commit(). Without commit() the temporary file is removed.
+/// A file that appears complete or not at all: written under a temporary name in the same folder
+/// and renamed by commit(). Without commit() the temporary file is removed.
 ///
 /// Movable only. Thread-safety: one writer.
 class OutputFile {
  public:
   /// Creates the temporary file. A symbolic link at the path is followed.
   /// Errors (all with the path): kUsage if the file exists and replace is kNo; kNotFound if the
-  /// folder does not exist; kInvalidData if there is something that is no regular file; kIo.
+  /// folder does not exist; kInvalidData if the path is not a regular file; kIo.
   static StatusOr<OutputFile> create(const std::string& path, Replace replace);
 
   OutputFile(OutputFile&& other) noexcept;
@@ -26,10 +26,10 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  /// Appends the pieces one after another without copying them first. Errors: kIo with the path.
+  /// Appends the pieces in order, without copying them. Errors: kIo with the path.
   Status write(std::span<const std::string_view> pieces);
-  /// Gives the file its name. \param sync  flush file and folder to the disk first
-  /// Errors: kIo, kUsage as above; the temporary file is gone then.
+  /// Renames the file to its path. \param sync  flush file and folder to the disk
+  /// Errors: kIo, kUsage as above; the temporary file is then removed.
   Status commit(bool sync);
 
  private:

@@ -19,7 +19,7 @@ Status parallel_for(int threads, size_t count, llvm::function_ref<Status(size_t)
   size_t failed = count;
   Status first;
   const auto work = [&] {
-    // Indices are handed out in order, so no index below a failed one is left out.
+    // Indices are assigned in order, so every index below a failed one is processed.
     for (size_t i = next++; i < count; i = next++) {
       Status status = body(i);
       if (status.ok()) continue;
@@ -35,7 +35,7 @@ Status parallel_for(int threads, size_t count, llvm::function_ref<Status(size_t)
   std::vector<std::jthread> pool;
   for (size_t i = 1; i < workers; ++i) pool.emplace_back(work);
   work();
-  pool.clear();  // joins
+  pool.clear();  // joins the threads
   return first;
 }
 

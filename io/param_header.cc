@@ -12,10 +12,10 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint64_t kWindow = 16384;       // one read holds the header and all of a small var
-constexpr uint64_t kMaxLodLevels = 1024;  // the deepest seen is 3
+constexpr uint64_t kWindow = 16384;       // one read covers the header and all of a small var
+constexpr uint64_t kMaxLodLevels = 1024;  // known files have at most 3
 constexpr uint64_t kMaxDescriptor = 65536;
-constexpr size_t kParamHeaderMaxRank = 9;  // of the original's dims
+constexpr size_t kParamHeaderMaxRank = 9;  // maximum rank in the original
 
 namespace tensor_field {
 constexpr uint32_t kDataType = 1, kDims = 2;
@@ -30,7 +30,7 @@ Status add_dim(Dims& dims, uint64_t value) {
   return Ok();
 }
 
-// A list of numbers in one field, the other way to write dims.
+// A packed list of numbers in one field, the alternative encoding of dims.
 Status add_packed(Dims& dims, llvm::StringRef bytes) {
   uint64_t value = 0;
   unsigned shift = 0;
@@ -91,7 +91,7 @@ void put_array(std::string& out, llvm::ArrayRef<T> values) {
   out.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
 }
 
-// What stands between LoD or rows and the elements.
+// Writes the tensor version and descriptor, which are between LoD or rows and the elements.
 void put_descriptor(std::string& out, DType dtype, llvm::ArrayRef<int64_t> dims) {
   std::string descriptor;
   wire::put_int(descriptor, tensor_field::kDataType, static_cast<int64_t>(dtype));
@@ -105,7 +105,7 @@ void put_descriptor(std::string& out, DType dtype, llvm::ArrayRef<int64_t> dims)
 
 ParamReader::ParamReader(const ByteSource& source, uint64_t begin) : source_(&source), at_(begin) {}
 
-// Makes the window hold so many bytes from at_ on; they are within the file.
+// Makes the window hold `bytes` bytes starting at at_; they must be within the file.
 Status ParamReader::fill(uint64_t bytes) {
   const uint64_t end = window_begin_ + window_.size();
   if (at_ >= window_begin_ && at_ <= end && bytes <= end - at_) return Ok();

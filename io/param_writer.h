@@ -12,23 +12,23 @@
 
 namespace millrace::io {
 
-/// A file of one dense var of the original, written piece by piece, so that the pieces need not be
-/// in memory together. The file appears by rename when it is complete.
+/// Writes a file of one dense var in the original's format, piece by piece, so that the pieces need
+/// not be in memory together. The file appears by rename when it is complete.
 ///
 /// Movable only. Thread-safety: one writer.
 class ParamWriter {
  public:
-  /// \param path  errors name it
-  /// \param dims  of the whole var
-  /// Errors: those of OutputFile::create(); kInvalidData for dims that the format does not know.
+  /// \param path  also used in errors
+  /// \param dims  dims of the whole var
+  /// Errors: those of OutputFile::create(); kInvalidData for dims that the format does not support.
   static StatusOr<ParamWriter> create(const std::string& path, DType dtype,
                                       llvm::ArrayRef<int64_t> dims,
                                       const SaveOptions& options = {});
 
-  /// The next elements, whatever their dims. Errors: kInvalidData for another dtype, for a piece
-  /// without data, and for more elements than the var has; kIo, kResource.
+  /// Appends elements; the dims of the piece do not matter. Errors: kInvalidData for another dtype,
+  /// for a piece without data, and for more elements than the var has; kIo, kResource.
   Status append(const Tensor& piece);
-  /// Gives the file its name. Errors: kInvalidData if elements are missing; kIo.
+  /// Renames the file to its path. Errors: kInvalidData if elements are missing; kIo.
   Status commit();
 
  private:

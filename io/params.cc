@@ -18,7 +18,7 @@
 namespace millrace::io {
 namespace {
 
-// Parts of this size are read by several threads.
+// Larger values are split into parts of this size, which several threads read.
 constexpr uint64_t kPart = uint64_t{4} << 20U;
 
 Location at_var(const ByteSource& source, const std::string& name) {
@@ -34,7 +34,7 @@ Status check_params(const ParamHeader& header, const ParamSpec& spec) {
                        dtype_name(*spec.dtype), dtype_name(header.dtype));
   }
   if (!spec.dims) return Ok();
-  // The rows of a sparse table grow, so its first dim says nothing.
+  // The rows of a sparse table grow, so its first dim is not checked.
   const bool sparse = header.kind == VarKind::kSelectedRows;
   bool fits = spec.dims->size() == header.dims.size();
   for (size_t i = sparse ? 1 : 0; fits && i < header.dims.size(); ++i)
@@ -52,7 +52,7 @@ Status left_over(const ByteSource& source, const ParamReader& reader, size_t var
       .in_file(source.name());
 }
 
-// Elements that are still in the file, and where they go.
+// Elements that are still to be read from the file, and their destination.
 struct Pending {
   uint64_t offset;
   std::span<std::byte> to;
@@ -67,7 +67,8 @@ Tensor& tensor_of_params(Value& value) {
   return rows == nullptr ? value.as<Tensor>() : rows->value;
 }
 
-// A value with memory for its elements; small ones are there already, others become pending.
+// Allocates the memory for a value. Small values are copied from the buffer at once; others are
+// added to `rest`.
 StatusOr<Value> place_params(const ParamReader& reader, ParamHeader header,
                              std::vector<Pending>& rest) {
   Value value;
@@ -107,7 +108,7 @@ Status to_float16(Tensor& tensor) {
   return Ok();
 }
 
-// What is left to do once the elements are there.
+// Post-processing after the elements have been read.
 Status finish_params(Value& value, const LoadOptions& options) {
   Tensor& tensor = tensor_of_params(value);
   normalize_bools(tensor);
@@ -124,7 +125,7 @@ Status finish_params(Value& value, const LoadOptions& options) {
   }
 }
 
-// Checks and places one var of a file.
+// Checks one var of a file and allocates its value.
 StatusOr<Value> next_value(ParamReader& reader, const ParamSpec& spec, std::vector<Pending>& rest) {
   MILLRACE_ASSIGN_OR_RETURN(ParamHeader header, reader.next(spec.kind));
   MILLRACE_RETURN_IF_ERROR(check_params(header, spec));
@@ -136,8 +137,8 @@ Status of_combined(Status status, const ByteSource& source, llvm::ArrayRef<Param
   return std::move(status)
       .at(at_var(source, specs[index].name))
       .with_note(
-          fmt::format("var {} of {} in a combined file, which holds no names: their order is that "
-                      "of the names",
+          fmt::format("var {} of {} in a combined file, which holds no names: the vars are in the "
+                      "order of their names",
                       index, specs.size()));
 }
 
@@ -145,17 +146,17 @@ Status listed_twice(const ByteSource& source, const ParamSpec& spec) {
   return InvalidArgument("the var is listed twice").at(at_var(source, spec.name));
 }
 
-// Views of the bytes to write; the headers that they look at, too.
+// Views of the bytes to write, and the memory that the views refer to.
 struct Pieces {
   std::vector<std::string> headers;
   std::vector<std::string_view> views;
-  std::vector<Tensor> plain;  ///< copies of tensors in the layout of a library
+  std::vector<Tensor> plain;  ///< row-major copies of tensors in a library's layout
   uint64_t bytes = 0;
 };
 
 StatusOr<Pieces> pieces_of(llvm::ArrayRef<NamedValue> values) {
   Pieces pieces;
-  pieces.headers.reserve(values.size());  // views into them stay
+  pieces.headers.reserve(values.size());  // views into these must stay valid
   pieces.plain.reserve(values.size());
   for (const NamedValue& named : values) {
     StatusOr<std::string> header = param_header_bytes(*named.value);
@@ -276,7 +277,7 @@ StatusOr<ParamValues> load_separate(const std::string& folder, llvm::ArrayRef<Pa
                                     const LoadOptions& options) {
   std::vector<Value> loaded(specs.size());
   LoadOptions of_file = options;
-  if (specs.size() > 1) of_file.threads = 1;  // threads take files, not parts
+  if (specs.size() > 1) of_file.threads = 1;  // the threads read different files, not parts of one
   MILLRACE_RETURN_IF_ERROR(parallel_for(options.threads, specs.size(), [&](size_t i) -> Status {
     const auto named = [&](Status status) {
       Location location = status.location();

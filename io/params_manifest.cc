@@ -10,7 +10,7 @@
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "io/byte_source.h"
-#include "io/checkpoint/json.h"
+#include "io/json.h"
 #include "io/paths.h"
 
 namespace millrace::io {
@@ -28,7 +28,7 @@ std::string last_component(const std::string& path) {
 }
 
 Status missing_params_manifest(const char* name) {
-  return InvalidData("member '{}' is missing or of another kind", name);
+  return InvalidData("member '{}' is missing or has the wrong type", name);
 }
 
 StatusOr<std::string> text_params_manifest(const JsonValue& object, const char* name) {
@@ -38,7 +38,7 @@ StatusOr<std::string> text_params_manifest(const JsonValue& object, const char* 
   return *string;
 }
 
-// Size and checksum, which files and parts of tables have alike.
+// Reads size and checksum, which files and parts of tables both have.
 template <typename Facts>
 Status read_facts(const JsonValue& object, Facts& facts) {
   const JsonValue* const size = object.find("size");
@@ -88,7 +88,7 @@ Status write_manifest(const std::string& target, const ParamsManifest& manifest,
                                Replace::kYes, sync ? Flush::kYes : Flush::kNo);
 }
 
-// The manifest beside a target; nullopt if there is none.
+// The manifest for a target; nullopt if there is none.
 StatusOr<std::optional<ParamsManifest>> find_manifest(const std::string& target) {
   const std::string path = params_manifest_path(target);
   std::error_code error;
@@ -103,7 +103,7 @@ Status compare(const std::string& path, const std::string& target,
                const ParamsManifest::File& expected, CheckFiles how) {
   std::error_code error;
   const uintmax_t size = fs::file_size(path, error);
-  if (error) return Ok();  // whoever loads it says what is wrong
+  if (error) return Ok();  // loading the file will report the error
   const auto differs = [&](Status status) {
     return std::move(status).in_file(path).with_hint(fmt::format(
         "remove '{}' if the file was changed on purpose", params_manifest_path(target)));

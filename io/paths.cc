@@ -28,7 +28,8 @@ Status check_name(const std::string& folder, std::string_view name) {
   return Ok();
 }
 
-// Both without links; a path that does not exist is taken as far as it does.
+// Compares both after resolving symbolic links; the part of a path that does not exist is kept as
+// it is.
 bool is_below(const fs::path& folder, const fs::path& path) {
   std::error_code error;
   const fs::path root = fs::weakly_canonical(folder, error);

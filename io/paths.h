@@ -7,17 +7,17 @@
 
 namespace millrace::io {
 
-/// Path of a file below a folder, for names that come from a program or from the network.
+/// Path of a file inside a folder, for names from a program or from the network.
 ///
-/// Refused: an empty name, a NUL byte, an absolute path, a component `..` or `.`, and a symbolic
+/// Rejected: an empty name, a NUL byte, an absolute path, a component `..` or `.`, and a symbolic
 /// link that leads out of the folder. The file itself need not exist.
 /// Errors: kInvalidData with folder and name.
 StatusOr<std::string> path_below(const std::string& folder, std::string_view name);
 
-/// path_below(), and makes the folders between. Errors: also kIo.
+/// path_below(); also creates the folders in between. Errors: also kIo.
 StatusOr<std::string> make_path_below(const std::string& folder, std::string_view name);
 
-/// Without the slashes at its end; "/" stays.
+/// The path without trailing slashes; "/" is unchanged.
 std::string without_slash(std::string folder);
 
 }  // namespace millrace::io

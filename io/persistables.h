@@ -11,29 +11,30 @@
 #include "framework/var.h"
 #include "io/params.h"
 
-/// Saving and loading the vars of a program, in the files of the original: one file a var, one
-/// combined file, or memory. Distributed programs have their own way (transpiler's io programs).
+/// Saving and loading the vars of a program in the files of the original: one file per var, one
+/// combined file, or memory. Distributed programs use the transpiler's io programs instead.
 /// Source: spec/distributed_io.md sections 1 and 2, seed 000.
 namespace millrace::io {
 
-/// Says which vars of a program are meant.
+/// Selects vars of a program.
 using VarPredicate = std::function<bool(const Var&)>;
 
-/// The vars of all blocks for which a predicate holds and that have a file form (dense tensors and
-/// selected rows; RAW vars and the like are left out), by name as bytes, which is their order in a
-/// combined file.
+/// The vars of all blocks for which the predicate holds and that can be stored in a file (dense
+/// tensors and selected rows; RAW vars and the like are skipped), sorted by name as bytes, which is
+/// their order in a combined file.
 std::vector<ParamSpec> vars_where(const Program& program, const VarPredicate& wanted);
 
-/// Where vars are saved.
+/// Options of save_vars().
 struct SaveVarsOptions {
-  std::string filename;  ///< one combined file of this name in the folder; empty: one file a var
+  std::string filename;  ///< name of a combined file in the folder; empty: one file per var
   SaveOptions save;
-  bool manifest = true;  ///< with which load_vars() finds out what changed (io/params_manifest.h)
+  bool manifest = true;  ///< write a manifest, which load_vars() checks (io/params_manifest.h)
 };
 
-/// Writes the vars for which a predicate holds from a scope into a folder, which is made.
+/// Writes the vars for which the predicate holds from a scope to a folder, which is created if
+/// missing.
 ///
-/// \returns how many vars there were; for 0 nothing is written
+/// \returns the number of vars; nothing is written if it is 0
 /// Errors: kNotFound with the var if it has no value; kUsage for files that may not be replaced;
 /// kInvalidData for names that lead out of the folder; kIo, kResource.
 StatusOr<size_t> save_vars(const Scope& scope, const Program& program, const std::string& folder,
@@ -48,12 +49,11 @@ StatusOr<size_t> save_persistables(const Scope& scope, const Program& program,
                                    const std::string& folder, const SaveVarsOptions& options = {});
 StatusOr<std::string> persistables_to_memory(const Scope& scope, const Program& program);
 
-/// Reads the vars for which a predicate holds from a folder into a scope, whose values they
-/// replace; on an error the scope is as before. Files are compared with their manifest if there is
-/// one.
-/// \param filename  a combined file in the folder, which must hold exactly these vars; empty: one
-///                  file a var
-/// Errors: kNotFound with var and path; kInvalidData for another dtype or other dims than the
+/// Reads the vars for which the predicate holds from a folder into a scope, replacing its values.
+/// On an error the scope is unchanged. Files are compared with their manifest if there is one.
+/// \param filename  a combined file in the folder, which must contain exactly these vars; empty:
+///                  one file per var
+/// Errors: kNotFound with var and path; kInvalidData for a dtype or dims that differ from the
 /// program's; those of load_combined() and load_separate().
 Status load_vars(Scope& scope, const Program& program, const std::string& folder,
                  const VarPredicate& wanted, const std::string& filename = {},

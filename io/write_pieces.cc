@@ -13,7 +13,7 @@ int write_pieces(int fd, std::span<const std::string_view> pieces) {
   constexpr size_t kBatch = 512;  // below IOV_MAX
   std::array<iovec, kBatch> batch{};
   size_t next = 0;
-  size_t skipped = 0;  // of the piece at next
+  size_t skipped = 0;  // bytes of the piece at `next` that are already written
   while (next < pieces.size()) {
     const size_t count = std::min(kBatch, pieces.size() - next);
     for (size_t i = 0; i < count; ++i) {

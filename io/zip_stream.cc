@@ -16,7 +16,7 @@ namespace {
 constexpr uint16_t kZipStreamVersion = 20;
 constexpr uint16_t kVersion64 = 45;
 constexpr uint16_t kUtf8 = 1U << 11U;
-constexpr uint16_t kFirstDate = (1U << 5U) | 1U;  // 1 January 1980, the first that can be stated
+constexpr uint16_t kFirstDate = (1U << 5U) | 1U;  // 1 January 1980, the earliest date of the format
 constexpr uint16_t kField64 = 1;
 constexpr uint32_t kBeyond32 = std::numeric_limits<uint32_t>::max();
 constexpr uint16_t kBeyond16 = std::numeric_limits<uint16_t>::max();
@@ -48,7 +48,7 @@ uint16_t low16(uint64_t number) {
   return static_cast<uint16_t>(std::min<uint64_t>(number, kBeyond16));
 }
 
-// The field with those numbers that are too large for their places.
+// The zip64 extra field with the numbers that are too large for the regular fields.
 Bytes field64(std::initializer_list<uint64_t> numbers) {
   Bytes content;
   for (const uint64_t number : numbers)
@@ -75,7 +75,7 @@ Status ZipStream::add(const std::string& name, std::span<const std::string_view>
   if (name.size() >= kBeyond16)
     return InvalidData("a member name of {} bytes, above {}", name.size(), kBeyond16 - 1);
   if (!names_.insert(name).second)
-    return InvalidData("two members of the archive would be called '{}'", name);
+    return InvalidData("two members of the archive would have the name '{}'", name);
   Member member{name, at_, 0, 0};
   for (const std::string_view piece : pieces) {
     member.bytes += piece.size();
@@ -83,7 +83,7 @@ Status ZipStream::add(const std::string& name, std::span<const std::string_view>
         ::crc32_z(member.crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size()));
   }
   const bool large = member.bytes >= kBeyond32;
-  // A local header has both sizes in its field or none.
+  // In a local header the zip64 field has both sizes, or is absent.
   const Bytes field = large ? field64({member.bytes, member.bytes}) : Bytes();
   Bytes header;
   header.put(uint32_t{0x04034b50}).put(large ? kVersion64 : kZipStreamVersion).put(flags_of(name));

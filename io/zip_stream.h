@@ -12,20 +12,21 @@
 
 namespace millrace::io {
 
-/// Writes a zip archive front to back, members stored as they are, one in memory at a time, with a
-/// fixed time stamp: same members, same bytes. Members and archives beyond 4 GiB take the larger
-/// fields of the format (zip64). Not thread-safe.
+/// Writes a zip archive as a stream. Members are stored uncompressed, one in memory at a time, with
+/// a fixed time stamp: equal members produce equal bytes. Members and archives above 4 GiB use the
+/// zip64 extension. Not thread-safe.
 class ZipStream {
  public:
-  /// Where bytes go, in order.
+  /// Receives the bytes of the archive in order.
   using Sink = std::function<Status(std::span<const std::string_view> pieces)>;
 
   explicit ZipStream(Sink sink) : sink_(std::move(sink)) {}
 
-  /// The next member. \param pieces  its content, one piece behind the other
-  /// Errors: kInvalidData for a name that is there twice or beyond 65535 bytes; those of the sink.
+  /// Writes the next member. \param pieces  its content, as consecutive pieces
+  /// Errors: kInvalidData for a name that occurs twice or is longer than 65535 bytes; those of the
+  /// sink.
   Status add(const std::string& name, std::span<const std::string_view> pieces);
-  /// The table of members, which ends the archive.
+  /// Writes the table of members, which ends the archive.
   Status finish();
 
  private:

@@ -12,7 +12,7 @@
 namespace millrace::kernels {
 namespace {
 
-// splitmix64: neighbouring states give unrelated numbers.
+// splitmix64: neighbouring states produce unrelated numbers.
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
@@ -20,7 +20,7 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31U);
 }
 
-// Kept like the state of a library, so that random_state.h reaches it.
+// Stored like the state of a library, so that random_state.h can reach it.
 struct RandomState {
   uint64_t position = 0;
 };

@@ -11,15 +11,14 @@
 
 namespace millrace::kernels {
 
-/// The processor that kernels of one executor run on: a share of its threads, a source of random
+/// The processor that the kernels of one executor run on: a number of threads, a source of random
 /// numbers, scratch memory, and the state of libraries.
 ///
-/// Executors own their devices; nothing is shared between two of them. Thread-safety: one run at a
-/// time.
+/// Each executor owns its devices; two executors share nothing. Thread-safety: one run at a time.
 class CpuDevice {
  public:
-  /// \param threads  threads a kernel may use, the caller's included; >= 1
-  /// \param seed     start of the random numbers of ops whose own seed is 0
+  /// \param threads  threads that a kernel may use, including the calling one; >= 1
+  /// \param seed     initial state of the random numbers of ops whose seed attribute is 0
   explicit CpuDevice(int threads = 1, uint64_t seed = 0);
   CpuDevice(const CpuDevice&) = delete;
   CpuDevice& operator=(const CpuDevice&) = delete;
@@ -27,22 +26,22 @@ class CpuDevice {
 
   [[nodiscard]] int threads() const { return threads_; }
 
-  /// Calls body(begin, end) for ranges that cover [0, count) once. Ranges are cut by count, grain
-  /// and threads alone, so results do not depend on timing. Runs inline if there is one thread or
-  /// count <= grain.
-  /// \param grain  items below which a range is not worth a hand-over, >= 1
+  /// Calls body(begin, end) for ranges that together cover [0, count) exactly once. The ranges
+  /// depend on count, grain and the number of threads only, so results do not depend on timing.
+  /// Runs inline if there is one thread or count <= grain.
+  /// \param grain  minimum number of items that justifies using another thread, >= 1
   void parallel_for(int64_t count, int64_t grain,
                     llvm::function_ref<void(int64_t begin, int64_t end)> body);
 
-  /// A seed for an op whose seed attribute is 0; another one at each call.
+  /// Returns a seed for an op whose seed attribute is 0; a different one for each call.
   uint64_t next_seed();
 
-  /// Memory for the time of one kernel call, 64-byte aligned, not initialised; the next call with
-  /// the same slot ends its life. Errors: kResource.
-  /// \param slot  0 to 3, for kernels that need several pieces at once
+  /// Memory for the duration of one kernel call, 64-byte aligned, not initialised. The next call
+  /// with the same slot invalidates it. Errors: kResource.
+  /// \param slot  0 to 3, for kernels that need several buffers at once
   StatusOr<std::byte*> scratch(size_t bytes, int slot = 0);
 
-  /// State that a library keeps per device (oneDNN's engine and stream), made at first use.
+  /// State that a library keeps per device (oneDNN's engine and stream), created at first use.
   template <typename T>
   T& library() {
     static constexpr char kKey = 0;

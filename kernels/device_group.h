@@ -6,7 +6,7 @@
 
 namespace millrace::kernels {
 
-/// The devices that run the same program side by side, as a kernel of one of them sees them.
+/// The devices that run the same program in parallel, as seen by a kernel on one of them.
 class DeviceGroup {
  public:
   DeviceGroup() = default;
@@ -14,16 +14,16 @@ class DeviceGroup {
   DeviceGroup& operator=(const DeviceGroup&) = delete;
   virtual ~DeviceGroup() = default;
 
-  /// Devices in the group, over all processes.
+  /// Number of devices in the group, over all processes.
   [[nodiscard]] virtual int size() const = 0;
-  /// Replaces values by their sum over all devices, which all call this with as many values, in the
-  /// same order of calls. The sum does not depend on timing. Errors: kDistributed if another device
-  /// has failed.
+  /// Replaces the values by their sum over all devices. All devices must call this with the same
+  /// number of values and in the same order of calls. The sum does not depend on timing. Errors:
+  /// kDistributed if another device has failed.
   virtual Status all_reduce(std::span<double> values) = 0;
 };
 
-/// What CpuDevice::library() keeps for kernels that work across devices; null on a device that
-/// stands alone.
+/// What CpuDevice::library() stores for kernels that work across devices; null on a device that
+/// belongs to no group.
 struct GroupOfDevice {
   DeviceGroup* group = nullptr;
 };

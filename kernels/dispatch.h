@@ -15,7 +15,7 @@ template <typename... Ts>
 struct Types {};
 
 using FloatTypes = Types<float, double>;
-/// With the 16-bit ones, whose arithmetic is done in float.
+/// The same with the 16-bit types, whose arithmetic is done in float.
 using AllFloatTypes = Types<float, double, Float16, Bfloat16>;
 using IntTypes = Types<int32_t, int64_t>;
 using AllIntTypes = Types<int8_t, uint8_t, int16_t, int32_t, int64_t>;
@@ -25,7 +25,7 @@ using AllNumberTypes =
 using AllTypes =
     Types<bool, float, double, Float16, Bfloat16, int8_t, uint8_t, int16_t, int32_t, int64_t>;
 
-/// The type arithmetic on T is done in: float for the 16-bit floats, else T.
+/// The type in which arithmetic on T is done: float for the 16-bit floats, else T.
 template <typename T>
 using Compute =
     std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>, float, T>;

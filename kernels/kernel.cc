@@ -28,7 +28,7 @@ ArgIndex find_arg(const Op& op, llvm::ArrayRef<Slot> slots, llvm::StringRef name
   return {};
 }
 
-// The var of an input by its position among all inputs; null if no block declares it.
+// The var of an input, given its position among all inputs; null if no block declares it.
 const Var* find_input_var(const Op& op, ArgIndex arg) {
   int32_t position = 0;
   for (const Slot& slot : op.inputs()) {

@@ -19,11 +19,11 @@
 
 namespace millrace::kernels {
 
-/// Position of one argument in the inputs (or in the outputs) of a step, found once when the kernel
-/// is made.
+/// Position of one argument among the inputs (or the outputs) of a compiled op. It is looked up
+/// once, when the kernel is made.
 struct ArgIndex {
   int32_t index = -1;
-  /// True if the op has such an argument; an optional slot may be empty, and "@EMPTY@" counts as
+  /// True if the op has the argument. An optional slot may be empty, and "@EMPTY@" counts as
   /// absent.
   explicit operator bool() const { return index >= 0; }
 };
@@ -33,8 +33,8 @@ struct ArgRange {
   int32_t count = 0;
 };
 
-/// What a kernel sees of its op while it is made: schema, attributes, which slots are filled. No
-/// shapes and no data.
+/// What a kernel sees of its op while it is made: schema, attributes, and which slots are filled.
+/// It sees no shapes and no data.
 class KernelSetup {
  public:
   KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device);
@@ -43,26 +43,26 @@ class KernelSetup {
   [[nodiscard]] const ops::OpDef& def() const { return def_; }
   [[nodiscard]] CpuDevice& device() const { return device_; }
 
-  /// Argument k of a slot; absent if the slot lacks it.
+  /// Argument k of a slot; absent if the slot has fewer arguments.
   [[nodiscard]] ArgIndex input(llvm::StringRef slot, size_t k = 0) const;
   [[nodiscard]] ArgIndex output(llvm::StringRef slot, size_t k = 0) const;
   [[nodiscard]] ArgRange inputs(llvm::StringRef slot) const;
   [[nodiscard]] ArgRange outputs(llvm::StringRef slot) const;
 
-  /// Says that the kernel takes this input in any order of elements (Tensor::layout()). The
-  /// executor makes every other input row-major before the kernel runs.
+  /// Declares that the kernel accepts this input in any order of elements (Tensor::layout()). The
+  /// executor converts every other input to row-major order before the kernel runs.
   void accept_layout(ArgIndex arg) const {
     if (arg) accepted_.push_back(arg.index);
   }
-  /// Positions of the inputs that were accepted so, in the order of the calls.
+  /// Positions of the inputs passed to accept_layout(), in the order of the calls.
   [[nodiscard]] llvm::ArrayRef<int32_t> accepted_layouts() const { return accepted_; }
-  /// True if the input is a persistable var: the kernel may keep it in a layout of its own between
-  /// steps (KernelContext::stored_in()).
+  /// True if the input is a persistable var: the kernel may then keep it in another layout between
+  /// runs (KernelContext::stored_in()).
   [[nodiscard]] bool is_persistable(ArgIndex arg) const;
-  /// True if, besides, no op of the program writes it.
+  /// True if the input is a persistable var and no op of the program writes it.
   [[nodiscard]] bool is_constant(ArgIndex arg) const;
 
-  /// Attribute converted to T, else the default of the schema.
+  /// Attribute converted to T; the default of the schema if the op does not set it.
   template <typename T>
   [[nodiscard]] T attr(llvm::StringRef name) const {
     return ops::read_attr<T>(def_, op_, name);
@@ -71,7 +71,7 @@ class KernelSetup {
   [[nodiscard]] DType dtype_attr(llvm::StringRef name) const {
     return static_cast<DType>(attr<int32_t>(name));
   }
-  /// An error of this op; the executor adds the place.
+  /// An error of this op; the executor adds the location.
   template <typename... Args>
   [[nodiscard]] Status error(fmt::format_string<Args...> format, Args&&... args) const {
     return {StatusCode::kInvalidProgram, fmt::format(format, std::forward<Args>(args)...)};
@@ -81,40 +81,42 @@ class KernelSetup {
   const ops::OpDef& def_;
   const Op& op_;
   CpuDevice& device_;
-  // Makers see a const setup; what they accept is an answer, not a change of the op.
+  // Makers get a const setup. accept_layout() records a result of the maker; it does not change the
+  // op.
   mutable llvm::SmallVector<int32_t, 4> accepted_;
 };
 
-/// The view a kernel has of its arguments during one call. Copying it is cheap.
+/// The arguments of a kernel during one call. Cheap to copy.
 ///
-/// Inputs are initialized (the executor has checked). Outputs whose dims shape inference knows have
-/// dtype, dims and LoD already and memory for them; a kernel whose output dims depend on data
-/// resizes the output itself. Input and output may be the same value where a program says so.
+/// Inputs are initialized (the executor has checked). Outputs whose dims shape inference knows
+/// already have dtype, dims, LoD and memory. A kernel whose output dims depend on data resizes the
+/// output itself. Input and output may be the same value where the program uses the same var for
+/// both.
 class KernelContext {
  public:
-  /// \param table    values of the block, which the indices below point into
+  /// \param table    values of the block, which the indices below refer to
   /// \param inputs   table index of each input argument, -1 for an absent one
-  /// \param outputs  likewise
+  /// \param outputs  the same for the outputs
   KernelContext(Value* const* table, llvm::ArrayRef<int32_t> inputs,
                 llvm::ArrayRef<int32_t> outputs, CpuDevice& device)
       : table_(table), inputs_(inputs.data()), outputs_(outputs.data()), device_(&device) {}
 
   [[nodiscard]] CpuDevice& device() const { return *device_; }
 
-  /// Input as a dense tensor; it must be one (see in_value()).
+  /// Input as a dense tensor; it must be one (otherwise use in_value()).
   [[nodiscard]] const Tensor& in(ArgIndex arg) const { return in(arg.index); }
   [[nodiscard]] const Tensor& in(ArgRange args, int32_t k) const { return in(args.begin + k); }
   [[nodiscard]] const Value& in_value(ArgIndex arg) const { return *table_[inputs_[arg.index]]; }
   [[nodiscard]] const Value& in_value(ArgRange args, int32_t k) const {
     return *table_[inputs_[args.begin + k]];
   }
-  /// Input as a dense tensor; null if absent or not initialized, for arguments that may be missing.
+  /// Input as a dense tensor; null if absent or not initialized. For arguments that may be missing.
   [[nodiscard]] const Tensor* find_in(ArgIndex arg) const {
     return arg ? in_value(arg).get_if<Tensor>() : nullptr;
   }
 
-  /// The stored value of an input, for a kernel that gives a persistable var another layout; its
-  /// elements must stay the same.
+  /// The stored value of an input, for a kernel that converts a persistable var to another layout.
+  /// The values of its elements must stay the same.
   [[nodiscard]] Tensor& stored_in(ArgIndex arg) const {
     return table_[inputs_[arg.index]]->as<Tensor>();
   }
@@ -136,7 +138,7 @@ class KernelContext {
   }
   [[nodiscard]] bool has_in(ArgRange args, int32_t k) const { return inputs_[args.begin + k] >= 0; }
 
-  /// An error of this call; the executor adds the place.
+  /// An error of this call; the executor adds the location.
   template <typename... Args>
   [[nodiscard]] static Status error(fmt::format_string<Args...> format, Args&&... args) {
     return {StatusCode::kExecution, fmt::format(format, std::forward<Args>(args)...)};
@@ -160,7 +162,7 @@ class KernelContext {
 /// shared_ptr.
 using Kernel = std::function<Status(const KernelContext&)>;
 
-/// Makes the kernel of one op: reads attributes, finds arguments. Errors: kInvalidProgram,
+/// Makes the kernel of one op: reads attributes and resolves arguments. Errors: kInvalidProgram,
 /// kUnimplemented.
 using KernelMaker = StatusOr<Kernel> (*)(const KernelSetup&);
 

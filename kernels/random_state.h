@@ -6,9 +6,9 @@ namespace millrace::kernels {
 
 class CpuDevice;
 
-/// Where the random numbers of a device stand: what CpuDevice::next_seed() gives from now on
-/// follows from it alone, and kernels keep no other state of random numbers. A device that is set
-/// to a position goes on as the one that had it.
+/// State of the random numbers of a device. The results of later calls of CpuDevice::next_seed()
+/// depend on it alone, and kernels keep no other random state. A device that is set to a position
+/// continues with the same numbers as the device that the position was read from.
 uint64_t random_position(CpuDevice& device);
 void set_random_position(CpuDevice& device, uint64_t position);
 

@@ -9,7 +9,7 @@ namespace millrace::kernels {
 /// The registry with every CPU kernel of this build.
 std::unique_ptr<KernelRegistry> standard_kernels();
 
-// One function a family; each adds the kernels of its folder.
+// One function per family; each adds the kernels of its folder.
 void add_activation_kernels(KernelRegistry& registry);
 void add_collective_kernels(KernelRegistry& registry);
 void add_control_flow_kernels(KernelRegistry& registry);

@@ -17,7 +17,7 @@ class KernelRegistry {
   KernelRegistry(const KernelRegistry&) = delete;
   KernelRegistry& operator=(const KernelRegistry&) = delete;
 
-  /// Adds the kernel of an op type; a second one for a type replaces the first.
+  /// Adds the kernel of an op type; replaces an earlier one of the same type.
   void add(llvm::StringRef type, KernelMaker maker) { makers_[type] = maker; }
   /// Null if there is none.
   [[nodiscard]] KernelMaker find(llvm::StringRef type) const { return makers_.lookup(type); }

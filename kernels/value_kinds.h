@@ -4,14 +4,14 @@
 
 namespace millrace::kernels {
 
-/// What an input slot of a kernel takes besides dense tensors.
+/// What an input slot of a kernel accepts in addition to dense tensors.
 struct AcceptedKinds {
   bool rows = false;    ///< selected rows
   bool arrays = false;  ///< tensor arrays
-  bool others = false;  ///< anything: the kernel looks itself
+  bool others = false;  ///< anything: the kernel checks the kind
 };
 
-/// What the CPU kernel of an op takes in an input slot; the executor refuses all else.
+/// What the CPU kernel of an op accepts in an input slot; the executor rejects everything else.
 AcceptedKinds accepted_kinds(llvm::StringRef op_type, llvm::StringRef slot);
 
 }  // namespace millrace::kernels

@@ -1,7 +1,7 @@
 #include "kernels/workers.h"
 
-// The interface that GCC compiles parallel regions to; its header comes with GCC only, and no code
-// is compiled with -fopenmp.
+// The functions that GCC calls for parallel regions. They are declared here because their header
+// comes with GCC only and no code is compiled with -fopenmp.
 extern "C" {
 void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 int omp_get_thread_num();
@@ -16,7 +16,7 @@ struct WorkersOpenmpLoop {
   llvm::function_ref<void(int)> body;
 };
 
-// The runtime may give fewer threads than were asked for.
+// The runtime may start fewer threads than requested.
 void run_share(void* data) {
   const auto& loop = *static_cast<const WorkersOpenmpLoop*>(data);
   for (int range = omp_get_thread_num(); range < loop.ranges; range += omp_get_num_threads())

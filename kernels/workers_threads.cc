@@ -8,7 +8,7 @@
 
 namespace millrace::kernels {
 
-// Threads that wait for ranges; the caller takes part.
+// Threads that wait for ranges; the calling thread takes part.
 struct Workers::Parts {
   std::mutex mutex;
   std::condition_variable wake;
@@ -20,7 +20,7 @@ struct Workers::Parts {
   uint64_t round = 0;
   bool stop = false;
 
-  // Thread i does range i + 1; range 0 is the caller's.
+  // Thread i runs range i + 1; the caller runs range 0.
   void work(int index) {
     uint64_t seen = 0;
     std::unique_lock lock(mutex);

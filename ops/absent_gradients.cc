@@ -22,7 +22,7 @@ bool is_stopped(const Block& grads, llvm::StringRef state) {
   return var != nullptr && var->stop_gradient();
 }
 
-// Whether the op is the gradient of taking the last step of a sequence.
+// True if the op is the gradient of taking the last time step of a sequence.
 bool is_of_last_step(const Op& op) {
   if (op.type() != "slice_grad") return false;
   using Ints = std::vector<int32_t>;
@@ -34,14 +34,15 @@ bool is_of_last_step(const Op& op) {
   return starts[0] == -1 || (steps > 0 && starts[0] == steps - 1);
 }
 
-// Whether the gradient of a sequence has other steps than the last one.
+// True if the gradient of a sequence covers other time steps than the last one.
 bool has_earlier_steps(const Op& op, llvm::StringRef grad) {
   if (grad.empty() || grad == names::kEmpty) return false;
   return !llvm::all_of(op.block().writers_of(grad),
                        [](const Op* writer) { return is_of_last_step(*writer); });
 }
 
-// recurrent_grad replaces the gradient of a state by that of the next step.
+// recurrent_grad replaces the gradient of a state by that of the next time step, which loses any
+// other contribution.
 bool is_replaced(const Op& op, const std::string& state, llvm::ArrayRef<std::string> states) {
   if (llvm::count(states, state) > 1) return true;
   const auto outputs = op.input("outputs");
@@ -68,23 +69,24 @@ void check_recurrence(const Op& op, std::vector<Status>& lost) {
     if (!overwritten && is_replaced(op, after[k], after)) {
       lost.push_back(
           InvalidProgram(
-              "the gradient of state '{}' is that of the next step alone, as in the "
-              "original; that of its earlier steps, which are used outside or are the "
-              "state of another memory, is lost (an assign of its own for the state and another "
-              "one for the output keep it)",
+              "the gradient of state '{}' is that of the next time step alone, as in the original; "
+              "the gradient of its earlier time steps, which are used outside of the recurrence "
+              "or by another memory, is lost (use one assign for the state and another one for "
+              "the output to keep it)",
               after[k])
               .at(std::move(where)));
       continue;
     }
     if (!overwritten && !grads->readers_of(incoming).empty()) continue;
     lost.push_back(
-        InvalidProgram("the gradient of state '{}' is lost between steps, as in the original: {}; "
-                       "gradients lack what flows through time",
+        InvalidProgram("the gradient of state '{}' is lost between time steps, as in the original: "
+                       "{}; the gradients of parameters lack the part that flows through time",
                        after[k],
                        overwritten
-                           ? "another op of the step reads the state (hand it on by an assign)"
-                           : "no op after the recurrence reads this output (use it, or leave it "
-                             "out of the outputs)")
+                           ? "another op of the time step reads the state (use an assign to pass "
+                             "the state on)"
+                           : "no op after the recurrence reads this output (use it, or remove it "
+                             "from the outputs)")
             .at(std::move(where)));
   }
 }

@@ -11,7 +11,7 @@
 namespace millrace::ops {
 namespace {
 
-// Metas as declared; a cost estimate sets none.
+// Returns metas as declared. Cost functions only read metas, so set_meta() does nothing.
 class DeclaredContext final : public InferContext {
  public:
   using InferContext::InferContext;

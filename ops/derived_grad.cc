@@ -14,7 +14,7 @@ Arity relaxed(Arity arity) {
   return arity == Arity::kMany || arity == Arity::kAny ? Arity::kAny : Arity::kOptional;
 }
 
-// Slot whose vars have the shapes of the gradient slot; empty if the op has none of the candidates.
+// The input slot whose vars have the shapes of the gradient slot; empty if the op lacks it.
 llvm::StringRef shape_source(const InferContext& ctx, const GradSpec& spec,
                              llvm::StringRef grad_slot) {
   const llvm::StringRef forward_slot = grad_slot.drop_back(kDerivedGradGradSuffix.size());
@@ -30,7 +30,7 @@ Status infer_grad_derived_grad(InferContext& ctx, bool with_offsets) {
   for (const SlotDef& slot : ctx.def().outputs()) {
     const llvm::StringRef source = shape_source(ctx, spec, slot.name);
     if (source.empty()) continue;
-    // places, not vars: one that holds the placeholder @EMPTY@ still counts
+    // argument positions, not vars: a position with the placeholder @EMPTY@ counts, too
     const Slot* const outputs = ctx.op().find_output(slot.name);
     const Slot* const inputs = ctx.op().find_input(source);
     if (outputs == nullptr || inputs == nullptr) continue;
@@ -88,7 +88,7 @@ OpDef derive_grad_def(const OpDef& forward, llvm::StringSaver& saver) {
   for (const AttrDef& attr : forward.attrs()) {
     AttrDef copy = attr;
     if (!copy.fallback && attr.kind != AttrKind::kBlock && attr.kind != AttrKind::kBlocks) {
-      // Defaults are not filled in for gradient ops of old programs.
+      // Not required, and no defaults: gradient ops of old programs may lack attributes.
       copy.fallback = zero_value(attr.kind);
     }
     def.add_attr_def(std::move(copy));

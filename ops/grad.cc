@@ -17,7 +17,7 @@ std::vector<std::string> strings(llvm::ArrayRef<llvm::StringRef> names) {
   return out;
 }
 
-// Names that a GradSpec input slot stands for: "X" or "Out@GRAD".
+// Var names for a GradSpec input slot, such as "X" or "Out@GRAD".
 std::vector<std::string> spec_input(const GradContext& context, const OpDef& def,
                                     llvm::StringRef slot) {
   if (slot.endswith(kGradGradSuffix))

@@ -15,7 +15,7 @@ namespace millrace::ops {
 
 class OpRegistry;
 
-/// One op to be appended by backward: type, slots with var names, attributes.
+/// One op to be appended to a block: type, slots with var names, attributes.
 struct GradOp {
   std::string type;
   std::vector<std::pair<std::string, std::vector<std::string>>> inputs;
@@ -37,10 +37,10 @@ struct GradOp {
   }
 };
 
-/// What a gradient rule sees: the forward op, and the names of the gradients.
+/// Input of a gradient rule: the forward op, and the names of the gradients.
 class GradContext {
  public:
-  /// \param wanted  says whether the gradient of a forward input var is needed
+  /// \param wanted  returns whether the gradient of a forward input var is needed
   GradContext(const Op& forward, std::function<bool(llvm::StringRef)> wanted)
       : forward_(forward), wanted_(std::move(wanted)) {}
 
@@ -50,8 +50,8 @@ class GradContext {
   [[nodiscard]] std::vector<std::string> output(llvm::StringRef slot) const;
   /// Names of the incoming gradients of a forward output slot.
   [[nodiscard]] std::vector<std::string> output_grad(llvm::StringRef slot) const;
-  /// Names of the gradients to compute for a forward input slot. Unwanted ones are left out; with
-  /// keep_places they become the placeholder @EMPTY@ unless all are unwanted.
+  /// Names of the gradients to compute for a forward input slot. Gradients that are not wanted are
+  /// omitted; with keep_places they become the placeholder @EMPTY@, unless none is wanted.
   [[nodiscard]] std::vector<std::string> input_grad(llvm::StringRef slot,
                                                     bool keep_places = false) const;
 
@@ -62,7 +62,7 @@ class GradContext {
 
 /// Applies the gradient rule of the op's schema.
 ///
-/// \returns the gradient ops in order; empty if the op has a rule and nothing is wanted
+/// \returns the gradient ops in order; empty if the op has a rule but no gradient is wanted
 /// Errors: kUnimplemented if the op type has no gradient rule, kInvalidProgram if it is unknown.
 /// Source: spec/backward.md section 1.
 StatusOr<std::vector<GradOp>> make_grad_ops(const OpRegistry& registry, const GradContext& context);

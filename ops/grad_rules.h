@@ -15,7 +15,7 @@ inline std::vector<GradOp> one_grad_op(GradOp op) {
   return ops;
 }
 
-/// Gives the gradient op every attribute of the forward op.
+/// Copies all attributes of the forward op to the gradient op.
 inline void copy_attrs(const GradContext& context, GradOp& op) {
   const Op& forward = context.forward();
   for (const Attr& attr : forward.attrs()) op.attr(forward.name_of(attr.name), attr.value);

@@ -18,24 +18,24 @@
 
 namespace millrace::ops {
 
-/// What inference knows of one var.
+/// What inference knows about one var.
 struct VarMeta {
   VarKind kind = VarKind::kLodTensor;
   DType dtype = DType::kFloat32;
-  /// -1 is a dim that is unknown before the run. Meaningless if !has_shape.
+  /// -1: a dim that is unknown before the run. Not used if !has_shape.
   Dims dims;
   int32_t lod_level = 0;
   /// False if not even the rank is known.
   bool has_shape = true;
-  /// Offsets of the var, known at run time only. Copying the meta of an input to an output hands
-  /// them on.
+  /// LoD offsets of the var, known at run time only. Copying the meta of an input to an output also
+  /// copies the offsets.
   Lod lod;
 
   [[nodiscard]] size_t rank() const { return dims.size(); }
 };
 
-/// The view an inference function has of its op. The same functions run over a program (dims may be
-/// -1) and before a kernel runs (all dims known).
+/// Access of an inference function to its op. The same functions run on a program (dims may be -1)
+/// and before a kernel runs (all dims are known).
 class InferContext {
  public:
   InferContext(const OpDef& def, const Op& op) : def_(def), op_(op) {}
@@ -52,29 +52,30 @@ class InferContext {
   [[nodiscard]] bool has_input(llvm::StringRef slot) const { return input_count(slot) > 0; }
   [[nodiscard]] bool has_output(llvm::StringRef slot) const { return output_count(slot) > 0; }
 
-  /// Meta of an input. If the slot lacks that element: a meta without shape, so callers need not
-  /// test first.
+  /// Meta of an input. A meta without shape if the slot has no such element, so callers need not
+  /// check first.
   [[nodiscard]] const VarMeta& input(llvm::StringRef slot, size_t index = 0) const;
-  /// Sets the meta of an output; does nothing if the op has no such output. Keeps LoD level as
-  /// given.
+  /// Sets the meta of an output, including its LoD level. Does nothing if the op has no such
+  /// output.
   void set_output(llvm::StringRef slot, VarMeta meta, size_t index = 0);
   /// Sets an output of element type dtype with the given dims, LoD level 0.
   void set_output(llvm::StringRef slot, DType dtype, llvm::ArrayRef<int64_t> dims);
-  /// Output gets kind, dtype, dims and LoD level of the input.
+  /// Copies the meta of an input to an output: kind, dtype, dims, LoD level and offsets.
   void copy(llvm::StringRef input_slot, llvm::StringRef output_slot);
 
-  /// Attribute of the op converted to T, else the default of the schema. The attribute must be in
-  /// the schema.
+  /// Value of an attribute, converted to T; the schema's default if the op does not have it. The
+  /// attribute must be in the schema.
   template <typename T>
   [[nodiscard]] T attr(llvm::StringRef name) const {
     return read_attr<T>(def_, op_, name);
   }
-  /// Attribute "dtype"-like: an INT that holds a VarType number.
+  /// Value of an INT attribute that holds a VarType number, such as "dtype". Not range-checked.
   [[nodiscard]] DType dtype_attr(llvm::StringRef name) const {
     return static_cast<DType>(attr<int32_t>(name));
   }
 
-  /// An error of this op; the caller adds the place. Names slots and attributes in the text.
+  /// A kInvalidProgram status for this op. The text names slots and attributes; the caller adds the
+  /// location.
   template <typename... Args>
   [[nodiscard]] Status error(fmt::format_string<Args...> format, Args&&... args) const {
     return {StatusCode::kInvalidProgram, fmt::format(format, std::forward<Args>(args)...)};
@@ -92,11 +93,11 @@ class InferContext {
 
 /// "[2, -1, 3]", for messages.
 std::string dims_text(llvm::ArrayRef<int64_t> dims);
-/// True unless both are known and differ.
+/// False if both dims are known and differ.
 inline bool dims_agree(int64_t a, int64_t b) {
   return a == b || a < 0 || b < 0;
 }
-/// Axis counted from the front; nullopt if it is not in [-rank, rank).
+/// The axis as a number in [0, rank); nullopt if it is not in [-rank, rank).
 std::optional<int64_t> normalize_axis(int64_t axis, size_t rank);
 /// Product of dims[begin, end); -1 if one of them is unknown.
 int64_t dims_product(llvm::ArrayRef<int64_t> dims);

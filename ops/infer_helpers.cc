@@ -12,7 +12,7 @@ std::string_view view_infer_helpers(llvm::StringRef text) {
   return {text.data(), text.size()};
 }
 
-// Stretched dim of two; nullopt if they cannot go together.
+// Broadcast result of two dims; nullopt if they differ and neither is 1.
 std::optional<int64_t> stretch(int64_t a, int64_t b) {
   if (a == b || b == 1) return a;
   if (a == 1) return b;
@@ -22,8 +22,8 @@ std::optional<int64_t> stretch(int64_t a, int64_t b) {
   return std::nullopt;
 }
 
-// Places the smaller operand at dim axis of the larger one, with 1 elsewhere; nullopt if it does
-// not fit.
+// The dims of the smaller operand, moved to dim axis of the larger one and padded with 1; nullopt
+// if they do not fit.
 std::optional<Dims> placed(llvm::ArrayRef<int64_t> dims, int64_t axis, size_t rank) {
   const auto start = static_cast<size_t>(axis);
   while (start + dims.size() > rank && !dims.empty() && dims.back() == 1) dims = dims.drop_back();
@@ -96,7 +96,7 @@ Status infer_unary_bool(InferContext& ctx) {
 }
 
 void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef output_slot) {
-  // places, not vars: one that holds the placeholder @EMPTY@ still counts
+  // argument positions, not vars: a position with the placeholder @EMPTY@ counts, too
   const Slot* const inputs = ctx.op().find_input(input_slot);
   const Slot* const outputs = ctx.op().find_output(output_slot);
   if (inputs == nullptr || outputs == nullptr) return;
@@ -107,7 +107,7 @@ void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef ou
 StatusOr<DType> checked_dtype(const InferContext& ctx, llvm::StringRef attr) {
   const DType dtype = ctx.dtype_attr(attr);
   if (is_valid(dtype)) return dtype;
-  return ctx.error("attribute '{}' is {}, which is no element type", view_infer_helpers(attr),
+  return ctx.error("attribute '{}' is {}, which is not an element type", view_infer_helpers(attr),
                    static_cast<int32_t>(dtype));
 }
 
@@ -132,7 +132,7 @@ StatusOr<std::optional<Dims>> broadcast_dims(const InferContext& ctx, llvm::Stri
                      axis, rank, view_infer_helpers(slot_x), dims_text(x.dims),
                      view_infer_helpers(slot_y), dims_text(y.dims));
   }
-  // Equal ranks leave nothing to place; old programs carry any axis there.
+  // With equal ranks the axis has no effect, and old programs hold any value there.
   const int64_t start = x.rank() == y.rank() ? 0 : axis;
   const auto a = placed(x.dims, x.rank() < y.rank() ? start : 0, rank);
   const auto b = placed(y.dims, y.rank() < x.rank() ? start : 0, rank);
@@ -158,7 +158,7 @@ Status infer_broadcast(InferContext& ctx, llvm::StringRef slot_x, llvm::StringRe
   if (dims) {
     out.dims = *dims;
   } else if (!(out.kind == VarKind::kSelectedRows && out.has_shape)) {
-    // The dims of a SELECTED_ROWS operand stay unstated, as its declaration has them.
+    // A SELECTED_ROWS operand without declared dims keeps its meta without dims.
     out.has_shape = false;
   }
   if (dtype) out.dtype = *dtype;
@@ -203,7 +203,7 @@ Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::S
   const int64_t count_a = dims_product(a.dims);
   const int64_t count_b = dims_product(b.dims);
   if (count_a == count_b || count_a < 0 || count_b < 0) return Ok();
-  return ctx.error("{} and {} must have as many elements, found {} and {}",
+  return ctx.error("{} and {} must have the same number of elements, found {} and {}",
                    view_infer_helpers(slot_a), view_infer_helpers(slot_b), dims_text(a.dims),
                    dims_text(b.dims));
 }
@@ -238,7 +238,7 @@ StatusOr<std::optional<Dims>> shape_from_attr(const InferContext& ctx) {
   if (ctx.has_input("ShapeTensor")) {
     const VarMeta& shape = ctx.input("ShapeTensor");
     const int64_t rank = dims_known(shape) ? dims_product(shape.dims) : -1;
-    // A tensor of that many dims cannot exist; the number may be nonsense.
+    // A shape cannot have that many dims; treat the length as unknown.
     if (rank < 0 || rank > 64) return std::optional<Dims>{};
     return std::optional<Dims>(Dims(static_cast<size_t>(rank), -1));
   }

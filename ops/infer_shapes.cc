@@ -16,24 +16,23 @@ const Block* block_at(const Program& program, int32_t index) {
   return &program.block(index);
 }
 
-// Finds the declaration that a name stands for.
-class HomeFinder {
+// Finds the declaration of a name.
+class DeclarationFinder {
  public:
-  struct Home {
-    const Var* var = nullptr;  // null: nothing declares the name
-    bool is_likeness = false;  // the var only has the shape of what is named
+  struct Found {
+    const Var* var = nullptr;    // null: the name is not declared
+    bool is_same_shape = false;  // the var is another one with the same shape
   };
 
-  // In the block itself or in one around it.
-  Home find(const Block& block, NameId name) {
+  // Searches the block and its enclosing blocks.
+  Found find(const Block& block, NameId name) {
     const Program& program = block.program();
     const Block* b = &block;
-    // A parent index always shrinks in a valid program; the counter ends the walk in an invalid
-    // one.
+    // In a valid program a parent has a smaller index; the counter ends the walk in an invalid one.
     for (size_t steps = 0; b != nullptr && steps <= program.block_count(); ++steps) {
       if (const Var* const var = b->find_var(name)) return {var};
-      const Home home = find_in_forward_block(*b, name);
-      if (home.var != nullptr) return home;
+      const Found found = find_in_forward_block(*b, name);
+      if (found.var != nullptr) return found;
       b = block_at(program, b->parent());
     }
     return {};
@@ -42,11 +41,12 @@ class HomeFinder {
  private:
   using GradNames = llvm::DenseMap<NameId, const Var*>;
 
-  // A gradient block runs inside the scopes of its forward block. So the vars of that one come
-  // before those of the parent: a step input of a recurrent op has the name of the whole sequence
-  // outside, and so has the gradient of a step output, which has the shape of that output.
-  Home find_in_forward_block(const Block& block, NameId name) {
-    // Block 0 is what files state for "none".
+  // A gradient block runs inside the scopes of its forward block, so vars of the forward block hide
+  // those of the parent. In a recurrent op, the input of a time step has the name of the whole
+  // sequence outside. The gradient of a time step's output has the shape of that output; outside,
+  // its name is that of the gradient of the whole sequence.
+  Found find_in_forward_block(const Block& block, NameId name) {
+    // Files use 0 for "no forward block".
     if (block.forward_block().value_or(0) <= 0) return {};
     const Block* const forward = block_at(block.program(), *block.forward_block());
     if (forward == nullptr) return {};
@@ -54,7 +54,7 @@ class HomeFinder {
     return {grad_names(*forward).lookup(name), true};
   }
 
-  // Vars of a block by the names of their gradients, as far as the program uses these.
+  // Vars of a block by the names of their gradients, for the names that the program contains.
   const GradNames& grad_names(const Block& block) {
     std::unique_ptr<GradNames>& grads = grads_[block.index()];
     if (grads == nullptr) {
@@ -70,22 +70,22 @@ class HomeFinder {
   llvm::DenseMap<int32_t, std::unique_ptr<GradNames>> grads_;
 };
 
-// Where inference finds what is known of a name.
+// Source of the metas that inference reads.
 class MetaSource {
  public:
   virtual ~MetaSource() = default;
-  // Null if nothing is known. Addresses stay valid as long as the source.
+  // Null if nothing is known. The address stays valid as long as the source exists.
   virtual const VarMeta* meta_of_name(NameId name) = 0;
 };
 
-// The declarations that one op sees.
+// Metas from the declarations visible to one op.
 class DeclaredMetas final : public MetaSource {
  public:
   explicit DeclaredMetas(const Op& op) : op_(op) {}
   const VarMeta* meta_of_name(NameId name) override {
     std::unique_ptr<VarMeta>& meta = metas_[name];
     if (meta == nullptr) {
-      const Var* const var = homes_.find(op_.block(), name).var;
+      const Var* const var = declarations_.find(op_.block(), name).var;
       if (var == nullptr) return nullptr;
       meta = std::make_unique<VarMeta>(meta_of(var->spec()));
     }
@@ -93,19 +93,20 @@ class DeclaredMetas final : public MetaSource {
   }
 
   Var* declaration(NameId name) {
-    const HomeFinder::Home home = homes_.find(op_.block(), name);
-    return home.var == nullptr || home.is_likeness ? nullptr
-                                                   : home.var->block().find_var(home.var->id());
+    const DeclarationFinder::Found found = declarations_.find(op_.block(), name);
+    return found.var == nullptr || found.is_same_shape
+               ? nullptr
+               : found.var->block().find_var(found.var->id());
   }
 
  private:
   const Op& op_;
-  HomeFinder homes_;
+  DeclarationFinder declarations_;
   llvm::DenseMap<NameId, std::unique_ptr<VarMeta>> metas_;
 };
 
-// Metas of the declared vars of a program: the declarations at first, then what ops set. They are
-// kept beside the program, one for each declaration, because a sub-block may declare a name anew.
+// Metas of the declared vars of a program: initially as declared, then as set by ops. There is one
+// meta per declaration, not per name, because a sub-block may declare a name again.
 class ProgramMetas final : public MetaSource {
  public:
   explicit ProgramMetas(const Program& program) : cache_(program.names().size()) {}
@@ -121,11 +122,10 @@ class ProgramMetas final : public MetaSource {
     ++round_;
   }
 
-  // Declaration that an op of the block writes under the name, with its meta; null if there is
-  // none.
+  // The declaration that an op of the block writes under the name, with its meta; null if none.
   Entry* target(NameId name) {
     const Cached& cached = look_up(name);
-    return cached.is_likeness ? nullptr : cached.entry;
+    return cached.is_same_shape ? nullptr : cached.entry;
   }
 
   const VarMeta* meta_of_name(NameId name) override {
@@ -137,15 +137,15 @@ class ProgramMetas final : public MetaSource {
   struct Cached {
     uint64_t round = 0;
     Entry* entry = nullptr;
-    bool is_likeness = false;
+    bool is_same_shape = false;
   };
 
   const Cached& look_up(NameId name) {
     Cached& cached = cache_[static_cast<uint32_t>(name)];
     if (cached.round != round_) {
-      const HomeFinder::Home home = homes_.find(*block_, name);
-      cached =
-          Cached{round_, home.var == nullptr ? nullptr : entry_of(*home.var), home.is_likeness};
+      const DeclarationFinder::Found found = declarations_.find(*block_, name);
+      cached = Cached{round_, found.var == nullptr ? nullptr : entry_of(*found.var),
+                      found.is_same_shape};
     }
     return cached;
   }
@@ -158,14 +158,14 @@ class ProgramMetas final : public MetaSource {
 
   const Block* block_ = nullptr;
   uint64_t round_ = 0;
-  HomeFinder homes_;
+  DeclarationFinder declarations_;
   std::vector<Cached> cache_;
   llvm::DenseMap<const Var*, Entry*> entries_;
   llvm::SpecificBumpPtrAllocator<Entry> storage_;
 };
 
-// What an op sets is held back until its inference has ended, so that inputs stay what they were
-// for an op that writes one of them, and a failed op changes nothing.
+// Collects the metas that an op sets until its inference has finished. Thus an op that writes one
+// of its inputs still reads the old meta, and a failed inference changes nothing.
 class ProgramInferContext final : public InferContext {
  public:
   using Results = std::vector<std::pair<NameId, VarMeta>>;
@@ -192,13 +192,13 @@ class ProgramInferContext final : public InferContext {
   }();
 };
 
-// Writes inferred facts into a declaration; flags and LoD presence stay as they are where nothing
-// changes.
+// Writes an inferred meta to a declaration. Flags do not change, nor does an absent LoD level if
+// the inferred one is 0.
 void apply(Var& var, const VarMeta& meta) {
   VarSpec spec = var.spec();
   if (!meta.has_shape) return;
   if (meta.kind != spec.kind && spec.kind != VarKind::kLodTensor)
-    return;  // an explicit special kind wins
+    return;  // keep an explicitly declared special kind
   spec.kind = meta.kind;
   if (spec.form == TensorForm::kNone || meta.kind != var.kind()) {
     switch (meta.kind) {
@@ -222,7 +222,7 @@ void apply(Var& var, const VarMeta& meta) {
   if (!(spec == var.spec())) var.set_spec(std::move(spec));
 }
 
-// What flows on: dims that inference knows, with declared dims where it does not.
+// The meta that later ops see: the inferred dims, with declared dims where inference knows none.
 VarMeta merged(VarMeta inferred, const VarSpec& declared) {
   if (!inferred.has_shape) return meta_of(declared);
   if (declared.has_tensor() && declared.dims.size() == inferred.dims.size()) {
@@ -240,7 +240,7 @@ VarMeta meta_of(const VarSpec& spec) {
   meta.kind = spec.kind;
   meta.dtype = spec.dtype;
   meta.dims = spec.dims;
-  // a product of dims, one of which is unknown, is any negative number in a file
+  // in a file, a product of dims with an unknown factor can be any negative number
   for (int64_t& dim : meta.dims) dim = std::max<int64_t>(dim, -1);
   meta.lod_level = spec.lod_level.value_or(0);
   meta.has_shape = spec.has_tensor();

@@ -8,35 +8,35 @@
 
 namespace millrace::ops {
 
-/// LoD reaches an output in two ways: as a number of levels, which programs declare, and as
-/// offsets, which exist when the op runs; the executor gives an output the offsets of its meta. The
-/// original hands the two on by different rules. These helpers state the offsets of an op where
-/// they are not those of the var that its meta is copied from.
+/// The LoD of an output has two parts: a number of levels, which programs declare, and offsets,
+/// which exist only when the op runs. The executor gives an output the offsets of its meta. The
+/// original propagates the two by different rules. These helpers set the offsets where they are not
+/// those of the var whose meta is copied.
 
-/// The meta of a var that has no LoD when the op runs, whatever levels are declared.
+/// A meta with the declared LoD levels but without offsets: at run time the var has no LoD.
 inline VarMeta without_offsets(VarMeta meta) {
   meta.lod = {};
   return meta;
 }
 
-/// The meta of a var without LoD.
+/// A meta without LoD levels and offsets.
 inline VarMeta without_lod(VarMeta meta) {
   meta.lod_level = 0;
   meta.lod = {};
   return meta;
 }
 
-/// The meta of a var that gets the offsets of another one, even if that has other rows.
+/// A meta with the offsets of another var, even if the number of rows differs.
 inline VarMeta with_offsets_of(VarMeta meta, const VarMeta& from) {
   meta.lod = from.lod;
   return meta;
 }
 
-/// As copy_each(), without offsets.
+/// As copy_each(), but without offsets.
 void copy_each_without_offsets(InferContext& ctx, llvm::StringRef input_slot,
                                llvm::StringRef output_slot);
 
-/// Meta of a dense tensor with levels and offsets of another one.
+/// Meta of a dense tensor with the LoD levels and offsets of another one.
 inline VarMeta tensor_with_lod_of(const VarMeta& from, DType dtype, llvm::ArrayRef<int64_t> dims) {
   VarMeta meta;
   meta.dtype = dtype;
@@ -46,9 +46,10 @@ inline VarMeta tensor_with_lod_of(const VarMeta& from, DType dtype, llvm::ArrayR
   return meta;
 }
 
-/// GradSpec::infer of gradient ops whose results have no LoD when they run; else as without it.
+/// GradSpec::infer for gradient ops whose results have no offsets at run time. Otherwise as the
+/// default inference.
 Status infer_grad_without_offsets(InferContext& ctx);
-/// A rule with that inference.
+/// A copy of a GradSpec that uses infer_grad_without_offsets().
 inline GradSpec without_offsets(GradSpec spec) {
   spec.infer = infer_grad_without_offsets;
   return spec;

@@ -5,30 +5,30 @@
 
 #include "framework/attribute.h"
 
-/// What programs of older releases have and nothing reads; upgrade-program rewrites it. Source: the
-/// version registry of release 2.6.2.
+/// Forms that occur only in programs of older releases and that no op reads. The pass
+/// upgrade-program rewrites them. Source: the version registry of release 2.6.2.
 namespace millrace::ops {
 
-/// An attribute that got another name in a later release. Nothing reads the old name, so an op that
-/// has the old one only would run with a default.
+/// An attribute that a later release renamed. No kernel reads the old name, so an op that has only
+/// the old one would run with the default.
 struct RenamedAttr {
   llvm::StringRef op;
   llvm::StringRef from;
   llvm::StringRef to;
 };
 
-/// All of them. The gradient op of an op has the attributes of its forward op.
+/// All renamed attributes. They also apply to the gradient op of each listed op.
 llvm::ArrayRef<RenamedAttr> renamed_attrs();
 
-/// An output that was withdrawn.
+/// An output slot that a later release removed.
 struct WithdrawnOutput {
   llvm::StringRef op;
   llvm::StringRef slot;
 };
 llvm::ArrayRef<WithdrawnOutput> withdrawn_outputs();
 
-/// True if an older release gave the op's attribute in this kind, which does not convert to that of
-/// the schema (the tolerances of allclose were floats, which cannot say 1e-8 exactly).
+/// True if an older release wrote the attribute with this kind, which does not convert to the kind
+/// in the schema (the tolerances of allclose were floats, which cannot hold 1e-8 exactly).
 bool is_old_kind(llvm::StringRef type, llvm::StringRef attr, AttrKind kind);
 
 /// True if `type` is `op` or its gradient op.

@@ -25,7 +25,7 @@ class InferContext;
 class GradContext;
 struct GradOp;
 
-/// Which kinds of var a slot takes, as a bit set.
+/// The kinds of var that a slot accepts, as a bit set.
 enum KindMask : uint32_t {
   kTensor = 1U << 0U,  ///< LOD_TENSOR
   kSelectedRows = 1U << 1U,
@@ -42,7 +42,7 @@ enum KindMask : uint32_t {
 /// The bit of a var kind.
 KindMask mask_of(VarKind kind);
 
-/// How many names a slot takes.
+/// The number of names that a slot accepts.
 enum class Arity {
   kOne,       ///< exactly one
   kOptional,  ///< none or one
@@ -50,13 +50,13 @@ enum class Arity {
   kAny,       ///< none or more
 };
 
-/// One input or output of an op. Strings are literals.
+/// One input or output slot of an op. The strings are literals.
 struct SlotDef {
   llvm::StringRef name;
   llvm::StringRef doc;
   Arity arity = Arity::kOne;
   uint32_t kinds = kTensorLike;
-  /// Output that only the gradient reads; it may be absent in inference programs.
+  /// An output that only the gradient op reads. It may be absent in inference programs.
   bool intermediate = false;
 };
 
@@ -74,20 +74,20 @@ struct AttrDef {
 /// 0, "", false or an empty list of the kind.
 AttrValue zero_value(AttrKind kind);
 
-/// What an op may reach outside its vars; the executor asks before it runs one
+/// What an op may access besides its vars. The executor checks it before it runs an op
 /// (design/reliability.md section 4).
 enum class Capability { kPure, kFile, kNetwork, kHostCode };
 
 /// Shape inference: reads input metas and attributes, sets output metas. Must accept dims of -1.
-/// Never touches data.
+/// Does not access data.
 using InferFn = Status (*)(InferContext&);
-/// Gradient rule: the ops that compute the gradients of one forward op, in order.
+/// Gradient rule: returns the ops that compute the gradients of one forward op, in order.
 using GradFn = StatusOr<std::vector<GradOp>> (*)(const GradContext&);
 /// Floating-point operations of one run; dims may be -1 (counted as 1).
 using FlopsFn = double (*)(const InferContext&);
 
-/// Declares a gradient op that follows the common pattern: given forward vars and output gradients,
-/// it computes input gradients, with all attributes of the forward op.
+/// Declares a gradient op of the common form: it reads forward vars and output gradients, computes
+/// input gradients, and has all attributes of the forward op.
 struct GradSpec {
   /// Type of the gradient op, usually "<op>_grad".
   llvm::StringRef type;
@@ -95,17 +95,18 @@ struct GradSpec {
   std::vector<llvm::StringRef> inputs;
   /// Slots it writes: "X@GRAD" for a forward input X.
   std::vector<llvm::StringRef> outputs;
-  /// Where the shape of an output comes from if its forward var is not among the inputs: {"X@GRAD",
-  /// "Out@GRAD"}.
+  /// The var with the shape of an output whose forward var is not among the inputs, for example
+  /// {"X@GRAD", "Out@GRAD"}.
   std::vector<std::pair<llvm::StringRef, llvm::StringRef>> shape_like = {};
   /// Input gradients are declared without LoD, as the original does for some sequence ops.
   bool drops_lod = false;
-  /// Shape inference of the gradient op where the rule of shape_like does not do.
+  /// Shape inference of the gradient op if the rule of shape_like does not suffice; null: that
+  /// rule.
   InferFn infer = nullptr;
 };
 
-/// Schema of one op type. Built by chaining; every setter returns *this so that a definition reads
-/// as one expression.
+/// Schema of one op type. Every setter returns *this, so that a definition can be written as one
+/// expression.
 ///
 /// Slot, attribute and doc strings must be literals (or live as long as the registry).
 /// Thread-safety: immutable once registered.
@@ -114,15 +115,15 @@ class OpDef {
   explicit OpDef(llvm::StringRef type) : type_(type) {}
 
   OpDef& doc(llvm::StringRef text);
-  /// Inputs and outputs in order of the wire form.
+  /// Adds an input (output) slot. The order is that of the wire format.
   OpDef& input(llvm::StringRef name, llvm::StringRef doc, Arity arity = Arity::kOne,
                uint32_t kinds = kTensorLike);
   OpDef& output(llvm::StringRef name, llvm::StringRef doc, Arity arity = Arity::kOne,
                 uint32_t kinds = kTensorLike);
-  /// Output that only the gradient op reads; always optional in a program.
+  /// Adds an output slot that only the gradient op reads; always optional in a program.
   OpDef& intermediate(llvm::StringRef name, llvm::StringRef doc, Arity arity = Arity::kOptional,
                       uint32_t kinds = kTensorLike);
-  /// Attribute with a default.
+  /// Adds an attribute with a default.
   template <typename T>
   OpDef& attr(llvm::StringRef name, T fallback, llvm::StringRef doc = "") {
     return add_attr(name, AttrTraits<T>::kKind, make_attr(std::move(fallback)), doc);
@@ -130,21 +131,21 @@ class OpDef {
   OpDef& attr(llvm::StringRef name, const char* fallback, llvm::StringRef doc = "") {
     return add_attr(name, AttrKind::kString, make_attr(fallback), doc);
   }
-  /// Attribute without which the op has no meaning.
+  /// Adds an attribute that every op must have.
   template <typename T>
   OpDef& required_attr(llvm::StringRef name, llvm::StringRef doc = "") {
     return add_attr(name, AttrTraits<T>::kKind, std::nullopt, doc);
   }
-  /// Attribute that holds the index of a sub-block owned by the op.
+  /// Adds an attribute that holds the index of a sub-block owned by the op.
   OpDef& block_attr(llvm::StringRef name, llvm::StringRef doc);
-  /// Attribute that holds the indices of several sub-blocks.
+  /// Adds an attribute that holds the indices of several sub-blocks.
   OpDef& blocks_attr(llvm::StringRef name, llvm::StringRef doc);
-  /// Bounds, inclusive, of the attribute declared last (of each element of a list).
+  /// Sets inclusive bounds of the attribute added last (of each element, for a list).
   OpDef& range(double min, double max = std::numeric_limits<double>::infinity());
-  /// Permitted values of the string attribute declared last.
+  /// Sets the permitted values of the string attribute added last.
   OpDef& one_of(std::initializer_list<const char*> choices);
 
-  /// Attribute given as a whole, for defs derived from others.
+  /// Adds a complete AttrDef, for defs that are derived from others.
   OpDef& add_attr_def(AttrDef def);
 
   OpDef& infer(InferFn fn);
@@ -153,12 +154,12 @@ class OpDef {
   OpDef& flops(FlopsFn fn);
   /// The output may reuse the memory of the input.
   OpDef& inplace(llvm::StringRef input, llvm::StringRef output);
-  /// The op does something besides writing its outputs; dead-op removal keeps it.
+  /// The op has effects besides writing its outputs, so dead-op removal keeps it.
   OpDef& side_effects(bool value = true);
   OpDef& capability(Capability value);
   /// Several ops may own the same sub-block (a forward op and its gradient do so in old programs).
   OpDef& shares_block(bool value = true);
-  /// The op is known but no build runs it; text says why.
+  /// The op is known, but this implementation does not run it. `why` is the reason for messages.
   OpDef& unsupported(llvm::StringRef why);
   /// Slots that the schema does not list are accepted (plug-in ops, ops of other tools).
   OpDef& open_slots(bool value = true);

@@ -8,8 +8,8 @@
 
 namespace millrace::ops {
 
-/// Attribute of an op converted to T, else the default of its schema, else T{}. Programs are
-/// verified before, so a value that does not convert was reported there.
+/// Value of an attribute, converted to T; else the default of the schema; else T{}. A value that
+/// does not convert is ignored here, because the verifier has already reported it.
 template <typename T>
 T read_attr(const OpDef& def, const Op& op, llvm::StringRef name) {
   const AttrValue* const own = op.find_attr(name);

@@ -4,10 +4,10 @@
 
 namespace millrace::ops {
 
-/// Adds every op of this build, folder by folder.
+/// Registers every op of this build, folder by folder.
 void register_all(OpRegistry& registry);
 
-/// One function a folder, in <folder>/register.cc; each adds the ops whose definitions stand there.
+/// One function per folder, in <folder>/register.cc. Each registers the ops defined in its folder.
 void register_activation(OpRegistry& registry);
 void register_collective(OpRegistry& registry);
 void register_control_flow(OpRegistry& registry);

@@ -30,7 +30,7 @@ OpRegistry::OpRegistry() {
       common_attr("op_role_var", AttrValue::of_strings({}), "param, grad, param, grad, ..."),
       common_attr("op_namescope", AttrValue::of_string("/"), "name scope of the front end"),
       common_attr("op_callstack", AttrValue::of_strings({}),
-                  "where the user's program made the op"),
+                  "stack trace of the code that created the op"),
       common_attr("op_device", AttrValue::of_string(""), "device chosen by the user; empty: none"),
       common_attr("with_quant_attr", AttrValue::of_bool(false),
                   "the op carries quantisation attributes"),
@@ -43,7 +43,7 @@ OpRegistry::OpRegistry() {
       common_attr("mkldnn_data_type", AttrValue::of_string("float32"),
                   "kernel choice of the original; no effect"),
       common_attr("is_test", AttrValue::of_bool(false),
-                  "inference form; without effect on most ops"),
+                  "true in inference programs; no effect on most ops"),
   };
 }
 
@@ -68,8 +68,7 @@ void OpRegistry::add_derived_grad(const OpDef& forward) {
   const llvm::StringRef type = forward.grad_spec()->type;
   const auto existing = by_type_.find(type);
   if (existing != by_type_.end()) {
-    // An explicit def, or the gradient of a forward op that shares it (depthwise_conv2d, for
-    // example).
+    // An explicit def, or a gradient op that another forward op shares (as with depthwise_conv2d).
     return;
   }
   defs_.push_back(std::make_unique<OpDef>(derive_grad_def(forward, saver_)));

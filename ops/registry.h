@@ -13,19 +13,18 @@
 
 namespace millrace::ops {
 
-/// All op types a run knows, by name. Filled by function calls, then immutable.
+/// All known op types, by name. Filled with add(), then immutable.
 ///
-/// Adding a def with a GradSpec also adds the def of its gradient op, derived from the forward one:
-/// every forward slot and output gradient becomes an optional input (programs of different ages
-/// pass different ones), every input gradient an optional output, attributes stay the same. A def
-/// added explicitly under that name wins. Thread-safety: concurrent readers after filling.
+/// Adding a def with a GradSpec also adds a def of its gradient op, see derive_grad_def(). A def
+/// that is added explicitly under the same name replaces the derived one.
+/// Thread-safety: concurrent reads are safe after the last add().
 class OpRegistry {
  public:
   OpRegistry();
   OpRegistry(const OpRegistry&) = delete;
   OpRegistry& operator=(const OpRegistry&) = delete;
 
-  /// Adds a def. A name may be added once; a second add is a bug and aborts.
+  /// Adds a def. Aborts if the name was already added explicitly, which is a bug of the caller.
   void add(OpDef def);
 
   [[nodiscard]] const OpDef* find(llvm::StringRef type) const;
@@ -34,7 +33,7 @@ class OpRegistry {
   /// Attributes that every op may carry (op_role, op_callstack, ...).
   [[nodiscard]] const AttrDef* find_common_attr(llvm::StringRef name) const;
   [[nodiscard]] llvm::ArrayRef<AttrDef> common_attrs() const { return common_; }
-  /// The known type nearest to a misspelt one; empty if none is near.
+  /// The known type most similar to a misspelt one; empty if none is similar.
   [[nodiscard]] std::string suggest(llvm::StringRef type) const;
 
  private:
@@ -48,7 +47,7 @@ class OpRegistry {
   std::vector<AttrDef> common_;
 };
 
-/// The registry with every op of this build.
+/// A new registry with every op of this build.
 std::unique_ptr<OpRegistry> standard_registry();
 
 }  // namespace millrace::ops

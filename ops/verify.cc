@@ -16,7 +16,7 @@ std::vector<std::optional<NameId>> ids_of(const NameTable& names, llvm::ArrayRef
   return ids;
 }
 
-// Walks the tree of blocks depth first and keeps context.visible true for the block at hand.
+// Walks the tree of blocks depth first and keeps context.visible up to date for the current block.
 class BlockWalk {
  public:
   explicit BlockWalk(Context& context)
@@ -57,8 +57,7 @@ class BlockWalk {
     frame.hidden.reserve(block.var_count());
     for (const Var& var : block.vars()) {
       const Var*& slot = context_.visible[static_cast<uint32_t>(var.id())];
-      if (slot != nullptr && &slot->block() == &block)
-        continue;  // declared twice: the first counts
+      if (slot != nullptr && &slot->block() == &block) continue;  // declared twice: keep the first
       frame.hidden.emplace_back(var.id(), slot);
       slot = &var;
     }
@@ -113,7 +112,8 @@ const TypeInfo& Context::type_of(const Op& op) {
   info = std::make_unique<TypeInfo>();
   info->def = registry.find(op.type());
   if (info->def == nullptr) {
-    // Long names are noise, and the distance is quadratic in the length.
+    // No suggestions for very long names: they are not typing errors, and the cost of the edit
+    // distance is quadratic in the length.
     if (op.type().size() <= 64) info->suggestion = registry.suggest(op.type());
     return *info;
   }

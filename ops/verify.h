@@ -11,7 +11,7 @@
 
 namespace millrace::ops {
 
-/// What a program may do and how closely it is looked at.
+/// What the verifier checks, and what it permits a program to do.
 struct VerifyOptions {
   StructureLimits limits;
   /// Runs shape inference with unknown dims; its errors become findings.
@@ -21,30 +21,30 @@ struct VerifyOptions {
   bool lint = false;
   /// File ops may name absolute paths and paths with "..". Off: such paths are errors.
   bool allow_outside_paths = false;
-  /// Ops that open sockets are accepted; off for roles without peers.
+  /// Ops that open sockets are accepted. Off for process roles that do not communicate.
   bool allow_network = true;
-  /// Ops that call code of the host language are accepted (no build runs them).
+  /// Ops that call code of the host language are accepted (but never run).
   bool allow_host_code = true;
-  /// What only programs of older releases have, and upgrade-program rewrites, is a warning instead
-  /// of an error (rules attr-renamed and old-formula). Such a program must not be run.
+  /// Forms of older releases that upgrade-program rewrites (ops/old_forms.h) are warnings instead
+  /// of errors. Such a program must be upgraded before it is run.
   bool allow_old_forms = false;
-  /// Findings kept; further ones are counted.
+  /// Maximum number of findings to keep; further ones are only counted.
   size_t max_findings = 10000;
 };
 
-/// Checks every rule of programs and op schemas and reports all faults at once.
+/// Checks a program against all rules for programs and op schemas, and reports all faults at once.
 ///
-/// Nothing is changed and no data is touched; cost is linear in the size of the program, whatever
-/// it contains. If the blocks form no tree, only the structural faults are reported.
+/// Does not change the program or access data. Cost: linear in the size of the program, also for an
+/// invalid one. If the blocks do not form a tree, only structural faults are reported.
 ///
-/// \returns findings in program order; no error among them means that the program may be run,
-///          transformed and exported. docs/verifier.md lists the rules by id.
-/// Thread-safety: concurrent calls on one program and registry.
+/// \returns findings in program order. If none is an error, the program may be run, transformed and
+/// exported. docs/verifier.md lists the rules by id.
+/// Thread-safety: concurrent calls on one program and registry are safe.
 /// Source: design/reliability.md sections 4 and 6.
 std::vector<Finding> verify_program(const OpRegistry& registry, const Program& program,
                                     const VerifyOptions& options = {});
 
-/// verify_program() as a status: ok, or all errors in one (to_status()).
+/// Runs verify_program() and returns ok, or all errors combined in one status (to_status()).
 Status check_program(const OpRegistry& registry, const Program& program,
                      const VerifyOptions& options = {});
 

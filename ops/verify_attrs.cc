@@ -86,7 +86,7 @@ class AttrChecker {
     context_.error(view_, rule, std::move(status), at_attr(name_of(attr)));
   }
 
-  // Programs of some releases repeat the attributes that choose a kernel, always with one value.
+  // Programs of some releases repeat the attributes that select a kernel, always with equal values.
   void repeated(const Attr& first, const Attr& second, bool in_schema) {
     if (context_.counted(view_)) return;
     const bool equal = first.value == second.value;
@@ -101,7 +101,7 @@ class AttrChecker {
     error("attr-twice", second, std::move(status));
   }
 
-  // Under its old name nobody reads it: the op would run with the default.
+  // No kernel reads the old name: the op would run with the default.
   void check_renamed() {
     for (const RenamedAttr& entry : renamed_attrs()) {
       if (!is_op_or_gradient(view_.op.type(), entry.op)) continue;
@@ -112,7 +112,7 @@ class AttrChecker {
     }
   }
 
-  // check_renamed() tells of it.
+  // True if the attribute is present under its old name, which check_renamed() reports.
   bool has_old_name(llvm::StringRef attr) const {
     return llvm::any_of(renamed_attrs(), [&](const RenamedAttr& entry) {
       return entry.to == attr && is_op_or_gradient(view_.op.type(), entry.op) &&
@@ -120,8 +120,8 @@ class AttrChecker {
     });
   }
 
-  // Release 2.0 changed the formulas of two ops for unusual attributes. What a program stamped with
-  // an older release means by them is not what kernels compute.
+  // Release 2.0 changed the formulas of two ops for unusual attribute values. For a program of an
+  // older release, the kernels would compute something else than the original did.
   void check_formula() {
     constexpr int64_t kNewFormulas = 2000000;
     const int64_t release = context_.program.version().value_or(0);
@@ -133,12 +133,12 @@ class AttrChecker {
     const float value = get_attr_or<float>(view_.op, name, 0.5F);
     if (value >= 0 && (!leaky || value <= 1)) return;
     old_form("old-formula", name,
-             InvalidProgram("{} with {} {} means something else in release {} of the program "
-                            "than since release 2.0",
+             InvalidProgram("{} with {} {} has another formula in release {} of the program than "
+                            "since release 2.0",
                             text(type), text(name), value, release));
   }
 
-  // What upgrade-program rewrites.
+  // Reports a form of an older release, which upgrade-program rewrites.
   void old_form(std::string_view rule, llvm::StringRef attr, Status status) {
     status = std::move(status).with_hint("transpile-program --passes upgrade-program");
     if (context_.options.allow_old_forms) {
@@ -161,7 +161,7 @@ class AttrChecker {
   void check_value(const Attr& attr, const AttrDef& def) {
     const bool from_var = names_a_var(attr.value.kind()) && !names_a_var(def.kind);
     const bool from_none = attr.value.kind() == AttrKind::kVars && attr.value.strings().empty();
-    if (from_var && !from_none) return;  // value comes at run time
+    if (from_var && !from_none) return;  // the value is known at run time only
     if (attr.value.kind() != def.kind) {
       if (!attr_kind_converts(attr.value.kind(), def.kind)) {
         const llvm::StringRef type = view_.op.type();

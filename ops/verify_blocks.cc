@@ -6,7 +6,7 @@
 namespace millrace::ops::verify {
 namespace {
 
-// Which op owns which sub-block, and what the run can reach.
+// Determines which op owns which sub-block, and which blocks a run can reach.
 class BlockOwners {
  public:
   explicit BlockOwners(Context& context)
@@ -69,11 +69,11 @@ class BlockOwners {
     }
     leads_to_[holder].push_back(block);
     Owner& owner = owner_[block];
-    // Gradient ops of old programs own the block of their forward op too.
+    // Gradient ops of old programs also own the block of their forward op.
     if (owner.op != nullptr && !view.type.is_gradient && !owner.is_gradient) {
       error(view, name,
-            InvalidProgram("'{}' refers to block {} in '{}', which op {} ({}) of block {} owns "
-                           "already",
+            InvalidProgram("'{}' refers to block {} in '{}', which op {} ({}) of block {} already "
+                           "owns",
                            type, block, text(name), owner.index, text(owner.op->type()),
                            owner.op->block().index()));
     }

@@ -12,7 +12,7 @@
 
 #include "ops/verify.h"
 
-/// Shared state of the parts of the verifier; for ops/verify*.cc only.
+/// Shared state of the verifier; internal to ops/verify*.cc.
 namespace millrace::ops::verify {
 
 struct DtypeRule;
@@ -25,18 +25,18 @@ struct TypeInfo {
   std::vector<std::optional<NameId>> input_ids;
   std::vector<std::optional<NameId>> output_ids;
   llvm::DenseMap<NameId, const AttrDef*> attrs;
-  const DtypeRule* dtype_rule = nullptr;  ///< null: nothing is said about element types
-  std::string suggestion;                 ///< nearest known type, for an unknown one
+  const DtypeRule* dtype_rule = nullptr;  ///< null: no rule about element types
+  std::string suggestion;                 ///< most similar known type, if the type is unknown
 };
 
-/// One op under examination, with its place.
+/// The op that is being checked, with its position.
 struct OpView {
   const Op& op;
   int64_t index;  ///< in its block
   const TypeInfo& type;
 };
 
-/// Stamp per name: says in O(1) whether a name was met in the current round, and where.
+/// A set of names with a value each. Lookup and next_round(), which clears it, are O(1).
 class NameMarks {
  public:
   explicit NameMarks(size_t names) : marks_(names) {}
@@ -74,11 +74,11 @@ class Context {
   NameMarks marks;
   /// Innermost visible declaration of each name at the block being walked; null: none.
   std::vector<const Var*> visible;
-  /// The block at hand, or one around it, is a gradient block with a forward block.
+  /// The current block, or an enclosing one, is a gradient block with a forward block.
   bool has_forward_blocks = false;
   /// Blocks that the run can reach from block 0; by index.
   std::vector<bool> reachable;
-  /// Ops with errors, which inference must not see.
+  /// Ops with errors, on which inference must not run.
   llvm::DenseSet<const Op*> faulty;
   /// Ids of reserved names, if the program uses them.
   std::optional<NameId> empty_name;     ///< @EMPTY@
@@ -89,12 +89,13 @@ class Context {
   [[nodiscard]] bool is_placeholder(NameId name) const { return empty_name && name == *empty_name; }
   [[nodiscard]] const AttrDef* find_common(NameId attr) const { return common_.lookup(attr); }
 
-  /// Place of the op, with slot, attr or var to be filled in by the caller.
+  /// Location of the op. The caller adds slot, attr or var.
   static Location place(const OpView& view);
   /// Reports an error (warning) of the op; errors mark the op as faulty.
   void error(const OpView& view, std::string_view rule, Status status, Location where);
   void warning(const OpView& view, std::string_view rule, Status status, Location where);
-  /// True if the report is full; then only counts an error of the op, and the caller is done.
+  /// Returns true if no more findings are kept. It then counts one error of the op, and the caller
+  /// need not build a message.
   bool counted(const OpView& view);
 
  private:
@@ -102,18 +103,18 @@ class Context {
   llvm::DenseMap<NameId, const AttrDef*> common_;
 };
 
-/// View of a name as the formatter takes it.
+/// View of a name for fmt.
 inline std::string_view text(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
-/// Checks that need one op at a time; the block's declarations are in context.visible.
+/// Checks of one op. context.visible must hold the declarations visible in its block.
 void check_slots(Context& context, const OpView& view);
 void check_attrs(Context& context, const OpView& view);
 void check_roles(Context& context, const OpView& view);
 void check_capability(Context& context, const OpView& view);
 
-/// What an op type says about the element types of its inputs; null: nothing.
+/// The rule about the element types of an op's inputs; null if there is none.
 const DtypeRule* find_dtype_rule(llvm::StringRef type);
 Status check_dtypes(const DtypeRule& rule, const InferContext& ctx);
 

@@ -6,14 +6,14 @@
 
 namespace millrace::ops::verify {
 
-// The kernels of an op take one element type for both slots, all vars of them. Where only one slot
-// is named, its vars agree among themselves.
+// The kernels of an op need the same element type for all vars of both slots, or of the first slot
+// if there is no second one.
 struct DtypeRule {
   std::string_view type;
   std::string_view first;
   std::string_view second;
-  std::string_view indices = {};  // slot of whole numbers
-  bool dense = false;             // no sparse rows in the two slots
+  std::string_view indices = {};  // slot that must hold integers
+  bool dense = false;             // the two slots must not hold selected rows
 };
 
 namespace {
@@ -62,7 +62,7 @@ constexpr std::array<DtypeRule, 41> kRules = {{
     {"where", "X", "Y"},
 }};
 
-// Error about one input, with its place.
+// Adds slot, index and var of an input to an error.
 Status at_input(Status status, const InferContext& ctx, std::string_view slot, size_t index) {
   Location where;
   where.slot = "input " + std::string(slot);

@@ -17,7 +17,7 @@ struct Column {
   int64_t index;
 };
 
-// Checks the columns of all ops of one direction that share a holder var.
+// Checks the columns of all feed (fetch) ops that share a holder var.
 class ColumnChecker {
  public:
   ColumnChecker(Context& context, llvm::StringRef type) : context_(context), type_(type) {}
@@ -56,17 +56,17 @@ class ColumnChecker {
   llvm::StringRef type_;
 };
 
-// The holder of a feed or fetch op has a kind of its own, narrower than the schema says.
+// The holder of a feed or fetch op must have a specific kind; the schema permits more.
 void check_holder(Context& context, const OpView& view, bool is_feed) {
   const Slot* const slot = is_feed ? view.op.find_input("X") : view.op.find_output("Out");
   if (slot == nullptr || slot->args.empty()) return;
   const Var* const var = view.op.block().find_var_recursive(view.op.name_of(slot->args[0].name));
   if (var == nullptr) return;
   const VarKind wanted = is_feed ? VarKind::kFeedMinibatch : VarKind::kFetchList;
-  // Programs that an edge optimizer wrote back fetch into a tensor array.
+  // Programs written by an edge optimizer fetch into a tensor array.
   const VarKind other = is_feed ? VarKind::kFeedList : VarKind::kLodTensorArray;
   if (var->kind() == wanted || var->kind() == other) return;
-  if (context.faulty.count(&view.op) != 0) return;  // the schema has said so already
+  if (context.faulty.count(&view.op) != 0) return;  // already reported
   Location where = Context::place(view);
   where.slot = is_feed ? "input X" : "output Out";
   where.slot_index = 0;

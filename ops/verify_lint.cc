@@ -7,7 +7,7 @@
 namespace millrace::ops::verify {
 namespace {
 
-// Warnings about things that run but are seldom meant.
+// Warnings about constructs that run but are rarely intended.
 class Linter {
  public:
   explicit Linter(Context& context) : context_(context) {}
@@ -28,7 +28,7 @@ class Linter {
     context_.findings.warning(rule, std::move(status).at(std::move(where)));
   }
 
-  // Names that any op of the program mentions. A name of several declarations counts for all.
+  // Names that any op of the program uses. If a name has several declarations, all count as used.
   void collect_uses() {
     used_.assign(context_.program.names().size(), false);
     for (const Block& block : context_.program.blocks()) {
@@ -60,7 +60,7 @@ class Linter {
     Location where;
     where.block = block.index();
     warn("unreachable-block", where,
-         InvalidProgram("no op that runs owns block {} with its {} ops", block.index(),
+         InvalidProgram("no reachable op owns block {} with its {} ops", block.index(),
                         block.op_count()));
   }
 
@@ -79,7 +79,8 @@ class Linter {
     for (const Op& op : block.ops()) {
       const OpView view{op, ++index, context_.type_of(op)};
       if (some_have_roles_ && !op.has_attr("op_role")) {
-        context_.warning(view, "op-role-missing", InvalidProgram("op has no op_role, others have"),
+        context_.warning(view, "op-role-missing",
+                         InvalidProgram("op has no op_role, others have one"),
                          Context::place(view));
       }
       check_attr_names(view);
@@ -102,8 +103,8 @@ class Linter {
     }
   }
 
-  // A value that the next write of the same block replaces before anything reads it. Ops that own
-  // blocks may read anything.
+  // Finds values that a later op of the same block overwrites before any op reads them. Ops that
+  // own blocks may read any var.
   void check_dead_stores(const Block& block) {
     struct Store {
       const Op* op;

@@ -169,8 +169,7 @@ class SideChecker {
 
   [[nodiscard]] const Var* find_var(NameId name) const {
     if (!context_.has_forward_blocks) return context_.visible[static_cast<uint32_t>(name)];
-    // A gradient block runs inside the scopes of the block it was made from, which is not its
-    // parent.
+    // A gradient block runs inside the scopes of its forward block, which is not its parent.
     const Program& program = context_.program;
     for (const Block* block = &view_.op.block();; block = &program.block(block->parent())) {
       if (const Var* const var = block->find_var(name)) return var;
@@ -192,8 +191,8 @@ class SideChecker {
         name.empty() ? InvalidProgram("argument has an empty name")
                      : InvalidProgram("var '{}' is not declared in block {} or an enclosing block",
                                       text(name), view_.op.block().index());
-    // Nothing runs an op that no op leads to, and a gradient op leaves out what nobody declared, on
-    // either side.
+    // Only a warning if the block is unreachable, or if a gradient op can leave the argument out:
+    // an undeclared optional output, or the gradient of an unused output.
     const bool optional = def != nullptr && (def->intermediate || def->arity == Arity::kOptional ||
                                              def->arity == Arity::kAny);
     const bool harmless = !context_.reachable[view_.op.block().index()] ||

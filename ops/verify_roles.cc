@@ -9,7 +9,7 @@ namespace {
 
 // Bits of op_role: backward, optimize, rpc, dist, learning rate, loss, not specified.
 constexpr int64_t kRoleBits = 1 | 2 | 4 | 8 | 16 | 256 | 4096;
-// Values that front ends write.
+// Combinations that front ends write.
 constexpr std::array<int64_t, 10> kUsualRoles = {0, 1, 2, 4, 8, 16, 18, 256, 257, 4096};
 
 void check_role(Context& context, const OpView& view, int64_t role) {
@@ -27,8 +27,8 @@ void check_role(Context& context, const OpView& view, int64_t role) {
   }
 }
 
-// Servers hold slices and keep the whole names in op_role_var, in sub-blocks; transpiled trainers
-// may have dropped a gradient. So only a parameter of block 0 must be there.
+// A pserver declares slices, but op_role_var in its sub-blocks keeps the names of whole parameters.
+// A transpiled trainer program may lack a gradient. So only parameters in block 0 must be declared.
 void check_role_vars(Context& context, const OpView& view, llvm::ArrayRef<std::string> names) {
   Location where = Context::place(view);
   where.attr = "op_role_var";

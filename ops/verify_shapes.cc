@@ -7,8 +7,8 @@
 namespace millrace::ops::verify {
 namespace {
 
-// Name, type and dims of the first inputs, because messages of inference speak of slots:
-// "X 'x' f32 [-1, 3], Y 'w' f32 [4, 2]".
+// Name, type and dims of the first inputs, because messages of inference name only slots. For
+// example "X 'x' f32 [-1, 3], Y 'w' f32 [4, 2]".
 std::string inputs_text(const InferContext& ctx) {
   constexpr size_t kMost = 8;
   std::string out;
@@ -27,7 +27,7 @@ std::string inputs_text(const InferContext& ctx) {
   return out;
 }
 
-// Turns what inference says into findings.
+// Turns the results of inference into findings.
 class ShapeFindings final : public ShapeObserver {
  public:
   explicit ShapeFindings(Context& context) : context_(context) {}
@@ -81,7 +81,7 @@ class ShapeFindings final : public ShapeObserver {
                      where);
   }
 
-  // Vars with a dim below -1 about which no op has said anything.
+  // Reports vars with a dim below -1 that no inferred op writes.
   void finish() {
     for (const Block& block : context_.program.blocks()) {
       for (const Var& var : block.vars()) {
@@ -109,7 +109,7 @@ class ShapeFindings final : public ShapeObserver {
     return static_cast<size_t>(found - dims.begin());
   }
 
-  // Below -1 stands a product with an unknown factor; what inference knows is no such product.
+  // A dim below -1 is a product with an unknown factor. It is wrong if inference knows the dim.
   void check_negative_dims(const Op& op, int64_t index, const Var& var, const VarMeta& meta) {
     const std::optional<size_t> at = negative_dim(var);
     if (!at) return;
@@ -129,7 +129,7 @@ class ShapeFindings final : public ShapeObserver {
   }
 
   Context& context_;
-  llvm::DenseSet<const Var*> products_;  // their dims below -1 are explained, or reported
+  llvm::DenseSet<const Var*> products_;  // vars whose dims below -1 are accepted or reported
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace millrace::ps {
 namespace {
 
-// All places; docs/reliability.md says where each is.
+// All kill points; docs/reliability.md describes where each one is.
 constexpr std::array<std::string_view, 23> kNames = {
     "server/before-call",     "server/before-answer",    "server/in-barrier",
     "server/before-apply",    "server/after-apply",      "server/before-go-back",
@@ -69,7 +69,7 @@ StatusOr<std::shared_ptr<KillPoint>> KillPoint::parse(std::string_view text) {
   const auto [name, number] = llvm::StringRef(text.data(), text.size()).split(':');
   int64_t count = 1;
   if (!number.empty() && (number.getAsInteger(10, count) || count < 1))
-    return InvalidArgument("kill point '{}': '{}' is no number above 0", text, number.str());
+    return InvalidArgument("kill point '{}': '{}' is not a positive integer", text, number.str());
   if (std::find(kNames.begin(), kNames.end(), std::string_view(name.data(), name.size())) ==
       kNames.end())
     return InvalidArgument("kill point '{}': expected one of {}", name.str(),
@@ -80,7 +80,7 @@ StatusOr<std::shared_ptr<KillPoint>> KillPoint::parse(std::string_view text) {
 void KillPoint::reach(std::string_view name) {
   if (name != name_ || left_.fetch_sub(1) != 1) return;
   ::kill(::getpid(), SIGKILL);
-  ::pause();  // the signal may take a moment; nothing more is done meanwhile
+  ::pause();  // SIGKILL may take a moment to arrive; do nothing until it does
 }
 
 std::shared_ptr<io::FileCalls> file_calls_with(const std::shared_ptr<KillPoint>& point,

@@ -11,17 +11,19 @@
 
 namespace millrace::ps {
 
-/// A place in the work of a server or trainer where its process ends itself by SIGKILL, for tests
-/// of what a job survives. Nothing is flushed, closed or told to anybody.
+/// A named point in the code of a server or trainer at which the process kills itself with SIGKILL,
+/// for tests of crash recovery. Nothing is flushed or closed, and no peer is notified.
 ///
 /// Thread-safety: reach() from any thread.
 class KillPoint {
  public:
-  /// \param text  "NAME" or "NAME:COUNT": at the first, or the COUNT-th time that it is reached
-  /// Errors: kInvalidArgument with the names that there are.
+  /// \param text  "NAME" or "NAME:COUNT": dies the first time, or the COUNT-th time, that the point
+  ///              is reached
+  /// Errors: kInvalidArgument, listing the valid names.
   static StatusOr<std::shared_ptr<KillPoint>> parse(std::string_view text);
 
-  /// The process is at this place.
+  /// Reports that the process has reached the point `name`; does not return if it is the chosen
+  /// one.
   void reach(std::string_view name);
 
  private:
@@ -31,17 +33,17 @@ class KillPoint {
   std::atomic<int64_t> left_;
 };
 
-/// Reaches the place where there is a point; null: nothing happens.
+/// Reports that the process has reached the point `name`. Does nothing if `point` is null.
 inline void reach(const std::shared_ptr<KillPoint>& point, std::string_view name) {
   if (point != nullptr) point->reach(name);
 }
 
-/// File calls with the places of what is written in the form of a checkpoint: before its first
-/// file, between data and manifest, before and after the rename that makes it valid.
+/// Wraps file calls with kill points around the writing of a checkpoint folder: before the first
+/// file, between data and manifest, and before and after the rename that makes it valid.
 ///
-/// \param of     what is written: "snapshot" or "reshard", with which the names of the places begin
-/// \param calls  null: those of the system
-/// \returns `calls` for no point
+/// \param of     what is written: "snapshot" or "reshard"; the prefix of the kill point names
+/// \param calls  null: the system's file calls
+/// \returns `calls` unchanged if `point` is null
 std::shared_ptr<io::FileCalls> file_calls_with(const std::shared_ptr<KillPoint>& point,
                                                std::string_view of,
                                                std::shared_ptr<io::FileCalls> calls = nullptr);

@@ -25,7 +25,7 @@ Status copy_value_into(const Value& from, Value& to) {
     return copy_tensor_into(rows->value, target.value);
   }
   if (from.holds<StepScopes>() || from.holds<RankTable>())
-    return InvalidArgument("{} cannot travel to another process", describe(from));
+    return InvalidArgument("{} cannot be sent to another process", describe(from));
   MILLRACE_ASSIGN_OR_RETURN(to, clone(from));
   return Ok();
 }
@@ -43,7 +43,7 @@ Tensor view_rows(Tensor& tensor, int64_t begin, int64_t count) {
   const int64_t row_bytes = rows == 0 ? 0 : tensor.bytes() / rows;
   view.bind(nullptr, tensor.raw() + begin * row_bytes, static_cast<size_t>(count * row_bytes));
   dims[0] = count;
-  // cannot fail: the memory suffices
+  // cannot fail: the bound memory is large enough
   if (!view.resize(tensor.dtype(), dims).ok()) return Tensor();
   return view;
 }

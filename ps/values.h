@@ -7,23 +7,25 @@
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
 
-/// Values on their way between vars and messages.
+/// Copying of values between vars and messages.
 namespace millrace::ps {
 
-/// Copies into memory that the target has, where both are dense tensors or selected rows; in
-/// row-major order. Errors: kResource; kInvalidArgument for a value that cannot travel.
+/// Copies a value. Dense tensors and selected rows are copied in row-major order into memory that
+/// the target already has, where it fits. Errors: kResource; kInvalidArgument for a value that
+/// cannot be sent in a message.
 Status copy_value_into(const Value& from, Value& to);
 
 /// The same for a tensor.
 Status copy_tensor_into(const Tensor& from, Tensor& to);
 
-/// Zeros in memory of the tensor. Errors: kResource.
+/// Resizes the tensor and fills it with zeros. Errors: kResource.
 Status fill_zeros(Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims);
 
-/// A view of rows [begin, begin + count) of a tensor, which must outlive it and stay as it is.
+/// A view of rows [begin, begin + count) of a tensor. The tensor must outlive the view and must not
+/// be resized meanwhile.
 Tensor view_rows(Tensor& tensor, int64_t begin, int64_t count);
 
-/// Bytes of the elements; 0 for what is neither tensor nor selected rows.
+/// Bytes of the elements; 0 for a value that is neither a tensor nor selected rows.
 int64_t bytes_of(const Value& value);
 
 }  // namespace millrace::ps

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the tools; cuts a click-through-rate program for two parameter servers and two trainers and trains it on clicks
-# that follow a rule; trains a small program on one device and runs an inference model with what was learned; cuts the
-# training program of a ResNet-50.
+# Builds the tools. Transpiles a click-through-rate program for two parameter servers and two trainers and trains it on
+# clicks that follow a rule. Trains a small program on one device and runs an inference model with the learned
+# parameters. Transpiles the training program of a ResNet-50.
 # usage: demo.sh [--processes] [JOBS]
-#   --processes: trainers and servers are four processes that talk over loopback, not threads of one
+# #   --processes: trainers and servers are four processes that communicate over loopback, not threads of one
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,7 @@ cmake --build --preset release --parallel "${1:-2}" \
 mkdir -p $out
 
 echo
-echo "== clicks: 26 ids and 13 numbers each, and whether somebody clicked"
+echo "== clicks: 26 ids and 13 numbers each, and whether the user clicked"
 build/release/bench/make_clicks --trainers 2 --steps 200 --batch 512 -o $out/clicks
 
 echo
@@ -34,11 +34,11 @@ $tools/transpile-program --program $data/ctr_dnn/main.pb --startup $data/ctr_dnn
 
 echo
 if [ -z "$processes" ]; then
-  echo "== train: 2 trainers and 2 servers in one process, step by step together"
+  echo "== train: 2 trainers and 2 servers in one process, synchronous steps"
   $tools/run-program --cluster inproc --transpiled $out/ctr --feed-steps $out/clicks/feeds.npz --steps 200 \
     --fetch mean_0.tmp_0 --report $out/job.html --force
 else
-  echo "== train: 2 trainers and 2 servers as four processes, step by step together (logs: $out/log)"
+  echo "== train: 2 trainers and 2 servers as four processes, synchronous steps (logs: $out/log)"
   $tools/launch --servers $servers --trainer_num 2 --log_dir $out/log -- \
     $tools/run-program --role auto --transpiled $out/ctr --threads 1 --feed-steps "$out/clicks/feeds_{rank}.npz" \
     --steps 200 --fetch mean_0.tmp_0 --stats "$out/stats_{rank}.json" --force
@@ -63,7 +63,7 @@ $tools/run-program --program $data/fit_a_line/main.pb --startup $data/fit_a_line
   --curve $out/loss.svg --save-params $out/params/ --force
 
 echo
-echo "== run: an inference model of 2018 with these parameters, on the first five rows; then what the data says"
+echo "== run: an inference model of 2018 with these parameters, on the first five rows; then the targets in the data"
 head -n 5 $out/train.csv >$out/five.csv
 $tools/run-program --model-dir $data/models/fit_a_line_2018 --params $out/params \
   --data $out/five.csv --columns x=0:12 --batch-size 5 --shuffle=false
@@ -77,10 +77,10 @@ $tools/transpile-program --program $data/resnet50_train/main_program \
 (cd $out/resnet50 && find . -type f | sort | xargs wc -c)
 
 echo
-echo "== the first lines of what server 0 runs (inspect-program $out/resnet50/pserver_0/__model__)"
+echo "== the first lines of the program of server 0 (inspect-program $out/resnet50/pserver_0/__model__)"
 $tools/inspect-program $out/resnet50/pserver_0/__model__ -o $out/pserver_0.txt --force
 sed -n 1,25p $out/pserver_0.txt
 
 echo
-echo "Pages: $PWD/$out/job.html (the job: loss, rates, times, servers), $PWD/$out/ctr/report.html (who got what)"
-echo "Picture: $PWD/$out/loss.svg (the loss of the small program)"
+echo "Pages: $PWD/$out/job.html (the job: loss, rates, times, servers), $PWD/$out/ctr/report.html (the slices of each server)"
+echo "Plot: $PWD/$out/loss.svg (the loss of the small program)"

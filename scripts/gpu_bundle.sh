@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes build/gpu-bundle: run-program, inspect-program, the test of NCCL and the module "gpu" with the libraries they need, the programs and
-# checkers of ../shared that gpu_check.sh uses, for a machine with a GPU that has neither our packages nor a network.
+# Creates build/gpu-bundle: run-program, inspect-program, the test of NCCL and the module "gpu" with the libraries they
+# need, and the programs and checkers of ../shared that gpu_check.sh uses. It is for a machine with a GPU that has
+# neither the packages of millrace nor a network.
 # usage: gpu_bundle.sh [JOBS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +17,7 @@ mkdir -p $out/bin $out/lib/millrace $out/tools $out/bench/programs
 cp $built/tools/run-program $built/tools/inspect-program $built/tests/kernels_gpu_collectives_test $out/bin
 cp $built/lib/millrace/gpu.so $out/lib/millrace
 strip $out/bin/* $out/lib/millrace/gpu.so
-# everything but glibc, which every machine has; a newer one runs what an older one linked
+# Copies all libraries except glibc, which every machine has; a newer glibc runs programs linked to an older one.
 ldd $out/bin/* $built/lib/millrace/gpu.so | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} $out/lib
 cp scripts/gpu_check.sh $out

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks and measures on a machine with a GPU, in at most ten minutes; stands in the folder that gpu_bundle.sh makes. Needs
-# python3 with numpy. Each part runs even where one before it failed.
+# Checks and measurements on a machine with a GPU, in at most ten minutes; gpu_bundle.sh puts this script into its
+# folder. Needs python3 with numpy. Each part runs even if an earlier one failed.
 # usage: gpu_check.sh [DEVICE] [OPS_CORPUS]   gpu:0, and a folder like shared/goldens/ops
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -8,7 +8,7 @@ readonly device=${1:-gpu:0} corpus=${2:-} work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bad=0
 
-# wheels keep cuBLASLt, cuDNN and NCCL where the loader does not look
+# wheels put cuBLASLt, cuDNN and NCCL into folders that the loader does not search
 libraries() {
   local place
   for place in $(python3 -c 'import sys; print(*sys.path)') /usr/local/cuda /usr/lib; do
@@ -25,7 +25,7 @@ part() { # <name> <seconds> <command...>
   [ $status -eq 0 ] || bad=$((bad + 1))
   echo "-- $name: exit $status, $((SECONDS - start)) s"
 }
-feeds() { # <net> <rows>: the file of a step's feeds
+feeds() { # <net> <rows>: writes the feeds of a step to a file
   python3 - "$1" "$2" "$work" <<'PYTHON'
 import json, sys
 import numpy as np
@@ -68,7 +68,7 @@ if command -v compute-sanitizer >/dev/null; then
   part sanitizer 120 compute-sanitizer --error-exitcode 9 bin/run-program --program bench/programs/mlp/main.pb \
     --startup bench/programs/mlp/startup.pb --feed "$work/mlp.npz" --fetch mean_0.tmp_0 --steps 2 --devices "$device"
 else
-  echo "skipped: there is no compute-sanitizer"
+  echo "skipped: compute-sanitizer not found"
 fi
 echo "$bad parts failed"
 [ $bad -eq 0 ]

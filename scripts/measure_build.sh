@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures what a developer waits for and prints a line each: a full build without compiler cache, and the rebuild
-# with its tests after one op file changed. Limits: 15 minutes and 20 s on 2 cores (docs/performance.md).
+# Measures build times that developers wait for, and prints one line each: a full build without compiler cache, and the
+# rebuild with its tests after one op file changed. Limits: 15 minutes and 20 s on 2 cores (docs/performance.md).
 # usage: measure_build.sh [OP_FILE] [TEST_REGEX]
 set -euo pipefail
 cd "$(dirname "$0")/.."

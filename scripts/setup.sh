@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that are missing: what the build and its tests need, and with --checks
-# also what .ci/run needs (clang-format, clang-tidy, libFuzzer, venv). Never anything for a GPU.
+# Installs missing Debian 12 packages: those for the build and its tests, and with --checks also those for .ci/run
+# (clang-format, clang-tidy, libFuzzer, venv). Installs nothing for GPUs.
 set -euo pipefail
 
 packages=(
@@ -20,7 +20,7 @@ case ${1:-} in
 esac
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "setup.sh: this is no Debian; install by hand: ${packages[*]}" >&2
+  echo "setup.sh: this system is not Debian; install by hand: ${packages[*]}" >&2
   exit 1
 fi
 missing=()

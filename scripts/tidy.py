@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the sources of one build folder and remembers what was clean.
+"""Runs clang-tidy over the sources of one build folder and caches clean results.
 
     tidy.py BUILD_DIR [--jobs N] [--minutes M] [PATH_PREFIX ...]
 
-A source is looked at again only when it, a header of the tree that it includes, its flags or .clang-tidy changed
-(the user's cache folder holds one empty file for each clean state, shared by all clones). With --minutes no new source
-is begun after that time; how many were not reached is said. Prints the findings, then "N passed, N failed".
-Exit status: 0 all clean, 1 findings, 2 nothing to look at.
+A source is checked again only if it, a header of the tree that it includes, its flags or .clang-tidy changed (the
+user's cache folder holds one empty file for each clean state, shared by all clones). With --minutes no new source is
+started after that time; the number of sources that were not reached is printed. Prints the findings, then "N passed, N
+failed". Exit status: 0 all clean, 1 findings, 2 nothing to check.
 """
 import argparse
 import hashlib
@@ -28,7 +28,7 @@ def read(path):
 
 
 def closure(path, seen):
-    """Adds `path` and all headers of the tree below it to `seen` (path -> bytes)."""
+    """Adds `path` and all headers of the tree that it includes, directly or not, to `seen` (path -> bytes)."""
     if path in seen or not os.path.isfile(path):
         return seen
     seen[path] = read(path)
@@ -38,7 +38,7 @@ def closure(path, seen):
 
 
 def state_of(entry, salt):
-    """Hash of everything that the findings of one source depend on, bar system headers."""
+    """Hash of everything that the findings of one source depend on, except system headers."""
     digest = hashlib.sha256(salt + entry["command"].replace(ROOT, ".").encode())
     for path, data in sorted(closure(entry["file"], {}).items()):
         digest.update(os.path.relpath(path, ROOT).encode() + b"\0" + hashlib.sha256(data).digest())
@@ -46,7 +46,7 @@ def state_of(entry, salt):
 
 
 def tidy(entry, build, cache, salt, end):
-    """(source, findings), findings empty when clean, None when there was no time left."""
+    """(source, findings): findings are empty if clean, None if there was no time left."""
     mark = os.path.join(cache, state_of(entry, salt))
     if os.path.exists(mark):
         return entry["file"], ""
@@ -67,12 +67,12 @@ def main():
     parser.add_argument("--minutes", type=float, default=float("inf"))
     args = parser.parse_intermixed_args()
     with open(os.path.join(args.build, "compile_commands.json"), encoding="utf-8") as f:
-        entries = {e["file"]: e for e in json.load(f)}  # one entry a file
+        entries = {e["file"]: e for e in json.load(f)}  # one entry per file
     wanted = tuple(os.path.join(ROOT, p) for p in args.prefixes) or (ROOT + "/",)
     generated = os.path.realpath(args.build) + "/"
     chosen = [e for p, e in sorted(entries.items()) if p.startswith(wanted) and not p.startswith(generated)]
     if not chosen:
-        print("tidy.py: no source to look at", file=sys.stderr)
+        print("tidy.py: no source to check", file=sys.stderr)
         return 2
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "millrace-tidy")
     end = time.monotonic() + 60 * args.minutes

@@ -1,4 +1,4 @@
-// checkpoint: list, show, verify, cut anew, convert, export, compare and remove checkpoints.
+// checkpoint: list, show, verify, reshard, convert, export, compare and remove checkpoints.
 
 #include <fmt/format.h>
 
@@ -17,14 +17,14 @@ int millrace::tools::checkpoint(int argc, char** argv) {
                           "checkpoint export ckpt --model-dir infer -o served",
                           "checkpoint diff ckpt/step-1 ckpt/step-2 --rtol 1e-6",
                           "checkpoint gc ckpt --keep 5"},
-             .exit_codes = {{1, "it does not verify, or diff found differences"},
-                            {130, "interrupted (SIGINT); what was begun is removed"},
+             .exit_codes = {{1, "verify found damage, or diff found differences"},
+                            {130, "interrupted (SIGINT); partial output is removed"},
                             {143, "terminated (SIGTERM); likewise"}},
              .notes = {"A path is a folder with manifest.json, a folder of step-<n> folders, a "
                        "safetensors file, an npz archive, a combined parameter file (with "
                        "--program), a folder of one file a var, or a folder of the original's "
-                       "distributed checkpoints (*.metadata), which is read by a closed reader: "
-                       "nothing of its pickles is carried out."},
+                       "distributed checkpoints (*.metadata). Pickles in the latter are read by a "
+                       "restricted reader that executes no code."},
              .unread = {"--seed"}});
   CheckpointFlags flags;
   add_checkpoint_options(tool, flags);
@@ -36,7 +36,7 @@ int millrace::tools::checkpoint(int argc, char** argv) {
     StatusOr<int> done = run_checkpoint(tool, flags);
     if (watch.seen() == 0 || done.ok()) return done;
     tool.log(LogLevel::kWarning,
-             fmt::format("stopped by signal {}; nothing half-written is left", watch.seen()));
+             fmt::format("stopped by signal {}; partial output was removed", watch.seen()));
     return watch.exit_code();
   });
 }

@@ -1,4 +1,4 @@
-// diff-program: where two programs differ.
+// diff-program: shows where two programs differ.
 
 #include <fstream>
 #include <map>
@@ -41,23 +41,28 @@ void add_flags_diff_program(Tool& tool, DiffFlags& flags) {
   app.add_option("--format", flags.format, "text, json or html")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "json", "html"}).description(""));
-  app.add_option("--limit", flags.limit, "differences shown; 0 is all")->type_name("N");
-  app.option_defaults()->group("What counts");
-  app.add_option("--ignore", flags.ignore, "attributes that do not count, comma-separated")
+  app.add_option("--limit", flags.limit, "number of differences shown; 0: all")->type_name("N");
+  app.option_defaults()->group("Comparison");
+  app.add_option("--ignore", flags.ignore, "attributes to ignore, comma-separated")
       ->type_name("ATTR,...")
       ->delimiter(',');
-  app.add_option("--ignore-var", flags.ignore_var, "leave out declarations whose name matches")
+  app.add_option("--ignore-var", flags.ignore_var,
+                 "regular expression: ignore declarations of matching vars")
       ->type_name("REGEX");
-  app.add_option("--ignore-shapes", flags.ignore_shapes, "leave out the dims of these vars")
+  app.add_option("--ignore-shapes", flags.ignore_shapes,
+                 "regular expression: ignore the dims of matching vars")
       ->type_name("REGEX");
-  app.add_option("--rename", flags.rename, "JSON object: names in A to names in B")
+  app.add_option("--rename", flags.rename, "JSON object that maps names in A to names in B")
       ->type_name("MAP.json");
-  app.add_flag("--any-order", flags.any_order, "ops may be permuted where no two accesses swap");
-  app.add_flag("--semantic", flags.semantic, "--any-order, and names of computed vars are free");
-  app.add_flag("--strict", flags.strict, "the three --strict flags below");
-  app.add_flag("--strict-attrs", flags.strict_attrs, "an absent attribute is not its default");
-  app.add_flag("--strict-types", flags.strict_types, "int is not long, ints are not longs");
-  app.add_flag("--strict-vars", flags.strict_vars, "stop_gradient counts");
+  app.add_flag("--any-order", flags.any_order,
+               "allow reordered ops if no two conflicting accesses change order");
+  app.add_flag("--semantic", flags.semantic, "--any-order, and ignore the names of computed vars");
+  app.add_flag("--strict", flags.strict, "all three --strict-... flags below");
+  app.add_flag("--strict-attrs", flags.strict_attrs,
+               "distinguish an absent attribute from its default");
+  app.add_flag("--strict-types", flags.strict_types,
+               "distinguish int from long and ints from longs");
+  app.add_flag("--strict-vars", flags.strict_vars, "compare stop_gradient");
   app.option_defaults()->group("Options");
 }
 
@@ -71,7 +76,7 @@ StatusOr<std::map<std::string, std::string>> read_renames(const std::string& pat
         .in_file(path);
   for (const auto& [from, to] : document.items()) {
     if (!to.is_string())
-      return InvalidData("the new name of '{}' is no string but {}", from, to.type_name())
+      return InvalidData("the new name of '{}': expected a string, found {}", from, to.type_name())
           .in_file(path);
     names[from] = to.get<std::string>();
   }
@@ -118,11 +123,11 @@ int millrace::tools::diff_program(int argc, char** argv) {
              .examples = {"diff-program before/__model__ after/__model__",
                           "diff-program a.pb b.prog --ignore op_role,op_role_var",
                           "diff-program a.pb b.pb --semantic --json"},
-             .exit_codes = {{0, "the programs are equal"}, {1, "they differ"}},
+             .exit_codes = {{0, "the programs are equal"}, {1, "the programs differ"}},
              .notes = {"Always equal: vars, attributes and slots in any order; an empty slot and a "
                        "missing one; an absent attribute and its default; int and long; numbers "
                        "in names of control vars; the order inside grad_to_block_id and "
-                       "sparse_grad_to_param. Never looked at: op_callstack, with_quant_attr, "
+                       "sparse_grad_to_param. Ignored: op_callstack, with_quant_attr, "
                        "stop_gradient, versions."},
              .unread = {"--threads", "--seed", "--max-tensor-bytes"}});
   DiffFlags flags;

@@ -47,35 +47,35 @@ void add_flags_inspect_program(Tool& tool, InspectFlags& flags) {
       ->type_name("FORMAT")
       ->check(
           CLI::IsMember({"text", "summary", "json", "csv", "dot", "svg", "html"}).description(""));
-  app.add_flag("--verify", flags.verify, "list everything that is wrong; exit 3 if there is any");
-  app.add_flag("--lint", flags.lint, "with --verify: warnings about style, too");
-  app.add_flag("--flops", flags.flops, "instead: work of one run, by op type");
+  app.add_flag("--verify", flags.verify, "list all errors; exit 3 if there are any");
+  app.add_flag("--lint", flags.lint, "with --verify: also show warnings about style");
+  app.add_flag("--flops", flags.flops, "show floating-point operations of one run, by op type");
   app.add_flag("--memory", flags.memory,
-               "instead: bytes of one run, and what is alive at its peak");
-  app.add_option("--shapes", flags.shapes, "unknown dims count as N, for example a batch size")
+               "show memory of one run, and the largest tensors at its peak");
+  app.add_option("--shapes", flags.shapes, "count unknown dims as N, for example a batch size")
       ->type_name("N")
       ->default_str("")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40U).description(""));
   app.add_option("--params", flags.params,
-                 "instead: dtype, dims, LoD and values of the parameters in a file or folder")
+                 "show dtype, dims, LoD and values of the parameters in a file or folder")
       ->type_name("PATH");
-  app.add_flag(
-      "--devices", flags.devices,
-      "instead, without a program: the GPUs of this machine; exit 7 says why none is used");
-  app.option_defaults()->group("What is shown");
+  app.add_flag("--devices", flags.devices,
+               "list the GPUs of this machine (no PROGRAM needed); exit 7 with the reason if none "
+               "can be used");
+  app.option_defaults()->group("Selection");
   app.add_option("--block", flags.block, "this block only")->type_name("N");
   app.add_option("--ops", flags.ops, "ops of these types only")
       ->type_name("TYPE,...")
       ->delimiter(',')
-      ->allow_extra_args(false);  // what follows is PROGRAM
-  app.add_option("--vars", flags.vars, "vars whose names match only (* and ?)")
+      ->allow_extra_args(false);  // the next argument is PROGRAM
+  app.add_option("--vars", flags.vars, "only vars whose names match these globs (* and ?)")
       ->type_name("GLOB,...");
   app.add_flag("--no-attrs", flags.no_attrs, "leave out attributes");
   app.add_flag("--no-callstack", flags.no_callstack, "leave out the attribute op_callstack");
   app.option_defaults()->group("Options");
 }
 
-// Removes what the flags do not ask for; says whether anything was asked for.
+// Removes what the flags do not select. Returns whether there was any selection.
 StatusOr<bool> select(Program& program, const InspectFlags& flags) {
   const auto wanted_var = name_globs(flags.vars);
   if (flags.block >= 0 && static_cast<size_t>(flags.block) >= program.block_count()) {
@@ -177,7 +177,7 @@ StatusOr<int> show_params(Tool& tool, const Program& program, const InspectFlags
 
 StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
   if (flags.devices) return show_devices(tool, flags.format == "json");
-  if (flags.program.empty()) return Status(StatusCode::kUsage, "nothing to show: give a PROGRAM");
+  if (flags.program.empty()) return Status(StatusCode::kUsage, "expected a PROGRAM");
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
                             read_program(tool, flags.program));
   if (!flags.params.empty()) return show_params(tool, *program, flags);
@@ -194,20 +194,21 @@ StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
 }  // namespace millrace::tools
 
 int millrace::tools::inspect_program(int argc, char** argv) {
-  Tool tool({.name = "inspect-program",
-             .purpose = std::string(kInspectProgramPurpose),
-             .examples = {"inspect-program __model__",
-                          "inspect-program __model__ --format html -o model.html",
-                          "inspect-program __model__ --verify --lint",
-                          "inspect-program __model__ --flops --memory --shapes 32",
-                          "inspect-program __model__ --params params --vars 'fc_*'",
-                          "inspect-program main.prog --ops sgd,momentum --no-attrs"},
-             .exit_codes = {{3, "bad input, or --verify found errors"}},
-             .notes = {"The text form is complete and every tool reads it back, unless a part or "
-                       "attributes were left out. json is for other programs, csv has a line an "
-                       "op; svg is drawn "
-                       "without other tools; html is one page that opens no connection."},
-             .unread = {"--threads", "--seed"}});
+  Tool tool(
+      {.name = "inspect-program",
+       .purpose = std::string(kInspectProgramPurpose),
+       .examples = {"inspect-program __model__",
+                    "inspect-program __model__ --format html -o model.html",
+                    "inspect-program __model__ --verify --lint",
+                    "inspect-program __model__ --flops --memory --shapes 32",
+                    "inspect-program __model__ --params params --vars 'fc_*'",
+                    "inspect-program main.prog --ops sgd,momentum --no-attrs"},
+       .exit_codes = {{3, "bad input, or --verify found errors"}},
+       .notes = {"The text form is complete, and every tool can read it, unless a selection or "
+                 "--no-attrs left something out. json is for other programs; csv has one "
+                 "line per op; svg needs no other tools; html is one page that loads "
+                 "nothing from the network."},
+       .unread = {"--threads", "--seed"}});
   InspectFlags flags;
   add_flags_inspect_program(tool, flags);
   return tool.run(argc, argv, [&] { return inspect(tool, flags); });

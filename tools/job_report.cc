@@ -1,4 +1,4 @@
-// job-report: a page about a parameter-server job whose trainers have written what they did.
+// job-report: writes a page about a finished parameter-server job from the files of its trainers.
 
 #include "tools/ps/job_report.h"
 
@@ -32,7 +32,7 @@ StatusOr<int> trace(Tool& tool, const ReportFlags& flags) {
 StatusOr<int> report(Tool& tool, const ReportFlags& flags) {
   if (!flags.traces.empty()) return trace(tool, flags);
   if (flags.transpiled.empty() || flags.stats.empty())
-    return Status(StatusCode::kUsage, "give --transpiled and the trainers' files, or --traces");
+    return Status(StatusCode::kUsage, "expected --transpiled and the trainers' files, or --traces");
   std::vector<TrainerStats> trainers;
   for (const std::string& path : flags.stats) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxStatsBytes));
@@ -55,17 +55,19 @@ int millrace::tools::job_report(int argc, char** argv) {
              .examples = {"job-report --transpiled OUT stats_0.json stats_1.json -o job.html",
                           "job-report --traces trainer_0.json server_0.json -o trace.json"},
              .exit_codes = {{0, "done"}},
-             .notes = {"run-program --role trainer --stats FILE writes what a trainer did",
-                       "--profile FILE of trainers and servers writes traces"},
+             .notes = {"run-program --role trainer --stats FILE writes the statistics of a trainer",
+                       "--profile FILE makes trainers and servers write traces"},
              .unread = {"--threads", "--seed", "--max-model-bytes", "--max-tensor-bytes"}});
   ReportFlags flags;
   tool.app()
-      .add_option("--transpiled", flags.transpiled, "folder that transpile-program has written")
+      .add_option("--transpiled", flags.transpiled, "folder written by transpile-program")
       ->type_name("DIR");
   tool.app()
       .add_option("--traces", flags.traces,
-                  "traces of trainers and servers, to be joined into one; no page is written")
+                  "merge traces of trainers and servers into one, instead of writing a page")
       ->type_name("FILE...");
-  tool.app().add_option("stats", flags.stats, "files of the trainers")->type_name("FILE...");
+  tool.app()
+      .add_option("stats", flags.stats, "statistics files of the trainers")
+      ->type_name("FILE...");
   return tool.run(argc, argv, [&] { return report(tool, flags); });
 }

@@ -12,7 +12,7 @@ int millrace::tools::launch(int argc, char** argv) {
                           "launch --server_num 2 --trainer_num 4 -- ./my_cpp_trainer",
                           "launch --servers 127.0.0.1:6174 --trainers 127.0.0.1:6180 \\\n"
                           "      -- run-program --role auto ..."},
-             .exit_codes = {{0, "all children ended with 0"},
+             .exit_codes = {{0, "all children exited with 0"},
                             {130, "interrupted (SIGINT)"},
                             {143, "terminated (SIGTERM)"}},
              .notes = {"Otherwise the exit code is that of the first child that failed, or 128 + "

@@ -1,6 +1,6 @@
-// millrace: all tools in one program. `millrace run-program ...` is run-program, and so is a link
-// of that name to this program, which is how they are installed. transpile-program has an allocator
-// of its own and stays a program; it is started from here.
+// millrace: all tools in one program. `millrace run-program ...` is the same as run-program; the
+// installed tools are links of their names to this program. transpile-program uses a different
+// allocator and stays a separate program, which this one starts.
 
 #include <array>
 #include <cerrno>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace millrace;  // NOLINT(google-build-using-namespace): this file is a main
 
-// A program of its own in the folder of this one.
+// Runs the separate program transpile-program, which is in the same folder.
 int start_transpile_program(int /*argc*/, char** argv) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -65,7 +65,9 @@ std::string help() {
   std::string out =
       "millrace - all tools in one program\n\nusage: millrace VERB [OPTIONS]\n\nVerbs:\n";
   for (const Verb& verb : kVerbs) out += fmt::format("  {:<20}{}\n", verb.name, verb.purpose);
-  return out + "\nmillrace VERB --help shows what a verb takes; millrace --version what this is.\n";
+  return out +
+         "\nSee millrace VERB --help for the options of a verb and millrace --version for the "
+         "version.\n";
 }
 
 int usage_error(std::string_view typed) {
@@ -73,10 +75,10 @@ int usage_error(std::string_view typed) {
   for (size_t i = 0; i < kVerbs.size(); ++i) names[i] = kVerbs[i].name;
   const std::string nearest = typed.empty() ? std::string() : nearest_name(typed, names);
   Status status(StatusCode::kUsage,
-                typed.empty() ? "a verb is missing" : fmt::format("unknown verb '{}'", typed));
+                typed.empty() ? "expected a verb" : fmt::format("unknown verb '{}'", typed));
   fmt::print(stderr, "{}\n",
              std::move(status)
-                 .with_hint(nearest.empty() ? "millrace --help shows the verbs"
+                 .with_hint(nearest.empty() ? "see millrace --help"
                                             : fmt::format("did you mean '{}'?", nearest))
                  .to_string());
   return exit_code(StatusCode::kUsage);

@@ -12,22 +12,23 @@ int millrace::tools::pserver(int argc, char** argv) {
                           "127.0.0.1:6174"},
              .exit_codes = {{0, "all trainers have completed"},
                             {4, "an op failed while running"},
-                            {5, "a trainer was lost, or a deadline passed"},
-                            {143, "ended by SIGTERM"}},
+                            {5, "a trainer was lost, or a deadline expired"},
+                            {143, "terminated by SIGTERM"}},
              .notes = {},
              .unread = {"--output"}});
   ServerJob::Files files;
   PsFlags flags;
   std::string allow_dir;
   CLI::App& app = tool.app();
-  app.option_defaults()->group("What is served");
+  app.option_defaults()->group("Served program");
   app.add_option("--program", files.program, "program of the server")->type_name("FILE");
   app.add_option("--startup", files.startup, "its startup program")->type_name("FILE");
   app.add_option("--params", files.params,
-                 "whole variables, npz or a folder of one file a var; the server takes its slices")
+                 "whole variables as npz or a folder with one file per variable; the server loads "
+                 "its slices")
       ->type_name("PATH");
   app.add_option("--load-program", files.load_program,
-                 "program that loads what lives here (io_load), below --allow-dir")
+                 "program that loads the variables of this server (io_load) from below --allow-dir")
       ->type_name("FILE");
   app.add_option("--allow-dir", allow_dir, "folder for the files of checkpoint requests")
       ->type_name("DIR");
@@ -39,8 +40,7 @@ int millrace::tools::pserver(int argc, char** argv) {
     for (const char* const flag :
          {"--snapshot-every", "--snapshot-interval-ms", "--snapshot-durable"}) {
       if (flags.snapshot_dir.empty() && tool.differs(flag))
-        tool.log(LogLevel::kWarning,
-                 std::string(flag) + " has no effect: it goes with --snapshot-dir");
+        tool.log(LogLevel::kWarning, std::string(flag) + " has no effect without --snapshot-dir");
     }
     flags.trace_name = flags.endpoint;
     files.slices = find_slices(flags.slices, files.program);

@@ -6,7 +6,7 @@
 #include <malloc.h>
 #endif
 
-#include "executor/runtime.h"
+#include "executor/standard_runtime.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "tools/common/signal_watch.h"
@@ -23,11 +23,12 @@
 
 namespace {
 
-// Memory of the process begins as very large numbers and ends as very small ones, so that what
-// kernels keep to themselves is seen, too: executors watch tensors alone.
+// Fills memory with bytes that read as very large numbers when it is allocated and as very small
+// ones when it is freed. This also covers the private buffers of kernels; executors check tensors
+// only.
 void fill_allocations() {
 #ifdef __GLIBC__
-  constexpr int kOfFreed = 0x80;  // what is new gets the other bits
+  constexpr int kOfFreed = 0x80;  // new memory gets the complement
   ::mallopt(M_PERTURB, kOfFreed);
 #endif
 }
@@ -45,7 +46,7 @@ int millrace::tools::run_program(int argc, char** argv) {
                           "run-program --batch cases.jsonl"},
              .exit_codes = {{0, "done"},
                             {4, "an op failed while running"},
-                            {5, "another process was lost, or did not come in time"},
+                            {5, "another process was lost, or did not connect in time"},
                             {130, "interrupted (SIGINT) after a step"},
                             {143, "terminated (SIGTERM) after a step"}},
              .notes = {}});
@@ -56,10 +57,10 @@ int millrace::tools::run_program(int argc, char** argv) {
       tool.log(LogLevel::kWarning, remark);
     MILLRACE_RETURN_IF_ERROR(check_unused(tool, options));
     if (options.precision == "tf32" && !wants_gpu(options))
-      return Status(StatusCode::kUsage, "--precision tf32 is for GPUs");
+      return Status(StatusCode::kUsage, "--precision tf32 needs a GPU");
     MILLRACE_RETURN_IF_ERROR(check_float64_run(options));
     if (options.ranks.engine == "nccl" && !wants_gpu(options))
-      return Status(StatusCode::kUsage, "--engine nccl is for GPUs: give --devices gpu:N as well");
+      return Status(StatusCode::kUsage, "--engine nccl needs a GPU: expected --devices gpu:N");
     if (wants_gpu(options) && (!options.ps.cluster.empty() || !options.ps.role.empty())) {
       return Unimplemented("--devices {}: jobs with parameter servers run on the CPU only",
                            options.devices);
@@ -67,23 +68,24 @@ int millrace::tools::run_program(int argc, char** argv) {
     if (options.debug_memory) {
       if (wants_gpu(options) || !options.ps.cluster.empty() || !options.ps.role.empty())
         return Unimplemented(
-            "--debug-memory with {}: it watches programs that run on the CPU of this process",
+            "--debug-memory with {}: supported only for programs that run on the CPU of this "
+            "process",
             wants_gpu(options) ? "--devices " + options.devices : "parameter servers");
       fill_allocations();
     }
     if (!options.ps.stats.empty() && options.ps.role.empty())
-      return Status(StatusCode::kUsage, "--stats: only a trainer (--role trainer) writes them");
+      return Status(StatusCode::kUsage, "--stats: expected --role trainer");
     if (!options.ps.report.empty() && options.ps.cluster.empty())
-      return Status(StatusCode::kUsage, "--report: only whole jobs (--cluster) have such a page");
+      return Status(StatusCode::kUsage, "--report: expected --cluster");
     MILLRACE_RETURN_IF_ERROR(check_gradients_usage(tool));
     if (!options.ps.cluster.empty()) return run_cluster(tool, options);
     if (!options.ps.role.empty()) return run_role(tool, options);
     if (!options.ps.metrics.empty() && options.ps.metrics != "0")
       return millrace::Status(millrace::StatusCode::kUsage,
-                              "--metrics: only the roles of a job with servers show numbers");
+                              "--metrics: expected a role of a job with servers");
     MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks));
     fill_in_rank(options, rings == nullptr ? 0 : rings->rank());
-    SignalWatch watch;  // before threads
+    SignalWatch watch;  // must be created before other threads
     watch.start({});
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);
     MILLRACE_ASSIGN_OR_RETURN(options.gpu, open_gpu_context(options));

@@ -1,4 +1,4 @@
-// status: what the servers of a job are doing.
+// status: shows what the servers of a job are doing.
 
 #include "ps/transport/wire.h"
 #include "tools/common/tool.h"
@@ -26,29 +26,32 @@ void add_flags_status(Tool& tool, StatusFlags& flags) {
   app.add_option("--pservers", flags.pservers, "the servers, host:port, separated by commas")
       ->delimiter(',')
       ->type_name("LIST");
-  app.add_option("--etcd", flags.etcd,
-                 "members of the etcd cluster that knows the servers, instead of --pservers")
+  app.add_option(
+         "--etcd", flags.etcd,
+         "members of the etcd cluster where the servers are registered, instead of --pservers")
       ->delimiter(',')
       ->type_name("LIST");
   app.add_option("--job", flags.job, "with --etcd: name of the job")->type_name("NAME");
-  app.add_option("--timeout-ms", flags.timeout_ms, "how long to wait for answers")
+  app.add_option("--timeout-ms", flags.timeout_ms, "how long to wait for responses")
       ->check(CLI::Range(1, 600000).description(""))
       ->type_name("N");
   app.option_defaults()->group("Mutual TLS");
-  app.add_option("--tls-ca", flags.tls_ca, "certificates that servers are signed by, PEM")
+  app.add_option("--tls-ca", flags.tls_ca, "CA certificates that verify the servers, PEM")
       ->type_name("FILE");
-  app.add_option("--tls-cert", flags.tls_cert, "own certificate, PEM")->type_name("FILE");
-  app.add_option("--tls-key", flags.tls_key, "key of it, PEM")->type_name("FILE");
-  app.add_option("--tls-name", flags.tls_name, "name in the servers' certificates, if not the host")
+  app.add_option("--tls-cert", flags.tls_cert, "client certificate, PEM")->type_name("FILE");
+  app.add_option("--tls-key", flags.tls_key, "key of the client certificate, PEM")
+      ->type_name("FILE");
+  app.add_option("--tls-name", flags.tls_name,
+                 "name in the servers' certificates, if it is not the host name")
       ->type_name("NAME");
   app.option_defaults()->group("Options");
 }
 
-// --pservers, or who is announced.
+// The servers of --pservers, or those registered in etcd.
 StatusOr<std::vector<std::string>> find_servers(const Tool& tool, const StatusFlags& flags,
                                                 const std::optional<ps::TlsFiles>& tls) {
   if (flags.pservers.empty() == flags.etcd.empty())
-    return Status(StatusCode::kUsage, "name the servers: either --pservers or --etcd");
+    return Status(StatusCode::kUsage, "expected either --pservers or --etcd");
   if (flags.etcd.empty()) return flags.pservers;
   constexpr std::chrono::seconds kUnusedLease{5};
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Directory> directory,
@@ -57,7 +60,7 @@ StatusOr<std::vector<std::string>> find_servers(const Tool& tool, const StatusFl
       std::chrono::steady_clock::now() + std::chrono::milliseconds(flags.timeout_ms);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::Directory::Entry> entries,
                             directory->list(deadline));
-  if (entries.empty()) return Status(StatusCode::kDistributed, "etcd knows no server of the job");
+  if (entries.empty()) return Status(StatusCode::kDistributed, "etcd has no server of the job");
   std::vector<std::string> servers;
   for (const ps::Directory::Entry& entry : entries) servers.push_back(entry.address);
   return servers;
@@ -77,7 +80,7 @@ StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
       tool.write_output(tool.common().json ? status_json(answers) : status_table(answers)));
   const Status answered = all_answered(answers);
   if (answered.ok()) return kDone;
-  // With --json the document has said it already.
+  // With --json the document already contains it.
   if (!tool.common().json) return answered;
   tool.report(answered);
   return exit_code(answered.code());
@@ -87,12 +90,13 @@ StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
 }  // namespace millrace::tools
 
 int millrace::tools::status(int argc, char** argv) {
-  Tool tool({.name = "status",
-             .purpose = std::string(kStatusPurpose),
-             .examples = {"status --pservers 127.0.0.1:6174,127.0.0.1:6175"},
-             .exit_codes = {{0, "all have answered"}, {5, "some have not; they are named"}},
-             .notes = {},
-             .unread = {"--threads", "--seed", "--max-model-bytes", "--max-tensor-bytes"}});
+  Tool tool(
+      {.name = "status",
+       .purpose = std::string(kStatusPurpose),
+       .examples = {"status --pservers 127.0.0.1:6174,127.0.0.1:6175"},
+       .exit_codes = {{0, "all servers responded"}, {5, "some did not respond; they are listed"}},
+       .notes = {},
+       .unread = {"--threads", "--seed", "--max-model-bytes", "--max-tensor-bytes"}});
   StatusFlags flags;
   add_flags_status(tool, flags);
   return tool.run(argc, argv, [&] { return show(tool, flags); });

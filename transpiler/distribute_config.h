@@ -6,39 +6,39 @@
 
 namespace millrace::transpiler {
 
-/// Fields of the original's DistributeTranspilerConfig, under their names and with their defaults.
+/// Fields of the original's DistributeTranspilerConfig, with the same names and defaults.
 /// Source: spec/transpiler.md section 2.
 struct DistributeTranspilerConfig {
-  bool slice_var_up = true;  ///< cut variables into slices, one a server at most
+  bool slice_var_up = true;  ///< split variables into slices, at most one per server
   std::string split_method =
-      "RoundRobin";  ///< how slices are dealt to servers: RoundRobin, HashName, Balanced
-  int64_t min_block_size = 8192;  ///< smallest number of elements of a slice; below 8192 is refused
+      "RoundRobin";  ///< how slices are assigned to servers: RoundRobin, HashName, Balanced
+  int64_t min_block_size = 8192;  ///< minimum elements of a slice; below 8192 is rejected
   bool enable_dc_asgd = false;    ///< delay compensation; asynchronous training only
   std::string mode = "pserver";   ///< pserver, nccl2 or collective
   bool print_log = false;         ///< collect remarks on what was done
   bool wait_port = true;          ///< get_trainer_program() waits until the servers' ports are open
   bool runtime_split_send_recv =
-      false;  ///< send and recv cut and join at run time; needs sync_mode false
-  bool sync_mode =
-      true;  ///< selects only distributed_mode; the argument of transpile() selects the graph
+      false;  ///< send and recv split and join slices at run time; needs sync_mode false
+  bool sync_mode = true;    ///< selects only distributed_mode; the argument of transpile() selects
+                            ///< the kind of program
   bool half_async = false;  ///< with runtime split: servers wait for a round of all trainers
-  bool completely_not_async = false;  ///< asynchronous graph whose servers still merge per trainer
-  bool geo_sgd_mode = false;          ///< read by the communicator at run time
-  int64_t geo_sgd_need_push_nums = 100;  ///< steps between two pushes of geo, read at run time
+  bool completely_not_async = false;     ///< asynchronous program, but servers merge per trainer
+  bool geo_sgd_mode = false;             ///< read by the communicator at run time
+  int64_t geo_sgd_need_push_nums = 100;  ///< steps between two geo pushes; read at run time
   int64_t nccl_comm_num = 1;             ///< communicators (rings)
   bool use_hierarchical_allreduce = false;
   int64_t hierarchical_allreduce_inter_nranks =
       0;                        ///< ranks of one node; <= 1: the number of local devices
   std::string collective_mode;  ///< grad_allreduce, local_sgd or single_process_multi_thread
-  /// single_process_multi_thread: 0 one allreduce a gradient, 1 all gradients in one buffer, 2 one
-  /// allreduce over a list (the original's PADDLE_FUSE_ALLREDUCE).
+  /// single_process_multi_thread: 0 = one allreduce per gradient, 1 = all gradients in one buffer,
+  /// 2 = one allreduce over a list (the original's PADDLE_FUSE_ALLREDUCE).
   int64_t fuse_allreduce = 1;
   /// single_process_multi_thread: divide the loss gradient by the number of devices and nodes (the
   /// original's PADDLE_LOSS_SCALE).
   bool scale_loss_gradient = true;
 
   /// Clip gradients on the trainer, before they are sent (quirk Q7). False: servers clip merged
-  /// gradients, by value only; other clipping is refused, unless it stands in a scope `@CLIP`.
+  /// gradients, by value only; other clipping is rejected, unless it is in a scope `@CLIP`.
   bool clip_on_trainer = true;
   /// Threads of listen_and_serv; the original takes them from
   /// FLAGS_rpc_{get,send,prefetch}_thread_num.
@@ -47,7 +47,8 @@ struct DistributeTranspilerConfig {
   int64_t rpc_prefetch_thread_num = 12;
 };
 
-/// Arguments of transpile(), and the facts of the program object that the serialized form loses.
+/// Arguments of transpile(), and facts of the program object that its serialized form does not
+/// keep.
 struct TranspileArguments {
   int64_t trainer_id = 0;
   /// Servers, "ip:port,ip:port".

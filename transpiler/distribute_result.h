@@ -17,7 +17,8 @@ struct RolePrograms {
   std::unique_ptr<Program> startup;
 };
 
-/// What the geo communicator must know of one parameter (an entry of the original's vars_info).
+/// What the geo communicator needs to know about one parameter (an entry of the original's
+/// vars_info).
 struct GeoVar {
   std::string origin;                  ///< the parameter
   std::vector<std::string> var_names;  ///< its slices
@@ -27,11 +28,11 @@ struct GeoVar {
   bool operator==(const GeoVar&) const = default;
 };
 
-/// What the geo communicator must know; no program carries it.
+/// What the geo communicator needs to know; no program contains it.
 struct GeoFacts {
   int64_t push_nums = 100;   ///< steps between two pushes (geo_sgd_need_push_nums)
-  int64_t trainers = 1;      ///< a change is divided by their number
-  std::vector<GeoVar> vars;  ///< in pair order
+  int64_t trainers = 1;      ///< number of trainers; changes are divided by it
+  std::vector<GeoVar> vars;  ///< in the order of (param, grad) pairs
   bool operator==(const GeoFacts&) const = default;
 };
 
@@ -43,8 +44,8 @@ struct ProgramProperties {
   std::string ps_endpoint;
   std::vector<std::string> endpoints;
   std::string distributed_lookup_table;  ///< empty: none
-  std::vector<std::string> rates;        ///< vars of learning rates that the servers have, sorted
-  std::vector<std::string> schedule;     ///< vars that the servers' schedules keep, sorted
+  std::vector<std::string> rates;        ///< learning-rate vars on the servers, sorted
+  std::vector<std::string> schedule;     ///< vars that the schedules on the servers keep, sorted
   // nccl2
   std::vector<std::string> trainers_endpoints;
   int64_t nccl_comm_num = 1;

@@ -25,7 +25,7 @@ struct DistributeTranspiler::State {
     const std::vector<std::string>& endpoints = plan->properties().endpoints;
     const auto it = std::find(endpoints.begin(), endpoints.end(), endpoint);
     if (it == endpoints.end() || plan->server_count() == 0) {
-      return InvalidArgument("'{}' is none of the {} servers of this job", endpoint,
+      return InvalidArgument("'{}' is not one of the {} servers of this job", endpoint,
                              plan->server_count());
     }
     return plan->pserver(static_cast<size_t>(it - endpoints.begin()));

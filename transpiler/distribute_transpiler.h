@@ -18,11 +18,11 @@ namespace millrace::transpiler {
 
 class Transpilation;
 
-/// Distributes one training program, under the names of the original's class.
+/// Distributes one training program; the API of the original's class of that name.
 ///
-/// transpile() plans; the get_ functions build the programs of a role each time they are called and
-/// do not influence each other, whatever their order. Programs come back as shared pointers;
-/// framework/program_file.h writes them.
+/// transpile() makes the plan. The get_ functions build the programs of a role on each call; calls
+/// are independent of each other and of their order. Programs are returned as shared pointers;
+/// framework/program_file.h writes them to files.
 ///
 /// \code
 ///   DistributeTranspiler t;
@@ -46,7 +46,7 @@ class DistributeTranspiler {
   DistributeTranspiler(DistributeTranspiler&&) noexcept;
   DistributeTranspiler& operator=(DistributeTranspiler&&) noexcept;
 
-  /// Plans the distribution of main and startup; both stay as they are.
+  /// Plans the distribution of main and startup; neither is changed.
   /// Errors: kInvalidArgument naming the field, kInvalidProgram naming the op, kUnimplemented
   /// (spec/transpiler.md section 15). After an error there is no plan.
   Status transpile(const Program& main, const Program& startup,
@@ -54,8 +54,8 @@ class DistributeTranspiler {
 
   /// Main program of the trainer.
   /// \param wait_port  with config.wait_port: first waits until every server accepts connections
-  /// Errors: kInvalidArgument without a plan; kDistributed naming the servers that did not answer
-  /// in 120 s.
+  /// Errors: kInvalidArgument without a plan; kDistributed naming the servers that did not accept a
+  /// connection in 120 s.
   [[nodiscard]] StatusOr<ProgramPtr> get_trainer_program(bool wait_port = true) const;
   /// Startup program of the trainer.
   [[nodiscard]] StatusOr<ProgramPtr> get_trainer_startup_program() const;
@@ -68,7 +68,7 @@ class DistributeTranspiler {
   /// Startup program of the server at an endpoint.
   [[nodiscard]] StatusOr<ProgramPtr> get_startup_program(const std::string& endpoint) const;
 
-  /// What lives on which server; empty before transpile() and in modes without servers.
+  /// Which vars are on which server; empty before transpile() and in modes without servers.
   [[nodiscard]] const VarsDistributed& vars_overview() const;
   /// Endpoints of the servers in order.
   [[nodiscard]] const std::vector<std::string>& pserver_endpoints() const;

@@ -50,7 +50,7 @@ class DumpToFolder final : public PassInstrumentation {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
     if (error) {
-      return IoError("cannot make the folder '{}': {}", printable(folder_.string()),
+      return IoError("cannot create the folder '{}': {}", printable(folder_.string()),
                      error.message());
     }
     MILLRACE_RETURN_IF_ERROR(write_file(folder_ / "pipeline.txt", pipeline_ + "\n"));
@@ -62,7 +62,7 @@ class DumpToFolder final : public PassInstrumentation {
   }
 
   void failed(const PassEvent& /*event*/, const Status& status) override {
-    // The run has an error already, which matters more than one of this file.
+    // The run already has an error, which matters more than an error of this file.
     (void)write_file(folder_ / "failed.txt", status.to_string() + "\n").ok();
   }
 

@@ -11,7 +11,7 @@ namespace millrace::transpiler {
 
 /// Turns a program into text.
 using PrintFn = std::function<std::string(const Program&)>;
-/// Takes finished text; called with whole lines.
+/// Receives the output; called with whole lines.
 using SinkFn = std::function<void(const std::string&)>;
 
 /// Prints the program, and the startup program if there is one, after the named passes, each under
@@ -23,11 +23,11 @@ StatusOr<std::unique_ptr<PassInstrumentation>> print_after(std::vector<std::stri
                                                            const Pipeline& pipeline, PrintFn print,
                                                            SinkFn sink);
 
-/// Writes what enters the pipeline and what each pass leaves into files of a folder:
-/// 000-input.prog, 001-<pass>.prog, ... and the same with .startup.prog; pipeline.txt has the
+/// Writes the input of the pipeline and the result of each pass into files of a folder:
+/// 000-input.prog, 001-<pass>.prog, ... and the same with .startup.prog. pipeline.txt has the
 /// pipeline, and failed.txt the error if there was one. Numbers have at least three digits.
 ///
-/// The folder is made if it does not exist. Files of an earlier run are replaced.
+/// The folder is created if it does not exist. Files of an earlier run are replaced.
 /// Errors of the run: kIo naming the file.
 std::unique_ptr<PassInstrumentation> dump_to_folder(std::string folder, const Pipeline& pipeline,
                                                     PrintFn print);

@@ -30,7 +30,7 @@ NeededOps::NeededOps(const Program& program, const NeedRules& rules)
   if (program.block_count() > 0) walk(program.root());
 }
 
-// Walkers say whether they added anything.
+// walk(), visit() and walk_owned_blocks() return whether they added anything.
 
 bool NeededOps::add_name(NameId name) {
   return !feeds_.contains(name) && names_.insert(name).second;
@@ -72,7 +72,8 @@ bool NeededOps::walk_owned_blocks(const Op& op) {
   if (blocks.empty()) return false;
   bool added = false;
   if (contains(op)) {
-    // Outputs and the vars that attributes name (states of a recurrent op) are written inside.
+    // Outputs and the vars that attributes name (states of a recurrent op) are written in the owned
+    // blocks.
     for (const Slot& slot : op.outputs()) {
       for (const Arg& arg : slot.args) added |= add_name(arg.name);
     }

@@ -11,30 +11,30 @@ namespace millrace::transpiler {
 
 /// What must stay when ops are removed.
 struct NeedRules {
-  /// Op that stays whatever happens to its outputs.
+  /// True for ops that stay whatever happens to their outputs.
   std::function<bool(const Op&)> is_root;
-  /// Op that does not stay just because somebody reads what it writes; empty: there is none.
+  /// True for ops that are not kept just because another op reads what they write; empty: none.
   std::function<bool(const Op&)> not_by_outputs;
-  /// Vars that must have their value at the end.
+  /// Vars that must have their value at the end of the program.
   std::vector<std::string> targets;
-  /// Vars whose value comes from outside: what writes them is not needed for it.
+  /// Vars whose value comes from outside: ops that write them are not needed for that.
   std::vector<std::string> feeds;
 };
 
 /// The ops of a program that some root or target depends on.
 ///
-/// Walks each block from its end: an op is needed if it is a root, writes a name that is needed
-/// behind it, or owns a block with a needed op; then all names it reads are needed. Blocks of one
-/// owner may run again and again, so they are walked until nothing is added. Names count program
-/// wide, which can only keep too much: blocks of gradient ops read vars of forward blocks that are
-/// not their ancestors.
+/// Walks each block from its end. An op is needed if it is a root, writes a name that is needed
+/// later, or owns a block with a needed op; then all names it reads are needed. Blocks of one owner
+/// may run repeatedly, so they are walked until nothing is added. Names are tracked for the whole
+/// program, which can only keep too much: blocks of gradient ops read vars of forward blocks that
+/// are not their ancestors.
 class NeededOps {
  public:
   NeededOps(const Program& program, const NeedRules& rules);
 
   [[nodiscard]] bool contains(const Op& op) const { return needed_.contains(&op); }
   [[nodiscard]] bool empty() const { return needed_.empty(); }
-  /// Erases the other ops; says how many there were. Blocks that no op owns any more stay.
+  /// Erases the other ops; returns their number. Blocks that no op owns any more stay.
   size_t erase_others(Program& program) const;
 
  private:
@@ -48,11 +48,11 @@ class NeededOps {
   llvm::DenseSet<NameId> feeds_;
   llvm::DenseSet<NameId> names_;
   llvm::DenseSet<const Op*> needed_;
-  llvm::SmallVector<bool, 8> walking_;  // by block: on the way from the root, against cycles
+  llvm::SmallVector<bool, 8> walking_;  // by block: being walked now; guards against cycles
 };
 
-/// Indices of the blocks an op owns through its attributes, in order; those out of range are left
-/// out.
+/// Indices of the blocks that an op owns through its attributes, in order, without indices that are
+/// out of range.
 llvm::SmallVector<int32_t, 2> owned_blocks(const Op& op);
 
 }  // namespace millrace::transpiler

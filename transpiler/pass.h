@@ -19,14 +19,14 @@ struct Facts {
   virtual ~Facts() = default;
 };
 
-/// What a pass may use besides its program.
+/// What a pass may use in addition to its program.
 struct PassContext {
   explicit PassContext(const ops::OpRegistry& op_registry) : registry(op_registry) {}
 
   const ops::OpRegistry& registry;
   /// Startup program that belongs to the one being rewritten; null if there is none.
   Program* startup = nullptr;
-  /// Facts of the running distribution (DistributionJob); null outside of one.
+  /// Facts of the running distribution (DistributionJob); null otherwise.
   Facts* job = nullptr;
   /// Lines for the user, in order ("fc_0.w_0: 2 slices"); printed by the tools with -v.
   std::vector<std::string> remarks;
@@ -40,19 +40,20 @@ class Pass {
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
 
-  /// Name in pipelines, lower-case words with dashes.
+  /// Name in pipelines: lower-case words joined by dashes.
   [[nodiscard]] virtual llvm::StringRef name() const = 0;
-  /// \returns whether the program, or the startup program of the context, changed. A pass that
-  /// changes one and returns false is caught. Errors: the place in the program; the pass manager
-  /// adds the pass. After an error the program is unspecified.
+  /// Rewrites the program.
+  /// \returns whether the program, or the startup program of the context, changed. The pass manager
+  /// detects a pass that changes one and returns false. Errors: with the location in the program;
+  /// the pass manager adds the name of the pass. After an error the program is unspecified.
   virtual StatusOr<bool> run(Program& program, PassContext& context) = 0;
-  /// True for passes whose input may have the forms of older releases, which other passes would
-  /// misread; such a pass may leave some of them for the next one.
+  /// True for passes that accept the forms of older releases in their input, which other passes
+  /// would misread. Such a pass may leave some of these forms for the next one.
   [[nodiscard]] virtual bool takes_old_forms() const { return false; }
 };
 
-/// Makes a pass from its checked options. Errors: kInvalidArgument for what types cannot say, such
-/// as two options that exclude each other; the registry adds the name of the pass.
+/// Makes a pass from its checked options. Errors: kInvalidArgument for constraints beyond the
+/// types, such as two options that exclude each other; the registry adds the name of the pass.
 using PassFactory = StatusOr<std::unique_ptr<Pass>> (*)(const PassOptions&);
 
 }  // namespace millrace::transpiler

@@ -43,7 +43,7 @@ Status verify(const Program& program, const PassContext& context, bool may_be_ol
   return check(*context.startup).with_note("in the startup program");
 }
 
-// The input verified, so what does not verify now is the pass's fault, not the user's.
+// The input verified, so a finding now is an error of the pass, not of the user.
 Status blame_pass(const Status& finding, llvm::StringRef pass) {
   Status status = Internal("pass '{}' left an invalid program: {}",
                            std::string_view(pass.data(), pass.size()), finding.message())
@@ -122,7 +122,7 @@ StatusOr<PassRecord> PassManager::run_pass(size_t index, Program& program, PassC
   record.run_ms = ms_since(pass_start);
 
   if (before && !record.changed && state_of_pass_manager(program, context) != *before) {
-    return Internal("pass '{}' changed the program and says that it did not", record.pass);
+    return Internal("pass '{}' changed the program but reported that it did not", record.pass);
   }
   if (record.changed) {
     const Status finding = verify(program, context, pass.takes_old_forms(), options);
@@ -144,7 +144,7 @@ StatusOr<PipelineReport> PassManager::run(Program& program, PassContext& context
           .with_note("before the first pass of '" + pipeline_.to_string() + "'"));
   PipelineReport report;
   for (size_t i = 0; i < passes_.size(); ++i) {
-    // What was left for another pass of upgrade-program must be gone by now.
+    // Only passes of upgrade-program may see old forms: before any other pass none may remain.
     if (may_be_old && !passes_[i]->takes_old_forms()) {
       may_be_old = false;
       MILLRACE_RETURN_IF_ERROR(

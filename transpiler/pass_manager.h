@@ -13,18 +13,17 @@
 
 namespace millrace::transpiler {
 
-/// What an instrumentation learns of one pass of a running pipeline.
+/// What an instrumentation is given about one pass of a running pipeline.
 struct PassEvent {
   llvm::StringRef pass;
   size_t index = 0;  ///< position in the pipeline, from 0
   size_t count = 0;  ///< passes in the pipeline
   const Program& program;
   const Program* startup = nullptr;  ///< null if there is none
-  bool changed = false;              ///< what the pass says; false before it ran
+  bool changed = false;              ///< result of the pass; false before it ran
 };
 
-/// Watches a pipeline from outside; see instrumentation.h for the ones that are there. An error
-/// ends the run.
+/// Observes a pipeline; instrumentation.h has the available ones. An error stops the run.
 class PassInstrumentation {
  public:
   PassInstrumentation() = default;
@@ -40,12 +39,14 @@ class PassInstrumentation {
 
 /// How a pipeline runs.
 struct PassManagerOptions {
-  /// Checks a program; empty: no checks. It runs on the input, where a finding is the input's
-  /// fault, and after each pass that changed something, where it is the pass's (kInternal).
+  /// Checks a program; empty: no checks. It runs on the input, where a finding is an error of the
+  /// input, and after each pass that changed something, where it is an error of the pass
+  /// (kInternal).
   std::function<Status(const Program&)> verify;
-  /// The same for what passes with takes_old_forms() get and leave; empty: verify.
+  /// The same check for the input and output of passes with takes_old_forms(); empty: verify.
   std::function<Status(const Program&)> verify_old_forms;
-  /// Compares fingerprints before and after each pass; a change that a pass denies is kInternal.
+  /// Compares fingerprints before and after each pass; a change that a pass does not report is
+  /// kInternal.
   bool check_changes = true;
   /// Called in order; not owned.
   std::vector<PassInstrumentation*> instrumentations;
@@ -65,26 +66,26 @@ struct PassRecord {
 struct PipelineReport {
   std::vector<PassRecord> passes;
   [[nodiscard]] bool changed() const;
-  /// One line a pass and one for the sum, columns aligned.
+  /// One line per pass and one for the total, with aligned columns.
   [[nodiscard]] std::string table() const;
 };
 
-/// The passes of one pipeline, made and ready to run on any number of programs.
+/// The passes of one pipeline, ready to run on any number of programs.
 /// Thread-safety: runs of one manager on different programs may overlap if their options do not
 /// share instrumentations.
 class PassManager {
  public:
-  /// Makes all passes. Errors: those of PassRegistry::make(), before anything has run.
+  /// Creates all passes. Errors: those of PassRegistry::make(), before anything has run.
   static StatusOr<PassManager> create(const PassRegistry& registry, Pipeline pipeline);
   /// As above, from text. Errors: also those of parse_pipeline().
   static StatusOr<PassManager> create(const PassRegistry& registry, llvm::StringRef pipeline);
 
   [[nodiscard]] const Pipeline& pipeline() const { return pipeline_; }
 
-  /// Runs the passes in order and stops at the first error, after which the program is unspecified.
+  /// Runs the passes in order and stops at the first error; then the program is unspecified.
   ///
   /// Errors: those of the passes, with the note "in pass 'x' (1 of 2) of '<pipeline>'"; kInternal
-  /// if a pass leaves a program that does not verify, or denies a change.
+  /// if a pass produces a program that does not verify, or does not report a change.
   StatusOr<PipelineReport> run(Program& program, PassContext& context,
                                const PassManagerOptions& options = {}) const;
 

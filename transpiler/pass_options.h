@@ -17,15 +17,15 @@ enum class OptionType { kBool, kInt, kFloat, kString, kStrings };
 /// Value of a pass option.
 using OptionValue = std::variant<bool, int64_t, double, std::string, std::vector<std::string>>;
 
-/// Word for a type in messages and documents: "bool", "int", "float", "string", "list".
+/// Name of a type in messages and documents: "bool", "int", "float", "string", "list".
 llvm::StringRef option_type_name(OptionType type);
 
 /// Options of one pass, checked against what the pass declares (PassInfo) and with its defaults
 /// filled in; so reading one cannot fail. Made by PassRegistry::make().
 class PassOptions {
  public:
-  /// The value of a declared option; T is a member of OptionValue and the declared type. Asking for
-  /// another name or type is a bug.
+  /// The value of a declared option; T is a member of OptionValue and the declared type. Requesting
+  /// another name or type is a bug in the caller.
   template <typename T>
   [[nodiscard]] const T& get(llvm::StringRef name) const {
     const auto it = values_.find(name.str());
@@ -41,7 +41,7 @@ class PassOptions {
   [[nodiscard]] const std::vector<std::string>& strings(llvm::StringRef name) const {
     return get<std::vector<std::string>>(name);
   }
-  /// True if the pipeline says it, false if it is the default.
+  /// True if the pipeline sets the option, false if it has its default.
   [[nodiscard]] bool given(llvm::StringRef name) const {
     const auto it = values_.find(name.str());
     return it != values_.end() && it->second.given;

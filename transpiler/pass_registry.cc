@@ -10,7 +10,7 @@
 namespace millrace::transpiler {
 namespace {
 
-// `found` as it stands in the pipeline, for messages.
+// `found` as written in the pipeline, for messages.
 std::string found_text(const PipelineOption& option) {
   const std::string text = PipelineStep{"", {option}}.to_string();
   return text.substr(option.name.size() + 2, text.size() - option.name.size() - 3);
@@ -38,12 +38,12 @@ std::optional<OptionValue> number_of(const std::string& text, const OptionDef& d
   return value;
 }
 
-// The value in the declared type; nullopt if it has another one or is out of bounds.
+// The value in the declared type; nullopt if it has another type or is out of bounds.
 std::optional<OptionValue> value_of_pass_registry(const PipelineOption& option,
                                                   const OptionDef& def) {
   const auto* const list = std::get_if<std::vector<std::string>>(&option.value);
   if (def.type == OptionType::kStrings) {
-    // one value may stand for a list of one
+    // one value is accepted as a list of one
     return list != nullptr ? *list : std::vector{std::get<std::string>(option.value)};
   }
   if (list != nullptr) return std::nullopt;

@@ -41,13 +41,13 @@ class PassInfo {
   PassInfo& string(llvm::StringRef name, llvm::StringRef fallback, llvm::StringRef doc);
   /// List of strings; the default is the empty list.
   PassInfo& strings(llvm::StringRef name, llvm::StringRef doc);
-  /// The option declared last has no default: a pipeline must give it.
+  /// The option declared last has no default: a pipeline must set it.
   PassInfo& required();
   /// Bounds, inclusive, of the number declared last.
   PassInfo& range(double min, double max = std::numeric_limits<double>::infinity());
   /// Permitted values of the string declared last.
   PassInfo& one_of(std::initializer_list<llvm::StringRef> choices);
-  /// How the pass is made. P has a constructor that takes a const PassOptions&, or none.
+  /// The class of the pass. P has a constructor that takes a const PassOptions&, or none.
   template <typename P>
   PassInfo& makes();
   PassInfo& factory(PassFactory make);
@@ -66,7 +66,7 @@ class PassInfo {
   PassFactory factory_ = nullptr;
 };
 
-/// The passes that pipelines may name. Filled by function calls, then immutable.
+/// The passes that can be used in pipelines. Filled by function calls, then immutable.
 /// Thread-safety: concurrent readers after filling.
 class PassRegistry {
  public:
@@ -74,8 +74,7 @@ class PassRegistry {
   PassRegistry(const PassRegistry&) = delete;
   PassRegistry& operator=(const PassRegistry&) = delete;
 
-  /// Adds a pass. A name may be added once, and a pass needs a factory; else it is a bug and
-  /// aborts.
+  /// Adds a pass. Aborts if the name was added before or the pass has no factory: both are bugs.
   void add(PassInfo info);
 
   /// The pass of that name; null if there is none.
@@ -83,7 +82,7 @@ class PassRegistry {
   /// All passes in alphabetical order.
   [[nodiscard]] std::vector<const PassInfo*> passes() const;
 
-  /// Makes the pass that one step of a pipeline names, after checking its options.
+  /// Creates the pass of one pipeline step after checking its options.
   /// Errors: kInvalidArgument naming the pass and the option, with the nearest name as a hint.
   [[nodiscard]] StatusOr<std::unique_ptr<Pass>> make(const PipelineStep& step) const;
 

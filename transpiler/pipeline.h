@@ -10,15 +10,15 @@
 
 namespace millrace::transpiler {
 
-/// One `name=value` of a pass in a pipeline: a word or quoted string, or a list of those. What type
-/// it has is the pass's to say.
+/// One `name=value` of a pass in a pipeline: a word or quoted string, or a list of those. The pass
+/// decides its type.
 struct PipelineOption {
   std::string name;
   std::variant<std::string, std::vector<std::string>> value;
   bool operator==(const PipelineOption&) const = default;
 };
 
-/// One pass of a pipeline with its options in the order in which they are written.
+/// One pass of a pipeline with its options in their textual order.
 struct PipelineStep {
   std::string pass;
   std::vector<PipelineOption> options;
@@ -28,7 +28,7 @@ struct PipelineStep {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Passes in the order in which they run. The text is the form for flags, tests, logs and reports.
+/// Passes in the order in which they run. Its text form is used in flags, tests, logs and reports.
 struct Pipeline {
   std::vector<PipelineStep> steps;
   bool operator==(const Pipeline&) const = default;
@@ -38,20 +38,20 @@ struct Pipeline {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Longest pipeline text in bytes, and most passes in one.
+/// Maximum length of a pipeline text in bytes, and maximum number of passes.
 inline constexpr size_t kMaxPipelineBytes = 1U << 20U;
 inline constexpr size_t kMaxPipelineSteps = 1000;
 
-/// Reads a pipeline:
+/// Parses a pipeline:
 ///
 ///     pipeline = [ step { "," step } ]
 ///     step     = name [ "{" [ option { "," option } ] "}" ]
 ///     option   = name "=" ( value | "[" [ value { "," value } ] "]" )
 ///     value    = word | quoted string with \" \\ \n \t \xHH
 ///
-/// A name is made of letters, digits, "-", "_" and "."; a word of printable ASCII characters except
-/// , { } [ ] = " and \ . Blanks may stand between any two of these. An empty text is a pipeline
-/// without passes.
+/// A name consists of letters, digits, "-", "_" and "."; a word consists of printable ASCII
+/// characters except , { } [ ] = " and \ . Blanks are allowed between any two of these. An empty
+/// text is a pipeline without passes.
 ///
 /// Errors: kInvalidArgument with the column (bytes, from 1), what was expected and what was found;
 /// kResource above the limits.

@@ -9,7 +9,7 @@
 namespace millrace::transpiler {
 namespace {
 
-// Attributes of the parameter server's op that number blocks without being of a block kind.
+// Attributes of the parameter server's op that contain block numbers but are not of a block kind.
 bool numbers_blocks(const Op& op) {
   return llvm::any_of(
       llvm::ArrayRef({"grad_to_block_id", "prefetch_var_name_to_block_id", "lr_decay_block_id",
@@ -17,7 +17,7 @@ bool numbers_blocks(const Op& op) {
       [&](const char* name) { return op.has_attr(name); });
 }
 
-// Text attributes that never name vars, or name them without using them.
+// String attributes that do not contain var names, or contain them only as information.
 bool is_remark(llvm::StringRef attr) {
   return attr == "op_callstack" || attr == "op_role_var" || attr == "op_namescope" ||
          attr == "op_device";

@@ -4,8 +4,8 @@
 
 namespace millrace::transpiler {
 
-/// Adds every pass of this build: the general ones of transpiler/passes/, those for speed of
-/// transpiler/fusion/, and the distribution ones.
+/// Adds all passes: the general ones of transpiler/passes/, the optimizations of
+/// transpiler/fusion/, and the distribution passes.
 void register_all_passes(PassRegistry& registry);
 
 }  // namespace millrace::transpiler

@@ -16,7 +16,7 @@ using Value = std::optional<int64_t>;
 using Values = llvm::SmallVector<Value, 4>;
 using Inputs = llvm::ArrayRef<const ShapeConstant*>;
 
-// Computes the elements of an op's result; nullopt if the op is not understood in this form.
+// Computes the elements of an op's result; nullopt if this form of the op is not supported.
 using Rule = std::optional<Values> (*)(const Op&, Inputs);
 
 std::optional<Values> shape_of(const Op& op, Inputs /*inputs*/) {
@@ -133,7 +133,7 @@ std::optional<Values> mul(const Op& /*op*/, Inputs inputs) {
     return llvm::MulOverflow(a, b, r) ? Value() : Value(r);
   });
 }
-// Releases differ in how they round negative quotients, so only the others are computed.
+// Releases differ in how they round negative quotients, so only other quotients are computed.
 std::optional<Values> div(const Op& /*op*/, Inputs inputs) {
   return elementwise(inputs,
                      [](int64_t a, int64_t b) { return a >= 0 && b > 0 ? Value(a / b) : Value(); });
@@ -157,7 +157,7 @@ std::optional<Values> product(const Op& /*op*/, Inputs inputs) {
   return Values{Value(result)};
 }
 
-// One op type: its rule and the slots it reads. An op that uses other slots is not understood.
+// One op type: its rule and the slots it reads. Ops that use other slots are not supported.
 struct RuleDef {
   llvm::StringLiteral type;
   Rule rule;
@@ -196,7 +196,7 @@ std::optional<RuleDef> rule_of(llvm::StringRef type) {
   return it == std::end(rules) ? std::nullopt : std::optional(*it);
 }
 
-// The value as the element type holds it; a value that does not fit is unknown.
+// Marks values that the element type cannot hold as unknown.
 void narrow(ShapeConstant& constant) {
   if (constant.dtype != DType::kInt32) return;
   for (Value& value : constant.values) {
@@ -250,7 +250,7 @@ const ShapeConstant* ShapeConstants::evaluate(const Op& op) {
     }
   }
   std::optional<Values> values = rule->rule(op, inputs);
-  // The declared shape must agree; it also says of which rank the result is, which is not tracked.
+  // The declared shape must agree. It also provides the rank of the result, which is not tracked.
   if (!values || element_count(out->dims()) != static_cast<int64_t>(values->size()) ||
       static_cast<int64_t>(values->size()) > kMaxShapeElements)
     return nullptr;

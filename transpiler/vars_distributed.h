@@ -7,7 +7,7 @@
 
 namespace millrace::transpiler {
 
-/// What the overview says of one variable (the original's VarStruct).
+/// What the overview records about one variable (the original's VarStruct).
 struct VarFacts {
   std::string name;
   std::vector<int64_t> shape;
@@ -18,19 +18,20 @@ struct VarFacts {
   bool operator==(const VarFacts&) const = default;
 };
 
-/// One variable, or a piece of one, that lives on a server.
+/// One variable, or a slice of one, that a server holds.
 struct DistributedVar {
   VarFacts origin;  ///< the whole variable
   VarFacts slice;   ///< what the server holds
   bool is_slice = false;
-  int64_t block_id = 0;  ///< which piece
-  int64_t offset = 0;    ///< elements of the origin before the piece
+  int64_t block_id = 0;  ///< number of the slice
+  int64_t offset = 0;    ///< elements of the origin before the slice
   std::string vtype;     ///< "Param", "Optimizer" or "RemotePrefetch"
   std::string endpoint;
 };
 
 /// Overview of all variables on servers, in the order in which they were added.
-/// Source: spec/transpiler.md section 12; the look-ups are those that seeds 000 and 001 use.
+/// Source: spec/transpiler.md section 12; the lookup functions are those that seeds 000 and 001
+/// use.
 class VarsDistributed {
  public:
   /// Appends an entry and returns it. References stay valid until the next call.
@@ -48,9 +49,9 @@ class VarsDistributed {
   /// Entries of an endpoint; of one type, or of all if vtype is empty.
   [[nodiscard]] std::vector<const DistributedVar*> get_distributed_vars_by_ep(
       const std::string& endpoint, const std::string& vtype = "") const;
-  /// Same name, type and shape.
+  /// True if name, type and shape are equal.
   [[nodiscard]] static bool equal(const VarFacts& a, const VarFacts& b);
-  /// One line an entry, for people.
+  /// Human-readable text, one line per entry.
   [[nodiscard]] std::string overview() const;
 
   [[nodiscard]] const std::vector<DistributedVar>& vars() const { return vars_; }

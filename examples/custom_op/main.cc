@@ -1,7 +1,7 @@
-// Runs a program with an op type that the library does not have, and gives it the arithmetic.
+// Runs a program with an op type that the library does not have; the example provides the kernel.
 //   custom_op PROGRAM
-// PROGRAM has an op "swish_shift" (X -> Out; shift): out = x / (1 + exp(-x)) + shift, reads x and
-// writes out.
+// PROGRAM has an op "swish_shift" (X -> Out; shift): out = x / (1 + exp(-x)) + shift. It reads the
+// var x and writes the var out.
 
 #include <cmath>
 #include <iostream>

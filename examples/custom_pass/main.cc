@@ -1,5 +1,5 @@
-// A pass of one's own in a pipeline with those of millrace: it replaces divisions by a constant
-// with multiplications.
+// Runs a custom pass in a pipeline with passes of millrace. The pass replaces divisions by a
+// constant with multiplications.
 //
 //   custom_pass PROGRAM [PIPELINE]
 //
@@ -20,7 +20,7 @@ using millrace::Op;
 using millrace::Program;
 namespace tp = millrace::transpiler;
 
-// y = x / c, with c from a fill_constant that nobody overwrites, becomes y = scale(x, 1 / c).
+// Replaces y = x / c by y = scale(x, 1 / c) if c comes from a fill_constant and is not overwritten.
 class DivideByMultiplying final : public tp::Pass {
  public:
   explicit DivideByMultiplying(const tp::PassOptions& options)

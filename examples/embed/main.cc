@@ -1,5 +1,5 @@
-// Cuts a training program for two parameter servers and two trainers, and says what each server
-// holds.
+// Distributes a training program over two parameter servers and two trainers, and prints the size
+// of each resulting program.
 //   embed MAIN_PROGRAM STARTUP_PROGRAM
 
 #include <iostream>

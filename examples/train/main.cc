@@ -1,4 +1,4 @@
-// Builds a small classifier, trains it on points of three spirals, and says how many it gets right.
+// Builds a small classifier, trains it on points of three spirals, and prints loss and accuracy.
 //   train [STEPS]
 
 #include <cmath>
@@ -15,9 +15,9 @@ namespace layers = millrace::layers;
 using millrace::VarRef;
 
 constexpr int64_t kClasses = 3;
-constexpr int64_t kPoints = 100;  // of each class
+constexpr int64_t kPoints = 100;  // per class
 
-// Points on arms that turn away from each other, and the numbers of their arms.
+// Points on three spiral arms, and the index of the arm of each point.
 millrace::Arrays spirals() {
   std::vector<float> points;
   std::vector<int64_t> labels;
@@ -43,7 +43,7 @@ millrace::Status train(int steps) {
   const VarRef guess = layers::fc(layers::fc(hidden, 32, {.act = "tanh"}), kClasses);
   const VarRef loss = layers::mean(layers::softmax_with_cross_entropy(guess, arm));
   const VarRef right = layers::accuracy(layers::softmax(guess), arm);
-  // mistakes in the lines above are said here, each with its line
+  // errors in the lines above are reported here, each with its line
   MILLRACE_RETURN_IF_ERROR(net.minimize(loss, {.method = millrace::Adam{},
                                                .learning_rate = 0.02,
                                                .clip = millrace::ClipByGlobalNorm{1.0},

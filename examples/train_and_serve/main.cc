@@ -1,4 +1,4 @@
-// Builds LeNet and a small transformer from nothing, trains them, saves, reloads and serves them.
+// Builds LeNet and a small transformer from scratch, trains them, saves, reloads and serves them.
 //   train_and_serve FOLDER [--steps 150] [--devices cpu:2]
 
 #include <cmath>
@@ -22,7 +22,7 @@ using millrace::VarRef;
 
 constexpr int64_t kRows = 32;
 
-// A small, fixed source of numbers in [0, 1).
+// A small random number generator with a fixed seed; numbers in [0, 1).
 class Numbers {
  public:
   float next() {
@@ -35,7 +35,7 @@ class Numbers {
   uint32_t state_ = 1;
 };
 
-// A network with what it is fed, what it learns and what it answers.
+// A network with its input, label, prediction and loss.
 struct Job {
   std::string name;
   Network net;
@@ -45,7 +45,7 @@ struct Job {
   VarRef loss;
 };
 
-// The probability of ten classes for an image of 28 x 28.
+// Predicts the probabilities of ten classes for an image of 28 x 28.
 Job lenet() {
   Job job{"lenet", Network(/*random_seed=*/1), {}, {}, {}, {}};
   job.input = job.net.data("image", {-1, 1, 28, 28});
@@ -61,7 +61,7 @@ Job lenet() {
   return job;
 }
 
-// An image has a bright square, whose place is its digit.
+// Images with a bright square; the position of the square is the digit.
 Arrays images(Numbers& numbers) {
   std::vector<float> pixels(static_cast<size_t>(kRows * 28 * 28));
   std::vector<int64_t> digits;
@@ -83,8 +83,8 @@ Arrays images(Numbers& numbers) {
   return feeds;
 }
 
-constexpr int32_t kWords = 8;   // in a sentence
-constexpr int32_t kWidth = 16;  // of a word's vector
+constexpr int32_t kWords = 8;   // words per sentence
+constexpr int32_t kWidth = 16;  // size of a word's vector
 constexpr int32_t kHeads = 2;
 constexpr int64_t kDictionary = 12;
 
@@ -93,7 +93,7 @@ VarRef heads_of(const VarRef& x) {
   return layers::transpose(cut, {0, 2, 1, 3});
 }
 
-// Words look at each other; what they find is added to what they are.
+// Self-attention over the words, with a residual connection and layer norm.
 VarRef attend(const VarRef& words) {
   const auto project = [&] { return layers::fc(words, kWidth, {.num_flatten_dims = 2}); };
   const VarRef queries = heads_of(project());
@@ -108,7 +108,7 @@ VarRef attend(const VarRef& words) {
   return layers::layer_norm(layers::elementwise_add(words, out), {.begin_norm_axis = 2});
 }
 
-// The probability that a sentence has the first word of the dictionary in it.
+// Predicts the probability that a sentence contains the first word of the dictionary.
 Job transformer() {
   Job job{"transformer", Network(/*random_seed=*/2), {}, {}, {}, {}};
   job.input = job.net.data("words", {-1, kWords, 1}, millrace::DType::kInt64);
@@ -156,7 +156,7 @@ struct Options {
 };
 
 Status run(Job job, Arrays (*batch)(Numbers&), const Options& options) {
-  // mistakes in the layers above are said here, each with its line
+  // errors in the layers above are reported here, each with its line
   MILLRACE_RETURN_IF_ERROR(
       job.net.minimize(job.loss, {.method = millrace::Adam{}, .learning_rate = 0.003}).status());
   MILLRACE_ASSIGN_OR_RETURN(
@@ -198,7 +198,7 @@ Status run(Job job, Arrays (*batch)(Numbers&), const Options& options) {
   return millrace::Ok();
 }
 
-// False for words that it does not know.
+// False for unknown arguments.
 bool parse(int argc, char** argv, Options& options) {
   if (argc < 2 || argc % 2 != 0) return false;
   options.folder = argv[1];

@@ -33,7 +33,7 @@ Status CollectiveGroup::refuse() const {
       .with_note(fmt::format("broken by: {}", state_.message()));
 }
 
-// \param needs_others  false where there is nothing to exchange, which every rank knows
+// \param needs_others  false if there is nothing to exchange, which every rank can tell
 template <typename Call>
 Status CollectiveGroup::guarded(Status arguments, bool needs_others, Call&& call) {
   if (!state_.ok()) return refuse();
@@ -104,11 +104,11 @@ StatusOr<std::unique_ptr<CollectiveGroup>> CollectiveGroup::subgroup(llvm::Array
   for (size_t i = 0; i < members.size(); ++i) {
     MILLRACE_RETURN_IF_ERROR(check_rank("member", members[i]));
     if (std::count(members.begin(), members.end(), members[i]) > 1)
-      return InvalidArgument("rank {} stands twice among the members of a group", members[i]);
+      return InvalidArgument("rank {} is listed twice among the members of a group", members[i]);
     if (members[i] == rank()) own_place = static_cast<int>(i);
   }
   if (own_place < 0)
-    return InvalidArgument("rank {} makes a group that it is no member of", rank());
+    return InvalidArgument("rank {} makes a group of which it is not a member", rank());
   if (!state_.ok()) return refuse();
   StatusOr<std::unique_ptr<CollectiveGroup>> made = do_subgroup(members, own_place);
   if (!made.ok()) abort(made.status());

@@ -17,24 +17,24 @@ namespace millrace::executor {
 
 using kernels::Reduction;
 
-/// What every rank of a group says about itself and its patience.
+/// Settings of one rank of a group.
 struct GroupSettings {
   int rank = 0;
   int size = 1;
-  /// Longest wait of one call for the other ranks.
+  /// Longest time that one call waits for the other ranks.
   int64_t timeout_ms = 600'000;
 };
 
 /// Ranks that exchange values: threads of a process or processes, through one of several engines.
 ///
-/// All ranks make the same calls in the same order with equal types and counts; each returns when
-/// its own memory has the result. The order in which elements are combined does not depend on
-/// timing. The first failure of a call breaks the group: a lost or slow rank is named within the
-/// deadline, the other ranks learn of it where the engine can tell them, and every later call says
-/// that the group is broken. Errors: kDistributed; kInvalidArgument and kUnimplemented for bad
-/// arguments, which break the group, too, because the other ranks wait.
+/// All ranks make the same calls in the same order with equal types and counts. Each call returns
+/// when the rank's own memory has the result. The order in which elements are combined does not
+/// depend on timing. The first failed call breaks the group: a lost or slow rank is named within
+/// the deadline, the other ranks are notified if the engine supports that, and every later call
+/// reports that the group is broken. Errors: kDistributed; kInvalidArgument and kUnimplemented for
+/// bad arguments, which also break the group because the other ranks wait.
 ///
-/// Element types: all floats and integers. Thread-safety: one call at a time a rank.
+/// Element types: all floats and integers. Thread-safety: one call at a time per rank.
 class CollectiveGroup {
  public:
   CollectiveGroup(const CollectiveGroup&) = delete;
@@ -48,25 +48,25 @@ class CollectiveGroup {
   [[nodiscard]] virtual std::string_view engine() const = 0;
   /// Ok, or what broke the group.
   [[nodiscard]] const Status& state() const { return state_; }
-  /// Calls so far.
+  /// Number of calls so far.
   [[nodiscard]] int64_t calls() const { return calls_; }
 
   /// Every rank gets the combination of all elements. \param count  elements
   Status all_reduce(DType dtype, std::byte* data, int64_t count,
                     Reduction reduction = Reduction::kSum);
-  /// The root gets it; what is in data of the other ranks stays.
+  /// The root gets the combination; data of the other ranks is not changed.
   Status reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction, int root);
   /// Every rank gets the bytes of the root.
   Status broadcast(std::byte* data, int64_t bytes, int root);
   /// all gets the parts of all ranks in order. \param bytes  of each part
   Status all_gather(const std::byte* part, int64_t bytes, std::byte* all);
-  /// Rank r gets the r-th of size() equal pieces of the combination.
-  /// \param count  elements of a piece
+  /// Rank r gets the r-th of size() equal parts of the combination.
+  /// \param count  elements of a part
   Status reduce_scatter(DType dtype, const std::byte* all, int64_t count, std::byte* part,
                         Reduction reduction = Reduction::kSum);
-  /// Returns when all ranks have come.
+  /// Returns when all ranks have called it.
   Status barrier();
-  /// Between two ranks; others go on. Several messages to one rank arrive in order.
+  /// Between two ranks; others are not involved. Several messages to one rank arrive in order.
   Status send(const std::byte* data, int64_t bytes, int to);
   Status receive(std::byte* data, int64_t bytes, int from);
 
@@ -74,15 +74,15 @@ class CollectiveGroup {
   /// Errors: kInvalidArgument for a list without this rank, with repeats or unknown ranks.
   StatusOr<std::unique_ptr<CollectiveGroup>> subgroup(llvm::ArrayRef<int> members);
 
-  /// Breaks the group because of a failure of this rank elsewhere, so that the others need not wait
+  /// Breaks the group because of a failure of this rank elsewhere, so that the others do not wait
   /// for it. Keeps the first reason.
   void abort(const Status& reason);
 
  protected:
   explicit CollectiveGroup(const GroupSettings& settings) : settings_(settings) {}
 
-  /// What the functions of the same names do once their arguments are known to be good; counts are
-  /// positive, and there are at least two ranks.
+  /// Implement the functions of the same names. Arguments have been checked; counts are positive,
+  /// and there are at least two ranks.
   virtual Status do_all_reduce(DType dtype, std::byte* data, int64_t count,
                                Reduction reduction) = 0;
   virtual Status do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
@@ -96,9 +96,9 @@ class CollectiveGroup {
   virtual Status do_receive(std::byte* data, int64_t bytes, int from) = 0;
   virtual StatusOr<std::unique_ptr<CollectiveGroup>> do_subgroup(llvm::ArrayRef<int> members,
                                                                  int own_place) = 0;
-  /// Tells the other ranks, as far as the engine can.
+  /// Notifies the other ranks, if the engine supports that.
   virtual void do_abort(const Status& reason) = 0;
-  /// What the only rank of a group gives itself, from one place to another.
+  /// Copies the result in a group with only one rank.
   virtual Status copy_alone(const std::byte* from, std::byte* to, int64_t bytes);
 
   [[nodiscard]] const GroupSettings& settings() const { return settings_; }

@@ -21,13 +21,13 @@ StatusOr<std::vector<T>> from_all(CollectiveGroup& host, const T& own) {
   return all;
 }
 
-// What a rank brings along before the ranks join.
+// What each rank tells the others before they join.
 struct Readiness {
   int32_t is_ready = 0;
   gpu::CommunicatorId id;  ///< of rank 0
 };
 
-// Loads the library, and makes the id where this is rank 0.
+// Loads the library, and creates the id if this is rank 0.
 StatusOr<gpu::Collectives*> prepare_collectives(gpu::Device& device, int rank,
                                                 gpu::CommunicatorId& id) {
   MILLRACE_ASSIGN_OR_RETURN(gpu::Collectives* const collectives, device.collectives());
@@ -37,7 +37,7 @@ StatusOr<gpu::Collectives*> prepare_collectives(gpu::Device& device, int rank,
   return collectives;
 }
 
-// A failure of one rank is known to all before anybody waits for it in the library.
+// All ranks know of a failure of one rank before any rank waits for it in the library.
 StatusOr<std::unique_ptr<gpu::Communicator>> join_ranks(CollectiveGroup& host,
                                                         gpu::Device& device) {
   Readiness own;
@@ -47,7 +47,7 @@ StatusOr<std::unique_ptr<gpu::Communicator>> join_ranks(CollectiveGroup& host,
   if (!collectives.ok()) return collectives.status();
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].is_ready == 0)
-      return Unimplemented("rank {} cannot exchange values between GPUs; it says why", rank);
+      return Unimplemented("rank {} cannot exchange values between GPUs; see its own error", rank);
   }
   gpu::CommunicatorPlace place{.rank = host.rank(),
                                .size = host.size(),
@@ -68,18 +68,18 @@ StatusOr<std::unique_ptr<gpu::Communicator>> join_ranks(CollectiveGroup& host,
   for (size_t rank = 0; rank < have_joined->size(); ++rank) {
     if ((*have_joined)[rank] == 0)
       return Status(StatusCode::kDistributed,
-                    fmt::format("rank {} could not join the others; it says why", rank));
+                    fmt::format("rank {} could not join the others; see its own error", rank));
   }
   return joined;
 }
 
 }  // namespace
 
-// What a rank says when the ranks meet.
+// What a rank tells the others when the ranks meet.
 struct DeviceGroup::Meeting {
   enum What : int64_t { kCall, kBarrier, kFailure };
   int64_t what = kCall;
-  CollectiveCall call;  ///< that it makes, or that has failed
+  CollectiveCall call;  ///< the call that it makes, or that has failed
 
   bool operator==(const Meeting&) const = default;
   [[nodiscard]] std::string text() const {
@@ -120,7 +120,7 @@ Status DeviceGroup::exchange(const CollectiveCall& call, const std::byte* from, 
   MILLRACE_RETURN_IF_ERROR(meet({Meeting::kCall, call}));
   Status status = communicator_->start(call, from, to);
   if (status.ok()) status = communicator_->wait();
-  // a failure of this rank's own is told by do_abort(); else who is missing now is the reason
+  // do_abort() reports a failure of this rank; otherwise the reason is a rank that is missing now
   if (status.code() != StatusCode::kDistributed || !host_.state().ok()) return status;
   const Status met = meet({Meeting::kFailure, call});
   return host_.state().ok() ? status : Status(met).with_note(status.message());
@@ -164,7 +164,7 @@ Status DeviceGroup::do_barrier() {
   return meet({Meeting::kBarrier, {}});
 }
 
-// Messages between two ranks are of the process: they go the way of its other values.
+// Messages between two ranks are in host memory, so they use the host group.
 Status DeviceGroup::do_send(const std::byte* data, int64_t bytes, int to) {
   return host_.send(data, bytes, to);
 }

@@ -8,21 +8,22 @@
 
 namespace millrace::executor {
 
-/// The ranks of a group for values that lie in the memory of their GPUs: pointers of all calls but
-/// send() and receive() point there. NCCL moves the values (on emulated devices, their stand-in).
+/// The ranks of a group for values in the memory of their GPUs: the pointers of all calls except
+/// send() and receive() are device pointers. NCCL moves the values (on emulated devices, its
+/// replacement).
 ///
-/// Before each exchange the ranks meet by the group of processes that they come from. That is where
-/// a rank which is lost, late, has failed, or makes another call is noticed and named; what is lost
-/// in the middle of an exchange is noticed by the deadline, after which the ranks that are left
-/// meet once more in order to see who is missing. So an exchange costs one small one between
-/// processes besides, and each call returns when its result is there.
+/// Before each exchange the ranks meet through the host group of processes. There, a rank that is
+/// lost, late, has failed, or makes another call is detected and named. A rank that is lost during
+/// an exchange is detected by the deadline, after which the remaining ranks meet once more to find
+/// out which is missing. So each exchange includes one small exchange between processes, and each
+/// call returns when its result is complete.
 ///
 /// Source: docs/decisions/0019-nccl.md.
 class DeviceGroup final : public CollectiveGroup {
  public:
   /// \param host          the same ranks for values of the process; must outlive the group
-  /// \param communicator  of these ranks; null in a group of one, which has nobody to exchange with
-  /// \param own_host      host, if nobody else keeps it
+  /// \param communicator  of these ranks; null in a group of one rank
+  /// \param own_host      host, if this group owns it
   DeviceGroup(CollectiveGroup& host, std::shared_ptr<gpu::Context> context,
               std::unique_ptr<gpu::Communicator> communicator,
               std::unique_ptr<CollectiveGroup> own_host = nullptr);
@@ -48,7 +49,7 @@ class DeviceGroup final : public CollectiveGroup {
   Status copy_alone(const std::byte* from, std::byte* to, int64_t bytes) override;
 
   Status meet(const Meeting& own);
-  /// Meets for a call, makes it, waits for it.
+  /// Meets the other ranks, starts the call and waits for its end.
   Status exchange(const gpu::CollectiveCall& call, const std::byte* from, std::byte* to);
 
   std::unique_ptr<CollectiveGroup> own_host_;
@@ -57,10 +58,11 @@ class DeviceGroup final : public CollectiveGroup {
   std::unique_ptr<gpu::Communicator> communicator_;
 };
 
-/// Makes the group on top of that of the processes, by which rank 0 hands out the id; all ranks
-/// call it. \param host  must outlive the group
-/// Errors: kUnimplemented where a rank's GPU has no library for it; kDistributed where a rank is
-/// lost on the way; those of gpu::Collectives.
+/// Makes a GPU group for the ranks of a host group, through which rank 0 distributes the NCCL id;
+/// all ranks call it.
+/// \param host  must outlive the group
+/// Errors: kUnimplemented if a rank's GPU has no such library; kDistributed if a rank is lost
+/// meanwhile; those of gpu::Collectives.
 StatusOr<std::unique_ptr<CollectiveGroup>> make_device_group(CollectiveGroup& host,
                                                              std::shared_ptr<gpu::Context> context);
 

@@ -9,16 +9,16 @@
 
 namespace millrace::executor {
 
-/// Groups of processes, by engine. Engines stand in modules of their names
-/// (framework/base/module.h): opening a group raises the errors of load_module(), too. A build
-/// without the library of an engine has a source in its place that raises kUnimplemented.
+/// Groups of processes, by engine. Each engine is in a module of its name
+/// (framework/base/module.h); opening a group also returns the errors of load_module(). A build
+/// without the library of an engine has a substitute source that returns kUnimplemented.
 
-/// Where a rank of a Gloo group listens, and where it finds the others.
+/// Where a rank of a Gloo group listens, and how it finds the others.
 struct GlooPlace {
   std::shared_ptr<Store> store;    ///< used by the thread that uses the group
-  std::string host = "127.0.0.1";  ///< own address that the others reach
+  std::string host = "127.0.0.1";  ///< address of this rank that the others can reach
   std::string key = "world";       ///< of the group in the store
-  /// Of the members, in the group of all; filled in by open_gloo_group().
+  /// Ranks of the members in the group of all; filled in by open_gloo_group().
   std::vector<int> ranks = {};
   int64_t join_timeout_ms = 120'000;
 };
@@ -27,16 +27,16 @@ bool has_gloo();
 StatusOr<std::unique_ptr<CollectiveGroup>> open_gloo_group(const GroupSettings& settings,
                                                            const GlooPlace& place);
 
-/// What the module "gloo" does.
+/// Interface of the module "gloo".
 struct GlooEngine {
   decltype(&open_gloo_group) open;
 };
 
 bool has_mpi();
-/// The processes that mpirun has started; rank and size of the settings are not looked at. A
-/// process can open one such group in its life. Errors: kDistributed where MPI does not start.
+/// A group of the processes started by mpirun; rank and size of the settings are ignored. A process
+/// can open only one such group. Errors: kDistributed if MPI does not start.
 StatusOr<std::unique_ptr<CollectiveGroup>> open_mpi_group(const GroupSettings& settings);
-/// What the module "mpi" does.
+/// Interface of the module "mpi".
 struct MpiEngine {
   decltype(&open_mpi_group) open;
 };

@@ -39,7 +39,7 @@ class FileStore final : public Store {
   StatusOr<std::optional<std::string>> find(const std::string& key) override { return read(key); }
 
  private:
-  // Keys hold slashes and the like.
+  // Keys contain slashes and similar characters.
   [[nodiscard]] fs::path path_of(const std::string& key) const {
     std::string name = "key-";
     for (const char c : key) {
@@ -73,7 +73,7 @@ StatusOr<std::unique_ptr<Store>> open_file_store(const std::string& folder,
   std::error_code error;
   fs::create_directories(place, error);
   if (error)
-    return IoError("cannot make the folder {} in which ranks find each other: {}", place.string(),
+    return IoError("cannot create the folder {} in which ranks find each other: {}", place.string(),
                    error.message());
   return std::unique_ptr<Store>(std::make_unique<FileStore>(std::move(place)));
 }

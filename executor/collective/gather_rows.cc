@@ -32,7 +32,7 @@ Status check_alike_gather_rows(const std::vector<Facts>& facts, const Facts& own
   return Ok();
 }
 
-// Pieces of unequal length travel padded to the longest.
+// Parts of unequal length are padded to the longest.
 Status gather_uneven(CollectiveGroup& group, const std::byte* own, const std::vector<Facts>& facts,
                      int64_t row_bytes, std::byte* all) {
   int64_t longest = 0;

@@ -5,8 +5,9 @@
 
 namespace millrace::executor {
 
-/// Replaces rows by those of all ranks in order, repeats kept: the sum of sparse gradients.
-/// Errors: kInvalidData where ranks differ in height, width or type; those of the group.
+/// Replaces rows by those of all ranks in order, keeping repeats; together they are the sum of the
+/// sparse gradients.
+/// Errors: kInvalidData if ranks differ in height, width or type; those of the group.
 Status gather_rows(CollectiveGroup& group, SelectedRows& rows);
 
 }  // namespace millrace::executor

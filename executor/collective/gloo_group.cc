@@ -24,19 +24,20 @@
 #include "framework/base/errors.h"
 #include "framework/base/module.h"
 
-// Gloo throws; every call of it stands in guarded().
+// Gloo throws exceptions, so every call of it is inside guarded().
 namespace millrace::executor {
 namespace {
 
 using std::chrono::milliseconds;
 
-// The ranks that are left say so within this time.
+// The remaining ranks must respond within this time.
 constexpr int64_t kRollMs = 3000;
-// Messages between two ranks; Gloo's own use the lower prefixes.
+// Slot of messages between two ranks; Gloo uses the lower prefixes for its own messages.
 constexpr uint64_t kMessageSlot = uint64_t{0x70} << 56U;
 
-// Gloo writes to connections that the peer has closed, which would end the process: the signal is
-// kept from this thread and from those that Gloo starts meanwhile, and forgotten.
+// Gloo writes to connections that the peer has closed, which raises SIGPIPE and would end the
+// process. The signal is blocked for this thread and for threads that Gloo starts meanwhile, and a
+// pending one is discarded.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -61,7 +62,7 @@ class NoPipeSignal {
   bool was_pending_;
 };
 
-// Our store, as Gloo sees it.
+// Adapts a Store to Gloo's interface.
 class KeyStore final : public gloo::rendezvous::Store {
  public:
   KeyStore(millrace::executor::Store& store, std::string prefix, int64_t timeout_ms)
@@ -92,7 +93,7 @@ class KeyStore final : public gloo::rendezvous::Store {
   int64_t timeout_ms_;
 };
 
-// Calls body with a value of an unsigned type of so many bytes; elements pass through Gloo as such.
+// Calls body with a value of an unsigned type of the given size; Gloo treats elements as such.
 template <typename Body>
 void with_element(int64_t bytes, Body&& body) {
   switch (bytes) {
@@ -107,7 +108,7 @@ void with_element(int64_t bytes, Body&& body) {
   }
 }
 
-// c = a and b combined, as Gloo wants it.
+// c = a and b combined, in the form that Gloo expects.
 gloo::AllreduceOptions::Func combiner(DType dtype, Reduction reduction) {
   return [dtype, reduction](void* c, const void* a, const void* b, size_t count) {
     const std::byte* const parts[2] = {static_cast<const std::byte*>(a),
@@ -118,7 +119,7 @@ gloo::AllreduceOptions::Func combiner(DType dtype, Reduction reduction) {
   };
 }
 
-// Gloo has algorithms of its own for most calls; what it lacks is done in exchanges of two ranks.
+// Gloo has algorithms for most calls; the others are built from exchanges between two ranks.
 class GlooGroup final : public PairwiseGroup {
  public:
   GlooGroup(const GroupSettings& settings, GlooPlace place)
@@ -144,7 +145,7 @@ class GlooGroup final : public PairwiseGroup {
   [[nodiscard]] std::string_view engine() const override { return "gloo"; }
 
  private:
-  // What Gloo throws becomes a status that names the ranks which do not answer any more.
+  // Converts exceptions of Gloo to a status that names the ranks which no longer respond.
   Status guarded(const char* what, int64_t timeout_ms, llvm::function_ref<void()> body) {
     const NoPipeSignal no_signal;
     std::string text;
@@ -154,7 +155,7 @@ class GlooGroup final : public PairwiseGroup {
     } catch (const std::exception& error) {
       text = error.what();
     }
-    // the others notice at once when their connections end, and answer
+    // the others notice immediately when their connections end, and respond
     if (context_ != nullptr) close();
     const Status why(StatusCode::kDistributed,
                      fmt::format("rank {} of {} failed in {}: {}", rank(), size(), what, text));
@@ -170,7 +171,7 @@ class GlooGroup final : public PairwiseGroup {
     try {
       context_->closeConnections();
     } catch (const std::exception&) {
-      // they are as good as closed
+      // they count as closed
     }
   }
 
@@ -189,7 +190,7 @@ class GlooGroup final : public PairwiseGroup {
 
   Status do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
                    int root) override {
-    // Gloo uses the outputs of all ranks as its own
+    // Gloo uses the outputs of all ranks as working memory
     const auto bytes = static_cast<size_t>(count * dtype_size(dtype));
     scratch_.resize(bytes);
     MILLRACE_RETURN_IF_ERROR(call("reduce", [&] {
@@ -238,7 +239,7 @@ class GlooGroup final : public PairwiseGroup {
     });
   }
 
-  // Messages between two ranks arrive in their order.
+  // Messages between two ranks arrive in order.
   Status exchange(const Exchange& bytes) override {
     return call("an exchange of messages", [&] {
       using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
@@ -287,7 +288,7 @@ class GlooGroup final : public PairwiseGroup {
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
   std::vector<std::byte> scratch_;
-  std::map<std::string, int> made_;  ///< groups by members
+  std::map<std::string, int> made_;  ///< number of groups made, by members
   uint32_t tag_ = 0;
 };
 

@@ -27,7 +27,7 @@ class GroupGather final : public io::Gather {
   [[nodiscard]] int32_t rank() const override { return group_.rank(); }
   [[nodiscard]] int32_t world_size() const override { return group_.size(); }
 
-  // Texts of unequal length travel padded to the longest.
+  // Texts of unequal length are padded to the longest.
   StatusOr<std::vector<std::string>> all_gather(std::string mine) override {
     const auto own = static_cast<int64_t>(mine.size());
     std::vector<int64_t> sizes(ranks());
@@ -58,8 +58,8 @@ class GroupGather final : public io::Gather {
     for (size_t rank = 0; rank < ranks(); ++rank)
       from[rank].resize(static_cast<size_t>(sizes[rank * ranks() + self]));
     from[self] = std::move(to[self]);
-    // In step d all ranks whose numbers differ by d have to do with each other. Of a pair the lower
-    // rank sends first; ranks of a chain r, r + d, r + 2d wait for each other, but in no circle.
+    // In stage d, ranks whose numbers differ by d exchange. In each pair the lower rank sends
+    // first; ranks of a chain r, r + d, r + 2d wait for each other, but never in a cycle.
     for (size_t d = 1; d < ranks(); ++d) {
       if (self >= d) MILLRACE_RETURN_IF_ERROR(swap(to[self - d], from[self - d], self - d));
       if (self + d < ranks())

@@ -15,7 +15,7 @@ class GroupLink final : public TrainerLink {
   Status divide(int inter_nranks) {
     if (inter_nranks < 2 || world_.size() % inter_nranks != 0) {
       return InvalidArgument(
-          "hierarchical_allreduce_inter_nranks {}: expected 2 or more that divide {} trainers",
+          "hierarchical_allreduce_inter_nranks {}: expected a divisor of {} trainers, at least 2",
           inter_nranks, world_.size());
     }
     const int first = world_.rank() / inter_nranks * inter_nranks;
@@ -52,7 +52,7 @@ class GroupLink final : public TrainerLink {
  private:
   CollectiveGroup& world_;
   std::unique_ptr<CollectiveGroup> near_;     ///< null: one group
-  std::unique_ptr<CollectiveGroup> leaders_;  ///< null: not one of them
+  std::unique_ptr<CollectiveGroup> leaders_;  ///< null: this rank is not one of them
 };
 
 }  // namespace

@@ -12,8 +12,8 @@
 #include "framework/base/errors.h"
 #include "framework/base/module.h"
 
-// MPI moves the messages. Its own collectives have no deadline: a rank that is stopped would hold
-// the others for ever. So all waits are tests of messages (PairwiseGroup has the algorithms).
+// MPI only moves messages. Its collectives have no deadline: a stopped rank would block the others
+// forever. So all waits are tests of messages, and PairwiseGroup has the algorithms.
 namespace millrace::executor {
 namespace {
 
@@ -23,22 +23,22 @@ constexpr int kDataTag = 1;
 constexpr int kRollTag = 2;
 constexpr int64_t kMostMessageBytes = int64_t{1} << 30U;  // MPI counts in int
 constexpr int kTestsBetweenLooks = 512;
-// MPI hands on messages up to about 4 KiB at once, header included; longer ones cost a round trip
-// first. So what is short travels in such pieces. What is longer travels in few segments, and what
-// does not stay in a cache anyway in segments of which those under way do.
+// MPI sends messages up to about 4 KiB at once, including the header; longer ones first need a
+// round trip. So short values are sent in pieces of that size. Longer values are sent in a few
+// large segments, and values that do not fit a cache in segments such that those in transit do.
 constexpr int64_t kPieceBytes = 3584;
 constexpr int64_t kLongestInPieces = 32 << 10;
 constexpr int64_t kSegmentBytes = 256 << 10;
 constexpr int64_t kLongestCached = 1 << 20;
 constexpr int64_t kSmallSegmentBytes = 64 << 10;
-// Segments that may arrive before the first of them is used.
+// Maximum number of segments in transit at a time.
 constexpr int64_t kAhead = 4;
 
 int64_t segment_of(int64_t bytes) {
   if (bytes <= kLongestInPieces) return kPieceBytes;
   return bytes <= kLongestCached ? kSegmentBytes : kSmallSegmentBytes;
 }
-// The ranks that are left say so within this time.
+// The remaining ranks must respond within this time.
 constexpr auto kRollTime = std::chrono::milliseconds(1000);
 
 std::string error_text(int code) {
@@ -50,13 +50,13 @@ std::string error_text(int code) {
 
 class MpiGroup final : public PairwiseGroup {
  public:
-  /// \param owns_mpi  ends MPI with the group
+  /// \param owns_mpi  MPI is finalized with the group
   MpiGroup(const GroupSettings& settings, MPI_Comm communicator, bool owns_mpi)
       : PairwiseGroup(settings), communicator_(communicator), owns_mpi_(owns_mpi) {}
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
 
-  // After a failure messages may be under way that never end; freeing would wait for them.
+  // After a failure some messages may never complete; freeing the communicator would wait for them.
   ~MpiGroup() override {
     if (!state().ok()) return;
     MPI_Comm_free(&communicator_);
@@ -94,7 +94,7 @@ class MpiGroup final : public PairwiseGroup {
     return Ok();
   }
 
-  // Everything is on its way before the first wait.
+  // Starts all sends and the first receives before the first wait.
   Status exchange_segments(const Exchange& bytes, Arrived arrived) override {
     const int64_t in_bytes = bytes.from < 0 ? 0 : bytes.in_bytes;
     const int64_t segment = segment_of(in_bytes);
@@ -155,17 +155,18 @@ class MpiGroup final : public PairwiseGroup {
                                                rank(), size(), timeout_ms(), partner, calls())});
   }
 
-  // Each rank that is late tells all others; who says nothing is the reason.
+  // Each rank that times out notifies all others; ranks that send nothing are the missing ones.
   Status call_roll(Status why) {
     std::vector<MPI_Request> sent(static_cast<size_t>(size()), MPI_REQUEST_NULL);
     std::vector<MPI_Request> received(sent);
-    std::byte out{1};
+    // Sends to a lost rank may never complete, so their buffer must outlive this call.
+    static constexpr std::byte kPresent{1};
     std::vector<std::byte> in(static_cast<size_t>(size()));
     for (int other = 0; other < size(); ++other) {
       if (other == rank()) continue;
       const auto at = static_cast<size_t>(other);
       MPI_Irecv(&in[at], 1, MPI_BYTE, other, kRollTag, communicator_, &received[at]);
-      MPI_Isend(&out, 1, MPI_BYTE, other, kRollTag, communicator_, &sent[at]);
+      MPI_Isend(&kPresent, 1, MPI_BYTE, other, kRollTag, communicator_, &sent[at]);
     }
     const Clock::time_point deadline = Clock::now() + kRollTime;
     std::vector<int> missing;
@@ -183,8 +184,9 @@ class MpiGroup final : public PairwiseGroup {
     }
     for (MPI_Request& request : received) {
       if (request == MPI_REQUEST_NULL) continue;
+      // Local: the wait returns whether the byte arrives or not, and `in` is not written to later.
       MPI_Cancel(&request);
-      MPI_Request_free(&request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
     if (missing.empty()) return why;
     return Status(StatusCode::kDistributed,
@@ -201,7 +203,7 @@ class MpiGroup final : public PairwiseGroup {
     MPI_Comm communicator = MPI_COMM_NULL;
     MILLRACE_RETURN_IF_ERROR(check(MPI_Comm_group(communicator_, &all), "MPI_Comm_group"));
     int code = MPI_Group_incl(all, static_cast<int>(members.size()), members.data(), &some);
-    // several groups may be made at once by different ranks; the first member tells them apart
+    // different ranks may make several groups at once; the first member is used as a tag
     if (code == MPI_SUCCESS)
       code = MPI_Comm_create_group(communicator_, some, members.front(), &communicator);
     MPI_Group_free(&all);
@@ -214,7 +216,7 @@ class MpiGroup final : public PairwiseGroup {
     return std::unique_ptr<CollectiveGroup>(std::make_unique<MpiGroup>(own, communicator, false));
   }
 
-  void do_abort(const Status& /*reason*/) override {}  // the others notice by their deadlines
+  void do_abort(const Status& /*reason*/) override {}  // the others notice at their deadlines
 
   MPI_Comm communicator_;
   bool owns_mpi_;
@@ -223,8 +225,8 @@ class MpiGroup final : public PairwiseGroup {
   std::vector<MPI_Request> sends_;
 };
 
-// MPI loads components that take its functions from the program. This module was loaded without
-// showing anything to others, so the library is shown to them now.
+// MPI loads components that look up its functions in the program. This module was loaded with local
+// visibility, so the MPI library is made globally visible here.
 void show_to_components() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &info) != 0)
@@ -235,10 +237,10 @@ StatusOr<std::unique_ptr<CollectiveGroup>> open(const GroupSettings& settings) {
   int is_up = 0;
   MPI_Initialized(&is_up);
   if (is_up != 0)
-    return Status(StatusCode::kDistributed, "MPI has been started in this process before");
+    return Status(StatusCode::kDistributed, "MPI was already started in this process");
   show_to_components();
   int level = 0;
-  // calls come from one thread at a time, which need not be the first
+  // one thread calls at a time, but not always the main thread
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
     return Status(StatusCode::kDistributed, "MPI does not start");
   if (level < MPI_THREAD_SERIALIZED)

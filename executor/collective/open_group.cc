@@ -57,7 +57,8 @@ StatusOr<std::unique_ptr<Store>> open_store(const GroupOptions& options) {
                          .join_timeout_ms = options.join_timeout_ms});
 }
 
-// Rank 0 makes the memory and tells its name; all have come when the first round is over.
+// Rank 0 creates the memory and publishes its name; all ranks have joined when the first round is
+// over.
 StatusOr<std::unique_ptr<CollectiveGroup>> open_shm_group(const GroupOptions& options) {
   const int size = options.settings.size;
   if (size > SharedBoard::kMostRanks)
@@ -75,22 +76,23 @@ StatusOr<std::unique_ptr<CollectiveGroup>> open_shm_group(const GroupOptions& op
   }
   GroupSettings joining = options.settings;
   joining.timeout_ms = options.join_timeout_ms;
-  // the first meeting waits longer, and it is the last that needs the store
+  // the first meeting waits longer and is the last that needs the store
   MILLRACE_RETURN_IF_ERROR(segment->board().gather(joining.rank, joining.timeout_ms));
   if (joining.rank == 0) segment->complete();
   return std::unique_ptr<CollectiveGroup>(
       std::make_unique<SharedGroup>(options.settings, std::move(segment)));
 }
 
-// Rank 0 makes the memory, the others try to reach it.
+// Rank 0 creates the memory, the others try to attach to it.
 StatusOr<std::shared_ptr<SharedSegment>> try_shm(const CollectiveGroup& all, std::string& key) {
   if (all.rank() == 0) return create_shm(all.size(), key);
   if (key.empty()) return Status(StatusCode::kResource, "rank 0 has no shared memory");
   return attach_shm(all.size(), all.rank(), key);
 }
 
-// MPI knows who is there. Where all of them reach memory of rank 0 they use that, which is faster
-// than messages at every size; the answer of all decides, so all take the same way.
+// MPI already connects all ranks. If all of them can attach to memory of rank 0 they use it,
+// because it is faster than messages at every size. They decide from the results of all ranks, so
+// all choose alike.
 StatusOr<std::unique_ptr<CollectiveGroup>> open_fastest_mpi(const GroupSettings& settings) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveGroup> all, open_mpi_group(settings));
   if (all->size() == 1 || all->size() > SharedBoard::kMostRanks) return all;

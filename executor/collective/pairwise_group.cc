@@ -6,16 +6,17 @@
 namespace millrace::executor {
 namespace {
 
-// Up to here the whole value goes log2(size) times; above, each byte goes twice around the ring.
+// Up to this size the whole value is sent log2(size) times; above it, each byte goes twice around
+// the ring.
 constexpr int64_t kDoublingBytes = 32 << 10;
-// Stays in a cache from its arrival until it is combined.
+// Small enough to stay in a cache from its arrival until it is combined.
 constexpr int64_t kPairwiseGroupSegmentBytes = 128 << 10;
 
 bool is_power_of_two(int value) {
   return (value & (value - 1)) == 0;
 }
 
-// Where each of so many pieces starts, and the end.
+// The start of each of the pieces, and the end.
 std::vector<int64_t> cut(int64_t count, int pieces) {
   std::vector<int64_t> starts;
   for (int64_t i = 0; i <= pieces; ++i) starts.push_back(count * i / pieces);
@@ -38,8 +39,9 @@ Status PairwiseGroup::exchange_segments(const Exchange& bytes, Arrived arrived) 
   return Ok();
 }
 
-// Partners combine in the same order, so all ranks get the same bits. What is sent must stay until
-// it has gone, so results are written where they are sent from in the next round.
+// Partners combine in the same order, so all ranks get the same bits. Sent data must not change
+// until it has been sent, so results are written to the other buffer, from which the next round
+// sends.
 Status PairwiseGroup::reduce_by_doubling(DType dtype, std::byte* data, int64_t count,
                                          Reduction reduction) {
   const int64_t size_of = dtype_size(dtype);
@@ -86,7 +88,7 @@ Status PairwiseGroup::combine_ring(DType dtype, std::byte* data, const std::vect
   return Ok();
 }
 
-// Every rank has its piece; they go around until all have all.
+// Every rank has its piece; the pieces go around the ring until all ranks have all of them.
 Status PairwiseGroup::gather_ring(std::byte* data, const std::vector<int64_t>& starts,
                                   int64_t element_bytes) {
   for (int step = 0; step + 1 < size(); ++step) {
@@ -111,7 +113,7 @@ Status PairwiseGroup::do_all_reduce(DType dtype, std::byte* data, int64_t count,
   return gather_ring(data, starts, size_of);
 }
 
-// The others keep what they have, so the work is done in a copy.
+// The data of the other ranks must not change, so they work on a copy.
 Status PairwiseGroup::do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
                                 int root) {
   const int64_t size_of = dtype_size(dtype);
@@ -138,7 +140,7 @@ Status PairwiseGroup::do_reduce(DType dtype, std::byte* data, int64_t count, Red
   return Ok();
 }
 
-// A tree: in every round each rank that has the bytes gives them to one that has not.
+// A tree: in every round each rank that has the bytes sends them to one that does not.
 Status PairwiseGroup::do_broadcast(std::byte* data, int64_t bytes, int root) {
   const int place = (rank() - root + size()) % size();
   const auto rank_at = [&](int of) { return (of + root) % size(); };

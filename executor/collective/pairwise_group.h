@@ -8,14 +8,14 @@
 
 namespace millrace::executor {
 
-/// A group over an engine that moves bytes between two ranks and nothing more: rings for large
-/// values, doubling for small ones and barriers. Every wait is one of exchange(), so all of them
-/// have a deadline.
+/// A group over an engine that only moves bytes between two ranks. Uses rings for large values,
+/// recursive doubling for small ones and barriers. All waits are in exchange(), so all of them have
+/// a deadline.
 class PairwiseGroup : public CollectiveGroup {
  protected:
   explicit PairwiseGroup(const GroupSettings& settings) : CollectiveGroup(settings) {}
 
-  /// What one rank sends and receives at the same time; to or from may be -1: nothing.
+  /// What one rank sends and receives at the same time; to or from may be -1 for none.
   struct Exchange {
     const std::byte* out = nullptr;
     int64_t out_bytes = 0;
@@ -26,12 +26,12 @@ class PairwiseGroup : public CollectiveGroup {
   };
   /// Moves the bytes and waits until both directions are done. Errors: kDistributed.
   virtual Status exchange(const Exchange& bytes) = 0;
-  /// What has arrived of the incoming bytes: where it belongs among them, and where it stands until
-  /// the function returns.
+  /// Called with received bytes: their offset in the incoming data, and a pointer that is valid
+  /// until the function returns.
   using Arrived = llvm::function_ref<Status(int64_t at, const std::byte* data, int64_t bytes)>;
-  /// The same, where what comes in is used once: it arrives in segments, multiples of 64 bytes but
-  /// for the last one, in their order, in memory of the group; `in` is not used. Errors: those of
-  /// exchange() and of the function.
+  /// Like exchange(), for incoming data that is used only once. It arrives in segments in order, in
+  /// memory of the group; their sizes are multiples of 64 bytes, except for the last one; `in` is
+  /// not used. Errors: those of exchange() and of the function.
   virtual Status exchange_segments(const Exchange& bytes, Arrived arrived);
 
   Status do_all_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction) override;

@@ -27,7 +27,7 @@ StatusOr<CollectiveGroup*> Rings::world() {
 }
 
 Status Rings::check_made(int32_t number) const {
-  // programs for CPUs make no rings at all, and ops of old ones name none
+  // programs for CPUs make no rings, and ops of old programs name none
   if (rings_.empty() || number == 0 || rings_.contains(number)) return Ok();
   return NotFound("no op has made ring {}", number)
       .with_hint("the startup program makes rings (c_comm_init)");
@@ -69,7 +69,7 @@ StatusOr<std::vector<int>> Rings::ranks_of(const std::vector<std::string>& membe
   }
   if (!members.empty() && unknown.empty()) return ranks;
   if (!members.empty() && members.size() != static_cast<size_t>(all->size())) {
-    return InvalidArgument("'{}' is no endpoint of this job, which has {} ranks", unknown,
+    return InvalidArgument("'{}' is not an endpoint of this job, which has {} ranks", unknown,
                            all->size());
   }
   ranks.resize(static_cast<size_t>(all->size()));
@@ -83,7 +83,7 @@ Status Rings::make(int32_t number, const std::vector<std::string>& members, int 
   const auto own = std::find(places.begin(), places.end(), all->rank()) - places.begin();
   if (places.size() != static_cast<size_t>(ranks) || own != rank) {
     return InvalidArgument(
-        "the program makes ring {} as rank {} of {}, but this process is rank {} of {} there",
+        "the program makes ring {} as rank {} of {}, but this process is rank {} of {} in it",
         number, rank, ranks, own, places.size());
   }
   std::vector<int> everybody(static_cast<size_t>(all->size()));

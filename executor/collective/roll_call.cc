@@ -14,7 +14,7 @@ constexpr auto kRollCallBetweenLooks = std::chrono::milliseconds(20);
 
 Status lost_store(const Status& why, const Status& store) {
   return Status(StatusCode::kDistributed,
-                "lost rank 0: the store that it keeps does not answer any more")
+                "lost rank 0: the store that it serves does not respond any more")
       .with_note(why.message())
       .with_note(store.message());
 }
@@ -26,7 +26,7 @@ Status name(const std::vector<int>& missing, const std::string& what, const Stat
       .with_note(why.message());
 }
 
-// One call of the roll, as one rank sees it.
+// One roll call, from the point of view of one rank.
 class Roll {
  public:
   Roll(Store& store, const std::string& key, const std::vector<int>& ranks, int own_rank,
@@ -60,11 +60,13 @@ class Roll {
     return name(missing, fmt::format("no answer within {} ms after a failure", wait_ms_), why);
   }
 
-  // The store ends with the rank that serves it, which would look like the loss of that rank to
-  // those who have yet to ask: it stays until all who are there have heard, or the deadline.
+  // The store ends with the rank that serves it. To ranks that have not read it yet, that would
+  // look like the loss of that rank. So it is kept until all remaining ranks have read it, or until
+  // the deadline.
   void leave() {
     if (!store_.is_served_here()) {
-      (void)store_.set(key_of("heard", own_rank_), "");  // without a store nobody waits for it
+      // if the store is gone, no rank waits for this
+      (void)store_.set(key_of("heard", own_rank_), "");
       return;
     }
     for (const int rank : ranks_) {

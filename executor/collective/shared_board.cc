@@ -22,13 +22,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kLine = 128;  // processors fetch cache lines in pairs
 constexpr size_t kReasonBytes = 768;
-// First the processor is held, for as long as a rank takes that runs on another; then it is offered
-// to one that waits for this processor; then the rank sleeps.
+// A waiting rank first spins, for about as long as a rank on another processor takes; then it
+// yields to threads that wait for this processor; then it sleeps.
 constexpr int kSpins = 2000;
 constexpr int kYields = 64;
-constexpr int64_t kLookAroundMs = 50;  // how often a sleeping rank looks for ranks that have ended
+constexpr int64_t kLookAroundMs = 50;  // a sleeping rank checks this often for ended ranks
 
-// Of linux/futex.h; without the private flag, because other processes wait at the same word.
+// From linux/futex.h; without the private flag, because other processes wait at the same word.
 constexpr int kFutexWait = 0;
 constexpr int kFutexWake = 1;
 
@@ -45,7 +45,7 @@ void pause() {
 }  // namespace
 
 struct alignas(kLine) SharedBoard::Header {
-  std::atomic<uint32_t> bell;     ///< changes when sleepers should look again
+  std::atomic<uint32_t> bell;     ///< changes when sleepers should check again
   std::atomic<int32_t> sleepers;  ///< may be too high after a rank was killed, never too low
   alignas(kLine) std::atomic<uint32_t> failed;  ///< 0 no, 1 the reason is being written, 2 yes
   char reason[kReasonBytes];
@@ -59,7 +59,7 @@ struct alignas(kLine) SharedBoard::Line {
 };
 
 struct alignas(kLine) SharedBoard::Mailbox {
-  std::atomic<uint64_t> written;  ///< bytes so far
+  std::atomic<uint64_t> written;  ///< bytes written so far
   alignas(kLine) std::atomic<uint64_t> read;
 };
 
@@ -72,7 +72,7 @@ size_t SharedBoard::bytes(const Shape& shape) {
 SharedBoard::SharedBoard(std::byte* memory, const Shape& shape, std::function<bool(int)> is_lost)
     : memory_(memory), shape_(shape), is_lost_(std::move(is_lost)) {
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
-  // a rank that spins beside one that needs the core only holds it up
+  // with fewer cores than ranks, spinning would only delay the others
   const bool crowded = shape.ranks > static_cast<int>(std::thread::hardware_concurrency());
   spins_ = crowded ? 0 : kSpins;
 }
@@ -141,31 +141,31 @@ void SharedBoard::fail(const std::string& reason) {
   ring_bell();
 }
 
-// Ok if there is no reason yet to stop waiting.
-Status SharedBoard::absent(int partner, llvm::function_ref<bool(int)> has_come, int64_t waited_ms,
-                           bool in_time) {
+// Ok if there is no reason to stop waiting yet.
+Status SharedBoard::absent(int partner, llvm::function_ref<bool(int)> has_arrived,
+                           int64_t waited_ms, bool in_time) {
   if (failed()) return {StatusCode::kDistributed, std::string(header().reason)};
   std::vector<int> missing;
   for (int rank = 0; rank < shape_.ranks; ++rank) {
-    if ((partner >= 0 && rank != partner) || has_come(rank)) continue;
+    if ((partner >= 0 && rank != partner) || has_arrived(rank)) continue;
     missing.push_back(rank);
     const bool left = line(rank).left.load(std::memory_order_seq_cst) != 0;
     if (!left && !is_lost_(rank)) continue;
-    // it may have come just before
-    if (has_come(rank)) return Ok();
+    // it may have arrived just before it left
+    if (has_arrived(rank)) return Ok();
     return {StatusCode::kDistributed,
             fmt::format("lost rank {}: {}", rank,
                         left ? "it has left the group" : "its process has ended")};
   }
   if (in_time || missing.empty()) return Ok();
   return {StatusCode::kDistributed,
-          fmt::format("waited {} ms for {} {}, which {} not come", waited_ms,
+          fmt::format("waited {} ms for {} {}, which {} not arrived", waited_ms,
                       missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "),
                       missing.size() == 1 ? "has" : "have")};
 }
 
 Status SharedBoard::wait(int64_t timeout_ms, int partner, llvm::function_ref<bool()> done,
-                         llvm::function_ref<bool(int)> has_come) {
+                         llvm::function_ref<bool(int)> has_arrived) {
   for (int spin = 0; spin < spins_; ++spin) {
     if (done()) return Ok();
     pause();
@@ -182,7 +182,7 @@ Status SharedBoard::wait(int64_t timeout_ms, int partner, llvm::function_ref<boo
     const auto ms = [](Clock::duration time) {
       return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
     };
-    MILLRACE_RETURN_IF_ERROR(absent(partner, has_come, ms(now - start), now < deadline));
+    MILLRACE_RETURN_IF_ERROR(absent(partner, has_arrived, ms(now - start), now < deadline));
     const uint32_t bell = head.bell.load(std::memory_order_seq_cst);
     head.sleepers.fetch_add(1, std::memory_order_seq_cst);
     if (!done() && !failed())
@@ -195,28 +195,28 @@ Status SharedBoard::wait(int64_t timeout_ms, int partner, llvm::function_ref<boo
 Status SharedBoard::gather(int rank, int64_t timeout_ms) {
   line(rank).joined.store(1, std::memory_order_seq_cst);
   ring_bell();
-  const auto has_come = [&](int other) {
+  const auto has_arrived = [&](int other) {
     return line(other).joined.load(std::memory_order_seq_cst) != 0;
   };
   const auto done = [&] {
     for (int other = 0; other < shape_.ranks; ++other) {
-      if (!has_come(other)) return false;
+      if (!has_arrived(other)) return false;
     }
     return true;
   };
-  return wait(timeout_ms, -1, done, has_come);
+  return wait(timeout_ms, -1, done, has_arrived);
 }
 
 Status SharedBoard::wait_for_all(int rank, uint64_t round, int64_t timeout_ms) {
-  const auto has_come = [&](int other) {
+  const auto has_arrived = [&](int other) {
     return other == rank || line(other).arrived.load(std::memory_order_seq_cst) >= round;
   };
-  int next = 0;  // ranks below have come
+  int next = 0;  // all lower ranks have arrived
   const auto done = [&] {
-    while (next < shape_.ranks && has_come(next)) ++next;
+    while (next < shape_.ranks && has_arrived(next)) ++next;
     return next == shape_.ranks;
   };
-  return wait(timeout_ms, -1, done, has_come);
+  return wait(timeout_ms, -1, done, has_arrived);
 }
 
 Status SharedBoard::send(int from, int to, const std::byte* data, int64_t bytes,

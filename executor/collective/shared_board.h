@@ -12,14 +12,14 @@
 
 namespace millrace::executor {
 
-/// What a rank says about the call that it is in, so that ranks which do not agree notice.
+/// Describes the call that a rank is in, so that mismatched calls of ranks are detected.
 struct BoardCall {
-  uint32_t kind = 0;  ///< of CollectiveGroup's functions
+  uint32_t kind = 0;  ///< the function of CollectiveGroup
   int32_t dtype = 0;
   int32_t reduction = 0;
   int32_t root = 0;
   int64_t count = 0;
-  /// Where threads of one process find the memory of the rank; other processes do not look.
+  /// The memory of the rank, for threads of the same process; other processes ignore it.
   std::byte* data = nullptr;
   const std::byte* source = nullptr;
 
@@ -29,12 +29,13 @@ struct BoardCall {
   }
 };
 
-/// Memory that the ranks of a group share: who has come how often, what each does, room for values.
+/// Memory that the ranks of a group share: which rounds each rank has reached, what each does, and
+/// space for values.
 ///
-/// A view of memory of bytes() bytes that was zero at first; it may be mapped by several processes.
-/// Ranks meet in rounds: each arrives, then waits for the others, spinning first and sleeping
-/// later. A rank is never more than one round ahead of another, so what a rank has written for a
-/// round may be read until it arrives in the round after the next.
+/// A view of bytes() bytes of memory, initially zero, which several processes may map. Ranks meet
+/// in rounds: each arrives, then waits for the others, first spinning and later sleeping. A rank is
+/// never more than one round ahead of another, so data that a rank wrote for a round may be read
+/// until that rank arrives in the round after the next.
 class SharedBoard {
  public:
   static constexpr int kMostRanks = 64;
@@ -48,31 +49,32 @@ class SharedBoard {
   static size_t bytes(const Shape& shape);
 
   /// \param memory   aligned to a page; must outlive the board
-  /// \param is_lost  says that a rank has ended without leaving; asked now and then while waiting
+  /// \param is_lost  true if a rank has ended without leaving; polled while waiting
   SharedBoard(std::byte* memory, const Shape& shape, std::function<bool(int)> is_lost);
 
   [[nodiscard]] const Shape& shape() const { return shape_; }
 
-  /// What the rank does in this round; may be read by others once it has arrived.
+  /// The rank's call in this round; others may read it once the rank has arrived.
   BoardCall& call(int rank, uint64_t round);
   [[nodiscard]] std::byte* slot(int rank, uint64_t use) const;
 
   /// Waits once until all ranks have mapped the memory; before any round.
   Status gather(int rank, int64_t timeout_ms);
 
-  /// Says that the rank has come to the round; rounds count from 1.
+  /// Marks that the rank has arrived in the round; rounds count from 1.
   void arrive(int rank, uint64_t round);
-  /// Waits until all ranks have come to the round. Errors: kDistributed, naming the ranks that have
-  /// not come in time, have left, or have ended; or the reason that a rank has given to fail().
+  /// Waits until all ranks have arrived in the round. Errors: kDistributed, naming the ranks that
+  /// have not arrived in time, have left, or have ended; or the reason that a rank passed to
+  /// fail().
   Status wait_for_all(int rank, uint64_t round, int64_t timeout_ms);
 
-  /// Moves bytes through the mailbox of two ranks, as much as fits at a time.
+  /// Moves bytes through the mailbox of two ranks, in chunks that fit.
   Status send(int from, int to, const std::byte* data, int64_t bytes, int64_t timeout_ms);
   Status receive(int from, int to, std::byte* data, int64_t bytes, int64_t timeout_ms);
 
-  /// The rank will not come again.
+  /// Marks that the rank leaves and takes part in no later round.
   void leave(int rank);
-  /// Ends the waits of all ranks with this reason; the first one counts.
+  /// Ends the waits of all ranks with this reason; the first reason is kept.
   void fail(const std::string& reason);
   [[nodiscard]] bool failed() const;
 
@@ -85,11 +87,11 @@ class SharedBoard {
   [[nodiscard]] Mailbox& mailbox(int from, int to) const;
   void ring_bell();
   void sleep(uint32_t bell, int64_t ms);
-  /// \param partner  the rank that is waited for; -1: all
-  /// \param has_come says of a rank that it need not be waited for
+  /// \param partner     the rank that is waited for; -1: all
+  /// \param has_arrived true for ranks that need not be waited for
   Status wait(int64_t timeout_ms, int partner, llvm::function_ref<bool()> done,
-              llvm::function_ref<bool(int)> has_come);
-  [[nodiscard]] Status absent(int partner, llvm::function_ref<bool(int)> has_come,
+              llvm::function_ref<bool(int)> has_arrived);
+  [[nodiscard]] Status absent(int partner, llvm::function_ref<bool(int)> has_arrived,
                               int64_t waited_ms, bool in_time);
 
   std::byte* memory_;

@@ -20,7 +20,7 @@ enum CallKind : uint32_t {
 constexpr std::array<const char*, 6> kCallNames = {"all_reduce", "reduce",         "broadcast",
                                                    "all_gather", "reduce_scatter", "barrier"};
 
-// Up to here one round and more additions are cheaper than two rounds.
+// Up to this size one round with more additions is cheaper than two rounds.
 constexpr int64_t kSmallBytes = 8 << 10;
 
 void copy_bytes_shared_group(std::byte* to, const std::byte* from, int64_t bytes) {
@@ -76,7 +76,7 @@ Status SharedGroup::meet(const BoardCall& call) {
 }
 
 SharedGroup::Range SharedGroup::share(int64_t count, int rank) const {
-  // whole cache lines of elements of any size
+  // whole cache lines, whatever the element size
   constexpr int64_t kGrain = 64;
   const int64_t grains = (count + kGrain - 1) / kGrain;
   const auto at = [&](int64_t r) { return std::min(grains * r / size() * kGrain, count); };
@@ -106,7 +106,7 @@ Status SharedGroup::combine_small(const BoardCall& call, std::byte* data, int64_
                                static_cast<Reduction>(call.reduction), parts, data, call.count);
 }
 
-// Each rank combines its share of the elements of all and writes it to all, or to the root.
+// Each rank combines its share of the elements and writes the result to all ranks, or to the root.
 Status SharedGroup::combine_threads(const BoardCall& call, std::byte* data, bool everywhere) {
   BoardCall mine = call;
   mine.data = data;
@@ -125,7 +125,7 @@ Status SharedGroup::combine_threads(const BoardCall& call, std::byte* data, bool
   return meet(call);
 }
 
-// Pieces that fit the slots: copied in, combined in shares where they lie, copied out.
+// Pieces that fit the slots are copied in, combined in place in shares, and copied out.
 Status SharedGroup::combine_pieces(const BoardCall& call, std::byte* data, bool wanted) {
   const auto dtype = static_cast<DType>(call.dtype);
   const int64_t size_of = dtype_size(dtype);

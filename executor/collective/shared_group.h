@@ -11,7 +11,7 @@
 
 namespace millrace::executor {
 
-/// Memory in which the ranks of one group meet, and how a smaller group gets its own.
+/// Memory shared by the ranks of one group; can create such memory for a subgroup.
 class SharedSegment {
  public:
   SharedSegment() = default;
@@ -20,15 +20,16 @@ class SharedSegment {
   virtual ~SharedSegment() = default;
 
   [[nodiscard]] virtual SharedBoard& board() = 0;
-  /// Threads of one process reach each other's memory; processes copy through the slots.
+  /// True if ranks are threads of one process, which can access each other's memory; processes copy
+  /// through the slots.
   [[nodiscard]] virtual bool same_process() const = 0;
-  /// Makes a segment for so many ranks. \param key  receives what attach() needs, at most
-  /// kKeyBytes. Errors: kResource.
+  /// Makes a segment for the given number of ranks.
+  /// \param key  receives what attach() needs, at most kKeyBytes. Errors: kResource.
   virtual StatusOr<std::shared_ptr<SharedSegment>> create(int ranks, std::string& key) = 0;
-  /// Joins a segment that another rank has made. Errors: kDistributed.
+  /// Joins a segment that another rank has created. Errors: kDistributed.
   virtual StatusOr<std::shared_ptr<SharedSegment>> attach(int ranks, int rank,
                                                           const std::string& key) = 0;
-  /// All ranks have attached.
+  /// Called when all ranks have attached.
   virtual void complete() = 0;
 
   static constexpr size_t kKeyBytes = 128;
@@ -36,14 +37,14 @@ class SharedSegment {
 
 /// The group of one rank whose memory is shared with the others.
 ///
-/// Small values are copied into a slot of the rank; after one round every rank combines all slots
-/// by itself. Large ones are combined in equal shares, a share a rank, and passed on: threads work
-/// in each other's memory, processes in pieces that fit their slots. All of that combines elements
-/// in the order of ranks.
+/// Small values are copied into a slot of the rank; after one round every rank combines all slots.
+/// Large values are combined in equal shares, one per rank, and the results are distributed:
+/// threads access each other's memory, processes use chunks that fit their slots. Elements are
+/// always combined in the order of ranks.
 class SharedGroup final : public CollectiveGroup {
  public:
-  /// \param found_by  the group by which the ranks found each other, if there is one: it ends after
-  /// this one, and broken if this one is
+  /// \param found_by  the group through which the ranks found each other, if any. It is destroyed
+  /// after this one, and is broken when this one breaks.
   SharedGroup(const GroupSettings& settings, std::shared_ptr<SharedSegment> segment,
               std::unique_ptr<CollectiveGroup> found_by = nullptr);
   SharedGroup(const SharedGroup&) = delete;
@@ -76,12 +77,12 @@ class SharedGroup final : public CollectiveGroup {
   using Parts = llvm::SmallVector<const std::byte*, 8>;
   using Results = llvm::SmallVector<std::byte*, 8>;
 
-  /// One round: says what this rank does and waits until all others are at the same.
+  /// One round: publishes this rank's call and waits until all others make the same call.
   Status meet(const BoardCall& call);
   [[nodiscard]] std::string describe(const BoardCall& call) const;
   [[nodiscard]] Range share(int64_t count, int rank) const;
   [[nodiscard]] std::byte* slot(int rank) const { return board_.slot(rank, use_); }
-  /// Elements that fit a slot and can be cut evenly.
+  /// Number of elements that fit a slot and can be divided evenly.
   [[nodiscard]] int64_t elements_of_slot(int64_t element_bytes) const;
   Status combine(const BoardCall& call, std::byte* data, bool wanted);
   Status combine_small(const BoardCall& call, std::byte* data, int64_t bytes, bool wanted);
@@ -92,11 +93,11 @@ class SharedGroup final : public CollectiveGroup {
   std::shared_ptr<SharedSegment> segment_;
   SharedBoard& board_;
   uint64_t round_ = 0;
-  uint64_t use_ = 0;  ///< of the slots; every use has at least one round
+  uint64_t use_ = 0;  ///< counts uses of the slots; every use has at least one round
 };
 
-/// Groups of so many threads of this process, by rank. Each is used by one thread.
-/// Errors: kInvalidArgument for a size out of [1, 64].
+/// Makes groups of threads of this process, one per rank. Each is used by one thread.
+/// Errors: kInvalidArgument for a size outside [1, 64].
 StatusOr<std::vector<std::unique_ptr<CollectiveGroup>>> make_thread_groups(
     int size, int64_t timeout_ms = GroupSettings().timeout_ms);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kFolder = "/dev/shm/";
 constexpr const char* kPrefix = "millrace-";
-// Two of them a rank stay in the second cache while they are filled, combined and emptied.
+// Two per rank stay in the L2 cache while they are filled, combined and emptied.
 constexpr size_t kSlotBytes = size_t{256} << 10U;
 constexpr size_t kMailboxBytes = size_t{16} << 10U;
 
@@ -25,7 +25,7 @@ SharedBoard::Shape shape_of(int ranks) {
   return {ranks, kSlotBytes, kMailboxBytes};
 }
 
-// What a mapping of a file takes and gives back.
+// Owns a mapped file.
 struct Mapping {
   Mapping() = default;
   Mapping(const Mapping&) = delete;
@@ -78,15 +78,16 @@ class ShmSegment final : public SharedSegment {
   void complete() override {
     unlink(mapping_->path.c_str());
     mapping_->path.clear();
-    all_came_ = true;
+    all_joined_ = true;
   }
 
-  // The lock goes with the process, however that ends. Before all have come nobody counts as lost.
+  // The lock is released when the process ends for any reason. Until all have joined, no rank
+  // counts as lost.
   [[nodiscard]] bool is_lost(int rank) {
-    if (!all_came_) {
+    if (!all_joined_) {
       struct stat info {};
       if (fstat(mapping_->file, &info) != 0 || info.st_nlink > 0) return false;
-      all_came_ = true;
+      all_joined_ = true;
     }
     struct flock lock = byte_of(rank);
     return fcntl(mapping_->file, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
@@ -95,7 +96,7 @@ class ShmSegment final : public SharedSegment {
  private:
   std::unique_ptr<Mapping> mapping_;
   SharedBoard board_;
-  bool all_came_ = false;
+  bool all_joined_ = false;
 };
 
 Status take_byte(const Mapping& mapping, int rank) {
@@ -136,7 +137,7 @@ StatusOr<std::shared_ptr<SharedSegment>> create_shm(int ranks, std::string& key)
 StatusOr<std::shared_ptr<SharedSegment>> attach_shm(int ranks, int rank, const std::string& key) {
   const std::string prefix = kPrefix;
   if (key.compare(0, prefix.size(), prefix) != 0 || key.find('/') != std::string::npos)
-    return InvalidArgument("'{}' is no name of shared memory", key);
+    return InvalidArgument("'{}' is not a name of shared memory", key);
   auto mapping = std::make_unique<Mapping>();
   mapping->bytes = SharedBoard::bytes(shape_of(ranks));
   mapping->file = open((kFolder + key).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);

@@ -7,14 +7,14 @@
 
 namespace millrace::executor {
 
-/// Shared memory of processes on one machine: a file in memory that all of them map. It loses its
-/// name as soon as all have come, so that nothing stays behind. Each process locks a byte of the
-/// file, by which the others see whether it lives.
+/// Shared memory of processes on one machine: a file in memory that all of them map. It is unlinked
+/// as soon as all have joined, so that nothing is left behind. Each process locks a byte of the
+/// file, which shows the others whether it is alive.
 
-/// Makes the memory; rank 0 does. \param key  receives the name for attach_shm().
-/// Errors: kResource where the machine has not enough of such memory.
+/// Creates the memory; called by rank 0. \param key  receives the name for attach_shm().
+/// Errors: kResource if the machine does not have enough shared memory.
 StatusOr<std::shared_ptr<SharedSegment>> create_shm(int ranks, std::string& key);
-/// Errors: kDistributed where there is no such memory of the expected size.
+/// Attaches to it. Errors: kDistributed if there is no such memory of the expected size.
 StatusOr<std::shared_ptr<SharedSegment>> attach_shm(int ranks, int rank, const std::string& key);
 
 }  // namespace millrace::executor

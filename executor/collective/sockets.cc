@@ -66,7 +66,7 @@ void set_options(int file) {
   fcntl(file, F_SETFL, fcntl(file, F_GETFL) | O_NONBLOCK);
 }
 
-// One try at one address.
+// One attempt to connect to one address.
 StatusOr<Socket> try_connect(const addrinfo& address, SocketDeadline deadline) {
   Socket socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) return Status(StatusCode::kDistributed, std::strerror(errno));

@@ -11,7 +11,7 @@ namespace millrace::executor {
 
 using SocketDeadline = std::chrono::steady_clock::time_point;
 
-/// An open socket; closes it.
+/// An open socket; the destructor closes it.
 class Socket {
  public:
   explicit Socket(int file = -1) : file_(file) {}
@@ -36,12 +36,14 @@ struct HostPort {
 };
 StatusOr<HostPort> parse_endpoint(const std::string& endpoint);
 
-/// Listens at an address of this machine. Errors: kResource for a port in use or a foreign address.
+/// Listens at an address of this machine. Errors: kResource for a port in use or an address of
+/// another machine.
 StatusOr<Socket> listen_at(const std::string& endpoint);
-/// Connects, again and again until the deadline. Errors: kDistributed.
+/// Connects, retrying until the deadline. Errors: kDistributed.
 StatusOr<Socket> connect_to(const std::string& endpoint, SocketDeadline deadline);
 
-/// Whole messages. Errors: kDistributed for a closed connection or a passed deadline.
+/// Write and read whole messages. Errors: kDistributed for a closed connection or a passed
+/// deadline.
 Status write_bytes(const Socket& socket, const std::string& bytes, SocketDeadline deadline);
 Status read_bytes(const Socket& socket, std::string& bytes, size_t count, SocketDeadline deadline);
 

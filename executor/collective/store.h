@@ -9,8 +9,9 @@
 
 namespace millrace::executor {
 
-/// Small values by name that all ranks of a job see: how they find each other before a group
-/// exists, and who is left after one broke. Thread-safety: one call at a time.
+/// Small values by name that all ranks of a job can access. Ranks use it to find each other before
+/// a group exists, and to find out which are left after one broke. Thread-safety: one call at a
+/// time.
 class Store {
  public:
   Store() = default;
@@ -20,22 +21,22 @@ class Store {
 
   /// Errors of all functions: kDistributed.
   virtual Status set(const std::string& key, const std::string& value) = 0;
-  /// Waits until somebody has set the key.
+  /// Waits until a rank has set the key.
   virtual StatusOr<std::string> get(const std::string& key, int64_t timeout_ms) = 0;
-  /// The value if the key is set by now.
+  /// The value, if the key is already set.
   virtual StatusOr<std::optional<std::string>> find(const std::string& key) = 0;
-  /// True if the store ends with this object, for everybody.
+  /// True if this object serves the store, so that it ends with it for all ranks.
   [[nodiscard]] virtual bool is_served_here() const { return false; }
 
-  /// Set by a store that sees ranks go: this rank is not connected any more.
+  /// The key that a store sets when a rank is disconnected, if it can detect that.
   static std::string lost_key(int rank) { return "lost/" + std::to_string(rank); }
 
   static constexpr size_t kMostKeyBytes = 512;
   static constexpr size_t kMostValueBytes = size_t{1} << 20U;
 };
 
-/// A store in a folder that all ranks see; one file a key. The folder is made. Files of an earlier
-/// job in it would mislead, so every job needs a folder (or a job name) of its own.
+/// A store in a folder that all ranks can access; one file per key. The folder is created. Files of
+/// an earlier job would be misread, so every job needs its own folder or job name.
 /// Errors: kIo.
 StatusOr<std::unique_ptr<Store>> open_file_store(const std::string& folder, const std::string& job);
 
@@ -43,14 +44,14 @@ StatusOr<std::unique_ptr<Store>> open_file_store(const std::string& folder, cons
 struct TcpStoreOptions {
   std::string endpoint = {};  ///< host:port of the rank that serves
   int rank = 0;
-  bool serve = false;    ///< this rank does
-  std::string job = {};  ///< ranks of another job are refused
+  bool serve = false;    ///< this rank serves
+  std::string job = {};  ///< ranks of another job are rejected
   int64_t join_timeout_ms = 120'000;
 };
 
-/// The order in which ranks start is free: the others try again until the deadline.
-/// Errors: kInvalidArgument for a bad endpoint; kResource where the port is in use; kDistributed
-/// where nobody answers in time or another job does.
+/// Ranks may start in any order: the others retry until the deadline.
+/// Errors: kInvalidArgument for a bad endpoint; kResource if the port is in use; kDistributed if no
+/// store responds in time or it belongs to another job.
 StatusOr<std::unique_ptr<Store>> open_tcp_store(const TcpStoreOptions& options);
 
 }  // namespace millrace::executor

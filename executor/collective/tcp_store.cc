@@ -10,7 +10,7 @@ namespace millrace::executor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// For an answer that the server gives at once.
+// Time-out of a request that the server answers immediately.
 constexpr int64_t kAnswerMs = 5000;
 
 struct Reply {
@@ -23,7 +23,7 @@ StatusOr<Reply> read_reply(const Socket& socket, SocketDeadline deadline) {
   MILLRACE_RETURN_IF_ERROR(read_bytes(socket, header, store_wire::kReplyHeader, deadline));
   const size_t length = store_wire::parse_number(header.data() + 1);
   if (length > Store::kMostValueBytes)
-    return Status(StatusCode::kDistributed, "the answer is no answer of a store");
+    return Status(StatusCode::kDistributed, "the response is not that of a store");
   Reply reply;
   reply.code = header[0];
   MILLRACE_RETURN_IF_ERROR(read_bytes(socket, reply.bytes, length, deadline));
@@ -44,7 +44,7 @@ class TcpStore final : public Store {
     MILLRACE_ASSIGN_OR_RETURN(const Reply reply, read_reply(socket_, deadline));
     if (reply.code == store_wire::kFound) return Ok();
     return {StatusCode::kDistributed,
-            fmt::format("{} refuses this rank: {}", endpoint_, reply.bytes)};
+            fmt::format("{} rejects this rank: {}", endpoint_, reply.bytes)};
   }
 
   [[nodiscard]] bool is_served_here() const override { return server_ != nullptr; }
@@ -76,14 +76,14 @@ class TcpStore final : public Store {
     if (reply.ok() && reply->code != store_wire::kRefused) return reply;
     socket_ = Socket();
     return Status(StatusCode::kDistributed,
-                  fmt::format("the store at {} (rank 0) does not answer: {}", endpoint_,
+                  fmt::format("the store at {} (rank 0) does not respond: {}", endpoint_,
                               reply.ok() ? reply->bytes : reply.status().message()));
   }
 
   StatusOr<Reply> exchange(store_wire::Op op, const std::string& key, const std::string& value,
                            int64_t timeout_ms) {
     if (!socket_.is_open())
-      return Status(StatusCode::kDistributed, "the connection was given up before");
+      return Status(StatusCode::kDistributed, "the connection was closed after an earlier failure");
     const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms + kAnswerMs);
     const std::string request = std::string(1, op) + store_wire::number(key.size()) +
                                 store_wire::number(value.size()) +
@@ -108,7 +108,7 @@ StatusOr<std::unique_ptr<Store>> open_tcp_store(const TcpStoreOptions& options) 
   const auto deadline = Clock::now() + std::chrono::milliseconds(options.join_timeout_ms);
   if (Status status = store->join(options.job, options.rank, deadline); !status.ok()) {
     return std::move(status).with_note(
-        "rank 0 keeps the store in which ranks find each other; has it been started?");
+        "rank 0 serves the store by which ranks find each other; has it been started?");
   }
   return std::unique_ptr<Store>(std::move(store));
 }

@@ -63,9 +63,9 @@ struct TcpStoreServer::Client {
   std::string out;
   bool greeted = false;
   int rank = -1;
-  bool closing = false;  ///< once out has gone
+  bool closing = false;  ///< close after `out` has been sent
   Clock::time_point since = Clock::now();
-  std::optional<Request> waiting;  ///< for a key that nobody has set
+  std::optional<Request> waiting;  ///< waiting for a key that is not set yet
 };
 
 TcpStoreServer::TcpStoreServer(Socket listener, std::string job)
@@ -78,7 +78,7 @@ StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const std::strin
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
     return Status(StatusCode::kResource,
-                  fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+                  fmt::format("cannot create a pipe: {}", std::strerror(errno)));
   server->stop_read_ = Socket(ends[0]);
   server->stop_write_ = Socket(ends[1]);
   server->thread_ = std::thread([self = server.get()] { self->serve(); });
@@ -140,7 +140,7 @@ bool TcpStoreServer::read_from(Client& client) {
   return take_messages(client);
 }
 
-// False for what is not the protocol.
+// False if the data violates the protocol.
 bool TcpStoreServer::take_messages(Client& client) {
   if (!client.greeted && !take_hello(client)) return false;
   while (client.greeted && !client.closing && client.in.size() >= store_wire::kRequestHeader) {

@@ -10,7 +10,7 @@
 
 namespace millrace::executor {
 
-/// What clients of the TCP store send and get. Numbers are 32 bits, little endian.
+/// Messages between clients and server of the TCP store. Numbers are 32 bits, little endian.
 ///   hello:   kMagic, length of the job name, rank, job name  -> reply
 ///   request: op, length of key, length of value, time-out in ms, key, value -> reply
 ///   reply:   code, length, bytes
@@ -26,8 +26,8 @@ size_t parse_number(const char* bytes);
 std::string reply(Code code, const std::string& bytes);
 }  // namespace store_wire
 
-/// Serves a TcpStore: one thread, which ends with the object. Connections that send anything but
-/// the protocol are closed; sizes of keys, values and their number are limited.
+/// Serves a TcpStore with one thread, which ends with the object. Connections that violate the
+/// protocol are closed. Sizes of keys and values and their number are limited.
 class TcpStoreServer {
  public:
   /// Errors: those of listen_at(); kResource.

@@ -54,7 +54,7 @@ class ThreadSegment final : public SharedSegment {
   std::unique_ptr<std::byte, Release> memory_;
   SharedBoard board_;
   std::mutex mutex_;
-  /// Memory of smaller groups; kept until the group ends, because ranks attach at different times.
+  /// Memory of subgroups; kept until the group ends, because ranks attach at different times.
   std::vector<std::shared_ptr<SharedSegment>> children_;
 };
 

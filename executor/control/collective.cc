@@ -5,13 +5,13 @@
 
 #include "executor/block_runner.h"
 #include "executor/collective/gather_rows.h"
-#include "executor/control.h"
 #include "executor/control/exchange_place.h"
+#include "executor/steps/control.h"
 #include "framework/base/errors.h"
 #include "framework/names.h"
 
-// Ops in which all ranks of a ring take part, with values of the process or of a GPU
-// (exchange_place.h). Each op is done when it returns, so what only orders streams passes its vars
+// Ops in which all ranks of a ring take part, with values in host or GPU memory (exchange_place.h).
+// Each op is complete when it returns, so ops that only synchronize streams just pass their vars
 // on. Source: spec/transpiler.md section 10.
 namespace millrace::executor {
 namespace {
@@ -20,17 +20,17 @@ using kernels::ArgIndex;
 using kernels::ArgRange;
 using kernels::KernelSetup;
 
-// The old forms have no ring.
+// The older op types have no ring.
 int32_t ring_number(const KernelSetup& setup) {
   return setup.def().find_attr("ring_id") == nullptr ? 0 : setup.attr<int32_t>("ring_id");
 }
 
-// Values of these inputs may lie anywhere.
+// Values of these inputs may be in host or GPU memory.
 void accept_anywhere(const KernelSetup& setup, ArgRange args) {
   for (int32_t k = 0; k < args.count; ++k) setup.accept_layout(ArgIndex{args.begin + k});
 }
 
-// Calls body(group, value) with Out, which has the content of X, where it is exchanged.
+// Copies X to Out at the location where it is exchanged, then calls body(group, value) with Out.
 template <typename Body>
 Control in_place(const KernelSetup& setup, Body body) {
   const ArgIndex x = setup.input("X");
@@ -137,7 +137,8 @@ Status check_ranks(const CollectiveGroup& group, int32_t ranks) {
           fmt::format("the op is for {} ranks, but the ring has {}", ranks, group.size())};
 }
 
-// What all ranks of an op with parts do: X, where it is exchanged, becomes a new Out of other dims.
+// Ops in which Out has other dims than X: X, at the location where it is exchanged, gives a new
+// Out.
 struct PartsOp {
   /// Dims of Out by X and the number of ranks.
   StatusOr<Dims> (*dims)(const Tensor& x, int32_t ranks);
@@ -169,7 +170,7 @@ StatusOr<Control> with_parts(const KernelSetup& setup, const PartsOp& op) {
 StatusOr<Dims> joined_dims(const Tensor& x, int32_t ranks) {
   if (x.rank() == 0)
     return Status(StatusCode::kExecution,
-                  fmt::format("expected dims to join along, found {}", describe(x)));
+                  fmt::format("expected dims to concatenate along, found {}", describe(x)));
   Dims dims(x.dims().begin(), x.dims().end());
   dims[0] *= ranks;
   return dims;
@@ -200,7 +201,7 @@ StatusOr<Control> c_reducescatter(const KernelSetup& setup, BlockRunner& /*runne
                      }});
 }
 
-// A process that is alone has nothing to order; among others the ring must exist.
+// A process without peers has nothing to synchronize; otherwise the ring must exist.
 StatusOr<Control> order(const KernelSetup& setup, BlockRunner& /*runner*/) {
   const ArgRange x = setup.inputs("X");
   const ArgRange out = setup.outputs("Out");

@@ -65,8 +65,9 @@ struct BranchGrad {
   std::vector<bool> direct;         // the block writes the outer var itself
 };
 
-// The gradient of input k after the block has run.
-Status hand_out(const ControlContext& ctx, const BranchGrad& grad, int32_t k, Scope& scope) {
+// Moves the gradient of input k out of the block after it has run.
+Status move_out_gradient(const ControlContext& ctx, const BranchGrad& grad, int32_t k,
+                         Scope& scope) {
   const auto at = static_cast<size_t>(k);
   Value& to = ctx.args.out_value(grad.grads, k);
   Value* const inside = scope.find_local(grad.inside[at]);
@@ -89,7 +90,7 @@ Status run_grad_conditional_block(ControlContext& ctx, const BranchGrad& grad, S
   for (int32_t k = 0; k < grad.grads.count; ++k) {
     if (!ctx.args.has_out(grad.grads, k) || !ctx.args.has_in(grad.inputs, k)) continue;
     if (step != nullptr) {
-      MILLRACE_RETURN_IF_ERROR(hand_out(ctx, grad, k, *step->scope));
+      MILLRACE_RETURN_IF_ERROR(move_out_gradient(ctx, grad, k, *step->scope));
     } else {
       MILLRACE_RETURN_IF_ERROR(
           set_zeros_like(ctx.args.in_value(grad.inputs, k), ctx.args.out_value(grad.grads, k)));

@@ -12,8 +12,8 @@ namespace millrace::executor {
 StatusOr<Rings*> find_rings(const BlockRunner& runner, const char* does) {
   if (Rings* const rings = runner.runtime().rings.get()) return rings;
   return Status(StatusCode::kInvalidArgument,
-                fmt::format("the op {}, and this process is alone", does))
-      .with_hint("start it by launch or mpirun, or say which rank it is");
+                fmt::format("the op {}, but this process has no peers", does))
+      .with_hint("start it by launch or mpirun, or specify its rank");
 }
 
 Status pass_on_plain(const Value& x, Value& out) {

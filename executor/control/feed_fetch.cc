@@ -1,13 +1,13 @@
 #include <string>
 #include <vector>
 
-#include "executor/control.h"
+#include "executor/steps/control.h"
 
 namespace millrace::executor {
 namespace {
 
-// The executor has put the fed value into the output before the run, and reads fetched vars after
-// it, so that neither op copies.
+// The executor stores the fed value in the output before the run and reads fetched vars after it,
+// so neither op copies.
 StatusOr<Control> feed(const kernels::KernelSetup& setup, BlockRunner& /*runner*/) {
   const kernels::ArgIndex out = setup.output("Out");
   Location place;
@@ -38,7 +38,7 @@ StatusOr<Control> fetch(const kernels::KernelSetup& setup, BlockRunner& /*runner
   });
 }
 
-// Frees the vars; later ops find them as if they had never been written.
+// Frees the vars; later ops treat them as never written.
 StatusOr<Control> delete_var(const kernels::KernelSetup& setup, BlockRunner& /*runner*/) {
   std::vector<std::string> names;
   for (const Slot& slot : setup.op().inputs()) {

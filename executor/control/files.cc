@@ -10,27 +10,27 @@
 #include <fmt/ranges.h>
 
 #include "executor/block_runner.h"
-#include "executor/control.h"
+#include "executor/steps/control.h"
 #include "framework/names.h"
 #include "io/params.h"
 #include "io/paths.h"
 #include "kernels/cpu/convert.h"
 
-// save, save_combine, load, load_combine: vars to and from the files of the original. Every path
-// stays below the folder that the caller allows (Runtime::files_root).
+// save, save_combine, load, load_combine: write and read vars in the file formats of the original.
+// Every path must be below the folder that the caller allows (Runtime::files_root).
 namespace millrace::executor {
 namespace {
 
 using kernels::ArgIndex;
 using kernels::KernelSetup;
 
-// A file below the folder that is allowed.
+// A file below the allowed folder.
 struct FileName {
   std::string root;
   std::string name;
 };
 
-// The file of an op; a path that begins with the folder loses it.
+// The file of an op; if the path begins with the allowed folder, that prefix is removed.
 StatusOr<FileName> allowed_file(const KernelSetup& setup, const BlockRunner& runner) {
   const std::string& root = runner.runtime().files_root;
   const auto given = setup.attr<std::string>("file_path");
@@ -52,7 +52,7 @@ StatusOr<io::ByteSource> open_files(const FileName& file) {
   return io::ByteSource::open(path);
 }
 
-// The place of an error in a running program is the op, so the file goes to a note.
+// The location of an error in a running program is the op, so the file name becomes a note.
 Status in_note(Status status) {
   const std::string path = status.location().file;
   return std::move(status).with_note(fmt::format("in the file '{}'", path));
@@ -82,7 +82,7 @@ StatusOr<Value> as_float16(const Value& value) {
   MILLRACE_ASSIGN_OR_RETURN(Value copy, clone(value));
   auto* const rows = copy.get_if<SelectedRows>();
   Tensor* const tensor = rows == nullptr ? copy.get_if<Tensor>() : &rows->value;
-  if (tensor == nullptr) return copy;  // refused by the writer
+  if (tensor == nullptr) return copy;  // rejected by the writer
   if (tensor->dtype() != DType::kFloat32 && tensor->dtype() != DType::kFloat64) return copy;
   MILLRACE_ASSIGN_OR_RETURN(Tensor half, Tensor::create(DType::kFloat16, tensor->dims()));
   MILLRACE_RETURN_IF_ERROR(kernels::convert(tensor->dtype(), tensor->raw(), DType::kFloat16,
@@ -92,7 +92,7 @@ StatusOr<Value> as_float16(const Value& value) {
   return copy;
 }
 
-// Into memory if there is such an output, else into the file.
+// Writes to memory if there is such an output, else to the file.
 Status write_values(ControlContext& ctx, const std::vector<Argument>& inputs, bool half,
                     const FileName& file, const io::SaveOptions& options, Value* memory) {
   std::vector<Value> halves(inputs.size());
@@ -143,7 +143,8 @@ StatusOr<Control> save_combine(const KernelSetup& setup, BlockRunner& runner) {
   return make_save(setup, runner, setup.attr<bool>("save_to_memory"), setup.output("Y"));
 }
 
-// What the program says of a var that a file has to fit; the dims only of a whole one.
+// What the program declares about a var that a file must match; dims only if the file has the whole
+// var.
 io::ParamSpec spec_of(const Op& op, const Argument& output, bool half) {
   io::ParamSpec spec;
   spec.name = output.name;
@@ -220,7 +221,7 @@ StatusOr<Control> load_combine(const KernelSetup& setup, BlockRunner& runner) {
   });
 }
 
-// The rows of a table that a server has: every node_num-th one from node_index on.
+// The rows of a table that a server holds: every node_num-th one from node_index on.
 Status pick_rows(const Tensor& table, int64_t first, int64_t step, Tensor& out) {
   Dims dims(table.dims().begin(), table.dims().end());
   dims[0] = first >= dims[0] ? 0 : (dims[0] - first + step - 1) / step;

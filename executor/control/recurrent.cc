@@ -6,8 +6,8 @@
 #include "executor/control/step_runs.h"
 #include "executor/control/values.h"
 
-// recurrent: runs its sub-block once for each step of its input sequences, handing states from step
-// to step. Source: spec/executor.md section 5.
+// recurrent: runs its sub-block once for each time step of its input sequences, passing states from
+// time step to time step. Source: spec/executor.md section 5.
 namespace millrace::executor {
 namespace {
 
@@ -15,7 +15,7 @@ using kernels::ArgIndex;
 using kernels::ArgRange;
 
 struct State {
-  std::string before;  // its name inside, before a step
+  std::string before;  // its name inside, before a time step
   std::string after;
 };
 
@@ -47,21 +47,21 @@ StatusOr<int64_t> steps_of(const ControlContext& ctx, ArgRange inputs) {
     const Tensor& sequence = ctx.args.in(inputs, k);
     if (sequence.rank() == 0) return ctx.args.error("inputs must have a time dim, found rank 0");
     if (steps >= 0 && sequence.dim(0) != steps)
-      return ctx.args.error("inputs must be equally long, found {} and {} steps", steps,
+      return ctx.args.error("inputs must have equal lengths, found {} and {} time steps", steps,
                             sequence.dim(0));
     steps = sequence.dim(0);
   }
   return steps;
 }
 
-// States that the next step finds in the scope of this one: what a scope that serves all steps
-// holds otherwise is forgotten when a step begins.
+// Saves the states that the next time step needs when one scope serves all time steps: beginning a
+// time step drops the other content of the scope.
 void take_states(const Recurrence& r, Scope& scope, std::vector<Value>& states) {
   states.resize(r.states.size());
   for (size_t k = 0; k < states.size(); ++k) std::swap(states[k], scope.local(r.states[k].after));
 }
 
-// States before a step: the initial ones, or those after the step before.
+// Links the states before a time step: the initial ones, or those after the previous time step.
 Status link_states(const ControlContext& ctx, const Recurrence& r, Scope& scope, Scope* previous,
                    std::vector<Value>& taken) {
   for (size_t k = 0; k < r.states.size(); ++k) {
@@ -78,7 +78,7 @@ Status link_states(const ControlContext& ctx, const Recurrence& r, Scope& scope,
   return Ok();
 }
 
-// Puts what a step yields into its place in the outputs, which the first step sizes.
+// Copies the results of a time step into the outputs; the first time step sets their dims.
 Status store_outputs(const ControlContext& ctx, const Recurrence& r, const Scope& scope, int64_t t,
                      int64_t steps, bool is_first) {
   for (int32_t k = 0; k < r.outputs.count; ++k) {
@@ -97,7 +97,7 @@ Status store_outputs(const ControlContext& ctx, const Recurrence& r, const Scope
     }
     const int64_t bytes = inside->bytes();
     if (out.bytes() != bytes * steps || out.dtype() != inside->dtype())
-      return ctx.args.error("step {} yields {} for '{}', which does not fit into {}", t,
+      return ctx.args.error("time step {} yields {} for '{}', which does not fit into {}", t,
                             describe(*inside), name, describe(out));
     if (bytes > 0) std::memcpy(out.raw() + t * bytes, inside->raw(), static_cast<size_t>(bytes));
   }

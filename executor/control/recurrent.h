@@ -3,15 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "executor/control.h"
+#include "executor/steps/control.h"
 #include "framework/tensor/tensor.h"
 
 namespace millrace::executor {
 
-/// Step t of a sequence whose first dim is time: a view without that dim.
+/// Time step t of a sequence whose first dim is time: a view without that dim.
 Tensor time_step(const Tensor& sequence, int64_t t);
 
-/// Maker of recurrent_grad; see recurrent_grad.cc.
+/// Creates recurrent_grad; see recurrent_grad.cc.
 StatusOr<Control> make_recurrent_grad(const kernels::KernelSetup& setup, BlockRunner& runner);
 
 }  // namespace millrace::executor

@@ -9,9 +9,9 @@
 #include "framework/names.h"
 #include "ops/absent_gradients.h"
 
-// Gradient of recurrent: the steps from last to first. As in the original, the gradient of a state
-// is that of the next step alone, so front ends route a state that is also an output through an op
-// of its own. Source: spec/executor.md section 5, goldens/training/README.md quirk 3.
+// Gradient of recurrent: runs the time steps from last to first. As in the original, the gradient
+// of a state comes only from the next time step, so front ends route a state that is also an output
+// through a separate op. Source: spec/executor.md section 5, goldens/training/README.md quirk 3.
 namespace millrace::executor {
 namespace {
 
@@ -19,10 +19,10 @@ using kernels::ArgIndex;
 using kernels::ArgRange;
 
 struct StateGrad {
-  std::string before;      // gradient, inside, of the state before a step
-  std::string after;       // and of the state after it
-  std::string state;       // the state after a step, for its shape
-  bool is_output = false;  // and its gradient comes from outside, too
+  std::string before;      // inner gradient of the state before a time step
+  std::string after;       // inner gradient of the state after it
+  std::string state;       // the state after a time step, for its shape
+  bool is_output = false;  // true if its gradient also comes from outside
 };
 
 struct RecurrenceGrad {
@@ -35,7 +35,7 @@ struct RecurrenceGrad {
   ArgRange input_grads;
   ArgRange state_grads;
   ArgRange parameter_grads;
-  std::vector<std::string> outputs;  // names inside of the gradients, as those that follow
+  std::vector<std::string> outputs;  // inner names of the gradients, as in the next fields
   std::vector<std::string> inputs_inside;
   std::vector<std::string> parameters_inside;
   std::vector<StateGrad> states;
@@ -92,7 +92,7 @@ StatusOr<std::shared_ptr<RecurrenceGrad>> describe_recurrence(const kernels::Ker
   return g;
 }
 
-// Gradients of what a step yields, from outside and from the step behind it.
+// Links the gradients of the results of a time step, from outside and from the following time step.
 Status link_step(const ControlContext& ctx, const RecurrenceGrad& g, Scope& scope, int64_t t,
                  Scope* later) {
   for (int32_t k = 0; k < g.output_grads.count; ++k) {
@@ -101,7 +101,7 @@ Status link_step(const ControlContext& ctx, const RecurrenceGrad& g, Scope& scop
     if (given == nullptr) return ctx.args.error("outputs@GRAD[{}] holds no tensor", k);
     const Tensor& all = *given;
     if (all.rank() == 0 || t >= all.dim(0))
-      return ctx.args.error("outputs@GRAD must have step {}, found {}", t, describe(all));
+      return ctx.args.error("outputs@GRAD must have time step {}, found {}", t, describe(all));
     // a copy, as the gradient of a state may replace it
     MILLRACE_RETURN_IF_ERROR(
         scope.local(g.outputs[static_cast<size_t>(k)]).as<Tensor>().copy_from(time_step(all, t)));
@@ -120,7 +120,7 @@ Status link_step(const ControlContext& ctx, const RecurrenceGrad& g, Scope& scop
   return Ok();
 }
 
-// The gradient of the inputs of one step goes to its place in the gradient of the sequence.
+// Copies the gradient of the inputs of one time step into the gradient of the sequence.
 Status store_inputs(const ControlContext& ctx, const RecurrenceGrad& g, const Scope& scope,
                     int64_t t) {
   for (int32_t k = 0; k < g.input_grads.count; ++k) {
@@ -131,7 +131,7 @@ Status store_inputs(const ControlContext& ctx, const RecurrenceGrad& g, const Sc
     if (inside == nullptr || !inside->initialized()) continue;
     const int64_t bytes = inside->bytes();
     if (bytes * all.dim(0) != all.bytes() || inside->dtype() != all.dtype())
-      return ctx.args.error("the gradient of step {} is {}, which does not fit into {}", t,
+      return ctx.args.error("the gradient of time step {} is {}, which does not fit into {}", t,
                             describe(*inside), describe(all));
     if (bytes > 0) std::memcpy(all.raw() + t * bytes, inside->raw(), static_cast<size_t>(bytes));
   }
@@ -152,7 +152,7 @@ Status store_parameters(const ControlContext& ctx, const RecurrenceGrad& g, cons
   return Ok();
 }
 
-// Zeros where no step has given a gradient.
+// Sets zeros where no time step has produced a gradient.
 Status fill_rest(const ControlContext& ctx, const RecurrenceGrad& g, Scope* first,
                  const llvm::BitVector& started) {
   for (int32_t k = 0; k < g.state_grads.count; ++k) {
@@ -174,7 +174,7 @@ Status fill_rest(const ControlContext& ctx, const RecurrenceGrad& g, Scope* firs
 
 Status run_grad_recurrent_grad(ControlContext& ctx, const RecurrenceGrad& g, StepRuns& runs) {
   const StepScopes* const scopes = scopes_in(ctx.args, g.scopes);
-  if (scopes == nullptr) return ctx.args.error("step_scopes holds no scopes: no step has run");
+  if (scopes == nullptr) return ctx.args.error("step_scopes holds no scopes: no time step has run");
   for (int32_t k = 0; k < g.input_grads.count; ++k) {
     if (ctx.args.has_out(g.input_grads, k) && ctx.args.has_in(g.inputs, k))
       MILLRACE_RETURN_IF_ERROR(

@@ -4,13 +4,13 @@
 
 #include "executor/block_runner.h"
 #include "executor/collective/rings.h"
-#include "executor/control.h"
 #include "executor/control/exchange_place.h"
+#include "executor/steps/control.h"
 #include "framework/base/errors.h"
 #include "framework/names.h"
 
-// Ops that make rings. The id of a ring is no value: Rings remembers under the var's name who its
-// members are.
+// Ops that make rings. The id of a ring is not a value: Rings stores the members of the ring under
+// the var's name.
 namespace millrace::executor {
 namespace {
 
@@ -33,15 +33,15 @@ std::string name_in(llvm::ArrayRef<Slot> slots, const Op& op, llvm::StringRef sl
 Status check_place(const CollectiveGroup& all, size_t ranks, int rank) {
   if (ranks == static_cast<size_t>(all.size()) && rank == all.rank()) return Ok();
   return {StatusCode::kInvalidArgument,
-          fmt::format("the program is that of trainer {} of {}, but this process is rank {} of {}",
+          fmt::format("the program is for trainer {} of {}, but this process is rank {} of {}",
                       rank, ranks, all.rank(), all.size())};
 }
 
-// The ids of all groups of a job: flat ones, and those in and between parts of it.
+// Stores the ids of all groups of a job: flat groups, and groups within and between its parts.
 StatusOr<Control> gen_nccl_id(const KernelSetup& setup, BlockRunner& /*runner*/) {
   auto trainers = setup.attr<Strings>("trainers");
   const auto own = setup.attr<int32_t>("trainer_id");
-  if (trainers.empty()) {  // the old form has the others only
+  if (trainers.empty()) {  // the older form lists only the others
     trainers = setup.attr<Strings>("endpoint_list");
     const auto place = std::min<size_t>(static_cast<size_t>(own), trainers.size());
     trainers.insert(trainers.begin() + static_cast<int64_t>(place),
@@ -104,7 +104,7 @@ StatusOr<Control> c_comm_init_multitrainer(const KernelSetup& setup, BlockRunner
   });
 }
 
-// The devices of one process; with one device a process these are all ranks.
+// The devices of one process; with one device per process these are all ranks.
 StatusOr<Control> c_comm_init_all(const KernelSetup& setup, BlockRunner& /*runner*/) {
   const auto number = setup.attr<int32_t>("ring_id");
   return Control([number](ControlContext& ctx) -> Status {

@@ -11,7 +11,7 @@ namespace millrace::executor {
 namespace {
 
 Status unexpected(const Value& value) {
-  return {StatusCode::kInternal, fmt::format("a loop cannot hand on {}", describe(value))};
+  return {StatusCode::kInternal, fmt::format("a loop cannot pass on {}", describe(value))};
 }
 
 template <typename T>

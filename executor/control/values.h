@@ -4,22 +4,22 @@
 #include "framework/tensor/value.h"
 #include "kernels/kernel.h"
 
-/// Moving values between the scopes of a loop and those around it. Tensors, selected rows and
-/// arrays; other content is an error (kInternal).
+/// Moves values between the scopes of a loop and the enclosing scopes. Supports tensors, selected
+/// rows and arrays; other content is an error (kInternal).
 namespace millrace::executor {
 
-/// Lets `to` see the bytes of `from` without copying.
+/// Lets `to` share the memory of `from` without copying.
 Status link(const Value& from, Value& to);
-/// Copies into memory that `to` has, where both hold tensors.
+/// Copies; reuses the memory of `to` if both hold tensors.
 Status copy_into(const Value& from, Value& to);
-/// Adds to what `to` holds; an empty `to` takes a copy. Arrays add element by element, selected
-/// rows gain rows. Errors: kExecution where the two do not fit.
+/// Adds to the content of `to`; an empty `to` gets a copy. Arrays are added element by element,
+/// selected rows are appended. Errors: kExecution if the two do not match.
 Status add_into(const Value& from, Value& to);
-/// Zeros with dtype, dims and LoD of a value; an array of zeros for an array.
+/// Sets zeros with dtype, dims and LoD of a value; an array of zeros for an array.
 Status set_zeros_like(const Value& like, Value& to);
 Status set_zeros_like(const Tensor& like, Tensor& to);
 
-/// The bool in a condition. Errors: kExecution if it is no bool of one element.
+/// The bool in a condition. Errors: kExecution if it is not a bool of one element.
 StatusOr<bool> read_condition(const kernels::KernelContext& args, kernels::ArgIndex arg);
 
 /// The step scopes in an argument; null if it holds none.

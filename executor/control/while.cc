@@ -7,7 +7,7 @@
 #include "framework/names.h"
 #include "framework/program.h"
 
-// while: runs its sub-block as long as a condition holds that the sub-block computes anew. Source:
+// while: runs its sub-block as long as a condition holds, which the sub-block recomputes. Source:
 // spec/executor.md section 5.
 namespace millrace::executor {
 namespace {
@@ -15,8 +15,8 @@ namespace {
 using kernels::ArgIndex;
 using kernels::ArgRange;
 
-// An outer var that the loop overwrites. Gradients of a step need what it held before, which is
-// kept in the scope of the step under a name of its own.
+// An outer var that the loop overwrites. Gradients of a time step need its previous value, which is
+// kept in the scope of the time step under a separate name.
 struct Carried {
   int32_t input;  // which of X
   std::string kept_name;
@@ -31,14 +31,14 @@ struct Loop {
   std::vector<Carried> carried;
 };
 
-// True if an op of the block has the name as input and output: counters, which gradients count
-// back.
+// True if an op of the block has the name as input and output: counters, which the gradient part
+// decrements.
 bool changed_in_place(const Block& block, llvm::StringRef name) {
   return llvm::any_of(block.ops(), [&](const Op& op) { return op.reads(name) && op.writes(name); });
 }
 
-// True if the name may hold something else when the gradient runs: the loop, or an op behind it,
-// writes it. A loop inside of others runs many times, so there any op counts.
+// True if the name may have another value when the gradient runs: the loop, or an op after it,
+// writes it. A nested loop runs many times, so there any op counts.
 bool overwritten(const Op& loop, llvm::StringRef name) {
   if (llvm::is_contained(loop.output("Out"), name)) return true;
   for (const Op* op = loop.block().next(loop); op != nullptr; op = loop.block().next(*op)) {
@@ -50,13 +50,13 @@ bool overwritten(const Op& loop, llvm::StringRef name) {
   });
 }
 
-// A program without gradient needs the scope of one step only.
+// A program without a gradient needs the scope of one time step only.
 bool has_gradient(const Op& loop) {
   const llvm::StringRef scopes = loop.first_output("StepScopes");
   for (const Op* op = loop.block().next(loop); op != nullptr; op = loop.block().next(*op)) {
     if (op->reads(scopes)) return true;
   }
-  // loops inside of loops have their gradient in another block
+  // nested loops have their gradient in another block
   for (const Block& block : loop.program().blocks()) {
     if (&block == &loop.block()) continue;
     for (const Op& op : block.ops()) {

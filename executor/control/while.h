@@ -1,10 +1,10 @@
 #pragma once
 
-#include "executor/control.h"
+#include "executor/steps/control.h"
 
 namespace millrace::executor {
 
-/// Maker of while_grad; see while_grad.cc.
+/// Creates while_grad; see while_grad.cc.
 StatusOr<Control> make_while_grad(const kernels::KernelSetup& setup, BlockRunner& runner);
 
 }  // namespace millrace::executor

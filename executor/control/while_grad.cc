@@ -8,7 +8,7 @@
 #include "framework/names.h"
 #include "framework/program.h"
 
-// Gradient of while: the steps from last to first. Source: spec/executor.md section 5 and
+// Gradient of while: runs the time steps from last to first. Source: spec/executor.md section 5 and
 // spec/backward.md section 6.
 namespace millrace::executor {
 namespace {
@@ -16,18 +16,18 @@ namespace {
 using kernels::ArgIndex;
 using kernels::ArgRange;
 
-// The gradient of a var that the loop writes, as the block knows it.
+// The gradient of a var that the loop writes, with its name in the block.
 struct OutputGrad {
   std::string inside;
-  int32_t out = -1;      // which of Out, -1 if that is not known
-  bool carried = false;  // the loop also reads the var: the gradient goes from step to step
+  int32_t out = -1;      // index in Out; -1 if not known
+  bool carried = false;  // the loop also reads the var: the gradient is passed between time steps
   bool written_inside = false;
 };
 
 // The gradient of a var that the loop reads.
 struct InputGrad {
   std::string inside;
-  int32_t carried_by = -1;  // which of the output gradients it is
+  int32_t carried_by = -1;  // index of the output gradient that it is; -1: none
 };
 
 struct LoopGrad {
@@ -39,7 +39,7 @@ struct LoopGrad {
   ArgRange x_grads;
   std::vector<OutputGrad> outputs;
   std::vector<InputGrad> inputs;
-  std::vector<std::pair<std::string, std::string>> entry_names;  // of x: its own, that of the copy
+  std::vector<std::pair<std::string, std::string>> entry_names;  // of each x, and of its copy
 };
 
 bool writes(const Block& block, llvm::StringRef name) {
@@ -84,13 +84,13 @@ StatusOr<std::shared_ptr<LoopGrad>> describe_loop(const kernels::KernelSetup& se
   return grad;
 }
 
-// The gradient that comes from behind the loop into its last step.
+// Links the gradient that comes from after the loop into its last time step.
 Status link_last(const ControlContext& ctx, const LoopGrad& grad, size_t j, Value& inside) {
   const OutputGrad& output = grad.outputs[j];
   if (ctx.args.has_in(grad.out_grads, static_cast<int32_t>(j))) {
     const Value& given = ctx.args.in_value(grad.out_grads, static_cast<int32_t>(j));
     if (given.initialized()) {
-      // what the block overwrites must not be the memory of others
+      // a value that the block overwrites must not share memory with others
       return output.written_inside && given.holds<Tensor>() ? copy_into(given, inside)
                                                             : link(given, inside);
     }
@@ -98,12 +98,12 @@ Status link_last(const ControlContext& ctx, const LoopGrad& grad, size_t j, Valu
   inside.clear();
   if (output.out < 0 || !ctx.args.has_in(grad.out, output.out)) return Ok();
   const Value& like = ctx.args.in_value(grad.out, output.out);
-  // an array without elements, to which the steps add
+  // an array without elements, to which the time steps add
   if (like.holds<TensorArray>()) inside.as<TensorArray>().clear();
   return like.holds<Tensor>() ? set_zeros_like(like, inside) : Ok();
 }
 
-// The gradients of outputs in one step, from those of the step behind it.
+// Links the gradients of outputs in one time step, from those of the following time step.
 Status link_outputs(const ControlContext& ctx, const LoopGrad& grad, Scope& scope, Scope* later) {
   for (size_t j = 0; j < grad.outputs.size(); ++j) {
     const OutputGrad& output = grad.outputs[j];
@@ -115,18 +115,18 @@ Status link_outputs(const ControlContext& ctx, const LoopGrad& grad, Scope& scop
     Value& before = later->local(output.inside);
     const bool dense = before.holds<Tensor>();
     if (!dense || (output.carried && output.written_inside)) {
-      // nobody needs it any more in the later step
+      // the later time step does not need it any more
       std::swap(inside, before);
     } else {
-      // each step overwrites the var, so nothing comes from later ones
+      // each time step overwrites the var, so later ones contribute nothing
       MILLRACE_RETURN_IF_ERROR(set_zeros_like(before, inside));
     }
   }
   return Ok();
 }
 
-// Names that stand in the scope of a gradient step itself: gradients of outputs, and vars that the
-// loop has overwritten, which hold what they held when the step began.
+// Names that are local to the scope of a gradient time step: gradients of outputs, and vars that
+// the loop has overwritten, with their values at the beginning of the time step.
 std::vector<std::string> linked_names(const LoopGrad& grad, const Scope& forward) {
   std::vector<std::string> linked;
   for (const OutputGrad& output : grad.outputs) linked.push_back(output.inside);
@@ -146,15 +146,15 @@ Status restore_entry_values(const LoopGrad& grad, Scope& scope, const Scope& for
   return Ok();
 }
 
-// Gives the memory back to the forward step, which fills it anew in the next run.
+// Returns the memory to the forward time step, which fills it again in the next run.
 void release_entry_values(const LoopGrad& grad, Scope& scope, const Scope& forward) {
   for (const auto& [name, kept] : grad.entry_names) {
     if (forward.find_local(kept) != nullptr) scope.local(name).clear();
   }
 }
 
-// Adds up the gradients of vars that stay the same from step to step; started are those that have
-// got some.
+// Adds up the gradients of vars that do not change between time steps; `started` marks those that
+// already have a gradient.
 Status collect(const ControlContext& ctx, const LoopGrad& grad, const Scope& scope,
                llvm::BitVector& started) {
   for (int32_t k = 0; k < grad.x_grads.count; ++k) {
@@ -170,7 +170,7 @@ Status collect(const ControlContext& ctx, const LoopGrad& grad, const Scope& sco
   return Ok();
 }
 
-// What the first step leaves is the gradient at the entry of the loop.
+// The result of the first time step is the gradient at the entry of the loop.
 Status finish(const ControlContext& ctx, const LoopGrad& grad, Scope* first,
               const llvm::BitVector& started) {
   for (int32_t k = 0; k < grad.x_grads.count; ++k) {
@@ -178,7 +178,7 @@ Status finish(const ControlContext& ctx, const LoopGrad& grad, Scope* first,
     if (!ctx.args.has_out(grad.x_grads, k)) continue;
     Value& to = ctx.args.out_value(grad.x_grads, k);
     if (input.carried_by >= 0 && first == nullptr) {
-      // no step: the gradient passes the loop
+      // no time step: the gradient bypasses the loop
       if (!ctx.args.has_in(grad.out_grads, input.carried_by)) continue;
       const Value& from = ctx.args.in_value(grad.out_grads, input.carried_by);
       if (&from != &to) MILLRACE_RETURN_IF_ERROR(copy_into(from, to));

@@ -32,7 +32,7 @@ bool is_resident(const Value& value) {
   return tensor != nullptr && gpu::resident(*tensor) != nullptr;
 }
 
-// What prepare_outputs() moved to spares goes back: the step will run once more.
+// Moves back the values that prepare_outputs() moved to spares, because the step will run again.
 void undo_moves(const Step& step, Value* const* table) {
   for (const Step::Shared& shared : step.shared) {
     Value& spare = *table[shared.spare];
@@ -108,7 +108,7 @@ Status GpuSteps::run_on_gpu(const Placed& placed, Step& step, Value* const* tabl
     if (index < 0 || table[index]->holds<Tensor>() || table[index]->holds<std::monostate>())
       continue;
     return {StatusCode::kUnimplemented,
-            fmt::format("the GPU kernel takes dense tensors, found {}", describe(*table[index]))};
+            fmt::format("the GPU kernel expects dense tensors, found {}", describe(*table[index]))};
   }
   gpu::Memory& memory = context_->memory();
   for (const int32_t index : step.inputs) {

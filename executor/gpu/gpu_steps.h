@@ -7,43 +7,44 @@
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/StringRef.h>
 
-#include "executor/step.h"
+#include "executor/steps/step.h"
 #include "kernels/gpu/context.h"
 
 namespace millrace::executor {
 
 /// Runs the steps of a block whose processor device has a GPU attached (kernels/gpu/context.h).
 ///
-/// A step with a GPU kernel gets its inputs moved into device memory, where they stay, and makes
-/// its outputs there. One without runs on the processor: it gets copies of the inputs that are on
-/// the device; its own outputs move there when a GPU kernel reads them. A GPU kernel that refuses
-/// what it finds leaves its step to the processor from then on. Where steps run and what they
-/// copied can be read off.
+/// The inputs of a step with a GPU kernel are moved into device memory, where they stay; its
+/// outputs are created there. A step without one runs on the CPU: it gets copies of inputs that are
+/// on the device, and its outputs are moved there when a GPU kernel reads them. If a GPU kernel
+/// does not support its input, the op runs on the CPU in all later runs. The object reports where
+/// steps run and what they copied.
 ///
 /// Source: docs/decisions/0017-gpu.md. Thread-safety: one thread at a time.
 class GpuSteps {
  public:
-  /// Where a step runs.
+  /// The placement of a step.
   struct Placed {
-    kernels::Kernel kernel;  ///< on the GPU; empty: the step runs on the processor
-    std::string reason;      ///< why it runs there; empty for control ops, which always do
-    gpu::Traffic copied;     ///< in the latest run
+    kernels::Kernel kernel;  ///< on the GPU; empty: the step runs on the CPU
+    std::string reason;      ///< why it runs on the CPU; empty for control ops, which always do
+    gpu::Traffic copied;     ///< bytes copied in the latest run
   };
-  /// How many steps run where, control ops left out.
+  /// Number of steps on GPU and CPU, without control ops.
   struct Counts {
     int64_t on_gpu = 0;
     int64_t on_cpu = 0;
   };
 
-  /// Makes the GPU kernels. \param steps  of the block; compiled for the device
+  /// Makes the GPU kernels. \param steps  of the block; compiled for the CPU device
   GpuSteps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<Step> steps,
            kernels::CpuDevice& device);
   GpuSteps(const GpuSteps&) = delete;
   GpuSteps& operator=(const GpuSteps&) = delete;
 
-  /// Runs a step that is no control op. \param index  of the step in its block
-  /// \param table    values of the block; entries behind the names are spares
-  /// \param watched  somebody looks at times or values behind each step: queued work is waited for
+  /// Runs a step that is not a control op.
+  /// \param index    of the step in its block
+  /// \param table    values of the block; entries after the named ones are spares
+  /// \param watched  an observer needs times or values after each step: waits for queued work
   /// \param changed  set to true if shape inference ran
   /// Errors: those of kernels; kResource for device memory.
   Status run(size_t index, Step& step, llvm::ArrayRef<Value*> table, kernels::CpuDevice& device,
@@ -62,8 +63,8 @@ class GpuSteps {
   std::shared_ptr<gpu::Context> context_;
   std::vector<Placed> placed_;
   std::vector<bool> is_control_;
-  std::vector<llvm::StringRef> names_;  ///< by table index, of the program
-  std::vector<Value*> table_;           ///< of a step on the processor: copies in place of inputs
+  std::vector<llvm::StringRef> names_;  ///< by table index
+  std::vector<Value*> table_;           ///< of a step on the CPU: copies instead of inputs
 };
 
 }  // namespace millrace::executor

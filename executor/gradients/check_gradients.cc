@@ -28,17 +28,17 @@ Status not_comparable(fmt::format_string<Args...> format, Args&&... args) {
   return {StatusCode::kExecution, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-constexpr const char* kHeld = "@HELD";  // what a var held constant is called
+constexpr const char* kHeld = "@HELD";  // suffix of the name of a var held constant
 
 // A gradient of a parameter.
 struct Item {
   std::string param;
   std::string grad;              // empty: the program computes none
-  std::set<std::string> losses;  // that it is the gradient of
+  std::set<std::string> losses;  // losses of which it is the gradient
   std::vector<double> analytical;
 };
 
-// Everything of one check.
+// The state of one check.
 class GradientCheck {
  public:
   GradientCheck(std::shared_ptr<const Runtime> runtime, const GradientCheckOptions& options)
@@ -92,7 +92,7 @@ class GradientCheck {
 
   Status append_gradients() {
     if (options_.loss.empty()) {
-      return {StatusCode::kUsage, "the program has no gradients; --loss says of which var"};
+      return {StatusCode::kUsage, "the program has no gradients; name the loss with --loss"};
     }
     ops::BackwardRequest request;
     request.loss = options_.loss;
@@ -106,7 +106,7 @@ class GradientCheck {
     return Ok();
   }
 
-  // Parameters that a loss is computed from, and that training may change.
+  // Chooses parameters that a loss depends on and that training may change.
   Status choose_params() {
     std::set<std::string> names;
     for (const auto& [name, seed] : losses_) names.insert(name);
@@ -117,9 +117,9 @@ class GradientCheck {
     };
     for (const std::string& name : options_.params) {
       if (is_checkable(name)) continue;
-      return {StatusCode::kUsage,
-              fmt::format("--check-gradients: '{}' is no parameter that the loss is computed from",
-                          name)};
+      return {
+          StatusCode::kUsage,
+          fmt::format("--check-gradients: '{}' is not a parameter that the loss depends on", name)};
     }
     params_ = options_.params;
     for (const Var& var : program_->root().vars()) {
@@ -131,11 +131,11 @@ class GradientCheck {
     if (options_.params.empty()) llvm::sort(params_);
     for (const std::string& param : params_) add_items(param, names);
     if (!items_.empty()) return Ok();
-    return {StatusCode::kUsage,
-            "there is nothing to check: the loss is computed from no parameter"};
+    return {StatusCode::kUsage, "there is nothing to check: the loss depends on no parameter"};
   }
 
-  // A gradient each that comes from one of the losses; one that is not there, if none does.
+  // Adds each gradient var that belongs to one of the losses; an item without a gradient if there
+  // is none.
   void add_items(const std::string& param, const std::set<std::string>& losses) {
     const size_t before = items_.size();
     const auto found = grads_.find(param);
@@ -219,7 +219,7 @@ class GradientCheck {
     return Ok();
   }
 
-  // ---- vars that are constants for gradients, although parameters move them
+  // ---- vars that are constants for gradients, although they depend on parameters
 
   StatusOr<std::vector<std::string>> constants(const std::set<std::string>& wanted) {
     std::set<std::string> losses;
@@ -245,7 +245,7 @@ class GradientCheck {
                         [](const Op* op) { return !is_gradient_op(*op); });
   }
 
-  // The program of the losses alone, in which such vars are fed.
+  // Builds the program of only the losses, in which such vars are fed.
   Status hold_constants() {
     forward_ = program_->clone();
     std::set<std::string> losses;
@@ -264,8 +264,8 @@ class GradientCheck {
     });
     if (inside || root.writers_of(name).size() != 1) {
       return Unimplemented(
-          "var '{}' says stop_gradient and is written more than once or in a "
-          "sub-block; it cannot be held constant while parameters move",
+          "var '{}' has stop_gradient and is written more than once or in a "
+          "sub-block; it cannot be held constant while parameters change",
           name);
     }
     root.declare(name + kHeld, root.find_var(name)->spec());
@@ -274,8 +274,8 @@ class GradientCheck {
       for (Op* const reader : block.readers_of(name)) {
         if (reader->type() == "recurrent") {
           return Unimplemented(
-              "var '{}' says stop_gradient and is a sequence of a recurrence; it "
-              "cannot be held constant while parameters move",
+              "var '{}' has stop_gradient and is a sequence of a recurrence; it "
+              "cannot be held constant while parameters change",
               name);
         }
         reader->replace_input(name, name + kHeld);
@@ -329,7 +329,7 @@ class GradientCheck {
     return sum;
   }
 
-  // Moves elements by step times their direction.
+  // Changes elements by step times their direction.
   static void move(Tensor& tensor, const std::vector<double>& start,
                    llvm::ArrayRef<std::pair<int64_t, double>> directions, double step) {
     for (const auto& [at, direction] : directions) {
@@ -342,7 +342,7 @@ class GradientCheck {
     }
   }
 
-  // Of the losses that a gradient belongs to, along the directions of its parameter.
+  // The slope of the losses that a gradient belongs to, along the directions of its parameter.
   StatusOr<double> slope(const Item& item, const std::vector<double>& start,
                          llvm::ArrayRef<std::pair<int64_t, double>> directions, double step) {
     Tensor& tensor = *scope_.find_local(item.param)->get_if<Tensor>();
@@ -354,7 +354,7 @@ class GradientCheck {
     return (above - below) / (2 * step);
   }
 
-  // \param scale  gradients much smaller than this may be off by a part of it
+  // \param scale  gradients much smaller than this may be wrong by a fraction of it
   StatusOr<GradientSample> compare(const Item& item, const std::vector<double>& start,
                                    llvm::ArrayRef<std::pair<int64_t, double>> directions,
                                    double analytical, double scale) {
@@ -365,7 +365,7 @@ class GradientCheck {
                                               : std::numeric_limits<float>::epsilon();
     for (double step = epsilon_; step > epsilon_ / 200; step /= 10) {
       MILLRACE_ASSIGN_OR_RETURN(const double numerical, slope(item, start, directions, step));
-      // what the rounding of the loss alone makes of a gradient of zero
+      // the gradient that rounding of the loss alone produces instead of zero
       const double noise = 64 * digits * std::max(1e-3, std::abs(report_.loss)) / step;
       const double size = std::max({std::abs(analytical), std::abs(numerical), scale});
       const double beyond = std::abs(analytical - numerical) - noise;
@@ -410,7 +410,7 @@ class GradientCheck {
     return check;
   }
 
-  // All elements at once, each up or down: sees what samples miss.
+  // All elements at once, each up or down: detects errors that samples miss.
   StatusOr<GradientSample> check_direction(const Item& item, const std::vector<double>& start,
                                            uint64_t seed) {
     const std::vector<double>& gradient = item.analytical;
@@ -434,7 +434,7 @@ class GradientCheck {
   double epsilon_ = 0;
   double tolerance_ = 0;
   std::unique_ptr<Program> program_;  // with gradients, without updates
-  std::unique_ptr<Program> forward_;  // the losses alone
+  std::unique_ptr<Program> forward_;  // only the losses
   std::map<std::string, double> losses_;
   std::map<std::string, std::set<std::string>> grads_;
   std::vector<std::string> params_;

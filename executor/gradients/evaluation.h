@@ -11,8 +11,8 @@
 
 namespace millrace::executor {
 
-/// A prepared program whose runs all start from the same state: persistable vars that the program
-/// changes get their values back after each run, and random numbers begin again.
+/// A prepared program whose runs all start from the same state: after each run, persistable vars
+/// that the program changes get their old values back, and the random numbers restart.
 class Evaluation {
  public:
   /// \param scope  holds the persistable vars; must outlive the evaluation
@@ -34,12 +34,12 @@ class Evaluation {
   NamedValues state_;  ///< persistable vars that the program changes
 };
 
-/// The one number of a loss. Errors: kInvalidArgument naming it.
+/// The single number in a loss. Errors: kInvalidArgument naming the loss.
 StatusOr<double> number_in(const Value& value, const std::string& name);
 
-/// A gradient, or a parameter, as dense numbers; rows that occur twice add up.
-/// Errors: kInvalidProgram where it does not have so many elements, kUnimplemented for other types
-/// than f32 and f64.
+/// A gradient, or a parameter, as dense numbers; repeated rows are added up. Errors:
+/// kInvalidProgram if it does not have `elements` elements, kUnimplemented for types other than f32
+/// and f64.
 StatusOr<std::vector<double>> dense_numbers(const Value& value, int64_t elements,
                                             const std::string& name);
 

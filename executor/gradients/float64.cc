@@ -28,7 +28,7 @@ void convert_attrs(const ops::OpRegistry& registry, Op& op) {
     if (given != nullptr && is_float32(*given)) op.set_int(name, kDouble);
   }
   if (op.type() != "assign_value") return;
-  // its numbers stand in an attribute a type
+  // its numbers are in one attribute per type
   const auto floats = get_attr_or<std::vector<float>>(op, "fp32_values", {});
   if (floats.empty()) return;
   op.set_attr("fp64_values", make_attr(std::vector<double>(floats.begin(), floats.end())));
@@ -58,7 +58,7 @@ void declare_in_float64(const ops::OpRegistry& registry, Program& program) {
 }
 
 StatusOr<Value> in_float64(const Value& value) {
-  Value plain;  // kernels may have left it in a layout of their own
+  Value plain;  // kernels may have left it in another layout
   MILLRACE_RETURN_IF_ERROR(copy_value(value, plain));
   if (auto* const tensor = plain.get_if<Tensor>()) {
     MILLRACE_ASSIGN_OR_RETURN(*tensor, tensor_in_float64(*tensor));

@@ -5,7 +5,7 @@
 namespace millrace::executor {
 namespace {
 
-// The generator splitmix64: one multiplication chain a number, the same everywhere.
+// The generator splitmix64: one chain of multiplications per number, the same on every machine.
 class SplitMix {
  public:
   explicit SplitMix(uint64_t seed) : state_(seed) {}
@@ -34,7 +34,7 @@ std::vector<int64_t> sample_elements(const std::vector<double>& gradient, int64_
   if (count <= 0 || count >= total) return all;
   SplitMix random(seed);
   std::set<int64_t> chosen;
-  // a position that comes twice is taken once
+  // a position that is drawn twice is taken once
   for (int64_t i = 0; i < (count + 1) / 2 && !nonzero.empty(); ++i)
     chosen.insert(nonzero[random.next() % nonzero.size()]);
   while (static_cast<int64_t>(chosen.size()) < count)

@@ -12,7 +12,7 @@ namespace {
 constexpr int32_t kBackwardRole = 1;
 constexpr int32_t kUpdateRoles = 2 | 16;  // Optimize, LRSched
 constexpr int32_t kJobRoles = 4 | 8;      // RPC, Dist
-constexpr int32_t kNoRole = 4096;         // as error clips say
+constexpr int32_t kNoRole = 4096;         // the role of error clips
 constexpr int32_t kSeedRole = 257;        // Backward|Loss
 
 int32_t role_of(const Op& op) {
@@ -44,11 +44,12 @@ bool has_one(const Names& names, const std::set<std::string>& wanted) {
   return llvm::any_of(names, [&](llvm::StringRef name) { return wanted.contains(name.str()); });
 }
 
-// The ops of block 0 that write one of the names or what these come from.
-std::set<const Op*> ops_behind(const Program& program, std::set<std::string>& names) {
+// The ops of block 0 that write one of the names or something that they depend on; adds those names
+// to `names`.
+std::set<const Op*> ops_computing(const Program& program, std::set<std::string>& names) {
   std::set<const Op*> ops;
   bool grows = true;
-  while (grows) {  // once as a rule; again where an earlier op reads what a later one writes
+  while (grows) {  // normally once; again if an earlier op reads what a later one writes
     grows = false;
     std::vector<const Op*> order;
     for (const Op& op : program.root().ops()) order.push_back(&op);
@@ -81,7 +82,8 @@ StatusOr<std::map<std::string, double>> seeded_losses(const Program& program) {
     }
     if (program.root().find_var(loss) == nullptr) {
       if (!roles) continue;  // some other constant
-      return InvalidProgram("this op seeds the gradient of '{}', which is not declared", loss.str())
+      return InvalidProgram("this op sets the initial gradient of '{}', which is not declared",
+                            loss.str())
           .at(op.location());
     }
     losses[loss.str()] = get_attr_or<float>(op, "value", 1.0F);
@@ -95,8 +97,8 @@ StatusOr<std::vector<std::string>> remove_updates(Program& program) {
     for (Op* const op : block.op_vector()) {
       if (role_of(*op) != kNoRole && (role_of(*op) & kJobRoles) != 0) {
         return Unimplemented(
-                   "gradients of a program of a job with servers or several processes; "
-                   "check those of the program that it was made from")
+                   "the program is part of a job with servers or several processes; "
+                   "check the gradients of the program that it was made from")
             .at(op->location());
       }
       if (is_error_clip(*op)) {
@@ -127,7 +129,7 @@ std::map<std::string, std::set<std::string>> gradients_of_params(const Program& 
 
 std::set<std::string> sources_of(const Program& program, const std::set<std::string>& names) {
   std::set<std::string> sources = names;
-  ops_behind(program, sources);
+  ops_computing(program, sources);
   return sources;
 }
 
@@ -147,7 +149,7 @@ std::set<std::string> results_of(const Program& program, const std::set<std::str
 
 void keep_only_sources(Program& program, const std::set<std::string>& names) {
   std::set<std::string> sources = names;
-  const std::set<const Op*> kept = ops_behind(program, sources);
+  const std::set<const Op*> kept = ops_computing(program, sources);
   for (Op* const op : program.root().op_vector())
     if (!kept.contains(op)) program.root().erase(*op);
 }

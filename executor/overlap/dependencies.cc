@@ -8,7 +8,7 @@
 namespace millrace::executor {
 namespace {
 
-// Who has used each place last. Places that nobody has used are not there.
+// The steps that last used each location. Locations that were not used are absent.
 class LastUses {
  public:
   void visit(int32_t step, const Access& access, llvm::SmallVectorImpl<int32_t>& before) {
@@ -41,7 +41,7 @@ class LastUses {
     llvm::SmallVector<int32_t, 2> readers;  // since then
   };
 
-  // Cuts the use that goes through a place.
+  // Splits the use that contains a location.
   void split(int64_t at) {
     auto it = uses_.lower_bound(at);
     if (it == uses_.begin()) return;
@@ -78,7 +78,7 @@ Dependencies find_dependencies(llvm::ArrayRef<std::vector<Access>> steps) {
   llvm::SmallVector<int32_t, 8> before;
   for (size_t s = 0; s < steps.size(); ++s) {
     before.clear();
-    // reads first: what a step both reads and writes is then no read of its own to wait for
+    // reads first, so that a step does not wait for its own read of what it also writes
     for (const bool writes : {false, true}) {
       for (const Access& access : steps[s]) {
         if (access.writes == writes) uses.visit(static_cast<int32_t>(s), access, before);

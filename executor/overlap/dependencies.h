@@ -7,15 +7,15 @@
 
 namespace millrace::executor {
 
-/// A place that a step looks at or changes: bytes of memory, or any other range of numbers that
-/// stands for something which steps share.
+/// A location that a step reads or writes: bytes of memory, or another range of numbers that
+/// identifies something shared by steps.
 struct Access {
   int64_t begin = 0;
-  int64_t end = 0;  ///< behind the last one; an empty range is no access
+  int64_t end = 0;  ///< one past the last; an empty range is no access
   bool writes = false;
 };
 
-/// For each of a list of steps, those earlier ones that it must wait for.
+/// For each step of a list, the earlier steps that it must wait for.
 class Dependencies {
  public:
   Dependencies() = default;
@@ -35,10 +35,10 @@ class Dependencies {
   std::vector<int32_t> ends_;
 };
 
-/// A step waits for the last step before it that writes what it reads or writes, and for those that
-/// have read since what it writes. Any order of running that respects this gives every step what it
-/// sees when the steps run one after another. Cost: O(n log n) for n accesses, unless many steps
-/// read parts of one place.
+/// A step waits for the last earlier step that writes what it reads or writes, and for steps that
+/// have since read what it writes. Any order that respects this gives every step the same inputs as
+/// running the steps one after another. Cost: O(n log n) for n accesses, unless many steps read
+/// parts of one location.
 Dependencies find_dependencies(llvm::ArrayRef<std::vector<Access>> steps);
 
 }  // namespace millrace::executor

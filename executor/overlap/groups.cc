@@ -8,13 +8,13 @@ namespace millrace::executor {
 namespace {
 
 constexpr size_t kLongest = 256;
-// Estimates are rough, and the threads have to meet: what a group must save to be worth it.
+// Estimates are rough, and the threads have to synchronize: a group must save at least this much.
 constexpr double kLeastGain_us = 20;
 constexpr double kLeastShare = 0.05;
-// Finding a step, and telling those that wait for it.
+// Cost of taking a step and updating the steps that wait for it.
 constexpr double kStep_us = 0.2;
 
-// Steps in order, each on the thread on which it can begin first.
+// Assigns steps in order, each to the thread on which it can begin first.
 class Simulation {
  public:
   Simulation(const Dependencies& dependencies, int threads, size_t first)
@@ -27,7 +27,7 @@ class Simulation {
       if (static_cast<size_t>(before) >= first_)
         ready = std::max(ready, done_at_[static_cast<size_t>(before) - first_]);
     }
-    // of those that can begin at once, the one that was busy longest: it has the data
+    // of those that can begin at once, the one that was busy until last: its cache has the data
     double* best = free_at_.begin();
     for (double& lane : free_at_) {
       const double start = std::max(lane, ready);
@@ -52,7 +52,7 @@ class Simulation {
 
 std::vector<Group> choose_groups(llvm::ArrayRef<StepWork> work, const Dependencies& dependencies,
                                  int threads) {
-  // least time of the first i steps, and where the group begins that ends there; itself: no group
+  // least time of the first i steps, and the start of the group that ends there; i: no group
   std::vector<double> least(work.size() + 1, 0);
   std::vector<size_t> from(work.size() + 1);
   for (size_t i = 1; i <= work.size(); ++i) least[i] = -1;

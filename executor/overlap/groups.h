@@ -9,24 +9,25 @@
 
 namespace millrace::executor {
 
-/// About how long a step takes.
+/// Estimated time of a step.
 struct StepWork {
   double one_us = 0;  ///< on one thread
   double all_us = 0;  ///< on all threads
-  bool alone = true;  ///< nothing may run beside it, or nobody knows how long it takes
+  bool alone = true;  ///< nothing may run in parallel with it, or its time is unknown
 };
 
-/// Neighbouring steps [first, end) that run side by side, each on one thread, when those that it
-/// waits for are done.
+/// Neighbouring steps [first, end) that run in parallel, each on one thread, when the steps that
+/// they depend on are done.
 struct Group {
   int32_t first = 0;
   int32_t end = 0;
-  double gain_us = 0;  ///< what that is expected to save
+  double gain_us = 0;  ///< expected saving
 };
 
-/// Chooses groups that take less time than their steps one after another, each on all threads: so
-/// that the expected time of all steps is least, and a hand-over pays. Groups do not overlap and
-/// come in order. Follows from its arguments alone. Cost: O(n * longest group).
+/// Chooses groups that take less time than running their steps one after another, each on all
+/// threads: minimizes the expected time of all steps, counting the cost of handing steps to
+/// threads. Groups do not overlap and are in order. Depends only on its arguments. Cost: O(n *
+/// longest group).
 ///
 /// \param dependencies  of the same steps
 std::vector<Group> choose_groups(llvm::ArrayRef<StepWork> work, const Dependencies& dependencies,

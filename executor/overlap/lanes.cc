@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "executor/parallel/spin.h"
+#include "executor/overlap/spin.h"
 
 namespace millrace::executor {
 Lanes::Lanes(const Dependencies& dependencies) {
@@ -37,7 +37,7 @@ Status Lanes::run(kernels::CpuDevice& device, int lanes,
   failed_step_ = -1;
   failure_ = Ok();
   for (const int32_t root : roots_) offer(root);
-  // where the system gives fewer threads, the first lane does everything
+  // if the system provides fewer threads, the first lane runs everything
   device.parallel_for(lanes, 1, [&](int64_t begin, int64_t end) {
     for (int64_t lane = begin; lane < end; ++lane) work(static_cast<int>(lane), run_step);
   });
@@ -67,12 +67,12 @@ void Lanes::work(int lane, llvm::function_ref<Status(int lane, size_t step)> run
   }
 }
 
-// A step that somebody has offered; -1 if there is none.
+// Takes an offered step; -1 if there is none.
 int32_t Lanes::take() {
   int32_t place = taken_.load(std::memory_order_relaxed);
   while (place < offered_.load(std::memory_order_acquire)) {
     const int32_t step = queue_[static_cast<size_t>(place)].load(std::memory_order_acquire);
-    if (step < 0) return -1;  // its place is taken, but it is not written yet
+    if (step < 0) return -1;  // its queue entry is reserved but not written yet
     if (taken_.compare_exchange_weak(place, place + 1, std::memory_order_acq_rel)) return step;
   }
   return -1;
@@ -83,8 +83,8 @@ void Lanes::offer(int32_t step) {
   queue_[static_cast<size_t>(place)].store(step, std::memory_order_release);
 }
 
-// Tells those that wait. The first of those that can run now stays with this thread: it stands
-// closest behind, so what it reads is in the cache.
+// Decrements the counters of steps that wait for this one. The first step that can now run stays on
+// this thread: it is the nearest successor, so its inputs are in the cache.
 int32_t Lanes::finish(int32_t step) {
   int32_t mine = -1;
   const auto begin = static_cast<size_t>(next_from_[static_cast<size_t>(step)]);

@@ -14,22 +14,22 @@
 
 namespace millrace::executor {
 
-/// Runs steps side by side, in any order that their dependencies allow. Each step has a counter of
-/// those that it still waits for; who brings it to zero runs the step next, or hands it to a thread
-/// that has nothing to do. No locks and, once made, no memory is taken.
+/// Runs steps in parallel, in any order that their dependencies allow. Each step has a counter of
+/// steps that it still waits for. The thread that brings it to zero runs the step next, or hands it
+/// to an idle thread. Uses no locks and, once constructed, allocates no memory.
 ///
 /// Thread-safety: one run at a time.
 class Lanes {
  public:
-  /// \param dependencies  of the steps, which are counted from 0 here
+  /// \param dependencies  of the steps, numbered from 0
   explicit Lanes(const Dependencies& dependencies);
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
   ~Lanes() = default;
 
-  /// Calls run_step(lane, step) once a step, on the threads of the device; calls of one lane come
-  /// one after another. After an error no further step begins.
-  /// \returns the error of the step that failed; of several, of that which comes first
+  /// Calls run_step(lane, step) once per step, on the threads of the device; calls of one lane are
+  /// sequential. After an error no further step begins.
+  /// \returns the error of the step that failed; if there are several, that of the first step
   Status run(kernels::CpuDevice& device, int lanes,
              llvm::function_ref<Status(int lane, size_t step)> run_step);
 
@@ -40,13 +40,13 @@ class Lanes {
   int32_t finish(int32_t step);
   void fail(int32_t step, Status status);
 
-  // Never changes after the constructor.
+  // Constant after construction.
   std::vector<int32_t> waits_for_;
-  std::vector<int32_t> next_from_;  // where the steps begin that wait for this one
+  std::vector<int32_t> next_from_;  // start in next_ of the steps that wait for each step
   std::vector<int32_t> next_;       // in order
   std::vector<int32_t> roots_;
 
-  // Of one run.
+  // State of one run.
   std::unique_ptr<std::atomic<int32_t>[]> waiting_;
   std::unique_ptr<std::atomic<int32_t>[]> queue_;  // -1: not written yet
   std::atomic<int32_t> taken_{0};

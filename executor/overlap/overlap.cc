@@ -9,16 +9,16 @@
 namespace millrace::executor {
 namespace {
 
-// Steps for which memory that is not needed any more stays: more leave more room for steps that run
-// ahead, and take more memory.
+// Number of steps for which memory that is not needed any more is kept: a larger number lets steps
+// run further ahead but takes more memory.
 constexpr int32_t kHold = 8;
-// How often the arguments of a group may turn out to stand elsewhere than the last time.
+// How often the arguments of a group may have moved since they were recorded.
 constexpr int kMostNotes = 8;
 
-// What must be as it was for dependencies to hold.
+// A value that must be unchanged for the recorded dependencies to hold.
 struct Seen {
   int32_t index = 0;     // in the table
-  bool is_read = false;  // before the group writes it; of the others only the place counts
+  bool is_read = false;  // read before the group writes it; for others only the address is compared
   const void* data = nullptr;
   kernels::LayoutPtr layout;
   Dims dims;
@@ -46,8 +46,8 @@ Seen see(int32_t index, bool is_read, const Value& value) {
   return seen;
 }
 
-// Its bytes, and the value itself, which has dims and layout besides. Values stand for numbers
-// below zero, where no memory is.
+// Adds the bytes of a value and the value object itself, which also has dims and layout. Value
+// objects are represented by negative numbers, which are no memory addresses.
 void add_accesses(int32_t index, const Value& value, bool writes, std::vector<Access>& to) {
   to.push_back({-1 - index, -index, writes});
   const auto* const tensor = value.get_if<Tensor>();
@@ -56,7 +56,7 @@ void add_accesses(int32_t index, const Value& value, bool writes, std::vector<Ac
   to.push_back({begin, begin + std::max<int64_t>(tensor->storage_bytes(), 1), writes});
 }
 
-// All that a step uses, the spares of shared inputs included.
+// Visits all values that a step uses, including the spares of shared inputs.
 template <typename Visit>
 void for_each_argument(const Step& step, Visit visit) {
   for (const int32_t index : step.inputs)
@@ -80,7 +80,7 @@ std::vector<std::vector<Access>> named_accesses(llvm::ArrayRef<Step> steps) {
 
 struct Overlap::Prepared {
   std::vector<Seen> seen;        // before the group has run
-  std::unique_ptr<Lanes> lanes;  // null: not noted yet
+  std::unique_ptr<Lanes> lanes;  // null: not recorded yet
   int notes = 0;
 
   [[nodiscard]] bool fits(Value* const* table) const {
@@ -142,7 +142,7 @@ Status Overlap::run_in_turn(const Group& group, RunStep run_step) {
   return Ok();
 }
 
-// Runs the steps in turn and finds out what each of them looks at and changes.
+// Runs the steps in order and records what each of them reads and writes.
 Status Overlap::note(size_t group, llvm::ArrayRef<Step> steps, Value* const* table,
                      RunStep run_step) {
   const Group& range = groups_[group];
@@ -171,7 +171,7 @@ Status Overlap::note(size_t group, llvm::ArrayRef<Step> steps, Value* const* tab
     for_each_argument(step, [&](int32_t index, bool writes) {
       if (writes) add_accesses(index, *table[index], true, of_step);
     });
-    // a kernel may bring an input into another layout
+    // a kernel may convert an input to another layout
     for (const Seen& input : inputs) {
       if (!input.is_still(*table[input.index]))
         add_accesses(input.index, *table[input.index], true, of_step);

@@ -14,21 +14,22 @@ namespace {
 
 using ops::VarMeta;
 
-// What processors of today do; only the relations between them matter.
+// Typical of current processors; only the ratios matter.
 constexpr double kFlopsPerUs = 200e3;
 constexpr double kBytesPerUs = 50e3;
 constexpr double kLeast_us = 0.3;
-// Sharing out an op among threads and waiting for the last of them.
+// Cost of dividing an op among threads and waiting for the last of them.
 constexpr double kHandOver_us = 3;
-// Part of a product or convolution that each thread more does.
+// Efficiency of each additional thread for a product or convolution.
 constexpr double kShare = 0.85;
-// What does not fit into the caches of the cores waits for memory, of which there is one.
+// Data that does not fit into the caches of the cores is limited by memory bandwidth, which all
+// cores share.
 constexpr int64_t kCache = int64_t{1} << 20U;
 constexpr double kMemoryGain = 1.1;
-// Loops are not shared out below this.
+// Shorter loops are not divided among threads.
 constexpr double kSmall_us = 4;
 
-// Metas of the vars of a block, as far as inference has come.
+// Facts about the vars of a block, as far as inference has proceeded.
 class Metas {
  public:
   [[nodiscard]] const VarMeta& of(NameId name) const {
@@ -72,21 +73,22 @@ class AheadContext final : public ops::InferContext {
   const Metas& metas_;
 };
 
-// -1 if it is no dense tensor of known dims.
+// -1 if it is not a dense tensor of known dims.
 int64_t bytes_of_step_work(const VarMeta& meta) {
   if (!meta.has_shape || meta.kind != VarKind::kLodTensor) return -1;
   const int64_t count = ops::dims_product(meta.dims);
   return count < 0 ? -1 : count * dtype_size(meta.dtype);
 }
 
-// Of the arguments of one kind; -1 if one is no dense tensor, or has no dims before the run.
+// Total bytes of the inputs or outputs; -1 if one is not a dense tensor or has no dims before the
+// run.
 int64_t bytes_of_step_work(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots,
                            bool outputs, const Metas& metas) {
   int64_t total = 0;
   for (const Slot& slot : slots) {
     const ops::SlotDef* const declared =
         outputs ? def.find_output(op.name_of(slot.name)) : def.find_input(op.name_of(slot.name));
-    // what may be missing may have no dims
+    // an optional argument may have no dims
     const bool optional = declared != nullptr && (declared->arity == ops::Arity::kOptional ||
                                                   declared->arity == ops::Arity::kAny);
     for (const Arg& arg : slot.args) {
@@ -101,7 +103,7 @@ int64_t bytes_of_step_work(const Op& op, const ops::OpDef& def, llvm::ArrayRef<S
   return total;
 }
 
-// Gradient ops only inherit the attribute.
+// Gradient ops have the attribute but draw no numbers.
 bool draws_random_numbers(const Step& step) {
   return step.def->forward() == nullptr &&
          llvm::any_of(step.def->attrs(),

@@ -5,23 +5,23 @@
 #include <llvm/ADT/ArrayRef.h>
 
 #include "executor/overlap/groups.h"
-#include "executor/step.h"
+#include "executor/steps/step.h"
 #include "framework/tensor/value.h"
 #include "kernels/registry.h"
 
 namespace millrace::executor {
 
-/// About how long the steps of a block will take, before any of them has run: shape inference goes
-/// through all of them, from what is fed and stored, and the flop estimates of ops and the sizes of
-/// their tensors say the rest. Times follow from shapes alone, never from a clock, so a program is
-/// planned alike in every process.
+/// Estimates the time of the steps of a block before any of them has run. Runs shape inference over
+/// all steps, starting from fed and persistable values, and uses the flop estimates of ops and the
+/// sizes of their tensors. Times depend only on shapes, never on a clock, so every process makes
+/// the same plan for a program.
 ///
-/// Steps that must run alone: those whose dims depend on data or whose arguments are no dense
-/// tensors, control ops, ops of the user's, ops that draw random numbers, that exchange with other
-/// devices, or do something besides writing their outputs.
+/// Some steps must not run in parallel with others: those whose dims depend on data or whose
+/// arguments are not dense tensors, control ops, user-defined ops, ops that draw random numbers,
+/// that exchange values with other devices, or that have other side effects.
 ///
 /// \param table    values of the block; those that no step writes must have their dims
-/// \param threads  of a step that has all of them
+/// \param threads  of a step that runs on all threads
 std::vector<StepWork> estimate_work(llvm::ArrayRef<Step> steps, Value* const* table,
                                     const kernels::KernelRegistry& kernels, int threads);
 

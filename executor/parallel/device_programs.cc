@@ -23,7 +23,8 @@ bool is_inserted(const Op& op) {
          op.type() == "shared_updates_end" || op.type() == "merge_gradient";
 }
 
-// The program that all devices start from. Gradients stay, because devices exchange them.
+// The optimized program from which all device programs are made. Keeps gradients, because devices
+// exchange them.
 StatusOr<std::unique_ptr<Program>> optimized(const Program& given, const ops::OpRegistry& registry,
                                              const OptimizeOptions& options,
                                              std::vector<std::string> keep) {
@@ -36,7 +37,8 @@ StatusOr<std::unique_ptr<Program>> optimized(const Program& given, const ops::Op
   if (!changed) return program;
   MILLRACE_ASSIGN_OR_RETURN(const Grads after, transpiler::find_gradients(*program));
   if (after.size() != before.size())
-    return Internal("optimizing has left {} of {} gradients", after.size(), before.size());
+    return Internal("only {} of {} gradients are left after optimizing", after.size(),
+                    before.size());
   return program;
 }
 
@@ -49,7 +51,7 @@ Status write_dot(const std::string& path, const std::string& text) {
   return write_file_atomically(path, text, Replace::kYes);
 }
 
-// One graph a device in a file.
+// Writes one file with a graph per device.
 Status write_graphs(const std::string& prefix, const Program& given, const Program& fused,
                     const std::vector<std::unique_ptr<Program>>& devices) {
   MILLRACE_RETURN_IF_ERROR(write_dot(prefix + "_original_graph", dot_view(given)));
@@ -60,8 +62,8 @@ Status write_graphs(const std::string& prefix, const Program& given, const Progr
   return write_dot(prefix + "_multi_devices_graph", text);
 }
 
-// Before anything is fused: a batch_norm that has become part of another op takes the statistics of
-// its own device alone.
+// Runs before fusion: a batch_norm that has become part of another op uses only the statistics of
+// its own device.
 StatusOr<std::unique_ptr<Program>> with_joint_statistics(const Program& given,
                                                          const ops::OpRegistry& registry,
                                                          const transpiler::PassRegistry& passes) {
@@ -147,7 +149,7 @@ bool share_output(const Op& a, const Op& b) {
                      [&](llvm::StringRef name) { return b.writes(name); });
 }
 
-// Passes leave the order of ops as it is, so both lists are walked side by side.
+// Passes keep the order of ops, so both lists are walked together.
 int64_t given_index(const Program& given, const Program& of_device, int64_t op) {
   std::vector<const Op*> before;
   for (const Op& each : given.root().ops()) before.push_back(&each);
@@ -157,7 +159,7 @@ int64_t given_index(const Program& given, const Program& of_device, int64_t op) 
     if (is_inserted(each)) {
       if (index == op) return -1;
     } else {
-      // an op that optimizing has made stands for the last of those it replaces
+      // an op created by optimizing corresponds to the last of the ops it replaces
       size_t found = next;
       while (found < before.size() && !share_output(*before[found], each)) ++found;
       if (found < before.size()) next = found + 1;

@@ -12,20 +12,20 @@
 
 namespace millrace::executor {
 
-/// The programs of all devices, made by the passes of device_pipeline(), after those of optimize()
-/// if the options ask for them. Writes the dot files that the strategy asks for.
+/// Makes the programs of all devices with the passes of device_pipeline(), run after those of
+/// optimize() if the options enable it. Writes the dot files that the strategy requests.
 ///
-/// \param keep     names of vars whose value is wanted after a run
-/// \param remarks  receives what the passes say about device 0
-/// Errors: those of the passes; kInternal if optimizing has lost a gradient; kIo.
+/// \param keep     names of vars whose value is needed after a run
+/// \param remarks  receives the remarks of the passes on device 0
+/// Errors: those of the passes; kInternal if optimizing removed a gradient; kIo.
 StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
     const Program& program, const ops::OpRegistry& registry, const ParallelOptions& options,
     const std::vector<std::string>& keep, std::vector<std::string>& remarks);
 
-/// Exchanges of a device's program: one more than the highest number in it.
+/// Number of exchanges of a device's program: one more than the highest exchange number in it.
 int count_exchanges(const Program& program);
 
-/// What the updates that devices make together are about.
+/// Vars of the updates that devices compute together.
 struct SharedVars {
   int updates = 0;
   std::set<std::string> grads;        ///< never summed as a whole
@@ -33,8 +33,8 @@ struct SharedVars {
 };
 SharedVars shared_vars(const Program& program);
 
-/// Index that an op of a device's program has in the program as given; -1 for ops that passes have
-/// put in.
+/// Index in the original program of an op of a device's program; -1 for ops that passes have
+/// inserted.
 int64_t given_index(const Program& given, const Program& of_device, int64_t op);
 
 }  // namespace millrace::executor

@@ -26,7 +26,7 @@ std::set<std::string> used_names(const Program& program) {
   return used;
 }
 
-// Persistable vars that a program declares, and how many devices use each.
+// Persistable vars that the programs declare, with the number of devices that use each.
 std::map<std::string, int> count_users(const std::vector<std::unique_ptr<Program>>& programs) {
   std::map<std::string, int> users;
   for (const std::unique_ptr<Program>& program : programs) {
@@ -41,7 +41,7 @@ std::map<std::string, int> count_users(const std::vector<std::unique_ptr<Program
   return users;
 }
 
-// Names that the other executor has are its own values; new ones are private to each device.
+// Names that exist in the other executor refer to its values; new ones are private to each device.
 void add_private(const std::map<std::string, int>& users, DeviceScopes& result) {
   for (const auto& [name, count] : users) {
     for (Scope* const scope : result.scopes) {

@@ -10,16 +10,17 @@
 
 namespace millrace::executor {
 
-/// The scopes of the devices. That of device 0 is the caller's own; the others stand inside it. If
-/// variables are shared with another executor, each stands inside that one's.
+/// The scopes of the devices. That of device 0 is the caller's; the others are inside it. If
+/// variables are shared with another executor, each scope is inside the corresponding scope of that
+/// executor.
 struct DeviceScopes {
   std::vector<Scope*> scopes;                 ///< by device
-  std::vector<std::unique_ptr<Scope>> owned;  ///< those that were made
+  std::vector<std::unique_ptr<Scope>> owned;  ///< those that were created here
 };
 
-/// Makes the scopes and gives every device copies of the persistable vars that several devices use.
-/// What one device uses alone, such as the state of the optimizer in reduce mode, stays where it
-/// is. Errors: kResource.
+/// Creates the scopes and gives every device copies of the persistable vars that several devices
+/// use. Vars that only one device uses, such as optimizer state in reduce mode, are not copied.
+/// Errors: kResource.
 StatusOr<DeviceScopes> make_device_scopes(Scope& scope,
                                           const std::vector<std::unique_ptr<Program>>& programs,
                                           const ParallelOptions& options);

@@ -1,6 +1,6 @@
 #include "executor/parallel/device_threads.h"
 
-#include "executor/parallel/spin.h"
+#include "executor/overlap/spin.h"
 
 namespace millrace::executor {
 
@@ -27,7 +27,7 @@ void DeviceThreads::wait(std::condition_variable& changed, Done&& done) {
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-// Who sleeps has said so before it looked for the last time.
+// A sleeping thread has counted itself as such before it last checked its condition.
 void DeviceThreads::notify(std::condition_variable& changed) {
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
   const std::lock_guard lock(mutex_);

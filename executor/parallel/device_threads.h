@@ -11,11 +11,11 @@
 
 namespace millrace::executor {
 
-/// One thread a device; the caller's is that of device 0. Threads live as long as the object, so
-/// what a thread keeps (the libraries' own state) stays with its device.
+/// One thread per device; the caller's thread is that of device 0. The threads exist as long as the
+/// object, so thread-local state of libraries stays with its device.
 ///
-/// Where there is a core for each, a thread holds on to it for a moment before it sleeps: between
-/// two steps there is less time than waking up takes.
+/// If there is a core for each thread, a thread spins for a short time before it sleeps: the time
+/// between two steps is shorter than waking up takes.
 class DeviceThreads {
  public:
   explicit DeviceThreads(int devices);

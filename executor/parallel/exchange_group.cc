@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "executor/overlap/spin.h"
 #include "executor/parallel/join_rows.h"
-#include "executor/parallel/spin.h"
 #include "framework/base/errors.h"
 #include "framework/tensor/layout.h"
 #include "kernels/cpu/collective/sum_parts.h"
@@ -25,7 +25,7 @@ Status cancelled() {
 
 }  // namespace
 
-// Chunks that belong to one device until others run out of work.
+// Chunks that one device processes until others run out of work.
 struct alignas(kExchangeGroupCacheLine) ExchangeGroup::Share {
   std::atomic<int64_t> next{0};
   int64_t end = 0;
@@ -43,27 +43,29 @@ struct ExchangeGroup::Slot {
         rounds(static_cast<size_t>(devices)) {}
 
   const int number;
-  ExchangeSpec spec;  ///< set by every device to the same
+  ExchangeSpec spec;  ///< set by device 0, the same in all rounds
   std::vector<Share> shares;
   std::vector<std::vector<ExchangePart>> parts;  ///< by device
-  /// By device: row-major copies of parts whose order differs, which end() makes the parts.
+  /// By device: row-major copies of parts whose element order differs; end() moves them into the
+  /// parts.
   std::vector<std::vector<Tensor>> plain;
   std::vector<const SelectedRows*> rows;  ///< by device
   SelectedRows all_rows;                  ///< of all processes; set by device 0
   std::vector<DType> dtypes;              ///< by device
-  /// By device: how often it has begun. Written by the device, read by others only for messages.
+  /// By device: number of times it has begun. Written by the device, read by others only for
+  /// messages.
   std::vector<std::atomic<int64_t>> rounds;
-  std::vector<int64_t> starts;  ///< first element of every part among all
+  std::vector<int64_t> starts;  ///< index of the first element of every part among all elements
   int64_t elements = 0;
   int64_t chunk = 1;  ///< elements
   int64_t chunks = 0;
 
-  alignas(kExchangeGroupCacheLine) std::atomic<int64_t> come{0};  ///< begins of all rounds
+  alignas(kExchangeGroupCacheLine) std::atomic<int64_t> arrived{0};  ///< begins of all rounds
   alignas(kExchangeGroupCacheLine) std::atomic<int64_t> ready{
-      0};  ///< round whose parts are all there
+      0};  ///< last round in which all devices have arrived
   alignas(kExchangeGroupCacheLine) std::atomic<int64_t> done{0};  ///< chunks of this round
   alignas(kExchangeGroupCacheLine) std::atomic<int64_t> summed{
-      0};                          ///< round that all processes have summed
+      0};                          ///< last round that all processes have summed
   std::atomic<int64_t> copied{0};  ///< devices that have copied that sum
 
   [[nodiscard]] int64_t round(int device) const {
@@ -72,7 +74,7 @@ struct ExchangeGroup::Slot {
   [[nodiscard]] bool is_ready(int device) const {
     return ready.load(std::memory_order_seq_cst) == round(device);
   }
-  /// Gives a device its row-major copies.
+  /// Moves the row-major copies of a device into its tensors.
   void take_plain(int device) {
     const auto d = static_cast<size_t>(device);
     for (size_t i = 0; i < plain[d].size(); ++i) {
@@ -99,7 +101,7 @@ int ExchangeGroup::ranks() const {
 
 void ExchangeGroup::reset() {
   for (const std::unique_ptr<Slot>& slot : slots_) {
-    slot->come = 0;
+    slot->arrived = 0;
     slot->ready = 0;
     slot->done = 0;
     slot->summed = 0;
@@ -185,11 +187,12 @@ Status ExchangeGroup::waited_too_long(int device, const Slot& slot) const {
     if (slot.round(other) < slot.round(device)) missing.push_back(other);
   }
   return {StatusCode::kDistributed,
-          fmt::format("device {} has waited {} ms for exchange {}; {}", device, options_.timeout_ms,
-                      slot.number,
-                      missing.empty() ? std::string("all devices have come, but not finished")
-                                      : fmt::format("devices that have not come: {}",
-                                                    fmt::join(missing, ", ")))};
+          fmt::format(
+              "device {} has waited {} ms for exchange {}; {}", device, options_.timeout_ms,
+              slot.number,
+              missing.empty()
+                  ? std::string("all devices have arrived, but have not finished")
+                  : fmt::format("devices that have not arrived: {}", fmt::join(missing, ", ")))};
 }
 
 Status ExchangeGroup::begin(int device, int exchange, const ExchangeSpec& spec, DType dtype,
@@ -198,7 +201,7 @@ Status ExchangeGroup::begin(int device, int exchange, const ExchangeSpec& spec, 
   slot.parts[static_cast<size_t>(device)].assign(parts.begin(), parts.end());
   slot.dtypes[static_cast<size_t>(device)] = dtype;
   if (device == 0 && slot.round(0) == 0) slot.spec = spec;  // the same in later rounds
-  return come(slot, device);
+  return arrive(slot, device);
 }
 
 Status ExchangeGroup::begin_rows(int device, int exchange, const ExchangeSpec& spec,
@@ -206,15 +209,15 @@ Status ExchangeGroup::begin_rows(int device, int exchange, const ExchangeSpec& s
   Slot& slot = *slots_[static_cast<size_t>(exchange)];
   slot.rows[static_cast<size_t>(device)] = &rows;
   if (device == 0 && slot.round(0) == 0) slot.spec = spec;  // the same in later rounds
-  return come(slot, device);
+  return arrive(slot, device);
 }
 
-Status ExchangeGroup::come(Slot& slot, int device) {
+Status ExchangeGroup::arrive(Slot& slot, int device) {
   if (failed()) return cancelled();
   const int64_t round = slot.round(device) + 1;
   slot.rounds[static_cast<size_t>(device)].store(round, std::memory_order_relaxed);
   pending_[static_cast<size_t>(device)].push_back(slot.number);
-  if (slot.come.fetch_add(1, std::memory_order_acq_rel) + 1 == round * options_.devices) {
+  if (slot.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == round * options_.devices) {
     if (Status status = prepare(slot); !status.ok()) {
       report(status);
       return status;
@@ -226,8 +229,8 @@ Status ExchangeGroup::come(Slot& slot, int device) {
   return Ok();
 }
 
-// Padding of a layout is summed along with the elements; nobody reads it. Tensors themselves are
-// left to their devices, which may look at them already.
+// Padding of a layout is summed along with the elements, but never read. The tensors are not
+// modified here, because their devices may already access them.
 Status ExchangeGroup::find_memory(Slot& slot) const {
   for (size_t i = 0; i < slot.parts[0].size(); ++i) {
     const auto part = [&](size_t device) -> ExchangePart* {
@@ -235,7 +238,7 @@ Status ExchangeGroup::find_memory(Slot& slot) const {
     };
     const Tensor* const first = part(0)->tensor;
     if (first == nullptr) continue;
-    // other processes may have chosen another order
+    // other processes may use another element order
     bool alike = options_.trainers == nullptr || first->layout() == nullptr;
     for (size_t d = 1; d < slot.parts.size() && part(d) != nullptr; ++d) {
       const Layout* const a = first->layout().get();
@@ -258,7 +261,7 @@ Status ExchangeGroup::find_memory(Slot& slot) const {
   return Ok();
 }
 
-// The last device to come looks at what the others have brought.
+// Called by the last device to arrive; checks the parts of all.
 Status ExchangeGroup::prepare(Slot& slot) {
   slot.done.store(0, std::memory_order_relaxed);
   slot.copied.store(0, std::memory_order_relaxed);
@@ -279,10 +282,11 @@ Status ExchangeGroup::prepare(Slot& slot) {
       for (const ExchangePart& part : of) result.push_back(part.count);
       return fmt::format("[{}]", fmt::join(result, ", "));
     };
-    return Status(StatusCode::kExecution,
-                  fmt::format("exchange {}: device {} brings {} elements of {}, device 0 {} of {}",
-                              slot.number, d, counts(parts), dtype_name(slot.dtypes[d]),
-                              counts(first), dtype_name(slot.dtypes[0])));
+    return Status(
+        StatusCode::kExecution,
+        fmt::format("exchange {}: device {} contributes {} elements of {}, device 0 {} of {}",
+                    slot.number, d, counts(parts), dtype_name(slot.dtypes[d]), counts(first),
+                    dtype_name(slot.dtypes[0])));
   }
   slot.starts.clear();
   slot.elements = 0;
@@ -306,7 +310,7 @@ void ExchangeGroup::help_pending(int device) {
     help(*slots_[static_cast<size_t>(number)], device);
 }
 
-// Takes chunks until none is left; false if the exchange is not ready yet.
+// Processes chunks until none is left; false if the exchange is not ready yet.
 bool ExchangeGroup::help(Slot& slot, int device) {
   if (!slot.is_ready(device)) return false;
   if (slot.spec.kind == ExchangeKind::kGatherRows) return true;
@@ -369,7 +373,7 @@ Status ExchangeGroup::end(int device, int exchange) {
   return Ok();
 }
 
-// Several parts travel as one: the way costs more than two copies.
+// Several parts are sent as one, because a transfer costs more than two copies.
 Status ExchangeGroup::sum_over_trainers(Slot& slot, const std::vector<ExchangePart>& parts) {
   const DType dtype = slot.dtypes[0];
   if (parts.size() == 1)
@@ -393,7 +397,8 @@ Status ExchangeGroup::sum_over_trainers(Slot& slot, const std::vector<ExchangePa
   return Ok();
 }
 
-// Device 0 speaks with the other processes, so that all of them exchange in the same order.
+// Only device 0 communicates with the other processes, so that all of them exchange in the same
+// order.
 Status ExchangeGroup::finish_with_trainers(Slot& slot, int device) {
   if (slot.spec.kind == ExchangeKind::kBroadcast) return Ok();
   const auto root = static_cast<size_t>(std::max(slot.spec.root, 0));
@@ -419,7 +424,7 @@ Status ExchangeGroup::finish_with_trainers(Slot& slot, int device) {
   return wait(device, slot, [&] { return slot.copied.load() >= options_.devices; });
 }
 
-// The rows of the devices, then of the processes; every device copies them from device 0.
+// Concatenates the rows of the devices, then of the processes; devices copy them from device 0.
 Status ExchangeGroup::join_over_trainers(Slot& slot, int device, bool gets, SelectedRows& all) {
   const int64_t round = slot.round(device);
   if (device == 0) {

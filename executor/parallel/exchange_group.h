@@ -13,17 +13,17 @@
 
 #include <llvm/ADT/STLFunctionalExtras.h>
 
-#include "executor/parallel/trainer_link.h"
+#include "executor/collective/trainer_link.h"
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
 #include "framework/types.h"
 
 namespace millrace::executor {
 
-/// What becomes of the parts that devices bring into an exchange.
+/// What an exchange does with the parts that devices contribute.
 enum class ExchangeKind {
   kAllReduce,   ///< every device gets the sum
-  kReduce,      ///< the root gets the sum, the others keep their parts
+  kReduce,      ///< the root gets the sum, the parts of the others do not change
   kBroadcast,   ///< every device gets the part of the root
   kGatherRows,  ///< every device (or the root) gets the selected rows of all, in device order
 };
@@ -39,30 +39,31 @@ struct ExchangeSpec {
 struct ExchangePart {
   std::byte* data = nullptr;
   int64_t count = 0;  ///< elements
-  /// If set, says the two above. Tensors of the devices that come in one order of elements are
-  /// summed in it; others are brought into row-major order.
+  /// If set, it determines the two above. If the tensors of all devices have the same element
+  /// order, they are summed in that order; otherwise they are converted to row-major order.
   Tensor* tensor = nullptr;
 };
 
-/// How devices wait for each other.
+/// Options of an ExchangeGroup.
 struct ExchangeOptions {
   int devices = 1;
-  int exchanges = 0;                ///< slots; an exchange is named by its number
+  int exchanges = 0;                ///< number of slots; exchanges are identified by their number
   int runners = 0;                  ///< devices that may compute at once; 0: all
   int64_t timeout_ms = 600'000;     ///< of one wait
   TrainerLink* trainers = nullptr;  ///< the other processes; null: there are none
 };
 
-/// Exchanges between the devices of one process, each of which has a thread of its own.
+/// Exchanges between the devices of one process, each of which has its own thread.
 ///
-/// A device offers its part with begin() and goes on; end() returns when it has what it gets. The
-/// parts are cut into chunks. Once all devices have come, each takes chunks of its own share, then
-/// of the others', at its next begin() or end(): so devices never wait for one that still computes
-/// if there is work left, and nothing is copied. Every element is summed over devices 0, 1, 2, ...
-/// in this order, whoever does it, so sums do not depend on timing.
+/// A device contributes its part with begin() and continues; end() returns when the device's result
+/// is complete. The parts are divided into chunks. Once all devices have arrived, each processes
+/// chunks of its own share, then of the shares of others, in its next begin() or end(). So no
+/// device waits for one that still computes if there is work left, and nothing is copied. Every
+/// element is summed over devices 0, 1, 2, ... in this order, whichever device does it, so sums do
+/// not depend on timing.
 ///
-/// All devices make the same begins and ends in the same order. Thread-safety: one thread a device;
-/// reset() while none is in a run. Source: spec/parallel_executor.md sections 4.3 to 4.5.
+/// All devices call begin and end in the same order. Thread-safety: one thread per device; reset()
+/// only while no device is in a run. Source: spec/parallel_executor.md sections 4.3 to 4.5.
 class ExchangeGroup {
  public:
   explicit ExchangeGroup(const ExchangeOptions& options);
@@ -71,42 +72,43 @@ class ExchangeGroup {
   ~ExchangeGroup();
 
   [[nodiscard]] int devices() const { return options_.devices; }
-  /// Devices of all processes.
+  /// Number of devices of all processes.
   [[nodiscard]] int ranks() const;
   [[nodiscard]] bool has_trainers() const { return options_.trainers != nullptr; }
 
-  /// Forgets what an earlier run has left.
+  /// Drops the state of an earlier run.
   void reset();
-  /// Ends all waits, of this run, with an error.
+  /// Ends all waits of this run with an error.
   void fail();
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
 
-  /// A device starts and stops computing: blocks while `runners` others do.
+  /// Called when a device starts and stops computing; enter() blocks while `runners` others
+  /// compute.
   void enter();
   void leave();
 
-  /// Waits until done(), which wake() makes it look at; a moment without sleeping. Errors: that of
-  /// late() where it takes too long; after fail() what has failed, or kDistributed.
+  /// Waits until done() is true, spinning for a short time first; wake() makes it check done().
+  /// Errors: that of late() if it takes too long; after fail() the reported error, or kDistributed.
   Status wait_until(llvm::function_ref<bool()> done, llvm::function_ref<Status()> late);
   /// To be called after a change that another device may wait for.
   void wake();
   /// Ends all waits with this error. Keeps the first one.
   void report(Status status);
-  /// Works on exchanges that the device has begun.
+  /// Processes chunks of exchanges that the device has begun.
   void help_pending(int device);
   [[nodiscard]] int64_t timeout_ms() const { return options_.timeout_ms; }
 
-  /// Offers parts, which stay untouched by others until all devices have come.
+  /// Contributes parts. Other devices do not access them until all devices have arrived.
   /// Errors: kDistributed after fail().
   Status begin(int device, int exchange, const ExchangeSpec& spec, DType dtype,
                std::span<const ExchangePart> parts);
   Status begin_rows(int device, int exchange, const ExchangeSpec& spec, const SelectedRows& rows);
 
-  /// Waits for the end of an exchange that the device has begun; from then on nobody touches the
-  /// parts. Errors: kExecution where the devices' parts do not fit; kDistributed after fail(), for
-  /// a wait that takes too long, and those of the link.
+  /// Waits for the end of an exchange that the device has begun; after that no device accesses the
+  /// parts. Errors: kExecution if the devices' parts do not match; kDistributed after fail() or for
+  /// a wait that takes too long; those of the link.
   Status end(int device, int exchange);
-  /// The same; rows, which begin_rows() was given, becomes what the device gets.
+  /// The same; rows must be those passed to begin_rows() and receives the result.
   Status end_rows(int device, int exchange, SelectedRows& rows);
 
  private:
@@ -115,7 +117,7 @@ class ExchangeGroup {
   struct Share;
   struct Waiter;
 
-  Status come(Slot& slot, int device);
+  Status arrive(Slot& slot, int device);
   Status prepare(Slot& slot);
   Status find_memory(Slot& slot) const;
   bool help(Slot& slot, int device);
@@ -128,13 +130,13 @@ class ExchangeGroup {
 
   const ExchangeOptions options_;
   std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<std::vector<int>> pending_;  ///< by device: exchanges that it has begun, not ended
+  std::vector<std::vector<int>> pending_;  ///< by device: exchanges that it has begun but not ended
   std::atomic<bool> failed_{false};
   std::atomic<int> sleepers_{0};
   int spins_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::byte> joined_;  ///< parts of an exchange one after the other; of device 0
+  std::vector<std::byte> joined_;  ///< parts of an exchange, concatenated; used by device 0
   Status error_;                   ///< of a combination; guarded by mutex_
   int running_ = 0;                ///< guarded by mutex_
 };

@@ -31,7 +31,8 @@ struct Exchange {
   int number;
   ExchangeSpec spec;
 
-  // Sums do not depend on the order of elements. Between begin and end nobody may change it.
+  // Sums do not depend on the element order, so any layout is accepted. It must not change between
+  // begin and end.
   void accept_layouts(const KernelSetup& op) const {
     for (int32_t k = 0; k < x.count; ++k) op.accept_layout(ArgIndex{x.begin + k});
   }
@@ -42,7 +43,8 @@ struct Exchange {
 StatusOr<DeviceInGroup*> group_of_exchange_kernels(const KernelContext& ctx) {
   auto& self = ctx.device().library<DeviceInGroup>();
   if (self.group == nullptr)
-    return ctx.error("the op exchanges values with other devices, and this device stands alone");
+    return ctx.error(
+        "the op exchanges values with other devices, but this device belongs to no group");
   return &self;
 }
 
@@ -105,7 +107,7 @@ StatusOr<Kernel> shared_updates_end(const KernelSetup& op) {
 Status merge_tensor(const DeviceInGroup& self, Tensor& x, Tensor& merged) {
   if (self.micro_batch == 0) return merged.copy_from(x);
   if (merged.dims() != x.dims() || merged.dtype() != x.dtype()) {
-    return KernelContext::error("micro-batches gave gradients {} and {}", describe(merged),
+    return KernelContext::error("gradients of micro-batches differ: {} and {}", describe(merged),
                                 describe(x));
   }
   const std::array<const std::byte*, 2> parts{merged.raw(), x.raw()};

@@ -9,7 +9,7 @@
 
 namespace millrace::executor {
 
-/// What a device keeps (CpuDevice::library()) for the ops that exchange values.
+/// State of a device (CpuDevice::library()) for the ops that exchange values.
 struct DeviceInGroup {
   ExchangeGroup* group = nullptr;
   SharedUpdates* updates = nullptr;

@@ -19,8 +19,9 @@ Status join_rows(llvm::ArrayRef<const SelectedRows*> parts, SelectedRows& all) {
     const Tensor& first = model->value;
     if (value.dtype() != first.dtype() || value.rank() != first.rank() ||
         value.dims().drop_front() != first.dims().drop_front() || value.layout() != nullptr) {
-      return Status(StatusCode::kExecution, fmt::format("rows that do not fit together: {} and {}",
-                                                        describe(first), describe(value)));
+      return Status(StatusCode::kExecution,
+                    fmt::format("cannot join rows of different form: {} and {}", describe(first),
+                                describe(value)));
     }
   }
   if (model == nullptr) {

@@ -7,9 +7,8 @@
 
 namespace millrace::executor {
 
-/// All rows of several parts, one part behind the other; rows that occur twice stay twice. The
-/// height is that of the first. Errors: kExecution for parts whose rows differ in dims or element
-/// type; kResource.
+/// Concatenates the rows of several parts; repeated rows are kept. The height is that of the first
+/// part. Errors: kExecution for parts whose rows differ in dims or element type; kResource.
 Status join_rows(llvm::ArrayRef<const SelectedRows*> parts, SelectedRows& all);
 
 }  // namespace millrace::executor

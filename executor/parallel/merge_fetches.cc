@@ -18,8 +18,9 @@ Status check_alike_merge_fetches(const std::string& name, const Tensor& a, const
     return Ok();
   Location place;
   place.var = name;
-  return InvalidArgument("fetch: devices gave {} and {}, which cannot be joined along dim 0",
-                         describe(a), describe(b))
+  return InvalidArgument(
+             "fetch: results of devices are {} and {}, which cannot be joined along dim 0",
+             describe(a), describe(b))
       .at(std::move(place))
       .with_hint("fetch without merging");
 }

@@ -8,8 +8,8 @@
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/parallel.h"
+#include "transpiler/roles.h"
 
 namespace millrace::executor {
 namespace {
@@ -99,34 +99,38 @@ Status check_loss(const ParallelOptions& options, const Program& program) {
     if (!transpiler::is_training_program(program)) return Ok();
     return Status(StatusCode::kInvalidArgument,
                   "the program has backward or optimizer ops, but no loss_name is given")
-        .with_hint("without it gradients would stay on their devices and the copies drift apart");
+        .with_hint(
+            "without it gradients would not be exchanged and the copies of parameters would "
+            "diverge");
   }
   if (program.root().find_var(options.loss_name) == nullptr) {
     return InvalidArgument("loss_name: the program has no var '{}'", options.loss_name);
   }
   if (transpiler::is_training_program(program) && transpiler::loss_gradients(program).empty()) {
     return Status(StatusCode::kInvalidProgram,
-                  "no op of role backward|loss (257) seeds the gradient of the loss");
+                  "no op of role backward|loss (257) sets the initial gradient of the loss");
   }
   return Ok();
 }
 
-// Gradients are found by the roles of ops: without any, devices would update their copies apart.
+// Gradients are found by the roles of ops: without roles, devices would update their copies
+// independently.
 Status check_roles(const ParallelOptions& options, const Program& program) {
   if (options.devices * options.build_strategy.num_trainers == 1 ||
       transpiler::is_training_program(program))
     return Ok();
   for (const Op& op : program.root().ops()) {
     if (!transpiler::role::is_optimizer(op) || op.find_input("Grad") == nullptr) continue;
-    return Status(StatusCode::kInvalidProgram,
-                  "the op updates a parameter, but no op of the program has a role (op_role), by "
-                  "which devices know the gradients to sum")
+    return Status(
+               StatusCode::kInvalidProgram,
+               "the op updates a parameter, but no op of the program has a role (op_role), which "
+               "determines the gradients to sum")
         .at(op.location());
   }
   return Ok();
 }
 
-// Updates come once a step, after the last micro-batch.
+// Updates run once per step, after the last micro-batch.
 Status check_micro_batches(const ParallelOptions& options, const Program& program) {
   const BuildStrategy& build = options.build_strategy;
   if (build.micro_batches < 1)
@@ -143,8 +147,8 @@ Status check_micro_batches(const ParallelOptions& options, const Program& progra
     if (bits == transpiler::role::kUnspecified) continue;
     if (has_updated && (bits & transpiler::role::kBackward) != 0) {
       return InvalidArgument(
-                 "micro_batches {}: the program computes gradients after an update, from what that "
-                 "has changed; updates are made once, after the last micro-batch",
+                 "micro_batches {}: the program computes gradients after an update from the "
+                 "updated values, but updates run only once, after the last micro-batch",
                  build.micro_batches)
           .at(op.location());
     }
@@ -153,7 +157,7 @@ Status check_micro_batches(const ParallelOptions& options, const Program& progra
   return Ok();
 }
 
-// Ops by which the programs of devices exchange values; their numbers are those of one plan.
+// Ops by which the programs of devices exchange values; their numbers are valid in one plan only.
 bool is_of_a_plan(const Op& op) {
   return op.type() == "exchange_begin" || op.type() == "exchange_end" ||
          op.type() == "shared_updates_end" || op.type() == "merge_gradient";
@@ -164,10 +168,11 @@ Status check_ops(const Program& program, int devices) {
     return {StatusCode::kInvalidArgument, "the program has no ops"};
   for (const Op& op : program.root().ops()) {
     if (is_of_a_plan(op)) {
-      return Status(StatusCode::kInvalidProgram,
-                    fmt::format("'{}' is put into the programs of devices; one that is given must "
-                                "not have it",
-                                op.type().str()))
+      return Status(
+                 StatusCode::kInvalidProgram,
+                 fmt::format("'{}' is reserved for the programs of devices; the given program must "
+                             "not have it",
+                             op.type().str()))
           .at(op.location());
     }
     for (const auto& [type, attr] :

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/parallel/trainer_link.h"
+#include "executor/collective/trainer_link.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "transpiler/pipeline.h"
@@ -15,49 +15,50 @@ namespace millrace::executor {
 
 class ParallelExecutor;
 
-/// Who gets the sum of a gradient.
+/// Which devices get the sum of a gradient.
 enum class ReduceStrategy {
   kAllReduce,  ///< every device, which updates all parameters
   kReduce,     ///< one device, which updates the parameter and sends it to the others
 };
 
-/// What back-propagation starts from on each device. Sums over devices follow.
+/// The initial gradient of the loss on each device. Gradients are then summed over devices.
 enum class GradientScale {
   kCoeffNumDevice,  ///< one over the number of devices of all processes
   kOne,             ///< 1
-  kCustomized,      ///< what the caller feeds as the gradient of the loss
-  kWeighted,        ///< the device's share of the rows: the mean over all rows of uneven parts
+  kCustomized,      ///< the value that the caller feeds as the gradient of the loss
+  kWeighted,  ///< the device's share of the rows: gives the mean over all rows if parts are uneven
 };
 
-/// How a fed tensor is cut along dim 0 (along its sequences, if it has LoD).
+/// How a fed tensor is split along dim 0 (along its sequences, if it has LoD).
 enum class SplitRule {
-  kFloor,  ///< floor(n / devices) rows each, the surplus to the last
-  kCeil,   ///< ceil(n / devices) rows each as long as they last, at least one
+  kFloor,  ///< floor(n / devices) rows each, the remainder to the last
+  kCeil,   ///< ceil(n / devices) rows each until none are left, at least one
 };
 
-/// How a program runs. Fields and defaults of the original; spec/parallel_executor.md section 3.1.
+/// How a program runs. Fields and defaults are those of the original; spec/parallel_executor.md
+/// section 3.1.
 struct ExecutionStrategy {
-  /// Threads of all devices together; fewer than devices: so many compute at once. 0: one a device,
-  /// or all that the caller grants.
+  /// Threads of all devices together. Fewer than devices: only that many devices compute at once.
+  /// 0: one per device, or all that the caller grants.
   int num_threads = 0;
-  /// Temporaries are destroyed and planned anew after so many runs.
+  /// Temporaries are destroyed and planned again after this many runs.
   int num_iteration_per_drop_scope = 100;
   int num_iteration_per_run = 1;          ///< how often a run repeats the program on its feeds
   bool allow_op_delay = false;            ///< no effect, as in the original
   bool use_thread_barrier = false;        ///< no effect: devices meet in their exchanges
   bool use_experimental_executor = true;  ///< no effect: there is one scheduler
-  bool dry_run = false;                   ///< feeds and scheduling only; ops are left out
+  bool dry_run = false;                   ///< only feeds and scheduling; ops are not run
 };
 
-/// How the program of each device is made. spec/parallel_executor.md section 3.2.
+/// How the program of each device is built. spec/parallel_executor.md section 3.2.
 struct BuildStrategy {
   ReduceStrategy reduce_strategy = ReduceStrategy::kAllReduce;
   GradientScale gradient_scale_strategy = GradientScale::kCoeffNumDevice;
   int num_trainers = 1;
   int trainer_id = 0;
-  std::vector<std::string> trainers_endpoints;  ///< one a trainer, or none
-  bool fuse_all_reduce_ops = true;  ///< gradients in buckets of bucket_bytes; else one by one
-  bool fuse_broadcast_ops = true;   ///< reduce: all parameters of a device at once
+  std::vector<std::string> trainers_endpoints;  ///< one per trainer, or none
+  bool fuse_all_reduce_ops = true;              ///< exchange gradients in buckets of bucket_bytes
+  bool fuse_broadcast_ops = true;  ///< reduce: all parameters of a device are sent together
   bool fuse_all_optimizer_ops = false;
   bool fuse_elewise_add_act_ops = false;
   bool fuse_bn_act_ops = false;
@@ -69,72 +70,73 @@ struct BuildStrategy {
   bool fuse_adamw = false;
   bool enable_auto_fusion = false;
   bool sync_batch_norm = false;
-  /// Temporaries share one piece of memory by liveness; absent counts as true.
+  /// Temporaries share one memory region by liveness; absent means true.
   std::optional<bool> memory_optimize;
-  bool enable_inplace = true;  ///< an op may write where its dying input was
+  bool enable_inplace = true;  ///< an op may write to the memory of an input that is not used later
   bool enable_addto = false;   ///< no effect: sums of gradients are written in place anyway
   bool enable_sequential_execution = false;  ///< no effect: ops always start in program order
-  bool fix_op_run_order = false;             ///< likewise
-  /// No optimizer op runs before all gradients have arrived; so an error before that leaves every
-  /// parameter as it was.
+  bool fix_op_run_order = false;             ///< no effect, for the same reason
+  /// Optimizer ops run only after all gradients have been exchanged, so an error before that leaves
+  /// every parameter unchanged.
   bool enable_backward_optimizer_op_deps = true;
   bool remove_unnecessary_lock = true;  ///< no effect: there are no locks around ops
   bool cache_runtime_context = false;   ///< no effect: arguments are always looked up once
   std::string debug_graphviz_path;      ///< prefix of dot files; empty: none
   std::set<std::string> mkldnn_enabled_op_types;
-  /// The program speaks with parameter servers. No effect: its ops say so themselves, and device 0
-  /// runs those; with async_mode every device does.
+  /// The program communicates with parameter servers. No effect: its ops determine that, and device
+  /// 0 runs them; with async_mode every device does.
   bool is_distribution = false;
-  bool async_mode = false;  ///< devices train apart
+  bool async_mode = false;  ///< devices train independently
   int nccl_comm_num = 1;
   bool use_hierarchical_allreduce = false;
   int hierarchical_allreduce_inter_nranks = 0;
-  /// Refused.
+  /// Not supported: rejected if set.
   bool allow_cuda_graph_capture = false;
   bool build_cinn_pass = false;
   int bkcl_comm_num = 1;
   bool sequential_run = false;
 
-  // Beyond the original.
+  // Options that the original does not have.
 
-  /// A bucket of gradients that has as many bytes is exchanged while back-propagation goes on.
+  /// A bucket of gradients of at least this size is exchanged while back-propagation continues.
   /// Absent: 1 MiB within one process, 4 MiB between processes, where every exchange takes longer.
   std::optional<int64_t> bucket_bytes;
-  /// Parts of a device's rows that run one after the other before one update; their gradients are
-  /// averaged.
+  /// Number of parts into which the rows of a device are split; the parts run one after another
+  /// before one update, and their gradients are averaged.
   int micro_batches = 1;
-  /// all_reduce in one process: each element of a parameter is updated once, for all devices, where
-  /// its update allows that. Results are the same bits. Not with share_vars_from.
+  /// all_reduce in one process: each element of a parameter is updated once, for all devices, if
+  /// its update op allows that. Results are bit-identical. Cannot be combined with share_vars_from.
   bool share_updates = true;
 };
 
-/// Everything a ParallelExecutor is made with.
+/// All options of a ParallelExecutor.
 struct ParallelOptions {
   bool use_cuda = false;
   int devices = 1;        ///< CPU devices; CPU_NUM of the original
   std::string loss_name;  ///< needed for programs that train
-  /// Its variables are used; it must have run once. The scope given beside is then ignored.
+  /// An executor whose variables are used; it must have run once. The scope argument is then
+  /// ignored.
   const ParallelExecutor* share_vars_from = nullptr;
   ExecutionStrategy exec_strategy;
   BuildStrategy build_strategy;
   SplitRule split = SplitRule::kFloor;
-  bool optimize = true;             ///< programs are rewritten to run faster (executor/optimize.h)
-  bool bf16_products = false;       ///< as in ExecutorOptions
-  bool debug_memory = false;        ///< likewise
-  uint64_t seed = 0;                ///< start of random numbers; each device has its own
-  TrainerLink* trainers = nullptr;  ///< the other processes, for num_trainers > 1
+  bool optimize = true;        ///< programs are rewritten to run faster (executor/optimize.h)
+  bool bf16_products = false;  ///< as in ExecutorOptions
+  bool debug_memory = false;   ///< as in ExecutorOptions
+  uint64_t seed = 0;  ///< initial state of random numbers; each device has its own sequence
+  TrainerLink* trainers = nullptr;    ///< the other processes, for num_trainers > 1
   int64_t wait_timeout_ms = 600'000;  ///< how long a device waits for the others
 };
 
 /// Checks fields against each other and against the program. Errors: kInvalidArgument naming the
-/// field; kUnimplemented for what no build runs.
+/// field; kUnimplemented for options that no build supports.
 Status check_options(const ParallelOptions& options, const Program& program);
 
-/// What fields of the strategies came to nothing, a line each.
+/// Lists the fields of the strategies that have no effect, one line each.
 std::vector<std::string> option_remarks(const ParallelOptions& options);
 
-/// The passes that make the program of one device of one that is optimized already.
-/// \param keep  names of vars whose value is wanted after a run, or differs from device to device
+/// The passes that turn an already optimized program into the program of one device.
+/// \param keep  names of vars whose value is needed after a run, or differs between devices
 transpiler::Pipeline device_pipeline(const ParallelOptions& options, int device,
                                      const std::vector<std::string>& keep);
 

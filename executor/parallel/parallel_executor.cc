@@ -17,13 +17,13 @@
 #include "executor/print_plan.h"
 #include "framework/base/errors.h"
 #include "kernels/random_state.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/parallel.h"
+#include "transpiler/roles.h"
 
 namespace millrace::executor {
 namespace {
 
-// The error of a step: the first one, whichever device it is on.
+// The first error of a step on any device.
 class FirstError {
  public:
   void report(int device, Status status) {
@@ -53,13 +53,13 @@ struct ParallelExecutor::Parts {
   std::shared_ptr<const Runtime> runtime;
   std::unique_ptr<Program> given;
   bool training = false;
-  std::vector<std::string> seeds;  ///< gradients of the loss that are fed, not computed
+  std::vector<std::string> seeds;  ///< initial gradients of losses that are fed, not computed
   Scope* scope = nullptr;
   DeviceScopes scopes;
   std::unique_ptr<ExchangeGroup> group;
   std::unique_ptr<SharedUpdates> updates;
   SharedVars shared;
-  /// What devices update by themselves, of device 0 and of another one.
+  /// Values that devices update independently: of device 0, and of another device.
   std::vector<std::pair<Value*, Value*>> updated_apart;
   std::vector<std::unique_ptr<Replica>> replicas;
   std::unique_ptr<DeviceThreads> threads;
@@ -70,7 +70,7 @@ struct ParallelExecutor::Parts {
   std::vector<Status> statuses;
 
   int threads_granted = 1;
-  std::vector<std::string> kept;         ///< fetches and feeds that passes have to leave alone
+  std::vector<std::string> kept;         ///< fetches and feeds that passes must keep
   std::vector<StepObserver*> observers;  ///< by device
 
   Status compile(const ParallelOptions& options, std::vector<std::string>& remarks);
@@ -115,14 +115,14 @@ StatusOr<std::unique_ptr<ParallelExecutor>> ParallelExecutor::create(
   return result;
 }
 
-// Makes and compiles the program of every device; the scopes of the devices stay.
+// Makes and compiles the program of every device; the scopes of the devices are kept.
 Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
                                         std::vector<std::string>& remarks) {
   const BuildStrategy& build = options.build_strategy;
   std::vector<std::unique_ptr<Program>> programs;
   MILLRACE_ASSIGN_OR_RETURN(programs,
                             make_device_programs(*given, *runtime->ops, options, kept, remarks));
-  std::vector<uint64_t> positions;  // of programs that are compiled anew
+  std::vector<uint64_t> positions;  // random positions of programs that are compiled again
   for (const auto& replica : replicas)
     positions.push_back(kernels::random_position(replica->runner().device()));
   replicas.clear();
@@ -146,7 +146,7 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
     ReplicaOptions settings;
     settings.device = d;
     settings.threads = threads_of_device(options, threads_granted, d);
-    // devices count over all processes
+    // devices are numbered over all processes
     settings.seed = options.seed + static_cast<uint64_t>(build.trainer_id) *
                                        static_cast<uint64_t>(options.devices) * kSeedStep;
     settings.shares_memory = build.memory_optimize.value_or(true);
@@ -168,7 +168,7 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
   return Ok();
 }
 
-// Whoever looks at values between ops must not see them while other devices still write.
+// An observer between ops must not see values that other devices still write.
 void ParallelExecutor::Parts::watch_updates() const {
   updates->wait_each(std::any_of(observers.begin(), observers.end(),
                                  [](const StepObserver* observer) { return observer != nullptr; }));
@@ -190,8 +190,8 @@ void ParallelExecutor::Parts::find_updated_apart() {
   }
 }
 
-// Another executor, or an earlier run of this one, may have left states that are one piece of
-// memory for all devices.
+// Another executor, or an earlier run of this one, may have left states that all devices share in
+// memory.
 Status ParallelExecutor::Parts::separate_states() const {
   for (const auto& [first, own] : updated_apart) {
     const auto* const original = first->get_if<Tensor>();
@@ -240,7 +240,8 @@ Status ParallelExecutor::Parts::divide_feeds(const ParallelOptions& options,
                                                                                     : Ok();
 }
 
-// Seeds each part with its share of the rows, so that the sum of means is the mean over all rows.
+// Sets the initial gradient of each part to its share of the rows, so that the sum of means is the
+// mean over all rows.
 Status ParallelExecutor::Parts::weigh(const ParallelOptions& options) {
   int64_t rows = 0;
   for (const std::vector<DeviceFeed>& of_device : feeds) {
@@ -252,7 +253,8 @@ Status ParallelExecutor::Parts::weigh(const ParallelOptions& options) {
         options.trainers->all_reduce(DType::kInt64, reinterpret_cast<std::byte*>(&rows), 1, 0));
   }
   if (rows == 0)
-    return InvalidArgument("gradient_scale_strategy weighted: no rows are fed to weigh devices by");
+    return InvalidArgument(
+        "gradient_scale_strategy weighted: no fed var has rows from which to compute weights");
   const auto all = static_cast<double>(rows);
   for (std::vector<DeviceFeed>& of_device : feeds) {
     for (DeviceFeed& part : of_device) {
@@ -288,7 +290,7 @@ Status ParallelExecutor::Parts::check_seeds() const {
   return Ok();
 }
 
-// Says where the error is in the program as given, and what the step has left behind.
+// Adds the location of the error in the original program, and what the step has changed.
 Status ParallelExecutor::Parts::explain(const FirstError& error, int64_t step) const {
   const auto device = static_cast<size_t>(error.device());
   Status status = error.status();
@@ -313,16 +315,16 @@ Status ParallelExecutor::Parts::explain(const FirstError& error, int64_t step) c
   }
   if (updated.empty()) {
     return std::move(status).with_note(
-        "parameters are as they were before the step; batch statistics may have moved");
+        "parameters are unchanged by the step; batch statistics may have changed");
   }
   return std::move(status).with_note(
-      fmt::format("parameters may have been updated in part, on devices {}; load a checkpoint to "
-                  "go on",
+      fmt::format("parameters may have been partly updated, on devices {}; load a checkpoint to "
+                  "continue",
                   fmt::join(updated, ", ")));
 }
 
-// Sees to it that the devices have the vars that are fetched, and sums of the gradients among them;
-// and that what is fed stays the business of each device.
+// Makes sure that the devices have the fetched vars, including sums of fetched gradients, and that
+// fed vars are not shared between devices.
 Status ParallelExecutor::provide(const ParallelFeeds& feeds,
                                  const std::vector<std::string>& fetches) {
   const size_t before = parts_->kept.size();

@@ -5,9 +5,9 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "executor/feed_values.h"
-#include "executor/memory_guard.h"
-#include "transpiler/distribute/roles.h"
+#include "executor/steps/memory_guard.h"
 #include "transpiler/parallel/owners.h"
+#include "transpiler/roles.h"
 
 namespace millrace::executor {
 namespace {
@@ -19,7 +19,7 @@ bool is_exchange_replica(const Op& op) {
          op.type() == "shared_updates_end";
 }
 
-// Device 0 has the stream of a plain executor.
+// Device 0 has the random numbers of a plain executor.
 uint64_t seed_of(uint64_t seed, int device) {
   return seed + static_cast<uint64_t>(device) * kSeedStep;
 }
@@ -83,7 +83,7 @@ void Replica::bind() {
   locals_ = std::make_unique<Scope>(&scope_);
   runner_->bind(*locals_);
   if (options_.shares_memory) runner_->plan_memory(options_.in_place);
-  // rates of the first micro-batch serve the update after the last one
+  // the update after the last micro-batch uses the rates of the first one
   for (const unsigned step : schedule_.set_bits()) {
     if (options_.micro_batches == 1) break;
     for (const llvm::StringRef name : runner_->steps()[step].op->output_names())
@@ -100,8 +100,8 @@ Value* Replica::find(const std::string& name) const {
   return value != nullptr ? value : locals_->find(name);
 }
 
-// A micro-batch sees nothing of the one before but rates and sums of gradients, and a step nothing
-// of the step before.
+// A micro-batch must not see content of the one before, except rates and sums of gradients; a step
+// must not see content of the step before.
 void Replica::forget_last_run(const NamedValues& feeds, int micro_batch) {
   std::vector<const Value*> lasting;
   for (const auto& [name, value] : feeds) lasting.push_back(runner_->find(name));

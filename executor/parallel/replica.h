@@ -14,7 +14,7 @@
 
 namespace millrace::executor {
 
-/// Between the seeds of neighbouring devices, which give unrelated streams.
+/// Difference between the seeds of neighbouring devices; gives unrelated sequences.
 inline constexpr uint64_t kSeedStep = 0x9e3779b97f4a7c15ULL;
 
 /// How one device of a ParallelExecutor runs.
@@ -29,7 +29,7 @@ struct ReplicaOptions {
   int micro_batches = 1;
 };
 
-/// One device: its processor, its program compiled, its scope of temporaries.
+/// One device: its CpuDevice, its compiled program and its scope of temporaries.
 /// Thread-safety: one thread at a time.
 class Replica {
  public:
@@ -42,16 +42,17 @@ class Replica {
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
-  /// Makes the device one of a group. \param exchange  number of the one that kernels use
+  /// Adds the device to a group.
+  /// \param exchange  number of the exchange that kernels use
   void join(ExchangeGroup& group, int exchange, SharedUpdates& updates);
 
-  /// Feeds and runs the micro-batches of a step, and copies what is fetched after each: results has
-  /// those of the first micro-batch, then those of the second, ... Vars that the device has not
-  /// stay empty.
+  /// Feeds and runs the micro-batches of a step, and copies the fetched values after each: results
+  /// has those of the first micro-batch, then those of the second, ... Vars that the device does
+  /// not have stay empty.
   Status run(std::vector<DeviceFeed>& feeds, const std::vector<std::string>& fetches,
              std::vector<Value>& results);
 
-  /// Destroys the temporaries; the next run allocates and plans anew.
+  /// Destroys the temporaries; the next run allocates and plans memory again.
   void drop_temporaries();
 
   /// Value of a name on this device; null if there is none.
@@ -59,9 +60,9 @@ class Replica {
   [[nodiscard]] const Program& program() const { return *program_; }
   [[nodiscard]] Scope& scope() const { return scope_; }
   [[nodiscard]] BlockRunner& runner() const { return *runner_; }
-  /// Index of the first op that updates; the number of ops if none does.
+  /// Index of the first update op; the number of ops if there is none.
   [[nodiscard]] int64_t first_update() const { return first_update_; }
-  /// True if that one is made by all devices together.
+  /// True if all devices compute that update together.
   [[nodiscard]] bool shares_first_update() const { return shares_first_update_; }
 
  private:
@@ -85,7 +86,7 @@ class Replica {
   bool shares_first_update_ = false;
   llvm::BitVector all_;       ///< all steps
   llvm::BitVector schedule_;  ///< steps of learning-rate schedules: in the first micro-batch only
-  llvm::BitVector update_;    ///< exchanges and updates: in the last one only
+  llvm::BitVector update_;    ///< exchanges and updates: in the last micro-batch only
 };
 
 }  // namespace millrace::executor

@@ -16,14 +16,14 @@ namespace millrace::executor {
 namespace {
 
 constexpr size_t kSharedUpdatesCacheLine = 64;
-// Claimed at once.
+// Unit in which devices claim work.
 constexpr int64_t kChunkBytes = int64_t{64} << 10U;
-// Summed, updated and written at once: with the states it stays in the first cache.
+// Summed, updated and written together; with the states it fits the L1 cache.
 constexpr int64_t kBlockBytes = int64_t{4} << 10U;
 
 }  // namespace
 
-// Chunks that belong to one device until others run out of work.
+// Chunks that one device processes until others run out of work.
 struct alignas(kSharedUpdatesCacheLine) SharedUpdates::Share {
   std::atomic<int64_t> next{0};
   int64_t end = 0;
@@ -46,18 +46,20 @@ struct SharedUpdates::Slot {
   std::vector<const std::byte*> grads;                ///< by device, as are params
   std::vector<std::byte*> params;
   std::vector<Share> shares;
-  /// By device: how often it has come. Written by the device, read by others only for messages.
+  /// By device: number of times it has arrived. Written by the device, read by others only for
+  /// messages.
   std::vector<std::atomic<int64_t>> rounds;
   DType dtype = DType::kFloat32;
   int64_t elements = 0;
   int64_t chunk = 1;  ///< elements
   int64_t chunks = 0;
-  int64_t work = 0;    ///< chunks that all devices together have to do
-  bool apart = false;  ///< every device makes the whole update
+  int64_t work = 0;    ///< number of chunks for all devices together
+  bool apart = false;  ///< every device computes the whole update
 
-  alignas(kSharedUpdatesCacheLine) std::atomic<int64_t> come{0};   ///< devices of all rounds
-  alignas(kSharedUpdatesCacheLine) std::atomic<int64_t> ready{0};  ///< round that all have come to
-  alignas(kSharedUpdatesCacheLine) std::atomic<int64_t> done{0};   ///< chunks of this round
+  alignas(kSharedUpdatesCacheLine) std::atomic<int64_t> arrived{0};  ///< arrivals of all rounds
+  alignas(kSharedUpdatesCacheLine) std::atomic<int64_t> ready{
+      0};  ///< last round in which all devices have arrived
+  alignas(kSharedUpdatesCacheLine) std::atomic<int64_t> done{0};  ///< chunks of this round
 
   [[nodiscard]] bool is_done() const { return done.load(std::memory_order_seq_cst) >= work; }
 };
@@ -71,7 +73,7 @@ SharedUpdates::~SharedUpdates() = default;
 
 void SharedUpdates::reset() {
   for (const std::unique_ptr<Slot>& slot : slots_) {
-    slot->come = 0;
+    slot->arrived = 0;
     slot->ready = 0;
     slot->done = 0;
     for (std::atomic<int64_t>& round : slot->rounds) round = 0;
@@ -87,11 +89,12 @@ Status SharedUpdates::waited_too_long(int device, const Slot& slot) const {
       missing.push_back(other);
   }
   return {StatusCode::kDistributed,
-          fmt::format("device {} has waited {} ms for shared update {}; {}", device,
-                      group_.timeout_ms(), slot.number,
-                      missing.empty() ? std::string("all devices have come, but not finished")
-                                      : fmt::format("devices that have not come: {}",
-                                                    fmt::join(missing, ", ")))};
+          fmt::format(
+              "device {} has waited {} ms for shared update {}; {}", device, group_.timeout_ms(),
+              slot.number,
+              missing.empty()
+                  ? std::string("all devices have arrived, but have not finished")
+                  : fmt::format("devices that have not arrived: {}", fmt::join(missing, ", ")))};
 }
 
 Status SharedUpdates::check_alike(const Slot& slot) {
@@ -100,14 +103,14 @@ Status SharedUpdates::check_alike(const Slot& slot) {
     for (const Tensor* const tensor : {slot.own[d].param, slot.own[d].grad}) {
       if (tensor->numel() == first.numel() && tensor->dtype() == first.dtype()) continue;
       return Status(StatusCode::kExecution,
-                    fmt::format("shared update {}: device {} brings {}, device 0 updates {}",
+                    fmt::format("shared update {}: device {} contributes {}, device 0 updates {}",
                                 slot.number, d, describe(*tensor), describe(first)));
     }
   }
   return Ok();
 }
 
-// The states of device 0 become those of all.
+// Makes all devices share the states of device 0.
 Status SharedUpdates::share_states(Slot& slot, kernels::CpuDevice& cpu) {
   const kernels::LayoutPtr layout = slot.own[0].param->layout();
   for (size_t i = 0; i < slot.states[0].size(); ++i) {
@@ -134,7 +137,7 @@ Status SharedUpdates::separate_states(Slot& slot) {
   return Ok();
 }
 
-// By the last device to come, while the others wait.
+// Called by the last device to arrive, while the others wait.
 Status SharedUpdates::prepare(Slot& slot, kernels::CpuDevice& cpu) {
   MILLRACE_RETURN_IF_ERROR(check_alike(slot));
   const Tensor& first = *slot.own[0].param;
@@ -187,7 +190,7 @@ Status SharedUpdates::meet(int device, kernels::CpuDevice& cpu, const kernels::S
   const int64_t round = slot.rounds[at].load(std::memory_order_relaxed) + 1;
   slot.rounds[at].store(round, std::memory_order_relaxed);
   open_[at].push_back(own.number);
-  if (slot.come.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+  if (slot.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 ==
       round * static_cast<int64_t>(slot.own.size())) {
     if (Status status = prepare(slot, cpu); !status.ok()) {
       group_.report(status);

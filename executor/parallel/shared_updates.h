@@ -11,41 +11,42 @@
 
 namespace millrace::executor {
 
-/// Updates that the devices of one process make together (transpiler/parallel/shared_updates.h).
+/// Updates that the devices of one process compute together (transpiler/parallel/shared_updates.h).
 ///
-/// When all devices have come to an update, their gradients are complete and nobody reads the
-/// parameter. Its elements are cut into chunks; each device takes chunks of its own share, then of
-/// the others': sums the gradients over devices 0, 1, 2, ... in this order, updates its parameter
-/// and the states, which are one piece of memory for all devices, and writes the new elements to
-/// the other parameters. So each gradient, state and parameter passes through memory once, and
-/// results are the same bits as if every device had summed and updated everything.
+/// When all devices have reached an update, their gradients are complete and no device reads the
+/// parameter any more. Its elements are divided into chunks. Each device processes chunks of its
+/// own share, then of the shares of others: it sums the gradients over devices 0, 1, 2, ... in this
+/// order, updates its parameter and the states, which all devices share in memory, and writes the
+/// new elements to the other parameters. So each gradient, state and parameter passes through
+/// memory once, and results are bit-identical to summing and updating everything on every device.
 ///
-/// A device goes on while others are at their last chunks; finish() waits for them. Where the
-/// devices' learning rates differ, each makes the whole update with states of its own, in this run
+/// A device continues while others process their last chunks; finish() waits for them. If the
+/// devices' learning rates differ, each computes the whole update with its own states, in this run
 /// and all later ones.
 ///
-/// Thread-safety: one thread a device; reset() while none is in a run.
+/// Thread-safety: one thread per device; reset() only while no device is in a run.
 class SharedUpdates {
  public:
-  /// \param group    whose waits and failures are theirs; must outlive this
-  /// \param updates  how many the program has
+  /// \param group    used for waiting and for reporting failures; must outlive this
+  /// \param updates  number of updates in the program
   SharedUpdates(ExchangeGroup& group, int updates);
   SharedUpdates(const SharedUpdates&) = delete;
   SharedUpdates& operator=(const SharedUpdates&) = delete;
   ~SharedUpdates();
 
-  /// Forgets what an earlier run has left.
+  /// Drops the state of an earlier run.
   void reset();
   /// True if some update of this run has begun, so parameters may have changed.
   [[nodiscard]] bool begun() const { return begun_.load(std::memory_order_acquire); }
-  /// Whether apply() returns only when all devices are done: somebody looks at values in between.
+  /// Makes apply() return only when all devices are done, because an observer reads values between
+  /// ops.
   void wait_each(bool each) { wait_each_ = each; }
 
-  /// What kernels::UpdateGroup says of the functions of these names.
+  /// See the functions of the same names in kernels::UpdateGroup.
   Status meet(int device, kernels::CpuDevice& cpu, const kernels::SharedUpdate& own);
   Status apply(int device, kernels::CpuDevice& cpu, int number,
                kernels::UpdateGroup::Update update);
-  /// Waits for the end of all updates that the device has made its share of.
+  /// Waits for the end of all updates in which the device took part.
   Status finish(int device);
 
  private:
@@ -70,7 +71,7 @@ class SharedUpdates {
   bool wait_each_ = false;
 };
 
-/// The updates as the kernels of one device see them.
+/// The interface of the updates for the kernels of one device.
 class KernelUpdates final : public kernels::UpdateGroup {
  public:
   KernelUpdates(SharedUpdates& updates, int device) : updates_(updates), device_(device) {}

@@ -16,7 +16,8 @@ bool belongs_to_all(const Program& program, const std::string& name) {
   return var != nullptr && var->persistable();
 }
 
-// All devices get a persistable var of one row; one row each if there are as many rows.
+// A persistable var with one row is given to all devices; with as many rows as devices, each gets
+// one.
 Status spread_persistable(const std::string& name, const Tensor& tensor,
                           std::vector<DeviceFeed>& feeds) {
   const int64_t rows = splittable_rows(tensor);
@@ -66,7 +67,7 @@ StatusOr<std::vector<int64_t>> divide_rows(int64_t rows, int devices, SplitRule 
     const bool fits = static_cast<int>(given.size()) == devices && sum == rows &&
                       std::all_of(given.begin(), given.end(), [](int64_t n) { return n > 0; });
     if (fits) return std::vector<int64_t>(given.begin(), given.end());
-    return InvalidArgument("feed: rows [{}] for the devices do not cut {} rows into {} parts",
+    return InvalidArgument("feed: rows [{}] for the devices do not split {} rows into {} parts",
                            fmt::join(given, ", "), rows, devices);
   }
   std::vector<int64_t> counts(static_cast<size_t>(devices), 0);
@@ -77,7 +78,7 @@ StatusOr<std::vector<int64_t>> divide_rows(int64_t rows, int devices, SplitRule 
   const int64_t share = rule == SplitRule::kFloor ? rows / devices : (rows + devices - 1) / devices;
   int64_t left = rows;
   for (int64_t d = 0; d < devices; ++d) {
-    const int64_t others = devices - 1 - d;  // who need a row each
+    const int64_t others = devices - 1 - d;  // which need one row each
     const bool last_of_floor = rule == SplitRule::kFloor && others == 0;
     const int64_t count = last_of_floor ? left : std::min(share, left - others);
     counts[static_cast<size_t>(d)] = count;
@@ -151,7 +152,7 @@ StatusOr<std::vector<DeviceFeed>> list_feeds(const Program& program,
       if (var == nullptr || var->persistable() || tensor->rank() == 0) continue;
       if (tensor->dim(0) == 0)
         return of_var(InvalidArgument("feed list: device {} gets no rows", d), name);
-      // the gradient of the loss counts for nothing; data has the most rows
+      // takes the largest number: a fed gradient of the loss has fewer rows than the data
       result[d].rows = std::max(result[d].rows, splittable_rows(*tensor));
     }
   }
@@ -173,7 +174,7 @@ StatusOr<std::vector<DeviceFeed>> split_micro_batches(const Program& program, De
   for (auto& [name, value] : feed.values)
     (belongs_to_all(program, name) || !value.holds<Tensor>() ? whole : split)[name] =
         std::move(value);
-  if (split.empty()) return InvalidArgument("micro-batches: nothing is fed that could be cut");
+  if (split.empty()) return InvalidArgument("micro-batches: no fed var can be split");
   MILLRACE_ASSIGN_OR_RETURN(result, split_feeds(program, split, settings));
   for (DeviceFeed& part : result) {
     for (const auto& [name, value] : whole) {

@@ -27,7 +27,7 @@ std::map<std::string, Tensor*> start_values(const Program& program, const Scope&
   return found;
 }
 
-// A number that differs where names, types or dims do.
+// A hash of names, types and dims.
 uint64_t mark_of(const std::map<std::string, Tensor*>& values) {
   uint64_t mark = kFnvStart;
   for (const auto& [name, tensor] : values) {
@@ -44,13 +44,13 @@ Status share_start_values(const Program& program, Scope& scope, TrainerLink& lin
   const uint64_t mark = mark_of(values);
   uint64_t first = mark;
   MILLRACE_RETURN_IF_ERROR(link.broadcast(reinterpret_cast<std::byte*>(&first), sizeof first));
-  // all learn of a difference, so that none waits for one that has given up
+  // all processes learn of a difference, so that none waits for one that has returned
   int64_t differing = first == mark ? 0 : 1;
   MILLRACE_RETURN_IF_ERROR(
       link.all_reduce(DType::kInt64, reinterpret_cast<std::byte*>(&differing), 1, 0));
   if (differing > 0) {
     return {StatusCode::kInvalidData,
-            fmt::format("{} of {} trainers hold other persistable vars, types or dims than trainer "
+            fmt::format("{} of {} trainers have other persistable vars, types or dims than trainer "
                         "0; this one is trainer {}",
                         differing, link.trainers(), link.trainer_id())};
   }

@@ -1,14 +1,15 @@
 #pragma once
 
-#include "executor/parallel/trainer_link.h"
+#include "executor/collective/trainer_link.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 
 namespace millrace::executor {
 
 /// Gives every process the persistable dense values of process 0, in alphabetical order of names;
-/// vars that are divided over processes keep theirs. Source: spec/parallel_executor.md section 5.
-/// Errors: kInvalidData where the processes hold other vars or shapes; those of the link.
+/// vars that are divided over processes keep their values. Source: spec/parallel_executor.md
+/// section 5. Errors: kInvalidData if the processes have different vars or shapes; those of the
+/// link.
 Status share_start_values(const Program& program, Scope& scope, TrainerLink& link);
 
 }  // namespace millrace::executor

@@ -8,7 +8,7 @@
 
 namespace millrace::executor {
 
-/// Sets a field of a strategy by the name that the original gives it; `_dry_run` is `dry_run`.
+/// Sets a field of a strategy by its name in the original; `_dry_run` is `dry_run`.
 ///
 /// \param value  true or false, a number, a word of an enumeration (all_reduce, reduce; average,
 ///               one, customized, weighted), or words separated by commas

@@ -18,7 +18,7 @@ struct Event {
   int64_t bytes;
 };
 
-// Devices meet in it.
+// True for ops in which devices exchange values.
 bool is_exchange_timeline(const Op& op) {
   return op.type().startswith("exchange_") || op.type() == "shared_updates_end" ||
          op.has_attr("shared_update");
@@ -52,7 +52,7 @@ class Timeline::Lane final : public StepObserver {
 
   Clock::time_point start_;
   std::vector<Event> events_;
-  std::vector<int64_t> open_;  // starts of the ops that run now
+  std::vector<int64_t> open_;  // start times of the ops that are running
 };
 
 Timeline::Timeline(int devices) {

@@ -21,12 +21,12 @@ class Timeline {
   /// The observer of a device; lives as long as the timeline.
   [[nodiscard]] StepObserver& lane(int device);
 
-  /// The events as a Chrome trace (chrome://tracing, Perfetto): a thread a device; times in
-  /// microseconds since the timeline was made. While no lane is in use.
+  /// The events as a Chrome trace (chrome://tracing, Perfetto): one thread per device; times in
+  /// microseconds since the timeline was created. To be called while no lane is in use.
   [[nodiscard]] std::string chrome_json() const;
 
-  /// Milliseconds that a device has spent in exchanges and shared updates, and in all ops, nested
-  /// ones not counted.
+  /// Milliseconds that a device has spent in exchanges and shared updates, and in all ops, without
+  /// nested ones.
   struct Load {
     double exchange_ms = 0;
     double total_ms = 0;

@@ -32,11 +32,11 @@ StatusOr<uint32_t> count_elements(const std::vector<DenseVar>& params,
       sum += var.elements;
   }
   if (sum > std::numeric_limits<uint32_t>::max())
-    return InvalidArgument("a dense table of {} values, expected 2^32 - 1 at most", sum);
+    return InvalidArgument("a dense table has {} values, expected at most 2^32 - 1", sum);
   return static_cast<uint32_t>(sum);
 }
 
-// The table of that id; null if there is none. Errors: kInvalidArgument for one of another kind.
+// The table of that id; null if there is none. Errors: kInvalidArgument if it has another type.
 StatusOr<desc::TableParameter*> find_table(desc::ServerParameter& server, int id,
                                            desc::TableType type) {
   for (desc::TableParameter& table :
@@ -90,8 +90,8 @@ void set_data_norm(ConfigReader& read, desc::TableParameter& table) {
   rule.mutable_summary()->set_summary_decay_rate(read.number("datanorm_decay_rate", 0.999999));
 }
 
-// Dense tables of two kinds: what their settings are called, how they are written, and the rules
-// whose settings descriptions have.
+// A kind of dense table: names of its settings, the function that writes them, and the rules that
+// descriptions support.
 struct DenseKind {
   const char* what;
   std::span<const std::string_view> keys;
@@ -112,7 +112,7 @@ Status check_rule(const std::string& rule, const DenseKind& kind) {
                        fmt::join(kind.rules, " or "), rule);
 }
 
-// Settings of the rule that a table does not have.
+// Adds remarks for settings of rules that the table does not use.
 void remark_other_rule(const ConfigDict& configs, const std::string& rule, const DenseKind& kind,
                        std::vector<std::string>& remarks) {
   for (const char* const key : {"dense_learning_rate", "dense_avg_decay", "dense_ada_decay",
@@ -129,7 +129,7 @@ struct DenseTable {
   const ConfigDict& configs;
 };
 
-// A table that the user's description has keeps its settings.
+// A table that is in the user's description keeps its settings.
 Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const DenseKind& kind,
                  std::vector<std::string>& remarks) {
   MILLRACE_ASSIGN_OR_RETURN(desc::TableParameter * table,

@@ -15,39 +15,41 @@ class ServerParameter;
 
 namespace millrace::fleet {
 
-/// A var as descriptions need it.
+/// A var and the number of its elements, for descriptions.
 struct DenseVar {
   std::string name;
   int64_t elements = 0;
 };
 
-/// Settings that the first versions of DownpourSGD had instead of those of later ones: other
-/// statistics of sparse rows, and the user's rate everywhere. Source: spec/fleet.md section 8.
+/// Default settings of the first versions of DownpourSGD: other statistics of sparse rows, and the
+/// user's rate for all tables. Source: spec/fleet.md section 8.
 ConfigDict early_sparse_configs(double learning_rate);
 ConfigDict early_dense_configs(double learning_rate);
 
-/// Puts together what servers of a DownpourSGD job are told. Tables that are there already, from a
-/// file of the user, stay as they are, but dense ones get the number of their elements.
+/// Builds the description for the servers of a DownpourSGD job. Tables that are already in the
+/// user's file are kept, but for dense tables the number of elements is set.
 class DownpourServer {
  public:
-  /// \param start  what the user's file says; null: nothing
+  /// \param start  the user's description; null: none
   explicit DownpourServer(const pslib_desc::ServerParameter* start = nullptr);
   DownpourServer(DownpourServer&&) noexcept;
   ~DownpourServer();
 
-  /// Settings have the keys sparse_*, embed_sparse_* and embedx_sparse_* of the original.
+  /// Adds a sparse table. Settings have the keys sparse_*, embed_sparse_* and embedx_sparse_* of
+  /// the original.
   /// Errors: kInvalidArgument for an unknown key, table class, accessor or rule, or if the id
-  /// belongs to a table of another kind.
+  /// belongs to a table of another type.
   Status add_sparse_table(int table_id, const ConfigDict& configs);
-  /// Settings: dense_*. Embeddings are not counted. Errors: as above.
+  /// Adds a dense table. Settings: dense_*. Elements of embeddings are not counted. Errors: as
+  /// above.
   Status add_dense_table(int table_id, const std::vector<DenseVar>& params,
                          const std::vector<std::string>& embeddings, const ConfigDict& configs);
-  /// Settings: datanorm_*. Errors: as above.
+  /// Adds a data_norm table. Settings: datanorm_*. Errors: as above.
   Status add_data_norm_table(int table_id, const std::vector<DenseVar>& params,
                              const std::vector<std::string>& embeddings, const ConfigDict& configs);
-  /// What was put together.
+  /// The description built so far.
   [[nodiscard]] const pslib_desc::ServerParameter& desc() const { return *desc_; }
-  /// Settings that had no effect on the tables, a line each.
+  /// Settings that had no effect on the tables, one line each.
   [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:

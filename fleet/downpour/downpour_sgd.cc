@@ -11,8 +11,8 @@
 #include "framework/names.h"
 #include "framework/op_attrs.h"
 #include "proto/pslib_desc.pb.h"
-#include "transpiler/distribute/roles.h"
-#include "transpiler/fleet/table_plan.h"
+#include "transpiler/distribute/table_plan.h"
+#include "transpiler/roles.h"
 
 namespace millrace::fleet {
 namespace {
@@ -21,7 +21,7 @@ namespace desc = pslib_desc;
 
 constexpr int kSparseTable = 0;
 
-// Uses of the distributed lookup table; an empty name if the program has none.
+// The distributed lookup table of a program and its uses; an empty name if there is none.
 struct LookupTable {
   std::string param;
   std::vector<SlotVars> slots;
@@ -57,35 +57,35 @@ Status check_slots(const Program& program, const LookupTable& first) {
     });
     if (!known)
       return InvalidArgument(
-          "a program looks up '{}' for '{}', which the first loss's program does not; workers fill "
-          "the slots of the first",
+          "a program looks up '{}' for '{}', which the program of the first loss does not; workers "
+          "fill only the slots of the first program",
           slot.key, slot.value);
   }
   return Ok();
 }
 
-// What the tables of servers would leave out.
+// Refuses parts of a program that the servers' tables would ignore.
 Status check_program_of_tables(const Program& program) {
   namespace role = transpiler::role;
   for (const Block& block : program.blocks()) {
     for (const Op& op : block.ops()) {
       if (role::is_lr_op(op))
         return Unimplemented(
-                   "'{}' belongs to a schedule of the learning rate; tables of DownpourSGD have "
-                   "constant rates, that of dense_configs and that of sparse_configs",
+                   "'{}' belongs to a learning rate schedule; tables of DownpourSGD have constant "
+                   "rates, from dense_configs and sparse_configs",
                    op.type().str())
             .at(op.location());
       if (role::is_optimizer(op) || (role::of(op) & role::kOptimize) != 0)
         return Unimplemented(
-                   "'{}' belongs to an optimizer, to clipping, to regularisation or to averages of "
-                   "the program; tables of DownpourSGD update by their own rules alone",
+                   "'{}' belongs to an optimizer, clipping, regularisation or averaging in the "
+                   "program; tables of DownpourSGD only update by their own rules",
                    op.type().str())
             .at(op.location());
       if (transpiler::is_lookup(op) && get_attr_or(op, "is_sparse", false) &&
           !get_attr_or(op, "is_distributed", false))
         return Unimplemented(
-                   "the embedding '{}' is sparse, but no distributed lookup table; a dense table "
-                   "cannot take its gradient",
+                   "the embedding '{}' is sparse, but not a distributed lookup table; a dense "
+                   "table cannot take its gradient",
                    op.first_input("W").str())
             .at(op.location())
             .with_hint("set is_distributed, or is_sparse to false");
@@ -103,8 +103,7 @@ struct Sorted {
 StatusOr<DenseVar> dense_var(const Program& program, const std::string& name) {
   const Var* const var = program.root().find_var(name);
   const std::optional<int64_t> count = var == nullptr ? std::nullopt : element_count(var->dims());
-  if (!count || *count < 0)
-    return InvalidProgram("the parameter '{}' has no shape that is known", name);
+  if (!count || *count < 0) return InvalidProgram("the parameter '{}' has no known shape", name);
   return DenseVar{name, *count};
 }
 
@@ -130,7 +129,7 @@ StatusOr<desc::PSParameter> read_description(const std::string& text) {
   desc::PSParameter out;
   MILLRACE_RETURN_IF_ERROR(parse_description(text, "fleet_desc", out));
   if (out.trainer_param_size() > 1)
-    return Unimplemented("fleet_desc: {} trainer_param, expected one at most",
+    return Unimplemented("fleet_desc: found {} trainer_param, expected at most one",
                          out.trainer_param_size());
   return out;
 }
@@ -165,7 +164,7 @@ class Minimizer {
     return Ok();
   }
 
-  // Behind the losses, when it is known which rows have gradients.
+  // Called after all losses, when it is known which rows have gradients.
   Status add_sparse(const Program& program, LookupTable table) {
     for (SlotVars& slot : table.slots)
       slot.has_gradient = program.root().find_var(names::grad(slot.value)) != nullptr;
@@ -195,7 +194,7 @@ class Minimizer {
  private:
   static std::vector<std::string> skipped() { return {"lookup_table", "lookup_table_grad"}; }
 
-  // Settings of the first versions, where asked for, under those of the user.
+  // If `early` is set, adds the settings of the first versions; the user's take precedence.
   [[nodiscard]] ConfigDict with_early(const ConfigDict& configs,
                                       ConfigDict (*early)(double)) const {
     ConfigDict all = configs;
@@ -249,7 +248,7 @@ StatusOr<DownpourResult> minimize_downpour(const ops::OpRegistry& registry,
                                            const DownpourOptions& options,
                                            const std::vector<std::string>& parameters,
                                            const std::set<std::string>& no_grad) {
-  if (losses.empty()) return InvalidArgument("DownpourSGD needs a loss at least");
+  if (losses.empty()) return InvalidArgument("DownpourSGD needs at least one loss");
   if (options.learning_rate && !options.early)
     return InvalidArgument(
         "learning_rate {} has no effect without 'early': the rates of tables are "

@@ -16,23 +16,23 @@ namespace millrace::fleet {
 
 /// Settings of DownpourSGD.
 struct DownpourOptions {
-  /// Of all tables, 0.2 if not set. With early only: later versions take the rates of
+  /// Learning rate of all tables, 0.2 if not set. Only with early: later versions use the rates of
   /// sparse_configs and dense_configs.
   std::optional<double> learning_rate;
-  int window = 1;  ///< steps between two exchanges
-  /// Ends of the names of parameters that are statistics.
+  int window = 1;  ///< steps between exchanges with the servers
+  /// Suffixes of the names of parameters that are data_norm statistics.
   std::vector<std::string> data_norm_names = {".batch_size", ".batch_square_sum", ".batch_sum"};
-  bool early = false;    ///< descriptions as the first versions made them
-  bool use_cvm = false;  ///< gradients begin with show and click
+  bool early = false;    ///< write descriptions as the first versions did
+  bool use_cvm = false;  ///< gradients start with show and click
   ConfigDict sparse_configs;
   ConfigDict dense_configs;
   ConfigDict data_norm_configs;
-  /// Text of a PSParameter that comes first; what it says of tables stays.
+  /// Text of a PSParameter to start from; its settings of tables are kept.
   std::string fleet_desc;
-  bool program_config_messages = false;  ///< tables of programs also in the description
+  bool program_config_messages = false;  ///< also write the tables of programs to the description
 };
 
-/// A loss and the program that it is in; several losses may be in one program.
+/// A loss and its program; several losses may be in one program.
 struct DownpourLoss {
   Program* program = nullptr;
   std::string name;
@@ -47,7 +47,7 @@ struct ProgramTables {
   bool operator==(const ProgramTables&) const = default;
 };
 
-/// What a trainer of such a job is told (opt_info of the original).
+/// Information for the trainers of such a job (opt_info of the original).
 struct DownpourInfo {
   std::string trainer = "DistMultiTrainer";
   std::string device_worker = "DownpourSGD";
@@ -58,24 +58,24 @@ struct DownpourInfo {
   bool use_cvm = false;
 };
 
-/// What minimize() gives back.
+/// The result of minimize().
 struct DownpourResult {
-  std::vector<std::vector<ops::ParamGrad>> param_grads;  ///< of each loss, sorted by parameter
+  std::vector<std::vector<ops::ParamGrad>> param_grads;  ///< by loss, sorted by parameter
   DownpourInfo info;
-  /// Settings that had no effect, a line each.
+  /// Settings that had no effect, one line each.
   std::vector<std::string> remarks;
 };
 
 /// Appends gradients to the programs of the losses and describes the tables that hold their
-/// parameters: sparse table 0 for the distributed lookup table of the first program; from 1 on a
-/// dense table for each loss, and one for its statistics if it has some.
+/// parameters: sparse table 0 for the distributed lookup table of the first program; then, from 1,
+/// a dense table for each loss, and one for its statistics if it has any.
 ///
-/// The rules of the tables do all updates, so a program may not ask for others: kUnimplemented for
-/// an op of an optimizer, of clipping, regularisation or averages, of a schedule, and for an
-/// embedding whose gradient is rows and that is no distributed lookup table. Errors:
-/// kInvalidArgument for no losses, several distributed lookup tables, slots that the first program
-/// lacks, a rate that nobody reads, a description that cannot be read, wrong settings; those of
-/// append_backward(). Source: spec/fleet.md section 8.
+/// The rules of the tables do all updates, so the program must not contain others: kUnimplemented
+/// for ops of optimizers, clipping, regularisation, averaging or schedules, and for an embedding
+/// with a sparse gradient that is not a distributed lookup table. Other errors: kInvalidArgument
+/// for no losses, several distributed lookup tables, slots that the first program lacks, a rate
+/// that is never read, a malformed description, or invalid settings; those of append_backward().
+/// Source: spec/fleet.md section 8.
 StatusOr<DownpourResult> minimize_downpour(const ops::OpRegistry& registry,
                                            const std::vector<DownpourLoss>& losses,
                                            const DownpourOptions& options,

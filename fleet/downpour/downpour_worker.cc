@@ -12,7 +12,7 @@ namespace {
 
 namespace desc = pslib_desc;
 
-// The table of that id without its vars: a new one, or the user's.
+// The table of that id, new or from the user's file, without its vars.
 template <typename Tables>
 auto& fresh_table(Tables& tables, int id) {
   for (auto& table : tables) {

@@ -15,7 +15,7 @@ namespace desc = pslib_desc;
 
 constexpr const char* kWhat = "strategy of sparse tables";
 
-// How an accessor's rows are updated.
+// How the rows of an accessor are updated.
 enum class Updates { kOneRule, kValue, kTwoRules };
 struct AccessorKind {
   std::string_view name;
@@ -59,7 +59,7 @@ Status set_rule_sparse_configs(ConfigReader& read, const std::string& prefix, co
                          kWhat, key, name);
 }
 
-// The rule of the accessors that have one for whole rows.
+// Sets the rule of accessors that have one rule for whole rows.
 Status set_row_rule(ConfigReader& read, desc::SparseSGDRuleParameter& out) {
   out.set_learning_rate(read.number("sparse_learning_rate", 0.05));
   out.set_initial_g2sum(read.number("sparse_initial_g2sum", 3));

@@ -12,11 +12,11 @@ class TableParameter;
 
 namespace millrace::fleet {
 
-/// Writes the settings of a DownpourSGD job's sparse table, and the defaults of what they leave
-/// out, into its description. Errors: kInvalidArgument naming the key that is not known, or has a
-/// value that is not. Source: spec/fleet.md section 8.
+/// Writes the settings of a DownpourSGD job's sparse table, with defaults for missing ones, into
+/// its description. Errors: kInvalidArgument naming a key that is unknown or has an invalid value.
+/// Source: spec/fleet.md section 8.
 ///
-/// \param remarks  gets a line for each setting that neither the accessor nor its rules read
+/// \param remarks  receives a line for each setting that neither the accessor nor its rules read
 Status set_sparse_configs(const ConfigDict& configs, pslib_desc::TableParameter& out,
                           std::vector<std::string>& remarks);
 

@@ -7,12 +7,12 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::fleet {
 namespace {
 
-// Where a column's values come from at first.
+// Source of a column's initial values.
 enum class Source { kVar, kRate, kText };
 
 struct Column {
@@ -82,18 +82,19 @@ StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, c
       .at(optimizer.location());
 }
 
-// Inputs of an update that tables of servers know.
+// Inputs of an update op that the servers' tables support.
 constexpr const char* kKnownSlots[] = {"Param",   "Grad",     "LearningRate", "Moment1",
                                        "Moment2", "Beta1Pow", "Beta2Pow"};
 
-// Whatever else an update reads, a table would do without.
+// Refuses updates with other inputs, which tables would ignore.
 Status check_slots_of_update(const Op& op) {
   for (const Slot& slot : op.inputs()) {
     const llvm::StringRef name = op.name_of(slot.name);
     if (slot.args.empty() || llvm::is_contained(kKnownSlots, name)) continue;
-    return Unimplemented("'{}' updates '{}' with its input {} ('{}'), which tables of servers lack",
-                         op.type().str(), op.first_input("Param").str(), name.str(),
-                         op.first_input(name).str())
+    return Unimplemented(
+               "'{}' updates '{}' with its input {} ('{}'), which tables on servers do not support",
+               op.type().str(), op.first_input("Param").str(), name.str(),
+               op.first_input(name).str())
         .at(op.location());
   }
   return Ok();
@@ -108,14 +109,14 @@ const Op* find_optimizer(const Block& block, const std::string& param) {
 
 struct RandomKind {
   const char* op;
-  const char* first;  // attributes in order; the seed stands before two numbers
+  const char* first;  // attributes in order; a seed is written before two numbers
   const char* second;
 };
 constexpr RandomKind kRandom[] = {{"gaussian_random", "mean", "std"},
                                   {"truncated_gaussian_random", "mean", "std"},
                                   {"uniform_random", "min", "max"}};
 
-// Empty for ops that tables do not know.
+// Empty for ops that tables do not support.
 std::string initializer_of(const Block& startup, llvm::StringRef var) {
   for (const Op* const op : startup.writers_of(var)) {
     const auto number = [&](const char* name) {
@@ -133,17 +134,16 @@ std::string initializer_of(const Block& startup, llvm::StringRef var) {
 
 constexpr const char* kFromZero = "fill_constant&0.0";
 
-// The rate that all tables have, whatever the optimizer op reads.
+// The rate of all tables, whichever rate the optimizer op reads.
 constexpr const char* kRateVar = "learning_rate_0";
 
 StatusOr<std::string> rate_initializer(const Block& main, const Block& startup, const Op& op) {
   const llvm::StringRef own = op.first_input("LearningRate");
   if (main.find_var(kRateVar) == nullptr || main.has_writers(kRateVar) || own != kRateVar) {
     return Unimplemented(
-               "the learning rate '{}' of '{}' is computed by the program, or is its own; tables "
-               "of "
-               "servers need one for all: a constant or a schedule that the trainer steps (var "
-               "'{}')",
+               "the learning rate '{}' of '{}' is computed by the program, or differs from that of "
+               "other parameters; tables on servers need one rate for all: a constant or a "
+               "schedule that the trainer steps (var '{}')",
                own.str(), op.first_input("Param").str(), kRateVar)
         .at(op.location());
   }
@@ -157,7 +157,7 @@ StatusOr<std::string> initial_value(const Column& column, const Block& main, con
   return initializer_of(startup, op.first_input(column.name));
 }
 
-// Where data_norm reads the statistics that the table has.
+// The data_norm op that reads the statistics of the table.
 const Op* find_data_norm(const Block& main, const std::string& param) {
   for (const Op* const op : main.readers_of(param)) {
     if (op->type() == "data_norm" && op->first_input("BatchSize") == param) return op;
@@ -186,7 +186,7 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
   if (op == nullptr) return InvalidProgram("no optimizer updates '{}'", table.param);
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode mode, job.strategy.mode());
   MILLRACE_ASSIGN_OR_RETURN(const Rule rule, rule_of_common_accessor(*op, mode, job, table));
-  // in geo workers update, and statistics of data_norm are only added up
+  // in geo mode, workers update; statistics of data_norm are only summed
   if (mode != ps::CommMode::kGeo && !table.is_data_norm)
     MILLRACE_RETURN_IF_ERROR(check_slots_of_update(*op));
   const int64_t width =
@@ -202,8 +202,8 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
     if (llvm::StringRef(column.name).startswith("Moment") && column.source == Source::kVar &&
         initializer != kFromZero)
       return Unimplemented(
-                 "'{}' of '{}' begins with '{}'; tables of servers begin what the optimizer keeps "
-                 "with zeros",
+                 "'{}' of '{}' starts with '{}'; tables on servers start optimizer state with "
+                 "zeros",
                  column.name, table.param, initializer)
           .at(op->location());
     out.initializers.push_back(std::move(initializer));

@@ -8,7 +8,7 @@
 namespace millrace::fleet {
 namespace {
 
-// Keeps the first fault instead of printing it.
+// Keeps the first error instead of printing it.
 class FirstFault final : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, google::protobuf::io::ColumnNumber column,

@@ -10,8 +10,9 @@ class Message;
 
 namespace millrace::fleet {
 
-/// Reads the text form of a description. \param what  names it in messages
-/// Errors: kInvalidArgument with line and column of the first fault.
+/// Parses the text form of a description.
+/// \param what  its name in messages
+/// Errors: kInvalidArgument with line and column of the first error.
 Status parse_description(const std::string& text, const std::string& what,
                          google::protobuf::Message& out);
 

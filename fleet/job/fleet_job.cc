@@ -12,9 +12,9 @@ namespace millrace::fleet {
 namespace {
 
 Status check_endpoints_fleet_job(const JobSpec& spec) {
-  if (spec.servers.empty()) return InvalidArgument("a fleet job needs a server at least");
+  if (spec.servers.empty()) return InvalidArgument("a fleet job needs at least one server");
   if (spec.workers < 1)
-    return InvalidArgument("a fleet job needs a worker at least (found {})", spec.workers);
+    return InvalidArgument("a fleet job needs at least one worker (found {})", spec.workers);
   std::set<std::string> seen;
   for (const std::string& endpoint : spec.servers) {
     MILLRACE_RETURN_IF_ERROR(ps::parse_endpoint(endpoint).status());
@@ -26,12 +26,15 @@ Status check_endpoints_fleet_job(const JobSpec& spec) {
 
 Status check_supported(const JobSpec& spec) {
   if (spec.strategy.a_sync_configs().use_ps_gpu != 0)
-    return Unimplemented("a_sync_configs.use_ps_gpu: tables in the memory of GPUs");
+    return Unimplemented("a_sync_configs.use_ps_gpu: tables in GPU memory are not implemented");
   if (!spec.environment("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST").value_or("").empty())
-    return Unimplemented("heter workers (PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST)");
+    return Unimplemented(
+        "heter workers (PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST) are not implemented");
   const TrainerDescConfigs& configs = spec.strategy.trainer_desc_configs();
   if (!configs.local_sparse.empty() || !configs.remote_sparse.empty())
-    return Unimplemented("trainer_desc_configs.local_sparse and remote_sparse: federated tables");
+    return Unimplemented(
+        "trainer_desc_configs.local_sparse and remote_sparse: federated tables are not "
+        "implemented");
   return Ok();
 }
 

@@ -18,21 +18,21 @@ struct RoleOutput {
   std::string runtime;  ///< runtime_json()
 };
 
-/// A training program cut into the processes of a parameter-server job whose tables are typed.
+/// Splits a training program into the processes of a parameter-server job with typed tables.
 class FleetJob {
  public:
   /// \param main, startup  the training program, with its optimizer; must outlive the result
-  /// Errors: kInvalidArgument for a job without servers or workers, an endpoint that is none, one
-  /// that occurs twice, or a strategy without a mode; kUnimplemented for heter workers and tables
-  /// on GPUs; those of plan_tables().
+  /// Errors: kInvalidArgument for a job without servers or workers, a malformed or repeated
+  /// endpoint, or a strategy without a mode; kUnimplemented for heter workers and tables on GPUs;
+  /// those of plan_tables().
   static StatusOr<FleetJob> create(const Program& main, const Program& startup, JobSpec spec);
 
   [[nodiscard]] const JobSpec& spec() const { return spec_; }
   [[nodiscard]] const transpiler::TablePlan& plan() const { return plan_; }
   [[nodiscard]] ps::CommMode mode() const { return mode_; }
 
-  /// Errors: kInvalidArgument for a role that the job does not have; those of make_fleet_worker()
-  /// and describe_tables().
+  /// The programs and descriptions of one process. Errors: kInvalidArgument for a role that the job
+  /// does not have; those of make_fleet_worker() and describe_tables().
   [[nodiscard]] StatusOr<RoleOutput> role(const JobRole& role) const;
 
  private:

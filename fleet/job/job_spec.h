@@ -8,14 +8,14 @@
 
 namespace millrace::fleet {
 
-/// Everything about a job but its programs.
+/// All settings of a job except its programs.
 struct JobSpec {
   DistributedStrategy strategy;
   std::vector<std::string> servers;           ///< host:port, in order
   int workers = 1;                            ///< number of trainers
   std::vector<std::string> worker_endpoints;  ///< host:port; may be empty
   EnvironmentReader environment;              ///< CPU_NUM, FLAGS_communicator_*
-  /// The var that holds the rate of a schedule that the trainer steps; empty: a constant rate.
+  /// The var with the learning rate of a schedule that the trainer steps; empty: a constant rate.
   std::string scheduled_rate;
 };
 

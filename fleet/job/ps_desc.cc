@@ -18,7 +18,7 @@ using transpiler::DenseTablePlan;
 using transpiler::SparseTablePlan;
 
 constexpr uint64_t kShards = 256;         // dense, geo and barrier tables
-constexpr uint64_t kSparseShards = 1000;  // where no setting says otherwise
+constexpr uint64_t kSparseShards = 1000;  // unless a setting says otherwise
 constexpr const char* kMergeAccessor = "CommMergeAccessor";
 
 class Describer {
@@ -47,7 +47,7 @@ class Describer {
  private:
   [[nodiscard]] bool is_sync() const { return mode_ == ps::CommMode::kSync; }
 
-  // The entry policy of an embedding: only ops of the older kind can have one.
+  // The entry policy of an embedding; only the older lookup ops can have one.
   [[nodiscard]] std::string entry_of(const std::string& param) const {
     for (const Op* const op : main_.root().readers_of(param)) {
       if (!transpiler::is_lookup(*op) || op->first_input("W") != param) continue;
@@ -104,15 +104,15 @@ class Describer {
     }
     MILLRACE_RETURN_IF_ERROR(complete_accessor(accessor, facts, *out.mutable_accessor(), remarks_));
     if (accessor.name == "adam" && follows_optimizer(out))
-      remarks_.push_back(
-          "rows of '" + facts.param +
-          "' are updated by adam only in steps that use them, and each counts its own steps, as by "
-          "servers of the original; one process without lazy_mode moves all rows in every step");
+      remarks_.push_back("rows of '" + facts.param +
+                         "' are updated by adam only in steps that use them, and each row counts "
+                         "its own steps, as on servers of the original; one process without "
+                         "lazy_mode updates all rows in every step");
     return Ok();
   }
 
   Status dense(const DenseTablePlan& plan, desc::TableParameter& out) {
-    if (plan.vars.empty()) return Ok();  // only statistics of data_norm: the table has no columns
+    if (plan.vars.empty()) return Ok();  // only statistics of data_norm: no columns
     const TableFacts facts{
         .param = plan.vars.front().param, .size = plan.elements, .is_data_norm = plan.is_data_norm};
     out.set_table_id(static_cast<uint64_t>(plan.table_id));
@@ -127,12 +127,12 @@ class Describer {
         common(facts, "MergedDense", "none", is_sync(), *out.mutable_common()));
     if (!plan.is_data_norm) return check_alike(plan, accessor);
     remarks_.push_back(
-        "statistics of data_norm on servers fade by 0.999999 in each push, as those "
-        "of the original; summary_decay_rate of its ops has no effect");
+        "statistics of data_norm on servers decay by 0.999999 in each push, as in the original; "
+        "summary_decay_rate of its ops has no effect");
     return Ok();
   }
 
-  // One table has one optimizer.
+  // A dense table has a single optimizer for all its parameters.
   [[nodiscard]] Status check_alike(const DenseTablePlan& plan, const CommonAccessor& first) const {
     for (const transpiler::TrainedVar& var : plan.vars) {
       const TableFacts facts{.param = var.param, .size = plan.elements};

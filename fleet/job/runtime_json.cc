@@ -38,7 +38,7 @@ void put_context(JsonWriter& out, const ps::CommContext& context) {
 struct TrainerKind {
   std::string trainer;
   std::string device_worker;
-  bool by_tables = false;  // pulls and pushes tables by themselves
+  bool by_tables = false;  // pulls and pushes tables itself
 };
 
 TrainerKind trainer_kind(const TrainerDescConfigs& configs, ps::CommMode mode, bool is_server) {
@@ -53,7 +53,7 @@ TrainerKind trainer_kind(const TrainerDescConfigs& configs, ps::CommMode mode, b
   return kind;
 }
 
-// Tables of the one program that the job has.
+// The tables of the job's only program.
 void put_program_configs(JsonWriter& out, const transpiler::TablePlan& plan) {
   std::vector<int> dense;
   for (const transpiler::DenseTablePlan& table : plan.dense) dense.push_back(table.table_id);

@@ -13,7 +13,7 @@ namespace {
 
 namespace desc = fleet_desc;
 
-// A part of "uniform_random&0&-0.01&0.01", from the end where the index is negative.
+// A number in text such as "uniform_random&0&-0.01&0.01"; a negative index counts from the end.
 StatusOr<double> number_in_sparse_accessor(const std::string& text, int index,
                                            const std::string& param) {
   llvm::SmallVector<llvm::StringRef, 4> parts;
@@ -22,8 +22,8 @@ StatusOr<double> number_in_sparse_accessor(const std::string& text, int index,
   double value = 0;
   if (at < 1 || at >= static_cast<int>(parts.size()) || parts[at].getAsDouble(value)) {
     return Unimplemented(
-        "the table of '{}' needs an initialiser that says numbers (fill_constant, uniform_random, "
-        "gaussian_random, truncated_gaussian_random), found '{}'",
+        "the table of '{}' needs an initialiser with constant arguments (fill_constant, "
+        "uniform_random, gaussian_random, truncated_gaussian_random), found '{}'",
         param, text);
   }
   return value;
@@ -32,12 +32,12 @@ StatusOr<double> number_in_sparse_accessor(const std::string& text, int index,
 Status complete_widths(const TableFacts& table, desc::TableAccessorParameter& out) {
   if (!out.has_accessor_class()) out.set_accessor_class("SparseAccessor");
   const bool plain = out.accessor_class() == "SparseAccessor";
-  // show and click stand before the row; other accessors count them as part of it
+  // show and click precede the row; other accessors count them as part of it
   const int64_t fea_dim = plain ? table.width + 2 : table.width;
   const int64_t embedx_dim = plain ? table.width - 1 : table.width - 3;
   if (embedx_dim < 0)
-    return InvalidArgument("the embedding '{}' has {} elements a row, too few for {}", table.param,
-                           table.width, out.accessor_class());
+    return InvalidArgument("the embedding '{}' has {} elements per row, too few for {}",
+                           table.param, table.width, out.accessor_class());
   if (!out.has_fea_dim()) out.set_fea_dim(static_cast<uint32_t>(fea_dim));
   if (!out.has_embedx_dim()) out.set_embedx_dim(static_cast<uint32_t>(embedx_dim));
   if (!out.has_embedx_threshold()) out.set_embedx_threshold(0);
@@ -46,8 +46,8 @@ Status complete_widths(const TableFacts& table, desc::TableAccessorParameter& ou
         std::tuple("embedx_dim", embedx_dim, out.embedx_dim())}) {
     if (wanted == found) continue;
     return InvalidArgument(
-        "fleet_desc_configs['{}']: the accessor {} of an embedding of {} elements a row has {} {}, "
-        "expected {} (set sparse_embedx_dim)",
+        "fleet_desc_configs['{}']: the accessor {} of an embedding with {} elements per row has {} "
+        "{}, expected {} (set sparse_embedx_dim)",
         table.param, out.accessor_class(), table.width, name, found, wanted);
   }
   return Ok();
@@ -90,7 +90,7 @@ Status complete_adam(const CommonAccessor& common, const TableFacts& table,
   const auto decay = [&](size_t attr, bool was_set, double usual) -> StatusOr<double> {
     if (was_set) {
       remarks.push_back("the adam rule of table '" + table.param +
-                        "' has the usual decays; those of its settings count for nothing");
+                        "' has the default decays; those of its settings have no effect");
     }
     if (was_set || !from_op) return usual;
     return number_in_sparse_accessor(common.attrs[attr], 1, table.param);
@@ -139,7 +139,7 @@ bool follows_optimizer(const desc::TableParameter& table) {
   llvm::StringRef(table.common().attr()).split(attrs, '#', -1, false);
   for (const llvm::StringRef attr : attrs) common.attrs.push_back(attr.str());
   if (common.name == "adam" && common.attrs.size() < 3) return false;
-  // What complete_accessor() makes of nothing; settings say more.
+  // What complete_accessor() makes of an empty accessor; the settings of users have more.
   desc::TableAccessorParameter plain;
   std::vector<std::string> remarks;
   const TableFacts facts{.param = table.common().table_name(),

@@ -17,7 +17,7 @@ namespace {
 constexpr int kFirstPort = 10000;  // those below belong to well-known services
 constexpr int kLastPort = 65535;
 
-// Sockets that hold their ports until all are found, so that the ports differ.
+// Sockets that occupy their ports until all are found, so that the ports differ.
 class HeldPorts {
  public:
   HeldPorts() = default;
@@ -27,7 +27,7 @@ class HeldPorts {
     for (const int file : files_) close(file);
   }
 
-  // Port 0 stands for one that the system chooses.
+  // Port 0: the system chooses one.
   bool hold(int port) {
     const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0) return false;
@@ -58,7 +58,7 @@ std::string system_port_range() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Starts anywhere, so that two launchers at a time hardly try the same ports.
+// Starts at a random port, so that two concurrent launchers are unlikely to try the same ports.
 std::vector<int> ports_from_anywhere() {
   const PortRange given = parse_port_range(system_port_range());
   std::vector<int> list;
@@ -96,7 +96,7 @@ StatusOr<std::vector<int>> free_ports(int count, const std::vector<int>& candida
   while (held.ports().size() < wanted && held.hold(0)) {
   }
   if (held.ports().size() == wanted) return held.ports();
-  return Status(StatusCode::kResource, fmt::format("there are no {} free ports", count));
+  return Status(StatusCode::kResource, fmt::format("cannot find {} free ports", count));
 }
 
 }  // namespace millrace::fleet

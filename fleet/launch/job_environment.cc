@@ -37,7 +37,7 @@ StatusOr<std::optional<int>> number_in_job_environment(const EnvironmentReader& 
   return std::optional<int>();
 }
 
-// Place of the own endpoint in a list; -1 if it is not there.
+// Index of this process's endpoint in a list; -1 if it is not in the list.
 int place_of(const std::vector<std::string>& list, const std::string& own) {
   const auto found = std::find(list.begin(), list.end(), own);
   return found == list.end() ? -1 : static_cast<int>(found - list.begin());
@@ -97,12 +97,13 @@ Status read_trainer_rank(const EnvironmentReader& read, JobEnvironment& job) {
   return Ok();
 }
 
-// Processes meet by engines of their own, so that the original's Gloo is never opened.
+// Processes connect by other means, so the original's Gloo is never started.
 void remark_gloo(const EnvironmentReader& read, std::vector<std::string>& remarks) {
   const std::string who = read("PADDLE_WITH_GLOO").value_or("");
   if (who.empty() || who == "0") return;
   remarks.push_back(fmt::format(
-      "PADDLE_WITH_GLOO={} has no effect: workers meet by their servers or by --engine", who));
+      "PADDLE_WITH_GLOO={} has no effect: workers synchronise through their servers or by --engine",
+      who));
   for (const char* const name :
        {"PADDLE_GLOO_RENDEZVOUS", "PADDLE_GLOO_FS_NAME", "PADDLE_GLOO_FS_UGI",
         "PADDLE_GLOO_FS_PATH", "PADDLE_GLOO_HTTP_ENDPOINT"}) {
@@ -159,7 +160,7 @@ struct Launcher {
   const char* local_rank;
   bool by_mpirun;
 };
-// In the order in which they count: Slurm starts mpirun, and mpirun torchrun.
+// In order of precedence: Slurm starts mpirun, and mpirun torchrun.
 constexpr Launcher kLaunchers[] = {
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", false},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",

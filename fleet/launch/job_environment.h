@@ -9,23 +9,23 @@
 
 namespace millrace::fleet {
 
-/// Value of a variable of the environment; nothing where it is not set.
+/// Reads the value of an environment variable; nothing if it is not set.
 using EnvironmentReader = std::function<std::optional<std::string>(const std::string& name)>;
 
 /// Reads the environment of this process.
 EnvironmentReader process_environment();
 
-/// Who this process is, as its launcher has said.
+/// Rank and endpoints of this process, as set by its launcher.
 struct JobEnvironment {
   std::string source = "none";  ///< "PADDLE", "Slurm", "Open MPI", "PMI", "torchrun", "none"
   std::string role;             ///< TRAINER, PSERVER, or empty
-  int rank = 0;                 ///< of trainers, or place of a server in its list
-  int size = 1;                 ///< trainers
+  int rank = 0;                 ///< rank of a trainer, or index of a server in its list
+  int size = 1;                 ///< number of trainers
   int local_rank = 0;
   std::vector<std::string> trainer_endpoints;  ///< host:port in order of ranks; may be empty
   std::vector<std::string> server_endpoints;
   std::string own_endpoint;  ///< may be empty
-  std::string master;        ///< host:port of rank 0 where there are no trainer_endpoints
+  std::string master;        ///< host:port of rank 0 if there are no trainer_endpoints
   std::string job;
   bool by_mpirun = false;  ///< MPI can connect the ranks
 
@@ -33,15 +33,16 @@ struct JobEnvironment {
 };
 
 /// Tries the launchers in this order: PADDLE_*, Slurm, Open MPI, MPICH and others with PMI,
-/// torchrun; old names of PADDLE_* are accepted.
-/// Errors: kInvalidArgument naming the variable that is wrong or missing beside others.
+/// torchrun. Old names of PADDLE_* variables are accepted.
+/// Errors: kInvalidArgument naming the variable that is wrong, or that is missing although others
+/// are set.
 /// Source: design/user_expectations.md section 5, spec/fleet.md.
 StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read);
 
-/// Variables of the original that are set and have no effect on the tools, a line each.
+/// Variables of the original that are set but have no effect on the tools, one line each.
 std::vector<std::string> unread_variables(const EnvironmentReader& read);
 
-/// "host:port,host:port"; blanks and empty parts are dropped.
+/// Splits "host:port,host:port"; drops blanks and empty entries.
 std::vector<std::string> split_list(const std::string& text);
 std::string join_list(const std::vector<std::string>& parts);
 

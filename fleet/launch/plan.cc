@@ -41,7 +41,7 @@ StatusOr<std::vector<std::string>> endpoints_of(const char* flag, int count,
     return usage(fmt::format("{}: expected {} endpoints, found {}", flag, count, given.size()));
   const std::set<std::string> distinct(given.begin(), given.end());
   if (distinct.size() != given.size())
-    return usage(fmt::format("{}: an endpoint stands twice in '{}'", flag, join_list(given)));
+    return usage(fmt::format("{}: an endpoint occurs twice in '{}'", flag, join_list(given)));
   for (const std::string& endpoint : given) {
     if (endpoint.rfind(':') == std::string::npos || endpoint.rfind(':') == 0)
       return usage(fmt::format("{}: expected host:port, found '{}'", flag, endpoint));
@@ -56,7 +56,7 @@ std::string port_of(const std::string& endpoint) {
   return endpoint.substr(endpoint.rfind(':') + 1);
 }
 
-// What every child is told: that there is no Gloo of the original's, and the name of the job.
+// Variables of every child: disables the original's Gloo, and sets the name of the job.
 std::map<std::string, std::string> common(const LaunchOptions& options) {
   return {{"PADDLE_JOB_ID", options.job_id}, {"PADDLE_NNODES", "1"},
           {"PADDLE_WITH_GLOO", "0"},         {"PADDLE_GLOO_RENDEZVOUS", "3"},
@@ -125,13 +125,15 @@ StatusOr<std::vector<ChildPlan>> plan_launch(const LaunchOptions& options) {
     return usage(
         fmt::format("expected at most {} processes, found {}", kMostChildren, servers + trainers));
   if (trainers < 1)
-    return usage("how many processes? give --nproc_per_node, or --server_num and --trainer_num");
+    return usage(
+        "the number of processes is not set: give --nproc_per_node, or --server_num and "
+        "--trainer_num");
   const int port = options.start_port;
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> trainer_list,
                             endpoints_of("--trainers", trainers, options.trainers, options,
                                          port == 0 ? 0 : port + servers));
   if (options.metrics_port + servers + trainers - 1 > kLastPort)
-    return usage(fmt::format("--metrics: {} ports from {} on would end above {}",
+    return usage(fmt::format("--metrics: {} ports starting at {} would exceed {}",
                              servers + trainers, options.metrics_port, kLastPort));
   if (servers == 0) return with_metrics(plan_collective(options, trainer_list), options);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> server_list,

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kCannotStart = 127;
 constexpr long kBetweenLooksNs = 100'000'000;
 
-// Blocks the signals that the supervisor waits for; children get the mask from before.
+// Blocks the signals that the supervisor waits for; children get the previous mask.
 class SignalBlock {
  public:
   SignalBlock() {
@@ -40,7 +40,8 @@ class SignalBlock {
   ~SignalBlock() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
   [[nodiscard]] const sigset_t& before() const { return before_; }
-  /// A signal to end, or 0 after a child has changed or a moment has passed.
+  /// Returns a signal that ends the launcher, or 0 after a child has changed or a short time has
+  /// passed.
   [[nodiscard]] int wait() const {
     const timespec moment{0, kBetweenLooksNs};
     const int number = sigtimedwait(&waited_, nullptr, &moment);
@@ -60,9 +61,11 @@ struct Child {
   Clock::time_point start;
 };
 
-// Between fork and exec: nothing that takes a lock of the parent's other threads.
-[[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& environment,
-                         int log, const sigset_t& mask, pid_t launcher) {
+// Runs in the child between fork and exec: must not take locks that other threads of the parent may
+// hold.
+[[noreturn]] void exec_child(const std::vector<char*>& arguments,
+                             const std::vector<char*>& environment, int log, const sigset_t& mask,
+                             pid_t launcher) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != launcher) _exit(kCannotStart);
@@ -95,7 +98,7 @@ std::vector<std::string> command_of(std::vector<std::string> command, const Chil
   return command;
 }
 
-// The launcher's variables, replaced and joined by those of the child.
+// The launcher's variables, overridden and extended by those of the child.
 std::vector<std::string> environment_of(const ChildPlan& plan) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -139,7 +142,7 @@ class Supervisor {
   Status start_all() {
     std::error_code error;
     std::filesystem::create_directories(options_.log_dir, error);
-    if (error) return IoError("cannot make the folder {}: {}", options_.log_dir, error.message());
+    if (error) return IoError("cannot create the folder {}: {}", options_.log_dir, error.message());
     for (Child& child : children_) MILLRACE_RETURN_IF_ERROR(start(child));
     return Ok();
   }
@@ -150,11 +153,11 @@ class Supervisor {
       reap();
       if (!ending_ && only_servers_run()) {
         options_.say("all trainers are done");
-        ending_ = true;  // servers end by themselves, or are asked to
+        ending_ = true;  // servers end on their own, or after the grace time
         deadline_ = Clock::now() + std::chrono::milliseconds(options_.grace_ms);
         asked_ = false;
       }
-      if (ending_ && Clock::now() >= deadline_) press();
+      if (ending_ && Clock::now() >= deadline_) escalate();
     }
     return outcome_;
   }
@@ -171,12 +174,12 @@ class Supervisor {
     const pid_t launcher = getpid();
     child.start = Clock::now();
     child.pid = fork();
-    if (child.pid == 0) become(arguments, environment, log, signals_.before(), launcher);
+    if (child.pid == 0) exec_child(arguments, environment, log, signals_.before(), launcher);
     close(log);
     if (child.pid < 0)
       return {StatusCode::kResource,
               fmt::format("cannot start {}: {}", child.plan->name(), std::strerror(errno))};
-    setpgid(child.pid, child.pid);  // as the child does; whoever is first
+    setpgid(child.pid, child.pid);  // the child does the same; whichever runs first
     child.running = true;
     std::string line = fmt::format("{} (pid {}): {}", child.plan->name(), child.pid, child.log);
     if (child.plan->metrics_port > 0)
@@ -202,7 +205,7 @@ class Supervisor {
       child.running = false;
       const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       if (code != 0 && !ending_) first_failure(child, status, code);
-      // what it has started ends with it
+      // also end the processes that it started
       kill(-child.pid, SIGTERM);
     }
   }
@@ -230,15 +233,15 @@ class Supervisor {
 
   void end_all() {
     signal_all(SIGTERM);
-    signal_all(SIGCONT);  // a stopped process would not hear of it
+    signal_all(SIGCONT);  // a stopped process would not handle SIGTERM
     if (ending_ && asked_) return;
     ending_ = true;
     asked_ = true;
     deadline_ = Clock::now() + std::chrono::milliseconds(options_.grace_ms);
   }
 
-  // The time is up: first ask, then force.
-  void press() {
+  // The grace time is over: first request the end, then force it.
+  void escalate() {
     if (!asked_) return end_all();
     signal_all(SIGKILL);
     deadline_ = Clock::now() + std::chrono::milliseconds(options_.grace_ms);
@@ -255,7 +258,7 @@ class Supervisor {
   std::vector<Child> children_;
   JobOutcome outcome_;
   bool ending_ = false;
-  bool asked_ = false;  ///< to end
+  bool asked_ = false;  ///< children were requested to end
   Clock::time_point deadline_;
 };
 
@@ -263,7 +266,8 @@ class Supervisor {
 
 StatusOr<JobOutcome> supervise(const std::vector<ChildPlan>& children,
                                const SupervisorOptions& options) {
-  if (options.command.empty()) return Status(StatusCode::kUsage, "there is no command to start");
+  if (options.command.empty())
+    return Status(StatusCode::kUsage, "expected a command to start, found none");
   Supervisor supervisor(children, options);
   MILLRACE_RETURN_IF_ERROR(supervisor.start_all());
   return supervisor.watch();

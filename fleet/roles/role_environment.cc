@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostProcesses = 1 << 20;
 
-// Variables that have to be there.
+// Reads required variables.
 class Needed {
  public:
   explicit Needed(const EnvironmentReader& read) : read_(read) {}
@@ -67,7 +67,7 @@ StatusOr<Role> training_role(const Needed& needed, bool old_names) {
       old_names ? "TRAINER or PSERVER" : "TRAINER, PSERVER, HETER_TRAINER or COORDINATOR", name);
 }
 
-// "[2,1]", "2 1", ...: the numbers in whatever stands between them.
+// The numbers in "[2,1]", "2 1", ..., whatever separates them.
 std::vector<int> digits_in(llvm::StringRef text) {
   std::vector<int> numbers;
   while (!text.empty()) {
@@ -100,7 +100,8 @@ Status read_device(const Needed& needed, HeterStage& stage) {
   return Ok();
 }
 
-// Who comes before and behind: the first stage has workers, the last one heter workers.
+// Reads the neighbours in the chain of stages: the first stage has workers, the last one heter
+// workers.
 Status read_heter(const Needed& needed, RoleMaker& made) {
   HeterStage& stage = made.heter;
   stage.all = needed.list("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST");
@@ -147,7 +148,7 @@ Status read_own(const Needed& needed, RoleMaker& made) {
   if (made.is_worker()) return read_worker(needed, made);
   if (made.is_server()) return read_server_role_environment(needed, made);
   if (made.is_heter_worker()) return read_heter_worker(needed, made);
-  made.id = 0;  // there is one coordinator
+  made.id = 0;  // there is only one coordinator
   return Ok();
 }
 

@@ -9,7 +9,7 @@
 namespace millrace::fleet {
 namespace {
 
-// Endpoints that are there, different, and not empty.
+// Checks that endpoints exist, differ, and are not empty.
 Status check_endpoints_role_maker(const std::vector<std::string>& endpoints, const char* what) {
   if (endpoints.empty()) return InvalidArgument("{}: expected at least one, found none", what);
   std::set<std::string> seen;

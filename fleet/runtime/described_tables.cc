@@ -77,7 +77,7 @@ StatusOr<ps::AccessorOptions> accessor_of(const desc::TableAccessorParameter& fr
   return accessor;
 }
 
-// Behind all tables of the description.
+// The number after all tables of the description.
 int rate_table_of(const desc::DownpourServerParameter& server) {
   uint64_t last = 0;
   for (const desc::TableParameter& table : server.downpour_table_param())
@@ -88,8 +88,8 @@ int rate_table_of(const desc::DownpourServerParameter& server) {
 constexpr const char* kDenseTable = "MemoryDenseTable";
 constexpr const char* kGeoTable = "MemorySparseGeoTable";
 
-// Workers train by themselves; the table adds their deltas, and the first worker says how rows
-// begin.
+// Workers update their parameters; the table adds up their deltas, and the first worker sets
+// initial rows.
 StatusOr<ps::SparseTableOptions> geo_options(const desc::TableParameter& from) {
   ps::SparseTableOptions options;
   options.table_id = static_cast<int>(from.table_id());
@@ -101,16 +101,16 @@ StatusOr<ps::SparseTableOptions> geo_options(const desc::TableParameter& from) {
   return options;
 }
 
-// The program's optimizer in place of the adam rule that the format states. The rate is shared.
+// Uses the program's optimizer in place of the adam rule of the description. The rate is shared.
 Status run_optimizer(const desc::TableParameter& from, ps::SparseRuleOptions& rule) {
   const ps::SparseRuleOptions unbounded;
   rule.min_bound = unbounded.min_bound;
   rule.max_bound = unbounded.max_bound;
   rule.learning_rate = 1;
-  rule.corrects_epsilon = true;  // as the op does
+  rule.corrects_epsilon = true;  // as the adam op does
   if (from.common().name() == "adam") return Ok();
   if (from.common().name() != "sgd")
-    return Unimplemented("sparse table {} with the optimizer '{}'", from.table_id(),
+    return Unimplemented("sparse table {} with optimizer '{}' is not implemented", from.table_id(),
                          from.common().name());
   rule.kind = ps::SparseRuleOptions::Kind::kNaive;
   return Ok();
@@ -119,14 +119,15 @@ Status run_optimizer(const desc::TableParameter& from, ps::SparseRuleOptions& ru
 StatusOr<ps::SparseTableOptions> sparse_options(const desc::TableParameter& from) {
   if (from.table_class() == kGeoTable) return geo_options(from);
   if (from.table_class() != "MemorySparseTable" && from.table_class() != "SSDSparseTable")
-    return Unimplemented("sparse table {} of class '{}'", from.table_id(), from.table_class());
+    return Unimplemented("sparse table {} of class '{}' is not implemented", from.table_id(),
+                         from.table_class());
   ps::SparseTableOptions options;
   options.table_id = static_cast<int>(from.table_id());
   options.name = from.common().table_name();
   MILLRACE_ASSIGN_OR_RETURN(options.accessor, accessor_of(from.accessor()));
   MILLRACE_ASSIGN_OR_RETURN(options.entry, ps::parse_entry(from.common().entry()));
   if (!follows_optimizer(from)) return options;
-  // and the program's initializer in place of the rule's range
+  // uses the program's initializer in place of the rule's range
   MILLRACE_ASSIGN_OR_RETURN(options.accessor.weights,
                             ps::parse_initializer(from.common().initializers(0)));
   MILLRACE_RETURN_IF_ERROR(run_optimizer(from, options.accessor.embed_rule));
@@ -134,7 +135,7 @@ StatusOr<ps::SparseTableOptions> sparse_options(const desc::TableParameter& from
   return options;
 }
 
-// "beta1&0.9#beta2&0.999": the value of a key, or the default.
+// The value of a key in text such as "beta1&0.9#beta2&0.999", or the default.
 float attr_in(const std::string& attrs, llvm::StringRef key, float fallback) {
   llvm::SmallVector<llvm::StringRef, 4> items;
   llvm::StringRef(attrs).split(items, '#');
@@ -146,7 +147,7 @@ float attr_in(const std::string& attrs, llvm::StringRef key, float fallback) {
   return fallback;
 }
 
-// The first value of a column of a dense table, which must be a constant.
+// The initial value of a column of a dense table, which must be a constant.
 StatusOr<float> constant_of(const desc::CommonAccessorParameter& common, const std::string& param) {
   const auto at = std::find(common.params().begin(), common.params().end(), param);
   const auto index = static_cast<int>(at - common.params().begin());
@@ -159,7 +160,8 @@ StatusOr<float> constant_of(const desc::CommonAccessorParameter& common, const s
 
 StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, uint64_t seed) {
   if (from.table_class() != kDenseTable)
-    return Unimplemented("dense table {} of class '{}'", from.table_id(), from.table_class());
+    return Unimplemented("dense table {} of class '{}' is not implemented", from.table_id(),
+                         from.table_class());
   const desc::CommonAccessorParameter& common = from.common();
   ps::DenseTableOptions options;
   options.table_id = static_cast<int>(from.table_id());
@@ -168,11 +170,11 @@ StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, 
   MILLRACE_ASSIGN_OR_RETURN(options.rule, ps::parse_dense_rule(common.name()));
   options.seed = seed;
   options.sync = common.sync();
-  // the first worker says how parameters begin; what the original tells of them may be empty
+  // the first worker sets initial parameters; the original's description of them may be empty
   using Rule = ps::DenseTableOptions::Rule;
   if (options.rule != Rule::kSum && options.rule != Rule::kSummary) {
     MILLRACE_RETURN_IF_ERROR(constant_of(common, "LearningRate").status());
-    options.learning_rate = 1;  // the rate is shared
+    options.learning_rate = 1;  // multiplied by the shared rate
   }
   options.beta1 = attr_in(common.attr(), "beta1", options.beta1);
   options.beta2 = attr_in(common.attr(), "beta2", options.beta2);
@@ -182,7 +184,7 @@ StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, 
   return options;
 }
 
-// Whether the tables' shared rate is the table's.
+// True if the table uses the shared rate.
 bool shares_rate(const desc::TableParameter& table) {
   if (table.type() == desc::PS_DENSE_TABLE) {
     return table.table_class() == kDenseTable && table.common().name() != "sum" &&
@@ -192,14 +194,14 @@ bool shares_rate(const desc::TableParameter& table) {
          follows_optimizer(table);
 }
 
-// The optimizer's rate at first, which all tables state.
+// The optimizer's initial rate, which all tables state.
 StatusOr<float> first_rate(const desc::DownpourServerParameter& server) {
   std::optional<float> rate;
   for (const desc::TableParameter& table : server.downpour_table_param()) {
     if (!shares_rate(table)) continue;
     MILLRACE_ASSIGN_OR_RETURN(const float own, constant_of(table.common(), "LearningRate"));
     if (rate && *rate != own)
-      return Unimplemented("table '{}' has the learning rate {}, others have {}",
+      return Unimplemented("table '{}' has learning rate {}, but others have {}",
                            table.common().table_name(), own, *rate);
     rate = own;
   }
@@ -226,12 +228,13 @@ Status add_described_table(const desc::TableParameter& from, const ServerTableOp
   }
   if (from.table_class() == "SSDSparseTable") {
     if (options.disk_path.empty())
-      return InvalidArgument("table {} of class SSDSparseTable needs a folder", from.table_id());
+      return InvalidArgument("table {} of class SSDSparseTable needs a folder for its rows",
+                             from.table_id());
     sparse.disk_path = options.disk_path;
   }
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::SparseTable> table,
                             ps::SparseTable::create(std::move(sparse)));
-  // As the gradients of dense tables: those of a step are averaged over its workers.
+  // Like gradients of dense tables, those of a step are averaged over its workers.
   if (from.common().sync()) return handler.add_synchronous(std::move(table));
   return handler.add_sparse(std::move(table), 0);
 }
@@ -245,14 +248,15 @@ StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
   int workers = 0;
   for (const desc::TableParameter& table : server.downpour_table_param())
     workers = std::max(workers, table.common().trainer_num());
-  if (workers < 1) return InvalidArgument("ps_desc: no table says how many workers there are");
+  if (workers < 1) return InvalidArgument("ps_desc: no table has the number of workers");
   auto handler = std::make_unique<ps::TableHandler>(workers);
   MILLRACE_ASSIGN_OR_RETURN(const float rate, first_rate(server));
   auto shared = std::make_unique<ps::RateTable>(rate);
   for (const desc::TableParameter& table : server.downpour_table_param()) {
-    if (table.table_class() == "BarrierTable") continue;  // every handler is one
+    if (table.table_class() == "BarrierTable") continue;  // every handler has barriers
     if (table.type() == desc::PS_OTHER_TABLE)
-      return Unimplemented("table {} of class '{}'", table.table_id(), table.table_class());
+      return Unimplemented("table {} of class '{}' is not implemented", table.table_id(),
+                           table.table_class());
     MILLRACE_RETURN_IF_ERROR(add_described_table(table, options, *handler));
     if (shares_rate(table))
       handler->find(static_cast<int>(table.table_id()))->share_rate(shared->rate());

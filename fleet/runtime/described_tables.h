@@ -11,23 +11,23 @@
 
 namespace millrace::fleet {
 
-/// What a server adds to a description of tables.
+/// A server's options for described tables.
 struct ServerTableOptions {
   uint64_t seed = 0;
-  std::string disk_path;  ///< folder of tables of class SSDSparseTable; empty: refused
+  std::string disk_path;  ///< for tables of class SSDSparseTable; empty: refused
 };
 
-/// Makes the tables that the description of a server says (ps_desc.txt), with the barrier of its
-/// workers. Errors: kInvalidArgument for a description that cannot be read or says nonsense;
-/// kUnimplemented for a class of tables, accessors or rules that servers here do not have.
+/// Creates the tables in the description of a server (ps_desc.txt), with the barriers of its
+/// workers. Errors: kInvalidArgument for a malformed or inconsistent description; kUnimplemented
+/// for a class of tables, accessors or rules that is not supported.
 StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
     const std::string& description, const ServerTableOptions& options);
 
-/// Number of the table that holds the learning rate (ps::RateTable): it follows those of the
-/// description, which has no word for it.
+/// Number of the table with the learning rate (ps::RateTable): the first number after the tables of
+/// the description, which cannot describe it.
 StatusOr<int> described_rate_table(const std::string& description);
 
-/// The sparse tables of a description as workers use them. Errors: as above.
+/// The sparse tables of a description in the form that workers use. Errors: as above.
 StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(
     const std::string& description, const std::vector<std::string>& endpoints);
 

@@ -7,11 +7,12 @@
 #include <fmt/ranges.h>
 #include <llvm/ADT/StringRef.h>
 
+#include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
-#include "ps/saving/saved_parts.h"
+#include "ps/client/saved_parts.h"
 #include "ps/table/dense_table.h"
 #include "ps/table/rate_table.h"
 #include "ps/table/sparse_geo_table.h"
@@ -24,8 +25,8 @@ namespace {
 
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 
-// The programs of these servers are empty, but what serves is told by an op. Nothing waits for a
-// step of vars; barriers of tables make steps where there are some.
+// The servers of fleet jobs have no programs, but Service takes its settings from an op. Vars have
+// no steps; where tables are synchronous, their barriers make the steps.
 std::unique_ptr<Program> serving_program(const ServerSetup& setup) {
   constexpr int32_t kAsync = 1;
   auto program = Program::create();
@@ -42,7 +43,7 @@ std::unique_ptr<Program> serving_program(const ServerSetup& setup) {
 
 StatusOr<std::unique_ptr<FleetServer>> FleetServer::create(ServerSetup setup) {
   if (!setup.service.snapshot_root.empty()) {
-    return Unimplemented("snapshots by servers of fleet jobs")
+    return Unimplemented("snapshots of servers of fleet jobs are not implemented")
         .with_hint("the first worker saves their tables: --save-params, fleet.save_persistables()");
   }
   std::unique_ptr<FleetServer> server(new FleetServer());
@@ -76,7 +77,7 @@ Status FleetServer::save_table(int id, const std::string& folder, int mode, Repl
   return NotFound("this server has no table {}", id);
 }
 
-// A crash may have left parts of two saves side by side, each of which is good by itself.
+// A crash may have left files of two different saves, each of which is valid on its own.
 Status FleetServer::check_manifest(int id, const std::string& folder) const {
   const std::string path = io::params_manifest_path(folder);
   if (!std::filesystem::exists(path)) return Ok();
@@ -86,7 +87,7 @@ Status FleetServer::check_manifest(int id, const std::string& folder) const {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> parts,
                             ps::table_parts(folder, id, share_of(id)));
   for (const std::string& part : parts) {
-    // names in it are those below the folder that a server was allowed
+    // names in the manifest are relative to the folder that a server was allowed to use
     const std::string tail = "/" + std::filesystem::relative(part, folder).string();
     for (const io::ParamsManifest::TablePart& listed : manifest->tables) {
       if (!llvm::StringRef("/" + listed.file).endswith(tail)) continue;
@@ -114,9 +115,9 @@ Status FleetServer::load_table(int id, const std::string& folder) {
 
 Status FleetServer::load(const std::string& folder, const std::vector<std::string>& tables) {
   if (!std::filesystem::is_directory(folder))
-    return NotFound("there is no folder of tables").in_file(folder);
+    return NotFound("the folder of tables does not exist").in_file(folder);
   std::vector<int> ids = tables.empty() ? tables_->ids() : std::vector<int>();
-  // workers say the rate
+  // workers set the rate
   std::erase_if(ids,
                 [&](int id) { return dynamic_cast<ps::RateTable*>(tables_->find(id)) != nullptr; });
   for (const std::string& name : tables) {
@@ -128,14 +129,14 @@ Status FleetServer::load(const std::string& folder, const std::vector<std::strin
     }
     std::vector<std::string> known;
     for (const auto& [id, table] : sparse_) known.push_back(table.param);
-    return InvalidArgument("'{}' is no sparse table of the job, which has [{}]", name,
+    return InvalidArgument("'{}' is not a sparse table of the job, which has [{}]", name,
                            fmt::join(known, ", "));
   }
   for (const int id : ids) MILLRACE_RETURN_IF_ERROR(load_table(id, folder));
   return Ok();
 }
 
-// Requests of workers name folders below the one that was allowed.
+// Requests of workers name folders relative to the allowed one.
 Status FleetServer::answer_files(const ps::Request& request, bool repeat, ps::ReplySink& reply) {
   if (request.text == ps::kCountLoaded) {
     reply.set_number(loaded_);
@@ -147,25 +148,25 @@ Status FleetServer::answer_files(const ps::Request& request, bool repeat, ps::Re
   const std::string& root = setup_.service.files_root;
   if (root.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("table {} is to be {}, but no folder was allowed", id,
+                  fmt::format("table {} cannot be {}: no folder was allowed", id,
                               saves ? "saved" : "loaded"))
         .with_hint("pserver --allow-dir DIR lets it use files below a folder");
   }
   const std::string& name = request.items.front().name;
   if (!saves) {
-    // trainers would take the rows for changes that others have made
+    // trainers would mistake the loaded rows for changes of other trainers
     if (dynamic_cast<ps::SparseGeoTable*>(tables_->find(id)) != nullptr)
-      return Unimplemented("loading geo table {} while the job runs", id);
+      return Unimplemented("loading geo table {} while the job runs is not implemented", id);
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(root, name));
     return repeat ? Ok() : load_table(id, folder);
   }
   int mode = 0;
   if (request.items.size() < 2 || llvm::StringRef(request.items[1].name).getAsInteger(10, mode))
-    return InvalidArgument("the call does not say in which mode table {} is saved", id);
+    return InvalidArgument("expected a save mode for table {}, found none", id);
   const bool replaces = request.items.size() > 2 && request.items[2].name == ps::kReplaces;
   const std::string file = ps::table_file(name, id, setup_.server);
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::make_path_below(root, file));
-  // a repeat is told what the first call has written
+  // a repeat reports the file that the first call wrote
   if (!repeat) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(root, name));
     MILLRACE_RETURN_IF_ERROR(save_table(id, folder, mode, replaces ? Replace::kYes : Replace::kNo));

@@ -20,19 +20,19 @@
 
 namespace millrace::fleet {
 
-/// What a server of a fleet job is made from.
+/// Settings of a server of a fleet job.
 struct ServerSetup {
   std::string description;  ///< ps_desc.txt of this server
-  int workers = 1;          ///< that complete before the server ends
-  int server = 0;           ///< own place among the servers
+  int workers = 1;          ///< the server ends when all of them have completed
+  int server = 0;           ///< index of this server
   int servers = 1;
   ServerTableOptions tables;
-  ps::ServerOptions service;  ///< job, deadlines, ...; its `tables` is set here
+  ps::ServerOptions service;  ///< job, deadlines, ...; `tables` is set by FleetServer
 };
 
-/// A server of a fleet job: the tables of its description, behind the same service as other
-/// parameter servers have, which watches over the workers. It serves until every worker has
-/// completed. In contrast to the original's it ends by itself.
+/// A server of a fleet job: serves the tables of its description with ps::Service, which also
+/// detects lost workers. It serves until every worker has completed. Unlike the original's, it then
+/// ends on its own.
 class FleetServer {
  public:
   /// Errors: those of make_described_tables(); kUnimplemented for snapshots.
@@ -40,21 +40,21 @@ class FleetServer {
   FleetServer(const FleetServer&) = delete;
   FleetServer& operator=(const FleetServer&) = delete;
 
-  /// Loads tables that a job has saved, with the state of their optimizers (save_persistables());
-  /// before serve(). Where the dense parameters are among them, workers begin with those.
-  /// \param folder  of the files; of as many servers as this job has, or of another number
-  /// \param tables  names of embeddings; none: all tables of the job, the dense ones, too
+  /// Loads tables that a job has saved, with the state of their optimizers (save_persistables()).
+  /// Call it before serve(). If dense parameters are loaded, workers start with them.
+  /// \param folder  folder with the files, saved by any number of servers
+  /// \param tables  names of embeddings; empty: all tables of the job, including dense ones
   /// Errors: kNotFound for a folder without files of a table; kInvalidArgument for a name that is
-  /// no sparse table, with those that are; those of ps::load_table().
+  /// not a sparse table, listing those that are; those of ps::load_table().
   Status load(const std::string& folder, const std::vector<std::string>& tables = {});
   /// Serves at an endpoint until all workers have completed or stop() is called.
-  /// \param on_ready  is told where it listens; may be empty
-  /// Errors: those of listening; kDistributed for a worker that is lost or never came.
+  /// \param on_ready  called with the endpoint on which it listens; may be empty
+  /// Errors: those of listening; kDistributed for a worker that is lost or never connected.
   Status serve(ps::Transport& transport, const std::string& endpoint,
                const std::function<void(const std::string&)>& on_ready = {});
   /// Ends serve(). Thread-safety: any thread.
   void stop();
-  /// Lets serve() write numbers about the server there; metrics outlives it.
+  /// Sets where serve() writes metrics of the server; `metrics` must outlive it.
   void publish_to(ps::Metrics& metrics) { metrics_ = &metrics; }
   [[nodiscard]] ps::TableHandler& tables() { return *tables_; }
 
@@ -69,7 +69,7 @@ class FleetServer {
   ServerSetup setup_;
   std::unique_ptr<ps::TableHandler> tables_;
   std::map<int, ps::TypedTable> sparse_;  ///< by number
-  std::atomic<int64_t> loaded_ = 0;       ///< dense tables
+  std::atomic<int64_t> loaded_ = 0;       ///< number of dense tables loaded
   std::shared_ptr<executor::Runtime> runtime_;
   std::unique_ptr<Program> program_;  ///< one listen_and_serv, whose block is empty
   Scope scope_;

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "executor/feed_values.h"
-#include "executor/runtime.h"
+#include "executor/standard_runtime.h"
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
@@ -17,7 +17,7 @@ namespace millrace::fleet {
 namespace {
 
 constexpr std::chrono::seconds kReportInterval{10};
-// The rate under its name in all programs. Only a scheduled one stays when the updates go.
+// Name of the rate in all programs. Only a scheduled rate remains when the updates are removed.
 constexpr const char* kRateVar = "learning_rate_0";
 
 std::string find_scheduled_rate(const Program& main) {
@@ -26,7 +26,7 @@ std::string find_scheduled_rate(const Program& main) {
   return kept ? kRateVar : "";
 }
 
-// Ids that stand for nothing, which only the program says.
+// Sets the padding ids of tables, which are only in the program.
 void set_paddings(const Program& main, std::vector<ps::TypedTable>& tables) {
   for (const Op& op : main.root().ops()) {
     if (op.type() != "distributed_lookup_table") continue;
@@ -40,12 +40,11 @@ void set_paddings(const Program& main, std::vector<ps::TypedTable>& tables) {
 bool is_left_gradient(const Block& block, llvm::StringRef name) {
   const Var* const var = block.find_var(name);
   if (var == nullptr || var->kind() != VarKind::kSelectedRows) return false;
-  // what changes it in place (clipping by global norm) makes no first value of it
+  // ops that change it in place (clipping by global norm) do not create it
   return llvm::all_of(block.writers_of(name), [&](const Op* op) { return op->reads(name); });
 }
 
-// Programs keep the sums of gradients that are pushed now instead of computed. They have nothing to
-// add up.
+// Removes sums of gradients that are pushed to tables and so no longer computed by the program.
 Status drop_sums_of_tables(Program& main) {
   Block& block = main.root();
   for (Op* const op : block.op_vector()) {
@@ -57,7 +56,7 @@ Status drop_sums_of_tables(Program& main) {
   for (const Op& op : block.ops()) {
     for (const llvm::StringRef name : op.input_names()) {
       if (!is_left_gradient(block, name)) continue;
-      return Unimplemented("'{}' needs the gradient '{}' of a table, which only servers have",
+      return Unimplemented("'{}' needs the gradient '{}' of a table, which is only on servers",
                            op.type().str(), name.str())
           .at(op.location());
     }
@@ -65,7 +64,7 @@ Status drop_sums_of_tables(Program& main) {
   return Ok();
 }
 
-// Contexts of dense tables: rows are pushed by the program itself.
+// Contexts of dense tables. Rows are pushed by ops of the program.
 ps::CommContexts dense_sends(const ps::CommContexts& all) {
   ps::CommContexts dense;
   for (const auto& [name, context] : all) {
@@ -89,14 +88,14 @@ Status declare_dims(const Program& main, const WorkerSetup& setup,
   return Ok();
 }
 
-// Parameters travel both ways, as they are and as differences.
+// Parameters are received as values and sent as differences.
 ps::CommContexts geo_sends(const ps::CommContexts& receive) {
   ps::CommContexts send;
   for (const auto& [name, context] : receive) send[name] = ps::delta_context(context);
   return send;
 }
 
-// An embedding that workers hold whole.
+// The context of an embedding that workers hold as a whole.
 ps::CommContext embedding_context(const std::string& param, int table_id) {
   ps::CommContext context;
   context.var_name = param;
@@ -142,7 +141,7 @@ Status FleetWorker::make_tables(const WorkerSetup& setup) {
   return Ok();
 }
 
-// The sends of a geo program only tell which rows were looked up.
+// In geo programs, send ops only say which rows were looked up.
 void FleetWorker::take_sends(const WorkerSetup& setup) {
   Block& block = main_->root();
   for (Op* const op : block.op_vector()) {
@@ -152,7 +151,7 @@ void FleetWorker::take_sends(const WorkerSetup& setup) {
   for (const auto& [name, context] : setup.send) {
     const auto found = tables_->all().find(context.table_id);
     if (context.is_sparse && found != tables_->all().end())
-      tellers_.push_back({found->second.table.param, context.vars().front()});
+      row_sources_.push_back({found->second.table.param, context.vars().front()});
   }
 }
 
@@ -165,8 +164,8 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
       std::make_shared<ps::TableClient>(std::make_shared<ps::ClientCaller>(client_, setup.servers));
   dense_tables_ = setup.dense_tables;
   auto sender = std::make_shared<ps::TableSender>(table_client_, std::move(layouts));
-  std::vector<std::string> embeddings;  // that the worker holds
-  for (const RowTeller& teller : tellers_) embeddings.push_back(teller.param);
+  std::vector<std::string> embeddings;  // embeddings that the worker holds
+  for (const RowSource& source : row_sources_) embeddings.push_back(source.param);
   MILLRACE_RETURN_IF_ERROR(declare_dims(*main_, setup, embeddings, *sender));
   ps::Remarks remarks;
   MILLRACE_ASSIGN_OR_RETURN(
@@ -221,7 +220,7 @@ Status FleetWorker::start() {
 
 Status FleetWorker::set_rate(float rate) {
   if (scheduled_rate_.empty())
-    return InvalidArgument("the learning rate of this job is no schedule's: it cannot be set to {}",
+    return InvalidArgument("the learning rate of this job is a constant and cannot be set to {}",
                            rate);
   auto& tensor = scope_.local(scheduled_rate_).as<Tensor>();
   const Dims dims(main_->root().find_var(scheduled_rate_)->dims());
@@ -230,7 +229,7 @@ Status FleetWorker::set_rate(float rate) {
   return Ok();
 }
 
-// Before the gradients that are to be applied with it.
+// Sends the rate before the gradients to which it applies.
 Status FleetWorker::send_rate() {
   if (scheduled_rate_.empty() || mode_ == ps::CommMode::kGeo) return Ok();
   const Value* const value = scope_.find(scheduled_rate_);
@@ -247,15 +246,15 @@ Status FleetWorker::send_rate() {
   return Ok();
 }
 
-// A rate among the feeds is the schedule's next value.
+// A rate among the feeds is the next value of the schedule.
 Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
                         std::vector<Value>& results) {
   if (feeds.contains(kRateVar) && main_->root().find_var(kRateVar) == nullptr)
     return InvalidArgument(
                "feed: the learning rate '{}' of this job is a constant of its servers, which "
-               "a feed does not reach",
+               "a feed cannot change",
                kRateVar)
-        .with_hint("write the job with a scheduler object, or without the feed");
+        .with_hint("use a learning rate scheduler in the job, or remove the feed");
   const auto rate = scheduled_rate_.empty() ? feeds.end() : feeds.find(scheduled_rate_);
   if (rate == feeds.end()) {
     MILLRACE_RETURN_IF_ERROR(send_rate());
@@ -277,10 +276,10 @@ Status FleetWorker::init_params() {
   if (static_cast<size_t>(have) != loaded.size())
     return Status(StatusCode::kDistributed,
                   fmt::format("{} of {} servers have loaded dense parameters", have, loaded.size()))
-        .with_hint("all servers of a job load the same folder, or none does");
+        .with_hint("all servers of a job must load the same folder, or none");
   MILLRACE_RETURN_IF_ERROR(table_client_->barrier("init"));
-  for (const RowTeller& teller : tellers_) {
-    const int id = communicator_->receive_contexts().at(teller.param).table_id;
+  for (const RowSource& source : row_sources_) {
+    const int id = communicator_->receive_contexts().at(source.param).table_id;
     MILLRACE_RETURN_IF_ERROR(communicator_->pull_dense(scope_, id));
   }
   return communicator_->recv(scope_);
@@ -291,7 +290,7 @@ Status FleetWorker::step(const executor::NamedValues& feeds,
   client_->set_step(step_++);
   using Clock = std::chrono::steady_clock;
   std::vector<std::string> wanted = fetches;
-  for (const RowTeller& teller : tellers_) wanted.push_back(teller.grad);
+  for (const RowSource& source : row_sources_) wanted.push_back(source.grad);
   results.resize(wanted.size());
   MILLRACE_RETURN_IF_ERROR(run(feeds, wanted, results));
   const auto ran = Clock::now();
@@ -305,18 +304,18 @@ Status FleetWorker::step(const executor::NamedValues& feeds,
 }
 
 Status FleetWorker::record_rows(llvm::ArrayRef<Value> grads) {
-  for (size_t i = 0; i < tellers_.size(); ++i) {
+  for (size_t i = 0; i < row_sources_.size(); ++i) {
     const auto* const grad = grads[i].get_if<SelectedRows>();
     if (grad == nullptr)
       return Status(StatusCode::kExecution,
-                    fmt::format("the gradient '{}' is {}, expected selected rows", tellers_[i].grad,
-                                describe(grads[i])));
+                    fmt::format("the gradient '{}' is {}, expected selected rows",
+                                row_sources_[i].grad, describe(grads[i])));
     Value ids;
     auto& tensor = ids.as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(
         tensor.resize(DType::kInt64, {static_cast<int64_t>(grad->rows.size())}));
     std::copy(grad->rows.begin(), grad->rows.end(), tensor.data<int64_t>());
-    MILLRACE_RETURN_IF_ERROR(communicator_->send(tellers_[i].param, std::move(ids)));
+    MILLRACE_RETURN_IF_ERROR(communicator_->send(row_sources_[i].param, std::move(ids)));
   }
   return Ok();
 }
@@ -331,7 +330,7 @@ Status FleetWorker::stop() {
   const bool ran = communicator_->is_running();
   Status flushed = communicator_->stop();
   if (flushed.ok() && ran) flushed = communicator_->recv(scope_);
-  // servers end when all workers have said so, also those that failed
+  // servers end when all workers have completed, including those that failed
   const Status completed = client_->complete(false);
   return flushed.ok() ? completed : flushed;
 }

@@ -18,7 +18,7 @@
 
 namespace millrace::fleet {
 
-/// What a worker of a fleet job is made from.
+/// Settings of a worker of a fleet job.
 struct WorkerSetup {
   const Program* main = nullptr;     ///< of make_fleet_worker()
   const Program* startup = nullptr;  ///< likewise
@@ -31,18 +31,18 @@ struct WorkerSetup {
   std::map<int32_t, std::vector<std::string>> dense_tables;  ///< dense_receives()
   std::map<std::string, std::string> communicator;           ///< communicator_flags()
   executor::ExecutorOptions executor;
-  ps::ClientOptions client;  ///< the number of the worker is set here
-  /// Receives lines about servers that have not come yet; may be empty.
+  ps::ClientOptions client;  ///< the worker's number is set by FleetWorker
+  /// Receives log lines about servers that have not connected yet; may be empty.
   std::function<void(const std::string&)> log;
 };
 
-/// A worker of a fleet job: it looks rows up on the servers, sends gradients, and gets parameters
-/// back while it trains.
+/// A worker of a fleet job: it looks up rows on the servers, sends gradients, and receives
+/// parameters while it trains.
 ///
 /// Not thread-safe. Source: spec/fleet.md section 4.
 class FleetWorker {
  public:
-  /// Runs the startup program and compiles the main one; no server is needed yet.
+  /// Runs the startup program and compiles the main one; does not contact servers yet.
   /// Errors: those of the programs.
   static StatusOr<std::unique_ptr<FleetWorker>> create(const WorkerSetup& setup,
                                                        std::shared_ptr<ps::Transport> transport);
@@ -50,39 +50,41 @@ class FleetWorker {
   FleetWorker& operator=(const FleetWorker&) = delete;
   ~FleetWorker();
 
-  /// Gives the servers the first worker's parameters, which the others receive, and begins to
-  /// send. Where servers have loaded dense parameters all workers receive those. Errors:
-  /// kDistributed for servers or workers that do not come by the deadline.
+  /// Sends the first worker's parameters to the servers, receives them in the other workers, and
+  /// starts sending. If servers have loaded dense parameters, all workers receive those. Errors:
+  /// kDistributed for servers or workers that do not connect by the deadline.
   Status start();
-  /// The var of a rate that whoever trains steps (a scheduler object of 2.x); empty: the rate is a
-  /// constant. Servers have its value from the next step on.
+  /// The var of a learning rate that the caller steps (a scheduler object of 2.x); empty: the rate
+  /// is a constant. The servers receive its value before the next step.
   [[nodiscard]] const std::string& scheduled_rate() const { return scheduled_rate_; }
-  /// Steps the rate; a feed of its var does so, too. Errors: kInvalidArgument where the job has no
+  /// Sets the rate; a feed of its var has the same effect. Errors: kInvalidArgument if the job has
+  /// no such rate.
   /// such rate.
   Status set_rate(float rate);
-  /// One step of the main program. In geo the worker trains by itself, and after every k-th step
-  /// differences go to the servers and what others changed comes back.
+  /// Runs one step of the main program. In geo mode, the worker updates its parameters itself;
+  /// every k-th step sends differences to the servers and receives the changes of other workers.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
-  /// Sends what waits (geo: what the steps since the last push changed stays here) and waits until
-  /// all workers have done so, then receives the last parameters.
-  /// No steps come behind it, but tables can be read. Errors: kDistributed at the deadline.
+  /// Sends what waits (geo: except for changes since the last push) and waits until all workers
+  /// have done so, then receives the final parameters. No steps may follow, but tables can be read.
+  /// Errors: kDistributed at the deadline.
   Status wait_for_all();
-  /// Sends what waits, receives the last parameters and tells the servers that this worker is done.
+  /// Sends what waits, receives the final parameters and reports to the servers that this worker is
+  /// done.
   Status stop();
-  /// Is told of the ops of later steps; null: nobody is.
+  /// Sets an observer of the ops of later steps; null: none.
   void observe(executor::StepObserver* observer) { prepared_->observe(observer); }
-  /// Seconds that steps have waited for the other workers and for parameters.
+  /// Seconds for which steps have waited for other workers and for parameters.
   [[nodiscard]] double waited_seconds() const { return waited_; }
   [[nodiscard]] Scope& scope() { return scope_; }
   [[nodiscard]] ps::Communicator& communicator() { return *communicator_; }
-  /// Null: there are no sparse tables.
+  /// The job's sparse tables; null if there are none.
   [[nodiscard]] ps::TrainerTables* tables() { return tables_.get(); }
-  /// Calls to the servers about their tables.
+  /// Makes calls to the servers about their tables.
   [[nodiscard]] ps::TableClient& table_client() { return *table_client_; }
   [[nodiscard]] const Program& program() const { return *main_; }
   [[nodiscard]] const std::vector<std::string>& servers() const { return servers_; }
-  /// Parameters of each dense table, by table.
+  /// Parameters of each dense table, by table id.
   [[nodiscard]] const std::map<int32_t, std::vector<std::string>>& dense_tables() const {
     return dense_tables_;
   }
@@ -107,7 +109,7 @@ class FleetWorker {
   std::shared_ptr<ps::Client> client_;
   std::shared_ptr<ps::TrainerLink> link_;
   std::shared_ptr<ps::TableClient> table_client_;
-  std::shared_ptr<ps::TrainerTables> tables_;  ///< null: there are no sparse tables
+  std::shared_ptr<ps::TrainerTables> tables_;  ///< null: the job has no sparse tables
   std::map<int32_t, std::vector<std::string>> dense_tables_;
   std::unique_ptr<Program> main_;
   Scope scope_;
@@ -118,12 +120,12 @@ class FleetWorker {
   std::optional<float> sent_rate_;
   int64_t step_ = 0;
   double waited_ = 0;
-  /// Geo: the gradient that tells which rows of an embedding a step has looked up.
-  struct RowTeller {
+  /// Geo: the gradient whose row ids are the rows of an embedding that a step has looked up.
+  struct RowSource {
     std::string param;
     std::string grad;
   };
-  std::vector<RowTeller> tellers_;
+  std::vector<RowSource> row_sources_;
 };
 
 }  // namespace millrace::fleet

@@ -55,7 +55,7 @@ Status FleetSaver::save_persistables(const SavingExecutor& executor, const Fleet
     case FleetClass::kRuntime:
       return save_by_contexts(target, saved);
   }
-  return Internal("no such class of fleet");
+  return Internal("unknown class of fleet");
 }
 
 Status FleetSaver::save_by_contexts(const FleetSaveTarget& target, const Program& program) const {

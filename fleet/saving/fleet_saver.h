@@ -16,32 +16,32 @@
 /// Source: spec/distributed_io.md sections 3 and 6, spec/fleet.md section 12, seed 002.
 namespace millrace::fleet {
 
-/// The classes, oldest first.
+/// The original's fleet classes, oldest first.
 enum class FleetClass {
-  kOldest,      ///< fluid's first fleet: saves as a single process does
+  kOldest,      ///< fluid's first fleet: saves like a single process
   kTranspiler,  ///< DistributedTranspiler: refuses programs that are not distributed
-  kContexts,    ///< FleetTranspiler: by the contexts of its communicator
+  kContexts,    ///< FleetTranspiler: saves by the contexts of its communicator
   kRuntime,     ///< ParameterServerRuntime: likewise, with `mode`
 };
 
-/// Who is asked to save. The original takes an Executor only.
+/// The executor argument of a save. The original accepts only an Executor.
 using SavingExecutor = std::variant<const executor::Executor*, const executor::ParallelExecutor*>;
-/// What is saved: nothing named means the program that the class holds. A program that was compiled
-/// is refused, as the original refuses a CompiledProgram.
+/// The program argument of a save; monostate means the program of the fleet object. A prepared
+/// program is refused, as the original refuses a CompiledProgram.
 using SavedProgram = std::variant<std::monostate, const Program*, const executor::PreparedProgram*>;
 
-/// What a fleet object holds of the job that it saves.
+/// State of a fleet object that is needed to save its job.
 struct SavedJob {
   FleetClass form = FleetClass::kRuntime;
   ps::SavingTrainer trainer;  ///< with the trainer program, its values and the link to the servers
   const Program* origin = nullptr;  ///< before it was transpiled
   FleetContexts contexts;           ///< kContexts and kRuntime
   int servers = 1;
-  /// Brings what the trainer holds up to date, as Communicator::recv(); may be null.
+  /// Updates the trainer's values, as Communicator::recv(); may be null.
   std::function<Status()> receive;
 };
 
-/// Where and how a save goes; see ps::DistributedSaveOptions.
+/// Destination and options of a save; see ps::DistributedSaveOptions.
 struct FleetSaveTarget {
   std::string root;
   std::string folder;
@@ -49,23 +49,24 @@ struct FleetSaveTarget {
   int mode = 0;  ///< kRuntime
 };
 
-/// Saves what a fleet job has trained. Call it on the first worker, when all are done.
+/// Saves the results of a fleet job. Call it on the first worker when all workers are done.
 class FleetSaver {
  public:
   /// \param job  must outlive the object
   explicit FleetSaver(const SavedJob& job) : job_(job) {}
 
-  /// Every persistable var of a program: from the servers what these have, each in one file however
-  /// it is cut, with the state of its optimizer; the rest from the trainer.
-  /// Errors: kInvalidArgument for a ParallelExecutor, no executor, a compiled program, and, of
-  /// kTranspiler, for a program that is not distributed; those of make_fleet_save_programs(), of
-  /// the calls and of writing.
+  /// Saves every persistable var of a program. Vars that servers hold are fetched from them, with
+  /// the state of their optimizers, and written to one file each, even if they are split. The rest
+  /// come from the trainer.
+  /// Errors: kInvalidArgument for a ParallelExecutor, no executor, a compiled program, and, for
+  /// kTranspiler, a program that is not distributed; those of make_fleet_save_programs(), of the
+  /// calls and of writing.
   Status save_persistables(const SavingExecutor& executor, const FleetSaveTarget& target,
                            const SavedProgram& program = {}) const;
 
-  /// The part of a program that computes the fetches. Without a program: of the origin program,
-  /// with exactly the vars that it reads, fetched from the servers. Errors: as save_persistables();
-  /// those of executor::save_inference_model().
+  /// Saves the part of a program that computes the fetches. Without a program argument: of the
+  /// origin program, with exactly the vars that it reads, fetched from the servers. Errors: as
+  /// save_persistables(); those of executor::save_inference_model().
   Status save_inference_model(const SavingExecutor& executor, const FleetSaveTarget& target,
                               const std::vector<std::string>& feeds,
                               const std::vector<std::string>& fetches,

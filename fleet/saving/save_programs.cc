@@ -51,7 +51,7 @@ class Builder {
 
   StatusOr<FleetSavePlan> build() {
     if (request_.directory.empty())
-      return InvalidArgument("cannot save persistable vars: the directory has no name");
+      return InvalidArgument("cannot save persistable vars: the directory name is empty");
     for (const auto& [key, context] : request_.contexts.dense)
       MILLRACE_RETURN_IF_ERROR(add_dense(context));
     for (const auto& [key, context] : request_.contexts.sparse)
@@ -71,10 +71,11 @@ class Builder {
     MILLRACE_RETURN_IF_ERROR(ps::check_context(context));
     const std::vector<std::string> vars = context.vars();
     if (vars.size() == 1 && !context.split_endpoints.empty()) return vars.front();
-    return of_var(InvalidArgument("a context of {} vars on {} servers: expected one var, on one at "
-                                  "least",
-                                  vars.size(), context.split_endpoints.size()),
-                  context.var_name);
+    return of_var(
+        InvalidArgument("the context has {} vars on {} servers: expected one var, on one at "
+                        "least",
+                        vars.size(), context.split_endpoints.size()),
+        context.var_name);
   }
 
   StatusOr<OptimizerState> state_of(const std::string& param) const {
@@ -144,8 +145,8 @@ class Builder {
     MILLRACE_ASSIGN_OR_RETURN(const OptimizerState state, state_of(param));
     MILLRACE_ASSIGN_OR_RETURN(const Var* const var, var_of(param));
     if (context.sections.size() != context.split_varnames.size()) {
-      return of_var(InvalidArgument("{} numbers of rows for {} pieces", context.sections.size(),
-                                    context.split_varnames.size()),
+      return of_var(InvalidArgument("found {} numbers of rows for {} slices",
+                                    context.sections.size(), context.split_varnames.size()),
                     param);
     }
     Pieces pieces;
@@ -153,7 +154,8 @@ class Builder {
     pieces.endpoints = context.split_endpoints;
     for (const int64_t rows : context.sections) {
       std::vector<int64_t> shape(var->dims().begin(), var->dims().end());
-      if (shape.empty()) return of_var(InvalidArgument("a table has at least one axis"), param);
+      if (shape.empty())
+        return of_var(InvalidArgument("expected a table with at least one axis"), param);
       shape[0] = rows;
       pieces.shapes.push_back(shape_text(shape));
     }
@@ -162,7 +164,7 @@ class Builder {
     add_recv_save(block, *var, pieces);
     for (const std::string& name : state.shaped) {
       MILLRACE_ASSIGN_OR_RETURN(const Var* const shaped, var_of(name));
-      // Servers call their piece of a state by its whole name.
+      // On the servers, slices of optimizer state have the name of the whole var.
       for (size_t i = 0; i < pieces.local.size(); ++i) {
         pieces.local[i] = fmt::format("{}.block{}", name, i);
         pieces.remote[i] = name;

@@ -13,14 +13,14 @@
 #include "io/paths.h"
 #include "io/persistables.h"
 #include "ops/registry.h"
-#include "ps/saving/saved_parts.h"
+#include "ps/client/saved_parts.h"
 
 namespace millrace::fleet {
 namespace {
 
 using Names = std::vector<std::string>;
 
-// A table and what a manifest calls it.
+// A table and its name in manifests.
 struct NamedTable {
   int id = 0;
   std::string name;
@@ -51,15 +51,15 @@ StatusOr<const Value*> value_of(FleetWorker& worker, const std::string& name) {
   return NotFound("the var has no value to save").at(std::move(location));
 }
 
-// Differences of a geo worker are taken against what it received last, which nobody else may
-// change.
+// Differences of a geo worker are relative to the values that it last received, which must not be
+// changed otherwise.
 Status check_geo(FleetWorker& worker, const char* what) {
   if (worker.mode() != ps::CommMode::kGeo || !worker.communicator().is_running()) return Ok();
-  return Unimplemented("{} a geo job while it trains", what)
-      .with_hint("wait_for_all() ends training; init_server_from() begins with what was saved");
+  return Unimplemented("{} a geo job while it trains is not implemented", what)
+      .with_hint("wait_for_all() ends training; init_server_from() starts from saved tables");
 }
 
-// Every server's part of every table, on its own disk.
+// Makes every server save its rows of every table on its own disk.
 StatusOr<ps::SavedParts> save_tables(FleetWorker& worker, const FleetSaveTarget& to) {
   ps::SavedParts parts;
   for (const NamedTable& table : tables_of(worker)) {
@@ -145,7 +145,7 @@ Status load_worker_persistables(FleetWorker& worker, const FleetSaveTarget& from
       if (!loaded.ok()) break;
     }
   }
-  // the others would wait for who has failed
+  // do not return before the barrier: the others would wait for this worker
   const Status met = client.barrier("load");
   MILLRACE_RETURN_IF_ERROR(std::move(loaded));
   MILLRACE_RETURN_IF_ERROR(Status(met));

@@ -9,36 +9,36 @@
 #include "framework/program.h"
 #include "io/params.h"
 
-/// Saving and loading jobs whose servers hold typed tables: what worker and servers write together.
+/// Saving and loading jobs with typed tables: files that the worker and the servers write together.
 /// Source: spec/distributed_io.md sections 3 and 6, spec/fleet.md section 4.
 namespace millrace::fleet {
 
-/// The vars that save_worker_persistables() has the worker write: persistable ones of its program
-/// that no sparse table holds; learning rates and gradients are none.
+/// The vars that the worker writes in save_worker_persistables(): persistable ones of its program
+/// that are in no sparse table, except for learning rates and gradients.
 std::vector<io::ParamSpec> saved_vars(FleetWorker& worker);
 
-/// save_persistables: the first worker writes the persistable vars of its program one file each,
-/// the dense parameters as the servers have them; every server writes its part of every table with
-/// the state of the optimizer below the folder that it was allowed (ps/table/table_folder.h). A
-/// manifest beside the folder has all of them. The other workers write nothing.
+/// save_persistables: the first worker writes the persistable vars of its program to one file each,
+/// dense parameters with the servers' values. Every server writes its rows of every table, with the
+/// state of the optimizer, below its allowed folder (ps/table/table_folder.h). A manifest beside
+/// the folder lists all files. The other workers write nothing.
 ///
-/// Nobody may train meanwhile: call it when all are done, or between two barriers.
+/// No worker may train meanwhile: call it when all are done, or between two barriers.
 /// \param to  `mode` is that of the original: 0 all rows
-/// Errors: kUsage for files that may not be replaced; kNotFound for a var without value; those of
+/// Errors: kUsage for files that may not be replaced; kNotFound for a var without a value; those of
 /// the calls and of writing.
 Status save_worker_persistables(FleetWorker& worker, const FleetSaveTarget& to);
 
-/// save_inference_model: the part of a program that computes the fetches, with exactly the vars
-/// that it reads; rows of embeddings are put together from all servers, so that the model runs
-/// without them. The state of optimizers is left out. The other workers write nothing. \param
-/// origin  the forward or training program before it was cut Errors: as above; those of
-/// executor::save_inference_model().
+/// save_inference_model: writes the part of a program that computes the fetches, with exactly the
+/// vars that it reads. Rows of embeddings are joined from all servers, so that the model runs
+/// without them. The state of optimizers is left out. The other workers write nothing.
+/// \param origin  the forward or training program before it was split
+/// Errors: as above; those of executor::save_inference_model().
 Status save_worker_model(FleetWorker& worker, const FleetSaveTarget& to, const Program& origin,
                          const std::vector<std::string>& feeds,
                          const std::vector<std::string>& fetches);
 
-/// Loads what save_worker_persistables() has written, tables and vars; any number of servers does.
-/// Every worker calls it, between two steps, and waits for the others.
+/// Loads tables and vars that save_worker_persistables() has written, with any number of servers.
+/// Every worker must call it, between two steps, and waits for the others.
 /// Errors: kNotFound, kInvalidData with the file; kDistributed.
 Status load_worker_persistables(FleetWorker& worker, const FleetSaveTarget& from);
 

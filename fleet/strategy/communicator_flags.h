@@ -10,10 +10,10 @@
 
 namespace millrace::fleet {
 
-/// The communicator's settings of a mode as text by key ("communicator_send_queue_size"), the way
-/// the original's TrainerRuntimeConfig gives them: from FLAGS_communicator_<name> and CPU_NUM of
-/// the environment, with defaults. Sync: queue and merges are CPU_NUM whatever the environment
-/// says. Sync and geo leave out the settings that they don't use.
+/// The communicator's settings of a mode as text by key ("communicator_send_queue_size"), like the
+/// original's TrainerRuntimeConfig: from FLAGS_communicator_<name> and CPU_NUM of the environment,
+/// with defaults. In sync mode, queue and merges are always CPU_NUM. Sync and geo leave out the
+/// settings that they do not use.
 ///
 /// \param k_steps  geo: default of queue and merges
 /// Source: spec/fleet.md section 3, spec/ps_runtime.md section 5.

@@ -64,7 +64,7 @@ uint32_t ConfigReader::count(const std::string& key, uint32_t fallback) {
   if (value >= 0 && value <= std::numeric_limits<uint32_t>::max())
     return static_cast<uint32_t>(value);
   if (status_.ok())
-    status_ = InvalidArgument("{}.{}: expected a whole number from 0, found {}", what_, key, value);
+    status_ = InvalidArgument("{}.{}: expected a whole number >= 0, found {}", what_, key, value);
   return fallback;
 }
 
@@ -98,7 +98,7 @@ std::vector<std::string> ConfigReader::texts(const std::string& key) {
   const ConfigValue* const value = find(key);
   if (value == nullptr) return {};
   if (const auto* const found = std::get_if<std::vector<std::string>>(value)) return *found;
-  // an empty list has no kind
+  // an empty list has no element type
   const auto* const numbers = std::get_if<std::vector<double>>(value);
   if (numbers == nullptr || !numbers->empty()) fail(key, "a list of strings", *value);
   return {};

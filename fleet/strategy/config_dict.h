@@ -11,18 +11,18 @@
 
 namespace millrace::fleet {
 
-/// A value of a configuration, as users write it.
+/// A value of a configuration, as written by users.
 using ConfigValue =
     std::variant<bool, int64_t, double, std::string, std::vector<double>, std::vector<std::string>>;
 /// Values by key.
 using ConfigDict = std::map<std::string, ConfigValue>;
 
-/// Reads values out of a dictionary: the default where the key is absent. The first wrong type is
-/// kept and said by status(), with the key and what was expected and found.
+/// Reads values from a dictionary; returns the default if the key is absent. status() has the first
+/// value of a wrong type, with the key and what was expected and found.
 class ConfigReader {
  public:
   /// \param dict  must outlive the reader
-  /// \param what  comes before keys in messages ("fleet_desc_configs['emb']")
+  /// \param what  prefix of keys in messages ("fleet_desc_configs['emb']")
   ConfigReader(const ConfigDict& dict, std::string what);
 
   [[nodiscard]] bool has(const std::string& key) const { return dict_.count(key) != 0; }
@@ -30,15 +30,15 @@ class ConfigReader {
   double number(const std::string& key, double fallback);
   /// Whole numbers.
   int64_t integer(const std::string& key, int64_t fallback);
-  /// Whole numbers of 0 and above. Negative ones are errors.
+  /// Whole numbers >= 0; negative ones are errors.
   uint32_t count(const std::string& key, uint32_t fallback);
   bool boolean(const std::string& key, bool fallback);
   std::string text(const std::string& key, const std::string& fallback);
   std::vector<double> numbers(const std::string& key, const std::vector<double>& fallback);
   std::vector<std::string> texts(const std::string& key);
-  /// kInvalidArgument naming the key.
+  /// OK, or kInvalidArgument naming the key.
   [[nodiscard]] const Status& status() const { return status_; }
-  /// Keys that nobody has asked for, in order.
+  /// Keys that were never read, in order.
   [[nodiscard]] std::vector<std::string> unread() const;
 
  private:
@@ -51,7 +51,7 @@ class ConfigReader {
   mutable std::set<std::string> asked_;
 };
 
-/// kInvalidArgument for a key that is none of the known ones, with the nearest as a hint.
+/// Errors: kInvalidArgument for an unknown key, with the most similar known key as a hint.
 Status check_keys(const ConfigDict& dict, const std::vector<std::string_view>& known,
                   const std::string& what);
 

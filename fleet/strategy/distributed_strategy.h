@@ -10,10 +10,10 @@
 
 namespace millrace::fleet {
 
-/// a_sync_configs; names and defaults of the original. Only those with a comment have an effect.
+/// a_sync_configs; names and defaults of the original. Only settings with a comment have an effect.
 /// Source: spec/fleet.md section 3.
 struct AsyncConfigs {
-  int64_t k_steps = -1;  ///< geo: steps between two pushes; 0: every step
+  int64_t k_steps = -1;  ///< > 0: geo, steps between pushes; 0: sync or async
   int64_t max_merge_var_num = 1;
   int64_t send_queue_size = 16;
   bool independent_recv_thread = false;
@@ -24,10 +24,10 @@ struct AsyncConfigs {
   bool launch_barrier = true;  ///< workers wait for their servers
   std::string heter_worker_device_guard = "cpu";
   int64_t lr_decay_steps = 10;
-  int64_t use_ps_gpu = 0;  ///< tables in the memory of GPUs: refused
+  int64_t use_ps_gpu = 0;  ///< tables in GPU memory: refused
 };
 
-/// trainer_desc_configs: which trainer runs the program, and what it writes down.
+/// trainer_desc_configs: the trainer that runs the program, and what it dumps.
 struct TrainerDescConfigs {
   std::string trainer;
   std::string device_worker;
@@ -39,7 +39,7 @@ struct TrainerDescConfigs {
   std::vector<std::string> remote_sparse;
 };
 
-/// fs_client_param: the store of tables.
+/// fs_client_param: the file system on which tables are stored.
 struct FsClientConfigs {
   std::string uri;
   std::string user;
@@ -47,16 +47,16 @@ struct FsClientConfigs {
   std::string hadoop_bin;
 };
 
-/// How a parameter-server job trains. Setters check what they are given and leave the strategy as
-/// it was on an error. Source: spec/fleet.md section 3.
+/// How a parameter-server job trains. Setters check their arguments and leave the strategy
+/// unchanged on an error. Source: spec/fleet.md section 3.
 class DistributedStrategy {
  public:
-  /// Sets the switch between synchronous and asynchronous training; k_steps becomes 0.
+  /// Switches between synchronous and asynchronous training; sets k_steps to 0.
   void set_a_sync(bool on);
   [[nodiscard]] bool a_sync() const { return a_sync_; }
 
-  /// Errors: kInvalidArgument for an unknown key or a value of another type; for a device guard
-  /// that is none of cpu, gpu and xpu.
+  /// Errors: kInvalidArgument for an unknown key, a value of another type, or a device guard other
+  /// than cpu, gpu and xpu.
   Status set_a_sync_configs(const ConfigDict& configs);
   [[nodiscard]] const AsyncConfigs& a_sync_configs() const { return async_; }
 
@@ -71,15 +71,15 @@ class DistributedStrategy {
   /// Settings of one sparse table (fleet_desc_configs), see table_settings.h.
   /// Errors: kInvalidArgument for an unknown key, table class, accessor or rule, or another type.
   Status set_table_configs(const std::string& table, const ConfigDict& configs);
-  /// Null where the table has none.
+  /// Null if the table has no settings.
   [[nodiscard]] const ConfigDict* table_configs(const std::string& table) const;
-  /// Their names, sorted.
+  /// Names of tables with settings, sorted.
   [[nodiscard]] std::vector<std::string> tables_with_settings() const;
   /// False: tables with settings have no show and click (SparseAccessor).
   void set_use_cvm(bool on) { use_cvm_ = on; }
   [[nodiscard]] bool use_cvm() const { return use_cvm_; }
 
-  /// Adam of dense tables keeps sums of squares that fade.
+  /// True: adam of dense tables uses decaying sums of squares (adam_d2sum).
   void set_adam_d2sum(bool on) { adam_d2sum_ = on; }
   [[nodiscard]] bool adam_d2sum() const { return adam_d2sum_; }
 

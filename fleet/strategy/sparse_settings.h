@@ -6,11 +6,11 @@
 #include "fleet/strategy/config_dict.h"
 #include "framework/base/errors.h"
 
-/// What descriptions of both generations of sparse tables share: the names of their settings, and
-/// the messages that settings fill, which have the same fields in both.
+/// Shared by the descriptions of both generations of sparse tables: the names of their settings,
+/// and functions that write them to messages, which have the same fields in both.
 namespace millrace::fleet {
 
-/// Keys that tables of both generations know.
+/// Keys that tables of both generations accept.
 inline constexpr std::string_view kSparseKeys[] = {"sparse_table_class",
                                                    "sparse_compress_in_save",
                                                    "sparse_shard_num",
@@ -54,10 +54,10 @@ inline constexpr std::string_view kSparseKeys[] = {"sparse_table_class",
                                                    "embedx_sparse_beta1_decay_rate",
                                                    "embedx_sparse_beta2_decay_rate"};
 
-/// Update rules with different settings.
+/// Groups of update rules with the same settings.
 enum class SparseRule { kNaive, kAdagrad, kAdam };
 
-/// Weights stay within bounds, which are two numbers. Errors: kInvalidArgument.
+/// Sets the bounds of weights, which are two numbers. Errors: kInvalidArgument.
 template <typename Rule>
 Status set_weight_bounds(ConfigReader& read, const std::string& key, const std::string& what,
                          Rule& rule) {
@@ -68,8 +68,9 @@ Status set_weight_bounds(ConfigReader& read, const std::string& key, const std::
   return Ok();
 }
 
-/// Settings of an update rule, or their defaults.
-/// \param prefix  of the keys: "embed_" is the first weight of a row, which adagrad begins at 0
+/// Sets the settings of an update rule, or their defaults.
+/// \param prefix  of the keys: "embed_" is for the first weight of a row, whose initial value is 0
+///                with adagrad
 /// \param out     a SparseCommonSGDRuleParameter
 template <typename Rules>
 Status set_rule_settings(ConfigReader& read, const std::string& prefix, SparseRule rule,
@@ -100,7 +101,7 @@ Status set_rule_settings(ConfigReader& read, const std::string& prefix, SparseRu
   return Internal("an update rule without settings");
 }
 
-/// When rows count as used and when they go, or the defaults.
+/// Sets the statistics that determine which rows are saved and deleted, or the defaults.
 template <typename Statistics>
 void set_statistics(ConfigReader& read, Statistics& out) {
   const auto number = [&](const char* key, double fallback) {
@@ -116,7 +117,7 @@ void set_statistics(ConfigReader& read, Statistics& out) {
   out.set_delete_after_unseen_days(number("sparse_delete_after_unseen_days", 30));
 }
 
-/// Sharding and cache of a table, or the defaults.
+/// Sets sharding and cache of a table, or the defaults.
 template <typename Table>
 void set_storage(ConfigReader& read, Table& out) {
   out.set_shard_num(read.count("sparse_shard_num", 1000));
@@ -125,7 +126,8 @@ void set_storage(ConfigReader& read, Table& out) {
   out.set_sparse_table_cache_file_num(read.count("sparse_cache_file_num", 16));
 }
 
-/// Commands of the original around saved rows. They are told, never run.
+/// Sets the original's commands for converting saved rows. They are written to the description, but
+/// never run.
 template <typename Accessor>
 void set_converters(ConfigReader& read, const char* converter, const char* deconverter,
                     Accessor& out) {

@@ -9,7 +9,7 @@
 namespace millrace::fleet {
 namespace {
 
-// As in the original, whose communicators read the environment alone.
+// As in the original, whose communicators read only the environment.
 void remark_async(const AsyncConfigs& found, std::vector<std::string>& remarks) {
   const AsyncConfigs fresh;
   const std::pair<bool, const char*> in_environment[] = {
@@ -23,11 +23,13 @@ void remark_async(const AsyncConfigs& found, std::vector<std::string>& remarks) 
   for (const auto& [is_set, name] : in_environment) {
     if (!is_set) continue;
     remarks.push_back(fmt::format(
-        "a_sync_configs.{0} has no effect: the environment says it, FLAGS_communicator_{0}", name));
+        "a_sync_configs.{0} has no effect: it is set by FLAGS_communicator_{0} of the environment",
+        name));
   }
   if (found.runtime_split_send_recv)
     remarks.emplace_back(
-        "a_sync_configs.runtime_split_send_recv has no effect: tables are always cut at run time");
+        "a_sync_configs.runtime_split_send_recv has no effect: tables are always split at run "
+        "time");
   if (!llvm::StringRef(found.heter_worker_device_guard).equals_insensitive("cpu"))
     remarks.emplace_back(
         "a_sync_configs.heter_worker_device_guard has no effect without heter workers");
@@ -46,7 +48,7 @@ std::vector<std::string> strategy_remarks(const DistributedStrategy& strategy,
   if (!store.uri.empty() || !store.user.empty() || !store.passwd.empty() ||
       !store.hadoop_bin.empty())
     remarks.emplace_back(
-        "fs_client_param has no effect but to stand in ps_desc.txt: servers save below "
+        "fs_client_param has no effect except in ps_desc.txt: servers save below "
         "--allow-dir");
   const TrainerDescConfigs& trainer = strategy.trainer_desc_configs();
   if (!trainer.dump_fields_path.empty() && trainer.dump_fields.empty() &&

@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "fleet/strategy/distributed_strategy.h"
-#include "transpiler/fleet/table_plan.h"
+#include "transpiler/distribute/table_plan.h"
 
 namespace millrace::fleet {
 
-/// Settings of a strategy that nothing reads, a line each; those that have their defaults are not
-/// told. Settings of tables have remarks of their own (apply_table_settings()).
+/// Settings of a strategy that are never read, one line each; settings with their default values
+/// are not reported. Remarks on settings of tables come from apply_table_settings().
 /// \param plan  the tables of the job
 std::vector<std::string> strategy_remarks(const DistributedStrategy& strategy,
                                           const transpiler::TablePlan& plan);

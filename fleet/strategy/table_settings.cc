@@ -13,17 +13,18 @@ namespace {
 
 namespace desc = fleet_desc;
 
-// Besides those that both generations know.
+// Keys in addition to those of both generations.
 constexpr std::string_view kMoreKeys[] = {"sparse_fea_dim", "feature_learning_rate", "nodeid_slot",
                                           "sparse_load_filter_slots", "sparse_save_filter_slots"};
 
-// The description carries these, but a server of ours does nothing about them.
+// Settings that are written to the description, but have no effect on our servers.
 constexpr std::string_view kOnlyDescribed[] = {
     "sparse_enable_cache",   "sparse_cache_rate",  "sparse_cache_file_num",
     "sparse_converter",      "sparse_deconverter", "sparse_ssd_unseenday_threshold",
     "feature_learning_rate", "nodeid_slot"};
 
-// The accessor's class in descriptions, and whether both parts of a row have one rule's settings.
+// The accessor's class in descriptions, and whether both parts of a row use the settings of one
+// rule.
 struct AccessorName {
   std::string_view key;
   const char* name;
@@ -79,11 +80,13 @@ Status set_rule_table_settings(ConfigReader& read, const std::string& prefix,
   return set_rule_settings(read, prefix, rule->kind, what, out);
 }
 
-// Rows whose slot is in these lists are left out of files. Our servers would write and read all.
+// The original leaves rows with a slot in these lists out of files. Our servers would write and
+// read all rows.
 Status refuse_filters(ConfigReader& read, const std::string& what) {
   for (const char* const key : {"sparse_load_filter_slots", "sparse_save_filter_slots"}) {
     if (!read.numbers(key, {}).empty())
-      return Unimplemented("{}.{}: files of tables without the rows of some slots", what, key);
+      return Unimplemented("{}.{}: filtering of rows by slot in table files is not implemented",
+                           what, key);
   }
   return Ok();
 }
@@ -135,7 +138,7 @@ Status apply_table_settings(const std::string& table, const ConfigDict& configs,
   MILLRACE_ASSIGN_OR_RETURN(const char* const name, table_class(read, what));
   out.set_table_class(name);
   if (out.table_class() == "SSDSparseTable")
-    remarks.push_back(what + ".sparse_table_class: rows stay in memory, on no SSD");
+    remarks.push_back(what + ".sparse_table_class: rows are kept in memory, not on SSD");
   MILLRACE_RETURN_IF_ERROR(refuse_filters(read, what));
   set_storage(read, out);
   MILLRACE_ASSIGN_OR_RETURN(
@@ -149,7 +152,7 @@ Status apply_table_settings(const std::string& table, const ConfigDict& configs,
                                   key, accessor->key));
   for (const std::string_view key : kOnlyDescribed) {
     if (read.has(std::string(key)))
-      remarks.push_back(fmt::format("{}.{} has no effect but to stand in ps_desc.txt", what, key));
+      remarks.push_back(fmt::format("{}.{} has no effect except in ps_desc.txt", what, key));
   }
   return read.status();
 }

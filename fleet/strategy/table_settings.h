@@ -12,19 +12,19 @@ class TableParameter;
 
 namespace millrace::fleet {
 
-/// Settings of a sparse table under the keys of the original: sparse_*, embed_sparse_* (the first
-/// weight of a row), embedx_sparse_* (the embedding behind it), feature_learning_rate, nodeid_slot.
-/// Table classes: DownpourSparseTable, DownpourSparseSSDTable. Accessors: DownpourCtrAccessor,
-/// DownpourCtrDoubleAccessor, DownpourCtrDymfAccessor, DownpourUnitAccessor,
+/// Checks the settings of a sparse table, with the keys of the original: sparse_*, embed_sparse_*
+/// (the first weight of a row), embedx_sparse_* (the embedding after it), feature_learning_rate,
+/// nodeid_slot. Table classes: DownpourSparseTable, DownpourSparseSSDTable. Accessors:
+/// DownpourCtrAccessor, DownpourCtrDoubleAccessor, DownpourCtrDymfAccessor, DownpourUnitAccessor,
 /// DownpourDoubleUnitAccessor, DownpourSparseValueAccessor. Rules: naive, adagrad, adagrad_v2,
 /// std_adagrad, adam, shared_adam.
 ///
 /// Errors: kInvalidArgument naming table and key. Source: spec/fleet.md section 3.
 Status check_table_settings(const std::string& table, const ConfigDict& configs);
 
-/// Writes them, and the defaults of what they leave out, into a table's description.
+/// Writes the settings, with defaults for missing ones, into a table's description.
 /// \param use_cvm  false: rows without show and click
-/// \param remarks  told of settings that nothing reads
+/// \param remarks  receives settings that are never read
 /// Errors: as above; kUnimplemented for filters of slots.
 Status apply_table_settings(const std::string& table, const ConfigDict& configs, bool use_cvm,
                             fleet_desc::TableParameter& out, std::vector<std::string>& remarks);

@@ -8,7 +8,8 @@
 
 namespace millrace {
 
-/// Makers of failed statuses with an fmt message; not for public headers, which stay free of fmt.
+/// Functions that create an error Status with an fmt message. Not for public headers, which must
+/// not include fmt.
 template <typename... Args>
 Status InvalidArgument(fmt::format_string<Args...> format, Args&&... args) {
   return {StatusCode::kInvalidArgument, fmt::format(format, std::forward<Args>(args)...)};

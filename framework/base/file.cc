@@ -24,7 +24,7 @@ class Descriptor {
     if (fd_ > STDERR_FILENO) ::close(fd_);
   }
   [[nodiscard]] int get() const { return fd_; }
-  /// Closes now; the error of the last write may show here.
+  /// Closes now. The error of the last write may be reported here.
   int close() {
     const int fd = fd_;
     fd_ = -1;
@@ -43,8 +43,8 @@ StatusOr<std::string> read_all(int fd, int64_t size_hint, int64_t max_bytes) {
   constexpr int64_t kChunk = int64_t{1} << 20U;
   std::string out;
   size_t used = 0;
-  // One byte more than the hint finds the end without another allocation; a file that grows
-  // meanwhile or a pipe goes on in chunks.
+  // One byte more than the hint finds the end without another allocation. A pipe, or a file that
+  // grows meanwhile, is read in further chunks.
   int64_t room = size_hint + 1;
   while (true) {
     room = std::min(room, max_bytes + 1 - static_cast<int64_t>(used));

@@ -16,7 +16,7 @@ bool is_plain(char c) {
 }  // namespace
 
 std::string html_escaped(std::string_view text) {
-  // nearly all names
+  // Fast path: nearly all names need no escaping.
   if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
   std::string out;
   for (const char c : printable(text)) {

@@ -7,15 +7,15 @@
 
 namespace millrace {
 
-/// Quoted JSON string. Control characters become \u00HH; bytes that are no valid UTF-8 become the
-/// visible text \xHH, because JSON has no bytes.
+/// Quoted JSON string. Control characters become \u00HH. Bytes that are not valid UTF-8 become the
+/// visible text \xHH, because JSON cannot represent arbitrary bytes.
 std::string json_string(std::string_view text);
 
-/// Builds one JSON document front to back: keys stay in the order of the calls, numbers are exact,
-/// NaN and infinities become strings. Thread-safety: one writer.
+/// Builds one JSON document from start to end. Keys stay in the order of the calls, numbers are
+/// exact, NaN and infinities become strings. Thread-safety: one writer.
 class JsonWriter {
  public:
-  /// \param indent  spaces a level; 0 writes everything on one line
+  /// \param indent  spaces per level; 0 writes everything on one line
   explicit JsonWriter(int indent = 2) : indent_(indent) {}
 
   JsonWriter& begin_object() { return open('{'); }
@@ -42,7 +42,7 @@ class JsonWriter {
     return key(name).value(v);
   }
 
-  /// Elements of the array that is open now stay on one line.
+  /// Puts all elements of the innermost open array on one line.
   JsonWriter& inline_array();
 
   /// The document, with a line feed at the end.

@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Start of the program or library that has the address in it; null if it is unknown.
+// Base address of the program or library that contains the address; null if unknown. `file`
+// receives its path as dladdr() reports it.
 const void* base_of(const void* address, std::string& file) {
   Dl_info info{};
   if (dladdr(address, &info) == 0) return nullptr;
@@ -23,8 +24,8 @@ const void* base_of(const void* address, std::string& file) {
   return info.dli_fbase;
 }
 
-// The folder of the program or shared library that this function was linked into. What dladdr()
-// says of a program is only what it was called as.
+// The folder of the program or shared library that this function was linked into. For the main
+// program, dladdr() reports only argv[0], so /proc/self/exe is used.
 fs::path own_folder() {
   std::string file;
   std::string program;
@@ -38,10 +39,10 @@ fs::path own_folder() {
 
 Status other_build(const std::string& file, const char* stamp) {
   return Status(StatusCode::kInvalidData,
-                fmt::format("the module is of another build: expected '{}', found '{}'",
+                fmt::format("the module is from another build: expected '{}', found '{}'",
                             build_stamp(), stamp))
       .in_file(file)
-      .with_hint("install millrace anew, with all its parts");
+      .with_hint("reinstall millrace with all its modules");
 }
 
 }  // namespace
@@ -49,23 +50,24 @@ Status other_build(const std::string& file, const char* stamp) {
 StatusOr<const void*> load_module(std::string_view name) {
   const fs::path folder = own_folder();
   const std::string leaf = fmt::format("{}.so", name);
-  // from a program, and from a shared library that stands where modules' folder does
+  // First path: relative to a program. Second: relative to a shared library next to the folder
+  // "millrace".
   const std::array<fs::path, 2> places = {
       (folder / MILLRACE_MODULE_FOLDER / leaf).lexically_normal(), folder / "millrace" / leaf};
   std::error_code error;
   const fs::path& path = fs::exists(places[1], error) ? places[1] : places[0];
   if (!fs::exists(path, error)) {
-    return NotFound("the module '{}' is unavailable: there is no such file", name)
+    return NotFound("the module '{}' is unavailable: no such file", name)
         .in_file(path)
-        .with_hint(
-            "modules are installed with the programs, in the folder millrace of the libraries");
+        .with_hint("modules are installed with the programs, in <library folder>/millrace");
   }
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr)
     return IoError("the module '{}' cannot be loaded: {}", name, dlerror()).in_file(path);
   void* const entry = dlsym(library, kModuleEntry);
   if (entry == nullptr)
-    return InvalidData("this is no module: it has no function {}", kModuleEntry).in_file(path);
+    return InvalidData("not a millrace module: expected a function {}, found none", kModuleEntry)
+        .in_file(path);
   const void* functions = nullptr;
   const char* const stamp = reinterpret_cast<ModuleEntry*>(entry)(&functions);
   if (std::strcmp(stamp, build_stamp()) != 0) return other_build(path, stamp);

@@ -7,13 +7,13 @@
 
 namespace millrace {
 
-/// Parts of millrace that need large libraries stand in files of their own, which are loaded when a
-/// job needs them: <library folder>/millrace/<name>.so. Objects of C++ cross the border, so a
-/// module must come from the build that loads it.
+/// Features that need large libraries are built as modules: files of their own that are loaded on
+/// demand, at <library folder>/millrace/<name>.so. C++ objects are passed between the program and a
+/// module, so a module must come from the same build as the program that loads it.
 /// Source: docs/decisions/0011-modules.md.
 
-/// What a module exports, with C linkage and the name kModuleEntry.
-/// \param functions  receives a table of functions, whose type belongs to the module's name
+/// The function that a module exports, with C linkage and the name kModuleEntry.
+/// \param functions  receives a table of functions; its type depends on the module's name
 /// \returns build_stamp() of the module
 using ModuleEntry = const char*(const void** functions);
 inline constexpr const char* kModuleEntry = "millrace_module";
@@ -21,12 +21,12 @@ inline constexpr const char* kModuleEntry = "millrace_module";
 /// Version, commit, build type and compiler. Static.
 const char* build_stamp();
 
-/// The table of a module. It is looked for relative to the file that this very function stands in,
-/// the program or the shared library; once loaded it stays until the process ends. Asking again
-/// costs some microseconds.
-/// Errors: kNotFound for a missing file; kIo where it, or a library that it needs, cannot be
-/// loaded; kInvalidData for a file of another build. All name the file. Thread-safety: concurrent
-/// calls.
+/// Loads a module and returns its table of functions. The path is relative to the file that
+/// contains this function (the program or the shared library). A loaded module stays loaded until
+/// the process ends; a repeated call takes some microseconds.
+/// Errors: kNotFound for a missing file; kIo if it, or a library that it needs, cannot be loaded;
+/// kInvalidData for a file that is not a module or is from another build. All errors name the file.
+/// Thread-safety: concurrent calls.
 StatusOr<const void*> load_module(std::string_view name);
 
 template <typename Functions>

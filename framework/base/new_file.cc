@@ -30,7 +30,7 @@ const char* file_kind(unsigned mode) {
   if (S_ISFIFO(mode)) return "a FIFO";
   if (S_ISSOCK(mode)) return "a socket";
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
-  return "no regular file";
+  return "a special file";
 }
 
 Status open_error(int code) {
@@ -63,13 +63,13 @@ int create_beside(const std::string& path, std::string& name) {
 
 Status publish_file(const std::string& temporary, const std::string& path, Replace replace) {
   if (replace == Replace::kNo) {
-    // link() fails where the name exists, which rename() does not.
+    // Unlike rename(), link() fails if the name exists.
     if (::link(temporary.c_str(), path.c_str()) == 0) {
       ::unlink(temporary.c_str());
       return Ok();
     }
     if (errno == EEXIST) return exists_error();
-    // File systems without hard links: look, then rename.
+    // File systems without hard links: check first, then rename.
     if (::access(path.c_str(), F_OK) == 0) return exists_error();
   }
   if (::rename(temporary.c_str(), path.c_str()) == 0) return Ok();

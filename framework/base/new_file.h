@@ -5,31 +5,33 @@
 #include "framework/base/file.h"
 #include "framework/base/status.h"
 
-/// The steps by which a file appears complete or not at all. For those who write files; errors have
-/// no path, which callers know as their users wrote it.
+/// Building blocks for writing a file that appears complete or not at all. Errors do not contain
+/// the path; callers add it as the user wrote it.
 namespace millrace {
 
-/// What the system says of its error number.
+/// The system's text for an errno value.
 std::string error_text(int code);
 
-/// "cannot open: ...": kNotFound where there is no such file or folder, else kIo.
+/// "cannot open: ...": kNotFound if the file or its folder does not exist, else kIo.
 Status open_error(int code);
 
-/// Where the bytes of a file at `path` go: the target of a link; `path` if there is nothing yet.
-/// Errors: kInvalidData if there is something that is no regular file; kUsage if the file exists
-/// and replace is kNo.
+/// The path that a write to `path` must replace: the target of a symbolic link, else `path` itself.
+/// Errors: kInvalidData if the path exists and is not a regular file; kUsage if the file exists and
+/// replace is kNo.
 StatusOr<std::string> resolve_new_file(const std::string& path, Replace replace);
 
-/// Creates a temporary file beside `path`, to be written. Another thread may be writing the same
-/// file, and a killed process of the same number may have left its own.
-/// \param name  its name
-/// \return the descriptor; negative: errno says why
+/// Creates a temporary file next to `path`, open for writing. Its name is unique even if another
+/// thread writes the same file, or a killed process with the same process id left its temporary
+/// file.
+/// \param name  receives the name of the temporary file
+/// \return the descriptor; negative on error, with errno set
 int create_beside(const std::string& path, std::string& name);
 
-/// Gives the finished temporary file its name. Errors: kUsage if it exists and replace is kNo; kIo.
+/// Renames the finished temporary file to `path`. Errors: kUsage if `path` exists and replace is
+/// kNo; kIo.
 Status publish_file(const std::string& temporary, const std::string& path, Replace replace);
 
-/// What stands in a file's place: "a directory", "a FIFO", "a socket", "a device".
+/// What kind of file a mode describes: "a directory", "a FIFO", "a socket", "a device".
 const char* file_kind(unsigned mode);
 
 }  // namespace millrace

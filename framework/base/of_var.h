@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-/// The same error, about this var; the rest of its place stays.
+/// The same error with the var set in its location; the other location fields stay.
 inline Status of_var(Status status, std::string_view name) {
   Location location = status.location();
   location.var = name;

@@ -59,8 +59,7 @@ Status::Status(StatusCode code, std::string message) : rep_(std::make_shared<Rep
 }
 
 namespace {
-// Function-local constants keep these accessors free of static objects with constructors at
-// namespace scope.
+// Function-local constants avoid static objects with constructors at namespace scope.
 const std::string& empty_string() {
   static const std::string kEmpty;
   return kEmpty;

@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-/// What kind of thing went wrong. Tools map each code to one exit code (docs/cli: 2 to 7, 70).
+/// The kind of an error. Tools map each code to one exit code (docs/cli: 2 to 7, 70).
 enum class StatusCode {
   kOk = 0,
   kUsage,            ///< wrong flags or arguments; exit 2
@@ -21,16 +21,16 @@ enum class StatusCode {
   kNotFound,         ///< a file or a named thing does not exist; exit 3
   kIo,               ///< the operating system refused to read or write; exit 6
   kExecution,        ///< an op failed while running; exit 4
-  kDistributed,      ///< peer lost or deadline passed; may be retried; exit 5
+  kDistributed,      ///< a peer was lost or a deadline passed; may be retried; exit 5
   kResource,         ///< memory, disk or a stated limit is exhausted; exit 6
   kUnimplemented,    ///< a valid request that this build does not support; exit 7
-  kInternal,         ///< a bug of millrace; exit 70
+  kInternal,         ///< a bug in millrace; exit 70
 };
 
 /// Name of a code in lower-case words, for example "invalid-program".
 std::string_view status_code_name(StatusCode code);
 
-/// Where in a file or program an error is. Fields that are not known stay empty or negative.
+/// Where in a file or program an error occurred. Unknown fields stay empty or negative.
 struct Location {
   std::string file;
   int block = -1;   ///< block index
@@ -40,7 +40,7 @@ struct Location {
   int slot_index = -1;  ///< position in the slot
   std::string attr;
   std::string var;
-  std::string source;  ///< the user's own source line, from op_callstack
+  std::string source;  ///< the user's source line that created the op, from op_callstack
 
   /// "file: block B, op I (type), input Slot[k] 'var'"; empty if nothing is known. Escaped for
   /// terminals.
@@ -57,19 +57,20 @@ class [[nodiscard]] Status {
 
   [[nodiscard]] bool ok() const { return rep_ == nullptr; }
   [[nodiscard]] StatusCode code() const { return rep_ ? rep_->code : StatusCode::kOk; }
-  /// The fact, one line, lower-case, without location.
+  /// What went wrong: one line, lower-case, without location.
   [[nodiscard]] const std::string& message() const;
   [[nodiscard]] const Location& location() const;
   [[nodiscard]] const std::string& hint() const;
   [[nodiscard]] const std::vector<std::string>& notes() const;
 
-  /// Copies of this status with one more fact; an ok status stays ok.
+  /// This status with the given information added; an ok status stays ok.
   Status at(Location location) &&;
   Status in_file(std::string file) &&;
   Status with_hint(std::string hint) &&;
   Status with_note(std::string note) &&;
 
-  /// Everything in the layout of the tools: "error: place: message", "  hint: ...", "  note: ...".
+  /// All fields as the tools print them, one per line: "error: <location>: <message>",
+  /// "  hint: ...", "  note: ...".
   [[nodiscard]] std::string to_string() const;
 
  private:

@@ -34,7 +34,7 @@ size_t utf8_length(std::string_view text, size_t i) {
   }
   if (length == 3 && (code < 0x800 || (code >= 0xD800 && code <= 0xDFFF))) return 0;
   if (length == 4 && (code < 0x10000 || code > 0x10FFFF)) return 0;
-  if (code >= 0x80 && code < 0xA0) return 0;  // C1 controls drive terminals too
+  if (code >= 0x80 && code < 0xA0) return 0;  // C1 control characters also affect terminals
   return length;
 }
 
@@ -114,7 +114,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_name(std::string_view word, std::span<const std::string_view> candidates) {
-  // Long words come from hostile files; the quadratic distance is not worth it there.
+  // Long words come from hostile files; do not spend quadratic time on them.
   constexpr size_t kLongestWord = 128;
   if (word.size() > kLongestWord) return {};
   size_t best = std::max<size_t>(1, word.size() / 3) + 1;

@@ -4,7 +4,7 @@
 
 namespace millrace {
 
-/// What a program says about itself on --version and in bug reports. All views are static.
+/// What --version and bug reports show about a program. All views are static.
 struct VersionInfo {
   std::string_view version;     ///< "major.minor.patch"
   std::string_view commit;      ///< first 12 digits as of the last configure; "unknown" outside git
@@ -12,7 +12,7 @@ struct VersionInfo {
   std::string_view compiler;    ///< name and version
 };
 
-/// The facts of this build. Thread-safety: pure.
+/// The version information of this build. Thread-safety: pure.
 VersionInfo version_info();
 
 }  // namespace millrace

@@ -9,7 +9,7 @@ namespace {
 using Pairs = std::vector<std::pair<size_t, size_t>>;
 constexpr size_t kMaxCells = size_t{4} << 20U;
 
-// Longest common subsequence of a[a0, a1) and b[b0, b1) by the usual table of suffix lengths.
+// Longest common subsequence of a[a0, a1) and b[b0, b1), with the usual table of suffix lengths.
 void align_by_table(const std::vector<uint64_t>& a, size_t a0, size_t a1,
                     const std::vector<uint64_t>& b, size_t b0, size_t b1, Pairs& out) {
   const size_t rows = a1 - a0;
@@ -33,8 +33,8 @@ void align_by_table(const std::vector<uint64_t>& a, size_t a0, size_t a1,
   }
 }
 
-// Keys that occur once on each side, kept as far as they ascend on both (longest ascending run by
-// patience sorting).
+// Pairs keys that occur once on each side, as far as they ascend on both sides (longest ascending
+// run by patience sorting).
 void align_unique(const std::vector<uint64_t>& a, size_t a0, size_t a1,
                   const std::vector<uint64_t>& b, size_t b0, size_t b1, Pairs& out) {
   struct Places {
@@ -55,7 +55,7 @@ void align_unique(const std::vector<uint64_t>& a, size_t a0, size_t a1,
   for (const auto& [key, p] : places)
     if (p.count_a == 1 && p.count_b == 1) unique.emplace_back(p.a, p.b);
   std::sort(unique.begin(), unique.end());
-  std::vector<size_t> tails;  // index into unique of the last of each length
+  std::vector<size_t> tails;  // for each run length, the index into unique of the last element
   std::vector<size_t> before(unique.size(), unique.size());
   for (size_t k = 0; k < unique.size(); ++k) {
     const auto it = std::lower_bound(tails.begin(), tails.end(), unique[k].second,

@@ -9,9 +9,9 @@ namespace millrace::diff {
 
 /// Pairs (index in a, index in b) of a longest common subsequence of two lists of keys, ascending.
 ///
-/// Equal heads and tails cost linear time. Where the rest is above the bound of its table
-/// (4 million cells), keys that occur once in both are paired instead, which is still a common
-/// subsequence, though not always a longest one.
+/// Equal heads and tails cost linear time. If the remainder is above the bound of the table (4
+/// million cells), only keys that occur once in both lists are paired. The result is then a common
+/// subsequence, but not always a longest one.
 std::vector<std::pair<size_t, size_t>> align(const std::vector<uint64_t>& a,
                                              const std::vector<uint64_t>& b);
 

@@ -1,4 +1,4 @@
-// When two attributes count as equal.
+// When two attributes are considered equal.
 
 #include <algorithm>
 #include <array>
@@ -13,8 +13,8 @@
 namespace millrace::diff {
 namespace {
 
-// Defaults of ops that are not the zero of their kind. The attribute's text stands as the text form
-// writes an int, bool, float or string.
+// Attribute defaults of ops that are not the zero of their kind. The value is written as in the
+// text form of an int, bool, float or string.
 struct Default {
   std::string_view op;
   std::string_view attr;
@@ -91,7 +91,7 @@ std::string comparable_attr(llvm::StringRef op, llvm::StringRef name, const Attr
   if (is_set_like(op, name) && out.kind() == AttrKind::kStrings) out = sorted_strings(out);
   if (options.strict_types) return print_value(out);
   const std::string text = print_value(widened(out));
-  // An empty list has no element kind.
+  // All empty lists are equal, whatever their element kind.
   return text.size() > 2 && llvm::StringRef(text).endswith("s[]") ? "[]" : text;
 }
 
@@ -105,7 +105,7 @@ bool is_default_attr(llvm::StringRef op, llvm::StringRef name, const AttrValue& 
                          value.kind() == AttrKind::kFloat64;
   if (is_number && llvm::StringRef("ld").contains(text.back())) text.pop_back();
   if (rule != kDefaults.end()) {
-    // 1 and 1.0 and true are one number.
+    // 1, 1.0 and true are the same number.
     const auto number = [](std::string_view t) {
       if (t == "true" || t == "1.0") return std::string_view("1");
       return t == "false" || t == "0.0" ? std::string_view("0") : t;

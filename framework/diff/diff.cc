@@ -34,7 +34,7 @@ std::string op_line(const NormalOp& op) {
   return out;
 }
 
-// The keys of both maps, each once, in order.
+// The keys of both maps in order, without duplicates.
 template <typename Map>
 std::vector<llvm::StringRef> keys_of_both(const Map& a, const Map& b) {
   std::vector<llvm::StringRef> keys;
@@ -117,7 +117,7 @@ class Comparison {
       const auto* const y = value_or_null(b.vars, name);
       const bool kept =
           (x != nullptr && (*x)->persistable()) || (y != nullptr && (*y)->persistable());
-      // Names of what ops make are free; the ops say whether they match.
+      // Names of vars that ops create do not matter here; comparing the ops detects differences.
       if (options_.semantic && !kept && (x == nullptr || y == nullptr) && made.count(name) != 0)
         continue;
       const bool with_dims = !(options_.ignore_shape && options_.ignore_shape(name));
@@ -219,8 +219,9 @@ class Comparison {
     for (const uint64_t key : keys_b) --surplus[key];
     std::vector<const NormalOp*> only_a = unmatched(a, keys_a, surplus, 1);
     std::vector<const NormalOp*> only_b = unmatched(b, keys_b, surplus, -1);
-    // An op that reads a changed value differs, too; the first ones are the cause. Ops that agree
-    // in all but what came before are told apart from those that exist on one side only.
+    // An op that reads a changed value also differs; the first differing ops are the cause. Ops
+    // that are equal but have different histories are reported separately from ops that exist on
+    // one side only.
     for (const NormalOp* op : only_a) {
       const auto it = llvm::find_if(only_b, [&](const NormalOp* other) {
         return other->type == op->type && other->inputs == op->inputs &&
@@ -272,7 +273,7 @@ std::string Difference::to_string() const {
   }
   out += what;
   if (what == "history") {
-    out += ": a var it reads or writes was written otherwise: " + a;
+    out += ": a var that it reads or writes was written differently before: " + a;
   } else if (a.empty()) {
     out += ": only in the second: " + b;
   } else if (b.empty()) {

@@ -18,7 +18,7 @@ std::map<llvm::StringRef, Names> slots_of(const Op& op, llvm::ArrayRef<Slot> slo
   for (const Slot& slot : slots) {
     if (slot.args.empty()) continue;
     Names& names = out[op.name_of(slot.name)];
-    names.clear();  // of a slot that is stated twice, the last counts
+    names.clear();  // if a slot is listed twice, the last one counts
     for (const Arg& arg : slot.args) names.push_back(op.name_of(arg.name));
   }
   return out;
@@ -38,7 +38,7 @@ NormalOp normal_op(const Op& op, int64_t index, const DiffOptions& options) {
   return out;
 }
 
-// Calls each(name) for every argument: inputs, then outputs, slots by name.
+// Calls each(name) for every argument: inputs, then outputs, each ordered by slot name.
 template <typename Each>
 void for_each_arg(const NormalOp& op, Each each) {
   for (const auto* slots : {&op.inputs, &op.outputs}) {
@@ -83,8 +83,8 @@ NormalForm::NormalForm(const Program& program, const DiffOptions& options,
   if (!controls.empty()) apply(controls, true);
 }
 
-// New names for control vars: after the type and the first data argument of the op that writes
-// them, so that two programs with other numbers agree.
+// New names for control vars, built from the type and the first data argument of the op that writes
+// them, so that two programs with different numbering compare equal.
 NormalForm::Renames NormalForm::control_names() {
   Renames names;
   std::map<std::string, int> used;
@@ -107,7 +107,8 @@ NormalForm::Renames NormalForm::control_names() {
   return names;
 }
 
-// Control vars that nobody writes: read ones in order of reading, then declared ones by name.
+// Names control vars that no op writes: first those that are read, in reading order, then those
+// that are only declared, by name.
 void NormalForm::name_unwritten(Renames& names) {
   std::multiset<llvm::StringRef> loose;
   for (const NormalBlock& block : blocks_) {

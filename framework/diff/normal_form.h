@@ -10,12 +10,12 @@
 #include "framework/diff/diff.h"
 #include "framework/program.h"
 
-/// Programs in the form in which they are compared: what may differ freely is gone.
+/// The normal form in which programs are compared: differences that do not matter are removed.
 namespace millrace::diff {
 
 using Names = std::vector<llvm::StringRef>;
 
-/// An op without empty slots and ignored attributes, both by name.
+/// An op without empty slots and ignored attributes; slots and attributes are ordered by name.
 struct NormalOp {
   int64_t index = 0;
   llvm::StringRef type;
@@ -54,16 +54,16 @@ class NormalForm {
   std::deque<std::string> kept_;
 };
 
-/// True for names of control vars, which every transpiler numbers in its own way.
+/// True for names of control vars, which transpilers number differently.
 bool is_control_name(llvm::StringRef name);
 
-/// A declaration with the facts that count: "f32(784, 200) persistable".
+/// A declaration with the facts that are compared: "f32(784, 200) persistable".
 std::string var_facts(const Var& var, const DiffOptions& options, bool with_dims);
 
-/// Attribute in the form in which two are equal if and only if their texts are.
+/// Text of an attribute value. Two values compare equal if and only if their texts are equal.
 std::string comparable_attr(llvm::StringRef op, llvm::StringRef name, const AttrValue& value,
                             const DiffOptions& options);
-/// True if an absent attribute means the same.
+/// True if leaving the attribute out means the same.
 bool is_default_attr(llvm::StringRef op, llvm::StringRef name, const AttrValue& value);
 
 }  // namespace millrace::diff

@@ -7,7 +7,8 @@
 namespace millrace::diff {
 namespace {
 
-// Values of vars at one moment: name to hash of the history that made them.
+// The values of all vars at one point of the program: name to hash of the history that produced the
+// value.
 using Values = std::map<llvm::StringRef, uint64_t>;
 
 class Histories {
@@ -21,7 +22,7 @@ class Histories {
   }
 
   std::vector<std::vector<uint64_t>> run() {
-    // A block that an op owns is walked with that op; the others on their own.
+    // A block that an op refers to is visited with that op; other blocks are visited separately.
     std::set<int64_t> owned;
     for (const NormalBlock& block : program_.blocks()) {
       for (const NormalOp& op : block.ops)
@@ -40,8 +41,8 @@ class Histories {
 
  private:
   static constexpr int kDeepest = 32;
-  // Blocks that several ops claim are walked again and again; a hostile file must not make that
-  // endless.
+  // A block that several ops refer to is visited once per op. The limit stops hostile files from
+  // making this take forever.
   static constexpr size_t kMostSteps = 50'000'000;
 
   [[nodiscard]] std::vector<int64_t> children(const NormalOp& op) const {
@@ -64,7 +65,7 @@ class Histories {
                               : StableHash().add("unwritten").add(std::string_view(name)).value();
   }
 
-  // Fills keys_[index] unless that was done, and brings the values to the state behind the block.
+  // Fills keys_[index] on the first visit and updates the values to the state after the block.
   uint64_t walk(size_t index, Values& values, int depth) {
     const bool first = walked_.insert(index).second;
     std::vector<uint64_t> keys;
@@ -92,13 +93,13 @@ class Histories {
     for (const auto& [slot, names] : op.outputs) {
       hash.add("->").add(std::string_view(slot)).add(names.size());
       for (const llvm::StringRef name : names) {
-        // The value that is replaced takes part: two writes of one var may not swap.
+        // The value that is replaced is part of the hash: two writes of one var may not swap.
         if (by_name_) hash.add(value_of(name, values));
         hash.add(name_counts(name) ? std::string_view(name) : std::string_view());
       }
     }
     for (const auto& [name, value] : op.attrs) {
-      if (!by_name_ && name == "op_role_var") continue;  // repeats names of vars
+      if (!by_name_ && name == "op_role_var") continue;  // contains only var names
       if (!options_.strict_attrs && is_default_attr(op.type, name, *value)) continue;
       hash.add(std::string_view(name)).add(comparable_attr(op.type, name, *value, options_));
     }

@@ -9,7 +9,7 @@
 
 namespace millrace::diff {
 
-/// Hash that is the same on every machine and in every run; good for telling things apart.
+/// Hash that is the same on every machine and in every run. Not cryptographic.
 class StableHash {
  public:
   StableHash& add(std::string_view text);
@@ -20,13 +20,13 @@ class StableHash {
   uint64_t state_ = 0xcbf29ce484222325ULL;
 };
 
-/// What an op of a block reads, computes and writes, with the history of every value it reads: two
-/// blocks have the same keys (as multisets) if and only if one is a permutation of the other in
-/// which no two accesses of one var swap, apart from accidents of hashing.
+/// One key per op: a hash of what it reads, computes and writes, including the history of every
+/// value it reads. Apart from hash collisions, two blocks have the same keys (as multisets) if and
+/// only if one is a permutation of the other in which no two accesses to one var swap.
 ///
-/// \param by_name  names of written vars count; else only names of persistable vars and of vars
-///                 that nobody in the block has written (feeds, parameters)
-/// \returns for each block the key of each op in order
+/// \param by_name  names of written vars matter; else only names of persistable vars and of vars
+///     that no earlier op of the block has written (feeds, parameters)
+/// \returns for each block the key of each op, in op order
 std::vector<std::vector<uint64_t>> history_keys(const NormalForm& program,
                                                 const DiffOptions& options, bool by_name);
 

@@ -9,15 +9,15 @@ namespace millrace {
 
 namespace {
 
-// From this size on a buffer stands on pages of this size, where the system has them: the first
-// touch of a small page costs more than what is then done with it.
+// Buffers of at least this size use pages of this size if the system has them: the first access to
+// each small page costs more than the work done on it.
 constexpr size_t kLargePage = size_t{1} << 21U;
 
 void* allocate_aligned(size_t bytes) {
   const size_t alignment = bytes < kLargePage ? kBufferAlignment : kLargePage;
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* const data = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-  // only whole pages: the tail of a buffer must not take a page for itself
+  // Only whole pages: the last, partly used page must not become a huge page.
   if (data != nullptr && alignment == kLargePage)
     ::madvise(data, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
   return data;

@@ -7,15 +7,15 @@
 
 namespace millrace {
 
-/// Alignment of every tensor's first byte: one cache line, and the widest vector register.
+/// Alignment of every tensor's first byte: a cache line, and the widest vector register.
 inline constexpr size_t kBufferAlignment = 64;
 
-/// A piece of memory that tensors share.
+/// Memory shared by tensors.
 ///
-/// Thread-safety: the bytes are the business of their users.
+/// Thread-safety: access to the bytes is not synchronized; users must do that.
 class Buffer {
  public:
-  /// Uninitialised bytes; 0 is allowed. Errors: kResource with the number of bytes.
+  /// Allocates uninitialised bytes; 0 is allowed. Errors: kResource with the number of bytes.
   static StatusOr<std::shared_ptr<Buffer>> allocate(size_t bytes);
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

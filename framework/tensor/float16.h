@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-/// IEEE half precision, stored; arithmetic converts to float. Rounds to nearest even.
+/// IEEE half precision. For storage; arithmetic converts to float. Rounds to nearest even.
 struct Float16 {
   uint16_t bits = 0;
 
@@ -17,7 +17,7 @@ struct Float16 {
   static float decode(uint16_t bits);
 };
 
-/// The upper half of a float, stored; arithmetic converts to float. Rounds to nearest even.
+/// The upper half of a float. For storage; arithmetic converts to float. Rounds to nearest even.
 struct Bfloat16 {
   uint16_t bits = 0;
 

@@ -11,7 +11,8 @@
 namespace millrace {
 namespace {
 
-// What the control group of a container may use; absent, or the word "max", without a limit.
+// Memory limit of the process's control group (container). Its file is missing or contains "max" if
+// there is no limit.
 int64_t group_memory() {
   int64_t bytes = 0;
   std::ifstream file("/sys/fs/cgroup/memory.max");
@@ -25,7 +26,7 @@ int64_t share_of_memory() {
   return std::min(memory, group_memory()) / 4 * 3;
 }
 
-// The only state of a process as a whole: tensors have nobody to ask.
+// The only process-wide state, because tensors have no object from which to get the limit.
 std::atomic<int64_t>& limit_of_process() {
   static std::atomic<int64_t> limit{share_of_memory()};
   return limit;

@@ -6,17 +6,17 @@
 
 namespace millrace {
 
-/// The most bytes that one tensor of this process may take. It is a fact of the process, as the
-/// memory is that it stands for, so that every reader, op and server obeys the same one.
-/// Thread-safe.
+/// Maximum number of bytes of one tensor in this process. The limit is process-wide, because memory
+/// is; every reader, op and server obeys it. Thread-safe.
 ///
-/// \returns three quarters of the machine's memory (or of what the control group of the process
-///     may use) until set_max_tensor_bytes() says otherwise
+/// \returns three quarters of the machine's memory (or of the memory limit of the process's
+///     control group) unless set_max_tensor_bytes() has set another limit
 int64_t max_tensor_bytes();
-/// \param bytes  0 stands for the share of the memory
+/// \param bytes  the new limit; 0 restores the default
 void set_max_tensor_bytes(int64_t bytes);
 
-/// Asked before memory is taken, not where memory suffices. Errors: kResource with both numbers.
+/// Checks a size before memory is allocated; not called if existing memory suffices. Errors:
+/// kResource with the size and the limit.
 Status check_tensor_bytes(int64_t bytes);
 
 }  // namespace millrace

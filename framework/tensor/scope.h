@@ -13,15 +13,16 @@
 
 namespace millrace {
 
-/// Values by var name, inside an enclosing scope.
+/// Values by var name, with an optional enclosing scope.
 ///
-/// Addresses of values stay until they are erased. Source: spec/executor.md section 3.
-/// Thread-safety: one writer; executors of several threads use scopes of their own.
+/// The address of a value is stable until the value is erased. Source: spec/executor.md section 3.
+/// Thread-safety: one writer; executors in different threads use separate scopes.
 class Scope {
  public:
   /// \param parent  enclosing scope, which must outlive this one; null for a root
-  /// \param beside  scope whose own values are looked at after those of this one and before the
-  ///                enclosing scopes: the forward step that a gradient block belongs to; or null
+  /// \param beside  scope whose own values are searched after those of this scope and before the
+  ///                enclosing scopes: the scope of the forward iteration that a gradient block
+  ///                belongs to; or null
   explicit Scope(Scope* parent = nullptr, std::shared_ptr<Scope> beside = nullptr)
       : parent_(parent), beside_(std::move(beside)) {}
   Scope(const Scope&) = delete;
@@ -33,17 +34,17 @@ class Scope {
   /// The outermost scope.
   [[nodiscard]] Scope& root();
 
-  /// The value of this very scope, made empty if there is none.
+  /// The value in this scope itself; created empty if there is none.
   Value& local(llvm::StringRef name);
-  /// Here, beside, or in an enclosing scope; null if there is none.
+  /// Searches this scope, then `beside`, then the enclosing scopes; null if not found.
   [[nodiscard]] Value* find(llvm::StringRef name) const;
   [[nodiscard]] Value* find_local(llvm::StringRef name) const;
   void erase(llvm::StringRef name) { values_.erase(name); }
-  /// Names of this very scope in alphabetical order.
+  /// Names in this scope itself, in alphabetical order.
   [[nodiscard]] std::vector<std::string> names() const;
 
-  /// What somebody keeps for this scope, such as scopes inside it; dies with the scope. Null until
-  /// the owner sets it.
+  /// Data that `owner` attaches to this scope, such as nested scopes; destroyed with the scope.
+  /// Null until the owner sets it.
   std::shared_ptr<void>& attachment(const void* owner) { return attachments_[owner]; }
 
  private:

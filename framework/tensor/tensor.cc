@@ -22,10 +22,10 @@ int64_t Tensor::storage_bytes() const {
   return layout_ == nullptr ? bytes() : layout_->bytes();
 }
 
-// Memory of the tensor's own for so many bytes.
+// Makes sure that the tensor has unshared memory of at least `bytes` bytes.
 Status Tensor::reserve(int64_t bytes) {
   if (data_ == nullptr && static_cast<size_t>(bytes) <= capacity_ && owner_.use_count() <= 1) {
-    data_ = static_cast<std::byte*>(owner_.get());  // the place that bind() gave
+    data_ = static_cast<std::byte*>(owner_.get());  // the memory given to bind()
     if (data_ != nullptr) return Ok();
   }
   if (data_ != nullptr && static_cast<size_t>(bytes) <= capacity_ && owner_.use_count() <= 1)
@@ -78,7 +78,8 @@ Tensor Tensor::share() const {
   view.numel_ = numel_;
   view.data_ = data_;
   view.owner_ = owner_;
-  // a view of memory without owner cannot know who else looks at it: it never writes again into it
+  // A view of memory without owner cannot know which other tensors use it, so its capacity stays 0
+  // and resize() allocates instead of reusing the memory.
   if (owner_.use_count() > 0) view.capacity_ = capacity_;
   view.layout_ = layout_;
   view.lod_ = lod_;
@@ -119,8 +120,8 @@ Status Tensor::copy_from(const Tensor& other) {
 }
 
 void Tensor::bind(std::shared_ptr<void> owner, std::byte* data, size_t capacity) {
-  // Until resize() the tensor holds nothing: what a kernel finds in an output must not depend on
-  // whether its memory has been planned. The place waits in the owner.
+  // The tensor is uninitialized until resize(): what a kernel finds in an output must not depend on
+  // whether its memory was planned. Until then owner_ holds the address.
   owner_ = std::shared_ptr<void>(std::move(owner), data);
   data_ = nullptr;
   capacity_ = data == nullptr ? 0 : capacity;

@@ -18,7 +18,7 @@
 
 namespace millrace {
 
-/// Element type that belongs to a C++ type; other types have no specialisation.
+/// Element type that corresponds to a C++ type; other types have no specialisation.
 template <typename T>
 inline constexpr DType kDTypeOf = DType{-1};
 template <>
@@ -44,17 +44,16 @@ inline constexpr DType kDTypeOf<double> = DType::kFloat64;
 
 class Layout;
 
-/// A dense array in row-major order, with LoD; or, inside a step, in an order that only one library
-/// knows (layout()).
+/// A dense array in row-major order, with LoD. Within a training step it may instead be in an order
+/// that only one library knows (layout()).
 ///
-/// Moves, but copies only when told how: share() gives a second view of the same bytes, clone() new
-/// bytes. A tensor that was never resized is "not initialized" and reading it is an error that
-/// executors report. Thread-safety: as a value; views of one buffer are the business of their
-/// holders.
+/// Movable. Copying is explicit: share() returns a second view of the same bytes, clone() a copy. A
+/// tensor that was never resized is "not initialized"; executors report reading it as an error.
+/// Thread-safety: as a value; access to a buffer through several views is not synchronized.
 class Tensor {
  public:
   Tensor() = default;
-  /// What was moved from is as if it was never resized.
+  /// A tensor that was moved from is not initialized.
   Tensor(Tensor&& other) noexcept { swap(other); }
   Tensor& operator=(Tensor&& other) noexcept {
     Tensor(std::move(other)).swap(*this);
@@ -64,7 +63,7 @@ class Tensor {
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor() = default;
 
-  /// Uninitialised elements. Errors: as resize().
+  /// A tensor with uninitialised elements. Errors: as resize().
   static StatusOr<Tensor> create(DType dtype, llvm::ArrayRef<int64_t> dims);
 
   [[nodiscard]] bool initialized() const { return data_ != nullptr; }
@@ -75,14 +74,14 @@ class Tensor {
   [[nodiscard]] int64_t dim(int64_t axis) const {
     return dims_[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(dims_.size()) : axis)];
   }
-  /// Elements; 1 for rank 0.
+  /// Number of elements; 1 for rank 0.
   [[nodiscard]] int64_t numel() const { return numel_; }
   /// Bytes of the elements in row-major order.
   [[nodiscard]] int64_t bytes() const { return numel_ * dtype_size(dtype_); }
-  /// Null for row-major order, which is the only one that leaves the executor. Otherwise only
-  /// raw() may be used, by kernels that know the layout.
+  /// Null for row-major order, the only order outside the executor. Otherwise only kernels that
+  /// know the layout may access the memory, through raw().
   [[nodiscard]] const std::shared_ptr<const Layout>& layout() const { return layout_; }
-  /// Bytes that the elements take, padding of the layout included.
+  /// Bytes that the elements take, including padding of the layout.
   [[nodiscard]] int64_t storage_bytes() const;
   [[nodiscard]] const Lod& lod() const { return lod_; }
   void set_lod(Lod lod) { lod_ = std::move(lod); }
@@ -109,32 +108,33 @@ class Tensor {
   [[nodiscard]] std::byte* raw() { return data_; }
   [[nodiscard]] const std::byte* raw() const { return data_; }
 
-  /// Gives the tensor this type and these dims. Elements are undefined afterwards unless both the
-  /// byte count and the buffer stay. Memory is kept where it suffices and nobody shares it; LoD is
-  /// kept. Errors: kResource; kInvalidArgument for a negative dim or a product beyond int64.
+  /// Sets dtype and dims. The elements are undefined afterwards, unless neither the byte count nor
+  /// the buffer changes. Memory is kept if it suffices and is not shared. LoD is kept. Errors:
+  /// kResource; kInvalidArgument for a negative dim or a product beyond int64.
   Status resize(DType dtype, llvm::ArrayRef<int64_t> dims);
-  /// The same with the elements in another order, which must have been made for this type and these
-  /// dims.
+  /// The same with another element order. The layout must have been created for this dtype and
+  /// these dims.
   Status resize(DType dtype, llvm::ArrayRef<int64_t> dims, std::shared_ptr<const Layout> layout);
-  /// Other dims for the same row-major elements; the products must be equal.
+  /// Sets new dims for the same row-major elements; the products must be equal.
   void set_dims(llvm::ArrayRef<int64_t> dims);
 
-  /// Another view of the same bytes, LoD included.
+  /// Another view of the same bytes, with the same LoD.
   [[nodiscard]] Tensor share() const;
   /// A view of rows [begin, end) of dim 0, without LoD; the order must be row-major.
   [[nodiscard]] Tensor share_rows(int64_t begin, int64_t end) const;
-  /// New bytes with the same content, LoD included. Errors: kResource.
+  /// A copy of the content and LoD in new memory. Errors: kResource.
   [[nodiscard]] StatusOr<Tensor> clone() const;
-  /// Takes dtype, dims, LoD and content of another tensor into memory of its own.
+  /// Copies dtype, dims, LoD and content of another tensor into this tensor's memory. Errors: as
+  /// resize().
   Status copy_from(const Tensor& other);
-  /// True if both look at the same first byte.
+  /// True if both tensors start at the same byte.
   [[nodiscard]] bool shares_memory_with(const Tensor& other) const { return data_ == other.data_; }
 
-  /// True if no other tensor, and nobody else, holds this memory.
+  /// True if this tensor is the only holder of its memory.
   [[nodiscard]] bool holds_memory_alone() const { return owner_.use_count() == 1; }
 
-  /// Uses memory of somebody who outlives the tensor or whom owner keeps alive; bytes of it are
-  /// reused by resize() as long as they suffice. The dims are [0] until then.
+  /// Lets the tensor use memory that outlives it or that `owner` keeps alive. resize() uses it if
+  /// it is large enough. Until then the tensor is not initialized and its dims are [0].
   void bind(std::shared_ptr<void> owner, std::byte* data, size_t capacity);
   /// Drops memory, dims and LoD.
   void reset();

@@ -14,34 +14,35 @@ namespace millrace {
 
 class Scope;
 
-/// Some rows of a [height, ...] tensor: value row i belongs to row rows[i]. A row may occur more
-/// than once; its values then add up.
+/// Some rows of a [height, ...] tensor: row i of `value` belongs to row rows[i]. A row may occur
+/// more than once; its values are then added.
 struct SelectedRows {
   std::vector<int64_t> rows;
   int64_t height = 0;
   Tensor value;  ///< dim 0 is rows.size()
 };
 
-/// LOD_TENSOR_ARRAY: grows on write; elements that were never written are not initialized.
+/// LOD_TENSOR_ARRAY: grows on write. Elements that were never written are not initialized.
 using TensorArray = std::vector<Tensor>;
 
-/// LOD_RANK_TABLE: sequences of a LoD level by falling length, ties in order.
+/// LOD_RANK_TABLE: the sequences of a LoD level in order of decreasing length; ties keep their
+/// order.
 struct RankTable {
   struct Item {
-    int64_t index = 0;   ///< of the sequence in its level
-    int64_t length = 0;  ///< in entries of the next level
+    int64_t index = 0;   ///< index of the sequence in its level
+    int64_t length = 0;  ///< number of entries of the next level
   };
   Lod coarse_lod;  ///< levels above the ranked one
   std::vector<Item> items;
 };
 
-/// STEP_SCOPES: the scopes that the runs of a sub-block left for its gradient.
+/// STEP_SCOPES: the scopes of the runs of a sub-block, kept for its gradient.
 using StepScopes = std::vector<std::shared_ptr<Scope>>;
 
-/// STRINGS and feed and fetch lists.
+/// STRINGS; also feed and fetch lists.
 using Strings = std::vector<std::string>;
 
-/// What a var holds at run time; nothing until something sets it. Movable only.
+/// The content of a var at run time; nothing until it is set. Movable only.
 class Value {
  public:
   Value() = default;
@@ -64,15 +65,15 @@ class Value {
   [[nodiscard]] const T* get_if() const {
     return std::get_if<T>(&payload_);
   }
-  /// The content as T, which it is replaced by (empty) if it is something else.
+  /// The content as T. Other content is replaced by an empty T.
   template <typename T>
   [[nodiscard]] T& as() {
     if (T* const held = std::get_if<T>(&payload_)) return *held;
     return payload_.emplace<T>();
   }
-  /// True if there is content to read: a tensor with memory, or anything else but nothing.
+  /// True if there is content to read: a tensor with memory, or content of another kind.
   [[nodiscard]] bool initialized() const;
-  /// Kind of the content; kRaw for nothing.
+  /// Kind of the content; kRaw if there is none.
   [[nodiscard]] VarKind kind() const;
   void clear();
 
@@ -81,7 +82,7 @@ class Value {
       payload_;
 };
 
-/// A deep copy. Step scopes are not copied: kInternal.
+/// A deep copy. Errors: kInternal for step scopes, which cannot be copied; kResource.
 StatusOr<Value> clone(const Value& value);
 
 /// "f32 [2, 3]", "selected rows ...", for messages.

@@ -10,7 +10,7 @@
 
 namespace millrace::text_form {
 
-/// Parser state: the current token, and the pieces that all parts of the grammar share.
+/// Parser state: the current token, and the elements that all parts of the grammar share.
 class Cursor {
  public:
   explicit Cursor(llvm::StringRef text) : lexer_(text) {}
@@ -18,24 +18,24 @@ class Cursor {
   [[nodiscard]] const Token& token() const { return token_; }
   /// Moves to the next token. Errors: those of the lexer.
   Status advance();
-  /// Moves on over ends of lines.
+  /// Skips ends of lines.
   Status skip_newlines();
 
   /// kInvalidData: "line L, column C: expected <what>, found <token>".
   [[nodiscard]] Status expected(const std::string& what) const;
-  /// kInvalidData at the current token with a message of its own.
+  /// kInvalidData at the current token with the given message.
   [[nodiscard]] Status wrong(const std::string& message) const;
 
-  /// Takes the mark or fails.
+  /// Consumes the mark. Errors: kInvalidData if the token is something else.
   Status take(char mark, const std::string& what);
-  /// Takes the token if it is the mark; says whether it was.
+  /// Consumes the token if it is the mark; returns whether it was.
   StatusOr<bool> take_if(char mark);
-  /// Takes a plain or quoted name.
+  /// Consumes a plain or quoted name.
   StatusOr<std::string> name(const std::string& what);
-  /// Takes an integer of 32 or 64 bits.
+  /// Consumes an integer of 32 or 64 bits.
   StatusOr<int32_t> int32(const std::string& what);
   StatusOr<int64_t> int64(const std::string& what);
-  /// Takes "=" and a quoted run of hex digits.
+  /// Consumes "=" and a quoted string of hex digits.
   StatusOr<std::string> hex_bytes(const std::string& what);
 
  private:
@@ -43,7 +43,8 @@ class Cursor {
   Token token_;
 };
 
-/// Parses an attribute value; sets `missing` for the form "int?" that stands for no value.
+/// Parses an attribute value. Sets `missing` for the form "int?", which means that there is no
+/// value.
 StatusOr<AttrValue> parse_value(Cursor& cursor, bool& missing);
 
 }  // namespace millrace::text_form

@@ -11,26 +11,26 @@
 #include "framework/types.h"
 #include "framework/var.h"
 
-/// Words of the text form, shared by its printer and its parser.
+/// Tokens of the text form, shared by its printer and its parser.
 namespace millrace::text_form {
 
-/// True if the name may stand without quotes.
+/// True if the name can be written without quotes.
 bool is_plain_name(llvm::StringRef name);
-/// True for words with a meaning of their own inside a block; op types and slots of that name are
+/// True for words that have a meaning inside a block. Op types and slots with such a name are
 /// quoted.
 bool is_keyword(llvm::StringRef word);
 
-/// Tensor form that goes without saying for a kind.
+/// The tensor form that a kind has unless stated otherwise.
 TensorForm usual_form(VarKind kind);
 std::string_view form_name(TensorForm form);
 std::optional<TensorForm> parse_form(std::string_view name);
 
 enum class TokenKind {
-  kWord,     ///< run of plain characters: names, numbers, keywords
+  kWord,     ///< plain characters: names, numbers, keywords
   kString,   ///< quoted; text includes the quotes
   kMark,     ///< one of { } ( ) [ ] : , = ^ % ! ?
   kArrow,    ///< ->
-  kNewline,  ///< end of a line; comments belong to it
+  kNewline,  ///< end of a line, with the comment before it
   kEnd,
 };
 
@@ -44,7 +44,7 @@ struct Token {
   [[nodiscard]] bool is_word(llvm::StringRef word) const {
     return kind == TokenKind::kWord && text == word;
   }
-  /// How an error message shows it.
+  /// The token as shown in error messages.
   [[nodiscard]] std::string shown() const;
 };
 
@@ -53,9 +53,9 @@ class Lexer {
  public:
   explicit Lexer(llvm::StringRef text) : text_(text) {}
 
-  /// Errors: kInvalidData for a character that no token begins with and for a string without end.
+  /// Errors: kInvalidData for a character that cannot start a token and for an unterminated string.
   StatusOr<Token> next();
-  /// "line 3, column 14" of a place in the text, in bytes from 1.
+  /// "line 3, column 14" of a position in the text; the column counts bytes from 1.
   [[nodiscard]] std::string place(const char* at) const;
 
  private:
@@ -66,9 +66,9 @@ class Lexer {
   size_t position_ = 0;
 };
 
-/// Undoes in_quotes(); nullopt for an escape that does not exist.
+/// Inverse of in_quotes(); nullopt for an unknown escape.
 std::optional<std::string> unquote(llvm::StringRef text);
-/// Bytes of a run of hex digits; nullopt if it is none.
+/// Bytes of a string of hex digits; nullopt if it is not one.
 std::optional<std::string> bytes_of_hex(llvm::StringRef hex);
 
 }  // namespace millrace::text_form

@@ -16,7 +16,7 @@ Bytes share(std::string bytes) {
   return std::make_shared<const std::string>(std::move(bytes));
 }
 
-// Wire bytes that stood beside an element; attached when the whole text was read.
+// Wire bytes annotated on an element; attached after the whole text has been read.
 template <typename Element>
 struct Annotation {
   Element* element;
@@ -175,7 +175,7 @@ class Parser {
     return token.kind == TokenKind::kNewline || token.kind == TokenKind::kEnd || token.is('}');
   }
 
-  // "?" and a number, for enum members that have no name.
+  // Parses "?" and a number, for enum members that have no name.
   StatusOr<std::optional<int32_t>> unnamed() {
     MILLRACE_ASSIGN_OR_RETURN(const bool is_number, in_.take_if('?'));
     std::optional<int32_t> number;
@@ -240,7 +240,7 @@ class Parser {
     return in_.take(')', "',' or ')'");
   }
 
-  // One of the facts behind the type: lod=N, a flag, !flag, or bytes.
+  // Parses one property after the type: lod=N, a flag, !flag, or bytes.
   Status var_fact(VarSpec& spec, std::optional<std::string>& wire) {
     MILLRACE_ASSIGN_OR_RETURN(const bool negated, in_.take_if('!'));
     const Token fact = in_.token();
@@ -285,7 +285,7 @@ class Parser {
     bool is_output = false;
     while (!at_end_of_statement()) {
       if (in_.token().kind == TokenKind::kArrow) {
-        if (is_output) return in_.expected("a slot; '->' stood there already");
+        if (is_output) return in_.expected("a slot ('->' may occur only once)");
         is_output = true;
         MILLRACE_RETURN_IF_ERROR(in_.advance());
         MILLRACE_RETURN_IF_ERROR(in_.skip_newlines());
@@ -350,7 +350,7 @@ class Parser {
     return in_.take('}', "',' or '}'");
   }
 
-  // target, !target, unknown="..." or wire="...".
+  // Parses target, !target, unknown="..." or wire="...".
   Status op_fact(Op& op) {
     MILLRACE_ASSIGN_OR_RETURN(const bool negated, in_.take_if('!'));
     const Token fact = in_.token();
@@ -378,7 +378,7 @@ class Parser {
     return begin;
   }
 
-  // Program that holds nothing but one encoded element.
+  // A program that contains only one encoded element.
   static std::unique_ptr<Program> decode(uint32_t field, llvm::StringRef bytes) {
     std::string block;
     wire::put_int(block, wire::block_field::kIdx, 0);
@@ -390,8 +390,8 @@ class Parser {
     return decoded.ok() ? std::move(decoded).value() : nullptr;
   }
 
-  // The bytes are those of the element as long as both mean the same; after an edit of the text the
-  // element counts.
+  // The wire bytes are attached only if they still encode the element. After an edit of the text
+  // the element wins.
   void attach_wires() {
     if (wires_.empty()) return;
     const Bytes source = share(std::move(wires_));
@@ -411,7 +411,7 @@ class Parser {
         Block::set_wire(*annotation.element, bytes_of(annotation));
     }
     program_.set_source(source);
-    program_.touch();  // the source holds elements, not the whole program
+    program_.touch();  // the source bytes are single elements, not the whole program
   }
 
   Cursor in_;

@@ -11,16 +11,16 @@ namespace millrace {
 
 /// Reads the text form (docs/text_form.md) that print_program() writes.
 ///
-/// Nothing is judged but the grammar; rules of programs are the verifier's. A `wire` annotation is
-/// kept where it still encodes the element beside it and dropped where that was edited. Memory
-/// stays proportional to the text; nothing is recursive.
+/// Checks the grammar only; the rules of programs are checked by the verifier. A `wire` annotation
+/// is kept if it still encodes the element next to it and dropped if the element was edited. Memory
+/// use is proportional to the text; the parser is not recursive.
 /// \param file  name for error messages
 /// Errors: kInvalidData with line, column, what was expected and what was found; kUnimplemented for
 /// a later version of the form; kResource above the limit.
 StatusOr<std::unique_ptr<Program>> parse_program(const std::string& text, const std::string& file,
                                                  const ImportOptions& options = {});
 
-/// True if the bytes are the text form: they begin with '#', which no serialized program does.
+/// True if the bytes are in the text form: they begin with '#', which no serialized program does.
 bool is_text_form(const std::string& bytes);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Attribute values of the text form; append_value() in value.cc is the other direction.
+// Parses attribute values of the text form; append_value() in value.cc writes them.
 
 #include <bit>
 #include <charconv>
@@ -9,7 +9,7 @@
 namespace millrace::text_form {
 namespace {
 
-// One element: a scalar kind and its value. A list is made of elements of one kind.
+// One element: a scalar kind and its value. A list consists of elements of one kind.
 struct Element {
   AttrKind kind = AttrKind::kInt;
   int64_t integer = 0;
@@ -20,7 +20,7 @@ struct Element {
 };
 
 bool parse_decimal(llvm::StringRef text, auto& value) {
-  // from_chars knows neither a leading plus nor words such as "infinity" in other spellings.
+  // from_chars accepts neither a leading plus nor other spellings of infinity.
   const auto [end, error] = std::from_chars(text.begin(), text.end(), value);
   return error == std::errc() && end == text.end();
 }
@@ -70,7 +70,8 @@ const char* const kValueForms =
 
 Status parse_element(Cursor& cursor, Element& out);
 
-// "scalar(" was seen; its members are elements again, but never scalars, so nothing is recursive.
+// Parses what follows "scalar". Its members are elements but never scalars, so nothing is
+// recursive.
 Status parse_scalar(Cursor& cursor, Element& out) {
   out.kind = AttrKind::kScalar;
   MILLRACE_RETURN_IF_ERROR(cursor.take('(', "'(' after scalar"));
@@ -175,7 +176,7 @@ std::vector<T> collect(std::vector<Element>& elements, Get get) {
   return out;
 }
 
-// The list kind for elements of a kind; nullopt for a kind that no list is made of.
+// The list of the given elements; nullopt if there is no list kind for them.
 std::optional<AttrValue> list_value(AttrKind kind, std::vector<Element> elements) {
   const auto integer = [](const Element& e) { return e.integer; };
   const auto text = [](Element& e) { return std::move(e.text); };
@@ -239,7 +240,7 @@ StatusOr<AttrValue> parse_list(Cursor& cursor) {
   return *list_value(kind, std::move(elements));
 }
 
-// "ints[]" or "int?"; the cursor stands behind the kind.
+// Parses the rest of "ints[]" or "int?"; the cursor is just after the kind.
 StatusOr<AttrValue> parse_kind_form(Cursor& cursor, AttrKind kind, bool& missing) {
   const bool is_list = attr_kind_name(kind).ends_with('s');
   if (is_list) {

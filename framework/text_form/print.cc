@@ -11,7 +11,7 @@ namespace millrace {
 namespace text_form {
 namespace {
 
-// Width of a line, unless a single attribute is longer.
+// Maximum width of a line, unless a single attribute is longer.
 constexpr size_t kOpColumns = 100;
 constexpr const char* kCallstack = "op_callstack";
 
@@ -36,7 +36,7 @@ void append_name(std::string& out, llvm::StringRef name) {
   }
 }
 
-// A name where a keyword could stand, too.
+// Appends a name in a position where a keyword would also be valid.
 void append_free_name(std::string& out, llvm::StringRef name) {
   if (is_keyword(name)) {
     out += in_quotes({name.data(), name.size()});
@@ -88,7 +88,7 @@ void append_attrs(std::string& out, const Op& op, const TextOptions& options, si
   }
   out += '}';
   if (out.size() - line_begin <= kOpColumns) return;
-  // Too long for one line: the attributes fill lines of their own.
+  // Too long for one line: put the attributes on separate lines.
   out.resize(begin);
   out += " {";
   size_t line = begin;

@@ -20,7 +20,7 @@ template <typename T>
 void append_decimal(std::string& out, T value) {
   const size_t begin = out.size();
   fmt::format_to(std::back_inserter(out), "{}", value);
-  // A float without point and exponent would read as an int.
+  // A float without point and exponent would be read back as an int.
   if (std::isfinite(value) && out.find_first_of(".e", begin) == std::string::npos) out += ".0";
 }
 

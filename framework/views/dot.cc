@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Quoted string of the language: only quotes and backslashes are special.
+// Quoted string in the Graphviz language: only quotes and backslashes are special.
 std::string dot_string(std::string_view name) {
   std::string out = "\"";
   for (const char c : printable(name)) {
@@ -34,7 +34,7 @@ void append_cluster(std::string& out, const Block& block) {
         fmt::format("    b{}_{} [label={}, {}{}];\n", index, n, dot_string(node.label), shape, tip);
   }
   for (const BlockGraph::Edge& edge : graph.edges) {
-    // A var from outside is labelled already.
+    // A var from outside is a node with a label, so its edges need none.
     const std::string label =
         graph.nodes[edge.from].op < 0 ? "" : fmt::format(" [label={}]", dot_string(edge.var));
     out += fmt::format("    b{}_{} -> b{}_{}{};\n", index, edge.from, index, edge.to, label);

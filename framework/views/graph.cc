@@ -17,13 +17,13 @@ constexpr double kNodeGap = 18;
 constexpr double kLetterWidth = 7.3;
 constexpr size_t kLongestLabel = 48;
 constexpr int kSweeps = 6;
-constexpr double kBowRoom = 120;  // beside the nodes, for edges past several layers
+constexpr double kBowRoom = 120;  // room beside the nodes for edges that span several layers
 
 double width_of(const std::string& label) {
   return 18 + kLetterWidth * static_cast<double>(std::min(label.size(), kLongestLabel));
 }
 
-// Mean place of the neighbours on one side of a node.
+// Sum and number of the x positions of a node's neighbours on one side, to compute their mean.
 struct Pull {
   double sum = 0;
   int count = 0;
@@ -38,7 +38,7 @@ void place_layer(BlockGraph& graph, const std::vector<size_t>& layer) {
     node.x = x + node.width / 2;
     x += node.width + kNodeGap;
   }
-  // Layers share their middle line.
+  // Centre the layer: all layers have the same vertical axis.
   for (const size_t n : layer) graph.nodes[n].x -= (x - kNodeGap) / 2;
 }
 
@@ -51,7 +51,7 @@ void sort_layer(BlockGraph& graph, std::vector<size_t>& layer, const std::vector
   place_layer(graph, layer);
 }
 
-// One pass over the layers, each ordered by the places of its neighbours in the layers before it.
+// One pass over the layers. Orders each by the positions of its neighbours in the layers before it.
 void sweep(BlockGraph& graph, Layers& layers, bool downwards) {
   std::vector<std::vector<size_t>> sources(graph.nodes.size());
   for (const BlockGraph::Edge& edge : graph.edges) {
@@ -78,8 +78,9 @@ void sweep(BlockGraph& graph, Layers& layers, bool downwards) {
   }
 }
 
-// Nodes that nothing leads to stand right above their first reader: vars from outside, and ops
-// such as constants and weight decays, which would else make a first layer far wider than the rest.
+// Places nodes without predecessors directly above their first reader: vars from outside, and ops
+// such as constants and weight decays. Otherwise the first layer would be far wider than the
+// others.
 void pull_sources_down(BlockGraph& graph) {
   std::vector<int> first(graph.nodes.size(), -1);
   std::vector<bool> is_source(graph.nodes.size(), true);

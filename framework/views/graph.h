@@ -8,7 +8,8 @@
 
 namespace millrace {
 
-/// A block as a picture: ops, the vars that come from outside, and who hands what to whom.
+/// A block as a picture: ops, the vars that come from outside, and which op passes which var to
+/// which.
 struct BlockGraph {
   struct Node {
     int64_t op = -1;    ///< op index; -1 for a var that no op of the block writes before it is read
@@ -31,18 +32,18 @@ struct BlockGraph {
   double height = 0;
 };
 
-/// Ops and edges of a block. Vars from outside are one node for all readers; persistable ones are
-/// left out unless asked for, because every optimizer op has several.
+/// Ops and edges of a block. A var from outside is one node for all its readers. Persistable vars
+/// are included only if with_stored is true, because every optimizer op has several.
 BlockGraph block_graph(const Block& block, bool with_stored = false);
 
-/// Gives every node a place: a layer below everything it needs, and a place in the layer near the
-/// nodes it is tied to. Deterministic; cost O((nodes + edges) log nodes) a sweep.
+/// Assigns every node a position: a layer below all its predecessors, and an x position near its
+/// neighbours. Deterministic; cost O((nodes + edges) log nodes) per sweep.
 void lay_out(BlockGraph& graph);
 
-/// The program in the language of Graphviz, a cluster a block. Names are escaped.
+/// The program in the Graphviz language, one cluster per block. Names are escaped.
 std::string dot_view(const Program& program);
 
-/// One block as an SVG picture, made without other programs. Names are escaped.
+/// One block as an SVG picture, created without external programs. Names are escaped.
 std::string svg_of_block(const Block& block);
 /// All blocks in one SVG document, one below the other.
 std::string svg_view(const Program& program);

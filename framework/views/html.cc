@@ -33,7 +33,7 @@ details > summary { cursor: pointer; color: #44506a; } .chips span { display: in
 .hit { outline: 3px solid #e08a00; } #count { color: #44506a; margin-left: .8rem; }
 )";
 
-// Filters the rows of all tables and marks the ops of the pictures that are left.
+// Filters the rows of all tables and marks the remaining ops in the pictures.
 constexpr const char* kPageScript = R"(
 (function () {
   var box = document.getElementById('search'), count = document.getElementById('count');
@@ -69,7 +69,7 @@ std::string name_cell(llvm::StringRef name) {
   return html_escaped(print_name(name));
 }
 
-// Slots without vars are left out; `types` adds what the block declares of each var.
+// Slots without vars are left out; `types` adds the declared type of each var.
 std::string slots_cell(const Op& op, llvm::ArrayRef<Slot> slots, bool types) {
   std::string out;
   for (const Slot& slot : slots) {

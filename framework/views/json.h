@@ -6,15 +6,15 @@
 
 namespace millrace {
 
-/// What json_view() shows.
+/// What json_view() includes.
 struct JsonOptions {
   bool attrs = true;
   bool callstack = true;  ///< the attribute op_callstack
 };
 
 /// The program as a JSON document (schema millrace.program, version 1): version, sizes, blocks with
-/// vars and ops, slots and attributes as lists in the order of the file. For reading by other
-/// programs; it is not read back.
+/// vars and ops, slots and attributes as lists in file order. For other programs to read; millrace
+/// does not read it back.
 std::string json_view(const Program& program, const std::string& file,
                       const JsonOptions& options = {});
 

@@ -53,7 +53,7 @@ ProgramSummary summarize(const Program& program) {
       if (!is_stored(var)) continue;
       ++out.parameters;
       if (llvm::any_of(var.dims(), [](int64_t dim) { return dim < 0; })) continue;
-      // More elements than 2^63: the sums below saturate.
+      // More than 2^63 elements: the sums below saturate.
       const std::optional<int64_t> counted = element_count(var.dims());
       const uint64_t elements = counted ? static_cast<uint64_t>(*counted) : UINT64_MAX;
       uint64_t bytes = 0;

@@ -9,7 +9,8 @@
 
 namespace millrace {
 
-/// Sizes of a program. Bytes count what the declared dims say; unknown dims count as nothing.
+/// Sizes of a program. Numbers of elements and bytes are computed from the declared dims; tensors
+/// with unknown dims add nothing to them.
 struct ProgramSummary {
   size_t blocks = 0;
   size_t ops = 0;
@@ -24,7 +25,7 @@ struct ProgramSummary {
 
 ProgramSummary summarize(const Program& program);
 
-/// True for a tensor that a model file holds: persistable, and no feed or fetch holder.
+/// True for a tensor that is stored in model files: persistable, and not a feed or fetch holder.
 bool is_stored(const Var& var);
 
 /// "1.6.1" for 1006001, "0 (development build)" for 0.
@@ -33,7 +34,7 @@ std::string version_text(int64_t version);
 /// "12", "3.4 KiB", "1.2 GiB".
 std::string bytes_text(uint64_t bytes);
 
-/// A few lines for people: sizes and op types. Safe on terminals.
+/// A short human-readable summary: sizes and op types. Safe on terminals.
 std::string summary_text(const Program& program, const std::string& file);
 
 }  // namespace millrace

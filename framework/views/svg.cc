@@ -1,4 +1,4 @@
-// SVG pictures of blocks, laid out here so that no other program is needed.
+// SVG pictures of blocks. The layout is computed here so that no external program is needed.
 
 #include <algorithm>
 
@@ -31,7 +31,7 @@ void append_edge(std::string& out, const BlockGraph& graph, const BlockGraph::Ed
   const double y1 = from.y + from.height / 2;
   const double y2 = to.y - to.height / 2;
   const double bend = (y2 - y1) / 2;
-  // An edge past several layers bows out, or the nodes between would hide it.
+  // An edge that spans several layers is curved; otherwise the nodes in between would hide it.
   const int span = to.layer - from.layer;
   const double bow = span > 1 ? 40.0 + 8.0 * std::min(span, 20) : 0.0;
   out += fmt::format(

@@ -30,7 +30,7 @@ VarRef reduce(const char* type, const VarRef& x, std::vector<int32_t> dims, bool
   return layer.result(std::move(op), x.dtype());
 }
 
-// Ops of 2.x that also give the shape of x for their gradient.
+// For ops of 2.x that also output the shape of x for their gradient.
 VarRef with_x_shape(Layer& layer, NewOp op, const VarRef& x) {
   const VarRef y = layer.out(x.dtype());
   const VarRef x_shape = layer.out(x.dtype());

@@ -1,4 +1,4 @@
-// Values, loops and branches, and the way to any op.
+// Values, loops, branches, and calls of any op.
 #include <algorithm>
 
 #include "framework/base/errors.h"
@@ -13,12 +13,12 @@ using frontend::Layer;
 using frontend::State;
 using ops::NewOp;
 
-// Reaches the state of a network through a handle that no layer has made.
+// The state of a network, obtained through a temporary handle.
 State* state_of_control(Network& net) {
   return net.handle("").state();
 }
 
-// The op with a new var for Out, or the given one.
+// Appends the op with `to` as its Out, or with a new var if `to` is not given.
 VarRef result_to(Layer& layer, NewOp op, DType dtype, const VarRef& to) {
   if (!to.ok()) return layer.result(std::move(op), dtype);
   op.output("Out", {to.name()});
@@ -31,8 +31,8 @@ Vars with(const VarRef& to, Vars inputs) {
   return inputs;
 }
 
-// Names of vars of outside that the block's ops read (write), sorted; sub-blocks say theirs in
-// their ops.
+// Sorted names of outside vars that the ops of the block read (write). Sub-blocks are covered,
+// because their ops list the vars that they use.
 std::vector<std::string> outside(const Block& block, bool writes) {
   std::vector<std::string> names;
   for (const Op& op : block.ops()) {
@@ -99,8 +99,8 @@ void while_loop(const VarRef& condition, const std::function<void()>& body, Wher
   if (!layer.ok()) return;
   std::vector<std::string> written = outside(inner, true);
   if (std::find(written.begin(), written.end(), condition.name()) == written.end()) {
-    layer.fail(InvalidArgument("body: expected it to compute '{}' anew, found no op that does",
-                               condition.name()));
+    layer.fail(
+        InvalidArgument("body: expected an op that updates '{}', found none", condition.name()));
     return;
   }
   std::vector<std::string> read = outside(inner, false);
@@ -151,7 +151,8 @@ std::pair<VarRef, VarRef> recurrent(
   for (const VarRef& sequence : sequences) {
     const std::vector<int64_t> dims = sequence.dims();
     if (dims.empty()) {
-      layer.fail(InvalidArgument("'{}': expected steps along dim 0", sequence.name()));
+      layer.fail(
+          InvalidArgument("'{}': expected time steps along dim 0, found rank 0", sequence.name()));
       return {};
     }
     element_dims.emplace_back(dims.begin() + 1, dims.end());
@@ -159,7 +160,7 @@ std::pair<VarRef, VarRef> recurrent(
   const std::vector<int64_t> start_dims = start.dims();
   Block& inner = builder.enter_block();
   Vars elements;
-  // an element has the name of its sequence, which the body hides
+  // an element has the name of its sequence, which is hidden inside the body
   for (size_t i = 0; i < sequences.size(); ++i)
     elements.push_back(declare(sequences[i].name(), sequences[i].dtype(), element_dims[i]));
   const VarRef before = declare(builder.names().next("rnn_pre"), start.dtype(), start_dims);

@@ -1,4 +1,4 @@
-// Layers of weights: fc, embedding, layer_norm, batch_norm.
+// Layers with weights: fc, embedding, layer_norm, batch_norm.
 #include <algorithm>
 
 #include "framework/base/errors.h"
@@ -22,7 +22,7 @@ Status check_features(const Var& x, int num_flatten_dims, int64_t features) {
                            num_flatten_dims);
   }
   if (features > 0) return Ok();
-  return InvalidArgument("'{}': expected known dims behind the first {}, found {}", x.name().str(),
+  return InvalidArgument("'{}': expected known dims after the first {}, found {}", x.name().str(),
                          num_flatten_dims, fmt::join(x.dims().vec(), ", "));
 }
 

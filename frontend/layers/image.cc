@@ -1,4 +1,4 @@
-// Layers of images, and dropout.
+// Layers for images, and dropout.
 #include <cmath>
 
 #include "framework/base/errors.h"

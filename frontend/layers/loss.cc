@@ -1,4 +1,4 @@
-// Losses and measures.
+// Losses and metrics.
 #include "framework/base/errors.h"
 #include "frontend/layer.h"
 #include "frontend/layers.h"

@@ -1,4 +1,4 @@
-// Layers of sequences (vars with LoD).
+// Layers for sequences (vars with LoD).
 #include "framework/base/errors.h"
 #include "frontend/layer.h"
 #include "frontend/layers.h"
@@ -15,7 +15,7 @@ std::string upper_case(std::string text) {
   return text;
 }
 
-// The last dim of a projected input; each gate has `hidden` columns of it.
+// Checks the last dim of a projected input: `hidden` columns for each gate.
 Status check_gates(const Var& x, int64_t hidden, int64_t gates) {
   if (hidden > 0 && !x.dims().empty() && x.dims().back() == gates * hidden) return Ok();
   return InvalidArgument("'{}': expected {} columns, {} for each of {} gates, found [{}]",
@@ -36,7 +36,7 @@ VarRef sequence_pool(const VarRef& x, const std::string& how, Where where) {
       .output("MaxIndex", {index.name()})
       .attr("pooltype", make_attr(upper_case(how)));
   layer.append(op);
-  layer.set_dtype(index, x.dtype());  // so the original declares these indices
+  layer.set_dtype(index, x.dtype());  // the original declares these indices with the dtype of x
   index.stop_gradient();
   return layer.ok() ? y : VarRef();
 }

@@ -10,7 +10,7 @@
 namespace millrace::io {
 namespace {
 
-// For values that may and may not be changed.
+// The tensors of a const or non-const value.
 template <typename Pointer, typename Holder>
 std::vector<Pointer> collect(Holder& value) {
   std::vector<Pointer> tensors;
@@ -61,7 +61,7 @@ StatusOr<FlatState> flatten(const LocalState& state) {
   if (twice != flat.arrays.end()) {
     Location location;
     location.var = twice->name;
-    return InvalidArgument("the name is there twice").at(std::move(location));
+    return InvalidArgument("the name occurs twice").at(std::move(location));
   }
   return flat;
 }

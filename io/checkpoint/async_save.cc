@@ -10,13 +10,13 @@
 namespace millrace::io {
 namespace {
 
-// Private layouts may be those of memory that only their library reads, from one thread: a GPU's.
+// A private layout may be memory that only its library can read, from one thread: GPU memory.
 bool is_elsewhere(const Tensor& tensor) {
   return tensor.layout() != nullptr && tensor.layout()->is_private();
 }
 
-// Into memory of the copy, which is taken again where it suffices. Tensors keep the order that they
-// have, because bringing them into row-major order takes several times as long as copying them.
+// Copies into the memory of `to` if it is large enough. Tensors keep their element order, because
+// conversion to row-major order takes several times as long as copying.
 Status copy_value(const Value& from, Value& to) {
   if (const auto* const tensor = from.get_if<Tensor>()) {
     auto& copy = to.as<Tensor>();
@@ -114,7 +114,7 @@ Status AsyncSaver::copy(const LocalState& state, bool lazily) {
 }
 
 void AsyncSaver::order_pending() {
-  // Counters and statistics, which change first, are small.
+  // Small tensors first: counters and statistics, which are changed first, are small.
   std::ranges::stable_sort(pending_, {}, &Pending::bytes);
   places_.clear();
   for (size_t i = 0; i < pending_.size(); ++i) places_[pending_[i].from] = i;
@@ -147,7 +147,7 @@ void AsyncSaver::wait_for_pending(size_t index) {
 Status AsyncSaver::copy_all_pending() {
   for (size_t i = 0; i < pending_.size(); ++i)
     if (take_pending(i)) copy_pending(i);
-  // the caller may still be at some
+  // The caller may still be copying some of them in before_change().
   for (size_t i = 0; i < pending_.size(); ++i) wait_for_pending(i);
   copying_.store(false, std::memory_order_release);
   const std::lock_guard lock(mutex_);
@@ -160,7 +160,7 @@ void AsyncSaver::before_change(const Value* value) {
     wait_for_pending(place->second);
 }
 
-// The memory of one tensor becomes that of the next.
+// Each converted tensor leaves its old memory as the spare for the next one.
 Status AsyncSaver::make_copies_plain() {
   for (auto& [name, value] : values_) {
     Tensor* const copy = tensor_of_async_save(value);

@@ -29,19 +29,19 @@ class WholeSink final : public BlockSink {
   std::span<std::byte> to_;
 };
 
-// What a box and a chunk share.
+// The intersection of the requested box and a stored chunk.
 class BoxSink final : public BlockSink {
  public:
   BoxSink(Runs runs, std::span<std::byte> to) : runs_(std::move(runs)), to_(to) {}
 
   [[nodiscard]] bool wants(uint64_t begin, uint64_t end) const override {
-    const int64_t run = runs_.first_behind(static_cast<int64_t>(begin));
+    const int64_t run = runs_.first_ending_after(static_cast<int64_t>(begin));
     return run < runs_.count() && runs_.from(run) < static_cast<int64_t>(end);
   }
 
   [[nodiscard]] std::span<std::byte> place(uint64_t begin, uint64_t end) const override {
     const auto first = static_cast<int64_t>(begin);
-    const int64_t run = runs_.first_behind(first);
+    const int64_t run = runs_.first_ending_after(first);
     const int64_t from = runs_.from(run);
     if (from > first || from + runs_.bytes() < static_cast<int64_t>(end)) return {};
     return to_.subspan(static_cast<size_t>(runs_.to(run) + first - from), end - begin);
@@ -50,8 +50,8 @@ class BoxSink final : public BlockSink {
   void take(uint64_t begin, std::span<const std::byte> bytes) const override {
     const auto first = static_cast<int64_t>(begin);
     const int64_t end = first + static_cast<int64_t>(bytes.size());
-    for (int64_t run = runs_.first_behind(first); run < runs_.count() && runs_.from(run) < end;
-         ++run) {
+    for (int64_t run = runs_.first_ending_after(first);
+         run < runs_.count() && runs_.from(run) < end; ++run) {
       const int64_t from = std::max(runs_.from(run), first);
       const int64_t size = std::min(runs_.from(run) + runs_.bytes(), end) - from;
       std::memcpy(to_.data() + runs_.to(run) + (from - runs_.from(run)),
@@ -64,7 +64,7 @@ class BoxSink final : public BlockSink {
   std::span<std::byte> to_;
 };
 
-// Rows of one chunk of a table.
+// The requested rows of one chunk of a table.
 class RowSink final : public BlockSink {
  public:
   RowSink(std::shared_ptr<const std::vector<int64_t>> places, uint64_t first_row,
@@ -78,7 +78,7 @@ class RowSink final : public BlockSink {
   }
 
   [[nodiscard]] std::span<std::byte> place(uint64_t begin, uint64_t end) const override {
-    // One row, or rows that stay neighbours.
+    // Possible only for one row, or for rows that are adjacent in the result too.
     const uint64_t first = begin / row_bytes_;
     const int64_t to = place_of(first);
     if (to < 0) return {};

@@ -10,7 +10,7 @@
 namespace millrace::io {
 namespace {
 
-// Bytes between neighbours of each axis in row-major memory.
+// Byte distance between adjacent elements along each axis in row-major memory.
 Dims strides(const Dims& shape, int64_t element_bytes) {
   Dims steps(shape.size(), element_bytes);
   for (size_t i = shape.size(); i-- > 1;) steps[i - 1] = steps[i] * shape[i];
@@ -27,7 +27,7 @@ Status overlapping(const Box& a, const Box& b) {
   return InvalidData("the parts {} and {} overlap", a.text(), b.text());
 }
 
-// The axis on which most boxes begin at a place of their own: few are then in view at once.
+// The axis with the most distinct start offsets: it keeps the set of open boxes small.
 size_t sweep_axis(const std::vector<Box>& boxes, size_t rank) {
   size_t best = 0;
   size_t most = 0;
@@ -43,8 +43,8 @@ size_t sweep_axis(const std::vector<Box>& boxes, size_t rank) {
   return best;
 }
 
-// Goes over the boxes in the order in which they begin on an axis; only those that reach the next
-// one stay in view.
+// Sweeps over the boxes by start offset along one axis and compares each box only with those that
+// are still open, that is, that extend beyond its start.
 Status check_disjoint(std::vector<Box>& boxes, size_t rank) {
   if (rank == 0) return boxes.size() < 2 ? Ok() : overlapping(boxes[0], boxes[1]);
   const size_t axis = sweep_axis(boxes, rank);
@@ -111,7 +111,7 @@ Status check_exact_cover(std::vector<Box> boxes, llvm::ArrayRef<int64_t> dims) {
   std::erase_if(boxes, [](const Box& box) { return box.numel() == 0; });
   std::sort(boxes.begin(), boxes.end());
   MILLRACE_RETURN_IF_ERROR(check_disjoint(boxes, dims.size()));
-  // Without overlaps the sum stays below the product of the dims.
+  // Without overlaps the sum cannot exceed the product of the dims.
   int64_t found = 0;
   for (const Box& box : boxes) found += box.numel();
   if (found == wanted) return Ok();
@@ -126,7 +126,8 @@ Runs::Runs(const Box& from, const Box& to, int64_t element_bytes) {
   const Dims to_steps = strides(to.shape, element_bytes);
   from_begin_ = begin_of(*shared, from, from_steps);
   to_begin_ = begin_of(*shared, to, to_steps);
-  // A run goes over the last axes, as far out as it stays in one piece in both.
+  // A run covers the last axes, and further axes as long as the elements are contiguous in both
+  // boxes.
   size_t axis = shared->shape.size();
   bytes_ = element_bytes;
   bool in_one_piece = true;
@@ -151,7 +152,7 @@ int64_t Runs::start(int64_t run, int64_t begin, const Dims& steps) const {
   return begin;
 }
 
-int64_t Runs::first_behind(int64_t from_byte) const {
+int64_t Runs::first_ending_after(int64_t from_byte) const {
   int64_t low = 0;
   int64_t high = count_;
   while (low < high) {

@@ -13,7 +13,7 @@ BoxStream::BoxStream(const Checkpoint& from, const StoredTensor& tensor, Box box
       box_(std::move(box)),
       max_bytes_(max_bytes),
       size_(static_cast<uint64_t>(box_.numel() * dtype_size(tensor.dtype))) {
-  // The outermost axis that can be cut.
+  // Find the outermost axis that can be split.
   while (axis_ + 1 < box_.shape.size() && box_.shape[axis_] == 1) ++axis_;
 }
 
@@ -28,11 +28,12 @@ Status BoxStream::read(uint64_t offset, std::span<std::byte> to) {
     to = to.subspan(size);
     offset += size;
   }
-  if (offset == size_) std::vector<std::byte>().swap(buffer_);  // one stream at a time has memory
+  // Free the memory: only one stream at a time needs a buffer.
+  if (offset == size_) std::vector<std::byte>().swap(buffer_);
   return Ok();
 }
 
-// The next group of rows from the byte on, as many as the buffer may have.
+// Reads the next group of rows, starting at a byte of the box; as many as fit in the buffer.
 Status BoxStream::fill(uint64_t offset) {
   Box part = box_;
   if (box_.shape.empty()) {

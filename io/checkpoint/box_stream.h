@@ -10,14 +10,17 @@
 
 namespace millrace::io {
 
-/// Bytes of a box of a stored dense tensor, in rising order, through a buffer. Not thread-safe.
+/// Reads the bytes of a box of a stored dense tensor in increasing order, through a buffer. Not
+/// thread-safe.
 class BoxStream {
  public:
-  /// \param from       must outlive the stream, as must the tensor
-  /// \param max_bytes  of the buffer; a row of the outermost axis is the least
+  /// \param from  must outlive the stream, as must the tensor
+  /// \param max_bytes  maximum size of the buffer; at least one row of the outermost axis is always
+  ///                   buffered
   BoxStream(const Checkpoint& from, const StoredTensor& tensor, Box box, uint64_t max_bytes);
 
-  /// Fills `to` from a byte of the box on. Errors: those of Checkpoint::read_box().
+  /// Fills `to` with the bytes of the box starting at `offset`. Errors: those of
+  /// Checkpoint::read_box().
   Status read(uint64_t offset, std::span<std::byte> to);
   [[nodiscard]] uint64_t size() const { return size_; }
 
@@ -30,7 +33,7 @@ class BoxStream {
   uint64_t max_bytes_;
   uint64_t size_;
   size_t axis_ = 0;
-  uint64_t begin_ = 0;  ///< of the buffer, in the box
+  uint64_t begin_ = 0;  ///< offset of the buffer in the box
   std::vector<std::byte> buffer_;
 };
 

@@ -20,7 +20,8 @@ using Kind = StoredTensor::Kind;
 
 constexpr size_t kPiece = size_t{256} << 10U;
 
-// A folder of CheckpointLoadOptions::beside as the one with the files of the same checkpoint.
+// The folder inside `other` with the name of `folder`, if it exists; else `other` itself. For
+// CheckpointLoadOptions::beside, which accepts both.
 std::string folder_beside(const std::string& folder, const std::string& other) {
   std::error_code error;
   const auto name = std::filesystem::path(without_slash(folder)).filename();
@@ -59,7 +60,8 @@ Checkpoint Checkpoint::nothing_of(const std::string& folder, const CheckpointLoa
   return made;
 }
 
-// Of several, which a save that was cut off may leave where it replaced a checkpoint, the newest.
+// Several folders may have different manifests, after an interrupted save that replaced a
+// checkpoint; takes the newest.
 Status Checkpoint::take_newest_manifest(const std::vector<std::string>& folders) {
   Status none;
   int64_t newest = 0;
@@ -96,8 +98,8 @@ StatusOr<Checkpoint> Checkpoint::open(const std::string& folder,
       return NotFound("no such file{}", folders.size() == 1 ? "" : " in any of the folders")
           .in_file(folders[0] + "/" + file.name)
           .with_hint(
-              "if its ranks saved on disks of their own, they must load it together, or all of "
-              "their folders be given");
+              "if the ranks saved to separate disks, they must load it together, or all of "
+              "their folders must be given");
     }
     MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> readable, std::move(there));
     if (readable->size() != file.size) {
@@ -123,7 +125,7 @@ Status Checkpoint::read_block(const StoredBytes& stored, uint64_t block, const s
         .in_file(folder_ + "/" + manifest_.files[index].name);
   const ReadableFile& file = *files_[index];
   const uint64_t begin = stored.begin + block * manifest_.block_bytes;
-  // Bytes are hashed while they are in the processor's cache.
+  // Hash the bytes while they are in the processor's cache.
   ChecksumStream stream;
   for (size_t at = 0; at < to.size(); at += kPiece) {
     const std::span<std::byte> piece = to.subspan(at, std::min(kPiece, to.size() - at));
@@ -134,8 +136,8 @@ Status Checkpoint::read_block(const StoredBytes& stored, uint64_t block, const s
       .in_file(file.path());
 }
 
-// If everything of the block lies in one piece in the result it is read into its place, else
-// through memory of its own.
+// Reads a block directly to its destination if it is contiguous in the result, else through a
+// temporary buffer.
 Status Checkpoint::read_to_sink(const BlockRead& block) const {
   const WantedBytes& wanted = *block.wanted;
   const std::span<std::byte> place = wanted.sink->place(block.begin, block.end);
@@ -148,7 +150,7 @@ Status Checkpoint::read_to_sink(const BlockRead& block) const {
 }
 
 Status Checkpoint::read_to_sinks(const std::vector<BlockRead>& blocks) const {
-  // Enough for the disk to be busy where a file ends and the next one begins.
+  // Read-ahead keeps the disk busy across the boundary between two files.
   constexpr size_t kAhead = 8;
   return parallel_for(options_.threads, blocks.size(), [&](size_t i) {
     if (i + kAhead < blocks.size()) {
@@ -176,9 +178,9 @@ Status Checkpoint::read_boxes(llvm::ArrayRef<BoxRead> reads) const {
       return of_var(InvalidArgument("{}", status.message()), each.name).in_file(folder_);
     const int64_t bytes = each.box.numel() * dtype_size(tensor->dtype);
     if (each.to.size() != static_cast<size_t>(bytes)) {
-      return of_var(
-          InvalidArgument("memory of {} bytes for the part {}", each.to.size(), each.box.text()),
-          each.name);
+      return of_var(InvalidArgument("memory of {} bytes does not fit the part {}", each.to.size(),
+                                    each.box.text()),
+                    each.name);
     }
     want_box(*tensor, each.box, each.to, wanted);
   }
@@ -187,7 +189,7 @@ Status Checkpoint::read_boxes(llvm::ArrayRef<BoxRead> reads) const {
 
 StatusOr<Tensor> Checkpoint::load_box(std::string_view name, const Box& box) const {
   MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
-  // Before memory of that size is asked for.
+  // Check before allocating memory of that size.
   if (Status status = check_inside(box, stored->dims); !status.ok())
     return of_var(InvalidArgument("{}", status.message()), name).in_file(folder_);
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(stored->dtype, box.shape));
@@ -288,7 +290,7 @@ std::vector<Status> Checkpoint::verify(const std::function<void(uint64_t)>& prog
 std::vector<Status> Checkpoint::verify_files(llvm::function_ref<bool(size_t)> which,
                                              const std::function<void(uint64_t)>& progress) const {
   std::vector<Status> of_files(files_.size());
-  // The body never fails: every file is looked at.
+  // The body never returns an error, so every file is checked.
   static_cast<void>(parallel_for(options_.threads, files_.size(), [&](size_t i) {
                       if (which(i)) of_files[i] = verify_file(i, progress);
                       return Ok();
@@ -299,7 +301,7 @@ std::vector<Status> Checkpoint::verify_files(llvm::function_ref<bool(size_t)> wh
     bad.push_back(!status.ok());
     if (!status.ok()) wrong.push_back(std::move(status));
   }
-  // Which tensors: their own blocks say so.
+  // Find the affected tensors through the checksums of their blocks.
   const auto look = [&](const StoredBytes& stored, const std::string& owner) {
     if (stored.blocks.empty() || !bad[static_cast<size_t>(stored.file)]) return;
     std::vector<std::byte> block;

@@ -14,7 +14,7 @@ Status CheckpointFolder::look() {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls_.list(folder_));
   complete_ = std::ranges::binary_search(names, kManifestName);
   if (complete_ && options_.replace == Replace::kNo) {
-    return Status(StatusCode::kUsage, "there is a checkpoint already")
+    return Status(StatusCode::kUsage, "a checkpoint already exists")
         .in_file(folder_)
         .with_hint("--force replaces existing outputs");
   }
@@ -40,7 +40,8 @@ Status CheckpointFolder::begin(int64_t generation, bool any_complete) {
 Status CheckpointFolder::prepare() {
   MILLRACE_RETURN_IF_ERROR(look());
   MILLRACE_RETURN_IF_ERROR(begin(generation_, complete_));
-  if (!complete_) generation_ = 0;  // the folder is empty now, and nobody else writes
+  // The folder has no data files now, and there are no other writers.
+  if (!complete_) generation_ = 0;
   return Ok();
 }
 
@@ -56,7 +57,7 @@ bool CheckpointFolder::has_files_of(const Manifest& manifest) const {
 
 Status CheckpointFolder::commit(const Manifest& manifest) {
   const std::string text = manifest_text(manifest);
-  // What no reader would take must not be written.
+  // Do not write a manifest that readers would reject.
   MILLRACE_RETURN_IF_ERROR(parse_manifest(text, path_of(kManifestName)).status());
   for (const StoredFile& file : manifest.files) {
     if (!has_file(file))
@@ -92,7 +93,7 @@ Status CheckpointFolder::write_temporary(const std::string& text, std::string_vi
 Status CheckpointFolder::publish() {
   committing_ = true;
   if (Status status = calls_.rename(temporary_, path_of(kManifestName)); !status.ok()) {
-    // A disk may have renamed and still report an error.
+    // Some disks report an error although the rename happened.
     committing_ = !calls_.open(temporary_).ok();
     return status;
   }
@@ -111,7 +112,7 @@ Status CheckpointFolder::remove_replaced(const Manifest& manifest) {
 void CheckpointFolder::roll_back() {
   if (committing_ || held_) return;
   for (const std::string& path : written_) static_cast<void>(calls_.remove(path).ok());
-  // Not where another rank, or anybody, has put something into it.
+  // This fails, as intended, if another rank or process has put something into the folder.
   if (made_) static_cast<void>(calls_.remove_folder(folder_).ok());
 }
 

@@ -12,10 +12,10 @@
 namespace millrace::io {
 namespace {
 
-// Bytes are hashed and handed to the system while they are in the processor's cache.
+// Bytes are hashed and written in pieces of this size, which stay in the processor's cache.
 constexpr size_t kPiece = size_t{256} << 10U;
 constexpr size_t kMaxPieces = 64;
-// Smaller files are written before a thread for their checksums has begun.
+// Writing smaller files takes less time than starting a thread for their checksums.
 constexpr uint64_t kWorthThread = uint64_t{4} << 20U;
 
 std::string_view as_text(std::span<const std::byte> bytes) {
@@ -26,7 +26,7 @@ class Writer {
  public:
   Writer(WritableFile& file, const DataFileOptions& options) : file_(file), options_(options) {}
 
-  /// The bytes must stay until the next flush().
+  /// The bytes must stay valid until the next flush().
   Status add(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       const std::span<const std::byte> piece = bytes.first(std::min(kPiece, bytes.size()));
@@ -58,11 +58,11 @@ class Writer {
   uint64_t written_ = 0;
 };
 
-// Takes the checksums of what is in a file, and hands it to a writer, if there is one, while it is
-// in the processor's cache.
+// Computes the checksums of the bytes of a file. Passes the bytes to a writer, if there is one,
+// while they are in the processor's cache.
 class Hasher {
  public:
-  /// \param writer  null: somebody else writes, and nothing is read
+  /// \param writer  null: the bytes are written elsewhere, and items must be in memory
   Hasher(uint64_t block_bytes, Writer* writer) : block_bytes_(block_bytes), writer_(writer) {}
 
   Status add(std::span<const std::byte> bytes) {
@@ -70,12 +70,12 @@ class Hasher {
     return writer_ == nullptr ? Ok() : writer_->add(bytes);
   }
 
-  /// \param size  bytes of the item
+  /// \param size  size of the item in bytes
   Status add_item(const DataItem& item, uint64_t size, std::vector<Checksum>& blocks) {
     for (uint64_t at = 0; at < size; at += block_bytes_) {
       const uint64_t here = std::min(block_bytes_, size - at);
       if (item.read) {
-        MILLRACE_RETURN_IF_ERROR(writer_->flush());  // what is pending may be in the buffer
+        MILLRACE_RETURN_IF_ERROR(writer_->flush());  // pending bytes may refer to the buffer
         buffer_.resize(here);
         MILLRACE_RETURN_IF_ERROR(item.read(at, buffer_));
       }
@@ -106,7 +106,7 @@ class Hasher {
   std::vector<std::byte> buffer_;
 };
 
-// The items in the order in which the file has them.
+// The indices of the items in file order.
 std::vector<size_t> file_order(const std::vector<DataItem>& items,
                                const std::vector<SafetensorsEntry>& entries) {
   std::vector<std::pair<std::string_view, size_t>> by_name;
@@ -121,7 +121,7 @@ std::vector<size_t> file_order(const std::vector<DataItem>& items,
   return order;
 }
 
-// One item and where it lies in the file.
+// One item and its position in the file.
 struct PlacedItem {
   const DataItem* item;
   StoredBytes* stored;
@@ -147,7 +147,7 @@ StatusOr<std::vector<PlacedItem>> placed(const std::vector<DataItem>& items,
   return result;
 }
 
-// \param writer  as Hasher's
+// \param writer  as for Hasher
 StatusOr<Checksum> hash_all(std::string_view header, const std::vector<PlacedItem>& items,
                             uint64_t block_bytes, Writer* writer,
                             const std::stop_token& stop = {}) {
@@ -157,12 +157,12 @@ StatusOr<Checksum> hash_all(std::string_view header, const std::vector<PlacedIte
     if (stop.stop_requested()) break;
     MILLRACE_RETURN_IF_ERROR(hasher.add_item(*item.item, item.stored->size(), item.stored->blocks));
   }
-  // what is pending may be in the hasher's buffer
+  // pending bytes may refer to the hasher's buffer
   if (writer != nullptr) MILLRACE_RETURN_IF_ERROR(writer->flush());
   return hasher.checksum();
 }
 
-// Another thread hashes meanwhile, so that the file takes no longer than writing it.
+// Another thread hashes concurrently, so that the file takes no longer than writing it.
 StatusOr<Checksum> write_hashed_aside(Writer& writer, std::string_view header,
                                       const std::vector<PlacedItem>& items, uint64_t block_bytes) {
   StatusOr<Checksum> whole = Checksum{};
@@ -216,7 +216,8 @@ StatusOr<DataFile> write_data_file(FileCalls& calls, const std::string& path,
     file->reset();  // closes
     const Status removed = calls.remove(path);
     if (removed.ok()) return written;
-    return std::move(written).status().with_note("its temporary file stays: " + removed.message());
+    return std::move(written).status().with_note("its temporary file was not removed: " +
+                                                 removed.message());
   }
   written->file.name = std::filesystem::path(path).filename().string();
   return written;

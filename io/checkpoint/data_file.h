@@ -13,33 +13,33 @@
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/safetensors.h"
 
-/// Writing one safetensors file with checksums on the way.
+/// Writes one safetensors file and computes its checksums at the same time.
 namespace millrace::io {
 
-/// One tensor to write: from memory, or from whoever can give its bytes piece by piece.
+/// One tensor to write: in memory, or read piece by piece through a function.
 struct DataItem {
   SafetensorsEntry entry;             ///< name, dtype and dims; the file has its stored_form()
-  std::span<const std::byte> memory;  ///< row-major; unused if `read` is set
-  /// Fills `to` with the bytes from `offset` on; calls come in rising order without gaps.
+  std::span<const std::byte> memory;  ///< row-major; ignored if `read` is set
+  /// Fills `to` with the bytes starting at `offset`. Calls are in increasing order without gaps.
   std::function<Status(uint64_t offset, std::span<std::byte> to)> read;
 };
 
-/// A file that was written.
+/// The result of writing a file.
 struct DataFile {
   StoredFile file;
-  std::vector<StoredBytes> items;  ///< in order of the items that were handed in; their `file` is 0
+  std::vector<StoredBytes> items;  ///< in the order of the given items; their `file` is 0
 };
 
-/// How data files are written.
+/// Options for writing a data file.
 struct DataFileOptions {
-  uint64_t block_bytes = 1U << 20U;  ///< bytes a checksum covers; also the memory taken by `read`
+  uint64_t block_bytes = 1U << 20U;  ///< bytes per checksum; also the size of the buffer for `read`
   bool sync = true;                  ///< wait until the bytes are on the disk
   std::function<void(uint64_t bytes)> progress =
-      {};                   ///< called with what was written since; may be null
-  bool hash_aside = false;  ///< a second thread may take the checksums of what is in memory
+      {};                   ///< called with the bytes written since the last call; may be null
+  bool hash_aside = false;  ///< a second thread may compute the checksums of items in memory
 };
 
-/// Writes items to a new file, straight from their memory. After an error the file is gone.
+/// Writes items to a new file, directly from their memory. The file is removed after an error.
 /// Errors: those of lay_out_safetensors(), of `read` and of the file calls.
 StatusOr<DataFile> write_data_file(FileCalls& calls, const std::string& path,
                                    const std::vector<DataItem>& items,

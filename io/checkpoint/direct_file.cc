@@ -18,8 +18,8 @@
 namespace millrace::io {
 namespace {
 
-// Memory, offsets and sizes of direct writes are multiples of a disk's sector; no disk has larger
-// ones.
+// Memory, offsets and sizes of direct writes must be multiples of the disk's sector size. No disk
+// has larger sectors than this.
 constexpr size_t kSector = 4096;
 // Larger blocks are not faster on a solid-state disk.
 constexpr size_t kBlock = size_t{2} << 20U;
@@ -79,7 +79,7 @@ class DirectWritable final : public WritableFile {
       if (written < 0 && errno == EINTR) continue;
       if (written < 0 && errno != EINVAL) return file_error("cannot write", errno, path_);
       if (written > 0) done += static_cast<size_t>(written);
-      // A disk that is nearly full may end within a sector; EINVAL: sectors of another size.
+      // A write to a nearly full disk may end within a sector. EINVAL: another sector size.
       if (written < 0 || done % kSector != 0) MILLRACE_RETURN_IF_ERROR(leave_direct());
     }
     if (done == size) return Ok();

@@ -42,7 +42,7 @@ Status failure_from(std::string_view text, size_t rank) {
 }
 
 StatusOr<std::vector<JsonValue>> exchange(Gather& gather, Status mine, std::string payload) {
-  // A list of one item is a payload, an object is an error.
+  // A list with one item is a payload; an object is an error.
   std::string text = failure_text(mine);
   if (mine.ok()) text = fmt::format("[{}]", payload.empty() ? "null" : payload);
   StatusOr<std::vector<std::string>> all = gather.all_gather(std::move(text));
@@ -60,7 +60,7 @@ StatusOr<std::vector<JsonValue>> exchange(Gather& gather, Status mine, std::stri
 }
 
 Status sent_malformed(size_t rank) {
-  return Internal("what rank {} sent is malformed", rank);
+  return Internal("the message from rank {} is malformed", rank);
 }
 
 std::string numbers_text(const std::vector<int64_t>& numbers) {

@@ -22,10 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Smaller files gain nothing from going past the cache.
+// Smaller files gain nothing from bypassing the page cache.
 constexpr uint64_t kWorthDirect = uint64_t{8} << 20U;
 
-// There, room is taken page by page, first by fallocate() and then looked for again by write().
+// True for tmpfs, where preallocation only costs time: fallocate() allocates page by page, and
+// write() then looks up each page again.
 bool is_in_memory(int fd) {
   constexpr long kTmpfs = 0x01021994;  // statfs(2)
   struct statfs facts {};
@@ -104,8 +105,8 @@ class SystemFileCalls final : public FileCalls {
     std::unique_ptr<WritableFile> file;
     if (wanted.sync && !in_memory && wanted.bytes >= kWorthDirect) file = direct_file(fd, path);
     if (file == nullptr) file = std::make_unique<SystemWritable>(fd, path);
-    // Room on the disk in one piece, and a full disk is known before anything is written. File
-    // systems that cannot do it say so, and then writing finds out.
+    // Reserve contiguous disk space, so that a full disk is detected before anything is written. If
+    // the file system does not support this, the writes detect it.
     constexpr uint64_t kWorthIt = uint64_t{1} << 20U;
     if (wanted.bytes >= kWorthIt && !in_memory &&
         ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(wanted.bytes)) != 0 &&

@@ -6,9 +6,9 @@
 
 namespace millrace::io {
 
-/// The error of a call of the operating system on a file. kNotFound for a missing path, kUsage for
-/// a file that is there already, kResource for a full disk, kIo for the rest.
-/// \param what  "cannot write"
+/// The error for a failed operating system call on a file: kNotFound for a missing path, kUsage if
+/// the file already exists, kResource for a full disk, otherwise kIo.
+/// \param what  for example "cannot write"
 /// \param code  errno
 Status file_error(const char* what, int code, const std::string& path);
 

@@ -28,7 +28,7 @@ std::shared_ptr<FileCalls> or_system(const std::shared_ptr<FileCalls>& calls) {
   return calls == nullptr ? system_file_calls() : calls;
 }
 
-// The sub-folders of one root.
+// The checkpoints in one root folder.
 StatusOr<std::vector<CheckpointEntry>> list_one(const std::string& root,
                                                 const std::shared_ptr<FileCalls>& calls) {
   const std::shared_ptr<FileCalls> used = or_system(calls);
@@ -43,7 +43,8 @@ StatusOr<std::vector<CheckpointEntry>> list_one(const std::string& root,
     if (!step) continue;
     const std::string folder = checkpoint_folder(root, *step);
     StatusOr<std::vector<std::string>> inside = used->list(folder);
-    if (inside.status().code() == StatusCode::kNotFound) continue;  // no folder, or removed by now
+    // Not a folder, or removed meanwhile.
+    if (inside.status().code() == StatusCode::kNotFound) continue;
     if (!inside.ok()) return std::move(inside).status();
     entries.push_back({*step, folder, std::ranges::binary_search(*inside, kManifestName)});
   }

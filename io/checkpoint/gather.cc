@@ -19,7 +19,7 @@ Status missing_ranks(const std::vector<int32_t>& missing, int32_t rank,
                   timeout.count(), fmt::join(missing, ", ")));
 }
 
-constexpr int32_t kEverybody = -1;
+constexpr int32_t kAllReaders = -1;
 constexpr const char* kGatherEnding = ".gather";
 
 class FolderGather final : public Gather {
@@ -32,7 +32,8 @@ class FolderGather final : public Gather {
         rank_(rank),
         world_size_(world_size),
         timeout_(timeout) {}
-  // The others may still read the last two exchanges of this rank, so they stay when it ends early.
+  // The files of the last two exchanges are kept: other ranks may still read them if this rank ends
+  // early.
   ~FolderGather() override = default;
 
   [[nodiscard]] int32_t rank() const override { return rank_; }
@@ -46,16 +47,16 @@ class FolderGather final : public Gather {
   }
 
  private:
-  // One text for all, or one for each rank, which are files of their own.
+  // `mine` has one text for all ranks, or one text for each rank, in a separate file each.
   StatusOr<std::vector<std::string>> exchange(std::vector<std::string> mine, bool for_all) {
     MILLRACE_RETURN_IF_ERROR(make_folders(*calls_, folder_, false));
     for (size_t to = 0; to < mine.size(); ++to) {
-      const auto reader = for_all ? kEverybody : static_cast<int32_t>(to);
+      const auto reader = for_all ? kAllReaders : static_cast<int32_t>(to);
       MILLRACE_RETURN_IF_ERROR(publish(file_of(round_, rank_, reader), mine[to]));
     }
     MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> texts,
-                              wait_for_all(for_all ? kEverybody : rank_));
-    // Whoever is in this round has read all of the one before.
+                              wait_for_all(for_all ? kAllReaders : rank_));
+    // Every rank that takes part in this round has read all files of the round before.
     for (const std::string& path : std::exchange(written_, std::exchange(writing_, {})))
       MILLRACE_RETURN_IF_ERROR(calls_->remove(path));
     if (round_ == 1) MILLRACE_RETURN_IF_ERROR(remove_older_jobs());
@@ -82,14 +83,14 @@ class FolderGather final : public Gather {
     return texts;
   }
 
-  // Whoever is in the second exchange of this job has left all jobs before it.
+  // Every rank in the second exchange of this job has finished all earlier jobs.
   Status remove_older_jobs() {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls_->list(folder_));
     const std::string own = fmt::format(".{}", rank_);
     for (const std::string& name : names) {
       llvm::StringRef rest(name);
       if (!rest.consume_back(kGatherEnding)) continue;
-      rest = rest.rsplit('.').first;  // without the reader
+      rest = rest.rsplit('.').first;  // remove the reader
       if (rest.endswith(own) && !rest.startswith(job_ + "."))
         MILLRACE_RETURN_IF_ERROR(calls_->remove(folder_ + "/" + name));
     }
@@ -98,7 +99,7 @@ class FolderGather final : public Gather {
 
   // "<job>.<round>.<rank>.<reader>.gather"
   [[nodiscard]] std::string file_of(int64_t round, int32_t rank, int32_t reader) const {
-    const std::string who = reader == kEverybody ? "all" : std::to_string(reader);
+    const std::string who = reader == kAllReaders ? "all" : std::to_string(reader);
     return fmt::format("{}/{}.{}.{}.{}{}", folder_, job_, round, rank, who, kGatherEnding);
   }
 
@@ -136,7 +137,7 @@ class FolderGather final : public Gather {
   std::chrono::milliseconds timeout_;
   int64_t round_ = 0;
   std::vector<std::string> writing_;  // files of this round
-  std::vector<std::string> written_;  // and of the one before
+  std::vector<std::string> written_;  // files of the previous round
 };
 
 }  // namespace
@@ -203,7 +204,7 @@ StatusOr<std::shared_ptr<const std::vector<ThreadGroup::Texts>>> ThreadGroup::ex
     arrived_.notify_all();
     return done_;
   }
-  // Nobody can end the next exchange before all have left this one.
+  // The next exchange cannot complete before every rank has left this one.
   if (arrived_.wait_for(lock, timeout_, [&] { return round_ != round; })) return done_;
   std::vector<int32_t> missing;
   for (size_t i = 0; i < present_.size(); ++i)

@@ -31,7 +31,7 @@ Status check_target(const LoadTarget& target, const StoredTensor& stored, bool c
                      fmt::join(stored.dims, ", "));
 }
 
-// One load: what is wanted, the memory that it goes to, and what is left to do then.
+// One load: the targets, the memory that is read into, and what remains to do after reading.
 class StateLoad {
  public:
   StateLoad(const Manifest& manifest, const std::string& folder,
@@ -51,9 +51,9 @@ class StateLoad {
  private:
   struct Loaded {
     const LoadTarget* target = nullptr;
-    const StoredTensor* stored = nullptr;  // null: an array
+    const StoredTensor* stored = nullptr;  // null for an array
     const StoredArray* array = nullptr;
-    std::vector<int64_t> numbers;  // of all rows of a table
+    std::vector<int64_t> numbers;  // row numbers of all rows of a table
     Value value;
   };
 
@@ -74,7 +74,7 @@ class StateLoad {
     return Ok();
   }
 
-  // Finds and checks the targets. \param wanted  gets the row numbers of tables
+  // Finds and checks the targets. \param wanted  receives the requests for row numbers of tables
   Status want_numbers(std::vector<WantedBytes>& wanted) {
     if (!options_.allow_unexpected) MILLRACE_RETURN_IF_ERROR(check_unexpected());
     for (const LoadTarget& target : targets_) {
@@ -94,7 +94,7 @@ class StateLoad {
 
   [[nodiscard]] Status check_array(const LoadTarget& target, const StoredArray& array) const {
     if (target.box || target.rows)
-      return InvalidArgument("expected a tensor of which a part is wanted, found an array");
+      return InvalidArgument("expected a tensor to load a part of, found an array");
     for (size_t i = 0; i < array.written.size(); ++i) {
       if (!array.written[i]) continue;
       const StoredTensor& element = *manifest_.find(array_element_name(array.name, i));
@@ -115,7 +115,7 @@ class StateLoad {
     return Ok();
   }
 
-  // Takes memory. Everything is read together, so that threads share it.
+  // Allocates memory and requests the values, all at once, so that threads share the reads.
   Status want_values(std::vector<WantedBytes>& wanted) {
     for (Loaded& loaded : loaded_) {
       Status status =
@@ -153,7 +153,7 @@ class StateLoad {
                               wanted);
     }
     const Box box = target.box.value_or(Box::whole(stored.dims));
-    // Before memory of that size is asked for.
+    // Check before allocating memory of that size.
     MILLRACE_RETURN_IF_ERROR(check_inside(box, stored.dims));
     Tensor& tensor = loaded.value.as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(want_dense(stored, box, tensor, wanted));
@@ -177,7 +177,7 @@ class StateLoad {
   const std::string& folder_;
   const std::vector<LoadTarget>& targets_;
   const LoadStateOptions& options_;
-  std::deque<Loaded> loaded_;  // what is read points into them
+  std::deque<Loaded> loaded_;  // reads point into these
 };
 
 }  // namespace

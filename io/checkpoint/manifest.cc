@@ -151,7 +151,7 @@ std::string manifest_text(const Manifest& manifest) {
     out.end_object();
   }
   out.end_array();
-  // The place of the checksum, which is that of the bytes before its member.
+  // Placeholder for the checksum, which covers the bytes before its member.
   std::string text = out.member(kChecksumMember, Checksum().text()).end_object().take();
   const size_t tail = checksum_tail(Checksum()).size();
   text.resize(text.size() - tail);
@@ -161,7 +161,7 @@ std::string manifest_text(const Manifest& manifest) {
 
 Status check_entry_name(std::string_view name) {
   constexpr size_t kMaxBytes = 4096;
-  if (name.empty()) return InvalidData("a name is empty");
+  if (name.empty()) return InvalidData("empty name");
   if (name.size() > kMaxBytes)
     return InvalidData("a name of {} bytes, above {}", name.size(), kMaxBytes);
   if (name.find('\0') != std::string_view::npos)
@@ -169,14 +169,16 @@ Status check_entry_name(std::string_view name) {
   std::string wide;
   std::ranges::copy_if(name, std::back_inserter(wide),
                        [](char c) { return static_cast<uint8_t>(c) >= 0x80; });
-  if (printable(wide) != wide) return InvalidData("the name {} is no valid UTF-8", in_quotes(name));
+  if (printable(wide) != wide)
+    return InvalidData("the name {} is not valid UTF-8", in_quotes(name));
   return Ok();
 }
 
 Status check_file_name(std::string_view name) {
   MILLRACE_RETURN_IF_ERROR(check_entry_name(name));
   if (name.front() == '.' || name.find('/') != std::string_view::npos || name.size() > 255)
-    return InvalidData("{} is no name of a file in the folder of the manifest", in_quotes(name));
+    return InvalidData("expected a file name in the folder of the manifest, found {}",
+                       in_quotes(name));
   if (!name.ends_with(".safetensors"))
     return InvalidData("expected names of data files that end in .safetensors, found {}",
                        in_quotes(name));

@@ -7,9 +7,9 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "io/checkpoint/arrays.h"
-#include "io/checkpoint/json.h"
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/manifest_form.h"
+#include "io/json.h"
 
 namespace millrace::io {
 namespace {
@@ -27,7 +27,7 @@ Status missing_manifest_read(const char* name, const char* what, const JsonValue
 StatusOr<int64_t> count(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto number = value == nullptr ? std::nullopt : value->count();
-  if (!number) return missing_manifest_read(name, "a whole number not below 0", value);
+  if (!number) return missing_manifest_read(name, "a non-negative integer", value);
   return *number;
 }
 
@@ -49,7 +49,7 @@ StatusOr<Dims> numbers(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto found = value == nullptr ? std::nullopt : value->counts();
   if (!found || found->size() > kManifestReadMaxRank)
-    return missing_manifest_read(name, "a list of at most 16 whole numbers not below 0", value);
+    return missing_manifest_read(name, "a list of at most 16 non-negative integers", value);
   return Dims(found->begin(), found->end());
 }
 
@@ -210,7 +210,7 @@ Status ManifestReadReader::read_lod(const JsonValue& object, StoredTensor& tenso
   std::vector<LodLevel> offsets;
   for (const JsonValue& level : *levels) {
     auto numbers = level.counts();
-    if (!numbers) return missing_manifest_read("lod", "lists of whole numbers not below 0", &level);
+    if (!numbers) return missing_manifest_read("lod", "lists of non-negative integers", &level);
     offsets.push_back(*std::move(numbers));
   }
   tensor.lod = Lod(std::move(offsets));
@@ -224,7 +224,7 @@ Status ManifestReadReader::read_facts(const JsonValue& object, StoredTensor& ten
   if (kind != "dense") tensor.kind = StoredTensor::Kind::kSelectedRows;
   MILLRACE_ASSIGN_OR_RETURN(const std::string dtype, text_manifest_read(object, "dtype"));
   const auto known = parse_dtype(dtype);
-  if (!known) return InvalidData("dtype {} is none of the element types", in_quotes(dtype));
+  if (!known) return InvalidData("dtype {} is not an element type", in_quotes(dtype));
   tensor.dtype = *known;
   MILLRACE_ASSIGN_OR_RETURN(tensor.dims, numbers(object, "shape"));
   int64_t bytes = dtype_size(tensor.dtype);
@@ -233,11 +233,12 @@ Status ManifestReadReader::read_facts(const JsonValue& object, StoredTensor& ten
       return InvalidData("shape: more than 2^63 bytes");
   const JsonValue* const sharded = object.find("sharded");
   if (sharded == nullptr || sharded->get_if<bool>() == nullptr)
-    return missing_manifest_read("sharded", "a truth value", sharded);
+    return missing_manifest_read("sharded", "a boolean", sharded);
   tensor.sharded = *sharded->get_if<bool>();
   if (tensor.kind == StoredTensor::Kind::kDense) return read_lod(object, tensor);
   MILLRACE_ASSIGN_OR_RETURN(tensor.height, count(object, "height"));
-  if (tensor.dims.empty()) return InvalidData("shape: selected rows have at least one axis");
+  if (tensor.dims.empty())
+    return InvalidData("shape: expected at least one axis for selected rows, found none");
   return Ok();
 }
 
@@ -268,17 +269,17 @@ Status ManifestReadReader::read_tensors(const JsonValue& root) {
   return Ok();
 }
 
-// Each element is there as a tensor or stands in the list of missing ones, so that a length cannot
-// claim more than the file has.
+// Each element must exist as a tensor or be in the list of missing elements, so that a length
+// cannot be much larger than the file.
 Status ManifestReadReader::read_array(const JsonValue& object, StoredArray& array) {
   MILLRACE_ASSIGN_OR_RETURN(const int64_t length, count(object, "length"));
   const JsonValue* const missing_member = object.find("missing");
   const auto gaps = missing_member == nullptr ? std::nullopt : missing_member->counts();
   if (!gaps)
-    return missing_manifest_read("missing", "a list of whole numbers not below 0", missing_member);
+    return missing_manifest_read("missing", "a list of non-negative integers", missing_member);
   const auto known = static_cast<int64_t>(manifest_.tensors.size() + gaps->size());
   if (length > known)
-    return InvalidData("an array of {} elements: at most {} are there", length, known);
+    return InvalidData("array length {}: the manifest lists at most {} elements", length, known);
   array.written.assign(static_cast<size_t>(length), true);
   for (const int64_t gap : *gaps) {
     if (gap >= length || !array.written[static_cast<size_t>(gap)]) {
@@ -305,7 +306,7 @@ Status ManifestReadReader::read_arrays(const JsonValue& root) {
     MILLRACE_RETURN_IF_ERROR(check_entry_name(array.name));
     Status status = read_array(item, array);
     if (status.ok() && manifest_.find(array.name) != nullptr)
-      status = InvalidData("a tensor and an array have the name");
+      status = InvalidData("a tensor and an array have the same name");
     if (status.ok() && !manifest_.arrays.empty() && manifest_.arrays.back().name >= array.name)
       status = InvalidData("expected names in order, each once");
     if (!status.ok()) return of_tensor(std::move(status), array.name);
@@ -324,7 +325,8 @@ Status ManifestReadReader::read_records(const JsonValue& root) {
     MILLRACE_ASSIGN_OR_RETURN(record.name, text_manifest_read(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_entry_name(record.name));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t rank, count(item, "rank"));
-    // Not below world_size: a checkpoint that was cut anew keeps the records as they were.
+    // The rank may be >= world_size: a checkpoint that was resharded keeps the records as they
+    // were.
     if (rank >= kMaxRanks)
       return InvalidData("record '{}': rank {}, above {}", record.name, rank, kMaxRanks - 1);
     record.rank = static_cast<int32_t>(rank);
@@ -338,7 +340,7 @@ Status ManifestReadReader::read_records(const JsonValue& root) {
   return Ok();
 }
 
-// No byte belongs to two tensors.
+// Checks that no byte belongs to two tensors.
 Status ManifestReadReader::check_ranges() {
   std::ranges::sort(ranges_, {}, [](const Range& r) { return std::tuple(r.file, r.begin, r.end); });
   for (size_t i = 1; i < ranges_.size(); ++i) {
@@ -363,7 +365,7 @@ StatusOr<Manifest> ManifestReadReader::read(const JsonValue& root) {
   return std::move(manifest_);
 }
 
-// The bytes that the checksum in the tail is of.
+// Checks the checksum at the end of the file against the bytes before it.
 Status check_tail(std::string_view bytes) {
   const size_t tail = checksum_tail(Checksum()).size();
   if (bytes.size() < tail) return InvalidData("the manifest is cut off or corrupt");

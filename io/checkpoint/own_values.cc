@@ -9,8 +9,8 @@
 #include "framework/base/json_writer.h"
 #include "framework/tensor/layout.h"
 #include "io/checkpoint/arrays.h"
-#include "io/checkpoint/checksum.h"
 #include "io/checkpoint/exchange.h"
+#include "io/checksum.h"
 
 namespace millrace::io {
 namespace {
@@ -37,7 +37,7 @@ Status add_tensor(ChecksumStream& stream, const Tensor& tensor) {
   return Ok();
 }
 
-// Of everything that a checkpoint would hold of a value.
+// Checksum of everything that a checkpoint would store of a value.
 StatusOr<Checksum> checksum_of_value(const Value& value) {
   ChecksumStream stream;
   if (const auto* const rows = value.get_if<SelectedRows>()) {
@@ -59,7 +59,7 @@ bool is_whole(const LocalTensor& tensor) {
   return !tensor.global_dims && !tensor.some_rows;
 }
 
-// [[name, checksum], ...] of the whole values of this rank.
+// [[name, checksum], ...] of the values that this rank has whole.
 StatusOr<std::string> checksums_text(const LocalState& state) {
   JsonWriter out(0);
   out.begin_array();
@@ -93,7 +93,7 @@ StatusOr<LocalState> with_own_names(const LocalState& state, Gather& gather) {
   std::string text = mine.ok() ? *std::move(mine) : std::string();
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<JsonValue> all,
                             exchange(gather, mine.status(), std::move(text)));
-  std::map<std::string, std::string> first;  // checksums of the lowest ranks
+  std::map<std::string, std::string> first;  // for each name, the checksum of the lowest rank
   std::map<std::string, std::string> own;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto* const items = all[rank].get_if<JsonItems>();

@@ -9,21 +9,22 @@
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/state.h"
 
-/// Values that should be equal on all ranks and are not, such as the means of a batch norm that
-/// each rank takes over its own rows.
+/// Values that are expected to be equal on all ranks but are not, such as the means of a batch norm
+/// that each rank computes from its own rows.
 namespace millrace::io {
 
-/// "<name>@rank<r>": what rank r had under a name where it differed from the lowest rank's.
+/// "<name>@rank<r>": the name for the value of rank r if it differs from that of the lowest rank.
 std::string name_of_rank(std::string_view name, int32_t rank);
 
-/// The name under which a checkpoint has the value that a rank had: name_of_rank() where that is
-/// there, else the name itself.
+/// The name under which a checkpoint stores the value of a rank: name_of_rank() if the checkpoint
+/// has it, else the name itself.
 std::string stored_name(const Manifest& manifest, std::string_view name, int32_t rank);
 
-/// Compares the whole values of all ranks by their checksums. Those that differ from the value of
-/// the lowest rank that has the name get name_of_rank(), so that each is saved. A call on every
-/// rank. \returns a state that refers to the same values
-/// Errors: kInvalidArgument with the var for a value that is neither a tensor, selected rows nor an
+/// Compares the checksums of the whole values of all ranks. Values that differ from the value of
+/// the lowest rank with the same name are renamed to name_of_rank(), so that each is saved. Must be
+/// called on every rank.
+/// \returns a state that refers to the same values
+/// Errors: kInvalidArgument with the var for a value that is not a tensor, selected rows or an
 /// array; those of the gather.
 StatusOr<LocalState> with_own_names(const LocalState& state, Gather& gather);
 

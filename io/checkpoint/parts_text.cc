@@ -4,8 +4,8 @@
 #include "framework/base/json_writer.h"
 #include "io/checkpoint/write_parts.h"
 
-// Text form of what a rank has written. Both ends are the same build, so the form is terse: lists
-// of fixed order.
+// Text form of what a rank has written. Sender and receiver are the same build, so the form is
+// compact: lists with a fixed order of fields.
 namespace millrace::io {
 namespace {
 
@@ -28,7 +28,7 @@ void write_parts_text(JsonWriter& out, const Lod& lod) {
 }
 
 Status malformed_parts_text() {
-  return Internal("what a rank has written: the text is malformed");
+  return Internal("the message about the files that a rank has written is malformed");
 }
 
 StatusOr<Checksum> read_checksum(const JsonValue& value) {

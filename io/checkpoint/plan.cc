@@ -10,7 +10,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/of_var.h"
-#include "io/checkpoint/json.h"
+#include "io/json.h"
 
 namespace millrace::io {
 namespace {
@@ -51,7 +51,7 @@ StatusOr<TensorClaim> claim_of(const LocalTensor& local) {
   return claim;
 }
 
-// A rank and the place of a claim in its list.
+// A rank and the index of a claim in its list.
 struct Holder {
   int32_t rank;
   size_t claim;
@@ -74,7 +74,7 @@ class Planner {
       if (!status.ok()) return of_var(std::move(status), name);
     }
     MILLRACE_RETURN_IF_ERROR(add_arrays());
-    share_out();
+    assign_chunks();
     return std::move(plan_);
   }
 
@@ -161,13 +161,13 @@ class Planner {
       Box box = claim_at(holder).box;
       box.offset[0] = tensor.dims[0];
       if (__builtin_add_overflow(tensor.dims[0], box.shape[0], &tensor.dims[0]))
-        return InvalidArgument("more than 2^63 rows");
+        return InvalidArgument("found more than 2^63 rows");
       add_chunk(box, {holder});
     }
     return Ok();
   }
 
-  // Whole and equal on every rank that has them, as their elements are.
+  // Arrays are whole and equal on every rank that has them, because their elements are.
   Status add_arrays() {
     std::map<std::string, std::pair<int32_t, const StoredArray*>> first;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -201,23 +201,23 @@ class Planner {
     return chunk.box.numel() * dtype_size(tensor.dtype) + numbers;
   }
 
-  void give(size_t index, const Holder& holder) {
+  void assign(size_t index, const Holder& holder) {
     PlannedChunk& chunk = plan_.chunks[index];
     chunk.owner = holder.rank;
     chunk.claim = holder.claim;
     load_[static_cast<size_t>(holder.rank)] += bytes_of(chunk);
   }
 
-  // First what has no choice, then the largest parts first.
-  void share_out() {
+  // Assigns first the chunks that have only one possible owner, then the others, largest first.
+  void assign_chunks() {
     std::vector<size_t> open;
     for (size_t i = 0; i < plan_.chunks.size(); ++i) {
       const std::vector<Holder>& holders = holders_[i];
       const auto at_coordinator = std::ranges::find(holders, coordinator_, &Holder::rank);
       if (holders.size() == 1) {
-        give(i, holders[0]);
+        assign(i, holders[0]);
       } else if (!claim_at(holders[0]).part && at_coordinator != holders.end()) {
-        give(i, *at_coordinator);
+        assign(i, *at_coordinator);
       } else {
         open.push_back(i);
       }
@@ -225,9 +225,9 @@ class Planner {
     std::ranges::stable_sort(open, std::greater(),
                              [&](size_t i) { return bytes_of(plan_.chunks[i]); });
     for (const size_t i : open) {
-      give(i, *std::ranges::min_element(holders_[i], {}, [&](const Holder& holder) {
-             return load_[static_cast<size_t>(holder.rank)];
-           }));
+      assign(i, *std::ranges::min_element(holders_[i], {}, [&](const Holder& holder) {
+               return load_[static_cast<size_t>(holder.rank)];
+             }));
     }
   }
 
@@ -235,8 +235,8 @@ class Planner {
   int32_t coordinator_;
   std::map<std::string, std::vector<Holder>> by_name_;
   SavePlan plan_;
-  std::vector<std::vector<Holder>> holders_;  // of the chunks
-  std::vector<int64_t> load_;                 // bytes by rank
+  std::vector<std::vector<Holder>> holders_;  // possible owners of each chunk
+  std::vector<int64_t> load_;                 // bytes to write, by rank
 };
 
 void write_dims(JsonWriter& out, const char* key, const Dims& dims) {
@@ -326,14 +326,14 @@ StatusOr<RankClaims> claims_of(const LocalState& state) {
     StatusOr<TensorClaim> claim = claim_of(local);
     if (!claim.ok()) return of_var(std::move(claim).status(), local.name);
     if (!names.insert(local.name).second)
-      return of_var(InvalidArgument("the name is there twice"), local.name);
+      return of_var(InvalidArgument("the name occurs twice"), local.name);
     claims.tensors.push_back(*std::move(claim));
   }
   names.clear();
   for (const LocalRecord& record : state.records) {
     MILLRACE_RETURN_IF_ERROR(check_entry_name(record.name));
     if (!names.insert(record.name).second)
-      return InvalidArgument("record '{}' is there twice", record.name);
+      return InvalidArgument("record '{}' occurs twice", record.name);
     claims.records.push_back({record.name, static_cast<int64_t>(record.bytes.size())});
   }
   return claims;

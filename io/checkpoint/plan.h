@@ -10,16 +10,16 @@
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/state.h"
 
-/// Which rank writes what.
+/// Decides which rank writes what.
 namespace millrace::io {
 
-/// What a rank says of one of its tensors.
+/// What a rank states about one of its tensors.
 struct TensorClaim {
   std::string name;
   StoredTensor::Kind kind = StoredTensor::Kind::kDense;
   DType dtype = DType::kFloat32;
-  Dims dims;  ///< of the whole tensor; of selected rows: of this rank's value
-  Box box;    ///< what this rank has of it
+  Dims dims;  ///< of the whole tensor; selected rows: of this rank's value
+  Box box;    ///< the part that this rank has
   int64_t height = 0;
   bool part = false;  ///< other ranks may have other parts
 };
@@ -29,19 +29,19 @@ struct RecordClaim {
   int64_t bytes = 0;
 };
 
-/// Everything a rank says.
+/// Everything that a rank states.
 struct RankClaims {
   std::vector<TensorClaim> tensors;
-  std::vector<StoredArray> arrays;  ///< whose elements are among the tensors
+  std::vector<StoredArray> arrays;  ///< their elements are among the tensors
   std::vector<RecordClaim> records;
 };
 
 /// The claims of a state without arrays (see flatten()). Errors: kInvalidArgument with the var for
-/// a value that is neither a dense tensor nor selected rows, has no data, is there twice, or is no
+/// a value that is neither a dense tensor nor selected rows, has no data, occurs twice, or is not a
 /// part of its global dims.
 StatusOr<RankClaims> claims_of(const LocalState& state);
 
-/// One chunk that some rank writes.
+/// One chunk to write.
 struct PlannedChunk {
   size_t tensor = 0;  ///< index in SavePlan::tensors
   Box box;
@@ -49,17 +49,17 @@ struct PlannedChunk {
   size_t claim = 0;  ///< index in the owner's RankClaims::tensors
 };
 
-/// What all ranks write together: the same on all of them.
+/// What all ranks write together. Identical on all ranks.
 struct SavePlan {
-  std::vector<StoredTensor> tensors;  ///< by name, without chunks
-  std::vector<StoredArray> arrays;    ///< by name
-  std::vector<PlannedChunk> chunks;   ///< by tensor, then box
+  std::vector<StoredTensor> tensors;  ///< sorted by name, without chunks
+  std::vector<StoredArray> arrays;    ///< sorted by name
+  std::vector<PlannedChunk> chunks;   ///< sorted by tensor, then box
 };
 
-/// Joins the claims of all ranks: each part is written once, by the rank with the least to write
-/// of those that have it; whole tensors by the coordinator where it has them.
-/// Errors: kInvalidArgument with the tensor and the ranks where ranks disagree on dtype, shape or
-/// kind, or on the length of an array, and where the parts overlap or leave a gap.
+/// Combines the claims of all ranks. Each part is written once: by the rank that has least to write
+/// among those that have the part; whole tensors by the coordinator if it has them.
+/// Errors: kInvalidArgument with the tensor and the ranks if ranks disagree on dtype, shape or
+/// kind, or on the length of an array, and if the parts overlap or leave a gap.
 StatusOr<SavePlan> make_save_plan(const std::vector<RankClaims>& ranks, int32_t coordinator);
 
 /// Text form of claims, for Gather. Errors: kInvalidData.

@@ -19,7 +19,7 @@ namespace {
 
 using Kind = StoredTensor::Kind;
 
-// Values of rows that are picked out of a table, in rising order of their places.
+// Streams the values of selected rows of a table, in increasing order of their stored positions.
 class RowStream {
  public:
   RowStream(const Checkpoint& from, const StoredTensor& tensor, std::vector<int64_t> places,
@@ -73,7 +73,7 @@ class RowStream {
 struct RankItems {
   std::vector<DataItem> items;
   struct Purpose {
-    size_t tensor;  // in Manifest::tensors, or records
+    size_t tensor;  // index in Manifest::tensors, or in Manifest::records
     Box box;
     bool rows = false;
     bool record = false;
@@ -131,7 +131,7 @@ class Reshard {
     add(rank, std::move(item), {index, box});
   }
 
-  // The places of the rows that each rank gets.
+  // The stored positions of the rows that each rank gets.
   [[nodiscard]] std::vector<std::vector<int64_t>> share_rows(
       const StoredTensor& tensor, const std::vector<int64_t>& rows) const {
     const size_t count = cuts(tensor) ? ranks_.size() : 1;
@@ -193,7 +193,7 @@ class Reshard {
 
   Status add_records() {
     const std::vector<StoredRecord>& records = from_.manifest().records;
-    records_.reserve(records.size());  // views stay
+    records_.reserve(records.size());  // views into it must stay valid
     for (size_t i = 0; i < records.size(); ++i) {
       MILLRACE_ASSIGN_OR_RETURN(std::string bytes,
                                 from_.load_record(records[i].name, records[i].rank));
@@ -233,7 +233,7 @@ class Reshard {
     }
     MILLRACE_RETURN_IF_ERROR(add_tensors());
     MILLRACE_RETURN_IF_ERROR(add_records());
-    // In order of the names of the files, which is that of the manifest.
+    // Sorted by file name, which is the order of the manifest.
     std::vector<std::pair<std::string, size_t>> names;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].items.empty()) continue;
@@ -253,7 +253,7 @@ class Reshard {
       manifest_.files.push_back(written.file);
       for (size_t i = 0; i < written.items.size(); ++i)
         place(ranks_[rank].purposes[i], std::move(written.items[i]), file);
-      ranks_[rank].items.clear();  // and the buffers of its streams
+      ranks_[rank].items.clear();  // frees the buffers of its streams
     }
     for (StoredTensor& tensor : manifest_.tensors)
       std::sort(tensor.chunks.begin(), tensor.chunks.end(),
@@ -264,7 +264,7 @@ class Reshard {
   const Checkpoint& from_;
   const ReshardOptions& options_;
   std::vector<RankItems> ranks_;
-  std::deque<std::vector<int64_t>> numbers_;  // views into them stay
+  std::deque<std::vector<int64_t>> numbers_;  // views into these must stay valid
   std::vector<std::string> records_;
   Manifest manifest_;
 };

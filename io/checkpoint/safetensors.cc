@@ -11,7 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
-#include "io/checkpoint/json.h"
+#include "io/json.h"
 
 namespace millrace::io {
 namespace {
@@ -42,7 +42,7 @@ Status at_tensor(Status status, const std::string& path, const std::string& name
   return std::move(status).at(std::move(location));
 }
 
-// Bytes of a tensor; nullopt beyond int64.
+// Size of a tensor in bytes; nullopt beyond int64.
 std::optional<uint64_t> byte_count(DType dtype, llvm::ArrayRef<int64_t> dims) {
   int64_t bytes = dtype_size(dtype);
   for (const int64_t dim : dims)
@@ -50,7 +50,7 @@ std::optional<uint64_t> byte_count(DType dtype, llvm::ArrayRef<int64_t> dims) {
   return static_cast<uint64_t>(bytes);
 }
 
-// JSON has no other text. Control characters can be escaped.
+// JSON strings must be valid UTF-8. Control characters can be escaped.
 bool is_utf8(std::string_view text) {
   std::string wide;
   std::ranges::copy_if(text, std::back_inserter(wide),
@@ -63,7 +63,7 @@ StatusOr<DType> parse_type(const JsonValue* value) {
   if (name == nullptr) return InvalidData("expected member 'dtype' with a string");
   for (const auto& [known, dtype] : kTypes)
     if (known == *name) return dtype;
-  return Unimplemented("dtype {}: tensors have no such element type", in_quotes(*name));
+  return Unimplemented("unsupported dtype {}", in_quotes(*name));
 }
 
 Status check_members(const JsonValue& facts) {
@@ -76,7 +76,7 @@ Status check_members(const JsonValue& facts) {
   return Ok();
 }
 
-// begin and end are still counted from the start of the data.
+// begin and end are relative to the start of the data here.
 StatusOr<SafetensorsEntry> parse_entry(const std::string& name, const JsonValue& facts,
                                        const SafetensorsLimits& limits, uint64_t data_bytes) {
   if (name.size() > limits.max_name_bytes)
@@ -87,14 +87,14 @@ StatusOr<SafetensorsEntry> parse_entry(const std::string& name, const JsonValue&
   MILLRACE_ASSIGN_OR_RETURN(entry.dtype, parse_type(facts.find("dtype")));
   const JsonValue* const shape = facts.find("shape");
   const auto dims = shape == nullptr ? std::nullopt : shape->counts();
-  if (!dims) return InvalidData("expected member 'shape' with a list of numbers not below 0");
+  if (!dims) return InvalidData("expected member 'shape' with a list of non-negative integers");
   if (dims->size() > limits.max_rank)
     return InvalidData("shape of {} dims, above {}", dims->size(), limits.max_rank);
   entry.dims.assign(dims->begin(), dims->end());
   const JsonValue* const offsets = facts.find("data_offsets");
   const auto range = offsets == nullptr ? std::nullopt : offsets->counts();
   if (!range || range->size() != 2)
-    return InvalidData("expected member 'data_offsets' with two numbers not below 0");
+    return InvalidData("expected member 'data_offsets' with two non-negative integers");
   entry.begin = static_cast<uint64_t>((*range)[0]);
   entry.end = static_cast<uint64_t>((*range)[1]);
   if (entry.begin > entry.end || entry.end > data_bytes) {
@@ -111,7 +111,7 @@ StatusOr<SafetensorsEntry> parse_entry(const std::string& name, const JsonValue&
   return entry;
 }
 
-// Each byte of the data belongs to one tensor.
+// Checks that each byte of the data belongs to exactly one tensor.
 Status check_cover(const std::vector<SafetensorsEntry>& entries, uint64_t data_bytes,
                    const std::string& path) {
   uint64_t at = 0;
@@ -119,7 +119,7 @@ Status check_cover(const std::vector<SafetensorsEntry>& entries, uint64_t data_b
     if (entry.begin != at) {
       return at_tensor(
           InvalidData("range [{}, {}] {} the tensor before it: expected it to begin at {}",
-                      entry.begin, entry.end, entry.begin < at ? "overlaps" : "leaves a gap behind",
+                      entry.begin, entry.end, entry.begin < at ? "overlaps" : "leaves a gap after",
                       at),
           path, entry.name);
     }
@@ -152,9 +152,9 @@ StatusOr<std::string> header_text(const ReadableFile& file, const SafetensorsLim
   std::array<std::byte, kLengthBytes> word{};
   MILLRACE_RETURN_IF_ERROR(file.read(0, word));
   uint64_t length = 0;
-  std::memcpy(&length, word.data(), word.size());  // little-endian, as every supported machine
+  std::memcpy(&length, word.data(), word.size());  // little-endian, like every supported machine
   if (length > file.size() - kLengthBytes) {
-    return InvalidData("a header of {} bytes does not fit the {} bytes behind its length", length,
+    return InvalidData("a header of {} bytes does not fit in the {} bytes after its length", length,
                        file.size() - kLengthBytes);
   }
   if (length > limits.max_header_bytes)
@@ -185,7 +185,7 @@ StatusOr<SafetensorsHeader> parse_header(const ReadableFile& file,
     if (!entry.ok()) return at_tensor(std::move(entry).status(), file.path(), name);
     header.entries.push_back(*std::move(entry));
   }
-  // Empty tensors come before the one that begins at the same byte.
+  // Empty tensors sort before the tensor that begins at the same byte.
   std::ranges::stable_sort(header.entries, [](const auto& a, const auto& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
@@ -253,7 +253,7 @@ StatusOr<std::string> lay_out_safetensors(std::vector<SafetensorsEntry>& entries
     const auto refuse = [&](Status status) { return at_tensor(std::move(status), {}, entry.name); };
     if (entry.name == kMetadata)
       return refuse(InvalidArgument("the name is reserved in safetensors files"));
-    if (!is_utf8(entry.name)) return refuse(InvalidArgument("the name is no valid UTF-8"));
+    if (!is_utf8(entry.name)) return refuse(InvalidArgument("the name is not valid UTF-8"));
     if (safetensors_dtype(entry.dtype).empty()) {
       return refuse(
           Unimplemented("safetensors files have no element type for {}", dtype_name(entry.dtype)));
@@ -269,7 +269,7 @@ StatusOr<std::string> lay_out_safetensors(std::vector<SafetensorsEntry>& entries
   for (const SafetensorsEntry& entry : entries) names.push_back(entry.name);
   std::ranges::sort(names);
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
-    return at_tensor(InvalidArgument("the name is there twice"), {}, std::string(*twice));
+    return at_tensor(InvalidArgument("the name occurs twice"), {}, std::string(*twice));
   std::string text = header_json(entries, metadata);
   const uint64_t used = kLengthBytes + text.size();
   text.append((kDataAlignment - used % kDataAlignment) % kDataAlignment, ' ');

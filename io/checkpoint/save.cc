@@ -49,7 +49,7 @@ class Save {
     return publish();
   }
 
-  // First exchange: the folders are ready, and everybody knows who writes what.
+  // First exchange. Afterwards the folders are ready and every rank knows who writes what.
   Status agree_on_plan() {
     const bool alone = gather_.world_size() == 1;
     Status status = alone ? target_.prepare() : target_.look();
@@ -87,7 +87,7 @@ class Save {
     return Ok();
   }
 
-  // Second exchange: what this rank has written.
+  // Second exchange: the list of files and chunks that each rank has written.
   Status write_data() {
     WriteParts writer(*calls_, folder_, options_);
     StatusOr<WrittenParts> mine =
@@ -120,7 +120,7 @@ class Save {
     return manifest;
   }
 
-  // Of the coordinator. \param to_all  gets the manifest if every rank has to write it
+  // Runs on the coordinator. \param to_all  receives the manifest if every rank has to write it
   Status commit(std::string& to_all) {
     MILLRACE_ASSIGN_OR_RETURN(const Manifest manifest, make_manifest());
     if (gather_.world_size() > 1 && !target_.has_files_of(manifest)) {
@@ -131,11 +131,11 @@ class Save {
     return target_.commit(manifest);
   }
 
-  // Third exchange: the coordinator finds all files in its folder and commits, or else tells all
-  // ranks the manifest.
+  // Third exchange. If the coordinator finds all files in its folder, it commits; otherwise it
+  // sends the manifest to all ranks.
   Status publish() {
-    // From here on only the coordinator knows whether the manifest is there, so it alone removes
-    // files after an error.
+    // From here only the coordinator knows whether the manifest has its final name, so only the
+    // coordinator removes files after an error.
     if (!coordinates()) target_.hold_written();
     std::string manifest;
     Status status = coordinates() ? commit(manifest) : Ok();
@@ -156,8 +156,8 @@ class Save {
     return publish_on_every_disk(*text);
   }
 
-  // No manifest gets its name before all are on their disks, beside the files of their ranks: one
-  // of them says that the checkpoint is complete.
+  // No rank renames its manifest to the final name before all ranks have their manifest and files
+  // on disk: a single manifest with the final name declares the checkpoint complete.
   Status publish_on_every_disk(const std::string& text) {
     Manifest manifest;
     Status status;
@@ -170,7 +170,7 @@ class Save {
       status = std::move(parsed).status();
     }
     MILLRACE_RETURN_IF_ERROR(exchange(gather_, std::move(status), {}).status());
-    // Another rank may have given it its name although this one hears of an error.
+    // Another rank may have published its manifest even if this rank receives an error.
     target_.hold_written();
     MILLRACE_RETURN_IF_ERROR(exchange(gather_, target_.publish(), {}).status());
     return options_.replace == Replace::kYes ? target_.remove_replaced(manifest) : Ok();
@@ -184,9 +184,9 @@ class Save {
   CheckpointFolder target_;
   FlatState flat_;
   SavePlan plan_;
-  Status begun_;                     // of making the folder ready
-  std::vector<WrittenParts> parts_;  // by rank; of the coordinator
-  bool spread_ = false;              // the folders are not one place
+  Status begun_;                     // outcome of preparing the folder
+  std::vector<WrittenParts> parts_;  // by rank; only on the coordinator
+  bool spread_ = false;              // the ranks do not share one folder
 };
 
 }  // namespace
@@ -198,7 +198,7 @@ Status save_state_dict(const LocalState& state, const std::string& folder, Gathe
 
 StatusOr<SaveOutcome> save_together(const LocalState& state, const std::string& folder,
                                     Gather& gather, const CheckpointSaveOptions& options) {
-  if (folder.empty()) return InvalidArgument("the folder of the checkpoint has no name");
+  if (folder.empty()) return InvalidArgument("the path of the checkpoint folder is empty");
   Save save(state, without_slash(folder), gather, options);
   MILLRACE_RETURN_IF_ERROR(save.run());
   return SaveOutcome{save.spread()};

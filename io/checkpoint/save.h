@@ -12,50 +12,53 @@
 #include "io/checkpoint/state.h"
 
 /// Saving checkpoints: a folder with safetensors files and, written last, `manifest.json`. A folder
-/// without manifest is no checkpoint; a manifest appears by rename, so that a crash at any moment
-/// leaves what was there before or the new checkpoint.
+/// without a manifest is not a checkpoint. The manifest appears by rename, so after a crash at any
+/// moment the folder holds either the previous state or the new checkpoint.
 namespace millrace::io {
 
-/// How a checkpoint is written. Equal on all ranks of a job.
+/// Options for writing a checkpoint. Must be equal on all ranks of a job.
 struct CheckpointSaveOptions {
-  int32_t coordinator = 0;  ///< rank that writes the manifest and what is whole everywhere
-  /// kYes: a checkpoint that is there is replaced, and stays until the new one is complete.
+  int32_t coordinator = 0;  ///< rank that writes the manifest and the values that all ranks have
+  /// kYes: an existing checkpoint is replaced; it stays until the new one is complete.
   Replace replace = Replace::kNo;
-  bool sync = true;  ///< wait until everything is on the disk
-  /// That write and hash what a rank holds: files side by side, and where there are fewer files,
-  /// checksums beside the writing. 0: as many as the machine runs, four at most.
+  bool sync = true;  ///< wait until all bytes are on the disk
+  /// Number of threads that write and hash the data of a rank. Several files are written in
+  /// parallel; with fewer files than threads, checksums are computed in parallel to the writes. 0:
+  /// the number of hardware threads, at most four.
   int threads = 0;
-  uint64_t max_file_bytes = 0;       ///< a rank's data is split over files of about so much; 0: one
-  uint64_t block_bytes = 1U << 20U;  ///< bytes that a checksum covers
-  int64_t step = 0;                  ///< stands in the manifest
-  std::shared_ptr<FileCalls> calls = nullptr;         ///< null: those of the system
+  uint64_t max_file_bytes = 0;       ///< approximate size of a rank's data files; 0: one file
+  uint64_t block_bytes = 1U << 20U;  ///< bytes per checksum
+  int64_t step = 0;                  ///< stored in the manifest
+  std::shared_ptr<FileCalls> calls = nullptr;         ///< null: the system's
   std::function<void(uint64_t bytes)> progress = {};  ///< called from any thread; may be null
 };
 
-/// Saves what the ranks of a job hold into a folder, each part once. A call on every rank; all
-/// fail or none. Memory: what the manifest takes; tensors are written from where they are.
+/// Saves the state of the ranks of a job to a folder; each part is written once. Must be called on
+/// every rank; it fails on all ranks or on none. Memory: the size of the manifest; tensors are
+/// written directly from their memory.
 ///
-/// The folder may be one place for all ranks, or for each rank, or some of them, one on a disk of
-/// their own. Then every folder gets the files of its ranks and the manifest, and ranks that can
-/// reach all of them together load the checkpoint (io/checkpoint/spread_checkpoint.h). It is
-/// complete as soon as one folder has the manifest, which appears nowhere before it and all files
-/// are on all disks.
-/// Errors: kInvalidArgument with the var for a state that is not consistent (see plan.h); kUsage if
-/// there is a checkpoint and replace is kNo; kDistributed for ranks that do not come; kIo,
-/// kResource for the disk. After an error files of this save are removed as far as the disk allows.
+/// The folder may be shared by all ranks, or ranks may have folders on separate disks. In the
+/// second case every folder gets the files of its ranks and the manifest, and ranks that can
+/// together read all folders can load the checkpoint (io/checkpoint/spread_checkpoint.h). The
+/// checkpoint is complete as soon as one folder has the manifest; the manifest appears in no folder
+/// before it and all data files are on all disks.
+/// Errors: kInvalidArgument with the var for an inconsistent state (see plan.h); kUsage if there is
+/// a checkpoint and replace is kNo; kDistributed if a rank does not take part in time; kIo,
+/// kResource for disk errors. After an error the files of this save are removed as far as the disk
+/// allows.
 /// Source: seed 003, spec/checkpoint.md sections 2 and 6.
 Status save_state_dict(const LocalState& state, const std::string& folder, Gather& gather,
                        const CheckpointSaveOptions& options = {});
 
-/// What a save has found out.
+/// Additional results of a save.
 struct SaveOutcome {
-  bool spread = false;  ///< the ranks have no folder in common
+  bool spread = false;  ///< the ranks do not share one folder
 };
-/// save_state_dict() that tells.
+/// save_state_dict() that also returns a SaveOutcome.
 StatusOr<SaveOutcome> save_together(const LocalState& state, const std::string& folder,
                                     Gather& gather, const CheckpointSaveOptions& options);
 
-/// A job of one rank.
+/// For a job of one rank.
 Status save_state_dict(const LocalState& state, const std::string& folder,
                        const CheckpointSaveOptions& options = {});
 

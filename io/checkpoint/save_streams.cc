@@ -34,7 +34,7 @@ Status check_save_streams(const std::vector<StreamedTensor>& tensors) {
     if (!twice && !rows) continue;
     Location location;
     location.var = tensor.name;
-    return (twice ? InvalidArgument("the name is there twice")
+    return (twice ? InvalidArgument("the name occurs twice")
                   : InvalidArgument("{} rows for dims [{}]", tensor.rows.size(),
                                     fmt::join(tensor.dims, ", ")))
         .at(std::move(location));
@@ -42,13 +42,14 @@ Status check_save_streams(const std::vector<StreamedTensor>& tensors) {
   return Ok();
 }
 
-// The value that is being written.
+// Holds the value that is currently being written.
 class HeldValue {
  public:
   using Load = std::function<StatusOr<Value>(const std::string&)>;
   explicit HeldValue(const Load& load) : load_(load) {}
 
-  // \param element  of an array; negative for other values  \param rows  the numbers of a table
+  // \param element  index in an array; negative for other values
+  // \param rows  true: the row numbers of a table
   Status read(const std::string& name, int64_t element, bool rows, uint64_t offset,
               std::span<std::byte> to) {
     if (name_ != name) {
@@ -56,7 +57,7 @@ class HeldValue {
       name_.clear();
       MILLRACE_ASSIGN_OR_RETURN(value_, load_(name));
       name_ = name;
-      // Elements follow each other in the order of the file, which is row-major.
+      // Elements are consecutive in the order of the file, which is row-major.
       for (Tensor* const tensor : tensors_of(value_)) {
         if (tensor->layout() == nullptr) continue;
         Tensor plain;
@@ -90,7 +91,7 @@ class HeldValue {
   Value value_;
 };
 
-// One file of everything, and the manifest that says so.
+// Writes one file with all data, and the manifest.
 StatusOr<Manifest> write_save_streams(FileCalls& calls, CheckpointFolder& target,
                                       const std::vector<StreamedTensor>& tensors,
                                       const std::vector<LocalRecord>& records,
@@ -100,7 +101,7 @@ StatusOr<Manifest> write_save_streams(FileCalls& calls, CheckpointFolder& target
   manifest.block_bytes = options.block_bytes;
   std::vector<DataItem> items;
   std::vector<std::function<void(StoredBytes)>> places;
-  manifest.tensors.reserve(tensors.size());  // places keep pointers
+  manifest.tensors.reserve(tensors.size());  // pointers into it are kept
   manifest.records.reserve(records.size());
   for (const StreamedTensor& tensor : tensors) {
     StoredTensor& stored = manifest.tensors.emplace_back();

@@ -17,36 +17,37 @@
 
 namespace millrace::io {
 
-/// A tensor whose bytes are read while they are written.
+/// A tensor whose bytes are read while it is written.
 struct StreamedTensor {
   std::string name;
   DType dtype = DType::kFloat32;
   Dims dims;
   Lod lod;
-  /// Fills `to` with the bytes from `offset` on; calls come in rising order without gaps.
+  /// Fills `to` with the bytes starting at `offset`. Calls are in increasing order without gaps.
   std::function<Status(uint64_t offset, std::span<std::byte> to)> read;
-  /// The rows of a table: their numbers, as many as dims[0], or whoever gives their bytes as `read`
-  /// does. Dense tensors have none.
+  /// For tables: the row numbers, dims[0] of them, or a function that provides their bytes in the
+  /// way of `read`. Dense tensors have none.
   bool is_table = false;
   std::vector<int64_t> rows;
   std::function<Status(uint64_t offset, std::span<std::byte> to)> read_rows;
   int64_t height = 0;
 };
 
-/// Saves a checkpoint of one rank out of streams, in bounded memory: a block of options.block_bytes
-/// besides what the streams take.
-/// \param arrays  whose elements are among the tensors
-/// Errors: those of the streams and of save_state_dict(); kInvalidArgument for a name that is there
-/// twice and for rows that do not fit the dims.
+/// Saves a checkpoint of one rank from streams, in bounded memory: one block of options.block_bytes
+/// besides the memory of the streams.
+/// \param arrays  their elements are among the tensors
+/// Errors: those of the streams and of save_state_dict(); kInvalidArgument for a name that occurs
+/// twice and for row numbers that do not match the dims.
 Status save_streams(const std::vector<StreamedTensor>& tensors,
                     const std::vector<LocalRecord>& records,
                     const std::map<std::string, std::string>& user, const std::string& folder,
                     const CheckpointSaveOptions& options, std::vector<StoredArray> arrays = {});
 
-/// Saves a checkpoint of one rank, whose values are asked for one after another and let go, some of
-/// them twice. \param load  gives the value of an entry by its name
-/// Errors: as save_streams(), and those of `load`; kInvalidData for a value that is not as its
-/// entry says.
+/// Saves a checkpoint of one rank. Values are loaded one at a time and released after use; some are
+/// loaded twice.
+/// \param load  returns the value of an entry by its name
+/// Errors: as save_streams(), and those of `load`; kInvalidData for a value that does not match its
+/// entry.
 Status save_values(const std::vector<TensorFileEntry>& entries,
                    const std::function<StatusOr<Value>(const std::string&)>& load,
                    const std::string& folder, const CheckpointSaveOptions& options);

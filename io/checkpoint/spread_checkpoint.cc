@@ -12,10 +12,10 @@
 namespace millrace::io {
 namespace {
 
-// A block of a file, as ranks ask each other for it.
+// A block of a file, as requested from another rank.
 struct Place {
   int32_t file = 0;
-  uint64_t begin = 0;  // in the file
+  uint64_t begin = 0;  // offset in the file
   uint64_t size = 0;
 
   auto operator<=>(const Place&) const = default;
@@ -27,8 +27,8 @@ Place place_of(const BlockRead& block) {
 
 }  // namespace
 
-// One exchange of blocks: who asks whom for what, then rounds in which ranks send what they were
-// asked for. All ranks know how many rounds there are, so that nobody waits for one that has ended.
+// One exchange of blocks: the ranks send requests, then send the requested blocks in rounds. All
+// ranks know the number of rounds, so no rank waits for one that has finished.
 class SpreadCheckpoint::Exchange {
  public:
   Exchange(SpreadCheckpoint& owner, const std::vector<BlockRead>& remote)
@@ -49,12 +49,13 @@ class SpreadCheckpoint::Exchange {
       if (mine.ok()) mine = fill(to);
       MILLRACE_RETURN_IF_ERROR(send(to, mine));
     }
-    // What a rank has found wrong in the last round the others learn here.
+    // Tell the other ranks about errors that a rank found in the last round.
     return exchange(gather_, std::move(mine), {}).status();
   }
 
  private:
-  // Each block is asked for once, of a rank that sees it; asking ranks spread over those.
+  // Requests each block once, from a rank that can read it. Different ranks ask different holders,
+  // to spread the load.
   Status ask() {
     std::vector<std::vector<int64_t>> wanted(ranks_);
     for (const auto& [place, blocks] : readers_) {
@@ -90,7 +91,7 @@ class SpreadCheckpoint::Exchange {
     return Ok();
   }
 
-  // How many blocks go to a rank at a time.
+  // Number of blocks sent to a rank per round.
   [[nodiscard]] size_t blocks_a_round() const {
     return std::max<size_t>(1, limit_ / std::max<uint64_t>(1, owner_.manifest().block_bytes));
   }
@@ -104,13 +105,13 @@ class SpreadCheckpoint::Exchange {
         exchange_numbers(gather_, Ok(), {static_cast<int64_t>((most + each - 1) / each)}));
     int64_t rounds = 0;
     for (const std::vector<int64_t>& own : all) {
-      if (own.size() != 1) return Internal("a rank sent no number of rounds");
+      if (own.size() != 1) return Internal("a rank did not send its number of rounds");
       rounds = std::max(rounds, own.front());
     }
     return rounds;
   }
 
-  // The next blocks for each rank, one after the other.
+  // Appends the next blocks for each rank to its message.
   Status fill(std::vector<std::string>& to) {
     for (size_t rank = 0; rank < ranks_; ++rank) {
       std::vector<Place>& places = asked_[rank];
@@ -132,8 +133,8 @@ class SpreadCheckpoint::Exchange {
     return next_[rank];
   }
 
-  // Sends a round and takes what comes. \param mine  an error of this rank, which goes to all in
-  // place of blocks, and one that is found here
+  // Sends the blocks of a round and processes the received ones. \param mine  error of this rank so
+  // far: sent to all ranks in place of blocks; receives an error that is found here
   Status send(std::vector<std::string>& to, Status& mine) {
     const std::string failure = mine.ok() ? std::string() : failure_text(mine);
     for (std::string& text : to) {
@@ -155,7 +156,7 @@ class SpreadCheckpoint::Exchange {
     return Ok();
   }
 
-  // Compares blocks that have come and hands them out; they come in the order of the questions.
+  // Verifies and delivers the blocks received from a rank; they are in the order of the requests.
   Status take(const std::string& text, size_t rank) {
     owner_.received_ += text.size();
     std::span<const std::byte> rest = std::as_bytes(std::span(text));
@@ -200,10 +201,10 @@ class SpreadCheckpoint::Exchange {
   Gather& gather_;
   size_t ranks_;
   uint64_t limit_;
-  Readers readers_;                          // what this rank wants of others
-  std::vector<Readers::iterator> expected_;  // where the next block of a rank may stand
-  std::vector<std::vector<Place>> asked_;    // what others want of this rank
-  std::vector<size_t> next_;                 // in asked_
+  Readers readers_;                          // blocks that this rank reads from others
+  std::vector<Readers::iterator> expected_;  // by sending rank: first candidate for its next block
+  std::vector<std::vector<Place>> asked_;    // by rank: blocks that it requested from this rank
+  std::vector<size_t> next_;                 // by rank: index of the next block in asked_
 };
 
 Status SpreadCheckpoint::agree_on_manifest() {
@@ -237,7 +238,7 @@ Status SpreadCheckpoint::agree_on_manifest() {
     held.emplace_back(*number, *digits);
   }
   const auto newest = std::ranges::max_element(
-      held, {}, [](const auto& rank) { return rank.first; });  // the first of several
+      held, {}, [](const auto& rank) { return rank.first; });  // the lowest of several ranks
   if (newest->first == 0) {
     return NotFound("no checkpoint: no rank has {}, so it was never completed", kManifestName)
         .in_file(local_.folder_);
@@ -340,7 +341,7 @@ StatusOr<std::string> SpreadCheckpoint::load_record(std::string_view name, int32
 StatusOr<std::vector<Status>> SpreadCheckpoint::verify() {
   const std::vector<Status> own = local_.verify_files(
       [this](size_t file) { return holders_[file].front() == gather_->rank(); }, {});
-  // Each finding travels as an error would.
+  // Serialize each finding like an error.
   JsonWriter out(0);
   out.begin_array();
   for (const Status& status : own) out.value(failure_text(status));

@@ -10,49 +10,52 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/gather.h"
 
-/// Reading checkpoints whose files lie on disks that not every rank can see.
+/// Reading checkpoints whose files are on disks that not every rank can read.
 namespace millrace::io {
 
-/// How ranks load together.
+/// Options for loading together.
 struct SpreadLoadOptions {
   CheckpointLoadOptions load;
-  /// Bytes that a rank sends in one exchange, to all others together; a block for each is the
-  /// least.
+  /// Maximum bytes that a rank sends in one exchange, to all other ranks together; at least one
+  /// block to each.
   uint64_t max_sent_bytes = uint64_t{16} << 20U;
 };
 
-/// A checkpoint that the ranks of a job read together: each reads the files that it sees itself,
-/// and gets blocks of others from a rank that sees those, which reads them once for it. Which ranks
-/// wrote the checkpoint, and how many, does not matter; a folder that all of them see works, too,
-/// and then nothing is sent.
+/// A checkpoint that the ranks of a job read together. Each rank reads the files that it can access
+/// itself and receives blocks of other files from a rank that can access those. It does not matter
+/// which ranks wrote the checkpoint, or how many. A folder that all ranks can access works too;
+/// nothing is sent then.
 ///
-/// Every function is a call on every rank, in the same order; where one fails all do. Bytes are
-/// compared with their checksums by the rank that uses them. Not thread-safe.
+/// Every function must be called on every rank, in the same order; if it fails on one rank, it
+/// fails on all. The rank that uses the bytes compares them with their checksums. Not thread-safe.
 class SpreadCheckpoint {
  public:
-  /// Finds out who sees what. Ranks without manifest get it from the others; of two, which a save
-  /// that was cut off may leave where it replaced a checkpoint, the newer one counts.
+  /// Finds out which rank can access which files. Ranks without manifest get it from the others. If
+  /// there are two manifests, after an interrupted save that replaced a checkpoint, the newer one
+  /// is used.
   ///
-  /// \param folder  of this rank; it need not be there  \param gather  must outlive the object
-  /// Errors: kNotFound if no rank has the manifest, or one of its files is on no rank's disk;
-  /// kDistributed for ranks that do not come; those of Checkpoint::open().
+  /// \param folder  of this rank; it need not exist
+  /// \param gather  must outlive the object
+  /// Errors: kNotFound if no rank has the manifest, or if one of its files is on no rank's disk;
+  /// kDistributed if a rank does not take part in time; those of Checkpoint::open().
   static StatusOr<SpreadCheckpoint> open(const std::string& folder, Gather& gather,
                                          const SpreadLoadOptions& options = {});
 
   [[nodiscard]] const Manifest& manifest() const { return local_.manifest(); }
   [[nodiscard]] const std::string& folder() const { return local_.folder(); }
 
-  /// Fills the targets of all ranks or of none; each rank has its own.
+  /// Fills the targets of all ranks or of none. Each rank passes its own targets.
   /// Errors: those of io::load_state_dict() on any rank; kDistributed.
   Status load_state_dict(const std::vector<LoadTarget>& targets,
                          const LoadStateOptions& options = {});
-  /// A record; each rank may ask for another one. Errors: as Checkpoint::load_record().
+  /// Loads a record; each rank may ask for a different one. Errors: as Checkpoint::load_record().
   StatusOr<std::string> load_record(std::string_view name, int32_t rank);
-  /// Compares every byte: each file by the first rank that sees it. \returns what is wrong with all
-  /// of them, the same on every rank.
+  /// Compares every byte with its checksum. Each file is checked by the first rank that can access
+  /// it.
+  /// \returns all errors, the same on every rank
   StatusOr<std::vector<Status>> verify();
 
-  /// Bytes that this rank has got from others, and sent to them.
+  /// Bytes that this rank has received from other ranks; sent_bytes(): sent to them.
   [[nodiscard]] uint64_t received_bytes() const { return received_; }
   [[nodiscard]] uint64_t sent_bytes() const { return sent_; }
 
@@ -68,7 +71,7 @@ class SpreadCheckpoint {
   Checkpoint local_;
   Gather* gather_;
   uint64_t max_sent_;
-  std::vector<std::vector<int32_t>> holders_;  ///< ranks that see a file, by file
+  std::vector<std::vector<int32_t>> holders_;  ///< by file: the ranks that can access it
   uint64_t received_ = 0;
   uint64_t sent_ = 0;
 };

@@ -41,7 +41,7 @@ StatusOr<LastSpreadCheckpoint> open_last_spread_checkpoint(const std::string& ro
   std::vector<Status> skipped;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (!entry->complete) continue;
-    // Errors are the same on all ranks, apart from those of ranks that are lost.
+    // Errors are the same on all ranks, except if a rank was lost.
     StatusOr<SpreadCheckpoint> checkpoint =
         SpreadCheckpoint::open(checkpoint_folder(root, entry->step), gather, options);
     Status status = checkpoint.status();

@@ -10,34 +10,34 @@
 #include "io/checkpoint/gather.h"
 #include "io/checkpoint/spread_checkpoint.h"
 
-/// A folder of checkpoints, one sub-folder `step-<n>` each, on disks that not every rank can see.
-/// Every function is a call on every rank.
+/// A root folder of checkpoints, with one sub-folder `step-<n>` each, on disks that not every rank
+/// can access. Every function must be called on every rank.
 namespace millrace::io {
 
-/// A step of a folder of checkpoints, seen by all ranks.
+/// A checkpoint in a root folder, as seen by all ranks together.
 struct SpreadEntry {
   int64_t step = 0;
-  bool complete = false;  ///< some rank has the manifest
+  bool complete = false;  ///< at least one rank has the manifest
 };
 
-/// The steps that any rank has, rising. Errors: kIo on any rank; kDistributed.
+/// The steps that any rank has, in increasing order. Errors: kIo on any rank; kDistributed.
 StatusOr<std::vector<SpreadEntry>> list_spread_checkpoints(
     const std::string& root, Gather& gather, const std::shared_ptr<FileCalls>& calls = nullptr);
 
-/// Which checkpoint open_last_spread_checkpoint() took.
+/// The result of open_last_spread_checkpoint().
 struct LastSpreadCheckpoint {
   int64_t step = 0;
   SpreadCheckpoint checkpoint;
-  std::vector<Status> skipped;  ///< why newer ones were not taken, newest first
+  std::vector<Status> skipped;  ///< why newer checkpoints were not used, newest first
 };
-/// open_last_checkpoint() of ranks that load together. Errors: as there; kDistributed.
+/// open_last_checkpoint() for ranks that load together. Errors: as there; kDistributed.
 StatusOr<LastSpreadCheckpoint> open_last_spread_checkpoint(const std::string& root, Gather& gather,
                                                            bool verify = true,
                                                            const SpreadLoadOptions& options = {});
 
-/// collect_garbage() of ranks with disks of their own: what one rank counts as complete is complete
-/// for all. Manifests go first, on all disks. Errors: kInvalidArgument for keep < 1; kIo on any
-/// rank; kDistributed.
+/// collect_garbage() for ranks with separate disks. A checkpoint that is complete on one rank is
+/// complete for all. Manifests are removed first, on all disks. Errors: kInvalidArgument for a keep
+/// below 1; kIo on any rank; kDistributed.
 Status collect_spread_garbage(const std::string& root, int keep, Gather& gather,
                               const std::shared_ptr<FileCalls>& calls = nullptr);
 

@@ -12,40 +12,40 @@
 
 namespace millrace::io {
 
-/// A tensor that one rank hands to a checkpoint. The value stays where it is.
+/// A tensor that one rank contributes to a checkpoint. The value is not copied.
 struct LocalTensor {
   std::string name;
-  /// A dense tensor, selected rows or a tensor array, initialized. An array is always whole; its
-  /// elements that were never written stay so.
+  /// An initialized dense tensor, selected rows or tensor array. An array is always whole; its
+  /// elements that were never written stay unwritten.
   const Value* value = nullptr;
   /// Absent: the value is whole, and equal on every rank that has the name; the coordinator writes
-  /// it. Else the dims of the whole tensor, of which the value is the part at `offset`; ranks may
-  /// have equal parts. Not for selected rows.
+  /// it. Otherwise the dims of the whole tensor, of which the value is the part at `offset`;
+  /// several ranks may have the same part. Not for selected rows.
   std::optional<Dims> global_dims;
   Dims offset;
-  /// Of selected rows: other ranks have other rows of the same table. Rows are then joined in order
-  /// of ranks.
+  /// For selected rows: other ranks have other rows of the same table. The rows are then joined in
+  /// rank order.
   bool some_rows = false;
 };
 
-/// Bytes that one rank hands to a checkpoint; they are given back as they are.
+/// Bytes that one rank contributes to a checkpoint; they are returned unchanged.
 struct LocalRecord {
   std::string name;
-  std::string_view bytes;  ///< must stay until the call is over
+  std::string_view bytes;  ///< must stay valid until the call returns
 };
 
-/// What one rank hands to a checkpoint. Names may differ from rank to rank.
+/// What one rank contributes to a checkpoint. Names may differ between ranks.
 struct LocalState {
   std::vector<LocalTensor> tensors;
   std::vector<LocalRecord> records;
-  /// Notes for people and tools; those of the coordinator are kept. 1 MiB at most.
+  /// Notes for people and tools; those of the coordinator are stored. At most 1 MiB.
   std::map<std::string, std::string> user;
 
-  /// A tensor, table or array that is whole here.
+  /// Adds a tensor, table or array that is whole on this rank.
   void add(std::string name, const Value& value);
-  /// A part of a dense tensor.
+  /// Adds a part of a dense tensor.
   void add_part(std::string name, const Value& value, Dims global_dims, Dims offset);
-  /// Some rows of a table that other ranks have other rows of.
+  /// Adds some rows of a table; other ranks have other rows.
   void add_rows(std::string name, const Value& value);
   void add_record(std::string name, std::string_view bytes);
 };

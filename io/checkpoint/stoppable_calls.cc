@@ -85,7 +85,7 @@ std::shared_ptr<FileCalls> stoppable(std::shared_ptr<FileCalls> calls,
 }
 
 Status stopped_error() {
-  return Status(StatusCode::kResource, "stopped before it was done");
+  return Status(StatusCode::kResource, "stopped before it finished");
 }
 
 }  // namespace millrace::io

@@ -7,13 +7,14 @@
 
 namespace millrace::io {
 
-/// File calls that can be told to stop: from then on nothing is created, written, flushed, renamed
-/// or read, which is an error (kResource: stopped). Removing goes on, so that whoever gets the
-/// error can clean up. \param stop  must outlive the calls
+/// File calls that can be stopped. After the stop, creating, writing, flushing, renaming and
+/// reading fail with stopped_error() (kResource). Removing still works, so that the caller can
+/// clean up.
+/// \param stop  must outlive the calls
 std::shared_ptr<FileCalls> stoppable(std::shared_ptr<FileCalls> calls,
                                      const std::atomic<bool>& stop);
 
-/// The error.
+/// The error that stopped calls return.
 Status stopped_error();
 
 }  // namespace millrace::io

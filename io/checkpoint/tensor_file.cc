@@ -12,7 +12,7 @@
 #include "framework/base/of_var.h"
 #include "framework/base/text.h"
 #include "io/checkpoint/arrays.h"
-#include "io/checkpoint/json.h"
+#include "io/json.h"
 #include "io/normalize_bools.h"
 #include "io/output_file.h"
 
@@ -43,11 +43,11 @@ std::string lod_text(const Lod& lod) {
 StatusOr<Lod> parse_lod(const std::string& text, int64_t rows) {
   MILLRACE_ASSIGN_OR_RETURN(const JsonValue value, parse_json(text));
   const auto* const items = value.get_if<JsonItems>();
-  if (items == nullptr) return InvalidData("the LoD is no list");
+  if (items == nullptr) return InvalidData("the LoD is not a list");
   std::vector<LodLevel> levels;
   for (const JsonValue& item : *items) {
     auto offsets = item.counts();
-    if (!offsets) return InvalidData("a LoD level is no list of numbers");
+    if (!offsets) return InvalidData("a LoD level is not a list of numbers");
     levels.push_back(*std::move(offsets));
   }
   Lod lod(std::move(levels));
@@ -55,18 +55,18 @@ StatusOr<Lod> parse_lod(const std::string& text, int64_t rows) {
   return lod;
 }
 
-// Whose bytes an entry is.
+// The value that an entry belongs to.
 struct Owner {
   std::string value;
-  bool rows = false;     // the numbers of selected rows
-  int64_t element = -1;  // of an array
+  bool rows = false;     // true: the row numbers of selected rows
+  int64_t element = -1;  // index of the element of an array
 };
 
-// What the header holds.
+// The content of the header.
 struct Plan {
   std::vector<SafetensorsEntry> entries;
   std::map<std::string, std::string> metadata;
-  std::map<std::string, Owner> owners;  // by entry
+  std::map<std::string, Owner> owners;  // by entry name
 
   void add(const TensorFileEntry& entry, Owner owner) {
     SafetensorsEntry stored = stored_form({entry.name, entry.dtype, entry.dims, 0, 0});
@@ -143,7 +143,7 @@ const SafetensorsEntry* TensorFile::find(const std::string& name) const {
   return found == entries_.end() ? nullptr : &header_.entries[found->second];
 }
 
-// Gives elements that the layout has no type for their own again.
+// Restores the original dtype of entries that stored_form() has changed.
 Status TensorFile::read_dtypes(const std::string& path) {
   for (const auto& [key, text] : header_.metadata) {
     if (!key.starts_with(kDtypeKey)) continue;
@@ -152,7 +152,8 @@ Status TensorFile::read_dtypes(const std::string& path) {
     const auto dtype = parse_dtype(text);
     if (place == entries_.end() || !dtype) {
       return of_var_tensor_file(
-          InvalidData("element type {}: expected one of a tensor of the file", in_quotes(text)),
+          InvalidData("element type {}: expected a known type, for a tensor of the file",
+                      in_quotes(text)),
           path, name);
     }
     SafetensorsEntry& entry = header_.entries[place->second];
@@ -178,7 +179,8 @@ Status TensorFile::check_rows(const std::string& path) const {
     const SafetensorsEntry* const values = find(name);
     const SafetensorsEntry* const rows = find(name + kRowsEnding);
     if (values == nullptr || rows == nullptr)
-      return of_var_tensor_file(InvalidData("selected rows without values or rows"), path, name);
+      return of_var_tensor_file(InvalidData("selected rows without values or row numbers"), path,
+                                name);
     if (rows->dtype != DType::kInt64 || rows->dims.size() != 1 || values->dims.empty() ||
         values->dims[0] != rows->dims[0])
       return of_var_tensor_file(InvalidData("the row numbers do not fit the values"), path, name);
@@ -186,7 +188,8 @@ Status TensorFile::check_rows(const std::string& path) const {
   return Ok();
 }
 
-// Elements that are not there were never written; more than are there need not be remembered.
+// Missing elements were never written. The limit on missing elements bounds the memory for a false
+// length.
 Status TensorFile::check_arrays(const std::string& path) {
   constexpr size_t kMostMissing = 65536;
   for (const auto& [key, text] : header_.metadata) {
@@ -195,9 +198,10 @@ Status TensorFile::check_arrays(const std::string& path) {
     const std::optional<size_t> length = length_of(text);
     if (!length || *length > entries_.size() + kMostMissing || find(name) != nullptr) {
       return of_var_tensor_file(
-          InvalidData("array of {} elements: expected a length that the {} tensors of the "
-                      "file make likely, and no tensor of that name",
-                      in_quotes(text), entries_.size()),
+          InvalidData(
+              "array of {} elements: expected a length that is plausible for the {} tensors of "
+              "the file, and no tensor of that name",
+              in_quotes(text), entries_.size()),
           path, name);
     }
     arrays_[name] = *length;
@@ -237,8 +241,9 @@ StatusOr<SelectedRows> TensorFile::load_rows(const std::string& name,
   const auto [end, error] =
       std::from_chars(height.data(), height.data() + height.size(), table.height);
   if (error != std::errc() || end != height.data() + height.size() || table.height < 0) {
-    return of_var_tensor_file(InvalidData("height {} of the rows is no number", in_quotes(height)),
-                              file_->path(), name);
+    return of_var_tensor_file(
+        InvalidData("height {} of the selected rows is not a number", in_quotes(height)),
+        file_->path(), name);
   }
   MILLRACE_ASSIGN_OR_RETURN(const Tensor rows, read(*find(name + kRowsEnding)));
   const auto numbers = rows.values<int64_t>();
@@ -331,7 +336,7 @@ Status write_tensor_file(const std::string& path, const std::vector<TensorFileEn
   const std::string_view piece = *header;
   MILLRACE_RETURN_IF_ERROR(file.write({&piece, 1}));
   Value value;
-  std::string held;  // whose value it is; elements of an array mostly follow each other
+  std::string held;  // name of the value; elements of an array are mostly consecutive
   for (const SafetensorsEntry& entry : plan.entries) {
     const Owner& owner = plan.owners[entry.name];
     if (held != owner.value) {

@@ -21,18 +21,18 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.raw(), static_cast<size_t>(tensor.bytes())};
 }
 
-// Where the outcome of an item goes.
+// Where the result for an item is stored.
 struct Purpose {
   enum class Field { kData, kRows, kRecord };
   Field field;
-  size_t index;  // in WrittenParts::chunks or records
+  size_t index;  // index in WrittenParts::chunks or records
 };
 
-// Everything that one rank writes, in the order of the plan.
+// Everything that one rank writes, in plan order.
 struct Items {
   std::vector<DataItem> items;
   std::vector<Purpose> purposes;
-  std::vector<Tensor> plain;  // copies of tensors in the layout of a library
+  std::vector<Tensor> plain;  // row-major copies of tensors in a library's layout
 
   void add(std::string name, DType dtype, Dims dims, std::span<const std::byte> bytes,
            Purpose purpose) {
@@ -69,7 +69,7 @@ Status add_chunk(const LocalTensor& local, const StoredTensor& tensor, const Pla
 StatusOr<Items> items_of_write_parts(const LocalState& state, const SavePlan& plan, int32_t rank,
                                      WrittenParts& parts) {
   Items items;
-  items.plain.reserve(plan.chunks.size());  // views into them stay
+  items.plain.reserve(plan.chunks.size());  // views into these must stay valid
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     const PlannedChunk& chunk = plan.chunks[i];
     if (chunk.owner != rank) continue;
@@ -86,7 +86,7 @@ StatusOr<Items> items_of_write_parts(const LocalState& state, const SavePlan& pl
   return items;
 }
 
-// Cuts the items into files, in order; an item stays in one piece.
+// Distributes the items over files, in order; an item is never split.
 std::vector<std::vector<size_t>> split(const Items& items, uint64_t max_bytes) {
   std::vector<std::vector<size_t>> files;
   uint64_t used = 0;
@@ -194,7 +194,8 @@ StatusOr<Manifest> join_parts(const SavePlan& plan, const std::vector<WrittenPar
   Manifest manifest;
   manifest.tensors = plan.tensors;
   manifest.arrays = plan.arrays;
-  std::vector<std::pair<StoredFile, std::pair<size_t, int32_t>>> files;  // and rank, local index
+  // Each file with the rank that wrote it and its index on that rank.
+  std::vector<std::pair<StoredFile, std::pair<size_t, int32_t>>> files;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     for (size_t i = 0; i < ranks[rank].files.size(); ++i)
       files.push_back({ranks[rank].files[i], {rank, static_cast<int32_t>(i)}});

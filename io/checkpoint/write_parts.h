@@ -7,30 +7,30 @@
 #include <vector>
 
 #include "framework/base/status.h"
-#include "io/checkpoint/json.h"
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/plan.h"
 #include "io/checkpoint/save.h"
+#include "io/json.h"
 
-/// The data files that one rank writes, and how they become a manifest.
+/// Writes the data files of one rank, and combines the results of all ranks into a manifest.
 namespace millrace::io {
 
-/// Name of the manifest before it is complete.
+/// Temporary name of the manifest while it is being written.
 inline constexpr std::string_view kTemporaryManifest = "manifest.json.tmp";
-/// The same of one rank of several that write into folders of their own, which may be one.
+/// The same for one of several ranks that write a manifest each, possibly into a shared folder.
 std::string temporary_manifest_name(int32_t rank);
-/// True for both kinds.
+/// True for both kinds of names.
 bool is_temporary_manifest(std::string_view name);
 
-/// "data-<rank>-<part>.safetensors"; later generations in one folder, which replace earlier ones,
-/// have their number before the ending.
+/// "data-<rank>-<part>.safetensors". Later generations in the same folder, which replace earlier
+/// ones, have their number before the ending.
 std::string data_file_name(int32_t rank, size_t part, int64_t generation);
-/// The generation of a data file; nullopt for a name that is none.
+/// The generation of a data file; nullopt for any other name.
 std::optional<int64_t> generation_of(std::string_view name);
-/// How new a manifest is among those that one folder has had; from 1.
+/// How new a manifest is among the successive manifests of one folder; from 1.
 int64_t age_of(const Manifest& manifest);
 
-/// What a rank has written.
+/// The result of writing on one rank.
 struct WrittenParts {
   struct Chunk {
     size_t chunk = 0;  ///< index in SavePlan::chunks
@@ -39,11 +39,11 @@ struct WrittenParts {
     Lod lod;
   };
   std::vector<StoredFile> files;
-  std::vector<Chunk> chunks;          ///< StoredBytes::file is an index in `files`
-  std::vector<StoredRecord> records;  ///< likewise
+  std::vector<Chunk> chunks;          ///< their StoredBytes::file is an index in `files`
+  std::vector<StoredRecord> records;  ///< as for chunks
 };
 
-/// Writes the chunks that a rank owns and its records.
+/// Writes the chunks and records that a rank owns.
 class WriteParts {
  public:
   WriteParts(FileCalls& calls, std::string folder, const CheckpointSaveOptions& options)
@@ -51,7 +51,7 @@ class WriteParts {
 
   StatusOr<WrittenParts> write(const LocalState& state, const SavePlan& plan, int32_t rank,
                                int64_t generation);
-  /// Names of the files that may be there, also after an error.
+  /// Names of the files that may exist, even after an error.
   [[nodiscard]] const std::vector<std::string>& created() const { return created_; }
 
  private:
@@ -65,7 +65,7 @@ class WriteParts {
 std::string parts_text(const WrittenParts& parts);
 StatusOr<WrittenParts> parse_parts(const JsonValue& value);
 
-/// The manifest of what all ranks have written. Errors: kInternal for a chunk that nobody wrote.
+/// The manifest of what all ranks have written. Errors: kInternal for a chunk that no rank wrote.
 StatusOr<Manifest> join_parts(const SavePlan& plan, const std::vector<WrittenParts>& ranks);
 
 }  // namespace millrace::io

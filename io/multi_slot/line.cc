@@ -14,7 +14,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-// What is left of a line.
+// The rest of a line.
 class Cursor {
  public:
   explicit Cursor(std::string_view line) : at_(line.data()), end_(line.data() + line.size()) {}
@@ -31,7 +31,7 @@ class Cursor {
     return at_ == end_ ? "the end of the line" : fmt::format("'{}'", std::string_view(at_, end));
   }
 
-  // Digits up to a blank; false leaves the place as it is.
+  // Reads digits up to a blank. On false the position is unchanged.
   bool read_unsigned(uint64_t& value) {
     constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
     const char* p = at_;
@@ -133,13 +133,13 @@ Status parse_multi_slot_line(std::string_view line, std::span<const Slot> slots,
       return InvalidData("slot '{}': expected a count from 1 to {}, found {}", slot.name, kMaxCount,
                          Cursor(before).word());
     if (slot.is_dense && slot.is_used && count != slot.width())
-      return InvalidData("slot '{}': expected {} numbers an instance, found a count of {}",
+      return InvalidData("slot '{}': expected {} numbers per instance, found a count of {}",
                          slot.name, slot.width(), count);
     MILLRACE_RETURN_IF_ERROR(read_values(cursor, slot, count, to.columns[s]));
   }
   cursor.skip_blanks();
   if (!cursor.at_end())
-    return InvalidData("behind the last slot '{}': expected the end of the line, found {}",
+    return InvalidData("after the last slot '{}': expected the end of the line, found {}",
                        slots.empty() ? "" : slots.back().name, cursor.word());
   ++to.rows;
   return Ok();

@@ -48,7 +48,7 @@ class PlainBytes : public InputBytes {
     }
   }
 
-  // The first bytes, which read() gives again.
+  // Reads the first bytes without consuming them; read() returns them again.
   StatusOr<std::string_view> peek(size_t size) {
     std::array<char, 16> piece{};
     while (first_.size() < size) {
@@ -90,7 +90,7 @@ class GzipBytes : public InputBytes {
     while (state_.avail_out == wanted) {
       if (state_.avail_in == 0) {
         MILLRACE_ASSIGN_OR_RETURN(const size_t done, from_->read(piece_.data(), piece_.size()));
-        if (done == 0 && inside_) return InvalidData("the gzip stream ends before its end");
+        if (done == 0 && inside_) return InvalidData("truncated gzip stream");
         if (done == 0) return size_t{0};
         state_.next_in = reinterpret_cast<Bytef*>(piece_.data());
         state_.avail_in = static_cast<uInt>(done);
@@ -98,7 +98,7 @@ class GzipBytes : public InputBytes {
       if (!inside_ && inflateReset(&state_) != Z_OK) return InvalidData("damaged gzip stream");
       inside_ = true;
       const int result = inflate(&state_, Z_NO_FLUSH);
-      // another member may follow
+      // another gzip member may follow
       if (result == Z_STREAM_END) inside_ = false;
       if (result != Z_STREAM_END && result != Z_OK && result != Z_BUF_ERROR)
         return InvalidData("damaged gzip stream: {}", state_.msg == nullptr ? "" : state_.msg);
@@ -126,7 +126,7 @@ class ZstdBytes : public InputBytes {
     while (out.pos == 0) {
       if (in_.pos == in_.size) {
         MILLRACE_ASSIGN_OR_RETURN(const size_t done, from_->read(piece_.data(), piece_.size()));
-        if (done == 0 && inside_) return InvalidData("the zstd stream ends before its end");
+        if (done == 0 && inside_) return InvalidData("truncated zstd stream");
         if (done == 0) return size_t{0};
         in_ = {piece_.data(), done, 0};
       }
@@ -192,7 +192,7 @@ StatusOr<std::unique_ptr<InputBytes>> open_input_bytes(const std::string& path) 
 LineStream::LineStream(std::unique_ptr<InputBytes> bytes, size_t piece_bytes)
     : bytes_(std::move(bytes)), buffer_(piece_bytes) {}
 
-// More bytes behind those that are there.
+// Appends more bytes to the buffer.
 Status LineStream::fill() {
   if (begin_ > 0) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);

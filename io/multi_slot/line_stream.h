@@ -11,32 +11,33 @@
 
 namespace millrace::io {
 
-/// Bytes of a file one after the other, decompressed if it begins like gzip or zstd.
+/// Reads the bytes of a file sequentially. Decompresses if the file begins like gzip or zstd.
 class InputBytes {
  public:
   InputBytes() = default;
   InputBytes(const InputBytes&) = delete;
   InputBytes& operator=(const InputBytes&) = delete;
   virtual ~InputBytes() = default;
-  /// Fills `to` as far as there are bytes. \returns how many came; 0 is the end
+  /// Fills `to` as far as bytes are available. \returns the number of bytes read; 0 at the end
   virtual StatusOr<size_t> read(char* to, size_t size) = 0;
 };
 
-/// Opens a regular file, or with "-" standard input.
+/// Opens a regular file, or standard input for "-".
 /// Errors (with the path): kNotFound, kIo, kInvalidData for a folder, a device or damaged
-/// compressed bytes, kUnimplemented for zstd where it is not built in.
+/// compressed bytes, kUnimplemented for zstd if this build does not support it.
 StatusOr<std::unique_ptr<InputBytes>> open_input_bytes(const std::string& path);
 
 /// Lines of a file, read in large pieces. Not thread-safe.
 class LineStream {
  public:
-  /// \param piece_bytes  what is read at once
+  /// \param piece_bytes  number of bytes per read
   explicit LineStream(std::unique_ptr<InputBytes> bytes, size_t piece_bytes = size_t{1} << 20U);
 
-  /// The next line without its end, valid until the next call; false at the end. A last line needs
-  /// no end. Errors: those of the bytes, kInvalidData for a line above 256 MiB.
+  /// The next line without its line end, valid until the next call; false at the end of the file.
+  /// The last line may lack its line end. Errors: those of the bytes; kInvalidData for a line above
+  /// 256 MiB.
   StatusOr<bool> next(std::string_view& line);
-  /// Number of the line that came last, from 1.
+  /// Number of the last line returned, from 1.
   [[nodiscard]] int64_t number() const { return number_; }
 
  private:

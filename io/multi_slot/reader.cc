@@ -14,18 +14,18 @@
 
 namespace millrace::io {
 
-// What one reader and the caller share.
+// State shared by one reader thread and the caller.
 struct MultiSlotReader::Lane {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<SlotRows> ready;
   std::vector<SlotRows> spare;
-  Status error;        // behind the batches that are ready
-  bool done = false;   // nothing more is put in
-  bool stop = false;   // nobody takes anything
-  std::thread thread;  // last: it uses the others
+  Status error;        // reported after the batches in `ready`
+  bool done = false;   // the reader adds no more batches
+  bool stop = false;   // the caller takes no more batches
+  std::thread thread;  // last member: it uses the others
 
-  // Hands a batch over and leaves an empty one; false: nobody wants it.
+  // Queues a batch and replaces it with an empty one. False if the caller has stopped.
   bool put(SlotRows& batch, size_t ahead) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return stop || ready.size() < ahead; });
@@ -50,7 +50,8 @@ struct MultiSlotReader::Lane {
 
 namespace {
 
-// Appends the instances of a file, handing over every full batch. False: nobody wants more.
+// Appends the instances of a file, calling hand_over for every full batch. False if the caller has
+// stopped.
 StatusOr<bool> read_file(const std::string& path, const MultiSlotSource& source, SlotRows& batch,
                          const std::function<bool()>& hand_over) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<InputBytes> bytes, open_input_bytes(path));

@@ -12,20 +12,20 @@
 
 namespace millrace::io {
 
-/// Where instances come from.
+/// The input of a MultiSlotReader.
 struct MultiSlotSource {
   std::vector<std::string> files;  ///< plain, gzip or zstd; "-" is standard input
   std::vector<Slot> slots;
   int64_t batch_size = 1;
-  int readers = 1;           ///< threads that read; never more than files
-  size_t batches_ahead = 4;  ///< of each reader
+  int readers = 1;           ///< number of reader threads; limited to the number of files
+  size_t batches_ahead = 4;  ///< queued batches per reader
 };
 
-/// Batches of instances from files, read ahead by threads of its own: a QueueDataset.
+/// Batches of instances from files, read ahead by background threads: a QueueDataset.
 ///
-/// Reader r takes files r, r + readers, ... and batches of the readers come in turn, so the order
-/// depends on the files and the number of readers only. Every line is in exactly one batch. A
-/// reader's last batch may be short. Thread-safety: one caller.
+/// Reader r reads files r, r + readers, ..., and batches are taken from the readers in turn, so the
+/// order depends only on the files and the number of readers. Every line is in exactly one batch.
+/// The last batch of a reader may be short. Thread-safety: one caller.
 class MultiSlotReader {
  public:
   explicit MultiSlotReader(MultiSlotSource source);
@@ -33,11 +33,12 @@ class MultiSlotReader {
   MultiSlotReader& operator=(const MultiSlotReader&) = delete;
   ~MultiSlotReader();
 
-  /// Replaces `batch` by the next one, whose memory readers use again; no rows at the end.
-  /// Errors: with file and line, those of parse_multi_slot_line() and of the files. They come where
-  /// the batch would have come.
+  /// Replaces `batch` by the next one; readers reuse its old memory. At the end the batch has no
+  /// rows.
+  /// Errors, with file and line: those of parse_multi_slot_line() and of the files. An error is
+  /// returned at the position of the batch that could not be read.
   Status next(SlotRows& batch);
-  /// Seconds that next() has waited for readers.
+  /// Total seconds that next() has waited for readers.
   [[nodiscard]] double waited_s() const { return waited_s_; }
 
  private:

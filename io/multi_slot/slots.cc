@@ -20,14 +20,14 @@ Status check_dims(Slot& slot) {
   int64_t width = 1;
   for (const int64_t dim : slot.dims) {
     if (dim < 1 || dim > kMaxWidth || width > kMaxWidth / dim)
-      return InvalidData("slot '{}': expected dims above 0 behind the first, found {}", slot.name,
+      return InvalidData("slot '{}': expected dims above 0 after the first, found {}", slot.name,
                          dim);
     width *= dim;
   }
   return Ok();
 }
 
-// What the var of a slot's name says.
+// Takes type and dims from the var with the name of the slot.
 Status take_from_var(const Program& program, Slot& slot, bool& has_type) {
   const Var* const var = program.root().find_var(slot.name);
   if (var == nullptr) return Ok();
@@ -94,7 +94,7 @@ size_t Slot::width() const {
 
 StatusOr<SlotsFile> parse_slots(std::string_view text, const Program& program) {
   const json root = json::parse(text, nullptr, false);
-  if (root.is_discarded()) return InvalidData("this is no JSON");
+  if (root.is_discarded()) return InvalidData("not valid JSON");
   SlotsFile file;
   const json* list = &root;
   if (root.is_object()) {
@@ -113,7 +113,7 @@ StatusOr<SlotsFile> parse_slots(std::string_view text, const Program& program) {
   for (const json& object : *list) {
     MILLRACE_ASSIGN_OR_RETURN(Slot slot, parse_slot(object, file.slots.size(), program));
     for (const Slot& other : file.slots)
-      if (other.name == slot.name) return InvalidData("slot '{}' stands there twice", slot.name);
+      if (other.name == slot.name) return InvalidData("slot '{}' is listed twice", slot.name);
     file.slots.push_back(std::move(slot));
   }
   return file;

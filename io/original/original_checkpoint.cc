@@ -25,7 +25,7 @@ Status malformed_original_checkpoint(const char* what) {
   return InvalidData("the metadata of the checkpoint: {} is malformed or missing", what);
 }
 
-// A tuple or list of numbers not below 0.
+// A tuple or list of non-negative integers.
 std::optional<Dims> dims_of(const Pickle& pickle, PickleRef ref) {
   const std::vector<PickleRef>* items = nullptr;
   if (const auto* const tuple = pickle.get<PickleTuple>(ref)) items = &tuple->items;
@@ -40,7 +40,7 @@ std::optional<Dims> dims_of(const Pickle& pickle, PickleRef ref) {
   return dims;
 }
 
-// The state of an object of this name; -1 for anything else.
+// The state of an object of this class; -1 for anything else.
 PickleRef state_of(const Pickle& pickle, PickleRef ref, PickleName name) {
   const auto* const object = pickle.get<PickleObject>(ref);
   return object == nullptr || object->name != name ? -1 : object->state;
@@ -48,7 +48,7 @@ PickleRef state_of(const Pickle& pickle, PickleRef ref, PickleName name) {
 
 // ---- arrays in data files
 
-// The dtype that `dtype('f4', False, True)` with its state stands for.
+// The dtype described by the pickled `dtype('f4', False, True)` and its state.
 StatusOr<DType> read_dtype(const Pickle& pickle, PickleRef ref) {
   const auto* const object = pickle.get<PickleObject>(ref);
   if (object == nullptr || object->name != PickleName::kDtype)
@@ -89,7 +89,7 @@ struct StoredNdarray {
   PickleBytes bytes;
 };
 
-// `_reconstruct(ndarray, (0,), b'b')` with the state (1, shape, dtype, fortran, bytes).
+// Parses `_reconstruct(ndarray, (0,), b'b')` with the state (1, shape, dtype, fortran, bytes).
 StatusOr<StoredNdarray> read_array_original_checkpoint(const Pickle& pickle, PickleRef ref) {
   const auto* const state =
       pickle.get<PickleTuple>(state_of(pickle, ref, PickleName::kReconstruct));
@@ -102,7 +102,7 @@ StatusOr<StoredNdarray> read_array_original_checkpoint(const Pickle& pickle, Pic
   MILLRACE_ASSIGN_OR_RETURN(array.dtype, read_dtype(pickle, state->items[2]));
   const auto* const fortran = pickle.get<bool>(state->items[3]);
   if (fortran == nullptr || (*fortran && dims->size() > 1))
-    return Unimplemented("an array in the order of columns");
+    return Unimplemented("an array in Fortran (column-major) order");
   const auto* const bytes = pickle.get<PickleBytes>(state->items[4]);
   const auto count = element_count(array.dims);
   int64_t wanted = 0;
@@ -148,7 +148,7 @@ Status read_boxes(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
       return malformed_original_checkpoint("state_dict_metadata");
     std::vector<Box>& boxes = metadata.boxes[*name];
     if (!boxes.empty())
-      return of_var(malformed_original_checkpoint("a key that is there twice"), *name);
+      return of_var(InvalidData("the metadata of the checkpoint: expected each key once"), *name);
     for (const PickleRef item : list->items) {
       StatusOr<Box> box = read_box(pickle, item);
       if (!box.ok()) return of_var(std::move(box).status(), *name);
@@ -170,9 +170,10 @@ Status read_files(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
       return malformed_original_checkpoint("storage_metadata");
     if (file->find('/') != std::string::npos || !file->ends_with(kDataEnding) ||
         file->find('\0') != std::string::npos)
-      return InvalidData("{} is no name of a data file in the folder", in_quotes(*file));
+      return InvalidData("expected the name of a data file in the folder, found {}",
+                         in_quotes(*file));
     if (!metadata.files.emplace(std::pair(*name, *offset), *file).second)
-      return of_var(malformed_original_checkpoint("a part that is there twice"), *name);
+      return of_var(InvalidData("the metadata of the checkpoint: expected each part once"), *name);
   }
   return Ok();
 }
@@ -188,13 +189,14 @@ StatusOr<Metadata> read_metadata_original_checkpoint(const std::string& path) {
   return metadata;
 }
 
-// The dims that the pieces reach to; the pieces must hold each element once.
+// Computes the global dims from the extents of the parts, which must cover each element exactly
+// once.
 StatusOr<Dims> global_dims(const std::vector<Box>& boxes) {
-  if (boxes.empty()) return malformed_original_checkpoint("a tensor without parts");
+  if (boxes.empty()) return malformed_original_checkpoint("the list of parts of a tensor");
   Dims dims(boxes[0].offset.size(), 0);
   for (const Box& box : boxes) {
     if (box.offset.size() != dims.size())
-      return malformed_original_checkpoint("parts of different rank");
+      return malformed_original_checkpoint("the rank of a part");
     for (size_t i = 0; i < dims.size(); ++i)
       dims[i] = std::max(dims[i], box.offset[i] + box.shape[i]);
   }
@@ -219,10 +221,10 @@ StatusOr<std::string> metadata_file(const std::string& folder, int64_t unique_id
   if (found.size() == 1) return folder + "/" + found[0];
   return InvalidData("expected one save, found {}", fmt::join(found, ", "))
       .in_file(folder)
-      .with_hint("--unique-id says which");
+      .with_hint("use --unique-id to select one");
 }
 
-// The data files that are needed, each read once.
+// The data files that are needed; each is read once.
 class DataFiles {
  public:
   DataFiles(std::string folder, std::vector<std::unique_ptr<ReadableFile>>& files)
@@ -285,10 +287,10 @@ StatusOr<OriginalCheckpoint> OriginalCheckpoint::open(const std::string& folder,
           return InvalidData("expected dtype {} in '{}', found {}", dtype_name(tensor.dtype),
                              file->second, dtype_name(array.dtype));
         }
-        // One array a file and key: otherwise a few bytes could stand for any number of parts.
+        // One array per file and key. Otherwise a few bytes could represent any number of parts.
         if (std::ranges::find(tensor.chunks, chunk.file, &OriginalChunk::file) !=
             tensor.chunks.end())
-          return InvalidData("'{}' would hold two parts under one name", file->second);
+          return InvalidData("expected one part per name in '{}', found two", file->second);
         tensor.dtype = array.dtype;
         chunk.data_begin = array.bytes.begin;
         tensor.chunks.push_back(std::move(chunk));

@@ -11,7 +11,7 @@
 namespace millrace::io {
 namespace {
 
-// The opcodes that such files use, by their letters in the format.
+// The opcodes that checkpoint files use, by their byte values in the format.
 enum Opcode : uint8_t {
   kMark = '(',
   kEmptyTuple = ')',
@@ -90,7 +90,7 @@ class PickleReader {
   }
 
   StatusOr<uint8_t> byte() {
-    if (at_ >= file_.size()) return InvalidData("the pickle ends at byte {}, cut off", at_);
+    if (at_ >= file_.size()) return InvalidData("the pickle is cut off at byte {}", at_);
     if (at_ < buffer_begin_ || at_ >= buffer_begin_ + buffer_.size())
       MILLRACE_RETURN_IF_ERROR(fill());
     return static_cast<uint8_t>(buffer_[at_++ - buffer_begin_]);
@@ -141,7 +141,7 @@ class PickleReader {
     return Ok();
   }
 
-  // Values above the topmost mark are what an opcode may take.
+  // Opcodes may only take values above the topmost mark.
   [[nodiscard]] size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
 
   Status need(size_t count) const {
@@ -191,7 +191,7 @@ class PickleReader {
   Status append(std::vector<PickleRef> items) {
     MILLRACE_RETURN_IF_ERROR(need(1));
     auto* const list = value_at<PickleList>(stack_.back());
-    if (list == nullptr) return malformed("items for something that is no list");
+    if (list == nullptr) return malformed("list items for a value that is not a list");
     list->items.insert(list->items.end(), items.begin(), items.end());
     return Ok();
   }
@@ -200,7 +200,7 @@ class PickleReader {
     MILLRACE_RETURN_IF_ERROR(need(1));
     auto* const dict = value_at<PickleDict>(stack_.back());
     if (dict == nullptr || items.size() % 2 != 0)
-      return malformed("members for something that is no dict");
+      return malformed("dict items for a value that is not a dict");
     for (size_t i = 0; i < items.size(); i += 2) dict->items.emplace_back(items[i], items[i + 1]);
     return Ok();
   }
@@ -209,28 +209,28 @@ class PickleReader {
     MILLRACE_RETURN_IF_ERROR(need(2));
     const auto* const name = value_at<std::string>(pop());
     const auto* const module = value_at<std::string>(pop());
-    if (name == nullptr || module == nullptr) return malformed("a name that is no text");
+    if (name == nullptr || module == nullptr) return malformed("a name that is not a string");
     for (const auto& [known_module, known_name, known] : kNames)
       if (*module == known_module && *name == known_name) return push(known);
     return Unimplemented(
         "the pickle at byte {} names {}, which checkpoints do not hold; nothing "
-        "of it was carried out",
+        "in it was executed",
         begin_, in_quotes(*module + "." + *name));
   }
 
-  // NEWOBJ and REDUCE: which names take which arguments is checked by whoever uses the object.
+  // NEWOBJ and REDUCE. The code that uses the object checks the arguments.
   Status make_object(bool by_class) {
     MILLRACE_RETURN_IF_ERROR(need(2));
     const PickleRef arguments = pop();
     const auto* const name = value_at<PickleName>(pop());
     if (name == nullptr || value_at<PickleTuple>(arguments) == nullptr)
-      return malformed("an object of something that is no name");
+      return malformed("an object whose class is not a known name");
     const bool metadata = *name == PickleName::kMetadata ||
                           *name == PickleName::kLocalTensorMetadata ||
                           *name == PickleName::kLocalTensorIndex;
     if (metadata != by_class || *name == PickleName::kNdarray)
-      return malformed("an object that is made in an unknown way");
-    const PickleName held = *name;  // push may move the values
+      return malformed("an object that is created by the wrong opcode");
+    const PickleName held = *name;  // push may reallocate the values
     return push(PickleObject{held, arguments, -1});
   }
 
@@ -239,13 +239,13 @@ class PickleReader {
     const PickleRef state = pop();
     auto* const object = value_at<PickleObject>(stack_.back());
     if (object == nullptr || object->state != -1)
-      return malformed("a state for something that takes none");
+      return malformed("a state for a value that takes none");
     object->state = state;
     return Ok();
   }
 
   Status get(uint64_t index) {
-    if (index >= memo_.size()) return malformed("a reference to something that was not kept");
+    if (index >= memo_.size()) return malformed("a reference to a missing memo entry");
     return push_ref(memo_[index]);
   }
 
@@ -253,7 +253,7 @@ class PickleReader {
     MILLRACE_RETURN_IF_ERROR(need(1));
     if (memo_.size() >= limits_.max_values)
       return {StatusCode::kResource,
-              fmt::format("a pickle that keeps more than {} values", limits_.max_values)};
+              fmt::format("a pickle with more than {} memo entries", limits_.max_values)};
     memo_.push_back(stack_.back());
     return Ok();
   }
@@ -278,7 +278,7 @@ class PickleReader {
     return push(static_cast<int64_t>(value));
   }
 
-  // Two's complement, little-endian, as short as it may be.
+  // Two's complement, little-endian, with the minimum number of bytes.
   Status push_long() {
     MILLRACE_ASSIGN_OR_RETURN(const uint8_t size, byte());
     if (size > 8) return malformed("a number of more than 8 bytes");
@@ -308,11 +308,11 @@ class PickleReader {
   std::vector<std::byte> buffer_;
   uint64_t buffer_begin_ = 0;
   uint64_t at_ = 0;
-  uint64_t begin_ = 0;  // of the opcode
+  uint64_t begin_ = 0;  // offset of the current opcode
   bool stopped_ = false;
 };
 
-// What is made of values on the stack.
+// Opcodes that build values from values on the stack.
 Status PickleReader::step_structure(uint8_t opcode) {
   switch (opcode) {
     case kTuple:

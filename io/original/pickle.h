@@ -9,13 +9,12 @@
 #include "framework/base/status.h"
 #include "io/checkpoint/file_calls.h"
 
-/// A closed reader of the small part of Python's pickle format (protocol 4) in which the original
-/// stores its distributed checkpoints. It resolves no names, imports nothing and calls nothing: the
-/// few names it knows are cases of an enum; any other name or opcode is an error.
-/// Source: spec/checkpoint.md section 6, rule 10; goldens/checkpoint.
+/// A restricted reader for the small part of Python's pickle format (protocol 4) that the original
+/// uses for distributed checkpoints. It resolves no names, imports nothing and calls nothing: the
+/// few names it knows are values of an enum; any other name or opcode is an error.
 namespace millrace::io {
 
-/// The names that may stand in such a file.
+/// The names that may occur in such a file.
 enum class PickleName {
   kMetadata,             ///< paddle.distributed.checkpoint.metadata.Metadata
   kLocalTensorMetadata,  ///< ....LocalTensorMetadata
@@ -29,7 +28,7 @@ enum class PickleName {
 using PickleRef = int32_t;
 
 struct PickleNone {};
-/// Bytes that stay in the file.
+/// A bytes object that is not loaded but stays in the file.
 struct PickleBytes {
   uint64_t begin = 0;
   uint64_t size = 0;
@@ -43,7 +42,7 @@ struct PickleList {
 struct PickleDict {
   std::vector<std::pair<PickleRef, PickleRef>> items;  ///< in order; keys may repeat
 };
-/// What a name and its arguments have made; `state` is -1 until it was given.
+/// An object created from a name and its arguments; `state` is -1 if it has none.
 struct PickleObject {
   PickleName name = PickleName::kMetadata;
   PickleRef arguments = -1;
@@ -53,8 +52,8 @@ struct PickleObject {
 using PickleValue = std::variant<PickleNone, bool, int64_t, std::string, PickleBytes, PickleTuple,
                                  PickleList, PickleDict, PickleName, PickleObject>;
 
-/// What a file holds. Values may be shared, and a hostile file may make them contain themselves, so
-/// users follow a fixed form only.
+/// Content of a file. Values may be shared, and in a hostile file a value may contain itself, so
+/// callers must not recurse freely but follow a fixed structure only.
 struct Pickle {
   std::vector<PickleValue> values;
   PickleRef root = 0;
@@ -64,18 +63,20 @@ struct Pickle {
   [[nodiscard]] const T* get(PickleRef ref) const {
     return ref < 0 ? nullptr : std::get_if<T>(&values[static_cast<size_t>(ref)]);
   }
-  /// The value of a text key; -1 if this is no dict or has none. The last of equal keys counts.
+  /// The value of a string key; -1 if this is not a dict or does not have the key. The last of
+  /// several equal keys counts.
   [[nodiscard]] PickleRef find(PickleRef dict, std::string_view key) const;
 };
 
-/// How much a file may hold.
+/// Limits of a file.
 struct PickleLimits {
   size_t max_values = 2'000'000;
-  size_t max_text_bytes = 4096;  ///< of one string
+  size_t max_text_bytes = 4096;  ///< maximum length of one string
 };
 
-/// Reads a file; long bytes stay in it. Errors: kInvalidData with file and byte; kUnimplemented for
-/// a name or an opcode that the reader does not know; kResource above a limit; kIo.
+/// Reads a file; long bytes objects stay in the file. Errors: kInvalidData with file and byte
+/// offset; kUnimplemented for a name or an opcode that the reader does not support; kResource above
+/// a limit; kIo.
 StatusOr<Pickle> read_pickle(const ReadableFile& file, const PickleLimits& limits = {});
 
 }  // namespace millrace::io

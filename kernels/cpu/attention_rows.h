@@ -9,9 +9,9 @@
 
 namespace millrace::kernels {
 
-/// Adds the mask of one row (null: none) to its scores and takes softmax in place. As softmax does,
-/// exponents are cut at -64.
-/// \param mask_advances  false: one number for the whole row
+/// Adds the mask of one row (null: none) to its scores and applies softmax in place. Like softmax,
+/// clips exponents at -64.
+/// \param mask_advances  false: one mask value for the whole row
 template <typename T>
 inline void masked_softmax(T* x, const T* mask, bool mask_advances, int64_t count) {
   if (mask != nullptr && mask_advances) {
@@ -29,7 +29,7 @@ inline void masked_softmax(T* x, const T* mask, bool mask_advances, int64_t coun
   for (int64_t i = 0; i < count; ++i) x[i] *= scale;
 }
 
-/// Its gradient in place: dp = p * (dp - sum of p * dp).
+/// Gradient of masked_softmax() in place: dp = p * (dp - sum of p * dp).
 template <typename T>
 inline void softmax_gradient(const T* p, T* dp, int64_t count) {
   const T dot = lane_sum<T>(count, [p, dp](int64_t i) { return p[i] * dp[i]; });

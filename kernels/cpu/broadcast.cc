@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Dims at their place among rank dims, with 1 elsewhere; nullopt if they do not fit.
+// The dims aligned at start within rank dims, with 1 elsewhere; nullopt if they do not fit.
 std::optional<Dims> placed(llvm::ArrayRef<int64_t> dims, size_t start, size_t rank) {
   while (start + dims.size() > rank && !dims.empty() && dims.back() == 1) dims = dims.drop_back();
   if (start + dims.size() > rank) return std::nullopt;
@@ -19,7 +19,7 @@ std::optional<Dims> placed(llvm::ArrayRef<int64_t> dims, size_t start, size_t ra
   return out;
 }
 
-// Elements from one index to the next; 0 where the operand repeats.
+// Stride of each dim in elements; 0 where the operand repeats.
 Dims strides(llvm::ArrayRef<int64_t> dims) {
   Dims out(dims.size(), 0);
   int64_t stride = 1;
@@ -42,7 +42,7 @@ StatusOr<BroadcastNest> broadcast_nest(llvm::ArrayRef<int64_t> x, llvm::ArrayRef
   const size_t rank = std::max(x.size(), y.size());
   const size_t lower = std::min(x.size(), y.size());
   if (axis < -1 || axis > static_cast<int64_t>(rank)) return mismatch(x, y, axis);
-  // Equal ranks leave nothing to place.
+  // With equal ranks there is nothing to align.
   const size_t start = axis == -1 ? rank - lower : static_cast<size_t>(axis);
   const auto a = placed(x, x.size() < rank ? start : 0, rank);
   const auto b = placed(y, y.size() < rank ? start : 0, rank);

@@ -10,22 +10,24 @@
 
 namespace millrace::kernels {
 
-/// Operands of a broadcast op by their number in a nest.
+/// Index of each operand of a broadcast op in the nest.
 inline constexpr size_t kOfX = 0;
 inline constexpr size_t kOfY = 1;
 inline constexpr size_t kOfOut = 2;
 
-/// How two operands walk through the result of an elementwise op: offsets are those of X, Y and the
+/// How an elementwise op walks through two operands and the result: offsets into X, Y and the
 /// result, in elements.
 using BroadcastNest = Nest<3>;
 
-/// The nest of operands of these dims. The smaller one starts at dim axis of the larger one (-1:
-/// ends with it), its trailing dims of 1 may stick out, and dims of 1 are stretched; the rule is
-/// that of ops::broadcast_dims(). Errors: kExecution if the dims do not go together.
+/// The nest for operands of these dims. The smaller operand starts at dim `axis` of the larger one
+/// (-1: both end at the same dim). Its trailing dims of 1 may extend past the larger operand, and
+/// dims of 1 are repeated. The rule is that of ops::broadcast_dims(). Errors: kExecution if the
+/// dims cannot be broadcast.
 StatusOr<BroadcastNest> broadcast_nest(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> y,
                                        int64_t axis);
 
-/// The nest of the last pair of dims, made anew when they change. Copies start with what they have.
+/// Caches the nest of the last pair of dims and rebuilds it when the dims change. Copies start with
+/// the cached nest.
 class BroadcastCache {
  public:
   /// Errors: as broadcast_nest().

@@ -9,21 +9,22 @@
 namespace millrace::kernels {
 
 /// Converts count elements between any two element types. To bool: not equal to zero. Floats are
-/// cut towards zero for integers; integers that do not fit lose their high bits. from and to may be
-/// the same place if the types are of one size. Errors: kUnimplemented for types kernels lack.
+/// truncated towards zero for integers; integers that do not fit lose their high bits. from and to
+/// may be the same memory if the types have the same size. Errors: kUnimplemented for types that
+/// kernels lack.
 Status convert(DType from, const std::byte* source, DType to, std::byte* target, int64_t count);
 
-/// The type in which kernels compute that have loops for four types only: float for the 16-bit
-/// floats, int32 for bool and the narrow integers, else the type itself.
+/// The type in which kernels with loops for four types only compute: float for the 16-bit floats,
+/// int32 for bool and the narrow integers, else the type itself.
 DType wide_type(DType dtype);
 
-/// The elements of a tensor as another type: its own memory if the type is the same, else converted
-/// into scratch memory of the device. Errors: kResource, kUnimplemented.
-/// \param slot  of the scratch memory, see CpuDevice::scratch()
+/// The elements of a tensor as another type: the tensor's memory if the type is the same, else
+/// converted into scratch memory of the device. Errors: kResource, kUnimplemented.
+/// \param slot  slot of the scratch memory, see CpuDevice::scratch()
 StatusOr<const std::byte*> elements_as(CpuDevice& device, const Tensor& tensor, DType dtype,
                                        int slot);
 
-/// A place to write the elements of an output as another type; finish() converts where the types
+/// A buffer for the elements of an output as another type; finish() converts them if the types
 /// differ.
 class WideOutput {
  public:

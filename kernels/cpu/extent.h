@@ -10,7 +10,7 @@
 
 namespace millrace::kernels {
 
-/// A tensor as [outer, count, inner] around the axis that an op works along.
+/// A tensor viewed as [outer, count, inner] around the axis that an op works along.
 struct Extent {
   int64_t outer = 1;
   int64_t count = 1;
@@ -18,7 +18,7 @@ struct Extent {
 };
 
 /// The extent around an axis, which may count from the end; a scalar has one element. Errors: the
-/// axis is none of the dims; attr names the attribute.
+/// axis is out of range; attr is the name of the attribute for the message.
 inline StatusOr<Extent> extent_of(llvm::ArrayRef<int64_t> dims, int64_t axis, const char* attr) {
   const size_t bound = std::max<size_t>(dims.size(), 1);
   const auto at = ops::normalize_axis(axis, bound);

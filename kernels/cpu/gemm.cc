@@ -18,7 +18,7 @@ GemmStrides strides_of(const GemmShape& s) {
           s.c_stride != 0 ? s.c_stride : s.columns};
 }
 
-// True if nothing is left to compute; clears c where the sum is empty.
+// True if nothing is left to compute; clears c if the sum is empty.
 template <typename T>
 bool is_empty_gemm(const GemmShape& s, T* c) {
   if (s.rows == 0 || s.columns == 0) return true;

@@ -8,8 +8,8 @@
 
 namespace millrace::kernels {
 
-/// What a matrix product looks like: c [rows, columns] = op(a) [rows, inner] times op(b)
-/// [inner, columns], all row-major; added to c if accumulate.
+/// Shape of a matrix product: c [rows, columns] = op(a) [rows, inner] times op(b) [inner, columns],
+/// all row-major; added to c if accumulate is set.
 struct GemmShape {
   int64_t rows = 0;
   int64_t columns = 0;
@@ -17,14 +17,14 @@ struct GemmShape {
   bool a_transposed = false;  ///< a is [inner, rows]
   bool b_transposed = false;  ///< b is [columns, inner]
   bool accumulate = false;
-  /// Elements from one row of a matrix to the next; 0: the rows follow each other.
+  /// Row stride of each matrix in elements; 0: rows are contiguous.
   int64_t a_stride = 0;
   int64_t b_stride = 0;
   int64_t c_stride = 0;
 };
 
-/// Matrix products of one kernel, for kernels that need several. f32 runs prepared primitives of
-/// oneDNN, kept by shape; f64 runs Eigen on one thread.
+/// Matrix products of one kernel, for kernels that need several. f32 uses prepared oneDNN
+/// primitives, cached by shape; f64 uses Eigen on one thread.
 ///
 /// Empty matrices are allowed. Uses scratch slot 3 of the device. Errors: kResource,
 /// kUnimplemented. Thread-safety: one call at a time.

@@ -5,15 +5,15 @@
 namespace millrace::kernels {
 namespace {
 
-// The tensor of a slot that may be absent, but that the op has.
+// The tensor of an argument that the op has. Errors: the value holds no initialized tensor.
 StatusOr<const Tensor*> present(const Value& value, llvm::StringRef slot) {
   const auto* const tensor = value.get_if<Tensor>();
   if (tensor != nullptr && tensor->initialized()) return tensor;
   return KernelContext::error("input {} holds no tensor", slot.str());
 }
 
-// Of ops that are given the numbers as one tensor and as a list of tensors, those that take the
-// list; all others take the tensor.
+// Ops that accept the numbers both as one tensor and as a list of tensors, and for which the list
+// wins. For all other ops the single tensor wins.
 bool takes_list(llvm::StringRef type) {
   return type == "reshape" || type == "reshape2" || type == "crop_tensor" ||
          type.startswith("uniform_random") || type == "gaussian_random" ||

@@ -17,11 +17,12 @@ using Ints = llvm::SmallVector<int64_t, 6>;
 /// Appends the elements of an int32 or int64 tensor. Errors: another element type; name is the slot
 /// for the message.
 Status append_ints(const Tensor& tensor, llvm::StringRef name, Ints& out);
-/// The one element of an int32 or int64 tensor. Errors: another element type or count.
+/// The only element of an int32 or int64 tensor. Errors: another element type or count.
 StatusOr<int64_t> one_int(const Tensor& tensor, llvm::StringRef name);
 
-/// Numbers that a program gives as an attribute, as one tensor, or as a list of tensors of one
-/// element; tensors win over the attribute, and the one over the list, but for reshape2 and some.
+/// Numbers that a program passes as an attribute, as one tensor, or as a list of one-element
+/// tensors. Tensors override the attribute. The single tensor overrides the list, except for
+/// reshape2 and a few other ops.
 class IntList {
  public:
   IntList() = default;
@@ -29,11 +30,11 @@ class IntList {
   IntList(const KernelSetup& op, llvm::StringRef attr, llvm::StringRef tensor = "",
           llvm::StringRef list = "");
 
-  /// True if the numbers come from tensors and may change from run to run.
+  /// True if the numbers come from tensors and may differ from run to run.
   [[nodiscard]] bool dynamic() const { return list_.count > 0 || tensor_; }
   /// The numbers of the attribute.
   [[nodiscard]] llvm::ArrayRef<int64_t> fixed() const { return fixed_; }
-  /// The numbers that count for this run. Errors: a tensor that holds no integers.
+  /// The numbers for this run. Errors: a tensor that holds no integers.
   StatusOr<Ints> read(const KernelContext& ctx) const;
 
  private:
@@ -44,14 +45,14 @@ class IntList {
   llvm::StringRef list_name_;
 };
 
-/// Axis counted from the front. Errors: outside of [-rank, rank), where rank 0 allows 0 and -1.
+/// Axis counted from the front. Errors: outside [-rank, rank); rank 0 allows 0 and -1.
 StatusOr<int64_t> axis_of(int64_t axis, size_t rank);
 
-/// An axis that a program gives as an attribute or as a tensor of one element.
+/// An axis that a program passes as an attribute or as a one-element tensor.
 class AxisArg {
  public:
   AxisArg(const KernelSetup& op, llvm::StringRef attr, llvm::StringRef tensor);
-  /// The axis for an operand of that rank, from the front. Errors: as axis_of().
+  /// The axis for an operand of that rank, counted from the front. Errors: as axis_of().
   StatusOr<int64_t> read(const KernelContext& ctx, size_t rank) const;
   [[nodiscard]] bool dynamic() const { return static_cast<bool>(tensor_); }
 
@@ -61,7 +62,7 @@ class AxisArg {
   llvm::StringRef tensor_name_;
 };
 
-/// Gives an output dtype and dims unless inference has done so. Errors: kResource.
+/// Sets dtype and dims of an output unless inference has done so. Errors: kResource.
 Status size_output(Tensor& out, DType dtype, llvm::ArrayRef<int64_t> dims);
 
 }  // namespace millrace::kernels

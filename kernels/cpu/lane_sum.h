@@ -4,8 +4,8 @@
 
 namespace millrace::kernels {
 
-/// Sum of f(0), ..., f(n - 1) with sixteen partial sums: vectorisable without reordering by the
-/// compiler, more exact than one running sum, and the same bits at every call.
+/// Sum of f(0), ..., f(n - 1) with sixteen partial sums. It vectorises without reordering by the
+/// compiler, is more exact than one running sum, and produces the same bits in every call.
 template <typename C, typename F>
 inline C lane_sum(int64_t n, F&& f) {
   constexpr int64_t kLanes = 16;

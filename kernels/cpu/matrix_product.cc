@@ -16,8 +16,8 @@ constexpr size_t kA = ProductShape::kA;
 constexpr size_t kB = ProductShape::kB;
 constexpr size_t kC = ProductShape::kC;
 
-// A batch of stacked rows is one larger matrix, and so is a stack of inner dims whose products add
-// up: drops the innermost level of the batch where that can be.
+// Drops the innermost level of the batch where possible: a batch of stacked rows is one larger
+// matrix, and so is a stack along the inner dim whose products are added up.
 void fold_run(ProductShape& shape) {
   if (shape.batch.levels().empty()) return;
   const auto& run = shape.batch.levels().back();
@@ -34,7 +34,7 @@ void fold_run(ProductShape& shape) {
   shape.batch = shape.batch.without_run();
 }
 
-// One operand of count matrices at a distance; of one if it repeats.
+// One operand: count matrices at equal distances; a single matrix if it repeats.
 dnn::Desc describe(DType dtype, int64_t count, int64_t distance, int64_t rows, int64_t columns,
                    bool transposed) {
   dnn::Desc desc{dtype, {rows, columns}, {columns, 1}};
@@ -66,7 +66,7 @@ void eigen_product(const ProductShape& shape, T alpha, const T* a, const T* b, T
   }
 }
 
-// Elements of an operand over the whole batch.
+// Number of elements of an operand over the whole batch.
 int64_t size_of(const ProductShape& shape, size_t operand) {
   int64_t matrices = 1;
   for (const auto& level : shape.batch.levels()) {
@@ -136,7 +136,7 @@ Status MatrixProduct::State::run_native(CpuDevice& device, DType dtype, const Pr
     distance = shape.batch.levels().back().stride;
     count = shape.batch.levels().back().size;
   }
-  // Products that add up run one by one.
+  // Products that are added to the same result run one by one.
   const int64_t steps = distance[kC] == 0 ? count : 1;
   MILLRACE_ASSIGN_OR_RETURN(
       const dnn::Primitive* const primitive,
@@ -219,7 +219,7 @@ Status MatrixProduct::run(CpuDevice& device, DType dtype, const ProductShape& or
                          accumulate);
       return Ok();
     case DType::kBfloat16:
-      // Sums of many products are made in float.
+      // Sums of many products are accumulated in float.
       if (!adds_up) {
         Status status = state_->run_native(device, dtype, shape, a, b, c, accumulate);
         if (status.code() != StatusCode::kUnimplemented) return status;

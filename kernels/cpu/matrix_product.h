@@ -14,7 +14,7 @@ namespace millrace::kernels {
 
 /// c = a x b for a batch of matrices.
 struct ProductShape {
-  /// Numbers of the operands in the batch nest.
+  /// Index of each operand in the batch nest.
   static constexpr size_t kA = 0;
   static constexpr size_t kB = 1;
   static constexpr size_t kC = 2;
@@ -25,17 +25,17 @@ struct ProductShape {
   /// Memory holds [inner, rows] and [columns, inner] instead of [rows, inner] and [inner, columns].
   bool transpose_a = false;
   bool transpose_b = false;
-  /// Offsets in elements, from matrix to matrix. Where c repeats, its products add up.
+  /// Offsets in elements from matrix to matrix. Where c repeats, its products are added up.
   Nest<3> batch;
 };
 
-/// Products of matrices for one kernel: oneDNN for float and bfloat16 with primitives kept by
-/// shape, Eigen for double; other floats are converted to float. Copies share what they keep.
+/// Matrix products of one kernel: oneDNN for float and bfloat16, with primitives cached by shape;
+/// Eigen for double; other floats are converted to float. Copies share the cache.
 class MatrixProduct {
  public:
   /// \param alpha  factor of the result
-  /// \param bf16   rounds the factors of float products to bfloat16, where the processor has
-  ///               products of those; sums stay float
+  /// \param bf16   rounds the factors of float products to bfloat16 if the processor multiplies
+  ///               those; sums stay float
   explicit MatrixProduct(float alpha = 1.0F, bool bf16 = false);
 
   /// Sets c, or adds to it. Operands must not overlap c. Uses all scratch slots of the device.
@@ -48,7 +48,8 @@ class MatrixProduct {
   std::shared_ptr<State> state_;
 };
 
-/// True if the op is marked to multiply in bfloat16 (mkldnn_data_type, as the original marks it).
+/// True if the op is marked to multiply in bfloat16 (attribute mkldnn_data_type, as in the
+/// original).
 bool wants_bf16(const KernelSetup& op);
 
 }  // namespace millrace::kernels

@@ -15,7 +15,7 @@ int64_t row_width(const Tensor& tensor) {
   return width;
 }
 
-// Open addressing with at most half of the places taken.
+// Open addressing; at most half of the entries are used.
 void RowMerger::find_distinct(llvm::ArrayRef<int64_t> rows) {
   const size_t capacity = std::bit_ceil(rows.size() * 2 + 2);
   const size_t mask = capacity - 1;

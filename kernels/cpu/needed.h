@@ -4,16 +4,16 @@
 
 namespace millrace::kernels {
 
-/// An input tensor that the arithmetic cannot do without. Errors: the op lacks the slot, or the var
-/// holds no dense tensor; names the slot. Gradient ops need it because all their slots are
-/// optional.
+/// An input tensor that the kernel requires. Errors: the op lacks the slot, or the var holds no
+/// dense tensor; the message names the slot. Gradient ops need this check because all their slots
+/// are optional.
 inline StatusOr<const Tensor*> needed(const KernelContext& ctx, ArgIndex arg, const char* slot) {
   const Tensor* const tensor = ctx.find_in(arg);
   if (tensor != nullptr && tensor->initialized()) return tensor;
   return ctx.error("input {} holds no tensor", slot);
 }
 
-/// Gives an output the element type and dims of a tensor, whatever shape inference made of it. Null
+/// Resizes an output to the element type and dims of a tensor, whatever shape inference set. Null
 /// if the op lacks the output. Errors: kResource.
 inline StatusOr<Tensor*> result_like(const KernelContext& ctx, ArgIndex arg, const Tensor& like) {
   Tensor* const out = ctx.find_out(arg);

@@ -11,12 +11,12 @@
 
 namespace millrace::kernels {
 
-/// Elements below which a loop is not worth a hand-over to another thread.
+/// Minimum number of elements for which a loop uses another thread.
 inline constexpr int64_t kGrain = 32768;
 
-/// A loop nest over N arrays that walk through one index space, each with strides of its own (0
-/// where an array repeats). Neighbouring dims are merged where every array allows it, so that the
-/// last level is a run as long as can be; in it every stride is 0 or 1 if the arrays are dense.
+/// A loop nest over N arrays that share one index space, each with its own strides (0 where an
+/// array repeats). Neighbouring dims are merged where every array allows it, so that the innermost
+/// level is as long as possible. If the arrays are dense, all strides of that level are 0 or 1.
 template <size_t N>
 class Nest {
  public:
@@ -26,7 +26,7 @@ class Nest {
     Offsets stride;
   };
 
-  /// Adds a level inside of those there are; dims of size 1 vanish.
+  /// Adds a level inside the existing ones; dims of size 1 are dropped.
   void add(int64_t size, const Offsets& stride) {
     count_ *= size;
     if (size == 1) return;
@@ -37,11 +37,11 @@ class Nest {
     levels_.push_back({size, stride});
   }
 
-  /// Points of the index space.
+  /// Number of points of the index space.
   [[nodiscard]] int64_t count() const { return count_; }
   /// Levels, outermost first; none for a single point.
   [[nodiscard]] llvm::ArrayRef<Level> levels() const { return levels_; }
-  /// Strides in the innermost run; 1 everywhere for a single point.
+  /// Strides of the innermost level; 1 for all arrays if there is a single point.
   [[nodiscard]] Offsets run_stride() const {
     if (!levels_.empty()) return levels_.back().stride;
     Offsets ones;
@@ -83,7 +83,7 @@ class Nest {
     }
   }
 
-  /// The part of the nest with indices [begin, end) of one level.
+  /// The part of the nest with the indices [begin, end) of one level.
   [[nodiscard]] Nest slice(size_t level, int64_t begin, int64_t end) const {
     Nest part = *this;
     Level& cut = part.levels_[level];
@@ -93,9 +93,9 @@ class Nest {
     return part;
   }
 
-  /// As each_run(), on the threads of the device.
-  /// \param written  number of an array that body writes: threads get parts of it that do not
-  ///                 overlap, or there is one thread where that cannot be
+  /// Like each_run(), on the threads of the device.
+  /// \param written  index of an array that body writes. Each thread gets a part of it that
+  ///                 overlaps no other part; if that is impossible, one thread does all the work
   template <typename Body>
   void parallel_runs(CpuDevice& device, size_t written, Body&& body) const {
     size_t widest = levels_.size();

@@ -11,7 +11,7 @@ bool pay(const Shape& /*shape*/, int /*threads*/) {
 }
 
 Status multiply(CpuDevice& /*device*/, const Shape& /*shape*/, const Operands& /*operands*/) {
-  return {StatusCode::kUnimplemented, "this processor multiplies no tiles"};
+  return {StatusCode::kUnimplemented, "this processor has no tile instructions"};
 }
 
 }  // namespace millrace::kernels::tiles

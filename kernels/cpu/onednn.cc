@@ -28,7 +28,7 @@ int native_arg(Arg arg) {
       return DNNL_ARG_WEIGHTS;
     case Arg::kBias:
       return DNNL_ARG_BIAS;
-    case Arg::kSummand:  // the first of the operations that follow
+    case Arg::kSummand:  // the first of the following operations
       return DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
     case Arg::kDst:
       return DNNL_ARG_DST;
@@ -94,27 +94,28 @@ dnnl_status_t run_reorder(const dnnl::primitive& reorder, const dnnl::memory& fr
 struct Primitive::State {
   struct Argument {
     Arg arg;
-    dnnl::memory::desc plain;   // what the maker described
-    dnnl::memory::desc wanted;  // what the primitive takes
-    LayoutPtr layout;           // the same for callers; null if plain will do
-    // How the caller's bytes stood last, and what follows from it; nothing before the first run.
+    dnnl::memory::desc plain;   // as the maker described it
+    dnnl::memory::desc wanted;  // as the primitive expects it
+    LayoutPtr layout;           // the same for callers; null if the described layout is acceptable
+    // Layout of the caller's data in the last run, and the state derived from it; not set before
+    // the first run.
     bool prepared = false;
     LayoutPtr seen;
     dnnl::memory user;
-    dnnl::memory own;  // with a conversion: a place in scratch memory
+    dnnl::memory own;  // with a conversion: memory in the scratch buffer
     dnnl::primitive reorder;
-    bool is_read = false;  // an output whose old content counts
-    dnnl::primitive fill;  // its conversion
+    bool is_read = false;  // an output whose old content is read
+    dnnl::primitive fill;  // conversion of the old content
     size_t offset = 0;
   };
   dnnl::engine engine;
   dnnl_stream_t stream = nullptr;
   dnnl::primitive primitive;
   std::vector<Argument> arguments;
-  std::vector<dnnl_exec_arg_t> exec;  // the arguments, and scratch memory where it is needed
-  dnnl::memory own_scratch;           // behind the places of conversions
-  size_t scratch = 0;                 // for those
-  std::optional<tiles::Shape> tiles;  // instead of all that
+  std::vector<dnnl_exec_arg_t> exec;  // the arguments, and scratch memory if needed
+  dnnl::memory own_scratch;           // after the buffers of conversions
+  size_t scratch = 0;                 // bytes for these buffers
+  std::optional<tiles::Shape> tiles;  // replaces all of the above
 
   Status run_tiles(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const;
   Status expect(size_t index, const LayoutPtr& layout);
@@ -136,7 +137,7 @@ Status Primitive::State::run_tiles(CpuDevice& device, llvm::ArrayRef<Binding> bi
   return tiles::multiply(device, *tiles, operands);
 }
 
-// Prepares for an argument in this layout.
+// Prepares the conversion of an argument in this layout.
 Status Primitive::State::expect(size_t index, const LayoutPtr& layout) {
   Argument& argument = arguments[index];
   MILLRACE_ASSIGN_OR_RETURN(const NativeLayout* const native, native_layout(layout));
@@ -180,7 +181,7 @@ Status Primitive::State::expect_all(llvm::ArrayRef<Binding> bindings) {
   return Ok();
 }
 
-// Points all memories at their bytes and converts the inputs.
+// Sets the data pointers of all memories and converts the inputs.
 dnnl_status_t Primitive::State::load(llvm::ArrayRef<Binding> bindings, std::byte* scratch_memory) {
   for (Argument& argument : arguments) {
     const void* data = nullptr;

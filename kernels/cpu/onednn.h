@@ -15,23 +15,23 @@
 #include "framework/var.h"
 #include "kernels/device.h"
 
-/// The only door to oneDNN. Its headers, its exceptions and what differs between its versions stay
-/// in onednn*.cc; kernels see descriptions of tensors, makers of primitives, and run().
+/// The only interface to oneDNN. Its headers, exceptions and differences between versions stay in
+/// onednn*.cc. Kernels see descriptions of tensors, makers of primitives, and run().
 namespace millrace::kernels::dnn {
 
-/// An argument of a primitive as the caller holds it: element [i, j, ...] of dims stands at offset
-/// i * strides[0] + j * strides[1] + ..., in elements.
+/// An argument of a primitive as the caller stores it: element [i, j, ...] of dims is at offset i *
+/// strides[0] + j * strides[1] + ..., in elements.
 struct Desc {
   DType dtype = DType::kFloat32;
   Dims dims;     ///< in the order of oneDNN: batch, channels, spatial dims
-  Dims strides;  ///< as long as dims
+  Dims strides;  ///< one entry per dim
 };
 /// Row-major elements of these dims.
 Desc dense(DType dtype, llvm::ArrayRef<int64_t> dims);
-/// An image tensor; with the channels in the last dim if channels_last, else in dim 1.
+/// An image tensor; the channels are in the last dim if channels_last, else in dim 1.
 Desc image(const Tensor& tensor, bool channels_last);
 
-/// What an argument means; for gradients diff_src = gradient of src and so on.
+/// The role of an argument; for gradients, diff_src is the gradient of src, and so on.
 enum class Arg : uint8_t {
   kSrc,
   kWeights,  ///< of a product: the second factor
@@ -43,15 +43,15 @@ enum class Arg : uint8_t {
   kDiffDst,
 };
 
-/// A primitive made for certain dims, ready to run any number of times.
+/// A primitive made for certain dims; it can run any number of times.
 ///
-/// Where the library prefers another layout than that of an argument, run() converts to and fro;
-/// tensors that are in its own layout already (layout()) are taken and written as they are. Copies
-/// share the primitive. Thread-safety: one call at a time.
+/// Where the library prefers another layout than the argument has, run() converts in both
+/// directions. Tensors that are already in the preferred layout (layout()) are read and written
+/// without conversion. Copies share the primitive. Thread-safety: one call at a time.
 class Primitive {
  public:
   struct State;
-  /// Where an argument stands; only outputs are written.
+  /// Memory of an argument; only outputs are written.
   struct Binding {
     /// Elements as the maker described them.
     Binding(Arg which, const void* first) : arg(which), data(first) {}
@@ -66,11 +66,11 @@ class Primitive {
 
   explicit Primitive(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// Runs on device.threads() threads; every argument the primitive was made with must be bound.
-  /// Uses scratch slot 3 of the device. Errors: kResource, kExecution.
+  /// Runs on device.threads() threads; every argument that the primitive was made with must be
+  /// bound. Uses scratch slot 3 of the device. Errors: kResource, kExecution.
   Status run(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const;
 
-  /// The layout in which nothing is converted for this argument; null if that is the one the maker
+  /// The layout for which this argument needs no conversion; null if it is the one that the maker
   /// described, or if there is no such argument.
   [[nodiscard]] std::shared_ptr<const Layout> layout(Arg arg) const;
 
@@ -78,37 +78,37 @@ class Primitive {
   std::shared_ptr<State> state_;
 };
 
-/// What comes last in a fused primitive: max(x, 0), min(max(x, 0), alpha), or alpha * x below 0.
+/// The last operation of a fused primitive: max(x, 0), min(max(x, 0), alpha), or alpha * x below 0.
 enum class Rectifier : uint8_t { kNone, kRelu, kRelu6, kLeakyRelu };
 
-/// A convolution of any spatial rank from 1 to 3. All makers fail with kUnimplemented, naming what
-/// the library said, where it has no such primitive; callers then use a kernel of their own.
+/// A convolution of spatial rank 1 to 3. All makers fail with kUnimplemented and the library's
+/// message where it has no such primitive; callers then use another kernel.
 struct Convolution {
   Desc src;
   Desc weights;  ///< [out, in, kernel...], or [groups, out / groups, in / groups, kernel...]
   Desc dst;
-  Dims strides;  ///< one entry a spatial dim, as in all that follow
+  Dims strides;  ///< one entry per spatial dim, also in the following lists
   Dims dilations;
   Dims before;  ///< padding
   Dims after;
   bool bias = false;
-  bool accumulate = false;  ///< adds to what dst holds
+  bool accumulate = false;  ///< adds to the old content of dst
   Rectifier rectifier = Rectifier::kNone;
   float alpha = 0.0F;  ///< of the rectifier
-  /// Rounds what is read, of float, to bfloat16 in each run; sums and the result are float.
-  /// kUnimplemented where the processor has no such convolutions.
+  /// Rounds float inputs to bfloat16 in each run; sums and the result are float. kUnimplemented if
+  /// the processor has no such convolutions.
   bool bf16_factors = false;
-  /// Winograd's method, for windows of 3 x 3: half of the time or less, twice to four times the
-  /// rounding (2e-7 to 6e-7 of the result), scratch memory in proportion to the images.
-  /// kUnimplemented where the library has none.
+  /// Winograd's method, for 3 x 3 windows: at most half the time, two to four times the rounding
+  /// error (2e-7 to 6e-7 of the result), and scratch memory in proportion to the images.
+  /// kUnimplemented if the library does not have it.
   bool winograd = false;
-  /// The weights may be wanted in a layout from which there is no way back; forward only.
+  /// The preferred layout of the weights may be one that cannot be converted back; forward only.
   bool packed_weights = false;
-  /// Layout in which the gradient of the weights is wanted, where that costs nothing.
+  /// Preferred layout of the gradient of the weights; used if it costs nothing.
   std::shared_ptr<const Layout> weights_layout = nullptr;
 };
-/// kSrc, kWeights[, kBias] -> kDst = rectifier(src * weights + bias [+ old dst]). The gradients do
-/// not look at bias, accumulate and rectifier.
+/// kSrc, kWeights[, kBias] -> kDst = rectifier(src * weights + bias [+ old dst]). The gradients
+/// ignore bias, accumulate and rectifier.
 StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec);
 /// kDiffDst, kWeights -> kDiffSrc.
 StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convolution& spec);
@@ -118,31 +118,31 @@ StatusOr<Primitive> convolution_backward_weights(CpuDevice& device, const Convol
 /// A function of one number that a primitive applies to its result.
 enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSigmoid, kTanh };
 
-/// dst = activation(alpha * src x weights [+ bias] [+ old dst, or + summand]) of matrices, or of as
-/// many matrices as the leading dims say (dims of 1 are repeated). Transposed factors are a matter
-/// of strides. With a bias, alpha must be 1.
+/// dst = activation(alpha * src x weights [+ bias] [+ old dst, or + summand]) of matrices, or of
+/// batches of matrices with the given leading dims (dims of 1 are repeated). Transposed factors are
+/// expressed by strides. With a bias, alpha must be 1.
 struct Product {
   Desc src;      ///< [..., rows, inner]
   Desc weights;  ///< [..., inner, columns]
   Desc dst;      ///< [..., rows, columns]
   float alpha = 1.0F;
-  bool bias = false;        ///< kBias has one element a column
-  bool accumulate = false;  ///< adds to what dst holds
+  bool bias = false;        ///< kBias has one element per column
+  bool accumulate = false;  ///< adds to the old content of dst
   bool summand = false;     ///< kSummand has the dims and strides of dst; not with accumulate
   Activation activation = Activation::kNone;
-  /// Converts weights to the library's own layout in each run; pays for many rows.
+  /// Converts weights to the library's layout in each run; pays off for many rows.
   bool pack_weights = false;
-  /// Rounds float factors to bfloat16 in each run; sums and the result are float. kUnimplemented
-  /// where the processor has no such products.
+  /// Rounds float factors to bfloat16 in each run; sums and the result are float. kUnimplemented if
+  /// the processor has no such products.
   bool bf16_factors = false;
-  /// Leaves float products to the float units, also where tiles are faster (tile_product.h).
+  /// Uses no tiles for float products, even where they are faster (tile_product.h).
   bool float_units = false;
 };
-/// kSrc, kWeights[, kBias][, kSummand] -> kDst. Large float products of two matrices run on tiles
-/// where the processor has them.
+/// kSrc, kWeights[, kBias][, kSummand] -> kDst. Large float products of two matrices use tiles if
+/// the processor has them.
 StatusOr<Primitive> product(CpuDevice& device, const Product& spec);
 
-/// c = alpha * op(a) x op(b), all row-major, rows of a matrix a stride apart, in elements.
+/// c = alpha * op(a) x op(b), all row-major; strides are from row to row, in elements.
 struct SmallProduct {
   int64_t rows = 0;
   int64_t columns = 0;
@@ -154,16 +154,17 @@ struct SmallProduct {
   int64_t c_stride = 0;
   float alpha = 1.0F;
 };
-/// Multiplies on the calling thread, with nothing prepared: for kernels that spread many small
-/// matrices over threads themselves. Matrices must not be empty. Errors: kResource, kExecution.
+/// Multiplies on the calling thread, without a prepared primitive: for kernels that distribute many
+/// small matrices over threads themselves. Matrices must not be empty. Errors: kResource,
+/// kExecution.
 Status multiply(const SmallProduct& spec, const float* a, const float* b, float* c);
 
-/// Primitives (or other prepared things) of one kernel by the dims they were made for; the one used
-/// last is found first. The oldest go when there are too many.
+/// Primitives (or other prepared objects) of one kernel, by the dims they were made for. The entry
+/// used last is checked first. The oldest entries are removed when there are too many.
 template <typename T>
 class ShapeCache {
  public:
-  /// The entry of a key; make() gives a StatusOr<T> if there is none yet.
+  /// The entry of a key; make() must return a StatusOr<T> and is called if there is no entry yet.
   template <typename Make>
   StatusOr<T*> get(llvm::ArrayRef<int64_t> key, Make&& make) {
     for (size_t i = 0; i < entries_.size(); ++i) {

@@ -14,7 +14,7 @@ namespace millrace::kernels {
 namespace dnn {
 namespace {
 
-// Everything that looks into a description; its fields are private in oneDNN 3.
+// All code that reads a descriptor is here; the fields of descriptors are private in oneDNN 3.
 struct OnednnLayoutStrides {
   explicit OnednnLayoutStrides(const dnnl::memory::desc& desc)
       : rank(desc.data.ndims),
@@ -26,7 +26,7 @@ struct OnednnLayoutStrides {
     for (int i = 0; i < blocking.inner_nblks; ++i)
       inner.emplace_back(blocking.inner_idxs[i], blocking.inner_blks[i]);
   }
-  // Elements of one image and channel.
+  // Number of elements per image and channel.
   [[nodiscard]] int64_t places() const {
     int64_t count = 1;
     for (int i = 2; i < rank; ++i) count *= dims[static_cast<size_t>(i)];
@@ -36,11 +36,11 @@ struct OnednnLayoutStrides {
   int rank;
   std::vector<int64_t> dims;
   std::vector<int64_t> padded;
-  std::vector<int64_t> strides;                    // between blocks
-  std::vector<std::pair<int64_t, int64_t>> inner;  // dim and size, from outside
+  std::vector<int64_t> strides;                    // strides between blocks
+  std::vector<std::pair<int64_t, int64_t>> inner;  // dim and size, outermost first
 };
 
-// True if strides are those of dense pixels of so many lanes.
+// True if these are the strides of dense pixels with that many lanes.
 bool has_dense_pixels(const OnednnLayoutStrides& s, int64_t lanes, int64_t blocks) {
   int64_t expected = lanes;
   for (int i = s.rank - 1; i >= 2; --i) {
@@ -123,8 +123,8 @@ Status NativeLayout::from_plain(const std::byte* from, std::byte* to) const {
   return convert(from_plain_, plain_, from, desc_, to);
 }
 
-// As in oneDNN: a letter a dim from the largest stride to the smallest, upper-case where it is cut
-// into blocks, then the blocks.
+// As in oneDNN: one letter per dim, from the largest stride to the smallest, upper-case if the dim
+// is split into blocks; then the blocks.
 std::string NativeLayout::name() const {
   if (desc_.data.format_kind != dnnl_blocked) return "packed";
   const OnednnLayoutStrides s(desc_);
@@ -158,15 +158,15 @@ StatusOr<const NativeLayout*> native_layout(const LayoutPtr& layout) {
 
 namespace {
 
-// Between two layouts of the library.
+// Converts between two layouts of the library.
 Status convert(const dnn::NativeLayout& source, const std::byte* from,
                const dnn::NativeLayout& target, std::byte* to) {
   if (source.plain() != target.plain())
-    return {StatusCode::kInternal, fmt::format("a tensor in layout {} cannot be brought to {}",
+    return {StatusCode::kInternal, fmt::format("a tensor in layout {} cannot be converted to {}",
                                                source.name(), target.name())};
   const auto status = dnn::guarded<dnnl_status_t>("reorder", [&] {
     dnnl::stream stream(source.engine());
-    // The library reads through a pointer to what is not const.
+    // The library reads through a pointer to non-const.
     dnnl::memory old_memory(source.desc(), source.engine(), const_cast<std::byte*>(from));
     dnnl::memory new_memory(target.desc(), source.engine(), to);
     const dnnl::reorder reorder(old_memory, new_memory);
@@ -198,7 +198,7 @@ bool same_order(const LayoutPtr& a, const LayoutPtr& b) {
 Status bring_to(CpuDevice& device, Tensor& tensor, const LayoutPtr& layout) {
   if (!tensor.initialized() || same_order(tensor.layout(), layout)) return Ok();
   const LayoutPtr before = tensor.layout();
-  // The elements of another library may stand where only that library can read them.
+  // Only the library that a layout belongs to may be able to read its elements.
   if (before != nullptr && dynamic_cast<const dnn::NativeLayout*>(before.get()) == nullptr) {
     MILLRACE_RETURN_IF_ERROR(make_plain(tensor));
     return bring_to(device, tensor, layout);
@@ -231,7 +231,7 @@ StatusOr<LayoutPtr> blocks_like(const LayoutPtr& like, DType dtype, llvm::ArrayR
   using Tag = dnnl::memory::format_tag;
   MILLRACE_ASSIGN_OR_RETURN(const dnn::NativeLayout* const native, dnn::native_layout(like));
   if (native == nullptr || !native->blocks() || dims.size() < 3 || dims.size() > 5) {
-    return Status(StatusCode::kInternal, "there is no layout in blocks of channels to follow");
+    return Status(StatusCode::kInternal, "the layout to follow is not in blocks of channels");
   }
   const int64_t lanes = native->blocks()->lanes;
   constexpr std::array<std::array<Tag, 3>, 3> kTags = {{{Tag::nCw8c, Tag::nChw8c, Tag::nCdhw8c},

@@ -12,19 +12,19 @@
 
 namespace millrace::kernels::dnn {
 
-/// An order of elements that oneDNN knows. Thread-safety: concurrent readers.
+/// An order of elements that oneDNN supports. Thread-safety: concurrent readers.
 class NativeLayout final : public Layout {
  public:
   /// \param desc   the order
   /// \param plain  the same tensor in row-major order; its dims may be those of the tensor in
-  ///               another order or cut into groups
+  ///               another order or split into groups
   NativeLayout(dnnl::engine engine, const dnnl::memory::desc& desc,
                const dnnl::memory::desc& plain);
 
   [[nodiscard]] int64_t bytes() const override { return static_cast<int64_t>(desc_.get_size()); }
   [[nodiscard]] bool same_as(const Layout& other) const override;
   Status to_plain(const std::byte* from, std::byte* to) const override;
-  /// The way back.
+  /// The inverse conversion.
   Status from_plain(const std::byte* from, std::byte* to) const;
   [[nodiscard]] std::string name() const override;
 
@@ -34,7 +34,7 @@ class NativeLayout final : public Layout {
   [[nodiscard]] const std::optional<ChannelBlocks>& blocks() const { return blocks_; }
 
  private:
-  // Made at first use.
+  // Created at first use.
   struct Conversion {
     std::mutex mutex;
     dnnl::stream stream;
@@ -53,12 +53,12 @@ class NativeLayout final : public Layout {
   mutable Conversion from_plain_;
 };
 
-/// The layout as one of oneDNN; null if it is row-major order. Errors: kInternal for a layout of
-/// somebody else.
+/// The layout as a oneDNN layout; null if it is row-major order. Errors: kInternal for a layout of
+/// another library.
 StatusOr<const NativeLayout*> native_layout(const LayoutPtr& layout);
 
-/// True if images have the same bytes in both orders though the descriptions differ: blocks of
-/// channels without padding, of images that are one element large.
+/// True if images have the same bytes in both orders although the descriptors differ: blocks of
+/// channels without padding, with one element per image and channel.
 bool same_bytes(const dnnl::memory::desc& desc, const dnnl::memory::desc& plain);
 
 }  // namespace millrace::kernels::dnn

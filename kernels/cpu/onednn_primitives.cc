@@ -4,7 +4,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_state.h"
 
-// Everything whose interface changed between oneDNN 2 and 3 is here.
+// All code that differs between oneDNN 2 and 3 is here.
 namespace millrace::kernels::dnn {
 namespace {
 
@@ -12,7 +12,7 @@ dnnl::memory::dims list(llvm::ArrayRef<int64_t> values) {
   return {values.begin(), values.end()};
 }
 
-// oneDNN counts the elements between those of the kernel.
+// oneDNN counts the elements skipped between those of the kernel: its dilation is one less.
 dnnl::memory::dims gaps(llvm::ArrayRef<int64_t> dilations) {
   dnnl::memory::dims result = list(dilations);
   for (int64_t& value : result) --value;
@@ -39,13 +39,13 @@ dnnl::algorithm native_activation(Activation activation) {
 
 using Forward = dnnl::convolution_forward;
 
-// An argument that a primitive reads.
+// An input argument of a primitive.
 dnnl::memory::desc factor_onednn_primitives(const Convolution& spec, Desc desc) {
   if (spec.bf16_factors) desc.dtype = DType::kBfloat16;
   return any_layout(desc);
 }
 
-// What a convolution is described by, in any direction: all arguments as if they were read.
+// The description of a convolution in any direction, with all arguments as if they were inputs.
 struct OnednnPrimitivesParts {
   explicit OnednnPrimitivesParts(const Convolution& spec)
       : src(factor_onednn_primitives(spec, spec.src)),
@@ -66,7 +66,7 @@ dnnl::algorithm method(const Convolution& spec) {
                        : dnnl::algorithm::convolution_direct;
 }
 
-// Without bias and what follows: what gradients are hinted at.
+// Without bias and fused operations: the hint that the gradient primitives need.
 Forward::primitive_desc forward_desc(const Library& library, const OnednnPrimitivesParts& p,
                                      dnnl::algorithm how) {
   return {{dnnl::prop_kind::forward_training, how, p.src, p.weights, p.dst, p.strides, p.gaps,
@@ -96,9 +96,9 @@ dnnl::primitive_attr fused_ops(const Convolution& spec) {
   return attr;
 }
 
-// Of programs for inference (a bias says so): windows of several pixels that skip some, over images
-// of which one with its filters fills the cache of a core. 256 channels of 28 x 28: 8.6 instead of
-// 15.1 ms for eight images.
+// Programs for inference (recognised by a bias), windows of several pixels with strides above 1,
+// and images of which one and its filters fill the cache of a core. For 256 channels of 28 x 28 and
+// eight images: 8.6 instead of 15.1 ms.
 bool strides_over_large_images(const Convolution& spec) {
   constexpr int64_t kManyChannels = 256;
   constexpr int64_t kManyPixels = 400;
@@ -112,8 +112,9 @@ bool strides_over_large_images(const Convolution& spec) {
 Forward::primitive_desc forward_desc(const Library& library, const Convolution& spec) {
   OnednnPrimitivesParts p(spec);
   p.dst = any_layout(spec.dst);
-  // What oneDNN 2.6 takes for inference alone is slower on small images, and wants another layout
-  // than its neighbours; it pays where the other one goes to memory again and again.
+  // The kernels that oneDNN 2.6 uses for inference only are slower on small images and prefer
+  // another layout than the neighbouring ops. They pay off where the others read the same memory
+  // repeatedly.
   const auto kind = spec.packed_weights || strides_over_large_images(spec)
                         ? dnnl::prop_kind::forward_inference
                         : dnnl::prop_kind::forward_training;
@@ -131,7 +132,7 @@ Forward::primitive_desc forward_desc(const Library& library, const Convolution& 
 
 using BackwardWeights = dnnl::convolution_backward_weights;
 
-// weights: of the result
+// weights: layout of the result
 BackwardWeights::primitive_desc weights_gradient_desc(const Library& library,
                                                       const OnednnPrimitivesParts& p,
                                                       const dnnl::memory::desc& weights,
@@ -153,7 +154,7 @@ BackwardWeights::primitive_desc weights_gradient_desc(const Library& library,
   BackwardWeights::primitive_desc best =
       weights_gradient_desc(library, p, any_layout(spec.weights), how, hint);
   if (layout == nullptr || best.diff_weights_desc() == layout->desc()) return best;
-  // the hint describes what is read
+  // the hint describes inputs
   if (!spec.bf16_factors) p.weights = layout->desc();
   try {
     const Forward::primitive_desc same = forward_desc(library, p, how);
@@ -166,7 +167,7 @@ BackwardWeights::primitive_desc weights_gradient_desc(const Library& library,
   }
 }
 
-// How a factor stands in memory, if tiles can read it: a matrix with neighbours in one direction.
+// How a factor is stored, if tiles can read it: a matrix that is contiguous in one direction.
 struct TileLayout {
   bool transposed;
   int64_t stride;
@@ -178,7 +179,7 @@ std::optional<TileLayout> tile_layout(const Desc& desc) {
   return std::nullopt;
 }
 
-// The product for tiles, if they are faster.
+// The tile product, if it is faster.
 std::optional<tiles::Shape> tile_shape(const Product& spec, int threads) {
   const bool rectifies = spec.activation == Activation::kRelu;
   if (spec.bf16_factors || spec.float_units || (spec.activation != Activation::kNone && !rectifies))

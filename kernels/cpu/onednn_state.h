@@ -13,15 +13,15 @@
 
 namespace millrace::kernels::dnn {
 
-/// Of the device: for conversions, which no kernel may use it during.
+/// Scratch slot of the device for conversions; no kernel may use it during run().
 inline constexpr int kScratchSlot = 3;
 
-/// Engine and stream of a device, made at first use; see CpuDevice::library().
+/// Engine and stream of a device, created at first use; see CpuDevice::library().
 struct Library {
   dnnl::engine engine;
   dnnl::stream stream;
 };
-/// Errors: kInternal with what the library said.
+/// Errors: kInternal with the library's message.
 StatusOr<Library*> library_of(CpuDevice& device);
 
 /// Calls make() and turns a dnnl::error into a status: kUnimplemented or kInternal.
@@ -36,36 +36,37 @@ StatusOr<T> guarded(const char* what, Make&& make) {
   }
 }
 
-/// What a failed call means.
+/// The status for a failed call.
 Status failed(dnnl_status_t status);
-/// Points a memory at other bytes; most calls pass the same ones again.
+/// Sets the data pointer of a memory. Skips the call if it is unchanged, which is common.
 dnnl_status_t point(dnnl::memory& memory, const void* data, dnnl_stream_t stream);
-/// Runs a conversion between memories of its descriptions.
+/// Runs a conversion between memories that match its descriptors.
 dnnl_status_t run_reorder(const dnnl::primitive& reorder, const dnnl::memory& from,
                           const dnnl::memory& to, dnnl_stream_t stream);
 
-/// Describes what the caller holds.
+/// Describes the argument as the caller stores it.
 dnnl::memory::desc native(const Desc& desc);
-/// The same tensor in the layout that the library likes best.
+/// The same tensor in the layout that the library prefers.
 dnnl::memory::desc any_layout(const Desc& desc);
 
-/// Attributes of a primitive to which run() gives scratch memory of the device. What the library
-/// takes itself belongs to the thread that made the primitive, and others must not run it.
+/// Attributes of a primitive whose scratch memory run() supplies from the device. Scratch memory
+/// that the library allocates belongs to the thread that made the primitive, and no other thread
+/// may run it.
 dnnl::primitive_attr own_scratch();
 
-/// A product that the library has no part in.
+/// A product that is computed without the library.
 Primitive tile_primitive(const tiles::Shape& shape);
 
-/// Collects the arguments of a primitive; then build().
+/// Collects the arguments of a primitive; then call build().
 class PrimitiveBuilder {
  public:
   explicit PrimitiveBuilder(Library& library) : library_(library) {}
 
-  /// \param chosen  layout that the primitive was made with; converted if it is not the caller's
-  /// \param is_read  an output that the primitive adds to
+  /// \param chosen  layout that the primitive was made with; converted if the caller's layout
+  ///                differs
+  /// \param is_read  an output whose old content the primitive adds to
   void add(Arg arg, const Desc& desc, const dnnl::memory::desc& chosen, bool is_read = false);
-  /// \param scratch  memory that the primitive needs while it runs; it was made with
-  ///                 own_scratch()
+  /// \param scratch  memory that the primitive needs while it runs; it was made with own_scratch()
   /// May throw dnnl::error.
   Primitive build(const dnnl::primitive& primitive, const dnnl::memory::desc& scratch);
 

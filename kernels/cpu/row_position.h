@@ -7,9 +7,9 @@
 
 namespace millrace::kernels {
 
-/// Where the values of a row stand in a table that is kept as selected rows, whose row numbers
-/// rise; negative if the table has no such row. Quick for tables that have every n-th row, as those
-/// of servers do.
+/// Position of a row's values in a table that is stored as selected rows with ascending row
+/// numbers; negative if the table lacks the row. Fast for tables that have every n-th row, as on
+/// pservers.
 inline int64_t row_position(const SelectedRows& table, int64_t row) {
   const auto& rows = table.rows;
   if (rows.empty()) return -1;

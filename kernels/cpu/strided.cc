@@ -9,7 +9,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Bytes below which a copy is not worth a second thread.
+// Minimum number of bytes for which a copy uses a second thread.
 constexpr int64_t kGrainBytes = int64_t{128} * 1024;
 
 struct Bytes16 {
@@ -17,7 +17,7 @@ struct Bytes16 {
   uint64_t high;
 };
 
-// A box without dims of 1, neighbours that step alike merged.
+// A box without dims of 1, with neighbouring dims merged where their strides allow it.
 StridedBox simplify(const StridedBox& box) {
   StridedBox out;
   for (size_t i = 0; i < box.dims.size(); ++i) {
@@ -34,7 +34,7 @@ StridedBox simplify(const StridedBox& box) {
   return out;
 }
 
-// Walks the outer dims of a box, the last one fastest.
+// Iterates over the outer dims of a box, the last one fastest.
 class StridedWalk {
  public:
   StridedWalk(const StridedBox& box, size_t outer, int64_t start) : box_(box), at_(outer, 0) {
@@ -85,7 +85,8 @@ void copy_row(U* to, int64_t to_stride, const U* from, int64_t from_stride, int6
   }
 }
 
-// Dim of the box, other than the last, in which from is contiguous while to is in the last one.
+// A dim of the box, other than the last, in which `from` is contiguous while `to` is contiguous in
+// the last dim.
 int find_plane(const StridedBox& box) {
   if (box.dims.size() < 2 || box.to.back() != 1 || box.from.back() == 1 || box.from.back() == 0)
     return -1;
@@ -95,7 +96,7 @@ int find_plane(const StridedBox& box) {
   return -1;
 }
 
-// The box with dim `plane` moved before the last one: a pile of transposed matrices.
+// The box with dim `plane` moved before the last one: a stack of transposed matrices.
 template <typename U>
 void copy_planes(CpuDevice& device, StridedBox box, int plane, U* to, const U* from) {
   const auto p = static_cast<size_t>(plane);
@@ -106,7 +107,7 @@ void copy_planes(CpuDevice& device, StridedBox box, int plane, U* to, const U* f
   const int64_t column_step = box.from.back();
   const size_t outer = box.dims.size() - 1;
   const int64_t planes = product_strided(llvm::ArrayRef<int64_t>(box.dims).drop_back());
-  constexpr int64_t kBand = 16;  // rows of a hand-over: one cache line of the source or more
+  constexpr int64_t kBand = 16;  // rows per task: one cache line of the source or more
   const int64_t bands = (rows + kBand - 1) / kBand;
   const int64_t band_bytes = kBand * columns * static_cast<int64_t>(sizeof(U));
   const int64_t grain = std::max<int64_t>(1, kGrainBytes / band_bytes);
@@ -165,7 +166,8 @@ void add_row(C* to, int64_t to_stride, const T* from, int64_t from_stride, int64
   }
 }
 
-// Threads share the outermost dim where it steps through the sum, so that none meets another.
+// Threads split the outermost dim only if the output advances along it, so that no two threads
+// write the same element.
 template <typename C, typename T>
 void add_box(CpuDevice& device, const StridedBox& box, C* to, const T* from) {
   if (box.dims.empty()) {

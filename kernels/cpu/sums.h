@@ -5,8 +5,8 @@
 
 namespace millrace::kernels {
 
-/// Combines map(element) of count elements in several independent lanes, which compilers turn into
-/// vector code, and then the lanes; the order depends on count alone.
+/// Combines map(element) of count elements in several independent lanes, which compilers vectorise,
+/// and then combines the lanes. The order depends on count only.
 template <typename T, typename Map, typename Combine>
 inline T combine_mapped(const T* values, int64_t count, T identity, Map map, Combine combine) {
   constexpr int64_t kLanes = 128 / sizeof(T);
@@ -35,7 +35,7 @@ inline T combine_lanes(const T* values, int64_t count, T identity, Combine combi
       values, count, identity, [](T x) { return x; }, combine);
 }
 
-/// Sum of count elements; see combine_lanes(). Rounding errors grow with count / 32 at most.
+/// Sum of count elements; see combine_lanes(). Rounding errors grow with at most count / 32.
 template <typename T>
 inline T sum_of(const T* values, int64_t count) {
   return combine_lanes(values, count, T(0), [](T a, T b) { return a + b; });

@@ -1,5 +1,5 @@
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 warns of its own header: values that are undefined on purpose.
+// GCC 12 warns about its own header, where values are undefined on purpose.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -17,13 +17,13 @@
 namespace millrace::kernels::tiles {
 namespace {
 
-// By the upper halves of their bits.
+// Compares numbers by their upper 16 bits.
 constexpr uint16_t kBeyond = 0x7f00;
 constexpr uint16_t kLarge = (127 + 10) << 7;
 constexpr uint16_t kTiny = (127 - 103) << 7;
 
-// Upper halves of the largest and of the smallest number that is not 0 (less one, so that 0 comes
-// last), in lanes.
+// For each lane, the upper halves of the largest number and of the smallest number that is not 0
+// (minus one, so that 0 compares as the largest).
 struct Range {
   __m512i largest;
   __m512i smallest;
@@ -43,8 +43,8 @@ struct Range {
   return {above(kBeyond), above(kLarge), below != 0};
 }
 
-// Cuts floats into three numbers of eight bits: the nearest one, the start of what is left, and the
-// rest, which is exact. A pair has x0 in its lower half.
+// Splits floats into three numbers of eight bits: the nearest one, the leading bits of the
+// remainder, and the rest, which is exact. Each pair has x0 in its lower half.
 [[MILLRACE_TILES, gnu::always_inline]] inline void cut(__m512 x0, __m512 x1, Range& range,
                                                        std::byte* to) {
   const __m512i half = _mm512_set1_epi32(0x8000);
@@ -67,8 +67,8 @@ struct Range {
   store(1, high0, high1);
   x0 = _mm512_sub_ps(x0, _mm512_castsi512_ps(high0));
   x1 = _mm512_sub_ps(x1, _mm512_castsi512_ps(high1));
-  // Eight bits, unless they are below the smallest normal number: then they stand in the lower
-  // half.
+  // Eight significant bits, unless the number is below the smallest normal number: then they are in
+  // the lower half.
   store(2, _mm512_castps_si512(x0), _mm512_and_si512(_mm512_castps_si512(x1), upper));
 }
 
@@ -99,7 +99,7 @@ struct Range {
   }
 }
 
-// A row of a tile's memory, of those that are there.
+// A row of a tile from memory, limited to the available elements.
 template <bool kTermsFollow, bool kFull>
 [[MILLRACE_TILES]] inline __m512i load_row(const float* from, int64_t stride, int64_t lines,
                                            int64_t terms, int64_t half, int64_t i) {
@@ -112,7 +112,7 @@ template <bool kTermsFollow, bool kFull>
   return _mm512_maskz_loadu_epi32(lanes, there ? at : from);
 }
 
-// One tile of each part. kTurn: what stands in the rows of the memory belongs in columns of a tile.
+// One tile of each part. kTurn: rows of memory become columns of a tile.
 template <bool kTermsFollow, bool kTurn, bool kFull>
 [[MILLRACE_TILES]] inline void pack_tile(const float* from, int64_t stride, int64_t lines,
                                          int64_t terms, Range& range, std::byte* to) {
@@ -134,7 +134,7 @@ template <bool kTermsFollow, bool kTurn, bool kFull>
   }
 }
 
-// As pack().
+// Like pack().
 template <bool kTermsFollow, bool kTurn>
 [[MILLRACE_TILES]] Extremes pack_lines(const Factor& f, int64_t line, int64_t lines, int64_t term,
                                        int64_t terms, std::byte* to) {

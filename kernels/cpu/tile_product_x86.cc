@@ -1,5 +1,5 @@
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 warns of its own header: values that are undefined on purpose.
+// GCC 12 warns about its own header, where values are undefined on purpose.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -22,7 +22,7 @@
 namespace millrace::kernels::tiles {
 namespace {
 
-// Terms that are packed at a time, and bytes of the factor that is held in the second cache.
+// Number of terms packed at a time, and bytes of the held factor, which stays in the L2 cache.
 constexpr int64_t kMostTerms = 768;
 constexpr int64_t kHeldBytes = int64_t{1300} << 10;
 
@@ -34,7 +34,7 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// While it lives, the calling thread has eight tiles of full size.
+// During its lifetime the calling thread has eight tiles of full size configured.
 class TilesInUse {
  public:
   [[MILLRACE_TILES]] TilesInUse() {
@@ -46,9 +46,9 @@ class TilesInUse {
   [[MILLRACE_TILES]] ~TilesInUse() { _tile_release(); }
 };
 
-// Tiles 0 to 3 are sums, 4 and 5 two of a, 6 and 7 two of b. Parts of a and b whose product cannot
-// be told from nothing (1 x 2, 2 x 1, 2 x 2) are left out; the smaller products come first, in an
-// order in which one factor stays.
+// Tiles 0 to 3 are sums, 4 and 5 are two of a, 6 and 7 two of b. Products of parts too small to
+// affect a float result (1 x 2, 2 x 1, 2 x 2) are left out. The smaller products come first, in an
+// order in which one factor stays loaded.
 #define MILLRACE_LOAD_A(part)                \
   _tile_loadd(4, a + (part)*kPartBytes, 64); \
   _tile_loadd(5, a + (part)*kPartBytes + 1024, 64)
@@ -102,7 +102,7 @@ class TilesInUse {
 #undef MILLRACE_LOAD_B
 #undef MILLRACE_MULTIPLY
 
-// Where a block stands in the result, and which terms of its sums are meant.
+// Position of a block in the result, and the range of terms to sum.
 struct Place {
   int64_t row;
   int64_t rows;
@@ -112,13 +112,13 @@ struct Place {
   int64_t terms;
 };
 
-// True if parts cannot stand for the numbers. Beside numbers that are not large, what tiny ones
-// lose is below 2^-116.
+// True if parts cannot represent the numbers. Next to numbers that are not large, the loss of tiny
+// ones is below 2^-116.
 bool is_odd(const Extremes& a, const Extremes& b) {
   return a.beyond || b.beyond || (a.tiny && b.large) || (b.tiny && a.large);
 }
 
-// The same for such numbers.
+// The product in float, for numbers that is_odd() reports.
 void multiply_odd_block(const Shape& s, const Operands& o, const Place& p, bool add, float* sums,
                         int64_t stride) {
   for (int64_t r = 0; r < p.rows; ++r) {
@@ -135,7 +135,7 @@ void multiply_odd_block(const Shape& s, const Operands& o, const Place& p, bool 
   }
 }
 
-// What follows the product: of sums [kBlock, kBlock] into c.
+// Applies alpha, bias, summand and rectifier: sums [kBlock, kBlock] -> c.
 [[MILLRACE_TILES]] void finish_block(const Shape& s, const Operands& o, const Place& p,
                                      bool add_old, const float* sums, int64_t stride) {
   const __m512 alpha = _mm512_set1_ps(s.alpha);
@@ -156,7 +156,7 @@ void multiply_odd_block(const Shape& s, const Operands& o, const Place& p, bool 
   }
 }
 
-// A part of the result, for one thread.
+// The part of the result that one thread computes.
 struct Region {
   int64_t row;
   int64_t rows;
@@ -164,9 +164,9 @@ struct Region {
   int64_t columns;
 };
 
-// How one thread goes about a region. One factor is packed and held, as much of it as the second
-// cache takes; blocks of the other one are packed one by one, each multiplied with all that is
-// held. The shorter one is held: what is packed is then used soon.
+// How one thread computes a region. One factor is packed and held, as much of it as fits the L2
+// cache; blocks of the other factor are packed one by one, and each is multiplied with all that is
+// held. The shorter factor is held, so that packed data is used soon.
 struct Plan {
   bool holds_a;
   int64_t held_lines;  ///< rows of a, or columns of b
@@ -193,7 +193,7 @@ struct Plan {
   }
 };
 
-// The held lines and the terms that are packed.
+// The held lines and the range of packed terms.
 struct Strip {
   const Shape& shape;
   const Operands& operands;
@@ -209,7 +209,7 @@ struct Strip {
   void multiply(int64_t passing_line, const std::byte* passing, const Extremes& extremes) const;
 };
 
-// A passing block with all that is held.
+// Multiplies one passing block with all that is held.
 void Strip::multiply(int64_t passing_line, const std::byte* passing,
                      const Extremes& extremes) const {
   const Shape& s = shape;
@@ -217,7 +217,7 @@ void Strip::multiply(int64_t passing_line, const std::byte* passing,
   const bool is_last = term + terms == s.inner;
   const bool plain =
       s.alpha == 1.0F && operands.bias == nullptr && operands.summand == nullptr && !s.rectify;
-  // With a factor, what c held is added at the end.
+  // With an alpha, the old content of c is added at the end.
   const bool adds_late = s.accumulate && s.alpha != 1.0F;
   const bool add = !is_first || (s.accumulate && !adds_late);
   alignas(64) float sums[kBlock * kBlock];
@@ -285,20 +285,20 @@ void multiply_region(const Shape& s, const Operands& o, const Region& region, co
   }
 }
 
-// Regions of about equal size, as many as threads are worth it. Threads share nothing that is
-// packed: packing twice takes less time than fetching it from the cache of another core.
+// Regions of about equal size, one for each thread that is worth using. Threads share no packed
+// data: packing twice takes less time than fetching it from the cache of another core.
 struct Grid {
   int64_t down = 1;
   int64_t across = 1;
-  int64_t rows;  ///< of a region, but the last ones
+  int64_t rows;  ///< of a region, except the last ones
   int64_t columns;
 
   Grid(const Shape& s, int64_t threads) {
-    // A million products of numbers take about 5 us.
+    // A million multiplications take about 5 us.
     const int64_t most = std::min(threads, s.rows * s.columns * s.inner / (1 << 21) + 1);
     const int64_t row_blocks = blocks_of(s.rows, kBlock);
     const int64_t column_blocks = blocks_of(s.columns, kBlock);
-    // A pair of blocks takes about as long to multiply as a block takes to pack.
+    // Packing a block takes about as long as multiplying a pair of blocks.
     const auto cost = [&](int64_t d, int64_t a) {
       const int64_t r = blocks_of(row_blocks, d);
       const int64_t c = blocks_of(column_blocks, a);
@@ -322,7 +322,7 @@ bool has_tiles() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
   if ((isa & wanted) != wanted) return false;
-  // Linux gives a process the registers of tiles if it asks for them.
+  // Linux enables the tile registers for a process that requests them.
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
@@ -336,7 +336,7 @@ bool available() {
 }
 
 bool pay(const Shape& s, int threads) {
-  // What is packed must be used often enough, and little of the tiles be padding. 64 x 400 gains 4
+  // Packed data must be used often enough, and little of the tiles may be padding. 64 x 400 gains 4
   // to 20 %, 64 x 128 nothing.
   constexpr int64_t kFewestTerms = 64;
   constexpr int64_t kUses = 48;
@@ -362,7 +362,7 @@ Status multiply(CpuDevice& device, const Shape& s, const Operands& o) {
       const int64_t column = i % grid.across * grid.columns;
       const Region region{row, std::min(grid.rows, s.rows - row), column,
                           std::min(grid.columns, s.columns - column)};
-      // Of the last ones, too, the same factor is held, and no more of it.
+      // The last regions must hold the same factor, and no more of it.
       Plan own = plan;
       own.held_lines = own.holds_a ? region.rows : region.columns;
       own.passing_lines = own.holds_a ? region.columns : region.rows;

@@ -9,7 +9,7 @@ namespace detail {
 /// Eight 32-bit elements in one register.
 using Lanes8 __attribute__((vector_size(32), aligned(4), may_alias)) = uint32_t;
 
-/// Writes the 8 by 8 matrix at from, whose columns lie from_step apart, row by row.
+/// Writes the 8 by 8 matrix at from, whose columns are from_step elements apart, row by row.
 inline void transpose_8x8(uint32_t* to, int64_t to_step, const uint32_t* from, int64_t from_step) {
   Lanes8 a[8];
   Lanes8 b[8];
@@ -33,8 +33,8 @@ inline void transpose_8x8(uint32_t* to, int64_t to_step, const uint32_t* from, i
 
 }  // namespace detail
 
-/// to[r * to_step + c] = from[c * from_step + r] for r < rows, c < columns. Meant for few rows: the
-/// lines of the source that hold them should stay in the nearest cache.
+/// to[r * to_step + c] = from[c * from_step + r] for r < rows, c < columns. For few rows: the cache
+/// lines of the source that hold them should stay in the L1 cache.
 template <typename U>
 void transpose_plane(U* to, int64_t to_step, const U* from, int64_t from_step, int64_t rows,
                      int64_t columns) {

@@ -29,7 +29,7 @@ Status run_loop(CpuDevice& device, const UnaryOperands& on, UnaryLoop<T> loop,
   return Ok();
 }
 
-// Converts pieces that stay in the first cache.
+// Converts chunks that fit in the L1 cache.
 template <typename T>
 Status run_halves(CpuDevice& device, const UnaryOperands& on, UnaryLoop<float> loop,
                   const void* formula) {
@@ -90,8 +90,7 @@ Status run_dense(const KernelContext& ctx, const UnaryOperands& on, const UnaryL
           fmt::format("no kernel for element type {}", dtype_name(on.out->dtype()))};
 }
 
-// Old programs clip and scale sparse gradients with elementwise ops; those act on the rows there
-// are.
+// Old programs clip and scale sparse gradients with elementwise ops; those act on the rows present.
 Status run_rows_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoops& loops,
                       const void* formula) {
   const auto* const x = args.v ? ctx.in_value(args.v).get_if<SelectedRows>() : nullptr;
@@ -105,7 +104,7 @@ Status run_rows_unary(const KernelContext& ctx, const UnaryArgs& args, const Una
   return run_dense(ctx, {&x->value, nullptr, &out.value}, loops, formula);
 }
 
-// True if the formula makes 0 of 0, so that padding stays what it is.
+// True if the formula maps 0 to 0, so that padding stays 0.
 bool keeps_zero_unary(const UnaryLoops& loops, const void* formula) {
   const float zero = 0;
   float result = 1;
@@ -113,7 +112,8 @@ bool keeps_zero_unary(const UnaryLoops& loops, const void* formula) {
   return result == 0;
 }
 
-// Brings operands into one layout, that of the first which has one, and the result with them.
+// Converts the operands to one layout, that of the first operand which has one; the result gets it
+// too.
 Status follow_layout_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryOperands& on,
                            const UnaryLoops& loops, const void* formula) {
   const Tensor& first = on.v != nullptr && on.v->layout() != nullptr ? *on.v : *on.dout;

@@ -19,11 +19,11 @@
 ///     T grad(T v, T dout) const;         // its gradient; v is what kFrom says
 ///   };
 ///
-/// Loops exist for float and double; the 16-bit floats are converted piece by piece. Formulas with
-/// kIntegers = true have loops for int32 and int64 too.
+/// Loops exist for float and double; the 16-bit floats are converted chunk by chunk. Formulas with
+/// kIntegers = true also have loops for int32 and int64.
 namespace millrace::kernels {
 
-/// What a gradient is computed from besides the incoming one.
+/// What a gradient is computed from, in addition to the incoming one.
 enum class GradSource : uint8_t { kX, kOut, kNothing };
 
 namespace detail {
@@ -31,7 +31,7 @@ namespace detail {
 template <typename T>
 using UnaryLoop = void (*)(const void* formula, const T* v, const T* dout, T* out, int64_t count);
 
-/// Loops of one formula by element type; the integer ones may be null.
+/// Loops of one formula by element type; the integer loops may be null.
 struct UnaryLoops {
   UnaryLoop<float> f32 = nullptr;
   UnaryLoop<double> f64 = nullptr;
@@ -95,9 +95,9 @@ struct UnaryArgs {
   ArgIndex dout;
   ArgIndex out;
 };
-/// Finds "X" and "Out".
+/// Resolves "X" and "Out".
 UnaryArgs value_args(const KernelSetup& op);
-/// Finds "Out@GRAD", "X@GRAD" and X or Out. Errors: the op lacks what the formula needs.
+/// Resolves "Out@GRAD", "X@GRAD" and X or Out. Errors: the op lacks what the formula needs.
 StatusOr<UnaryArgs> grad_args(const KernelSetup& op, GradSource from);
 /// Runs over dense tensors, or over the values of selected rows. Errors: dtype without a loop,
 /// operands of different size.

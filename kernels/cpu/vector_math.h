@@ -4,15 +4,15 @@
 #include <cmath>
 #include <cstdint>
 
-/// Functions of one number that a compiler can turn into vector code: no calls, no branches, no
-/// tables. The float versions are within 3 units in the last place of the true value; polynomials
-/// are least-maximum fits made for this file. The double versions are those of the C library.
+/// Functions of one number that a compiler can vectorise: no calls, no branches, no tables. The
+/// float versions are within 3 units in the last place of the true value; the polynomials are
+/// minimax fits made for this file. The double versions are those of the C library.
 ///
-/// NaN goes in and comes out. Thread-safety: pure.
+/// NaN in, NaN out. Thread-safety: pure.
 namespace millrace::kernels::vmath {
 
 namespace detail {
-/// exp(x) = (1 + fraction) * low * high, with |fraction| < 0.42 and powers of two beside it.
+/// exp(x) = (1 + fraction) * low * high, with |fraction| < 0.42 and two powers of two.
 struct ExpParts {
   float fraction;
   float low;
@@ -24,7 +24,7 @@ inline float power_of_two(int32_t n) {
 }
 
 inline ExpParts exp_parts(float x) {
-  // Beyond these the result is 0 or infinite anyway; NaN compares false and stays.
+  // Outside these bounds the result is 0 or infinite anyway; NaN compares false and is unchanged.
   x = x < -104.0F ? -104.0F : x;
   x = x > 89.0F ? 89.0F : x;
   // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
@@ -38,7 +38,7 @@ inline ExpParts exp_parts(float x) {
   q = q * r + 4.1666187e-2F;
   q = q * r + 1.6666512e-1F;
   q = q * r + 0.5F;
-  // Two factors, so that results below and above the range of one power come out.
+  // Two factors, so that results outside the range of one power of two are representable.
   const int32_t half = n >> 1;
   return {r + r * r * q, power_of_two(half), power_of_two(n - half)};
 }
@@ -84,7 +84,7 @@ inline float log(float x) {
   constexpr float kSmallest = 1.17549435e-38F;
   const float normal = x < kSmallest ? x * 8388608.0F : x;
   const float shift = x < kSmallest ? -23.0F : 0.0F;
-  // Cuts the exponent so that the mantissa lies in [sqrt(0.5), sqrt(2)).
+  // Splits the exponent so that the mantissa is in [sqrt(0.5), sqrt(2)).
   const auto bits = std::bit_cast<uint32_t>(normal);
   const int32_t exponent = static_cast<int32_t>(bits - 0x3f3504f3U) >> 23;
   const float f = std::bit_cast<float>(bits - (static_cast<uint32_t>(exponent) << 23U)) - 1.0F;
@@ -137,7 +137,7 @@ inline float erf(float x) {
   near = near * z + 1.12836e-01F;
   near = near * z - 3.7612626e-01F;
   near = near * z + 1.1283791F;
-  // -log(1 - erf(t)); from 4 on the result is 1 in float.
+  // -log(1 - erf(t)); for t >= 4 the result is 1 in float.
   const float s = t > 4.0F ? 4.0F : t;
   float g = -1.8882277e-04F;
   g = g * s + 2.9724343e-03F;

@@ -6,19 +6,19 @@
 
 namespace millrace::kernels {
 
-/// Pieces of memory that a kernel keeps between calls.
+/// Buffers that a kernel keeps between calls.
 class Workspace {
  public:
-  /// Piece `slot` with room for so many elements, not initialised; valid until the next call with
-  /// the slot. Errors: kResource.
+  /// Buffer `slot` with room for that many elements, not initialised; valid until the next call
+  /// with the same slot. Errors: kResource.
   template <typename T>
   StatusOr<T*> take(size_t slot, int64_t count) {
     MILLRACE_RETURN_IF_ERROR(pieces_[slot].resize(kDTypeOf<T>, {count}));
     return pieces_[slot].template data<T>();
   }
 
-  /// Memory of an output, or a piece where the program does not ask for the output or has it in
-  /// another size. Errors: kResource.
+  /// Memory of an output; a buffer if the program does not request the output or has it in another
+  /// size. Errors: kResource.
   template <typename T>
   StatusOr<T*> output_or_take(Tensor* output, size_t slot, int64_t count) {
     if (output != nullptr && output->dtype() == kDTypeOf<T> && output->numel() == count)

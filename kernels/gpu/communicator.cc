@@ -48,7 +48,7 @@ Status Communicator::check(const CollectiveCall& call) const {
   return Ok();
 }
 
-// A failure breaks the communicator, also by bad arguments: the other ranks wait.
+// Every failure breaks the communicator, even bad arguments: the other ranks are already waiting.
 Status Communicator::keep(Status status) {
   if (status.ok()) return status;
   state_ = std::move(status).with_note(

@@ -15,19 +15,19 @@ namespace millrace::gpu {
 
 using kernels::Reduction;
 
-/// By what the ranks of a communicator find each other: made by one of them, given to all.
+/// Identifies a communicator: created by one rank and passed to all others.
 struct CommunicatorId {
   std::array<char, 128> bytes{};
 };
 
-/// Which rank of a communicator this one is, and how long it waits for the others.
+/// Rank of a process in a communicator, and its timeouts.
 struct CommunicatorPlace {
   int rank = 0;
   int size = 1;
   int64_t join_timeout_ms = 120'000;  ///< until all ranks have joined
-  int64_t timeout_ms = 600'000;       ///< of one wait for what was queued
-  /// Gathers equally many bytes of all ranks, in their order, through the memory of the processes:
-  /// the way that emulated devices of several processes have. Libraries of GPUs do not look at it.
+  int64_t timeout_ms = 600'000;       ///< limit of one wait() for queued work
+  /// Gathers the same number of bytes from all ranks, in rank order, through the memory of the
+  /// processes. Used by emulated devices of several processes only; GPU libraries ignore it.
   std::function<Status(const std::byte* part, int64_t bytes, std::byte* all)> gather = {};
 };
 
@@ -39,13 +39,13 @@ enum class CollectiveKind : int32_t {
   kReduceScatter,
 };
 
-/// What the ranks do together; all say the same. Bytes are elements of kUint8.
+/// One collective operation; all ranks must pass the same values. Bytes are elements of kUint8.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DType dtype = DType::kUint8;
   Reduction reduction = Reduction::kSum;
   int32_t root = 0;
-  int64_t count = 0;  ///< elements of a rank; of a part for kAllGather and kReduceScatter
+  int64_t count = 0;  ///< elements per rank; elements per part for kAllGather and kReduceScatter
 
   bool operator==(const CollectiveCall&) const = default;
 };
@@ -53,18 +53,19 @@ struct CollectiveCall {
 /// "all_reduce (sum) of 10 elements of f32".
 std::string describe(const CollectiveCall& call);
 
-/// True for the element types that communicators combine: what processes combine, but i16, which
-/// NCCL lacks.
+/// True for the element types that communicators support: those that processes combine, except i16,
+/// which NCCL lacks.
 bool is_exchanged(DType dtype);
 
-/// One rank of several whose devices exchange values that lie in their memory.
+/// One of several ranks whose devices exchange values in device memory.
 ///
-/// All ranks make the same calls in the same order. Calls queue work of the device, behind what was
-/// queued before; the result is there when later work of that device runs. wait() is the only wait
-/// with a deadline, so it comes before any other wait for the device. The first failure of a call
-/// breaks the communicator: queued work of it ends, and every later call says so. Errors:
+/// All ranks must make the same calls in the same order. Calls queue work on the device, after the
+/// work queued before; later work of that device sees the result. Only wait() has a deadline, so
+/// call it before any other wait for the device. The first failure of a call breaks the
+/// communicator: its queued work ends, and every later call fails with the same reason. Errors:
 /// kDistributed for ranks that are lost, too slow, or do not agree; kInvalidArgument,
-/// kUnimplemented for bad arguments; kExecution for the device's. All name this rank and the call.
+/// kUnimplemented for bad arguments; kExecution for errors of the device. All messages contain this
+/// rank and the call.
 ///
 /// Must not outlive its device. Thread-safety: as Device.
 class Communicator {
@@ -75,17 +76,17 @@ class Communicator {
 
   [[nodiscard]] int rank() const { return place_.rank; }
   [[nodiscard]] int size() const { return place_.size; }
-  /// Ok, or what broke the communicator.
+  /// Ok, or the error that broke the communicator.
   [[nodiscard]] const Status& state() const { return state_; }
 
-  /// Begins a call: all-reduce gives every rank the combination of all elements, reduce only the
-  /// root, whose `to` alone is written; broadcast gives every rank what the root has; all-gather
-  /// the parts of all ranks in order; reduce-scatter gives rank r the r-th of size() equal parts of
-  /// the combination.
+  /// Starts a collective operation. All-reduce: every rank gets the combination of all elements.
+  /// Reduce: only the root gets it, and only its `to` is written. Broadcast: every rank gets the
+  /// elements of the root. All-gather: every rank gets the parts of all ranks in rank order.
+  /// Reduce-scatter: rank r gets the r-th of size() equal parts of the combination.
   ///
-  /// \param to  may be from, but for the calls with parts
+  /// \param to  may be the same as from, except for all-gather and reduce-scatter
   Status start(const CollectiveCall& call, const std::byte* from, std::byte* to);
-  /// Waits until all queued work is done, at most timeout_ms of the place.
+  /// Waits until all queued work is done, at most CommunicatorPlace::timeout_ms.
   Status wait();
   /// Ends queued work of this communicator because of a failure elsewhere. Keeps the first reason.
   void abort(const Status& reason);
@@ -95,11 +96,11 @@ class Communicator {
 
   [[nodiscard]] const CommunicatorPlace& place() const { return place_; }
 
-  /// Queues a call whose arguments are known to be good and whose count is positive.
+  /// Queues a call whose arguments have been checked and whose count is positive.
   virtual Status queue(const CollectiveCall& call, const std::byte* from, std::byte* to) = 0;
-  /// What wait() does.
+  /// Implements wait().
   virtual Status finish() = 0;
-  /// Ends queued work; nothing but the destructor is called after that.
+  /// Ends queued work. Only the destructor is called afterwards.
   virtual void stop(const Status& reason) = 0;
 
  private:
@@ -111,7 +112,7 @@ class Communicator {
   Status state_;
 };
 
-/// How a device exchanges values with others.
+/// Creates communicators between a device and other devices.
 class Collectives {
  public:
   Collectives() = default;
@@ -121,15 +122,16 @@ class Collectives {
 
   /// "NCCL 2.28.9".
   [[nodiscard]] virtual std::string library() const = 0;
-  /// An id for one communicator. Errors: kDistributed where there is no way to be found.
+  /// Creates an id for a new communicator. Errors: kDistributed if the library cannot create one.
   virtual StatusOr<CommunicatorId> make_id() = 0;
-  /// Joins the ranks that were given the same id; returns when all have. Errors: kDistributed where
-  /// they do not come in time, naming this rank; kInvalidArgument for a rank out of range.
+  /// Joins the ranks that were given the same id; returns when all have joined. Errors:
+  /// kDistributed if they do not join in time (the message has this rank); kInvalidArgument for a
+  /// rank out of range.
   virtual StatusOr<std::unique_ptr<Communicator>> join(const CommunicatorId& id,
                                                        const CommunicatorPlace& place) = 0;
 };
 
-/// kInvalidArgument for a place that no communicator has.
+/// kInvalidArgument if the rank is not in [0, size).
 Status check_place(const CommunicatorPlace& place);
 
 }  // namespace millrace::gpu

@@ -8,8 +8,8 @@
 
 namespace millrace::gpu {
 
-/// A device in use: its memory, and the kernels that run on it. Programs of one thread may share
-/// one. Thread-safety: as Device.
+/// A device in use: its memory, and the kernels that run on it. Programs that run on one thread may
+/// share a context. Thread-safety: as Device.
 class Context {
  public:
   explicit Context(std::shared_ptr<Device> device);
@@ -18,8 +18,8 @@ class Context {
 
   [[nodiscard]] Device& device() const { return memory_->device(); }
   [[nodiscard]] Memory& memory() const { return *memory_; }
-  /// Kernels whose arguments are in the memory of the device. What they cannot do they refuse by
-  /// kUnimplemented before they change anything; the op then runs on the processor.
+  /// Kernels whose arguments are in the memory of the device. For calls that they do not support
+  /// they return kUnimplemented before they change anything; the op then runs on the processor.
   [[nodiscard]] const kernels::KernelRegistry& kernels() const { return *kernels_; }
 
  private:
@@ -27,10 +27,10 @@ class Context {
   std::unique_ptr<const kernels::KernelRegistry> kernels_;
 };
 
-/// Lets the programs of a processor device run on a GPU as well. Before anything is compiled for
-/// it.
+/// Attaches a GPU to a processor device, so that its programs can run on both. Must be called
+/// before a program is compiled for the device.
 void attach(kernels::CpuDevice& device, std::shared_ptr<Context> context);
-/// What was attached; null if nothing.
+/// The attached context; null if there is none.
 const std::shared_ptr<Context>& context_of(kernels::CpuDevice& device);
 
 }  // namespace millrace::gpu

@@ -8,37 +8,37 @@
 
 #include "framework/base/status.h"
 #include "kernels/gpu/communicator.h"
-#include "kernels/gpu/products.h"
+#include "kernels/gpu/functors/products.h"
 
 namespace millrace::gpu {
 
-/// What a device says of itself.
+/// Properties of a device.
 struct DeviceInfo {
   std::string name;        ///< "NVIDIA H100 80GB HBM3"
   std::string capability;  ///< "9.0"; empty if it has none
-  std::string driver;      ///< version that the driver supports, "13.0"
+  std::string driver;      ///< CUDA version that the driver supports, "13.0"
   int64_t memory_bytes = 0;
-  int64_t free_bytes = 0;  ///< when the device was opened
-  /// Libraries that are used, with their versions, and those that could not be loaded, with the
-  /// reason; our own loops stand in for them.
+  int64_t free_bytes = 0;  ///< at the time when the device was opened
+  /// Libraries in use, with their versions, and libraries that could not be loaded, with the
+  /// reason; kernels of millrace replace those.
   std::vector<std::string> libraries;
 };
 
-/// How a device is opened.
+/// Options for opening a device.
 struct DeviceOptions {
   /// Products of matrices and convolutions may round factors to 10 bits of mantissa (TF32).
   bool tf32 = false;
-  /// Bytes that may be allocated at once; 0: all that there is. For tests of what happens then.
+  /// Maximum number of bytes allocated at a time; 0: all memory. For tests of out-of-memory errors.
   int64_t memory_limit = 0;
 };
 
-/// A processor with memory of its own, and one queue of work. Calls return when work is queued, in
-/// whose order it is done; only copy_out() and wait() wait for it. An error of queued work comes
-/// back from a later call, and every call after it fails.
+/// A processor with separate memory and one queue of work. Calls return when the work is queued;
+/// the work is executed in queue order. Only copy_out() and wait() wait for it. An error of queued
+/// work is returned by a later call, and every call after that fails.
 ///
-/// Two implementations: CUDA (module "gpu"), and one that keeps its memory away from the rest of
-/// the process and runs the same functors in loops (host_device.h), for tests without a GPU.
-/// Thread-safety: one thread at a time.
+/// There are two implementations: CUDA (module "gpu"), and an emulation for tests without a GPU
+/// (host_device.h). The emulation protects its memory from the rest of the process and runs the
+/// same functors in loops. Thread-safety: one thread at a time.
 class Device {
  public:
   Device() = default;
@@ -48,35 +48,36 @@ class Device {
 
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
 
-  /// Uninitialised memory of the device, for work that is queued from now on; aligned to 256 bytes.
+  /// Allocates uninitialised device memory for work that is queued from now on; aligned to 256
+  /// bytes.
   /// \param bytes  > 0
   /// Errors: kResource.
   virtual StatusOr<std::byte*> allocate(int64_t bytes) = 0;
-  /// Gives memory back when the work queued so far is done.
+  /// Frees memory when the work queued so far is done.
   virtual void release(std::byte* data) = 0;
 
-  /// From memory of the process; it may change as soon as the call returns.
+  /// Copies from process memory, which may be changed as soon as the call returns.
   virtual Status copy_in(const std::byte* from, std::byte* to, int64_t bytes) = 0;
-  /// To memory of the process; waits for the queue.
+  /// Copies to process memory; waits for the queue.
   virtual Status copy_out(const std::byte* from, std::byte* to, int64_t bytes) = 0;
-  /// Within the memory of the device; the pieces do not overlap.
+  /// Copies within device memory; the ranges must not overlap.
   virtual Status copy(const std::byte* from, std::byte* to, int64_t bytes) = 0;
-  /// Waits until all queued work is done. Errors: the first one of that work.
+  /// Waits until all queued work is done. Errors: the first error of that work.
   virtual Status wait() = 0;
 
-  /// Products of matrices and convolutions. A device without a library for them runs the plain
+  /// Products of matrices and convolutions. Devices without a suitable library run the plain
   /// functors.
   virtual Status multiply(const MatrixProduct& product);
   virtual Status convolve(const Convolution& convolution);
 
-  /// Queues one of our own kernels; see launch.h, which gives this its types.
-  /// \param functor  number of a functor in the list EachFunctors, or RowFunctors
-  /// \param data     the functor itself; it is copied
+  /// Queues one of millrace's kernels; see launch.h for a typed interface.
+  /// \param functor  number of the functor in the list EachFunctors, or RowFunctors
+  /// \param data     the functor object; it is copied
   virtual Status launch_each(size_t functor, const void* data, int64_t count) = 0;
   virtual Status launch_rows(size_t functor, const void* data, int64_t rows) = 0;
 
-  /// By what the device exchanges values with others; its library is loaded by the first call.
-  /// Lives as long as the device. Errors: kUnimplemented where the library cannot be loaded.
+  /// The interface for exchanging values with other devices; the first call loads its library.
+  /// Lives as long as the device. Errors: kUnimplemented if the library cannot be loaded.
   virtual StatusOr<Collectives*> collectives() = 0;
 };
 

@@ -16,17 +16,17 @@
 namespace millrace::gpu {
 namespace {
 
-// What a rank gives to a call.
+// The input of a rank for one call.
 struct Offer {
   CollectiveCall call;
   std::vector<std::byte> bytes;
 };
 
-// Where the ranks of a communicator meet, in rounds. No rank is more than one round ahead of
-// another, so what it offers in one may be read until it comes to the one after the next.
-class MeetingPlace {
+// Synchronises the ranks of a communicator in rounds. No rank is more than one round ahead of
+// another, so the offer of one round stays readable until its rank enters the round after the next.
+class Rendezvous {
  public:
-  explicit MeetingPlace(int size) : ranks_(static_cast<size_t>(size)) {}
+  explicit Rendezvous(int size) : ranks_(static_cast<size_t>(size)) {}
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
 
@@ -39,22 +39,22 @@ class MeetingPlace {
   void leave(int rank) {
     const std::lock_guard lock(mutex_);
     at(rank).left = true;
-    bell_.notify_all();
+    changed_.notify_all();
   }
-  // Ends the waits of all ranks; the first reason counts.
+  // Ends the waits of all ranks; the first reason is kept.
   void fail(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) failure_ = reason;
-    bell_.notify_all();
+    changed_.notify_all();
   }
 
   Offer& offer(int rank, uint64_t round) { return at(rank).offers[round % 2]; }
 
-  // Comes to the next round and waits for the others.
+  // Enters the next round and waits for the other ranks.
   Status meet(int rank, int64_t timeout_ms) {
     std::unique_lock lock(mutex_);
     const uint64_t round = ++at(rank).round;
-    bell_.notify_all();
+    changed_.notify_all();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     while (failure_.empty()) {
       const std::vector<int> awaited = missing(round, false);
@@ -65,7 +65,7 @@ class MeetingPlace {
       if (std::chrono::steady_clock::now() >= deadline)
         return {StatusCode::kDistributed,
                 fmt::format("waited {} ms for {}, which has not come", timeout_ms, name(awaited))};
-      bell_.wait_until(lock, deadline);
+      changed_.wait_until(lock, deadline);
     }
     return {StatusCode::kDistributed, fmt::format("another rank has failed: {}", failure_)};
   }
@@ -91,54 +91,55 @@ class MeetingPlace {
   }
 
   std::mutex mutex_;
-  std::condition_variable bell_;
+  std::condition_variable changed_;
   std::vector<Rank> ranks_;
   std::string failure_;
 };
 
-// The meeting places of the process by number.
-class MeetingPlaces {
+// All rendezvous objects of the process, by number.
+class RendezvousTable {
  public:
   uint64_t number() {
     const std::lock_guard lock(mutex_);
     return next_++;
   }
-  // That of the first rank that comes.
-  StatusOr<std::shared_ptr<MeetingPlace>> find(uint64_t number, int size) {
+  // The object that the first arriving rank created.
+  StatusOr<std::shared_ptr<Rendezvous>> find(uint64_t number, int size) {
     const std::lock_guard lock(mutex_);
     std::erase_if(places_, [](const auto& entry) { return entry.second.expired(); });
-    std::shared_ptr<MeetingPlace> place = places_[number].lock();
+    std::shared_ptr<Rendezvous> place = places_[number].lock();
     if (place == nullptr) {
-      place = std::make_shared<MeetingPlace>(size);
+      place = std::make_shared<Rendezvous>(size);
       places_[number] = place;
     }
     if (place->size() == size) return place;
-    return InvalidArgument("this rank says that there are {} ranks, another says {}", size,
+    return InvalidArgument("this rank expects {} ranks, another rank expects {}", size,
                            place->size());
   }
 
  private:
   std::mutex mutex_;
   uint64_t next_ = 1;
-  std::map<uint64_t, std::weak_ptr<MeetingPlace>> places_;
+  std::map<uint64_t, std::weak_ptr<Rendezvous>> places_;
 };
 
-MeetingPlaces& meeting_places() {
-  static MeetingPlaces places;
+RendezvousTable& rendezvous_table() {
+  static RendezvousTable places;
   return places;
 }
 
-// What all ranks offer, in their order.
+// The offers of all ranks, in rank order.
 using Offers = std::vector<const std::byte*>;
 
-// A rank, whatever way the offers take.
+// A rank; derived classes define how offers are exchanged.
 class HostCommunicator : public Communicator {
  public:
   HostCommunicator(const CommunicatorPlace& place, Device& device)
       : Communicator(place), device_(device) {}
 
  private:
-  /// Exchanges the offers. \param own  of this rank; as long on all ranks
+  /// Exchanges the offers.
+  /// \param own  offer of this rank; must have the same size on all ranks
   virtual StatusOr<Offers> exchange(const CollectiveCall& call, std::vector<std::byte> own) = 0;
 
   Status queue(const CollectiveCall& call, const std::byte* from, std::byte* to) override {
@@ -154,7 +155,8 @@ class HostCommunicator : public Communicator {
     return device_.copy_in(result.data(), to, static_cast<int64_t>(result.size()));
   }
 
-  // What this rank gets. \param piece  bytes of call.count elements
+  // Computes the result of this rank.
+  // \param piece  bytes of call.count elements
   Status combine(const CollectiveCall& call, int64_t piece, Offers offers,
                  std::vector<std::byte>& result) const {
     if (call.kind == CollectiveKind::kBroadcast) offers = {offers[static_cast<size_t>(call.root)]};
@@ -179,41 +181,41 @@ class HostCommunicator : public Communicator {
 class ThreadCommunicator final : public HostCommunicator {
  public:
   ThreadCommunicator(const CommunicatorPlace& place, Device& device,
-                     std::shared_ptr<MeetingPlace> meeting)
-      : HostCommunicator(place, device), meeting_(std::move(meeting)) {}
-  ~ThreadCommunicator() override { meeting_->leave(rank()); }
+                     std::shared_ptr<Rendezvous> rendezvous)
+      : HostCommunicator(place, device), rendezvous_(std::move(rendezvous)) {}
+  ~ThreadCommunicator() override { rendezvous_->leave(rank()); }
 
-  // The first round is that of joining.
+  // Joining is the first round.
   Status join() { return meet(place().join_timeout_ms); }
 
  private:
   Status meet(int64_t timeout_ms) {
     ++round_;
-    return meeting_->meet(rank(), timeout_ms);
+    return rendezvous_->meet(rank(), timeout_ms);
   }
 
   StatusOr<Offers> exchange(const CollectiveCall& call, std::vector<std::byte> own) override {
-    meeting_->offer(rank(), round_ + 1) = {call, std::move(own)};
+    rendezvous_->offer(rank(), round_ + 1) = {call, std::move(own)};
     MILLRACE_RETURN_IF_ERROR(meet(place().timeout_ms));
     Offers offers;
     for (int other = 0; other < size(); ++other) {
-      const Offer& theirs = meeting_->offer(other, round_);
+      const Offer& theirs = rendezvous_->offer(other, round_);
       if (theirs.call != call)
         return Status(StatusCode::kDistributed,
-                      fmt::format("the ranks do not agree: rank {} makes {}, rank {} makes {}",
+                      fmt::format("the ranks do not agree: rank {} calls {}, rank {} calls {}",
                                   rank(), describe(call), other, describe(theirs.call)));
       offers.push_back(theirs.bytes.data());
     }
     return offers;
   }
 
-  void stop(const Status& reason) override { meeting_->fail(reason.message()); }
+  void stop(const Status& reason) override { rendezvous_->fail(reason.message()); }
 
-  std::shared_ptr<MeetingPlace> meeting_;
+  std::shared_ptr<Rendezvous> rendezvous_;
   uint64_t round_ = 0;
 };
 
-// A rank that is a process, whose group notices who is lost or does something else.
+// A rank that is a process. Its process group detects lost ranks and ranks that make other calls.
 class ProcessCommunicator final : public HostCommunicator {
  public:
   using HostCommunicator::HostCommunicator;
@@ -242,7 +244,7 @@ class HostCollectives final : public Collectives {
   StatusOr<CommunicatorId> make_id() override {
     CommunicatorId id;
     fmt::format_to_n(id.bytes.data(), id.bytes.size() - 1, kIdFormat, ::getpid(),
-                     meeting_places().number());
+                     rendezvous_table().number());
     return id;
   }
 
@@ -252,15 +254,16 @@ class HostCollectives final : public Collectives {
     int process = 0;
     unsigned long long number = 0;
     if (std::sscanf(id.bytes.data(), "emulated %d %llu", &process, &number) != 2)
-      return InvalidArgument("the id is none of an emulated communicator");
+      return InvalidArgument("the id does not belong to an emulated communicator");
     if (place.gather != nullptr)
       return std::unique_ptr<Communicator>(std::make_unique<ProcessCommunicator>(place, device_));
     if (process != ::getpid())
-      return Unimplemented("no way leads from this emulated GPU to that of process {}", process);
-    MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<MeetingPlace> meeting,
-                              meeting_places().find(number, place.size));
-    MILLRACE_RETURN_IF_ERROR(meeting->enter(place.rank));
-    auto communicator = std::make_unique<ThreadCommunicator>(place, device_, std::move(meeting));
+      return Unimplemented("this emulated GPU cannot exchange values with that of process {}",
+                           process);
+    MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Rendezvous> rendezvous,
+                              rendezvous_table().find(number, place.size));
+    MILLRACE_RETURN_IF_ERROR(rendezvous->enter(place.rank));
+    auto communicator = std::make_unique<ThreadCommunicator>(place, device_, std::move(rendezvous));
     if (Status status = communicator->join(); !status.ok())
       return std::move(status).with_note(
           fmt::format("rank {} of {} joins the others", place.rank, place.size));

@@ -7,11 +7,11 @@
 
 namespace millrace::gpu {
 
-/// Collectives of emulated devices (host_device.h), for tests: the ranks are threads of one process
-/// that meet under a lock, and that name ranks which do not come, have left or make another call;
-/// or processes, where CommunicatorPlace::gather says how values get from one to another. What was
-/// queued is done when the call returns, so the deadline is that of each call. Elements are
-/// combined in the order of ranks.
+/// Collectives of emulated devices (host_device.h), for tests. Ranks may be threads of one process,
+/// which synchronise under a lock; errors name the ranks that do not arrive, have left or make
+/// another call. Or ranks are processes, which exchange values by CommunicatorPlace::gather. Work
+/// is done when the call that queues it returns, so the deadline applies to each call. Elements are
+/// combined in rank order.
 /// \param device  must outlive what is made
 std::unique_ptr<Collectives> make_host_collectives(Device& device);
 

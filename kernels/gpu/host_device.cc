@@ -14,7 +14,7 @@
 namespace millrace::gpu {
 namespace {
 
-// A team that is alone.
+// A team of one thread.
 struct OneThread {
   [[nodiscard]] static constexpr int64_t rank() { return 0; }
   [[nodiscard]] static constexpr int64_t size() { return 1; }
@@ -67,7 +67,8 @@ class HostDevice final : public Device {
     void* const data = ::mmap(nullptr, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
-      return Status(StatusCode::kResource, fmt::format("the system has no {} bytes", rounded));
+      return Status(StatusCode::kResource,
+                    fmt::format("the system cannot provide {} bytes", rounded));
     std::memset(data, 0xFF, static_cast<size_t>(rounded));  // NaN in every float format
     ::mprotect(data, static_cast<size_t>(rounded), PROT_NONE);
     pieces_[static_cast<std::byte*>(data)] = rounded;
@@ -120,8 +121,8 @@ class HostDevice final : public Device {
   DeviceInfo info_;
   int64_t limit_;
   int64_t used_ = 0;
-  std::map<std::byte*, int64_t> pieces_;  ///< whole pages
-  std::map<std::byte*, int64_t> sizes_;   ///< as asked for
+  std::map<std::byte*, int64_t> pieces_;  ///< rounded up to whole pages
+  std::map<std::byte*, int64_t> sizes_;   ///< as requested
   std::unique_ptr<Collectives> collectives_ = make_host_collectives(*this);
 };
 

@@ -6,10 +6,10 @@
 
 namespace millrace::gpu {
 
-/// A device for tests on machines without a GPU: its memory is pages that only queued work may
-/// touch, so that a kernel of the processor that reads a tensor in device memory ends the process
-/// with a memory fault; fresh memory holds NaN. Work is done at once, by the functors that CUDA
-/// compiles, in loops with teams of one thread, and libraries are stood in for by plain functors.
+/// A device for tests on machines without a GPU. Its memory consists of pages that only queued work
+/// may access: a CPU kernel that reads a tensor in device memory causes a memory fault, which ends
+/// the process. Fresh memory contains NaN. Work is executed immediately by the functors that CUDA
+/// also compiles, in loops with teams of one thread. Plain functors replace libraries.
 std::shared_ptr<Device> open_host_device(const DeviceOptions& options = {});
 
 }  // namespace millrace::gpu

@@ -7,15 +7,15 @@
 
 namespace millrace::gpu {
 
-/// Queues functor(i) for each i in [0, count), in any order, side by side.
+/// Queues functor(i) for each i in [0, count), in any order and in parallel.
 template <typename Functor>
 Status each(Device& device, const Functor& functor, int64_t count) {
   static_assert(std::is_trivially_copyable_v<Functor>);
   return count <= 0 ? Ok() : device.launch_each(index_of<Functor>(EachFunctors{}), &functor, count);
 }
 
-/// Queues functor(team, row) for each row in [0, count), in any order; a team of threads works on
-/// each.
+/// Queues functor(team, row) for each row in [0, count), in any order; a team of threads computes
+/// each row.
 template <typename Functor>
 Status rows(Device& device, const Functor& functor, int64_t count) {
   static_assert(std::is_trivially_copyable_v<Functor>);

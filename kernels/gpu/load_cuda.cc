@@ -4,7 +4,7 @@
 namespace millrace::gpu {
 namespace {
 
-// A program that asks for a GPU where none can be had asks for what this installation cannot do.
+// A request for a GPU that is not available asks for a feature that this installation lacks.
 StatusOr<const GpuModule*> load() {
   StatusOr<const GpuModule*> module = load_functions<GpuModule>("gpu");
   if (module.ok()) return module;

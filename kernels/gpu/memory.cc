@@ -34,7 +34,7 @@ void Memory::release(std::byte* data) {
   device_->release(data);
 }
 
-// The three largest, by name where they are equal.
+// The three largest holders; ties are ordered by name.
 std::string Memory::holders_text() const {
   std::vector<const Held*> sorted;
   for (const auto& [data, held] : held_) sorted.push_back(&held);

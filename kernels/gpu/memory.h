@@ -13,7 +13,7 @@
 
 namespace millrace::gpu {
 
-/// What went between the processor and a device.
+/// Number of copies and bytes between the processor and a device.
 struct Traffic {
   int64_t copies_in = 0;  ///< to the device
   int64_t bytes_in = 0;
@@ -23,7 +23,7 @@ struct Traffic {
 
 class Memory;
 
-/// A piece of device memory, given back when the last tensor lets go of it.
+/// An allocation of device memory, freed when the last tensor that uses it is released.
 class Block {
  public:
   Block(std::shared_ptr<Memory> memory, std::byte* data, int64_t bytes)
@@ -42,7 +42,7 @@ class Block {
   int64_t bytes_;
 };
 
-/// Who holds how much of a device's memory, and what was copied. Thread-safety: as Device.
+/// Tracks which var holds how much device memory, and what was copied. Thread-safety: as Device.
 class Memory : public std::enable_shared_from_this<Memory> {
  public:
   explicit Memory(std::shared_ptr<Device> device) : device_(std::move(device)) {}
@@ -50,7 +50,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   Memory& operator=(const Memory&) = delete;
 
   /// \param holder  name of the var, for messages
-  /// Errors: kResource with the bytes asked for, those in use, and who holds the most.
+  /// Errors: kResource; the message has the bytes requested, those in use, and the largest holders.
   StatusOr<std::shared_ptr<Block>> allocate(int64_t bytes, std::string_view holder);
 
   Status copy_in(const std::byte* from, std::byte* to, int64_t bytes);
@@ -59,7 +59,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   [[nodiscard]] Device& device() const { return *device_; }
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
   [[nodiscard]] int64_t bytes_in_use() const { return in_use_; }
-  /// The largest number of bytes in use so far.
+  /// The largest number of bytes in use at any time so far.
   [[nodiscard]] int64_t peak_bytes() const { return peak_; }
 
  private:

@@ -9,7 +9,7 @@ namespace millrace::gpu {
 /// The registry with every GPU kernel of this build.
 std::unique_ptr<const kernels::KernelRegistry> standard_kernels();
 
-// One function a file of kernels/gpu/ops.
+// One function per file of kernels/gpu/ops.
 void add_activation_kernels(kernels::KernelRegistry& registry);
 void add_construct_kernels(kernels::KernelRegistry& registry);
 void add_conv_kernels(kernels::KernelRegistry& registry);

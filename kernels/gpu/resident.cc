@@ -27,11 +27,11 @@ const ResidentLayout* resident(const Tensor& tensor) {
   return dynamic_cast<const ResidentLayout*>(tensor.layout().get());
 }
 
-// A tensor asks how many share its memory: one now, while it takes the memory, and two from then
-// on.
+// Tensor checks how many owners share its memory. While it takes the memory the count must be one;
+// afterwards it is two, so that the tensor never resizes within that memory by itself.
 Status bind_resident(Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims,
                      std::shared_ptr<ResidentLayout> layout) {
-  const Dims copy(dims.begin(), dims.end());  // may be those of the tensor
+  const Dims copy(dims.begin(), dims.end());  // dims may be those of the tensor
   std::shared_ptr<void> pin = layout->block_;
   pin = std::make_shared<std::shared_ptr<void>>(std::move(pin));
   const std::weak_ptr<void> later = pin;
@@ -46,7 +46,7 @@ Status resize_resident(Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims
                        std::string_view holder) {
   const int64_t bytes = bytes_of(dtype, dims);
   const ResidentLayout* const old = resident(tensor);
-  // two: the tensor's own, and the one that asks
+  // two owners: the tensor, and the pointer returned here
   const bool keeps = old != nullptr && old->capacity() >= bytes &&
                      &old->block()->memory() == &memory && tensor.layout().use_count() == 1;
   if (keeps && tensor.dtype() == dtype && tensor.dims() == dims) return Ok();

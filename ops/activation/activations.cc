@@ -7,11 +7,11 @@ constexpr GradReads kActivationsX = GradReads::kX;
 constexpr GradReads kActivationsOut = GradReads::kOut;
 constexpr GradReads kBoth = GradReads::kBoth;
 
-// Piecewise linear ones, and those built from thresholds.
+// Piecewise linear activations, and those defined by thresholds.
 void add_rectifiers(OpRegistry& registry) {
   registry.add(unary_op("relu", "relu_grad", kActivationsOut, "max(x, 0)"));
   registry.add(unary_op("relu6", "relu6_grad", kActivationsOut, "min(max(x, 0), threshold)")
-                   .attr("threshold", 6.0F, "upper bound; 2.x has 6 built in"));
+                   .attr("threshold", 6.0F, "upper bound; always 6 in 2.x"));
   registry.add(
       unary_op("leaky_relu", "leaky_relu_grad", kActivationsX, "x if x >= 0 else alpha * x")
           .attr("alpha", 0.02F, "slope below zero"));
@@ -20,7 +20,7 @@ void add_rectifiers(OpRegistry& registry) {
                    .attr("t_max", 24.0F, "upper bound"));
   registry.add(unary_op("thresholded_relu", "thresholded_relu_grad", kActivationsX,
                         "x if x > threshold else 0")
-                   .attr("threshold", 1.0F, "largest x that gives 0"));
+                   .attr("threshold", 1.0F, "largest x whose result is 0"));
   registry.add(
       unary_op("hard_shrink", "hard_shrink_grad", kActivationsX, "x if abs(x) > threshold else 0")
           .attr("threshold", 0.5F, "half the width of the zero band"));
@@ -29,7 +29,7 @@ void add_rectifiers(OpRegistry& registry) {
                    .attr("lambda", 0.5F, "half the width of the zero band")
                    .range(0));
   registry.add(unary_op("hard_sigmoid", "hard_sigmoid_grad", kActivationsOut,
-                        "slope * x + offset cut to [0, 1]")
+                        "slope * x + offset, clipped to [0, 1]")
                    .attr("slope", 0.2F, "slope of the linear part")
                    .attr("offset", 0.5F, "value at 0"));
   registry.add(unary_op("hard_swish", "hard_swish_grad", kActivationsX,
@@ -39,7 +39,7 @@ void add_rectifiers(OpRegistry& registry) {
                    .attr("offset", 3.0F, "shift of the gate"));
 }
 
-// Smooth ones.
+// Smooth activations.
 void add_smooth(OpRegistry& registry) {
   registry.add(unary_op("sigmoid", "sigmoid_grad", kActivationsOut, "1 / (1 + exp(-x))"));
   registry.add(unary_op("logsigmoid", "logsigmoid_grad", kActivationsX, "log(1 / (1 + exp(-x)))"));
@@ -54,7 +54,7 @@ void add_smooth(OpRegistry& registry) {
                    .attr("beta", 1.0F, "sharpness")
                    .attr("threshold", 20.0F, "where the function becomes linear"));
   registry.add(unary_op("soft_relu", "soft_relu_grad", kActivationsOut,
-                        "log(1 + exp(x cut to [-threshold, threshold]))")
+                        "log(1 + exp(x clipped to [-threshold, threshold]))")
                    .attr("threshold", 40.0F, "bound of x"));
   registry.add(unary_op("elu", "elu_grad", kBoth, "x if x > 0 else alpha * (exp(x) - 1)")
                    .attr("alpha", 1.0F, "size of the negative part"));
@@ -70,7 +70,7 @@ void add_smooth(OpRegistry& registry) {
           .attr("approximate", false, "use the formula with tanh"));
   registry.add(unary_op("silu", "silu_grad", kBoth, "x * sigmoid(x)"));
   registry.add(unary_op("swish", "swish_grad", kActivationsX, "x * sigmoid(beta * x)")
-                   .attr("beta", 1.0F, "factor in the gate; 2.x has 1 built in"));
+                   .attr("beta", 1.0F, "factor in the gate; always 1 in 2.x"));
   registry.add(unary_op("mish", "mish_grad", kActivationsX, "x * tanh(softplus(x))")
                    .attr("threshold", 20.0F, "where softplus becomes linear"));
 }

@@ -17,7 +17,7 @@ void add_powers_and_logs(OpRegistry& registry) {
   registry.add(unary_op("log10", "log10_grad", kFunctionsX, "logarithm to base 10"));
   registry.add(unary_op("log1p", "log1p_grad", kFunctionsX, "log(1 + x)"));
   registry.add(unary_op("logit", "logit_grad", kFunctionsX, "log(x / (1 - x))")
-                   .attr("eps", 1e-6F, "x is cut to [eps, 1 - eps] before"));
+                   .attr("eps", 1e-6F, "x is first clipped to [eps, 1 - eps]"));
   registry.add(unary_op("sqrt", "sqrt_grad", kFunctionsOut, "square root"));
   registry.add(unary_op("rsqrt", "rsqrt_grad", kFunctionsOut, "1 / sqrt(x)"));
   registry.add(unary_op("square", "square_grad", kFunctionsX, "x * x"));
@@ -54,7 +54,7 @@ Status infer_test(InferContext& ctx) {
   return Ok();
 }
 
-// The gradients of the rounding ones are zero.
+// The gradients of the rounding functions are zero.
 void add_parts(OpRegistry& registry) {
   registry.add(unary_op("abs", "abs_grad", kFunctionsX, "absolute value").infer(infer_abs));
   registry.add(unary_op("floor", "floor_grad", kNothing, "largest integer <= x"));

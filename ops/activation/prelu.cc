@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-// Elements that Alpha must have; -1 if that is not known.
+// The required number of elements of Alpha; -1 if unknown.
 int64_t alpha_elements(const InferContext& ctx, const VarMeta& x) {
   const auto mode = ctx.attr<std::string>("mode");
   if (mode == "all") return 1;
@@ -35,9 +35,10 @@ OpDef prelu() {
   return OpDef("prelu")
       .doc("x if x > 0 else Alpha * x")
       .input("X", "batch first, rank >= 2 unless mode is all")
-      .input("Alpha", "slopes below zero; as many as mode says")
+      .input("Alpha", "slopes below zero; mode determines their number")
       .output("Out", "shape, dtype and LoD of X")
-      .attr("mode", "all", "one slope for all, one a channel, or one an element of the row")
+      .attr("mode", "all",
+            "one slope for all elements, one per channel, or one per element of a row")
       .one_of({"all", "channel", "element"})
       .attr("data_format", "NCHW", "where the channels are")
       .infer(infer_prelu)

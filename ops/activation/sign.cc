@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-// Zero everywhere, computed as a scale by 0 so that shape and LoD follow.
+// The gradient is zero. It is computed as a scale by 0, which keeps shape and LoD.
 StatusOr<std::vector<GradOp>> grad_sign(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};

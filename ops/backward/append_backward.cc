@@ -26,7 +26,7 @@ constexpr int32_t kForwardLoss = 256;
 constexpr int32_t kBackward = 1;
 constexpr int32_t kBackwardLoss = 257;
 
-// Everything of one call.
+// State of one append_backward() call.
 class Backward {
  public:
   Backward(const OpRegistry& registry, Program& program, const BackwardRequest& request)
@@ -37,7 +37,7 @@ class Backward {
     MILLRACE_RETURN_IF_ERROR(mark_loss(root));
     backward::split_versions(program_, request_.loss, request_.warnings);
     for (const Var& var : root.vars()) existing_.insert(var.name().str());
-    // gradients that ops name and that are absent do not come into being later
+    // a gradient that an op names and no op computes must stay absent, so its name counts as taken
     for (const Op& op : root.ops()) {
       for (const llvm::StringRef name : op.input_names())
         if (backward::is_grad_name(name)) existing_.insert(name.str());
@@ -116,8 +116,8 @@ class Backward {
     return Ok();
   }
 
-  // The gradient op of an op without wanted gradients goes later; until then it is a reader, and
-  // sums stand in front of the first reader. Only `sum` makes nothing in the first place.
+  // An op without wanted gradients has a gradient op in the original, which drops it late: until
+  // then it is a reader, and sums go before the first reader. Only `sum` never has such an op.
   static void add_reader(const Op& op, std::vector<PendingOp>& out) {
     if (op.type() == "sum") return;
     GradOp reader(op.type());
@@ -127,7 +127,7 @@ class Backward {
     out.push_back({std::move(reader), nullptr});
   }
 
-  // The gradients of a sub-block, in a block of their own.
+  // Adds a block with the gradient ops of the op's sub-block.
   StatusOr<Block*> make_sub_block(const Op& op, const OpPath& path, Block& target) {
     const int32_t index = sub_block_of(op);
     Block& forward = program_.block(static_cast<size_t>(index));
@@ -141,11 +141,11 @@ class Backward {
     return &block;
   }
 
-  // \param owner  of the forward block; null: it is block 0
+  // \param owner  op that owns the forward block; null for block 0
   Status finish(std::vector<PendingOp>& ops, const Block& forward, const Names& no_grad,
                 const Op* owner) const {
     Names cleared = backward::arrays_overwritten(forward);
-    Names given;  // to these gradients a step of a loop adds
+    Names given;  // gradients to which each iteration of a loop adds
     if (owner != nullptr && backward::block_kind(*owner) == backward::BlockKind::kLoop) {
       cleared.merge(backward::arrays_read_apart(*owner, request_.warnings));
       for (const std::string& array : cleared) given.insert(names::grad(array));
@@ -166,7 +166,7 @@ class Backward {
     op.attrs.emplace_back(name, std::move(value));
   }
 
-  // The attribute, and for a loop the gradients that come in and go out through it.
+  // Sets attribute sub_block. For a loop, also drops the gradients that the block does not use.
   static void point_at(GradOp& grad, const Block& block, const Op& forward) {
     set_attr(grad, "sub_block", AttrValue::of_block(block.index()));
     if (grad.type != "while_grad") return;
@@ -194,9 +194,8 @@ class Backward {
     }
   }
 
-  // True for a var that has a value when the loop begins, which the loop overwrites without reading
-  // it: the gradient of that value is not the one that comes from the ops after it. The original
-  // hands it on.
+  // True if the var has a value before the loop. If the loop overwrites it without reading it, the
+  // gradient from the ops after the loop does not belong to that value. The original passes it on.
   static bool starts_before(const Op& loop, llvm::StringRef name) {
     const Var* const var = loop.block().find_var(name);
     const Op* const writer = loop.block().first_writer(name);
@@ -229,7 +228,7 @@ class Backward {
     return make_attr(kBackward);
   }
 
-  // Gradients that an earlier call has made keep their names; those of this call are told apart.
+  // Gradients of an earlier call keep their names; those of this call get a prefix.
   void rename_existing(Block& root) {
     if (request_.earlier_calls == 0) return;
     std::string prefix;
@@ -241,7 +240,7 @@ class Backward {
     };
     for (const Op& op : root.ops()) {
       if (!ours_.contains(&op) && !added_.contains(&op)) continue;
-      // also what no op of this call writes: it is absent, not what an earlier call has left
+      // also what no op of this call writes: it is absent, not the result of an earlier call
       for (const llvm::StringRef name : op.input_names()) rename(name);
       for (const llvm::StringRef name : op.output_names()) rename(name);
     }
@@ -259,8 +258,7 @@ class Backward {
     renamed_ = std::move(renamed);
   }
 
-  // Branches find the gradients of what they have written by name; loops and recurrences are given
-  // them.
+  // A branch finds the gradients of its outputs by name; loops and recurrences get them as inputs.
   void rename_in_branch(Op& op, const std::string& from, const std::string& to) {
     if (op.type() != "conditional_block_grad") return;
     for (Op& inside : program_.block(static_cast<size_t>(sub_block_of(op))).ops()) {
@@ -273,7 +271,7 @@ class Backward {
 
   // ---- vars
 
-  // Gradients of an earlier call are not those of this one, whose names differ in block 0 only.
+  // Hides gradients of earlier calls from sub-blocks, where this call uses the same names.
   [[nodiscard]] bool is_visible(const Block& block, llvm::StringRef name) const {
     const Var* const var = block.find_var_recursive(name);
     if (var == nullptr) return false;
@@ -283,21 +281,21 @@ class Backward {
     return !is_earlier;
   }
 
-  // Gradients that exist in the sub-block of an op before any op in it has run. What a loop takes
-  // and gives goes from step to step, so an op of the body may read it that stands before its
-  // writer; and the state of a recurrence has the gradient that the step after it has left. The
-  // original knows the first only one block deep.
+  // Gradients that exist in the sub-block of an op before any op in it has run. A loop carries the
+  // gradients that it both reads and writes between iterations, so an op may read one before its
+  // writer. The state of a recurrence has the gradient that the next time step has left. The
+  // original handles the first case one block deep only.
   [[nodiscard]] Names carried_into(const Op& op, Names from_outside) const {
     const auto inside = get_attr_or<std::vector<std::string>>(op, "original_output_grad", {});
     const auto outside = op.input("Out@GRAD");
     for (size_t k = 0; k < outside.size(); ++k) {
       if (outside[k] == names::kEmpty) continue;
-      // a part of a sum has another name outside
+      // one term of a sum has another name outside
       const std::string name = k < inside.size() ? inside[k] : outside[k].str();
       if (op.writes(outside[k]) || name != outside[k]) from_outside.insert(name);
     }
     if (op.type() != "recurrent_grad") return from_outside;
-    // that of an output has another name outside if an earlier call has taken its own
+    // the gradient of an output has another name outside if an earlier call uses the plain one
     const auto outputs = op.input("outputs");
     const auto given = op.input("outputs@GRAD");
     for (size_t k = 0; k < std::min(outputs.size(), given.size()); ++k) {
@@ -311,8 +309,8 @@ class Backward {
     return from_outside;
   }
 
-  // Gradients that the executor takes from the scope of a step by the names of forward vars. An op
-  // of the step may find a var of that name around the block, which is not the one it has to write.
+  // Gradients that the executor reads from the scope of an iteration by the names of forward vars.
+  // The block must declare them: a var of that name in an enclosing block is a different one.
   static Names taken_out(const Op& op) {
     Names taken;
     const auto add = [&](const char* slot) {
@@ -334,16 +332,16 @@ class Backward {
     const Names inside = carried_into(op, carried);
     declare_grads(block, inside, taken_out(op));
     if (op.type() != "recurrent_grad") return;
-    // what the step after it leaves lands in a var of the step itself
+    // the gradient that the next time step leaves is stored in a var of this time step
     for (const std::string& name : inside) {
       if (!carried.contains(name) && !is_visible(block, name) && !block.readers_of(name).empty())
         declare_like_forward(block, name);
     }
   }
 
-  // In order of the ops, sub-blocks before the op they belong to. Ops whose gradients do not exist
-  // go; the sums lose them.
-  // \param own  names that are declared even if a block around has them
+  // Declares outputs in op order, those of a sub-block before those of its op. Removes ops whose
+  // input gradients do not exist, and removes such gradients from sums.
+  // \param own  names to declare even if an enclosing block declares them
   void declare_grads(Block& block, const Names& carried, const Names& own) {
     for (Op* const op : block.op_vector()) {
       if (!ours_.contains(op)) continue;
@@ -363,14 +361,14 @@ class Backward {
         if (name != names::kEmpty && backward::is_grad_name(name))
           declare_like_forward(block, name);
       }
-      // what inference does not know keeps the shape of the forward var
+      // where inference fails, the shape stays that of the forward var
       (void)infer_op(registry_, *op);
       set_rows_kind(*op, block);
     }
   }
 
-  // A quirk of the original: conditional_block_grad declares the placeholder as well, with the type
-  // of the last input that it stands for.
+  // A quirk of the original: conditional_block_grad also declares the placeholder @EMPTY@, with the
+  // type of the last input whose gradient it replaces.
   static DType placeholder_dtype(const Op& op) {
     const auto inputs = op.input("Input");
     const auto grads = op.output("Input@GRAD");
@@ -426,7 +424,7 @@ class Backward {
     block.declare(grad, std::move(spec));
   }
 
-  // A sparse look-up gives selected rows, and so do sums of nothing else.
+  // A sparse look-up produces selected rows, and so does a sum of selected rows only.
   static void set_rows_kind(const Op& op, Block& block) {
     const bool lookup = op.type() == "lookup_table_grad" || op.type() == "lookup_table_v2_grad";
     bool rows = lookup && get_attr_or<bool>(op, "is_sparse", false);
@@ -482,12 +480,12 @@ class Backward {
   const OpRegistry& registry_;
   Program& program_;
   const BackwardRequest& request_;
-  std::string loss_device_;          ///< where the op that makes the loss runs
+  std::string loss_device_;          ///< op_device of the op that computes the loss
   Names existing_;                   ///< vars of block 0 before the call
   llvm::DenseSet<const Op*> ours_;   ///< ops that this call has appended
-  llvm::DenseSet<const Op*> added_;  ///< ops that after_append has appended to them
+  llvm::DenseSet<const Op*> added_;  ///< ops that after_append has appended after them
   std::map<std::string, std::string> renamed_;
-  std::vector<Block*> unused_blocks_;  ///< gradients of a sub-block that its op has no use for
+  std::vector<Block*> unused_blocks_;  ///< gradient blocks that no gradient op refers to
 };
 
 }  // namespace

@@ -18,35 +18,37 @@ struct ParamGrad {
   bool operator==(const ParamGrad&) const = default;
 };
 
-/// What append_backward() is asked for.
+/// Input of append_backward().
 struct BackwardRequest {
-  /// Var of block 0 to be minimized: one element (rank 0, or one dim of 1).
+  /// Var of block 0 to be minimized. It has one element (rank 0, or all dims are 1).
   std::string loss;
   /// Parameters whose gradients are wanted, in the order of the result. Empty: every parameter of
   /// block 0 that is not in no_grad, in order of names, because a serialized program does not keep
   /// the order of their creation.
   std::vector<std::string> parameters;
-  /// Vars of block 0 through which no gradient flows, besides those that say stop_gradient.
+  /// Vars of block 0 through which no gradient flows, in addition to those with stop_gradient set.
   std::set<std::string> no_grad;
-  /// How often the program was differentiated before; from the second time on, gradients whose
-  /// names exist get the prefix "grad/" once for every call.
+  /// Number of earlier append_backward() calls on the program. If it is not 0, gradients whose
+  /// names are taken get the prefix "grad/" once per call, this one included.
   int earlier_calls = 0;
-  /// Called after each op that is appended, for example to clip a gradient in place; may append
-  /// ops.
+  /// Called after each appended op, for example to clip a gradient in place. May append ops.
   std::function<void(Block& block, Op& op)> after_append;
-  /// Gets what makes gradients doubtful, with the place: ops of block 0 whose gradient reads a
-  /// value that a later op has overwritten by then. The original says nothing of it. Null: nobody.
+  /// Receives warnings about gradients that may be wrong, each with a location: for example an op
+  /// of block 0 whose gradient reads a value that a later op has overwritten by then. The original
+  /// gives no such warning. Null: no warnings.
   std::vector<Status>* warnings = nullptr;
 };
 
-/// Appends the ops that compute the gradients of a loss, declares their vars, and marks roles: Loss
-/// on the op that makes the loss, Backward on what is appended, op_role_var on the ops that finish
-/// the gradient of a parameter. Ops with a sub-block get a gradient block of their own.
+/// Appends the ops that compute the gradients of a loss, declares their vars, and sets roles: Loss
+/// on the op that computes the loss, Backward on the appended ops, op_role_var on the ops that
+/// complete the gradient of a parameter. An op with a sub-block gets a gradient block. Before that,
+/// vars that several forward ops write are renamed where gradients need their earlier values
+/// (split_versions()).
 ///
-/// \returns parameters that the loss reaches, with their gradients
-/// Errors: kInvalidProgram with the op's place if the loss is missing, not one element, or an op of
-/// unknown type stands on the way; kUnimplemented for an op that must have a gradient and has no
-/// rule. After an error the program is unspecified.
+/// \returns the parameters that have a gradient with respect to the loss, with these gradients
+/// Errors: kInvalidProgram with the op's location if the loss is missing, does not have one
+/// element, or depends on an op of unknown type; kUnimplemented for an op that needs a gradient and
+/// has no gradient rule. After an error the program is in an unspecified state.
 /// Source: spec/backward.md sections 1 to 6. Cost: linear in ops and arguments.
 StatusOr<std::vector<ParamGrad>> append_backward(const OpRegistry& registry, Program& program,
                                                  const BackwardRequest& request);

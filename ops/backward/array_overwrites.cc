@@ -15,7 +15,8 @@ namespace {
 
 constexpr int32_t kBackwardOp = 1;
 
-// A number that is known but for where it counts from: a var's first value, or 0.
+// An array index: base plus offset. base is a var name (the value of that var in the beginning), or
+// empty for 0.
 struct Index {
   std::string base;
   double offset = 0;
@@ -57,7 +58,7 @@ std::optional<double> constant_of(const Op& op) {
   return *end == '\0' ? std::optional(value) : std::nullopt;
 }
 
-// What a var holds when an op of a block begins.
+// The value of a var when an op of a block begins.
 std::optional<Index> index_at(const Block& block, const Op& at, const std::string& name) {
   const Op* last = nullptr;
   for (const Op& op : block.ops()) {
@@ -80,7 +81,8 @@ std::optional<Index> index_at(const Block& block, const Op& at, const std::strin
   return before;
 }
 
-// Whether no op before another one has written the element, or with `from_here` one behind it.
+// True if no op before `at` has written the element at `index`, or, with `from_here`, at an index
+// from there on.
 bool is_apart_from_earlier(const Op& at, const std::string& array, const Index& index,
                            bool from_here) {
   const Op* end = &at;
@@ -119,12 +121,13 @@ bool only_increments(const Block& block, const std::string& name) {
   });
 }
 
-// The loops around an op that an array outlives.
+// The loops around an op that do not declare the array, so that it keeps its elements between
+// iterations.
 struct LoopsAround {
   const Op* outermost = nullptr;
-  const Block* nearest = nullptr;  // steps of the innermost
-  const Op* in_nearest = nullptr;  // the op of them that is, or contains, the one
-  bool known = true;               // there are only loops and branches
+  const Block* nearest = nullptr;  // body of the innermost loop
+  const Op* in_nearest = nullptr;  // op of that body that is, or contains, the op
+  bool known = true;               // all enclosing blocks are loops and branches
 };
 
 LoopsAround loops_around(const Op& op, const std::string& array) {
@@ -157,7 +160,7 @@ bool may_overwrite(const Op& write) {
   if (!loops.known) return true;
   if (loops.outermost == nullptr) {
     const auto index = index_at(write.block(), write, name);
-    // one whose index nobody knows is alone if no other op writes the array
+    // an unknown index is unique if no other op writes the array
     return !is_apart_from_earlier(write, array, index.value_or(Index{"?"}), false);
   }
   const Op& loop = *loops.outermost;
@@ -167,7 +170,7 @@ bool may_overwrite(const Op& write) {
   if (!llvm::any_of(loops.nearest->ops(), counts)) return true;
   auto first = index_at(loop.block(), loop, name);
   if (first) {
-    // what the step has counted when it comes to the write
+    // add the increments of an iteration before the write
     for (const Op& op : loops.nearest->ops()) {
       if (&op == loops.in_nearest) break;
       if (counts(op)) first->offset += step_of(op);
@@ -189,7 +192,7 @@ Names arrays_overwritten(const Block& block) {
 Status check_taken(const std::vector<PendingOp>& ops, const Block& forward) {
   for (const std::string& array : arrays_overwritten(forward)) {
     bool has_gradient = false;
-    std::multiset<std::string> taken;  // forward vars that were written
+    std::multiset<std::string> taken;  // forward vars whose write has a gradient op
     for (const PendingOp& pending : ops) {
       const auto note = [&](const std::string& name) {
         has_gradient = has_gradient || is_gradient_of_array(name, array);
@@ -207,14 +210,13 @@ Status check_taken(const std::vector<PendingOp>& ops, const Block& forward) {
       if (!is_write(op) || op.first_output("Out") != array) continue;
       if (owner != nullptr && block_kind(*owner) != BlockKind::kLoop)
         return Unimplemented(
-                   "gradients of the array '{}', of which a branch may overwrite elements", array)
+                   "gradients of array '{}', whose elements may be overwritten in a branch", array)
             .at(op.location());
       const auto found = taken.find(op.first_input("X").str());
       if (found == taken.end())
         return Unimplemented(
-                   "'{}', which has no gradient, is written to the array '{}', of which elements "
-                   "may be overwritten; what was there before would get a gradient that is not its "
-                   "own",
+                   "'{}', which has no gradient, is written to the array '{}', whose elements may "
+                   "be overwritten; the value that it overwrites would get a wrong gradient",
                    op.first_input("X").str(), array)
             .at(op.location());
       taken.erase(found);

@@ -6,27 +6,30 @@
 #include "framework/program.h"
 #include "ops/backward/pending.h"
 
-/// Elements of arrays that are written again. The gradient of a write takes the gradient of its
-/// element; where an earlier op had written the same element, that op must find zero there.
+/// Elements of tensor arrays that several ops write. The gradient op of a write reads the gradient
+/// of its element. If an earlier op has written the same element, the gradient of that element must
+/// then be zero for it, because its value was overwritten.
 namespace millrace::ops::backward {
 
-/// Arrays of which a forward op of this block may write an element that has been written before:
-/// by another op, in an earlier step of a loop, or before a loop that the block belongs to. Indices
-/// are compared where they are constants or count up; two others count as the same element.
+/// Arrays in which a forward op of this block may overwrite an element. The element may have been
+/// written by another op, in an earlier iteration of a loop, or before a loop that contains the
+/// block. Indices are compared if they are constants or count up; otherwise two indices count as
+/// equal.
 ///
 /// Cost: linear in ops for each op that writes an array.
 Names arrays_overwritten(const Block& block);
 
-/// Every write of an array that is overwritten must have taken a gradient, whose element then is
-/// cleared.
+/// Checks that every write to an array with overwritten elements has a gradient op, which reads the
+/// gradient of the element so that it can be cleared afterwards.
 ///
 /// \param ops  gradient ops of a block, before clear_taken_elements()
 ///
-/// Errors: kUnimplemented, at the write of a value that has no gradient, or at one in a branch.
+/// Errors: kUnimplemented with the location of a write of a value that has no gradient, or of a
+/// write in a branch.
 Status check_taken(const std::vector<PendingOp>& ops, const Block& forward);
 
-/// Lets the gradient of a loop that overwrites elements hand the cleared gradients of their arrays
-/// out to the ops before it, also where the loop does not read the array.
+/// Adds to the gradient op of a loop, as inputs and outputs, the arrays with overwritten elements
+/// that the loop does not read. The gradient ops of earlier ops then see their cleared gradients.
 void hand_out_arrays(GradOp& grad, const Op& loop);
 
 }  // namespace millrace::ops::backward

@@ -22,7 +22,7 @@ class Reads {
  public:
   explicit Reads(std::string array) : array_(std::move(array)) {}
 
-  // Those of an op, in a block that stands beside others with the same elements or not.
+  // Adds the reads of an op and of its sub-block. `in_branch`: the op is in a branch of the loop.
   void add(const Op& op, bool in_branch) {
     if (gives_no_gradient(op)) return;
     const BlockKind kind = block_kind(op);
@@ -40,7 +40,7 @@ class Reads {
   [[nodiscard]] bool in_branch() const { return in_branch_; }
 
  private:
-  // Reads with the same index in one step are of one element.
+  // Reads with the same index in one iteration are of the same element.
   static std::string place_of(const Op& op) {
     const Block& block = op.block();
     if (op.type() != "read_from_array")
@@ -71,7 +71,8 @@ bool writes_behind(const Op& op, llvm::StringRef name) {
   return false;
 }
 
-// The reads around a loop: after it, and if it stands in another loop, in all of that one.
+// Counts the reads outside of a loop: those after it and, if it is inside another loop, all of that
+// loop.
 size_t reads_around(const Op& loop, const std::string& array) {
   Names indices;
   add_indices(steps_of(loop), array, indices);
@@ -110,8 +111,8 @@ Names arrays_read_apart(const Op& loop, std::vector<Status>* warnings) {
       arrays.insert(array);
     } else if (warnings != nullptr) {
       warnings->push_back(
-          InvalidProgram("array '{}' is read in a branch of the loop and at another place; of two "
-                         "reads of one element the gradient of one may be lost, as in the original",
+          InvalidProgram("array '{}' is read in a branch of the loop and by another op; if both "
+                         "read one element, one of the gradients may be lost, as in the original",
                          array)
               .at(loop.location()));
     }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int32_t kBackwardRole = 1;
 
-// Adds the vars of the forward block that a gradient op writes and that are no gradients.
+// Adds the vars of the forward block that a gradient op writes and that are not gradients.
 void add_counted(const Op& op, const Block& forward, Names& counted) {
   for (const std::string& name : touched_by(op).writes) {
     const Var* const var = forward.find_var(name);
@@ -22,7 +22,7 @@ void add_counted(const Op& op, const Block& forward, Names& counted) {
 
 void restore_counters(Block& forward, Block& target) {
   Names counted;
-  Op* first = nullptr;  // of the gradients, if they stand in the block itself
+  Op* first = nullptr;  // first gradient op, if gradient ops are in the block itself
   if (&forward == &target) {
     for (Op& op : forward.ops()) {
       if ((get_attr_or<int32_t>(op, "op_role", 0) & kBackwardRole) == 0) continue;

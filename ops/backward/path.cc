@@ -24,7 +24,7 @@ Course course_of(const Op& op) {
   return op.type() == "recurrent" ? Course::kSteps : Course::kOnce;
 }
 
-// The walk through one block.
+// Walks back through one block.
 class PathFinder {
  public:
   PathFinder(const OpRegistry& registry, Block& block, Names needed, const Names& no_grad,
@@ -50,12 +50,12 @@ class PathFinder {
   }
 
  private:
-  // Every op counts, whoever reads what it writes: states are read by the next step.
+  // Every op counts, even if no op of the block reads its outputs: the next time step reads states.
   void need_everything() {
     for (const Op* const op : ops_) add_inputs(*op, {}, needed_);
   }
 
-  // Returns whether an op has joined.
+  // Returns whether an op was added to the path.
   StatusOr<bool> walk() {
     bool joined = false;
     for (size_t i = ops_.size(); i-- > 0;) {
@@ -114,12 +114,12 @@ class PathFinder {
       for (const std::string& name : get_attr_or<std::vector<std::string>>(op, "states", {}))
         targets.insert(name);
     }
-    // whatever a var of the outer block is made of inside
+    // add everything in the block that a needed var of the outer block is computed from
     const Names wanted = targets;
     for (const Op& inside : block.ops()) {
       if (writes_one_of(inside, wanted)) add_inputs(inside, {}, targets);
     }
-    // vars without gradient lie on the way, too: gradients of counters count back
+    // vars without a gradient are on the path, too: the gradients of counters count back
     MILLRACE_ASSIGN_OR_RETURN(OpPath path,
                               PathFinder(registry_, block, std::move(targets), {}, course).run());
     path.no_grad.merge(stopped_names(block));

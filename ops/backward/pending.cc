@@ -22,7 +22,7 @@ void rename_in(std::vector<std::pair<std::string, std::vector<std::string>>>& sl
   for (auto& [slot, names] : slots) std::replace(names.begin(), names.end(), from, to);
 }
 
-// Gives gradients with several writers names of their own.
+// Gives each writer of a gradient with several writers a distinct output name, and adds the sums.
 class Summing {
  public:
   Summing(std::vector<PendingOp>& ops, int32_t block, const Names& given)
@@ -55,9 +55,9 @@ class Summing {
 
  private:
   struct Writers {
-    std::vector<std::string> names;  ///< under which the parts go; one: not renamed
-    size_t first = 0;                ///< op that writes the first part
-    int count = 0;                   ///< of names given so far
+    std::vector<std::string> names;  ///< of the terms; a single one is not renamed
+    size_t first = 0;                ///< op that writes the first term
+    int count = 0;                   ///< number of generated names so far
   };
 
   void sum_before_reader(const std::string& name, size_t reader) {
@@ -67,14 +67,15 @@ class Summing {
     found->second.names = {name};
   }
 
-  // Other arguments of the same op may still have the plain name: they come later.
+  // Later arguments of the same op may still have the plain name.
   void add_writer(std::string& name, size_t writer) {
     if (!is_grad_name(name) || name == names::kEmpty) return;
     const auto [found, is_new] = writers_.try_emplace(name);
     Writers& writers = found->second;
     if (is_new) order_.push_back(name);
-    // A loop changes what came from the ops after it, which is then no part of its own. Where
-    // nothing came, what it gives is the first part; the original loses that to the next writer.
+    // A loop updates the gradient from the ops after it, so its output is not a separate term. If
+    // there is no such gradient, its output is the first term; in the original the next writer
+    // overwrites it.
     if (ops_[writer].reads(name) && !writers.names.empty()) return;
     if (writers.names.empty()) {
       writers.names = {name};
@@ -95,7 +96,7 @@ class Summing {
     return fmt::format("{}@RENAME@block{}@{}", name, block_, writers.count++);
   }
 
-  // From its writer on, but not what stands behind the present argument of the present op.
+  // Renames from the first writer on, up to the current argument of the current op.
   void rename_first(const std::string& from, const std::string& to, size_t begin, size_t end,
                     const std::string& present) {
     for (size_t i = begin; i < end; ++i) {
@@ -114,11 +115,11 @@ class Summing {
   int32_t block_;
   const Names& given_;
   std::map<std::string, Writers> writers_;
-  std::vector<std::string> order_;  ///< of first writing
+  std::vector<std::string> order_;  ///< names in order of their first write
   std::map<size_t, std::vector<PendingOp>> sums_;
 };
 
-// True if the op only serves gradients in the set; what it would write then joins the set.
+// True if the op only reads or writes gradients in the set; its outputs are then added to the set.
 bool is_unneeded(const PendingOp& pending, Names& no_grad) {
   bool any_output = false;
   bool all_outputs = true;

@@ -10,8 +10,8 @@ namespace {
 using NameMap = std::map<std::string, std::string>;
 using Strings = std::vector<std::string>;
 
-// Under which names a block finds vars when it begins, and has to leave them when it ends. Vars of
-// blocks around it that are not here keep their names.
+// The names under which a block finds vars when it begins and must leave them when it ends. Vars of
+// enclosing blocks that are not listed keep their names.
 struct Interface {
   NameMap entry;
   NameMap exit;
@@ -28,7 +28,7 @@ bool is_plain(const Op& op) {
   return block_kind(op) == BlockKind::kNone;
 }
 
-// Ops whose gradients do not need what they have written.
+// Ops whose gradients do not read the output of the op.
 bool keeps_no_output(const Op& op) {
   return op.type() == "assign" || op.type() == "fill_constant" ||
          op.type() == "fill_constant_batch_size_like" || op.type() == "fill_any_like";
@@ -53,26 +53,27 @@ class History {
     if (use.writes) last_write_ = uses_.size();
   }
 
-  // In block 0: an op reads the var before any writes it, so it is fed, or in the scope.
+  // In block 0: an op reads the var before any op writes it, so it is fed or is in the scope.
   [[nodiscard]] bool is_given() const { return is_root_ && uses_.front().reads; }
   [[nodiscard]] Op& first_user() const { return *uses_.front().op; }
-  // Empty: the var holds nothing when the block begins (nobody reads it when it ends).
+  // Name of the var when the block begins; empty: it has no value then.
   [[nodiscard]] const std::string& entry() const { return entry_; }
+  // Name of the var when the block ends; empty: no op reads it after the block.
   [[nodiscard]] const std::string& exit() const { return last_write_ == 0 ? none_ : exit_; }
   [[nodiscard]] bool is_last_write(const Op& op) const {
     return last_write_ > 0 && uses_[last_write_ - 1].op == &op;
   }
   [[nodiscard]] bool is_read_in_the_end() const { return last_write_ < uses_.size(); }
 
-  // True if a gradient would find another value under the name than the op it belongs to, or the
+  // True if a gradient op would find another value under the name than its forward op did, or the
   // gradient of another value.
   [[nodiscard]] bool needs_split() const {
     if (!entry_.empty() && entry_ != name_) return true;
     if (last_write_ == 0) return false;
     if (!exit_.empty() && (exit_ != name_ || is_read_in_the_end())) return true;
     if (is_left_to_branches()) return false;
-    const Use* previous = nullptr;  // last write
-    bool is_read = false;           // since then
+    const Use* previous = nullptr;  // last write so far
+    bool is_read = false;           // read since the last write
     for (const Use& use : uses_) {
       if (use.writes && overwrites(use, previous, is_read)) return true;
       is_read = use.reads || (is_read && !use.writes);
@@ -82,7 +83,7 @@ class History {
   }
 
  private:
-  // The cases of a switch: one of them writes the var, which holds nothing before.
+  // True for the cases of a switch: only one of them writes the var, which has no value before.
   [[nodiscard]] bool is_left_to_branches() const {
     std::vector<const Op*> branches;
     for (size_t i = 0; i < last_write_; ++i) {
@@ -108,7 +109,7 @@ class History {
   std::string none_;
   bool is_root_ = false;
   std::vector<Use> uses_;
-  size_t last_write_ = 0;  // its place in uses_ and one
+  size_t last_write_ = 0;  // index in uses_ plus 1; 0: no write
 };
 
 class Splitter {
@@ -123,7 +124,7 @@ class Splitter {
   }
 
  private:
-  // Counters, and what is written in ways that have no other form.
+  // Excludes counters, and vars written by ops with a sub-block that cannot be rewritten.
   void note_excluded(const Op& op) {
     if (op.type() == "increment") {
       for (const llvm::StringRef name : op.output_names())
@@ -137,8 +138,8 @@ class Splitter {
       if (is_eligible(var) && !op.block().writers_of(name).empty() &&
           op.block().first_writer(name) != &op && warnings_ != nullptr)
         warnings_->push_back(
-            InvalidProgram("'{}', which other ops write, too, is overwritten in a block that has "
-                           "no single condition; its gradients may be wrong, as in the original",
+            InvalidProgram("'{}', which other ops also write, is overwritten in a block without a "
+                           "scalar condition; its gradients may be wrong, as in the original",
                            name)
                 .at(op.location()));
       excluded_.insert(name);
@@ -153,17 +154,17 @@ class Splitter {
 
   // ---- one block
 
-  // What split() knows of the block it is in.
+  // State of split() for one block.
   struct Frame {
     Block& block;
     std::map<std::string, History> histories;  // of vars that are split
-    NameMap current;                           // the name of the value that they hold
+    NameMap current;                           // var to the name of its current value
   };
 
-  // Returns vars that ops in the end copy, with what is copied.
+  // Returns the targets of the assigns that were added at the end of the block, with their sources.
   NameMap split(Block& block, const Interface& interface) {
     Frame frame{block, histories_of(block, interface), {}};
-    const std::vector<Op*> before = block.op_vector();  // without what start() inserts
+    const std::vector<Op*> before = block.op_vector();  // without the ops that start() inserts
     for (const auto& [name, history] : frame.histories) start(frame, history, name);
     for (Op* const op : before)
       if (op->type() != "feed") rewrite(frame, *op);
@@ -243,19 +244,19 @@ class Splitter {
     if (!choices.empty()) choose(op, choices);
   }
 
-  // The name of what an op writes.
+  // The name for the value that an op writes.
   std::string next_name(const Frame& frame, const History& history, const Op& op,
                         const std::string& name, const std::string& before) {
     const bool keeps_name =
         history.is_last_write(op) &&
         (history.exit().empty() ? history.entry().empty() : !history.is_read_in_the_end());
     const std::string& last = history.exit().empty() ? name : history.exit();
-    // not in place: the executor keeps what a var holds when a step begins
+    // not in place: the executor keeps the value that a var has when an iteration begins
     const bool is_in_place = last == before && (op.reads(name) || !is_plain(op));
     return keeps_name && !is_in_place ? last : new_version(frame.block, name);
   }
 
-  // A loop works on a var of its own, which starts as a copy.
+  // Makes a loop work on a separate var, which is initialised with a copy.
   static void carry(Op& loop, const std::string& name, const std::string& before,
                     const std::string& after) {
     if (after != name) rename_deep(loop, name, after, true);
@@ -301,9 +302,9 @@ class Splitter {
     }
     const NameMap copied = split(body, inside);
     if (kind != BlockKind::kRecurrent) return;
-    // The gradient that comes from the next step needs a name of its own where ops read the state:
-    // an output, which no op after the recurrence may read, or what no op writes, an input or
-    // another state.
+    // If ops of the block read a state, the gradient from the next time step needs a separate name.
+    // This holds for a state that is also an output (which need not be read after the recurrence),
+    // and for a state that no op writes, which is an input or another state.
     for (std::string& state : states) {
       if (!is_eligible(body.find_var_recursive(state))) continue;
       const auto found = copied.find(state);
@@ -316,7 +317,7 @@ class Splitter {
       op.set_strings("states", std::move(states));
   }
 
-  // Outer vars that the block of an op reads and its inputs do not name.
+  // Outer vars that the sub-block of an op reads and that are not among the inputs of the op.
   static Names reads_unlisted(const Op& op) {
     Names names;
     if (is_plain(op)) return names;
@@ -328,7 +329,8 @@ class Splitter {
     return names;
   }
 
-  // A branch inside may read what it only wrote before.
+  // Adds new reads of the sub-block to the op's inputs: a rewritten branch in it may now read a var
+  // that it only wrote before.
   static void list_reads(Op& op, const Names& before) {
     if (is_plain(op) || block_kind(op) == BlockKind::kOther) return;
     const char* const slot = op.type() == "while"               ? "X"
@@ -353,7 +355,7 @@ class Splitter {
     return is_read;
   }
 
-  // After a branch: the other branch keeps the values, and a choice each.
+  // Adds a second branch that keeps the old values, and a select_input for each var.
   void choose(Op& branch, const std::vector<Choice>& choices) {
     Block& block = branch.block();
     const std::string condition = branch.first_input("Cond").str();

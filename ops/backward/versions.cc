@@ -24,7 +24,7 @@ bool is_forward(const Op& op) {
   return (get_attr_or<int32_t>(op, "op_role", 0) & kNotForward) == 0;
 }
 
-// Says whether a name has joined.
+// Adds the inputs of an op whose output is in `names`. Returns whether a name was added.
 bool add_sources(const Op& op, Names& names) {
   const size_t before = names.size();
   if (llvm::any_of(op.output_names(), [&](llvm::StringRef n) { return names.contains(n.str()); })) {
@@ -39,7 +39,7 @@ bool add_sources(const Op& op, Names& names) {
   return names.size() != before;
 }
 
-// Sequences have the names outside that their steps have inside.
+// In a recurrent op, a sequence has the same name as its time step inside.
 void rename_inside(Op& recurrent, Block& body, llvm::StringRef from, llvm::StringRef to) {
   for (Op& op : body.ops()) rename_deep(op, from, to, true);
   body.rename(from, to);
@@ -51,7 +51,7 @@ void rename_inside(Op& recurrent, Block& body, llvm::StringRef from, llvm::Strin
   }
 }
 
-// What holds if a condition has that value: other conditions and their values.
+// The conditions that are known if `condition` has the given value, with their values.
 std::map<std::string, bool> facts_of(const Block& block, llvm::StringRef condition, bool value) {
   const llvm::SmallVector<Op*, 4> writers = block.writers_of(condition);
   if (writers.size() > 1) return {};
@@ -145,8 +145,8 @@ bool is_dense_float(const Var& var) {
           var.dtype() == DType::kFloat16 || var.dtype() == DType::kBfloat16);
 }
 
-// Whole numbers that choose what is read (ids of a look-up). Counters are no such thing: what
-// counts them, and the loops around that, count them back for gradients.
+// True for an overwritten integer that selects what is read (ids of a look-up). Counters are
+// excluded: gradients count them back.
 bool is_overwritten_choice(const Op& op, const Var& var, const Op& last) {
   const bool is_whole = var.kind() == VarKind::kLodTensor && var.spec().has_tensor() &&
                         (var.dtype() == DType::kInt32 || var.dtype() == DType::kInt64);
@@ -159,7 +159,7 @@ void note_overwritten(const Op& op, const std::vector<GradOp>& made,
   Names noted;
   for (const GradOp& grad : made) {
     for (const auto& [slot, names] : grad.inputs) {
-      // named, but not read
+      // conditional_block_grad lists slot Out but does not read it
       if (grad.type == "conditional_block_grad" && slot == "Out") continue;
       for (const std::string& name : names) {
         const Var* const var = op.block().find_var(name);

@@ -7,22 +7,22 @@
 #include "ops/backward/pending.h"
 
 /// Vars that several ops write. A gradient op runs after all forward ops and reads vars by name, so
-/// it needs every value of a var under a name of its own.
+/// every value of a var needs a distinct name.
 namespace millrace::ops::backward {
 
-/// Rewrites the forward ops on the way to a loss so that each value of a dense float var has its
-/// own name; the last one keeps the name of the var. A loop gets a copy of what its var held
-/// before, and an overwriting branch becomes two branches and a choice, as the original's `cond`
-/// makes them. A program without overwritten vars stays as it is. What cannot be split keeps its
-/// names: persistable vars, counters (`increment` in place, which gradients count back), and vars
-/// that blocks without a scalar condition write.
+/// Rewrites the forward ops that a loss depends on, so that each value of a dense float var has its
+/// own name. The last value keeps the name of the var. A loop works on a copy of the earlier value.
+/// A branch that overwrites a var becomes two branches and a select_input, as the original's `cond`
+/// builds them. A program without overwritten vars does not change. These vars are not split:
+/// persistable vars, counters (`increment` in place, which gradients count back), and vars that
+/// blocks without a scalar condition write.
 ///
-/// The original does not do it: its gradients of overwritten vars are wrong.
-/// \param warnings  gets the ops whose vars could not be split; null: nobody
+/// The original does not split vars: its gradients of overwritten vars are wrong.
+/// \param warnings  receives a warning for each op whose vars could not be split; null: no warnings
 /// Cost: linear in ops and arguments, times the depth of blocks.
 void split_versions(Program& program, llvm::StringRef loss, std::vector<Status>* warnings);
 
-/// The names that ops of a block mention, with those of their sub-blocks that are not declared
+/// The names that an op reads and writes, including those of its sub-blocks that are not declared
 /// there.
 struct Touched {
   Names reads;
@@ -30,7 +30,7 @@ struct Touched {
 };
 Touched touched_by(const Op& op);
 
-/// What an op with a sub-block does to vars of the blocks around it.
+/// How an op with a sub-block changes vars of the enclosing blocks.
 enum class BlockKind {
   kNone,       ///< no sub-block
   kLoop,       ///< while
@@ -42,27 +42,28 @@ BlockKind block_kind(const Op& op);
 /// The sub-block of an op that has one.
 const Block& steps_of(const Op& op);
 
-/// True if at most one of the branches of a block is taken, as their conditions are made of `not`
-/// and `and`.
+/// True if the conditions of the branches, as far as they consist of `not`, `and` and `or`, show
+/// that at most one branch of them is taken.
 bool exclude_each_other(llvm::ArrayRef<const Op*> branches);
 
-/// Names that a loss is computed from, by forward ops.
+/// Names of the vars that forward ops compute a loss from, with the loss.
 Names names_behind(const Program& program, llvm::StringRef loss);
 
 bool is_dense_float(const Var& var);
 
-/// Warns of gradient ops of an op that read a value which a later op of its block has overwritten:
-/// gradient ops run when all forward ops have.
+/// Adds a warning for each value that the gradient ops of an op read and that a later op of the
+/// same block has overwritten by then: gradient ops run after all forward ops.
 void note_overwritten(const Op& op, const std::vector<GradOp>& made, std::vector<Status>& warnings);
 
-/// A new var of the block, like another one, under a name that no block knows.
+/// Declares a var in the block with the spec of another one and a name that no block declares.
+/// \returns the name
 std::string declare_version(Block& block, llvm::StringRef like);
 
-/// Replaces a name that an op reads (and, if wanted, writes), also in its sub-blocks where it is
-/// not declared.
+/// Replaces a name in the inputs of an op (and in its outputs if `writes`), also in its sub-blocks
+/// unless they declare the name.
 void rename_deep(Op& op, llvm::StringRef from, llvm::StringRef to, bool writes);
 
-/// to = from, before an op; at the end of the block for null.
+/// Inserts an assign `to = from` before an op, or at the end of the block if `where` is null.
 void insert_assign(Block& block, Op* where, const std::string& from, const std::string& to);
 
 }  // namespace millrace::ops::backward

@@ -9,7 +9,7 @@ namespace {
 OpDef collective(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
-      .input("X", "what this rank brings in")
+      .input("X", "value of this rank")
       .output("Out", "the result; X itself in most programs")
       .infer(infer_unary)
       .inplace("X", "Out")
@@ -20,7 +20,7 @@ OpDef collective(llvm::StringRef type, llvm::StringRef doc) {
 
 OpDef ring(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def = collective(type, doc);
-  def.attr("ring_id", 0, "number of the group")
+  def.attr("ring_id", 0, "id of the process group")
       .range(0)
       .attr("use_calc_stream", false, "order of the original's streams; no effect on results");
   return def;
@@ -61,7 +61,7 @@ Status infer_scatter_collective(InferContext& ctx) {
   return Ok();
 }
 
-// Inputs keep their shapes; the buffer's length has room for alignment, which the runtime chooses.
+// Inputs keep their shapes. The length of the buffer is unknown: alignment is chosen at run time.
 Status infer_coalesce(InferContext& ctx) {
   copy_each(ctx, "Input", "Output");
   VarMeta buffer;
@@ -76,14 +76,14 @@ OpDef coalesce_tensor() {
   return OpDef("coalesce_tensor")
       .doc("Moves tensors into one buffer, so that they can be reduced at once.")
       .input("Input", "tensors of one element type", Arity::kMany)
-      .output("Output", "the same tensors, now parts of the buffer", Arity::kMany)
+      .output("Output", "the same tensors, stored in the buffer", Arity::kMany)
       .output("FusedOutput", "the buffer, rank 1")
       .attr("dtype", static_cast<int32_t>(DType::kFloat32), "element type of the buffer")
-      .attr("copy_data", false, "values of Input go along")
-      .attr("set_constant", false, "all elements become 'constant' instead")
+      .attr("copy_data", false, "copy the values of Input")
+      .attr("set_constant", false, "set all elements to 'constant' instead")
       .attr("constant", 0.0F, "value with set_constant")
-      .attr("persist_output", false, "the buffer outlives the step")
-      .attr("use_align", true, "parts start at multiples of align_size")
+      .attr("persist_output", false, "keep the buffer between steps")
+      .attr("use_align", true, "tensors start at multiples of align_size")
       .attr("align_size", -1, "in bytes; -1: that of the allocator")
       .attr("user_defined_size_of_dtype", -1, "bytes of an element; -1: those of dtype")
       .infer(infer_coalesce);
@@ -93,9 +93,9 @@ OpDef coalesce_tensor() {
 OpDef allreduce_list() {
   return OpDef("c_allreduce_xsum")
       .doc("sum over all ranks, of each tensor in a list")
-      .input("X", "what this rank brings in", Arity::kMany)
+      .input("X", "value of this rank", Arity::kMany)
       .output("Out", "the results; X itself in most programs", Arity::kMany)
-      .attr("ring_id", 0, "number of the group")
+      .attr("ring_id", 0, "id of the process group")
       .range(0)
       .infer([](InferContext& ctx) {
         copy_each(ctx, "X", "Out");
@@ -122,13 +122,13 @@ void add_collective_ops(OpRegistry& registry) {
   registry.add(rooted("c_reduce_min", "smallest over all ranks, at one of them"));
   registry.add(rooted("c_reduce_prod", "product over all ranks, at one of them"));
   registry.add(ring("c_broadcast", "the value of one rank")
-                   .attr("root", 0, "rank whose value counts")
+                   .attr("root", 0, "rank whose value is sent")
                    .range(0));
   registry.add(ring("c_allgather", "values of all ranks, joined on dim 0")
                    .attr("nranks", 1, "size of the group")
                    .range(1)
                    .infer(infer_gather_collective));
-  registry.add(ring("c_reducescatter", "sum over all ranks, each gets its share of rows")
+  registry.add(ring("c_reducescatter", "sum over all ranks; each gets an equal share of its rows")
                    .attr("nranks", 1, "size of the group")
                    .range(1)
                    .infer(infer_scatter_collective));
@@ -138,7 +138,7 @@ void add_collective_ops(OpRegistry& registry) {
                    .range(0, 3)
                    .attr("sync_mode", false, "no effect on results"));
   registry.add(collective("broadcast", "old form: the value of one rank")
-                   .attr("root", 0, "rank whose value counts")
+                   .attr("root", 0, "rank whose value is sent")
                    .range(0)
                    .attr("sync_mode", false, "no effect on results"));
 }

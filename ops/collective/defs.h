@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Families of this folder, one a file.
+/// Op families of this folder, one per file.
 void add_collective_ops(OpRegistry& registry);
 void add_communicator_ops(OpRegistry& registry);
 void add_exchange_ops(OpRegistry& registry);

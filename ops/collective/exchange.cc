@@ -1,21 +1,21 @@
 #include "ops/collective/defs.h"
 #include "ops/infer_helpers.h"
 
-// How the devices of one process pass values to each other. The pass data-parallel puts these ops
-// into the program of each device; begin and end of one exchange stand apart, so that devices work
-// on while the others arrive.
+// Ops with which the devices of one process exchange values. The pass data-parallel inserts them
+// into the program of each device. An exchange has separate begin and end ops, so that a device can
+// compute while it waits for the others.
 namespace millrace::ops {
 namespace {
 
 OpDef exchange(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
-      .input("X", "this device's part, of one element type", Arity::kMany)
-      .required_attr<std::string>("kind", "what becomes of the parts")
+      .input("X", "values of this device, all of one element type", Arity::kMany)
+      .required_attr<std::string>("kind", "how the values are combined")
       .one_of({"all_reduce", "reduce", "broadcast", "gather_rows"})
       .required_attr<int32_t>("bucket", "number of the exchange in the program")
       .range(0)
-      .attr("root", -1, "device that gets (reduce) or gives (broadcast) the values; -1: all")
+      .attr("root", -1, "device that receives (reduce) or sends (broadcast) the values; -1: all")
       .range(-1)
       .attr("ring_id", 0, "communicator between processes")
       .range(0)
@@ -39,20 +39,22 @@ Status infer_merge_exchange(InferContext& ctx) {
 void add_exchange_ops(OpRegistry& registry) {
   registry.add(exchange("exchange_begin", "Offers values to the other devices of the process."));
   registry.add(exchange("exchange_end",
-                        "Waits until every device has what it gets of an exchange: the sum over "
-                        "the devices, the values of one, or the rows of all.")
+                        "Waits until every device has the result of an exchange: the sum over the "
+                        "devices, the values of one device, or the rows of all devices.")
                    .output("Out", "X, in place", Arity::kMany)
                    .infer(infer_in_place));
-  registry.add(OpDef("shared_updates_end")
-                   .doc("Waits until the updates that the devices make together are done, so that "
-                        "parameters may be read and gradients may lose their memory.")
-                   .input("X", "gradients of those updates", Arity::kMany)
-                   .side_effects());
+  registry.add(
+      OpDef("shared_updates_end")
+          .doc(
+              "Waits until the updates that the devices share are done. After that, parameters may "
+              "be read and the memory of gradients may be reused.")
+          .input("X", "gradients of those updates", Arity::kMany)
+          .side_effects());
   registry.add(OpDef("merge_gradient")
                    .doc("Adds up the gradients of the micro-batches of a step; in the last one "
                         "Out is the sum.")
                    .input("X", "gradient of one micro-batch")
-                   .input("Merged", "sum of those before", Arity::kOptional)
+                   .input("Merged", "sum over the earlier micro-batches", Arity::kOptional)
                    .output("Out", "X, in place")
                    .output("MergedOut", "Merged, in place")
                    .infer(infer_merge_exchange)

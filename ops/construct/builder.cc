@@ -14,8 +14,8 @@ bool has_sub_block(const Op& op) {
   return op.has_attr("sub_block");
 }
 
-// No gradient flows out of an op that no gradient flows into. Ops with a block of their own keep
-// what their outputs say.
+// If no input of an op has a gradient, its outputs have none either. Ops with a sub-block are
+// excluded: the flags of their outputs stay as declared.
 void pass_stop_gradient(const Op& op) {
   if (has_sub_block(op)) return;
   Block& block = op.block();

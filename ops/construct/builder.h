@@ -13,7 +13,7 @@
 
 namespace millrace::ops {
 
-/// Values of attribute op_role that builders set; bits may be joined.
+/// Values of attribute op_role that builders set; bits may be combined.
 enum OpRole : int32_t {
   kRoleForward = 0,
   kRoleBackward = 1,
@@ -25,7 +25,7 @@ enum OpRole : int32_t {
 /// An op to be appended: type, slots, attributes.
 using NewOp = GradOp;
 
-/// What every op that a builder appends is marked with.
+/// Attributes that a builder sets on every op that it appends.
 struct OpMarks {
   int32_t role = kRoleForward;         ///< op_role, of the main program only
   std::vector<std::string> role_vars;  ///< op_role_var, of the main program only
@@ -34,14 +34,15 @@ struct OpMarks {
   std::vector<std::string> callstack;  ///< op_callstack; empty: none
 };
 
-/// Writes a main program and its startup program the way the original's front end does: ops with
-/// all default attributes, role, name scope and device; generated names; inferred shapes;
-/// gradients stopped where no input has one. The two programs must outlive the builder.
+/// Builds a main program and its startup program the way the original's front end does: ops have
+/// all default attributes, role, name scope and device; names are generated; shapes are inferred;
+/// outputs of an op without an input that has a gradient get stop_gradient. The two programs must
+/// outlive the builder.
 ///
 /// Thread-safety: none.
 class Builder {
  public:
-  /// Goes on behind what the two programs have; names that they declare are not generated again.
+  /// Appends to what the two programs contain; does not generate names that they declare.
   Builder(const OpRegistry& registry, Program& main, Program& startup);
 
   [[nodiscard]] const OpRegistry& registry() const { return registry_; }
@@ -51,31 +52,32 @@ class Builder {
   [[nodiscard]] NameScopes& scopes() { return scopes_; }
   [[nodiscard]] OpMarks& marks() { return marks_; }
 
-  /// The block of the main program that ops go to; block 0 at first.
+  /// The block of the main program that append() appends to; block 0 at first.
   [[nodiscard]] Block& block() const { return main_.block(static_cast<size_t>(current_)); }
-  /// Adds a block inside the current one and makes it the current one; leave_block() goes back.
+  /// Adds a child of the current block and makes it the current one. leave_block() returns to the
+  /// parent.
   Block& enter_block();
   void leave_block();
 
-  /// Appends an op to the current block; its outputs must be declared and get their shapes.
-  /// Errors: kInvalidProgram with the op's place if inference fails, kInvalidArgument for an
-  /// attribute out of its range.
+  /// Appends an op to the current block. Its outputs must be declared; inference sets their shapes.
+  /// Errors: kInvalidProgram with the op's location if inference fails, kInvalidArgument for an
+  /// attribute value that the schema does not permit.
   StatusOr<Op*> append(const NewOp& op);
-  /// Puts an op in front of all others of block 0.
+  /// Inserts an op before all others of block 0. Errors: as append().
   StatusOr<Op*> prepend(const NewOp& op);
-  /// Appends an op to block 0 of the startup program.
+  /// Appends an op to block 0 of the startup program. Errors: as append().
   StatusOr<Op*> append_startup(const NewOp& op);
 
   // ---- vars of the current block; each returns the name
-  /// A result of a layer: "<kind>_<n>.tmp_<m>", its shape from the op that writes it.
+  /// A result of a layer, "<kind>_<n>.tmp_<m>". The op that writes it sets its shape.
   std::string layer_var(llvm::StringRef kind, DType dtype = DType::kFloat32);
   /// A var named "<key>_<n>".
   std::string numbered_var(llvm::StringRef key, VarSpec spec);
-  /// A persistable var of block 0 of both programs that the startup program fills with a value.
-  /// Whoever declares one that exists gets the old declaration of the main program.
+  /// Declares a persistable var in block 0 of both programs and appends an op to the startup
+  /// program that fills it with a value. An existing declaration in the main program is kept.
   Status persistent_var(const std::string& name, DType dtype, llvm::ArrayRef<int64_t> dims,
                         double value, bool force_cpu = false);
-  /// Marks a var as one that no gradient flows through.
+  /// Sets stop_gradient on a var of the block; does nothing if the block does not declare it.
   static void stop_gradient(Block& block, llvm::StringRef name);
 
  private:
@@ -90,7 +92,8 @@ class Builder {
   int32_t current_ = 0;
 };
 
-/// Puts other marks on the ops of a scope of C++ and the old ones back at its end.
+/// Sets other marks for the ops that are appended during its lifetime; its destructor restores the
+/// old ones.
 class MarkScope {
  public:
   explicit MarkScope(Builder& builder) : builder_(builder), old_(builder.marks()) {}
@@ -103,7 +106,7 @@ class MarkScope {
     builder_.marks().role_vars = std::move(role_vars);
     return *this;
   }
-  /// Opens a name scope inside the present one.
+  /// Opens a name scope inside the current one.
   MarkScope& scope(const std::string& prefix) {
     builder_.marks().scope = builder_.scopes().open(builder_.marks().scope, prefix);
     return *this;
@@ -118,8 +121,8 @@ class MarkScope {
   OpMarks old_;
 };
 
-/// "0.05", "1.0", "1e-05": the shortest text that reads back to the number, as attribute str_value
-/// has it.
+/// The shortest text that reads back as the same number, in the form of attribute str_value:
+/// "0.05", "1.0", "1e-05".
 std::string number_text(double value);
 
 }  // namespace millrace::ops

@@ -9,10 +9,10 @@
 namespace millrace::ops {
 namespace {
 
-// Settings of the original's kernels: which ops write them, and what.
+// Attributes that configure kernels of the original: the ops that carry them, and their values.
 struct Setting {
   enum class Kind { kFloat32, kAnyLayout, kTrue, kOne, kOneList, kWorkspace };
-  llvm::StringLiteral op;  ///< a type, or the beginning of types if it ends in '_'
+  llvm::StringLiteral op;  ///< an op type, or a prefix of op types if it ends in '_'
   llvm::StringLiteral attr;
   Kind kind;
 };

@@ -6,14 +6,16 @@
 
 namespace millrace::ops {
 
-/// Adds to an op what the original's front end writes although nobody set it: the defaults of the
-/// schema, and the settings of the original's kernels whose default is neither zero nor empty
-/// (mkldnn_data_type and the like; without effect here). Attributes that the op has stay.
+/// Adds the attributes that the original's front end writes by default: the defaults of the schema,
+/// and the settings of the original's kernels whose default is neither zero nor empty
+/// (mkldnn_data_type and the like, which have no effect here). Does not change attributes that the
+/// op has.
 void add_default_attrs(const OpRegistry& registry, Op& op);
 
-/// Checks numbers and words among the attributes of an op against its schema, so that whoever sets
-/// them hears of a wrong one at once. Errors: kInvalidArgument with the op's place, attribute, what
-/// was expected and found.
+/// Checks the number and string attributes of an op against the ranges and choices of its schema,
+/// so that a wrong value is reported where it is set.
+/// Errors: kInvalidArgument with the op's location, the attribute, and the expected and found
+/// values.
 Status check_attr_values(const OpRegistry& registry, const Op& op);
 
 }  // namespace millrace::ops

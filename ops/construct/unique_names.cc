@@ -25,7 +25,7 @@ void UniqueNames::note(llvm::StringRef name) {
     if (underscore == llvm::StringRef::npos ||
         head.drop_front(underscore + 1).getAsInteger(10, number))
       continue;
-    if (number < 0 || number >= INT32_MAX) continue;  // no counter of anybody
+    if (number < 0 || number >= INT32_MAX) continue;  // not a generated number
     int64_t& counter = counters_[head.take_front(underscore)];
     counter = std::max(counter, number + 1);
   }

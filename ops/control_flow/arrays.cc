@@ -50,7 +50,7 @@ Status infer_length(InferContext& ctx) {
   return Ok();
 }
 
-// The number of elements is known at run time only, so the joined dim is not.
+// The number of elements is known at run time only, so the joined dim is unknown.
 Status infer_join(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   ctx.set_output("OutIndex", DType::kInt32, {-1});
@@ -84,7 +84,7 @@ void add_array_ops(OpRegistry& registry) {
           .doc("Out = X[I]")
           .input("X", "the array", Arity::kOne, kTensorArray)
           .input("I", "one index")
-          .input("X_W", "gives the shape of zeros if X[I] was never written", Arity::kOptional)
+          .input("X_W", "shape of the zeros to return if X[I] was never written", Arity::kOptional)
           .output("Out", "the element")
           .infer(infer_read)
           .grad(grad_read));

@@ -52,7 +52,8 @@ Status infer_assign_value(InferContext& ctx) {
     return ctx.error("attribute 'dtype' is {}, expected bool, int32, int64, float32 or float64",
                      static_cast<int>(dtype));
   }
-  // Releases from 2.5 on may carry the list as "values", whose length is not looked at here.
+  // Releases from 2.5 on may store the list in attribute "values", whose length is not checked
+  // here.
   const size_t found = value_count(ctx, attr);
   const int64_t wanted = dims_product(shape);
   if (!ctx.op().has_attr("values") && wanted >= 0 && static_cast<int64_t>(found) != wanted) {
@@ -74,8 +75,8 @@ bool is_float(const Var* var) {
          (var->dtype() == DType::kFloat32 || var->dtype() == DType::kFloat64);
 }
 
-// Backward walks the loop counter back: the same var, the step with the other sign. A number that
-// goes into another var has a gradient as every sum has; the original loses it.
+// An in-place increment is a loop counter, which the gradient counts back: same var, negative step.
+// A float that is written to another var has the gradient of a sum; the original loses it.
 StatusOr<std::vector<GradOp>> grad_increment(const GradContext& ctx) {
   const llvm::StringRef x = ctx.forward().first_input("X");
   if (!ctx.forward().writes(x) && is_float(ctx.forward().block().find_var_recursive(x)))
@@ -118,7 +119,7 @@ void add_assign_ops(OpRegistry& registry) {
                    .grad(grad_assign)
                    .inplace("X", "Out"));
   registry.add(OpDef("assign_value")
-                   .doc("Out = the values of the attribute that belongs to dtype")
+                   .doc("Out = the values of the attribute for dtype")
                    .output("Out", "dims of attribute shape")
                    .required_attr<std::vector<int64_t>>("shape", "dims of Out")
                    .range(-1)
@@ -144,7 +145,7 @@ void add_assign_ops(OpRegistry& registry) {
                    .attr("force_cpu", true, "no effect")
                    .infer(infer_is_empty));
   registry.add(OpDef("rnn_memory_helper")
-                   .doc("Out = X; the gradient is zero where none comes in")
+                   .doc("Out = X; a missing gradient counts as zero")
                    .input("X", "state of a recurrent net")
                    .output("Out", "copy of X")
                    .attr("dtype", 5, "element type, VarType number")

@@ -4,8 +4,9 @@
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 
-// Ops that run a sub-block. Their gradient rules name the slots; backward makes the block of the
-// gradient ops, replaces attribute sub_block by it and drops names that nothing in it writes.
+// Ops that run a sub-block. Their gradient rules set the slots. append_backward() then builds the
+// block of gradient ops, sets attribute sub_block to it, and removes output names that no op in it
+// writes.
 // Source: spec/executor.md section 5, spec/backward.md section 6.
 namespace millrace::ops {
 namespace {
@@ -32,7 +33,7 @@ Status infer_conditional(InferContext& ctx) {
   return check_one_bool(ctx, "Cond");
 }
 
-// Gradients look like the forward vars beside them.
+// Each gradient has the meta of its forward var.
 Status infer_while_grad(InferContext& ctx) {
   copy_each(ctx, "X", "X@GRAD");
   return Ok();
@@ -50,10 +51,10 @@ Status infer_recurrent_grad(InferContext& ctx) {
   return Ok();
 }
 
-// What is stacked over time has as many steps as the input sequences; its width is known inside.
+// The outputs keep their declared shapes: their width is known only in the sub-block.
 Status infer_recurrent(InferContext& ctx) {
   if (!ctx.attr<bool>("has_states")) {
-    // programs from before the attribute leave it out
+    // programs that are older than the attribute lack it
     if (!ctx.op().has_attr("has_states") || ctx.input_count("initial_states") == 0) return Ok();
     return ctx.error("attribute 'has_states' is false, but 'initial_states' has {} vars",
                      ctx.input_count("initial_states"));
@@ -83,7 +84,7 @@ StatusOr<std::vector<GradOp>> grad_while(const GradContext& ctx) {
   return one_grad_op(std::move(op));
 }
 
-// True for counters, flags and the like.
+// True for integer and bool tensors, such as counters and flags.
 bool is_whole_number(const Block& block, llvm::StringRef name) {
   const Var* const var = block.find_var_recursive(name);
   if (var == nullptr || var->kind() != VarKind::kLodTensor || !var->spec().has_tensor())
@@ -115,7 +116,7 @@ StatusOr<std::vector<GradOp>> grad_conditional(const GradContext& ctx) {
       .input("Out@GRAD", ctx.output_grad("Out"))
       .input("Scope", ctx.output("Scope"))
       .output("Input@GRAD", std::move(wanted));
-  // nothing else is handed on
+  // no other attribute is copied
   if (const AttrValue* const scalar = ctx.forward().find_attr("is_scalar_condition"))
     op.attr("is_scalar_condition", *scalar);
   return one_grad_op(std::move(op));
@@ -134,7 +135,7 @@ StatusOr<std::vector<GradOp>> grad_recurrent(const GradContext& ctx) {
   op.input("outputs", ctx.output("outputs"))
       .input("outputs@GRAD", ctx.output_grad("outputs"))
       .input("step_scopes", ctx.output("step_scopes"))
-      // The scopes of the steps are what the backward pass walks; there is no var of their own.
+      // the gradient uses the forward scopes; there is no separate var for them
       .input("step_scopes@GRAD", ctx.output("step_scopes"));
   copy_attrs(ctx, op);
   return one_grad_op(std::move(op));
@@ -145,27 +146,27 @@ void add_while(OpRegistry& registry) {
       OpDef("while")
           .doc("runs the sub-block as long as Condition holds")
           .input("X", "outer vars read inside", Arity::kAny, kAnyKind)
-          .input("Condition", "one bool; the sub-block computes it anew")
+          .input("Condition", "one bool; the sub-block recomputes it")
           .output("Out", "outer vars written inside", Arity::kAny, kAnyKind)
-          .output("StepScopes", "scope of every step, for the gradient", Arity::kOne, kAnyKind)
+          .output("StepScopes", "scope of every iteration, for the gradient", Arity::kOne, kAnyKind)
           .block_attr("sub_block", "body of the loop")
-          .attr("is_test", false, "keep no scopes for a gradient")
-          .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive a step")
+          .attr("is_test", false, "do not keep scopes for a gradient")
+          .attr("skip_eager_deletion_vars", Strings{}, "vars to keep after an iteration")
           .infer(infer_while)
           .grad(grad_while)
           .shares_block());
   registry.add(
       OpDef("while_grad")
-          .doc("gradient of while: the steps from last to first")
+          .doc("gradient of while: runs the iterations from last to first")
           .input("X", "outer vars read inside", Arity::kAny, kAnyKind)
           .input("Out", "outer vars written inside", Arity::kAny, kAnyKind)
           .input("Out@GRAD", "gradients of these", Arity::kAny, kAnyKind)
           .input("StepScopes", "scopes of the forward op", Arity::kOptional, kAnyKind)
-          .output("X@GRAD", "gradients of X, @EMPTY@ where none is needed", Arity::kAny, kAnyKind)
+          .output("X@GRAD", "gradients of X; @EMPTY@ where none is needed", Arity::kAny, kAnyKind)
           .block_attr("sub_block", "gradient ops of the body")
           .attr("is_test", false, "no effect")
           .attr("original_output_grad", Strings{}, "names of Out@GRAD inside")
-          .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive a step")
+          .attr("skip_eager_deletion_vars", Strings{}, "vars to keep after an iteration")
           .infer(infer_while_grad)
           .shares_block());
 }
@@ -181,7 +182,7 @@ void add_conditional(OpRegistry& registry) {
           .block_attr("sub_block", "what is run")
           .attr("is_scalar_condition", false,
                 "true: Cond is one bool; false: all of Cond are not empty")
-          .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive the run")
+          .attr("skip_eager_deletion_vars", Strings{}, "vars to keep after the run")
           .infer(infer_conditional)
           .grad(grad_conditional)
           .shares_block());
@@ -195,45 +196,47 @@ void add_conditional(OpRegistry& registry) {
                    .output("Input@GRAD", "gradients of Input", Arity::kAny, kAnyKind)
                    .block_attr("sub_block", "gradient ops of the block")
                    .attr("is_scalar_condition", false, "as in the forward op")
-                   .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive the run")
+                   .attr("skip_eager_deletion_vars", Strings{}, "vars to keep after the run")
                    .infer(infer_conditional_grad)
                    .shares_block());
 }
 
 OpDef& recurrent_attrs(OpDef& def) {
-  return def.attr("has_states", false, "states go from step to step")
-      .attr("ex_states", Strings{}, "names inside of the states before a step")
-      .attr("states", Strings{}, "names inside of the states after a step")
-      .attr("reverse", false, "last step first")
+  return def.attr("has_states", false, "states are passed between time steps")
+      .attr("ex_states", Strings{}, "names in the sub-block of the states before a time step")
+      .attr("states", Strings{}, "names in the sub-block of the states after a time step")
+      .attr("reverse", false, "last time step first")
       .attr("is_train", true, "keep the scopes for a gradient")
-      .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive a step");
+      .attr("skip_eager_deletion_vars", Strings{}, "vars to keep after an iteration");
 }
 
 void add_recurrent(OpRegistry& registry) {
   OpDef forward("recurrent");
-  forward.doc("runs the sub-block once for each step of the inputs")
-      .input("inputs", "sequences, time first; inside each has one step", Arity::kAny)
-      .input("initial_states", "states before the first step", Arity::kAny)
+  forward.doc("runs the sub-block once for each time step of the inputs")
+      .input("inputs", "sequences, time first; the sub-block sees one time step of each",
+             Arity::kAny)
+      .input("initial_states", "states before the first time step", Arity::kAny)
       .input("parameters", "outer vars read inside", Arity::kAny, kAnyKind)
-      .output("outputs", "what the steps yield, stacked on dim 0", Arity::kAny)
-      .output("step_scopes", "scope of every step, for the gradient", Arity::kOptional, kAnyKind)
-      .block_attr("sub_block", "one step")
+      .output("outputs", "results of the time steps, stacked on dim 0", Arity::kAny)
+      .output("step_scopes", "scope of every iteration, for the gradient", Arity::kOptional,
+              kAnyKind)
+      .block_attr("sub_block", "one time step")
       .infer(infer_recurrent)
       .grad(grad_recurrent);
   registry.add(recurrent_attrs(forward));
   OpDef backward("recurrent_grad");
-  backward.doc("gradient of recurrent: the steps from last to first")
+  backward.doc("gradient of recurrent: runs the time steps from last to first")
       .input("inputs", "sequences of the forward op", Arity::kAny)
-      .input("initial_states", "states before the first step", Arity::kAny)
+      .input("initial_states", "states before the first time step", Arity::kAny)
       .input("parameters", "outer vars read inside", Arity::kAny, kAnyKind)
-      .input("outputs", "what the steps yielded", Arity::kAny)
+      .input("outputs", "results of the forward op", Arity::kAny)
       .input("outputs@GRAD", "gradients of these", Arity::kAny)
       .input("step_scopes", "scopes of the forward op", Arity::kOptional, kAnyKind)
       .input("step_scopes@GRAD", "the same scopes", Arity::kOptional, kAnyKind)
       .output("inputs@GRAD", "gradients of the sequences", Arity::kAny)
       .output("initial_states@GRAD", "gradients of the first states", Arity::kAny)
-      .output("parameters@GRAD", "gradients, summed over the steps", Arity::kAny)
-      .block_attr("sub_block", "gradient ops of one step")
+      .output("parameters@GRAD", "gradients, summed over the time steps", Arity::kAny)
+      .block_attr("sub_block", "gradient ops of one time step")
       .infer(infer_recurrent_grad);
   registry.add(recurrent_attrs(backward).shares_block());
 }

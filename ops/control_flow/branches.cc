@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kBranchesData = kTensorLike | kTensorArray;
 
-// The branches may differ in known dims; only what they share is known of the result.
+// The branches may differ in dims; a dim of the result is known if it is the same in all of them.
 Status infer_select_input(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "Mask", 1));
   if (!ctx.has_input("X") || !ctx.input("X").has_shape) return Ok();
@@ -95,8 +95,8 @@ StatusOr<std::vector<GradOp>> grad_merge(const GradContext& ctx) {
 OpDef merge(llvm::StringRef type) {
   OpDef def(type);
   def.doc("inverse of split_lod_tensor")
-      .input("X", "what was split; gives LoD and order")
-      .input("Mask", "one bool a sequence")
+      .input("X", "tensor that was split; determines LoD and order")
+      .input("Mask", "one bool per sequence")
       .input("InTrue", "sequences whose mask is true")
       .input("InFalse", "sequences whose mask is false")
       .output("Out", "all sequences in the order of X")
@@ -111,7 +111,7 @@ OpDef merge(llvm::StringRef type) {
 void add_branch_ops(OpRegistry& registry) {
   registry.add(OpDef("select_input")
                    .doc("Out = X[Mask]")
-                   .input("X", "one var a branch", Arity::kMany, kBranchesData)
+                   .input("X", "one var per branch", Arity::kMany, kBranchesData)
                    .input("Mask", "one int32")
                    .output("Out", "the chosen var", Arity::kOne, kBranchesData)
                    .infer(infer_select_input)
@@ -120,14 +120,14 @@ void add_branch_ops(OpRegistry& registry) {
                    .doc("Out[Mask] = X")
                    .input("X", "any shape", Arity::kOne, kBranchesData)
                    .input("Mask", "one int32")
-                   // Places of unwanted gradients are @EMPTY@.
-                   .output("Out", "one var a branch", Arity::kAny, kBranchesData)
+                   // Gradients that are not wanted are @EMPTY@.
+                   .output("Out", "one var per branch", Arity::kAny, kBranchesData)
                    .infer(infer_select_output)
                    .grad(grad_select_output));
   registry.add(OpDef("split_lod_tensor")
                    .doc("splits sequences by a mask")
                    .input("X", "sequences")
-                   .input("Mask", "one bool a sequence")
+                   .input("Mask", "one bool per sequence")
                    .output("OutTrue", "sequences whose mask is true", Arity::kOptional)
                    .output("OutFalse", "sequences whose mask is false", Arity::kOptional)
                    .attr("level", 0, "LoD level")

@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Families of this folder, one a file.
+/// Op families of this folder, one per file.
 void add_block_ops(OpRegistry& registry);
 void add_assign_ops(OpRegistry& registry);
 void add_array_ops(OpRegistry& registry);

@@ -4,7 +4,8 @@
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 
-// Dynamic RNNs of fluid: sequences ordered by length (the rank table), cut into one tensor a step.
+// Dynamic RNNs of fluid: sequences ordered by length (rank table), split into one tensor per time
+// step.
 namespace millrace::ops {
 namespace {
 
@@ -39,7 +40,7 @@ Status infer_max_len(InferContext& ctx) {
   return Ok();
 }
 
-// Fewer sequences are left at later steps.
+// Later time steps have fewer sequences.
 Status infer_shrink(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "I", 1));
   const VarMeta& x = ctx.input("X");
@@ -71,7 +72,7 @@ StatusOr<std::vector<GradOp>> grad_reorder(const GradContext& ctx) {
 OpDef reorder(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
-      .input("X", "sequences, or one row a sequence")
+      .input("X", "sequences, or one row per sequence")
       .input("RankTable", "the order", Arity::kOne, kRankTable)
       .output("Out", "shape of X")
       .infer(infer_unary);
@@ -93,30 +94,31 @@ void add_rank_table_ops(OpRegistry& registry) {
                    .output("Out", "one int64")
                    .infer(infer_max_len));
   registry.add(OpDef("lod_tensor_to_array")
-                   .doc("element t has step t of every sequence that is that long")
+                   .doc("element t holds time step t of every sequence that is long enough")
                    .input("X", "sequences")
                    .input("RankTable", "order of the sequences", Arity::kOne, kRankTable)
-                   .output("Out", "one element a step", Arity::kOne, kTensorArray)
+                   .output("Out", "one element per time step", Arity::kOne, kTensorArray)
                    .infer(infer_to_array)
                    .grad(grad_to_array));
   registry.add(OpDef("array_to_lod_tensor")
                    .doc("inverse of lod_tensor_to_array")
-                   .input("X", "one element a step", Arity::kOne, kTensorArray)
+                   .input("X", "one element per time step", Arity::kOne, kTensorArray)
                    .input("RankTable", "order of the sequences", Arity::kOne, kRankTable)
                    .output("Out", "sequences")
                    .infer(infer_from_array)
                    .grad(grad_from_array));
   registry.add(OpDef("shrink_rnn_memory")
-                   .doc("rows of X whose sequences still run at step I")
-                   .input("X", "state, one row a sequence in the order of the table")
+                   .doc("rows of X whose sequences are longer than time step I")
+                   .input("X", "state, one row per sequence in the order of the table")
                    .input("RankTable", "order of the sequences", Arity::kOne, kRankTable)
-                   .input("I", "step, one element")
+                   .input("I", "time step, one element")
                    .output("Out", "leading rows of X")
                    .infer(infer_shrink)
                    .grad({"shrink_rnn_memory_grad", {"Out@GRAD", "X"}, {"X@GRAD"}, {}}));
   registry.add(reorder("reorder_lod_tensor_by_rank", "sequences in the order of the table")
                    .grad(grad_reorder));
-  registry.add(reorder("reorder_lod_tensor_by_rank_grad", "sequences back in their own order"));
+  registry.add(
+      reorder("reorder_lod_tensor_by_rank_grad", "sequences back in their original order"));
 }
 
 }  // namespace millrace::ops

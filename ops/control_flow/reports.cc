@@ -2,7 +2,7 @@
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 
-// Ops whose purpose is to tell the user something.
+// Ops that print for the user or stop the run.
 namespace millrace::ops {
 namespace {
 
@@ -33,8 +33,8 @@ void add_report_ops(OpRegistry& registry) {
                    .doc("Out = In, and writes it to the log")
                    .input("In", "any shape", Arity::kOne, kTensorLike | kTensorArray)
                    .output("Out", "copy of In", Arity::kOptional, kTensorLike | kTensorArray)
-                   .attr("first_n", -1, "print so many times; -1: always")
-                   .attr("message", "", "text in front")
+                   .attr("first_n", -1, "print that many times; -1: always")
+                   .attr("message", "", "text before the output")
                    .attr("summarize", 20, "elements to print; -1: all")
                    .attr("print_tensor_name", true, "print the name")
                    .attr("print_tensor_type", true, "print the element type")

@@ -31,7 +31,7 @@ Status infer_box_coder(InferContext& ctx) {
   }
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "TargetBox", 3, 3));
   const auto axis = ctx.attr<int64_t>("axis");
-  // Boxes of the priors stand along dim 1 - axis of the target.
+  // The prior boxes are along dim 1 - axis of TargetBox.
   const auto across = static_cast<size_t>(axis == 0 ? 1 : 0);
   if (prior.has_shape && target.has_shape && !dims_agree(target.dims[across], prior.dims[0])) {
     return ctx.error("dim {} of TargetBox {} must be the number of boxes of PriorBox {}", across,
@@ -84,7 +84,7 @@ void add_box_ops(OpRegistry& registry) {
                    .input("X", "[boxes, 4]")
                    .input("Y", "[boxes, 4]")
                    .output("Out", "[boxes of X, boxes of Y], LoD of X")
-                   .attr("box_normalized", true, "corners are points; false: pixels")
+                   .attr("box_normalized", true, "corners are points; false: they are pixels")
                    .infer(infer_iou_similarity));
   registry.add(OpDef("box_coder")
                    .doc("boxes as offsets and scales relative to prior boxes, or back")
@@ -94,13 +94,13 @@ void add_box_ops(OpRegistry& registry) {
                    .output("OutputBox", "[targets, priors, 4], or shape of TargetBox")
                    .attr("code_type", "encode_center_size")
                    .one_of({"encode_center_size", "decode_center_size"})
-                   .attr("box_normalized", true, "corners are points; false: pixels")
+                   .attr("box_normalized", true, "corners are points; false: they are pixels")
                    .attr("axis", 0, "dim of TargetBox along which PriorBox is repeated")
                    .range(0, 1)
-                   .attr("variance", std::vector<float>{}, "in place of PriorBoxVar; 4 entries")
+                   .attr("variance", std::vector<float>{}, "used instead of PriorBoxVar; 4 entries")
                    .infer(infer_box_coder));
   registry.add(OpDef("box_clip")
-                   .doc("boxes cut at the border of their image")
+                   .doc("boxes clipped to their image")
                    .input("Input", "boxes in the last dim of 4")
                    .input("ImInfo", "[images, 3]: height, width, scale")
                    .output("Output", "shape, dtype and LoD of Input")
@@ -111,16 +111,17 @@ void add_box_ops(OpRegistry& registry) {
                    .input("Input", "[batch, 2 * corners, height, width]")
                    .output("Output", "shape and dtype of Input")
                    .infer(infer_polygon));
-  registry.add(OpDef("box_decoder_and_assign")
-                   .doc("the boxes of all classes, and of each region that of its best class")
-                   .input("PriorBox", "[regions, 4], pixels")
-                   .input("PriorBoxVar", "[4]; factors of the offsets", Arity::kOptional)
-                   .input("TargetBox", "[regions, 4 * classes]; offsets of each class")
-                   .input("BoxScore", "[regions, classes]; class 0 is the background")
-                   .output("DecodeBox", "[regions, 4 * classes]")
-                   .output("OutputAssignBox", "[regions, 4]; PriorBox where no class scores")
-                   .attr("box_clip", 4.135F, "logarithm of the largest factor of a size")
-                   .infer(infer_box_decoder));
+  registry.add(
+      OpDef("box_decoder_and_assign")
+          .doc("decoded boxes of all classes, and for each region the box of its best class")
+          .input("PriorBox", "[regions, 4], pixels")
+          .input("PriorBoxVar", "[4]; factors of the offsets", Arity::kOptional)
+          .input("TargetBox", "[regions, 4 * classes]; offsets of each class")
+          .input("BoxScore", "[regions, classes]; class 0 is the background")
+          .output("DecodeBox", "[regions, 4 * classes]")
+          .output("OutputAssignBox", "[regions, 4]; PriorBox where no class scores")
+          .attr("box_clip", 4.135F, "logarithm of the largest scale factor of a size")
+          .infer(infer_box_decoder));
 }
 
 }  // namespace millrace::ops

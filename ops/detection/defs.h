@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Definitions of this folder: ops on boxes of object detectors. Boxes are left, top, right,
+/// Op definitions of this folder: ops on boxes of object detectors. A box is left, top, right,
 /// bottom.
 
 /// iou_similarity, box_coder, box_clip, polygon_box_transform, box_decoder_and_assign

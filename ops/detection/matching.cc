@@ -39,15 +39,16 @@ Status infer_mine_hard_examples(InferContext& ctx) {
 }  // namespace
 
 void add_matching_ops(OpRegistry& registry) {
-  registry.add(OpDef("bipartite_match")
-                   .doc("pairs rows and columns greedily by the largest entry of a matrix")
-                   .input("DistMat", "[rows of all images, columns], one LoD level")
-                   .output("ColToRowMatchIndices", "int32 [images, columns]; row, or -1")
-                   .output("ColToRowMatchDist", "[images, columns]; entry of the pair")
-                   .attr("match_type", "bipartite", "per_prediction also pairs what is left")
-                   .one_of({"bipartite", "per_prediction", ""})
-                   .attr("dist_threshold", 0.5F, "smallest entry of a pair per prediction")
-                   .infer(infer_bipartite_match));
+  registry.add(
+      OpDef("bipartite_match")
+          .doc("pairs rows and columns greedily by the largest entry of a matrix")
+          .input("DistMat", "[rows of all images, columns], one LoD level")
+          .output("ColToRowMatchIndices", "int32 [images, columns]; row, or -1")
+          .output("ColToRowMatchDist", "[images, columns]; entry of the pair")
+          .attr("match_type", "bipartite", "per_prediction also pairs the remaining columns")
+          .one_of({"bipartite", "per_prediction", ""})
+          .attr("dist_threshold", 0.5F, "smallest entry of a pair per prediction")
+          .infer(infer_bipartite_match));
   registry.add(OpDef("target_assign")
                    .doc("for each prediction the target that was matched to it")
                    .input("X", "[targets of all images, predictions or 1, width], one LoD level")
@@ -58,25 +59,25 @@ void add_matching_ops(OpRegistry& registry) {
                           Arity::kOptional)
                    .output("Out", "[images, predictions, width]")
                    .output("OutWeight", "[images, predictions, 1]; 1 where a target was matched")
-                   .attr("mismatch_value", 0, "stands where no target was matched")
+                   .attr("mismatch_value", 0, "value where no target was matched")
                    .infer(infer_target_assign));
-  registry.add(
-      OpDef("mine_hard_examples")
-          .doc("picks the unmatched predictions with the largest loss")
-          .input("ClsLoss", "[images, predictions]")
-          .input("LocLoss", "[images, predictions]", Arity::kOptional)
-          .input("MatchIndices", "int32 [images, predictions]; target, or -1")
-          .input("MatchDist", "[images, predictions]")
-          .output("NegIndices", "int32 [all, 1], one LoD level; the picked ones")
-          .output("UpdatedMatchIndices", "MatchIndices, hard_example drops what is not picked")
-          .attr("neg_pos_ratio", 1.0F, "picked for each matched one, for max_negative")
-          .range(0)
-          .attr("neg_dist_threshold", 0.5F, "largest MatchDist, for max_negative")
-          .attr("sample_size", 0, "picked in each image, for hard_example")
-          .range(0)
-          .attr("mining_type", "max_negative", "which predictions compete")
-          .one_of({"max_negative", "hard_example"})
-          .infer(infer_mine_hard_examples));
+  registry.add(OpDef("mine_hard_examples")
+                   .doc("picks the unmatched predictions with the largest loss")
+                   .input("ClsLoss", "[images, predictions]")
+                   .input("LocLoss", "[images, predictions]", Arity::kOptional)
+                   .input("MatchIndices", "int32 [images, predictions]; target, or -1")
+                   .input("MatchDist", "[images, predictions]")
+                   .output("NegIndices", "int32 [all, 1], one LoD level; the picked ones")
+                   .output("UpdatedMatchIndices",
+                           "MatchIndices; hard_example unmatches predictions that are not picked")
+                   .attr("neg_pos_ratio", 1.0F, "picked per matched prediction, for max_negative")
+                   .range(0)
+                   .attr("neg_dist_threshold", 0.5F, "largest MatchDist, for max_negative")
+                   .attr("sample_size", 0, "picked in each image, for hard_example")
+                   .range(0)
+                   .attr("mining_type", "max_negative", "which predictions compete")
+                   .one_of({"max_negative", "hard_example"})
+                   .infer(infer_mine_hard_examples));
 }
 
 }  // namespace millrace::ops

@@ -10,7 +10,7 @@ Status infer_nms(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "BBoxes", 3, 3));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Scores", 2, 3));
   int64_t corners = boxes.has_shape ? boxes.dims[2] : -1;
-  // No box has that many; the sum below must not overflow.
+  // Treat an absurd size as unknown, so that the sum below does not overflow.
   if (corners > (int64_t{1} << 31)) corners = -1;
   // LoD says which boxes belong to which image, unless a tensor of counts does.
   const int32_t lod_level = ctx.has_output("RoisNum") || ctx.has_output("NmsRoisNum") ? 0 : 1;
@@ -26,8 +26,9 @@ Status infer_retinanet_output(InferContext& ctx) {
     MILLRACE_RETURN_IF_ERROR(check_rank(ctx, slot, 3, 3));
   const size_t levels = ctx.input_count("Scores");
   if (ctx.input_count("BBoxes") != levels || ctx.input_count("Anchors") != levels) {
-    return ctx.error("BBoxes, Scores and Anchors must have as many vars, found {}, {} and {}",
-                     ctx.input_count("BBoxes"), levels, ctx.input_count("Anchors"));
+    return ctx.error(
+        "BBoxes, Scores and Anchors must have the same number of vars, found {}, {} and {}",
+        ctx.input_count("BBoxes"), levels, ctx.input_count("Anchors"));
   }
   ctx.set_output("Out", tensor_meta(ctx.input("Scores").dtype, {-1, 6}, 1));
   return Ok();
@@ -40,58 +41,60 @@ OpDef family_nms(llvm::StringRef type, llvm::StringRef doc) {
       .input("Scores", "[batch, classes, boxes], or [boxes, classes] with LoD")
       .output("Out", "[kept, 6]: class, score, box; one LoD level unless counted")
       .attr("background_label", 0, "class that is left out; -1: none")
-      .required_attr<float>("score_threshold", "boxes below go")
-      .required_attr<int32_t>("nms_top_k", "best scores that go on; -1: all")
+      .required_attr<float>("score_threshold", "boxes with lower scores are dropped")
+      .required_attr<int32_t>("nms_top_k", "number of best scores to consider; -1: all")
       .range(-1)
-      .required_attr<int32_t>("keep_top_k", "boxes of an image at most; -1: all")
+      .required_attr<int32_t>("keep_top_k", "maximum number of boxes per image; -1: all")
       .range(-1)
-      .attr("normalized", true, "corners are points; false: pixels")
+      .attr("normalized", true, "corners are points; false: they are pixels")
       .infer(infer_nms);
   return def;
 }
 
 OpDef multiclass(llvm::StringRef type) {
-  return family_nms(type, "of each class the boxes with the best scores that overlap little")
-      .attr("nms_threshold", 0.3F, "overlap at which the worse box goes")
+  return family_nms(type, "for each class the boxes with the best scores that overlap little")
+      .attr("nms_threshold", 0.3F, "overlap above which the worse box is dropped")
       .range(0)
       .attr("nms_eta", 1.0F, "factor of nms_threshold after each box; 1: none");
 }
 
 OpDef locality_aware() {
   OpDef def("locality_aware_nms");
-  def.doc("as multiclass_nms, but boxes that overlap and stand side by side are joined first")
+  def.doc("as multiclass_nms, but consecutive boxes that overlap are merged first")
       .input("BBoxes", "[batch, boxes, 4], or of 4, 8, 12 or 16 corners")
       .input("Scores", "[batch, classes, boxes]")
       .output("Out", "[kept, 6]: class, score, box; one LoD level")
       .attr("background_label", -1, "class that is left out; -1: none")
-      .required_attr<float>("score_threshold", "boxes below go")
-      .required_attr<int32_t>("nms_top_k", "best scores that go on; -1: all")
+      .required_attr<float>("score_threshold", "boxes with lower scores are dropped")
+      .required_attr<int32_t>("nms_top_k", "number of best scores to consider; -1: all")
       .range(-1)
-      .attr("nms_threshold", 0.3F, "overlap at which boxes are joined, and the worse box goes")
+      .attr("nms_threshold", 0.3F,
+            "overlap above which boxes are merged, and the worse box is dropped")
       .range(0)
       .attr("nms_eta", 1.0F, "factor of nms_threshold after each box; 1: none")
-      .required_attr<int32_t>("keep_top_k", "boxes of an image at most; -1: all")
+      .required_attr<int32_t>("keep_top_k", "maximum number of boxes per image; -1: all")
       .range(-1)
-      .attr("normalized", true, "corners are points; false: pixels")
+      .attr("normalized", true, "corners are points; false: they are pixels")
       .infer(infer_nms);
   return def;
 }
 
 OpDef retinanet_output() {
   OpDef def("retinanet_detection_output");
-  def.doc("boxes that a detector of one stage finds: decoded, the best, those that overlap little")
+  def.doc("boxes found by a one-stage detector: decoded, best scores only, little overlap")
       .input("BBoxes", "[batch, boxes, 4] for each level; offsets from the anchors", Arity::kMany)
       .input("Scores", "[batch, boxes, classes] for each level", Arity::kMany)
       .input("Anchors", "[boxes, 4] for each level, pixels of the scaled image", Arity::kMany)
       .input("ImInfo", "[batch, 3]: height and width of the scaled image, scale")
       .output("Out", "[kept, 6]: class from 1 on, score, box; one LoD level")
-      .required_attr<float>("score_threshold", "boxes below go, but not those of the last level")
-      .required_attr<int32_t>("nms_top_k", "best scores of a level that go on; -1: all")
+      .required_attr<float>("score_threshold",
+                            "boxes with lower scores are dropped, except in the last level")
+      .required_attr<int32_t>("nms_top_k", "number of best scores per level to consider; -1: all")
       .range(-1)
-      .required_attr<float>("nms_threshold", "overlap at which the worse box goes")
+      .required_attr<float>("nms_threshold", "overlap above which the worse box is dropped")
       .range(0)
       .required_attr<float>("nms_eta", "factor of nms_threshold after each box; 1: none")
-      .required_attr<int32_t>("keep_top_k", "boxes of an image at most; -1: all")
+      .required_attr<int32_t>("keep_top_k", "maximum number of boxes per image; -1: all")
       .range(-1)
       .infer(infer_retinanet_output);
   return def;
@@ -102,19 +105,21 @@ OpDef retinanet_output() {
 void add_nms_ops(OpRegistry& registry) {
   registry.add(multiclass("multiclass_nms"));
   registry.add(multiclass("multiclass_nms2")
-                   .intermediate("Index", "int32 [kept, 1]; place in the flat BBoxes"));
-  registry.add(multiclass("multiclass_nms3")
-                   .input("RoisNum", "int32 [batch]; replaces LoD", Arity::kOptional)
-                   .output("Index", "int32 [kept, 1]; place in the flat BBoxes", Arity::kOptional)
-                   .output("NmsRoisNum", "int32 [batch], boxes of each image", Arity::kOptional));
+                   .intermediate("Index", "int32 [kept, 1]; index into the flattened BBoxes"));
+  registry.add(
+      multiclass("multiclass_nms3")
+          .input("RoisNum", "int32 [batch]; replaces LoD", Arity::kOptional)
+          .output("Index", "int32 [kept, 1]; index into the flattened BBoxes", Arity::kOptional)
+          .output("NmsRoisNum", "int32 [batch], boxes of each image", Arity::kOptional));
   registry.add(locality_aware());
   registry.add(retinanet_output());
-  registry.add(family_nms("matrix_nms", "boxes with scores lowered by the overlap with better ones")
-                   .output("Index", "int32 [kept, 1]; place in the flat BBoxes", Arity::kOptional)
-                   .output("RoisNum", "int32 [batch], boxes of each image", Arity::kOptional)
-                   .attr("post_threshold", 0.0F, "lowered scores below go")
-                   .attr("use_gaussian", false, "scores fall off as a bell curve, else linearly")
-                   .attr("gaussian_sigma", 2.0F, "width of the bell curve"));
+  registry.add(
+      family_nms("matrix_nms", "boxes with scores lowered by the overlap with better ones")
+          .output("Index", "int32 [kept, 1]; index into the flattened BBoxes", Arity::kOptional)
+          .output("RoisNum", "int32 [batch], boxes of each image", Arity::kOptional)
+          .attr("post_threshold", 0.0F, "boxes whose lowered score is below it are dropped")
+          .attr("use_gaussian", false, "lower scores by a Gaussian; false: linearly")
+          .attr("gaussian_sigma", 2.0F, "width of the Gaussian"));
 }
 
 }  // namespace millrace::ops

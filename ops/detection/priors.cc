@@ -28,7 +28,7 @@ Status check_variances(const InferContext& ctx) {
   return ctx.error("attribute 'variances' must have 4 entries, found {}", found);
 }
 
-// Ratios that count: 1, then the given ones that are not there yet, each with its inverse if flip.
+// The distinct ratios: 1, then the given ones, each followed by its inverse if flip is set.
 int64_t count_ratios(const std::vector<float>& given, bool flip) {
   std::vector<float> ratios = {1.0F};
   for (const float ratio : given) {
@@ -66,7 +66,7 @@ Status infer_density_prior_box(InferContext& ctx) {
   const auto sizes = ctx.attr<std::vector<float>>("fixed_sizes");
   if (densities.size() != sizes.size()) {
     return ctx.error(
-        "attributes 'densities' and 'fixed_sizes' must be of one length, found {} and "
+        "attributes 'densities' and 'fixed_sizes' must have the same length, found {} and "
         "{}",
         densities.size(), sizes.size());
   }
@@ -94,14 +94,14 @@ OpDef prior_family(llvm::StringRef type) {
   OpDef def(type);
   def.input("Input", "feature map [batch, channels, height, width]; its data is not read")
       .input("Image", "[batch, channels, height, width]; its data is not read")
-      .output("Boxes", "[height, width, boxes, 4], in parts of the image")
+      .output("Boxes", "[height, width, boxes, 4], relative to the image size")
       .output("Variances", "shape of Boxes")
-      .attr("clip", true, "cut boxes at the border of the image")
+      .attr("clip", true, "clip boxes to the image")
       .attr("step_w", 0.0F, "width of a cell in pixels; 0: image / feature map")
       .range(0)
       .attr("step_h", 0.0F, "height of a cell in pixels; 0: image / feature map")
       .range(0)
-      .attr("offset", 0.5F, "middle of a box within its cell");
+      .attr("offset", 0.5F, "position of the box centre in its cell, in cells");
   return def;
 }
 
@@ -117,7 +117,7 @@ void add_prior_ops(OpRegistry& registry) {
                    .attr("variances", variances, "copied to every box")
                    .attr("flip", true, "also the inverse of each ratio")
                    .attr("min_max_aspect_ratios_order", false,
-                         "order small, large, ratios and not small, ratios, large")
+                         "true: order of boxes small, large, ratios; false: small, ratios, large")
                    .infer(infer_prior_box));
   registry.add(prior_family("density_prior_box")
                    .doc("boxes spread evenly over each cell of a feature map")
@@ -137,7 +137,7 @@ void add_prior_ops(OpRegistry& registry) {
                    .required_attr<std::vector<float>>("aspect_ratios", "height / width")
                    .required_attr<std::vector<float>>("variances", "copied to every box")
                    .attr("stride", std::vector<float>{16.0F, 16.0F}, "size of a cell in pixels")
-                   .attr("offset", 0.5F, "middle of a box within its cell")
+                   .attr("offset", 0.5F, "position of the box centre in its cell, in cells")
                    .infer(infer_anchor_generator));
 }
 

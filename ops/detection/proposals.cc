@@ -49,7 +49,7 @@ Status infer_distribute(InferContext& ctx) {
 
 OpDef generate_family(llvm::StringRef type, llvm::StringRef image_slot, llvm::StringRef image_doc) {
   OpDef def(type);
-  def.doc("boxes with the best scores, decoded, clipped and thinned out")
+  def.doc("boxes with the best scores, decoded, clipped, and without those that overlap much")
       .input("Scores", "[batch, anchors, height, width]")
       .input("BboxDeltas", "[batch, 4 * anchors, height, width]")
       .input(image_slot, image_doc)
@@ -58,11 +58,11 @@ OpDef generate_family(llvm::StringRef type, llvm::StringRef image_slot, llvm::St
       .output("RpnRois", "[boxes, 4]")
       .output("RpnRoiProbs", "[boxes, 1]")
       .output("RpnRoisNum", "int32 [batch], boxes of each image", Arity::kOptional)
-      .required_attr<int32_t>("pre_nms_topN", "best scores that go on; 0 or less: all")
-      .required_attr<int32_t>("post_nms_topN", "boxes of an image at most; 0 or less: all")
-      .required_attr<float>("nms_thresh", "overlap at which the worse box goes")
+      .required_attr<int32_t>("pre_nms_topN", "number of best scores to consider; 0 or less: all")
+      .required_attr<int32_t>("post_nms_topN", "maximum number of boxes per image; 0 or less: all")
+      .required_attr<float>("nms_thresh", "overlap above which the worse box is dropped")
       .range(0)
-      .required_attr<float>("min_size", "smaller boxes go, in pixels")
+      .required_attr<float>("min_size", "smaller boxes are dropped, in pixels")
       .required_attr<float>("eta", "factor of nms_thresh after each box; 1: none")
       .range(0, 1);
   return def;
@@ -83,7 +83,7 @@ void add_proposal_ops(OpRegistry& registry) {
                    .input("MultiLevelRoIsNum", "[batch] for each level; replaces LoD", Arity::kAny)
                    .output("FpnRois", "[boxes, 4], one LoD level")
                    .output("RoisNum", "int32 [batch], boxes of each image", Arity::kOptional)
-                   .required_attr<int32_t>("post_nms_topN", "boxes at most")
+                   .required_attr<int32_t>("post_nms_topN", "maximum number of boxes")
                    .range(1)
                    .infer(infer_collect));
   registry.add(
@@ -92,7 +92,7 @@ void add_proposal_ops(OpRegistry& registry) {
           .input("FpnRois", "[boxes, 4]")
           .input("RoisNum", "int32 [batch]; replaces LoD", Arity::kOptional)
           .output("MultiFpnRois", "[boxes, 4] for each level", Arity::kMany)
-          .output("RestoreIndex", "int32 [boxes, 1]; place of each in the levels' sequence")
+          .output("RestoreIndex", "int32 [boxes, 1]; index of each box in the concatenated levels")
           .output("MultiLevelRoIsNum", "int32 [batch] for each level", Arity::kAny)
           .required_attr<int32_t>("min_level", "first level")
           .required_attr<int32_t>("max_level", "last level")

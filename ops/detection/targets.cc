@@ -1,8 +1,8 @@
 #include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
 
-// What a detector's training compares predictions with. Boxes of the images of a batch stand in a
-// row; LoD says whose they are.
+// Training targets of detectors. The boxes of all images of a batch are concatenated; LoD assigns
+// them to images.
 namespace millrace::ops {
 namespace {
 
@@ -33,13 +33,13 @@ OpDef anchor_targets(llvm::StringRef type, llvm::StringRef doc) {
   def.doc(doc)
       .input("Anchor", "[anchors, 4], pixels of the scaled image")
       .input("GtBoxes", "[objects, 4], pixels of the image itself; one LoD level")
-      .input("IsCrowd", "[objects]; others than 0 are left out")
+      .input("IsCrowd", "[objects]; objects with a value other than 0 are ignored")
       .input("ImInfo", "[batch, 3]: height and width of the scaled image, scale")
       .output("LocationIndex", "int32 [f]; anchors with a box, counted over the batch")
       .output("ScoreIndex", "int32 [f + b]; anchors of the foreground, then of the background")
       .output("TargetBBox", "[f, 4]; from the anchor to its box")
       .output("TargetLabel", "int32 [f + b, 1]; classes of ScoreIndex, 0 for the background")
-      .output("BBoxInsideWeight", "[f, 4]; 0 where an anchor only fills a place", Arity::kOptional)
+      .output("BBoxInsideWeight", "[f, 4]; 0 for an anchor that is only a filler", Arity::kOptional)
       .infer(infer_anchor_targets);
   return def;
 }
@@ -60,10 +60,10 @@ Status infer_proposal_labels(InferContext& ctx) {
 
 OpDef proposal_labels() {
   OpDef def("generate_proposal_labels");
-  def.doc("regions to train the second stage of a detector with, and their targets")
+  def.doc("regions for training the second stage of a detector, and their targets")
       .input("RpnRois", "[regions, 4], pixels of the scaled image; one LoD level")
       .input("GtClasses", "[objects], at least 1")
-      .input("IsCrowd", "[objects]; others than 0 are no regions themselves")
+      .input("IsCrowd", "[objects]; objects with a value other than 0 are not used as regions")
       .input("GtBoxes", "[objects, 4], pixels of the image itself; one LoD level")
       .input("ImInfo", "[batch, 3]: height and width of the scaled image, scale")
       .input("MaxOverlap", "[regions]; with is_cascade_rcnn: regions of 1 are left out",
@@ -74,18 +74,19 @@ OpDef proposal_labels() {
       .output("BboxInsideWeights", "[n, 4 * class_nums]; 1 where there is a target")
       .output("BboxOutsideWeights", "[n, 4 * class_nums]; the same")
       .output("MaxOverlapWithGT", "[n]", Arity::kOptional)
-      .required_attr<int32_t>("batch_size_per_im", "regions of an image at most")
+      .required_attr<int32_t>("batch_size_per_im", "maximum number of regions per image")
       .range(0)
-      .required_attr<float>("fg_fraction", "foreground of these at most")
-      .required_attr<float>("fg_thresh", "overlap from which a region is foreground")
-      .required_attr<float>("bg_thresh_hi", "overlap below which it is background")
-      .required_attr<float>("bg_thresh_lo", "overlap from which it is background")
+      .required_attr<float>("fg_fraction", "maximum share of foreground among them")
+      .required_attr<float>("fg_thresh", "minimum overlap of a foreground region")
+      .required_attr<float>("bg_thresh_hi", "overlap below which a region or anchor is background")
+      .required_attr<float>("bg_thresh_lo", "minimum overlap of a background region")
       .required_attr<std::vector<float>>("bbox_reg_weights", "divisors of the four targets")
       .required_attr<int32_t>("class_nums", "classes with the background")
       .range(1, 1 << 20)
-      .attr("use_random", true, "a random choice of what is too much; else the first ones")
-      .attr("is_cascade_rcnn", false, "regions are those of the stage before; all are taken")
-      .attr("is_cls_agnostic", false, "targets stand at class 1")
+      .attr("use_random", true,
+            "choose surplus regions or anchors at random; false: take the first ones")
+      .attr("is_cascade_rcnn", false, "regions come from the previous stage; all are used")
+      .attr("is_cls_agnostic", false, "targets are stored at class 1")
       .infer(infer_proposal_labels);
   return def;
 }
@@ -108,12 +109,12 @@ OpDef mask_labels() {
   def.doc("regions with an object, and which of their pixels belong to it")
       .input("ImInfo", "[batch, 3]: height and width of the scaled image, scale")
       .input("GtClasses", "[objects]; one LoD level")
-      .input("IsCrowd", "[objects]; others than 0 have no outline")
+      .input("IsCrowd", "[objects]; objects with a value other than 0 have no outline")
       .input("GtSegms", "[points, 2]; LoD of images, objects, polygons")
       .input("Rois", "[regions, 4], pixels of the scaled image; one LoD level")
       .input("LabelsInt32", "[regions]; classes")
       .output("MaskRois", "[n, 4]; regions with a class above 0, or one of the background")
-      .output("RoiHasMaskInt32", "int32 [n, 1]; which of the image's regions they are")
+      .output("RoiHasMaskInt32", "int32 [n, 1]; index of each region in its image")
       .output("MaskInt32", "int32 [n, num_classes * resolution^2]; -1 for other classes")
       .required_attr<int32_t>("num_classes", "classes with the background")
       .range(1, 1 << 20)
@@ -127,21 +128,23 @@ OpDef mask_labels() {
 
 void add_target_ops(OpRegistry& registry) {
   registry.add(
-      anchor_targets("rpn_target_assign", "anchors that a detector's first stage is trained with")
+      anchor_targets("rpn_target_assign", "anchors for training the first stage of a detector")
           .attr("rpn_batch_size_per_im", 256, "anchors of an image; 0 or less: all")
-          .required_attr<float>(
-              "rpn_straddle_thresh",
-              "pixels that an anchor may stick out of the image; below 0: any number")
-          .attr("rpn_positive_overlap", 0.7F, "overlap from which it is foreground")
-          .attr("rpn_negative_overlap", 0.3F, "overlap below which it is background")
-          .attr("rpn_fg_fraction", 0.25F, "foreground at most; 0 or less: take all")
-          .attr("use_random", true, "a random choice of what is too much; else the first ones"));
-  registry.add(anchor_targets("retinanet_target_assign",
-                              "anchors that a detector of one stage is trained with, all of them")
-                   .input("GtLabels", "[objects]; classes")
-                   .output("ForegroundNumber", "int32 [batch, 1]; anchors with a box and 1 more")
-                   .attr("positive_overlap", 0.5F, "overlap from which it is foreground")
-                   .attr("negative_overlap", 0.4F, "overlap below which it is background"));
+          .required_attr<float>("rpn_straddle_thresh",
+                                "pixels by which an anchor may exceed the image; below 0: no limit")
+          .attr("rpn_positive_overlap", 0.7F, "overlap from which an anchor is foreground")
+          .attr("rpn_negative_overlap", 0.3F,
+                "overlap below which a region or anchor is background")
+          .attr("rpn_fg_fraction", 0.25F, "maximum share of foreground; 0 or less: take all")
+          .attr("use_random", true,
+                "choose surplus regions or anchors at random; false: take the first ones"));
+  registry.add(
+      anchor_targets("retinanet_target_assign",
+                     "anchors for training a one-stage detector, without sampling")
+          .input("GtLabels", "[objects]; classes")
+          .output("ForegroundNumber", "int32 [batch, 1]; anchors with a box and 1 more")
+          .attr("positive_overlap", 0.5F, "overlap from which an anchor is foreground")
+          .attr("negative_overlap", 0.4F, "overlap below which a region or anchor is background"));
   registry.add(proposal_labels());
   registry.add(mask_labels());
 }

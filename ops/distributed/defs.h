@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Families of this folder, one a file.
+/// Op families of this folder, one per file.
 void add_rpc_ops(OpRegistry& registry);
 void add_server_ops(OpRegistry& registry);
 void add_slice_ops(OpRegistry& registry);

@@ -1,7 +1,7 @@
 #include "ops/distributed/defs.h"
 #include "ops/infer_helpers.h"
 
-// Gradient compression: only the largest elements travel, the rest is kept for later steps.
+// Gradient compression: only the largest elements are sent, the rest is kept for later steps.
 namespace millrace::ops {
 namespace {
 
@@ -16,33 +16,35 @@ Status infer_dgc(InferContext& ctx) {
 }  // namespace
 
 void add_dgc_ops(OpRegistry& registry) {
-  registry.add(OpDef("dgc")
-                   .doc("momentum-corrected top-k gradient compression: exact, ties by place")
-                   .input("U", "momentum")
-                   .input("V", "elements not sent yet")
-                   .input("Grad", "gradient of this trainer")
-                   .input("Param", "for weight decay", Arity::kOptional)
-                   .input("current_step", "one element")
-                   .input("nranks", "number of trainers, one element", Arity::kOptional)
-                   .output("U_out", "momentum after the step")
-                   .output("V_out", "elements not sent after the step")
-                   .output("EncodeGrad", "indices and values that travel")
-                   .output("Grad_out", "gradient with the sent elements")
-                   .output("k", "number of sent elements, one element")
-                   .output("GatherBuff", "room for what arrives", Arity::kOptional)
-                   .attr("m", 0.9F, "momentum")
-                   .range(0)
-                   .attr("use_nesterov", true, "look ahead with the momentum")
-                   .attr("sparsity", std::vector<float>{}, "share not sent, by period of warm-up")
-                   .range(0, 1)
-                   .attr("rampup_begin_step", 0.0F, "first step that compresses")
-                   .attr("rampup_step", 0.0F, "steps of warm-up")
-                   .attr("regular_coeff", 0.0F, "weight decay factor")
-                   .attr("regular_type", 0, "0 none, 1 L1, 2 L2")
-                   .range(0, 2)
-                   .infer(infer_dgc));
+  registry.add(
+      OpDef("dgc")
+          .doc("momentum-corrected top-k gradient compression: exact, ties broken by index")
+          .input("U", "momentum")
+          .input("V", "elements not sent yet")
+          .input("Grad", "gradient of this trainer")
+          .input("Param", "for weight decay", Arity::kOptional)
+          .input("current_step", "one element")
+          .input("nranks", "number of trainers, one element", Arity::kOptional)
+          .output("U_out", "momentum after the step")
+          .output("V_out", "elements not sent after the step")
+          .output("EncodeGrad", "indices and values to send")
+          .output("Grad_out", "gradient with the sent elements")
+          .output("k", "number of sent elements, one element")
+          .output("GatherBuff", "receive buffer", Arity::kOptional)
+          .attr("m", 0.9F, "momentum")
+          .range(0)
+          .attr("use_nesterov", true, "use Nesterov momentum")
+          .attr("sparsity", std::vector<float>{},
+                "share of elements not sent, one entry per period of warm-up")
+          .range(0, 1)
+          .attr("rampup_begin_step", 0.0F, "first step that compresses")
+          .attr("rampup_step", 0.0F, "steps of warm-up")
+          .attr("regular_coeff", 0.0F, "weight decay factor")
+          .attr("regular_type", 0, "0 none, 1 L1, 2 L2")
+          .range(0, 2)
+          .infer(infer_dgc));
   registry.add(OpDef("dgc_clip_by_norm")
-                   .doc("clip by norm from the step on that compresses")
+                   .doc("clip by norm, from the first step that compresses")
                    .input("X", "gradient")
                    .input("current_step", "one element")
                    .output("Out", "clipped gradient")

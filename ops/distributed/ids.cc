@@ -2,11 +2,11 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 
-// Sorting ids by server and putting the answers back into order; spec/op_gaps.md.
+// Ops that split ids by server and merge the responses in the original order; spec/op_gaps.md.
 namespace millrace::ops {
 namespace {
 
-// Ids [n, 1] go out as [-1, 1]; rows of a gradient keep their width.
+// Ids [n, 1] are split into vars of [-1, 1]; rows of a gradient keep their width.
 Status infer_split_ids(InferContext& ctx) {
   const VarMeta& ids = ctx.input("Ids");
   if (!dims_known(ids)) return Ok();
@@ -42,17 +42,17 @@ Status infer_merge_ids(InferContext& ctx) {
 }  // namespace
 
 void add_id_ops(OpRegistry& registry) {
-  registry.add(
-      OpDef("split_ids")
-          .doc("distinct ids in ascending order, or rows in theirs; id goes to output id mod n")
-          .input("Ids", "ids, or a gradient whose rows are ids", Arity::kMany)
-          .output("Out", "what belongs to each server", Arity::kMany)
-          .infer(infer_split_ids));
+  registry.add(OpDef("split_ids")
+                   .doc("distinct ids in ascending order, or rows in their order; output i gets "
+                        "the ids with id mod n = i")
+                   .input("Ids", "ids, or a gradient whose rows are ids", Arity::kMany)
+                   .output("Out", "ids or rows for each server", Arity::kMany)
+                   .infer(infer_split_ids));
   registry.add(OpDef("merge_ids")
                    .doc("output i has the row of each id of Ids[i], in order, repeats included")
                    .input("Ids", "ids as they were before splitting", Arity::kMany)
-                   .input("Rows", "ids that each server was asked for", Arity::kMany)
-                   .input("X", "rows that each server answered", Arity::kMany)
+                   .input("Rows", "ids requested from each server", Arity::kMany)
+                   .input("X", "rows received from each server", Arity::kMany)
                    .output("Out", "rows for each var of Ids", Arity::kMany)
                    .infer(infer_merge_ids));
 }

@@ -2,7 +2,7 @@
 #include "ops/distributed/defs.h"
 #include "ops/infer_context.h"
 
-// Ops that turn a process into a server: they run until all clients have left.
+// Ops that turn a process into a server. They return when all clients have disconnected.
 namespace millrace::ops {
 namespace {
 
@@ -17,7 +17,7 @@ AttrDef optional_blocks(llvm::StringRef name, llvm::StringRef doc) {
   return def;
 }
 
-// "name:block" with a block of the program.
+// Checks entries of the form "name:block", where block is a block index of the program.
 Status check_block_map(const InferContext& ctx, const char* attr) {
   const Op& op = ctx.op();
   for (const std::string& entry : ctx.attr<Strings>(attr)) {
@@ -53,10 +53,11 @@ OpDef server_op(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "vars that arrive", Arity::kAny, kAnyKind)
-      .attr("endpoint", "127.0.0.1:6164", "own endpoint, host:port")
-      .attr("pserver_id", -1, "own place among the servers")
+      .attr("endpoint", "127.0.0.1:6164", "endpoint of this process, host:port")
+      .attr("pserver_id", -1, "index of this server")
       .add_attr_def(optional_blocks("optimize_blocks", "blocks run when gradients have arrived"))
-      .attr("grad_to_block_id", Strings{}, "name:block, which block a gradient starts")
+      .attr("grad_to_block_id", Strings{},
+            "name:block; the block to run when that gradient has arrived")
       .attr("sync_mode", false, "old form of distributed_mode 0")
       .attr("rpc_get_thread_num", 1, "handler threads; no effect on results")
       .attr("rpc_send_thread_num", 1, "handler threads; no effect on results")
@@ -69,28 +70,30 @@ OpDef server_op(llvm::StringRef type, llvm::StringRef doc) {
 }  // namespace
 
 void add_server_ops(OpRegistry& registry) {
-  registry.add(server_op("listen_and_serv", "serves params and runs the optimizer blocks")
+  registry.add(server_op("listen_and_serv", "serves parameters and runs the optimizer blocks")
                    .attr("distributed_mode", 0, "0 sync, 1 async, 2 half async, 3 geo")
                    .range(0, 3)
                    .attr("dc_asgd", false, "compensate for late gradients")
                    .attr("Fanin", 1, "number of trainers")
                    .range(1)
                    .attr("prefetch_var_name_to_block_id", Strings{},
-                         "name:block, which block looks ids of a table up")
+                         "name:block; the block that looks up ids of that table")
                    .attr("sparse_grad_to_param", Strings{}, "gradient:param of sparse tables")
                    .attr("checkpint_block_id", -1, "block that saves tables (sic); -1: none")
                    .attr("lr_decay_block_id", -1, "block that computes the learning rate; -1: none")
                    .infer(infer_listen));
-  registry.add(server_op("fl_listen_and_serv", "serves params and averages those of the trainers")
-                   .attr("Fanin", 1, "number of trainers")
-                   .range(1));
-  registry.add(server_op("heter_listen_and_serv", "runs blocks for trainers of another kind")
-                   .attr("distributed_mode", 0, "0 sync, 1 async, 2 half async, 3 geo")
-                   .range(0, 3)
-                   .attr("message_to_block_id", Strings{}, "message:block, what a message runs")
-                   .attr("fanin", 1, "number of trainers")
-                   .range(1)
-                   .attr("rpc_exec_thread_num", 1, "handler threads; no effect on results"));
+  registry.add(
+      server_op("fl_listen_and_serv", "serves parameters and averages those of the trainers")
+          .attr("Fanin", 1, "number of trainers")
+          .range(1));
+  registry.add(
+      server_op("heter_listen_and_serv", "runs blocks for trainers with other hardware")
+          .attr("distributed_mode", 0, "0 sync, 1 async, 2 half async, 3 geo")
+          .range(0, 3)
+          .attr("message_to_block_id", Strings{}, "message:block; the block that a message runs")
+          .attr("fanin", 1, "number of trainers")
+          .range(1)
+          .attr("rpc_exec_thread_num", 1, "handler threads; no effect on results"));
 }
 
 }  // namespace millrace::ops

@@ -3,12 +3,12 @@
 #include "ops/infer_helpers.h"
 #include "ops/random/create.h"
 
-// Helpers of the transpiled programs: cutting gradients into slices of rows, choosing a trainer's
-// copy, placeholders.
+// Helper ops of transpiled programs: they split gradients into slices of rows, choose the copy of a
+// trainer, and declare or free vars.
 namespace millrace::ops {
 namespace {
 
-// Outputs get sections[i] rows of X; the sections must cover X, and not more unless they may.
+// Output i gets sections[i] rows of X. The sections must cover X, and exceed it only if `beyond`.
 Status infer_sections(InferContext& ctx, const char* attr, bool beyond) {
   const auto sections = ctx.attr<std::vector<int64_t>>(attr);
   const size_t outputs = ctx.op().output("Out").size();
@@ -21,7 +21,7 @@ Status infer_sections(InferContext& ctx, const char* attr, bool beyond) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
   int64_t sum = 0;
   for (const int64_t rows : sections) sum += rows;
-  // The last server's section of a table may reach beyond it.
+  // The section of the last server may exceed the table.
   const bool covered = beyond ? sum >= x.dims[0] : dims_agree(sum, x.dims[0]);
   if (!sections.empty() && !covered) {
     return ctx.error("attribute '{}' has {} rows in all, expected {}{}, dim 0 of 'X' {}", attr, sum,
@@ -66,7 +66,7 @@ Status infer_split_selected_rows(InferContext& ctx) {
   return infer_sections(ctx, "height_sections", true);
 }
 
-// The gradient of cutting rows is the sum of the pieces.
+// The gradient of a split of rows is the sum of the gradients of the slices.
 StatusOr<std::vector<GradOp>> grad_split_selected_rows(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
@@ -91,7 +91,7 @@ Status infer_fake_init(InferContext& ctx) {
 
 void add_slice_ops(OpRegistry& registry) {
   registry.add(OpDef("split_byref")
-                   .doc("cuts X on dim 0 into slices that may share its memory")
+                   .doc("splits X on dim 0 into slices that may share its memory")
                    .input("X", "at least one dim")
                    .output("Out", "the slices in order", Arity::kMany)
                    .attr("sections", std::vector<int32_t>{}, "rows of each slice")

@@ -2,7 +2,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 
-// Tables whose rows come into being when they are first used; spec/fleet.md sections 7 and 13.
+// Tables whose rows are created when they are first used; spec/fleet.md sections 7 and 13.
 namespace millrace::ops {
 namespace {
 
@@ -33,7 +33,7 @@ Status infer_powers(InferContext& ctx) {
   return Ok();
 }
 
-// Embedding shape: a last dim of 1 of the ids gives way in the old form.
+// The shape of the embeddings. The old form drops the last dim of 1 of the ids.
 Status infer_remote_lookup(InferContext& ctx) {
   const VarMeta& table = ctx.input("W");
   if (ctx.input_count("Ids") != ctx.output_count("Outputs")) {
@@ -65,7 +65,7 @@ void add_local_tables(OpRegistry& registry) {
                    .attr("is_distributed", true, "no effect")
                    .infer(infer_lookup)
                    .side_effects());
-  registry.add(table_op("lookup_sparse_table_init", "makes the large tables of this process")
+  registry.add(table_op("lookup_sparse_table_init", "creates the large tables of this process")
                    .attr("large_scale_metas", Strings{}, "one description for each table"));
   registry.add(table_op("lookup_sparse_table_read", "reads columns of a large table")
                    .input("Ids", "ids to read")
@@ -112,7 +112,7 @@ void add_sparse_table_ops(OpRegistry& registry) {
                    .output("Outputs", "rows of each lookup", Arity::kMany)
                    .attr("table_id", 0, "number of the typed table")
                    .attr("is_distributed", false, "the table grows")
-                   .attr("lookup_table_version", "lookup_table", "which op it stands for")
+                   .attr("lookup_table_version", "lookup_table", "type of the op that it replaces")
                    .one_of({"lookup_table", "lookup_table_v2"})
                    .attr("padding_idx", int64_t{-1}, "id whose row is zero; -1: none")
                    .attr("dtype", 5, "element type, VarType number")
@@ -120,7 +120,7 @@ void add_sparse_table_ops(OpRegistry& registry) {
                    .attr("height_sections", Longs{}, "rows of each slice")
                    .range(0)
                    .attr("endpoints", Strings{}, "server of each slice, host:port")
-                   .attr("trainer_id", 0, "who asks")
+                   .attr("trainer_id", 0, "id of this trainer")
                    .range(0)
                    .infer(infer_remote_lookup)
                    .side_effects()
@@ -136,7 +136,7 @@ void add_sparse_table_ops(OpRegistry& registry) {
                    .attr("size", 8, "width of a row")
                    .range(1)
                    .attr("is_distributed", false, "the table grows")
-                   .attr("push_sparse_version", "push_sparse", "which op it stands for")
+                   .attr("push_sparse_version", "push_sparse", "type of the op that it replaces")
                    .one_of({"push_sparse", "push_sparse_v2"})
                    .attr("padding_idx", int64_t{-1}, "id that is not sent; -1: none")
                    .attr("dtype", 5, "element type, VarType number")
@@ -148,7 +148,7 @@ void add_sparse_table_ops(OpRegistry& registry) {
                    .doc("loads the rows r with r mod node_num = node_index of a saved table")
                    .output("Out", "the rows", Arity::kOne, kAnyKind)
                    .required_attr<std::string>("file_path", "file to read")
-                   .attr("node_index", int64_t{0}, "own place among the servers")
+                   .attr("node_index", int64_t{0}, "index of this server")
                    .range(0)
                    .attr("node_num", int64_t{1}, "number of servers")
                    .range(1)

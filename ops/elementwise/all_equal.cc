@@ -1,7 +1,7 @@
 #include "ops/elementwise/defs.h"
 #include "ops/infer_helpers.h"
 
-// Tests of whole tensors, which give one bool.
+// Comparisons of whole tensors, with one bool as result.
 namespace millrace::ops {
 namespace {
 
@@ -20,7 +20,7 @@ Status infer_allclose(InferContext& ctx) {
 
 void add_all_equal_ops(OpRegistry& registry) {
   registry.add(OpDef("equal_all")
-                   .doc("whether X and Y have one shape and equal elements")
+                   .doc("whether X and Y have the same shape and equal elements")
                    .input("X", "any shape")
                    .input("Y", "any shape, type of X")
                    .output("Out", "one bool")

@@ -8,7 +8,8 @@ Status infer_arithmetic(InferContext& ctx) {
   return infer_broadcast(ctx, "X", "Y", "Out", ctx.attr<int32_t>("axis"));
 }
 
-// A pass that relies on dims which the declarations leave open names the operands.
+// Attribute whole_operands lists operands that a pass assumed not to be broadcast, because their
+// declared dims are unknown. Checked at run time.
 Status infer_sum_arithmetic(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(infer_arithmetic(ctx));
   for (const std::string& slot : ctx.attr<std::vector<std::string>>("whole_operands")) {
@@ -21,8 +22,8 @@ Status infer_sum_arithmetic(InferContext& ctx) {
     for (size_t i = 0; i < other.rank(); ++i) {
       if (own.dims[shift + i] != 1 || other.dims[i] <= 1) continue;
       return ctx.error(
-          "{} {} is stretched by the other operand {}, though both are declared with unknown dims "
-          "in the same place; without passes (--optimize false) it runs",
+          "{} {} is broadcast to the other operand {}, but a pass assumed that it is not, because "
+          "both are declared with the same unknown dims; run without passes (--optimize false)",
           slot, dims_text(own.dims), dims_text(other.dims));
     }
   }
@@ -43,8 +44,8 @@ OpDef arithmetic(llvm::StringRef type, llvm::StringRef doc) {
   return def;
 }
 
-// The rule of all but one: both operands and the incoming gradient. Old programs leave X out where
-// it has the shape of the result.
+// The gradient rule of all ops but one: it reads both operands and the gradient of Out. Old
+// programs omit X, which then has the shape of Out.
 GradSpec from_operands(llvm::StringRef type) {
   return {type, {"Out@GRAD", "X", "Y"}, {"X@GRAD", "Y@GRAD"}, {{"X@GRAD", "Out@GRAD"}}};
 }

@@ -32,13 +32,14 @@ bool is_chain_operator(llvm::StringRef type) {
 OpDef elementwise_chain() {
   return OpDef("elementwise_chain")
       .doc(
-          "elementwise ops one inside the other, in one loop; made by the rewrite "
+          "nested elementwise ops, run in one loop; made by the rewrite "
           "fuse-elementwise")
-      .input("X", "x0, x1, ... of the steps: f32, the shape of x0 or one element", Arity::kMany)
-      .output("Out", "result of the last step; shape and LoD of x0")
-      .required_attr<std::vector<std::string>>(
-          "steps",
-          "ops in the text form of programs; t is the result of the step before, x0 in the first")
+      .input("X", "x0, x1, ... as named in attribute steps: f32, the shape of x0 or one element",
+             Arity::kMany)
+      .output("Out", "result of the last op; shape and LoD of x0")
+      .required_attr<std::vector<std::string>>("steps",
+                                               "ops in the text form of programs; t is the result "
+                                               "of the previous op, x0 in the first op")
       .infer(infer_unary)
       .flops(flops_chain)
       .inplace("X", "Out");

@@ -4,10 +4,10 @@
 
 namespace millrace::ops {
 
-/// True for functions of one number that elementwise_chain runs, as it runs their gradients and
+/// True for unary functions that elementwise_chain supports. It also supports their gradients, and
 /// scale.
 bool is_chain_function(llvm::StringRef type);
-/// True for functions of two numbers that it runs.
+/// True for binary functions that elementwise_chain supports.
 bool is_chain_operator(llvm::StringRef type);
 
 }  // namespace millrace::ops

@@ -5,12 +5,13 @@
 
 namespace millrace::ops {
 
-/// Families of this folder; each adds one op a row of its table.
+/// Op families of this folder. Each adds one op per row of its table.
+
 /// X op Y with broadcasting and attribute axis, result in the element type of X.
 void add_elementwise_ops(OpRegistry& registry);
 /// Comparisons, logical and bitwise ops.
 void add_compare_ops(OpRegistry& registry);
-/// Several of them in one loop.
+/// Several elementwise ops in one loop.
 OpDef elementwise_chain();
 /// X - Y of equal shapes.
 OpDef minus();

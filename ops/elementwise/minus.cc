@@ -10,7 +10,7 @@ Status infer_minus(InferContext& ctx) {
   return infer_unary(ctx);
 }
 
-// One scale for each operand that wants a gradient.
+// One scale op for each operand whose gradient is wanted.
 StatusOr<std::vector<GradOp>> grad_minus(const GradContext& ctx) {
   std::vector<GradOp> ops;
   for (const auto& [slot, factor] : {std::pair{"X", 1.0F}, std::pair{"Y", -1.0F}}) {

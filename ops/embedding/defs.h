@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Families of this folder, one a file.
+/// Op families of this folder, one per file.
 void add_lookup_ops(OpRegistry& registry);
 void add_pooled_lookup_ops(OpRegistry& registry);
 void add_sampled_loss_ops(OpRegistry& registry);

@@ -37,7 +37,7 @@ Status infer_v2_lookup(InferContext& ctx) {
 Status infer_grad_lookup(InferContext& ctx) {
   if (!ctx.has_input("W")) return Ok();
   VarMeta meta = ctx.input("W");
-  const bool sparse = ctx.attr<bool>("is_sparse");  // whatever is_distributed says
+  const bool sparse = ctx.attr<bool>("is_sparse");  // regardless of is_distributed
   meta.kind = sparse ? VarKind::kSelectedRows : VarKind::kLodTensor;
   meta.lod_level = 0;
   meta.lod = {};
@@ -49,19 +49,19 @@ bool is_newer(llvm::StringRef type) {
   return type.startswith("lookup_table_v2");
 }
 
-// The newer op says nothing of the tables of servers.
+// Only the older op has attributes for tables on servers.
 OpDef& attrs(OpDef& def, bool newer) {
   if (!newer) {
     def.attr("entry", "none", "which ids a growing table admits")
         .attr("table_class", "none", "kind of table on the servers");
   }
   return def.attr("is_sparse", false, "the gradient is SELECTED_ROWS")
-      .attr("is_distributed", false, "the table lives on the servers")
+      .attr("is_distributed", false, "the table is stored on the servers")
       .attr("padding_idx", int64_t{-1}, "id whose row counts as zero; -1: none")
       .attr("remote_prefetch", false, "rows are fetched from the servers")
       .attr("entry_config", "", "old form of entry")
       .attr("table_names", Strings{}, "slice of the table on each server")
-      .attr("trainer_id", 0, "who asks")
+      .attr("trainer_id", 0, "id of this trainer")
       .range(0)
       .attr("slot", 0, "number of the input feature")
       .attr("grad_inplace", false, "no effect on results")

@@ -4,11 +4,11 @@
 #include "ops/infer_helpers.h"
 #include "ops/sequence/lods.h"
 
-// Rows of tables by id, put together sequence by sequence.
+// Rows of tables by id, combined per sequence.
 namespace millrace::ops {
 namespace {
 
-// Meta of the pooled rows of W[k]; without shape if that is unknown.
+// Meta of the pooled rows of W[k]; a meta without shape if the shape is unknown.
 StatusOr<VarMeta> pooled_meta(const InferContext& ctx, size_t k) {
   const VarMeta& table = ctx.input("W", k);
   const VarMeta& ids = ctx.input("Ids", k);
@@ -31,7 +31,7 @@ Status infer_pooled(InferContext& ctx) {
   return Ok();
 }
 
-// The parts side by side; LoD is that of the first, as concat has it.
+// The parts, concatenated by columns. The LoD is that of the first one, as for concat.
 Status infer_concat_pooled(InferContext& ctx) {
   size_t tables = 0;
   size_t matrices = 0;
@@ -62,7 +62,8 @@ Status infer_concat_pooled(InferContext& ctx) {
   if (!out || tables != ctx.input_count("W") || tables != ctx.input_count("Ids") ||
       matrices != ctx.input_count("X")) {
     return ctx.error(
-        "attribute 'parts' names {} tables and {} matrices, expected {} (and {} of 'Ids') and {}",
+        "attribute 'parts' names {} tables and {} matrices, expected the number of vars of 'W', "
+        "{} (with {} of 'Ids'), and of 'X', {}",
         tables, matrices, ctx.input_count("W"), ctx.input_count("Ids"), ctx.input_count("X"));
   }
   ctx.set_output("Out", std::move(*out));
@@ -83,7 +84,7 @@ Status infer_grad_pooled(InferContext& ctx) {
 }
 
 OpDef& with_attrs(OpDef& def) {
-  return def.attr("combiner", "sum", "how the rows of a sequence become one")
+  return def.attr("combiner", "sum", "how the rows of a sequence are combined")
       .one_of({"sum", "average", "sqrt"})
       .attr("padding_idx", int64_t{-1}, "id whose row counts as zero; -1: none")
       .attr("pad_value", 0.0F, "result of an empty sequence")
@@ -95,7 +96,7 @@ OpDef& with_attrs(OpDef& def) {
 
 void add_pooled_lookup_ops(OpRegistry& registry) {
   OpDef one("fused_embedding_seq_pool");
-  one.doc("rows of a table by id, one for each sequence; the original has the sum only")
+  one.doc("rows of a table by id, combined per sequence; the original has the sum only")
       .input("W", "the table [rows, width]")
       .input("Ids", "sequences of ids, int32 or int64")
       .output("Out", "[sequences, ids of a row * width], one LoD level less")
@@ -109,8 +110,8 @@ void add_pooled_lookup_ops(OpRegistry& registry) {
 
   OpDef many("fused_embedding_seq_pool_concat");
   many.doc(
-          "fused_embedding_seq_pool of many tables and other matrices side by side; made by the "
-          "rewrite join-embeddings")
+          "fused_embedding_seq_pool of several tables, concatenated with other matrices; made by "
+          "the rewrite join-embeddings")
       .input("W", "the tables [rows, width]", Arity::kMany)
       .input("Ids", "sequences of ids, one for each of W", Arity::kMany)
       .input("X", "matrices", Arity::kAny)

@@ -39,25 +39,24 @@ Status infer_sample_logits_grad(InferContext& ctx) {
 void add_sample_logits_ops(OpRegistry& registry) {
   registry.add(
       OpDef("sample_logits")
-          .doc("logits of the right classes and of some that are drawn, corrected by how "
-               "likely each was drawn")
+          .doc("logits of the correct classes and of sampled ones, corrected by the "
+               "probability of being sampled")
           .input("Logits", "[rows, classes]")
-          .input("Labels", "right classes, int64 [rows, labels]")
+          .input("Labels", "correct classes, int64 [rows, labels]")
           .input("CustomizedSamples", "[rows, labels + samples], labels first", Arity::kOptional)
           .input("CustomizedProbabilities", "of CustomizedSamples", Arity::kOptional)
-          .intermediate("Samples", "classes looked at, labels first")
-          .intermediate("Probabilities", "how likely each was drawn")
+          .intermediate("Samples", "classes that are evaluated, labels first")
+          .intermediate("Probabilities", "probability with which each was sampled")
           .intermediate("LogitsDim", "dims of Logits; no data")
           .intermediate("LabelsDim", "dims of Labels; no data")
           .output("SampledLogits", "[rows, labels + samples]")
           .output("SampledLabels", "int64 [rows, labels]: 0, 1, ...")
-          .attr("use_customized_samples", false, "take the classes that are given")
-          .attr("uniq", true, "no class is drawn twice, whatever this says")
-          .attr("remove_accidental_hits", true,
-                "a drawn class that is a label of its row counts nothing")
-          .required_attr<int32_t>("num_samples", "classes to draw for all rows")
+          .attr("use_customized_samples", false, "use CustomizedSamples instead of sampling")
+          .attr("uniq", true, "no effect: no class is sampled twice")
+          .attr("remove_accidental_hits", true, "ignore a sampled class that is a label of its row")
+          .required_attr<int32_t>("num_samples", "number of classes to sample, common to all rows")
           .range(0)
-          .attr("seed", 0, "0: another one each run")
+          .attr("seed", 0, "0: a new seed in every run")
           .infer(infer_sample_logits)
           .grad({.type = "sample_logits_grad",
                  .inputs = {"LogitsDim", "LabelsDim", "Samples", "SampledLogits@GRAD"},

@@ -2,7 +2,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 
-// Losses over many classes that look at a few of them only.
+// Losses over many classes that evaluate only a few of them.
 namespace millrace::ops {
 namespace {
 
@@ -83,21 +83,21 @@ OpDef& nce_attrs(OpDef& def) {
       .range(1)
       .attr("sampler", 0, "0 uniform, 1 log-uniform, 2 the custom distribution")
       .range(0, 2)
-      .attr("seed", 0, "0: another one each run")
+      .attr("seed", 0, "0: a new seed in every run")
       .attr("is_sparse", false, "the gradient of Weight is SELECTED_ROWS")
       .attr("remote_prefetch", false, "rows are fetched from the servers")
       .attr("custom_neg_classes", std::vector<int32_t>{}, "wrong classes to use, for tests")
       .attr("epmap", Strings{}, "server of each slice, host:port")
       .attr("height_sections", std::vector<int64_t>{}, "rows of each slice")
       .attr("table_names", Strings{}, "slice of the table on each server")
-      .attr("trainer_id", 0, "who asks");
+      .attr("trainer_id", 0, "id of this trainer");
 }
 
 void add_nce(OpRegistry& registry) {
   OpDef forward("nce");
   forward.doc("noise-contrastive estimation of the loss over many classes")
       .input("Input", "[rows, width]")
-      .input("Label", "right classes [rows, labels]")
+      .input("Label", "correct classes [rows, labels]")
       .input("Weight", "[classes, width]")
       .input("Bias", "[classes, 1]", Arity::kOptional)
       .input("SampleWeight", "weight of each row [rows, 1]", Arity::kOptional)
@@ -105,8 +105,8 @@ void add_nce(OpRegistry& registry) {
       .input("CustomDistAlias", "alias table", Arity::kOptional)
       .input("CustomDistAliasProbs", "probabilities of the alias table", Arity::kOptional)
       .output("Cost", "loss of each row [rows, 1]")
-      .intermediate("SampleLogits", "scores of the classes looked at")
-      .intermediate("SampleLabels", "the classes looked at")
+      .intermediate("SampleLogits", "scores of the evaluated classes")
+      .intermediate("SampleLabels", "the evaluated classes")
       .infer(infer_nce)
       .grad({"nce_grad",
              {"Bias", "Cost@GRAD", "CustomDistAlias", "CustomDistAliasProbs", "CustomDistProbs",
@@ -133,7 +133,7 @@ OpDef& hsigmoid_attrs(OpDef& def) {
       .range(2)
       .attr("is_sparse", false, "the gradient of W is SELECTED_ROWS")
       .attr("remote_prefetch", false, "rows are fetched from the servers")
-      .attr("trainer_id", 0, "who asks")
+      .attr("trainer_id", 0, "id of this trainer")
       .attr("height_sections", std::vector<int64_t>{}, "rows of each slice")
       .attr("epmap", Strings{}, "server of each slice, host:port")
       .attr("table_names", Strings{}, "slice of the table on each server");

@@ -13,9 +13,10 @@ struct Pair {
 constexpr Pair kPairs[] = {
     {"in_sum_1", "out_sum_1", "sum of the newest values"},
     {"in_sum_2", "out_sum_2", "sum of older values of the window"},
-    {"in_sum_3", "out_sum_3", "sum of the window before"},
+    {"in_sum_3", "out_sum_3", "sum of the previous window"},
     {"in_num_accumulates", "out_num_accumulates", "values in the window, one int64"},
-    {"in_old_num_accumulates", "out_old_num_accumulates", "values in the one before, one int64"},
+    {"in_old_num_accumulates", "out_old_num_accumulates",
+     "values in the previous window, one int64"},
     {"in_num_updates", "out_num_updates", "steps so far, one int64"},
 };
 

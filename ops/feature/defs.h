@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Families of this folder, one a file.
+/// Op families of this folder, one per file.
 void add_ranking_ops(OpRegistry& registry);
 void add_fused_ops(OpRegistry& registry);
 void add_average_ops(OpRegistry& registry);

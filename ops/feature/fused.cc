@@ -5,7 +5,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 
-// Products with a bias, and ops that stand for two.
+// Products with a bias, and ops that fuse two functions.
 namespace millrace::ops {
 namespace {
 
@@ -96,7 +96,7 @@ double fc_flops(const InferContext& ctx) {
   return 2.0 * element_count(ctx.input("Input")) * columns;
 }
 
-// One of the two functions is binary; the pair is written outer first.
+// One of the two functions is binary. The outer function is listed first.
 Status infer_fused_op(InferContext& ctx) {
   const auto functions = ctx.attr<Strings>("functor_list");
   if (functions.size() != 2) {
@@ -108,7 +108,8 @@ Status infer_fused_op(InferContext& ctx) {
                      functions[0], functions[1]);
   }
   MILLRACE_RETURN_IF_ERROR(infer_broadcast(ctx, "X", "Y", "Out", ctx.attr<int32_t>("axis")));
-  // What lies between: f(Y) if the binary function comes last, else the shape of the result.
+  // The intermediate result is f(Y) if the binary function is the outer one, else it has the shape
+  // of Out.
   if (binary_outside) {
     ctx.copy("Y", "IntermediateOut");
     return Ok();
@@ -132,7 +133,7 @@ StatusOr<std::vector<GradOp>> grad_fused(const GradContext& ctx) {
       .output("X@GRAD", std::move(x))
       .output("Y@GRAD", std::move(y));
   copy_attrs(ctx, op);
-  // the gradients of the functions, whose names are those of the original
+  // the original stores the names of the gradient functions
   for (auto& [name, value] : op.attrs) {
     if (name != "functor_list") continue;
     auto functions = get_attr_or<Strings>(ctx.forward(), "functor_list", {});
@@ -159,7 +160,7 @@ OpDef& fused_attrs(OpDef& def) {
 
 void add_fused_pair(OpRegistry& registry) {
   OpDef forward("fused_elemwise_activation");
-  forward.doc("an elementwise op and a function of one variable, one inside the other")
+  forward.doc("composition of an elementwise op and a function of one variable")
       .input("X", "any shape")
       .input("Y", "shape of X, or one that is broadcast to it")
       .output("Out", "shape of X")
@@ -210,14 +211,14 @@ void add_fused_ops(OpRegistry& registry) {
                                           {"Out@GRAD", "Weight", "X", "Y"},
                                           {"Bias@GRAD", "Weight@GRAD", "X@GRAD", "Y@GRAD"}})));
   registry.add(OpDef("fc")
-                   .doc("activation of Input as a matrix times W plus Bias and ResidualData")
+                   .doc("activation(Input * W + Bias + ResidualData), Input seen as a matrix")
                    .input("Input", "any rank above in_num_col_dims")
                    .input("W", "[width, columns]")
                    .input("Bias", "[columns]", Arity::kOptional)
                    .input("ResidualData", "summand of the shape of Out; of rewritten programs",
                           Arity::kOptional)
                    .output("Out", "leading dims of Input, then the columns")
-                   .attr("in_num_col_dims", 1, "dims of Input that stay")
+                   .attr("in_num_col_dims", 1, "leading dims of Input to keep")
                    .range(1)
                    .attr("activation_type", "", "activation function; empty: none")
                    .one_of({"", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh"})

@@ -4,8 +4,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 
-// Layers that stand for several ops, as optimizers of inference programs write them. They have no
-// gradients.
+// Fused layers, written by optimizers of inference programs. They have no gradients.
 namespace millrace::ops {
 namespace {
 
@@ -140,7 +139,7 @@ Status infer_fc_layernorm(InferContext& ctx) {
 
 void add_fused_layer_ops(OpRegistry& registry) {
   registry.add(OpDef("fusion_repeated_fc_relu")
-                   .doc("relu of a product and a bias, several times over")
+                   .doc("relu(X * W + Bias), applied several times")
                    .input("X", "[rows, width]")
                    .input("W", "[width, next width]", Arity::kMany)
                    .input("Bias", "one for each of W", Arity::kMany)
@@ -186,7 +185,7 @@ void add_fused_layer_ops(OpRegistry& registry) {
                    .output("Out", "shape of Y")
                    .output("Mean", "of each row", Arity::kOptional)
                    .output("Variance", "of each row", Arity::kOptional)
-                   .attr("x_num_col_dims", 1, "dims of X that stay")
+                   .attr("x_num_col_dims", 1, "leading dims of X to keep")
                    .range(1)
                    .attr("activation_type", "", "activation function; empty: none")
                    .one_of({"", "relu"})

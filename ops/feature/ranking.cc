@@ -80,7 +80,7 @@ OpDef pyramid_hash(llvm::StringRef type, llvm::StringRef grad_type) {
       .range(0)
       .attr("pyramid_layer", 2, "longest n-gram")
       .range(2)
-      .attr("rand_len", 0, "elements taken at each hash")
+      .attr("rand_len", 0, "number of elements read at each hash")
       .range(0)
       .attr("drop_out_percent", 0.0F,
             "share of n-grams left out in training; factor of Out otherwise")
@@ -89,7 +89,7 @@ OpDef pyramid_hash(llvm::StringRef type, llvm::StringRef grad_type) {
       .attr("use_filter", true, "use the lists")
       .attr("white_list_len", 0, "entries of WhiteList")
       .attr("black_list_len", 0, "entries of BlackList")
-      .attr("seed", 0, "0: another one each run")
+      .attr("seed", 0, "0: a new seed in every run")
       .attr("lr", 0.0F, "learning rate of the update inside the gradient")
       .attr("distribute_update_vars", "", "vars whose gradients go to the servers")
       .infer(infer_pyramid)
@@ -123,7 +123,7 @@ void add_ranking_ops(OpRegistry& registry) {
                    .output("Out", "[rows]")
                    .attr("min", 0.0F, "lower end of the random numbers")
                    .attr("max", 1.0F, "upper end of the random numbers")
-                   .attr("seed", 0, "0: another one each run")
+                   .attr("seed", 0, "0: a new seed in every run")
                    .infer(infer_sampling));
   registry.add(OpDef("filter_by_instag")
                    .doc("keeps instances whose tags meet the filter")

@@ -68,7 +68,7 @@ Status infer_tdm_sampler(InferContext& ctx) {
   int64_t width = 0;
   for (size_t k = 0; k < wrong.size(); ++k) {
     const int64_t nodes = int64_t{offsets[k + 1]} - offsets[k];
-    // The right node is in the layer and is never drawn.
+    // The correct node is in the layer and is never sampled.
     if (wrong[k] < 0 || wrong[k] >= nodes)
       return ctx.error(
           "attribute 'neg_samples_num_list' has {} for layer {}, expected less than "
@@ -122,7 +122,7 @@ Status infer_rank_attention(InferContext& ctx) {
   return Ok();
 }
 
-// Offsets of the results: for each sequence the number of elements that size_of() gives.
+// Offsets of the results: size_of() returns the number of elements of each sequence.
 template <typename SizeOf>
 void set_pieces(InferContext& ctx, llvm::StringRef slot, DType dtype, size_t sequences,
                 SizeOf&& size_of) {
@@ -159,7 +159,7 @@ Status infer_match_matrix(InferContext& ctx) {
   }
   const size_t sequences = x.lod.last().size() - 1;
   if (y.lod.last().size() - 1 != sequences)
-    return ctx.error("'X' has {} sequences and 'Y' {}, expected equally many", sequences,
+    return ctx.error("'X' has {} sequences and 'Y' {}, expected the same number", sequences,
                      y.lod.last().size() - 1);
   set_pieces(ctx, "Out", x.dtype, sequences,
              [&](size_t i) { return channels * rows_of_sequence(x, i) * rows_of_sequence(y, i); });
@@ -191,8 +191,9 @@ Status infer_var_conv(InferContext& ctx) {
   }
   const size_t images = x.lod.last().size() - 1;
   if (rows.lod.last().size() - 1 != images || columns.lod.last().size() - 1 != images)
-    return ctx.error("'X', 'ROW' and 'COLUMN' have {}, {} and {} sequences, expected equally many",
-                     images, rows.lod.last().size() - 1, columns.lod.last().size() - 1);
+    return ctx.error(
+        "'X', 'ROW' and 'COLUMN' have {}, {} and {} sequences, expected the same number", images,
+        rows.lod.last().size() - 1, columns.lod.last().size() - 1);
   for (size_t i = 0; i < images; ++i) {
     const int64_t wanted = inputs * rows_of_sequence(rows, i) * rows_of_sequence(columns, i);
     if (rows_of_sequence(x, i) != wanted)
@@ -229,13 +230,13 @@ void add_trees(OpRegistry& registry) {
           .input("X", "leaves [rows, 1]")
           .input("Travel", "node in each layer on the path to a leaf [leaves, layers]; 0: none")
           .input("Layer", "nodes of all layers, one after the other [nodes, 1]")
-          .output("Out", "for each layer the right node and those that were drawn")
-          .output("Labels", "1 for the right node, else 0", Arity::kOptional)
+          .output("Out", "for each layer the correct node and the sampled ones")
+          .output("Labels", "1 for the correct node, else 0", Arity::kOptional)
           .output("Mask", "0 where there is no node, else 1")
-          .attr("output_positive", true, "the right nodes are part of the results")
-          .attr("neg_samples_num_list", std::vector<int32_t>{}, "nodes to draw in each layer")
+          .attr("output_positive", true, "include the correct nodes in the results")
+          .attr("neg_samples_num_list", std::vector<int32_t>{}, "nodes to sample in each layer")
           .attr("layer_offset_lod", std::vector<int32_t>{}, "where each layer ends in Layer")
-          .attr("seed", 0, "0: another one each run")
+          .attr("seed", 0, "0: a new seed in every run")
           .attr("dtype", 2, "element type of the results")
           .infer(infer_tdm_sampler));
 }
@@ -246,18 +247,19 @@ void add_recommendation_ops(OpRegistry& registry) {
   add_trees(registry);
   registry.add(
       OpDef("rank_attention")
-          .doc("rows of X times blocks of RankParam, chosen by the ranks of a row and its partners")
+          .doc("rows of X times submatrices of RankParam, chosen by the ranks of a row and its "
+               "partners")
           .input("X", "[rows, width]")
           .input("RankOffset",
-                 "own rank, then rank and row of each partner; ranks from 1, below 1: "
+                 "rank of the row, then rank and row of each partner; ranks from 1, below 1: "
                  "none [rows, 1 + 2 * MaxRank]")
           .input("RankParam", "[MaxRank * MaxRank * width, columns]")
-          .intermediate("InputHelp", "rows of the partners side by side")
+          .intermediate("InputHelp", "rows of the partners, concatenated")
           .output("Out", "[rows, columns]")
-          .intermediate("InsRank", "own rank of each row, -1 after the last")
+          .intermediate("InsRank", "rank of each row, -1 after the last")
           .attr("MaxRank", 3, "largest rank")
           .range(1)
-          .attr("MaxSize", 0, "least number of rows of InputHelp and InsRank")
+          .attr("MaxSize", 0, "minimum number of rows of InputHelp and InsRank")
           .range(0)
           .infer(infer_rank_attention)
           .grad({"rank_attention_grad",
@@ -286,7 +288,7 @@ void add_recommendation_ops(OpRegistry& registry) {
       .input("COLUMN", "its LoD has the widths")
       .input("W", "[OutputChannel, InputChannel * KernelH * KernelW]")
       .output("Out", "[elements, 1], each [OutputChannel, height / StrideH, width / StrideW]")
-      .intermediate("Col", "windows of the images, one column a place");
+      .intermediate("Col", "windows of the images, one column per position");
   for (const char* const name : {"InputChannel", "OutputChannel"})
     conv.attr(name, 1, "number of channels").range(1);
   for (const char* const name : {"StrideH", "StrideW"}) conv.attr(name, 1, "step").range(1);

@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Families of this folder, one a file.
+/// Op families of this folder, one per file.
 void add_foreign_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

@@ -3,12 +3,13 @@
 #include "ops/foreign/defs.h"
 #include "ops/grad_rules.h"
 
-// Ops of other tools and of users: they load, print and save, but no build can run them.
+// Ops of other tools and of users. Programs with them can be loaded, printed and saved, but not
+// run.
 namespace millrace::ops {
 namespace {
 
-// The gradient is another function of the same process; it gets inputs, outputs and their
-// gradients, except for those to be skipped.
+// The gradient is another function of the same process. It gets inputs, outputs and the gradients
+// of the outputs, except for the vars to be skipped.
 StatusOr<std::vector<GradOp>> grad_py_func(const GradContext& ctx) {
   const Op& forward = ctx.forward();
   const auto callable = get_attr_or<int32_t>(forward, "backward_callable_id", -1);
@@ -44,7 +45,7 @@ void add_foreign_ops(OpRegistry& registry) {
   add("layout", "change of memory layout, written by an edge optimizer",
       "belongs to the program format of another tool");
   registry.add(OpDef("run_program")
-                   .doc("runs a program that the Python process keeps")
+                   .doc("runs a program stored in the Python process")
                    .open_slots()
                    .side_effects()
                    .capability(Capability::kHostCode)
@@ -57,7 +58,7 @@ void add_foreign_ops(OpRegistry& registry) {
                    .range(0)
                    .attr("backward_callable_id", -1, "function of the gradient; -1: none")
                    .attr("backward_skip_vars", std::vector<std::string>{},
-                         "vars that are not handed to the gradient")
+                         "vars that are not passed to the gradient")
                    .grad(grad_py_func)
                    .side_effects()
                    .capability(Capability::kHostCode)

@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Families of this folder, one a file.
+/// Op families of this folder, one per file.
 void add_feed_ops(OpRegistry& registry);
 void add_file_ops(OpRegistry& registry);
 void add_reader_ops(OpRegistry& registry);

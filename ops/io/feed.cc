@@ -1,6 +1,6 @@
 #include "ops/io/defs.h"
 
-// Where a run takes its inputs and leaves its results; spec/model_format.md section 3.
+// Ops for the inputs and results of a run; spec/model_format.md section 3.
 namespace millrace::ops {
 namespace {
 

@@ -11,7 +11,7 @@ OpDef file_op(llvm::StringRef type, llvm::StringRef doc) {
   return def;
 }
 
-// A part of a file has the dims of the attribute; a whole one those of the declaration.
+// A part of a file has the dims of attribute 'shape'; a whole file has the declared dims of Out.
 Status infer_load(InferContext& ctx) {
   const auto seek = ctx.attr<int64_t>("seek");
   const auto shape = ctx.attr<std::vector<int64_t>>("shape");
@@ -29,7 +29,7 @@ Status infer_load(InferContext& ctx) {
 void add_file_ops(OpRegistry& registry) {
   registry.add(file_op("save", "writes X to a file")
                    .input("X", "any var with data", Arity::kOne, kAnyKind)
-                   .output("kLookupTablePath", "name of the folder, set from outside",
+                   .output("kLookupTablePath", "name of the folder, set by the caller",
                            Arity::kOptional, kAnyKind)
                    .required_attr<std::string>("file_path", "file to write")
                    .attr("overwrite", true, "false: an existing file is an error")

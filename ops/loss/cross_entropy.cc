@@ -83,7 +83,7 @@ void add_cross_entropy_ops(OpRegistry& registry) {
   registry.add(base("cross_entropy", "negative logarithm of the probability of the label",
                     infer_cross_entropy)
                    .attr("soft_label", false, "Label holds probabilities")
-                   .attr("ignore_index", -100, "class that gives loss 0")
+                   .attr("ignore_index", -100, "class whose loss is 0")
                    .grad({.type = "cross_entropy_grad",
                           .inputs = {"Label", "X", "Y@GRAD"},
                           .outputs = {"X@GRAD"}}));
@@ -96,7 +96,7 @@ void add_cross_entropy_ops(OpRegistry& registry) {
                     infer_cross_entropy2)
                    .intermediate("XShape", "shape of X")
                    .intermediate("MatchX", "probability of the label")
-                   .attr("ignore_index", -100, "class that gives loss 0")
+                   .attr("ignore_index", -100, "class whose loss is 0")
                    .grad({.type = "cross_entropy_grad2",
                           .inputs = {"Label", "MatchX", "XShape", "Y@GRAD"},
                           .outputs = {"X@GRAD"}}));
@@ -107,7 +107,7 @@ void add_cross_entropy_ops(OpRegistry& registry) {
                    .input("XShape", "shape of X and a 0")
                    .input("Y@GRAD", "gradient of that output")
                    .output("X@GRAD", "gradient of that input")
-                   .attr("ignore_index", -100, "class that gives loss 0")
+                   .attr("ignore_index", -100, "class whose loss is 0")
                    .infer(infer_cross_entropy2_grad)
                    .flops(elementwise_flops));
 }

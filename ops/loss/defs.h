@@ -7,7 +7,7 @@ namespace millrace::ops {
 
 /// Losses that compare two tensors element by element and keep their shape.
 void add_elementwise_losses(OpRegistry& registry);
-/// Losses of fluid 1.x that give one value a row.
+/// Losses of fluid 1.x with one value per row.
 void add_row_losses(OpRegistry& registry);
 /// Losses that rank two scores.
 void add_rank_losses(OpRegistry& registry);

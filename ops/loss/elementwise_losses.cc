@@ -35,7 +35,7 @@ OpDef loss(llvm::StringRef type, llvm::StringRef doc, llvm::StringRef prediction
   OpDef def(type);
   def.doc(doc)
       .input(prediction, "predictions")
-      .input(truth, "what they should be, shape of the predictions")
+      .input(truth, "target values, shape of the predictions")
       .infer(infer_elementwise_losses)
       .flops(elementwise_flops);
   return def;
@@ -66,13 +66,14 @@ void add_classification(OpRegistry& registry) {
                    .input("pos_weight", "factors of the positive term", Arity::kOptional)
                    .output("Out", "shape of X")
                    .attr("normalize", false, "divide by the number of labels that count")
-                   .attr("ignore_index", -100, "label that gives loss 0")
+                   .attr("ignore_index", -100, "label whose loss is 0")
                    .grad({.type = "sigmoid_cross_entropy_with_logits_grad",
                           .inputs = {"Label", "Out@GRAD", "X", "pos_weight"},
                           .outputs = {"X@GRAD"}})
                    .inplace("X", "Out"));
   registry.add(loss("teacher_student_sigmoid_loss",
-                    "click loss plus distillation loss; the label's range says which", "X", "Label")
+                    "click loss plus distillation loss; the range of the label selects the terms",
+                    "X", "Label")
                    .output("Y", "shape of X")
                    .attr("soft_max_up_bound", 15.0F, "upper bound of X in the gradient")
                    .attr("soft_max_lower_bound", -15.0F, "lower bound of X in the gradient")
@@ -94,13 +95,14 @@ Status infer_focal(InferContext& ctx) {
 
 void add_focal(OpRegistry& registry) {
   registry.add(OpDef("sigmoid_focal_loss")
-                   .doc("cross entropy of sigmoid(X) that looks less at what is known well")
+                   .doc("focal loss: cross entropy of sigmoid(X) with less weight for "
+                        "well-classified elements")
                    .input("X", "[n, classes]")
-                   .input("Label", "int32 [n, 1]; class from 1 on, 0: none, -1: does not count")
+                   .input("Label", "int32 [n, 1]; class from 1 on; 0: none; -1: ignored")
                    .input("FgNum", "int32 [1]; the loss is divided by it, or by 1 if it is less")
                    .output("Out", "shape of X")
-                   .attr("gamma", 2.0F, "power of the distance from what should be")
-                   .attr("alpha", 0.25F, "weight of the right class; 1 - alpha of the others")
+                   .attr("gamma", 2.0F, "exponent of the prediction error in the weight")
+                   .attr("alpha", 0.25F, "weight of the correct class; 1 - alpha for the others")
                    .infer(infer_focal)
                    .flops(elementwise_flops)
                    .grad({.type = "sigmoid_focal_loss_grad",

@@ -23,7 +23,7 @@ OpDef kldiv_loss() {
       .input("X", "logarithms of probabilities")
       .input("Target", "probabilities, shape of X")
       .output("Loss", "shape of X, or rank 0")
-      .attr("reduction", "mean", "how the values are put together")
+      .attr("reduction", "mean", "how the values are reduced")
       .one_of({"none", "mean", "sum", "batchmean"})
       .infer(infer_kldiv_loss)
       .grad({.type = "kldiv_loss_grad",

@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-// Rows and positions of X [n, classes, ...] without the classes.
+// The dims of X [n, classes, ...] without the class dim.
 StatusOr<Dims> label_dims(const InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   Dims out{x.dims[0]};
@@ -47,8 +47,8 @@ OpDef nll_loss() {
       .input("Weight", "factors of the classes", Arity::kOptional)
       .output("Out", "shape of Label, or rank 0")
       .output("Total_weight", "sum of the factors that count, rank 0")
-      .attr("ignore_index", int64_t{-100}, "class that gives loss 0")
-      .attr("reduction", "mean", "how the values are put together")
+      .attr("ignore_index", int64_t{-100}, "class whose loss is 0")
+      .attr("reduction", "mean", "how the values are reduced")
       .one_of({"none", "mean", "sum"})
       .infer(infer_nll_loss)
       .grad({.type = "nll_loss_grad",

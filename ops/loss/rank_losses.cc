@@ -8,7 +8,7 @@ namespace {
 Status infer_rank(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Left", "Right"));
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Left", "Label"));
-  // scores may lack the last dim that the labels have, and the other way round
+  // the scores or the labels may lack the last dim that the other has
   VarMeta out = ctx.input("Label");
   out.dtype = ctx.input("Left").dtype;
   ctx.set_output("Out", without_offsets(std::move(out)));

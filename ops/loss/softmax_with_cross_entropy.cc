@@ -14,7 +14,7 @@ Status check_label(const InferContext& ctx, llvm::ArrayRef<int64_t> loss, size_t
   bool fits = label.rank() == expected.size();
   for (size_t i = 0; fits && i < expected.size(); ++i)
     fits = dims_agree(label.dims[i], expected[i]);
-  // Front ends of 2.x leave the class dim of hard labels out.
+  // Front ends of 2.x omit the class dim of hard labels.
   if (!fits && !soft && label.rank() + 1 == expected.size()) return Ok();
   if (fits) return Ok();
   return ctx.error("Label must have shape {} for Logits {}, axis {} and {} labels, found {}",
@@ -56,7 +56,7 @@ OpDef softmax_with_cross_entropy() {
       .attr("soft_label", false, "Label holds probabilities")
       .attr("use_softmax", true, "false: Logits are probabilities already")
       .attr("numeric_stable_mode", true, "subtract the maximum first")
-      .attr("ignore_index", -100, "class that gives loss 0")
+      .attr("ignore_index", -100, "class whose loss is 0")
       .attr("axis", -1, "dim of the classes")
       .infer(infer_softmax_with_cross_entropy)
       .grad({.type = "softmax_with_cross_entropy_grad",

@@ -13,7 +13,7 @@ Status infer_cast(InferContext& ctx) {
   return Ok();
 }
 
-// The cast back.
+// The gradient is a cast in the opposite direction.
 StatusOr<std::vector<GradOp>> grad_cast(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
@@ -28,7 +28,7 @@ StatusOr<std::vector<GradOp>> grad_cast(const GradContext& ctx) {
 
 OpDef cast() {
   return OpDef("cast")
-      .doc("X with another element type; floats are cut towards zero")
+      .doc("X with another element type; floats are truncated towards zero")
       .input("X", "any shape")
       .output("Out", "shape and LoD of X")
       .required_attr<int32_t>("out_dtype", "element type of Out")

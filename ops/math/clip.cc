@@ -17,7 +17,7 @@ Status infer_clip(InferContext& ctx) {
 
 OpDef clip() {
   return OpDef("clip")
-      .doc("each element cut to [min, max]")
+      .doc("each element clipped to [min, max]")
       .input("X", "dense or sparse rows, any shape")
       .input("Min", "one element; replaces min", Arity::kOptional)
       .input("Max", "one element; replaces max", Arity::kOptional)

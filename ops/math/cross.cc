@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-// The default, larger than any rank, stands for "the first dim of size 3".
+// The default, larger than any rank, means "the first dim of size 3".
 constexpr int32_t kFirstOfSizeThree = 9;
 
 Status infer_cross(InferContext& ctx) {

@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Definitions of this folder, one a file; families add several.
+/// Op definitions of this folder, one per file; a family adds several ops.
 /// addmm, bmm, dot, mv: products of matrices and vectors of fixed rank.
 void add_small_product_ops(OpRegistry& registry);
 OpDef cast();

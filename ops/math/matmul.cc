@@ -9,8 +9,9 @@ bool both_known_matmul(const InferContext& ctx) {
   return dims_known(ctx.input("X")) && dims_known(ctx.input("Y"));
 }
 
-// Each head multiplies its part of the columns of X, either with as many rows of Y, or with its
-// part of the columns of Y, which then has fewer rows.
+// With several heads, the columns of X are divided among the heads. The rows of Y are either
+// divided as well, or there are only as many rows as a head has columns, and the columns of Y are
+// divided.
 Status check_heads(const InferContext& ctx, const MatrixDims& a, const MatrixDims& b,
                    int32_t heads) {
   if (a.cols < 0 || b.rows < 0) return Ok();
@@ -21,8 +22,8 @@ Status check_heads(const InferContext& ctx, const MatrixDims& a, const MatrixDim
                    dims_text(ctx.input("Y").dims));
 }
 
-// Fluid 1.x: a vector operand loses its dim in the result only where that dim has size 1, so the
-// product of a column and a row of vectors is a matrix.
+// Fluid 1.x: the result drops the dim of a vector operand only if that dim has size 1, so the
+// product of a column vector and a row vector is a matrix.
 Status infer_matmul(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
@@ -38,7 +39,7 @@ Status infer_matmul(InferContext& ctx) {
   const bool drops_row = x.rank() <= 1 && a.rows == 1;
   const bool drops_col = y.rank() <= 1 && b.cols == 1;
   if (!drops_row) dims.push_back(a.rows);
-  // the results of heads stand side by side
+  // the results of the heads are concatenated by columns
   const bool whole = heads > 1 && b.cols >= 0 && dims_agree(a.cols, b.rows);
   if (!drops_col) dims.push_back(whole ? b.cols * heads : b.cols);
   ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, dims));
@@ -51,7 +52,7 @@ double flops_matmul(const InferContext& ctx) {
                        right_matrix(ctx.input("Y").dims, ctx.attr<bool>("transpose_Y")));
 }
 
-// Newer form: vectors are never transposed and always lose their dim.
+// Newer form: vectors are never transposed, and the result always drops their dim.
 Status infer_v2_matmul(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
@@ -73,8 +74,8 @@ Status infer_v2_matmul(InferContext& ctx) {
   return Ok();
 }
 
-// A gradient that is no sum over a batch loses its LoD where that of the other operand is one: the
-// original then moves it into place from a tensor of its own.
+// If the gradient of one operand is a sum over a batch dim, the gradient of the other one has no
+// LoD: the original then moves it there from a temporary tensor.
 Status infer_v2_grad(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const VarMeta y = ctx.input("Y");
@@ -109,7 +110,7 @@ OpDef matmul() {
       .attr("transpose_X", false, "swap the last two dims of X first")
       .attr("transpose_Y", false, "swap the last two dims of Y first")
       .attr("alpha", 1.0F, "factor of the result")
-      .attr("head_number", 1, "parts of the columns that are multiplied apart")
+      .attr("head_number", 1, "groups of columns that are multiplied separately")
       .range(1)
       .infer(infer_matmul)
       .grad({.type = "matmul_grad",
@@ -122,8 +123,8 @@ OpDef matmul() {
 OpDef matmul_v2() {
   return OpDef("matmul_v2")
       .doc("product of the last two dims, batched and broadcast over the others")
-      .input("X", "rank >= 1; a vector is a row and leaves no dim")
-      .input("Y", "rank >= 1; a vector is a column and leaves no dim")
+      .input("X", "rank >= 1; a vector is a row whose dim is dropped from Out")
+      .input("Y", "rank >= 1; a vector is a column whose dim is dropped from Out")
       .output("Out", "batch dims, rows of X, columns of Y")
       .attr("trans_x", false, "swap the last two dims of X first")
       .attr("trans_y", false, "swap the last two dims of Y first")

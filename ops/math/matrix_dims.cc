@@ -59,7 +59,7 @@ StatusOr<Dims> product_batch(const InferContext& ctx, const MatrixDims& x, const
 
 Status check_inner(const InferContext& ctx, const MatrixDims& x, const MatrixDims& y) {
   if (dims_agree(x.cols, y.rows)) return Ok();
-  return ctx.error("X {} gives matrices of {} columns, but Y {} gives {} rows",
+  return ctx.error("X {} has matrices of {} columns, but Y {} has matrices of {} rows",
                    dims_text(ctx.input("X").dims), x.cols, dims_text(ctx.input("Y").dims), y.rows);
 }
 

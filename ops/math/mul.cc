@@ -10,7 +10,7 @@ struct Split {
   int64_t y;
 };
 
-// Where each operand is folded into a matrix; the attributes must leave a dim on both sides.
+// The dims at which the operands are folded into matrices. Each side must keep at least one dim.
 StatusOr<Split> splits(const InferContext& ctx) {
   const Split split{ctx.attr<int32_t>("x_num_col_dims"), ctx.attr<int32_t>("y_num_col_dims")};
   const auto rank_x = static_cast<int64_t>(ctx.input("X").rank());

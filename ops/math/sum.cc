@@ -8,8 +8,8 @@
 namespace millrace::ops {
 namespace {
 
-// Joins the dims of one more summand; false if they differ. Rank 0 and [1] are the two spellings of
-// a scalar, and an input without elements adds nothing.
+// Combines `dims` with those of one more summand; false if they differ. A scalar may have rank 0 or
+// dims [1]. A summand without elements is ignored.
 bool join(std::optional<Dims>& dims, llvm::ArrayRef<int64_t> more) {
   if (dims_product(more) == 0) return true;
   if (!dims) {
@@ -38,8 +38,8 @@ Status infer_sum(InferContext& ctx) {
     if (!dims_known(x)) {
       complete = false;
     } else if (!join(dims, x.dims)) {
-      return ctx.error("inputs X must have one shape, found {} and {} (input {})", dims_text(*dims),
-                       dims_text(x.dims), i);
+      return ctx.error("inputs X must have the same shape, found {} and {} (input {})",
+                       dims_text(*dims), dims_text(x.dims), i);
     }
   }
   if (dims) {
@@ -52,7 +52,7 @@ Status infer_sum(InferContext& ctx) {
   return Ok();
 }
 
-// Each summand that wants a gradient gets a copy of the incoming one.
+// The gradient of each summand is a copy of the gradient of the sum.
 StatusOr<std::vector<GradOp>> grad_sum(const GradContext& ctx) {
   std::vector<GradOp> ops;
   for (std::string& name : ctx.input_grad("X", true)) {

@@ -11,7 +11,7 @@ Status infer_accuracy(InferContext& ctx) {
   const VarMeta& label = ctx.input("Label");
   if (dims_known(indices) && dims_known(label) && !indices.dims.empty() && !label.dims.empty() &&
       !dims_agree(indices.dims[0], label.dims[0])) {
-    return ctx.error("Indices and Label must have as many rows, found {} and {}",
+    return ctx.error("Indices and Label must have the same number of rows, found {} and {}",
                      dims_text(indices.dims), dims_text(label.dims));
   }
   ctx.set_output("Accuracy", with_offsets_of(tensor_meta(DType::kFloat32, {}), ctx.input("Out")));
@@ -27,7 +27,7 @@ OpDef accuracy() {
       .doc("share of rows whose label is among the predicted classes")
       .input("Out", "scores of the best k classes [n, k]")
       .input("Indices", "the best k classes [n, k]")
-      .input("Label", "the right classes [n, 1]")
+      .input("Label", "the correct classes [n, 1]")
       .output("Accuracy", "rank 0; fluid 1.x declares [1]")
       .output("Correct", "number of hits")
       .output("Total", "number of rows")

@@ -13,11 +13,11 @@ Status infer_auc(InferContext& ctx) {
   const VarMeta& label = ctx.input("Label");
   if (dims_known(predict) && dims_known(label) && !label.dims.empty() &&
       !dims_agree(predict.dims[0], label.dims[0])) {
-    return ctx.error("Predict and Label must have as many rows, found {} and {}",
+    return ctx.error("Predict and Label must have the same number of rows, found {} and {}",
                      dims_text(predict.dims), dims_text(label.dims));
   }
   ctx.set_output("AUC", DType::kFloat64, {});
-  // [1, buckets], or blocks of buckets and a step counter, whatever dims the counts come with.
+  // [1, buckets], or slide_steps + 1 rows of buckets and a step counter, regardless of the dims
   const int64_t buckets = ctx.attr<int32_t>("num_thresholds") + 1;
   const int64_t steps = ctx.attr<int32_t>("slide_steps");
   const Dims dims = steps == 0 ? Dims{1, buckets} : Dims{(steps + 1) * buckets + 1};
@@ -38,7 +38,7 @@ OpDef auc() {
       .input("Label", "0 or 1 [n, 1]")
       .input("StatPos", "positives by score bucket, int64")
       .input("StatNeg", "negatives by score bucket, int64")
-      .input("InsTagWeight", "weight 0 leaves a row out", Arity::kOptional)
+      .input("InsTagWeight", "weight 0 ignores a row", Arity::kOptional)
       .output("AUC", "f64, rank 0; fluid 1.x declares [1]")
       .output("StatPosOut", "the counts after the step, the same var")
       .output("StatNegOut", "the counts after the step, the same var")
@@ -46,7 +46,7 @@ OpDef auc() {
       .one_of({"ROC", "PR"})
       .attr("num_thresholds", (1 << 12) * 2 - 1, "number of buckets, less 1")
       .range(1)
-      .attr("slide_steps", 1, "steps that count; 0: all")
+      .attr("slide_steps", 1, "number of most recent steps to use; 0: all")
       .range(0)
       .infer(infer_auc)
       .flops(elementwise_flops)

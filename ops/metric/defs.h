@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Definitions of this folder, one a file.
+/// Op definitions of this folder, one per file.
 OpDef accuracy();
 OpDef auc();
 OpDef detection_map();

@@ -19,7 +19,7 @@ OpDef mean_iou() {
   return OpDef("mean_iou")
       .doc("by class correct / (correct + wrong), averaged over the classes that occur")
       .input("Predictions", "predicted classes")
-      .input("Labels", "right classes, shape of Predictions")
+      .input("Labels", "correct classes, shape of Predictions")
       .input("InWrongs", "counts to start from", Arity::kAny)
       .input("InCorrects", "counts to start from", Arity::kAny)
       .input("InMeanIou", "values to add", Arity::kAny)

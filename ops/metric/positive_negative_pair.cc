@@ -23,16 +23,18 @@ Status infer_pairs(InferContext& ctx) {
 
 OpDef positive_negative_pair() {
   return OpDef("positive_negative_pair")
-      .doc("pairs of items of a query that scores and labels order alike, unlike, or not at all")
+      .doc(
+          "counts of item pairs of a query that scores and labels order alike, oppositely, or "
+          "neither way")
       .input("Score", "[items, width]")
-      .input("Label", "the right order [items, 1]")
+      .input("Label", "the correct order [items, 1]")
       .input("QueryID", "int64 [items, 1]")
       .input("AccumulatePositivePair", "sum to start from", Arity::kOptional)
       .input("AccumulateNegativePair", "sum to start from", Arity::kOptional)
       .input("AccumulateNeutralPair", "sum to start from", Arity::kOptional)
       .input("Weight", "of each item; a pair weighs the mean of both", Arity::kOptional)
       .output("PositivePair", "ordered alike")
-      .output("NegativePair", "ordered unlike; those of equal scores, too")
+      .output("NegativePair", "ordered oppositely, including pairs of equal scores")
       .output("NeutralPair", "of equal scores", Arity::kOptional)
       .attr("column", -1, "column of Score that orders")
       .infer(infer_pairs)

@@ -29,7 +29,7 @@ OpDef precision_recall() {
       .doc("precision, recall and F1 of a batch and of all batches so far")
       .input("MaxProbs", "scores of the predicted classes [n, 1]")
       .input("Indices", "predicted classes [n, 1]")
-      .input("Labels", "right classes [n, 1]")
+      .input("Labels", "correct classes [n, 1]")
       .input("Weights", "weights of the rows [n, 1]", Arity::kOptional)
       .input("StatesInfo", "counts so far [classes, 4]", Arity::kOptional)
       .output("BatchMetrics", "macro and micro averages of the batch, 6 values")

@@ -7,7 +7,7 @@
 namespace millrace::ops {
 namespace {
 
-// Names that the block reads and does not write first, in order of names.
+// Names of outer vars that the block reads, sorted.
 std::vector<std::string> names_from_outside(const Block& block) {
   std::vector<std::string> names;
   for (const Op& op : block.ops()) {
@@ -20,7 +20,7 @@ std::vector<std::string> names_from_outside(const Block& block) {
   return names;
 }
 
-// A temporary of that type and shape.
+// Spec of a temporary with the type and shape of `var`.
 VarSpec spec_like(const Var& var) {
   VarSpec spec = VarSpec::tensor(var.dtype(), var.dims());
   spec.lod_level = var.spec().lod_level;
@@ -55,7 +55,8 @@ StatusOr<std::string> add_choice(Builder& builder, const std::string& condition,
                                  const std::function<StatusOr<std::string>()>& if_true,
                                  const std::function<StatusOr<std::string>()>& if_false) {
   VarSpec spec;
-  // The result of a branch is handed out through a var of outside, which the branch names.
+  // A branch copies its result to an outer var, which gets its name after the ops of the branch are
+  // built.
   const auto branch = [&](const std::string& when,
                           const std::function<StatusOr<std::string>()>& body) -> rate::Name {
     std::string out;

@@ -14,15 +14,15 @@ Status check_positive_clip(const char* clip, const char* field, double value) {
   return InvalidArgument("clip by {}: '{}' must be positive, found {}", clip, field, value);
 }
 
-// The original turns a dense declaration into one of rows and leaves the dense part behind: wire
-// field lod_tensor with a tensor of no dims.
+// The original turns a dense declaration into selected rows but leaves the dense description in it:
+// wire field lod_tensor with a tensor without dims. These bytes reproduce it.
 std::shared_ptr<const std::string> leftover_tensor(DType dtype) {
   std::string bytes("\x1a\x04\x0a\x02\x08");
   bytes.push_back(static_cast<char>(dtype));
   return std::make_shared<const std::string>(std::move(bytes));
 }
 
-// Clips every gradient by itself into a new var.
+// Clips each gradient separately, into a new var.
 class ClipEach {
  public:
   ClipEach(Builder& builder, const ParameterTable& parameters)
@@ -45,7 +45,7 @@ class ClipEach {
   }
 
  private:
-  // The original declares what `clip` makes of a sparse gradient as if it were dense.
+  // The original declares the output of `clip` as dense even if the gradient is sparse.
   void declare_dense(const std::string& name) {
     Var& var = *builder_.block().find_var(name);
     if (var.kind() == VarKind::kLodTensor) return;
@@ -59,7 +59,7 @@ class ClipEach {
   const ParameterTable& parameters_;
 };
 
-// Multiplies every gradient by what brings the norm of all to the bound.
+// Multiplies all gradients by one factor, so that their common norm is at most the bound.
 class ClipTogether {
  public:
   ClipTogether(Builder& builder, const ParameterTable& parameters)
@@ -75,7 +75,7 @@ class ClipTogether {
     if (half_squares_.empty() && squares_.empty() && double_squares_.empty()) return Ok();
     std::string factor;
     {
-      // what is shared carries the vars of the last pair
+      // the shared ops carry the vars of the last pair in op_role_var
       MarkScope marks(builder_);
       marks.role(kRoleOptimize, {pairs.back().param, pairs.back().grad});
       MILLRACE_ASSIGN_OR_RETURN(factor, common_factor(clip_norm));
@@ -114,8 +114,8 @@ class ClipTogether {
     const Var& var = *builder_.block().find_var(grad);
     const DType dtype = var.dtype();
     if (is_half(dtype) && !half_squares_.empty() && dtype != half_type_) {
-      return Unimplemented("clip by global norm: gradient '{}' of type {} beside those of type {}",
-                           grad, dtype_name(dtype), dtype_name(half_type_));
+      return Unimplemented("clip by global norm: gradient '{}' of type {} mixed with type {}", grad,
+                           dtype_name(dtype), dtype_name(half_type_));
     }
     if (is_half(dtype)) half_type_ = dtype;
     std::string dense = grad;
@@ -150,7 +150,7 @@ class ClipTogether {
     return to;
   }
 
-  // In double precision as soon as one gradient is.
+  // Double precision if any gradient is in double precision.
   [[nodiscard]] DType factor_type() const {
     return double_squares_.empty() ? DType::kFloat32 : DType::kFloat64;
   }
@@ -243,7 +243,8 @@ struct Clip {
   }
 };
 
-// Ops that clip a parameter, also those of an earlier call, name the gradient in use now.
+// Updates op_role_var of all ops that clip a parameter, also of earlier calls, to the current
+// gradient.
 void correct_role_vars(Block& root, const ParameterTable& parameters,
                        const std::vector<ParamGrad>& pairs) {
   std::map<std::string, std::string> grads;
@@ -260,13 +261,14 @@ void correct_role_vars(Block& root, const ParameterTable& parameters,
   }
 }
 
-// Parameters that one clip treats at once.
+// Parameters that are clipped together.
 struct ClipGroup {
   GradientClip clip;
-  std::vector<size_t> members;  ///< places in the pairs
+  std::vector<size_t> members;  ///< indices of pairs
 };
 
-// A global norm by its group, the others one parameter at a time.
+// Groups parameters with a global norm by group_name; every other clip has a group with one
+// parameter.
 StatusOr<std::vector<ClipGroup>> group_clips(const std::optional<GradientClip>& common,
                                              const ParameterTable& parameters,
                                              const std::vector<ParamGrad>& pairs) {
@@ -305,7 +307,7 @@ Status clip_gradients(Builder& builder, const std::optional<GradientClip>& commo
                       const ParameterTable& parameters, std::vector<ParamGrad>& pairs) {
   if (pairs.empty()) return Ok();
   MarkScope marks(builder);
-  marks.scope("gradient_clip");  // also where nothing is clipped: the original counts it
+  marks.scope("gradient_clip");  // even if nothing is clipped: the original counts the scope
   const bool any_own =
       llvm::any_of(pairs, [&](const ParamGrad& pair) { return has_own_clip(parameters, pair); });
   if (!any_own) {

@@ -10,11 +10,12 @@
 #include "ops/construct/builder.h"
 #include "ops/minimize/options.h"
 
-/// The two steps of minimize() between gradients and updates. Each takes the pairs in order of
-/// parameter names and changes the gradients of the pairs to those that the update is to read.
+/// The two stages of minimize() between gradients and updates: clipping and regularisation. Each
+/// takes the pairs in order of parameter names and sets the gradient of each pair to the one that
+/// the next stage must read.
 namespace millrace::ops {
 
-/// f16 and bf16.
+/// True for float16 and bfloat16.
 inline bool is_half(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBfloat16;
 }
@@ -24,18 +25,18 @@ using ParameterTable = std::map<std::string, ParameterOptions>;
 /// Options of a parameter; the defaults if the table has none.
 ParameterOptions options_of(const ParameterTable& table, const std::string& param);
 
-/// Appends the ops of the clip of each parameter: its own, or else the common one; parameters with
-/// need_clip = false are left out.
-/// Errors: kInvalidArgument for a bound that is not positive or two bounds of one group,
-/// kUnimplemented for a global norm of gradients in both half precisions.
+/// Appends the ops that clip gradients. A parameter's own clip replaces the common one; parameters
+/// with need_clip = false are not clipped.
+/// Errors: kInvalidArgument for a bound that is not positive or for different bounds in one group,
+/// kUnimplemented for a global norm over gradients in both float16 and bfloat16.
 /// Source: spec/backward.md section 8, step 1; clips of single parameters: fluid's
 /// set_gradient_clip().
 Status clip_gradients(Builder& builder, const std::optional<GradientClip>& common,
                       const ParameterTable& parameters, std::vector<ParamGrad>& pairs);
 
-/// Appends the ops of the decay of each parameter: its own, or else the common one. A sparse
-/// gradient becomes dense under a new name.
-/// \param fuses_l2  leave L2 decay to the update op
+/// Appends the ops that add the decay to each gradient. A parameter's own regularizer replaces the
+/// common one. A sparse gradient becomes a dense one with a new name.
+/// \param fuses_l2  the update op applies L2 decay, so no ops are appended for it
 /// Source: spec/backward.md section 8, step 2.
 Status regularize_gradients(Builder& builder, const std::optional<Regularizer>& common,
                             const ParameterTable& parameters, bool fuses_l2,

@@ -4,7 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "ops/backward/error_clip.h"
+#include "ops/minimize/error_clip.h"
 #include "ops/minimize/gradients.h"
 #include "ops/minimize/schedule.h"
 #include "ops/minimize/update.h"
@@ -13,7 +13,7 @@
 namespace millrace::ops {
 namespace {
 
-// Every call of append_backward() leaves one op that starts it.
+// Counts the fill_constant ops with which each append_backward() call begins.
 int earlier_backward_calls(const Block& root) {
   int calls = 0;
   for (const Op& op : root.ops()) {
@@ -23,7 +23,7 @@ int earlier_backward_calls(const Block& root) {
   return calls;
 }
 
-// The schedule's var; empty for a constant, which comes after the gradients.
+// The var of the schedule; empty for a constant rate, which is declared after the gradients.
 StatusOr<std::string> scheduled_rate(Builder& builder, const LearningRate& rate) {
   if (const auto* const decay = std::get_if<Decay>(&rate)) return add_schedule(builder, *decay);
   if (const auto* const warmup = std::get_if<LinearWarmup>(&rate))
@@ -37,7 +37,7 @@ StatusOr<std::string> scheduled_rate(Builder& builder, const LearningRate& rate)
   return var->name;
 }
 
-// Of a rate that no op computes.
+// The initial value of a rate that no op computes.
 double initial_rate(const LearningRate& rate) {
   if (const auto* const stepped = std::get_if<SteppedRate>(&rate)) return stepped->initial;
   return std::get<double>(rate);

@@ -10,21 +10,21 @@
 
 namespace millrace::ops {
 
-/// What minimize() has made.
+/// Result of minimize().
 struct MinimizeResult {
-  std::vector<Op*> optimize_ops;  ///< of the updates, in order; clip and decay are not among them
-  std::vector<ParamGrad> param_grads;  ///< as append_backward() gives them
+  std::vector<Op*> optimize_ops;       ///< ops of the updates in order, without clip and decay
+  std::vector<ParamGrad> param_grads;  ///< as append_backward() returns them
   std::string learning_rate;           ///< var that holds the rate
   std::vector<Status> warnings;        ///< of append_backward()
 };
 
-/// Turns a forward program into a training program: the ops of the schedule, append_backward(),
-/// clipping, regularisation, and one update op a parameter, in order of parameter names; what the
-/// optimizer keeps is declared in both programs and filled by the startup program. May be called
-/// again for another loss of the same program.
+/// Turns a forward program into a training program. Appends the ops of the learning-rate schedule,
+/// of append_backward(), clipping and regularisation, and one update op per parameter, in order of
+/// parameter names. Declares the optimizer's state in both programs; the startup program
+/// initialises it. May be called again for another loss of the same program.
 ///
-/// Errors: those of append_backward(); kInvalidArgument for an option that makes no sense, naming
-/// it; kUnimplemented for gradients in both half precisions under a global norm.
+/// Errors: those of append_backward(); kInvalidArgument with the name of an invalid option;
+/// kUnimplemented for a global norm over gradients in both float16 and bfloat16.
 /// Source: spec/backward.md section 8.
 StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
                                   const MinimizeOptions& options);

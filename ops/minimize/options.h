@@ -9,12 +9,12 @@
 
 #include "ops/minimize/methods.h"
 
-/// What minimize() is asked for, in the words of the original. Plain values.
+/// Options of minimize(), with the names of the original.
 namespace millrace {
 
-// ---- learning-rate schedules; s is the number of steps done, 0 in the first run
+// ---- learning-rate schedules; s is the number of completed steps, 0 in the first step
 
-/// learning_rate * d_model^-0.5 * min(s^-0.5, s * warmup_steps^-1.5), s from 1
+/// learning_rate * d_model^-0.5 * min(s^-0.5, s * warmup_steps^-1.5), where s starts at 1
 struct NoamDecay {
   double d_model = 0;
   double warmup_steps = 0;
@@ -45,8 +45,9 @@ struct InverseTimeDecay {
   bool staircase = false;
 };
 
-/// (learning_rate - end_learning_rate) * (1 - s / decay_steps)^power + end_learning_rate, s being
-/// at most decay_steps; cycle: decay_steps grows by its own length whenever s passes it
+/// (learning_rate - end_learning_rate) * (1 - s / decay_steps)^power + end_learning_rate, where s
+/// is limited to decay_steps; with cycle, decay_steps is instead rounded up to the next multiple of
+/// itself that is at least s
 struct PolynomialDecay {
   double learning_rate = 0;
   double decay_steps = 0;
@@ -68,11 +69,11 @@ struct CosineDecay {
   double epochs = 0;
 };
 
-/// Any of them.
+/// Any of these schedules.
 using Decay = std::variant<NoamDecay, ExponentialDecay, NaturalExpDecay, InverseTimeDecay,
                            PolynomialDecay, PiecewiseDecay, CosineDecay>;
 
-/// start_lr + (end_lr - start_lr) * s / warmup_steps while s < warmup_steps, the rate `after` then
+/// start_lr + (end_lr - start_lr) * s / warmup_steps while s < warmup_steps, then `after`
 struct LinearWarmup {
   std::variant<double, Decay> after = {};
   double warmup_steps = 0;
@@ -80,13 +81,13 @@ struct LinearWarmup {
   double end_lr = 0;
 };
 
-/// The rate is computed by ops that the program has already.
+/// The rate is in a var of block 0 that ops of the program already compute.
 struct RateVar {
   std::string name = {};
 };
 
-/// The rate lies in a persistable var, as a constant does, and whoever runs the program gives it
-/// the next value between steps (the scheduler objects of the original's 2.x).
+/// The rate is in a persistable var, like a constant rate. The caller that runs the program sets
+/// its next value between steps (the scheduler objects of the original's 2.x).
 struct SteppedRate {
   double initial = 0;
 };
@@ -96,27 +97,28 @@ using LearningRate = std::variant<double, Decay, LinearWarmup, RateVar, SteppedR
 
 // ---- clipping of gradients
 
-/// Every element into [min, max]; without min: [-max, max].
+/// Clips every element to [min, max]; without min, to [-max, max].
 struct ClipByValue {
   double max = 0;
   std::optional<double> min = {};
 };
 
-/// Every gradient to a norm of at most clip_norm.
+/// Scales each gradient down to a norm of at most clip_norm.
 struct ClipByNorm {
   double clip_norm = 0;
 };
 
-/// All gradients of a group by one factor, so that the norm of them together is at most clip_norm.
+/// Scales all gradients of a group down by one factor, so that their common norm is at most
+/// clip_norm.
 struct ClipByGlobalNorm {
   double clip_norm = 0;
-  std::string group_name = "default_group";  ///< matters where parameters have clips of their own
+  std::string group_name = "default_group";  ///< used if a parameter has its own clip
 };
 
-/// Any of them.
+/// Any of these clips.
 using GradientClip = std::variant<ClipByValue, ClipByNorm, ClipByGlobalNorm>;
 
-/// Bounds that the gradient of an activation is cut to while it flows back.
+/// Bounds to which the gradient of an activation is clipped during the backward pass.
 struct ErrorClip {
   float min = 0;
   float max = 0;
@@ -124,28 +126,28 @@ struct ErrorClip {
 
 // ---- regularisation
 
-/// coeff * sign(p) joins the gradient.
+/// Adds coeff * sign(p) to the gradient.
 struct L1Decay {
   double coeff = 0;
 };
 
-/// coeff * p joins the gradient.
+/// Adds coeff * p to the gradient.
 struct L2Decay {
   double coeff = 0;
 };
 
-/// Either.
+/// Either of these.
 using Regularizer = std::variant<L1Decay, L2Decay>;
 
-// ---- the whole
+// ---- all options
 
-/// What holds for one parameter; a serialized program does not keep it.
+/// Options of one parameter; a serialized program does not keep them.
 struct ParameterOptions {
-  double learning_rate = 1.0;                   ///< factor of the rate
-  std::optional<Regularizer> regularizer = {};  ///< in place of the one of all parameters
-  bool need_clip = true;                        ///< false: its gradient is left as it is
-  /// In place of the one of all parameters. Parameters with the same group_name of a global norm
-  /// are clipped together.
+  double learning_rate = 1.0;                   ///< factor of the common learning rate
+  std::optional<Regularizer> regularizer = {};  ///< replaces MinimizeOptions::regularization
+  bool need_clip = true;                        ///< false: the gradient is not clipped
+  /// Replaces MinimizeOptions::clip. Parameters whose global norms have the same group_name are
+  /// clipped together.
   std::optional<GradientClip> clip = {};
 };
 
@@ -156,14 +158,14 @@ struct MinimizeOptions {
   std::optional<GradientClip> clip = {};
   std::optional<Regularizer> regularization = {};
   /// Parameters to be trained, in order of creation. Empty: all that the program declares and
-  /// no_grad does not name.
+  /// that are not in no_grad.
   std::vector<std::string> parameters = {};
-  /// Vars through which no gradient flows, besides those that say stop_gradient.
+  /// Vars through which no gradient flows, in addition to those with stop_gradient set.
   std::set<std::string> no_grad = {};
   std::map<std::string, ParameterOptions> parameter_options =
-      {};                                             ///< by name; absent: the defaults
+      {};                                             ///< by parameter name; absent: defaults
   std::map<std::string, ErrorClip> error_clips = {};  ///< by name of the activation
-  /// Joins the names of the optimizer's vars: "w_<name>_moment_0". Empty: nothing.
+  /// Part of the names of the optimizer's vars, as in "w_<name>_moment_0". Empty: no such part.
   std::string name = {};
 };
 

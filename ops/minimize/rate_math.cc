@@ -9,7 +9,7 @@ std::string temporary(Builder& builder, DType dtype = DType::kFloat32) {
   return builder.numbered_var("tmp", VarSpec::tensor(dtype, {}));
 }
 
-// Appends the op and passes on the name of its result.
+// Appends the op and returns the name of its result.
 Name result(Builder& builder, NewOp op, std::string out) {
   op.output("Out", {out});
   StatusOr<Op*> made = builder.append(op);
@@ -32,12 +32,12 @@ NewOp filling(double value, const std::vector<int64_t>& shape) {
   return op;
 }
 
-// A constant operand: text is what the layer writes and operators do not.
+// A constant operand. Operators of the original do not write str_value; the layer does.
 Name operand(Builder& builder, double value, const std::vector<int64_t>& shape) {
   return result(builder, filling(value, shape), temporary(builder));
 }
 
-// Every use of the layer makes two helpers of that name.
+// Each use of the original's layer takes two numbers of the "fill_constant" counter.
 std::string layer_constant_var(Builder& builder) {
   (void)builder.names().next("fill_constant");
   return builder.layer_var("fill_constant");

@@ -18,7 +18,7 @@ Status append_unary(Builder& builder, NewOp op, const std::string& x, const std:
   return builder.append(op).status();
 }
 
-// What joins the gradient.
+// Appends the ops that compute the term to add to the gradient.
 StatusOr<std::string> decay_term(Builder& builder, const Regularizer& regularizer,
                                  const Var& param) {
   std::string base = param.name().str();
@@ -38,7 +38,7 @@ StatusOr<std::string> decay_term(Builder& builder, const Regularizer& regularize
   return term;
 }
 
-// The gradient with the term: in place, or dense beside a sparse one.
+// Adds the term to the gradient: in place, or into a new dense var if the gradient is sparse.
 StatusOr<std::string> add_term(Builder& builder, const Var& param, const std::string& grad,
                                const std::string& term) {
   std::string out = grad;

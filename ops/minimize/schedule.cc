@@ -18,8 +18,8 @@ Status check_positive_schedule(const char* schedule, const char* field, double v
   return InvalidArgument("{} schedule: '{}' must be positive, found {}", schedule, field, value);
 }
 
-// The number of the present step as a float. The first schedule of a program brings the counter,
-// which one op in front of the whole program increments, and says where it begins.
+// The number of the current step as a float. The first schedule of a program declares the counter,
+// sets its first value, and inserts the op that increments it at the start of the program.
 Name step_number(Builder& builder, int first = 0) {
   const std::string counter = names::kLrCounter;
   Block& root = builder.main().root();
@@ -34,14 +34,14 @@ Name step_number(Builder& builder, int first = 0) {
   return rate::cast(builder, counter, DType::kInt64, DType::kFloat32);
 }
 
-// Steps done over the steps of one decay, rounded down on a staircase.
+// Completed steps divided by decay_steps, rounded down if `staircase`.
 Name decays_done(Builder& builder, double decay_steps, bool staircase) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string step, step_number(builder));
   MILLRACE_ASSIGN_OR_RETURN(std::string done, rate::scale(builder, step, 1.0 / decay_steps));
   return staircase ? rate::unary(builder, "floor", done) : Name(std::move(done));
 }
 
-// A persistable var of shape [1] that ops of the program set in every step.
+// Declares a persistable var of shape [1] that ops of the program set in every step.
 Status declare_rate(Builder& builder, const std::string& name) {
   MILLRACE_RETURN_IF_ERROR(builder.persistent_var(name, DType::kFloat32, {1}, 0.0));
   Builder::stop_gradient(builder.main().root(), name);
@@ -105,13 +105,13 @@ struct AddDecay {
   Name operator()(const PiecewiseDecay& d) const {
     if (d.values.size() != d.boundaries.size() + 1) {
       return InvalidArgument(
-          "piecewise schedule: expected one value more than boundaries, found {} and {}",
+          "piecewise schedule: expected one more value than boundaries, found {} and {}",
           d.values.size(), d.boundaries.size());
     }
     MILLRACE_ASSIGN_OR_RETURN(const std::string step, step_number(builder));
     const std::string out = "learning_rate";
     MILLRACE_RETURN_IF_ERROR(declare_rate(builder, out));
-    std::string no_case_yet;  // true if no case has been met
+    std::string no_case_yet;  // var that is true if no case so far applies
     for (size_t i = 0; i < d.boundaries.size(); ++i) {
       MILLRACE_ASSIGN_OR_RETURN(const std::string boundary,
                                 rate::constant(builder, d.boundaries[i], /*force_cpu=*/true));
@@ -168,7 +168,7 @@ struct AddDecay {
     return rate::quotient(builder, step, length);
   }
 
-  // True if this case is met and no earlier one.
+  // A var that is true if this case applies and no earlier one does.
   Name next_case(const std::string& condition, std::string& no_case_yet) const {
     MILLRACE_ASSIGN_OR_RETURN(const std::string not_met,
                               rate::unary(builder, "logical_not", condition, DType::kBool));

@@ -9,15 +9,15 @@
 namespace millrace::ops {
 
 /// Appends the ops of a schedule to the builder's program (role LRSched) and returns the var that
-/// holds the rate. All schedules of a program share one step counter, which its first op
-/// increments.
+/// holds the rate. All schedules of a program share one step counter, which the first op of the
+/// program increments.
 ///
-/// Errors: kInvalidArgument for numbers that make no schedule, naming schedule and field.
+/// Errors: kInvalidArgument for an invalid number, with the names of schedule and field.
 /// Source: spec/backward.md section 8.
 StatusOr<std::string> add_schedule(Builder& builder, const Decay& decay);
 StatusOr<std::string> add_schedule(Builder& builder, const LinearWarmup& warmup);
 
-/// Declares the rate that stays the same: "learning_rate_<n>", filled by the startup program.
+/// Declares a constant rate, "learning_rate_<n>", which the startup program sets. \returns its name
 StatusOr<std::string> add_constant_rate(Builder& builder, double rate, DType dtype);
 
 }  // namespace millrace::ops

@@ -7,12 +7,12 @@
 namespace millrace::ops {
 namespace {
 
-// One parameter on its way to its update op.
+// What is needed to append the update op of one parameter.
 struct Update {
   const ParamGrad* pair = nullptr;
   UpdateRule rule;
-  std::string device;              ///< of the first op that reads the parameter
-  std::string master;              ///< copy in single precision; empty: none
+  std::string device;              ///< op_device of the first op that reads the parameter
+  std::string master;              ///< copy of the parameter in single precision; empty: none
   std::vector<std::string> state;  ///< names of the accumulators, in order of the rule
 };
 
@@ -70,7 +70,7 @@ class Updates {
     return Ok();
   }
 
-  // A copy of the parameter in single precision, which the startup program makes.
+  // Declares a copy of the parameter in single precision, which the startup program fills.
   StatusOr<std::string> add_master(const Var& param) {
     const std::string name = param.name().str();
     std::string master = builder_.names().next(name + "_fp32_master");
@@ -109,7 +109,7 @@ class Updates {
     return keep(builder_.append(op));
   }
 
-  // The rate times the parameter's own factor.
+  // The learning rate times the factor of the parameter.
   StatusOr<std::string> rate_of(const std::string& param) {
     const double factor = options_of(options_.parameter_options, param).learning_rate;
     if (factor == 1.0) return rate_;

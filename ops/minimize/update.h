@@ -10,8 +10,8 @@
 
 namespace millrace::ops {
 
-/// Declares what the optimizer keeps, in order of the pairs, and appends one update op a pair, then
-/// the ops that bring powers forward.
+/// Declares the optimizer's state in order of the pairs, appends one update op per pair, and then
+/// the ops that update powers of beta1 (PowerUpdate).
 ///
 /// \param rate  var that holds the learning rate
 /// \returns the appended ops

@@ -12,17 +12,17 @@
 
 namespace millrace::ops {
 
-/// One var that an optimizer keeps for a parameter.
+/// One var of optimizer state for a parameter.
 struct Accumulator {
   llvm::StringLiteral name;     ///< "<param>_<name>_<n>"
-  llvm::StringLiteral input;    ///< slot of the update op
-  llvm::StringLiteral output;   ///< empty: the op does not write it
-  double value = 0;             ///< at the beginning
+  llvm::StringLiteral input;    ///< input slot of the update op
+  llvm::StringLiteral output;   ///< output slot; empty: the op does not write the var
+  double value = 0;             ///< initial value
   bool is_power = false;        ///< one element instead of the parameter's shape
   bool in_host_memory = false;  ///< op_device of its start value is "cpu"
 };
 
-/// A power that an op of its own brings forward once a step, behind all updates.
+/// A power that a separate op multiplies by a factor in every step, after all updates.
 struct PowerUpdate {
   llvm::StringLiteral accumulator;
   double factor = 1;
@@ -35,18 +35,18 @@ struct UpdateRule {
   std::vector<Accumulator> accumulators = {};
   std::vector<std::pair<llvm::StringLiteral, AttrValue>> attrs = {};
   std::optional<PowerUpdate> power_update = {};
-  /// The accumulators of a parameter in half precision are in single precision.
+  /// True if the accumulators of a half-precision parameter are in single precision.
   bool single_precision_state = false;
 };
 
 /// The rule of a method for one parameter.
-/// \param decay  regularisation that holds for the parameter and is left to the update op
+/// \param decay  L2 decay of the parameter that the update op applies; nullopt: none
 UpdateRule update_rule(const UpdateMethod& method, const std::string& param,
                        const std::optional<L2Decay>& decay);
 
-/// True if the method takes L2 decay into its update op.
+/// True if the update op of the method applies L2 decay itself.
 bool fuses_l2(const UpdateMethod& method);
-/// True if half-precision parameters keep a copy in single precision.
+/// True if the optimizer keeps a copy of half-precision parameters in single precision.
 bool is_multi_precision(const UpdateMethod& method);
 
 }  // namespace millrace::ops

@@ -13,7 +13,7 @@ Status infer_attention(InferContext& ctx) {
     MILLRACE_RETURN_IF_ERROR(check_rank(ctx, slot, 3, 3));
   if (!dims_agree(q.dims[0], k.dims[0]) || !dims_agree(q.dims[2], k.dims[2]) ||
       !dims_agree(k.dims[0], v.dims[0]) || !dims_agree(k.dims[1], v.dims[1])) {
-    return ctx.error("Q {}, K {} and V {} do not go together", dims_text(q.dims), dims_text(k.dims),
+    return ctx.error("Q {}, K {} and V {} do not match", dims_text(q.dims), dims_text(k.dims),
                      dims_text(v.dims));
   }
   const int64_t heads = ctx.attr<int32_t>("heads");
@@ -45,7 +45,7 @@ void add_attention_ops(OpRegistry& registry) {
           .input("V", "[batch, columns, heads * width of V]")
           .input("Mask", "broadcast to [batch, heads, rows, columns]", Arity::kOptional)
           .output("Out", "[batch, rows, heads * width of V]; LoD of Q")
-          .intermediate("Probs", "what softmax gives, [batch, heads, rows, columns]")
+          .intermediate("Probs", "result of softmax, [batch, heads, rows, columns]")
           .attr("heads", 1, "number of heads")
           .range(1)
           .attr("scale", 1.0F, "factor of the products with K")

@@ -41,7 +41,7 @@ Status infer_batch_norm(InferContext& ctx) {
 }
 
 Status infer_grad_batch_norm(InferContext& ctx) {
-  // inplace_abn passes its result, which has the shape of X.
+  // inplace_abn_grad has Y instead of X, with the same shape.
   for (const auto& [output, input] : {std::pair{"X@GRAD", ctx.has_input("X") ? "X" : "Y@GRAD"},
                                       {"Scale@GRAD", "Scale"},
                                       {"Bias@GRAD", ctx.has_input("Bias") ? "Bias" : "Scale"}})
@@ -49,7 +49,7 @@ Status infer_grad_batch_norm(InferContext& ctx) {
   return Ok();
 }
 
-// The rectified sum of a normalisation and another image.
+// relu of the sum of a normalised image and another image.
 Status infer_fused_batch_norm(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(infer_batch_norm(ctx));
   const VarMeta& x = ctx.input("X");
@@ -58,7 +58,7 @@ Status infer_fused_batch_norm(InferContext& ctx) {
   for (size_t i = 0; alike && dims_known(x) && dims_known(z) && i < x.rank(); ++i)
     alike = dims_agree(x.dims[i], z.dims[i]);
   if (alike) return Ok();
-  return ctx.error("X and Z must have one shape, found {} and {}", dims_text(x.dims),
+  return ctx.error("X and Z must have the same shape, found {} and {}", dims_text(x.dims),
                    dims_text(z.dims));
 }
 
@@ -110,7 +110,7 @@ StatusOr<std::vector<GradOp>> sync_grad(const GradContext& ctx) {
   return make_grad(ctx, "sync_batch_norm_grad", "X", false);
 }
 
-// Computed in place: X is gone, the gradient op inverts the activation from Y.
+// Computed in place: X is overwritten, so the gradient op inverts the activation from Y.
 StatusOr<std::vector<GradOp>> inplace_grad(const GradContext& ctx) {
   return make_grad(ctx, "inplace_abn_grad", "Y", true);
 }
@@ -128,7 +128,7 @@ void add_attrs_batch_norm(OpDef& def) {
 }
 
 void add_activation_attrs(OpDef& def) {
-  def.attr("activation", "identity", "what follows the normalisation")
+  def.attr("activation", "identity", "activation after the normalisation")
       .one_of({"identity", "leakyrelu", "leaky_relu", "elu"})
       .attr("alpha", 0.1F, "slope or scale of the activation")
       .attr("use_sync_bn", false, "statistics over all devices");
@@ -181,7 +181,7 @@ OpDef backward(llvm::StringRef type) {
   return def;
 }
 
-// What a pass makes of a normalisation, the sum with another image, and a rectifier.
+// A pass fuses a normalisation, the sum with another image, and relu into this op.
 OpDef fused_batch_norm() {
   OpDef def = forward("fused_batch_norm",
                       "max(batch_norm(X) + Z, 0); made by the rewrite fuse-norm for training");

@@ -48,7 +48,7 @@ StatusOr<std::optional<Dims>> output_dims_conv(const InferContext& ctx) {
   return std::optional<Dims>(std::move(out));
 }
 
-// Besides Output, its channels in parts.
+// Infers Output, and Outputs, which hold groups of its channels.
 Status infer_conv_fusion(InferContext& ctx) {
   const VarMeta input = ctx.input("Input");
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv(ctx));
@@ -120,7 +120,7 @@ OpDef family_conv(llvm::StringRef type, llvm::StringRef grad_type, size_t spatia
   return def;
 }
 
-// What passes make of a convolution and the ops behind it, in programs for inference.
+// Passes fuse a convolution and the ops after it into this op, in programs for inference.
 OpDef fused_conv() {
   OpDef def("fused_conv2d");
   def.doc("activation of the normalised convolution plus another image")
@@ -136,10 +136,10 @@ OpDef fused_conv() {
   return add_conv_attrs(def, 2)
       .attr("epsilon", 1e-5F, "added to the variance")
       .range(0)
-      .attr("activation", "", "what comes last; empty: nothing")
+      .attr("activation", "", "final activation; empty: none")
       .one_of({"", "relu", "relu6", "leaky_relu"})
       .attr("alpha", 0.0F, "slope of leaky_relu, threshold of relu6")
-      .attr("release_filter", false, "Filter loses its elements once they are folded")
+      .attr("release_filter", false, "free Filter once its values are folded")
       .infer(infer_conv)
       .flops(flops_conv)
       .inplace("ResidualData", "Output");
@@ -155,9 +155,9 @@ OpDef conv_fusion(llvm::StringRef type) {
       .input("ResidualData", "summand of the shape of Output", Arity::kOptional)
       .input("AlgoCache", "of the GPU; not read", Arity::kOptional, kAnyKind)
       .output("Output", "images")
-      .output("Outputs", "the channels of Output in parts", Arity::kAny);
+      .output("Outputs", "the channels of Output, split", Arity::kAny);
   return add_conv_attrs(def, 2)
-      .attr("activation", "relu", "what comes last")
+      .attr("activation", "relu", "final activation")
       .one_of({"identity", "relu", "relu6", "sigmoid", "tanh", "swish", "leaky_relu", "relux",
                "band_pass"})
       .attr("split_channels", std::vector<int32_t>{}, "channels of each of Outputs")
@@ -174,7 +174,7 @@ OpDef conv_fusion(llvm::StringRef type) {
 void add_conv_ops(OpRegistry& registry) {
   registry.add(family_conv("conv2d", "conv2d_grad", 2, "two-dimensional convolution"));
   registry.add(family_conv("depthwise_conv2d", "depthwise_conv2d_grad", 2,
-                           "two-dimensional convolution, every channel on its own"));
+                           "two-dimensional convolution, every channel separately"));
   registry.add(fused_conv());
   registry.add(conv_fusion("conv2d_fusion"));
   registry.add(conv_fusion("fused_conv2d_add_act"));

@@ -6,15 +6,15 @@
 namespace millrace::ops {
 namespace {
 
-// Size that the strides and the kernel give, before output_size or output_padding.
+// The size that follows from strides and kernel, before output_size or output_padding.
 int64_t natural_size(const Window& window, size_t i, int64_t size) {
   if (!window_is_sane(window, i, size)) return -1;
   return (size - 1) * window.strides[i] - window.before[i] - window.after[i] +
          window.dilations[i] * (window.kernel[i] - 1) + 1;
 }
 
-// Several input sizes of a strided convolution give one output size; output_size or output_padding
-// says which one is meant.
+// Several input sizes of a strided convolution have the same output size, so the inverse is
+// ambiguous; output_size or output_padding selects one.
 StatusOr<int64_t> chosen_size(const InferContext& ctx, const Window& window, size_t i,
                               int64_t natural) {
   const auto wanted = ctx.attr<std::vector<int32_t>>("output_size");
@@ -41,7 +41,7 @@ StatusOr<std::optional<Dims>> output_dims_conv_transpose(const InferContext& ctx
     return ctx.error("Input {} and Filter {} must have the same rank, at least 3",
                      dims_text(input.dims), dims_text(filter.dims));
   }
-  // The three-dimensional op of 2.6.2 takes NDHWC for NCDHW.
+  // The three-dimensional op of 2.6.2 treats NDHWC as NCDHW.
   const bool last = ctx.attr<std::string>("data_format") == "NHWC";
   const size_t channel = channel_dim(input, last);
   if (!dims_agree(input.dims[channel], filter.dims[0])) {
@@ -56,7 +56,7 @@ StatusOr<std::optional<Dims>> output_dims_conv_transpose(const InferContext& ctx
   out[channel] = dims_product({filter.dims[1], ctx.attr<int64_t>("groups")});
   for (size_t i = 0; i < spatial.size(); ++i) {
     int64_t natural = natural_size(window, i, spatial[i]);
-    // -1 is the mark of an unknown size, which an impossible window may hit by chance.
+    // -1 means an unknown size, but an impossible window can yield it, too.
     if (natural == -1 && window_is_sane(window, i, spatial[i])) natural = 0;
     MILLRACE_ASSIGN_OR_RETURN(out[first_spatial(last) + i], chosen_size(ctx, window, i, natural));
   }
@@ -109,7 +109,7 @@ void add_conv_transpose_ops(OpRegistry& registry) {
                             "the gradient of a two-dimensional convolution as a forward op"));
   registry.add(family_conv_transpose("depthwise_conv2d_transpose",
                                      "depthwise_conv2d_transpose_grad", 2,
-                                     "conv2d_transpose, every channel on its own"));
+                                     "conv2d_transpose, every channel separately"));
   registry.add(
       family_conv_transpose("conv3d_transpose", "conv3d_transpose_grad", 3,
                             "the gradient of a three-dimensional convolution as a forward op"));

@@ -22,7 +22,7 @@ Status infer_data_norm(InferContext& ctx) {
   return Ok();
 }
 
-// The gradient op updates the statistics in place and also writes what they grew by.
+// The gradient op updates the statistics in place and also writes their increments.
 StatusOr<std::vector<GradOp>> grad_data_norm(const GradContext& ctx) {
   GradOp op("data_norm_grad");
   op.input("X", ctx.input("X")).input("Y@GRAD", ctx.output_grad("Y"));
@@ -102,9 +102,9 @@ void add_data_norm_ops(OpRegistry& registry) {
       .output("BatchSum", "statistics, updated", Arity::kOptional)
       .output("BatchSquareSum", "statistics, updated", Arity::kOptional)
       .output("X@GRAD", "gradient of X", Arity::kOptional)
-      .output("BatchSize@GRAD", "what the statistics grow by", Arity::kOptional)
-      .output("BatchSum@GRAD", "what the statistics grow by", Arity::kOptional)
-      .output("BatchSquareSum@GRAD", "what the statistics grow by", Arity::kOptional)
+      .output("BatchSize@GRAD", "increment of the statistics", Arity::kOptional)
+      .output("BatchSum@GRAD", "increment of the statistics", Arity::kOptional)
+      .output("BatchSquareSum@GRAD", "increment of the statistics", Arity::kOptional)
       .output("scale_w@GRAD", "[columns]", Arity::kOptional)
       .output("bias@GRAD", "[columns]", Arity::kOptional)
       .infer(infer_grad_data_norm);

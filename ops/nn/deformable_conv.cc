@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-// Offset and Mask hold values for every element of the kernel at every place of the window.
+// Offset and Mask hold values for every element of the kernel at every position of the window.
 Status check_field(const InferContext& ctx, llvm::StringRef slot, int64_t channels,
                    llvm::ArrayRef<int64_t> places) {
   const VarMeta& field = ctx.input(slot);
@@ -51,7 +51,7 @@ Status infer_deformable_conv(InferContext& ctx) {
   return Ok();
 }
 
-// As a convolution, and about eight operations to read an element between four pixels.
+// As for a convolution, plus about eight operations to interpolate an element between four pixels.
 double flops_deformable_conv(const InferContext& ctx) {
   const auto dims = output_dims_deformable_conv(ctx);
   const VarMeta& filter = ctx.input("Filter");
@@ -63,7 +63,7 @@ double flops_deformable_conv(const InferContext& ctx) {
 }
 
 OpDef& add_deformable_attrs(OpDef& def) {
-  return def.attr("strides", std::vector<int32_t>{1, 1}, "step of the window in each spatial dim")
+  return def.attr("strides", std::vector<int32_t>{1, 1}, "stride of the window in each spatial dim")
       .range(1)
       .attr("paddings", std::vector<int32_t>{0, 0}, "on both sides of each spatial dim")
       .attr("dilations", std::vector<int32_t>{1, 1}, "distance of the kernel's elements")
@@ -72,7 +72,7 @@ OpDef& add_deformable_attrs(OpDef& def) {
       .range(1)
       .attr("groups", 1, "channels are split into that many groups")
       .range(1)
-      .attr("im2col_step", 64, "images a kernel takes at once; no effect on the result")
+      .attr("im2col_step", 64, "images that a kernel processes at once; no effect on the result")
       .infer(infer_deformable_conv)
       .flops(flops_deformable_conv);
 }
@@ -82,8 +82,8 @@ OpDef& add_deformable_attrs(OpDef& def) {
 OpDef deformable_conv() {
   OpDef def("deformable_conv");
   def.doc(
-         "two-dimensional convolution that reads every element of the kernel at a place of its "
-         "own, weighted")
+         "two-dimensional convolution that reads every element of the kernel at its own "
+         "position, weighted")
       .input("Input", "[batch, channels, height, width]")
       .input("Offset", "[batch, 2 * deformable_groups * kernel, height, width of Output]")
       .input("Filter", "[output channels, input channels / groups, kernel...]")
@@ -97,8 +97,7 @@ OpDef deformable_conv() {
 
 OpDef deformable_conv_v1() {
   OpDef def("deformable_conv_v1");
-  def.doc(
-         "two-dimensional convolution that reads every element of the kernel at a place of its own")
+  def.doc("two-dimensional convolution that reads every element of the kernel at its own position")
       .input("Input", "[batch, channels, height, width]")
       .input("Offset", "[batch, 2 * deformable_groups * kernel, height, width of Output]")
       .input("Filter", "[output channels, input channels / groups, kernel...]")

@@ -5,8 +5,8 @@
 
 namespace millrace::ops {
 
-/// Definitions of this folder: layers of networks over images and sequences. One a file; families
-/// add several.
+/// Op definitions of this folder: network layers over images and sequences. One per file; a family
+/// adds several ops.
 OpDef deformable_conv();
 OpDef deformable_conv_v1();
 OpDef spp();

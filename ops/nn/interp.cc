@@ -25,7 +25,7 @@ StatusOr<float> factor_of(const InferContext& ctx, size_t i, size_t spatial) {
 StatusOr<int64_t> output_size(const InferContext& ctx, size_t i, size_t spatial, int64_t size) {
   const char* const name = size_attrs(spatial)[i];
   const auto own = ctx.attr<int64_t>(name);
-  // Of a list of tensors, the attributes keep the constants.
+  // If a list of tensors holds the sizes, the attributes hold the constants among them.
   if (ctx.has_input("SizeTensor")) return own > 0 ? own : -1;
   if (ctx.has_input("OutSize") || ctx.has_input("Scale")) return int64_t{-1};
   MILLRACE_ASSIGN_OR_RETURN(const float factor, factor_of(ctx, i, spatial));
@@ -39,7 +39,7 @@ StatusOr<int64_t> output_size(const InferContext& ctx, size_t i, size_t spatial,
   return own;
 }
 
-// Every layout but those that say otherwise has the channels last, AnyLayout included, as in the
+// Every layout that does not start with NC has the channels last, including AnyLayout, as in the
 // original.
 bool has_channels_last(const InferContext& ctx) {
   return ctx.attr<std::string>("data_layout").compare(0, 2, "NC") != 0;

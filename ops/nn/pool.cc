@@ -11,7 +11,7 @@ StatusOr<Dims> pooled(const InferContext& ctx, llvm::ArrayRef<int64_t> input) {
   const size_t n = input.size();
   if (ctx.attr<bool>("global_pooling")) {
     if (!ctx.attr<bool>("adaptive")) return Dims(n, 1);
-    // The original takes the size of the image for ksize, and this for the size of Out.
+    // In the original, ksize becomes the size of the image, and adaptive makes it the size of Out.
     if (ctx.def().find_attr("pooling_type") == nullptr ||
         ctx.attr<std::string>("pooling_type") == "avg")
       return Dims(input.begin(), input.end());
@@ -100,21 +100,21 @@ OpDef family_pool(llvm::StringRef type, llvm::StringRef doc, size_t spatial) {
       .required_attr<std::vector<int32_t>>("ksize",
                                            "size of the window, of Out if adaptive; any if global")
       .range(-1)
-      .attr("strides", std::vector<int32_t>(spatial, 1), "step of the window")
+      .attr("strides", std::vector<int32_t>(spatial, 1), "stride of the window")
       .range(1)
       .attr("paddings", std::vector<int32_t>(spatial, 0), "one entry or (before, after) a dim")
       .range(0)
       .attr("global_pooling", false, "the window is the whole image")
-      .attr("adaptive", false, "windows are chosen such that ksize places result")
+      .attr("adaptive", false, "ksize is the size of Out; windows are derived from it")
       .flops(flops_pool);
   return def;
 }
 
 OpDef& add_pool_attrs(OpDef& def, size_t spatial, llvm::StringRef grad_type) {
-  return def.required_attr<std::string>("pooling_type", "what is taken of each window")
+  return def.required_attr<std::string>("pooling_type", "how each window is reduced")
       .one_of({"max", "avg"})
-      .attr("ceil_mode", false, "a last window that sticks out counts")
-      .attr("exclusive", true, "padding does not count in an average")
+      .attr("ceil_mode", false, "use a last window that exceeds the image")
+      .attr("exclusive", true, "averages ignore padding")
       .attr("data_format", spatial == 2 ? "NCHW" : "NCDHW", "order of the image dims")
       .one_of({"NCHW", "NHWC", "NCDHW", "NDHWC", "AnyLayout"})
       .attr("padding_algorithm", "EXPLICIT", "SAME and VALID replace paddings")
@@ -129,20 +129,19 @@ void add_pool_ops(OpRegistry& registry) {
   registry.add(add_pool_attrs(pool2d, 2, "pool2d_grad").infer(infer_pool2d));
   OpDef pool3d = family_pool("pool3d", "maximum or average of each window of a volume", 3);
   registry.add(add_pool_attrs(pool3d, 3, "pool3d_grad").infer(infer_pool3d));
-  registry.add(
-      family_pool("max_pool2d_with_index", "maximum of each window, and where it stands", 2)
-          .output("Mask", "int32; place of the maximum in the flat image")
-          .infer(infer_with_index2d)
-          .grad({.type = "max_pool2d_with_index_grad",
-                 .inputs = {"X", "Mask", "Out@GRAD"},
-                 .outputs = {"X@GRAD"}}));
-  registry.add(
-      family_pool("max_pool3d_with_index", "maximum of each window of a volume, and its place", 3)
-          .output("Mask", "int32; place of the maximum in the flat volume")
-          .infer(infer_with_index3d)
-          .grad({.type = "max_pool3d_with_index_grad",
-                 .inputs = {"X", "Mask", "Out@GRAD"},
-                 .outputs = {"X@GRAD"}}));
+  registry.add(family_pool("max_pool2d_with_index", "maximum of each window, and its position", 2)
+                   .output("Mask", "int32; index of the maximum in the flattened image")
+                   .infer(infer_with_index2d)
+                   .grad({.type = "max_pool2d_with_index_grad",
+                          .inputs = {"X", "Mask", "Out@GRAD"},
+                          .outputs = {"X@GRAD"}}));
+  registry.add(family_pool("max_pool3d_with_index",
+                           "maximum of each window of a volume, and its position", 3)
+                   .output("Mask", "int32; index of the maximum in the flattened volume")
+                   .infer(infer_with_index3d)
+                   .grad({.type = "max_pool3d_with_index_grad",
+                          .inputs = {"X", "Mask", "Out@GRAD"},
+                          .outputs = {"X@GRAD"}}));
 }
 
 }  // namespace millrace::ops

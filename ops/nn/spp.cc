@@ -23,12 +23,12 @@ Status infer_spp(InferContext& ctx) {
 
 OpDef spp() {
   return OpDef("spp")
-      .doc("poolings of an image into 1, 2x2, 4x4, ... windows, side by side")
+      .doc("poolings of an image into 1, 2x2, 4x4, ... windows, concatenated")
       .input("X", "[batch, channels, height, width]")
       .output("Out", "[batch, channels * (1 + 4 + 16 + ...)]")
       .required_attr<int32_t>("pyramid_height", "number of levels")
       .range(1, 16)
-      .required_attr<std::string>("pooling_type", "what is taken of each window")
+      .required_attr<std::string>("pooling_type", "how each window is reduced")
       .one_of({"max", "avg"})
       .infer(infer_spp)
       .grad({.type = "spp_grad",

@@ -37,13 +37,13 @@ Status infer_unpool(InferContext& ctx) {
 
 OpDef unpool() {
   return OpDef("unpool")
-      .doc("puts pooled values back where their maxima stood, 0 elsewhere")
+      .doc("puts pooled values back at the positions of their maxima, 0 elsewhere")
       .input("X", "rank 4; the values")
-      .input("Indices", "shape of X; place of each in the flat image")
+      .input("Indices", "shape of X; index of each value in the flattened image")
       .output("Out", "images with larger spatial dims")
       .required_attr<std::vector<int32_t>>("ksize", "window of the pooling")
       .range(1)
-      .attr("strides", std::vector<int32_t>{1, 1}, "step of the window")
+      .attr("strides", std::vector<int32_t>{1, 1}, "stride of the window")
       .range(1)
       .attr("paddings", std::vector<int32_t>{0, 0}, "of the pooling")
       .range(0)

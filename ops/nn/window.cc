@@ -74,8 +74,7 @@ StatusOr<Window> read_window(const InferContext& ctx, llvm::ArrayRef<int64_t> ke
   window.kernel.assign(kernel.begin(), kernel.end());
   window.strides = list_attr(ctx, "strides");
   window.dilations = list_attr(ctx, "dilations");
-  // Pooling has none. An empty list of an op that has some is no default: the attribute is left
-  // out.
+  // Pooling has no dilations. For other ops an empty list is an error: the attribute is missing.
   if (ctx.def().find_attr("dilations") == nullptr) window.dilations.assign(n, 1);
   const Dims paddings = list_attr(ctx, "paddings");
   MILLRACE_RETURN_IF_ERROR(check_length(ctx, "strides", window.strides.size(), n));
@@ -131,7 +130,7 @@ StatusOr<Dims> conv_spatial(const InferContext& ctx, llvm::ArrayRef<int64_t> inp
 
 OpDef& add_conv_attrs(OpDef& def, size_t spatial) {
   const std::vector<int32_t> ones(spatial, 1);
-  return def.attr("strides", ones, "step of the window in each spatial dim")
+  return def.attr("strides", ones, "stride of the window in each spatial dim")
       .range(1)
       .attr("paddings", std::vector<int32_t>(spatial, 0), "one entry or (before, after) a dim")
       .attr("padding_algorithm", "EXPLICIT", "SAME and VALID replace paddings")

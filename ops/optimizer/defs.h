@@ -5,8 +5,8 @@
 
 namespace millrace::ops {
 
-/// Ops that update one parameter from its gradient, and those that update a list of them. All are
-/// in place: ParamOut is Param, and so on with each state.
+/// Ops that update one parameter from its gradient, and ops that update a list of parameters. All
+/// work in place: ParamOut is the var of Param, and likewise for each state.
 void add_update_ops(OpRegistry& registry);
 void add_adam_ops(OpRegistry& registry);
 void add_merged_update_ops(OpRegistry& registry);

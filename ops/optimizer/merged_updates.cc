@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-constexpr StateSlots kMergedUpdatesVelocity{"Velocity", "VelocityOut", "running directions"};
+constexpr StateSlots kMergedUpdatesVelocity{"Velocity", "VelocityOut", "velocities"};
 
 }  // namespace
 
@@ -13,28 +13,28 @@ void add_merged_update_ops(OpRegistry& registry) {
       "lars_momentum", "momentum with a rate that follows the norms of parameter and gradient",
       {kMergedUpdatesVelocity});
   registry.add(with_master_param(lars, Arity::kAny)
-                   .required_attr<float>("mu", "share of the old direction")
+                   .required_attr<float>("mu", "share of the old velocity")
                    .attr("lars_coeff", 0.001F, "factor of the local rate")
                    .attr("lars_weight_decay", std::vector<float>{0.0005F},
-                         "weight decay, one a parameter or one for all")
+                         "weight decay, one per parameter or one for all")
                    .attr("epsilon", 0.0F, "added to the divisor of the local rate")
                    .range(0)
-                   .attr("rescale_grad", 1.0F, "factor of Grad before anything else")
+                   .attr("rescale_grad", 1.0F, "Grad is multiplied by it first")
                    .flops(update_flops<10>));
 
   OpDef sgd = merged_update_op(
-      "merged_sgd", "sgd for several parameters; millrace's own, made by merge-updates", {});
+      "merged_sgd", "sgd for several parameters; only in millrace, made by merge-updates", {});
   registry.add(with_master_param(sgd, Arity::kAny).flops(update_flops<2>));
 
   OpDef merged = merged_update_op("merged_momentum", "momentum for several parameters",
                                   {kMergedUpdatesVelocity});
   registry.add(with_master_param(merged, Arity::kAny)
-                   .required_attr<float>("mu", "share of the old direction")
-                   .attr("use_nesterov", false, "look ahead along the direction")
+                   .required_attr<float>("mu", "share of the old velocity")
+                   .attr("use_nesterov", false, "use Nesterov momentum")
                    .attr("regularization_method", std::vector<std::string>{},
-                         "decay that is fused into the update, one a parameter")
+                         "decay that is fused into the update, one per parameter")
                    .attr("regularization_coeff", std::vector<float>{}, "factors of the decay")
-                   .attr("rescale_grad", 1.0F, "factor of Grad before anything else")
+                   .attr("rescale_grad", 1.0F, "Grad is multiplied by it first")
                    .flops(update_flops<5>));
 }
 

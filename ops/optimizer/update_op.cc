@@ -30,7 +30,7 @@ Status check_shapes_of(const InferContext& ctx, const SlotDef& slot) {
   const size_t params = ctx.input_count("Param");
   // One rate may serve all parameters.
   if (count > 0 && count != params && !(slot.name == "LearningRate" && count == 1)) {
-    return ctx.error("{} must have as many vars as Param, found {} and {}",
+    return ctx.error("{} must have the same number of vars as Param, found {} and {}",
                      std::string_view(slot.name.data(), slot.name.size()), count, params);
   }
   for (size_t i = 0; i < count; ++i) {
@@ -78,7 +78,7 @@ OpDef make(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots>
   def.output("ParamOut", "Param after the update, the same var", arity)
       .inplace("Param", "ParamOut");
   for (const StateSlots& state : states) {
-    // Fluid 1.x keeps the powers of the betas up to date by ops of their own.
+    // Fluid 1.x updates the powers of the betas with separate ops.
     const bool powers = llvm::StringRef(state.input).contains("Pow");
     const Arity optional = arity == Arity::kOne ? Arity::kOptional : Arity::kAny;
     def.output(state.output, "the state after the update, the same var",

@@ -7,7 +7,7 @@
 
 namespace millrace::ops {
 
-/// A tensor beside the parameter that an optimizer keeps and updates.
+/// A tensor of optimizer state for a parameter, which the op updates.
 struct StateSlots {
   llvm::StringRef input;
   llvm::StringRef output;
@@ -15,20 +15,22 @@ struct StateSlots {
   Arity arity = Arity::kOne;
 };
 
-/// Schema of an op that updates Param from Grad with LearningRate: those inputs, the states, and
-/// their outputs; attributes are chained on. Inference requires rows alike of Param, a dense Grad
-/// and the states, and one element for the rate and for states whose name has "Pow".
-/// \param rate  kOptional for an op that once had no LearningRate
+/// Schema of an op that updates Param from Grad with LearningRate: these inputs, the states, and
+/// the corresponding outputs. The caller adds attributes. Inference requires equal rank and row
+/// size of Param, a dense Grad and the states, and one element for the rate and for states with
+/// "Pow" in their name.
+/// \param rate  kOptional for an op that has no LearningRate in older programs
 OpDef update_op(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots> states,
                 Arity rate = Arity::kOne);
-/// As update_op, with slots that hold lists of equal length.
+/// As update_op(), but the slots hold lists of equal length.
 OpDef merged_update_op(llvm::StringRef type, llvm::StringRef doc,
                        llvm::ArrayRef<StateSlots> states);
-/// Adds the single-precision copy of a half-precision Param, with the attribute that turns it on.
+/// Adds the slots of the single-precision copy of a half-precision Param, and the attribute that
+/// enables it.
 OpDef& with_master_param(OpDef& def, Arity arity = Arity::kOptional);
 
-/// Cost of an update that takes so many operations for each element of all parameters. Sparse
-/// gradients count like dense ones: how many rows they have is not known before the run.
+/// Cost of an update with the given number of operations per element of all parameters. Sparse
+/// gradients count as dense ones, because their number of rows is unknown before the run.
 template <int kPerElement>
 double update_flops(const InferContext& ctx) {
   double elements = 0;

@@ -9,14 +9,14 @@ void add_plain(OpRegistry& registry) {
   registry.add(with_master_param(sgd).flops(update_flops<2>));
 
   OpDef momentum = update_op("momentum", "v = mu * v + Grad; Param - LearningRate * v",
-                             {{"Velocity", "VelocityOut", "running direction"}});
+                             {{"Velocity", "VelocityOut", "velocity"}});
   registry.add(with_master_param(momentum)
-                   .required_attr<float>("mu", "share of the old direction")
-                   .attr("use_nesterov", false, "look ahead along the direction")
+                   .required_attr<float>("mu", "share of the old velocity")
+                   .attr("use_nesterov", false, "use Nesterov momentum")
                    .attr("regularization_method", "", "decay that is fused into the update")
                    .one_of({"", "l2_decay"})
                    .attr("regularization_coeff", 0.0F, "factor of the decay")
-                   .attr("rescale_grad", 1.0F, "factor of Grad before anything else")
+                   .attr("rescale_grad", 1.0F, "Grad is multiplied by it first")
                    .flops(update_flops<5>));
 
   registry.add(update_op("dpsgd", "sgd with a clipped gradient and normal noise", {})
@@ -29,8 +29,9 @@ void add_plain(OpRegistry& registry) {
 }
 
 void add_adaptive(OpRegistry& registry) {
-  OpDef adagrad = update_op("adagrad", "rate divided by the root of the sum of squared gradients",
-                            {{"Moment", "MomentOut", "sum of squared gradients"}});
+  OpDef adagrad =
+      update_op("adagrad", "rate divided by the square root of the sum of squared gradients",
+                {{"Moment", "MomentOut", "sum of squared gradients"}});
   registry.add(with_master_param(adagrad)
                    .attr("epsilon", 1e-6F, "added to the root")
                    .range(0)
@@ -44,27 +45,27 @@ void add_adaptive(OpRegistry& registry) {
                    .flops(update_flops<8>));
 
   OpDef adadelta =
-      update_op("adadelta", "step from the ratio of running averages of updates and gradients",
+      update_op("adadelta", "update from the ratio of running averages of updates and gradients",
                 {{"AvgSquaredGrad", "AvgSquaredGradOut", "running average of squared gradients"},
                  {"AvgSquaredUpdate", "AvgSquaredUpdateOut", "running average of squared updates"}},
-                Arity::kOptional);  // programs until 2020 have none: the step is taken as it is
+                Arity::kOptional);  // programs until 2020 have no rate: the update is not scaled
   registry.add(with_master_param(adadelta)
                    .attr("rho", 0.95F, "share of the old averages")
                    .attr("epsilon", 1e-6F, "added under the roots")
                    .range(0)
                    .flops(update_flops<13>));
 
-  OpDef rmsprop =
-      update_op("rmsprop", "rate divided by the root of a running average of squared gradients",
-                {{"MeanSquare", "MeanSquareOut", "running average of squared gradients"},
-                 {"Moment", "MomentOut", "running step"},
-                 {"MeanGrad", "MeanGradOut", "running average of gradients, read if centered",
-                  Arity::kOptional}});
+  OpDef rmsprop = update_op(
+      "rmsprop", "rate divided by the square root of a running average of squared gradients",
+      {{"MeanSquare", "MeanSquareOut", "running average of squared gradients"},
+       {"Moment", "MomentOut", "running update"},
+       {"MeanGrad", "MeanGradOut", "running average of gradients, read if centered",
+        Arity::kOptional}});
   registry.add(with_master_param(rmsprop)
                    .attr("decay", 0.9F, "share of the old averages")
                    .attr("epsilon", 1e-10F, "added under the root")
                    .range(0)
-                   .attr("momentum", 0.0F, "share of the old step")
+                   .attr("momentum", 0.0F, "share of the old update")
                    .attr("centered", false, "subtract the squared average of the gradients")
                    .flops(update_flops<10>));
 }

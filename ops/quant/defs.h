@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Families of this folder, one a file.
+/// Op families of this folder, one per file.
 void add_fake_quant_ops(OpRegistry& registry);
 void add_linear_quant_ops(OpRegistry& registry);
 void add_dictionary_ops(OpRegistry& registry);

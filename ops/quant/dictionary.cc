@@ -2,7 +2,7 @@
 #include "ops/lod_offsets.h"
 #include "ops/quant/defs.h"
 
-// Values stored as bytes: numbers of a dictionary, and rows of a table with their range.
+// Values stored as bytes: indices into a dictionary, and rows of a table with their range.
 namespace millrace::ops {
 namespace {
 

@@ -2,9 +2,9 @@
 #include "ops/lod_offsets.h"
 #include "ops/quant/defs.h"
 
-// Simulated quantisation: values are rounded to the grid of integers with a scale, in floating
-// point. Ops with "quantize_dequantize" go back to the original range at once, the others leave
-// integers in a float tensor.
+// Simulated quantisation: values are rounded to scaled integers, in floating point. Ops with
+// "quantize_dequantize" also convert back to the original range; the others write integers to a
+// float tensor.
 namespace millrace::ops {
 namespace {
 
@@ -40,8 +40,8 @@ Status infer_straight_through(InferContext& ctx) {
   return Ok();
 }
 
-// Rounding has no useful derivative; its gradient passes through as it is. The spelling of the type
-// is that of the format.
+// Rounding has no useful derivative, so the gradient is passed through unchanged. The misspelt op
+// type is that of the original.
 GradSpec straight_through() {
   return {"stright_throuth_estimator_grad", {"Out@GRAD"}, {"X@GRAD"}, {}};
 }
@@ -122,7 +122,7 @@ void add_fake_quant_ops(OpRegistry& registry) {
           .grad(straight_through()));
   registry.add(bits(in_scale(scaled(fake_op("fake_quantize_range_abs_max",
                                             "integers by the largest of a window of maxima"))))
-                   .input("Iter", "step, one element", Arity::kOptional)
+                   .input("Iter", "training step, one element", Arity::kOptional)
                    .output("OutScales", "maxima of the window", Arity::kOptional)
                    .output("OutIter", "old form: step after", Arity::kOptional)
                    .attr("window_size", 10000, "steps of the window")

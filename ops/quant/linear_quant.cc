@@ -1,13 +1,13 @@
 #include "ops/infer_helpers.h"
 #include "ops/quant/defs.h"
 
-// From integers back to floating point, and the pair of 2.x with scale and zero point.
+// Dequantisation to floating point, and the pair of ops of 2.x with scale and zero point.
 namespace millrace::ops {
 namespace {
 
 using Ints = std::vector<int32_t>;
 
-// Results are floating point, whatever stores the integers.
+// Results are floating point, regardless of the type that stores the integers.
 Status infer_dequantize(InferContext& ctx) {
   VarMeta out = ctx.input("X");
   if (!out.has_shape) return Ok();
@@ -54,7 +54,7 @@ OpDef linear(llvm::StringRef type, llvm::StringRef doc) {
   def.doc(doc)
       .input("X", "any shape")
       .input("Scale", "one element, or one for each channel")
-      .input("ZeroPoint", "integer that stands for 0")
+      .input("ZeroPoint", "integer that represents 0")
       .input("InAccum", "running sum of maxima", Arity::kOptional)
       .input("InState", "running count", Arity::kOptional)
       .output("Y", "shape of X")

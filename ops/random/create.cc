@@ -43,7 +43,7 @@ Status infer_batch_size_like(InferContext& ctx) {
 
 OpDef& with_shape_and_dtype(OpDef& def, int32_t dtype) {
   return def.input("ShapeTensor", "the shape; replaces the attribute", Arity::kOptional)
-      .input("ShapeTensorList", "the shape, one dim a tensor", Arity::kAny)
+      .input("ShapeTensorList", "the shape, one tensor per dim", Arity::kAny)
       .output("Out", "the new tensor")
       .attr("shape", std::vector<int64_t>{}, "dims of Out")
       .range(-1)
@@ -52,11 +52,11 @@ OpDef& with_shape_and_dtype(OpDef& def, int32_t dtype) {
 }
 
 OpDef& with_batch_size_like(OpDef& def) {
-  return def.input("Input", "one of its dims is taken over")
+  return def.input("Input", "one of its dims is copied")
       .output("Out", "the new tensor")
       .required_attr<std::vector<int32_t>>("shape", "dims of Out; one is replaced")
       .range(-1)
-      .attr("input_dim_idx", 0, "dim of Input that is taken")
+      .attr("input_dim_idx", 0, "dim of Input that is copied")
       .range(0)
       .attr("output_dim_idx", 0, "dim of Out that it replaces")
       .range(0)

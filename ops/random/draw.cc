@@ -68,7 +68,7 @@ void add_draw_ops(OpRegistry& registry) {
   add_uniform(registry);
 
   OpDef randint("randint");
-  randint.doc("integers from [low, high), each as likely");
+  randint.doc("integers from [low, high), uniformly distributed");
   registry.add(with_shape_and_dtype(randint, 3)
                    .required_attr<int32_t>("low", "smallest value")
                    .required_attr<int32_t>("high", "first value that does not occur")

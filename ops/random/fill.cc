@@ -10,7 +10,7 @@ Status infer_fill(InferContext& ctx) {
   const auto values = ctx.attr<std::vector<float>>("value").size();
   const int64_t elements = dims_product(shape);
   if (elements >= 0 && static_cast<size_t>(elements) != values) {
-    return ctx.error("attribute 'value' has {} values, but 'shape' {} takes {}", values,
+    return ctx.error("attribute 'value' has {} values, but 'shape' {} requires {}", values,
                      dims_text(shape), elements);
   }
   return Ok();
@@ -29,7 +29,7 @@ Status infer_like(InferContext& ctx) {
 OpDef like_x(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
   OpDef def(type);
   def.doc(doc)
-      .input("X", "gives shape and LoD", Arity::kOne, kTensorLike | kTensorArray)
+      .input("X", "determines shape and LoD", Arity::kOne, kTensorLike | kTensorArray)
       .output("Out", "shape and LoD of X", Arity::kOne, kTensorLike | kTensorArray)
       .infer(infer);
   return def;
@@ -41,18 +41,20 @@ void add_fill_ops(OpRegistry& registry) {
   OpDef constant("fill_constant");
   constant.doc("tensor with one value everywhere")
       .input("ValueTensor", "one element; replaces value", Arity::kOptional);
-  registry.add(with_shape_and_dtype(constant, 5)
-                   .attr("value", 0.0F, "the value")
-                   .attr("str_value", "", "the value as text, exact for int64; wins if not empty")
-                   .attr("force_cpu", false, "keep the result in host memory")
-                   .attr("place_type", -1, "where to keep the result; -1: where the op runs"));
+  registry.add(
+      with_shape_and_dtype(constant, 5)
+          .attr("value", 0.0F, "the value")
+          .attr("str_value", "", "the value as text, exact for int64; replaces value if not empty")
+          .attr("force_cpu", false, "keep the result in host memory")
+          .attr("place_type", -1, "device of the result; -1: that of the op"));
 
   OpDef batch_size_like("fill_constant_batch_size_like");
   batch_size_like.doc("tensor with one value everywhere and one dim of another tensor");
-  registry.add(with_batch_size_like(batch_size_like)
-                   .attr("value", 0.0F, "the value")
-                   .attr("str_value", "", "the value as text, exact for int64; wins if not empty")
-                   .attr("force_cpu", false, "keep the result in host memory"));
+  registry.add(
+      with_batch_size_like(batch_size_like)
+          .attr("value", 0.0F, "the value")
+          .attr("str_value", "", "the value as text, exact for int64; replaces value if not empty")
+          .attr("force_cpu", false, "keep the result in host memory"));
 
   registry.add(OpDef("fill")
                    .doc("tensor with the given values")

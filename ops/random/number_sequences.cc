@@ -23,7 +23,7 @@ Status infer_linspace(InferContext& ctx) {
 
 void add_sequence_of_number_ops(OpRegistry& registry) {
   registry.add(OpDef("range")
-                   .doc("numbers from Start in steps of Step, up to but without End")
+                   .doc("numbers from Start in increments of Step, up to but excluding End")
                    .input("Start", "one element")
                    .input("End", "one element")
                    .input("Step", "one element, not 0")

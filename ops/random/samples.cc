@@ -41,13 +41,13 @@ void add_sample_ops(OpRegistry& registry) {
                    .output("Out", "shape and dtype of X")
                    .infer(infer_bernoulli));
   registry.add(OpDef("seed")
-                   .doc("the seed that is given, or a new one at each run")
+                   .doc("the given seed, or a new one in each run")
                    .output("Out", "int32 [1]")
-                   .attr("seed", 0, "0: a new one at each run")
+                   .attr("seed", 0, "0: a new one in each run")
                    .attr("force_cpu", false, "keep the result in host memory")
                    .infer(infer_seed));
   registry.add(OpDef("shuffle_batch")
-                   .doc("rows in another order, where no row stays in its place")
+                   .doc("rows in another order, in which no row keeps its position")
                    .input("X", "rows: all dims but the last one count them")
                    .input("Seed", "int64 [1]", Arity::kOptional)
                    .output("Out", "row i of X at ShuffleIdx[i]; shape, dtype and LoD of X")

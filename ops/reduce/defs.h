@@ -8,7 +8,7 @@ namespace millrace::ops {
 /// reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, reduce_all, reduce_any and
 /// frobenius_norm.
 void add_reduce_ops(OpRegistry& registry);
-/// mean, l1_norm, squared_l2_norm and the tests of fluid 1.x that give one bool.
+/// mean, l1_norm, squared_l2_norm, and the checks of fluid 1.x with one bool as result.
 void add_total_ops(OpRegistry& registry);
 /// cumsum and cumprod.
 void add_scan_ops(OpRegistry& registry);

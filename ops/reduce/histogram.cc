@@ -24,7 +24,7 @@ OpDef histogram() {
       .attr("bins", int64_t{100}, "number of parts")
       .range(1)
       .attr("min", 0, "where the range begins")
-      .attr("max", 0, "where it ends, which the last part includes; min: the range of X")
+      .attr("max", 0, "where it ends, included in the last part; equal to min: use the range of X")
       .infer(infer_histogram)
       .flops(elementwise_flops);
 }

@@ -28,10 +28,10 @@ OpDef logsumexp() {
   return OpDef("logsumexp")
       .doc("logarithm of the sum of exponentials over axes, without overflow")
       .input("X", "any shape")
-      .output("Out", "X without the reduced dims, or with 1 in their places")
+      .output("Out", "X without the reduced dims, or with size 1 for them")
       .attr("axis", std::vector<int32_t>{0}, "axes to reduce; empty: all")
       .attr("keepdim", false, "keep reduced dims with size 1")
-      .attr("reduce_all", false, "reduce every axis, whatever axis says")
+      .attr("reduce_all", false, "reduce every axis, regardless of axis")
       .infer(infer_logsumexp)
       .grad({.type = "logsumexp_grad",
              .inputs = {"Out", "Out@GRAD", "X"},

@@ -31,7 +31,7 @@ OpDef norm() {
       .doc("X divided by its 2-norm along an axis")
       .input("X", "any shape")
       .output("Out", "shape of X")
-      .intermediate("Norm", "the norms, 1 in place of the axis")
+      .intermediate("Norm", "the norms; size 1 along the axis")
       .required_attr<int32_t>("axis", "dim along which the norm is taken")
       .attr("epsilon", 1e-10F, "added to the sum of squares under the root")
       .infer(infer_norm)

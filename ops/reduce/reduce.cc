@@ -36,14 +36,14 @@ Status set_reduced(InferContext& ctx, DType dtype) {
     ctx.set_output("Out", shapeless_meta(dtype));
     return Ok();
   }
-  // Rows keep their meaning as long as dim 0 stays.
+  // The LoD levels remain valid if dim 0 is not reduced.
   const bool keeps_rows = !all && !axes.empty() && axes[0] != 0 && !dims->empty();
-  // levels are declared, but no LoD is handed on
+  // levels are declared, but offsets are not passed on
   ctx.set_output("Out", tensor_meta(dtype, *dims, keeps_rows ? x.lod_level : 0));
   return Ok();
 }
 
-// What attribute out_dtype says, or the fallback where it says nothing.
+// Uses the element type in attribute out_dtype, or the fallback if it is -1.
 Status set_reduced_or(InferContext& ctx, DType fallback) {
   if (ctx.attr<int32_t>("out_dtype") == -1) return set_reduced(ctx, fallback);
   MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "out_dtype"));
@@ -70,12 +70,12 @@ OpDef reduce(llvm::StringRef type, llvm::StringRef doc, InferFn infer_fn) {
   def.doc(doc)
       .input("X", "any shape")
       .input("AxisTensor", "axes as a tensor; replaces dim", Arity::kOptional)
-      .input("AxisTensorList", "axes, one a tensor; replaces dim", Arity::kAny)
-      .output("Out", "X without the reduced dims, or with 1 in their places")
+      .input("AxisTensorList", "axes, one per tensor; replaces dim", Arity::kAny)
+      .output("Out", "X without the reduced dims, or with size 1 for them")
       .attr("dim", std::vector<int32_t>{0}, "axes to reduce; empty: all")
       .attr("keep_dim", false, "keep reduced dims with size 1")
-      .attr("reduce_all", false, "reduce every axis, whatever dim says")
-      .attr("in_dtype", -1, "element type to convert X to before; -1: none")
+      .attr("reduce_all", false, "reduce every axis, regardless of dim")
+      .attr("in_dtype", -1, "element type to convert X to first; -1: none")
       .attr("out_dtype", -1, "element type of Out; -1: that of X")
       .infer(infer_fn)
       .flops(elementwise_flops);

@@ -33,7 +33,7 @@ void add_scan_ops(OpRegistry& registry) {
           .input("X", "any shape")
           .output("Out", "shape of X, or one dim if flatten")
           .attr("axis", -1, "dim along which to add")
-          .attr("flatten", false, "take X as one dim")
+          .attr("flatten", false, "treat X as one dim")
           .attr("exclusive", false, "leave the element itself out of its sum")
           .attr("reverse", false, "add from the end")
           .infer(infer_cumsum)

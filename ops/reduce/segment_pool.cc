@@ -24,12 +24,12 @@ Status infer_segment_pool(InferContext& ctx) {
 
 OpDef segment_pool() {
   return OpDef("segment_pool")
-      .doc("sum, mean, maximum or minimum of rows that have one id; 0 for an id without rows")
+      .doc("sum, mean, maximum or minimum of the rows with the same id; 0 for an id without rows")
       .input("X", "rows")
-      .input("SegmentIds", "int32 or int64, one a row, never falling")
-      .output("Out", "as many rows as the last id and one")
+      .input("SegmentIds", "int32 or int64, one per row, non-decreasing")
+      .output("Out", "last id + 1 rows")
       .intermediate("SummedIds", "rows of each id; for MEAN")
-      .attr("pooltype", "SUM", "what is made of the rows of an id")
+      .attr("pooltype", "SUM", "how the rows of an id are reduced")
       .one_of({"SUM", "MEAN", "MAX", "MIN"})
       .infer(infer_segment_pool)
       .grad({.type = "segment_pool_grad",

@@ -2,7 +2,7 @@
 #include "ops/lod_offsets.h"
 #include "ops/rnn/defs.h"
 
-// Single steps of recurrent layers, and the layer of 2.x over padded batches.
+// Single time steps of recurrent layers, and the layer of 2.x over padded batches.
 namespace millrace::ops {
 namespace {
 
@@ -77,7 +77,7 @@ Status infer_cudnn_lstm(InferContext& ctx) {
   for (const char* const slot : {"LastC", "last_c"})
     ctx.set_output(slot, without_offsets(ctx.input("InitC")));
   if (ctx.has_input("W") == ctx.has_input("WeightList"))
-    return ctx.error("'W' or 'WeightList' must be given, and not both");
+    return ctx.error("exactly one of 'W' and 'WeightList' must be given");
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Input", 3, 3));
   const int64_t directions = ctx.attr<bool>("is_bidirec") ? 2 : 1;
   const auto layers = static_cast<int64_t>(ctx.attr<int32_t>("num_layers"));
@@ -116,8 +116,8 @@ double rnn_flops(const InferContext& ctx) {
 void add_dense_rnn_ops(OpRegistry& registry) {
   registry.add(
       OpDef("gru_unit")
-          .doc("one step of gru")
-          .input("Input", "projected step [rows, 3 * size]")
+          .doc("one time step of gru")
+          .input("Input", "projected time step [rows, 3 * size]")
           .input("HiddenPrev", "[rows, size]")
           .input("Weight", "[size, 3 * size]")
           .input("Bias", "[1, 3 * size]", Arity::kOptional)
@@ -128,24 +128,25 @@ void add_dense_rnn_ops(OpRegistry& registry) {
           .range(0, 3)
           .attr("gate_activation", 1, "0 identity, 1 sigmoid, 2 tanh, 3 relu")
           .range(0, 3)
-          .attr("origin_mode", false, "the update gate weighs the old state")
+          .attr("origin_mode", false, "the update gate is the weight of the old state")
           .infer(infer_gru_unit)
           .grad(without_offsets(
               {"gru_unit_grad",
                {"Bias", "Gate", "Hidden@GRAD", "HiddenPrev", "Input", "ResetHiddenPrev", "Weight"},
                {"Bias@GRAD", "HiddenPrev@GRAD", "Input@GRAD", "Weight@GRAD"}})));
-  registry.add(OpDef("lstm_unit")
-                   .doc("one step of lstm; gates in the order input, forget, output, candidate")
-                   .input("X", "projected step [rows, 4 * size]")
-                   .input("C_prev", "cell state before [rows, size]")
-                   .output("C", "cell state after [rows, size]")
-                   .output("H", "hidden state after [rows, size]")
-                   .attr("forget_bias", 0.0F, "added to the forget gate")
-                   .infer(infer_lstm_unit)
-                   .grad({"lstm_unit_grad",
-                          {"C", "C@GRAD", "C_prev", "H@GRAD", "X"},
-                          {"C_prev@GRAD", "X@GRAD"},
-                          {}}));
+  registry.add(
+      OpDef("lstm_unit")
+          .doc("one time step of lstm; gates in the order input, forget, output, candidate")
+          .input("X", "projected time step [rows, 4 * size]")
+          .input("C_prev", "cell state before [rows, size]")
+          .output("C", "cell state after [rows, size]")
+          .output("H", "hidden state after [rows, size]")
+          .attr("forget_bias", 0.0F, "added to the forget gate")
+          .infer(infer_lstm_unit)
+          .grad({"lstm_unit_grad",
+                 {"C", "C@GRAD", "C_prev", "H@GRAD", "X"},
+                 {"C_prev@GRAD", "X@GRAD"},
+                 {}}));
   registry.add(
       OpDef("rnn")
           .doc("recurrent layers over a padded batch, time first")
@@ -168,7 +169,7 @@ void add_dense_rnn_ops(OpRegistry& registry) {
           .range(1)
           .attr("mode", "RNN_TANH", "kind of cell")
           .one_of({"LSTM", "GRU", "RNN_TANH", "RNN_RELU"})
-          .attr("seed", 0, "0: another one each run")
+          .attr("seed", 0, "0: a new seed in every run")
           .infer(infer_rnn)
           .flops(rnn_flops)
           .grad({"rnn_grad",
@@ -201,8 +202,8 @@ void add_dense_rnn_ops(OpRegistry& registry) {
                    .attr("num_layers", 1, "number of layers")
                    .range(1)
                    .attr("is_test", false, "no dropout")
-                   .attr("seed", 0, "0: another one each run")
-                   .attr("fix_seed", false, "of 1.x, false if it is given: seed does not count")
+                   .attr("seed", 0, "0: a new seed in every run")
+                   .attr("fix_seed", false, "of 1.x; if given as false, seed is ignored")
                    .attr("max_len", 20, "of 1.x; length of Input at most, no effect")
                    .attr("batch_size", 10, "of 1.x; rows of Input, no effect")
                    .infer(infer_cudnn_lstm)

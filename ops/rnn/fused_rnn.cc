@@ -4,8 +4,8 @@
 #include "ops/lod_offsets.h"
 #include "ops/rnn/defs.h"
 
-// Recurrent layers together with the projection of their input, as optimizers of inference programs
-// write them. They have no gradients.
+// Recurrent layers fused with the projection of their input, written by optimizers of inference
+// programs. They have no gradients.
 namespace millrace::ops {
 namespace {
 
@@ -13,7 +13,7 @@ int64_t times_fused_rnn(int64_t factor, int64_t size) {
   return size < 0 ? -1 : factor * size;
 }
 
-// The slot must hold so many elements, as far as both are known.
+// Checks that the slot holds `count` elements, if both numbers are known.
 Status check_count(const InferContext& ctx, llvm::StringRef slot, int64_t count) {
   const VarMeta& meta = ctx.input(slot);
   if (!ctx.has_input(slot) || !dims_known(meta)) return Ok();
@@ -58,7 +58,7 @@ VarMeta states_of(const VarMeta& input, DType dtype, int64_t size) {
 
 Status check_first_states(const InferContext& ctx) {
   if (ctx.has_input("H0") == ctx.has_input("C0")) return Ok();
-  return ctx.error("only one of 'H0' and 'C0' is there, expected both or none");
+  return ctx.error("only one of 'H0' and 'C0' is given, expected both or none");
 }
 
 Status infer_fusion_lstm(InferContext& ctx) {
@@ -124,7 +124,7 @@ Status infer_attention_lstm(InferContext& ctx) {
   for (const char* const slot : {"AttentionBias", "AttentionScalar", "AttentionScalarBias"})
     MILLRACE_RETURN_IF_ERROR(check_count(ctx, slot, 1));
   if (ctx.has_input("AttentionScalarBias") && !ctx.has_input("AttentionScalar"))
-    return ctx.error("'AttentionScalarBias' is there without 'AttentionScalar'");
+    return ctx.error("'AttentionScalarBias' is given without 'AttentionScalar'");
   ctx.set_output("Hidden", states_of(x, x.dtype, size));
   ctx.set_output("Cell", states_of(x, x.dtype, size));
   return Ok();
@@ -145,9 +145,10 @@ OpDef& activation_of_fused(OpDef& def, llvm::StringRef name, const char* fallbac
       .one_of({"sigmoid", "tanh", "relu", "identity"});
 }
 
-// What the original's kernels keep between their loops. Nothing else reads it and it is not made.
+// Outputs in which kernels of the original store intermediate results. No op reads them, so they
+// are not written here.
 OpDef& scratch_outputs(OpDef& def, std::initializer_list<const char*> names) {
-  for (const char* const name : names) def.intermediate(name, "not made");
+  for (const char* const name : names) def.intermediate(name, "not written");
   return def;
 }
 
@@ -159,15 +160,15 @@ OpDef& quantized_attrs(OpDef& def) {
 }
 
 OpDef& order_attrs(OpDef& def) {
-  return def.attr("is_reverse", false, "last step first")
-      .attr("use_seq", true, "which of two equal ways the original takes; no effect");
+  return def.attr("is_reverse", false, "last time step first")
+      .attr("use_seq", true, "selects one of two equivalent algorithms in the original; no effect");
 }
 
 void lstm_part(OpDef& def, OpRegistry& registry) {
   def.input("WeightH", "[size, 4 * size]; gates in the order candidate, input, forget, output")
       .input("Bias", "[1, 4 * size], with peepholes [1, 7 * size]")
-      .input("H0", "hidden state before the first step [sequences, size]", Arity::kOptional)
-      .input("C0", "cell state before the first step [sequences, size]", Arity::kOptional)
+      .input("H0", "hidden state before the first time step [sequences, size]", Arity::kOptional)
+      .input("C0", "cell state before the first time step [sequences, size]", Arity::kOptional)
       .output("Hidden", "[rows, size]")
       .output("Cell", "[rows, size]");
   scratch_outputs(def, {"XX", "BatchedInput", "BatchedHidden", "BatchedCell", "ReorderedH0",
@@ -188,7 +189,7 @@ void add_fusion_lstms(OpRegistry& registry) {
       .infer(infer_fusion_lstm);
   lstm_part(quantized_attrs(plain), registry);
   OpDef embedding("fused_embedding_fc_lstm");
-  embedding.doc("lstm of rows of a table that has the projection and its bias in it")
+  embedding.doc("lstm of rows of a table that already contain the projection and its bias")
       .input("Ids", "rows of the table [rows, 1]")
       .input("Embeddings", "[table rows, 4 * size]")
       .infer(infer_embedding_lstm);
@@ -199,7 +200,7 @@ void add_fusion_gru(OpRegistry& registry) {
   OpDef def("fusion_gru");
   def.doc("gru of X times WeightX")
       .input("X", "sequences [rows, width]")
-      .input("H0", "hidden state before the first step [sequences, size]", Arity::kOptional)
+      .input("H0", "hidden state before the first time step [sequences, size]", Arity::kOptional)
       .input("WeightX", "[width, 3 * size]")
       .input("WeightH", "[size, 3 * size]; gates in the order update, reset, candidate")
       .input("Bias", "[1, 3 * size]", Arity::kOptional)
@@ -209,17 +210,17 @@ void add_fusion_gru(OpRegistry& registry) {
   activation_of_fused(def, "gate_activation", "sigmoid");
   order_attrs(def);
   quantized_attrs(def);
-  registry.add(def.attr("origin_mode", false, "the update gate weighs the old state")
+  registry.add(def.attr("origin_mode", false, "the update gate is the weight of the old state")
                    .infer(infer_fusion_gru)
                    .flops(fused_rnn_flops));
 }
 
 void add_attention_lstm(OpRegistry& registry) {
   OpDef def("attention_lstm");
-  def.doc("lstm whose input at each step is a mean of all rows, weighed by the cell state")
+  def.doc("lstm whose input at each time step is a mean of all rows, weighted by the cell state")
       .input("X", "sequences [rows, width]")
-      .input("C0", "cell state before the first step [sequences, size]")
-      .input("H0", "hidden state before the first step [sequences, size]", Arity::kOptional)
+      .input("C0", "cell state before the first time step [sequences, size]")
+      .input("H0", "hidden state before the first time step [sequences, size]", Arity::kOptional)
       .input("AttentionWeight", "[width + size, 1]")
       .input("AttentionBias", "[1, 1]", Arity::kOptional)
       .input("AttentionScalar", "factor of the rectified scores [1, 1]", Arity::kOptional)

@@ -4,7 +4,7 @@
 #include "ops/lod_offsets.h"
 #include "ops/rnn/defs.h"
 
-// Recurrent layers of fluid over LoD sequences. Their inputs are projected already, so the width of
+// Recurrent layers of fluid over LoD sequences. Their inputs are already projected, so the width of
 // the input is a multiple of the number of cells.
 namespace millrace::ops {
 namespace {
@@ -119,16 +119,16 @@ void add_lstm(OpRegistry& registry) {
   OpDef def("lstm");
   def.doc("long short-term memory; gates in the order candidate, input, forget, output")
       .input("Input", "projected sequences [rows, 4 * size]")
-      .input("H0", "hidden state before the first step [sequences, size]", Arity::kOptional)
-      .input("C0", "cell state before the first step [sequences, size]", Arity::kOptional)
+      .input("H0", "hidden state before the first time step [sequences, size]", Arity::kOptional)
+      .input("C0", "cell state before the first time step [sequences, size]", Arity::kOptional)
       .input("Weight", "[size, 4 * size]")
       .input("Bias", "[1, 4 * size], with peepholes [1, 7 * size]", Arity::kOptional)
       .output("Hidden", "[rows, size]")
       .output("Cell", "[rows, size]")
-      .intermediate("BatchGate", "gates, rows in order of the steps")
-      .intermediate("BatchCellPreAct", "cells, rows in order of the steps")
+      .intermediate("BatchGate", "gates, rows in order of time steps")
+      .intermediate("BatchCellPreAct", "cells, rows in order of time steps")
       .attr("use_peepholes", true, "gates see the cell state")
-      .attr("is_reverse", false, "last step first");
+      .attr("is_reverse", false, "last time step first");
   activation(def, "gate_activation", "sigmoid");
   activation(def, "cell_activation", "tanh");
   activation(def, "candidate_activation", "tanh");
@@ -147,19 +147,19 @@ void add_lstmp(OpRegistry& registry) {
   OpDef def("lstmp");
   def.doc("lstm whose output is projected before it is fed back")
       .input("Input", "projected sequences [rows, 4 * size]")
-      .input("H0", "projected state before the first step", Arity::kOptional)
-      .input("C0", "cell state before the first step", Arity::kOptional)
+      .input("H0", "projected state before the first time step", Arity::kOptional)
+      .input("C0", "cell state before the first time step", Arity::kOptional)
       .input("Weight", "[projection, 4 * size]")
       .input("ProjWeight", "[size, projection]")
       .input("Bias", "[1, 4 * size], with peepholes [1, 7 * size]")
       .output("Projection", "[rows, projection]")
       .output("Cell", "[rows, size]")
-      .intermediate("BatchGate", "gates, rows in order of the steps")
-      .intermediate("BatchCellPreAct", "cells, rows in order of the steps")
-      .intermediate("BatchHidden", "hidden states, rows in order of the steps")
+      .intermediate("BatchGate", "gates, rows in order of time steps")
+      .intermediate("BatchCellPreAct", "cells, rows in order of time steps")
+      .intermediate("BatchHidden", "hidden states, rows in order of time steps")
       .intermediate("OrderedP0", "old form: H0 in order of the lengths")
       .attr("use_peepholes", true, "gates see the cell state")
-      .attr("is_reverse", false, "last step first")
+      .attr("is_reverse", false, "last time step first")
       .attr("cell_clip", 0.0F, "bound of the cell state; 0: none")
       .range(0)
       .attr("proj_clip", 0.0F, "bound of the projection; 0: none")
@@ -183,17 +183,17 @@ void add_gru(OpRegistry& registry) {
   OpDef def("gru");
   def.doc("gated recurrent unit; gates in the order update, reset, candidate")
       .input("Input", "projected sequences [rows, 3 * size]")
-      .input("H0", "hidden state before the first step [sequences, size]", Arity::kOptional)
+      .input("H0", "hidden state before the first time step [sequences, size]", Arity::kOptional)
       .input("Weight", "[size, 3 * size]")
       .input("Bias", "[1, 3 * size]", Arity::kOptional)
-      .intermediate("BatchGate", "gates, rows in order of the steps")
-      .intermediate("BatchResetHiddenPrev", "reset states, rows in order of the steps")
-      .intermediate("BatchHidden", "hidden states, rows in order of the steps")
+      .intermediate("BatchGate", "gates, rows in order of time steps")
+      .intermediate("BatchResetHiddenPrev", "reset states, rows in order of time steps")
+      .intermediate("BatchHidden", "hidden states, rows in order of time steps")
       .output("Hidden", "[rows, size]");
   activation(def, "activation", "tanh");
   activation(def, "gate_activation", "sigmoid");
-  def.attr("is_reverse", false, "last step first")
-      .attr("origin_mode", false, "the update gate weighs the old state, as in the paper")
+  def.attr("is_reverse", false, "last time step first")
+      .attr("origin_mode", false, "the update gate is the weight of the old state, as in the paper")
       .infer(infer_gru)
       .flops(recurrence_flops)
       .grad({"gru_grad",

@@ -1,8 +1,8 @@
 #include "ops/infer_helpers.h"
 #include "ops/sequence/defs.h"
 
-// Decoding by beams: one step of the search, and the walk back through all steps. Levels of LoD:
-// beams of each source, then what each beam went on to.
+// Beam search: one time step of the search, and the walk back through all time steps. The LoD
+// levels are the beams of each source, and the continuations of each beam.
 namespace millrace::ops {
 namespace {
 
@@ -39,7 +39,7 @@ void add_beam_search_ops(OpRegistry& registry) {
           .input("scores", "of the candidates; LoD says which beams belong to a source")
           .output("selected_ids", "[kept, 1], ordered by beam, then score")
           .output("selected_scores", "[kept, 1]")
-          .output("parent_idx", "int32 [kept]: the beam that went on", Arity::kOptional)
+          .output("parent_idx", "int32 [kept]: the beam that each continues", Arity::kOptional)
           .attr("level", 0, "LoD level whose entries are sources")
           .range(0)
           .required_attr<int32_t>("beam_size", "how many to keep for a source")
@@ -50,12 +50,12 @@ void add_beam_search_ops(OpRegistry& registry) {
           .infer(infer_beam_search));
   registry.add(
       OpDef("beam_search_decode")
-          .doc("all tokens of each beam, found by walking back through the steps of a search")
-          .input("Ids", "selected ids of each step", Arity::kOne, kTensorArray)
-          .input("Scores", "selected scores of each step", Arity::kOne, kTensorArray)
+          .doc("all tokens of each beam, found by walking back through the time steps of a search")
+          .input("Ids", "selected ids of each time step", Arity::kOne, kTensorArray)
+          .input("Scores", "selected scores of each time step", Arity::kOne, kTensorArray)
           .output("SentenceIds", "int64; sequences of each source, best score first")
           .output("SentenceScores", "score of each token")
-          .required_attr<int32_t>("beam_size", "most beams of a source")
+          .required_attr<int32_t>("beam_size", "maximum number of beams per source")
           .range(1)
           .required_attr<int32_t>("end_id", "token that ends a beam")
           .infer(infer_beam_search_decode));

@@ -42,7 +42,7 @@ Status infer_pool_grad(InferContext& ctx) {
 }
 
 OpDef& pool_attrs(OpDef& def) {
-  return def.attr("pooltype", "AVERAGE", "how rows become one")
+  return def.attr("pooltype", "AVERAGE", "how the rows of a sequence are combined")
       .one_of({"AVERAGE", "SUM", "SQRT", "LAST", "FIRST", "MAX"})
       .attr("pad_value", 0.0F, "result of an empty sequence");
 }
@@ -134,7 +134,7 @@ void add_conv(OpRegistry& registry) {
   OpDef forward("sequence_conv");
   forward.doc("product of a window of rows and a matrix, within each sequence")
       .input("X", "sequences [rows, width]")
-      .input("PaddingData", "rows before and behind a sequence", Arity::kOptional)
+      .input("PaddingData", "rows before and after a sequence", Arity::kOptional)
       .input("Filter", "[contextLength * width, filters]")
       .output("Out", "[rows, filters], LoD of X")
       .infer(infer_conv)

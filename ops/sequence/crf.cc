@@ -2,11 +2,11 @@
 #include "ops/lod_offsets.h"
 #include "ops/sequence/defs.h"
 
-// Linear-chain conditional random fields, and the metric of chunks that goes with them.
+// Linear-chain conditional random fields, and chunk_eval, the metric used with them.
 namespace millrace::ops {
 namespace {
 
-// Transition has two more rows than tags: scores to start and to end with a tag.
+// Transition has two more rows than tags: the scores for starting and for ending with a tag.
 Status check_transition(const InferContext& ctx) {
   const VarMeta& emission = ctx.input("Emission");
   const VarMeta& transition = ctx.input("Transition");
@@ -68,7 +68,7 @@ void add_crf_ops(OpRegistry& registry) {
           .doc("negative log likelihood of tag sequences")
           .input("Emission", "scores, sequences [rows, tags] or [batch, length, tags]")
           .input("Transition", "[tags + 2, tags]; rows 0 and 1: start and end")
-          .input("Label", "right tags")
+          .input("Label", "correct tags")
           .input("Length", "length of each sequence if Emission is padded", Arity::kOptional)
           .intermediate("Alpha", "forward scores")
           .intermediate("EmissionExps", "exp of Emission")
@@ -82,10 +82,10 @@ void add_crf_ops(OpRegistry& registry) {
                  {{"Emission@GRAD", "EmissionExps"}, {"Transition@GRAD", "TransitionExps"}}}));
   registry.add(
       OpDef("crf_decoding")
-          .doc("best tag sequence; with Label: whether each tag is right")
+          .doc("best tag sequence; with Label: whether each tag is correct")
           .input("Emission", "scores, sequences [rows, tags] or [batch, length, tags]")
           .input("Transition", "[tags + 2, tags]; rows 0 and 1: start and end")
-          .input("Label", "right tags", Arity::kOptional)
+          .input("Label", "correct tags", Arity::kOptional)
           .input("Length", "length of each sequence if Emission is padded", Arity::kOptional)
           .output("ViterbiPath", "int64, LoD of Emission")
           .infer(infer_decoding));
@@ -93,7 +93,7 @@ void add_crf_ops(OpRegistry& registry) {
       OpDef("chunk_eval")
           .doc("precision, recall and F1 of chunks of tags")
           .input("Inference", "tags found")
-          .input("Label", "right tags")
+          .input("Label", "correct tags")
           .input("SeqLength", "length of each sequence if they are padded", Arity::kOptional)
           .output("Precision", "one float32")
           .output("Recall", "one float32")

@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Families of this folder, one a file.
+/// Op families of this folder, one per file.
 void add_sequence_shape_ops(OpRegistry& registry);
 void add_sequence_padding_ops(OpRegistry& registry);
 void add_sequence_compute_ops(OpRegistry& registry);

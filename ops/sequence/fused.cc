@@ -5,12 +5,11 @@
 #include "ops/sequence/defs.h"
 #include "ops/sequence/lods.h"
 
-// Ops over sequences that stand for several, as optimizers of inference programs write them. They
-// have no gradients.
+// Fused ops over sequences, written by optimizers of inference programs. They have no gradients.
 namespace millrace::ops {
 namespace {
 
-// One row for each sequence of X[0], with a LoD that says so.
+// One row per sequence of X[0], each a sequence of length 1.
 Status infer_pooled_concat(InferContext& ctx) {
   const VarMeta& first = ctx.input("X", 0);
   int64_t width = 0;
@@ -101,7 +100,7 @@ Status infer_seqexpand_fc(InferContext& ctx) {
 }
 
 OpDef& pool_attrs_fused(OpDef& def) {
-  return def.attr("pooltype", "SUM", "what is made of the rows of a sequence")
+  return def.attr("pooltype", "SUM", "how the rows of a sequence are combined")
       .one_of({"SUM", "AVERAGE", "SQRT"})
       .attr("axis", 1, "only 1 is possible")
       .range(1, 1);
@@ -111,15 +110,14 @@ OpDef& pool_attrs_fused(OpDef& def) {
 
 void add_fused_sequence_ops(OpRegistry& registry) {
   OpDef pooled("fusion_seqpool_concat");
-  pooled.doc("sequence_pool of each X, side by side; empty sequences give 0")
+  pooled.doc("sequence_pool of each X, concatenated by columns; empty sequences yield 0")
       .input("X", "sequences [rows, width], equally many in each", Arity::kMany)
       .output("Out", "[sequences, all widths]")
       .infer(infer_pooled_concat)
       .flops(elementwise_flops);
   registry.add(pool_attrs_fused(pooled));
   OpDef counted("fusion_seqpool_cvm_concat");
-  counted
-      .doc("fusion_seqpool_concat with shows and clicks of each X as logarithms, as cvm has them")
+  counted.doc("fusion_seqpool_concat with shows and clicks of each X as logarithms, as in cvm")
       .input("X", "sequences [rows, width], equally many in each", Arity::kMany)
       .input("CVM", "[sequences, 2]; not read")
       .output("Out", "[sequences, all widths]")
@@ -133,7 +131,7 @@ void add_fused_sequence_ops(OpRegistry& registry) {
                    .input("Filter", "[contextLength * width, filters]")
                    .input("Bias", "[1, filters]")
                    .output("Out", "[rows, filters], LoD of X")
-                   .intermediate("ColMat", "not made")
+                   .intermediate("ColMat", "not written")
                    .required_attr<int32_t>("contextLength", "rows of the window")
                    .range(1)
                    .attr("contextStart", 0, "first row of the window, from the current one")
@@ -141,13 +139,13 @@ void add_fused_sequence_ops(OpRegistry& registry) {
                    .range(1, 1)
                    .infer(infer_seqconv));
   registry.add(OpDef("fusion_seqexpand_concat_fc")
-                   .doc("activation of a matrix product of X[0] beside the other X, whose rows are "
-                        "repeated for each row of the sequence")
+                   .doc("activation of a matrix product of X[0], concatenated with the other X, "
+                        "whose rows are repeated for each row of the sequence")
                    .input("X", "sequences, then matrices with a row for each", Arity::kMany)
                    .input("FCWeight", "[all widths, columns]")
                    .input("FCBias", "[1, columns]", Arity::kOptional)
                    .output("Out", "[rows, columns], LoD of X[0]")
-                   .intermediate("FCOut", "not made")
+                   .intermediate("FCOut", "not written")
                    .attr("fc_activation", "identity", "activation function")
                    .one_of({"sigmoid", "tanh", "relu", "identity"})
                    .infer(infer_seqexpand_fc));

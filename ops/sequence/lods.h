@@ -4,15 +4,16 @@
 
 namespace millrace::ops {
 
-/// LoD that sequence ops derive from LoD alone. Before a run it is empty and so are the results.
+/// Functions that compute the LoD of sequence ops from other LoD. Before a run, LoD is empty and so
+/// are the results.
 
 /// All levels but the innermost.
 Lod without_last(const Lod& lod);
 /// The innermost level replaced by offsets.
 Lod with_last(const Lod& lod, LodLevel offsets);
-/// Rows that result if entry i of a level repeats sequence i of X (row i if X has no LoD), and the
-/// innermost offsets of the result where X has LoD. Fails quietly with rows -1 if the counts
-/// differ.
+/// The result of repeating sequence i of X (row i if X has no LoD) as often as entry i of a level
+/// is long: the number of rows, and the innermost offsets if X has LoD. If the counts differ, rows
+/// is -1 and no error is reported.
 struct Expanded {
   int64_t rows = -1;
   Lod lod;

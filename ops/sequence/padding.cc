@@ -3,7 +3,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/sequence/defs.h"
 
-// Between sequences with LoD and dense tensors with a length for each row.
+// Conversion between sequences with LoD and dense tensors with a length per row.
 namespace millrace::ops {
 namespace {
 

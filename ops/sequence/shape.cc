@@ -5,7 +5,7 @@
 #include "ops/sequence/defs.h"
 #include "ops/sequence/lods.h"
 
-// Ops that move rows of LoD sequences. How many rows come out is known at run time only.
+// Ops that move rows of LoD sequences. The number of result rows is known at run time only.
 namespace millrace::ops {
 namespace {
 
@@ -25,7 +25,7 @@ Status infer_concat_shape(InferContext& ctx) {
     if (!dims_known(next)) return Ok();
     if (next.rank() != first.rank() ||
         !std::equal(next.dims.begin() + 1, next.dims.end(), first.dims.begin() + 1, dims_agree)) {
-      return ctx.error("'X' has shapes {} and {}, expected the same dims behind the first",
+      return ctx.error("'X' has shapes {} and {}, expected the same dims after the first",
                        dims_text(first.dims), dims_text(next.dims));
     }
     const bool known = out.dims[0] >= 0 && next.dims[0] >= 0;
@@ -134,18 +134,19 @@ StatusOr<std::vector<GradOp>> grad_reverse(const GradContext& ctx) {
   return one_grad_op(std::move(op));
 }
 
-// New offsets come from Y, or from its elements, or from the attribute.
+// The new offsets are the LoD of Y, or the elements of Y, or the attribute.
 Status infer_lod_reset(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
   VarMeta out = x;
   const int32_t levels = ctx.has_input("Y") ? std::max(ctx.input("Y").lod_level, 1) : 1;
   if (!ctx.has_input("Y") && ctx.attr<std::vector<int32_t>>("target_lod").empty()) {
-    return ctx.error("attribute 'target_lod' is empty, expected offsets because there is no 'Y'");
+    return ctx.error(
+        "attribute 'target_lod' is empty, expected offsets because input 'Y' is absent");
   }
   const bool append = ctx.attr<bool>("append");
   out.lod_level = append ? x.lod_level + 1 : levels;
-  // Offsets that are elements of Y are the kernel's business.
+  // If the offsets are the elements of Y, the kernel sets them.
   std::vector<LodLevel> wanted;
   if (!ctx.has_input("Y")) {
     wanted = {ctx.attr<std::vector<int64_t>>("target_lod")};
@@ -187,7 +188,7 @@ void add_moves(OpRegistry& registry) {
           .infer(infer_expand_as_shape)
           .grad({"sequence_expand_as_grad", {"Out@GRAD", "X", "Y"}, {"X@GRAD"}, {}, true}));
   registry.add(OpDef("sequence_reverse")
-                   .doc("every sequence backwards")
+                   .doc("every sequence in reverse order")
                    .input("X", "sequences")
                    .output("Y", "shape and LoD of X")
                    .infer(infer_same_rows)
@@ -222,7 +223,7 @@ void add_sequence_shape_ops(OpRegistry& registry) {
                    .output("Out", "[rows, win_size]")
                    .required_attr<int32_t>("win_size", "length of the window")
                    .range(1)
-                   .attr("pad_value", 0, "value behind the end of a sequence")
+                   .attr("pad_value", 0, "value after the end of a sequence")
                    .infer(infer_enumerate));
   registry.add(OpDef("sequence_reshape")
                    .doc("other row width; every sequence keeps its elements")

@@ -41,7 +41,7 @@ Status infer_put_grad(InferContext& ctx) {
 
 void add_along_axis_ops(OpRegistry& registry) {
   registry.add(OpDef("take_along_axis")
-                   .doc("elements of Input whose coordinate along Axis is in Index")
+                   .doc("elements of Input whose coordinate along Axis is given by Index")
                    .input("Input", "any shape")
                    .input("Index", "int32 or int64; rank of Input")
                    .output("Result", "shape of Index, dtype of Input")
@@ -51,13 +51,13 @@ void add_along_axis_ops(OpRegistry& registry) {
                           .inputs = {"Input", "Index", "Result@GRAD"},
                           .outputs = {"Input@GRAD"}}));
   registry.add(OpDef("put_along_axis")
-                   .doc("Input with Value written to the coordinates that Index gives along Axis")
+                   .doc("Input with Value written to the coordinates given by Index along Axis")
                    .input("Input", "any shape")
                    .input("Index", "int32 or int64; rank of Input")
                    .input("Value", "shape of Index")
                    .output("Result", "shape and dtype of Input")
                    .required_attr<int32_t>("Axis", "dim to write to")
-                   .attr("Reduce", "assign", "how values meet what is there")
+                   .attr("Reduce", "assign", "how values are combined with the old elements")
                    .one_of({"assign", "add", "mul", "multiply", "mean", "amin", "amax"})
                    .attr("Include_self", true, "the element of Input takes part in the reduction")
                    .infer(infer_put)

@@ -45,9 +45,9 @@ OpDef family_arg_extreme(llvm::StringRef type, llvm::StringRef doc) {
 
 void add_arg_extreme_ops(OpRegistry& registry) {
   registry.add(
-      family_arg_extreme("arg_max", "where the largest element stands; the first of equal ones"));
+      family_arg_extreme("arg_max", "index of the largest element; the first of equal ones"));
   registry.add(
-      family_arg_extreme("arg_min", "where the smallest element stands; the first of equal ones"));
+      family_arg_extreme("arg_min", "index of the smallest element; the first of equal ones"));
 }
 
 }  // namespace millrace::ops

@@ -7,7 +7,7 @@
 namespace millrace::ops {
 namespace {
 
-// One dim for each operand; a single number counts as a vector of one.
+// One dim per operand; an operand of rank 0 counts as a vector with one element.
 Status infer_meshgrid(InferContext& ctx) {
   const size_t count = ctx.input_count("X");
   Dims dims;
@@ -27,7 +27,7 @@ Status infer_meshgrid(InferContext& ctx) {
   return Ok();
 }
 
-// The gradient op names its input slot otherwise than the forward op its output.
+// The input slot of the gradient op has another name than the output slot of the forward op.
 StatusOr<std::vector<GradOp>> meshgrid_grad(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X", true);
   if (wanted.empty()) return std::vector<GradOp>{};
@@ -62,7 +62,7 @@ Status infer_multiplex_grad(InferContext& ctx) {
   return Ok();
 }
 
-// Columns that each operand gives; -1 if unknown.
+// Number of columns that are used of each operand; -1 if unknown.
 StatusOr<int64_t> part_width(const InferContext& ctx) {
   int64_t columns = -1;
   for (size_t i = 0; i < ctx.input_count("X"); ++i) {
@@ -146,7 +146,7 @@ void add_combine_ops(OpRegistry& registry) {
                           .outputs = {"X@GRAD"},
                           .infer = infer_multiplex_grad}));
   registry.add(partial("partial_concat", "partial_concat_grad",
-                       "the same columns of every operand, side by side")
+                       "the same columns of every operand, concatenated")
                    .infer(infer_partial_concat));
   registry.add(
       partial("partial_sum", "partial_sum_grad", "the sum over the same columns of every operand")

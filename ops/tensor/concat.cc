@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-// Adds the dims of one more operand: they must agree except along axis, where they add up.
+// Combines dims with those of one more operand: they must agree except along axis, where they add.
 Status append(const InferContext& ctx, const VarMeta& x, size_t index, size_t axis, Dims& out) {
   if (x.rank() != out.size()) {
     return ctx.error("X[{}] {} and X[0] must have the same rank {}", index, dims_text(x.dims),
@@ -25,8 +25,8 @@ Status append(const InferContext& ctx, const VarMeta& x, size_t index, size_t ax
   return Ok();
 }
 
-// Sequences of rows one after the other: the offsets of each operand follow those before. Operands
-// without LoD leave that of the first.
+// Concatenates sequences of rows: the offsets of each operand are appended to the previous ones. If
+// an operand has no LoD, the result has the LoD of the first operand.
 StatusOr<Lod> joined_lod(const InferContext& ctx, size_t count) {
   const Lod& first = ctx.input("X").lod;
   if (first.empty()) return first;
@@ -35,8 +35,8 @@ StatusOr<Lod> joined_lod(const InferContext& ctx, size_t count) {
     const Lod& next = ctx.input("X", i).lod;
     if (next.empty()) return first;
     if (next.size() != levels.size()) {
-      return ctx.error("X[{}] has {} LoD levels and X[0] {}, expected as many", i, next.size(),
-                       levels.size());
+      return ctx.error("X[{}] has {} LoD levels and X[0] {}, expected the same number", i,
+                       next.size(), levels.size());
     }
     for (size_t l = 0; l < levels.size(); ++l) {
       const int64_t end = levels[l].back();
@@ -77,7 +77,7 @@ Status infer_concat(InferContext& ctx) {
 
 OpDef concat() {
   return OpDef("concat")
-      .doc("the operands one after the other along a dim")
+      .doc("the operands, concatenated along a dim")
       .input("X", "the same shape except along axis", Arity::kMany)
       .input("AxisTensor", "one element; replaces the attribute", Arity::kOptional)
       .output("Out", "shape of the operands, the sum along axis")

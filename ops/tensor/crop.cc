@@ -6,8 +6,8 @@
 namespace millrace::ops {
 namespace {
 
-// Shape as the attribute gives it, -1 where a tensor or the rest of X decides; nullopt if not even
-// the rank is known.
+// The shape in the attribute, with -1 for dims that a tensor holds or that extend to the end of X;
+// nullopt if the rank is unknown.
 std::optional<Dims> wanted_shape_crop(const InferContext& ctx, const VarMeta& x) {
   const auto attr = ctx.attr<std::vector<int64_t>>("shape");
   if (ctx.has_input("Y")) {
@@ -22,7 +22,7 @@ std::optional<Dims> wanted_shape_crop(const InferContext& ctx, const VarMeta& x)
   return attr.empty() ? std::optional<Dims>(x.dims) : Dims(attr.begin(), attr.end());
 }
 
-// When they run, only the newer op hands LoD on, whatever becomes of the rows.
+// At run time, only the newer op passes LoD offsets on, even if the number of rows changes.
 Status infer_crop(InferContext& ctx, bool newer) {
   const VarMeta x = ctx.input("X");
   const std::optional<Dims> shape = x.has_shape ? wanted_shape_crop(ctx, x) : std::nullopt;
@@ -43,7 +43,8 @@ Status infer_crop(InferContext& ctx, bool newer) {
   }
   Dims dims = *shape;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] < -1) return ctx.error("attribute 'shape' has {} at {}", dims[i], i);
+    if (dims[i] < -1)
+      return ctx.error("attribute 'shape' has {} at {}, expected a size or -1", dims[i], i);
     if (x.dims[i] < 0) continue;
     const int64_t offset = moved || offsets.empty() ? 0 : offsets[i];
     const bool from_attr = !ctx.has_input("Shape") && !ctx.has_input("ShapeTensor");
@@ -77,7 +78,7 @@ void add_crop_ops(OpRegistry& registry) {
                    .input("Offsets", "replaces attribute offsets", Arity::kOptional)
                    .output("Out", "the box")
                    .attr("offsets", std::vector<int32_t>{}, "first element in each dim")
-                   .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: what is left")
+                   .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: the rest")
                    .range(-1)
                    .infer(infer_crop)
                    .grad(without_offsets(grad_of_x("crop_grad", {"X", "Offsets"}))));
@@ -90,7 +91,7 @@ void add_crop_ops(OpRegistry& registry) {
           .input("Offsets", "replaces attribute offsets", Arity::kOptional)
           .input("OffsetsTensor", "one offset for each dim", Arity::kAny)
           .output("Out", "the box")
-          .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: what is left")
+          .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: the rest")
           .range(-1)
           .attr("offsets", std::vector<int32_t>{}, "first element in each dim")
           .infer(infer_crop_tensor)

@@ -5,8 +5,8 @@
 
 namespace millrace::ops {
 
-/// Definitions of this folder: ops that move, pick and reshape elements. One a file; families add
-/// several.
+/// Op definitions of this folder: ops that move, select and reshape elements. One per file; a
+/// family adds several ops.
 OpDef concat();
 OpDef fusion_transpose_flatten_concat();
 OpDef random_crop();

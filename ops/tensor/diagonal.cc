@@ -17,7 +17,7 @@ Status infer_diag(InferContext& ctx) {
   return Ok();
 }
 
-// A vector becomes a matrix, a matrix gives its diagonal.
+// A vector becomes a diagonal matrix; of a matrix, the diagonal is returned.
 Status infer_diag_v2(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 0, 2));
   const VarMeta x = ctx.input("X");
@@ -92,7 +92,8 @@ void add_diagonal_ops(OpRegistry& registry) {
                    .output("Out", "shape and dtype of X")
                    .attr("value", 0.0F, "the value")
                    .attr("offset", 0, "which diagonal, see diag_v2")
-                   .attr("wrap", false, "start anew below the square part of a tall matrix")
+                   .attr("wrap", false,
+                         "continue with a new diagonal below the square part of a tall matrix")
                    .infer(infer_fill_diagonal)
                    .grad(grad_like_out("fill_diagonal_grad"))
                    .inplace("X", "Out"));

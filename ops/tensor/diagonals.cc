@@ -5,11 +5,12 @@
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
-// Diagonals of the matrices that two dims of a tensor hold: their sums, and matrices made of them.
+// Ops on the diagonals of matrices that two dims of a tensor hold: sums of diagonals, and matrices
+// built from diagonals.
 namespace millrace::ops {
 namespace {
 
-// Both axes from the front. Errors: out of range, or the same.
+// Both axes as non-negative numbers. Errors: an axis is out of range, or both are the same.
 StatusOr<std::pair<size_t, size_t>> two_axes(const InferContext& ctx, const char* first,
                                              const char* second, size_t rank) {
   MILLRACE_ASSIGN_OR_RETURN(const int64_t a,

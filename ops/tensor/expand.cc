@@ -10,7 +10,8 @@
 namespace millrace::ops {
 namespace {
 
-// Numbers of an attribute, or -1 for each of a tensor's; nullopt if their count is unknown.
+// The numbers in an attribute, or -1 for each number in a tensor; nullopt if their count is
+// unknown.
 std::optional<Dims> numbers(const InferContext& ctx, llvm::StringRef attr, llvm::StringRef tensor,
                             llvm::StringRef list) {
   const auto own = ctx.attr<std::vector<int64_t>>(attr);
@@ -43,7 +44,7 @@ Status infer_expand_op(InferContext& ctx) {
   return Ok();
 }
 
-// The shorter of dims and counts is filled up with 1 at the front.
+// The shorter one of dims and counts is padded with 1 at the front.
 Status infer_tile(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   auto counts = numbers(ctx, "repeat_times", "RepeatTimes", "repeat_times_tensor");
@@ -60,8 +61,8 @@ Status infer_tile(InferContext& ctx) {
   return Ok();
 }
 
-// Stretches the dims of X, aligned at the end, to the target; -1 keeps the dim of X if keep is set,
-// else it is unknown.
+// Broadcasts the dims of X, aligned at the end, to the target. A target of -1 is the dim of X if
+// keep is set, else unknown.
 StatusOr<Dims> stretched(const InferContext& ctx, const VarMeta& x, Dims target,
                          llvm::StringRef source, bool keep) {
   const std::string_view name(source.data(), source.size());
@@ -107,7 +108,7 @@ Status infer_expand_v2(InferContext& ctx) {
 Status infer_expand_as_v2(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const auto attr = ctx.attr<std::vector<int64_t>>("target_shape");
-  // where the attribute leaves a dim open, all dims are those of Y
+  // if the attribute has an unknown dim, all dims are those of Y
   const bool is_open = attr.empty() || llvm::any_of(attr, [](int64_t dim) { return dim < 0; });
   std::optional<Dims> target;
   if (!attr.empty()) target = Dims(attr.begin(), attr.end());

@@ -65,7 +65,7 @@ Status infer_flatten_concat(InferContext& ctx) {
 
 OpDef fusion_transpose_flatten_concat() {
   return OpDef("fusion_transpose_flatten_concat")
-      .doc("the operands transposed, as matrices, one after the other")
+      .doc("the operands, transposed, reshaped to matrices and concatenated")
       .input("X", "the same rank", Arity::kMany)
       .output("Out", "a matrix")
       .required_attr<std::vector<int32_t>>("trans_axis",

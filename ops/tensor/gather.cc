@@ -6,14 +6,14 @@
 namespace millrace::ops {
 namespace {
 
-// An index is a vector, a matrix of one column, or (2.x) a single number.
+// An index is a vector, a matrix with one column, or (2.x) a scalar.
 Status check_index(const InferContext& ctx, const VarMeta& index) {
   if (!index.has_shape || index.rank() < 2) return Ok();
   if (index.rank() == 2 && dims_agree(index.dims[1], 1)) return Ok();
   return ctx.error("Index must have rank 0 or 1 or be [n, 1], found {}", dims_text(index.dims));
 }
 
-// X with dim axis replaced by the length of Index, or dropped where Index is a single number.
+// The dims of X with dim axis replaced by the length of Index, or dropped if Index is a scalar.
 Dims picked(const VarMeta& x, const VarMeta& index, size_t axis) {
   Dims dims = x.dims;
   if (index.rank() == 0) {

@@ -67,7 +67,7 @@ GradSpec grad_by_xshape(llvm::StringRef type, std::vector<llvm::StringRef> more)
 }
 
 int64_t list_length(const VarMeta& list) {
-  // A longer list cannot be a shape; the number may be nonsense.
+  // A longer list cannot be a shape; treat its length as unknown.
   constexpr int64_t kMaxRank = 64;
   if (!list.has_shape) return -1;
   const int64_t length = dims_product(list.dims);

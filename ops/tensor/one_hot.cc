@@ -39,10 +39,10 @@ OpDef family_one_hot(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("depth_tensor", "one element; replaces the attribute", Arity::kOptional)
-      .attr("depth", -1, "number of classes; -1 where a tensor gives it")
+      .attr("depth", -1, "number of classes; -1 if a tensor holds it")
       .range(-1)
       .attr("dtype", 5, "element type of Out, a VarType number")
-      .attr("allow_out_of_range", false, "a class outside of [0, depth) gives a row of zeros");
+      .attr("allow_out_of_range", false, "a class outside of [0, depth) results in a row of zeros");
   return def;
 }
 
@@ -56,7 +56,7 @@ void add_one_hot_ops(OpRegistry& registry) {
           .infer(infer_one_hot));
   registry.add(family_one_hot("one_hot_v2", "a row with a 1 at the class, in a new last dim")
                    .input("X", "int32 or int64; any shape")
-                   .output("Out", "X with depth behind its dims; LoD of X")
+                   .output("Out", "X with depth as an additional last dim; LoD of X")
                    .infer(infer_v2_one_hot));
 }
 

@@ -16,8 +16,8 @@ void set_values_and_indices(InferContext& ctx, VarMeta values) {
   ctx.set_output("Indices", std::move(indices));
 }
 
-// Errors: k is larger than the dim. An op of a sub-block may stand behind a condition that keeps it
-// from running with such a shape, so there the kernel has to check.
+// Errors: k is larger than the dim. In a sub-block this is left to the kernel, because a condition
+// may keep the op from running with such a shape.
 Status check_k(const InferContext& ctx, const VarMeta& x, int64_t axis, int64_t k) {
   const int64_t size = x.dims[static_cast<size_t>(axis)];
   if (size < 0 || k <= size || ctx.op().block().parent() >= 0) return Ok();
@@ -25,7 +25,7 @@ Status check_k(const InferContext& ctx, const VarMeta& x, int64_t axis, int64_t 
                    dims_text(x.dims), size);
 }
 
-// k of the largest along an axis; K as a tensor makes the size unknown.
+// The k largest elements along an axis. The size is unknown if K is a tensor.
 Status infer_top(InferContext& ctx, int64_t axis_attr) {
   VarMeta x = ctx.input("X");
   if (!x.has_shape) {
@@ -83,7 +83,7 @@ OpDef values_and_indices(llvm::StringRef type) {
   OpDef def(type);
   def.input("X", "any shape")
       .output("Out", "the values")
-      .output("Indices", "int64; where along the axis they stood");
+      .output("Indices", "int64; their indices along the axis in X");
   return def;
 }
 
@@ -100,7 +100,7 @@ void add_order_ops(OpRegistry& registry) {
   registry.add(values_and_indices("top_k_v2")
                    .doc("the k largest (or smallest) elements along an axis")
                    .input("K", "one element; replaces the attribute", Arity::kOptional)
-                   .attr("k", 1, "how many; -1 where K gives it")
+                   .attr("k", 1, "how many; -1 if K is given")
                    .range(-1)
                    .attr("axis", -1, "dim to look along")
                    .attr("largest", true, "false: the smallest")

@@ -6,7 +6,7 @@
 namespace millrace::ops {
 namespace {
 
-// Adds before and after to a dim; negative padding cuts.
+// Adds the padding before and after to a dim. Negative padding shrinks it.
 Status grow(const InferContext& ctx, int64_t before, int64_t after, size_t at, Dims& dims) {
   int64_t& dim = dims[at];
   if (dim < 0) return Ok();
@@ -41,7 +41,7 @@ Status infer_pad_op(InferContext& ctx) {
   return Ok();
 }
 
-// The gradient op does not see X; its shape follows from the paddings.
+// The gradient op does not read X; the shape of X is computed from the paddings.
 Status infer_pad_grad(InferContext& ctx) {
   const VarMeta grad = ctx.input("Out@GRAD");
   if (ctx.has_input("X")) {
@@ -57,8 +57,8 @@ Status infer_pad_grad(InferContext& ctx) {
   return Ok();
 }
 
-// Pads the spatial dims. The list has a pair for each of them; last_first says that it starts with
-// the last dim (pad3d) and not with the first one (pad2d).
+// Pads the spatial dims. The list has a pair for each of them, starting with the last dim if
+// last_first (pad3d), else with the first one (pad2d).
 Status infer_spatial(InferContext& ctx, size_t spatial, bool last_first) {
   const VarMeta x = ctx.input("X");
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", spatial + 2, spatial + 2));
@@ -159,7 +159,7 @@ void add_pad_ops(OpRegistry& registry) {
                    .grad(grad_of_x("pad3d_grad", {"X", "Paddings"})));
   registry.add(OpDef("pad_constant_like")
                    .doc("Y padded at the end of each dim to the shape of X")
-                   .input("X", "gives the shape; its data is not read")
+                   .input("X", "determines the shape; its data is not read")
                    .input("Y", "rank of X, no dim larger")
                    .output("Out", "shape of X, dtype of Y")
                    .attr("pad_value", 0.0F, "value of the border")

@@ -18,7 +18,7 @@ Status infer_random_crop(InferContext& ctx) {
     for (size_t i = 0; i < shape.size(); ++i) {
       int64_t& dim = out.dims[lead + i];
       if (dim >= 0 && shape[i] > dim) {
-        return ctx.error("attribute 'shape' wants {} in dim {}, but X {} is smaller", shape[i],
+        return ctx.error("attribute 'shape' has {} in dim {}, but X {} is smaller", shape[i],
                          lead + i, dims_text(out.dims));
       }
       dim = shape[i];
@@ -32,7 +32,7 @@ Status infer_random_crop(InferContext& ctx) {
 
 OpDef random_crop() {
   return OpDef("random_crop")
-      .doc("a window at a random place over the trailing dims, one for each leading index")
+      .doc("a window at a random position in the trailing dims, one per leading index")
       .input("X", "at least as many dims as shape")
       .input("Seed", "int64, one element; state of the generator")
       .output("Out", "leading dims of X, then shape")

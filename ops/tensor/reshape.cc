@@ -6,8 +6,9 @@
 namespace millrace::ops {
 namespace {
 
-// The wanted shape in the notation of attribute shape (0: as in X, -1: what is left), or nullopt if
-// not even its rank is known. From ShapeTensor the attribute keeps the constants.
+// The target shape in the notation of attribute shape (0: the dim of X, -1: the remaining
+// elements), or nullopt if its rank is unknown. With ShapeTensor, the attribute holds the constant
+// dims.
 std::optional<Dims> wanted_shape_reshape(const InferContext& ctx, bool& dynamic) {
   const auto attr = ctx.attr<std::vector<int64_t>>("shape");
   dynamic = true;
@@ -24,7 +25,7 @@ std::optional<Dims> wanted_shape_reshape(const InferContext& ctx, bool& dynamic)
   return Dims(attr.begin(), attr.end());
 }
 
-// Replaces every 0 by the dim of X at the same place. \returns which places were copied
+// Replaces every 0 by the dim of X at the same position. \returns which dims were copied
 StatusOr<std::vector<bool>> copy_dims(const InferContext& ctx, const VarMeta& x, bool dynamic,
                                       Dims& shape) {
   std::vector<bool> copied(shape.size(), false);
@@ -46,7 +47,7 @@ StatusOr<std::vector<bool>> copy_dims(const InferContext& ctx, const VarMeta& x,
   return copied;
 }
 
-// Product of the dims whose place is not copied; -1 if one of them is unknown.
+// Product of the dims that were not copied; -1 if one of them is unknown.
 int64_t product_of_rest(llvm::ArrayRef<int64_t> dims, const std::vector<bool>& copied) {
   Dims rest;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -55,8 +56,8 @@ int64_t product_of_rest(llvm::ArrayRef<int64_t> dims, const std::vector<bool>& c
   return dims_product(rest);
 }
 
-// Solves the -1 of shape from the number of elements. Copied dims cancel out, so an unknown batch
-// size does no harm.
+// Computes the -1 of shape from the number of elements. Copied dims cancel out, so the batch size
+// may be unknown.
 Status solve(const InferContext& ctx, const VarMeta& x, const std::vector<bool>& copied,
              Dims& shape) {
   std::optional<size_t> open;
@@ -92,7 +93,7 @@ Status infer_reshape(InferContext& ctx) {
     return Ok();
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<bool> copied, copy_dims(ctx, x, dynamic, *shape));
-  // A shape from tensors has -1 wherever the value comes from a tensor.
+  // A shape from tensors has -1 for each value that is in a tensor.
   if (!dynamic) MILLRACE_RETURN_IF_ERROR(solve(ctx, x, copied, *shape));
   ctx.set_output("Out", with_offsets_of(keep_lod_of_same_rows(x, *shape), x));
   return Ok();
@@ -105,7 +106,8 @@ OpDef family_reshape(llvm::StringRef type) {
       .input("Shape", "the shape as a tensor; replaces the attribute", Arity::kOptional)
       .input("ShapeTensor", "one element for each dim; replaces the attribute", Arity::kAny)
       .output("Out", "as many elements as X")
-      .attr("shape", std::vector<int32_t>{}, "sizes; 0: the dim of X there, -1: what is left")
+      .attr("shape", std::vector<int32_t>{},
+            "sizes; 0: the dim of X at this position, -1: computed from the others")
       .range(-1)
       .infer(infer_reshape)
       .inplace("X", "Out");

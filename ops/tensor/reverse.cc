@@ -19,13 +19,13 @@ Status infer_roll(InferContext& ctx) {
   const auto shifts = ctx.attr<std::vector<int64_t>>("shifts");
   const auto axes = ctx.attr<std::vector<int64_t>>("axis");
   if (!ctx.has_input("ShiftsTensor") && !axes.empty() && shifts.size() != axes.size()) {
-    return ctx.error("attributes 'shifts' and 'axis' must be of one length, found {} and {}",
+    return ctx.error("attributes 'shifts' and 'axis' must have the same length, found {} and {}",
                      shifts.size(), axes.size());
   }
   return infer_reverse(ctx);
 }
 
-// Reversing twice gives the tensor back, so the gradient is the op itself.
+// Reversing twice restores the tensor, so the gradient op is the op itself.
 StatusOr<std::vector<GradOp>> grad_reverse(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
@@ -52,15 +52,16 @@ void add_reverse_ops(OpRegistry& registry) {
                    .required_attr<std::vector<int32_t>>("axis", "dims to reverse")
                    .infer(infer_reverse)
                    .grad(grad_reverse));
-  registry.add(OpDef("roll")
-                   .doc("X moved along some dims; what falls out at the end comes back in front")
-                   .input("X", "any shape")
-                   .input("ShiftsTensor", "one distance for each axis", Arity::kOptional)
-                   .output("Out", "shape and dtype of X")
-                   .attr("shifts", std::vector<int64_t>{}, "distance for each axis")
-                   .attr("axis", std::vector<int64_t>{}, "dims; none: X as one row of elements")
-                   .infer(infer_roll)
-                   .grad(grad_of_x("roll_grad", {"X", "ShiftsTensor"})));
+  registry.add(
+      OpDef("roll")
+          .doc("X shifted along some dims; elements shifted past the end reappear at the front")
+          .input("X", "any shape")
+          .input("ShiftsTensor", "one distance for each axis", Arity::kOptional)
+          .output("Out", "shape and dtype of X")
+          .attr("shifts", std::vector<int64_t>{}, "distance for each axis")
+          .attr("axis", std::vector<int64_t>{}, "dims; empty: X as one row of elements")
+          .infer(infer_roll)
+          .grad(grad_of_x("roll_grad", {"X", "ShiftsTensor"})));
 }
 
 }  // namespace millrace::ops

@@ -21,7 +21,7 @@ Status infer_scatter_op(InferContext& ctx) {
   return Ok();
 }
 
-// Updates has the leading dims of Index and the dims of X that the coordinates leave open.
+// Updates has the leading dims of Index, then the dims of X that the coordinates do not cover.
 Status infer_scatter_nd_add(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& index = ctx.input("Index");
@@ -47,13 +47,14 @@ GradSpec grad_scatter(llvm::StringRef type, llvm::StringRef index) {
 
 void add_scatter_ops(OpRegistry& registry) {
   registry.add(OpDef("scatter")
-                   .doc("X with the rows Ids replaced by, or with overwrite false cleared and "
-                        "summed from, Updates")
+                   .doc("X with Updates as rows Ids; if overwrite is false, rows with the same "
+                        "id are summed")
                    .input("X", "at least one dim")
                    .input("Ids", "int32 or int64; rows, [n] or [n, 1]")
                    .input("Updates", "a row of X for each of Ids")
                    .output("Out", "shape, dtype and LoD of X")
-                   .attr("overwrite", true, "the last row wins; false: rows of one id add up")
+                   .attr("overwrite", true,
+                         "of rows with the same id the last one is used; false: they are summed")
                    .infer(infer_scatter_op)
                    .grad(grad_scatter("scatter_grad", "Ids"))
                    .inplace("X", "Out"));

@@ -26,7 +26,7 @@ OpDef shard_index() {
       .range(1)
       .required_attr<int32_t>("shard_id", "this shard, from 0")
       .range(0)
-      .attr("ignore_value", -1, "stands for an index of another shard")
+      .attr("ignore_value", -1, "result for an index of another shard")
       .infer(infer_shard_index)
       .inplace("X", "Out");
 }

@@ -16,8 +16,8 @@ int64_t slice_size(int64_t size, int64_t start, int64_t end, int64_t /*stride*/)
   return std::max<int64_t>(clamp(end) - clamp(start), 0);
 }
 
-// Elements from start to end in steps of stride, counted backwards if it is negative. Then an end
-// of -1 stands for "before the first element" and not for the last one.
+// Number of elements from start to end with the given stride, backwards if it is negative. In that
+// case an end of -1 means "before the first element", not the last element.
 int64_t strided_size(int64_t size, int64_t start, int64_t end, int64_t stride) {
   if (start < 0) start += size;
   if (end < 0 && !(end == -1 && stride < 0)) end += size;
@@ -47,10 +47,10 @@ OpDef family_slice(llvm::StringRef type) {
       .input("EndsTensor", "the ends as one tensor", Arity::kOptional)
       .input("StartsTensorList", "one start for each axis", Arity::kAny)
       .input("EndsTensorList", "one end for each axis", Arity::kAny)
-      .output("Out", "the part", Arity::kOne, kTensor | kTensorArray)
-      .required_attr<std::vector<int32_t>>("axes", "dims to cut")
+      .output("Out", "the slice", Arity::kOne, kTensor | kTensorArray)
+      .required_attr<std::vector<int32_t>>("axes", "dims to slice")
       .attr("starts", std::vector<int32_t>{}, "first element of each axis; negative: from the end")
-      .attr("ends", std::vector<int32_t>{}, "element behind the last one of each axis")
+      .attr("ends", std::vector<int32_t>{}, "one past the last element of each axis")
       .attr("infer_flags", std::vector<int32_t>{}, "-1: the bounds of the axis come from a tensor")
       .range(-1, 1)
       .attr("decrease_axis", std::vector<int32_t>{}, "dims of size 1 to drop from the result");
@@ -73,7 +73,7 @@ void add_slicing_ops(OpRegistry& registry) {
           .doc("every strides-th element from starts to ends along some dims")
           .input("StridesTensor", "the strides as one tensor", Arity::kOptional)
           .input("StridesTensorList", "one stride for each axis", Arity::kAny)
-          .attr("strides", std::vector<int32_t>{}, "step of each axis; not 0")
+          .attr("strides", std::vector<int32_t>{}, "stride of each axis; not 0")
           .infer(infer_strided)
           .grad({.type = "strided_slice_grad",
                  .inputs = {"Input", "StartsTensor", "EndsTensor", "StridesTensor",

@@ -19,7 +19,7 @@ struct Cuts {
   std::vector<int64_t> ends;
   std::vector<int64_t> strides;
   std::vector<int64_t> flags;
-  // Bounds come from tensors; where no flag says which ones, all of them do.
+  // Some bounds are in tensors: those that flags mark, or all if there are no flags.
   bool dynamic = false;
 
   [[nodiscard]] bool known(size_t i) const {
@@ -47,7 +47,7 @@ StatusOr<Cuts> read_cuts(const InferContext& ctx) {
   };
   if (wrong(cuts.starts) || wrong(cuts.ends)) {
     return ctx.error(
-        "attributes 'axes', 'starts' and 'ends' must be of one length, found {}, {} and {}",
+        "attributes 'axes', 'starts' and 'ends' must have the same length, found {}, {} and {}",
         cuts.axes.size(), cuts.starts.size(), cuts.ends.size());
   }
   if (!cuts.strides.empty() && cuts.strides.size() != cuts.axes.size()) {
@@ -68,7 +68,7 @@ StatusOr<Dims> cut_dims(const InferContext& ctx, const VarMeta& input, const Cut
     const int64_t stride = cuts.strides.empty() ? 1 : cuts.strides[i];
     const bool known = cuts.known(i) && i < cuts.starts.size() && i < cuts.ends.size();
     if (known && stride == 0) return ctx.error("attribute 'strides' must not have 0 at {}", i);
-    // Beyond that the sums of bounds and sizes overflow.
+    // Larger values would make the sums of bounds and sizes overflow.
     constexpr int64_t kLimit = int64_t{1} << 61;
     const auto bounded = [&](int64_t at) { return std::clamp(at, -kLimit, kLimit); };
     const bool computable = known && dim >= 0 && dim < kLimit;
@@ -116,7 +116,7 @@ Status infer_sliced(InferContext& ctx, SliceSizeFn size_of, bool hands_lod_on) {
   MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, read_cuts(ctx));
   MILLRACE_ASSIGN_OR_RETURN(const Dims dims, cut_dims(ctx, out, cuts, size_of));
   MILLRACE_ASSIGN_OR_RETURN(out.dims, drop_dims(ctx, dims, decrease));
-  // Cutting the rows breaks up the sequences.
+  // A slice of the rows does not keep the sequences.
   if (llvm::is_contained(cuts.axes, 0)) out = without_lod(std::move(out));
   if (hands_lod_on) out.lod = ctx.input("Input").lod;
   ctx.set_output("Out", std::move(out));

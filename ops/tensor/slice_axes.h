@@ -7,8 +7,8 @@
 
 namespace millrace::ops {
 
-/// Size of one dim after cutting, from its known size, start, end and stride as the attributes give
-/// them (negative: counted from the end).
+/// Computes the size of one dim after slicing, from its known size and from start, end and stride
+/// as in the attributes (negative: counted from the end).
 using SliceSizeFn = int64_t (*)(int64_t size, int64_t start, int64_t end, int64_t stride);
 
 /// Inference of slice and strided_slice: reads Input, attributes axes, starts, ends, strides (1 if
@@ -18,7 +18,7 @@ using SliceSizeFn = int64_t (*)(int64_t size, int64_t start, int64_t end, int64_
 /// Errors: lists of different lengths, an axis out of range, a stride of 0, a dropped dim that is
 /// not 1.
 ///
-/// \param hands_lod_on  when the op runs, Out has the LoD of Input, whatever becomes of the rows
+/// \param hands_lod_on  at run time, Out has the LoD of Input, even if the number of rows changes
 Status infer_sliced(InferContext& ctx, SliceSizeFn size_of, bool hands_lod_on);
 
 }  // namespace millrace::ops

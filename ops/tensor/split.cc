@@ -19,7 +19,7 @@ StatusOr<Dims> equal_parts(const InferContext& ctx, int64_t size, int64_t num, s
   return Dims(static_cast<size_t>(num), size < 0 ? -1 : size / num);
 }
 
-// One section may be -1: what the others leave.
+// One section may be -1: the remaining size.
 StatusOr<Dims> given_parts(const InferContext& ctx, int64_t size,
                            llvm::ArrayRef<int64_t> sections) {
   Dims parts(sections.begin(), sections.end());
@@ -52,8 +52,7 @@ StatusOr<Dims> parts_of(const InferContext& ctx, int64_t size, size_t outputs) {
   return equal_parts(ctx, size, ctx.attr<int64_t>("num"), outputs);
 }
 
-// Nothing but the attributes says how many parts a program wants: the number of outputs may be
-// wrong.
+// The attributes alone determine the number of parts; the number of outputs may be wrong.
 Status check_stated(const InferContext& ctx) {
   if (ctx.has_input("SectionsTensorList") || !ctx.attr<std::vector<int64_t>>("sections").empty() ||
       ctx.attr<int64_t>("num") > 0)
@@ -84,7 +83,7 @@ Status infer_split(InferContext& ctx) {
   for (size_t i = 0; i < outputs; ++i) {
     VarMeta out = x;
     out.dims[at] = parts[i];
-    // Cutting the rows breaks up the sequences.
+    // Splitting the rows does not keep the sequences.
     if (at == 0) out = without_lod(std::move(out));
     ctx.set_output("Out", std::move(out), i);
   }
@@ -108,7 +107,7 @@ StatusOr<std::vector<GradOp>> grad_split(const GradContext& ctx) {
 
 OpDef split() {
   return OpDef("split")
-      .doc("cuts X into parts along a dim")
+      .doc("splits X into parts along a dim")
       .input("X", "at least one dim")
       .input("AxisTensor", "one element; replaces the attribute", Arity::kOptional)
       .input("SectionsTensorList", "one element for each part; replaces sections", Arity::kAny)
@@ -117,7 +116,7 @@ OpDef split() {
       .range(-1)
       .attr("num", 0, "number of equal parts; read if sections is empty")
       .range(0)
-      .attr("axis", 0, "dim to cut")
+      .attr("axis", 0, "dim to split")
       .infer(infer_split)
       .grad(grad_split);
 }

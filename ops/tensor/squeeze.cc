@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-// A named dim that is not 1 stays, as in 2.x; an unknown one is taken for 1.
+// A listed dim that is not 1 is kept, as in 2.x; an unknown one is assumed to be 1.
 StatusOr<Dims> squeezed(const InferContext& ctx, const VarMeta& x) {
   const auto axes = ctx.attr<std::vector<int64_t>>("axes");
   std::vector<bool> named(std::max<size_t>(x.rank(), 1), false);
@@ -33,7 +33,7 @@ Status infer_squeeze(InferContext& ctx) {
   return Ok();
 }
 
-// Inserts the dims in the order of the list; each axis counts in the shape built so far.
+// Inserts the dims in the order of the list. Each axis refers to the shape built so far.
 StatusOr<Dims> unsqueezed(const InferContext& ctx, const VarMeta& x) {
   Dims out = x.dims;
   for (const int64_t axis : ctx.attr<std::vector<int64_t>>("axes")) {
@@ -84,7 +84,8 @@ OpDef unsqueeze_family(llvm::StringRef type) {
       .input("AxesTensor", "the axes as one tensor; replaces the attribute", Arity::kOptional)
       .input("AxesTensorList", "one element for each axis; replaces the attribute", Arity::kAny)
       .output("Out", "X with more dims")
-      .attr("axes", std::vector<int32_t>{}, "where dims of 1 go, one after the other")
+      .attr("axes", std::vector<int32_t>{},
+            "positions of the new dims, inserted one after the other")
       .infer(infer_unsqueeze)
       .inplace("X", "Out");
   return def;

@@ -33,7 +33,7 @@ Status infer_stack(InferContext& ctx) {
   return Ok();
 }
 
-// Takes the axis away from the input; its size is the number of outputs.
+// Removes the axis from the dims of the input; its size is the number of outputs.
 Status take_apart(InferContext& ctx, llvm::StringRef out_slot, int64_t expected,
                   bool with_offsets) {
   const VarMeta x = ctx.input("X");
@@ -64,7 +64,7 @@ Status infer_unbind(InferContext& ctx) {
   return take_apart(ctx, "Out", -1, true);
 }
 
-// The gradients of the parts, put together again along the axis.
+// The gradients of the parts, stacked along the axis.
 Status infer_unstack_grad(InferContext& ctx) {
   VarMeta part = ctx.input("Y@GRAD");
   if (ctx.has_input("X")) part = ctx.input("X");
@@ -112,17 +112,17 @@ void add_stack_ops(OpRegistry& registry) {
                    .doc("joins operands of one shape along a new dim")
                    .input("X", "all of the same shape", Arity::kMany)
                    .output("Y", "shape of X with the number of operands inserted")
-                   .attr("axis", 0, "where the new dim stands in Y")
+                   .attr("axis", 0, "position of the new dim in Y")
                    .infer(infer_stack)
                    .grad({.type = "stack_grad",
                           .inputs = {"X", "Y@GRAD"},
                           .outputs = {"X@GRAD"},
                           .infer = infer_stack_grad}));
   registry.add(OpDef("unstack")
-                   .doc("takes X apart along a dim, which vanishes")
+                   .doc("splits X along a dim and removes that dim")
                    .input("X", "at least one dim")
                    .output("Y", "as many as the dim is large", Arity::kMany)
-                   .attr("axis", 0, "dim to take apart")
+                   .attr("axis", 0, "dim to split")
                    .attr("num", 0, "size of the dim; 0: not stated")
                    .range(0)
                    .infer(infer_unstack)
@@ -131,10 +131,10 @@ void add_stack_ops(OpRegistry& registry) {
                           .outputs = {"X@GRAD"},
                           .infer = infer_unstack_grad}));
   registry.add(OpDef("unbind")
-                   .doc("takes X apart along a dim, which vanishes")
+                   .doc("splits X along a dim and removes that dim")
                    .input("X", "at least one dim")
                    .output("Out", "as many as the dim is large", Arity::kMany)
-                   .attr("axis", 0, "dim to take apart")
+                   .attr("axis", 0, "dim to split")
                    .infer(infer_unbind)
                    .grad(unbind_grad));
 }

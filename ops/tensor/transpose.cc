@@ -31,8 +31,8 @@ Status infer_transpose(InferContext& ctx) {
   return Ok();
 }
 
-// Old programs pass neither X nor XShape to the gradient op in some releases: the permutation
-// inverted gives the shape.
+// Programs of some releases pass neither X nor XShape to the gradient op. The shape then follows
+// from the inverse permutation.
 Status infer_grad_transpose(InferContext& ctx) {
   if (ctx.has_input("X")) {
     ctx.set_output("X@GRAD", without_offsets(ctx.input("X")));

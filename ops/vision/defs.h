@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Definitions of this folder: ops that sample, pool and rearrange the pixels of images.
+/// Op definitions of this folder: ops that sample, pool and rearrange the pixels of images.
 
 /// affine_grid, grid_sampler
 void add_grid_ops(OpRegistry& registry);

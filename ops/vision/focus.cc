@@ -11,7 +11,8 @@ Status infer_similarity_focus(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const auto axis = static_cast<size_t>(ctx.attr<int32_t>("axis"));
   const auto indexes = ctx.attr<std::vector<int32_t>>("indexes");
-  if (indexes.empty()) return ctx.error("attribute 'indexes' is empty, expected a number at least");
+  if (indexes.empty())
+    return ctx.error("attribute 'indexes' is empty, expected at least one index");
   for (const int32_t index : indexes) {
     if (dims_known(x) && axis < 4 && x.dims[axis] >= 0 && index >= x.dims[axis]) {
       return ctx.error("attribute 'indexes' has {}, expected less than dim {} of X {}", index, axis,
@@ -47,27 +48,28 @@ Status infer_bilateral_slice(InferContext& ctx) {
 
 void add_focus_ops(OpRegistry& registry) {
   registry.add(OpDef("similarity_focus")
-                   .doc("1 where a slice of X has its largest elements, one for each row and "
+                   .doc("1 at the largest elements of a slice of X, one for each row and "
                         "column, else 0")
                    .input("X", "[batch, a, b, c]")
                    .output("Out", "shape of X; alike in all slices")
                    .required_attr<int32_t>("axis", "dim that is sliced")
                    .range(1, 3)
-                   .required_attr<std::vector<int32_t>>("indexes", "slices that are looked at")
+                   .required_attr<std::vector<int32_t>>("indexes", "slices to search")
                    .range(0)
                    .infer(infer_similarity_focus));
-  registry.add(OpDef("bilateral_slice")
-                   .doc("affine maps of the channels of each pixel, looked up in a grid by place "
-                        "and guide")
-                   .input("X", "[batch, channels, height, width]")
-                   .input("Grid", "[batch, out channels * factors, depth, rows, columns]")
-                   .input("Guide", "[batch, height, width], 0 to 1: place along the depth")
-                   .output("Out", "[batch, out channels, height, width]")
-                   .attr("has_offset", false, "the maps have a constant as well")
-                   .infer(infer_bilateral_slice)
-                   .grad({.type = "bilateral_slice_grad",
-                          .inputs = {"X", "Grid", "Guide", "Out@GRAD"},
-                          .outputs = {"X@GRAD", "Grid@GRAD", "Guide@GRAD"}}));
+  registry.add(
+      OpDef("bilateral_slice")
+          .doc("affine maps of the channels of each pixel, looked up in a grid by position "
+               "and guide")
+          .input("X", "[batch, channels, height, width]")
+          .input("Grid", "[batch, out channels * factors, depth, rows, columns]")
+          .input("Guide", "[batch, height, width], 0 to 1: position along the depth")
+          .output("Out", "[batch, out channels, height, width]")
+          .attr("has_offset", false, "the maps have a constant as well")
+          .infer(infer_bilateral_slice)
+          .grad({.type = "bilateral_slice_grad",
+                 .inputs = {"X", "Grid", "Guide", "Out@GRAD"},
+                 .outputs = {"X@GRAD", "Grid@GRAD", "Guide@GRAD"}}));
 }
 
 }  // namespace millrace::ops

@@ -5,8 +5,8 @@
 namespace millrace::ops {
 namespace {
 
-// A grid has a point of the input, with as many coordinates as there are spatial dims, for every
-// pixel of the result.
+// A grid has, for every pixel of the result, a point of the input with one coordinate per spatial
+// dim.
 Status infer_affine_grid(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Theta", 3, 3));
   const VarMeta theta = ctx.input("Theta");
@@ -63,7 +63,7 @@ Status infer_grid_sampler(InferContext& ctx) {
 
 void add_grid_ops(OpRegistry& registry) {
   registry.add(OpDef("affine_grid")
-                   .doc("the points that an affine map takes the pixels of an image to")
+                   .doc("the points to which an affine map moves the pixels of an image")
                    .input("Theta", "[batch, 2, 3] or [batch, 3, 4], the maps")
                    .input("OutputShape", "int32, shape of the image; replaces the attribute",
                           Arity::kOptional)
@@ -82,7 +82,7 @@ void add_grid_ops(OpRegistry& registry) {
                    .output("Output", "[batch, channels, out height, out width]")
                    .attr("mode", "bilinear", "how values between pixels are found")
                    .one_of({"bilinear", "nearest"})
-                   .attr("padding_mode", "zeros", "what is outside of the image")
+                   .attr("padding_mode", "zeros", "how points outside of the image are read")
                    .one_of({"zeros", "border", "reflection"})
                    .attr("align_corners", true, "-1 and 1 are the middles of the corner pixels")
                    .infer(infer_grid_sampler)

@@ -6,7 +6,7 @@
 namespace millrace::ops {
 namespace {
 
-// Multiplies or divides a dim of X; unknown stays unknown.
+// Multiplies or divides a dim of X; an unknown dim stays unknown.
 Status scale_dim(const InferContext& ctx, const VarMeta& x, size_t at, int64_t times, int64_t by,
                  llvm::StringRef attr, Dims& dims) {
   MILLRACE_RETURN_IF_ERROR(check_positive(ctx, attr, by));
@@ -38,7 +38,7 @@ Status infer_pixel_shuffle(InferContext& ctx) {
   return Ok();
 }
 
-// The way back: channels are divided among the pixels again.
+// The gradient reverses the op: it moves channels back to pixels.
 Status infer_pixel_shuffle_grad(InferContext& ctx) {
   VarMeta grad = ctx.input("Out@GRAD");
   if (!grad.has_shape || grad.rank() != 4) return Ok();
@@ -112,7 +112,7 @@ GradSpec from_out(llvm::StringRef type) {
 
 void add_rearrange_ops(OpRegistry& registry) {
   registry.add(OpDef("pixel_shuffle")
-                   .doc("an image enlarged, pixels taken from the channels")
+                   .doc("an enlarged image, with pixels taken from the channels")
                    .input("X", "rank 4")
                    .output("Out", "fewer channels, larger height and width")
                    .attr("upscale_factor", 1, "height of Out / height of X")
@@ -134,7 +134,8 @@ void add_rearrange_ops(OpRegistry& registry) {
                    .grad(from_out("shuffle_channel_grad")));
   registry.add(
       OpDef("space_to_depth")
-          .doc("an image made smaller and deeper, in the order of Darknet's reorg layer")
+          .doc("an image with smaller height and width and more channels, in the order of "
+               "Darknet's reorg layer")
           .input("X", "[batch, channels, height, width]")
           .output("Out", "more channels, smaller height and width")
           .required_attr<int64_t>("blocksize", "height of X / height of Out")

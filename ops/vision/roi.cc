@@ -24,7 +24,7 @@ Status infer_channels(InferContext& ctx) {
   return Ok();
 }
 
-// Every output channel has an input channel for every cell of the pooled image.
+// Every output channel has a separate input channel for each cell of the pooled image.
 Status infer_psroi(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const auto channels = ctx.attr<int64_t>("output_channels");
@@ -45,7 +45,7 @@ OpDef family_roi(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "[batch, channels, height, width]")
-      .input("ROIs", "[regions, 4]: left, top, right, bottom; LoD gives the image")
+      .input("ROIs", "[regions, 4]: left, top, right, bottom; LoD determines the image")
       .output("Out", "[regions, channels, pooled_height, pooled_width]")
       .attr("pooled_height", 1, "cells in a column")
       .range(1)
@@ -72,13 +72,12 @@ void add_roi_ops(OpRegistry& registry) {
                           .outputs = {"X@GRAD"}}));
   OpDef pool = family_roi("roi_pool", "largest pixel of each cell of each region");
   registry.add(counted(pool)
-                   .intermediate("Argmax", "int64, shape of Out; where the pixel stands")
+                   .intermediate("Argmax", "int64, shape of Out; index of the pixel")
                    .infer(infer_channels)
                    .grad({.type = "roi_pool_grad",
                           .inputs = {"X", "ROIs", "RoisNum", "Argmax", "Out@GRAD"},
                           .outputs = {"X@GRAD"}}));
-  OpDef psroi =
-      family_roi("psroi_pool", "average of each cell, every cell from channels of its own");
+  OpDef psroi = family_roi("psroi_pool", "average of each cell, every cell from separate channels");
   registry.add(counted(psroi)
                    .attr("output_channels", 1, "channels of Out")
                    .range(1)

@@ -1,7 +1,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/vision/defs.h"
 
-// Regions that are no upright boxes, or whose cells move.
+// Regions that are not axis-aligned boxes, or whose cells are moved.
 namespace millrace::ops {
 namespace {
 
@@ -17,7 +17,7 @@ int64_t regions_of(const InferContext& ctx) {
   return rois.has_shape && rois.rank() == 2 ? rois.dims[0] : -1;
 }
 
-// Two numbers, both at least 1.
+// Checks that an attribute has two numbers, both at least 1.
 StatusOr<std::vector<int64_t>> pair_attr(const InferContext& ctx, llvm::StringRef name) {
   auto pair = ctx.attr<std::vector<int64_t>>(name);
   if (pair.size() == 2 && pair[0] > 0 && pair[1] > 0) return pair;
@@ -69,11 +69,11 @@ Status infer_perspective(InferContext& ctx) {
 void add_warped_roi_ops(OpRegistry& registry) {
   registry.add(
       OpDef("deformable_psroi_pooling")
-          .doc("average of points in each cell, every cell from channels of its own and moved")
+          .doc("average of points in each cell; every cell has separate channels and is moved")
           .input("Input", "[batch, output_dim * group_size, height, width]")
-          .input("ROIs", "[regions, 4]: left, top, right, bottom; LoD gives the image")
+          .input("ROIs", "[regions, 4]: left, top, right, bottom; LoD determines the image")
           .input("Trans", "[regions, 2 * parts, part_size...]: columns, rows by which cells move")
-          .intermediate("TopCount", "shape of Output; points of each cell that lie in the image")
+          .intermediate("TopCount", "shape of Output; points of each cell inside the image")
           .output("Output", "[regions, output_dim, pooled_height, pooled_width]")
           .required_attr<bool>("no_trans", "cells do not move")
           .required_attr<float>("spatial_scale",
@@ -98,7 +98,8 @@ void add_warped_roi_ops(OpRegistry& registry) {
       OpDef("roi_perspective_transform")
           .doc("quadrangles of an image, straightened")
           .input("X", "[batch, channels, height, width]")
-          .input("ROIs", "[regions, 8]: corners from top left on, clockwise; LoD gives the image")
+          .input("ROIs",
+                 "[regions, 8]: corners from top left on, clockwise; LoD determines the image")
           .output("Out", "[regions, channels, transformed_height, transformed_width]")
           .output("Mask", "int32 [regions, 1, height, width of Out]; 1 inside of the quadrangle",
                   Arity::kOptional)

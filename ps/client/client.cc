@@ -18,11 +18,11 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kClientLongestPause{500};
-// A replacement comes in so many steps later, so that all servers hear of it before that step;
-// twice as many where they did not.
+// A replacement trainer joins this many steps later, so that all servers learn of it before that
+// step. The number doubles with each attempt where they did not.
 constexpr int64_t kStepsAhead = 2;
 
-// Calls that change something get a number, under which a repeat is known.
+// Calls that change something have a sequence number, by which servers recognise a repeat.
 bool has_sequence(Method method, const std::string& text) {
   switch (method) {
     case Method::kSend:
@@ -67,7 +67,8 @@ uint64_t new_incarnation() {
 Client::Client(std::shared_ptr<Transport> transport, ClientOptions options)
     : transport_(std::move(transport)), options_(std::move(options)) {
   if (options_.incarnation == 0) options_.incarnation = new_incarnation();
-  if (options_.heartbeat.count() > 0) heart_ = std::thread([this] { beat(); });
+  if (options_.heartbeat.count() > 0)
+    heartbeat_thread_ = std::thread([this] { send_heartbeats(); });
 }
 
 Client::~Client() {
@@ -76,7 +77,7 @@ Client::~Client() {
     stop_ = true;
   }
   wake_.notify_all();
-  if (heart_.joinable()) heart_.join();
+  if (heartbeat_thread_.joinable()) heartbeat_thread_.join();
 }
 
 StatusOr<Client::Server*> Client::server(const std::string& endpoint) {
@@ -120,7 +121,7 @@ StatusOr<Client::Greeting> Client::read_greeting(const Reply& reply) {
   int word = 0;
   std::istringstream text(reply.text);
   if (!(text >> greeting.sent >> greeting.applied >> word) || greeting.sent < 0)
-    return InvalidData("a server answers '{}' to a hello", printable(reply.text));
+    return InvalidData("a server responded to a hello with '{}'", printable(reply.text));
   greeting.joins = word == kJoins;
   greeting.settles = word == kMustSettle;
   return greeting;
@@ -144,8 +145,8 @@ Status Client::greet(Server& server, Deadline deadline) {
   return Ok();
 }
 
-// Asynchronous servers go on from any snapshot; a synchronous one must lack at most the step whose
-// gradients are still here.
+// Asynchronous servers continue from any snapshot. A synchronous one may lack at most the step
+// whose gradients this trainer still has.
 StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
   const std::lock_guard lock(server.hello);
   MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(server, deadline));
@@ -155,7 +156,7 @@ StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
                            (sent == server.sent - 1 && server.last_sent.empty()))) {
     must_settle_ = true;
     return Status(StatusCode::kDistributed,
-                  fmt::format("the server at {} came back with step {}, this trainer is at step {}",
+                  fmt::format("the server at {} restarted from step {}, this trainer is at step {}",
                               server.channel->endpoint(), sent, server.sent.load()));
   }
   if (server.mode == 0 && sent < server.sent)
@@ -179,7 +180,7 @@ StatusOr<int64_t> Client::settle() {
     StatusOr<int64_t> agreed = agree(servers, again, ahead, deadline);
     ahead *= 2;
     if (agreed.ok()) return agreed;
-    // a server may be on its way, and others may want to go back further
+    // a server may still be restarting, and others may have to go back further
     if (agreed.status().code() != StatusCode::kDistributed)
       return Status(StatusCode::kDistributed, agreed.status().message());
     const bool ended =
@@ -190,8 +191,8 @@ StatusOr<int64_t> Client::settle() {
   }
 }
 
-// Asks all servers where they are, and tells them where to go on unless a new trainer finds them
-// all at one step.
+// Asks all servers for their step. Sends them the step to continue from, unless this is a new
+// trainer and all of them are at the same step.
 StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int64_t ahead,
                                 Deadline deadline) {
   std::vector<Greeting> greetings;
@@ -235,7 +236,8 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
   return step;
 }
 
-// Tells the server what it forgot: that the parameters are here, and the gradients of the step.
+// Brings a restarted server up to date: reports that this trainer has the parameters, and sends the
+// gradients of the step again.
 Status Client::recover(Server& server, uint64_t epoch, Deadline deadline) {
   Server::Recovery& recovery = server.recovery;
   if (recovery.epoch != epoch) {
@@ -267,11 +269,11 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
   request.caller = {options_.job, options_.trainer, options_.incarnation};
   request.step = step_;
   auto pause = options_.retry_pause;
-  // at the start of a job servers may come as late as they like
+  // at the start of a job, servers may come up at any time before the deadline
   const Deadline patience =
       request.method == Method::kHello ? deadline : SteadyClock::now() + options_.reconnect_timeout;
   Status status;
-  bool answered = false;  // the server itself has said what is wrong
+  bool answered = false;  // the server itself returned the error
   const auto may_repeat = [&](int attempt) {
     if (attempt > 0 && server.channel->closed()) return false;
     return attempt <= options_.retries || (!answered && SteadyClock::now() < patience);
@@ -284,7 +286,7 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
       if (request.method != Method::kHello) {
         const StatusOr<bool> greeted = greet_again(server, deadline);
         if (!greeted.ok()) {
-          // who it is now does not change what went wrong first
+          // a failure to reconnect does not change which repeats are allowed
           status = greeted.status();
           answered = false;
           if (status.code() != StatusCode::kDistributed || must_settle_ || !may_repeat(attempt + 1))
@@ -292,10 +294,10 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
           continue;
         }
         if (*greeted && request.method == Method::kSendBarrier) {
-          status = Ok();  // carried out before the server went down
+          status = Ok();  // the server carried it out before it went down
           break;
         }
-        // a server may be started anew, or go back, several times in a row
+        // a server may be restarted, or go back, several times in a row
         if (server.epoch != request.epoch && SteadyClock::now() < patience) attempt = 0;
       }
     }
@@ -348,7 +350,7 @@ Status Client::call(Call& call) {
 
 Status Client::call_all(llvm::MutableArrayRef<Call> calls) {
   std::vector<Status> results(calls.size());
-  crew_.run(calls.size(), [&](size_t i) { results[i] = call(calls[i]); });
+  call_pool_.run(calls.size(), [&](size_t i) { results[i] = call(calls[i]); });
   for (Status& status : results) MILLRACE_RETURN_IF_ERROR(std::move(status));
   return Ok();
 }
@@ -377,15 +379,16 @@ Status Client::complete(bool stay) {
   return call_all(calls);
 }
 
-// Keeps quiet steps from looking like a lost trainer. What goes wrong here, the next call finds.
-void Client::beat() {
+// Keeps the servers from taking a trainer with a long step for lost. Errors are ignored: the next
+// call reports them.
+void Client::send_heartbeats() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stop_; })) {
     std::vector<Server*> servers;
     for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
     lock.unlock();
-    // side by side, so that one that is gone does not keep the others from hearing
-    crew_.run(servers.size(), [&](size_t i) {
+    // in parallel, so that one server that is down does not delay the heartbeats to the others
+    call_pool_.run(servers.size(), [&](size_t i) {
       Server& each = *servers[i];
       const std::unique_lock hello(each.hello, std::try_to_lock);
       if (!hello.owns_lock() || !each.greeted) return;

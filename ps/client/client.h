@@ -13,46 +13,48 @@
 #include <llvm/ADT/ArrayRef.h>
 
 #include "framework/base/status.h"
-#include "ps/client/crew.h"
+#include "ps/client/call_pool.h"
 #include "ps/transport/transport.h"
 
 namespace millrace::ps {
 
 class KillPoint;
 
-/// How a trainer deals with its servers.
+/// How a trainer communicates with its servers.
 struct ClientOptions {
-  std::string job;           ///< must be that of the servers
-  int trainer = 0;           ///< own number, from 0
+  std::string job;           ///< must equal the job of the servers
+  int trainer = 0;           ///< number of this trainer, from 0
   uint64_t incarnation = 0;  ///< 0: chosen at start
-  /// Longest time that one call may take, repeats and waiting for the others included.
+  /// Longest time that one call may take, including repeats and waiting for other trainers.
   std::chrono::milliseconds deadline{180'000};
-  int retries = 3;  ///< repeats of a call that was lost
-  /// Between a lost call and its repeat; doubled from one to the next, up to half a second.
+  int retries = 3;  ///< how often a lost call is repeated
+  /// Pause between a lost call and its repeat; doubles with each repeat, up to half a second.
   std::chrono::milliseconds retry_pause{5};
-  /// A call that nobody has answered is repeated for so long, however many repeats that takes: a
-  /// server that is started anew, or what stands before it, may take connections and drop them.
+  /// A call without any response is repeated for this long, regardless of `retries`: a server that
+  /// is being restarted, or a proxy in front of it, may accept connections and drop them.
   std::chrono::milliseconds reconnect_timeout{0};
-  /// How often servers that hear nothing else are told that the trainer is there; 0: never.
+  /// Interval of heartbeats, which show servers that receive no other calls that the trainer is
+  /// alive; 0: no heartbeats.
   std::chrono::milliseconds heartbeat{0};
-  std::shared_ptr<KillPoint> kill_point =
-      nullptr;  ///< where the process ends itself; null: nowhere
+  /// Where the process kills itself, for tests; null: nowhere.
+  std::shared_ptr<KillPoint> kill_point = nullptr;
 };
 
-/// What a trainer knows of its servers: a channel to each, their epochs, and sequence numbers, so
-/// that a call that is repeated is carried out once. Says hello to a server before the first call.
+/// A trainer's connections to its servers: a channel to each, their epochs, and sequence numbers,
+/// so that a server carries out a repeated call only once. Sends a hello to a server before the
+/// first call.
 ///
 /// Thread-safety: any thread.
 class Client {
  public:
-  /// \param transport  shared with whoever else uses it
+  /// \param transport  may be shared with other users
   Client(std::shared_ptr<Transport> transport, ClientOptions options);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
   ~Client();
 
   [[nodiscard]] const ClientOptions& options() const { return options_; }
-  /// The step that calls name from now on.
+  /// Sets the step that subsequent calls name.
   void set_step(int64_t step) { step_ = step; }
 
   /// One call to one server.
@@ -64,45 +66,47 @@ class Client {
     std::vector<RequestItem> items;
     Reply reply;
   };
-  /// Errors: kDistributed when the server cannot be reached, does not answer by the deadline, or
-  /// was started anew; those of the server, which a note names.
+  /// Errors: kDistributed when the server cannot be reached, does not respond by the deadline, or
+  /// was restarted; those of the server, with a note that names it.
   Status call(Call& call);
-  /// Several calls side by side. \returns the error of the first that failed
+  /// Makes several calls in parallel. \returns the error of the first call that failed
   Status call_all(llvm::MutableArrayRef<Call> calls);
 
-  /// How a server works: 0 sync, 1 async, 3 geo. Errors: as call().
+  /// The mode of a server: 0 sync, 1 async, 3 geo. Errors: as call().
   StatusOr<int> mode_of(const std::string& endpoint);
-  /// Servers that were spoken to, in order of their names.
+  /// Servers that this client has contacted, ordered by name.
   [[nodiscard]] std::vector<std::string> endpoints() const;
-  /// Agrees with all synchronous servers on the step that this trainer goes on with: 0 in a new
-  /// job; the step of the snapshots where servers took some up, the oldest if they differ, to which
-  /// the others go back; a step to come where the trainer replaces a lost one. Parameters have to
-  /// be fetched anew afterwards. Errors: kDistributed where a server cannot go back so far.
+  /// Agrees with all synchronous servers on the step from which this trainer continues: 0 in a new
+  /// job; where servers loaded snapshots, the step of the snapshots (the oldest if they differ; the
+  /// other servers go back to it); a future step where this trainer replaces a lost one. Parameters
+  /// must be fetched again afterwards. Errors: kDistributed where a server cannot go back that far.
   StatusOr<int64_t> settle();
-  /// True once a server has come back so old that the trainer has to settle() again.
+  /// True once a server has restarted from a snapshot so old that the trainer has to settle()
+  /// again.
   [[nodiscard]] bool must_settle() const { return must_settle_; }
 
-  /// Tells all servers that the trainer is done.
-  /// \param stay  wait until all trainers are, and be able to read from then on; a later call
-  ///              without it ends that
+  /// Reports to all servers that the trainer is done.
+  /// \param stay  wait until all trainers are done, and stay connected to read values; a later call
+  ///              without it disconnects
   Status complete(bool stay);
 
  private:
   struct Server {
     std::shared_ptr<Channel> channel;
-    std::mutex hello;  ///< held while saying hello
+    std::mutex hello;  ///< held while a hello is sent
     bool greeted = false;
     std::atomic<uint64_t> epoch{0};
     std::atomic<int> mode{0};
     std::mutex numbers;
-    uint64_t sequence = 0;       ///< last number that was given out
-    std::set<uint64_t> pending;  ///< numbers of calls that are not over
-    // of synchronous servers, whose trainers call from one thread
-    std::atomic<int64_t> sent{0};        ///< send barriers
-    std::atomic<int64_t> fetched{0};     ///< fetch barriers
-    std::vector<RequestItem> last_sent;  ///< with the last send barrier, until parameters came
-    /// Calls that bring a server which was started anew to where this trainer is; the same ones
-    /// however often they are tried.
+    uint64_t sequence = 0;       ///< last number assigned
+    std::set<uint64_t> pending;  ///< numbers of calls in progress
+    // Only for synchronous servers, whose trainers call from one thread:
+    std::atomic<int64_t> sent{0};     ///< send barriers
+    std::atomic<int64_t> fetched{0};  ///< fetch barriers
+    /// Items of the last send barrier, until parameters arrive.
+    std::vector<RequestItem> last_sent;
+    /// Calls that bring a restarted server to the step of this trainer. Their sequence numbers stay
+    /// the same however often they are tried.
     struct Recovery {
       uint64_t epoch = 0;
       uint64_t fetch_sequence = 0;
@@ -110,14 +114,14 @@ class Client {
     };
     Recovery recovery;
   };
-  /// What a server answers to a hello.
+  /// A server's response to a hello.
   struct Greeting {
     uint64_t epoch = 0;
     int mode = 0;
-    int64_t sent = 0;      ///< send barriers of this trainer
-    int64_t applied = 0;   ///< steps
-    bool joins = false;    ///< this trainer takes the place of a lost one
-    bool settles = false;  ///< others went back, and so has it
+    int64_t sent = 0;      ///< send barriers of this trainer that it has carried out
+    int64_t applied = 0;   ///< steps that it has applied
+    bool joins = false;    ///< this trainer replaces a lost one
+    bool settles = false;  ///< others went back, and this trainer must, too
   };
   static StatusOr<Greeting> read_greeting(const Reply& reply);
   static uint64_t new_number(Server& server);
@@ -128,15 +132,15 @@ class Client {
   StatusOr<Server*> server(const std::string& endpoint);
   Status greet(Server& server, Deadline deadline);
   Status exchange(Server& server, const Request& request, Deadline deadline, Reply& reply);
-  /// Asks a server that did not answer whether it was started anew, and if so goes on with it from
+  /// Asks a server that did not respond whether it was restarted, and if so continues with it from
   /// its snapshot.
-  /// \returns true if the snapshot has the send barrier whose answer did not come
-  /// Errors: kDistributed if its snapshot is too old for that.
+  /// \returns true if the snapshot includes the send barrier whose response was lost
+  /// Errors: kDistributed if the snapshot is too old to continue.
   StatusOr<bool> greet_again(Server& server, Deadline deadline);
   Status recover(Server& server, uint64_t epoch, Deadline deadline);
   void note(Server& server, const Request& request);
   [[nodiscard]] Request hello_of(Server& server) const;
-  void beat();
+  void send_heartbeats();
 
   std::shared_ptr<Transport> transport_;
   ClientOptions options_;
@@ -144,10 +148,10 @@ class Client {
   std::atomic<bool> must_settle_{false};
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Server>> servers_;
-  Crew crew_;
+  CallPool call_pool_;
   std::condition_variable wake_;
   bool stop_ = false;
-  std::thread heart_;
+  std::thread heartbeat_thread_;
 };
 
 }  // namespace millrace::ps

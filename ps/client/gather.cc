@@ -15,7 +15,7 @@ using transpiler::DistributedVar;
 using transpiler::OriginSlices;
 using transpiler::SlicesFile;
 
-// The values of one var from some servers, in their order.
+// Fetches vars, given as pairs of endpoint and name. Values are in the order of the pairs.
 StatusOr<std::vector<Value>> fetch(Client& client,
                                    llvm::ArrayRef<std::pair<std::string, std::string>> places) {
   std::vector<Client::Call> calls;
@@ -29,7 +29,7 @@ StatusOr<std::vector<Value>> fetch(Client& client,
   std::vector<Value> values;
   for (Client::Call& call : calls) {
     if (call.reply.values.size() != 1)
-      return InvalidData("the server at {} answers {} vars, expected 1", call.endpoint,
+      return InvalidData("the server at {} responded with {} vars, expected 1", call.endpoint,
                          call.reply.values.size());
     values.push_back(std::move(call.reply.values.front()));
   }
@@ -51,7 +51,7 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
   auto& whole = joined.as<Tensor>();
   const Dims dims(origin.origin.shape.begin(), origin.origin.shape.end());
   MILLRACE_RETURN_IF_ERROR(whole.resize(first->dtype(), dims));
-  int64_t end = 0;  // of the piece before
+  int64_t end = 0;  // of the previous slice
   int64_t filled = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto* const piece = pieces[i].get_if<Tensor>();
@@ -63,7 +63,7 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
     if (begin < 0 && !slice.is_slice) begin = end;
     if (piece == nullptr || piece->dtype() != first->dtype() || begin < 0 ||
         begin + piece->numel() > elements) {
-      return InvalidData("piece {} of '{}' is {}, which does not fit into {}", i,
+      return InvalidData("slice {} of '{}' is {}, which does not fit into {}", i,
                          origin.origin.name, describe(pieces[i]), describe(whole));
     }
     std::memcpy(whole.raw() + begin * dtype_size(first->dtype()), piece->raw(),
@@ -72,7 +72,7 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
     filled += piece->numel();
   }
   if (filled != elements)
-    return InvalidData("the pieces of '{}' have {} elements, expected {}", origin.origin.name,
+    return InvalidData("the slices of '{}' have {} elements, expected {}", origin.origin.name,
                        filled, elements);
   return joined;
 }
@@ -81,7 +81,7 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
 
 int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const transpiler::VarFacts& state,
                             const std::string& endpoint, int64_t elements) {
-  const OriginSlices* param = nullptr;  // state is called as its parameter, with more behind
+  const OriginSlices* param = nullptr;  // the state's name starts with that of its parameter
   for (const OriginSlices& each : origins) {
     const bool is_longer = param == nullptr || each.origin.name.size() > param->origin.name.size();
     if (each.vtype == "Param" && each.origin.shape == state.shape && is_longer &&
@@ -101,7 +101,7 @@ StatusOr<std::map<std::string, Value>> gather_schedule(Client& client, const Sli
   const llvm::ArrayRef<DistributedVar> vars(slices.overview.vars());
   const std::vector<std::string>& names = slices.properties.schedule;
   if (names.empty() || vars.empty()) return values;
-  // All servers that update something run the schedule.
+  // All servers that update parameters run the schedule, so the first one will do.
   std::vector<std::pair<std::string, std::string>> places;
   for (const std::string& name : names) places.emplace_back(vars.front().endpoint, name);
   MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> found, fetch(client, places));
@@ -118,7 +118,7 @@ StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
   auto& whole = joined.as<Tensor>();
   for (const Value& part : parts) {
     const auto* const rows = part.get_if<SelectedRows>();
-    if (rows == nullptr) return InvalidData("a server's part of the table is {}", describe(part));
+    if (rows == nullptr) return InvalidData("a server's shard of the table is {}", describe(part));
     if (!whole.initialized()) {
       Dims dims(rows->value.dims().begin(), rows->value.dims().end());
       dims[0] = rows->height;

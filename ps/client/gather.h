@@ -10,37 +10,37 @@
 
 namespace millrace::ps {
 
-/// Parameters, optimizer state and what schedules keep from the servers, joined, by original name.
-/// What several servers hold alike is taken from the first. Asks in any phase: call it when all
-/// trainers are done.
+/// Fetches parameters, optimizer state and the state of learning rate schedules from the servers,
+/// joins slices, and returns values by original name. Values that several servers hold identically
+/// are taken from the first server. Does not wait for barriers: call it when all trainers are done.
 ///
-/// Errors: those of the calls; kInvalidData where what the servers hold does not make up a variable
-/// of the overview.
+/// Errors: those of the calls; kInvalidData where the values of the servers do not make up a
+/// variable of the overview.
 StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
                                                    const transpiler::SlicesFile& slices);
 
-/// The same of some vars of the overview only; the distributed table is none of them.
+/// The same for some vars of the overview; must not include the distributed table.
 StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
                                                    const transpiler::SlicesFile& slices,
                                                    const std::vector<std::string>& names);
 
-/// Where a piece of optimizer state begins that the overview lists whole on every server though its
-/// parameter is cut: where the parameter's piece of that server does. (The original's transpiler
-/// lists MeanGrad of rmsprop so.)
+/// Offset of a slice of optimizer state that the overview lists as whole on every server although
+/// its parameter is split: the offset of the parameter's slice on that server. (The original's
+/// transpiler lists MeanGrad of rmsprop this way.)
 ///
-/// \param state     the whole variable, which is called as its parameter with more behind
-/// \param elements  of the piece
-/// \returns elements from the start; negative if no parameter is cut like that
+/// \param state     the whole variable; its name is that of its parameter and a suffix
+/// \param elements  number of elements of the slice
+/// \returns offset in elements; negative if no parameter is split that way
 int64_t offset_beside_param(llvm::ArrayRef<transpiler::OriginSlices> origins,
                             const transpiler::VarFacts& state, const std::string& endpoint,
                             int64_t elements);
 
-/// What the servers' schedules keep, from one of them: all count alike.
-/// Errors: those of the calls.
+/// Fetches the state of learning rate schedules from one server: it is the same on all. Errors:
+/// those of the calls.
 StatusOr<std::map<std::string, Value>> gather_schedule(Client& client,
                                                        const transpiler::SlicesFile& slices);
 
-/// The distributed table of a job, dense, from all servers. Errors: as above.
+/// The distributed table of a job, joined from all servers into one dense tensor. Errors: as above.
 StatusOr<Value> gather_table(Client& client, const transpiler::SlicesFile& slices);
 
 }  // namespace millrace::ps

@@ -5,27 +5,29 @@
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "ps/ops/row_sections.h"
+#include "ps/client/row_sections.h"
 #include "ps/wire_names.h"
 
 namespace millrace::ps {
 namespace {
 
-// Names on the servers of the pieces of the k-th var: a context of one var lists its pieces, one of
-// several has a server and a name for each var.
+// Names on the servers of the slices of the k-th var. A context of one var lists the slices of that
+// var. A context of several vars lists one server and one name for each var.
 struct Pieces {
   std::vector<std::string> names;
   std::vector<std::string> endpoints;
-  std::vector<int64_t> sections;  // empty: not cut
+  std::vector<int64_t> sections;  // empty: not split
 };
 
 StatusOr<Pieces> pieces_of(const CommContext& context, size_t k, size_t count) {
   if (context.table_id >= 0 && context.split_varnames.empty())
-    return Unimplemented("'{}' belongs to the typed table {}", context.var_name, context.table_id);
+    return Unimplemented("'{}' belongs to typed table {}, which this sender cannot send to",
+                         context.var_name, context.table_id);
   if (context.split_varnames.size() != context.split_endpoints.size() ||
       context.split_varnames.empty()) {
-    return InvalidArgument("'{}' has {} names and {} endpoints on servers", context.var_name,
-                           context.split_varnames.size(), context.split_endpoints.size());
+    return InvalidArgument(
+        "context '{}' has {} server var names and {} endpoints, expected equal numbers of both",
+        context.var_name, context.split_varnames.size(), context.split_endpoints.size());
   }
   if (count == 1) {
     Pieces pieces{context.split_varnames, context.split_endpoints, {}};
@@ -33,12 +35,13 @@ StatusOr<Pieces> pieces_of(const CommContext& context, size_t k, size_t count) {
     return pieces;
   }
   if (count != context.split_varnames.size())
-    return InvalidArgument("'{}' has {} vars for {} names on servers", context.var_name, count,
-                           context.split_varnames.size());
+    return InvalidArgument(
+        "context '{}' has {} vars and {} server var names, expected equal numbers",
+        context.var_name, count, context.split_varnames.size());
   return Pieces{{context.split_varnames[k]}, {context.split_endpoints[k]}, {}};
 }
 
-// Calls by server, in the order of their first mention.
+// The call to a server; calls are in the order in which their servers were first requested.
 Client::Call& call_to(std::vector<Client::Call>& calls, const std::string& endpoint,
                       Method method) {
   for (Client::Call& call : calls) {
@@ -53,8 +56,8 @@ Client::Call& call_to(std::vector<Client::Call>& calls, const std::string& endpo
 Status send_count_link_sender(Client& client, const CommContext& context, const Value& value) {
   const auto* const number = value.get_if<Tensor>();
   if (number == nullptr || number->dtype() != DType::kInt64 || number->numel() != 1) {
-    return InvalidArgument("'{}' must be one i64, a number of steps, found {}", context.var_name,
-                           describe(value));
+    return InvalidArgument("'{}' must be a single i64 (a number of steps), found {}",
+                           context.var_name, describe(value));
   }
   std::vector<Client::Call> calls;
   for (const std::string& endpoint : context.split_endpoints) {
@@ -93,7 +96,7 @@ Status LinkSender::add(const CommContext& context, std::span<const Value* const>
       Client::Call& call = call_to(load.calls, pieces.endpoints[i], Method::kSend);
       call.text = text;
       const Value& value = cuts[cuts.size() == 1 ? 0 : i];
-      // most pieces of few rows are empty
+      // with few rows, most slices are empty
       const auto* const rows = value.get_if<SelectedRows>();
       if (rows != nullptr && rows->rows.empty()) continue;
       call.items.push_back({pieces.names[i], &value, nullptr});
@@ -164,9 +167,9 @@ Status LinkSender::receive_all(std::span<const Parcel> parcels, Deadline /*deadl
     std::vector<Value> parts;
     for (const auto& [call, position] : want.places) {
       if (position >= calls[call].reply.values.size())
-        return status.ok()
-                   ? InvalidData("a server's answer lacks a piece of '{}'", want.context->var_name)
-                   : status;
+        return status.ok() ? InvalidData("a server's response lacks a slice of '{}'",
+                                         want.context->var_name)
+                           : status;
       parts.push_back(std::move(calls[call].reply.values[position]));
     }
     if (parts.size() == 1) {
@@ -196,7 +199,7 @@ Status LinkSender::receive_changed(const CommContext& context, SelectedRows& row
     const auto* const part =
         call.reply.values.size() == 1 ? call.reply.values.front().get_if<SelectedRows>() : nullptr;
     if (part == nullptr)
-      return InvalidData("the server at {} does not answer rows of '{}'", call.endpoint,
+      return InvalidData("the server at {} did not return rows of '{}'", call.endpoint,
                          context.var_name);
     for (const int64_t row : part->rows) rows.rows.push_back(rows.height + row);
     rows.height += part->height;
@@ -213,10 +216,10 @@ Status LinkSender::receive_changed(const CommContext& context, SelectedRows& row
   return Ok();
 }
 
-// The first server is where all trainers meet.
+// All trainers meet at the first server.
 Status LinkSender::barrier(CommBarrier kind, Deadline /*deadline*/) {
   const std::vector<std::string> endpoints = client_->endpoints();
-  if (endpoints.empty()) return InvalidArgument("there is no server to meet at");
+  if (endpoints.empty()) return InvalidArgument("barrier: the client has no servers");
   Client::Call call;
   call.endpoint = endpoints.front();
   call.method = Method::kTableBarrier;

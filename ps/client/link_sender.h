@@ -13,9 +13,10 @@
 
 namespace millrace::ps {
 
-/// The Communicator's way to servers that run a program: vars are cut into the pieces of their
-/// context, a call a server. Calls end by the deadline of the client, which is not above that of
-/// the communicator. Contexts of typed tables are not for it (ps/table/table_sender.h).
+/// The Sender for servers that run a program. Splits vars into the slices of their context and
+/// makes one call per server. Calls end by the deadline of the client, which must not exceed that
+/// of the communicator. Contexts of typed tables are sent by another class
+/// (ps/table/table_sender.h).
 class LinkSender final : public Sender {
  public:
   explicit LinkSender(std::shared_ptr<Client> client) : client_(std::move(client)) {}
@@ -32,13 +33,13 @@ class LinkSender final : public Sender {
   Status barrier(CommBarrier kind, Deadline deadline) override;
 
  private:
-  /// Pieces of values that are on their way; those of rows lie here from message to message.
+  /// Slices of the values being sent. Memory of sliced rows is reused from message to message.
   struct Cut {
     std::mutex mutex;
     RowCut rows;
     explicit Cut(llvm::ArrayRef<int64_t> sections) : rows(sections) {}
   };
-  /// Calls that are being put together, and what they point to.
+  /// Calls that are being assembled, and the values that they point to.
   struct Load {
     std::vector<Client::Call> calls;
     std::deque<std::vector<Value>> pieces;

@@ -10,14 +10,14 @@
 #include <fmt/ranges.h>
 
 #include "framework/op_attrs.h"
-#include "ps/client/crew.h"
+#include "ps/client/call_pool.h"
 
 namespace millrace::ps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What is known of each server meanwhile. Thread-safe.
+// The responses so far, by server. Thread-safe.
 class Answers {
  public:
   explicit Answers(const std::vector<std::string>& endpoints)
@@ -33,7 +33,7 @@ class Answers {
     ended_ = true;
     changed_.notify_all();
   }
-  // Says again and again who is missing, until the end.
+  // Logs the missing servers at intervals, until end() is called.
   void report(int trainer, std::chrono::milliseconds every,
               const std::function<void(const std::string&)>& tell) {
     const auto begin = Clock::now();
@@ -47,12 +47,12 @@ class Answers {
           failures += fmt::format("; {}: {}", endpoints_[i], results_[i].message());
       }
       const auto seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      tell(fmt::format("trainer {} waits since {:.0f} s for {} of {} servers: {}{}", trainer,
+      tell(fmt::format("trainer {} has waited {:.0f} s for {} of {} servers: {}{}", trainer,
                        seconds, missing.size(), endpoints_.size(), fmt::join(missing, ", "),
                        failures));
     }
   }
-  // Errors: the first one, naming all servers that failed.
+  // Errors: the first one, with a note that names all servers that failed.
   Status outcome(int trainer) {
     const std::lock_guard lock(mutex_);
     std::vector<std::string> failed;
@@ -63,9 +63,9 @@ class Answers {
       if (first.ok()) first = std::move(results_[i]);
     }
     if (first.ok()) return first;
-    return std::move(first).with_note(fmt::format("trainer {} could not meet {} of {} servers: {}",
-                                                  trainer, failed.size(), endpoints_.size(),
-                                                  fmt::join(failed, ", ")));
+    return std::move(first).with_note(
+        fmt::format("trainer {} could not connect to {} of {} servers: {}", trainer, failed.size(),
+                    endpoints_.size(), fmt::join(failed, ", ")));
   }
 
  private:
@@ -101,9 +101,9 @@ Status meet_servers(Client& client, const std::vector<std::string>& endpoints,
     reporter = std::thread([&] { answers.report(client.options().trainer, every, tell); });
   }
   {
-    Crew crew;
-    crew.run(endpoints.size(),
-             [&](size_t i) { answers.note(i, client.mode_of(endpoints[i]).status()); });
+    CallPool call_pool;
+    call_pool.run(endpoints.size(),
+                  [&](size_t i) { answers.note(i, client.mode_of(endpoints[i]).status()); });
   }
   answers.end();
   if (reporter.joinable()) reporter.join();

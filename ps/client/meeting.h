@@ -11,18 +11,19 @@
 
 namespace millrace::ps {
 
-/// Servers that the transfers of a program name: those of send, recv and their barriers, which name
-/// all servers of the job, also those that hold nothing. Each once, in order of their names.
+/// The servers that the communication ops of a program name: send, recv and their barriers. The
+/// barriers name all servers of the job, including those that hold no slices. Each server occurs
+/// once, ordered by name.
 /// Source: spec/transpiler.md section 4.
 std::vector<std::string> servers_named_in(const Program& program);
 
-/// Says hello to servers side by side, so that each counts on this trainer, also one that holds
-/// nothing for it; later `Client::complete()` reaches them all. A server that is not there yet is
-/// waited for until the deadline of the client's calls.
-/// \param every  between two lines that say who has not answered yet
+/// Sends a hello to servers in parallel, so that each of them expects this trainer, even one that
+/// holds nothing for it; a later `Client::complete()` reaches them all. Waits for servers that are
+/// not up yet, until the deadline of the client's calls.
+/// \param every  interval between log lines that name the servers that have not responded yet
 /// \param tell   receives these lines; may be empty
 /// Errors: those of Client::call() for the first server in order that failed, with a note that
-/// names all that did.
+/// names all failed servers.
 Status meet_servers(Client& client, const std::vector<std::string>& endpoints,
                     std::chrono::milliseconds every,
                     const std::function<void(const std::string&)>& tell);

@@ -11,7 +11,7 @@
 namespace millrace::ps {
 namespace {
 
-// Piece by piece: where its values lie, and how many of its rows have some.
+// Where the values of one slice are, and how many of its rows are filled.
 struct Target {
   std::byte* values = nullptr;
   int32_t filled = 0;
@@ -70,12 +70,12 @@ Status RowCut::cut(const SelectedRows& from) {
       ends_.empty() ? llvm::ArrayRef<int64_t>(from.height) : llvm::ArrayRef<int64_t>(ends_);
   if (!from.rows.empty() && from.value.dim(0) != static_cast<int64_t>(from.rows.size()))
     return {StatusCode::kExecution,
-            fmt::format("selected rows name {} rows, but their values are {}", from.rows.size(),
+            fmt::format("selected rows have {} row ids, but their values are {}", from.rows.size(),
                         describe(from.value))};
   routes_.begin(ends, from.rows.size());
   if (const std::optional<int64_t> bad = routes_.add(from.rows))
     return {StatusCode::kExecution,
-            fmt::format("there is a row {}, the pieces cover [0, {})", *bad, ends.back())};
+            fmt::format("row {} is out of range, the slices cover [0, {})", *bad, ends.back())};
   const bool has_repeats = routes_.distinct() != from.rows.size();
   MILLRACE_RETURN_IF_ERROR(size_pieces(from, ends));
   if (from.rows.empty()) return Ok();

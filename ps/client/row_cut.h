@@ -8,18 +8,18 @@
 
 namespace millrace::ps {
 
-/// Cuts selected rows into pieces of consecutive rows and adds up rows that occur several times,
-/// in one pass. Keeps its memory from one value to the next. Thread-safety: one thread at a time.
+/// Splits selected rows into slices of consecutive rows and adds up rows that occur several times,
+/// in one pass. Reuses its memory from one value to the next. Thread-safety: one thread at a time.
 class RowCut {
  public:
-  /// \param sections  rows of each piece; empty: one piece of all rows
+  /// \param sections  rows of each slice; empty: one slice with all rows
   explicit RowCut(llvm::ArrayRef<int64_t> sections);
 
-  /// Errors: kExecution for a row that no piece has; kUnimplemented for repeated rows of elements
-  /// other than f32 and f64; kResource.
+  /// Errors: kExecution for a row outside all slices; kUnimplemented for repeated rows with
+  /// elements other than f32 and f64; kResource.
   Status cut(const SelectedRows& from);
 
-  /// The pieces, each row once, in the order of their first occurrence. Valid until the next cut().
+  /// The slices, each row once, in the order of their first occurrence. Valid until the next cut().
   [[nodiscard]] llvm::ArrayRef<Value> pieces() const { return pieces_; }
 
  private:

@@ -6,7 +6,7 @@
 namespace millrace::ps {
 namespace {
 
-// A multiplicative hash: consecutive rows, which are common, spread over the table.
+// A multiplicative hash: spreads consecutive rows, which are common, over the table.
 constexpr uint64_t kSpread = 0x9E3779B97F4A7C15ULL;
 
 }  // namespace
@@ -18,7 +18,7 @@ void RowRoutes::begin(llvm::ArrayRef<int64_t> ends, size_t most) {
   firsts_.clear();
   rows_.resize(ends.size());
   for (std::vector<int64_t>& rows : rows_) rows.clear();
-  // at most half of the places are taken
+  // at most half of the table is occupied
   const size_t capacity = std::bit_ceil(2 * most + 2);
   table_.assign(capacity, 0);
   shift_ = 64U - static_cast<unsigned>(std::bit_width(capacity - 1));
@@ -29,7 +29,7 @@ RowRoutes::Place RowRoutes::new_place(int64_t row) {
   if (ends_.size() > 8) {
     piece = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
   } else {
-    // without branches: which piece it is cannot be foreseen
+    // branch-free: the slice of a row is unpredictable
     for (const int64_t end : ends_) piece += static_cast<size_t>(row >= end);
   }
   std::vector<int64_t>& own = rows_[piece];

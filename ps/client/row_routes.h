@@ -9,29 +9,29 @@
 
 namespace millrace::ps {
 
-/// Rows of a table that is cut into pieces of consecutive rows: each distinct row once, by piece.
-/// Keeps its memory from one list to the next. Thread-safety: one thread at a time.
+/// Assigns row ids to the slices of a table of consecutive rows, keeping each distinct row once.
+/// Reuses its memory from one list to the next. Thread-safety: one thread at a time.
 class RowRoutes {
  public:
-  /// Where a row is: its piece, and its position among the rows of that piece.
+  /// Location of a row: its slice, and its position among the distinct rows of that slice.
   struct Place {
-    int32_t piece = -1;  ///< -1: padding, which no piece has
+    int32_t piece = -1;  ///< slice; -1: padding, which is in no slice
     int32_t position = 0;
   };
 
   /// Forgets all rows.
-  /// \param ends  row behind the last one of each piece, rising
-  /// \param most  rows that add() will be given at most, repeats included
+  /// \param ends  one past the last row of each slice, ascending
+  /// \param most  maximum number of rows that add() will receive, including repeats
   void begin(llvm::ArrayRef<int64_t> ends, size_t most);
-  /// Finds the places of more rows. \param padding  row to pass over; negative: none
-  /// \returns the first row that no piece has, behind which nothing was done
+  /// Finds the locations of more rows. \param padding  row id to skip; negative: none
+  /// \returns the first row that is in no slice; the rows after it are not added
   std::optional<int64_t> add(std::span<const int64_t> rows, int64_t padding = -1);
 
-  /// One for each given row, in order.
+  /// One location for each row given, in order.
   [[nodiscard]] llvm::ArrayRef<Place> places() const { return places_; }
-  /// Distinct rows of a piece in the order of their first occurrence, counted from its begin.
+  /// Distinct rows of a slice in the order of their first occurrence, relative to its first row.
   [[nodiscard]] std::vector<int64_t>& rows(size_t piece) { return rows_[piece]; }
-  /// Distinct rows of all pieces.
+  /// Number of distinct rows of all slices.
   [[nodiscard]] size_t distinct() const { return firsts_.size(); }
 
  private:

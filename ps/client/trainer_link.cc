@@ -8,7 +8,7 @@
 namespace millrace::ps {
 namespace {
 
-// One call for each server, those of the list included.
+// One call per server, including the listed servers that nothing is sent to.
 class Calls {
  public:
   Calls(Method method, const std::vector<std::string>& endpoints) : method_(method) {
@@ -63,7 +63,7 @@ Status TrainerLink::collect(llvm::ArrayRef<Want> wants, Method method,
       *wants[i].target = std::move(call.reply.values[position]);
     } else if (status.ok()) {
       status = Status(StatusCode::kDistributed,
-                      "the server's answer lacks '" + wants[i].name + "', which it was asked for");
+                      "the server's response lacks '" + wants[i].name + "', which was requested");
     }
   }
   return status;

@@ -17,13 +17,13 @@ namespace millrace::ps {
 class Communicator;
 class TrainerTables;
 
-/// What one trainer sends and fetches in a step, put together into one message a server where the
-/// program has barriers: gradients wait until the send barrier, which takes them along, and
-/// parameters come with the fetch barrier.
+/// What one trainer sends and fetches in a step, combined into one message per server where the
+/// program has barriers: gradients are kept until the send barrier, which carries them, and
+/// parameters are fetched with the fetch barrier.
 ///
-/// Some programs of synchronous servers have no barriers (transpiled with completely_not_async);
-/// they get them at the change from sending to receiving and back. Thread-safety: one thread at a
-/// time.
+/// Some programs of synchronous servers have no barriers (transpiled with completely_not_async).
+/// For them, barriers are inserted at each change from sending to receiving and back.
+/// Thread-safety: one thread at a time.
 class TrainerLink {
  public:
   explicit TrainerLink(std::shared_ptr<Client> client) : client_(std::move(client)) {}
@@ -31,46 +31,47 @@ class TrainerLink {
   TrainerLink& operator=(const TrainerLink&) = delete;
 
   [[nodiscard]] Client& client() { return *client_; }
-  /// What the communicator sends, or null: nothing. It must outlive the runs of the program.
+  /// The communicator that send ops use, or null: none. It must outlive the runs of the program.
   [[nodiscard]] Communicator* communicator() const { return communicator_; }
   void set_communicator(Communicator* communicator) { communicator_ = communicator; }
 
-  /// The typed tables of the job, or null: it has none.
+  /// The typed tables of the job, or null if it has none.
   [[nodiscard]] TrainerTables* tables() const { return tables_.get(); }
   void set_tables(std::shared_ptr<TrainerTables> tables) { tables_ = std::move(tables); }
 
-  /// A value on its way to a server.
+  /// A value to send to a server.
   struct Parcel {
     std::string endpoint;
     std::string name;  ///< on the server
     const Value* value = nullptr;
   };
-  /// A value that is wanted from a server. What the target has is filled in place where it fits.
+  /// A value to fetch from a server. Memory that the target already has is filled in place where it
+  /// fits.
   struct Want {
     std::string endpoint;
     std::string name;  ///< on the server
     Value* target = nullptr;
   };
 
-  /// Sends now and waits until the servers have everything.
+  /// Sends now and waits until the servers have received everything.
   Status send(llvm::ArrayRef<Parcel> parcels);
-  /// Keeps them for the send barrier; values must stay as they are until then.
+  /// Keeps parcels for the send barrier; their values must not change until then.
   void keep(llvm::ArrayRef<Parcel> parcels);
-  /// Sends what was kept, and says to all servers that it was all.
+  /// Sends the kept parcels, and reports to all servers that sending is complete.
   Status send_barrier(const std::vector<std::string>& endpoints);
 
-  /// Fetches now. In synchronous mode waits until what was sent is applied.
-  /// \param any_phase  waits for nothing
+  /// Fetches now. In synchronous mode, waits until the gradients that were sent are applied.
+  /// \param any_phase  do not wait
   Status fetch(llvm::ArrayRef<Want> wants, bool any_phase);
-  /// Keeps them for the fetch barrier; targets must stay where they are until then.
+  /// Keeps wants for the fetch barrier; their targets must stay valid until then.
   void keep(llvm::ArrayRef<Want> wants);
-  /// Fetches what was kept, and says to all servers that it was all.
+  /// Fetches the kept wants, and reports to all servers that fetching is complete.
   Status fetch_barrier(const std::vector<std::string>& endpoints);
-  /// Drops what an interrupted step has kept.
+  /// Drops what an interrupted step kept.
   void forget();
 
  private:
-  /// What programs without barriers do at present.
+  /// What a program without barriers is currently doing.
   enum class Turn { kNone, kSending, kFetching };
 
   StatusOr<bool> lacks_barriers(const std::string& endpoint);

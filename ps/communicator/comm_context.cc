@@ -25,10 +25,10 @@ Status check_context(const CommContext& context) {
   if (context.var_name.empty()) return InvalidArgument("a context has no name");
   const size_t pieces = context.split_varnames.size();
   if (context.table_id < 0 && pieces != context.split_endpoints.size())
-    return InvalidArgument("context '{}' has {} pieces, but {} endpoints", context.var_name, pieces,
+    return InvalidArgument("context '{}' has {} slices, but {} endpoints", context.var_name, pieces,
                            context.split_endpoints.size());
   if (context.table_id < 0 && !context.sections.empty() && pieces != context.sections.size())
-    return InvalidArgument("context '{}' has {} pieces, but {} sections", context.var_name, pieces,
+    return InvalidArgument("context '{}' has {} slices, but {} sections", context.var_name, pieces,
                            context.sections.size());
   return Ok();
 }

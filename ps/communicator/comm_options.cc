@@ -19,7 +19,7 @@ struct Setting {
   int CommunicatorOptions::*number;
   bool CommunicatorOptions::*flag;
   int smallest;
-  unsigned passed;  ///< modes whose flags have it, as bits
+  unsigned passed;  ///< bit mask of the modes that pass it on as a flag
 };
 
 constexpr Setting kSettings[] = {
@@ -87,7 +87,7 @@ Status take_extra(std::string_view key, const std::string& text, CommunicatorOpt
   return Ok();
 }
 
-// Keys with the flag's prefix come after those with the plain one, so that they win.
+// Keys with the prefix of flags are applied after those with the plain prefix, so that they win.
 Status take_all(std::string_view prefix, const std::map<std::string, std::string>& settings,
                 CommunicatorOptions& options, Remarks& remarks) {
   for (const auto& [key, text] : settings) {
@@ -97,7 +97,7 @@ Status take_all(std::string_view prefix, const std::map<std::string, std::string
         std::find_if(std::begin(kSettings), std::end(kSettings),
                      [&](const Setting& setting) { return setting.name == name; });
     if (known == std::end(kSettings)) {
-      remarks.push_back(fmt::format("'{}' is no setting of a communicator", key));
+      remarks.push_back(fmt::format("'{}' is not a communicator setting", key));
       continue;
     }
     MILLRACE_RETURN_IF_ERROR(take_setting(*known, key, text, options));
@@ -111,7 +111,7 @@ bool is_default(const Setting& setting, const CommunicatorOptions& options) {
                                  : options.*setting.number == fresh.*setting.number;
 }
 
-// What somebody has asked for and nobody reads.
+// Adds remarks for given settings that are never read.
 void remark_unread(CommMode mode, const std::map<std::string, std::string>& settings,
                    const CommunicatorOptions& options, Remarks& remarks) {
   const auto is_given = [&](std::string_view name) {

@@ -9,15 +9,15 @@
 
 namespace millrace::ps {
 
-/// How trainer and servers keep step. The numbers are those of the original.
+/// How trainers and servers synchronise. The numbers are those of the original.
 enum class CommMode : int {
   kSync = 0,       ///< every trainer waits for all others in every step
-  kAsync = 1,      ///< gradients leave and parameters arrive while the trainer goes on
+  kAsync = 1,      ///< gradients are sent and parameters received in the background
   kHalfAsync = 2,  ///< the threads of one trainer wait for each other and for its servers
   kGeo = 3,        ///< trainers update parameters themselves and exchange differences
 };
 
-/// The mode of a number. Errors: kInvalidArgument for a number that is none.
+/// The mode of a number. Errors: kInvalidArgument for a number that is not a mode.
 StatusOr<CommMode> comm_mode(int number);
 /// "sync", "async", "half-async", "geo"
 std::string_view comm_mode_name(CommMode mode);
@@ -25,64 +25,65 @@ std::string_view comm_mode_name(CommMode mode);
 /// Settings of a Communicator; names and defaults are those of the original
 /// (spec/ps_runtime.md section 5).
 struct CommunicatorOptions {
-  /// Most batches of a var that one message takes. In geo: steps from one push to the next. In sync
-  /// and half-async always cpu_num.
+  /// Maximum number of batches of a var in one message. In geo: steps between pushes. In sync and
+  /// half-async always cpu_num.
   int max_merge_var_num = 1;
-  /// Batches of a var that may wait to be sent; a trainer that has one more waits itself. In sync
-  /// and half-async always cpu_num.
+  /// Maximum number of batches of a var waiting to be sent; when the queue is full, the trainer
+  /// waits. In sync and half-async always cpu_num.
   int send_queue_size = 1;
   /// How long a message that is not full waits for the next batch, in units of 10 ms.
   int send_wait_times = 5;
-  /// Threads that send.
+  /// Number of threads that send.
   int thread_pool_size = 5;
-  /// Async: parameters come by a thread of their own (true), or right after a table's send.
+  /// Async: parameters are received by a separate thread (true), or right after each send of a
+  /// table.
   bool independent_recv_thread = true;
-  /// Async: the thread receives when more than this number of gradients was sent.
+  /// Async: the receiving thread receives once more than this number of gradients was sent.
   int min_send_grad_num_before_recv = 1;
-  /// No effect, and a remark: CommContext::aggregate says what merging does.
+  /// No effect except a remark: CommContext::aggregate determines how values are merged.
   bool is_sgd_optimizer = true;
-  /// Longest time, in ms, that one call to the servers, a full queue or a barrier may take.
+  /// Longest time, in ms, to wait for one call to the servers, a full queue or a barrier.
   int rpc_deadline_ms = 180'000;
-  /// No effect, and a remark: senders repeat a call until its deadline.
+  /// No effect except a remark: senders repeat a call until its deadline.
   int rpc_retry_times = 3;
-  /// Gradients are merged and then dropped; nothing is sent or received.
+  /// Gradients are merged and then dropped; nothing is sent or received (for measurements).
   bool fake_rpc = false;
-  /// False: selected rows are sent by the thread that brings them, neither queued nor merged.
+  /// False: selected rows are sent directly by the calling thread, neither queued nor merged.
   bool merge_sparse_grad = true;
 
-  int trainers = 1;    ///< of the job
-  int trainer_id = 0;  ///< of this process, from 0; heter workers: behind the trainers
-  /// The communicator counts steps itself, as `@PS_STEP_COUNTER@`; a context has to send that.
+  int trainers = 1;    ///< number of trainers of the job
+  int trainer_id = 0;  ///< of this process, from 0; heter workers are numbered after the trainers
+  /// The communicator itself counts steps, as `@PS_STEP_COUNTER@`; a context has to send that var.
   bool need_global_step = false;
-  int barrier_table_id = -1;                   ///< no effect, and a remark: barriers need no table
+  int barrier_table_id = -1;  ///< no effect except a remark: barriers need no table
   std::vector<std::string> pserver_endpoints;  ///< host:port
-  /// Threads of this trainer that run steps (CPU_NUM).
+  /// Threads of this trainer that run training steps (CPU_NUM).
   int cpu_num = 1;
-  /// Sync: rounds have their barriers even if no context sends or receives anything, because rows
-  /// are pushed by the program itself.
+  /// Sync: rounds have their barriers even if no context sends or receives anything, because the
+  /// program itself pushes rows.
   bool meets_always = false;
 };
 
-/// What a remark is about is not an error: a value was replaced, a key has no effect.
+/// Remarks are not errors: a value was replaced, or a key has no effect.
 using Remarks = std::vector<std::string>;
 
-/// Settings of a mode from strings.
+/// Reads the settings of a mode from strings.
 ///
-/// \param settings  by key: `FLAGS_communicator_<name>`, which wins, or `communicator_<name>`;
-///     `trainers`, `trainer_id`, `need_global_step`, `barrier_table_id`, `pserver_endpoints` (comma
-///     list). Keys of other things are left alone
+/// \param settings  by key: `FLAGS_communicator_<name>`, which takes precedence, or
+///     `communicator_<name>`; `trainers`, `trainer_id`, `need_global_step`, `barrier_table_id`,
+///     `pserver_endpoints` (comma-separated). Unrelated keys are ignored
 /// \param cpu_num   >= 1
 /// \param k_steps   geo: default of max_merge_var_num and send_queue_size, > 0
-/// \param remarks   told of forced values, unknown communicator keys and what has no effect
-/// Errors: kInvalidArgument with key and value for what is no number or out of range.
+/// \param remarks   receives forced values, unknown communicator keys and settings without effect
+/// Errors: kInvalidArgument with key and value for a value that is not a number or is out of range.
 StatusOr<CommunicatorOptions> communicator_options(
     CommMode mode, const std::map<std::string, std::string>& settings, int cpu_num, int k_steps,
     Remarks& remarks);
 
-/// Forces what a mode forces and checks ranges. Errors: kInvalidArgument naming the field.
+/// Sets the values that a mode forces and checks ranges. Errors: kInvalidArgument naming the field.
 Status settle_options(CommMode mode, CommunicatorOptions& options, Remarks& remarks);
 
-/// The settings that a mode passes on, as `communicator_<name>` -> text.
+/// The settings that are passed on in a mode, as `communicator_<name>` -> text.
 std::map<std::string, std::string> communicator_flags(CommMode mode,
                                                       const CommunicatorOptions& options);
 

@@ -10,13 +10,14 @@
 namespace millrace::ps {
 namespace {
 
-// Var of the number of steps, which the communicator itself sends.
+// Var of the step counter, which the communicator itself sends.
 constexpr std::string_view kStepCounter = "@PS_STEP_COUNTER@";
 
 }  // namespace
 
 Status Communicator::Impl::init(CommContexts send, CommContexts receive) {
-  if (running_) return InvalidArgument("the communicator runs; contexts are set before start");
+  if (running_)
+    return InvalidArgument("the communicator is running, contexts must be set before start");
   std::map<std::string, Place, std::less<>> places;
   std::vector<const CommContext*> lanes;
   for (const CommContexts* const contexts : {&send, &receive}) {
@@ -64,7 +65,8 @@ LaneOptions Communicator::Impl::lane_options() const {
                     .deadline_ms = options_.rpc_deadline_ms,
                     .on_demand = waits_for_threads(),
                     .adds_up_rows = !sender_->adds_up_rows()};
-  if (mode_ == CommMode::kGeo) lanes.merge = lanes.queue = 1;  // a difference has all its steps
+  if (mode_ == CommMode::kGeo)
+    lanes.merge = lanes.queue = 1;  // a difference already covers several steps
   return lanes;
 }
 
@@ -74,7 +76,7 @@ Status Communicator::Impl::start(Scope* scope) {
     return Ok();
   }
   if (geo_ != nullptr && geo_->count() > 0) {
-    if (scope == nullptr) return InvalidArgument("geo needs the scope of the parameters to start");
+    if (scope == nullptr) return InvalidArgument("geo needs the scope of the parameters at start");
     MILLRACE_RETURN_IF_ERROR(geo_->begin(*scope));
   }
   lanes_ = std::make_unique<SendLanes>(
@@ -99,7 +101,8 @@ Status Communicator::Impl::start(Scope* scope) {
 
 Status Communicator::Impl::stop() {
   if (!running_.exchange(false)) return Ok();
-  // The thread reports its errors to the lanes and hears from them, so it goes between.
+  // The receive thread reports errors to the lanes, and the lanes notify it of sends: stop it after
+  // the threads of the lanes and before destroying the lanes.
   Status status = lanes_->stop(true, deadline());
   receive_thread_.reset();
   barrier_changed_.notify_all();
@@ -130,7 +133,7 @@ Status Communicator::Impl::send_messages(std::span<const SendLanes::Message> mes
   if (options_.independent_recv_thread || receive_contexts_.empty()) return Ok();
   if (any_program) return received_->receive_all_once(deadline());
   for (const Sender::Parcel& parcel : parcels) {
-    // Sparse tables have rows that nobody receives.
+    // Sparse tables have only rows, for which there is no receive context.
     Status status = received_->receive_table(parcel.context->table_id, deadline());
     if (!status.ok() && status.code() != StatusCode::kNotFound) return status;
   }
@@ -144,7 +147,7 @@ Status Communicator::Impl::send(std::string_view var, const Value* from, Value* 
   const Place& place = found->second;
   if (mode_ == CommMode::kGeo) {
     if (!geo_->is_sparse(place.lane))
-      return InvalidArgument("'{}' is dense; geo finds out by itself how it changed", var);
+      return InvalidArgument("'{}' is dense, geo accepts only ids of sparse parameters", var);
     MILLRACE_RETURN_IF_ERROR(lanes_->error());
     return geo_->record(place.lane, from != nullptr ? *from : *owned);
   }
@@ -169,7 +172,7 @@ Status Communicator::Impl::send_directly(const Place& place, const Value* from, 
   return status;
 }
 
-// One step of this thread more; those of all threads and trainers are added up.
+// Counts one more step of this thread. The servers add up the counts of all threads and trainers.
 Status Communicator::Impl::count_step() {
   if (!options_.need_global_step || send_contexts_.empty()) return Ok();
   Value one;
@@ -194,11 +197,11 @@ Status Communicator::Impl::barrier() {
   if (!running_) return InvalidArgument("barrier: the communicator was stopped");
   return in_time ? Ok()
                  : Status(StatusCode::kDistributed,
-                          fmt::format("{} of {} threads came to the barrier by the deadline",
+                          fmt::format("{} of {} threads reached the barrier by the deadline",
                                       arrived_, trigger_));
 }
 
-// Runs a round if all threads are here. The lock is free while it sends and receives.
+// Runs a round if all threads have arrived. The lock is released while it sends and receives.
 Status Communicator::Impl::finish_round(std::unique_lock<std::mutex>& lock) {
   if (in_round_ || trigger_ == 0 || arrived_ == 0 || arrived_ < trigger_) return Ok();
   in_round_ = true;
@@ -281,7 +284,7 @@ Status Communicator::Impl::init_params(Scope& scope) {
       for (const std::string& var : context.vars()) {
         values.push_back(scope.find(var));
         if (values.back() == nullptr || !values.back()->initialized())
-          return NotFound("'{}' has no value that the servers could begin with", var);
+          return NotFound("'{}' has no value to initialise the servers with", var);
       }
       MILLRACE_RETURN_IF_ERROR(sender_->set(context, values, deadline()));
     }

@@ -17,7 +17,7 @@
 
 namespace millrace::ps {
 
-/// What the Communicator does; for its sources only.
+/// The implementation of the Communicator; only for its own source files.
 class Communicator::Impl {
  public:
   Impl(CommMode mode, CommunicatorOptions options, Remarks remarks, std::shared_ptr<Sender> sender)
@@ -53,7 +53,7 @@ class Communicator::Impl {
   std::unique_ptr<Received> received_;
   std::atomic<bool> running_ = false;
 
-  /// The lane that sends a var, and the var's place in it.
+  /// The lane that sends a var, and the var's index in it.
   struct Place {
     size_t lane = 0;
     size_t var = 0;
@@ -86,7 +86,7 @@ class Communicator::Impl {
 
   std::mutex barrier_mutex_;
   std::condition_variable barrier_changed_;
-  int trigger_ = 1;  ///< threads that a round waits for; 0: none is left, none begins
+  int trigger_ = 1;  ///< threads that a round waits for; 0: no threads are left, no round begins
   int arrived_ = 0;
   bool in_round_ = false;
   int64_t round_ = 0;

@@ -33,7 +33,7 @@ void add_geo(const T* from, T* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-// Calls body with a null pointer of the element type.
+// Calls body with a null pointer of the element type, for dispatch by type.
 template <typename Body>
 void with_type(DType dtype, Body&& body) {
   if (dtype == DType::kFloat64) {
@@ -43,7 +43,7 @@ void with_type(DType dtype, Body&& body) {
   }
 }
 
-// Adds a delta that the servers did not have yet to their answer.
+// Adds a delta that the servers had not applied yet to their response.
 void add_missing(const Value& delta, Value& answer) {
   if (const auto* const dense = delta.get_if<Tensor>()) {
     auto& to = *answer.get_if<Tensor>();
@@ -68,7 +68,7 @@ void add_missing(const Value& delta, Value& answer) {
 }
 
 Status misfit_geo(const std::string& var, const Value& answer, const Tensor& live) {
-  return {StatusCode::kExecution, fmt::format("'{}' is {} here, but {} came from the servers", var,
+  return {StatusCode::kExecution, fmt::format("'{}' is {} here, but the servers sent {}", var,
                                               describe(live), describe(answer))};
 }
 
@@ -83,7 +83,7 @@ Status check_form(const std::string& var, const Value& answer, const Tensor& liv
   return fits ? Ok() : misfit_geo(var, answer, live);
 }
 
-// What the servers have, or of a table those of its rows that came.
+// Applies the servers' values; of a table, only the rows that they sent.
 Status take_over(const std::string& var, const Value& answer, Tensor& live, Tensor& old) {
   const auto* const dense = answer.get_if<Tensor>();
   const auto* const rows = answer.get_if<SelectedRows>();
@@ -98,9 +98,9 @@ Status take_over(const std::string& var, const Value& answer, Tensor& live, Tens
     for (size_t i = 0; i < rows->rows.size(); ++i) {
       const int64_t row = rows->rows[i];
       if (row < 0 || row >= live.dim(0)) {
-        status = {
-            StatusCode::kExecution,
-            fmt::format("the servers sent row {} of '{}', which has {}", row, var, live.dim(0))};
+        status = {StatusCode::kExecution,
+                  fmt::format("the servers sent row {} of '{}', which has {} rows", row, var,
+                              live.dim(0))};
         return;
       }
       catch_up(rows->value.data<T>() + static_cast<int64_t>(i) * width,
@@ -134,7 +134,7 @@ StatusOr<Tensor*> Geo::find_live(const std::string& var, Scope& scope) {
   Tensor* const tensor = value == nullptr ? nullptr : value->get_if<Tensor>();
   if (tensor == nullptr || !tensor->initialized()) return NotFound("'{}' has no value", var);
   if (tensor->dtype() != DType::kFloat32 && tensor->dtype() != DType::kFloat64)
-    return Unimplemented("geo for '{}', which is {}", var, describe(*tensor));
+    return Unimplemented("geo is not implemented for '{}', which is {}", var, describe(*tensor));
   return tensor;
 }
 
@@ -176,7 +176,8 @@ Status Geo::record(size_t index, const Value& ids) {
     if (id < 0) continue;
     if (id >= height)
       return {StatusCode::kExecution,
-              fmt::format("row {} of '{}', which has {}", id, param.context->var_name, height)};
+              fmt::format("id {} is out of range for '{}', which has {} rows", id,
+                          param.context->var_name, height)};
     param.touched[shard_of(param, id)].push_back(id);
   }
   return Ok();
@@ -221,8 +222,9 @@ StatusOr<std::vector<Value>> Geo::take_delta(size_t index, Scope& scope) {
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param.vars[i], scope));
     Tensor& old = param.old[i];
     if (live->dtype() != old.dtype() || live->dims() != old.dims())
-      return Status(StatusCode::kExecution, fmt::format("'{}' was {}, but is {} now", param.vars[i],
-                                                        describe(old), describe(*live)));
+      return Status(StatusCode::kExecution,
+                    fmt::format("'{}' was {} at the start, but is {} now", param.vars[i],
+                                describe(old), describe(*live)));
     if (param.context->is_sparse) {
       MILLRACE_ASSIGN_OR_RETURN(Value rows, take_rows_of(param, *live));
       deltas.push_back(std::move(rows));
@@ -236,7 +238,7 @@ StatusOr<std::vector<Value>> Geo::take_delta(size_t index, Scope& scope) {
     });
   }
   ++param.taken;
-  if (param.applied + 1 < param.taken) {  // an answer without this one may come
+  if (param.applied + 1 < param.taken) {  // a response that lacks this delta may arrive
     Answer& sent = param.on_way.emplace_back();
     sent.deltas = param.taken;
     for (const Value& delta : deltas) {
@@ -263,7 +265,7 @@ Status Geo::exchange(size_t index, const CommContext& send, std::span<Value> del
     MILLRACE_RETURN_IF_ERROR(sender_.receive(*param.context, answer.values, deadline));
   }
   const std::lock_guard lock(mutex_);
-  // Of a dense parameter only the newest values matter.
+  // Of a dense parameter, only the newest response matters.
   if (!param.context->is_sparse) param.answers.clear();
   param.answers.push_back(std::move(answer));
   return Ok();

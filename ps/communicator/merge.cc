@@ -9,8 +9,9 @@ namespace millrace::ps {
 namespace {
 
 Status misfit_merge(const Value& first, const Value& other) {
-  return {StatusCode::kExecution, fmt::format("values that do not fit together: {} and {}",
-                                              describe(first), describe(other))};
+  return {StatusCode::kExecution,
+          fmt::format("cannot merge values of different types or dims: {} and {}", describe(first),
+                      describe(other))};
 }
 
 template <typename T>
@@ -58,7 +59,7 @@ Status merge_tensors(std::span<Value> values, bool average) {
   return average ? average_tensor(sum, values.size()) : Ok();
 }
 
-// All rows of the values behind each other; repeats are left to the row merger.
+// Concatenates the rows of all values; the row merger handles repeats.
 Status join_rows(std::span<Value> values, SelectedRows& all) {
   const auto& first = *values[0].get_if<SelectedRows>();
   size_t count = 0;
@@ -106,7 +107,8 @@ Status merge_selected_rows(std::span<Value> values, bool average, bool adds_up) 
 Status merge_values(std::span<Value> values, bool average, bool adds_up_rows) {
   if (values[0].holds<SelectedRows>()) return merge_selected_rows(values, average, adds_up_rows);
   if (values[0].holds<Tensor>()) return merge_tensors(values, average);
-  return {StatusCode::kExecution, fmt::format("{} cannot be sent", describe(values[0]))};
+  return {StatusCode::kExecution,
+          fmt::format("expected a tensor or selected rows to send, found {}", describe(values[0]))};
 }
 
 Status copy_value(const Value& from, Value& to) {
@@ -117,7 +119,7 @@ Status copy_value(const Value& from, Value& to) {
     copy.height = rows->height;
     return copy.value.copy_from(rows->value);
   }
-  return InvalidArgument("{} cannot be sent", describe(from));
+  return InvalidArgument("expected a tensor or selected rows to send, found {}", describe(from));
 }
 
 }  // namespace millrace::ps

@@ -11,7 +11,7 @@ bool is_selected_rows(const Op& op, llvm::StringRef name) {
   return var != nullptr && var->spec().kind == VarKind::kSelectedRows;
 }
 
-// The pieces of a send or recv op, whose names on the servers are in attribute `names`.
+// The context of a send or recv op; attribute `names` lists the names of its slices on the servers.
 StatusOr<CommContext> context_of(const Op& op, llvm::StringRef var, llvm::StringRef names) {
   CommContext context;
   context.var_name = var.str();
@@ -20,7 +20,7 @@ StatusOr<CommContext> context_of(const Op& op, llvm::StringRef var, llvm::String
                             get_attr<std::vector<std::string>>(op, "epmap"));
   context.sections = get_attr_or<std::vector<int64_t>>(op, "sections", {});
   context.trainer_id = get_attr_or<int32_t>(op, "trainer_id", 0);
-  // The counter has one name for all its endpoints.
+  // The step counter has one name for all its endpoints.
   if (context.split_varnames.size() == 1)
     context.split_varnames.resize(context.split_endpoints.size(), context.split_varnames.front());
   if (Status status = check_context(context); !status.ok())

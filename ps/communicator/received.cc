@@ -14,11 +14,11 @@ bool same_form(const Value& a, const Value& b) {
   return x != nullptr && y != nullptr && x->dtype() == y->dtype() && x->dims() == y->dims();
 }
 
-// Into the live var; one that has no content yet takes any.
+// Copies into the live var. A var without a value accepts any type and dims.
 Status put_copy(std::string_view var, Value& from, Value& live) {
   if (live.initialized() && !same_form(from, live))
-    return {StatusCode::kExecution, fmt::format("'{}' is {} here, but {} came from the servers",
-                                                var, describe(live), describe(from))};
+    return {StatusCode::kExecution, fmt::format("'{}' is {} here, but the servers sent {}", var,
+                                                describe(live), describe(from))};
   return copy_value(from, live);
 }
 
@@ -127,7 +127,7 @@ StatusOr<bool> Received::take(std::string_view var, Value& live, Put put) {
     taken = std::move(context->fresh[index]);
   }
   MILLRACE_RETURN_IF_ERROR(put(var, taken, live));
-  // The memory is for what comes next, unless that is here already.
+  // Keep the memory for the next receive, unless a new value has already arrived.
   const std::lock_guard lock(mutex_);
   if (!context->is_fresh[index]) context->fresh[index] = std::move(taken);
   return true;

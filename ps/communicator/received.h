@@ -19,10 +19,10 @@
 
 namespace millrace::ps {
 
-/// Parameters that came from the servers and wait for the trainer to take them.
+/// Parameters that were received from the servers and that the trainer has not adopted yet.
 ///
-/// Thread-safety: receive() from several threads at once (equal contexts one after the other),
-/// adopt() from any thread.
+/// Thread-safety: receive() may be called concurrently (calls for the same context run one after
+/// the other); adopt() from any thread.
 class Received {
  public:
   /// \param contexts  must outlive this
@@ -33,25 +33,26 @@ class Received {
   /// Receives one context (by position in the map), or all.
   Status receive(size_t context, Deadline deadline);
   Status receive_all(Deadline deadline);
-  /// Receives the contexts of a typed table; kNotFound if there is none.
+  /// Receives the contexts of a typed table. Errors: kNotFound if there is none.
   Status receive_table(int table_id, Deadline deadline);
-  /// receive_all(), unless another thread is at it: then that one does it once more.
+  /// receive_all(), unless another thread is running it: then that thread repeats it once.
   Status receive_all_once(Deadline deadline);
 
-  /// Copies what is new into a var. \returns whether something was; false for unknown vars.
+  /// Copies a new value, if there is one, into a var. \returns whether there was one; false for
+  /// unknown vars.
   /// Errors: kExecution if type or dims differ from those of the var.
   StatusOr<bool> adopt(std::string_view var, Value& live);
-  /// The same for all vars that the scope has.
+  /// The same for all vars of the scope.
   Status adopt_all(Scope& scope);
-  /// The same while nobody else looks at the scope: where a var holds its memory alone, memory
-  /// changes hands instead of being copied.
+  /// The same, while no other thread accesses the scope: where a var is the only owner of its
+  /// memory, memory is swapped instead of copied.
   Status exchange_all(Scope& scope);
-  /// The same, straight from the servers into the scope, for the contexts that `wanted` takes.
+  /// Receives directly into the scope, for the contexts that `wanted` selects.
   Status receive_into(Scope& scope, Deadline deadline,
                       const std::function<bool(const CommContext&)>& wanted);
 
   [[nodiscard]] size_t context_count() const { return contexts_.size(); }
-  /// Contexts received so far.
+  /// Number of contexts received so far.
   [[nodiscard]] int64_t count() const;
 
  private:
@@ -68,7 +69,7 @@ class Received {
     Context* context;
     size_t index;
   };
-  // Puts what came into the var of that name, and leaves memory to be used again in its place.
+  // Puts the received value into the var of that name, and leaves memory to be reused in its place.
   using Put = Status (*)(std::string_view var, Value& from, Value& live);
 
   StatusOr<bool> take(std::string_view var, Value& live, Put put);
@@ -83,21 +84,22 @@ class Received {
   int64_t count_ = 0;
 };
 
-/// A thread that receives whenever more than a number of gradients were sent. What was received and
-/// not taken over yet is received again only when all gradients of a step have left since.
+/// A thread that receives whenever more than a minimum number of gradients was sent. If the trainer
+/// has not adopted the last received values yet, it receives again only after all gradients of a
+/// step were sent.
 class ReceiveThread {
  public:
-  /// \param of_a_step  gradients that a step sends
-  /// \param receive    called from the thread; after an error it is not called again
+  /// \param of_a_step  number of gradients that a step sends
+  /// \param receive    called from the thread; not called again after an error
   ReceiveThread(int64_t minimum, int64_t of_a_step, std::function<Status()> receive);
   ReceiveThread(const ReceiveThread&) = delete;
   ReceiveThread& operator=(const ReceiveThread&) = delete;
-  /// Ends the thread; a call that is under way ends first.
+  /// Ends the thread, after the call in progress has returned.
   ~ReceiveThread();
 
-  /// Gradients that have left.
+  /// Reports that this number of gradients was sent.
   void sent(int64_t gradients);
-  /// The trainer takes over what was received.
+  /// Reports that the trainer has adopted the received values.
   void taken();
 
  private:

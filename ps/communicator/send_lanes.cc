@@ -11,7 +11,7 @@ namespace millrace::ps {
 namespace {
 
 constexpr auto kIdleWake = std::chrono::seconds(1);
-// Values up to here cost more by the call than by the byte.
+// Up to this size, the cost per call exceeds the cost per byte.
 constexpr int64_t kLightBytes = 64 << 10;
 
 }  // namespace
@@ -26,7 +26,7 @@ SendLanes::SendLanes(std::vector<const CommContext*> contexts, LaneOptions optio
 }
 
 SendLanes::~SendLanes() {
-  (void)stop(false, Clock::now());  // whoever wants the error calls stop()
+  (void)stop(false, Clock::now());  // callers that need the error call stop()
 }
 
 void SendLanes::start() {
@@ -52,7 +52,7 @@ Status SendLanes::stop(bool flush, Deadline deadline) {
     work_.notify_all();
     space_.notify_all();
   }
-  // A call that is under way ends by its own deadline.
+  // A call in progress ends by its own deadline.
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   const std::lock_guard lock(mutex_);
@@ -94,7 +94,7 @@ Status SendLanes::push(size_t index, size_t var, const Value* from, Value* owned
 Status SendLanes::wait_for_place(std::unique_lock<std::mutex>& lock, Lane& lane, const Queue& queue,
                                  size_t var) {
   const auto has_place = [&] {
-    // What a message under construction takes does not count as waiting.
+    // Values that the next message will include do not count as waiting.
     const size_t gathered = options_.on_demand || lane.sending ? 0 : merge_limit();
     return queue.waiting.size() + queue.reserved < static_cast<size_t>(options_.queue) + gathered;
   };
@@ -109,7 +109,7 @@ Status SendLanes::wait_for_place(std::unique_lock<std::mutex>& lock, Lane& lane,
   if (stopping_) return InvalidArgument("'{}': the communicator is stopped", lane.names[var]);
   if (in_time) return Ok();
   return {StatusCode::kDistributed,
-          fmt::format("'{}': its queue of {} has been full for {} ms", lane.names[var],
+          fmt::format("'{}': its send queue of {} batches has been full for {} ms", lane.names[var],
                       options_.queue, options_.deadline_ms)};
 }
 
@@ -141,7 +141,7 @@ Status SendLanes::wait_until_empty(std::unique_lock<std::mutex>& lock, Deadline 
   return Ok();
 }
 
-// A context whose vars came unequally often keeps what it cannot send.
+// A context whose vars were sent unequally often has values left that cannot be sent.
 Status SendLanes::leftover() const {
   for (const Lane& lane : lanes_) {
     const auto full = std::find_if(lane.queues.begin(), lane.queues.end(),
@@ -192,7 +192,7 @@ bool SendLanes::is_light(const Lane& lane) const {
   return bytes <= kLightBytes;
 }
 
-// Lists the lanes for whose next batch nobody waits any longer.
+// Lists the lanes that have waited long enough for another batch.
 void SendLanes::list_overdue(Clock::time_point& wake) {
   const auto now = Clock::now();
   for (Lane& candidate : lanes_) {
@@ -203,8 +203,9 @@ void SendLanes::list_overdue(Clock::time_point& wake) {
   }
 }
 
-// Whether the small values that are ready may leave; if only later, when at the latest. A step's
-// small gradients come within microseconds of each other, and a call for each costs more.
+// Whether the small values that are ready may be sent now; if not, sets the latest time to check
+// again. A step's small gradients arrive within microseconds of each other, and a separate call for
+// each costs more than waiting.
 bool SendLanes::light_may_leave(Clock::time_point& wake) const {
   if (light_under_way_) return false;
   bool complete = true;
@@ -220,7 +221,8 @@ bool SendLanes::light_may_leave(Clock::time_point& wake) const {
   return false;
 }
 
-// The first lane of the list that may be emptied now; if there is none, when there will be.
+// The first lane of the list that may be emptied now. If there is none, sets the time to check
+// again.
 std::deque<size_t>::iterator SendLanes::find_leaving(Clock::time_point& wake) {
   std::optional<bool> light;
   const auto leaves = [&](size_t index) {
@@ -231,7 +233,7 @@ std::deque<size_t>::iterator SendLanes::find_leaving(Clock::time_point& wake) {
   return std::find_if(ready_.begin(), ready_.end(), leaves);
 }
 
-// Takes it out of the list.
+// Removes the next lane to send from the list.
 bool SendLanes::pop_ready(size_t& lane, Clock::time_point& wake) {
   const auto found = find_leaving(wake);
   if (found == ready_.end()) return false;
@@ -240,7 +242,7 @@ bool SendLanes::pop_ready(size_t& lane, Clock::time_point& wake) {
   return true;
 }
 
-// The lane to empty next, waiting for one; false: the thread is to end.
+// Waits for the next lane to empty. False: the thread must end.
 bool SendLanes::next(std::unique_lock<std::mutex>& lock, size_t& lane) {
   while (!abandon_) {
     auto wake = Clock::now() + kIdleWake;
@@ -262,7 +264,7 @@ void SendLanes::take(size_t index, std::vector<Taken>& taken) {
   Lane& lane = lanes_[index];
   lane.listed = lane.awaited = false;
   const size_t count = std::min(complete(lane), merge_limit());
-  if (count == 0) return;  // dropped meanwhile
+  if (count == 0) return;  // was dropped in the meantime
   lane.sending = true;
   Taken& load = taken.emplace_back();
   load.lane = index;
@@ -277,7 +279,7 @@ void SendLanes::take(size_t index, std::vector<Taken>& taken) {
   }
 }
 
-// Keeps the memory of what was sent for what comes.
+// Keeps the memory of sent values for later ones.
 void SendLanes::give_back(Taken& taken) {
   Lane& lane = lanes_[taken.lane];
   lane.sending = false;

@@ -18,38 +18,39 @@
 
 namespace millrace::ps {
 
-/// How lanes gather values.
+/// How lanes collect values into messages.
 struct LaneOptions {
-  int merge = 1;           ///< most batches in one message
-  int queue = 1;           ///< batches that may wait beside those that are gathered or sent
-  int wait_ms = 50;        ///< a message that is not full leaves when nothing came for so long
-  int threads = 1;         ///< that merge and send
+  int merge = 1;     ///< maximum number of batches in one message
+  int queue = 1;     ///< batches that may wait, besides those being collected or sent
+  int wait_ms = 50;  ///< a message that is not full is sent after this time without a new value
+  int threads = 1;   ///< threads that merge and send
   int deadline_ms = 1000;  ///< longest wait for a place in a queue
-  bool on_demand = false;  ///< nothing leaves before flush()
-  /// False: rows may repeat in values that leave; who sends them adds them up.
+  bool on_demand = false;  ///< nothing is sent before flush()
+  /// False: rows may repeat in the values that are sent; the receiver adds them up.
   bool adds_up_rows = true;
-  /// Small values that are ready wait at most so long for those that left with them last time.
+  /// Small values that are ready wait at most this long for the values that were sent with them
+  /// last time.
   std::chrono::microseconds patience{1000};
 };
 
-/// Values on their way out: a bounded queue a var, one lane a context, some threads that empty
-/// them. Messages of one lane leave one after the other, in order. What is ready and small leaves
-/// together, one such load at a time, so that many small vars do not cost as many calls; it waits a
-/// moment for what left with it last time.
+/// Outgoing values: a bounded queue per var, one lane per context, and some threads that empty
+/// them. Messages of one lane are sent one after the other, in order. Small values that are ready
+/// are sent together in one load, one load at a time, so that many small vars do not cost as many
+/// calls. A load waits a moment for the values that were in the previous load.
 ///
-/// Thread-safety: push() and flush() from any threads; start() and stop() from one.
+/// Thread-safety: push() and flush() from any thread; start() and stop() from one thread.
 class SendLanes {
  public:
   /// A merged message of a lane.
   struct Message {
     size_t lane = 0;
     std::span<Value> values;  ///< one for each var of the context
-    int merged = 0;           ///< batches that are in them
+    int merged = 0;           ///< number of batches in the values
   };
-  /// Sends messages, and whatever has to follow them before the next ones of their lanes.
+  /// Sends messages, and does whatever must happen before the next messages of their lanes.
   using Send = std::function<Status(std::span<const Message> messages)>;
 
-  /// \param contexts  one a lane; must outlive the lanes
+  /// \param contexts  one per lane; must outlive the lanes
   SendLanes(std::vector<const CommContext*> contexts, LaneOptions options, Send send);
   SendLanes(const SendLanes&) = delete;
   SendLanes& operator=(const SendLanes&) = delete;
@@ -57,24 +58,25 @@ class SendLanes {
   ~SendLanes();
 
   void start();
-  /// \param flush  send what waits first, as long as the deadline allows; else drop it
-  /// Errors: the first failure; kDistributed for what the deadline cut off; kInvalidArgument for
-  /// values that lack their context's other vars.
+  /// \param flush  first send what waits, until the deadline; else drop it
+  /// Errors: the first failure; kDistributed for values not sent by the deadline; kInvalidArgument
+  /// for values without the matching values of the context's other vars.
   Status stop(bool flush, Deadline deadline);
 
-  /// Queues a value of var `var` of a lane: a copy of *from, or the value itself if `owned` is not
-  /// null. Waits while the queue is full.
-  /// Errors: the first failure of any lane; kDistributed; those of copy_value().
+  /// Queues a value of var `var` of a lane: a copy of *from, or *owned itself if that is not null.
+  /// Waits while the queue is full.
+  /// Errors: the first failure of any lane; kDistributed if the queue stays full; those of
+  /// copy_value().
   Status push(size_t lane, size_t var, const Value* from, Value* owned);
-  /// Sends everything that waits, at most `merge` batches in a message, and waits until it is gone.
+  /// Sends everything that waits, at most `merge` batches per message, and waits until all is sent.
   /// Errors: as stop().
   Status flush(int merge, Deadline deadline);
 
-  /// Makes an error the first failure, unless there is one.
+  /// Records an error as the first failure, unless there is one already.
   void fail(Status status);
   /// The first failure.
   [[nodiscard]] Status error() const;
-  /// Messages that left, and batches that were in them.
+  /// Number of messages that were sent, and of the batches in them.
   [[nodiscard]] int64_t messages() const;
   [[nodiscard]] int64_t batches() const;
 
@@ -82,22 +84,22 @@ class SendLanes {
   using Clock = std::chrono::steady_clock;
   struct Queue {
     std::deque<Value> waiting;
-    std::vector<Value> spare;  ///< memory of values that left
-    size_t reserved = 0;       ///< places of values that are being copied
+    std::vector<Value> spare;  ///< memory of values that were sent
+    size_t reserved = 0;       ///< reserved for values that are being copied
   };
   struct Lane {
     const CommContext* context = nullptr;
     std::vector<std::string> names;
-    std::vector<Queue> queues;  ///< one a var
+    std::vector<Queue> queues;  ///< one per var
     Clock::time_point last_arrival;
     Clock::time_point listed_at;
     bool sending = false;
     bool listed = false;    ///< in ready_
     bool light = false;     ///< listed with small values
-    bool expected = false;  ///< left with the last load of small values
-    bool awaited = false;   ///< somebody waits for a place in a queue
+    bool expected = false;  ///< was in the last load of small values
+    bool awaited = false;   ///< a caller waits for space in a queue
   };
-  /// What a thread has taken out of a lane to send it.
+  /// Batches that a thread has removed from a lane to send them.
   struct Taken {
     size_t lane = 0;
     size_t count = 0;                         ///< batches
@@ -131,14 +133,14 @@ class SendLanes {
   const Send send_;
   mutable std::mutex mutex_;
   std::condition_variable work_;   ///< something may be ready
-  std::condition_variable space_;  ///< something left, or failed
+  std::condition_variable space_;  ///< something was sent, or failed
   std::vector<Lane> lanes_;
   std::deque<size_t> ready_;
   std::vector<std::thread> threads_;
   Clock::time_point next_wake_ = Clock::time_point::max();
   Status error_;
-  size_t flush_merge_ = 0;        ///< not 0 while flush() or stop() waits
-  bool light_under_way_ = false;  ///< some small values are being sent; others wait for it
+  size_t flush_merge_ = 0;        ///< nonzero while flush() or stop() waits
+  bool light_under_way_ = false;  ///< a load of small values is being sent; other small values wait
   bool stopping_ = false;
   bool abandon_ = false;
   int64_t messages_ = 0;

@@ -9,8 +9,8 @@
 
 namespace millrace::ps {
 
-/// Tells where the parts of a job are. An entry lives as long as whoever announced it: it goes with
-/// the object, and some seconds after a process that was killed.
+/// A directory of the addresses of a job's processes. An entry exists as long as the Directory
+/// object of the process that announced it, and expires some seconds after that process was killed.
 class Directory {
  public:
   struct Entry {
@@ -23,15 +23,15 @@ class Directory {
   Directory& operator=(const Directory&) = delete;
   virtual ~Directory() = default;
 
-  /// Enters an address under a name, and keeps it there. Waits while somebody else has the name,
-  /// who may be gone already, until the deadline.
-  /// Errors: kDistributed if somebody keeps the name, with his address, or if the service cannot
-  /// be reached.
+  /// Registers an address under a name, and keeps it registered. While another process has the
+  /// name, waits until the deadline: that process may be dead already, and its entry will expire.
+  /// Errors: kDistributed if another process keeps the name, with its address, or if the service
+  /// cannot be reached.
   virtual Status announce(const std::string& name, const std::string& address,
                           Deadline deadline) = 0;
-  /// The address under a name; none if nobody is there. Errors: kDistributed.
+  /// The address under a name; none if the name is not registered. Errors: kDistributed.
   virtual StatusOr<std::optional<std::string>> find(const std::string& name, Deadline deadline) = 0;
-  /// All entries of the job, by name. Errors: kDistributed.
+  /// All entries of the job, ordered by name. Errors: kDistributed.
   virtual StatusOr<std::vector<Entry>> list(Deadline deadline) = 0;
 };
 

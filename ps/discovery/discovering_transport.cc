@@ -17,7 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kDiscoveringTransportPause{200};
-// An entry may outlive its server by the length of a lease; who is there answers faster.
+// An entry may outlive its server by the length of a lease. A server that is up responds faster
+// than this.
 constexpr std::chrono::milliseconds kProbe{1000};
 
 class DiscoveringChannel final : public Channel {
@@ -41,7 +42,8 @@ class DiscoveringChannel final : public Channel {
   }
 
  private:
-  // The way to where the server is now. One thread looks, others wait for what it finds.
+  // The channel to the server's current address. One thread looks it up; others wait for the
+  // result.
   StatusOr<std::shared_ptr<Channel>> find(Deadline deadline) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (channel_ != nullptr) return channel_;
@@ -61,7 +63,7 @@ class DiscoveringChannel final : public Channel {
       }
       if (Clock::now() + kDiscoveringTransportPause >= deadline) {
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-        return std::move(absent).with_note(fmt::format("looked for it for {:.1f} s", seconds));
+        return std::move(absent).with_note(fmt::format("searched for {:.1f} s", seconds));
       }
       std::this_thread::sleep_for(kDiscoveringTransportPause);
     }
@@ -86,7 +88,7 @@ class DiscoveringChannel final : public Channel {
   bool was_there_ = false;
 };
 
-// What others are told of a server that listens at `endpoint`.
+// The address to announce for a server that listens at `endpoint`.
 StatusOr<std::string> address_of(const std::string& endpoint, const std::string& advertise) {
   MILLRACE_ASSIGN_OR_RETURN(Endpoint own, parse_endpoint(endpoint));
   if (!advertise.empty()) {
@@ -95,9 +97,9 @@ StatusOr<std::string> address_of(const std::string& endpoint, const std::string&
     return to_string(own);
   }
   if (own.host == "0.0.0.0" || own.host == "::") {
-    return Status(
-               StatusCode::kUsage,
-               fmt::format("a server that listens at {} must say where others find it", endpoint))
+    return Status(StatusCode::kUsage,
+                  fmt::format("a server that listens at {} needs an address to announce to others",
+                              endpoint))
         .with_hint("--advertise HOST");
   }
   return to_string(own);

@@ -10,24 +10,25 @@
 
 namespace millrace::ps {
 
-/// Where a server stands although its program names another place.
+/// Where a server listens when that differs from the endpoint in its program.
 struct ServingPlace {
   std::string listen_at;  ///< host:port; empty: the endpoint that the program names
-  /// What others are told, host or host:port; empty: where it listens.
+  /// Address announced to others, host or host:port; empty: the address where it listens.
   std::string advertise;
 };
 
 struct DiscoveryOptions {
   ServingPlace place;
-  /// How long a server that was there may be absent before a call to it fails; also how long a
-  /// name that somebody else has is waited for.
+  /// How long a server that was reachable may be absent before a call to it fails; also how long to
+  /// wait for a name that another process has.
   std::chrono::milliseconds patience{30000};
 };
 
-/// Another transport, whose endpoints are names: those in the programs. A directory tells where the
-/// server of a name is at present, so it may come back at another address while its trainers run.
-/// \param directory  outlives the transport and all it makes through shared ownership
-/// Thread-safety: the transport and all it makes.
+/// Wraps another transport. Endpoints, as in the programs, become names; a directory maps a name to
+/// the current address of its server, so a server may restart at another address while its trainers
+/// run.
+/// \param directory  shared by the transport and all objects that it creates
+/// Thread-safety: the transport and all objects that it creates are thread-safe.
 std::shared_ptr<Transport> make_discovering_transport(std::shared_ptr<Transport> transport,
                                                       std::shared_ptr<Directory> directory,
                                                       const DiscoveryOptions& options);

@@ -13,26 +13,28 @@
 
 namespace millrace::ps {
 
-/// How an etcd cluster is reached, and what of it belongs to the job.
+/// How to reach an etcd cluster, and which of its keys belong to the job.
 struct EtcdOptions {
-  /// Members of the cluster, host:port each; one that does not answer is passed over.
+  /// Members of the cluster, host:port each; a member that does not respond is skipped.
   std::vector<std::string> endpoints;
   std::optional<TlsFiles> tls;
   std::string job;  ///< entries are keys "/millrace/<job>/<name>"
-  /// An entry goes so long after its process has died, in full seconds.
+  /// Time to live of an entry after its process has died, in whole seconds.
   std::chrono::seconds lease{5};
-  /// Told when an entry was lost and when it is there again; may be empty. From other threads.
+  /// Called when an entry was lost and when it is registered again; may be empty. Called from other
+  /// threads.
   std::function<void(const std::string&)> log;
 };
 
-/// Entries as keys under leases, which a thread keeps alive (API v3). The code stands in the module
-/// "etcd" (framework/base/module.h), which is loaded now; etcd itself is first asked by a member.
+/// Entries are keys with leases, which a thread keeps alive (API v3). The code is in the module
+/// "etcd" (framework/base/module.h), which this call loads; etcd itself is contacted only when a
+/// member is called.
 /// Errors: those of load_module() and of reading the PEM files; kInvalidArgument without endpoints,
-/// for one that is none, or for a lease of less than 1 s.
+/// for an invalid endpoint, or for a lease of less than 1 s.
 /// Thread-safety: all members.
 StatusOr<std::unique_ptr<Directory>> make_etcd_directory(const EtcdOptions& options);
 
-/// What the module "etcd" does.
+/// Entry point of the module "etcd".
 struct EtcdModule {
   decltype(&make_etcd_directory) make;
 };

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 using google::protobuf::MessageLite;
 using ClientStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// A member that has not answered after this is taken for gone, while there are others.
+// A member that has not responded after this time is skipped, if there are others.
 constexpr std::chrono::milliseconds kEtcdCallsPatience{1500};
 constexpr std::chrono::milliseconds kEtcdCallsPause{100};
 
@@ -59,8 +59,8 @@ StatusOr<std::unique_ptr<EtcdCalls>> EtcdCalls::open(const EtcdOptions& options)
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // also the patience with one attempt: a member that is starting takes connections it never
-  // answers
+  // also limits each connection attempt: a member that is starting accepts connections that it
+  // never serves
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   for (const std::string& endpoint : options.endpoints) {
@@ -71,7 +71,7 @@ StatusOr<std::unique_ptr<EtcdCalls>> EtcdCalls::open(const EtcdOptions& options)
   return calls;
 }
 
-// Asks one member after the other, round and round, until one answers.
+// Tries the members in turn, repeatedly, until one responds.
 template <typename Call>
 Status EtcdCalls::ask_members(const std::string& method, Deadline deadline, const Call& call) {
   const size_t first = last_good_;
@@ -80,7 +80,7 @@ Status EtcdCalls::ask_members(const std::string& method, Deadline deadline, cons
     const size_t at = (first + i) % members_.size();
     grpc::ClientContext context;
     context.set_deadline(to_system(std::min(deadline, Clock::now() + kEtcdCallsPatience)));
-    // gRPC works on connections only while somebody waits for one
+    // gRPC makes progress on connections only while a call waits for one
     context.set_wait_for_ready(true);
     const grpc::Status status = call(members_[at].channel, context);
     if (status.ok()) {
@@ -94,7 +94,7 @@ Status EtcdCalls::ask_members(const std::string& method, Deadline deadline, cons
       std::this_thread::sleep_for(kEtcdCallsPause);
       continue;
     }
-    Status failed(StatusCode::kDistributed, fmt::format("etcd did not answer '{}'", method));
+    Status failed(StatusCode::kDistributed, fmt::format("no etcd member answered '{}'", method));
     for (const std::string& word : words)
       if (!word.empty()) failed = std::move(failed).with_note(word);
     return failed;
@@ -112,7 +112,7 @@ Status EtcdCalls::ask(const std::string& method, const MessageLite& request, Mes
         channel.get(), describe(path, grpc::internal::RpcMethod::NORMAL_RPC, channel), &context,
         sent, &got);
     if (status.ok() && !from_buffer(got, answer))
-      status = {grpc::StatusCode::DATA_LOSS, "the answer is no message of its kind"};
+      status = {grpc::StatusCode::DATA_LOSS, "the response cannot be parsed"};
     return status;
   };
   return ask_members(method, deadline, call);
@@ -131,10 +131,10 @@ Status EtcdCalls::ask_stream(const std::string& method, const MessageLite& reque
     grpc::ByteBuffer got;
     const bool answered = stream->Write(sent) && stream->Read(&got) && from_buffer(got, answer);
     stream->WritesDone();
-    context.TryCancel();  // nothing else is expected of it
+    context.TryCancel();  // no further response is expected
     const grpc::Status ended = stream->Finish();
     if (answered) return grpc::Status::OK;
-    return ended.ok() ? grpc::Status(grpc::StatusCode::DATA_LOSS, "no answer") : ended;
+    return ended.ok() ? grpc::Status(grpc::StatusCode::DATA_LOSS, "no response") : ended;
   };
   return ask_members(method, deadline, call);
 }

@@ -15,21 +15,21 @@ namespace grpc {
 class Channel;
 }  // namespace grpc
 
-/// For the sources of the module "etcd" only.
+/// Only for the sources of the module "etcd".
 namespace millrace::ps {
 
-/// Calls to an etcd cluster: to the member that answered last, and if it does not answer any more,
-/// to the next. Thread-safety: all members.
+/// Calls to an etcd cluster: to the member that responded last, and if that does not respond, to
+/// the next. Thread-safety: all members.
 class EtcdCalls {
  public:
   /// Errors: those of make_etcd_directory().
   static StatusOr<std::unique_ptr<EtcdCalls>> open(const EtcdOptions& options);
 
   /// \param method  such as "KV/Range"
-  /// Errors: kDistributed, with every member and what it said, if none answers by the deadline.
+  /// Errors: kDistributed, with the error of every member, if none responds by the deadline.
   Status ask(const std::string& method, const google::protobuf::MessageLite& request,
              google::protobuf::MessageLite& answer, Deadline deadline);
-  /// The same for a method whose requests and answers are streams: one of each.
+  /// The same for a method with streamed requests and responses; exchanges one of each.
   Status ask_stream(const std::string& method, const google::protobuf::MessageLite& request,
                     google::protobuf::MessageLite& answer, Deadline deadline);
 

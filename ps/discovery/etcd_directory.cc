@@ -50,7 +50,7 @@ class EtcdDirectory final : public Directory {
   std::condition_variable wake_;
   bool stop_ = false;
   int64_t lease_ = 0;                        // 0: none
-  std::map<std::string, std::string> mine_;  // what was announced here
+  std::map<std::string, std::string> mine_;  // entries that this process announced
   std::thread keeper_;
 };
 
@@ -68,7 +68,8 @@ EtcdDirectory::~EtcdDirectory() {
   if (const Status status =
           calls_->ask("Lease/LeaseRevoke", request, answer, Clock::now() + kFarewell);
       !status.ok())
-    log(fmt::format("the entries in etcd go with their lease: {}", status.message()));
+    log(fmt::format("cannot revoke the lease in etcd, its entries remain until it expires: {}",
+                    status.message()));
 }
 
 StatusOr<int64_t> EtcdDirectory::lease(Deadline deadline) {
@@ -81,14 +82,16 @@ StatusOr<int64_t> EtcdDirectory::lease(Deadline deadline) {
   request.set_ttl(options_.lease.count());
   MILLRACE_RETURN_IF_ERROR(calls_->ask("Lease/LeaseGrant", request, answer, deadline));
   if (answer.id() == 0)
-    return Status(StatusCode::kDistributed, fmt::format("etcd gives no lease: {}", answer.error()));
+    return Status(StatusCode::kDistributed,
+                  fmt::format("etcd granted no lease: {}", answer.error()));
   const std::lock_guard<std::mutex> lock(mutex_);
   lease_ = answer.id();
   if (!keeper_.joinable()) keeper_ = std::thread([this] { keep_alive(); });
   return lease_;
 }
 
-// Who has the name; empty if it is now this process.
+// Registers the name. \returns the address of another process that has it; empty if this process
+// has it now
 StatusOr<std::string> EtcdDirectory::enter(const std::string& name, const std::string& address,
                                            int64_t lease, Deadline deadline) {
   etcd::TxnRequest request;
@@ -105,9 +108,10 @@ StatusOr<std::string> EtcdDirectory::enter(const std::string& name, const std::s
   MILLRACE_RETURN_IF_ERROR(calls_->ask("KV/Txn", request, answer, deadline));
   if (answer.succeeded()) return std::string();
   if (answer.responses_size() != 1 || answer.responses(0).range().kvs_size() != 1)
-    return Status(StatusCode::kDistributed, "etcd neither enters a name nor says who has it");
+    return Status(StatusCode::kDistributed,
+                  "etcd neither registered a name nor returned its current address");
   const etcd::KeyValue& other = answer.responses(0).range().kvs(0);
-  // an answer to this very request may have been lost
+  // this process may have the name already, from a request whose response was lost
   return other.lease() == lease ? std::string() : other.value();
 }
 
@@ -119,7 +123,7 @@ Status EtcdDirectory::announce(const std::string& name, const std::string& addre
     if (other.empty()) break;
     if (Clock::now() + kEtcdDirectoryPause >= deadline) {
       return {StatusCode::kDistributed,
-              fmt::format("'{}' is served at {} already, says etcd", name, other)};
+              fmt::format("'{}' is already served at {}, according to etcd", name, other)};
     }
     std::this_thread::sleep_for(kEtcdDirectoryPause);
   }
@@ -143,7 +147,7 @@ StatusOr<std::vector<Directory::Entry>> EtcdDirectory::list(Deadline deadline) {
   etcd::RangeResponse answer;
   request.set_key(prefix_);
   std::string end = prefix_;
-  ++end.back();  // it ends with '/', so this is the first key behind all that begin so
+  ++end.back();  // the prefix ends with '/', so this is one past its last key
   request.set_range_end(end);
   MILLRACE_RETURN_IF_ERROR(calls_->ask("KV/Range", request, answer, deadline));
   std::vector<Entry> entries;
@@ -152,7 +156,7 @@ StatusOr<std::vector<Directory::Entry>> EtcdDirectory::list(Deadline deadline) {
   return entries;
 }
 
-// Asks for another term of the lease; where it has run out, takes a new one and enters all again.
+// Renews the lease. If it has expired, requests a new one and registers all entries again.
 Status EtcdDirectory::renew() {
   const Deadline deadline = Clock::now() + options_.lease / 2;
   etcd::LeaseKeepAliveRequest request;
@@ -174,9 +178,9 @@ Status EtcdDirectory::renew() {
     MILLRACE_ASSIGN_OR_RETURN(const std::string other, enter(name, address, held, deadline));
     if (!other.empty()) {
       return {StatusCode::kDistributed,
-              fmt::format("'{}' was taken over by {}, says etcd", name, other)};
+              fmt::format("'{}' is now registered in etcd by {}", name, other)};
     }
-    log(fmt::format("'{}' is in etcd again", name));
+    log(fmt::format("'{}' is registered in etcd again", name));
   }
   return Ok();
 }
@@ -190,7 +194,7 @@ void EtcdDirectory::keep_alive() {
     lock.unlock();
     const Status status = renew();
     if (!status.ok() && was_good)
-      log(fmt::format("entries in etcd are not kept: {}", status.to_string()));
+      log(fmt::format("cannot renew entries in etcd: {}", status.to_string()));
     was_good = status.ok();
     lock.lock();
   }

@@ -57,7 +57,7 @@ class Exposed final : public MetricsExposer {
   }
   ~Exposed() override {
     if (!thread_.joinable()) return;
-    // stop() is heard only by a server that listens
+    // stop() has no effect before the server listens
     while (!server_.is_running() && !ended_) std::this_thread::yield();
     server_.stop();
     thread_.join();
@@ -65,7 +65,7 @@ class Exposed final : public MetricsExposer {
 
   // False if the port is in use.
   bool listen(int port) {
-    // the library would let several processes listen at one port
+    // by default, the library lets several processes listen on one port
     server_.set_socket_options([](socket_t socket) {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);

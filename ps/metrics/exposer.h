@@ -8,13 +8,13 @@
 
 namespace millrace::ps {
 
-/// Shows metrics by HTTP for as long as it lives: loopback only, read only, two requests at a time,
-/// five seconds each.
+/// Serves metrics by HTTP as long as the object exists: on the loopback interface only, read-only,
+/// at most two requests at a time and five seconds for each.
 ///
-///   /metrics        all numbers, for Prometheus
-///   /healthz        200 if the process works and is ready, else 503; the answer says which
-///   /healthz/live   200 unless it has failed
-///   /healthz/ready  200 while it takes part in its job
+///   /metrics        all metrics, in Prometheus' text format
+///   /healthz        200 if the process is live and ready, else 503; the body says which
+///   /healthz/live   200 unless the process has failed
+///   /healthz/ready  200 while the process takes part in its job
 class MetricsExposer {
  public:
   /// \param port     1 to 65535
@@ -30,7 +30,7 @@ class MetricsExposer {
   MetricsExposer() = default;
 };
 
-/// What the module "http" does.
+/// Entry point of the module "http".
 struct ExposerModule {
   decltype(&MetricsExposer::start) start;
 };

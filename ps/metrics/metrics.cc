@@ -9,7 +9,7 @@
 namespace millrace::ps {
 namespace {
 
-// A label's value between quotation marks.
+// A label's value, escaped for use between quotation marks.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {
@@ -112,7 +112,7 @@ std::vector<MetricFamily> Metrics::collect() const {
 
 namespace {
 
-// Buckets hold what smaller ones hold, too.
+// In the text format, each bucket includes the counts of all smaller buckets.
 void put_histogram(const std::string& name, const MetricSample& sample, std::string& out) {
   uint64_t count = 0;
   for (size_t i = 0; i < sample.counts.size(); ++i) {

@@ -12,10 +12,10 @@
 
 namespace millrace::ps {
 
-/// Names and values that tell series of one metric apart: {{"method", "send"}}.
+/// Label names and values that distinguish the series of one metric: {{"method", "send"}}.
 using MetricLabels = std::vector<std::pair<std::string, std::string>>;
 
-/// A number that only grows, or, as a gauge, is set. Thread-safety: all members.
+/// A counter, which only increases, or a gauge, which is set. Thread-safety: all members.
 class MetricValue {
  public:
   void add(double amount) { value_.fetch_add(amount, std::memory_order_relaxed); }
@@ -26,15 +26,15 @@ class MetricValue {
   std::atomic<double> value_{0};
 };
 
-/// How often numbers were at most so large. Thread-safety: all members.
+/// A histogram: counts of observed values by bucket. Thread-safety: all members.
 class MetricHistogram {
  public:
-  /// \param bounds  upper ends of the buckets, rising; one without end follows
+  /// \param bounds  upper bounds of the buckets, ascending; a last bucket has no bound
   explicit MetricHistogram(std::vector<double> bounds);
   void observe(double value);
 
   [[nodiscard]] const std::vector<double>& bounds() const { return bounds_; }
-  /// Of each bucket, those of smaller ones not included; one more than bounds.
+  /// Count of each bucket, not including smaller buckets; one more than bounds.
   [[nodiscard]] std::vector<uint64_t> counts() const;
   [[nodiscard]] double sum() const { return sum_.get(); }
 
@@ -44,12 +44,13 @@ class MetricHistogram {
   MetricValue sum_;
 };
 
-/// Bounds of histograms: of times in seconds (20 us to 10 s), and of sizes (1 to 16 million, each
-/// four times the one before).
+/// Bucket bounds for times in seconds (20 us to 10 s), and for sizes (1 to 16 million, each four
+/// times the previous one).
 std::vector<double> time_bounds();
 std::vector<double> size_bounds();
 
-/// Whether a process works and takes part in its job. Thread-safety: all members.
+/// Health of a process: live (it has not failed) and ready (it takes part in its job).
+/// Thread-safety: all members.
 struct Health {
   std::atomic<bool> live{true};
   std::atomic<bool> ready{false};
@@ -57,10 +58,10 @@ struct Health {
 
 enum class MetricKind { kCounter, kGauge, kHistogram };
 
-/// One series as it stands.
+/// The current state of one series.
 struct MetricSample {
   MetricLabels labels;
-  double value = 0;  ///< of a histogram: the sum
+  double value = 0;  ///< for a histogram: the sum
   std::vector<double> bounds;
   std::vector<uint64_t> counts;  ///< MetricHistogram::counts()
 };
@@ -73,9 +74,9 @@ struct MetricFamily {
   std::vector<MetricSample> samples;  ///< by labels
 };
 
-/// The numbers of one process, or of one part of it. What they are called is up to who counts;
-/// names follow the rules of Prometheus: millrace_ps_<what>_<unit>, counters end in _total.
-/// Thread-safety: all members; values stay valid as long as the object.
+/// The metrics of one process, or of one component. The code that counts chooses the names, by the
+/// rules of Prometheus: millrace_ps_<what>_<unit>; names of counters end in _total.
+/// Thread-safety: all members; references stay valid as long as the object.
 class Metrics {
  public:
   Metrics();
@@ -83,19 +84,20 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
   ~Metrics();
 
-  /// The series, made if it is new. Keep the reference where it is counted often.
+  /// Returns the series; creates it if it is new. Callers that count often should keep the
+  /// reference.
   MetricValue& counter(std::string_view name, std::string_view help, MetricLabels labels = {});
   MetricValue& gauge(std::string_view name, std::string_view help, MetricLabels labels = {});
 
-  /// \param bounds  of a new series
+  /// \param bounds  bucket bounds, used if the series is new
   MetricHistogram& histogram(std::string_view name, std::string_view help,
                              const std::vector<double>& bounds, MetricLabels labels = {});
   [[nodiscard]] Health& health() { return health_; }
   [[nodiscard]] const Health& health() const { return health_; }
 
-  /// All metrics by name.
+  /// All metrics, ordered by name.
   [[nodiscard]] std::vector<MetricFamily> collect() const;
-  /// The same in Prometheus' text form.
+  /// The same in Prometheus' text format.
   [[nodiscard]] std::string text() const;
 
  private:
@@ -109,7 +111,7 @@ class Metrics {
   std::map<std::string, std::unique_ptr<Family>, std::less<>> families_;
 };
 
-/// What a transport knows about a call that it served.
+/// What a transport knows of a call that it served.
 struct ServedCall {
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;

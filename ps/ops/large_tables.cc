@@ -13,10 +13,10 @@
 #include "framework/base/errors.h"
 #include "framework/tensor/value.h"
 #include "kernels/cpu/merge_rows.h"
-#include "ps/ops/failed.h"
+#include "ps/client/failed.h"
 #include "ps/table/keyed_random.h"
 
-// Tables whose rows come into being when they are first used, for the update blocks of servers.
+// Tables on servers whose rows are created on first use, for the update blocks of servers.
 namespace millrace::ps {
 namespace {
 
@@ -57,10 +57,10 @@ StatusOr<std::span<const int64_t>> ids_of(const Value& value) {
 }
 
 Status no_row_large_tables(const LargeTable& table, int64_t id) {
-  return failed(fmt::format("the table '{}' has no row {}", table.name(), id));
+  return failed(fmt::format("table '{}' has no row {}", table.name(), id));
 }
 
-// What an op names besides its arguments.
+// The names in the attributes of an op.
 struct LargeTablesNames {
   std::string table;
   Strings columns;
@@ -89,7 +89,8 @@ StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
   const ArgRange out = setup.outputs("Out");
   const bool creates = setup.attr<bool>("init");
   if (static_cast<size_t>(out.count) != names.columns.size())
-    return setup.error("{} outputs for {} columns", out.count, names.columns.size());
+    return setup.error("found {} outputs for {} columns, expected one each", out.count,
+                       names.columns.size());
   return Control([=](ControlContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
     const std::lock_guard lock(table->mutex());
@@ -114,15 +115,16 @@ StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
   });
 }
 
-// Puts rows in place of those of the table, or adds them.
+// Replaces rows of the table, or adds new ones.
 StatusOr<Control> make_write(const Tables& tables, const KernelSetup& setup, bool adds) {
   const LargeTablesNames names = names_of_large_tables(setup);
   const ArgRange ids_args = setup.inputs("Ids");
   const ArgRange in = setup.inputs("In");
   const ArgRange out = adds ? setup.outputs("Out") : ArgRange{};
   if (ids_args.count != 1 || static_cast<size_t>(in.count) != names.columns.size())
-    return setup.error("{} lists of ids and {} inputs for {} columns", ids_args.count, in.count,
-                       names.columns.size());
+    return setup.error(
+        "found {} 'Ids' and {} 'In' for {} columns, expected one 'Ids' and an 'In' for each column",
+        ids_args.count, in.count, names.columns.size());
   return Control([=](ControlContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
     const std::lock_guard lock(table->mutex());
@@ -153,7 +155,8 @@ StatusOr<Control> make_write(const Tables& tables, const KernelSetup& setup, boo
   });
 }
 
-// Calls update(row, gradient) for every distinct row of a gradient that the entry rule admits.
+// Calls update(row, gradient) for every distinct row of a gradient that the entry rule has
+// admitted.
 template <typename Update>
 Status for_each_row(LargeTable& table, const Value& value, size_t width, bool entry,
                     Update&& update) {
@@ -164,8 +167,8 @@ Status for_each_row(LargeTable& table, const Value& value, size_t width, bool en
   kernels::RowMerger merger;
   MILLRACE_RETURN_IF_ERROR(merger.merge(*grad));
   if (static_cast<size_t>(merger.width()) != width)
-    return failed(fmt::format("Grad has rows of {} elements, the table '{}' of {}", merger.width(),
-                              table.name(), width));
+    return failed(fmt::format("Grad has rows of {} elements, but table '{}' has rows of {}",
+                              merger.width(), table.name(), width));
   const float* from = merger.values<float>();
   for (const int64_t id : merger.rows()) {
     LargeTable::Row& row = table.make(id);
@@ -179,7 +182,7 @@ Status for_each_row(LargeTable& table, const Value& value, size_t width, bool en
 StatusOr<float> number_of_large_tables(const Value& value, const char* slot) {
   const auto* const tensor = value.get_if<Tensor>();
   if (tensor == nullptr || tensor->dtype() != DType::kFloat32 || tensor->numel() != 1)
-    return failed(fmt::format("{} must be one f32, found {}", slot, describe(value)));
+    return failed(fmt::format("{} must be a single f32, found {}", slot, describe(value)));
   return *tensor->data<float>();
 }
 
@@ -188,7 +191,7 @@ StatusOr<Control> make_sgd(const Tables& tables, const KernelSetup& setup) {
   const ArgIndex grad = setup.input("Grad");
   const ArgIndex rate_arg = setup.input("LearningRate");
   if (names.columns.size() != 1)
-    return setup.error("'value_names' has {} columns, expected the parameter's",
+    return setup.error("'value_names' has {} columns, expected one (the parameter)",
                        names.columns.size());
   return Control([=](ControlContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
@@ -220,8 +223,9 @@ StatusOr<Control> make_adam(const Tables& tables, const KernelSetup& setup) {
   const std::array<ArgIndex, 2> powers{setup.input("Beta1Pow"), setup.input("Beta2Pow")};
   const std::array<ArgIndex, 2> advanced{setup.output("Beta1PowOut"), setup.output("Beta2PowOut")};
   if (names.columns.size() != 3)
-    return setup.error("'value_names' has {} columns, expected parameter and two moments",
-                       names.columns.size());
+    return setup.error(
+        "'value_names' has {} columns, expected three (the parameter and two moments)",
+        names.columns.size());
   return Control([=](ControlContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
     const std::lock_guard lock(table->mutex());
@@ -268,7 +272,7 @@ StatusOr<std::unique_ptr<LargeTable>> LargeTable::parse(const std::string& descr
   const std::vector<std::string> widths = list_of(parts[2]);
   const std::vector<std::string> initializers = list_of(parts[6]);
   if (names.empty() || names.size() != widths.size() || names.size() != initializers.size())
-    return wrong("there must be a width and an initialiser for each column");
+    return wrong("expected a width and an initialiser for each column");
   auto table = std::make_unique<LargeTable>();
   table->name_ = parts[0].str();
   for (size_t i = 0; i < names.size(); ++i) {
@@ -277,7 +281,7 @@ StatusOr<std::unique_ptr<LargeTable>> LargeTable::parse(const std::string& descr
     constexpr size_t kWidest = size_t{1} << 20U;
     if (llvm::StringRef(widths[i]).getAsInteger(10, column.width) || column.width == 0 ||
         column.width > kWidest)
-      return wrong(fmt::format("'{}' is no width", widths[i]));
+      return wrong(fmt::format("'{}' is not a valid width", widths[i]));
     column.offset = table->width_;
     table->width_ += column.width;
     MILLRACE_ASSIGN_OR_RETURN(column.initializer, parse_initializer(initializers[i]));
@@ -290,7 +294,7 @@ StatusOr<const LargeTable::Column*> LargeTable::column(const std::string& name) 
   for (const Column& column : columns_) {
     if (column.name == name) return &column;
   }
-  return NotFound("the table '{}' has no column '{}'", name_, name);
+  return NotFound("table '{}' has no column '{}'", name_, name);
 }
 
 LargeTable::Row* LargeTable::find(int64_t id) {
@@ -331,7 +335,7 @@ StatusOr<LargeTable*> LargeTables::find(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   const auto found = tables_.find(name);
   if (found != tables_.end()) return found->second.get();
-  return NotFound("there is no large table '{}'; lookup_sparse_table_init makes them", name);
+  return NotFound("large table '{}' does not exist; lookup_sparse_table_init creates tables", name);
 }
 
 void add_large_table_controls(ControlRegistry& registry, const Tables& tables) {

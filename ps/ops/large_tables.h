@@ -9,16 +9,16 @@
 #include <unordered_map>
 #include <vector>
 
-#include "executor/control.h"
+#include "executor/steps/control.h"
 #include "framework/base/status.h"
 #include "ps/table/entry_policy.h"
 #include "ps/table/initializer.h"
 
 namespace millrace::ps {
 
-/// A table of a server that grows with its ids: by id a row, in it named columns of floats (the
-/// parameter, its optimizer state). Source: spec/fleet.md section 13.
-/// Thread-safety: the holder of mutex().
+/// A table on a server that grows as ids are used. Each id has a row with named columns of floats
+/// (the parameter and its optimizer state). Source: spec/fleet.md section 13.
+/// Thread-safety: the caller must hold mutex().
 class LargeTable {
  public:
   struct Column {
@@ -33,8 +33,9 @@ class LargeTable {
     bool admitted = false;
   };
 
-  /// A description of lookup_sparse_table_init: param, columns, their widths, mode, gradient, other
-  /// names, initialisers and entry rule, divided by colons; lists by commas.
+  /// Parses a description of lookup_sparse_table_init: param, columns, their widths, mode,
+  /// gradient, other names, initialisers and entry rule, separated by colons; lists are separated
+  /// by commas.
   /// Errors: kInvalidProgram with the text.
   static StatusOr<std::unique_ptr<LargeTable>> parse(const std::string& description);
 
@@ -43,11 +44,11 @@ class LargeTable {
   [[nodiscard]] size_t size() const { return rows_.size(); }
   /// Errors: kNotFound naming the column.
   [[nodiscard]] StatusOr<const Column*> column(const std::string& name) const;
-  /// Null if the id has no row.
+  /// The row of an id; null if there is none.
   [[nodiscard]] Row* find(int64_t id);
-  /// The row of an id, made with its first values if there is none.
+  /// The row of an id, created with initial values if there is none.
   Row& make(int64_t id);
-  /// Counts an access, by which the entry rule may admit the row.
+  /// Counts an access; after enough accesses, the entry rule admits the row.
   void access(int64_t id, Row& row) const;
 
  private:
@@ -59,10 +60,10 @@ class LargeTable {
   std::unordered_map<int64_t, Row> rows_;
 };
 
-/// The large tables of one server by name. Thread-safety: all members.
+/// The large tables of one server, by name. Thread-safety: all members.
 class LargeTables {
  public:
-  /// Adds a table; one of the same name stays as it is, as startup programs may run again.
+  /// Adds a table. If one of that name exists, it is kept, because startup programs may run again.
   void add(std::unique_ptr<LargeTable> table);
   /// Errors: kNotFound naming the table.
   [[nodiscard]] StatusOr<LargeTable*> find(const std::string& name) const;

@@ -10,12 +10,12 @@
 
 #include "executor/block_runner.h"
 #include "framework/op.h"
+#include "ps/client/failed.h"
 #include "ps/client/row_routes.h"
-#include "ps/ops/failed.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/ops/typed_tables.h"
 
-// prefetch and distributed_lookup_table: rows of tables that live on servers. Source:
+// prefetch and distributed_lookup_table: look up rows of tables on servers. Source:
 // spec/ps_runtime.md section 6, spec/transpiler.md section 9.
 namespace millrace::ps {
 namespace {
@@ -37,8 +37,9 @@ StatusOr<Control> make_prefetch(const Link& link, const KernelSetup& setup) {
   const kernels::ArgRange in = setup.inputs("X");
   const kernels::ArgRange out = setup.outputs("Out");
   if (endpoints.size() != ids.size() || in.count != out.count) {
-    return setup.error("{} endpoints and {} outputs for the ids of {} servers", endpoints.size(),
-                       out.count, ids.size());
+    return setup.error(
+        "found {} endpoints and {} outputs for the ids of {} servers, expected one each",
+        endpoints.size(), out.count, ids.size());
   }
   return Control([=](ControlContext& ctx) -> Status {
     std::vector<Client::Call> calls(ids.size());
@@ -52,31 +53,31 @@ StatusOr<Control> make_prefetch(const Link& link, const KernelSetup& setup) {
     MILLRACE_RETURN_IF_ERROR(link->client().call_all(calls));
     for (int32_t i = 0; i < out.count; ++i) {
       auto& values = calls[static_cast<size_t>(i)].reply.values;
-      if (values.size() != 1) return failed("the server answers no rows");
+      if (values.size() != 1) return failed("the server did not return rows");
       ctx.args.out_value(out, i) = std::move(values.front());
     }
     return Ok();
   });
 }
 
-// A table that is cut into ranges of rows, one a server.
+// A table that is split into ranges of rows, one range per server.
 struct RemoteTable {
   Strings names;
   Strings endpoints;
-  std::vector<int64_t> ends;  // row behind the last one of each piece
+  std::vector<int64_t> ends;  // one past the last row of each slice
   int64_t padding = -1;
-  std::optional<DType> dtype;   // where the op states one
-  bool keeps_last_dim = false;  // of ids [.., 1], as newer programs do
+  std::optional<DType> dtype;   // where the op has the attribute
+  bool keeps_last_dim = false;  // keep the last dim of ids [.., 1], as newer programs do
   kernels::ArgRange ids;
   kernels::ArgRange out;
 
-  // kept from step to step
+  // reused from step to step
   RowRoutes routes;
-  std::vector<Value> requests;  // rows of each piece, counted from its begin
-  std::vector<Value> answers;   // those rows, in memory that was received into before
+  std::vector<Value> requests;  // rows of each slice, relative to its first row
+  std::vector<Value> answers;   // those rows, in memory reused from earlier responses
 };
 
-// The distinct rows that all ids together name, by piece.
+// Collects the distinct rows of all ids, by slice.
 Status collect_ids(const ControlContext& ctx, RemoteTable& table) {
   size_t count = 0;
   for (int32_t k = 0; k < table.ids.count; ++k) {
@@ -91,7 +92,7 @@ Status collect_ids(const ControlContext& ctx, RemoteTable& table) {
   for (int32_t k = 0; k < table.ids.count; ++k) {
     const auto ids = ctx.args.in_value(table.ids, k).get_if<Tensor>()->values<int64_t>();
     if (const std::optional<int64_t> bad = table.routes.add(ids, table.padding)) {
-      return failed(fmt::format("Ids[{}] has {}, the table has rows 0 to {}", k, *bad,
+      return failed(fmt::format("Ids[{}] has {}, but the table has rows 0 to {}", k, *bad,
                                 table.ends.back() - 1));
     }
   }
@@ -103,7 +104,7 @@ Status ask(TrainerLink& link, RemoteTable& table, std::vector<Client::Call>& cal
   table.answers.resize(table.names.size());
   for (size_t k = 0; k < table.names.size(); ++k) {
     const std::vector<int64_t>& rows = table.routes.rows(k);
-    // a server that has none of the rows is not asked, but one must tell the width
+    // servers are only asked for rows that they hold, but at least one must return the row width
     if (rows.empty() && !(table.routes.distinct() == 0 && k == 0)) continue;
     auto& ids = table.requests[k].as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(ids.resize(DType::kInt64, {static_cast<int64_t>(rows.size()), 1}));
@@ -119,7 +120,7 @@ Status ask(TrainerLink& link, RemoteTable& table, std::vector<Client::Call>& cal
   return link.client().call_all(calls);
 }
 
-// Takes the answers to where the next ones will be received. \returns one of them
+// Moves the responses to where the next ones will be received. \returns one of them
 StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Call>& calls) {
   const Tensor* like = nullptr;
   for (Client::Call& call : calls) {
@@ -130,7 +131,7 @@ StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Cal
     if (answer == nullptr || answer->rank() == 0 || answer->dim(0) != count ||
         (like != nullptr && (answer->dtype() != like->dtype() ||
                              answer->dims().drop_front() != like->dims().drop_front()))) {
-      return failed(fmt::format("the server at {} does not answer {} rows of '{}'", call.endpoint,
+      return failed(fmt::format("the server at {} did not return {} rows of '{}'", call.endpoint,
                                 count, call.text));
     }
     table.answers[k] = std::move(call.reply.values.front());
@@ -139,7 +140,7 @@ StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Cal
   return like;
 }
 
-// Rows of any width; the usual ones are copied without a call.
+// Copies rows of any width; rows of common sizes are copied without calling memcpy.
 void copy_rows_lookup(llvm::ArrayRef<RowRoutes::Place> places,
                       llvm::ArrayRef<const std::byte*> from, size_t bytes, std::byte* to) {
   constexpr size_t kPiece = 32;
@@ -208,7 +209,8 @@ StatusOr<Control> make_lookup(const Link& link, const KernelSetup& setup) {
   table->ids = setup.inputs("Ids");
   table->out = setup.outputs("Outputs");
   if (table->ids.count != table->out.count || table->ids.count == 0)
-    return setup.error("{} outputs for {} ids", table->out.count, table->ids.count);
+    return setup.error("found {} outputs for {} ids, expected one per id", table->out.count,
+                       table->ids.count);
   return Control([link, table](ControlContext& ctx) -> Status {
     MILLRACE_RETURN_IF_ERROR(collect_ids(ctx, *table));
     std::vector<Client::Call> calls;

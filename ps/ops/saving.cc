@@ -30,10 +30,10 @@ struct RecvSave {
   Strings endpoints;
   Strings remote_names;
   std::vector<int64_t> slice_elements;
-  std::optional<DType> dtype;  // where the op states one
+  std::optional<DType> dtype;  // where the op has the attribute
   Dims shape;
   int64_t elements = 1;
-  bool alike = false;         // every server has all of a var that is not cut
+  bool alike = false;         // every server holds the whole var
   bool by_remainder = false;  // row r of the var is row r / n of slice r % n
   std::string root;
   std::string path;
@@ -44,7 +44,7 @@ StatusOr<Value> fetch_slice(TrainerLink& link, const RecvSave& save, size_t k) {
   Value piece;
   MILLRACE_RETURN_IF_ERROR(link.fetch({{save.endpoints[k], save.remote_names[k], &piece}}, true));
   const auto* const tensor = piece.get_if<Tensor>();
-  // Some state of cut params is listed as if it were whole, but is as large as the piece.
+  // Some optimizer state of split parameters is listed as whole, but has the size of a slice.
   const bool listed_whole = save.alike && save.endpoints.size() > 1;
   if (tensor != nullptr && tensor->initialized() &&
       (listed_whole || tensor->numel() == save.slice_elements[k]))
@@ -83,7 +83,7 @@ Status check_rows_saving(const RecvSave& save, const std::vector<Value>& slices,
                             describe(slices[k])));
 }
 
-// Rows of a sparse table, which servers share by remainder: all slices are needed at once.
+// Saves a sparse table, whose rows are on server `row % servers`: needs all slices at once.
 Status run_recv_rows(TrainerLink& link, const RecvSave& save) {
   std::vector<Value> slices(save.endpoints.size());
   for (size_t k = 0; k < slices.size(); ++k) {
@@ -113,7 +113,7 @@ Status run_recv_rows(TrainerLink& link, const RecvSave& save) {
   return file.commit();
 }
 
-// The slices go to the file one by one, so that they are not in memory together.
+// Writes the slices to the file one by one, so that they need not be in memory together.
 Status run_recv_save(TrainerLink& link, const RecvSave& save) {
   if (save.by_remainder) return run_recv_rows(link, save);
   MILLRACE_ASSIGN_OR_RETURN(Value piece, fetch_slice(link, save, 0));
@@ -137,15 +137,15 @@ StatusOr<int64_t> elements_of_saving(const KernelSetup& setup, llvm::StringRef s
     int64_t dim = 0;
     if (text.trim().getAsInteger(10, dim) || dim < 0 ||
         __builtin_mul_overflow(elements, dim, &elements))
-      return setup.error("attribute 'slice_shapes': '{}' is no shape", shape.str());
+      return setup.error("attribute 'slice_shapes': '{}' is not a shape", shape.str());
   }
   return elements;
 }
 
-// What the slices hold must make up the var, or each of them is the var.
+// Checks that the slices make up the var, or that each of them is the whole var.
 Status check_cover(const KernelSetup& setup, RecvSave& save) {
   const std::optional<int64_t> elements = element_count(save.shape);
-  if (!elements || *elements < 0) return setup.error("attribute 'shape' is no shape");
+  if (!elements || *elements < 0) return setup.error("attribute 'shape' is not a valid shape");
   save.elements = *elements;
   const auto slices = setup.attr<Strings>("slice_shapes").size();
   if (slices != save.endpoints.size()) {
@@ -153,12 +153,12 @@ Status check_cover(const KernelSetup& setup, RecvSave& save) {
                        save.endpoints.size());
   }
   if (save.by_remainder) {
-    // What the slices hold is compared when it is there: their shapes come without a comma from the
-    // original (spec/fleet.md, quirk 5).
+    // Contents of the slices are checked when they arrive: the original writes their shapes without
+    // a comma (spec/fleet.md, quirk 5).
     const auto servers = static_cast<size_t>(setup.attr<int64_t>("pserver_num"));
     if (servers == slices && !save.shape.empty()) return Ok();
     return setup.error(
-        "{} slices of rows: expected 'pserver_num' {} of them, and a shape with rows", slices,
+        "found {} slices of rows: expected 'pserver_num' {} of them, and a shape with rows", slices,
         servers);
   }
   int64_t sum = 0;
@@ -210,8 +210,8 @@ StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& se
   auto table = setup.attr<std::string>("lookup_table");
   if (table.empty()) table = setup.attr<std::string>("varname");
   if (endpoints.empty() || folder.empty())
-    return setup.error("attributes 'epmap' and 'dir' must name servers and a folder");
-  // each server has one slice, which it knows by the name of the table
+    return setup.error("attributes 'epmap' and 'dir' must name at least one server and a folder");
+  // each server has one slice, which it holds under the name of the table
   for (const char* const slices : {"slice_varnames", "remote_varnames"}) {
     const size_t count = setup.attr<Strings>(slices).size();
     if (count != 0 && count != endpoints.size())

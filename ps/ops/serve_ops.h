@@ -5,16 +5,16 @@
 #include <mutex>
 #include <string>
 
-#include "executor/control.h"
+#include "executor/steps/control.h"
 #include "ps/server/service.h"
 #include "ps/transport/transport.h"
 
 namespace millrace::ps {
 
-/// What listen_and_serv needs besides its op, and the handle to end it from outside.
+/// Runs listen_and_serv: holds what that needs besides its op, and lets other threads stop it.
 class ServerRole {
  public:
-  /// \param endpoint  where to listen instead of at the place that the program names; may be empty
+  /// \param endpoint  where to listen, in place of the endpoint in the program; may be empty
   ServerRole(std::shared_ptr<Transport> transport, ServerOptions options, std::string endpoint)
       : transport_(std::move(transport)),
         options_(std::move(options)),
@@ -22,15 +22,18 @@ class ServerRole {
   ServerRole(const ServerRole&) = delete;
   ServerRole& operator=(const ServerRole&) = delete;
 
-  /// Is told where the server listens, as soon as it does.
-  void on_ready(std::function<void(const std::string& endpoint)> told) { ready_ = std::move(told); }
+  /// Sets a function that is called with the endpoint as soon as the server listens.
+  void on_ready(std::function<void(const std::string& endpoint)> callback) {
+    ready_ = std::move(callback);
+  }
 
-  /// Lets servers write numbers about themselves there; it outlives this object.
+  /// Sets where servers write their metrics; `metrics` must outlive this object.
   void publish_to(Metrics& metrics) { metrics_ = &metrics; }
 
-  /// Serves until all trainers have left or stop() is called.
+  /// Serves until all trainers have left or stop() is called. Errors: those of Service::create()
+  /// and Service::serve().
   Status serve(const executor::Runtime& runtime, const Op& op, Scope& scope);
-  /// Ends serve() after the running step. Thread-safety: any thread, at any time.
+  /// Ends serve() after the current step. Thread-safety: any thread, at any time.
   void stop();
 
  private:

@@ -5,8 +5,8 @@
 
 #include "executor/block_runner.h"
 #include "framework/op_attrs.h"
+#include "ps/client/row_sections.h"
 #include "ps/communicator/communicator.h"
-#include "ps/ops/row_sections.h"
 #include "ps/ops/trainer_ops.h"
 
 // send, recv, send_barrier, fetch_barrier and send_and_recv. Source: spec/ps_runtime.md section 6,
@@ -29,9 +29,9 @@ std::vector<std::string> names_of_transfer(llvm::ArrayRef<llvm::StringRef> refs)
   return names;
 }
 
-// The barrier behind an op that may take along what the op does; null if there is none, or if
-// something between needs it at once.
-const Op* barrier_behind(const Op& op, llvm::StringRef type) {
+// The barrier op after `op` that can carry its transfers; null if there is none, or if an op in
+// between reads the received values.
+const Op* barrier_after(const Op& op, llvm::StringRef type) {
   const auto outputs = op.output_names();
   for (const Op* next = op.block().next(op); next != nullptr; next = op.block().next(*next)) {
     if (next->type() == type) return next;
@@ -47,9 +47,9 @@ struct Send {
   std::vector<ArgIndex> args;
   Strings endpoints;
   Strings remote_names;
-  std::vector<int64_t> sections;  // rows of each piece of the one var; empty: not cut
+  std::vector<int64_t> sections;  // rows of each slice of the only var; empty: not split
   std::vector<Value> pieces;
-  bool counts = false;  // the var is a number of steps
+  bool counts = false;  // the var is a step counter
   bool deferred = false;
 };
 
@@ -63,7 +63,7 @@ Status send_count_transfer(TrainerLink& link, const Send& send, const Value& val
   const auto* const number = value.get_if<Tensor>();
   if (number == nullptr || number->dtype() != DType::kInt64 || number->numel() != 1) {
     return {StatusCode::kExecution,
-            fmt::format("a number of steps must be one i64, found {}", describe(value))};
+            fmt::format("a number of steps must be a single i64, found {}", describe(value))};
   }
   std::vector<Client::Call> calls;
   for (const std::string& endpoint : send.endpoints) {
@@ -90,7 +90,7 @@ Status run_send(TrainerLink& link, Send& send, ControlContext& ctx) {
       parcels.push_back({send.endpoints[i], send.remote_names[i], &value});
       continue;
     }
-    // one var: cut, or whole to one or more servers
+    // a single var: in slices, or whole to one or more servers
     if (send.sections.size() > 1)
       MILLRACE_RETURN_IF_ERROR(cut_rows(value, send.sections, send.pieces));
     for (size_t k = 0; k < send.endpoints.size(); ++k) {
@@ -113,18 +113,19 @@ Status check_counts(const KernelSetup& setup, const Send& send) {
       (send.remote_names.size() == pieces || (to_many && send.remote_names.size() == 1)))
     return Ok();
   return setup.error(
-      "attributes 'epmap' and 'send_varnames' have {} and {} entries for {} vars in {} pieces",
+      "attributes 'epmap' and 'send_varnames' have {} and {} entries for {} vars in {} slices",
       send.endpoints.size(), send.remote_names.size(), vars, pieces);
 }
 
-// Geo: what was looked up is told to the communicator, which knows where it goes; the send of a
-// startup program only says that the parameters are there.
+// Geo: passes the looked-up ids to the communicator, which knows their servers. The send op of a
+// startup program only reports that the parameters are initialised.
 StatusOr<Control> make_geo_send(const Link& link, const KernelSetup& setup,
                                 const std::vector<std::string>& vars) {
   const auto tables = setup.attr<Strings>("send_varnames");
   if (vars.size() != tables.size()) {
-    return setup.error("attribute 'send_varnames' has {} tables for {} vars of ids", tables.size(),
-                       vars.size());
+    return setup.error(
+        "attribute 'send_varnames' has {} tables for {} vars of ids, expected one per var",
+        tables.size(), vars.size());
   }
   const kernels::ArgRange ids = setup.inputs("X");
   return Control([link, tables, ids](ControlContext& ctx) -> Status {
@@ -138,20 +139,20 @@ StatusOr<Control> make_geo_send(const Link& link, const KernelSetup& setup,
   });
 }
 
-// True where the communicator knows the context of everything that an op without endpoints sends:
+// True if the communicator has a context for every var of a send op without endpoints: these are
 // gradients of typed tables.
 bool goes_to_tables(const Link& link, const std::vector<std::string>& vars) {
   return link->communicator() != nullptr && !vars.empty() &&
          llvm::all_of(vars, [&](const auto& var) { return link->communicator()->sends(var); });
 }
 
-// What the op says of the way of its vars must be what the communicator knows.
+// Checks that the op's attributes agree with the contexts of the communicator.
 Status check_context_of(const Link& link, const KernelSetup& setup) {
   const CommContexts& contexts = link->communicator()->send_contexts();
   for (const std::string& name : setup.attr<Strings>("send_varnames")) {
     const auto found = contexts.find(name);
     if (found == contexts.end())
-      return setup.error("attribute 'send_varnames' has '{}', which nothing is sent as", name);
+      return setup.error("attribute 'send_varnames' has '{}', which no context sends", name);
     const CommContext& context = found->second;
     const int table = get_attr_or(setup.op(), "table_id", context.table_id);
     if (table != context.table_id)
@@ -159,7 +160,7 @@ Status check_context_of(const Link& link, const KernelSetup& setup) {
                          context.table_id);
     const bool is_sparse = get_attr_or<int32_t>(setup.op(), "is_sparse", context.is_sparse) != 0;
     if (is_sparse != context.is_sparse)
-      return setup.error("attribute 'is_sparse' does not fit '{}', which is {}", name,
+      return setup.error("attribute 'is_sparse' is wrong for '{}', which is {}", name,
                          context.is_sparse ? "sparse" : "dense");
   }
   return Ok();
@@ -200,7 +201,7 @@ struct Recv {
   std::vector<ArgIndex> args;
   Strings endpoints;
   Strings remote_names;
-  std::vector<Value> pieces;  // of the one var, where it is cut
+  std::vector<Value> pieces;  // slices of the only var, if it is split
   bool deferred = false;
   bool any_phase = false;
 };
@@ -241,13 +242,14 @@ StatusOr<Control> make_recv(const Link& link, const KernelSetup& setup) {
   recv->any_phase = !setup.attr<bool>("with_barrier");
   const bool is_cut = vars.size() == 1 && recv->endpoints.size() > 1;
   recv->deferred =
-      !recv->any_phase && !is_cut && barrier_behind(setup.op(), "fetch_barrier") != nullptr;
+      !recv->any_phase && !is_cut && barrier_after(setup.op(), "fetch_barrier") != nullptr;
   return Control([link, recv](ControlContext& ctx) { return run_recv(*link, *recv, ctx); });
 }
 
 StatusOr<Control> make_send_barrier(const Link& link, const KernelSetup& setup) {
   const auto endpoints = setup.attr<Strings>("endpoints");
-  // the threads of one trainer; a trainer of one thread has nobody to wait for
+  // A half-async barrier joins the threads of one trainer; a trainer with one thread has none to
+  // wait for.
   if (setup.attr<bool>("half_async")) return Control([](ControlContext& /*ctx*/) { return Ok(); });
   return Control(
       [link, endpoints](ControlContext& /*ctx*/) { return link->send_barrier(endpoints); });
@@ -259,7 +261,7 @@ StatusOr<Control> make_fetch_barrier(const Link& link, const KernelSetup& setup)
       [link, endpoints](ControlContext& /*ctx*/) { return link->fetch_barrier(endpoints); });
 }
 
-// Runs a block on a worker of another kind.
+// send_and_recv: runs a block on a heter worker.
 StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup) {
   const auto sent = names_of_transfer(setup.op().input("X"));
   const auto wanted = names_of_transfer(setup.op().output("Out"));
@@ -267,13 +269,14 @@ StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup)
   Strings recv_names = setup.attr<Strings>("recv_var_name");
   if (send_names.empty()) send_names = sent;
   if (recv_names.empty()) recv_names = wanted;
-  // gradients go back along the chain of workers
+  // gradients are sent back along the chain of workers
   const bool back = setup.attr<std::string>("mode") == "backward";
   Strings endpoints = setup.attr<Strings>(back ? "previous_endpoints" : "next_endpoints");
   if (endpoints.empty()) endpoints = setup.attr<Strings>("endpoints");
   if (endpoints.empty()) endpoints = {setup.attr<std::string>("endpoint")};
   if (send_names.size() != sent.size() || recv_names.size() != wanted.size())
-    return setup.error("'send_var_name' and 'recv_var_name' must have a name for each var");
+    return setup.error(
+        "'send_var_name' and 'recv_var_name' must have as many names as the op has vars");
   const auto message = setup.attr<std::string>("message_name");
   const kernels::ArgRange in = setup.inputs("X");
   const kernels::ArgRange out = setup.outputs("Out");
@@ -289,7 +292,7 @@ StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup)
     for (const std::string& name : recv_names) call.items.push_back({name, nullptr, nullptr});
     MILLRACE_RETURN_IF_ERROR(link->client().call(call));
     if (call.reply.values.size() != static_cast<size_t>(out.count)) {
-      return {StatusCode::kDistributed, fmt::format("the worker answers {} vars, expected {}",
+      return {StatusCode::kDistributed, fmt::format("the worker returned {} vars, expected {}",
                                                     call.reply.values.size(), out.count)};
     }
     for (int32_t i = 0; i < out.count; ++i)
@@ -301,7 +304,7 @@ StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup)
 }  // namespace
 
 bool waits_for_send_barrier(const Op& op) {
-  const Op* const barrier = barrier_behind(op, "send_barrier");
+  const Op* const barrier = barrier_after(op, "send_barrier");
   if (barrier == nullptr) return false;
   const AttrValue* const half = barrier->find_attr("half_async");
   return half == nullptr || half->kind() != AttrKind::kBool || !half->boolean();

@@ -9,13 +9,13 @@
 #include "executor/block_runner.h"
 #include "framework/op.h"
 #include "framework/op_attrs.h"
-#include "ps/ops/failed.h"
+#include "ps/client/failed.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/trainer_tables.h"
 
-// Pulls from typed tables and pushes to them. In synchronous jobs what is pushed travels with the
-// other gradients of the step, so that it is sent again, taken back and saved as they are; else it
-// goes out at once. Source: spec/fleet.md section 7, spec/ps_runtime.md section 7.
+// Pulls from typed tables and pushes to them. In synchronous jobs, pushes are sent with the other
+// gradients of the step, so that they are repeated, rolled back and saved in the same way. In other
+// jobs they are sent immediately. Source: spec/fleet.md section 7, spec/ps_runtime.md section 7.
 namespace millrace::ps {
 namespace {
 
@@ -26,7 +26,7 @@ using executor::ControlRegistry;
 using kernels::KernelSetup;
 using Link = std::shared_ptr<TrainerLink>;
 
-// The table knows by itself what the op says of it; both must agree.
+// The op's attributes must agree with the settings of the table.
 Status check_entry(const KernelSetup& setup, const TrainerTables::Entry& entry) {
   const int32_t id = entry.layout.table_id;
   const DType dtype = setup.dtype_attr("dtype");
@@ -44,7 +44,7 @@ Status check_entry(const KernelSetup& setup, const TrainerTables::Entry& entry) 
   const int64_t padding = std::max<int64_t>(-1, setup.attr<int64_t>("padding_idx"));
   const int64_t of_table = entry.table.options.padding.value_or(-1);
   if (padding == of_table) return Ok();
-  return setup.error("attribute 'padding_idx' is {}, that of table {} is {}", padding, id,
+  return setup.error("attribute 'padding_idx' is {}, but that of table {} is {}", padding, id,
                      of_table);
 }
 
@@ -52,7 +52,7 @@ StatusOr<const TrainerTables::Entry*> find_table(const Link& link, const KernelS
   MILLRACE_RETURN_IF_ERROR(check_trainer(*link, setup));
   const auto id = setup.attr<int32_t>("table_id");
   if (link->tables() == nullptr)
-    return setup.error("table {} is a typed one, but the job has no tables.json", id);
+    return setup.error("table {} is a typed table, but the job has no tables.json", id);
   MILLRACE_ASSIGN_OR_RETURN(const TrainerTables::Entry* const entry, link->tables()->find(id));
   MILLRACE_RETURN_IF_ERROR(check_entry(setup, *entry));
   return entry;
@@ -75,8 +75,8 @@ struct Lookup {
   const TrainerTables::Entry* entry = nullptr;
   kernels::ArgRange ids;
   kernels::ArgRange out;
-  bool keeps_last_dim = false;  // of ids [.., 1], as newer programs do
-  // kept from step to step
+  bool keeps_last_dim = false;  // keep the last dim of ids [.., 1], as newer programs do
+  // reused from step to step
   std::vector<int64_t> all;
   std::vector<float> rows;
 };
@@ -90,7 +90,7 @@ Status run_lookup(const Link& link, Lookup& lookup, ControlContext& ctx) {
   }
   const auto width = static_cast<size_t>(lookup.entry->layout.pull_width);
   lookup.rows.resize(lookup.all.size() * width);
-  // where a step may be done again, its accesses count when it is applied (TableSteps)
+  // where a step may be repeated, accesses are counted when the step is applied (TableSteps)
   MILLRACE_ASSIGN_OR_RETURN(const bool synchronous, is_synchronous(link));
   MILLRACE_RETURN_IF_ERROR(link->tables()->client().pull_sparse(lookup.entry->layout, lookup.all,
                                                                 lookup.rows, !synchronous));
@@ -117,22 +117,22 @@ struct Push {
   kernels::ArgRange shows;
   kernels::ArgRange clicks;
   std::vector<int32_t> slots;
-  int64_t size = 0;  // elements of a gradient
+  int64_t size = 0;  // number of elements of a gradient
   bool deferred = false;
   int64_t pushes = 0;
-  // kept from step to step
+  // reused from step to step
   std::vector<int64_t> all;
   std::vector<float> values;
-  TableClient::CutRows cut;  // stays as it is until the send barrier
+  TableClient::CutRows cut;  // must not change until the send barrier
 };
 
-// Shows or clicks by instance: one number for all, or one each.
+// Shows or clicks by instance: one number for all instances, or one for each.
 class PerInstance {
  public:
   static StatusOr<PerInstance> read(const ControlContext& ctx, kernels::ArgRange range,
                                     const char* slot) {
     PerInstance result;
-    if (range.count == 0) return failed(fmt::format("{} names no var", slot));
+    if (range.count == 0) return failed(fmt::format("{} is empty, expected a var", slot));
     const auto* const tensor = ctx.args.in_value(range, 0).get_if<Tensor>();
     if (tensor == nullptr || !tensor->initialized() || tensor->numel() == 0)
       return failed(fmt::format("{} holds no value", slot));
@@ -157,7 +157,7 @@ class PerInstance {
   std::vector<float> values_;
 };
 
-// The instance that each id belongs to: by LoD, else by row.
+// The instance that each id belongs to: by LoD if there is one, else by row.
 std::vector<size_t> instances_of(const Tensor& ids) {
   std::vector<size_t> result(static_cast<size_t>(ids.numel()));
   const auto& levels = ids.lod().levels();
@@ -174,12 +174,13 @@ std::vector<size_t> instances_of(const Tensor& ids) {
   return result;
 }
 
-// A row an id: what the table takes, and one access behind it where the caller wants that.
+// Writes one row per id: the values that the table takes, followed by the number of accesses (1) if
+// the caller requests it.
 Status write_rows(Push& push, ControlContext& ctx, bool with_accesses) {
   const SparseLayout& layout = push.entry->layout;
   const bool has_stats = layout.push_labels > 0;
   const auto kind = push.entry->table.options.accessor.kind;
-  // what such tables give begins with shows and clicks, of which there is no gradient
+  // pulled rows of such tables begin with shows and clicks, which have no gradient
   const size_t passed = kind == AccessorOptions::Kind::kCtrCommon ? 2 : 0;
   MILLRACE_ASSIGN_OR_RETURN(const PerInstance shows, PerInstance::read(ctx, push.shows, "Shows"));
   MILLRACE_ASSIGN_OR_RETURN(const PerInstance clicks,
@@ -197,8 +198,9 @@ Status write_rows(Push& push, ControlContext& ctx, bool with_accesses) {
     const std::vector<size_t> instances = instances_of(*ids);
     if (!instances.empty() &&
         !(shows.covers(instances.back() + 1) && clicks.covers(instances.back() + 1)))
-      return failed(fmt::format("Shows and Clicks have less than the {} instances of Ids[{}]",
-                                instances.back() + 1, k));
+      return failed(
+          fmt::format("Shows and Clicks have fewer entries than the {} instances of Ids[{}]",
+                      instances.back() + 1, k));
     const auto slot = static_cast<size_t>(k) < push.slots.size()
                           ? static_cast<float>(push.slots[static_cast<size_t>(k)])
                           : 0.0F;
@@ -241,7 +243,7 @@ Status run_push(const Link& link, Push& push, ControlContext& ctx) {
   if (synchronous) return send_with_step(link, push);
   TableClient& client = link->tables()->client();
   MILLRACE_RETURN_IF_ERROR(client.push_sparse(push.entry->layout, push.all, push.values));
-  // who is first ends the days of all
+  // trainer 0 ends the days of the table for all trainers
   const int64_t day = push.entry->table.shrink_every;
   if (day > 0 && ++push.pushes % day == 0 && link->client().options().trainer == 0)
     return client.shrink(push.entry->layout.table_id);
@@ -259,9 +261,10 @@ StatusOr<Control> make_push(const Link& link, const KernelSetup& setup) {
   push->size = setup.attr<int32_t>("size");
   push->deferred = waits_for_send_barrier(setup.op());
   if (push->ids.count != push->grads.count || push->ids.count == 0)
-    return setup.error("{} gradients for {} ids", push->grads.count, push->ids.count);
+    return setup.error("found {} gradients for {} ids, expected one per id", push->grads.count,
+                       push->ids.count);
   if (push->size != push->entry->layout.pull_width)
-    return setup.error("gradients have {} elements, rows of table {} have {}", push->size,
+    return setup.error("gradients have {} elements, but rows of table {} have {}", push->size,
                        push->entry->layout.table_id, push->entry->layout.pull_width);
   return Control([link, push](ControlContext& ctx) { return run_push(link, *push, ctx); });
 }
@@ -275,7 +278,8 @@ StatusOr<Control> make_typed_lookup(const Link& link, const KernelSetup& setup) 
   lookup->out = setup.outputs("Outputs");
   lookup->keeps_last_dim = setup.attr<std::string>("lookup_table_version") == "lookup_table_v2";
   if (lookup->ids.count != lookup->out.count || lookup->ids.count == 0)
-    return setup.error("{} outputs for {} ids", lookup->out.count, lookup->ids.count);
+    return setup.error("found {} outputs for {} ids, expected one per id", lookup->out.count,
+                       lookup->ids.count);
   return Control([link, lookup](ControlContext& ctx) { return run_lookup(link, *lookup, ctx); });
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "io/params.h"
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTableFolder = "__lookup_table__";
 
-// Runs the load program of a server, whose paths are below the folder's parent.
+// Runs the load program of a server; its paths are relative to the folder's parent.
 Status run_load_program(const transpiler::SlicesFile& slices, const std::string& endpoint,
                         const std::string& folder, Scope& scope,
                         const executor::ExecutorOptions& options) {
@@ -49,7 +50,7 @@ Status in_table(Status status, const std::string& table, const std::string& path
   return std::move(status).at(std::move(location));
 }
 
-// Adds the rows of a file that belong to one of the servers.
+// Adds those rows of a file that belong to server `server`.
 Status add_rows(const SelectedRows& from, int64_t server, int64_t servers, SelectedRows& to,
                 std::vector<std::byte>& bytes, std::set<int64_t>& seen) {
   if (to.height == 0) to.height = from.height;
@@ -57,7 +58,7 @@ Status add_rows(const SelectedRows& from, int64_t server, int64_t servers, Selec
   for (size_t i = 0; i < from.rows.size(); ++i) {
     const int64_t row = from.rows[i];
     if (row % servers != server) continue;
-    if (!seen.insert(row).second) return InvalidData("row {} is there twice", row);
+    if (!seen.insert(row).second) return InvalidData("row {} occurs twice", row);
     to.rows.push_back(row);
     const std::byte* const begin = from.value.raw() + static_cast<int64_t>(i) * row_bytes;
     bytes.insert(bytes.end(), begin, begin + row_bytes);
@@ -65,7 +66,7 @@ Status add_rows(const SelectedRows& from, int64_t server, int64_t servers, Selec
   return Ok();
 }
 
-// The rows of one server out of the files that all servers of a job wrote.
+// Loads the rows of one server from the files that all servers of a job wrote.
 Status load_table_parts(const std::string& folder, const std::string& table, int64_t server,
                         int64_t servers, Value& to) {
   Value loaded;
@@ -83,7 +84,7 @@ Status load_table_parts(const std::string& folder, const std::string& table, int
                               io::load_param(source, {table, VarKind::kSelectedRows, {}, {}}));
     const SelectedRows& from = *value.get_if<SelectedRows>();
     const bool other = part > 0 && (from.height != rows.height || from.value.dtype() != dtype);
-    if (other) return in_table(InvalidData("it is a part of another table"), table, path);
+    if (other) return in_table(InvalidData("the file belongs to another table"), table, path);
     dtype = from.value.dtype();
     dims.assign(from.value.dims().begin(), from.value.dims().end());
     if (Status status = add_rows(from, server, servers, rows, bytes, seen); !status.ok())
@@ -91,9 +92,11 @@ Status load_table_parts(const std::string& folder, const std::string& table, int
   }
   const int64_t expected = rows.height > server ? (rows.height - server - 1) / servers + 1 : 0;
   if (dims.empty() || static_cast<int64_t>(rows.rows.size()) != expected) {
-    return in_table(InvalidData("expected {} rows of server {} of {}, found {}: parts are missing",
-                                expected, server, servers, rows.rows.size()),
-                    table, folder);
+    return in_table(
+        InvalidData(
+            "expected {} rows for server {} of {}, found {}: files of other servers are missing",
+            expected, server, servers, rows.rows.size()),
+        table, folder);
   }
   dims[0] = expected;
   MILLRACE_RETURN_IF_ERROR(rows.value.resize(dtype, dims));
@@ -102,7 +105,7 @@ Status load_table_parts(const std::string& folder, const std::string& table, int
   return Ok();
 }
 
-// What the overview does not list, such as counters of steps: where there are files.
+// Loads vars that the overview does not list, such as step counters, if they have files.
 Status load_others(const transpiler::SlicesFile& slices, const Program& program,
                    const std::string& folder, Scope& scope) {
   std::set<std::string> listed{slices.properties.distributed_lookup_table};
@@ -143,7 +146,7 @@ Status load_server_persistables(const transpiler::SlicesFile& slices, const Prog
   const std::string from = io::without_slash(folder);
   MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, find_serve_op(program));
   const std::string endpoint = get_attr_or(*serve, "endpoint", std::string());
-  // Slices are read without the rest of their files, so only sizes are compared.
+  // Only file sizes are checked, because slices are read without the rest of their files.
   std::vector<std::string> names;
   for (const transpiler::DistributedVar& var : slices.overview.vars())
     names.push_back(var.origin.name);

@@ -29,7 +29,7 @@ Status nothing_to_save(const std::string& name) {
   return NotFound("the var has no value to save").at(std::move(location));
 }
 
-// Names of the vars that servers hold whole or in slices, without the distributed table.
+// Names of the vars that servers hold, whole or in slices; excludes the distributed table.
 std::set<std::string> names_on_servers(const transpiler::SlicesFile& slices,
                                        const std::string& vtype = {}) {
   std::set<std::string> names;
@@ -39,7 +39,7 @@ std::set<std::string> names_on_servers(const transpiler::SlicesFile& slices,
   return names;
 }
 
-// Writes vars that the trainer holds; those of `fresh` in place of its own.
+// Writes vars that the trainer holds, with values of `fresh` where it has them.
 Status save_held(const SavingTrainer& trainer, const Names& names,
                  const std::map<std::string, Value>& fresh, const std::string& folder,
                  Replace replace) {
@@ -53,7 +53,7 @@ Status save_held(const SavingTrainer& trainer, const Names& names,
   return io::save_separate(folder, values, {.replace = replace});
 }
 
-// The rows of typed tables under the names of the embeddings that they were.
+// Gathers the rows of typed tables under the names of the original embeddings.
 Status gather_typed(const SavingTrainer& trainer, const Names* wanted,
                     std::map<std::string, Value>& values) {
   if (trainer.tables == nullptr) return Ok();
@@ -65,7 +65,7 @@ Status gather_typed(const SavingTrainer& trainer, const Names* wanted,
   return Ok();
 }
 
-// Names of the files of the folder that a program has recv_save write.
+// Adds the names of files in the folder that recv_save ops of a program write.
 void add_received(const Program& program, const std::string& folder, Names& names) {
   const std::string prefix = folder + "/";
   for (const Op& op : program.root().ops()) {
@@ -106,7 +106,7 @@ Status save_distributed_persistables(const SavingTrainer& trainer,
   if (trainer.trainer != 0) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder, folder_of(options));
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::SavePrograms plan, plan_of(trainer, options.folder));
-  // The copies of a trainer may be older than what the servers hold.
+  // The trainer's copies may be older than the values on the servers.
   const std::set<std::string> params = names_on_servers(*trainer.slices, "Param");
   Names stale;
   std::ranges::copy_if(plan.local_vars, std::back_inserter(stale),
@@ -115,7 +115,8 @@ Status save_distributed_persistables(const SavingTrainer& trainer,
                             gather_vars(trainer.link->client(), *trainer.slices, stale));
   std::map<std::string, Value> typed;
   MILLRACE_RETURN_IF_ERROR(gather_typed(trainer, nullptr, typed));
-  // Where the schedule is, only servers know; a trainer that declares the var has its first value.
+  // Only servers know the state of the schedule; trainers that declare the var have its initial
+  // value.
   MILLRACE_ASSIGN_OR_RETURN(auto schedule,
                             gather_schedule(trainer.link->client(), *trainer.slices));
   typed.merge(schedule);

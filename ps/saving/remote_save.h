@@ -4,6 +4,7 @@
 #include <string>
 
 #include "executor/executor.h"
+#include "executor/standard_runtime.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
@@ -12,10 +13,11 @@
 
 namespace millrace::ps {
 
-/// Runs programs of recv_save and checkpoint_notify on a trainer.
+/// Runs programs with recv_save and checkpoint_notify ops on a trainer.
 class RemoteSave {
  public:
-  /// \param trainer  must outlive the object  \param root  folder that the files are below
+  /// \param trainer  must outlive the object
+  /// \param root     folder that file names are relative to
   RemoteSave(const SavingTrainer& trainer, const std::string& root)
       : trainer_(trainer), runtime_(executor::make_runtime(root)) {
     add_trainer_controls(runtime_->controls, trainer.link, root, saved_);
@@ -30,7 +32,7 @@ class RemoteSave {
     return prepared->run({}, {}, none);
   }
   [[nodiscard]] const ops::OpRegistry& ops() const { return *runtime_->ops; }
-  /// What servers have written on their own disks.
+  /// Files that servers have written on their own disks.
   [[nodiscard]] const SavedParts& saved() const { return *saved_; }
 
  private:

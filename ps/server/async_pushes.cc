@@ -11,19 +11,21 @@
 namespace millrace::ps {
 namespace {
 
-// Number of the trainer whose gradient a block compensates.
+// Var with the number of the trainer whose gradient a block compensates.
 constexpr const char* kTrainerId = "@TRAINER_ID@";
 
-// A gradient that travels in several pieces at once: grad@k@PIECE.
+// Strips the suffix of a gradient that is sent in several parallel pieces: grad@k@PIECE.
 llvm::StringRef without_piece(llvm::StringRef name) {
   if (!name.consume_back("@PIECE")) return name;
   return name.rsplit('@').first;
 }
 
-// local = param - lambda * (param - copy), so that the block finds lambda times the difference.
+// local = param - lambda * (param - copy). The block subtracts local from param, which yields
+// lambda times the difference.
 Status blend(const Tensor& param, const Tensor& copy, double lambda, Tensor& local) {
   if (param.dtype() != DType::kFloat32 || copy.numel() != param.numel())
-    return Unimplemented("delay compensation of {} with a factor other than 1", describe(param));
+    return Unimplemented("delay compensation with a factor other than 1 is not implemented for {}",
+                         describe(param));
   MILLRACE_RETURN_IF_ERROR(local.resize(param.dtype(), param.dims()));
   const auto factor = static_cast<float>(lambda);
   for (int64_t i = 0; i < param.numel(); ++i) {
@@ -52,7 +54,7 @@ Status AsyncPushes::add_tables() {
     MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(param));
     const llvm::ArrayRef<int64_t> dims = var->var->dims();
     if (dims.empty() || dims[0] < 0)
-      return InvalidProgram("the table '{}' is declared without its number of rows", param);
+      return InvalidProgram("table '{}' is declared without a number of rows", param);
     auto& table = tables_[param];
     if (table == nullptr) table = std::make_unique<ChangedRows>(core_.plan.trainers, dims[0]);
     tables_of_[grad] = table.get();
@@ -60,9 +62,9 @@ Status AsyncPushes::add_tables() {
   return Ok();
 }
 
-// Steps are counted from here on, whatever the startup program puts into the trainers' counters:
-// the first gradients get the rate of step 0, or of the step that a saved job had come to,
-// whose sum has what all trainers have counted together (below 0: the save had none).
+// Resets the trainers' counters, whatever values the startup program gave them: the first gradients
+// get the learning rate of step 0, or of the last step of a loaded job. The loaded sum has the
+// steps of all trainers together (below 0: the save had none).
 Status AsyncPushes::reset_counters(const ServerBlock& block) const {
   for (const Op& op : block.block().ops()) {
     if (op.type() != "sum") continue;
@@ -121,18 +123,18 @@ Status AsyncPushes::run_compensated(ServerBlock& block, int trainer) {
   Value* const local = block.find(choice.first_output("Out"));
   MILLRACE_RETURN_IF_ERROR(blend(*param->get_if<Tensor>(), *copy->get_if<Tensor>(),
                                  core_.options.dc_lambda, local->as<Tensor>()));
-  return block.run_behind(1);
+  return block.run_after(1);
 }
 
-// Federated and asynchronous: the trainer's copy becomes the parameter.
+// Asynchronous federated training: the trainer's copy replaces the parameter.
 Status AsyncPushes::replace_param(int trainer, const RequestItem& item) {
   for (const std::string& param : core_.plan.inputs) {
     if (names::federated(param, trainer) != item.name) continue;
     MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(param));
     return ServerCore::store(item, *var);
   }
-  return NotFound("this server ({}) takes no '{}' of trainer {}", core_.plan.endpoint, item.name,
-                  trainer);
+  return NotFound("this server ({}) does not accept '{}' from trainer {}", core_.plan.endpoint,
+                  item.name, trainer);
 }
 
 Status AsyncPushes::set(const RequestItem& item) {
@@ -142,7 +144,7 @@ Status AsyncPushes::set(const RequestItem& item) {
 
 Status AsyncPushes::count(const std::string& counter, int64_t steps) {
   if (core_.plan.lr_block < 0) {
-    return InvalidArgument("'{}' counts steps, but this server ({}) computes no learning rate",
+    return InvalidArgument("'{}' is a step counter, but this server ({}) computes no learning rate",
                            counter, core_.plan.endpoint);
   }
   MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(counter));
@@ -150,13 +152,13 @@ Status AsyncPushes::count(const std::string& counter, int64_t steps) {
   const BlockLock lock = block.lock();
   auto* const tensor = var->value->get_if<Tensor>();
   if (tensor == nullptr || tensor->dtype() != DType::kInt64 || tensor->numel() != 1)
-    return InvalidArgument("the counter '{}' must be one i64, found {}", counter,
+    return InvalidArgument("counter '{}' must be a single i64, found {}", counter,
                            describe(*var->value));
   *tensor->data<int64_t>() += steps;
   return block.run();
 }
 
-// What the trainer reads and what is noted of it belong together, so one lock covers both.
+// One lock covers both the value that the trainer reads and the record of it, so that they agree.
 Status AsyncPushes::get(int trainer, const std::string& name, ReplySink& reply) {
   const auto table = tables_.find(name);
   const auto backup =
@@ -177,7 +179,7 @@ Status AsyncPushes::get_changed(int trainer, const std::string& name, bool repea
   const std::shared_lock lock(*var->mutex);
   const auto* const tensor = var->value->get_if<Tensor>();
   if (table == tables_.end() || tensor == nullptr || !tensor->initialized())
-    return InvalidArgument("'{}' is no sparse table of this server ({})", name,
+    return InvalidArgument("'{}' is not a sparse table of this server ({})", name,
                            core_.plan.endpoint);
   Value changed;
   auto& rows = changed.as<SelectedRows>();

@@ -11,28 +11,28 @@
 
 namespace millrace::ps {
 
-/// Asynchronous training, half-asynchronous and geo included: what a trainer sends is applied at
-/// once, in the thread of the call. Source: spec/ps_runtime.md section 3.
+/// Asynchronous training, including half-asynchronous and geo: values that a trainer sends are
+/// applied immediately, in the thread of the call. Source: spec/ps_runtime.md section 3.
 ///
-/// Thread-safety: any thread; what touches the same block waits.
+/// Thread-safety: any thread; calls that use the same block wait for each other.
 class AsyncPushes {
  public:
-  /// Runs the block of the learning rate once if no gradient does. Errors: those of that block;
-  /// kInvalidProgram for tables whose height is not known.
+  /// Runs the learning rate block once at the start, unless a gradient triggers it. Errors: those
+  /// of that block; kInvalidProgram for tables without a declared height.
   static StatusOr<std::unique_ptr<AsyncPushes>> create(ServerCore& core);
 
-  /// Applies one gradient, delta or federated parameter. Errors: kNotFound for a name that starts
-  /// no block; kInvalidArgument for a value that does not fit; those of the block.
+  /// Applies one gradient, delta or federated parameter. Errors: kNotFound for a name without a
+  /// block; kInvalidArgument for a value of the wrong type or dims; those of the block.
   Status push(int trainer, const RequestItem& item);
   /// Sets a var of the server. Errors: kNotFound, kInvalidArgument.
   Status set(const RequestItem& item);
-  /// Adds steps to the counter of a trainer and computes the learning rate.
+  /// Adds steps to a trainer's counter and computes the learning rate.
   /// Errors: kInvalidArgument if the server has no such counter or no block for the rate.
   Status count(const std::string& counter, int64_t steps);
-  /// Replies with a var; with delay compensation the caller's copy is kept.
+  /// Replies with a var; with delay compensation, keeps a copy of what the trainer received.
   Status get(int trainer, const std::string& name, ReplySink& reply);
-  /// Replies with the rows of a table that changed since the trainer last asked.
-  /// Errors: kInvalidArgument for a var that is no sparse table.
+  /// Replies with the rows of a table that changed since the trainer's last request.
+  /// Errors: kInvalidArgument for a var that is not a sparse table.
   Status get_changed(int trainer, const std::string& name, bool repeat, ReplySink& reply);
 
  private:
@@ -44,7 +44,7 @@ class AsyncPushes {
 
   ServerCore& core_;
   std::map<std::string, std::unique_ptr<ChangedRows>> tables_;  // by parameter
-  llvm::StringMap<ChangedRows*> tables_of_;                     // by what is pushed
+  llvm::StringMap<ChangedRows*> tables_of_;                     // by name of the pushed var
 };
 
 }  // namespace millrace::ps

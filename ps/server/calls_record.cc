@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kForm = "millrace.ps.calls";
 constexpr int kVersion = 1;
 
-// Numbers between blanks and ends of lines.
+// Splits text into numbers separated by blanks and line ends.
 class Words {
  public:
   explicit Words(std::string_view text) : rest_(text) {}
@@ -24,7 +24,7 @@ class Words {
     rest_ = rest_.drop_front(found.size());
     return found;
   }
-  // False for what is no number of that type.
+  // False if the next word is not a number of that type.
   template <typename T>
   bool number(T& to) {
     return !word().getAsInteger(10, to);
@@ -76,7 +76,7 @@ StatusOr<CallsRecord> parse_calls(std::string_view text) {
   for (uint64_t i = 0; good && i < trainers; ++i)
     good = read_trainer(words, record.trainers.emplace_back());
   if (good && words.at_end()) return record;
-  return InvalidData("no snapshot of a server: its record '{}' is malformed", kCallsRecord);
+  return InvalidData("not a snapshot of a server: its record '{}' is malformed", kCallsRecord);
 }
 
 }  // namespace millrace::ps

@@ -11,26 +11,26 @@
 
 namespace millrace::ps {
 
-/// For every trainer, the rows of one table that changed since it last pulled (geo).
+/// Geo: for every trainer, the rows of one table that changed since its last pull.
 /// Source: spec/ps_runtime.md section 3. Thread-safety: any thread.
 class ChangedRows {
  public:
   ChangedRows(int trainers, int64_t height);
 
-  /// Rows have changed, for all trainers. Rows must be within the table.
+  /// Marks rows as changed for all trainers. Rows must be within the table.
   void add(llvm::ArrayRef<int64_t> rows);
-  /// All rows changed.
+  /// Marks all rows as changed.
   void add_all();
-  /// The rows for a trainer, in ascending order, which are then forgotten; a repeated call gets
-  /// those of the call before, too.
+  /// Returns and clears the changed rows of a trainer, in ascending order. A repeated call also
+  /// returns the rows of the previous call.
   std::vector<int64_t> take(int trainer, bool repeat);
-  /// The trainer has the whole table.
+  /// Clears the changed rows of a trainer, which has just received the whole table.
   void forget(int trainer);
 
  private:
   struct Rows {
     llvm::BitVector changed;
-    llvm::BitVector taken;  // by the last call, whose answer may have been lost
+    llvm::BitVector taken;  // by the last call, whose response may have been lost
   };
   std::mutex mutex_;
   std::vector<Rows> trainers_;

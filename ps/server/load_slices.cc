@@ -29,8 +29,8 @@ Status misfit_slice(const std::string& name, const Value& value, const std::stri
   return InvalidData("expected {}, found {}", expected, describe(value)).at(std::move(place));
 }
 
-// Where a piece of a variable begins. Some accumulators of cut parameters are listed as if they
-// were whole, but are as large as the piece of their parameter.
+// Offset of a slice of a variable. Some accumulators of split parameters are listed as whole, but
+// have the size of their parameter's slice.
 int64_t offset_of(const SlicesFile& slices, const DistributedVar& entry, int64_t elements,
                   int64_t whole) {
   if (entry.is_slice || elements == whole) return entry.offset;
@@ -63,7 +63,7 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
   return Ok();
 }
 
-// Row id of the distributed table lives on server id mod servers.
+// Row `id` of the distributed table is on server id mod servers.
 Status load_table_rows(const SlicesFile& slices, const Op& serve, const Value& whole,
                        Scope& scope) {
   const std::string& name = slices.properties.distributed_lookup_table;
@@ -94,7 +94,7 @@ StatusOr<const Op*> find_serve_op(const Program& program) {
         op.type() == "heter_listen_and_serv")
       return &op;
   }
-  return InvalidProgram("the program has no listen_and_serv: it is no program of a server");
+  return InvalidProgram("the program has no listen_and_serv, so it is not a server program");
 }
 
 Status load_slices(const SlicesFile& slices, const Program& program,

@@ -10,23 +10,23 @@
 
 namespace millrace::ps {
 
-/// Puts what a server holds of whole variables into its scope: slices by the overview, rows of the
-/// distributed table, and everything else that has the name of a persistable var of the server's
-/// program. Variables that the server does not hold are left alone.
+/// Copies whole variables into a server's scope, as far as the server holds them: slices as listed
+/// in the overview, rows of the distributed table, and other persistable vars of the server's
+/// program by name. Variables that the server does not hold are ignored.
 ///
 /// \param program   the server's; its listen_and_serv names the endpoint
 /// \param whole     by original name
-/// Errors: kInvalidData naming variable, expected and found; kInvalidProgram for a program that
-/// serves nothing.
+/// Errors: kInvalidData naming variable, expected and found; kInvalidProgram for a program without
+/// listen_and_serv.
 Status load_slices(const transpiler::SlicesFile& slices, const Program& program,
                    const std::map<std::string, Value>& whole, Scope& scope);
 
-/// Gives the distributed table of a server, as its startup program leaves it, its row numbers.
-/// Nothing happens in a job without such a table. Errors: as above.
+/// Sets the row numbers of a server's distributed table, which its startup program leaves unset.
+/// Does nothing in a job without such a table. Errors: as above.
 Status number_table_rows(const transpiler::SlicesFile& slices, const Program& program,
                          Scope& scope);
 
-/// The op of a server program that serves. Errors: kInvalidProgram if there is none.
+/// The listen_and_serv op of a server program. Errors: kInvalidProgram if there is none.
 StatusOr<const Op*> find_serve_op(const Program& program);
 
 }  // namespace millrace::ps

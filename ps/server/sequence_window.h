@@ -5,23 +5,22 @@
 
 namespace millrace::ps {
 
-/// Which calls of one trainer a server has carried out, so that a repeat is not carried out again.
-/// Sequence numbers begin at 1; calls under way at the same time may finish in any order. Not
-/// thread-safe.
+/// Records which calls of one trainer a server has carried out, so that repeats are not carried out
+/// again. Sequence numbers begin at 1; concurrent calls may finish in any order. Not thread-safe.
 class SequenceWindow {
  public:
   enum class Seen {
-    kNew,      ///< to be carried out; then finish()
-    kRunning,  ///< another call with the number is under way
-    kDone,     ///< carried out already
+    kNew,      ///< must be carried out, followed by finish()
+    kRunning,  ///< another call with this number is in progress
+    kDone,     ///< already carried out
   };
 
-  /// What is known of a number; a new one is under way from now on.
+  /// Looks up a number. A new one is marked as in progress.
   Seen begin(uint64_t sequence) {
     if (sequence <= low_ || done_.contains(sequence)) return Seen::kDone;
     return running_.insert(sequence).second ? Seen::kNew : Seen::kRunning;
   }
-  /// \param applied  false: nothing happened, a repeat has to be carried out
+  /// \param applied  false: the call had no effect, so a repeat must be carried out
   void finish(uint64_t sequence, bool applied) {
     running_.erase(sequence);
     if (!applied) return;
@@ -30,17 +29,17 @@ class SequenceWindow {
   }
   /// All numbers up to this one are carried out.
   [[nodiscard]] uint64_t low() const { return low_; }
-  /// Those beyond low() that are carried out.
+  /// Numbers above low() that are carried out.
   [[nodiscard]] const std::set<uint64_t>& done() const { return done_; }
-  /// No number up to this one is asked for any more: each has been answered, or nobody waits for
-  /// it.
+  /// Forgets numbers up to `low`, which the trainer will not send again: each was answered or given
+  /// up.
   void settle(uint64_t low) {
     if (low <= low_) return;
     low_ = low;
     done_.erase(done_.begin(), done_.upper_bound(low));
     advance();
   }
-  /// Takes up where a snapshot left off.
+  /// Restores the state of a snapshot.
   void restore(uint64_t low, std::set<uint64_t> done) {
     low_ = low;
     done_ = std::move(done);

@@ -30,7 +30,7 @@ StatusOr<std::map<std::string, int32_t>> read_block_map(const Op& op, const std:
   return map;
 }
 
-// A geo server to which no parameter fell has none; in other modes an empty block stands for that.
+// A geo server without parameters has no optimize blocks; in other modes it has an empty block.
 StatusOr<std::vector<int32_t>> optimize_blocks(const Op& op, ServePlan::Mode mode) {
   std::vector<int32_t> blocks;
   const AttrValue* const attr = op.find_attr("optimize_blocks");
@@ -45,7 +45,8 @@ StatusOr<std::vector<int32_t>> optimize_blocks(const Op& op, ServePlan::Mode mod
   return blocks;
 }
 
-// Neighbours of one parent run side by side; the block of the learning rate comes before them.
+// Consecutive blocks with the same parent run in parallel; the learning rate block runs before
+// them.
 void group_blocks(const Op& op, const std::vector<int32_t>& blocks, ServePlan& plan) {
   int32_t last = -1;
   for (const int32_t block : blocks) {
@@ -58,7 +59,7 @@ void group_blocks(const Op& op, const std::vector<int32_t>& blocks, ServePlan& p
   }
 }
 
-// Programs from before distributed_mode have sync_mode alone.
+// Programs older than distributed_mode have only sync_mode.
 Status read_mode(const Op& op, ServePlan& plan) {
   const bool is_sync = get_attr_or(op, "sync_mode", false);
   plan.federated = op.type() == "fl_listen_and_serv";
@@ -69,8 +70,8 @@ Status read_mode(const Op& op, ServePlan& plan) {
   }
   const int32_t mode = get_attr_or(op, "distributed_mode", 0);
   if (op.has_attr("sync_mode") && is_sync != (mode == 0)) {
-    return InvalidProgram("attributes 'sync_mode' {} and 'distributed_mode' {} contradict", is_sync,
-                          mode);
+    return InvalidProgram(
+        "attributes 'sync_mode' {} and 'distributed_mode' {} contradict each other", is_sync, mode);
   }
   switch (mode) {
     case 0:

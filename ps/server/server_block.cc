@@ -25,7 +25,7 @@ StatusOr<std::unique_ptr<ServerBlock>> ServerBlock::compile(const executor::Runt
                                                             const VarGuards& guards, int threads,
                                                             uint64_t seed) {
   std::unique_ptr<ServerBlock> made(new ServerBlock(block, scope, threads, seed));
-  // depth 1: what ops leave is in row-major order, as it is read by name
+  // depth 1: outputs of ops must be in row-major order, because they are read by name
   MILLRACE_ASSIGN_OR_RETURN(made->runner_,
                             executor::BlockRunner::compile(runtime, block, made->device_, 1));
   made->runner_->bind(made->scope_);
@@ -43,7 +43,7 @@ Status ServerBlock::run_first(size_t count) {
   return runner_->run_without(skipped);
 }
 
-Status ServerBlock::run_behind(size_t count) {
+Status ServerBlock::run_after(size_t count) {
   llvm::BitVector skipped(static_cast<unsigned>(runner_->steps().size()));
   skipped.set(0, static_cast<unsigned>(std::min<size_t>(count, skipped.size())));
   return runner_->run_without(skipped);

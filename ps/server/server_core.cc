@@ -21,8 +21,8 @@ uint64_t new_epoch() {
   return (uint64_t{device()} << 32U | device()) | 1U;
 }
 
-// Blocks that are run, in ascending order. The block of checkpoints only tells which table is
-// saved.
+// Indices of the blocks to run, in ascending order. The checkpoint block is not run: it only names
+// the table to save.
 std::vector<int32_t> blocks_to_run(const ServePlan& plan) {
   std::set<int32_t> blocks;
   for (const std::vector<int32_t>& group : plan.groups) blocks.insert(group.begin(), group.end());
@@ -54,7 +54,7 @@ Status check_rows_server_core(const RequestItem& item, const SelectedRows& rows,
   for (const int64_t row : rows.rows) {
     if (row >= 0 && row < height) continue;
     return misfit_server_core(item, fmt::format("rows in [0, {})", height))
-        .with_note(fmt::format("there is a row {}", row));
+        .with_note(fmt::format("row {} is out of range", row));
   }
   if (count == 0 || declared.empty()) return Ok();
   int64_t width = 1;
@@ -67,7 +67,7 @@ Status check_rows_server_core(const RequestItem& item, const SelectedRows& rows,
 Status check_item(const RequestItem& item, const Var* var) {
   if (item.value == nullptr || !item.value->initialized()) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("the call brings no value of '{}'", item.name));
+                  fmt::format("the call has no value for '{}'", item.name));
   }
   if (var == nullptr || !var->spec().has_tensor()) return Ok();
   const llvm::ArrayRef<int64_t> declared = var->dims();
@@ -79,7 +79,7 @@ Status check_item(const RequestItem& item, const Var* var) {
       tensor->rank() == declared.size() &&
       std::equal(declared.begin(), declared.end(), tensor->dims().begin(),
                  [](int64_t wanted, int64_t found) { return wanted < 0 || wanted == found; });
-  // scalars are declared with and without a dim of 1
+  // scalars may be declared with or without a dim of 1
   int64_t elements = 1;
   for (const int64_t dim : declared) elements *= dim;
   if (fits || (elements == 1 && tensor->numel() == 1)) return Ok();
@@ -113,7 +113,7 @@ StatusOr<std::unique_ptr<ServerCore>> ServerCore::create(const executor::Runtime
   return core;
 }
 
-// Every declared var gets its value now, so that calls and blocks only look.
+// Creates the value of every declared var in advance, so that calls and blocks only look them up.
 void ServerCore::index_vars(Scope& scope) {
   for (const Var& var : program_.root().vars()) {
     Value* value = scope.find(var.name());
@@ -125,7 +125,7 @@ void ServerCore::index_vars(Scope& scope) {
 
 Status ServerCore::compile_blocks(const executor::Runtime& runtime, Scope& scope) {
   size_t widest = 1;
-  std::map<int32_t, size_t> width;  // of the group of a block
+  std::map<int32_t, size_t> width;  // by block: number of blocks in its group
   for (const std::vector<int32_t>& group : plan.groups) {
     widest = std::max(widest, group.size());
     for (const int32_t block : group) width[block] = group.size();
@@ -200,7 +200,7 @@ Status ServerCore::store(const RequestItem& item, const ServerVar& to) {
 
 Status ServerCore::take(const RequestItem& item, Value& to) {
   if (item.movable != nullptr) {
-    std::swap(*item.movable, to);  // the old memory goes back to who received
+    std::swap(*item.movable, to);  // returns the old memory to the receiver
     return Ok();
   }
   return copy_value_into(*item.value, to);
@@ -213,7 +213,7 @@ Status ServerCore::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
       lock, deadline, [&] { return !failure.ok() || epoch != begun || holds(); });
   if (!failure.ok()) return failure;
   if (epoch != begun)
-    return {StatusCode::kDistributed, "the server went back to an older step meanwhile"};
+    return {StatusCode::kDistributed, "the server went back to an older step during the call"};
   if (in_time) return Ok();
   return {StatusCode::kDistributed,
           fmt::format("the deadline passed while waiting for {}", what())};

@@ -30,44 +30,45 @@ namespace millrace::ps {
 class KillPoint;
 class TableHandler;
 
-/// How a server behaves.
+/// Settings of a server.
 struct ServerOptions {
   std::string job;     ///< calls of other jobs are refused
-  uint64_t epoch = 0;  ///< that the server begins with; 0: chosen at start
-  int threads = 1;     ///< that update blocks may use, >= 1
+  uint64_t epoch = 0;  ///< initial epoch; 0: chosen at start
+  int threads = 1;     ///< threads for update blocks, >= 1
   uint64_t seed = 0;
-  /// How long all trainers may take to come; 0: for ever.
+  /// How long to wait for all trainers at the start; 0: without limit.
   std::chrono::milliseconds start_timeout{180'000};
-  /// A trainer that is silent for so long is lost; 0: none ever is.
+  /// A trainer that is silent for this long counts as lost; 0: never.
   std::chrono::milliseconds silence_timeout{0};
-  /// Between two lines that say who waits for whom; 0: none.
+  /// Interval of log lines that say which trainers wait for which others; 0: none.
   std::chrono::milliseconds report_interval{30'000};
   double dc_lambda = 1;        ///< strength of delay compensation (DC-ASGD)
-  bool goes_on = false;        ///< parameters were loaded: schedules go on where their counters are
-  bool elastic = false;        ///< the job goes on without a trainer that is lost
+  bool goes_on = false;        ///< parameters were loaded: schedules continue from their counters
+  bool elastic = false;        ///< the job continues without a lost trainer
   std::string files_root;      ///< folder for the files of checkpoint requests; empty: refused
   std::string snapshot_root;   ///< folder for snapshots; empty: none are taken
-  int64_t snapshot_every = 0;  ///< steps from one to the next (synchronous servers); 0: none
-  std::chrono::milliseconds snapshot_interval{0};  ///< time from one to the next; 0: none
-  /// No trainer goes on from a step before its snapshot is on the disk, so that a server that comes
-  /// back has lost nothing.
+  int64_t snapshot_every = 0;  ///< steps between snapshots (synchronous servers); 0: none
+  std::chrono::milliseconds snapshot_interval{0};  ///< time between snapshots; 0: none
+  /// Trainers wait after each step until its snapshot is on disk, so that a restarted server has
+  /// lost nothing.
   bool snapshot_durable = false;
-  /// Answers pulls and pushes of typed tables, and table barriers with a phase (TableHandler);
-  /// outlives the server. Null: it has no such tables.
+  /// Handles pulls and pushes of typed tables, and table barriers with a phase (TableHandler); must
+  /// outlive the server. Null: the server has no such tables.
   TableHandler* tables = nullptr;
-  std::shared_ptr<KillPoint> kill_point;        ///< where the process ends itself; null: nowhere
-  std::function<void(const std::string&)> log;  ///< lines for people; may be empty
+  /// Where the process kills itself, for tests; null: nowhere.
+  std::shared_ptr<KillPoint> kill_point;
+  std::function<void(const std::string&)> log;  ///< receives log lines; may be empty
 };
 
-/// A var that calls name.
+/// A var that calls may name.
 struct ServerVar {
   const Var* var = nullptr;
   Value* value = nullptr;
-  std::shared_mutex* mutex = nullptr;  ///< shared to read, exclusive to write the value
+  std::shared_mutex* mutex = nullptr;  ///< lock shared to read the value, exclusively to write it
 };
 
-/// What the parts of one server share: its program, its vars with their locks, its compiled blocks,
-/// and the state that waiting calls look at.
+/// State shared by the components of one server: its program, its vars with their locks, its
+/// compiled blocks, and the state that waiting calls depend on.
 class ServerCore {
  public:
   /// \param op  listen_and_serv; its program, scope and runtime must outlive the result
@@ -80,51 +81,51 @@ class ServerCore {
 
   ServePlan plan;
   ServerOptions options;
-  /// Of this incarnation of the server's state; another one after going back to a snapshot. Calls
-  /// for an older one are refused.
+  /// Epoch of the server's state; changes when the server goes back to a snapshot. Calls with an
+  /// older epoch are refused.
   std::atomic<uint64_t> epoch{0};
-  /// Chooses another epoch and lets all that wait end with an error. The caller holds the mutex.
+  /// Chooses a new epoch and ends all waiting calls with an error. The caller must hold the mutex.
   void begin_epoch();
 
   [[nodiscard]] const Program& program() const { return program_; }
   [[nodiscard]] const llvm::StringMap<ServerVar>& vars() const { return vars_; }
   /// Errors: kNotFound naming the var.
   [[nodiscard]] StatusOr<const ServerVar*> find_var(llvm::StringRef name) const;
-  /// Keeps all vars as they are as long as the result lives.
+  /// Locks all vars against changes as long as the result exists.
   [[nodiscard]] std::vector<std::unique_lock<std::shared_mutex>> freeze() const {
     return guards_->lock_all();
   }
-  /// A compiled block of the plan. Never null for those.
+  /// The compiled block of an index; never null for blocks of the plan.
   [[nodiscard]] ServerBlock* block(int32_t index) const;
-  /// Runs blocks side by side; run() is called for each, by several threads at once.
+  /// Runs blocks in parallel; run() is called for each block, from several threads.
   /// \returns the error of the first block in order that failed
   Status run_group(llvm::ArrayRef<int32_t> blocks,
                    llvm::function_ref<Status(ServerBlock&)> run) const;
 
-  /// Copies a var into a reply. Errors: kNotFound; kExecution for a var without value.
+  /// Copies a var into a reply. Errors: kNotFound; kExecution for a var without a value.
   Status put_var(llvm::StringRef name, ReplySink& reply) const;
-  /// The same for who holds the lock.
+  /// The same, for a caller that holds the lock.
   static Status put(llvm::StringRef name, const ServerVar& var, ReplySink& reply);
 
   /// Compares a value with the declaration of a var. Errors: kInvalidArgument naming the var, with
   /// expected and found.
   static Status check(const RequestItem& item, const ServerVar& to);
-  /// Takes the value of an item into a var, under its lock. Errors: those of check(); kResource.
+  /// Copies the value of an item into a var, under its lock. Errors: those of check(); kResource.
   static Status store(const RequestItem& item, const ServerVar& to);
-  /// The same without check and lock, for those who have both.
+  /// The same without check and lock, for a caller that has done both.
   static Status take(const RequestItem& item, Value& to);
 
   // ---- state of the run, guarded by mutex
   std::mutex mutex;
-  std::condition_variable changed;  ///< of anything below
+  std::condition_variable changed;  ///< signalled when anything below changes
   Trainers trainers;
-  Status failure;  ///< every call that waits or comes returns it
+  Status failure;  ///< returned by every waiting or new call
 
-  /// Waits until a condition holds. what() says what is waited for, for the error.
-  /// Errors: failure; kDistributed when the deadline passes, and when another epoch begins.
+  /// Waits until a condition holds. what() describes what is waited for, for the error.
+  /// Errors: failure; kDistributed when the deadline passes, or when a new epoch begins.
   Status wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
               llvm::function_ref<bool()> holds, llvm::function_ref<std::string()> what);
-  /// Ends the server with an error; the first one stays. Takes the mutex.
+  /// Ends the server with an error; keeps the first one. Locks the mutex.
   void fail(Status status);
   void log(const std::string& line) const {
     if (options.log) options.log(line);

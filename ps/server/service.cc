@@ -8,12 +8,12 @@
 #include "ps/table/table_handler.h"
 #include "ps/wire_names.h"
 
-// Who calls, whether it was carried out before, and the loop that applies steps. What the methods
-// do stands in service_methods.cc.
+// Checking of calls, detection of repeats, and the loop that applies steps. The methods themselves
+// are in service_methods.cc.
 namespace millrace::ps {
 namespace {
 
-// A barrier of this kind is none: the trainer comes to none any more.
+// A "barrier" of this kind reports that the trainer no longer takes part in barriers.
 constexpr std::string_view kLeave = "leave";
 
 class NoReply final : public ReplySink {
@@ -33,11 +33,12 @@ class NoReply final : public ReplySink {
 };
 
 Status server_stops() {
-  return {StatusCode::kDistributed, "the server stops"};
+  return {StatusCode::kDistributed, "the server is stopping"};
 }
 
-// Nobody waits at barriers of tables for a trainer that is lost, until another takes its place.
-Status tell_tables(Handler& tables, int trainer, const char* what) {
+// Reports to typed tables that a trainer is lost or replaced: their barriers do not wait for a lost
+// trainer.
+Status notify_tables(Handler& tables, int trainer, const char* what) {
   Request request;
   request.method = Method::kTableBarrier;
   request.text = what;
@@ -70,16 +71,17 @@ Status Service::check_epoch(const Request& request) const {
   return Status(StatusCode::kDistributed,
                 fmt::format("'{}' is meant for epoch {} of this server, which is in epoch {}",
                             method_name(request.method), request.epoch, epoch))
-      .with_hint("the server was started anew, or went back, since the trainer said hello");
+      .with_hint(
+          "the server was restarted, or went back to an older step, after the trainer's hello");
 }
 
 Status Service::handle(const Request& request, Deadline deadline, ReplySink& reply) {
   Status status = answer(request, deadline, reply);
-  // a sign of life is nothing that its trainer looks at
+  // the trainer ignores the result of a heartbeat
   if (status.ok() || request.method == Method::kHello) return status;
   const std::lock_guard lock(core_->mutex);
   if (!core_->failure.ok()) {
-    told_.insert(request.caller.trainer);
+    notified_.insert(request.caller.trainer);
     core_->changed.notify_all();
   }
   return status;
@@ -114,14 +116,15 @@ Status Service::hello(const Request& request, Deadline deadline, ReplySink& repl
   MILLRACE_RETURN_IF_ERROR(check_epoch(request));
   int64_t answered = -1;
   if (!request.text.empty() && llvm::StringRef(request.text).getAsInteger(10, answered))
-    return InvalidArgument("hello: '{}' is no number of send barriers", request.text);
+    return InvalidArgument("hello: expected a number of send barriers, found '{}'", request.text);
   if (core_->trainers.must_wait(request.caller)) {
     const int id = request.caller.trainer;
-    core_->log(fmt::format("another process comes as trainer {} and waits for its end", id));
+    core_->log(fmt::format(
+        "another process wants to replace trainer {} and waits until that is lost", id));
     MILLRACE_RETURN_IF_ERROR(core_->wait(
         lock, deadline, [&] { return !core_->trainers.must_wait(request.caller); },
         [&] {
-          return fmt::format("the end of {}, whose place another process wants to take",
+          return fmt::format("the end of {}, which another process wants to replace",
                              core_->trainers.describe(id, Clock::now()));
         }));
   }
@@ -130,7 +133,7 @@ Status Service::hello(const Request& request, Deadline deadline, ReplySink& repl
   Trainer& trainer = core_->trainers.at(request.caller.trainer);
   const bool joins = trainer.life == Trainer::Life::kJoining;
   if (joins && !trainer.is_placed && core_->options.tables != nullptr)
-    MILLRACE_RETURN_IF_ERROR(tell_tables(*core_->options.tables, request.caller.trainer, "join"));
+    MILLRACE_RETURN_IF_ERROR(notify_tables(*core_->options.tables, request.caller.trainer, "join"));
   if (joins && steps_ == nullptr) trainer.life = Trainer::Life::kLive;
   reply.set_text(fmt::format("{} {} {}", trainer.sent, steps_ != nullptr ? steps_->applied() : 0,
                              joins                                 ? kJoins
@@ -151,7 +154,7 @@ bool Service::must_settle(int trainer) const {
   return false;
 }
 
-// A call with a sequence number: a repeat waits for the first one and is then answered like it.
+// A call with a sequence number. A repeat waits for the first call and then gets the same response.
 Status Service::once(const Request& request, Deadline deadline, ReplySink& reply) {
   SequenceWindow::Seen seen = SequenceWindow::Seen::kRunning;
   const bool changes_vars = pushes_ != nullptr && request.method != Method::kTableBarrier;
@@ -166,7 +169,7 @@ Status Service::once(const Request& request, Deadline deadline, ReplySink& reply
           seen = window.begin(request.sequence);
           return seen != SequenceWindow::Seen::kRunning;
         },
-        [&] { return fmt::format("call {}, which is under way", request.sequence); }));
+        [&] { return fmt::format("call {}, which is in progress", request.sequence); }));
     ++inside_;
     if (changes_vars) ++changing_;
   }
@@ -230,7 +233,7 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
       if (core_->options.tables != nullptr) {
         if (!repeat) return core_->options.tables->handle(request, deadline, reply);
         if (request.method == Method::kPush) return Ok();
-        // its accesses have been counted
+        // the accesses were counted when the call was first carried out
         Request again = request;
         if (again.text == kCountedPull) again.text = kQuietPull;
         return core_->options.tables->handle(again, deadline, reply);
@@ -244,7 +247,8 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
 
 Status Service::serve() {
   std::unique_lock lock(core_->mutex);
-  // where the others may have to go back to if this server is lost before its first snapshot
+  // other trainers may have to go back to this state if the server is lost before its first
+  // snapshot
   if (steps_ != nullptr && snapshots_ != nullptr && !restored_) {
     if (Status status = take_snapshot(lock, core_->options.snapshot_durable); !status.ok())
       core_->failure = std::move(status);
@@ -254,20 +258,20 @@ Status Service::serve() {
       Status status = steps_->apply(lock);
       if (status.ok()) status = snapshot(lock, false);
       if (!status.ok()) core_->failure = std::move(status);
-      // only now, so that a durable snapshot comes before who waits for the step
+      // notify only now, so that a durable snapshot precedes the calls that wait for the step
       core_->changed.notify_all();
       continue;
     }
     core_->changed.wait_for(lock, std::chrono::milliseconds(500));
-    Status status = look_around();
+    Status status = check_trainers();
     publish();
-    // those of synchronous servers are taken at the end of steps
+    // synchronous servers take snapshots at the end of steps
     if (status.ok() && steps_ == nullptr) status = snapshot(lock, false);
     if (!status.ok() && core_->failure.ok()) core_->failure = std::move(status);
   }
   if (core_->failure.ok() && stopping_) {
     if (Status status = snapshot(lock, true); !status.ok())
-      core_->log("the last snapshot was not written: " + status.message());
+      core_->log("the final snapshot could not be written: " + status.message());
   }
   publish();
   Status result = core_->failure;
@@ -277,7 +281,7 @@ Status Service::serve() {
     metrics_->health().ready = false;
     if (!result.ok()) metrics_->health().live = false;
   }
-  if (!result.ok()) wait_until_told(lock);
+  if (!result.ok()) wait_until_notified(lock);
   if (core_->failure.ok()) {
     core_->failure = stopping_
                          ? server_stops()
@@ -287,14 +291,15 @@ Status Service::serve() {
   return result;
 }
 
-// Trainers between two calls would otherwise find nobody, and not know why.
-void Service::wait_until_told(std::unique_lock<std::mutex>& lock) {
-  constexpr std::chrono::seconds kLastWords{5};
+// Otherwise, trainers that are between two calls would lose the connection without knowing why.
+void Service::wait_until_notified(std::unique_lock<std::mutex>& lock) {
+  constexpr std::chrono::seconds kNotifyTimeout{5};
   core_->changed.notify_all();
-  core_->changed.wait_for(lock, kLastWords, [this] {
+  core_->changed.wait_for(lock, kNotifyTimeout, [this] {
     if (stopping_) return true;
     for (int id = 0; id < core_->trainers.count(); ++id) {
-      if (core_->trainers.at(id).life == Trainer::Life::kLive && told_.count(id) == 0) return false;
+      if (core_->trainers.at(id).life == Trainer::Life::kLive && notified_.count(id) == 0)
+        return false;
     }
     return true;
   });
@@ -310,18 +315,18 @@ Status Service::restore() {
   return Ok();
 }
 
-// A snapshot that cannot be written does not stop training.
+// A failure to write a snapshot does not stop training.
 Status Service::snapshot(std::unique_lock<std::mutex>& lock, bool now) {
   const int64_t applied = steps_ != nullptr ? steps_->applied() : 0;
   if (snapshots_ == nullptr || !(now || snapshots_->is_due(applied, Clock::now()))) return Ok();
-  // a second one of the same step would take the place of an older one that others may need
+  // a second snapshot of the same step would displace an older one that others may need
   if (now && steps_ != nullptr && snapshots_->is_at(applied)) return snapshots_->finish();
   return take_snapshot(lock, now || core_->options.snapshot_durable);
 }
 
 Status Service::take_snapshot(std::unique_lock<std::mutex>& lock, bool wait) {
   const int64_t applied = steps_ != nullptr ? steps_->applied() : 0;
-  // what a call has changed and that it was carried out must stand in the same snapshot
+  // the effect of a call and the record of it must be in the same snapshot
   freezing_ = true;
   core_->changed.wait(lock, [this] { return changing_ == 0; });
   Status status;
@@ -338,7 +343,7 @@ Status Service::take_snapshot(std::unique_lock<std::mutex>& lock, bool wait) {
   if (status.ok()) return Ok();
   if (core_->options.snapshot_durable)
     return std::move(status).with_note("while saving a snapshot");
-  core_->log("a snapshot was not written: " + status.message());
+  core_->log("a snapshot could not be written: " + status.message());
   return Ok();
 }
 
@@ -348,7 +353,7 @@ void Service::stop() {
   core_->changed.notify_all();
 }
 
-Status Service::look_around() {
+Status Service::check_trainers() {
   const Clock::time_point now = Clock::now();
   const ServerOptions& options = core_->options;
   Trainers& trainers = core_->trainers;
@@ -365,13 +370,13 @@ Status Service::look_around() {
     if (!options.elastic) {
       return {
           StatusCode::kDistributed,
-          fmt::format("{} is lost: no word for {} s", who,
+          fmt::format("{} is lost: no call for {} s", who,
                       (absent ? options.start_timeout : options.silence_timeout).count() / 1000)};
     }
-    core_->log(fmt::format("{} is lost; the job goes on without it", who));
+    core_->log(fmt::format("{} is lost; the job continues without it", who));
     trainer.life = Trainer::Life::kLost;
     if (options.tables != nullptr)
-      MILLRACE_RETURN_IF_ERROR(tell_tables(*options.tables, id, "leave"));
+      MILLRACE_RETURN_IF_ERROR(notify_tables(*options.tables, id, "leave"));
     if (steps_ != nullptr) steps_->drop_partial(id);
     core_->changed.notify_all();
   }

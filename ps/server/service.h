@@ -14,10 +14,10 @@
 
 namespace millrace::ps {
 
-/// A parameter server: answers the calls of its trainers until all have left.
+/// A parameter server: handles the calls of its trainers until all have left.
 ///
-/// Every call is checked first: job, epoch, trainer; a call with a sequence number that was carried
-/// out before is answered again, not carried out again. Source: spec/ps_runtime.md section 1.
+/// Every call is checked first: job, epoch, trainer. A repeated call, recognised by its sequence
+/// number, is answered but not carried out again. Source: spec/ps_runtime.md section 1.
 class Service final : public Handler {
  public:
   /// \param op  listen_and_serv or fl_listen_and_serv; its program, scope and runtime must outlive
@@ -28,14 +28,15 @@ class Service final : public Handler {
 
   Status handle(const Request& request, Deadline deadline, ReplySink& reply) override;
 
-  /// Applies steps until all trainers have left or stop() was called. Then, or after an error,
-  /// every call ends with an error.
-  /// Errors: those of the optimize blocks; kDistributed for a trainer that is lost or never came.
+  /// Applies steps until all trainers have left or stop() was called. Afterwards, or after an
+  /// error, every call returns an error.
+  /// Errors: those of the optimize blocks; kDistributed for a trainer that is lost or never
+  /// connected.
   Status serve();
-  /// Lets serve() return after the running step. Thread-safety: any thread.
+  /// Makes serve() return after the current step. Thread-safety: any thread.
   void stop();
-  /// serve() writes numbers about the server there, about twice a second. Before serve(); metrics
-  /// outlives the service.
+  /// Sets where serve() writes metrics of the server, about twice a second. Call it before serve();
+  /// `metrics` must outlive the service.
   void publish_to(Metrics& metrics) { metrics_ = &metrics; }
 
   [[nodiscard]] uint64_t epoch() const { return core_->epoch; }
@@ -62,31 +63,32 @@ class Service final : public Handler {
   Status table_barrier(const Request& request, Deadline deadline);
   Status watch(ReplySink& reply);
   Status go_to(const Request& request, Deadline deadline, ReplySink& reply);
-  /// Begins a step anew for a trainer, an earlier one with the snapshot of it. Others have to come
-  /// to it by go_to(), too.
+  /// Restarts a step for a trainer; an earlier one from the snapshot of that step. The other
+  /// trainers have to go to that step, too, by go_to().
   Status go_back(std::unique_lock<std::mutex>& lock, int64_t step, int caller, Deadline deadline);
-  /// True if others went back to the step that is next, and this trainer has not come to it yet.
+  /// True if others went back to the next step, and this trainer has not gone to it yet.
   [[nodiscard]] bool must_settle(int trainer) const;
-  /// Takes up a snapshot, where there is one to take up.
+  /// Loads a snapshot, if there is one.
   Status restore();
-  /// Takes one if it is due, or asked for. The caller holds the mutex.
+  /// Takes a snapshot if one is due or `now` is true. The caller must hold the mutex.
   Status snapshot(std::unique_lock<std::mutex>& lock, bool now);
-  /// \param wait  returns only when it is on the disk
+  /// \param wait  return only when the snapshot is on disk
   Status take_snapshot(std::unique_lock<std::mutex>& lock, bool wait);
-  /// After a failure: gives the trainers that are there time to ask for something and hear of it.
-  void wait_until_told(std::unique_lock<std::mutex>& lock);
-  /// Looks for trainers that are lost, and reports. The caller holds the mutex.
-  Status look_around();
-  /// Writes the numbers. The caller holds the mutex.
+  /// After a failure: waits for a while so that live trainers can make a call and receive the
+  /// error.
+  void wait_until_notified(std::unique_lock<std::mutex>& lock);
+  /// Detects lost trainers and logs which trainers wait. The caller must hold the mutex.
+  Status check_trainers();
+  /// Writes the metrics. The caller must hold the mutex.
   void publish();
   void publish_trainers();
   void publish_tables();
-  /// The rows of a table that a request for a checkpoint wants: all, or those that changed since
-  /// the last request of this kind.
+  /// The rows of a table that a checkpoint request saves: all, or those that changed since the last
+  /// request of this kind.
   StatusOr<const Value*> rows_to_save(const std::string& table, const Value& value, int64_t mode,
                                       Value& changed);
 
-  /// Arrivals at a barrier of its own name.
+  /// Arrivals at a barrier with a name.
   struct NamedBarrier {
     int64_t round = 0;
     std::set<int> arrived;
@@ -94,29 +96,29 @@ class Service final : public Handler {
 
   std::unique_ptr<ServerCore> core_;
   std::unique_ptr<SyncSteps> steps_;      ///< synchronous servers
-  std::unique_ptr<AsyncPushes> pushes_;   ///< the others
-  std::unique_ptr<Snapshots> snapshots_;  ///< null: none are taken
+  std::unique_ptr<AsyncPushes> pushes_;   ///< asynchronous servers
+  std::unique_ptr<Snapshots> snapshots_;  ///< null: no snapshots are taken
   std::map<std::string, NamedBarrier> barriers_;
-  int inside_ = 0;           ///< calls with a sequence number
-  int changing_ = 0;         ///< asynchronous ones of them, which change variables
-  bool freezing_ = false;    ///< no further ones for now
-  bool going_back_ = false;  ///< no step is applied for now
+  int inside_ = 0;           ///< running calls with a sequence number
+  int changing_ = 0;         ///< those of them that change variables (asynchronous servers)
+  bool freezing_ = false;    ///< calls that change variables must wait
+  bool going_back_ = false;  ///< no step may be applied
   bool stopping_ = false;
-  std::set<int> told_;     ///< trainers that have had the failure as an answer
-  bool restored_ = false;  ///< began with a snapshot
+  std::set<int> notified_;  ///< trainers that have received the failure
+  bool restored_ = false;   ///< started from a snapshot
   Clock::time_point started_;
   Clock::time_point reported_;
 
   Metrics* metrics_ = nullptr;
-  int64_t carried_out_ = 0;  ///< calls with a sequence number
-  int64_t repeats_ = 0;      ///< of such calls, which changed nothing
+  int64_t carried_out_ = 0;  ///< calls with a sequence number that were carried out
+  int64_t repeats_ = 0;      ///< repeats of such calls, which had no effect
   int64_t snapshots_taken_ = 0;
   int64_t snapshots_failed_ = 0;
-  double snapshot_seconds_ = 0;  ///< that the last one held the server up
+  double snapshot_seconds_ = 0;  ///< time for which the last snapshot blocked the server
   std::chrono::system_clock::time_point snapshot_time_;
 
   std::mutex saving_;
-  /// A hash of each row as it was saved last, by table; for requests that want what has changed.
+  /// By table: a hash of each row as last saved, for requests that save only changed rows.
   std::map<std::string, std::vector<uint64_t>> saved_rows_;
 };
 

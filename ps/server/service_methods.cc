@@ -11,8 +11,8 @@
 #include "io/params.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
+#include "ps/client/saved_parts.h"
 #include "ps/kill_points.h"
-#include "ps/saving/saved_parts.h"
 #include "ps/server/service.h"
 #include "ps/server/table_rows.h"
 #include "ps/table/table_handler.h"
@@ -36,7 +36,7 @@ Status Service::send(const Request& request, bool repeat) {
     Status status = pushes_->push(request.caller.trainer, item);
     reach(core_->options.kill_point, "server/after-apply");
     if (status.ok()) continue;
-    // what came before it in the message has been applied, so the call cannot be taken back
+    // earlier items of the message have been applied, so the call cannot be undone
     if (&item != request.items.data()) core_->fail(status);
     return status;
   }
@@ -55,7 +55,7 @@ Status Service::put_vars(const Request& request, ReplySink& reply) {
 Status Service::get(const Request& request, Deadline deadline, ReplySink& reply, bool repeat) {
   if (request.text == kChangedRows) {
     if (pushes_ == nullptr)
-      return InvalidArgument("a synchronous server ({}) keeps no list of changed rows",
+      return InvalidArgument("a synchronous server ({}) does not track changed rows",
                              core_->plan.endpoint);
     for (const RequestItem& item : request.items) {
       MILLRACE_RETURN_IF_ERROR(
@@ -74,7 +74,7 @@ Status Service::get_without_barrier(const Request& request, ReplySink& reply) {
   for (const RequestItem& item : request.items) {
     llvm::StringRef name = item.name;
     if (!name.consume_back(kWithoutBarrier))
-      return InvalidArgument("'{}' is got in any phase, but its name does not end in '{}'",
+      return InvalidArgument("'{}' is fetched without a barrier, but its name does not end in '{}'",
                              item.name, kWithoutBarrier);
     MILLRACE_RETURN_IF_ERROR(core_->put_var(name, reply));
   }
@@ -87,7 +87,7 @@ Status Service::send_barrier(const Request& request, bool repeat) {
   return steps_ != nullptr ? steps_->arrive(request.caller.trainer) : Ok();
 }
 
-// A repeat gets the same values: nothing changes before this trainer has sent again.
+// A repeat returns the same values: nothing changes before this trainer has sent again.
 Status Service::fetch_barrier(const Request& request, Deadline deadline, ReplySink& reply,
                               bool repeat) {
   if (steps_ == nullptr) return put_vars(request, reply);
@@ -98,7 +98,7 @@ Status Service::fetch_barrier(const Request& request, Deadline deadline, ReplySi
   }
   MILLRACE_RETURN_IF_ERROR(put_vars(request, reply));
   const std::lock_guard lock(core_->mutex);
-  // a server that was started anew goes by what the trainer knew when it said hello
+  // after a restart, the server takes the trainer's phase from its hello
   if (repeat && core_->trainers.at(trainer).may_send()) return Ok();
   return steps_->fetched(trainer);
 }
@@ -107,7 +107,7 @@ Status Service::prefetch(const Request& request, ReplySink& reply) {
   for (const RequestItem& item : request.items) {
     const Tensor* const ids = item.value == nullptr ? nullptr : item.value->get_if<Tensor>();
     if (ids == nullptr || !ids->initialized())
-      return InvalidArgument("'{}' brings no ids to look up", item.name);
+      return InvalidArgument("'{}' has no ids to look up", item.name);
     if (!request.text.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const table, core_->find_var(request.text));
       const std::shared_lock lock(*table->mutex);
@@ -116,7 +116,7 @@ Status Service::prefetch(const Request& request, ReplySink& reply) {
     }
     const auto found = core_->plan.prefetch_blocks.find(item.name);
     if (found == core_->plan.prefetch_blocks.end())
-      return NotFound("this server ({}) has no block that looks '{}' up", core_->plan.endpoint,
+      return NotFound("this server ({}) has no block that looks up '{}'", core_->plan.endpoint,
                       item.name);
     ServerBlock& block = *core_->block(found->second);
     const BlockLock lock = block.lock();
@@ -128,7 +128,8 @@ Status Service::prefetch(const Request& request, ReplySink& reply) {
   return Ok();
 }
 
-// With a number other than 0 the trainer waits until all others are done, and may read on.
+// If request.number is not 0, waits until all other trainers are done; the trainer may read
+// afterwards.
 Status Service::complete(const Request& request, Deadline deadline) {
   std::unique_lock lock(core_->mutex);
   const int id = request.caller.trainer;
@@ -149,7 +150,7 @@ Status Service::complete(const Request& request, Deadline deadline) {
       });
 }
 
-// The table is saved as a file <table>_<server> of the folder, as the original does.
+// Saves the table as file <table>_<server> of the folder, as the original does.
 Status Service::checkpoint(const Request& request, ReplySink& reply, bool repeat) {
   if (TableHandler::is_about_files(request)) {
     if (core_->options.tables != nullptr)
@@ -169,7 +170,7 @@ Status Service::checkpoint(const Request& request, ReplySink& reply, bool repeat
   if (request.items.empty()) return InvalidArgument("the call names no folder for the checkpoint");
   if (core_->options.files_root.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("'{}' is to be saved, but no folder was allowed", table))
+                  fmt::format("'{}' cannot be saved: no folder was allowed", table))
         .with_hint("pserver --allow-dir DIR lets it write files below a folder");
   }
   MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(table));
@@ -177,7 +178,7 @@ Status Service::checkpoint(const Request& request, ReplySink& reply, bool repeat
       fmt::format("{}/{}_{}", request.items.front().name, table, core_->plan.server);
   MILLRACE_ASSIGN_OR_RETURN(const std::string path,
                             io::make_path_below(core_->options.files_root, name));
-  // a repeat is told what the first call has written: nothing may have changed since
+  // a repeat reports the file that the first call wrote: nothing may have changed since
   if (!repeat) {
     const std::lock_guard saving(saving_);
     const std::shared_lock lock(*var->mutex);
@@ -186,23 +187,23 @@ Status Service::checkpoint(const Request& request, ReplySink& reply, bool repeat
                               rows_to_save(table, *var->value, request.number, changed));
     MILLRACE_RETURN_IF_ERROR(io::save_param(path, {table, rows}, {.replace = Replace::kYes}));
   }
-  // What whoever asked for it writes into the manifest.
+  // The caller writes this into the manifest.
   MILLRACE_ASSIGN_OR_RETURN(std::string written, saved_part_text(path, name));
   reply.set_text(std::move(written));
   return Ok();
 }
 
-// Mode 0 is everything; mode 1 the rows that are others than at the last request of mode 1 or 2;
-// mode 2 everything, from which the next request of mode 1 counts.
+// Mode 0: all rows. Mode 1: rows that changed since the last request of mode 1 or 2. Mode 2: all
+// rows, which become the base of the next request of mode 1.
 StatusOr<const Value*> Service::rows_to_save(const std::string& table, const Value& value,
                                              int64_t mode, Value& changed) {
   if (mode == 0) return &value;
   const auto* const rows = value.get_if<SelectedRows>();
   const Tensor* const values = rows != nullptr ? &rows->value : value.get_if<Tensor>();
   if (mode < 0 || mode > 2)
-    return InvalidArgument("'{}': checkpoints of mode {}, expected 0, 1 or 2", table, mode);
+    return InvalidArgument("'{}': checkpoint mode is {}, expected 0, 1 or 2", table, mode);
   if (values == nullptr || !values->initialized() || values->rank() == 0)
-    return InvalidArgument("'{}' is no table of rows: {}", table, describe(value));
+    return InvalidArgument("'{}' is not a table of rows: {}", table, describe(value));
   const int64_t height = values->dim(0);
   const int64_t bytes = height == 0 ? 0 : values->bytes() / height;
   std::vector<uint64_t>& saved = saved_rows_[table];
@@ -233,7 +234,7 @@ StatusOr<const Value*> Service::rows_to_save(const std::string& table, const Val
 Status Service::count(const Request& request, bool repeat) {
   if (repeat) return Ok();
   if (pushes_ == nullptr)
-    return InvalidArgument("a synchronous server ({}) counts its steps itself",
+    return InvalidArgument("a synchronous server ({}) counts steps itself and accepts no counters",
                            core_->plan.endpoint);
   if (request.items.empty()) return InvalidArgument("the call names no counter");
   return pushes_->count(request.items.front().name, request.number);
@@ -290,15 +291,16 @@ Status Service::table_barrier(const Request& request, Deadline deadline) {
       });
 }
 
-// A trainer comes to a step on all servers before it sends anything of it. Once one has come to the
-// step that is next here, gradients of it count only from trainers that have come, too: so no
-// server gets ahead of one that others still have to take back, and all meet at one step.
+// A trainer goes to a step on all servers before it sends anything for that step. Once one trainer
+// has gone to the next step of this server, only gradients of trainers that have done so, too,
+// count for it. So no server advances beyond a step that others may still have to undo, and all
+// servers meet at one step.
 Status Service::go_to(const Request& request, Deadline deadline, ReplySink& reply) {
   if (steps_ == nullptr)
     return InvalidArgument("an asynchronous server ({}) has no steps", core_->plan.endpoint);
   uint64_t settled = 0;
   if (llvm::StringRef(request.text).getAsInteger(10, settled) || request.number < 0)
-    return InvalidArgument("go-to: '{}' is no number of a call", request.text);
+    return InvalidArgument("go-to: expected the number of a call, found '{}'", request.text);
   std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(core_->wait(
       lock, deadline, [&] { return !steps_->is_applying() && !going_back_; },
@@ -308,20 +310,19 @@ Status Service::go_to(const Request& request, Deadline deadline, ReplySink& repl
   const int64_t applied = steps_->applied();
   const bool joins = trainer.life == Trainer::Life::kJoining;
   if (request.number < applied && joins)
-    return {StatusCode::kDistributed, fmt::format("step {} has passed", request.number)};
+    return {StatusCode::kDistributed, fmt::format("step {} is already applied", request.number)};
   if (request.number > applied && !joins && !trainer.is_placed)
-    return InvalidArgument("trainer {} wants to go on at step {}, this server is at step {}", id,
-                           request.number, applied);
+    return InvalidArgument("trainer {} wants to continue at step {}, but this server is at step {}",
+                           id, request.number, applied);
   if (joins)
-    core_->log(
-        fmt::format("another process comes in as trainer {} at step {}", id, request.number));
+    core_->log(fmt::format("another process replaces trainer {} at step {}", id, request.number));
   if (request.number <= applied && !joins) {
     MILLRACE_RETURN_IF_ERROR(go_back(lock, request.number, id, deadline));
     trainer.life = Trainer::Life::kLive;
     trainer.settled_at = request.number;
   }
   reply.set_epoch(core_->epoch);
-  trainer.incarnation = request.caller.incarnation;  // a snapshot may know an earlier one
+  trainer.incarnation = request.caller.incarnation;  // a snapshot may have an earlier one
   trainer.seen = Clock::now();
   trainer.window.restore(settled, {});
   trainer.fetch_call = settled;
@@ -332,7 +333,7 @@ Status Service::go_to(const Request& request, Deadline deadline, ReplySink& repl
 Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int caller,
                         Deadline deadline) {
   const bool is_behind = step < steps_->applied();
-  std::vector<int> others;  // whose gradients of the step, if any, do not count any more
+  std::vector<int> others;  // whose gradients of the step, if any, are discarded
   for (int id = 0; id < core_->trainers.count(); ++id) {
     const Trainer& trainer = core_->trainers.at(id);
     const bool is_ahead = trainer.sent > step;
@@ -352,7 +353,7 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int ca
                       core_->plan.endpoint, step);
     MILLRACE_ASSIGN_OR_RETURN(checkpoint, snapshots_->find(step));
   }
-  // from here on calls of before are refused, and those that wait end
+  // from here on, calls of the old epoch are refused, and waiting calls end
   if (is_behind) reach(core_->options.kill_point, "server/before-go-back");
   going_back_ = true;
   core_->begin_epoch();

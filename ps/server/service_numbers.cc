@@ -7,7 +7,7 @@
 
 #include "ps/server/service.h"
 
-// What Prometheus is told of a server; names are those of design/user_expectations.md.
+// Metrics of a server, for Prometheus; names are those of design/user_expectations.md.
 namespace millrace::ps {
 namespace {
 
@@ -40,7 +40,7 @@ void Service::publish() {
         snapshot_seconds_);
   gauge("millrace_snapshot_last_success_timestamp", "when the last snapshot was taken, unix time",
         std::chrono::duration<double>(snapshot_time_.time_since_epoch()).count());
-  // the number itself means nothing; that it changes does
+  // the value itself has no meaning; only a change of it does
   gauge("millrace_ps_epoch", "lowest 32 bits of the number of this incarnation",
         static_cast<double>(core_->epoch.load() & 0xffffffffU));
   gauge("millrace_ps_calls_inside", "numbered calls that are under way", inside_);
@@ -78,7 +78,7 @@ void Service::publish_trainers() {
       .set(alive == 0 ? 0 : static_cast<double>(last - first));
 }
 
-// Tables are what trainers look rows up in; a var that is being written is passed over this time.
+// Tables are vars in which trainers look up rows. A var that is being written is skipped this time.
 void Service::publish_tables() {
   double bytes = 0;
   int64_t vars = 0;

@@ -14,8 +14,8 @@
 namespace millrace::ps {
 namespace {
 
-// A server whose disk is slow may have finished only the one before the last when another one has
-// finished the next: it must find there the one that both have.
+// With a slow disk, the newest complete snapshot of a server may be two snapshots older than that
+// of another server. Keeping three makes sure that all servers have one step in common.
 constexpr int kKept = 3;
 
 }  // namespace
@@ -25,8 +25,8 @@ Snapshots::Snapshots(ServerCore& core)
       root_(fmt::format("{}/server-{}", core.options.snapshot_root, core.plan.server)),
       taken_(Clock::now()) {}
 
-// Gradients of a step that is not applied are no part of a snapshot, so neither are the calls that
-// brought them.
+// Gradients of a step that is not applied are not in the snapshot, so the calls that sent them are
+// not in the record either.
 CallsRecord Snapshots::calls(int64_t applied) const {
   CallsRecord record;
   record.applied = applied;
@@ -47,10 +47,10 @@ CallsRecord Snapshots::calls(int64_t applied) const {
 }
 
 Status Snapshots::take_calls(CallsRecord record, int64_t& applied) {
-  // Cut anew from snapshots of other servers: values only, with which a job begins.
+  // Resharded from snapshots of other servers: has only values, from which a new job starts.
   const bool values_only = record.trainers.empty() && record.applied == 0;
   if (!values_only && static_cast<int>(record.trainers.size()) != core_.trainers.count())
-    return InvalidData("the snapshot is not one of this server's job of {} trainers",
+    return InvalidData("the snapshot belongs to a job with another number of trainers than {}",
                        core_.trainers.count());
   int id = 0;
   for (CallsRecord::Trainer& kept : record.trainers) {
@@ -69,16 +69,16 @@ StatusOr<bool> Snapshots::restore(int64_t& applied) {
   if (!last.ok() && last.status().code() == StatusCode::kNotFound) {
     MILLRACE_ASSIGN_OR_RETURN(const auto unfinished, io::list_checkpoints(root_));
     if (!unfinished.empty())
-      core_.log(fmt::format("there is no finished snapshot in {}: begins again", root_));
+      core_.log(fmt::format("no complete snapshot in {}: starting from the beginning", root_));
     return false;
   }
-  if (!last.ok()) return std::move(last).status().with_note("while taking up a snapshot");
+  if (!last.ok()) return std::move(last).status().with_note("while loading a snapshot");
   for (const Status& skipped : last->skipped)
-    core_.log("a newer snapshot is not taken: " + skipped.message());
+    core_.log("skipped a newer snapshot: " + skipped.message());
   MILLRACE_RETURN_IF_ERROR(load(last->checkpoint, applied));
   number_ = last->step;
   taken_at_ = applied;
-  core_.log(fmt::format("took up snapshot {} of step {}", last->step, applied));
+  core_.log(fmt::format("loaded snapshot {} of step {}", last->step, applied));
   return true;
 }
 
@@ -97,7 +97,7 @@ Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
   return take_calls(*std::move(calls), applied);
 }
 
-// Typed tables, as "@TABLE@<id>@<part of its state>".
+// State of typed tables, as "@TABLE@<id>@<name of the state>".
 StatusOr<TableState> Snapshots::table_states() const {
   TableState all;
   if (core_.options.tables == nullptr) return all;
@@ -120,7 +120,7 @@ Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
       MILLRACE_ASSIGN_OR_RETURN(state[stored.name.substr(prefix.size())],
                                 checkpoint.load(stored.name));
     }
-    // of a job that had none, or values alone
+    // a snapshot of a job without the table, or one with only values
     if (state.empty()) continue;
     if (Status status = table->set_state(state); !status.ok())
       return std::move(status)
@@ -133,7 +133,7 @@ Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
 
 StatusOr<io::Checkpoint> Snapshots::find(int64_t applied) {
   if (Status status = saver_.wait(); !status.ok())
-    core_.log("a snapshot was not written: " + status.message());
+    core_.log("a snapshot could not be written: " + status.message());
   MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(root_));
   std::string there;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
@@ -170,7 +170,7 @@ Status Snapshots::take(int64_t applied, bool wait) {
     const ServerVar& each = var.getValue();
     if (!each.var->persistable() || !each.value->initialized()) continue;
     if (!each.value->holds<Tensor>() && !each.value->holds<SelectedRows>()) continue;
-    // gradients of the last step carry nothing into the next one, but are part of the program
+    // gradients of the last step do not affect the next one, but are vars of the program
     state.add(var.getKey().str(), *each.value);
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto tables, table_states());

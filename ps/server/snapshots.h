@@ -12,39 +12,40 @@
 
 namespace millrace::ps {
 
-/// Checkpoints of one server, written in the background while it serves: its variables, how far it
-/// is, and which calls it has carried out, so that a server that takes up a snapshot knows repeats.
-/// Each lies in `<root>/server-<number>/step-<n>`; three are kept.
+/// Checkpoints of one server, written in the background while it serves: its variables, its step,
+/// and the calls that it has carried out, so that a server that loads a snapshot recognises
+/// repeats. Each is in `<root>/server-<number>/step-<n>`; the last three are kept.
 ///
 /// Not thread-safe.
 class Snapshots {
  public:
-  /// \param core  whose options name the root
+  /// \param core  its options name the root folder
   explicit Snapshots(ServerCore& core);
 
-  /// Takes up the newest snapshot that verifies: variables, and what is known of the trainers.
-  /// \param applied  receives the steps that it has applied; unchanged without snapshot
+  /// Loads the newest valid snapshot: variables, and the record of the trainers' calls.
+  /// \param applied  receives the number of steps applied in the snapshot; unchanged without
+  ///                 snapshot
   /// \returns false if there is none
-  /// Errors: those of reading; kInvalidData for one of another program, and where there are
+  /// Errors: those of reading; kInvalidData for a snapshot of another program, and if there are
   /// snapshots but none can be loaded.
   StatusOr<bool> restore(int64_t& applied);
-  /// Finds the newest snapshot of exactly so many steps, waiting for the one that is being written.
-  /// Errors: kNotFound with the steps that there are; kIo.
+  /// Finds the newest snapshot of exactly that step; waits for a snapshot that is being written.
+  /// Errors: kNotFound with the available steps; kIo.
   StatusOr<io::Checkpoint> find(int64_t applied);
-  /// Takes that one up; later snapshots count as of another course of the job, so the same state is
-  /// saved again as the newest. Nobody may use variables meanwhile.
+  /// Loads that snapshot. Later snapshots belong to a discarded course of the job, so the same
+  /// state is saved again as the newest. No other thread may use variables meanwhile.
   /// Errors: those of reading and writing.
   Status go_back(const io::Checkpoint& checkpoint);
-  /// True if one is due.
+  /// True if a snapshot is due.
   [[nodiscard]] bool is_due(int64_t applied, Clock::time_point now) const;
-  /// Copies the state and begins to write it; waits for the one before. Nobody may change variables
-  /// meanwhile, and the caller holds the mutex of the core.
-  /// \param wait  returns only when it is on the disk
-  /// Errors: those of writing, of this one or of the one before.
+  /// Copies the state and starts to write it; first waits for the previous snapshot. No other
+  /// thread may change variables meanwhile, and the caller must hold the mutex of the core.
+  /// \param wait  return only when the snapshot is on disk
+  /// Errors: those of writing, of this snapshot or of the previous one.
   Status take(int64_t applied, bool wait);
-  /// True if the last one is of exactly so many steps.
+  /// True if the last snapshot is of exactly that step.
   [[nodiscard]] bool is_at(int64_t applied) const { return number_ > 0 && taken_at_ == applied; }
-  /// Waits for the one that is being written. \returns its outcome
+  /// Waits for the snapshot that is being written. \returns its outcome
   Status finish() { return saver_.wait(); }
 
  private:
@@ -57,7 +58,7 @@ class Snapshots {
   ServerCore& core_;
   std::string root_;
   io::AsyncSaver saver_;
-  int64_t number_ = 0;  ///< of the last snapshot; rises also where steps do not
+  int64_t number_ = 0;  ///< of the last snapshot; increases even if the step is the same
   int64_t taken_at_ = 0;
   Clock::time_point taken_;
 };

@@ -18,7 +18,7 @@ Status wrong_phase(int trainer, const char* does, const char* instead, int64_t s
           fmt::format("trainer {} {} in step {}, expected {}", trainer, does, step, instead)};
 }
 
-// The mean over those who came, in place of the scale op of the program.
+// Scales the sum to a mean over the trainers that arrived; replaces the scale op of the program.
 template <typename T>
 void multiply(Tensor& tensor, double factor) {
   for (T& value : tensor.values<T>()) value *= static_cast<T>(factor);
@@ -36,7 +36,8 @@ Status scale(Value& value, double factor) {
       multiply<double>(*tensor, factor);
       return Ok();
     default:
-      return Unimplemented("the mean of {} over less than all trainers", describe(*tensor));
+      return Unimplemented("the mean over fewer than all trainers is not implemented for {}",
+                           describe(*tensor));
   }
 }
 
@@ -65,9 +66,9 @@ Status SyncSteps::add_merges() {
         merged->slots.push_back(var);
         const Slot slot{merged.get(), var, t};
         if (!slots_.try_emplace(name, slot).second)
-          return InvalidProgram("block {} merges '{}', which another block merges, too", index,
+          return InvalidProgram("block {} merges '{}', which another block also merges", index,
                                 name);
-        // a job of one trainer sends the gradient under its plain name
+        // in a job with one trainer, gradients are sent under their plain names
         own_names_[static_cast<size_t>(t)].try_emplace(merged->merge.out, slot);
       }
       merged_.push_back(std::move(merged));
@@ -76,7 +77,8 @@ Status SyncSteps::add_merges() {
   return Ok();
 }
 
-// Vars that arrive without being merged: what one federated trainer sends replaces the parameter.
+// Adds vars that are sent but not merged: the parameter is replaced by what one federated trainer
+// sends.
 void SyncSteps::add_plain_inputs() {
   for (const std::string& name : core_.plan.inputs) {
     const auto var = core_.vars().find(name);
@@ -97,8 +99,8 @@ StatusOr<SyncSteps::Slot> SyncSteps::find_slot(int trainer, const std::string& n
     const auto& own = own_names_[static_cast<size_t>(trainer)];
     found = own.find(name);
     if (found == own.end())
-      return NotFound("this server ({}) takes no '{}' of trainer {}", core_.plan.endpoint, name,
-                      trainer);
+      return NotFound("this server ({}) does not accept '{}' from trainer {}", core_.plan.endpoint,
+                      name, trainer);
   }
   const Slot& slot = found->getValue();
   if (slot.trainer >= 0 && slot.trainer != trainer) {
@@ -114,7 +116,7 @@ Status SyncSteps::send(int trainer, llvm::ArrayRef<RequestItem> items) {
     MILLRACE_RETURN_IF_ERROR(Status(core_.failure));
     if (!core_.trainers.at(trainer).may_send())
       return wrong_phase(trainer, "sends gradients", "its fetch barrier first", applied_)
-          .with_hint("the startup program of the trainer, which fetches parameters, has to run");
+          .with_hint("run the startup program of the trainer, which fetches parameters");
   }
   for (const RequestItem& item : items) {
     if (core_.options.tables != nullptr && TableSteps::is_item(item.name)) {
@@ -135,7 +137,7 @@ Status SyncSteps::arrive(int trainer) {
   MILLRACE_RETURN_IF_ERROR(Status(core_.failure));
   Trainer& who = core_.trainers.at(trainer);
   if (!who.may_send())
-    return wrong_phase(trainer, "comes to the send barrier", "its fetch barrier first", applied_);
+    return wrong_phase(trainer, "reached the send barrier", "its fetch barrier first", applied_);
   for (const auto& merged : merged_) {
     if (merged->arrived[static_cast<size_t>(trainer)] != 0) continue;
     Location place;
@@ -187,7 +189,7 @@ std::string SyncSteps::describe_late(Clock::time_point now) const {
 Status SyncSteps::fetched(int trainer) {
   Trainer& who = core_.trainers.at(trainer);
   if (who.may_send())
-    return wrong_phase(trainer, "comes to the fetch barrier", "its send barrier first", applied_);
+    return wrong_phase(trainer, "reached the fetch barrier", "its send barrier first", applied_);
   ++who.fetched;
   who.is_placed = false;
   core_.changed.notify_all();
@@ -231,16 +233,16 @@ void SyncSteps::admit_joining() {
 }
 
 bool SyncSteps::is_ready() const {
-  bool anybody = false;
+  bool any_expected = false;
   for (int t = 0; t < core_.trainers.count(); ++t) {
     if (core_.trainers.at(t).life == Trainer::Life::kJoining) continue;
     if (has_arrived(t)) {
-      anybody = true;
+      any_expected = true;
     } else if (core_.trainers.at(t).is_expected()) {
       return false;
     }
   }
-  return anybody;
+  return any_expected;
 }
 
 Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
@@ -252,7 +254,7 @@ Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
   applying_ = true;
   const int64_t applied = applied_;
   lock.unlock();
-  // nobody sends now: who is expected has arrived, and waits or fetches
+  // no trainer is sending now: all expected trainers have arrived, and wait or fetch
   reach(core_.options.kill_point, "server/before-apply");
   Status status;
   for (const std::vector<int32_t>& group : core_.plan.groups) {
@@ -284,10 +286,10 @@ Status SyncSteps::run_block(ServerBlock& block, llvm::ArrayRef<char> arrivals) {
   MILLRACE_RETURN_IF_ERROR(block.run_first(1));
   MILLRACE_RETURN_IF_ERROR(
       scale(*block.find((*merged)->merge.out), 1.0 / static_cast<double>(count)));
-  return block.run_behind(2);
+  return block.run_after(2);
 }
 
-// Who did not come adds nothing to the sum.
+// Fills the slots of absent trainers with zeros, so that they add nothing to the sum.
 Status SyncSteps::fill_absent(const MergedBlock& merged, llvm::ArrayRef<char> arrivals) {
   const size_t first =
       static_cast<size_t>(std::find(arrivals.begin(), arrivals.end(), char{1}) - arrivals.begin());

@@ -11,7 +11,7 @@
 namespace millrace::ps {
 namespace {
 
-// Rows of a large table lie far apart; so many are fetched from memory at the same time.
+// Rows of a large table are far apart in memory; this many are prefetched ahead.
 constexpr size_t kAhead = 12;
 
 Status no_row_table_rows(int64_t id, const Value& table) {
@@ -25,7 +25,7 @@ void copy_rows_table_rows(const Tensor& values, std::span<const int64_t> rows, s
     if (i + kAhead < rows.size()) {
       const std::byte* const next = from + static_cast<size_t>(rows[i + kAhead]) * bytes;
       __builtin_prefetch(next);
-      // a row that is not aligned lies in one line more
+      // an unaligned row may extend into one more cache line
       __builtin_prefetch(next + bytes - 1);
     }
     std::memcpy(to, from + static_cast<size_t>(rows[i]) * bytes, bytes);

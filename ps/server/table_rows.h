@@ -8,16 +8,16 @@
 
 namespace millrace::ps {
 
-/// Rows of a table by number, repeats included.
+/// Looks up rows of a table by number; ids may repeat.
 ///
-/// \param table  dense, or selected rows, whose row numbers then count
+/// \param table  dense, or selected rows, which are looked up by their row numbers
 /// \param ids    int64 of any dims
-/// \param reply  gets [ids, width] under the name
+/// \param reply  receives a tensor [ids, width] under the name
 /// Errors: kInvalidArgument naming the first id that is not in the table; kResource.
 Status look_up_rows(const Value& table, const Tensor& ids, std::string_view name, ReplySink& reply);
 
-/// Gives a table of selected rows that was declared without row numbers the ones that server k of n
-/// has: k, k + n, ... Does nothing to other values.
+/// Sets the row numbers of a table of selected rows that was declared without them, for server k of
+/// n: k, k + n, ... Does nothing to other values.
 /// \param height  rows of the whole table
 void number_rows(Value& table, int64_t server, int64_t servers, int64_t height);
 

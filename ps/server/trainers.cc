@@ -20,12 +20,12 @@ Trainers::Trainers(int count, std::string job, bool elastic, Clock::time_point n
 
 Status Trainers::check(const Caller& caller) const {
   if (caller.job != job_) {
-    return refused(fmt::format("the call belongs to the job '{}', this server to the job '{}'",
+    return refused(fmt::format("the call belongs to job '{}', but this server belongs to job '{}'",
                                caller.job, job_));
   }
   if (caller.trainer < 0 || caller.trainer >= count()) {
-    return InvalidArgument("there is no trainer {}: the job has trainers 0 to {}", caller.trainer,
-                           count() - 1);
+    return InvalidArgument("trainer {} does not exist, the job has trainers 0 to {}",
+                           caller.trainer, count() - 1);
   }
   return Ok();
 }
@@ -45,7 +45,7 @@ Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fet
   if (trainer.life != Trainer::Life::kAbsent && trainer.incarnation != caller.incarnation) {
     const bool may_replace = elastic_ && trainer.life == Trainer::Life::kLost;
     if (!may_replace) {
-      return refused(fmt::format("there is a trainer {} already: {}", caller.trainer,
+      return refused(fmt::format("trainer {} is already connected: {}", caller.trainer,
                                  describe(caller.trainer, now)))
           .with_hint("two processes were started with one trainer id");
     }
@@ -71,11 +71,11 @@ StatusOr<Trainer*> Trainers::find(const Caller& caller, const Request& request,
   MILLRACE_RETURN_IF_ERROR(check(caller));
   Trainer& trainer = at(caller.trainer);
   if (trainer.incarnation != caller.incarnation || trainer.life == Trainer::Life::kAbsent) {
-    return refused(fmt::format("'{}' of a trainer {} that has not said hello to this server",
+    return refused(fmt::format("'{}' of trainer {}, which has not sent a hello to this server",
                                method_name(request.method), caller.trainer));
   }
   if (trainer.life == Trainer::Life::kLost) {
-    return refused(fmt::format("trainer {} was silent for too long; the job goes on without it",
+    return refused(fmt::format("trainer {} was silent for too long; the job continues without it",
                                caller.trainer));
   }
   if (trainer.life == Trainer::Life::kLeft && request.method != Method::kComplete) {
@@ -109,7 +109,7 @@ std::string Trainers::describe(int id, Clock::time_point now) const {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - trainer.seen).count();
   switch (trainer.life) {
     case Trainer::Life::kAbsent:
-      return fmt::format("trainer {} (not there yet)", id);
+      return fmt::format("trainer {} (not connected yet)", id);
     case Trainer::Life::kLeft:
       return fmt::format("trainer {} (has left)", id);
     case Trainer::Life::kLost:

@@ -13,15 +13,15 @@ namespace millrace::ps {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a server knows of one trainer.
+/// A server's state of one trainer.
 struct Trainer {
   enum class Life {
-    kAbsent,     ///< has not said hello yet; others wait for it
-    kLive,       ///< trains
-    kGathering,  ///< has trained all its steps and will read the result
+    kAbsent,     ///< has not sent a hello yet; others wait for it
+    kLive,       ///< is training
+    kGathering,  ///< has finished all its steps and will read the result
     kLeft,       ///< is done
-    kLost,       ///< went silent; the job goes on without it
-    kJoining,    ///< takes the place of a lost one from a later step on; nobody waits for it before
+    kLost,       ///< went silent; the job continues without it
+    kJoining,    ///< replaces a lost one from a later step; others do not wait for it before
   };
 
   Life life = Life::kAbsent;
@@ -29,50 +29,51 @@ struct Trainer {
   SequenceWindow window;
   int64_t sent = 0;         ///< send barriers
   int64_t fetched = 0;      ///< fetch barriers
-  bool is_placed = false;   ///< has done nothing since it was told its step
-  int64_t settled_at = -1;  ///< step that it went back to last
+  bool is_placed = false;   ///< has done nothing since it was moved to its step
+  int64_t settled_at = -1;  ///< step that it last went back to
   uint64_t fetch_call = 0;  ///< sequence number of its last fetch barrier
-  int64_t step = -1;        ///< that it last named
+  int64_t step = -1;        ///< step that its last call named
   Method last = Method::kHello;
   Clock::time_point seen;
 
-  /// True if a barrier needs it.
+  /// True if barriers wait for it.
   [[nodiscard]] bool is_expected() const { return life == Life::kAbsent || life == Life::kLive; }
   /// True if it has fetched the parameters of its step and may send gradients.
   [[nodiscard]] bool may_send() const { return fetched > sent; }
 };
 
-/// The trainers of a job, as one server sees them. Not thread-safe.
+/// The state of all trainers of a job on one server. Not thread-safe.
 class Trainers {
  public:
-  /// \param elastic  a lost trainer may be replaced, or the job goes on without it
+  /// \param elastic  a lost trainer may be replaced, or the job continues without it
   Trainers(int count, std::string job, bool elastic, Clock::time_point now);
 
   [[nodiscard]] int count() const { return static_cast<int>(trainers_.size()); }
   [[nodiscard]] Trainer& at(int id) { return trainers_[static_cast<size_t>(id)]; }
   [[nodiscard]] const Trainer& at(int id) const { return trainers_[static_cast<size_t>(id)]; }
 
-  /// A trainer opens its dealings, or says that it is still there. Errors: kDistributed for another
-  /// job, and for a second process with the id of a trainer that is there; kInvalidArgument for an
-  /// id out of range.
-  /// \param has_fetched  it has the parameters of its step already; only a server that took up a
-  ///                     snapshot need be told
-  /// \param answered     its send barriers that were answered; where the server has carried out
-  ///                     more, what it has fetched is that of an earlier step. Negative: unknown
+  /// Handles a hello: a trainer connects, or shows that it is alive. Errors: kDistributed for
+  /// another job, and for a second process with the id of a connected trainer; kInvalidArgument for
+  /// an id out of range.
+  /// \param has_fetched  it already has the parameters of its step; matters only to a server that
+  ///                     loaded a snapshot
+  /// \param answered     how many of its send barriers were answered; if the server has carried out
+  ///                     more, the trainer's parameters are of an earlier step. Negative: unknown
   /// \param settled      the trainer repeats no call up to this number
   Status hello(const Caller& caller, Clock::time_point now, bool has_fetched = false,
                int64_t answered = -1, uint64_t settled = 0);
-  /// True if a trainer would take the place of another process that is not lost yet, and may once
-  /// it is.
+  /// True if the caller would replace another process that is not lost yet, and may do so once it
+  /// is.
   [[nodiscard]] bool must_wait(const Caller& caller) const;
-  /// The trainer that calls; it must have said hello and not have left. Errors: as hello().
+  /// The trainer that calls; it must have sent a hello and must not have left. Errors: as hello().
   StatusOr<Trainer*> find(const Caller& caller, const Request& request, Clock::time_point now);
 
-  /// True if nobody is expected any more.
+  /// True if no trainer is expected any more.
   [[nodiscard]] bool all_done() const;
-  /// True if nobody will call any more.
+  /// True if no trainer will call any more.
   [[nodiscard]] bool all_gone() const;
-  /// "trainer 1 (last heard 12 s ago: send of step 4)" for each trainer that fits, joined by ", ".
+  /// Describes each trainer for which fits() holds, as "trainer 1 (last heard 12 s ago: send of
+  /// step 4)", joined by ", ".
   template <typename Predicate>
   [[nodiscard]] std::string list(Clock::time_point now, Predicate&& fits) const {
     std::string text;

@@ -15,7 +15,7 @@ struct Uses {
   std::set<std::string> writes;
 };
 
-// Outer vars that a block and the sub-blocks of its ops touch.
+// Collects the outer vars that a block and the sub-blocks of its ops use.
 void collect(const Program& program, int32_t index, Uses& uses, std::set<int32_t>& seen) {
   if (index <= 0 || static_cast<size_t>(index) >= program.block_count() ||
       !seen.insert(index).second)

@@ -13,39 +13,40 @@
 
 namespace millrace::ps {
 
-/// Who may touch which var of a server: every block has a lock for the vars that belong to it
-/// alone, and one lock covers the rest. A block that runs holds the locks of everything it reads or
-/// writes, so a var is never seen half-written.
+/// Locks of a server's vars: every block has a lock for the vars that only it uses, and one lock
+/// covers all other vars. A running block holds the locks of all vars that it reads or writes, so
+/// that a var is never seen half-written.
 ///
-/// Immutable after construction, but for the locks. Thread-safety: any thread.
+/// Immutable after construction, except for the locks. Thread-safety: any thread.
 class VarGuards {
  public:
-  /// \param blocks  blocks of the program that are run, each with the sub-blocks its ops name
+  /// \param blocks  blocks of the program that are run, including sub-blocks that their ops name
   VarGuards(const Program& program, llvm::ArrayRef<int32_t> blocks);
 
-  /// Lock of a var; to be held shared to read it, exclusively to write it.
+  /// The lock of a var; hold it shared to read the var, exclusively to write it.
   [[nodiscard]] std::shared_mutex& of(llvm::StringRef var) const;
 
-  /// Every lock there is.
+  /// Locks every lock exclusively.
   [[nodiscard]] std::vector<std::unique_lock<std::shared_mutex>> lock_all() const;
 
-  /// All locks that a block takes, in the one order that keeps from dead-locks.
+  /// One of the locks of a block. Locks are always taken in the same order, which prevents
+  /// deadlocks.
   struct Need {
     std::shared_mutex* mutex = nullptr;
     bool exclusive = false;
   };
-  /// For one of the blocks given to the constructor.
+  /// The locks of a block that was given to the constructor.
   [[nodiscard]] llvm::ArrayRef<Need> needs(int32_t block) const;
 
  private:
-  // 0 is the lock of what several blocks touch; 1 + i that of the i-th block.
+  // 0 is the lock of vars that several blocks use; 1 + i is the lock of the i-th block.
   std::vector<std::unique_ptr<std::shared_mutex>> mutexes_;
   llvm::StringMap<size_t> guard_of_;
   std::vector<int32_t> blocks_;
   std::vector<std::vector<Need>> needs_;
 };
 
-/// Holds the locks of a block as long as it lives.
+/// Holds the locks of a block for its lifetime.
 class BlockLock {
  public:
   explicit BlockLock(llvm::ArrayRef<VarGuards::Need> needs);

@@ -10,7 +10,7 @@ namespace {
 
 using AccessorKind = AccessorOptions::Kind;
 
-// Weights and state, nothing else.
+// Rows with only weights and the state of their rule.
 class EmbeddingAccessor final : public Accessor {
  public:
   explicit EmbeddingAccessor(const AccessorOptions& options)
@@ -81,7 +81,7 @@ StatusOr<AccessorKind> parse_accessor(std::string_view name) {
   if (name == "CommMergeAccessor") return AccessorKind::kCommMerge;
   if (name == "SparseAccessor") return AccessorKind::kSparse;
   if (name == "CtrCommonAccessor") return AccessorKind::kCtrCommon;
-  return InvalidArgument("'{}' is no accessor of a table", name);
+  return InvalidArgument("unknown table accessor '{}'", name);
 }
 
 StatusOr<std::unique_ptr<Accessor>> Accessor::create(const AccessorOptions& options) {

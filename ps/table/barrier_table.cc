@@ -29,7 +29,7 @@ Status BarrierTable::arrive(std::string_view kind, int trainer, int64_t phase, D
   const bool in_time =
       changed_.wait_until(lock, deadline, [&] { return barrier.phase != phase || !ended_.ok(); });
   if (in_time) return barrier.phase != phase ? barrier.result : ended_;
-  return {StatusCode::kDistributed, fmt::format("barrier '{}', phase {}: no word from trainer {}",
+  return {StatusCode::kDistributed, fmt::format("barrier '{}', phase {}: no arrival of trainer {}",
                                                 kind, phase, missing(barrier))};
 }
 
@@ -54,8 +54,7 @@ Status BarrierTable::leave(int trainer) {
 
 Status BarrierTable::join(int trainer) {
   const std::lock_guard lock(mutex_);
-  if (trainer < 0 || trainer >= trainers_)
-    return InvalidArgument("there is no trainer {} at the barriers", trainer);
+  if (trainer < 0 || trainer >= trainers_) return InvalidArgument("trainer {} is unknown", trainer);
   live_.insert(trainer);
   joined_.insert(trainer);
   for (auto& [kind, barrier] : barriers_) barrier.ahead.erase(trainer);

@@ -14,41 +14,41 @@
 
 namespace millrace::ps {
 
-/// Where the trainers of a job wait for each other (BarrierTable).
+/// Barriers where the trainers of a job wait for each other (BarrierTable).
 ///
-/// Barriers of different kinds ("send", "receive", "init", ...) are apart, and each counts its
-/// phases, so that arrivals of different steps cannot mix and a repeated arrival is one.
+/// Barriers of different kinds ("send", "receive", "init", ...) are independent. Each counts its
+/// phases, so that arrivals of different steps cannot mix and a repeated arrival counts once.
 /// Thread-safety: all calls from any threads.
 class BarrierTable {
  public:
-  /// Called by the last arrival of a phase, before anybody goes on, with who has arrived; its error
-  /// is everybody's.
+  /// Called by the last arrival of a phase, before any trainer continues, with the trainers that
+  /// arrived. Its error is returned to all of them.
   using Completed = std::function<Status(std::string_view kind, const std::set<int>& arrived)>;
   /// \param completed  may be empty
   BarrierTable(int trainers, Completed completed);
   BarrierTable(const BarrierTable&) = delete;
   BarrierTable& operator=(const BarrierTable&) = delete;
 
-  /// Arrives at phase `phase` (from 1) of a kind and waits until all live trainers have. Returns at
-  /// once for a phase that is over: the call is a repeat.
-  /// Errors: kDistributed at the deadline, naming the trainers that are missing; kInvalidArgument
-  /// for an unknown trainer, or a phase that cannot come next.
+  /// Arrives at phase `phase` (from 1) of a kind and waits until all live trainers have arrived.
+  /// Returns immediately if the phase is over: the call is a repeat.
+  /// Errors: kDistributed at the deadline, naming the missing trainers; kInvalidArgument for an
+  /// unknown trainer, or for a phase that is not the next.
   Status arrive(std::string_view kind, int trainer, int64_t phase, Deadline deadline);
-  /// A trainer leaves; nobody waits for it any more.
+  /// A trainer leaves; barriers no longer wait for it.
   Status leave(int trainer);
-  /// Another process takes the place of a trainer that left, from the phases under way on, which
-  /// are the first for it. Errors: kInvalidArgument for an unknown trainer.
+  /// Another process replaces a trainer that left. Its phases are counted from the current phases
+  /// on. Errors: kInvalidArgument for an unknown trainer.
   Status join(int trainer);
-  /// Whoever waits, or comes later, gets this error.
+  /// Ends all barriers: waiting and later calls return this error.
   void end(Status why);
   [[nodiscard]] int live() const;
 
  private:
   struct Barrier {
-    int64_t phase = 1;  ///< that gathers arrivals
+    int64_t phase = 1;  ///< current phase
     std::set<int> arrived;
-    Status result;                 ///< of the phase before
-    std::map<int, int64_t> ahead;  ///< phases before the first of a trainer that joined
+    Status result;                 ///< of the previous phase
+    std::map<int, int64_t> ahead;  ///< by trainer that joined: phases before its first one
   };
   void finish_if_complete(std::string_view kind, Barrier& barrier);
   [[nodiscard]] std::string missing(const Barrier& barrier) const;
@@ -60,7 +60,7 @@ class BarrierTable {
   std::set<int> live_;
   std::set<int> joined_;
   std::map<std::string, Barrier, std::less<>> barriers_;
-  Status ended_;  ///< failed: nobody meets any more
+  Status ended_;  ///< not OK: barriers have ended
 };
 
 }  // namespace millrace::ps

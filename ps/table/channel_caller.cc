@@ -10,7 +10,7 @@ namespace millrace::ps {
 StatusOr<std::unique_ptr<ChannelCaller>> ChannelCaller::create(
     std::shared_ptr<Transport> transport, const std::vector<std::string>& endpoints,
     Options options) {
-  if (endpoints.empty()) return InvalidArgument("there is no server of tables");
+  if (endpoints.empty()) return InvalidArgument("expected at least one table server");
   auto caller =
       std::unique_ptr<ChannelCaller>(new ChannelCaller(std::move(transport), std::move(options)));
   for (const std::string& endpoint : endpoints) {
@@ -41,13 +41,13 @@ Status ChannelCaller::call(TableRequest& request) {
   sent.number = request.number;
   sent.text = request.text;
   sent.items = request.items;
-  // Reads need no number, but for those that take something with them.
+  // Reads need no sequence number, except those that change the server's state.
   const bool reads = request.method == Method::kPull && request.text != "geo";
   if (!reads) sent.sequence = ++*sequences_[request.server];
   const auto deadline = std::chrono::steady_clock::now() + options_.deadline;
   auto pause = options_.retry_pause;
   for (int attempt = 0;; ++attempt) {
-    // A value that may be taken away cannot be sent again.
+    // A moved value could not be sent again by a repeat.
     if (attempt < options_.retries) {
       for (RequestItem& item : sent.items) item.movable = nullptr;
     }

@@ -11,13 +11,13 @@
 
 namespace millrace::ps {
 
-/// Calls over channels of a transport, for servers that have typed tables only. A call that was
-/// lost is repeated with its sequence number until the deadline.
+/// Makes calls over channels of a transport, for servers that only have typed tables. A lost call
+/// is repeated with its sequence number until the deadline.
 class ChannelCaller final : public TableCaller {
  public:
   struct Options {
     Caller caller;
-    std::chrono::milliseconds deadline{180'000};  ///< of a call, repeats included
+    std::chrono::milliseconds deadline{180'000};  ///< for one call, including repeats
     int retries = 3;
     std::chrono::milliseconds retry_pause{5};
   };
@@ -37,7 +37,7 @@ class ChannelCaller final : public TableCaller {
   std::shared_ptr<Transport> transport_;
   Options options_;
   std::vector<std::shared_ptr<Channel>> channels_;
-  std::vector<std::unique_ptr<std::atomic<uint64_t>>> sequences_;  ///< one a server
+  std::vector<std::unique_ptr<std::atomic<uint64_t>>> sequences_;  ///< one per server
 };
 
 }  // namespace millrace::ps

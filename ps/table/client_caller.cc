@@ -13,7 +13,7 @@ Status ClientCaller::call_all(std::span<TableRequest> requests) {
     calls[i].number = request.number;
     calls[i].text = std::move(request.text);
     calls[i].items = std::move(request.items);
-    // A value that is taken away could not be sent again.
+    // A moved value could not be sent again by a repeat.
     for (RequestItem& item : calls[i].items) item.movable = nullptr;
   }
   Status status = client_->call_all(calls);

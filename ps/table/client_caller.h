@@ -9,11 +9,11 @@
 
 namespace millrace::ps {
 
-/// Calls by a trainer's Client, so that typed tables and vars of programs can live on the same
-/// servers and share sequence numbers, epochs and threads.
+/// Makes calls through a trainer's Client, so that typed tables and vars of programs can be on the
+/// same servers and share sequence numbers, epochs and threads.
 class ClientCaller final : public TableCaller {
  public:
-  /// \param endpoints  of the servers, in the order in which they share tables
+  /// \param endpoints  of the servers, in the order used to partition tables
   ClientCaller(std::shared_ptr<Client> client, std::vector<std::string> endpoints)
       : client_(std::move(client)), endpoints_(std::move(endpoints)) {}
 

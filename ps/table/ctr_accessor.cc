@@ -6,8 +6,8 @@
 namespace millrace::ps {
 namespace {
 
-// Stands in the first embedx weight of a row that has none. Arithmetic gives not-a-numbers, too,
-// but not with these bits.
+// Marks a row without embedx weights, in place of the first of them. Arithmetic can also produce
+// NaNs, but not with this bit pattern.
 constexpr uint32_t kAbsent = 0xffc0abceU;
 
 bool is_absent(float weight) {

@@ -9,8 +9,9 @@ namespace millrace::ps {
 /// Rows with statistics of shows and clicks (kSparse and kCtrCommon).
 ///
 /// A push value is slot, show, click, gradient of embed_w, gradients of embedx_w. The embedx
-/// weights begin when the row's score reaches the threshold; before that they read as 0, and the
-/// push that reaches it was computed against those zeros, so it does not change them.
+/// weights are created when the row's score reaches the threshold. Before that they read as 0. The
+/// push that reaches the threshold was computed with these zeros, so it does not change the new
+/// weights.
 class CtrAccessor final : public Accessor {
  public:
   explicit CtrAccessor(const AccessorOptions& options);
@@ -27,9 +28,9 @@ class CtrAccessor final : public Accessor {
   void set_used_floats(float* row, int used) const override;
   [[nodiscard]] float unseen_days(const float* row) const override { return row[kUnseen]; }
 
-  /// Places in a row; behind kEmbed its state, then the embedx weights and theirs.
+  /// Positions in a row. kEmbed is followed by its state, then the embedx weights and their state.
   enum Column : int { kSlot, kUnseen, kDelta, kShow, kClick, kEmbed };
-  /// Places in a push value.
+  /// Positions in a push value.
   enum PushColumn : int { kPushSlot, kPushShow, kPushClick, kPushEmbed, kPushEmbedx };
 
  private:
@@ -41,7 +42,7 @@ class CtrAccessor final : public Accessor {
 
   SparseRule embed_;
   SparseRule embedx_;
-  int embedx_at_;  ///< place of the first embedx weight in a row
+  int embedx_at_;  ///< position of the first embedx weight in a row
 };
 
 }  // namespace millrace::ps

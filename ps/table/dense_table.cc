@@ -42,12 +42,15 @@ StatusOr<Rule> parse_dense_rule(std::string_view name) {
   if (name == "sum") return Rule::kSum;
   if (name == "summary") return Rule::kSummary;
   return InvalidArgument(
-      "optimizer '{}' has no dense table; these have: sgd, adam, adam_d2sum, sum, summary", name);
+      "dense tables do not support optimizer '{}', expected one of sgd, adam, adam_d2sum, sum, "
+      "summary",
+      name);
 }
 
 StatusOr<std::unique_ptr<DenseTable>> DenseTable::create(DenseTableOptions options) {
   if (options.elements < 0)
-    return InvalidArgument("table {} has {} elements", options.table_id, options.elements);
+    return InvalidArgument("table {} has {} elements, expected at least 0", options.table_id,
+                           options.elements);
   auto table = std::unique_ptr<DenseTable>(new DenseTable(std::move(options)));
   const DenseTableOptions& made = table->options_;
   const auto count = static_cast<size_t>(made.elements);
@@ -96,24 +99,24 @@ Status DenseTable::push(std::span<const float> grads, int trainer) {
   MILLRACE_RETURN_IF_ERROR(check_size(grads.size()));
   if (!options_.sync) return apply(grads);
   const std::lock_guard lock(push_mutex_);
-  Aside& aside = aside_[trainer];
-  if (aside.pushes++ == 0) {
-    aside.sum.assign(grads.begin(), grads.end());
+  PendingPushes& pending = pending_[trainer];
+  if (pending.pushes++ == 0) {
+    pending.sum.assign(grads.begin(), grads.end());
   } else {
-    for (size_t i = 0; i < grads.size(); ++i) aside.sum[i] += grads[i];
+    for (size_t i = 0; i < grads.size(); ++i) pending.sum[i] += grads[i];
   }
   return Ok();
 }
 
-Status DenseTable::pour() {
+Status DenseTable::apply_pending() {
   std::vector<float> mean(param_.size());
   {
     const std::lock_guard lock(push_mutex_);
     int64_t pushes = 0;
-    for (auto& [trainer, aside] : aside_) {
-      if (aside.pushes == 0) continue;
-      for (size_t i = 0; i < mean.size(); ++i) mean[i] += aside.sum[i];
-      pushes += std::exchange(aside.pushes, 0);
+    for (auto& [trainer, pending] : pending_) {
+      if (pending.pushes == 0) continue;
+      for (size_t i = 0; i < mean.size(); ++i) mean[i] += pending.sum[i];
+      pushes += std::exchange(pending.pushes, 0);
     }
     if (pushes == 0) return Ok();
     const float factor = 1 / static_cast<float>(pushes);
@@ -124,7 +127,7 @@ Status DenseTable::pour() {
 
 void DenseTable::drop(int trainer) {
   const std::lock_guard lock(push_mutex_);
-  aside_.erase(trainer);
+  pending_.erase(trainer);
 }
 
 Status DenseTable::apply(std::span<const float> grads) {
@@ -132,7 +135,7 @@ Status DenseTable::apply(std::span<const float> grads) {
   if (rate_ != nullptr) rate *= rate_->load(std::memory_order_relaxed);
   float epsilon = options_.epsilon;
   if (options_.rule == Rule::kAdam) {
-    // Once a push, not once a block.
+    // Once per push, not once per block.
     const std::lock_guard lock(push_mutex_);
     powers_[0] *= options_.beta1;
     powers_[1] *= options_.beta2;
@@ -204,7 +207,7 @@ Status DenseTable::push(const TableCall& call) {
 int64_t DenseTable::memory_bytes() const {
   size_t floats = param_.size() + first_.size() + second_.size() + third_.size();
   const std::lock_guard lock(push_mutex_);
-  for (const auto& [trainer, aside] : aside_) floats += aside.sum.size();
+  for (const auto& [trainer, pending] : pending_) floats += pending.sum.size();
   return static_cast<int64_t>(floats * sizeof(float));
 }
 

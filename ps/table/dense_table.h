@@ -16,13 +16,13 @@
 
 namespace millrace::ps {
 
-/// What a dense table is. Rules and defaults: spec/ps_runtime.md section 7; in contrast to the
-/// original the betas and epsilon of adam are those of the user.
+/// Settings of a dense table. Rules and defaults: spec/ps_runtime.md section 7; unlike in the
+/// original, the betas and epsilon of adam are set by the user.
 struct DenseTableOptions {
   enum class Rule : uint8_t { kSgd, kAdam, kAdamD2Sum, kSum, kSummary };
   int table_id = 0;
   std::string name;
-  int64_t elements = 0;  ///< of this server's part
+  int64_t elements = 0;  ///< of this server's range
   Rule rule = Rule::kSgd;
   Initializer initializer;  ///< of the parameters
   uint64_t seed = 0;
@@ -32,17 +32,17 @@ struct DenseTableOptions {
   float epsilon = 1e-8F;
   float momentum = 0.99F;  ///< adam_d2sum
   float decay = 0.9999F;   ///< adam_d2sum
-  /// Pushes are put aside, and pour() applies their mean.
+  /// Pushes are accumulated, and apply_pending() applies their mean.
   bool sync = false;
 };
 
 /// "sgd", "adam", "adam_d2sum", "sum", "summary". Errors: kInvalidArgument.
 StatusOr<DenseTableOptions::Rule> parse_dense_rule(std::string_view name);
 
-/// A server's part of all dense parameters of a job in one row of floats (MemoryDenseTable).
+/// One server's range of all dense parameters of a job, in one row of floats (MemoryDenseTable).
 ///
-/// Locked by blocks: a pull beside pushes may see one block before and the next after a push, but
-/// never half an element's update.
+/// Each block of elements has a lock: a pull concurrent with a push may see some blocks before and
+/// others after the push, but never a partial update of an element.
 class DenseTable final : public Table {
  public:
   /// Errors: kInvalidArgument for a negative size; kResource.
@@ -51,23 +51,23 @@ class DenseTable final : public Table {
   [[nodiscard]] const DenseTableOptions& options() const { return options_; }
   /// Copies parameters; the span must have elements() floats.
   Status pull(std::span<float> parameters) const;
-  /// A gradient for every element. Those of sync tables wait for pour().
+  /// Pushes a gradient for every element. Pushes to sync tables wait for apply_pending().
   Status push(std::span<const float> grads, int trainer = 0);
-  /// Replaces the parameters; the optimizer's state stays.
+  /// Replaces the parameters; keeps the optimizer state.
   Status set(std::span<const float> parameters);
-  /// Adds up in order of trainers, so that a job ends with the same bits in whatever order they
-  /// come.
-  Status pour() override;
+  /// Adds up pushes in the order of trainers, so that results are bitwise equal regardless of the
+  /// order of arrival.
+  Status apply_pending() override;
   void drop(int trainer) override;
 
-  /// The columns of the table and their names ("Param", "Moment1", ...), for checkpoints. Scalars
-  /// such as the powers of beta have one element.
+  /// A column of the table and its name ("Param", "Moment1", ...), for checkpoints. Scalars such as
+  /// the powers of beta have one element.
   struct Column {
     std::string_view name;
     std::span<float> values;
-    bool is_scalar = false;  ///< one for all servers, not one an element
+    bool is_scalar = false;  ///< a single value, equal on all servers
   };
-  /// Calls the function with all columns, while nothing else changes them.
+  /// Calls the function with all columns; blocks other changes meanwhile.
   Status with_columns(const std::function<Status(std::span<const Column>)>& body);
 
   [[nodiscard]] std::string_view table_class() const override { return "MemoryDenseTable"; }
@@ -92,13 +92,13 @@ class DenseTable final : public Table {
   std::vector<float> second_;              ///< second moment; sum of squares of adam_d2sum
   std::vector<float> third_;               ///< sum of weights of adam_d2sum
   std::vector<float> powers_;              ///< of beta1 and beta2
-  mutable std::vector<std::mutex> locks_;  ///< one a block
-  struct Aside {
+  mutable std::vector<std::mutex> locks_;  ///< one per block
+  struct PendingPushes {
     std::vector<float> sum;
     int64_t pushes = 0;
   };
-  mutable std::mutex push_mutex_;  ///< powers_, aside_
-  std::map<int, Aside> aside_;     ///< by trainer
+  mutable std::mutex push_mutex_;         ///< guards powers_ and pending_
+  std::map<int, PendingPushes> pending_;  ///< by trainer
   const std::atomic<float>* rate_ = nullptr;
 };
 

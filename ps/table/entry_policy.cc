@@ -42,7 +42,8 @@ StatusOr<EntryPolicy> parse_entry(std::string_view text) {
     return InvalidArgument("entry '{}': expected the names of shows and clicks", text);
   }
   return InvalidArgument(
-      "entry '{}' is none of none, count_filter_entry, probability_entry, show_click_entry", text);
+      "entry '{}': expected one of none, count_filter_entry, probability_entry, show_click_entry",
+      text);
 }
 
 std::string entry_text(const EntryPolicy& policy) {

@@ -62,13 +62,13 @@ StatusOr<Initializer> parse_initializer(std::string_view text) {
     } else if (parts[0] == "truncated_gaussian_random") {
       made.kind = Kind::kTruncatedGaussian;
     } else {
-      return InvalidArgument("'{}' is no initializer of a table", text);
+      return InvalidArgument("unknown table initializer '{}'", text);
     }
     if (parts.size() == 4 && read_initializer(parts[1], made.seed) &&
         read_initializer(parts[2], made.a) && read_initializer(parts[3], made.b))
       return made;
   }
-  return InvalidArgument("initializer '{}' has bad arguments", text);
+  return InvalidArgument("initializer '{}' has invalid arguments", text);
 }
 
 std::string initializer_text(const Initializer& made) {

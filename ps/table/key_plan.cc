@@ -22,7 +22,8 @@ StatusOr<Value> int_tensor(const std::vector<int64_t>& from) {
 
 StatusOr<KeyPlan> make_key_plan(std::span<const int64_t> ids, int64_t shard_num, size_t servers,
                                 std::optional<int64_t> padding) {
-  if (ids.size() > UINT32_MAX / 2) return InvalidArgument("{} ids in one call", ids.size());
+  if (ids.size() > UINT32_MAX / 2)
+    return InvalidArgument("{} ids in one call, expected at most {}", ids.size(), UINT32_MAX / 2);
   MILLRACE_ASSIGN_OR_RETURN(const SparseRouting routing,
                             SparseRouting::create(shard_num, static_cast<int64_t>(servers)));
   KeyPlan plan;
@@ -32,7 +33,7 @@ StatusOr<KeyPlan> make_key_plan(std::span<const int64_t> ids, int64_t shard_num,
   plan.places.resize(ids.size());
   std::vector<std::vector<int64_t>> keys(servers);
   std::vector<std::vector<int64_t>> counts(servers);
-  // Open addressing: position of the id's first occurrence + 1, at most half full.
+  // Open addressing: entries are the position of the id's first occurrence + 1; at most half full.
   const size_t capacity = std::bit_ceil(std::max<size_t>(16, 2 * ids.size()));
   std::vector<uint32_t> firsts(capacity);
   for (size_t i = 0; i < ids.size(); ++i) {

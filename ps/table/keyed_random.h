@@ -6,7 +6,7 @@
 
 namespace millrace::ps {
 
-/// Spreads the bits of a key over all 64, one to one.
+/// Mixes the bits of a key over all 64 bits; a bijection.
 inline uint64_t mix_bits(uint64_t x) {
   x ^= x >> 33U;
   x *= 0xff51afd7ed558ccdULL;
@@ -15,8 +15,8 @@ inline uint64_t mix_bits(uint64_t x) {
   return x ^ (x >> 33U);
 }
 
-/// Random numbers that depend on a seed and a key only: a row begins with the same values whenever
-/// and wherever it is made.
+/// Random numbers that depend only on a seed and a key: a row has the same initial values whenever
+/// and wherever it is created.
 class KeyedRandom {
  public:
   KeyedRandom(uint64_t seed, uint64_t key) : state_(mix_bits(seed + kStep) ^ mix_bits(key)) {}

@@ -8,7 +8,7 @@
 namespace millrace::ps {
 namespace {
 
-// Names become files below the folder, never beside it.
+// Accepts only names of files directly in the folder, not paths that lead out of it.
 bool is_file_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
@@ -19,10 +19,11 @@ bool is_file_name(const std::string& name) {
 Status LargeScaleKv::add(const std::string& var, const std::string& origin,
                          std::shared_ptr<SparseTable> table) {
   for (const std::string& name : {var, origin}) {
-    if (!is_file_name(name)) return InvalidArgument("'{}' can be no file of a table", name);
+    if (!is_file_name(name))
+      return InvalidArgument("'{}' is not a valid file name for a table", name);
   }
   if (!entries_.emplace(var, Entry{origin, std::move(table)}).second)
-    return InvalidArgument("there are two tables '{}'", var);
+    return InvalidArgument("table '{}' already exists", var);
   return Ok();
 }
 

@@ -6,18 +6,19 @@
 
 namespace millrace::ps {
 
-/// The learning rate that the tables of a job share, which trainers step.
+/// The learning rate that the tables of a job share and that trainers set.
 class RateTable final : public Table {
  public:
   explicit RateTable(float rate) : rate_(rate) {}
 
-  /// For Table::share_rate(). The tables' own rates should be 1.
+  /// For Table::share_rate(). The learning rates of the tables should be 1, because they are
+  /// multiplied.
   [[nodiscard]] const std::atomic<float>* rate() const { return &rate_; }
 
   [[nodiscard]] std::string_view table_class() const override { return "LearningRate"; }
   /// The rate as f32.
   Status pull(const TableCall& call, Value& reply) override;
-  /// Argument: the rate from now on, f32. Errors: kInvalidArgument for one that is not finite.
+  /// Argument: the new rate, f32. Errors: kInvalidArgument for a rate that is not finite.
   Status push(const TableCall& call) override;
   [[nodiscard]] int64_t size() const override { return 1; }
   [[nodiscard]] int64_t memory_bytes() const override { return sizeof(rate_); }

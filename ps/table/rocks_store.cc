@@ -15,10 +15,10 @@
 namespace millrace::ps {
 namespace {
 
-/// Bytes of rows that are collected before they are written.
+/// Bytes of rows collected before they are written.
 constexpr size_t kBatchBytes = size_t{4} << 20U;
 
-// Big-endian, so that the order of the store is that of the keys.
+// Big-endian, so that the store orders rows by key.
 std::string encode(uint64_t key) {
   std::string bytes(8, '\0');
   for (size_t i = 0; i < 8; ++i) bytes[7 - i] = static_cast<char>(key >> (8 * i) & 0xffU);
@@ -41,7 +41,7 @@ class RocksStore final : public ColdStore {
  public:
   RocksStore(std::string path, std::unique_ptr<rocksdb::DB> db)
       : path_(std::move(path)), db_(std::move(db)) {
-    // What is lost with the process is in no checkpoint either, so a log would help nobody.
+    // No log: rows that are lost with the process are not in a checkpoint either.
     write_.disableWAL = true;
   }
 
@@ -113,7 +113,7 @@ StatusOr<std::unique_ptr<ColdStore>> open(const std::string& path) {
   options.info_log_level = rocksdb::WARN_LEVEL;
   options.keep_log_file_num = 2;
   rocksdb::BlockBasedTableOptions table;
-  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));  // most keys asked for are new
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));  // most requested keys do not exist
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(options, path, &db);

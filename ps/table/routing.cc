@@ -13,7 +13,8 @@ StatusOr<SparseRouting> SparseRouting::create(int64_t shard_num, int64_t servers
 }
 
 StatusOr<std::vector<DenseRange>> dense_ranges(int64_t elements, int64_t servers) {
-  if (elements < 0) return InvalidArgument("a dense table has {} elements", elements);
+  if (elements < 0)
+    return InvalidArgument("a dense table has {} elements, expected at least 0", elements);
   if (servers < 1) return InvalidArgument("a table has {} servers, expected at least 1", servers);
   const int64_t part = elements / servers + 1;
   std::vector<DenseRange> ranges;

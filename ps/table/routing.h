@@ -7,8 +7,8 @@
 
 namespace millrace::ps {
 
-/// Which server, and which of its shards, has a key of a sparse table. Every key has exactly one
-/// owner. Source: spec/ps_runtime.md section 6.
+/// Maps the keys of a sparse table to servers and to their shards. Every key has exactly one owner.
+/// Source: spec/ps_runtime.md section 6.
 class SparseRouting {
  public:
   /// Errors: kInvalidArgument if a number is not > 0.
@@ -17,7 +17,7 @@ class SparseRouting {
   [[nodiscard]] int64_t server_of(int64_t key) const {
     return static_cast<int64_t>(shard_of(key)) / shards_per_server_;
   }
-  /// Within the server.
+  /// Index of the shard within the server.
   [[nodiscard]] int64_t local_shard_of(int64_t key) const {
     return static_cast<int64_t>(shard_of(key)) % shards_per_server_;
   }
@@ -40,8 +40,9 @@ struct DenseRange {
   int64_t count = 0;
 };
 
-/// The elements of a dense table that each server has: int(n / servers + 1), the last one the rest,
-/// which may be none. Errors: kInvalidArgument for a negative count, or servers not > 0.
+/// The range of a dense table on each server: int(n / servers + 1) elements; the last server has
+/// the rest, which may be empty. Errors: kInvalidArgument for a negative count, or if servers is
+/// not > 0.
 StatusOr<std::vector<DenseRange>> dense_ranges(int64_t elements, int64_t servers);
 
 }  // namespace millrace::ps

@@ -9,15 +9,15 @@ namespace millrace::ps {
 
 Status RowIndex::reset(size_t rows) {
   if (rows > kMaxRows)
-    return {StatusCode::kResource,
-            fmt::format("a part of a table holds at most {} rows; give the table more parts",
-                        kMaxRows)};
-  // 1.25 times the rows at 0.8 of the places: 1.5625 places a row at the most.
+    return {
+        StatusCode::kResource,
+        fmt::format("a partition of a table holds at most {} rows, use more partitions", kMaxRows)};
+  // 1.25 times the rows at an occupancy of 0.8: at most 1.5625 entries per row.
   const size_t capacity = std::max<size_t>(64, rows + rows * 9 / 16);
   places_.reset(new (std::nothrow) uint32_t[capacity]());
   if (places_ == nullptr) {
     capacity_ = size_ = 0;
-    return {StatusCode::kResource, fmt::format("no memory to find {} rows", rows)};
+    return {StatusCode::kResource, fmt::format("out of memory for an index of {} rows", rows)};
   }
   capacity_ = capacity;
   size_ = 0;

@@ -8,18 +8,18 @@
 
 namespace millrace::ps {
 
-/// Finds the position of a key's row: open addressing, 4 bytes a place, of which 8 bits are from
-/// the key and 24 say the position. Between 0.64 and 0.8 of the places are taken.
+/// Finds the position of a key's row, by open addressing with 4 bytes per entry: 8 bits from the
+/// hash of the key and 24 bits of position. Between 0.64 and 0.8 of the entries are occupied.
 ///
-/// The index does not know keys; whoever asks compares the key of a candidate with his own.
+/// The index does not store keys; callers must compare the key of each candidate row.
 /// Thread-safety: none.
 class RowIndex {
  public:
-  /// Positions that an index can tell apart.
+  /// Maximum number of rows that an index can address.
   static constexpr size_t kMaxRows = (size_t{1} << 24U) - 1;
   static constexpr size_t kNotFound = ~size_t{0};
 
-  /// A search for a key by its hash, whose bits must be evenly spread.
+  /// A search for a key by its hash, whose bits must be uniformly distributed.
   struct Probe {
     size_t place;
     uint32_t tag;
@@ -29,8 +29,8 @@ class RowIndex {
             static_cast<uint32_t>(hash & 0xffU) << 24U};
   }
   [[nodiscard]] const void* address(const Probe& probe) const { return &places_[probe.place]; }
-  /// The next position that may be the key's; kNotFound if there is none, and the probe is then at
-  /// the place where the key belongs.
+  /// The next position that may be the key's. If there is none, returns kNotFound, and the probe is
+  /// at the entry where the key must be inserted.
   size_t next(Probe& probe) const {
     for (;;) {
       const uint32_t place = places_[probe.place];
@@ -39,19 +39,19 @@ class RowIndex {
       advance(probe);
     }
   }
-  /// Past the last candidate.
+  /// Moves past the last candidate.
   void advance(Probe& probe) const {
     if (++probe.place == capacity_) probe.place = 0;
   }
-  /// Puts a position where a probe ended with kNotFound. There must be room.
+  /// Inserts a position where a probe ended with kNotFound. The index must have room.
   void insert(const Probe& probe, size_t position) {
     places_[probe.place] = probe.tag | static_cast<uint32_t>(position + 1);
     ++size_;
   }
 
-  /// True if so many more fit without growing.
+  /// True if that many more rows fit without growing.
   [[nodiscard]] bool has_room(size_t more) const { return (size_ + more) * 5 <= capacity_ * 4; }
-  /// Empties the index and gives it room for so many, with a quarter more to come.
+  /// Empties the index and allocates room for that many rows plus a quarter.
   /// Errors: kResource for memory, or beyond kMaxRows.
   Status reset(size_t rows);
   [[nodiscard]] size_t memory_bytes() const { return capacity_ * sizeof(uint32_t); }

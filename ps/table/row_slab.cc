@@ -10,7 +10,7 @@ namespace millrace::ps {
 namespace {
 
 constexpr size_t kPage = 4096;
-/// From here on large pages pay: fewer misses of the address cache.
+/// From this size on, huge pages pay off: they reduce TLB misses.
 constexpr size_t kLargePagesFrom = size_t{8} << 20U;
 
 }  // namespace
@@ -31,10 +31,12 @@ Status RowSlab::reserve(size_t rows) {
                                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                                        : mremap(data_, bytes_, bytes, MREMAP_MAYMOVE);
   if (grown == MAP_FAILED)
-    return {StatusCode::kResource, fmt::format("no memory for {} rows of {} bytes", rows, stride_)};
+    return {StatusCode::kResource,
+            fmt::format("out of memory for {} rows of {} bytes", rows, stride_)};
   data_ = static_cast<std::byte*>(grown);
   bytes_ = bytes;
-  if (bytes_ >= kLargePagesFrom) madvise(data_, bytes_, MADV_HUGEPAGE);  // a wish, not a need
+  if (bytes_ >= kLargePagesFrom)
+    madvise(data_, bytes_, MADV_HUGEPAGE);  // only a hint; failure is harmless
   return Ok();
 }
 

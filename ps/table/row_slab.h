@@ -8,8 +8,8 @@
 
 namespace millrace::ps {
 
-/// Rows of one size behind each other: 8 bytes of key, then floats. Grows without copying, by
-/// moving pages, and has at most a sixty-fourth more than its rows need.
+/// Contiguous rows of equal size: a key of 8 bytes, then floats. Grows without copying, by
+/// remapping pages, and allocates at most 1/64 more than its rows need.
 ///
 /// Thread-safety: none.
 class RowSlab {
@@ -19,12 +19,12 @@ class RowSlab {
   RowSlab& operator=(const RowSlab&) = delete;
   ~RowSlab();
 
-  /// Room for so many rows in all; their addresses may change. Errors: kResource.
+  /// Makes room for that many rows in total; their addresses may change. Errors: kResource.
   Status reserve(size_t rows);
   [[nodiscard]] size_t size() const { return size_; }
-  /// One more row, for which there is room, with undefined floats. \returns its position
+  /// Appends a row with undefined floats; there must be room. \returns its position
   size_t append(uint64_t key);
-  /// Drops rows from a position on.
+  /// Drops all rows from position `rows`.
   void truncate(size_t rows) { size_ = rows; }
 
   [[nodiscard]] const std::byte* address(size_t row) const { return data_ + row * stride_; }
@@ -39,7 +39,7 @@ class RowSlab {
   [[nodiscard]] const float* floats(size_t row) const {
     return reinterpret_cast<const float*>(data_ + row * stride_ + sizeof(uint64_t));
   }
-  /// Overwrites one row by another.
+  /// Overwrites row `to` with row `from`.
   void copy(size_t from, size_t to);
   [[nodiscard]] size_t stride() const { return stride_; }
   [[nodiscard]] size_t memory_bytes() const { return bytes_; }
@@ -47,7 +47,7 @@ class RowSlab {
  private:
   size_t stride_;
   std::byte* data_ = nullptr;
-  size_t bytes_ = 0;  ///< mapped
+  size_t bytes_ = 0;  ///< bytes mapped
   size_t size_ = 0;
 };
 

@@ -19,12 +19,12 @@ StatusOr<std::unique_ptr<SparseGeoTable>> SparseGeoTable::create(SparseTableOpti
                                                                  int trainers) {
   if (trainers < 1) return InvalidArgument("trainers is {}, expected at least 1", trainers);
   if (options.accessor.kind != AccessorOptions::Kind::kCommMerge)
-    return InvalidArgument(
-        "table {}: a geo table adds deltas, so its accessor is CommMergeAccessor",
-        options.table_id);
-  // Positions of rows must not change.
+    return InvalidArgument("table {}: a geo table adds deltas, expected CommMergeAccessor",
+                           options.table_id);
+  // Positions of rows must not change, but rows on disk change theirs.
   if (!options.disk_path.empty())
-    return InvalidArgument("table {}: a geo table is in memory", options.table_id);
+    return InvalidArgument("table {}: a geo table must be in memory, but disk_path is set",
+                           options.table_id);
   auto table = std::unique_ptr<SparseGeoTable>(new SparseGeoTable(std::move(options), trainers));
   MILLRACE_RETURN_IF_ERROR(table->init());
   for (auto& parts : table->changed_) parts.resize(table->shard_count());
@@ -36,8 +36,8 @@ Status SparseGeoTable::push(const TableCall& call) {
   const auto width = static_cast<size_t>(accessor().push_floats());
   MILLRACE_ASSIGN_OR_RETURN(const auto values, floats_of(call, 1, keys.size() * width));
   Touched touched(shard_count());
-  MILLRACE_RETURN_IF_ERROR(push_and_tell(keys, values.data(), call.what == "set", &touched));
-  if (call.what == "set") return Ok();  // everybody begins with it
+  MILLRACE_RETURN_IF_ERROR(push_and_record(keys, values.data(), call.what == "set", &touched));
+  if (call.what == "set") return Ok();  // initial values are known to all trainers
   const std::lock_guard lock(mutex_);
   for (auto& parts : changed_) {
     for (size_t part = 0; part < parts.size(); ++part) {

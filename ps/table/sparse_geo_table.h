@@ -8,31 +8,33 @@
 
 namespace millrace::ps {
 
-/// A sparse table to which deltas are added, and which knows for each trainer the rows that changed
-/// since he last asked (MemorySparseGeoTable). A push counts for all trainers, his own included.
+/// A sparse table to which deltas are added, and which records for each trainer the rows that
+/// changed since its last pull (MemorySparseGeoTable). A push marks rows as changed for all
+/// trainers, including the pushing one.
 class SparseGeoTable final : public SparseTable {
  public:
-  /// The accessor must be kCommMerge. Errors: as SparseTable::create(); kInvalidArgument for
-  /// trainers not > 0.
+  /// The accessor must be kCommMerge. Errors: as SparseTable::create(); kInvalidArgument if
+  /// trainers is not > 0.
   static StatusOr<std::unique_ptr<SparseGeoTable>> create(SparseTableOptions options, int trainers);
 
   [[nodiscard]] std::string_view table_class() const override { return "MemorySparseGeoTable"; }
-  /// "geo": selected rows, rising, that changed since the trainer last asked; else as the base.
+  /// "geo": selected rows, ascending, that changed since the trainer's last pull; else as the base
+  /// class.
   Status pull(const TableCall& call, Value& reply) override;
   Status push(const TableCall& call) override;
-  /// Rows and values that changed for a trainer; he is then up to date.
-  /// \param sequence  of the call: if the last one had it, too, its answer was lost, and its rows
-  ///     are given again; 0: not known
+  /// Returns rows and values that changed for a trainer, and marks them as up to date.
+  /// \param sequence  of the call: if it equals that of the previous call, the response to that was
+  ///                  lost, and its rows are returned again; 0: unknown
   Status pull_changed(int trainer, SelectedRows& changed, uint64_t sequence = 0);
   using SparseTable::pull;
   using SparseTable::push;
 
  private:
-  /// Positions of rows in one part, each once.
+  /// Positions of changed rows in one partition, each once.
   struct Changed {
     std::vector<bool> is_in;
     std::vector<uint32_t> rows;
-    std::vector<uint32_t> given;  ///< in the last answer
+    std::vector<uint32_t> given;  ///< in the last response
 
     void add(uint32_t row);
   };
@@ -42,8 +44,8 @@ class SparseGeoTable final : public SparseTable {
         last_sequence_(static_cast<size_t>(trainers)) {}
 
   std::mutex mutex_;
-  std::vector<std::vector<Changed>> changed_;  ///< by trainer and part
-  std::vector<uint64_t> last_sequence_;        ///< of each trainer's last answer
+  std::vector<std::vector<Changed>> changed_;  ///< by trainer and partition
+  std::vector<uint64_t> last_sequence_;        ///< of each trainer's last response
 };
 
 }  // namespace millrace::ps

@@ -10,7 +10,7 @@ namespace {
 
 using SparseRuleKind = SparseRuleOptions::Kind;
 
-// Sums of so many places each, so that the compiler can use vectors.
+// Number of partial sums, which lets the compiler vectorise.
 constexpr int kSums = 8;
 
 float total(const float (&sums)[kSums]) {
@@ -25,7 +25,7 @@ StatusOr<SparseRuleKind> parse_sparse_rule(std::string_view name) {
   if (name == "StdAdaGradSGDRule") return SparseRuleKind::kStdAdagrad;
   if (name == "SparseAdamSGDRule") return SparseRuleKind::kAdam;
   if (name == "SparseSharedAdamSGDRule") return SparseRuleKind::kSharedAdam;
-  return InvalidArgument("'{}' is no rule of sparse tables", name);
+  return InvalidArgument("unknown sparse table rule '{}'", name);
 }
 
 SparseRule::SparseRule(SparseRuleOptions options, int dim) : options_(options), dim_(dim) {}
@@ -61,7 +61,7 @@ void SparseRule::init_state(float* state) const {
   const int count = state_floats();
   std::fill_n(state, count, 0.0F);
   if (options_.kind == SparseRuleKind::kAdam || options_.kind == SparseRuleKind::kSharedAdam) {
-    state[count - 2] = options_.beta1;  // powers of the step to come
+    state[count - 2] = options_.beta1;  // powers for the next step
     state[count - 1] = options_.beta2;
   }
 }
@@ -148,7 +148,7 @@ void SparseRule::adam(float* weights, float* state, const float* grad, float rat
   powers[1] *= b2;
 }
 
-// One pair of moments for a row: the means of what each weight would have.
+// One pair of moments per row: the means of what kAdam would have for each weight.
 void SparseRule::shared_adam(float* weights, float* state, const float* grad, float rate) const {
   const float low = options_.min_bound;
   const float high = options_.max_bound;

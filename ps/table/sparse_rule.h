@@ -8,21 +8,21 @@
 
 namespace millrace::ps {
 
-/// How a gradient changes the weights of a row. Defaults are those of the original
+/// Determines how a gradient changes the weights of a row. Defaults are those of the original
 /// (spec/ps_runtime.md section 7).
 struct SparseRuleOptions {
   enum class Kind : uint8_t { kNaive, kAdagrad, kStdAdagrad, kAdam, kSharedAdam };
   Kind kind = Kind::kAdagrad;
   float learning_rate = 0.05F;
-  float initial_range = 1e-4F;  ///< weights begin uniformly in +-this, or with 0
+  float initial_range = 1e-4F;  ///< initial weights are uniform in +-this, or 0
   float min_bound = -3.4e38F;   ///< weights are clipped to [min_bound, max_bound]
   float max_bound = 3.4e38F;
-  float initial_g2sum = 3.0F;  ///< of the adagrads
+  float initial_g2sum = 3.0F;  ///< for kAdagrad and kStdAdagrad
   float beta1 = 0.9F;
   float beta2 = 0.999F;
   float epsilon = 1e-8F;
-  /// kAdam: epsilon is corrected as the moments are, as the op adam does it; the original's rule
-  /// does not.
+  /// kAdam: applies bias correction to epsilon as to the moments, like the op adam; the original's
+  /// rule does not.
   bool corrects_epsilon = false;
 };
 
@@ -30,7 +30,7 @@ struct SparseRuleOptions {
 /// "SparseSharedAdamSGDRule". Errors: kInvalidArgument.
 StatusOr<SparseRuleOptions::Kind> parse_sparse_rule(std::string_view name);
 
-/// A rule for weights of one length.
+/// An update rule for a fixed number of weights.
 ///
 /// Thread-safety: immutable.
 class SparseRule {
@@ -39,14 +39,14 @@ class SparseRule {
 
   [[nodiscard]] const SparseRuleOptions& options() const { return options_; }
   [[nodiscard]] int dim() const { return dim_; }
-  /// Floats of state that belong to the weights of a row.
+  /// Floats of state for the weights of a row.
   [[nodiscard]] int state_floats() const;
-  /// First values of weights and state. \param zero  weights begin with 0
+  /// Initialises weights and state. \param zero  set the weights to 0
   void init(float* weights, float* state, KeyedRandom& random, bool zero) const;
-  /// First values of the state alone.
+  /// Initialises only the state.
   void init_state(float* state) const;
-  /// One step. \param show  by which the adagrads divide the gradient
-  /// \param rate  factor of the learning rate
+  /// Applies one gradient. \param show  divisor of the gradient (kAdagrad and kStdAdagrad)
+  /// \param rate  factor for the learning rate
   void update(float* weights, float* state, const float* grad, float show, float rate) const;
 
  private:

@@ -28,8 +28,8 @@ SparseShard::SparseShard(const ShardContext& context, std::unique_ptr<ColdStore>
       waiting_(1),
       cold_(std::move(cold)) {}
 
-// Calls visit(position in the call, row or kNotFound, probe), in blocks so that the memory of the
-// next keys is on its way while one is worked on.
+// Calls visit(position in the call, row or kNotFound, probe). Works in blocks, so that the memory
+// of the next keys is prefetched meanwhile.
 template <typename Visit>
 Status SparseShard::for_each_key(const ShardBatch& batch, bool may_create, Visit&& visit) {
   std::array<RowIndex::Probe, kBlock> probes;
@@ -112,7 +112,8 @@ Status SparseShard::pull(const ShardBatch& batch, float* out, const int32_t* cou
       accessor_.select(rows_.floats(row), to);
       if (cold_ != nullptr) recent_[row] = true;
     } else if (admitted) {
-      accessor_.make(context_.seed, key, absent.data());  // what its row would begin with
+      accessor_.make(context_.seed, key,
+                     absent.data());  // the initial values that its row would have
       accessor_.select(absent.data(), to);
     } else {
       std::fill_n(to, width, 0.0F);
@@ -134,7 +135,7 @@ Status SparseShard::push(const ShardBatch& batch, const float* values,
   const auto visit = [&](uint32_t position, size_t row, const RowIndex::Probe& probe) -> Status {
     const auto key = static_cast<uint64_t>(batch.keys[position]);
     if (row == RowIndex::kNotFound) {
-      if (filters) return Ok();  // pulls admit
+      if (filters) return Ok();  // only pulls admit keys
       row = create(key, probe);
       accessor_.make(context_.seed, key, rows_.floats(row));
     }
@@ -180,7 +181,7 @@ Status SparseShard::count_access(uint64_t key, uint64_t hash, int32_t accesses, 
   return Ok();
 }
 
-// The accesses of a key that waits; 0 at first.
+// The access count of a waiting key; initially 0.
 StatusOr<float*> SparseShard::waiting_count(uint64_t key, uint64_t hash) {
   if (waiting_index_.memory_bytes() == 0 || !waiting_index_.has_room(1)) {
     MILLRACE_RETURN_IF_ERROR(waiting_index_.reset(waiting_.size() + 1));
@@ -265,7 +266,7 @@ Status SparseShard::visit(const std::function<Status(uint64_t, float*)>& visitor
     std::vector<float> copy(static_cast<size_t>(accessor_.row_floats()));
     const Status visited = cold_->visit([&](uint64_t key, std::span<const float> row) -> Status {
       MILLRACE_RETURN_IF_ERROR(visit_until([&](uint64_t other) { return other < key; }));
-      if (at < order.size() && order[at].first == key) return Ok();  // memory has a newer one
+      if (at < order.size() && order[at].first == key) return Ok();  // the row in memory is newer
       std::copy(row.begin(), row.end(), copy.begin());
       return visitor(key, copy.data());
     });
@@ -296,7 +297,7 @@ StatusOr<int64_t> SparseShard::shrink() {
     return drops;
   }));
   if (cold_ == nullptr) return dropped;
-  // An older state of a dropped row must not come back.
+  // Stale copies of dropped rows must not reappear.
   for (const uint64_t key : gone) MILLRACE_RETURN_IF_ERROR(cold_->erase(key));
   std::vector<std::pair<uint64_t, std::vector<float>>> changed;
   MILLRACE_RETURN_IF_ERROR(cold_->visit([&](uint64_t key, std::span<const float> row) -> Status {
@@ -333,7 +334,7 @@ Status SparseShard::drop_rows(const std::function<bool(size_t)>& drops) {
   return rebuild_index();
 }
 
-// Brings the rows of a batch that only the cold store has into memory.
+// Loads those rows of a batch into memory that are only in the cold store.
 Status SparseShard::warm(const ShardBatch& batch) {
   if (cold_ == nullptr) return Ok();
   std::vector<uint64_t> missing;
@@ -356,7 +357,7 @@ Status SparseShard::warm(const ShardBatch& batch) {
   });
 }
 
-// Moves rows that were not used lately to the cold store, an eighth at a time.
+// Moves rows that were not used recently to the cold store, an eighth at a time.
 Status SparseShard::evict() {
   if (cold_ == nullptr || context_.memory_rows == 0 || rows_.size() <= context_.memory_rows)
     return Ok();

@@ -16,60 +16,62 @@
 
 namespace millrace::ps {
 
-/// What all shards of a table share.
+/// Settings that all shards of a table share.
 struct ShardContext {
   const Accessor* accessor = nullptr;
   EntryPolicy entry;
   uint64_t seed = 0;
   bool create_on_pull = false;
-  const std::atomic<float>* rate = nullptr;  ///< factor of the learning rates; null: 1
+  const std::atomic<float>* rate = nullptr;  ///< factor for the learning rates; null: 1
   size_t memory_rows = 0;                    ///< with a cold store: rows kept in memory; 0: all
 };
 
-/// Keys of one call that belong to a shard: `order` picks them from the call's arrays.
+/// The keys of one call that belong to a shard; `order` has their positions in the arrays of the
+/// call.
 struct ShardBatch {
   const int64_t* keys = nullptr;
   const uint64_t* hashes = nullptr;
   std::span<const uint32_t> order;
 };
 
-/// One part of a sparse table: rows in a slab, an index over them, one lock.
+/// One partition of a sparse table: rows in a slab, an index of them, and one lock.
 ///
 /// Thread-safety: all calls from any threads; each holds the lock.
 class SparseShard {
  public:
-  /// \param cold  rows beyond memory; null: none
+  /// \param cold  storage for rows that do not fit into memory; null: none
   SparseShard(const ShardContext& context, std::unique_ptr<ColdStore> cold);
   SparseShard(const SparseShard&) = delete;
   SparseShard& operator=(const SparseShard&) = delete;
 
-  /// Writes what each key gives to its place in `out`. \param counts  accesses of each key in the
-  /// call; null: 1 \param training  accesses count for the entry policy
+  /// Writes what a pull returns for each key to its position in `out`.
+  /// \param counts    accesses of each key in the call; null: 1
+  /// \param training  count the accesses for the entry policy
   Status pull(const ShardBatch& batch, float* out, const int32_t* counts, bool training);
-  /// \param values  push values of the call \param touched  told of the position of each row that
-  /// took one, if not null
+  /// \param values   push values of the call
+  /// \param touched  receives the positions of updated rows, if not null
   Status push(const ShardBatch& batch, const float* values, std::vector<uint32_t>* touched);
-  /// Gives rows the values of pulls; makes them where they are missing.
+  /// Sets rows to pulled values; creates missing rows.
   Status set(const ShardBatch& batch, const float* pulled, std::vector<uint32_t>* touched);
-  /// Calls the function with every row, in order of keys; with a cold store also with those that
-  /// are not in memory, of which it gets a copy. Errors: the first of the function.
+  /// Calls the function for every row, ordered by key; with a cold store also for rows that are not
+  /// in memory, of which it gets a copy. Errors: the first error of the function.
   Status visit(const std::function<Status(uint64_t key, float* row)>& visitor);
-  /// Puts a whole row, as a file has it.
+  /// Sets a whole row, as read from a file.
   Status restore(uint64_t key, std::span<const float> row);
-  /// Ends a day: drops rows that the accessor gives up. \returns how many
+  /// Ends a day: drops the rows for which the accessor requests it. \returns their number
   StatusOr<int64_t> shrink();
 
-  /// Keys that wait for their admission by count, with their accesses, in order of keys.
+  /// Visits the keys that wait for admission by count, with their accesses, ordered by key.
   void visit_waiting(const std::function<void(uint64_t key, float count)>& visitor) const;
-  /// Lets a key wait with so many accesses. \param hash  of the key
+  /// Adds a waiting key with that many accesses. \param hash  of the key
   Status restore_waiting(uint64_t key, uint64_t hash, float count);
-  /// Admissions by probability that were drawn.
+  /// Number of random draws made for admission by probability.
   [[nodiscard]] uint64_t draws() const;
   void set_draws(uint64_t draws);
-  /// Drops all rows, those of the cold store included, and all keys that wait.
+  /// Drops all rows, including those of the cold store, and all waiting keys.
   Status clear();
 
-  /// Copies the key and what a pull gives of some rows by position.
+  /// Copies keys and pulled values of some rows, given by position.
   void read(std::span<const uint32_t> rows, int64_t* keys, float* pulled) const;
 
   [[nodiscard]] size_t size() const;
@@ -98,12 +100,13 @@ class SparseShard {
   mutable std::mutex mutex_;
   RowSlab rows_;
   RowIndex index_;
-  // Keys that wait for their admission by count: a row of one number each.
+  // Keys that wait for admission by count: each row has a single number.
   RowSlab waiting_;
   RowIndex waiting_index_;
-  uint64_t draws_ = 0;  ///< of admission by probability
+  uint64_t draws_ = 0;  ///< random draws for admission by probability
   std::unique_ptr<ColdStore> cold_;
-  std::vector<bool> recent_;  ///< with a cold store: rows used since the hand passed them
+  /// With a cold store: rows used since the clock hand last passed them.
+  std::vector<bool> recent_;
   size_t hand_ = 0;
 };
 

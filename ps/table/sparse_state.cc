@@ -7,7 +7,7 @@
 #include "ps/table/sparse_table.h"
 #include "ps/table/state_parts.h"
 
-// What a snapshot has of a sparse table, and taking it up again.
+// Saving and restoring the state of a sparse table for snapshots.
 namespace millrace::ps {
 namespace {
 
@@ -97,7 +97,7 @@ Status SparseTable::set_state(const TableState& state) {
     const uint64_t hash = mix_bits(key);
     MILLRACE_RETURN_IF_ERROR(shards_[part_of(hash)]->restore_waiting(key, hash, counts[i]));
   }
-  // a table of another number of parts draws other numbers from here on
+  // with another number of partitions, subsequent random draws differ
   for (size_t part = 0; part < shards_.size() && draws.size() == shards_.size(); ++part)
     shards_[part]->set_draws(static_cast<uint64_t>(draws[part]));
   return Ok();

@@ -54,7 +54,7 @@ std::unique_ptr<SparseTable::Split> SparseTable::split(std::span<const int64_t> 
   split->hashes.resize(keys.size());
   split->order.resize(keys.size());
   split->starts.assign(shards_.size() + 2, 0);
-  // starts is shifted by two, so that filling `order` moves each part's start to where it belongs
+  // starts is shifted by two, so that filling `order` leaves each partition's start in place
   for (size_t i = 0; i < keys.size(); ++i) {
     const uint64_t hash = mix_bits(static_cast<uint64_t>(keys[i]));
     split->hashes[i] = hash;
@@ -74,10 +74,11 @@ void SparseTable::keep(std::unique_ptr<Split> split) {
   spare_.push_back(std::move(split));
 }
 
-// Calls body(part, batch) for the parts that have keys.
+// Calls body(partition, batch) for the partitions that have keys.
 template <typename Body>
 Status SparseTable::for_each_part(std::span<const int64_t> keys, Body&& body) {
-  if (keys.size() > UINT32_MAX) return InvalidArgument("{} keys in one call", keys.size());
+  if (keys.size() > UINT32_MAX)
+    return InvalidArgument("{} keys in one call, expected at most {}", keys.size(), UINT32_MAX);
   std::unique_ptr<Split> parts = split(keys);
   Status status;
   for (size_t part = 0; part < shards_.size() && status.ok(); ++part) {
@@ -109,15 +110,15 @@ Status SparseTable::pull(std::span<const int64_t> keys, float* out, std::span<co
 }
 
 Status SparseTable::push(std::span<const int64_t> keys, const float* values) {
-  return push_and_tell(keys, values, false, nullptr);
+  return push_and_record(keys, values, false, nullptr);
 }
 
 Status SparseTable::set(std::span<const int64_t> keys, const float* pulled) {
-  return push_and_tell(keys, pulled, true, nullptr);
+  return push_and_record(keys, pulled, true, nullptr);
 }
 
-Status SparseTable::push_and_tell(std::span<const int64_t> keys, const float* values, bool sets,
-                                  Touched* touched) {
+Status SparseTable::push_and_record(std::span<const int64_t> keys, const float* values, bool sets,
+                                    Touched* touched) {
   return for_each_part(keys, [&](size_t part, const ShardBatch& batch) {
     std::vector<uint32_t>* const rows = touched == nullptr ? nullptr : &(*touched)[part];
     return sets ? shards_[part]->set(batch, values, rows)
@@ -170,7 +171,7 @@ Status SparseTable::push(const TableCall& call) {
   const int width = sets ? accessor_->pull_floats() : accessor_->push_floats();
   MILLRACE_ASSIGN_OR_RETURN(const auto values,
                             floats_of(call, 1, keys.size() * static_cast<size_t>(width)));
-  return push_and_tell(keys, values.data(), sets, nullptr);
+  return push_and_record(keys, values.data(), sets, nullptr);
 }
 
 int64_t SparseTable::size() const {

@@ -18,35 +18,35 @@
 
 namespace millrace::ps {
 
-/// What a snapshot has of a table: tensors by name.
+/// State of a table in a snapshot: tensors by name.
 using TableState = std::map<std::string, Value>;
 
-/// What a sparse table is.
+/// Settings of a sparse table.
 struct SparseTableOptions {
   int table_id = 0;
   std::string name;
   AccessorOptions accessor;
   EntryPolicy entry;
-  uint64_t seed = 0;  ///< of the table; new rows depend on it and their key alone
-  /// Parts with a lock each; a power of two. A part holds at most 16.7 million rows.
+  uint64_t seed = 0;  ///< of the table; initial values of rows depend only on it and their key
+  /// Partitions, each with a lock; a power of two. A partition holds at most 16.7 million rows.
   int partitions = 16;
-  /// Pulls for training make rows. Else they give what the row would begin with, and the first push
-  /// makes it.
+  /// Pulls for training create rows. Otherwise they return the initial values of the row, and the
+  /// first push creates it.
   bool create_on_pull = false;
-  std::optional<int64_t> padding;  ///< an id that stands for nothing: zeros, never pushed
-  /// Folder of the rows that memory has no room for; empty: all are in memory.
+  std::optional<int64_t> padding;  ///< id of padding: reads as zeros, never pushed
+  /// Folder for rows that do not fit into memory; empty: all rows are in memory.
   std::string disk_path;
-  size_t memory_rows = 0;  ///< with disk_path: rows in memory, about
+  size_t memory_rows = 0;  ///< with disk_path: approximate number of rows in memory
 };
 
 /// Rows by key (MemorySparseTable, SSDSparseTable).
 ///
-/// A pull gives accessor().pull_floats() floats a key; a push takes push_floats(). Of a key that
-/// occurs several times each push counts by itself. Cost: one lock a part and call, memory accesses
-/// of 32 keys at a time.
+/// A pull returns accessor().pull_floats() floats per key; a push takes push_floats(). If a key
+/// occurs several times in a push, each occurrence is applied separately. Cost: one lock per
+/// partition and call; memory accesses are prefetched for 32 keys at a time.
 class SparseTable : public Table {
  public:
-  /// Errors: kInvalidArgument naming the field; kUnimplemented, kIo for the folder.
+  /// Errors: kInvalidArgument naming the field; kUnimplemented and kIo for the folder.
   static StatusOr<std::unique_ptr<SparseTable>> create(SparseTableOptions options);
 
   [[nodiscard]] const SparseTableOptions& options() const { return options_; }
@@ -54,33 +54,37 @@ class SparseTable : public Table {
 
   /// \param out       keys.size() * pull_floats()
   /// \param counts    how often each key is used; empty: once. For the entry policy
-  /// \param training  the accesses count
+  /// \param training  count the accesses
   Status pull(std::span<const int64_t> keys, float* out, std::span<const int32_t> counts = {},
               bool training = true);
   /// \param values  keys.size() * push_floats()
   Status push(std::span<const int64_t> keys, const float* values);
-  /// Gives rows these values, which are as pulls have them.
+  /// Sets rows to values in the form that pulls return.
   Status set(std::span<const int64_t> keys, const float* pulled);
-  /// Every row, part by part; the function may change it. Within a part others wait.
+  /// Visits every row, partition by partition; the function may change it. Other calls to the
+  /// partition wait.
   Status visit(const std::function<Status(uint64_t key, float* row)>& visitor);
-  /// A whole row, as a file has it (its used floats). Errors: kInvalidArgument for its length.
+  /// Sets a whole row as read from a file (its used floats). Errors: kInvalidArgument for its
+  /// length.
   Status restore(uint64_t key, std::span<const float> row);
-  /// All rows, and what the entry policy knows of keys that wait; part by part, so the caller keeps
-  /// pushes away. A table with a folder takes as much memory for it as all of its rows.
+  /// Copies all rows and the waiting keys of the entry policy. Locks one partition at a time, so
+  /// the caller must prevent concurrent pushes. A table with a folder needs memory for all of its
+  /// rows.
   StatusOr<TableState> state();
-  /// Takes that up in place of what is here. Errors: kInvalidData naming what does not fit.
+  /// Replaces the contents of the table by that state. Errors: kInvalidData naming the part that is
+  /// wrong.
   Status set_state(const TableState& state);
   /// Drops all rows.
   Status clear();
-  /// Ends a day (Accessor::shrink()). \returns rows dropped
+  /// Ends a day (Accessor::shrink()). \returns number of rows dropped
   StatusOr<int64_t> shrink();
 
   [[nodiscard]] std::string_view table_class() const override {
     return options_.disk_path.empty() ? "MemorySparseTable" : "SSDSparseTable";
   }
-  /// Arguments: ids [, counts of accesses as i64]; "infer": accesses do not count.
+  /// Arguments: ids [, counts of accesses as i64]; "infer": accesses are not counted.
   Status pull(const TableCall& call, Value& reply) override;
-  /// Arguments: ids, values; none with "shrink", which ends a day.
+  /// Arguments: ids, values. With "shrink", which ends a day: none.
   Status push(const TableCall& call) override;
   [[nodiscard]] int64_t size() const override;  ///< rows in memory
   [[nodiscard]] int64_t memory_bytes() const override;
@@ -89,19 +93,19 @@ class SparseTable : public Table {
  protected:
   explicit SparseTable(SparseTableOptions options) : options_(std::move(options)) {}
   Status init();
-  /// Rows of each part that a push or set reached.
+  /// By partition: rows that a push or set has changed.
   using Touched = std::vector<std::vector<uint32_t>>;
-  Status push_and_tell(std::span<const int64_t> keys, const float* values, bool sets,
-                       Touched* touched);
+  Status push_and_record(std::span<const int64_t> keys, const float* values, bool sets,
+                         Touched* touched);
   [[nodiscard]] SparseShard& shard(size_t index) { return *shards_[index]; }
   [[nodiscard]] size_t shard_count() const { return shards_.size(); }
 
  private:
-  /// Where the keys of a call go; kept between calls.
+  /// The keys of a call by partition; the object is reused between calls.
   struct Split {
     std::vector<uint64_t> hashes;
-    std::vector<uint32_t> order;   ///< keys of part 0, of part 1, ...
-    std::vector<uint32_t> starts;  ///< of each part in order, and the end
+    std::vector<uint32_t> order;   ///< positions of the keys of partition 0, 1, ...
+    std::vector<uint32_t> starts;  ///< start of each partition in `order`, and the end
   };
   std::unique_ptr<Split> split(std::span<const int64_t> keys);
   void keep(std::unique_ptr<Split> split);

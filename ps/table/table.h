@@ -11,17 +11,17 @@
 
 namespace millrace::ps {
 
-/// A pull or push, as a server hears it.
+/// A pull or push as received by a server.
 struct TableCall {
-  /// What is meant, where a table has several: "" (rows, gradients), "geo" (changed rows), "set"
-  /// (values instead of gradients).
+  /// Selects one of several variants, if the table has them: "" (rows, gradients), "geo" (changed
+  /// rows), "set" (values instead of gradients).
   std::string_view what;
   int trainer = 0;
-  uint64_t sequence = 0;  ///< of the trainer's call, the same in a repeat; 0: not known
+  uint64_t sequence = 0;  ///< of the trainer's call, equal for a repeat; 0: unknown
   std::span<const Value* const> args;
 };
 
-/// A typed table of a server. Source: spec/ps_runtime.md section 7.
+/// A typed table on a server. Source: spec/ps_runtime.md section 7.
 ///
 /// Thread-safety: all calls from any threads.
 class Table {
@@ -33,21 +33,22 @@ class Table {
 
   /// "MemorySparseTable", ...
   [[nodiscard]] virtual std::string_view table_class() const = 0;
-  /// Errors: kInvalidArgument, with found against expected, for arguments that do not fit.
+  /// Errors: kInvalidArgument, with expected and found, for arguments of the wrong type or size.
   virtual Status pull(const TableCall& call, Value& reply) = 0;
   virtual Status push(const TableCall& call) = 0;
-  /// All trainers of a step have pushed (sync): what was put aside is applied.
-  virtual Status pour() { return {}; }
-  /// A trainer leaves: what it has put aside since the last step counts for nothing.
+  /// Applies accumulated pushes (sync): called when all trainers have pushed for a step.
+  virtual Status apply_pending() { return {}; }
+  /// Drops the pushes of a trainer since the last step, because it leaves.
   virtual void drop(int trainer) { static_cast<void>(trainer); }
   /// Rows, or elements of a dense table.
   [[nodiscard]] virtual int64_t size() const = 0;
   [[nodiscard]] virtual int64_t memory_bytes() const = 0;
-  /// A factor that the table's learning rates have from now on, which must outlive it.
+  /// Sets a factor for the table's learning rates, which must outlive the table.
   virtual void share_rate(const std::atomic<float>*) {}
 };
 
-/// The ids of an argument: an int64 tensor of any dims. Errors: kInvalidArgument naming the place.
+/// The ids of an argument: an int64 tensor of any dims. Errors: kInvalidArgument naming the
+/// argument.
 StatusOr<std::span<const int64_t>> ids_of(const TableCall& call, size_t place);
 /// The floats of an argument, of which there must be `count`. Errors: as above.
 StatusOr<std::span<const float>> floats_of(const TableCall& call, size_t place, size_t count);

@@ -29,7 +29,7 @@ Hash new_hash() {
   return hash;
 }
 
-// Big-endian, as the checksum is usually printed.
+// Big-endian, the usual print order of the checksum.
 XXH128_canonical_t digest(const Hash& hash) {
   XXH128_canonical_t bytes;
   XXH128_canonicalFromHash(&bytes, XXH3_128bits_digest(hash.get()));
@@ -75,7 +75,7 @@ class FileReader final : public TableReader {
     constexpr size_t kSum = sizeof(XXH128_canonical_t);
     std::string found(mark.size(), '\0');
     if (source_.size() < mark.size() + kSum)
-      return InvalidData("{} bytes are too few for a file of a table", source_.size())
+      return InvalidData("{} bytes are too short for a table file", source_.size())
           .in_file(source_.name());
     end_ = source_.size() - kSum;
     const Hash hash = new_hash();
@@ -86,7 +86,7 @@ class FileReader final : public TableReader {
       XXH3_128bits_update(hash.get(), buffer_.data(), buffer_.size());
     }
     if (found != mark)
-      return InvalidData("it does not begin as a file of this kind of table does")
+      return InvalidData("it is not a file of this kind of table, its first bytes are wrong")
           .in_file(source_.name());
     XXH128_canonical_t expected;
     MILLRACE_RETURN_IF_ERROR(
@@ -124,9 +124,9 @@ class FileReader final : public TableReader {
  private:
   io::ByteSource source_;
   uint64_t end_ = 0;   ///< of the content
-  uint64_t next_ = 0;  ///< place of what follows the buffer
+  uint64_t next_ = 0;  ///< offset of the first byte after the buffer
   std::string buffer_;
-  size_t at_ = 0;  ///< in the buffer
+  size_t at_ = 0;  ///< position in the buffer
 };
 
 }  // namespace
@@ -135,7 +135,7 @@ StatusOr<std::unique_ptr<TableWriter>> TableWriter::create(const std::string& pa
                                                            std::string_view mark) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  if (error) return IoError("cannot make the folder: {}", error.message()).in_file(path);
+  if (error) return IoError("cannot create the folder: {}", error.message()).in_file(path);
   MILLRACE_ASSIGN_OR_RETURN(io::OutputFile file, io::OutputFile::create(path, Replace::kYes));
   auto writer = std::make_unique<FileWriter>(std::move(file));
   MILLRACE_RETURN_IF_ERROR(writer->write(mark.data(), mark.size()));

@@ -13,7 +13,8 @@
 
 namespace millrace::ps {
 
-/// Writes a file of a table: a mark, the content, a checksum of both. Makes the folders above.
+/// Writes a table file: a magic string, the content, a checksum of both. Creates missing folders of
+/// the path.
 class TableWriter {
  public:
   /// Errors: kIo, kNotFound with the path.
@@ -25,18 +26,18 @@ class TableWriter {
   Status write_value(T value) {
     return write(&value, sizeof(value));
   }
-  /// The file gets its name. Errors: kIo.
+  /// Renames the complete file to its final name. Errors: kIo.
   virtual Status commit() = 0;
 };
 
-/// Reads such a file, after its length, mark and checksum were checked.
+/// Reads such a file, after checking its length, magic string and checksum.
 class TableReader {
  public:
   /// Errors: kNotFound, kIo; kInvalidData with the path.
   static StatusOr<std::unique_ptr<TableReader>> open(const std::string& path,
                                                      std::string_view mark);
   virtual ~TableReader() = default;
-  /// Bytes that are left.
+  /// Number of bytes left.
   [[nodiscard]] virtual uint64_t left() const = 0;
   /// Errors: kInvalidData if fewer are left; kIo.
   virtual Status read(void* bytes, size_t count) = 0;

@@ -19,7 +19,7 @@ Status check_size(const char* what, size_t found, size_t count, int width) {
   return InvalidArgument("{} floats of {} for {} ids of {}", found, what, count, width);
 }
 
-// The float tensor of a reply, which must have so many elements.
+// The f32 tensor of a reply, which must have `elements` elements.
 StatusOr<const Tensor*> tensor_of_table_client(const TableRequest& request, size_t elements) {
   const Tensor* const tensor =
       request.reply.values.empty() ? nullptr : request.reply.values[0].get_if<Tensor>();
@@ -34,7 +34,7 @@ StatusOr<const Tensor*> tensor_of_table_client(const TableRequest& request, size
   return tensor;
 }
 
-// Values by server: those of equal ids are added up but for the labels.
+// Values by server. Values of equal ids are added up, except for the labels.
 StatusOr<std::vector<Value>> merge_by_server(const KeyPlan& plan, std::span<const float> values,
                                              int width, int labels) {
   std::vector<Value> merged(plan.parts.size());
@@ -47,14 +47,14 @@ StatusOr<std::vector<Value>> merge_by_server(const KeyPlan& plan, std::span<cons
     merged[server].as<Tensor>() = std::move(tensor);
     to[server] = merged[server].get_if<Tensor>()->data<float>();
   }
-  std::vector<uint32_t> seen(plan.parts.size());  // rows of each part that have their first value
+  std::vector<uint32_t> seen(plan.parts.size());  // by part: number of rows that have a value
   for (size_t i = 0; i < plan.places.size(); ++i) {
     const KeyPlan::Place place = plan.places[i];
     if (place.server < 0) continue;
     const auto server = static_cast<size_t>(place.server);
     const float* const from = values.data() + i * row;
     float* const sum = to[server] + place.position * row;
-    if (place.position == seen[server]) {  // first occurrences come in order of positions
+    if (place.position == seen[server]) {  // first occurrences are in the order of positions
       ++seen[server];
       std::memcpy(sum, from, row * sizeof(float));
       continue;
@@ -307,7 +307,7 @@ Status TableClient::push_to_all(int table_id, const char* what, const Value& val
 }
 
 Status TableClient::barrier(const std::string& kind) {
-  // Every server pours its own tables, so all of them hear of it.
+  // Every server applies its pending pushes at a barrier, so all of them must be called.
   std::vector<TableRequest> requests;
   {
     const std::lock_guard lock(mutex_);

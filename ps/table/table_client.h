@@ -17,9 +17,9 @@
 
 namespace millrace::ps {
 
-/// One call to a server of tables.
+/// One call to a table server.
 struct TableRequest {
-  size_t server = 0;  ///< by position
+  size_t server = 0;  ///< index of the server
   Method method = Method::kPull;
   int64_t number = 0;
   std::string text;
@@ -27,9 +27,9 @@ struct TableRequest {
   Reply reply;
 };
 
-/// How calls reach the servers; repeats, sequence numbers and deadlines are its business.
+/// Makes the calls to the servers; handles repeats, sequence numbers and deadlines.
 ///
-/// Thread-safety: any number of calls at once.
+/// Thread-safety: any number of concurrent calls.
 class TableCaller {
  public:
   TableCaller() = default;
@@ -38,76 +38,76 @@ class TableCaller {
   virtual ~TableCaller() = default;
 
   [[nodiscard]] virtual size_t servers() const = 0;
-  /// Makes the calls side by side. \returns the first error
+  /// Makes the calls in parallel. \returns the first error
   virtual Status call_all(std::span<TableRequest> requests) = 0;
 };
 
-/// What a client knows of a sparse table.
+/// A client's description of a sparse table.
 struct SparseLayout {
   int table_id = 0;
   int64_t shard_num = 1000;
-  int pull_width = 0;   ///< floats a pull gives
-  int push_width = 0;   ///< floats a push takes
+  int pull_width = 0;   ///< floats that a pull returns
+  int push_width = 0;   ///< floats that a push takes
   int push_labels = 0;  ///< leading floats of a push that are not added up
   std::optional<int64_t> padding;
-  /// The entry policy counts accesses, so a pull for training must count once however often it is
+  /// The entry policy counts accesses, so a pull for training must count once, however often it is
   /// repeated.
   bool counts_accesses = false;
 };
 
-/// A trainer's view of typed tables: ids are sent once however often they occur, to the servers
-/// that own them.
+/// A trainer's interface to typed tables. Each distinct id is sent once, to the server that owns
+/// it.
 ///
-/// The last few lists of ids are remembered with how they were taken apart, since a push has the
-/// ids of the pull before. Thread-safety: any threads. Errors: those of the caller and servers;
-/// kInvalidArgument for sizes that do not fit.
+/// The last few lists of ids are cached with their grouping by server, because a push has the same
+/// ids as the previous pull. Thread-safety: any threads. Errors: those of the caller and servers;
+/// kInvalidArgument for wrong sizes.
 class TableClient {
  public:
   explicit TableClient(std::shared_ptr<TableCaller> caller) : caller_(std::move(caller)) {}
 
   [[nodiscard]] size_t servers() const { return caller_->servers(); }
-  /// Rows of the ids, ids.size() * pull_width; padding gives zeros.
-  /// \param training  accesses count for the entry policy
+  /// Pulls the rows of the ids, ids.size() * pull_width; padding reads as zeros.
+  /// \param training  count the accesses for the entry policy
   Status pull_sparse(const SparseLayout& table, std::span<const int64_t> ids, std::span<float> rows,
                      bool training = true);
-  /// Push values of the ids, ids.size() * push_width; those of equal ids are added up.
+  /// Pushes values for the ids, ids.size() * push_width; values of equal ids are added up.
   Status push_sparse(const SparseLayout& table, std::span<const int64_t> ids,
                      std::span<const float> values);
-  /// Weights of the ids, each of which occurs once, as pulls have them.
+  /// Sets the weights of the ids, which must be distinct, in the form that pulls return.
   Status set_sparse(const SparseLayout& table, std::span<const int64_t> ids,
                     std::span<const float> rows);
-  /// Values by server, those of equal ids added up but for the labels.
+  /// Values by server. Values of equal ids are added up, except for the labels.
   struct CutRows {
     std::shared_ptr<const KeyPlan> plan;
     std::vector<Value> rows;  ///< f32 [keys of the server, width]
   };
-  /// Takes values of the ids apart without sending them. \param width  floats of an id's values
+  /// Groups values of the ids by server without sending them. \param width  floats per id
   StatusOr<CutRows> cut_rows(const SparseLayout& table, std::span<const int64_t> ids,
                              std::span<const float> values, int width, int labels);
-  /// Lets every server save its part of a table, or load it, in a folder below the one that it was
-  /// allowed (ps/table/table_folder.h).
-  /// \returns what each of them has written (ps/saving/saved_parts.h), in order of servers
+  /// Makes every server save its rows of a table, or load them, in a folder below its allowed
+  /// folder (ps/table/table_folder.h).
+  /// \returns the files that each server wrote (ps/client/saved_parts.h), in the order of servers
   StatusOr<std::vector<std::string>> save(int table_id, const std::string& folder, int mode,
                                           bool replaces);
   Status load(int table_id, const std::string& folder);
-  /// How many tables each server has loaded since it began.
+  /// Number of tables that each server has loaded since it started.
   StatusOr<std::vector<int64_t>> count_loaded();
   /// Ends a day of the table on every server.
   Status shrink(int table_id);
-  /// Geo: what changed since this trainer last asked; ids rise.
+  /// Geo: rows that changed since this trainer's last call; ids are ascending.
   Status pull_changed(const SparseLayout& table, SelectedRows& changed);
 
-  /// All elements of a dense table, which the servers share by ranges.
+  /// Pulls all elements of a dense table, which is split into one range per server.
   Status pull_dense(int table_id, std::span<float> values);
   Status push_dense(int table_id, std::span<const float> grads);
   Status set_dense(int table_id, std::span<const float> values);
-  /// Steps for the counter of a tensor table, on every server.
+  /// Adds steps to the counter of a tensor table, on every server.
   Status count_steps(int table_id, int64_t steps);
-  /// The learning rate from now on, of all tables that share it (RateTable), on every server.
+  /// Sets the learning rate of all tables that share it (RateTable), on every server.
   Status set_rate(int table_id, float rate);
-  /// Waits for the other trainers at every server; phases are counted here.
+  /// Waits for the other trainers at every server; phases are counted by this object.
   Status barrier(const std::string& kind);
-  /// This trainer comes to no barrier any more.
+  /// This trainer no longer takes part in barriers.
   Status leave();
 
  private:
@@ -120,7 +120,7 @@ class TableClient {
 
   std::shared_ptr<TableCaller> caller_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<const KeyPlan>> plans_;  ///< the last ones, newest at the end
+  std::vector<std::shared_ptr<const KeyPlan>> plans_;  ///< the last plans, newest at the end
   std::map<std::string, int64_t> phases_;
 };
 

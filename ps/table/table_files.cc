@@ -15,20 +15,20 @@ namespace {
 
 constexpr std::string_view kRowsMark = "millrace rows 1\n";
 constexpr std::string_view kDenseMark = "millrace dense 1\n";
-/// Ends the rows of a file: a length that no row has.
+/// Marks the end of the rows of a file; no row has this length.
 constexpr uint32_t kEnd = UINT32_MAX;
 constexpr int64_t kMaxTextBytes = int64_t{4} << 30U;
 
 using TextColumns = std::vector<std::vector<float>>;
 
-// All columns of a file of a dense table. \param expected  what they should be
+// Reads all columns of a dense table file. \param expected  the columns that the table has
 StatusOr<TextColumns> read_columns(const std::string& path,
                                    std::span<const DenseTable::Column> expected) {
   MILLRACE_ASSIGN_OR_RETURN(const auto file, TableReader::open(path, kDenseMark));
   uint32_t count = 0;
   MILLRACE_RETURN_IF_ERROR(file->read_value(count));
   if (count != expected.size())
-    return InvalidData("{} columns, expected {}", count, expected.size()).in_file(path);
+    return InvalidData("found {} columns, expected {}", count, expected.size()).in_file(path);
   TextColumns values;
   for (const DenseTable::Column& column : expected) {
     uint64_t size = 0;
@@ -40,7 +40,8 @@ StatusOr<TextColumns> read_columns(const std::string& path,
     values.emplace_back(size);
     MILLRACE_RETURN_IF_ERROR(file->read(values.back().data(), size * sizeof(float)));
   }
-  if (file->left() > 0) return InvalidData("{} bytes too many", file->left()).in_file(path);
+  if (file->left() > 0)
+    return InvalidData("found {} extra bytes at its end", file->left()).in_file(path);
   return values;
 }
 
@@ -86,8 +87,8 @@ StatusOr<int64_t> load_rows(SparseTable& table, const std::string& path,
   uint32_t floats = 0;
   MILLRACE_RETURN_IF_ERROR(file->read_value(floats));
   if (floats != expected)
-    return InvalidData("rows of {} floats, table {} has {}", floats, table.options().table_id,
-                       expected)
+    return InvalidData("found rows of {} floats, but table {} has rows of {}", floats,
+                       table.options().table_id, expected)
         .in_file(path);
   int64_t count = 0;
   std::vector<float> row(expected);
@@ -105,15 +106,17 @@ StatusOr<int64_t> load_rows(SparseTable& table, const std::string& path,
     MILLRACE_RETURN_IF_ERROR(table.restore(key, {row.data(), used}));
     ++count;
   }
-  if (file->left() > 0) return InvalidData("{} bytes behind its rows", file->left()).in_file(path);
+  if (file->left() > 0)
+    return InvalidData("found {} extra bytes after its rows", file->left()).in_file(path);
   return count;
 }
 
 StatusOr<int64_t> save_rows_as_text(SparseTable& table, const std::string& folder, int64_t server,
                                     int64_t shard_num, int64_t shards, int mode) {
   if (shard_num < 1 || shards < 1)
-    return InvalidArgument("table {}: {} shards, {} of them here", table.options().table_id,
-                           shard_num, shards);
+    return InvalidArgument(
+        "table {}: found {} shards, {} of them on this server, expected at least 1",
+        table.options().table_id, shard_num, shards);
   std::vector<std::string> texts(static_cast<size_t>(shards));
   const Accessor& accessor = table.accessor();
   int64_t count = 0;
@@ -142,7 +145,9 @@ StatusOr<int64_t> save_rows_as_text(SparseTable& table, const std::string& folde
 StatusOr<int64_t> load_rows_from_text(SparseTable& table, const std::string& path,
                                       const std::function<bool(uint64_t)>& owns) {
   if (path.ends_with(".gz"))
-    return Unimplemented("reading a compressed file of a table; unpack it first").in_file(path);
+    return Unimplemented(
+               "reading of compressed table files is not implemented; decompress it first")
+        .in_file(path);
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxTextBytes));
   return parse_rows(table, text, path, owns);
 }
@@ -166,7 +171,8 @@ StatusOr<int64_t> parse_rows(SparseTable& table, std::string_view text, const st
       row.push_back(value);
     }
     if (error != std::errc() || (next < end && *next != '\n'))
-      return InvalidData("line {} is no key with at most {} values", line, most).in_file(name);
+      return InvalidData("line {}: expected a key with at most {} values", line, most)
+          .in_file(name);
     at = next + 1;
     if (owns && !owns(key)) continue;
     Status status = table.restore(key, row);

@@ -41,11 +41,11 @@ StatusOr<TableShare> read_layout(const std::string& folder, int table_id) {
 
 Status check_replace(const std::string& path, Replace replace) {
   if (replace == Replace::kYes || !std::filesystem::exists(path)) return Ok();
-  return Status(StatusCode::kUsage, "the file is there already, and may not be replaced")
+  return Status(StatusCode::kUsage, "the file already exists and may not be replaced")
       .in_file(path);
 }
 
-// All servers write the same; those of one process and one disk do so at the same time.
+// All servers write the same contents; servers in one process or on one disk do so concurrently.
 Status write_layout(const std::string& folder, int table_id, const TableShare& share) {
   const std::string path = layout_file(folder, table_id);
   const std::string own = fmt::format("{}.{}", path, share.server);
@@ -116,7 +116,7 @@ Status load_table(SparseTable& table, const std::string& folder, const TableShar
 Status load_table(DenseTable& table, const std::string& folder, const TableShare& share) {
   const int id = table.options().table_id;
   MILLRACE_ASSIGN_OR_RETURN(const TableShare saved, read_layout(folder, id));
-  // shards say nothing of dense tables, whose layout has one
+  // the number of shards does not matter for dense tables; their layout says 1
   const TableShare own{share.server, share.servers, 1};
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> parts, table_parts(folder, id, own));
   if (saved.servers == own.servers) return load_dense(table, parts.front());

@@ -26,7 +26,7 @@ TableHandler::TableHandler(int trainers)
 
 Status TableHandler::add(int id, std::unique_ptr<Table> table) {
   if (!tables_.emplace(id, std::move(table)).second)
-    return InvalidArgument("there are two tables {}", id);
+    return InvalidArgument("table {} already exists", id);
   return Ok();
 }
 
@@ -46,14 +46,14 @@ Status TableHandler::add_synchronous(std::unique_ptr<SparseTable> table) {
 }
 
 Status TableHandler::finish_step(const std::set<int>& arrived) {
-  for (const auto& [id, table] : tables_) MILLRACE_RETURN_IF_ERROR(table->pour());
+  for (const auto& [id, table] : tables_) MILLRACE_RETURN_IF_ERROR(table->apply_pending());
   if (!pushes_wait_) return Ok();
   std::vector<char> arrivals(static_cast<size_t>(trainers_), 0);
   for (const int trainer : arrived) arrivals[static_cast<size_t>(trainer)] = 1;
   return steps_.apply(arrivals, ++steps_done_);
 }
 
-// What it has pushed without coming to the barrier counts for nothing.
+// Pushes of the trainer without a following barrier are dropped.
 Status TableHandler::leave(int trainer) {
   if (pushes_wait_) steps_.drop(trainer);
   for (const auto& [id, table] : tables_) table->drop(trainer);
@@ -92,7 +92,7 @@ bool TableHandler::is_about_files(const Request& request) {
 
 Status TableHandler::handle_files(const Request& request, bool repeat, ReplySink& reply) {
   if (files_) return files_(request, repeat, reply);
-  return Unimplemented("saving and loading tables of this server by their files");
+  return Unimplemented("saving and loading of table files is not enabled on this server");
 }
 
 bool TableHandler::handles(Method method) {
@@ -109,12 +109,12 @@ Status TableHandler::handle(const Request& request, Deadline deadline, ReplySink
       return barrier(request, deadline);
     case Method::kHello:
       reply.set_number(static_cast<int64_t>(CommMode::kAsync));
-      reply.set_text("0 0 0");  // as of a server without steps (ps/server/service.cc)
+      reply.set_text("0 0 0");  // like a server without steps (ps/server/service.cc)
       return Ok();
     case Method::kComplete:
       return leave(request.caller.trainer);
     default:
-      return Unimplemented("'{}' by a server of tables", method_name(request.method));
+      return Unimplemented("'{}' is not implemented by table servers", method_name(request.method));
   }
 }
 
@@ -151,7 +151,7 @@ Status TableHandler::push(const Request& request) {
   const std::vector<const Value*> args = args_of(request);
   const TableCall call{request.text, request.caller.trainer, request.sequence, args};
   const bool waits = pushes_wait_ && call.what.empty() && steps_.takes_pushes(request.number);
-  Status status = waits ? steps_.put_aside(request.number, call) : table->push(call);
+  Status status = waits ? steps_.hold_push(request.number, call) : table->push(call);
   if (status.ok()) return Ok();
   return std::move(status).with_note(fmt::format("in a push to table {}", request.number));
 }
@@ -163,14 +163,15 @@ Status TableHandler::push_once(const Request& request, Deadline deadline) {
     std::unique_lock lock(mutex_);
     Applied& applied = applied_[request.caller.trainer];
     if (applied.incarnation != request.caller.incarnation) {
-      applied = {};  // a replacement counts from 1
+      applied = {};  // a replacement starts at 1
       applied.incarnation = request.caller.incarnation;
     }
     const bool in_time =
         finished_.wait_until(lock, deadline, [&] { return !applied.running.contains(sequence); });
     if (!in_time)
       return {StatusCode::kDistributed,
-              fmt::format("a push to table {} is under way, and so is its repeat", request.number)};
+              fmt::format("a push to table {} is still in progress, its repeat cannot be answered",
+                          request.number)};
     if (sequence <= applied.low || applied.done.contains(sequence)) return Ok();
     applied.running.insert(sequence);
   }

@@ -17,47 +17,48 @@
 
 namespace millrace::ps {
 
-/// Answers kPull, kPush and kTableBarrier for the typed tables of a server.
+/// Handles kPull, kPush and kTableBarrier for the typed tables of a server.
 ///
-/// A request's `number` is the table (of a barrier: its phase, from 1), its `text` says what is
-/// meant (TableCall::what; the kind of barrier, or "leave"). It also says hello, and a trainer that
-/// completes leaves the barriers, so that it can be a server of its own. A call with a sequence
-/// number that was carried out already is not carried out again, whoever passes it on.
+/// A request's `number` is the table (for a barrier: its phase, from 1). Its `text` selects the
+/// variant (TableCall::what; the kind of barrier, or "leave"). The handler also responds to hellos,
+/// and a trainer that completes leaves the barriers, so that the handler can be used as a complete
+/// server. Repeated calls, recognised by their sequence numbers, are not carried out again.
 /// Thread-safety: add() before the first call; handle() from any threads.
 class TableHandler final : public Handler {
  public:
-  /// \param trainers  who meet at barriers. The end of a "send" barrier pours all tables
+  /// \param trainers  number of trainers at barriers. The end of a "send" barrier applies pending
+  ///                  pushes of all tables
   explicit TableHandler(int trainers);
 
-  /// Errors: kInvalidArgument if the id has a table.
+  /// Errors: kInvalidArgument if the id already has a table.
   Status add(int id, std::unique_ptr<Table> table);
-  /// A sparse table that synchronous steps of a program push to, too.
-  /// \param shrink_every  steps that make a day; 0: none
+  /// Adds a sparse table to which synchronous steps of a program also push.
+  /// \param shrink_every  steps per day; 0: days never end
   Status add_sparse(std::unique_ptr<SparseTable> table, int64_t shrink_every);
-  /// A sparse table to which all trainers push in every step: pushes wait for the end of a "send"
-  /// barrier, where each key gets one with the mean of its gradients (TableSteps).
+  /// Adds a sparse table to which all trainers push in every step. Pushes wait for the end of a
+  /// "send" barrier; then each key gets one push with the mean of its gradients (TableSteps).
   Status add_synchronous(std::unique_ptr<SparseTable> table);
-  /// What trainers send to those tables in a step.
+  /// Values that trainers send to those tables in a step.
   [[nodiscard]] TableSteps& steps() { return steps_; }
   /// The sparse tables that have a state, by id.
   [[nodiscard]] std::map<int, SparseTable*> sparse() const;
-  /// Answers requests to save and load tables (kSaveTable, kLoadTable, kCountLoaded in
-  /// ps/wire_names.h); without it they are refused. Before the first call.
-  /// \param files  is told whether the call is a repeat of one that was carried out
+  /// Sets the handler of requests to save and load tables (kSaveTable, kLoadTable, kCountLoaded in
+  /// ps/wire_names.h); without one they are refused. Call it before the first call.
+  /// \param files  `repeat` is true for a repeat of a call that was carried out
   void answer_files(std::function<Status(const Request&, bool repeat, ReplySink&)> files) {
     files_ = std::move(files);
   }
-  /// True for such requests.
+  /// True for requests to save and load tables.
   static bool is_about_files(const Request& request);
   Status handle_files(const Request& request, bool repeat, ReplySink& reply);
-  /// Nobody meets at barriers any more: whoever waits there gets this error.
+  /// Ends all barriers: waiting and later calls return this error.
   void end(Status why) { barriers_.end(std::move(why)); }
-  /// Forgets which pushes were carried out: whoever passes calls on knows.
+  /// Forgets which pushes were carried out; for callers that filter repeats themselves.
   void forget_calls();
   /// Null if there is none.
   [[nodiscard]] Table* find(int id) const;
   [[nodiscard]] std::vector<int> ids() const;
-  /// True for the methods that it answers.
+  /// True for the methods that this class handles.
   static bool handles(Method method);
 
   Status handle(const Request& request, Deadline deadline, ReplySink& reply) override;
@@ -66,7 +67,7 @@ class TableHandler final : public Handler {
   /// Calls of one trainer that were carried out.
   struct Applied {
     uint64_t incarnation = 0;
-    uint64_t low = 0;  ///< all numbers up to it
+    uint64_t low = 0;  ///< all numbers up to it were carried out
     std::set<uint64_t> done;
     std::set<uint64_t> running;
   };
@@ -82,7 +83,7 @@ class TableHandler final : public Handler {
   const int trainers_;
   std::map<int64_t, std::unique_ptr<Table>> tables_;
   TableSteps steps_;
-  bool pushes_wait_ = false;  ///< of some table
+  bool pushes_wait_ = false;  ///< pushes to some table wait for a barrier
   int64_t steps_done_ = 0;
   BarrierTable barriers_;
   std::function<Status(const Request&, bool, ReplySink&)> files_;  ///< may be empty

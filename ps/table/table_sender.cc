@@ -11,7 +11,7 @@
 namespace millrace::ps {
 namespace {
 
-// All elements of the vars behind each other.
+// Concatenates the elements of the vars.
 StatusOr<std::vector<float>> flatten(const CommContext& context,
                                      std::span<const Value* const> values) {
   std::vector<float> all;
@@ -27,7 +27,7 @@ StatusOr<std::vector<float>> flatten(const CommContext& context,
   return all;
 }
 
-// Calls body with the ids of rows [0, rows), some megabytes of rows at a time.
+// Calls body with the ids of rows [0, rows), a few megabytes of rows at a time.
 template <typename Body>
 Status for_rows(int64_t rows, Body&& body) {
   constexpr int64_t kRowsAtOnce = 65'536;
@@ -45,7 +45,8 @@ Status for_rows(int64_t rows, Body&& body) {
 StatusOr<const SparseLayout*> TableSender::layout_of(const CommContext& context) const {
   const auto found = layouts_.find(context.table_id);
   if (found != layouts_.end()) return &found->second;
-  return NotFound("context '{}': {} is no sparse table", context.var_name, context.table_id);
+  return NotFound("context '{}': table {} is not a sparse table", context.var_name,
+                  context.table_id);
 }
 
 Status TableSender::send(const CommContext& context, std::span<Value> values, Deadline) {
@@ -91,7 +92,7 @@ Status TableSender::receive(const CommContext& context, std::span<Value> values,
     if (const auto dims = dims_.find(vars[i]); dims != dims_.end()) {
       MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kFloat32, dims->second));
     } else if (!tensor.initialized()) {
-      return NotFound("the dims of '{}' of table {} are not known", vars[i], context.table_id);
+      return NotFound("the dims of '{}' of table {} are unknown", vars[i], context.table_id);
     }
     elements += tensor.numel();
   }
@@ -108,7 +109,7 @@ Status TableSender::receive(const CommContext& context, std::span<Value> values,
   return Ok();
 }
 
-// All rows of a table that trainers hold whole (geo).
+// Receives all rows of a table that trainers hold as a whole (geo).
 Status TableSender::receive_rows(const SparseLayout& layout, Tensor& table) {
   if (table.dtype() != DType::kFloat32 || table.rank() != 2 || table.dim(1) != layout.pull_width)
     return InvalidArgument("table {} has rows of {} floats, found {}", layout.table_id,

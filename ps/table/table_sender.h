@@ -9,14 +9,14 @@
 
 namespace millrace::ps {
 
-/// The Communicator's way to servers of typed tables: a context belongs to the table of its
-/// table_id. Vars of a dense table lie behind each other in the order of the context.
+/// The Sender for servers with typed tables: a context belongs to the table of its table_id. Vars
+/// of a dense table are concatenated in the order of the context.
 ///
-/// Of tables with shows and clicks every row of a gradient counts as one show without a click, in
+/// For tables with shows and clicks, every row of a gradient counts as one show without a click, in
 /// slot 0. Deadlines are those of the client's caller.
 class TableSender final : public Sender {
  public:
-  /// \param layouts  of the sparse tables, by id; ids that are not here are dense or count steps
+  /// \param layouts  sparse tables by id; other ids are dense tables or step counters
   TableSender(std::shared_ptr<TableClient> client, std::map<int, SparseLayout> layouts)
       : client_(std::move(client)), layouts_(std::move(layouts)) {}
 
@@ -28,7 +28,8 @@ class TableSender final : public Sender {
              Deadline deadline) override;
   Status barrier(CommBarrier kind, Deadline deadline) override;
 
-  /// Dims of a dense table's vars, which receive() needs where a trainer has none yet.
+  /// Declares the dims of a dense table's var, which receive() needs if the trainer's var has none
+  /// yet.
   void declare(const std::string& var, Dims dims) { dims_[var] = std::move(dims); }
 
  private:

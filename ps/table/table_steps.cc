@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kTableStepsPrefix = "@TABLE@";
 
-// Leading floats of a push value that are no gradients: its label, shows and clicks.
+// Number of leading floats of a push value that are not gradients: label, shows and clicks.
 size_t leading(const Accessor& accessor) {
   switch (accessor.options().kind) {
     case AccessorOptions::Kind::kSparse:
@@ -26,7 +26,7 @@ size_t leading(const Accessor& accessor) {
   }
 }
 
-// The pushes of all trainers, a row a key.
+// The merged pushes of all trainers, one row per key.
 struct Merged {
   std::vector<int64_t> keys;  // in order of first occurrence
   std::vector<float> values;
@@ -39,7 +39,7 @@ class Merger {
       : width_(static_cast<size_t>(accessor.push_floats())),
         labels_(static_cast<size_t>(accessor.push_labels())) {}
 
-  /// \param stride  floats of a row: the width, and behind it the accesses where they are told
+  /// \param stride  floats of a row: the width, followed by the accesses if they are included
   void add(std::span<const int64_t> keys, const float* from, size_t stride) {
     for (const int64_t key : keys) {
       const auto [place, is_new] = places_.try_emplace(key, merged_.keys.size());
@@ -61,7 +61,7 @@ class Merger {
  private:
   const size_t width_;
   const size_t labels_;
-  std::unordered_map<int64_t, size_t> places_;  // looked up only, never walked
+  std::unordered_map<int64_t, size_t> places_;  // never iterated, so its order does not matter
   Merged merged_;
 };
 
@@ -86,10 +86,11 @@ bool TableSteps::takes_pushes(int64_t id) const {
   return found != held_.end() && found->second.by_pushes;
 }
 
-Status TableSteps::put_aside(int64_t id, const TableCall& call) {
+Status TableSteps::hold_push(int64_t id, const TableCall& call) {
   Held& held = held_.at(static_cast<int>(id));
   if (call.trainer < 0 || call.trainer >= trainers_)
-    return InvalidArgument("trainer {} of {}", call.trainer, trainers_);
+    return InvalidArgument("found trainer {}, expected one of the {} trainers", call.trainer,
+                           trainers_);
   MILLRACE_ASSIGN_OR_RETURN(const auto keys, ids_of(call, 0));
   const auto width = static_cast<size_t>(held.table->accessor().push_floats());
   MILLRACE_ASSIGN_OR_RETURN(const auto rows, floats_of(call, 1, keys.size() * width));
@@ -127,13 +128,13 @@ Status TableSteps::keep(int trainer, const RequestItem& item) {
   Part& part = found->second.parts[static_cast<size_t>(trainer)];
   MILLRACE_RETURN_IF_ERROR(copy_value_into(*item.value, is_keys ? part.keys : part.rows));
   if (is_keys) {
-    part.came = false;
+    part.arrived = false;
     return Ok();
   }
   const auto* const keys = part.keys.get_if<Tensor>();
-  part.came = keys != nullptr && keys->initialized() && keys->dim(0) == tensor->dim(0);
-  if (part.came) return Ok();
-  return InvalidArgument("'{}' of trainer {} has {} rows, which are not as many as keys", item.name,
+  part.arrived = keys != nullptr && keys->initialized() && keys->dim(0) == tensor->dim(0);
+  if (part.arrived) return Ok();
+  return InvalidArgument("'{}' of trainer {} has {} rows, expected as many as keys", item.name,
                          trainer, tensor->dim(0));
 }
 
@@ -144,7 +145,7 @@ void TableSteps::drop(int trainer) {
     if (held.by_pushes)
       held.pushed[static_cast<size_t>(trainer)].clear();
     else
-      held.parts[static_cast<size_t>(trainer)].came = false;
+      held.parts[static_cast<size_t>(trainer)].arrived = false;
   }
 }
 
@@ -155,7 +156,7 @@ Status TableSteps::apply(llvm::ArrayRef<char> arrivals, int64_t step) {
     if (status.ok() && held.shrink_every > 0 && step % held.shrink_every == 0)
       status = held.table->shrink().status();
     if (!status.ok()) return std::move(status).with_note(fmt::format("in typed table {}", id));
-    for (Part& part : held.parts) part.came = false;
+    for (Part& part : held.parts) part.arrived = false;
   }
   return Ok();
 }
@@ -166,7 +167,7 @@ Status TableSteps::push(Held& held, llvm::ArrayRef<char> arrivals) {
   Merger merger(accessor);
   for (size_t t = 0; t < held.parts.size(); ++t) {
     const Part& part = held.parts[t];
-    if (arrivals[t] == 0 || !part.came) continue;
+    if (arrivals[t] == 0 || !part.arrived) continue;
     merger.add(part.keys.get_if<Tensor>()->values<int64_t>(),
                part.rows.get_if<Tensor>()->data<float>(), width + 1);
   }
@@ -174,17 +175,17 @@ Status TableSteps::push(Held& held, llvm::ArrayRef<char> arrivals) {
     if (arrivals[t] == 0) continue;
     std::vector<Pushed> pushes = std::move(held.pushed[t]);
     held.pushed[t].clear();
-    // as the trainer made them, in whatever order they arrived
+    // in the order in which the trainer made them, regardless of arrival
     std::ranges::stable_sort(pushes, {}, &Pushed::sequence);
     for (const Pushed& one : pushes) merger.add(one.keys, one.rows.data(), width);
   }
   Merged& merged = merger.merged();
   if (merged.keys.empty()) return Ok();
-  const auto came = static_cast<float>(std::count(arrivals.begin(), arrivals.end(), char{1}));
-  if (accessor.options().kind != AccessorOptions::Kind::kCommMerge && came > 1) {
+  const auto arrived = static_cast<float>(std::count(arrivals.begin(), arrivals.end(), char{1}));
+  if (accessor.options().kind != AccessorOptions::Kind::kCommMerge && arrived > 1) {
     for (size_t row = 0; row < merged.keys.size(); ++row) {
       for (size_t i = leading(accessor); i < width; ++i)
-        merged.values[row * width + i] *= 1.0F / came;
+        merged.values[row * width + i] *= 1.0F / arrived;
     }
   }
   MILLRACE_RETURN_IF_ERROR(held.table->push(merged.keys, merged.values.data()));

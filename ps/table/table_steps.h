@@ -15,46 +15,47 @@
 
 namespace millrace::ps {
 
-/// Typed sparse tables of a synchronous server: what trainers send in a step is put aside, and when
-/// all have sent, every key gets one push with the mean of its gradients over the trainers that
-/// came, and the sum of its shows and clicks.
+/// Typed sparse tables of a synchronous server. Values that trainers send in a step are held until
+/// all have sent. Then every key gets one push with the mean of its gradients over the trainers
+/// that arrived, and the sum of its shows and clicks.
 ///
-/// Of a table of add() keys and rows come as items of a step (keep()), and then the accesses of the
-/// step count for the entry policy, so keys are admitted from the next step on. To a table of
-/// add_pushed() they come as pushes (put_aside()); its accesses have counted when rows were pulled.
+/// For tables of add(), keys and rows are items of a step (keep()), and accesses are counted when
+/// the step is applied, so keys are admitted from the next step on. For tables of add_pushed(),
+/// they are pushes (hold_push()), and accesses are counted by the pulls.
 ///
-/// Sums are made in the order of trainers, so results do not depend on who came first.
-/// Thread-safety: keep() and put_aside() from any threads; the rest while nobody sends.
+/// Sums are formed in the order of trainers, so results do not depend on the order of arrival.
+/// Thread-safety: keep() and hold_push() from any threads; the other functions while no trainer
+/// sends.
 class TableSteps {
  public:
   explicit TableSteps(int trainers) : trainers_(trainers) {}
 
-  /// \param shrink_every  steps that make a day (TypedTable); 0: none
-  /// The table must outlive this object.
+  /// Adds a table, which must outlive this object.
+  /// \param shrink_every  steps per day (TypedTable); 0: days never end
   void add(SparseTable& table, int64_t shrink_every);
-  /// A table to which trainers push. The table must outlive this object.
+  /// Adds a table to which trainers push, which must outlive this object.
   void add_pushed(SparseTable& table);
-  /// True for the id of such a table.
+  /// True for the id of a table of add_pushed().
   [[nodiscard]] bool takes_pushes(int64_t id) const;
-  /// Puts a push of a trainer to such a table aside: its keys and their rows. Errors:
-  /// kInvalidArgument for values that do not fit the table.
-  Status put_aside(int64_t id, const TableCall& call);
-  /// True for the name of an item that is for a table.
+  /// Holds a trainer's push to such a table until the step is applied. Errors: kInvalidArgument for
+  /// values of the wrong size.
+  Status hold_push(int64_t id, const TableCall& call);
+  /// True for the name of an item that belongs to a table.
   static bool is_item(std::string_view name);
-  /// Puts an item of a trainer aside. Errors: kNotFound for a table that is not here;
-  /// kInvalidArgument for a value that does not fit the table.
+  /// Holds an item of a trainer until the step is applied. Errors: kNotFound for a table that this
+  /// server does not have; kInvalidArgument for a value of the wrong type or dims.
   Status keep(int trainer, const RequestItem& item);
-  /// Forgets what a trainer has sent.
+  /// Drops what a trainer has sent.
   void drop(int trainer);
-  /// Pushes what the trainers with an arrival have sent, and ends the day where one ends.
-  /// \param step  number of steps that this one makes
+  /// Pushes what the trainers marked in `arrivals` have sent, and ends the day if the step does.
+  /// \param step  number of this step
   Status apply(llvm::ArrayRef<char> arrivals, int64_t step);
 
  private:
   struct Part {
     Value keys;
     Value rows;
-    bool came = false;  ///< both items have
+    bool arrived = false;  ///< both items have arrived
   };
   struct Pushed {
     uint64_t sequence = 0;

@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "executor/executor.h"
+#include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
 #include "framework/tensor/scope.h"
 
 namespace millrace::ps {
 namespace {
 
-// A program with the scope that it runs in.
+// A program with the scope in which it runs.
 struct RateProgram {
   Scope scope;
   std::unique_ptr<executor::PreparedProgram> program;
@@ -46,9 +47,10 @@ TensorTable::TensorTable(int trainers, RateOfStep rate_of)
 Status TensorTable::count(int trainer, int64_t steps) {
   const std::lock_guard lock(mutex_);
   if (trainer < 0 || trainer >= static_cast<int>(steps_.size()))
-    return InvalidArgument("steps of trainer {}, but there are {} trainers", trainer,
+    return InvalidArgument("found steps of trainer {}, expected one of the {} trainers", trainer,
                            steps_.size());
-  if (steps < 0) return InvalidArgument("trainer {} counts {} steps", trainer, steps);
+  if (steps < 0)
+    return InvalidArgument("trainer {} sent {} steps, expected at least 0", trainer, steps);
   steps_[static_cast<size_t>(trainer)] += steps;
   if (!rate_of_) return Ok();
   const int64_t sum = std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
@@ -72,7 +74,8 @@ Status TensorTable::pull(const TableCall&, Value& reply) {
 
 Status TensorTable::push(const TableCall& call) {
   MILLRACE_ASSIGN_OR_RETURN(const auto given, ids_of(call, 0));
-  if (given.size() != 1) return InvalidArgument("{} numbers of steps, expected 1", given.size());
+  if (given.size() != 1)
+    return InvalidArgument("found {} numbers of steps, expected 1", given.size());
   return count(call.trainer, given[0]);
 }
 

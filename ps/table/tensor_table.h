@@ -13,24 +13,23 @@
 
 namespace millrace::ps {
 
-/// Learning rate at a step, counted from 0.
+/// Learning rate as a function of the step, counted from 0.
 using RateOfStep = std::function<StatusOr<float>(int64_t step)>;
 
-/// A rate that a program computes: its block 0 runs with `counter` set to the step, and `rate` is
-/// its result. Errors: those of preparing the program.
+/// A rate that a program computes: runs its block 0 with var `counter` set to the step; var `rate`
+/// is the result. Errors: those of preparing the program.
 StatusOr<RateOfStep> program_rate(const Program& program, std::string counter, std::string rate);
 
-/// Counts the steps of all trainers and turns them into the learning rate of other tables
+/// Counts the steps of all trainers and computes the learning rate of other tables from them
 /// (TensorTable, GlobalStepTable): rate = rate_of(sum of steps - 1).
 class TensorTable final : public Table {
  public:
-  /// \param rate_of  empty: steps are counted and nothing else
+  /// \param rate_of  empty: only count steps
   TensorTable(int trainers, RateOfStep rate_of);
 
   /// The rate, for Table::share_rate(); 1 before the first step.
   [[nodiscard]] const std::atomic<float>* rate() const { return &rate_; }
-  /// A trainer has done so many more steps. Errors: kInvalidArgument for a trainer that is none;
-  /// those of the rate.
+  /// Adds steps of a trainer. Errors: kInvalidArgument for an unknown trainer; those of the rate.
   Status count(int trainer, int64_t steps);
   [[nodiscard]] int64_t steps() const;
 

@@ -12,7 +12,7 @@
 namespace millrace::ps {
 namespace {
 
-// Rows of one pull where a whole table is gathered: some megabytes a message.
+// Rows per pull when a whole table is gathered: a few megabytes per message.
 constexpr int64_t kRowsAtOnce = 65'536;
 
 }  // namespace
@@ -23,13 +23,13 @@ StatusOr<std::shared_ptr<TrainerTables>> TrainerTables::create(std::shared_ptr<C
   for (TypedTable& table : tables) {
     if (all->endpoints_.empty()) all->endpoints_ = table.endpoints;
     if (table.endpoints.empty() || table.endpoints != all->endpoints_)
-      return InvalidArgument("typed table '{}' is on [{}], expected the servers [{}] of the others",
-                             table.param, fmt::join(table.endpoints, ", "),
-                             fmt::join(all->endpoints_, ", "));
+      return InvalidArgument(
+          "typed table '{}' is on [{}], expected the servers of the other tables, [{}]",
+          table.param, fmt::join(table.endpoints, ", "), fmt::join(all->endpoints_, ", "));
     const int id = table.options.table_id;
     MILLRACE_ASSIGN_OR_RETURN(SparseLayout layout, layout_of(table));
     if (!all->entries_.try_emplace(id, Entry{std::move(table), layout}).second)
-      return InvalidArgument("there are two typed tables {}", id);
+      return InvalidArgument("typed table {} occurs twice", id);
   }
   all->client_ = std::make_unique<TableClient>(
       std::make_shared<ClientCaller>(std::move(client), all->endpoints_));

@@ -11,30 +11,30 @@
 
 namespace millrace::ps {
 
-/// The typed tables of a job as one trainer sees them.
+/// One trainer's view of the typed tables of a job.
 ///
 /// Thread-safety: any threads.
 class TrainerTables {
  public:
-  /// One of them.
+  /// A table and its layout.
   struct Entry {
     TypedTable table;
     SparseLayout layout;
   };
   /// \param tables  all on the same servers
-  /// Errors: kInvalidArgument for tables on different servers, or two of one number; those of
-  /// layout_of().
+  /// Errors: kInvalidArgument for tables on different servers, or two tables with one number; those
+  /// of layout_of().
   static StatusOr<std::shared_ptr<TrainerTables>> create(std::shared_ptr<Client> client,
                                                          std::vector<TypedTable> tables);
 
   /// Errors: kNotFound with the number.
   [[nodiscard]] StatusOr<const Entry*> find(int table_id) const;
   [[nodiscard]] const std::map<int, Entry>& all() const { return entries_; }
-  /// Servers of all tables, in order.
+  /// Servers of all tables, in the order used to partition tables.
   [[nodiscard]] const std::vector<std::string>& endpoints() const { return endpoints_; }
   [[nodiscard]] TableClient& client() { return *client_; }
 
-  /// What rows [0, height) give at present; nothing changes on the servers. Errors: those of pulls.
+  /// Pulls rows [0, height) without counting accesses or creating rows. Errors: those of pulls.
   StatusOr<Value> gather(const Entry& entry);
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kKeepAnyway = size_t{64} << 20U;
 constexpr std::chrono::seconds kPeriod{10};
-// Below this the system's allocator is as good.
+// Below this size, the system's allocator is as fast.
 constexpr size_t kSmall = size_t{64} << 10U;
 
 }  // namespace
@@ -26,11 +26,11 @@ struct BufferPool::State {
   std::multimap<size_t, std::shared_ptr<Buffer>> idle;  // by size
   size_t idle_bytes = 0;
   size_t lent_bytes = 0;
-  // Most that was lent in this period, and in the one before.
+  // Peak bytes lent in this period and in the previous one.
   std::array<size_t, 2> peaks{};
   std::chrono::steady_clock::time_point period_begin = std::chrono::steady_clock::now();
 
-  // With the lock held.
+  // The caller must hold the lock.
   void lend(size_t bytes) {
     lent_bytes += bytes;
     peaks[0] = std::max(peaks[0], lent_bytes);
@@ -64,7 +64,7 @@ struct BufferPool::State {
   std::shared_ptr<Buffer> pick(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto found = idle.lower_bound(bytes);
-    // A much larger block stays for whom it fits.
+    // A much larger block is kept for requests of its size.
     if (found == idle.end() || found->first > 2 * bytes) return nullptr;
     std::shared_ptr<Buffer> buffer = std::move(found->second);
     idle_bytes -= found->first;
@@ -79,11 +79,11 @@ namespace {
 template <typename State>
 BufferPool::Block lend(std::shared_ptr<Buffer> buffer, const std::shared_ptr<State>& state) {
   BufferPool::Block block{nullptr, buffer->data(), buffer->size()};
-  block.owner = std::shared_ptr<void>(buffer->data(),
-                                      [buffer, home = std::weak_ptr<State>(state)](void*) mutable {
-                                        if (const std::shared_ptr<State> pool = home.lock())
-                                          pool->give_back(std::move(buffer));
-                                      });
+  block.owner = std::shared_ptr<void>(
+      buffer->data(), [buffer, pool_state = std::weak_ptr<State>(state)](void*) mutable {
+        if (const std::shared_ptr<State> pool = pool_state.lock())
+          pool->give_back(std::move(buffer));
+      });
   return block;
 }
 

@@ -8,19 +8,20 @@
 
 namespace millrace::ps {
 
-/// Memory of messages that is used again: a block that a system gives anew costs its first writer
-/// as much time as the transfer of its content.
+/// A pool of message buffers. Memory that is new from the system costs as much time at its first
+/// write as the transfer of its content, so blocks are reused.
 ///
-/// What is lent and what lies idle are together at most what was lent at once within the last
-/// 20 s, and 64 MiB. Thread-safety: all members, and blocks may be dropped by any thread and after
-/// the pool.
+/// Blocks in use and idle blocks together are limited to the peak use of the last 20 s plus 64 MiB.
+/// Thread-safety: all members; blocks may be released by any thread, even after the pool is
+/// destroyed.
 class BufferPool {
  public:
-  /// A lent piece of memory, aligned as tensors are; goes back when nobody holds it.
+  /// A block of memory, aligned as tensors are; returns to the pool when its last owner releases
+  /// it.
   struct Block {
     std::shared_ptr<void> owner;
     std::byte* data = nullptr;
-    size_t size = 0;  ///< at least what was asked for
+    size_t size = 0;  ///< at least the requested size
   };
 
   BufferPool();
@@ -28,11 +29,11 @@ class BufferPool {
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool();
 
-  /// Errors: kResource with the number of bytes.
+  /// Returns an idle or a new block. Errors: kResource with the number of bytes.
   StatusOr<Block> take(size_t bytes);
-  /// An idle block of the size; without memory if there is none.
+  /// Returns an idle block of at least that size; without memory if there is none.
   Block take_idle(size_t bytes);
-  /// Bytes that lie idle now.
+  /// Bytes in idle blocks.
   [[nodiscard]] size_t idle_bytes() const;
 
  private:

@@ -6,7 +6,7 @@
 
 namespace millrace::ps {
 
-/// "'send' of 'w' and 3 more", for messages about a call.
+/// Describes a call for messages: "'send' of 'w' and 3 more".
 std::string describe_call(const Request& request);
 
 }  // namespace millrace::ps

@@ -16,39 +16,39 @@
 #include "ps/transport/buffer_pool.h"
 #include "ps/transport/message.h"
 
-/// Messages as bytes and back; the layout is described in proto/ps_service.proto. Both transports
-/// that leave the process use it. Nothing here waits or knows of sockets.
+/// Encoding and decoding of messages; the layout is described in proto/ps_service.proto. Used by
+/// both transports between processes. Independent of sockets and never blocks.
 namespace millrace::ps {
 
-/// Longest head of a message; names, dims and counts of all its values have to fit.
+/// Maximum length of the head of a message, which has the names, dims and counts of all its values.
 inline constexpr uint64_t kMaxHeadBytes = uint64_t{1} << 20U;
-/// Most bytes behind the head unless an option says otherwise.
+/// Default limit for the bytes after the head.
 inline constexpr uint64_t kDefaultMaxPayloadBytes = uint64_t{4} << 30U;
 
-/// A message that is ready to go out.
+/// An encoded message, ready to be sent.
 struct OutgoingMessage {
-  std::string head;  ///< what comes first, the mark and the length of the head included
-  /// The rest, in order; lies in memory of the values, or in what is kept below.
+  std::string head;  ///< first bytes: magic string, length of the head, and the head
+  /// The remaining bytes, in order; in memory of the values or of the members below.
   std::vector<std::span<const std::byte>> payload;
   uint64_t payload_bytes = 0;
-  /// Memory that parts of the payload lie in.
+  /// Memory of parts of the payload.
   std::deque<Tensor> plain;
   std::vector<std::shared_ptr<void>> blocks;
 
   [[nodiscard]] uint64_t bytes() const { return head.size() + payload_bytes; }
 };
 
-/// Puts a request into form. Elements are not copied: the message points into the request's values,
-/// but for tensors whose layout is private to a library, of which it makes plain copies.
+/// Encodes a request. Elements are not copied: the message refers to the request's values. Only
+/// tensors with a layout private to a library are copied to plain layout.
 /// \param timeout_us  how long the caller waits
-/// Errors: kInvalidArgument for a value that cannot travel, with its name; kResource if the head
-/// gets too long or memory is short.
+/// Errors: kInvalidArgument with the name of a value that cannot be sent; kResource if the head is
+/// too long or memory is insufficient.
 Status encode_request(const Request& request, uint64_t timeout_us, OutgoingMessage& message);
 
-/// Collects a server's answer as a message of its own memory.
+/// Collects the values of a reply in a message that owns its memory.
 class ReplyWriter final : public ReplySink {
  public:
-  /// \param pool  where the memory comes from; outlives the writer, not the message
+  /// \param pool  source of the memory; must outlive the writer, but not the message
   explicit ReplyWriter(BufferPool& pool);
   ~ReplyWriter() override;
 
@@ -59,7 +59,7 @@ class ReplyWriter final : public ReplySink {
   void set_number(int64_t number) override;
   void set_text(std::string text) override;
 
-  /// The message, once: what was put where the status is ok, else the status.
+  /// Returns the message; call it once. If the status is OK, it has the values, else the error.
   OutgoingMessage finish(const Status& status);
 
  private:
@@ -67,13 +67,13 @@ class ReplyWriter final : public ReplySink {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Bounds what the messages that are being received and handled may hold together. Thread-safety:
-/// all members.
+/// Limits the total bytes of messages that are being received and handled. Thread-safety: all
+/// members.
 class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t bytes) : limit_(bytes) {}
   [[nodiscard]] uint64_t limit() const { return limit_; }
-  /// False if so many more are too many.
+  /// Reserves bytes. \returns false if that would exceed the limit
   bool take(uint64_t bytes);
   void give_back(uint64_t bytes) { used_ -= bytes; }
 
@@ -82,52 +82,53 @@ class MemoryBudget {
   std::atomic<uint64_t> used_{0};
 };
 
-/// Takes a message apart as its bytes arrive, in pieces of any size, straight into the memory of
-/// its values.
+/// Decodes a message as its bytes arrive, in chunks of any size, directly into the memory of its
+/// values.
 ///
-/// Every number is checked before memory is taken for it, and memory is never more than four times
-/// what has arrived and 64 MiB. Thread-safety: one thread.
+/// Every number is checked before memory is allocated for it, and allocated memory is at most four
+/// times the bytes received plus 64 MiB. Thread-safety: one thread.
 class MessageReader {
  public:
   MessageReader(const MessageReader&) = delete;
   MessageReader& operator=(const MessageReader&) = delete;
   virtual ~MessageReader();
 
-  /// Where the next bytes belong; not empty before done().
+  /// Where to write the next bytes; not empty before done().
   [[nodiscard]] std::span<std::byte> space() const;
-  /// So many bytes of space() were filled. Errors: kInvalidData for bytes that are no message,
-  /// kResource above a limit; the reader is of no use afterwards.
+  /// Reports that the first `bytes` bytes of space() were written. Errors: kInvalidData for
+  /// malformed bytes, kResource above a limit; the reader is unusable afterwards.
   Status filled(size_t bytes);
-  /// Copies bytes to where they belong. Errors: as filled(); kInvalidData for bytes behind the end.
+  /// Copies bytes to their destinations. Errors: as filled(); kInvalidData for bytes after the end.
   Status feed(std::span<const std::byte> bytes);
   [[nodiscard]] bool done() const;
-  /// Bytes so far.
+  /// Number of bytes received so far.
   [[nodiscard]] uint64_t received_bytes() const;
-  /// Counts the values there from the moment that the head is read to the reader's end; a message
-  /// that does not fit is refused with kResource. Before the first byte; it outlives the reader.
+  /// Sets a budget in which the message's values are reserved from the moment the head is read
+  /// until the reader is destroyed. A message that exceeds it is refused with kResource. Call it
+  /// before the first byte; the budget must outlive the reader.
   void set_budget(MemoryBudget& budget);
 
  protected:
   MessageReader(BufferPool& pool, uint64_t max_payload_bytes);
 
-  /// Takes the head apart and plans, with Impl, what is behind it.
+  /// Decodes the head and plans, with Impl, how to read the payload.
   virtual Status take_head(std::string_view head) = 0;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// A call on its way into a server. The values lie in memory of the pool or of their own, and may
-/// be moved away.
+/// Reads a call on a server. Its values own their memory or use memory of the pool, and may be
+/// moved.
 class CallReader final : public MessageReader {
  public:
   explicit CallReader(BufferPool& pool, uint64_t max_payload_bytes = kDefaultMaxPayloadBytes);
   ~CallReader() override;
 
-  /// Only when done(). Its items point into the reader.
+  /// Valid only when done(). Its items refer to the reader.
   [[nodiscard]] const Request& request() const { return request_; }
   [[nodiscard]] uint64_t timeout_us() const { return timeout_us_; }
-  /// True once the head has been read; then request() has all but the values.
+  /// True once the head has been read; request() then has everything except the values.
   [[nodiscard]] bool has_head() const { return has_head_; }
 
  private:
@@ -139,13 +140,13 @@ class CallReader final : public MessageReader {
   bool has_head_ = false;
 };
 
-/// An answer on its way into a Reply, whose values are filled in place where they have the memory.
+/// Reads a response into a Reply; values that have suitable memory are filled in place.
 class ReplyReader final : public MessageReader {
  public:
   ReplyReader(BufferPool& pool, Reply& reply, uint64_t max_payload_bytes = kDefaultMaxPayloadBytes);
   ~ReplyReader() override;
 
-  /// Only when done(): what the server says.
+  /// Valid only when done(): the status that the server returned.
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:

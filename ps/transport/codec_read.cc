@@ -14,28 +14,28 @@ namespace {
 
 constexpr int kMaxRank = 32;
 constexpr int kMaxLodLevels = 32;
-// Memory that is taken on the word of a head alone.
-constexpr uint64_t kTrusted = uint64_t{64} << 20U;
+// Maximum memory that is allocated before any of the announced bytes have arrived.
+constexpr uint64_t kMaxUnverifiedBytes = uint64_t{64} << 20U;
 
 enum class StepKind { kText, kRows, kLodLevel, kElements };
 
-// A run of payload bytes and where it goes.
+// A range of payload bytes and its destination.
 struct Step {
   StepKind kind = StepKind::kElements;
   uint64_t bytes = 0;
   std::string* text = nullptr;
-  SelectedRows* rows = nullptr;  // of kRows
-  Tensor* tensor = nullptr;      // of kElements
+  SelectedRows* rows = nullptr;  // for kRows
+  Tensor* tensor = nullptr;      // for kElements
   DType dtype = DType::kFloat32;
   Dims dims;
-  int64_t expected_rows = -1;  // of kElements: dim 0 has to be this
+  int64_t expected_rows = -1;  // for kElements: required value of dim 0
 };
 
 bool add_checked(uint64_t& sum, uint64_t more) {
   return !__builtin_add_overflow(sum, more, &sum);
 }
 
-// Bytes of the elements; false if the dims are none, or their product is beyond int64.
+// Number of bytes of the elements; false if the dims are invalid or their product exceeds int64.
 bool count_bytes(const PsTensor& tensor, uint64_t& bytes) {
   int64_t product = dtype_size(static_cast<DType>(tensor.dtype()));
   bool empty = false;
@@ -59,17 +59,17 @@ struct MessageReader::Impl {
   size_t at = 0;                                         // filled bytes of buffer or step
 
   std::vector<Step> steps;
-  size_t now_at = 0;           // the step under way
+  size_t now_at = 0;           // the current step
   uint64_t payload_bytes = 0;  // of all steps
   uint64_t received = 0;
   MemoryBudget* budget = nullptr;
   uint64_t budgeted = 0;
 
-  // Memory of the step under way: room for `capacity` of its bytes.
+  // Memory of the current step: room for `capacity` of its bytes.
   std::byte* target = nullptr;
   uint64_t capacity = 0;
-  BufferPool::Block block;    // of kElements, where the tensor's own memory does not do
-  std::vector<int64_t> ints;  // of kLodLevel
+  BufferPool::Block block;    // for kElements, if the tensor's own memory is unsuitable
+  std::vector<int64_t> ints;  // for kLodLevel
   std::vector<LodLevel> levels;
 
   Impl(BufferPool& from, uint64_t limit) : pool(from), max_payload(limit) {}
@@ -109,7 +109,9 @@ Status MessageReader::Impl::plan_text(std::string& text, uint64_t bytes) {
 Status MessageReader::Impl::plan_tensor(const PsTensor& from, Tensor& to, int64_t expected_rows) {
   if (from.absent()) {
     to.reset();
-    return expected_rows <= 0 ? Ok() : InvalidData("{} rows have no values", expected_rows);
+    return expected_rows <= 0
+               ? Ok()
+               : InvalidData("a value has {} row numbers, but no rows", expected_rows);
   }
   Step step;
   step.dtype = static_cast<DType>(from.dtype());
@@ -118,12 +120,12 @@ Status MessageReader::Impl::plan_tensor(const PsTensor& from, Tensor& to, int64_
     return InvalidData("a tensor of rank {} with {} LoD levels, expected at most {} and {}",
                        from.dims_size(), from.lod_sizes_size(), kMaxRank, kMaxLodLevels);
   }
-  if (!count_bytes(from, step.bytes)) return InvalidData("no tensor has the dims of the message");
+  if (!count_bytes(from, step.bytes)) return InvalidData("the message has invalid tensor dims");
   for (const uint64_t size : from.lod_sizes()) {
     Step level;
     level.kind = StepKind::kLodLevel;
     if (__builtin_mul_overflow(size, sizeof(int64_t), &level.bytes))
-      return InvalidData("a LoD level of {} offsets", size);
+      return InvalidData("a LoD level has an invalid number of offsets, {}", size);
     MILLRACE_RETURN_IF_ERROR(plan(std::move(level)));
   }
   step.dims.assign(from.dims().begin(), from.dims().end());
@@ -138,7 +140,7 @@ Status MessageReader::Impl::plan_value(const PsValue& from, Value& to) {
                      : kind == VarKind::kLodTensorArray                            ? -1
                                                                                    : 0;
   if (wanted >= 0 && from.tensors_size() != wanted) {
-    return InvalidData("a value of kind {} with {} tensors, expected {}", from.kind(),
+    return InvalidData("a value of kind {} has {} tensors, expected {}", from.kind(),
                        from.tensors_size(), wanted);
   }
   if (kind == VarKind::kLodTensor) return plan_tensor(from.tensors(0), to.as<Tensor>(), -1);
@@ -149,7 +151,8 @@ Status MessageReader::Impl::plan_value(const PsValue& from, Value& to) {
     Step step;
     step.kind = StepKind::kRows;
     step.rows = &rows;
-    if (from.rows() > INT64_MAX / sizeof(int64_t)) return InvalidData("{} rows", from.rows());
+    if (from.rows() > INT64_MAX / sizeof(int64_t))
+      return InvalidData("a value has an invalid number of rows, {}", from.rows());
     step.bytes = from.rows() * sizeof(int64_t);
     MILLRACE_RETURN_IF_ERROR(plan(std::move(step)));
     return plan_tensor(from.tensors(0), rows.value, static_cast<int64_t>(from.rows()));
@@ -169,10 +172,11 @@ Status MessageReader::Impl::plan_value(const PsValue& from, Value& to) {
     return Ok();
   }
   to.clear();
-  return kind == VarKind::kRaw ? Ok() : InvalidData("values of kind {} do not travel", from.kind());
+  return kind == VarKind::kRaw ? Ok()
+                               : InvalidData("values of kind {} cannot be sent", from.kind());
 }
 
-// Room for so many bytes of the current step, keeping what has arrived.
+// Makes room for `wanted` bytes of the current step; keeps the bytes that have arrived.
 Status MessageReader::Impl::grow(uint64_t wanted) {
   const Step& now = current();
   switch (now.kind) {
@@ -221,7 +225,7 @@ Status MessageReader::Impl::begin_step() {
       return Ok();
     }
   }
-  return grow(std::min(now.bytes, kTrusted));
+  return grow(std::min(now.bytes, kMaxUnverifiedBytes));
 }
 
 Status MessageReader::Impl::end_elements(const Step& done) {
@@ -231,7 +235,8 @@ Status MessageReader::Impl::end_elements(const Step& done) {
   MILLRACE_RETURN_IF_ERROR(tensor.resize(done.dtype, done.dims));
   const int64_t rows = tensor.rank() == 0 ? 1 : tensor.dim(0);
   if (done.expected_rows >= 0 && rows != done.expected_rows)
-    return InvalidData("{} row numbers for {}", done.expected_rows, describe(tensor));
+    return InvalidData("found {} row numbers for {}, expected one for each row", done.expected_rows,
+                       describe(tensor));
   Lod lod(std::move(levels));
   levels.clear();
   if (!lod.empty()) MILLRACE_RETURN_IF_ERROR(lod.check(rows));
@@ -247,14 +252,15 @@ Status MessageReader::Impl::end_step() {
   if (done.kind == StepKind::kRows) {
     for (const int64_t row : done.rows->rows) {
       if (row >= 0 && (done.rows->height <= 0 || row < done.rows->height)) continue;
-      return InvalidData("row {} of selected rows of height {}", row, done.rows->height);
+      return InvalidData("row {} is out of range for selected rows of height {}", row,
+                         done.rows->height);
     }
   }
   ++now_at;
   return Ok();
 }
 
-// Goes to the next step that needs bytes, or to the end.
+// Advances to the next step that needs bytes, or to the end.
 Status MessageReader::Impl::next_steps() {
   while (now_at < steps.size()) {
     MILLRACE_RETURN_IF_ERROR(begin_step());
@@ -316,9 +322,10 @@ Status MessageReader::filled(size_t bytes) {
     uint32_t length = 0;
     std::memcpy(&length, now.buffer.data() + kWireMark.size(), sizeof length);
     if (std::string_view(now.buffer).substr(0, kWireMark.size()) != kWireMark)
-      return InvalidData("these bytes are no message: they do not start with {}", kWireMark);
+      return InvalidData("these bytes are not a message, expected them to start with {}",
+                         kWireMark);
     if (length == 0 || length > kMaxHeadBytes)
-      return InvalidData("a head of {} bytes, expected 1 to {}", length, kMaxHeadBytes);
+      return InvalidData("the head has {} bytes, expected 1 to {}", length, kMaxHeadBytes);
     now.phase = Impl::Phase::kHead;
     now.buffer.assign(length, '\0');
     now.at = 0;
@@ -328,7 +335,7 @@ Status MessageReader::filled(size_t bytes) {
   if (now.budget != nullptr) {
     if (!now.budget->take(now.payload_bytes)) {
       return Status(StatusCode::kResource,
-                    fmt::format("with another {} bytes, the calls that are under way would hold "
+                    fmt::format("with another {} bytes, the calls in progress would hold "
                                 "more than {}",
                                 now.payload_bytes, now.budget->limit()));
     }
@@ -342,7 +349,7 @@ Status MessageReader::filled(size_t bytes) {
 Status MessageReader::feed(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::span<std::byte> to = space();
-    if (to.empty()) return InvalidData("{} bytes behind the end of a message", bytes.size());
+    if (to.empty()) return InvalidData("found {} bytes after the end of a message", bytes.size());
     const size_t count = std::min(to.size(), bytes.size());
     std::memcpy(to.data(), bytes.data(), count);
     MILLRACE_RETURN_IF_ERROR(filled(count));
@@ -358,12 +365,13 @@ CallReader::~CallReader() = default;
 Status CallReader::take_head(std::string_view head) {
   PsCall call;
   if (!call.ParseFromArray(head.data(), static_cast<int>(head.size())))
-    return InvalidData("the head of a call cannot be read");
+    return InvalidData("the head of a call cannot be parsed");
   if (call.version() != kWireVersion) {
     return Status(StatusCode::kDistributed,
-                  fmt::format("the caller speaks version {} of the protocol, this server {}",
-                              call.version(), kWireVersion))
-        .with_hint("run the same release of millrace everywhere");
+                  fmt::format(
+                      "the caller uses version {} of the protocol, but this server uses version {}",
+                      call.version(), kWireVersion))
+        .with_hint("run the same release of millrace in all processes");
   }
   request_.method = static_cast<Method>(call.method());
   if (call.method() > UINT8_MAX || method_name(request_.method) == "unknown")
@@ -396,11 +404,12 @@ ReplyReader::~ReplyReader() = default;
 Status ReplyReader::take_head(std::string_view head) {
   PsReply from;
   if (!from.ParseFromArray(head.data(), static_cast<int>(head.size())))
-    return InvalidData("the head of a reply cannot be read");
+    return InvalidData("the head of a reply cannot be parsed");
   if (from.version() != kWireVersion) {
-    return {StatusCode::kDistributed,
-            fmt::format("the server speaks version {} of the protocol, this caller {}",
-                        from.version(), kWireVersion)};
+    return {
+        StatusCode::kDistributed,
+        fmt::format("the server uses version {} of the protocol, but this caller uses version {}",
+                    from.version(), kWireVersion)};
   }
   reply_.epoch = from.epoch();
   if (from.has_error()) {

@@ -16,7 +16,7 @@ namespace millrace::ps {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "numbers and elements travel as they lie in memory");
+              "numbers and elements are sent in their memory representation");
 
 template <typename T>
 void add_piece(OutgoingMessage& message, const T* data, size_t count) {
@@ -25,7 +25,7 @@ void add_piece(OutgoingMessage& message, const T* data, size_t count) {
   message.payload_bytes += count * sizeof(T);
 }
 
-// Describes a tensor and lists its bytes.
+// Describes a tensor in the head and adds its bytes to the payload.
 Status add_tensor(const Tensor& tensor, PsTensor& to, OutgoingMessage& message) {
   if (!tensor.initialized()) {
     to.set_absent(true);
@@ -69,8 +69,8 @@ Status add_content(const Value& value, PsValue& to, OutgoingMessage& message) {
     }
     return Ok();
   }
-  if (value.kind() == VarKind::kRaw) return Ok();  // holds nothing
-  return InvalidArgument("{} cannot travel between processes", describe(value));
+  if (value.kind() == VarKind::kRaw) return Ok();  // has no content
+  return InvalidArgument("{} cannot be sent to another process", describe(value));
 }
 
 Status add_value(std::string_view name, const Value* value, PsValue& to, OutgoingMessage& message) {
@@ -83,13 +83,13 @@ Status add_value(std::string_view name, const Value* value, PsValue& to, Outgoin
   return std::move(done).at(place);
 }
 
-// The mark, the length and the head itself.
+// Writes the magic string, the length of the head, and the head.
 template <typename Head>
 Status write_head(const Head& head, std::string& out) {
   const size_t length = head.ByteSizeLong();
   if (length > kMaxHeadBytes) {
     return Status(StatusCode::kResource,
-                  fmt::format("a message's head has {} bytes, at most {} travel", length,
+                  fmt::format("a message's head has {} bytes, expected at most {}", length,
                               kMaxHeadBytes))
         .with_hint("send fewer vars in one call");
   }
@@ -126,7 +126,7 @@ struct ReplyWriter::Impl {
   OutgoingMessage message;
   std::string text;
 
-  // Copies what was listed from `first` on into one block.
+  // Copies the payload entries from `first` on into one block.
   Status keep(size_t first) {
     size_t bytes = 0;
     for (size_t i = first; i < message.payload.size(); ++i) bytes += message.payload[i].size();
@@ -160,7 +160,7 @@ Status ReplyWriter::put(std::string_view name, const Value& value) {
 StatusOr<std::byte*> ReplyWriter::put_room(std::string_view name, DType dtype,
                                            llvm::ArrayRef<int64_t> dims) {
   const std::optional<int64_t> count = element_count(dims);
-  if (!count || *count < 0) return InvalidArgument("'{}': dims that no tensor has", name);
+  if (!count || *count < 0) return InvalidArgument("'{}': invalid tensor dims", name);
   const auto bytes = static_cast<size_t>(*count * dtype_size(dtype));
   MILLRACE_ASSIGN_OR_RETURN(BufferPool::Block block, impl_->pool.take(std::max<size_t>(bytes, 1)));
   PsValue& to = *impl_->head.add_values();
@@ -208,7 +208,7 @@ OutgoingMessage ReplyWriter::finish(const Status& status) {
     refusal.set_version(kWireVersion);
     refusal.set_epoch(head.epoch());
     encode_status(written, *refusal.mutable_error());
-    // Cannot fail: an error has a bounded size.
+    // Cannot fail: the size of an error is bounded.
     static_cast<void>(write_head(refusal, message.head));
   }
   return message;

@@ -55,7 +55,7 @@ bool is_loopback_address(const sockaddr& address) {
 
 Status try_to_bind(const addrinfo& address, const Endpoint& endpoint) {
   const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return IoError("no socket: {}", std::generic_category().message(errno));
+  if (fd < 0) return IoError("cannot create a socket: {}", std::generic_category().message(errno));
   const int yes = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   const bool bound = bind(fd, address.ai_addr, address.ai_addrlen) == 0 && listen(fd, 1) == 0;
@@ -64,7 +64,7 @@ Status try_to_bind(const addrinfo& address, const Endpoint& endpoint) {
   if (bound) return Ok();
   if (reason == EADDRINUSE) {
     return Distributed(fmt::format("port {} of {} is in use", endpoint.port, endpoint.host))
-        .with_hint("choose another port, or end the process that listens there");
+        .with_hint("choose another port, or end the process that listens on it");
   }
   return Distributed(fmt::format("cannot listen at {}: {}", to_string(endpoint),
                                  std::generic_category().message(reason)));
@@ -88,13 +88,13 @@ StatusOr<Endpoint> parse_endpoint(const std::string& text) {
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (host.find(':') != std::string::npos) {
-    return bad("has a colon in its host; v6 addresses stand in brackets");
+    return bad("has a colon in its host; write v6 addresses in brackets");
   }
-  if (host.empty() || host.size() > 253) return bad("has no host of 1 to 253 letters");
+  if (host.empty() || host.size() > 253) return bad("has no host of 1 to 253 characters");
   for (const char c : host) {
     const bool fine = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                       c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
-    if (!fine) return bad("has a letter in its host that no host name has");
+    if (!fine) return bad("has a character in its host that is not allowed in host names");
   }
   return endpoint;
 }

@@ -6,24 +6,24 @@
 
 namespace millrace::ps {
 
-/// The two halves of "host:port" or "[v6 address]:port".
+/// Host and port of "host:port" or "[v6 address]:port".
 struct Endpoint {
   std::string host;  ///< without brackets
   int port = 0;      ///< 0 to 65535
 };
 
-/// Errors: kInvalidArgument with what is wrong.
+/// Errors: kInvalidArgument with the reason.
 StatusOr<Endpoint> parse_endpoint(const std::string& text);
 
 /// "host:port", with brackets around v6 addresses.
 std::string to_string(const Endpoint& endpoint);
 
-/// True if every address of the host is one of this machine's loopback: 127.0.0.0/8 or ::1. Names
-/// other than "localhost" are looked up. Errors: kDistributed if the name cannot be resolved.
+/// True if every address of the host is a loopback address: 127.0.0.0/8 or ::1. Names other than
+/// "localhost" are resolved. Errors: kDistributed if the name cannot be resolved.
 StatusOr<bool> is_loopback(const Endpoint& endpoint);
 
-/// Finds out why a port cannot be listened to, by trying. Errors: kDistributed with the port if
-/// somebody else has it, kDistributed or kIo with the system's reason for others.
+/// Determines why listening on a port fails, by trying it. Errors: kDistributed with the port if
+/// another process uses it, kDistributed or kIo with the system's reason otherwise.
 Status check_port_free(const Endpoint& endpoint);
 
 }  // namespace millrace::ps

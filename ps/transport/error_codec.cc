@@ -18,7 +18,7 @@ struct CodeNumber {
   uint32_t number;
 };
 
-// Numbers on the wire; they stay what they are whatever becomes of the enum.
+// Numbers of the wire format; they must not change when the enum does.
 constexpr std::array<CodeNumber, 11> kCodes{{{StatusCode::kUsage, 1},
                                              {StatusCode::kInvalidArgument, 2},
                                              {StatusCode::kInvalidProgram, 3},
@@ -43,7 +43,7 @@ StatusCode code_of(uint32_t number) {
   return StatusCode::kInternal;
 }
 
-// Valid UTF-8, as protobuf's strings ask for, and of bounded length.
+// Valid UTF-8, as protobuf requires for strings, and of limited length.
 std::string text(const std::string& from) {
   return printable(from.size() <= kMaxText ? from : from.substr(0, kMaxText) + " ...");
 }

@@ -8,8 +8,8 @@ class PsError;
 
 namespace millrace::ps {
 
-/// A failed status as the message that travels, and back; all fields are kept, but long texts are
-/// cut. A code that this build does not know becomes kInternal.
+/// Encodes a failed status for sending, and decodes it. All fields are kept, but long texts are
+/// truncated. A code that this build does not know becomes kInternal.
 void encode_status(const Status& status, PsError& error);
 Status decode_status(const PsError& error);
 

@@ -11,11 +11,12 @@ Status check_may_listen(const Endpoint& endpoint, const GrpcOptions& options) {
   if (options.tls || options.insecure_listen) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const bool loopback, is_loopback(endpoint));
   if (loopback) return Ok();
-  return InvalidArgument("listening at {} would let in anybody who can reach it",
-                         to_string(endpoint))
+  return InvalidArgument(
+             "listening on {} without TLS would accept calls of any process that can reach it",
+             to_string(endpoint))
       .with_hint(
           "give certificates (--tls-ca, --tls-cert, --tls-key), or --insecure-listen if the "
-          "network keeps others out");
+          "network is closed to others");
 }
 
 StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& options) {

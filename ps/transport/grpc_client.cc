@@ -24,14 +24,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The server's own word on a deadline, with what it waited for, is worth a moment more.
-constexpr std::chrono::milliseconds kLastWord{300};
-// Clocks overflow behind deadlines that mean "never".
+// Extra time after the deadline for the server's own error, which says what the call waited for.
+constexpr std::chrono::milliseconds kServerErrorGrace{300};
+// Clocks would overflow for deadlines that mean "never".
 constexpr std::chrono::hours kLongestCall{1000};
-// How long gRPC may hold memory of a call that is over before its connection is cut.
+// How long gRPC may hold memory of a finished call before its connection is closed.
 constexpr std::chrono::milliseconds kReleaseTime{200};
 
-// Tells when nobody holds the token any more.
+// Waits until all holders of a token have released it.
 class Lease {
  public:
   Lease()
@@ -42,7 +42,7 @@ class Lease {
         }) {}
 
   [[nodiscard]] const std::shared_ptr<void>& token() const { return token_; }
-  // Gives up the own hold. False if others still have one at the deadline.
+  // Releases its own token. False if others still hold one at the deadline.
   bool wait_until(Deadline deadline) {
     token_.reset();
     std::unique_lock<std::mutex> lock(state_->mutex);
@@ -64,11 +64,11 @@ class Lease {
   std::shared_ptr<void> token_;
 };
 
-// One connection and the calls on it.
+// A connection and its streams.
 struct Connection {
   std::shared_ptr<grpc::Channel> channel;
   std::set<CallStream*> calls;                       // streams in use
-  std::vector<std::unique_ptr<CallStream>> resting;  // the one used last at the end
+  std::vector<std::unique_ptr<CallStream>> resting;  // last used one at the end
   bool broken = false;
 };
 
@@ -82,7 +82,7 @@ class GrpcChannel final : public Channel {
 
  private:
   std::shared_ptr<grpc::Channel> new_channel();
-  // A call in use: its stream, and the connection that this belongs to.
+  // The stream of a call and the connection to which it belongs.
   struct Place {
     std::shared_ptr<Connection> connection;
     std::unique_ptr<CallStream> stream;
@@ -118,18 +118,18 @@ std::shared_ptr<grpc::Channel> GrpcChannel::new_channel() {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  // Repeats are the caller's business; proxies and rules from name servers are nobody's.
+  // Callers repeat calls themselves; proxies and service configs from name servers are not used.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  // Otherwise channels to one server would share a connection, and its limit of streams.
+  // Otherwise, channels to one server would share a connection and its limit of streams.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   if (options.tls && !options.tls->server_name.empty())
     arguments.SetSslTargetNameOverride(options.tls->server_name);
   return grpc::CreateCustomChannel(endpoint_, shared_->credentials.client, arguments);
 }
 
-// A stream of a connection that has room for it.
+// Takes a stream of a connection that has room for it.
 GrpcChannel::Place GrpcChannel::take_place() {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto limit = static_cast<size_t>(shared_->options.max_streams_per_connection);
@@ -170,9 +170,9 @@ void GrpcChannel::leave(Place place, bool may_rest) {
   if (may_rest && !connection.broken) connection.resting.push_back(std::move(place.stream));
 }
 
-// Ends a connection whose peer does not take what was sent, with all its calls.
+// Closes a connection whose peer does not receive, and ends all its calls.
 void GrpcChannel::cut(Connection& connection) {
-  std::vector<std::unique_ptr<CallStream>> over;  // ends after the lock
+  std::vector<std::unique_ptr<CallStream>> over;  // destroyed after the lock is released
   const std::lock_guard<std::mutex> lock(mutex_);
   connection.broken = true;
   for (CallStream* const call : connection.calls) call->cancel();
@@ -196,7 +196,8 @@ Status GrpcChannel::wait_connected(grpc::Channel& channel, Deadline deadline) {
     was_connected_ = true;
     return Ok();
   }
-  // A call that does not wait says why there is no connection; no server knows its method.
+  // A probe that does not wait returns the reason why there is no connection; no server has its
+  // method.
   grpc::ClientContext context;
   context.set_deadline(to_gpr(Clock::now() + std::chrono::milliseconds(20)));
   const grpc::internal::RpcMethod method("/millrace.PsService/Reach",
@@ -213,7 +214,7 @@ Status GrpcChannel::wait_connected(grpc::Channel& channel, Deadline deadline) {
   return std::move(status).with_hint("is the server running, and is the endpoint right?");
 }
 
-// Connects and puts the request into form.
+// Connects and encodes the request.
 Status GrpcChannel::prepare(const Place& place, const Request& request, Deadline deadline,
                             OutgoingMessage& message) {
   if (place.stream->is_new())
@@ -224,13 +225,13 @@ Status GrpcChannel::prepare(const Place& place, const Request& request, Deadline
   const uint64_t limit = shared_->options.max_message_bytes;
   if (message.payload_bytes <= limit) return Ok();
   return Status(StatusCode::kResource,
-                fmt::format("'{}' would send {} bytes, at most {} are allowed",
+                fmt::format("'{}' would send {} bytes, but at most {} are allowed",
                             method_name(request.method), message.payload_bytes, limit))
       .with_hint("the limit is --max-message-bytes");
 }
 
-// Sends and receives, until the stream ends if the reader is not done. The status is that of
-// reading the answer.
+// Sends the message and reads the response until the reader is done or the stream has ended. The
+// status is that of reading the response.
 Status GrpcChannel::exchange(CallStream& stream, const OutgoingMessage& message, const Lease& lease,
                              Deadline until, ReplyReader& reader) {
   MessageCutter cutter(message, lease.token());
@@ -240,7 +241,7 @@ Status GrpcChannel::exchange(CallStream& stream, const OutgoingMessage& message,
     taken = stream.write(part, until);
     part.Clear();
   }
-  // A server that refuses a message says why before it has taken all of it.
+  // A server that refuses a message returns the reason before it has received all of it.
   while (!reader.done() && stream.read(part, until)) MILLRACE_RETURN_IF_ERROR(feed(reader, part));
   if (reader.done() && shared_->options.tls) return check_server(*stream.context().auth_context());
   return Ok();
@@ -259,15 +260,15 @@ Status GrpcChannel::call(const Request& request, Deadline deadline, Reply& reply
     leave(std::move(place), false);
     return status;
   }
-  status = exchange(*place.stream, message, lease, deadline + kLastWord, reader);
+  status = exchange(*place.stream, message, lease, deadline + kServerErrorGrace, reader);
   const bool is_over = status.ok() && reader.done();
   const bool may_rest = is_over && reader.status().ok();
   if (!may_rest) ended = place.stream->finish();
   if (!lease.wait_until(Clock::now() + kReleaseTime)) cut(*place.connection);
   leave(std::move(place), may_rest);
-  // Neither this call nor, where it was cut, the connection are there any more: gRPC lets go.
+  // The call has ended, and its connection if it was closed, so gRPC releases the memory soon.
   lease.wait();
-  if (!status.ok()) return std::move(status).with_note("in the answer of " + endpoint_);
+  if (!status.ok()) return std::move(status).with_note("in the response of " + endpoint_);
   if (!is_over) return explain(ended, request, begin);
   if (reader.status().ok()) return Ok();
   return Status(reader.status()).with_note("from pserver " + endpoint_);
@@ -288,13 +289,13 @@ Status GrpcChannel::explain(const grpc::Status& ended, const Request& request,
       return {StatusCode::kDistributed,
               fmt::format("{} got no answer from {} within {:.1f} s", call, endpoint_, seconds)};
     case grpc::StatusCode::UNIMPLEMENTED:
-      return say(StatusCode::kDistributed, "found no pserver of this protocol at");
+      return say(StatusCode::kDistributed, "found no pserver with this protocol at");
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return say(StatusCode::kResource, "goes beyond a limit of");
+      return say(StatusCode::kResource, "exceeds a limit of");
     case grpc::StatusCode::CANCELLED:
-      return say(StatusCode::kDistributed, "was ended by");
+      return say(StatusCode::kDistributed, "was cancelled by");
     case grpc::StatusCode::OK:
-      return say(StatusCode::kDistributed, "got half an answer from");
+      return say(StatusCode::kDistributed, "got an incomplete response from");
     default:
       return say(StatusCode::kDistributed, "lost the connection to");
   }

@@ -8,8 +8,8 @@
 
 namespace millrace::ps {
 
-/// A server without a port of its own, which is given connections. Its end is as that of a
-/// listener. Thread-safety: all members.
+/// A gRPC server without a port, which serves connections that others have accepted. Its end is
+/// like that of a listener. Thread-safety: all members.
 class GrpcGuests {
  public:
   GrpcGuests() = default;
@@ -17,15 +17,16 @@ class GrpcGuests {
   GrpcGuests& operator=(const GrpcGuests&) = delete;
   virtual ~GrpcGuests() = default;
 
-  /// Serves a connected socket, which is taken over.
+  /// Serves a connected socket and takes ownership of it.
   virtual void take(int fd) = 0;
 };
 
-/// Errors: those of make_grpc_transport(); kDistributed where gRPC does not start.
+/// Creates such a server. Errors: those of make_grpc_transport(); kDistributed if gRPC does not
+/// start.
 StatusOr<std::unique_ptr<GrpcGuests>> make_grpc_guests(const GrpcOptions& options,
                                                        Handler& handler);
 
-/// What the module "grpc" does (framework/base/module.h).
+/// Entry points of the module "grpc" (framework/base/module.h).
 struct GrpcEngine {
   decltype(&make_grpc_transport) make_transport;
   decltype(&make_grpc_guests) make_guests;

@@ -11,10 +11,10 @@
 namespace millrace::ps {
 namespace {
 
-// gRPC writes to standard error what comes back as a status anyway.
+// gRPC logs errors to standard error that calls also return as a status.
 void drop_line(gpr_log_func_args* /*line*/) {}
 
-// Some builds of gRPC's locks look for deadlocks at every turn, which takes a tenth of its time.
+// Some builds of gRPC check for deadlocks at every lock, which costs a tenth of the time.
 void spare_lock_checks() {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
@@ -26,7 +26,7 @@ class GrpcTransport final : public Transport {
   StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
     MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(endpoint));
     if (parsed.port == 0)
-      return InvalidArgument("endpoint '{}': nobody can be reached at port 0", endpoint);
+      return InvalidArgument("endpoint '{}': cannot connect to port 0", endpoint);
     return make_grpc_channel(shared_, endpoint);
   }
 
@@ -53,7 +53,7 @@ constexpr GrpcEngine kEngine{&make_transport, &make_guests};
 
 StatusOr<std::shared_ptr<GrpcShared>> make_grpc_shared(const GrpcOptions& options) {
   if (options.max_streams_per_connection < 1 || options.max_handler_threads < 1)
-    return InvalidArgument("streams a connection and handler threads: expected at least 1");
+    return InvalidArgument("streams per connection and handler threads: expected at least 1");
   if (options.keepalive_time.count() < 1 || options.keepalive_timeout.count() < 1)
     return InvalidArgument("keep-alive times: expected at least 1 ms");
   spare_lock_checks();

@@ -11,7 +11,7 @@
 namespace millrace::ps {
 namespace {
 
-// Below this, one copy is cheaper than several slices.
+// Below this size, one copy is cheaper than several slices.
 constexpr uint64_t kCopied = 32 << 10U;
 
 void drop(void* keep) {
@@ -42,7 +42,7 @@ void MessageCutter::next(grpc::ByteBuffer& part) {
   for (size_t room = kChunkBytes; room > 0 && left_ > 0;) {
     const std::span<const std::byte> piece = message_.payload[piece_].subspan(offset_);
     const size_t count = std::min(room, piece.size());
-    // gRPC's slices are not const, but it only reads from those that it sends.
+    // gRPC's slices are not const, but gRPC only reads from slices that it sends.
     void* const data = const_cast<std::byte*>(piece.data());
     slices.emplace_back(data, count, drop, new std::shared_ptr<void>(keep_));
     room -= count;

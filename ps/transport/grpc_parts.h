@@ -19,27 +19,26 @@ class ChannelCredentials;
 class ServerCredentials;
 }  // namespace grpc
 
-/// What the sources of the module "grpc" share; for them only.
+/// Shared by the sources of the module "grpc"; only for them.
 namespace millrace::ps {
 
 /// The one method of the service.
 inline constexpr const char* kCallMethod = "/millrace.PsService/Call";
-/// A message is cut into gRPC messages of at most so many bytes, and its head.
+/// Maximum size of the gRPC messages into which the bytes after the head are split.
 inline constexpr size_t kChunkBytes = size_t{1} << 20U;
-/// A server ends a stream on which nothing has happened since its last call for so long, because it
-/// takes a thread.
+/// A server closes a stream this long after its last call, because a stream occupies a thread.
 inline constexpr std::chrono::milliseconds kStreamRest{5000};
-/// A client uses a stream again within so long. The difference is what the first part of a message
-/// may take on its way, since a server sees parts only when they are whole.
+/// A client reuses a stream only for this long after its last call. The difference to kStreamRest
+/// allows for the transfer of the first part of a message, since a server sees only complete parts.
 inline constexpr std::chrono::milliseconds kStreamUse{1000};
 
-/// Cuts a message into gRPC messages whose slices point into its memory.
+/// Splits a message into gRPC messages whose slices refer to its memory.
 class MessageCutter {
  public:
-  /// \param keep  held as long as gRPC holds any of the slices
+  /// \param keep  held as long as gRPC uses any of the slices
   MessageCutter(const OutgoingMessage& message, std::shared_ptr<void> keep);
 
-  /// The next part; not when at_end().
+  /// Creates the next part; not allowed when at_end().
   void next(grpc::ByteBuffer& part);
   [[nodiscard]] bool at_end() const { return left_ == 0; }
 
@@ -52,22 +51,22 @@ class MessageCutter {
   size_t offset_ = 0;
 };
 
-/// Hands the bytes of a part to a reader.
+/// Passes the bytes of a part to a reader.
 Status feed(MessageReader& reader, const grpc::ByteBuffer& part);
 
-/// Encrypted where the options say so.
+/// Credentials with encryption if the options have TLS files, else without.
 struct GrpcCredentials {
   std::shared_ptr<grpc::ChannelCredentials> client;
   std::shared_ptr<grpc::ServerCredentials> server;
 };
 StatusOr<GrpcCredentials> make_credentials(const std::optional<TlsFiles>& tls);
 
-/// Fails if the peer's certificate does not let it make the call. Errors: kInvalidArgument.
+/// Fails if the peer's certificate does not allow the call. Errors: kInvalidArgument.
 Status check_caller(const grpc::AuthContext& peer, Method method);
-/// Fails if the peer's certificate is none of a server. Errors: kDistributed.
+/// Fails if the peer's certificate is not that of a server. Errors: kDistributed.
 Status check_server(const grpc::AuthContext& peer);
 
-/// Everything that a transport shares with what it makes.
+/// State that a transport shares with the objects that it creates.
 struct GrpcShared {
   GrpcOptions options;
   GrpcCredentials credentials;

@@ -30,12 +30,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Stream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// What calls, and replies under way, get when a server ends.
-constexpr std::chrono::milliseconds kMoment{500};
+// Time for running calls to finish, and for replies to be sent, when a server ends.
+constexpr std::chrono::milliseconds kFinishGrace{500};
 constexpr std::chrono::milliseconds kDrain{2000};
 constexpr std::chrono::microseconds kLongestCall = std::chrono::hours(1000);
 
-// When the caller stops waiting: what he said, or earlier where gRPC knows so.
+// When the caller stops waiting: its own timeout, or earlier if gRPC has an earlier deadline.
 Deadline deadline_of(const grpc::ServerContext& context, uint64_t timeout_us) {
   const auto now = Clock::now();
   const auto limit = static_cast<uint64_t>(kLongestCall.count());
@@ -46,7 +46,7 @@ Deadline deadline_of(const grpc::ServerContext& context, uint64_t timeout_us) {
   return std::min(said, now + std::chrono::nanoseconds(left.tv_sec * 1000000000 + left.tv_nsec));
 }
 
-// The streams with the calls that are being served, for ending those that stand still.
+// The streams with calls in progress, for ending those that make no progress.
 class ActiveCalls {
  public:
   enum class Stage { kResting, kReceiving, kHandling, kReplying };
@@ -58,7 +58,7 @@ class ActiveCalls {
     calls_[&context] = {Stage::kReceiving, Clock::now()};
     return true;
   }
-  // Notes that a call is alive. False if the server is about to end.
+  // Records progress of a call. False if the server is about to end.
   bool note(grpc::ServerContext& context, Stage stage) {
     const std::lock_guard<std::mutex> lock(mutex_);
     calls_[&context] = {stage, Clock::now()};
@@ -69,7 +69,7 @@ class ActiveCalls {
     calls_.erase(&context);
     changed_.notify_all();
   }
-  // Ends calls without progress, and streams that rest.
+  // Ends calls without progress, and idle streams.
   void cancel_stalled(std::chrono::milliseconds timeout) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto now = Clock::now();
@@ -78,15 +78,15 @@ class ActiveCalls {
       if (state.stage != Stage::kHandling && now - state.progress > limit) context->TryCancel();
     }
   }
-  // Lets no call in, gives those that are there a moment to finish, ends those that are not
-  // replying then, and gives the others more time.
+  // Refuses new calls, waits shortly for running calls to finish, cancels those that are not
+  // replying then, and waits longer for the others.
   void close() {
     std::unique_lock<std::mutex> lock(mutex_);
     closing_ = true;
     changed_.notify_all();
     for (const auto& [context, state] : calls_)
       if (state.stage == Stage::kResting) context->TryCancel();
-    changed_.wait_for(lock, kMoment, [this] { return calls_.empty(); });
+    changed_.wait_for(lock, kFinishGrace, [this] { return calls_.empty(); });
     const auto replying = [this] {
       return std::any_of(calls_.begin(), calls_.end(),
                          [](const auto& call) { return call.second.stage == Stage::kReplying; });
@@ -95,7 +95,7 @@ class ActiveCalls {
       if (state.stage != Stage::kReplying) context->TryCancel();
     changed_.wait_for(lock, kDrain, [&] { return !replying(); });
   }
-  // Wakes at the latest after the period; true if the server is about to end.
+  // Sleeps for at most the period; true if the server is about to end.
   bool sleep(std::chrono::milliseconds period) {
     std::unique_lock<std::mutex> lock(mutex_);
     return changed_.wait_for(lock, period, [this] { return closing_; });
@@ -130,10 +130,11 @@ class PsService final : public grpc::Service {
 
  private:
   grpc::Status serve(grpc::ServerContext& context, Stream& stream);
-  // Serves a call. False if it was the last one; then `ended` is how the stream ends.
+  // Serves a call. False if it was the last one; `ended` is then the status with which the stream
+  // ends.
   bool exchange(grpc::ServerContext& context, Stream& stream, grpc::Status& ended);
-  // False if the stream ended within the message, or before it.
-  // \param begin  receives when its first part came
+  // False if the stream ended within or before the message.
+  // \param begin  receives the time when its first part arrived
   bool receive(grpc::ServerContext& context, Stream& stream, CallReader& reader,
                Clock::time_point& begin, Status& status);
   Status handle(grpc::ServerContext& context, const CallReader& reader, ReplyWriter& reply);
@@ -147,7 +148,7 @@ class PsService final : public grpc::Service {
 };
 
 grpc::Status PsService::serve(grpc::ServerContext& context, Stream& stream) {
-  if (!calls_.enter(context)) return {grpc::StatusCode::UNAVAILABLE, "the server is ending"};
+  if (!calls_.enter(context)) return {grpc::StatusCode::UNAVAILABLE, "the server is shutting down"};
   grpc::Status ended;
   while (exchange(context, stream, ended) && calls_.note(context, ActiveCalls::Stage::kResting)) {
   }
@@ -163,13 +164,13 @@ bool PsService::exchange(grpc::ServerContext& context, Stream& stream, grpc::Sta
   Clock::time_point begin{};
   if (!receive(context, stream, reader, begin, status)) {
     if (reader.received_bytes() > 0)
-      ended = {grpc::StatusCode::INVALID_ARGUMENT, "the call ends within its message"};
+      ended = {grpc::StatusCode::INVALID_ARGUMENT, "the call ended within a message"};
     return false;
   }
   const bool is_readable = status.ok();
   if (is_readable) {
     if (!calls_.note(context, ActiveCalls::Stage::kHandling)) {
-      ended = {grpc::StatusCode::UNAVAILABLE, "the server is ending"};
+      ended = {grpc::StatusCode::UNAVAILABLE, "the server is shutting down"};
       return false;
     }
     status = handle(context, reader, answer);
@@ -210,7 +211,7 @@ Status PsService::handle(grpc::ServerContext& context, const CallReader& reader,
 }
 
 bool PsService::reply(grpc::ServerContext& context, Stream& stream, OutgoingMessage message) {
-  // gRPC holds the memory for as long as it wants to.
+  // gRPC may hold the memory for an unlimited time.
   const auto kept = std::make_shared<OutgoingMessage>(std::move(message));
   MessageCutter cutter(*kept, kept);
   while (!cutter.at_end()) {
@@ -222,7 +223,7 @@ bool PsService::reply(grpc::ServerContext& context, Stream& stream, OutgoingMess
   return true;
 }
 
-// The service with its threads, with a port or without.
+// The service with its threads, with or without a port.
 class RunningServer {
  public:
   RunningServer(std::shared_ptr<GrpcShared> shared, Handler& handler)
@@ -232,7 +233,7 @@ class RunningServer {
   ~RunningServer();
 
   // \param endpoint  empty: no port
-  // \returns the port it got
+  // \returns the port on which it listens
   StatusOr<int> start(const std::string& endpoint);
   grpc::Server* server() { return server_.get(); }
 
@@ -260,7 +261,8 @@ void RunningServer::configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8192);
-  // Threads come and go with the calls, up to a bound; a few stay awake for the next ones.
+  // Threads are started and ended with the load, up to a limit; a few stay ready for the next
+  // calls.
   grpc::ResourceQuota quota("millrace-ps");
   quota.SetMaxThreads(options.max_handler_threads + 1);
   quota.Resize(options.memory_quota_bytes);
@@ -279,7 +281,7 @@ StatusOr<int> RunningServer::start(const std::string& endpoint) {
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || (!endpoint.empty() && port == 0)) {
     return Status(StatusCode::kDistributed, fmt::format("cannot listen at {}", endpoint))
-        .with_hint("is the address one of this machine, and the certificate a good one?");
+        .with_hint("check that the address belongs to this machine and the certificate is valid");
   }
   watchdog_ = std::thread([this] {
     const auto period = std::min<std::chrono::milliseconds>(std::chrono::seconds(1),
@@ -293,7 +295,7 @@ RunningServer::~RunningServer() {
   if (server_ == nullptr) return;
   calls_.close();
   if (watchdog_.joinable()) watchdog_.join();
-  // What is still there is cancelled at once; then it waits for the handlers.
+  // Remaining calls are cancelled immediately; then this waits for the handlers.
   server_->Shutdown(
       gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(100, GPR_TIMESPAN)));
   server_->Wait();

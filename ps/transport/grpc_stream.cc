@@ -15,14 +15,14 @@ using Clock = std::chrono::steady_clock;
 gpr_timespec to_gpr(Deadline deadline) {
   if (deadline == Deadline::max()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
   const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
-  // gRPC rounds up to milliseconds and would wait one.
+  // gRPC would round up to a whole millisecond and wait.
   if (left.count() <= 0) return gpr_inf_past(GPR_CLOCK_MONOTONIC);
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                       gpr_time_from_micros(left.count(), GPR_TIMESPAN));
 }
 
 CallStream::CallStream(const std::shared_ptr<grpc::ChannelInterface>& channel) {
-  // What opens the stream leaves with the first part.
+  // Sends the initial metadata together with the first part.
   context_.set_initial_metadata_corked(true);
   grpc::GenericStub stub(channel);
   stream_ = stub.PrepareCall(&context_, kCallMethod, &queue_);
@@ -38,7 +38,7 @@ CallStream::~CallStream() {
   }
 }
 
-// Takes note of something that is over. False where nothing was until then.
+// Processes one finished operation. False if none finished until then.
 bool CallStream::take_event(Deadline until) {
   void* tag = nullptr;
   bool ok = false;
@@ -49,7 +49,7 @@ bool CallStream::take_event(Deadline until) {
   return true;
 }
 
-// What is cancelled is soon over.
+// After the deadline, cancels the stream, so that the operation finishes soon.
 void CallStream::wait(const Operation& operation, Deadline until) {
   while (operation.under_way) {
     if (take_event(until)) continue;

@@ -12,9 +12,9 @@
 
 namespace millrace::ps {
 
-/// A stream to a server. Calls travel on it one after the other: making a stream costs gRPC several
-/// times as much as a message. Waiting is done by the thread that calls; every wait has an end.
-/// Thread-safety: one thread at a time; cancel() from any.
+/// A stream to a server. Calls use it one after the other, because creating a stream costs gRPC
+/// several times as much as a message. The calling thread does all waiting; every wait is bounded.
+/// Thread-safety: one thread at a time; cancel() from any thread.
 class CallStream {
  public:
   explicit CallStream(const std::shared_ptr<grpc::ChannelInterface>& channel);
@@ -23,26 +23,27 @@ class CallStream {
   /// As finish().
   ~CallStream();
 
-  /// Sends a part once the one before it has left. False if the stream has ended, or did at
-  /// `until`; then finish() says why. That the last part does not leave is for read() to notice.
+  /// Sends a part after the previous one has been sent. False if the stream has ended, or was ended
+  /// at `until`; finish() then returns the reason. A failure to send the last part is detected by
+  /// read().
   bool write(const grpc::ByteBuffer& part, Deadline until);
-  /// False likewise.
+  /// Reads a part. False as for write().
   bool read(grpc::ByteBuffer& part, Deadline until);
-  /// Ends it, where it has not ended, and says why it did. gRPC holds nothing of what was written
-  /// any more, or soon will not. Nothing may follow.
+  /// Ends the stream if it has not ended, and returns the reason why it did. gRPC then releases the
+  /// memory of written parts at once or soon. No other call may follow.
   grpc::Status finish();
   void cancel() { context_.TryCancel(); }
 
-  /// Before the first write.
+  /// True before the first write.
   [[nodiscard]] bool is_new() const { return !begun_; }
-  /// A call is over. From here on the end of the stream, which the server may decide, is noticed.
+  /// Marks a call as finished. From now on the stream detects when the server ends it.
   void rest();
-  /// True if it has rested so long at most and may be used again.
+  /// True if the stream was idle for at most `rested` and can be used again.
   bool is_ready(std::chrono::milliseconds rested);
   [[nodiscard]] const grpc::ClientContext& context() const { return context_; }
 
  private:
-  /// An operation of gRPC, whose address is its tag.
+  /// An operation of gRPC; its address is its tag.
   struct Operation {
     bool under_way = false;
     bool succeeded = false;
@@ -59,13 +60,13 @@ class CallStream {
   Operation read_;
   Operation finish_;
   bool begun_ = false;
-  bool has_incoming_ = false;  ///< a read was started, and nobody has taken what it gave
+  bool has_incoming_ = false;  ///< a read was started, and its result was not taken yet
   bool late_ = false;
   bool finished_ = false;
   std::chrono::steady_clock::time_point rests_since_;
 };
 
-/// On gRPC's monotonic clock, which steps of the system's time do not touch.
+/// Converts to gRPC's monotonic clock, which changes of the system time do not affect.
 gpr_timespec to_gpr(Deadline deadline);
 
 }  // namespace millrace::ps

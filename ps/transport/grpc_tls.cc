@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMaxPemBytes = 1 << 20U;
 
 StatusOr<std::string> read_pem(const std::string& path, std::string_view what) {
-  if (path.empty()) return InvalidArgument("mutual TLS needs the file of the {}", what);
+  if (path.empty()) return InvalidArgument("mutual TLS requires the file of the {}", what);
   MILLRACE_ASSIGN_OR_RETURN(std::string text, read_file(path, kMaxPemBytes));
   if (text.find("-----BEGIN ") == std::string::npos)
     return InvalidData("expected a {} in PEM form", what).in_file(path);
@@ -57,14 +57,14 @@ Status check_caller(const grpc::AuthContext& peer, Method method) {
       (!is_for_operators(method) && (has_role(peer, "trainer") || has_role(peer, "pserver")));
   if (fine) return Ok();
   return InvalidArgument("the caller's certificate does not allow '{}'", method_name(method))
-      .with_hint(fmt::format("it needs the alternative name URI:millrace://role/{}",
+      .with_hint(fmt::format("it requires the subject alternative name URI:millrace://role/{}",
                              is_for_operators(method) ? "operator" : "trainer"));
 }
 
 Status check_server(const grpc::AuthContext& peer) {
   if (has_role(peer, "pserver")) return Ok();
   return Status(StatusCode::kDistributed, "the peer's certificate is not that of a pserver")
-      .with_hint("it needs the alternative name URI:millrace://role/pserver");
+      .with_hint("it requires the subject alternative name URI:millrace://role/pserver");
 }
 
 }  // namespace millrace::ps

@@ -11,7 +11,7 @@
 namespace millrace::ps {
 namespace {
 
-// Puts values where the caller wants them.
+// Writes the values of a reply directly into the caller's Reply.
 class DirectSink final : public ReplySink {
  public:
   explicit DirectSink(Reply& reply) : reply_(reply) {
@@ -46,13 +46,14 @@ class DirectSink final : public ReplySink {
 
 }  // namespace
 
-// Who listens where, and how many calls are inside of each handler.
+// The listener of each endpoint, and the number of calls in its handler.
 class InprocTransport::Hub {
  public:
   Status open(const std::string& endpoint, Handler& handler) {
     const std::lock_guard lock(mutex_);
     if (!places_.try_emplace(endpoint, Place{&handler, 0}).second) {
-      return {StatusCode::kDistributed, fmt::format("somebody listens at '{}' already", endpoint)};
+      return {StatusCode::kDistributed,
+              fmt::format("another server already listens at '{}'", endpoint)};
     }
     changed_.notify_all();
     return Ok();
@@ -66,7 +67,7 @@ class InprocTransport::Hub {
     places_.erase(place);
   }
 
-  /// Null if nobody listens by the deadline.
+  /// Null if there is no listener by the deadline.
   Handler* enter(const std::string& endpoint, Deadline deadline) {
     std::unique_lock lock(mutex_);
     Handler* handler = nullptr;
@@ -120,11 +121,12 @@ class InprocTransport::InprocChannel final : public Channel {
     Handler* const handler = hub_->enter(endpoint_, deadline);
     if (handler == nullptr && hub_->closed())
       return {StatusCode::kDistributed, fmt::format("the servers of this process have ended; '{}' "
-                                                    "to '{}' finds nobody",
+                                                    "to '{}' cannot be answered",
                                                     method_name(request.method), endpoint_)};
     if (handler == nullptr) {
-      return {StatusCode::kDistributed, fmt::format("no server at '{}' until the deadline of '{}'",
-                                                    endpoint_, method_name(request.method))};
+      return {StatusCode::kDistributed,
+              fmt::format("no server listened at '{}' before the deadline of '{}'", endpoint_,
+                          method_name(request.method))};
     }
     DirectSink sink(reply);
     Status status = handler->handle(request, deadline, sink);

@@ -10,9 +10,9 @@ namespace millrace::ps {
 /// Transport within one process: endpoints are names in this object, and a call runs the handler in
 /// the caller's thread. Values are copied once, from var to var.
 ///
-/// Listeners and channels may outlive the object. A listener's end waits for the calls that are
-/// inside of its handler, which has to end them; later calls wait for another listener of that name
-/// until their deadline. Thread-safety: everything may be called from any thread.
+/// Listeners and channels may outlive the object. Destroying a listener waits for the calls in its
+/// handler, which must end them; later calls wait until their deadline for another listener of that
+/// name. Thread-safety: all functions may be called from any thread.
 class InprocTransport final : public Transport {
  public:
   InprocTransport();
@@ -21,8 +21,8 @@ class InprocTransport final : public Transport {
   StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override;
   StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
                                              Handler& handler) override;
-  /// Ends calls that wait for a listener, and later ones, with an error: what is to answer them
-  /// will not come. Calls inside of a handler go on.
+  /// Ends calls that wait for a listener, and all later calls, with an error: no listener will
+  /// come. Calls that are in a handler continue.
   void close();
 
  private:

@@ -62,7 +62,7 @@ int milliseconds_until(Deadline deadline) {
   return static_cast<int>(std::clamp<int64_t>(left + 1, 0, 3600000));
 }
 
-// Why a connection attempt failed; 0 if it did not.
+// The error of a connection attempt; 0 on success.
 int try_connect(int fd, const addrinfo& address, Deadline deadline) {
   if (connect(fd, address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -88,7 +88,7 @@ StatusOr<Socket> Socket::connect(const Endpoint& endpoint, Deadline deadline) {
     if (!socket.is_open()) return Lost(reason(errno));
     problem = try_connect(socket.fd_, *at, deadline);
     if (problem != 0) continue;
-    // From here on the system bounds the waits, see set_deadline().
+    // From here on, the socket's timeouts bound the waits; see set_deadline().
     const int flags = fcntl(socket.fd_, F_GETFL, 0);
     fcntl(socket.fd_, F_SETFL, flags & ~O_NONBLOCK);
     return socket;
@@ -169,7 +169,7 @@ Status Socket::send(const OutgoingMessage& message) {
     ssize_t sent = sendmsg(fd_, &header, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-      return Lost("the peer takes nothing more");
+      return Lost("timed out because the peer does not receive");
     if (sent < 0) return Lost(reason(errno));
     if (Clock::now() > deadline_) return Lost("the deadline passed while sending");
     for (; at < pieces.size() && static_cast<size_t>(sent) >= pieces[at].iov_len; ++at)
@@ -186,7 +186,7 @@ StatusOr<size_t> Socket::receive(std::span<std::byte> into) {
     const ssize_t got = recv(fd_, into.data(), into.size(), 0);
     if (got >= 0) return static_cast<size_t>(got);
     if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return Lost("nothing came in time");
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return Lost("nothing was received in time");
     return Lost(reason(errno));
   }
 }

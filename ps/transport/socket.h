@@ -14,9 +14,9 @@
 
 namespace millrace::ps {
 
-/// An owned stream socket. Waits are bounded by the time given last with set_deadline(). All errors
-/// are kDistributed with the system's words, without the peer's name, which the caller knows.
-/// Thread-safety: one user at a time, but shut_down() may be called by another.
+/// An owned stream socket. Waits are bounded by the deadline last set with set_deadline(). All
+/// errors are kDistributed with the system's reason, without the name of the peer.
+/// Thread-safety: one thread at a time, but another thread may call shut_down().
 class Socket {
  public:
   Socket() = default;
@@ -30,37 +30,37 @@ class Socket {
   Socket& operator=(const Socket&) = delete;
   ~Socket();
 
-  /// Tries every address of the endpoint once. Errors: with the last reason.
+  /// Tries every address of the endpoint once. Errors: the reason of the last attempt.
   static StatusOr<Socket> connect(const Endpoint& endpoint, Deadline deadline);
-  /// A listening socket; no other process may share the port. Errors: that of check_port_free().
+  /// A listening socket; no other process can share the port. Errors: that of check_port_free().
   static StatusOr<Socket> listen(const Endpoint& endpoint);
 
   [[nodiscard]] bool is_open() const { return fd_ >= 0; }
   [[nodiscard]] int fd() const { return fd_; }
-  /// Gives the socket away.
+  /// Releases ownership of the descriptor.
   int release() { return std::exchange(fd_, -1); }
-  /// True if the next bytes are these, once as many have come.
+  /// True if the next bytes received are these; waits until enough bytes have arrived.
   [[nodiscard]] bool starts_with(std::string_view bytes) const;
   /// The port it is bound to.
   [[nodiscard]] int port() const;
-  /// Sends without delay, and notices a silent peer by itself: asked for a sign of life after the
-  /// first time, given up after the second.
+  /// Disables send delays (Nagle's algorithm), and enables keep-alive: a silent peer is probed
+  /// after keepalive_time and given up after keepalive_timeout.
   void tune(std::chrono::milliseconds keepalive_time, std::chrono::milliseconds keepalive_timeout);
   void set_deadline(Deadline deadline);
-  /// A deadline for every single wait instead.
+  /// Limits every single wait, instead of a deadline.
   void set_patience(std::chrono::milliseconds time);
-  /// True if nothing has come and the peer is still there.
+  /// True if no bytes have arrived and the peer is still connected.
   [[nodiscard]] bool is_quiet() const;
 
   Status send(const OutgoingMessage& message);
-  /// At least one byte. Zero bytes mean that the peer has ended the connection.
+  /// Receives at least one byte. Zero bytes mean that the peer has closed the connection.
   StatusOr<size_t> receive(std::span<std::byte> into);
-  /// Reads one message; `buffer` is for small pieces. False if the peer ended the connection before
-  /// its first byte. Errors: those of the reader; kDistributed within a message.
+  /// Reads one message; `buffer` is for small pieces. False if the peer closed the connection
+  /// before the first byte. Errors: those of the reader; kDistributed within a message.
   StatusOr<bool> receive(MessageReader& reader, std::span<std::byte> buffer);
-  /// Ends sending and takes what still comes, so that the peer can read the last answer.
+  /// Ends sending and discards what still arrives, so that the peer can read the last response.
   void finish(std::span<std::byte> buffer);
-  /// Wakes who waits in another member, with an error.
+  /// Wakes threads that wait in other members, with an error.
   void shut_down() const;
 
  private:

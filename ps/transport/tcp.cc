@@ -16,7 +16,7 @@ class TcpTransport final : public Transport {
   StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
     MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(endpoint));
     if (parsed.port == 0)
-      return InvalidArgument("endpoint '{}': nobody can be reached at port 0", endpoint);
+      return InvalidArgument("endpoint '{}': cannot connect to port 0", endpoint);
     return make_tcp_channel(shared_, parsed);
   }
 

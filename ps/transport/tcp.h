@@ -8,17 +8,18 @@
 
 namespace millrace::ps {
 
-/// Who else may call at the port of a TCP listener.
+/// Other protocols that the port of a TCP listener accepts.
 enum class TcpGuests { kNone, kGrpc };
 
-/// Calls by plain TCP, with the messages of the gRPC transport: elements go from and into the
-/// memory of tensors without a copy in between, and a small call costs one system call each way.
-/// Measured against gRPC in bench/ps_wire_bench.cc. One connection carries one call at a time;
-/// those that are free are kept.
+/// Creates a transport for calls by plain TCP, with the messages of the gRPC transport. Elements
+/// are read into and written from the memory of tensors without an intermediate copy, and a small
+/// call costs one system call in each direction. bench/ps_wire_bench.cc compares it with gRPC. One
+/// connection carries one call at a time; idle connections are kept for reuse.
 ///
-/// Of the options, those about streams, memory quota and the library of gRPC do not count;
-/// max_handler_threads is how many connections a server has. There is no encryption: options with
-/// TLS are refused. Errors: kInvalidArgument. Thread-safety: the transport and all it makes.
+/// Options about streams, memory quota and the gRPC library are ignored; max_handler_threads limits
+/// the connections of a server. There is no encryption: options with TLS are refused.
+/// Errors: kInvalidArgument. Thread-safety: the transport and all objects that it creates are
+/// thread-safe.
 StatusOr<std::unique_ptr<Transport>> make_tcp_transport(const GrpcOptions& options,
                                                         TcpGuests guests = TcpGuests::kNone);
 

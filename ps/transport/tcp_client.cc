@@ -15,11 +15,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The server's own word on a deadline, with what it waited for, is worth a moment more.
-constexpr std::chrono::milliseconds kTcpClientLastWord{300};
+// Extra time after the deadline for the server's own error, which says what the call waited for.
+constexpr std::chrono::milliseconds kTcpClientErrorGrace{300};
 constexpr std::chrono::milliseconds kFirstPause{20};
 constexpr std::chrono::milliseconds kTcpClientLongestPause{500};
-// Clocks overflow behind deadlines that mean "never".
+// Clocks would overflow for deadlines that mean "never".
 constexpr std::chrono::hours kTcpClientLongestCall{1000};
 
 class TcpChannel final : public Channel {
@@ -40,7 +40,7 @@ class TcpChannel final : public Channel {
   Endpoint parsed_;
   std::string endpoint_;
   std::mutex mutex_;
-  std::vector<Socket> free_;  // the one used last at the end
+  std::vector<Socket> free_;  // last used one at the end
   bool was_connected_ = false;
 };
 
@@ -98,7 +98,7 @@ Status TcpChannel::encode(const Request& request, Deadline deadline,
   const uint64_t limit = shared_->options.max_message_bytes;
   if (message.payload_bytes <= limit) return Ok();
   return Status(StatusCode::kResource,
-                fmt::format("'{}' would send {} bytes, at most {} are allowed",
+                fmt::format("'{}' would send {} bytes, but at most {} are allowed",
                             method_name(request.method), message.payload_bytes, limit))
       .with_hint("the limit is --max-message-bytes");
 }
@@ -112,14 +112,14 @@ Status TcpChannel::call(const Request& request, Deadline deadline, Reply& reply)
     give_back(std::move(socket));
     return encoded;
   }
-  socket.set_deadline(deadline + kTcpClientLastWord);
+  socket.set_deadline(deadline + kTcpClientErrorGrace);
   const Status sent = socket.send(message);
-  // A server that refuses a message says why before it has taken all of it.
+  // A server that refuses a message returns the reason before it has received all of it.
   ReplyReader reader(shared_->pool, reply, shared_->options.max_message_bytes);
   std::array<std::byte, kReceiveBuffer> buffer;  // NOLINT: filled by recv
   const StatusOr<bool> answered = socket.receive(reader, buffer);
   if (!answered.ok() && answered.status().code() != StatusCode::kDistributed)
-    return Status(answered.status()).with_note("in the answer of " + endpoint_);
+    return Status(answered.status()).with_note("in the response of " + endpoint_);
   if (answered.ok() && *answered) {
     if (sent.ok() && reader.status().ok()) give_back(std::move(socket));
     if (reader.status().ok()) return Ok();

@@ -11,13 +11,13 @@
 #include "ps/transport/tcp.h"
 #include "ps/transport/transport.h"
 
-/// What the sources of the TCP transport share; for them only.
+/// Shared by the sources of the TCP transport; only for them.
 namespace millrace::ps {
 
-/// Pieces smaller than this are received together.
+/// Pieces of a message that are smaller than this are received through a buffer.
 inline constexpr size_t kReceiveBuffer = size_t{64} << 10U;
 
-/// Everything that a transport shares with what it makes.
+/// State that a transport shares with the objects that it creates.
 struct TcpShared {
   GrpcOptions options;
   BufferPool pool;

@@ -21,19 +21,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What calls, and replies under way, get when a server ends.
-constexpr std::chrono::milliseconds kTcpServerMoment{500};
+// Time for running calls to finish, and for replies to be sent, when a server ends.
+constexpr std::chrono::milliseconds kTcpServerFinishGrace{500};
 constexpr std::chrono::milliseconds kTcpServerDrain{2000};
 constexpr uint64_t kLongestCallUs = 3600ULL * 1000 * 1000 * 1000;
 
-// What HTTP/2, and so gRPC, starts with.
+// First bytes of HTTP/2 connections, and so of gRPC.
 constexpr std::string_view kGrpcPreface = "PRI ";
 
 enum class Stage { kIdle, kReceiving, kHandling, kReplying, kGone };
 
 struct TcpServerConnection {
   Socket socket;
-  Stage stage = Stage::kIdle;  // under the listener's mutex
+  Stage stage = Stage::kIdle;  // guarded by the listener's mutex
   std::thread thread;
 };
 
@@ -57,7 +57,7 @@ class TcpListener final : public Listener {
   Status handle(const CallReader& reader, ReplyWriter& reply);
   void hand_over(TcpServerConnection& connection);
   void count(const CallReader& reader, uint64_t sent, bool ok, Clock::time_point begin) const;
-  // Notes what a connection does. False if the server is about to end.
+  // Records the stage of a connection. False if the server is about to end.
   bool note(TcpServerConnection& connection, Stage stage);
   bool any_in(std::initializer_list<Stage> stages) const;
 
@@ -94,7 +94,7 @@ void TcpListener::accept_all() {
       if (closing_) return;
     }
     remove_gone();
-    // Too many files are open: others will be closed.
+    // Too many files are open: wait until others are closed.
     if (!socket.is_open()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (socket.is_open()) admit(std::move(socket));
   }
@@ -107,10 +107,9 @@ void TcpListener::admit(Socket socket) {
     lock.unlock();
     ReplyWriter answer(shared_->pool);
     socket.set_patience(std::chrono::milliseconds(100));
-    static_cast<void>(socket.send(
-        answer.finish(Status(StatusCode::kResource,
-                             fmt::format("the server has {} connections already, and takes no more",
-                                         shared_->options.max_handler_threads)))));
+    static_cast<void>(socket.send(answer.finish(Status(
+        StatusCode::kResource, fmt::format("the server already has the maximum of {} connections",
+                                           shared_->options.max_handler_threads)))));
     return;
   }
   TcpServerConnection& connection = connections_.emplace_back();
@@ -146,7 +145,7 @@ void TcpListener::serve(TcpServerConnection& connection) {
   note(connection, Stage::kGone);
 }
 
-// False if the connection is over.
+// Serves one call. False if the connection has ended.
 bool TcpListener::serve_call(TcpServerConnection& connection, std::span<std::byte> buffer,
                              bool first) {
   const GrpcOptions& options = shared_->options;
@@ -183,7 +182,7 @@ bool TcpListener::serve_call(TcpServerConnection& connection, std::span<std::byt
   return sent && received.ok();
 }
 
-// What speaks gRPC is served by gRPC, whose sockets do not block.
+// Passes a gRPC connection to the gRPC server, which needs a non-blocking socket.
 void TcpListener::hand_over(TcpServerConnection& connection) {
   Socket guest;
   {
@@ -229,7 +228,7 @@ TcpListener::~TcpListener() {
     std::unique_lock<std::mutex> lock(mutex_);
     closing_ = true;
     listener_.shut_down();
-    changed_.wait_for(lock, kTcpServerMoment, [this] {
+    changed_.wait_for(lock, kTcpServerFinishGrace, [this] {
       return !any_in({Stage::kReceiving, Stage::kHandling, Stage::kReplying});
     });
     for (TcpServerConnection& connection : connections_)
@@ -238,7 +237,7 @@ TcpListener::~TcpListener() {
     for (TcpServerConnection& connection : connections_) connection.socket.shut_down();
   }
   acceptor_.join();
-  // Nobody adds to the list any more.
+  // No thread adds to the list any more.
   for (TcpServerConnection& connection : connections_) connection.thread.join();
 }
 

@@ -16,8 +16,7 @@ double microseconds(WallClock::duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-// FNV-1a over what tells one call from all others of a job.
-// Epochs are different for every server.
+// FNV-1a hash of the fields that identify a call within a job. Every server has another epoch.
 uint64_t flow_of(const Request& request) {
   if (request.sequence == 0 || request.method == Method::kHello) return 0;
   uint64_t hash = 0xcbf29ce484222325U;
@@ -28,7 +27,7 @@ uint64_t flow_of(const Request& request) {
   mix(request.caller.incarnation);
   mix(request.epoch);
   mix(request.sequence);
-  // readers of traces keep numbers as doubles
+  // trace viewers store numbers as doubles
   return (hash >> 12U) | 1U;
 }
 
@@ -75,7 +74,7 @@ class TracedListener final : public Listener {
   [[nodiscard]] const std::string& endpoint() const override { return listener->endpoint(); }
 
   std::unique_ptr<TracedHandler> handler_;
-  std::unique_ptr<Listener> listener;  ///< ends before the handler
+  std::unique_ptr<Listener> listener;  ///< destroyed before the handler
 };
 
 class TracingTransport final : public Transport {
@@ -150,7 +149,7 @@ std::string CallTrace::chrome_json(const std::string& role) const {
     out.member("step", event.step).member("vars", event.items).member("ok", event.ok).end_object();
     out.end_object();
     if (event.flow == 0) continue;
-    // an arrow from where the call begins to where it is taken up
+    // an arrow from where the call was made to where it was served
     common(event, event.served ? "f" : "s", event.begin);
     out.member("cat", event.numbered ? "call" : "read")
         .member("id", static_cast<int64_t>(event.flow));

@@ -15,26 +15,26 @@
 
 namespace millrace::ps {
 
-/// The calls and ops of one process as a Chrome trace: one complete event each, on a line for each
-/// thread.
-/// Where a call was made a flow begins, where it was answered the flow ends; its id is that of the
-/// call (trainer, incarnation, epoch, sequence), so that traces of several processes fit together
-/// once they stand on one time axis. Thread-safety: all members.
+/// Records the calls and ops of one process as a Chrome trace: one complete event each, with one
+/// row per thread. A flow leads from where a call was made to where it was answered. Its id is
+/// derived from the call (trainer, incarnation, epoch, sequence), so that traces of several
+/// processes can be joined on one time axis. Thread-safety: all members.
 class CallTrace {
  public:
   using Clock = std::chrono::system_clock;
 
-  /// \param served  answered here, not made here
+  /// \param served  the call was answered by this process, not made by it
   void add(const Request& request, const std::string& server, bool served, Clock::time_point begin,
            Clock::time_point end, bool ok);
 
-  /// An id for a call without a number.
+  /// Returns an id for a call without a number.
   uint64_t next_read() { return kTraceBit | ++reads_; }
-  /// An op that has run in this thread.
+  /// Records an op that has run in the current thread.
   void add_op(std::string_view type, Clock::time_point begin, Clock::time_point end);
 
-  /// {"traceEvents": [...], "origin_us": T}: times are in microseconds since T, which counts from
-  /// the epoch of the system's clock. \param role  "trainer 0", what the process is called
+  /// Formats the trace as {"traceEvents": [...], "origin_us": T}. Times are in microseconds since
+  /// T, which is relative to the epoch of the system clock. \param role  name of the process, such
+  /// as "trainer 0"
   [[nodiscard]] std::string chrome_json(const std::string& role) const;
 
  private:
@@ -45,7 +45,7 @@ class CallTrace {
     int trainer;
     int64_t step;
     uint64_t flow;  ///< 0: none
-    bool numbered;  ///< the call has a number, under which it may be repeated
+    bool numbered;  ///< the call has a sequence number
     int thread;
     bool served;
     bool ok;
@@ -60,8 +60,8 @@ class CallTrace {
   std::map<std::thread::id, int> threads_;
 };
 
-/// The same ways, whose calls are noted in a trace.
-/// \param trace  outlives the transport and what it makes
+/// Wraps a transport so that its calls are recorded in a trace.
+/// \param trace  must outlive the transport and all objects that it creates
 std::shared_ptr<Transport> make_tracing_transport(std::shared_ptr<Transport> transport,
                                                   CallTrace& trace);
 

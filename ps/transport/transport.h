@@ -11,8 +11,8 @@ namespace millrace::ps {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// Server side: answers calls. Called by several threads at once, one call each; a call may wait
-/// (barriers), but not past its deadline.
+/// Server side: handles calls. Called concurrently by several threads, one call each. A call may
+/// wait (barriers), but not beyond its deadline.
 class Handler {
  public:
   Handler() = default;
@@ -20,12 +20,12 @@ class Handler {
   Handler& operator=(const Handler&) = delete;
   virtual ~Handler() = default;
 
-  /// Errors go to the caller with code, message, notes and hint. kDistributed where the deadline
-  /// passes; what the call waits for belongs into the message.
+  /// Errors are returned to the caller with code, message, notes and hint. If the deadline passes,
+  /// the error must be kDistributed and say what the call waited for.
   virtual Status handle(const Request& request, Deadline deadline, ReplySink& reply) = 0;
 };
 
-/// A caller's way to one server. Thread-safety: any number of calls at once.
+/// A caller's connection to one server. Thread-safety: any number of concurrent calls.
 class Channel {
  public:
   Channel() = default;
@@ -34,16 +34,17 @@ class Channel {
   virtual ~Channel() = default;
 
   [[nodiscard]] virtual const std::string& endpoint() const = 0;
-  /// Sends a request and waits for the answer. Errors: those of the server, with a note that names
-  /// its endpoint; kDistributed if it cannot be reached or does not answer by the deadline. Does
-  /// not repeat a call that may have arrived: who calls does that, with the same sequence number.
+  /// Sends a request and waits for the response. Errors: those of the server, with a note that
+  /// names its endpoint; kDistributed if the server cannot be reached or does not respond by the
+  /// deadline. Does not repeat a call that may have arrived: the caller has to do that, with the
+  /// same sequence number.
   virtual Status call(const Request& request, Deadline deadline, Reply& reply) = 0;
-  /// True once no call can be answered any more, so that nobody need repeat one.
+  /// True once no call can be answered any more, so that repeats are useless.
   [[nodiscard]] virtual bool closed() const { return false; }
 };
 
-/// A server's listening place; ends with the object. Calls that are under way are ended with an
-/// error first.
+/// Listens on an endpoint as long as the object exists. Its destructor first ends running calls
+/// with an error.
 class Listener {
  public:
   Listener() = default;
@@ -51,11 +52,11 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   virtual ~Listener() = default;
 
-  /// Where it listens: the endpoint asked for, with the port that it got where that was 0.
+  /// The endpoint on which it listens: the requested one, with the chosen port if that was 0.
   [[nodiscard]] virtual const std::string& endpoint() const = 0;
 };
 
-/// How processes, or parts of one process, reach each other.
+/// Connects processes, or components of one process.
 ///
 /// In-process (ps/transport/inproc.h): endpoints are names in one Transport object. gRPC
 /// (ps/transport/grpc.h): endpoints are host:port.
@@ -66,12 +67,12 @@ class Transport {
   Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
 
-  /// Returns at once; the server may come up later, calls wait for it until their deadline.
-  /// Errors: kInvalidArgument for an endpoint that cannot be one.
+  /// Returns immediately; the server may start later, and calls wait for it until their deadline.
+  /// Errors: kInvalidArgument for a malformed endpoint.
   virtual StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) = 0;
   /// \param handler  must outlive the listener
-  /// Errors: kDistributed if the port is in use, kInvalidArgument for a bad endpoint or one that
-  /// the rules of safety forbid.
+  /// Errors: kDistributed if the port is in use; kInvalidArgument for a malformed endpoint, or for
+  /// one that would be insecure (check_may_listen()).
   virtual StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
                                                      Handler& handler) = 0;
 };

@@ -8,14 +8,14 @@
 
 namespace millrace::ps {
 
-/// The way calls take between processes.
+/// Protocol of calls between processes.
 enum class WireKind {
-  kAuto,  ///< gRPC where there is TLS; else TCP, and servers answer to gRPC at the same port
+  kAuto,  ///< with TLS gRPC, else TCP; servers then also accept gRPC on the same port
   kGrpc,
   kTcp,
 };
 
-/// The transport between processes of that kind. Errors: those of make_grpc_transport() and
+/// Creates the transport of that kind. Errors: those of make_grpc_transport() and
 /// make_tcp_transport().
 StatusOr<std::unique_ptr<Transport>> make_wire_transport(WireKind kind, const GrpcOptions& options);
 

@@ -6,11 +6,11 @@
 
 namespace millrace::ps {
 
-/// First bytes of every message; see proto/ps_service.proto.
+/// Magic string at the start of every message; see proto/ps_service.proto.
 inline constexpr std::string_view kWireMark = "MLR1";
-/// Version of what the heads mean.
+/// Protocol version.
 inline constexpr uint32_t kWireVersion = 1;
-/// Mark and length of the head.
+/// Length of the magic string and the length field of the head.
 inline constexpr size_t kPreludeBytes = 8;
 
 }  // namespace millrace::ps

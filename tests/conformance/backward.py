@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""transpile-program --minimize --backward-only gives the reference's gradients for every training program.
+"""transpile-program --minimize --backward-only produces the reference's gradients for every training program.
 
     backward.py --bin-dir TOOLS_FOLDER --dir REFERENCE_FOLDER
 
-Programs are compared by diff-program. What a reference's config.json does not say although the program was made with it
-stands in EXTRA. Exit status: 0 all equal, 1 some differ, 77 the references are not here.
+Programs are compared by diff-program. EXTRA has settings with which a reference program was made but that its
+config.json lacks. Exit status: 0 all equal, 1 some differ, 77 no references found.
 """
 import argparse
 import json

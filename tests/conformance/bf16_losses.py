@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains the bench nets for ten steps with and without --precision bf16: losses must stay within 2 % of those of f32.
+"""Trains the bench nets for ten steps with and without --precision bf16: losses must be within 2 % of those of f32.
 
     bf16_losses.py --bin build/ci/tools/run-program --shared ../shared [--only SUBSTR]
 
-Needs numpy. On a processor without products of bfloat16 both runs are the same. Last line: "N passed, N failed". Exit status:
-0 all within, 1 some are not, 2 nothing could be run.
+Needs numpy. On a processor without bfloat16 products both runs are the same. Last line: "N passed, N failed". Exit
+status: 0 all within the limit, 1 some are not, 2 nothing could be run.
 """
 import argparse
 import glob

@@ -3,13 +3,14 @@
 
     tests/conformance/collective.py --bin-dir build/ci/tools --dir ../shared/goldens/transpiler [--ranks 2,4] [--engine auto,gloo]
 
-Each case is transpiled for 2 and 4 trainers (for as many as the reference has, the reference's own program runs), started
-by `launch`, and trained for three steps on its share of the rows. The mean of the losses and every persistable var must be
-what one process has that trains the program before transpiling on all rows. Then the ranks do so again with a checkpoint behind every
-step, stop before the last and go on, from one folder and from folders of their own: to the same bits. Engine mpi: the ranks are started by mpirun. Engine
-netns: two ranks in two network namespaces that a virtual cable joins, by Gloo; skipped where namespaces cannot be made. Engine
-nccl: programs of collective mode on emulated GPUs (tests/conformance/gpu_programs.py).
-Last line: "N passed, M failed". Needs numpy.
+Each case is transpiled for 2 and 4 trainers (for the number of trainers of the reference, the reference's program
+runs), started by `launch`, and trained for three steps, each rank on its share of the rows. The mean of the losses and
+every persistable var must equal those of one process that trains the untranspiled program on all rows. Then the ranks
+run again with a checkpoint after every step, stop before the last step and continue, from a shared folder and from
+separate folders: with the same bits. Engine mpi: the ranks are started by mpirun. Engine netns: two ranks in two
+network namespaces that are connected by a virtual cable, with Gloo; skipped if namespaces cannot be created. Engine
+nccl: programs of collective mode on emulated GPUs (tests/conformance/gpu_programs.py). Last line: "N passed, M failed".
+Needs numpy.
 """
 import argparse
 import json
@@ -71,7 +72,7 @@ def save_feeds(path, steps, part, parts):
 
 
 def programs(args, case, config, ranks, work):
-    """Where the programs of each rank are, with {rank} in the names."""
+    """Paths of the programs of each rank, with {rank} in the names."""
     call, own = config["call"], config["config"]
     endpoints = [f"127.0.0.1:{7000 + i}" for i in range(ranks)]
     reference = call["trainers"].split(",") == endpoints and own["mode"] == "collective"
@@ -129,9 +130,10 @@ def run_ranks(tools, work, command, ranks, engine):
 
 
 def check_resumed(tools, work, command, ranks, engine):
-    """The ranks write a checkpoint together and go on from it: to the bits that they had without, each to its own."""
+    """The ranks write a checkpoint together and continue from it: each with the same bits as without the
+    interruption."""
     for folder in ("one", "own{rank}"):
-        # the last of an option counts
+        # the last occurrence of an option counts
         saving = ["--checkpoint-dir", f"{work}/{folder}", "--save-every", "1", "--resume", "auto", "--force"]
         again = [word.replace("/after{rank}", "/again{rank}").replace("/out{rank}", "/more{rank}") for word in command] + saving
         run_ranks(tools, work, again + ["--max-steps", str(STEPS - 1)], ranks, engine)
@@ -145,7 +147,7 @@ def check_resumed(tools, work, command, ranks, engine):
 
 
 def run_in_namespaces(command):
-    """Two ranks that know each other's addresses and nothing else."""
+    """Two ranks that know only each other's addresses."""
     endpoints = ",".join(f"{host}:6170" for host in namespaces.HOSTS)
     ranks = []
     for rank, name in enumerate(namespaces.NAMES):
@@ -173,8 +175,8 @@ def feeds(path, step):
 
 
 def run_startup_values(tools, case, work, start, steps):
-    """Values after the startup program alone; a step of the main program with rate 0 would move statistics, so random ones
-    of the same shapes are taken."""
+    """Values after only the startup program. A step of the main program with rate 0 would change statistics, so random
+    ones of the same shapes are used."""
     shapes = np.load(f"{work}/start.npz")
     rng = np.random.RandomState(11)
     values = {}
@@ -199,7 +201,7 @@ def compare(work, ranks, loss):
         np.testing.assert_allclose(mean, np.mean(one[name]), rtol=1e-5, atol=1e-6, err_msg=name)
     for name in after.files:
         for rank, values in enumerate(afters):
-            # accumulators of local_sgd are each rank's own
+            # accumulators of local_sgd differ between ranks
             if "velocity" in name:
                 continue
             np.testing.assert_allclose(values[name], after[name], rtol=1e-5, atol=1e-6, err_msg=f"{name} of rank {rank}")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Cases of the ops of detectors in tests/data/ops, which the reference corpus has none of.
+"""Cases of the ops of detectors in tests/data/ops, for which the reference corpus has none.
 
     <python with paddlepaddle 2.6.2> tests/conformance/detection_reference_cases.py --shared ../shared --output tests/data/ops [--only op,op]
 
-Same format as goldens/ops of the corpus, made with its generator (tools/gen_op_goldens.py), so that check_ops.py and random_shapes.py read
-them. What the original has no longer, or on a GPU only (plain_case()), has the values of plain_detection.py and gradients by differences of
-it. Nothing of the build or of its tests needs the original. TABLE is a list of (op, function of the generator and the op).
+Same format as goldens/ops of the corpus, generated with its generator (tools/gen_op_goldens.py), so that check_ops.py
+and random_shapes.py can read them. Ops that the original no longer has, or only on a GPU (plain_case()), have the
+values of plain_detection.py and gradients by its differences. Neither the build nor its tests need the original. TABLE
+is a list of (op, function of the generator and the op).
 """
 import argparse
 import os
@@ -33,7 +34,7 @@ def op(*names):
 
 
 class PlainOp(plain_detection.PlainInputs):
-    """Inputs and attributes as the references in numpy read them."""
+    """Inputs and attributes in the form of the numpy references."""
 
     def __init__(self, ins, attrs):
         self.attrs, self.ins = attrs, ins
@@ -91,13 +92,14 @@ def plain_slopes(name, ins, attrs, outer, slot, k):
 
 
 def plain_case(g, name, ins, attrs, outs, tag, reads=(), slopes=(), outer=("Out",), lods=None):
-    """A case whose results are those of the reference in numpy. `reads`: slots of the gradient op, `slopes`: inputs that get a gradient."""
+    """A case whose results are those of the numpy reference. `reads`: slots of the gradient op, `slopes`: inputs that
+    get a gradient."""
     if not g.wanted(name, False):
         return
     ins = {s: [v if isinstance(v, T) else T(v) for v in (vs if isinstance(vs, list) else [vs])] for s, vs in ins.items()}
     found = plain_detection.OPS[name](PlainOp(ins, attrs))
     found = {s: [np.asarray(x) for x in (v if isinstance(v, list) else [v])] for s, v in found.items() if s in outs}
-    hidden = [s for s in outs if s not in found]  # only the gradient reads them
+    hidden = [s for s in outs if s not in found]  # only read by the gradient op
     names = {s: [f"{name}_{s}{k}" for k in range(len(vs))] for s, vs in {**ins, **found, **{s: [0] for s in hidden}}.items()}
     program, member = pb.ProgramDesc(), Member()
     block = program.blocks.add()
@@ -149,7 +151,7 @@ def add_gradient(g, name, forward, wanted, to):
 
 
 def boxes(g, count, size=100.0, least=2.0, dt="float32"):
-    """Boxes that are not turned inside out."""
+    """Boxes with left < right and top < bottom."""
     corner = g.rng.uniform(0, size * 0.7, (count, 2))
     return np.concatenate([corner, corner + g.rng.uniform(least, size * 0.3, (count, 2))], axis=1).astype(dt)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""diff-program gives the verdict of the reference comparison on pairs of programs.
+"""diff-program returns the same verdict as the reference comparison on pairs of programs.
 
     diff_verdicts.py TOOLS_FOLDER [REFERENCE_FOLDER] [--pairs N] [--seed S]
 
-Pairs are neighbours among the reference's transpiled programs, and programs with one random change. Needs the
-protobuf package and tools/program_diff.py of the reference folder.
-Exit status: 0 all verdicts agree, 1 some do not, 77 something is missing. Same seed, same pairs.
+Pairs are neighbours among the reference's transpiled programs, and programs with one random change. Needs the protobuf
+package and tools/program_diff.py of the reference folder. Exit status: 0 all verdicts agree, 1 some do not, 77 a
+requirement is missing. The same seed produces the same pairs.
 """
 import argparse
 import os

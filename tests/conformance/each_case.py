@@ -1,4 +1,4 @@
-"""A checker's loop over cases."""
+"""The loops of checkers over their cases."""
 import json
 import os
 import subprocess
@@ -6,7 +6,8 @@ import time
 
 
 def run_cases(names, check):
-    """Calls check(name), which returns what is wrong or nothing; prints that and a line of counts. Returns the exit status."""
+    """Calls check(name), which returns an error text or nothing; prints it and a line of counts. Returns the exit
+    status."""
     failed = 0
     for name in names:
         why = check(name)
@@ -18,7 +19,8 @@ def run_cases(names, check):
 
 
 def run_checks(checks, only=""):
-    """Calls check() of every (label, check) whose label has the text; a line for each and a line of counts. Returns the exit status."""
+    """Calls check() of every (label, check) whose label contains the text; prints a line for each and a line of counts.
+    Returns the exit status."""
     good = bad = 0
     for label, check in checks:
         if only not in label:
@@ -35,7 +37,7 @@ def run_checks(checks, only=""):
 
 
 def transpiler_cases(shared, only, wanted):
-    """Configurations of the transpiler references whose names have the text and that are wanted, by name."""
+    """Configurations of the transpiler references whose names contain the text and that are wanted, by name."""
     root, cases = f"{shared}/goldens/transpiler", {}
     for name in sorted(os.listdir(root)):
         path = f"{root}/{name}/config.json"

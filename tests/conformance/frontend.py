@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Networks of the training references, built with the C++ front end, are the programs of the references.
+"""Networks of the training references, built with the C++ front end, equal the programs of the references.
 
     frontend.py --bin BUILD/tests/write_training_nets --tools TOOLS_FOLDER --dir REFERENCE_FOLDER
 
-Forward and startup program, and both after minimize(), are compared by diff-program. What does not count: op_namescope, which
-counts over all programs of the process that made the references, and the order in which ops name what their blocks read and
-write, which the original takes from a set. Exit status: 0 all equal, 1 some differ, 77 the references are not here.
-Needs protobuf.
+Forward and startup program, and both after minimize(), are compared by diff-program. Ignored: op_namescope, which
+counts over all programs of the process that generated the references, and the order in which ops list the vars that
+their blocks read and write, which the original takes from a set. Exit status: 0 all equal, 1 some differ, 77 no
+references found. Needs protobuf.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ import tempfile
 from each_case import run_cases
 
 FILES = ("main_forward.pb", "startup_forward.pb", "main.pb", "startup.pb")
-# what paddle.add of 2.x calls "elementwise_add_0" is "elementwise_add_0.tmp_0" in fluid and here
+# paddle.add of 2.x uses the name "elementwise_add_0" where fluid and millrace use "elementwise_add_0.tmp_0"
 OTHER_NAME = re.compile(r"^(elementwise_add_\d+)(?=@|$)")
 BLOCK_OPS = ("while", "while_grad", "conditional_block", "conditional_block_grad")
 
@@ -47,7 +47,7 @@ def run(*words):
 
 
 def check(args, name, work):
-    """What is wrong with a network, or ""."""
+    """Differences of a network, or ""."""
     reference = os.path.join(args.dir, name)
     with open(os.path.join(reference, "config.json"), encoding="utf-8") as file:
         seed = json.load(file)["random_seed"]

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Cases of fused, recurrent and recommendation ops in tests/data/ops, which the reference corpus has none of.
+"""Cases of fused, recurrent and recommendation ops in tests/data/ops, for which the reference corpus has none.
 
     <python with paddlepaddle 2.6.2> tests/conformance/fused_reference_cases.py --shared ../shared --output tests/data/ops [--only op,op]
 
-Same format as goldens/ops of the corpus, made with its generator (tools/gen_op_goldens.py), so that check_ops.py and random_shapes.py read
-them. What the original has on a GPU only (plain_case()) has the values of plain_fused.py. Nothing of the build or of its tests needs the
-original. TABLE is a list of (op, function of the generator and the op).
+Same format as goldens/ops of the corpus, generated with its generator (tools/gen_op_goldens.py), so that check_ops.py
+and random_shapes.py can read them. Ops that the original has only on a GPU (plain_case()) have the values of
+plain_fused.py. Neither the build nor its tests need the original. TABLE is a list of (op, function of the generator and
+the op).
 """
 import argparse
 import os
@@ -59,7 +60,7 @@ def lstms(g, o):
             g.case(o, ins, attrs, grad=False, tag=f"{offsets} {attrs} {k % 3 > 0}")
 
 
-# origin_mode is left out: the original's kernel reads it, but computes as without
+# origin_mode is left out: the original's kernel reads it, but computes as if it were not set
 @op("fusion_gru")
 def fusion_gru(g, o):
     for offsets in LODS:
@@ -86,7 +87,7 @@ def attention_lstm(g, o):
             g.case(o, ins, {} if k % 2 else {"cell_activation": "relu", "candidate_activation": "sigmoid"}, grad=False, tag=f"{offsets} {slots}")
 
 
-# sequences without rows are left out: the original leaves what was in memory
+# sequences without rows are left out: for them the original returns uninitialized memory
 @op("fusion_seqpool_concat", "fusion_seqpool_cvm_concat")
 def pooled(g, o):
     for kind in ("SUM", "AVERAGE", "SQRT"):
@@ -168,7 +169,7 @@ def var_conv(g, o):
 
 
 class PlainOp:
-    """Inputs and attributes as the references in numpy read them."""
+    """Inputs and attributes in the form of the numpy references."""
 
     def __init__(self, ins, attrs):
         self.ins, self.attrs, self.slots = ins, attrs, {slot: [slot] * len(vs) for slot, vs in ins.items()}
@@ -206,14 +207,14 @@ def written(o, names_in, names_out, feeds, attrs):
 
 
 def plain_case(g, o, ins, attrs, outs, tag, wanted=None):
-    """A case whose values come from plain_fused.py. wanted: the input whose gradient is asked for, by differences."""
+    """A case whose values come from plain_fused.py. wanted: the input whose gradient is computed, by differences."""
     import gen_op_goldens as generator
     import paddle
     import plain_fused
     ins = {slot: [generator.wrap(v) for v in generator.as_list(given)] for slot, given in ins.items()}
     if wanted:
         program, names_in, names_out, feeds = g._build(o, ins, attrs, outs, {}, {wanted})
-    else:  # the original infers no shapes of what it has no kernel for
+    else:  # the original does not infer shapes of ops without a CPU kernel
         names_in = {slot: [f"{o}_{slot}{k}" for k in range(len(vs))] for slot, vs in ins.items()}
         names_out = {slot: [f"{o}_{slot}0"] for slot in ("Out", *outs)}
         feeds = {name: v for slot, vs in ins.items() for name, v in zip(names_in[slot], vs)}
@@ -263,7 +264,7 @@ def differences(o, ins, attrs, wanted, outer):
 
 @op("rank_attention")
 def rank_attention(g, o):
-    # a row more than there are ranks: any number that is drawn is a rank as well as a row
+    # one row more than ranks, so that every drawn number is a valid rank and a valid row
     for rows, width, columns, ranks, most in ((4, 2, 3, 3, 0), (3, 3, 2, 2, 7), (2, 1, 1, 1, 2)):
         places = np.zeros((rows, 1 + 2 * ranks), "int32")
         places[:, 0] = g.i(rows, lo=0, hi=ranks + 1)

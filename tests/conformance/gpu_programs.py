@@ -1,11 +1,11 @@
-"""Programs of the references on a GPU against the processor: results and counts of what ran where.
+"""Programs of the references on a GPU, compared with the CPU: results, and counts of the ops on each device.
 
     gpu_programs.py --bin RUN_PROGRAM --shared DIR [--devices gpu:emulated] [--nets mlp,resnet18_64]
                     [--batch N] [--steps N] [--rtol X]
 
-Runs each network of shared/bench/programs, inference and training, with the same parameters and feeds on one
-thread of the processor and on the device; every result must agree within --rtol of its largest element. Training
-runs some steps and then compares the persistable vars, too. Prints a line a program and "N passed, N failed".
+Runs each network of shared/bench/programs, inference and training, with the same parameters and feeds on one thread of
+the CPU and on the device; every result must agree within --rtol of its largest element. Training runs some steps and
+then also compares the persistable vars. Prints a line per program and "N passed, N failed".
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ def run(command):
 
 
 def make_feeds(net, batch, steps, training, seed):
-    """Arrays by name; those of training have the steps one after the other."""
+    """Arrays by name; those of training have one entry per step."""
     random = np.random.default_rng(seed)
     result = []
     for _ in range(steps):
@@ -69,7 +69,7 @@ class Checker:
         return [self.args.bin, "--devices", device, "--optimize", "false", "--threads", "1", "--seed", "7", *flags]
 
     def compare(self, name, flags_of, rtol):
-        """Runs on both sides; flags_of(output file) are the flags of the run."""
+        """Runs on both devices; flags_of(output file) are the flags of the run."""
         said = {}
         for side, device in (("cpu", "cpu:1"), ("gpu", self.args.devices)):
             said[side] = run(self.tool(device, *flags_of(self.path(name, side + ".npz"))))
@@ -89,7 +89,7 @@ class Checker:
         name = net["net"]
         program = lambda part: os.path.join(folder, part + ".pb")
         params = self.path(name, "params.npz")
-        # one set of start values for all
+        # one set of initial values for all runs
         empty = make_feeds(net, 1, 1, True, 1)[0]
         np.savez(self.path(name, "first.npz"), **empty)
         run(self.tool("cpu:1", "--program", program("main"), "--startup", program("startup"), "--feed",

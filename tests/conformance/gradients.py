@@ -3,9 +3,9 @@
 
     gradients.py --bin RUN_PROGRAM --shared FOLDER [--nets WRITE_TRAINING_NETS] [--samples N] [--only TEXT]
 
-Over every training reference, every program in goldens/found, every network that the C++ front end builds (--nets) with the feeds
-of its reference, and the networks in tests/data/frontend with feeds made here. Exit status: 0 all right, 1 some wrong, 77 the
-references are not here.
+Checks every training reference, every program in goldens/found, every network that the C++ front end builds (--nets)
+with the feeds of its reference, and the networks in tests/data/frontend with feeds generated here. Exit status: 0 all
+right, 1 some wrong, 77 no references found.
 """
 import argparse
 import json
@@ -16,13 +16,13 @@ import tempfile
 
 from each_case import run_cases
 
-# What a program was made with and does not say.
+# Settings with which a program was made but that it does not contain.
 NO_GRAD = {"stop_gradient_momentum_fused_l2": "config"}
-# Parameters whose gradients are wrong in the original, too, and so must be called wrong.
+# Parameters whose gradients are wrong in the original as well, and so must be reported as wrong.
 WRONG = {
-    # a state that is an output which nobody reads: what flows through time is lost (docs/gradients.md)
+    # a state that is an output without readers: the gradient through time is lost (docs/gradients.md)
     "recurrent_unused_output": {"p1", "p2", "p3", "p4", "p5", "p6"},
-    # sparse look-ups give the row padding_idx a gradient, although they read zeros for it
+    # sparse look-ups produce a gradient for the row padding_idx, although they read zeros for it
     "ctr_padded_adagrad_l2": {"emb_0"},
 }
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,7 +30,7 @@ FRONTEND = os.path.join(HERE, "..", "data", "frontend")
 
 
 def check(words, wrong=frozenset()):
-    """What is wrong, or ""."""
+    """An error text, or ""."""
     done = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=300)
     if done.returncode not in (0, 1) or not done.stdout:
         return f"exit {done.returncode}: {done.stderr.strip()[-1500:]}"
@@ -52,7 +52,8 @@ def no_grad_of(folder, name):
 
 
 def made_step(inspect, path):
-    """Words that feed a forward program and name its loss: two sequences where a var has LoD, else four rows; labels are 0 or 1."""
+    """Arguments that feed a forward program and name its loss: two sequences if a var has LoD, else four rows; labels
+    are 0 or 1."""
     shown = subprocess.run([inspect, path, "--format", "json"], capture_output=True, text=True, check=True)
     block = json.loads(shown.stdout)["blocks"][0]
     written, read = set(), []

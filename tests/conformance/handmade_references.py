@@ -1,5 +1,5 @@
-"""References of operators that the original cannot run any more (or not on a CPU): programs written by hand, values from the computations
-in numpy of plain_newer.py, gradients by central differences of those. For make_op_references.py."""
+"""References of operators that the original can no longer run (or not on a CPU): handwritten programs, values from the
+numpy computations of plain_newer.py, gradients by their central differences. Used by make_op_references.py."""
 import types
 
 import numpy as np
@@ -32,9 +32,9 @@ def add_op(block, kind, inputs, outputs, attrs):
 
 
 class Case:
-    """One operator with one var a slot, and its gradient operator.
+    """One operator with one var per slot, and its gradient operator.
 
-    grad: (inputs of the gradient operator beside the gradients of the outputs, slots whose gradient is asked for)
+    grad: (inputs of the gradient operator besides the gradients of the outputs, slots whose gradient is computed)
     """
 
     def __init__(self, op, inputs, attrs, outputs, grad=None, tag=""):
@@ -67,7 +67,7 @@ class Case:
         return out
 
     def make(self, message, rng):
-        """(program, arrays, meta) as the generator of the corpus keeps them."""
+        """(program, arrays, meta) in the form of the corpus generator."""
         program = message()
         block = program.blocks.add(idx=0, parent_idx=-1)
         found = self.values(self.inputs)

@@ -3,16 +3,16 @@
 
     io_programs.py --bin-dir build/dev/tools --shared ../shared [--only SUBSTR]
 
-Of each case with such programs a job of processes is trained some steps, both trainers on the same batches. Then
-trainer 0 runs the reference's io_save programs. The files must equal, byte for byte,
+For each case with such programs, a job of several processes is trained for some steps, both trainers on the same
+batches. Then trainer 0 runs the reference's io_save programs. The files must equal, byte for byte,
 
-- what a single process saves that has the values which the servers hold, and
-- without a distributed table: what a single process saves that was trained on those batches itself.
+- those that a single process with the values of the servers saves, and
+- without a distributed table: those of a single process that was trained on the same batches.
 
-An inference model of the job must be, file by file, that of a process with these values, the whole table included.
+An inference model of the job must equal, file by file, that of a process with these values, including the whole table.
 
-New servers run the reference's io_load programs, or read the folder, and go on: they must end as a single process does
-that goes on from the files it saved. Exit status: 0 all equal, 1 some not.
+New servers run the reference's io_load programs, or read the folder, and continue: they must end with the same values
+as a single process that continues from the files it saved. Exit status: 0 all equal, 1 some not.
 """
 import argparse
 import json
@@ -40,7 +40,7 @@ def run(command, **more):
 
 
 def run_all(commands):
-    """Processes side by side; the first that fails ends all."""
+    """Runs processes concurrently; the first that fails ends all."""
     logs = [tempfile.TemporaryFile() for _ in commands]
     started = [subprocess.Popen(c, stdout=subprocess.DEVNULL, stderr=log) for c, log in zip(commands, logs)]
     try:
@@ -93,7 +93,7 @@ class Case:
         return self.at(name)
 
     def with_endpoints(self, name, endpoints):
-        """A program of the reference for servers at other places."""
+        """A program of the reference with other endpoints of the servers."""
         program = self.read(name)
         places = dict(zip(self.named, endpoints))
         for block in program.blocks:
@@ -107,7 +107,7 @@ class Case:
         return [v for v in self.main.blocks[0].vars if v.persistable and v.type.type in (7, 8)]
 
     def make_init(self):
-        """First values: random parameters, and what the startup program fills in."""
+        """Initial values: random parameters, and the values that the startup program fills in."""
         constants = {}
         for op in self.startup.blocks[0].ops:
             if op.type == "fill_constant":
@@ -157,17 +157,17 @@ class Case:
         return os.path.join(self.a.bin_dir, name)
 
     def single(self, feeds, params, save):
-        """Trains a single process, which saves one file a var."""
+        """Trains a single process, which saves one file per var."""
         run([self.tool("run-program"), "--program", f"{self.folder}/main.pb", "--startup", f"{self.folder}/startup.pb",
              "--params", params, "--feed-steps", self.at(feeds), "--steps", str(STEPS), "--optimize", "false", "--save-params",
              self.at(save) + "/", "-o", self.at(save + ".npz"), "-q"])
 
     def model_flags(self):
-        """What makes an inference model: up to what the cost is computed of, from all that is fed but labels."""
+        """Inputs and outputs of the inference model: from all fed vars except labels to the input of the cost."""
         costs = {"cross_entropy": "X", "cross_entropy2": "X", "square_error_cost": "X", "softmax_with_cross_entropy": "Logits"}
         ops = self.main.blocks[0].ops
         fetch = next((s.arguments[0] for op in ops for s in op.inputs if s.parameter == costs.get(op.type)), None)
-        if fetch is None:  # the mean of what comes out
+        if fetch is None:  # the mean of the output
             fetch = next(s.arguments[0] for op in ops if op.type in ("mean", "reduce_mean") for s in op.inputs if s.arguments)
         written = {x for op in ops for s in op.outputs for x in s.arguments}
         needed, before = {fetch}, set()
@@ -181,7 +181,7 @@ class Case:
         return ["--model-program", f"{self.folder}/main.pb", "--model-feeds", ",".join(feeds), "--model-fetches", fetch]
 
     def save_values(self, values, save):
-        """A single process that has these values saves them."""
+        """Lets a single process with these values save them."""
         program = self.read("main.pb")
         for block in program.blocks:
             del block.ops[:]
@@ -190,7 +190,7 @@ class Case:
              "--save-model", self.at(save + "_model"), *self.model_flags(), "-o", self.at(save + ".out.npz"), "-q"])
 
     def job(self, feeds, params, name, server_flags, trainer_flags):
-        """Trains with servers as processes; flags(i) are those of one server or of trainer 0."""
+        """Trains with server processes; flags(i) are those of one server or of trainer 0."""
         endpoints = [f"127.0.0.1:{p}" for p in free_ports(len(self.named))]
         out = self.at(name)
         with open(out + ".json", "w") as f:
@@ -217,7 +217,7 @@ def files_of(folder):
 
 
 def without_rates(files):
-    """Learning rates live on servers and are in no save of a job (spec/distributed_io.md, exclusion rules)."""
+    """Learning rates are on servers and are in no save of a job (spec/distributed_io.md, exclusion rules)."""
     return {n: b for n, b in files.items() if not n.startswith("learning_rate_")}
 
 
@@ -236,7 +236,7 @@ def table_rows(name, parts):
         data = parts[f"__lookup_table__/{name}_{n}"]
         count = int.from_bytes(data[4:12], "little")
         numbers = np.frombuffer(data, "int64", count, 12)
-        at = 12 + 8 * count + 8 + 4  # behind rows, height and the tensor's version
+        at = 12 + 8 * count + 8 + 4  # after rows, height and the tensor's version
         size = int.from_bytes(data[at:at + 4], "little")
         values = np.frombuffer(data, "float32", offset=at + 4 + size).reshape(count, -1)
         rows.update(zip(numbers.tolist(), values))
@@ -260,7 +260,7 @@ def check(case):
     saved = files_of(model)
     table = {n: b for n, b in saved.items() if n.startswith("__lookup_table__/")}
     dense = {n: b for n, b in saved.items() if n not in table}
-    # What the servers do not hold, such as the learning rate, comes from the beginning.
+    # Values that the servers do not hold, such as the learning rate, keep their initial values.
     with np.load(case.at("init.npz")) as f, np.load(values) as g:
         np.savez(case.at("all.npz"), **{**{n: f[n] for n in f.files}, **{n: g[n] for n in g.files}})
     case.save_values(case.at("all.npz"), "alone")
@@ -273,7 +273,7 @@ def check(case):
         whole = table_rows(case.table, table)
         header = alone[case.table][:-whole.nbytes]
         dense[case.table] = header + whole.tobytes()
-        # The table is trained by plain sgd on servers, whatever the others are trained by.
+        # Servers train the table by plain sgd, whatever the optimizer of the other parameters is.
         state = [n for n in alone if n.startswith(case.table + "_")]
         for n in state:
             alone.pop(n)
@@ -281,12 +281,12 @@ def check(case):
     if not table:
         case.single("head.npz", case.at("init.npz"), "trained")
         wrong += compare("saved by the job, trained by one process", dense, without_rates(files_of(case.at("trained"))))
-    # The same files are loaded by the programs of the reference, and by new servers that take the folder.
+    # The same files are loaded by the programs of the reference, and by new servers that read the folder.
     load = lambda i, ends: [*allow, "--load-program", f"{case.folder}/io_load_pserver{i}.pb"] + (
         ["--params", case.at("all.npz")] if table else [])
     folder = lambda i, ends: [*allow, "--params", model]
     ends = {}
-    # What fake_init makes no trainer fetches before its first step.
+    # Parameters that fake_init creates are not fetched by a trainer before its first step.
     fakes = any(op.type == "fake_init" for op in case.read("trainer_startup.pb").blocks[0].ops)
     for name, flags, params in (("by_programs", load, ["--params", model] if fakes else []), ("by_folder", folder, ["--params", model])):
         if not table or name == "by_folder":

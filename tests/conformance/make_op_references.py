@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/data/ops: what the original computes for operators that the reference corpus has no cases of.
+"""Writes tests/data/ops: results of the original for operators that have no cases in the reference corpus.
 
     /opt/oracle/bin/python tests/conformance/make_op_references.py --shared ../shared --output tests/data/ops [--only op,op]
 
-What it cannot run comes from handmade_references.py. Same format as goldens/ops of the corpus, made with its generator (tools/gen_op_goldens.py), so that check_ops.py and
-random_shapes.py read both. Needs paddlepaddle 2.6.2; nothing of the build or of its tests does.
+Operators that it cannot run come from handmade_references.py. Same format as goldens/ops of the corpus, generated with
+its generator (tools/gen_op_goldens.py), so that check_ops.py and random_shapes.py can read both. Needs paddlepaddle
+2.6.2; neither the build nor its tests need it.
 """
 import argparse
 import os

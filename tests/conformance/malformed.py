@@ -3,11 +3,11 @@
 
     malformed.py --bin DIR [--corpus DIR] [--only WORD]
 
-DIR of --bin holds inspect-program, run-program and checkpoint. Each case of the corpus' index.json names files, an action
-and a verdict. Models are run with their parameters and feeds; where the fault is in the program or in a parameter file,
-inspect-program must find it, too. Checkpoints are verified. Cases with another action are listed as not covered.
-Of a judged case: the verdict, the words that the message must hold, 5 s, 1 GiB, no signal, no internal error.
-Exit status: 0 all judged cases pass, 1 some fail, 77 no corpus.
+DIR of --bin has inspect-program, run-program and checkpoint. Each case of the corpus' index.json has files, an action
+and a verdict. Models are run with their parameters and feeds; if the error is in the program or in a parameter file,
+inspect-program must find it as well. Checkpoints are verified. Cases with another action are listed as not covered.
+Checked for each judged case: the verdict, the words that the message must contain, 5 s, 1 GiB, no signal, no internal
+error. Exit status: 0 all judged cases pass, 1 some fail, 77 no corpus.
 """
 import argparse
 import collections
@@ -22,7 +22,7 @@ REFUSED = {3, 6, 7}  # bad input, above a limit, not supported
 
 
 def commands_of(case, tools, corpus):
-    """The commands that must each give the verdict; none where there is no command for the action yet."""
+    """The commands that must each return the verdict; empty if there is no command for the action yet."""
     if case["action"] == "checkpoint_verify":
         return [[os.path.join(tools, "checkpoint"), "verify", os.path.join(corpus, case["files"]["checkpoint"])]]
     if "model" not in case["files"] or case["action"] not in ("infer", "train", "transpile"):
@@ -58,14 +58,14 @@ def run(command):
 
 
 def fault(case, status, text, peak):
-    """What is wrong with the outcome; None if nothing is."""
+    """An error text for the outcome; None if it is right."""
     if status is None:
         return f"no answer in {SECONDS} s"
     if status < 0:
         return f"ended by signal {-status}"
     if peak > RSS_MIB:
         return f"took {peak} MiB"
-    refused = REFUSED | ({1} if case["action"] == "checkpoint_verify" else set())  # 1: it does not verify
+    refused = REFUSED | ({1} if case["action"] == "checkpoint_verify" else set())  # 1: verification failed
     if status not in refused | {0}:
         return f"exit {status}"
     if case["verdict"] == "accept":

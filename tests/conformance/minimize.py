@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""transpile-program --minimize gives the reference's training program for every case: main and startup program.
+"""transpile-program --minimize produces the reference's training program for every case: main and startup program.
 
     minimize.py --bin-dir TOOLS_FOLDER --dir REFERENCE_FOLDER [--write FOLDER] [--in-any-order]
 
-Programs are compared by diff-program, every attribute included. The references were made one after another in one process,
-which counts name scopes over all of them; so each case is told how many the ones before it have opened. --write leaves a
-folder a case with the programs made here and the reference's data, for check_training.py. --in-any-order is for references of
-which it is not known in which order they were made, or what order sets had: then name scopes and the order of names in a list
-do not count.
-Exit status: 0 all equal, 1 some differ, 77 the references are not here.
+Programs are compared by diff-program, including every attribute. The references were generated one after another in one
+process, which counts name scopes over all of them; so each case gets the number of scopes that the previous ones
+opened. --write writes a folder per case with the generated programs and the reference's data, for check_training.py.
+--in-any-order is for references whose order of generation, or the order of whose sets, is unknown: then name scopes and
+the order of names in a list are ignored. Exit status: 0 all equal, 1 some differ, 77 no references found.
 """
 import argparse
 import json
@@ -21,7 +20,7 @@ from each_case import run_cases
 
 from backward import EXTRA
 
-# the order in which the references were made; cases that are not here start from no scopes
+# the order in which the references were generated; cases that are not listed start without scopes
 ORDER = """fit_a_line_sgd fit_a_line_l1_sgd_polynomial mnist_mlp_nesterov_l2_clip_value mnist_mlp_lamb_warmup lenet_bn_adam_exponential
 word2vec_sparse_sgd_inverse_time ctr_wide_deep_lod_adam ctr_padded_adagrad_l2 ctr_logistic_ftrl text_lstm_adam_global_norm
 text_gru_adamax_natural_exp resnet_momentum_l2_piecewise transformer_adam_noam while_array_rnn_rmsprop recurrent_rnn_adagrad_cosine
@@ -50,7 +49,7 @@ def run(*words):
 
 
 def counts_in_any_order(line):
-    """True for a line of diff-program that says more than another name scope or another order of the same names."""
+    """True for a line of diff-program that reports more than another name scope or another order of the same names."""
     if line.split(": ")[0].endswith("attr op_namescope") or ": attr op_namescope: " in line:
         return False
     sides = line.rpartition(": ")[2].split(" -> ")
@@ -58,7 +57,7 @@ def counts_in_any_order(line):
 
 
 def check(bin_dir, reference, config, work, in_any_order=False):
-    """What is wrong with a case, or ""."""
+    """Differences of a case, or ""."""
     path, out = os.path.join(work, "minimize.json"), os.path.join(work, "out")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(config, file)
@@ -78,7 +77,7 @@ def check(bin_dir, reference, config, work, in_any_order=False):
 
 
 def keep(reference, work):
-    """Turns a folder that check() has filled into a case of check_training.py."""
+    """Turns a folder that check() filled into a case of check_training.py."""
     for made, name in (("main/__model__", "main.pb"), ("main/__startup__", "startup.pb"), ("backward/__model__", "backward.pb")):
         os.replace(f"{work}/out/{made}", f"{work}/{name}")
     for name in ("config.json", "init.npz", "feeds.npz", "expected.npz"):

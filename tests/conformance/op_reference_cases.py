@@ -65,7 +65,7 @@ def resized_more_bytes(g, o):
     sizes = {"out_d": 4, "out_h": 3, "out_w": 7} if volume else {"out_w": 4}
     for dt in ("uint8", "float64"):
         x = g.i(*shape, hi=255, dt=dt) if dt == "uint8" else g.f(*shape, dt=dt)
-        exact = {"align_corners": True, **({"out_d": 5, "out_h": 7, "out_w": 9} if volume else {"out_w": 13})}  # shares that no sum rounds
+        exact = {"align_corners": True, **({"out_d": 5, "out_h": 7, "out_w": 9} if volume else {"out_w": 13})}  # weights that no sum rounds
         given = exact if dt == "uint8" else {"align_corners": False, **sizes}
         g.case(o, {"X": x}, {"align_mode": 0, "interp_method": "trilinear" if volume else "linear", **given}, {"Out": dt}, grad=dt == "float64", tag=dt)
 

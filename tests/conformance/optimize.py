@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Runs every program with and without --optimize: what is fetched and what stays must be equal but for rounding.
+"""Runs every program with and without --optimize: fetched and stored values must be equal except for rounding.
 
     optimize.py --bin build/ci/tools/run-program --shared ../shared [--only SUBSTR] [--threads 2] [--inter-op]
 
-Programs: the bench programs (training steps and inference), the training references, the real models. The first steps only,
-because training multiplies rounding. A tensor passes if its largest difference is at most 1e-5 of its largest element. Where one differs
-by more, the program runs in float64 as well (--precision f64), and the optimised run may be at most four times as far from that as the plain
-one: rounding alone moves both alike, a wrong rewrite moves one. How far rounding moves a single number is chance (a loss may hit the float64 run to the
-last bit), so the plain run's distance is that of the tensor itself or, if that is more, what its tensors of that step have on average. Programs with an op that has no kernel for float64 are named; for them the limit is 1e-4 for
-inference and 1e-3 for training. With --inter-op the optimised program runs independent ops side by side, whose kernels
-then have one thread each, and training is one step long: sums in another order soon lead elsewhere. Needs numpy. Exit status: 0 all equal, 1 some differ, 2 nothing could be run.
+Programs: the bench programs (training steps and inference), the training references, the real models. Only the first
+steps are compared, because training amplifies rounding. A tensor passes if its largest difference is at most 1e-5 of
+its largest element. If one differs by more, the program also runs in float64 (--precision f64), and the optimised run
+may be at most four times as far from that as the plain one: rounding alone affects both alike, a wrong rewrite affects
+only one. The rounding error of a single number is random (a loss may equal the float64 result to the last bit), so the
+plain run's distance is that of the tensor or, if that is larger, the average of its tensors of that step. Programs with
+an op that has no kernel for float64 are listed; for them the limit is 1e-4 for inference and 1e-3 for training. With
+--inter-op the optimised program runs independent ops concurrently, whose kernels then have one thread each, and only
+one training step is run, because sums in another order soon lead to different results. Needs numpy. Exit status: 0 all
+equal, 1 some differ, 2 nothing could be run.
 """
 import argparse
 import glob
@@ -26,7 +29,7 @@ from run_step import batch  # noqa: E402
 
 BENCH_ROWS = 4
 STEPS = 3
-CLOSE = 1e-5  # of the largest element: nothing to judge
+CLOSE = 1e-5  # of the largest element: smaller differences always pass
 FARTHER = 4
 
 
@@ -90,7 +93,7 @@ def run(args, job, feeds, optimize, work, precision="f32"):
 
 
 def finite_parts(want, got):
-    """Both as float64, where they are finite; None if they are not finite in the same places."""
+    """Both as float64, where they are finite; None if they are not finite at the same positions."""
     a, b = want.astype("f8"), got.astype("f8")
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return None
@@ -98,12 +101,12 @@ def finite_parts(want, got):
 
 
 def scale_of(values, training):
-    # Adam makes steps of one size from gradients that are nothing but rounding
+    # Adam turns gradients that consist of rounding errors into updates of constant size
     return max(np.abs(values).max(initial=0), 0.1 if training else 1e-6)
 
 
 def difference(plain, fast, limit, training=False):
-    """What differs by more than the limit, in words; None if nothing does."""
+    """A description of the values that differ by more than the limit; None if there are none."""
     if plain.keys() != fast.keys():
         return f"other names: {sorted(plain.keys() ^ fast.keys())[:3]}"
     for name, want in plain.items():
@@ -122,8 +125,8 @@ def difference(plain, fast, limit, training=False):
 
 
 def distances(plain, fast, true, training):
-    """Of every float value: how far it is from the float64 run without and with the passes, and the scale of the value. None in place of the
-    distances where it is not finite in the same places."""
+    """For every float value: its distance from the float64 run without and with the passes, and the scale of the value.
+    None instead of the distances if it is not finite at the same positions."""
     for name, want in true.items():
         if want.size == 0 or want.dtype.kind != "f" or name not in plain:
             continue
@@ -135,12 +138,13 @@ def distances(plain, fast, true, training):
 
 
 def step_of(name):
-    """The step that a fetched value is of; what is kept at the end is a step of its own."""
+    """The step of a fetched value; values stored at the end count as a separate step."""
     return (name[0], name[1].split("/")[0] if name[1].startswith("step") else "")
 
 
 def usual_distances(found):
-    """Of each step: root of the mean square of how far its values are from the float64 run without the passes, in parts of their scale."""
+    """For each step: root mean square of the distances of its values from the float64 run without the passes, relative
+    to their scale."""
     squares = {}
     for name, off, scale in found:
         if off is not None:
@@ -149,8 +153,10 @@ def usual_distances(found):
 
 
 def farther(plain, fast, true, training, limit):
-    """The value that is more than FARTHER times as far from the float64 run as rounding alone explains, in words. Where the first results are far
-    from it already, that run has drawn other random numbers and judges nothing: then the limit holds."""
+    """Describes the value that is more than FARTHER times as far from the float64 run as rounding alone explains. If
+    already the
+    first results are far from it, that run has drawn other random numbers and cannot be used: then the fixed limit
+    applies."""
     found = list(distances(plain, fast, true, training))
     for name, off, scale in found:
         first = name[0] == "out" and (name[1].startswith("step0/") or not name[1].startswith("step"))
@@ -167,7 +173,7 @@ def farther(plain, fast, true, training, limit):
 
 
 def verdict_of(args, job, feeds, work, training, limit):
-    """What is wrong, and what else there is to say."""
+    """An error text, and remarks."""
     plain, error = run(args, job, feeds, "false", work)
     if plain is None:
         return error, ""

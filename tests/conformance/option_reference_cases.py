@@ -1,11 +1,11 @@
-"""More cases of make_op_references.py: those in which an attribute changes the result that no other case shows (tests/options)."""
+"""More cases of make_op_references.py: for attributes whose effect no other case shows (tests/options)."""
 import numpy as np
 from gen_op_goldens import T
 from op_reference_cases import op
 
 
 def truth(shape, places):
-    """Zeros with boxes (x, y, w, h) at the given places."""
+    """Zeros with boxes (x, y, w, h) at the given positions."""
     made = np.zeros(shape, "float32")
     for place, box in places.items():
         made[place] = box
@@ -48,7 +48,8 @@ def coalesce_tensor(g, o):
             g.case(o, {"Input": [g.f(3, 2, dt=dt), g.f(5, dt=dt)]},
                    {"dtype": number, "copy_data": False, "set_constant": False, "constant": 0.0, "persist_output": False, "use_align": True, "align_size": -1, "user_defined_size_of_dtype": -1, **attrs},
                    {"Output": (2, dt), "FusedOutput": dt}, grad=False, tag=f"{dt} {attrs}",
-                   # what lies between the parts is set by set_constant alone; how much it is must not depend on the element type (random_shapes.py)
+                   # only set_constant sets the gap between the parts; its size must not depend on the element type
+                   # (random_shapes.py)
                    drop=() if attrs.get("set_constant") and ("user_defined_size_of_dtype" in attrs or "use_align" in attrs) else ("FusedOutput",))
 
 

@@ -1,4 +1,5 @@
-"""Ops of detectors in numpy, each as its documentation has it; see plain_ops.py. Boxes are left, top, right, bottom."""
+"""Ops of detectors in numpy, each according to its documentation; see plain_ops.py. Boxes are left, top, right,
+bottom."""
 import numpy as np
 
 import plain_layers
@@ -9,7 +10,7 @@ NO_ROW = -1e30
 
 
 class PlainInputs:
-    """Access to inputs by slot, as the references below use it."""
+    """Access to inputs by slot, for the references below."""
 
     def __getitem__(self, slot):
         return self.all(slot)[0]
@@ -24,7 +25,7 @@ def image_of(op, slot):
 
 
 def between(plane, y, x):
-    """An image read between its pixels, 0 outside; y, x: arrays."""
+    """Bilinear samples of an image, 0 outside; y, x: arrays."""
     height, width = plane.shape[-2:]
     top, left = np.floor(y).astype(int), np.floor(x).astype(int)
     total = np.zeros((*plane.shape[:-2], *y.shape))
@@ -79,7 +80,7 @@ def deformable_psroi_pooling(op):
             top = start[1] + i * size[1] / ph + shift[1] * size[1]
             y, z = np.meshgrid(top + np.arange(s) * size[1] / ph / s, left + np.arange(s) * size[0] / pw / s, indexing="ij")
             near = np.abs(np.stack([y + 0.5, y - height + 0.5, z + 0.5, z - width + 0.5])).min()
-            if near < 1e-5:  # a rounding decides
+            if near < 1e-5:  # depends on rounding
                 return None
             inside = (y >= -0.5) & (y <= height - 0.5) & (z >= -0.5) & (z <= width - 0.5)
             plane = x[image, (c * gh + i * gh // ph) * gw + j * gw // pw]
@@ -102,7 +103,7 @@ def perspective(corners, height, width):
 
 
 def in_polygon(corners, x, y):
-    """Whether a point lies inside, and how far from an edge it is."""
+    """Whether a point is inside, and its distance from an edge."""
     inside, distance = False, np.inf
     for k in range(4):
         a, b = corners[k], corners[(k + 1) % 4]
@@ -123,7 +124,7 @@ def roi_perspective_transform(op):
         corners = rois[n].reshape(4, 2) * a["spatial_scale"]
         turned = np.cross(corners - np.roll(corners, -1, axis=0), np.roll(corners, -1, axis=0) - np.roll(corners, -2, axis=0))
         if np.abs(turned).min() < 3 or np.sign(turned).min() != np.sign(turned).max():
-            return None  # not convex, or nearly a line: the original's 1e-5 in a divisor counts
+            return None  # not convex, or nearly a line: the original's 1e-5 in a divisor matters
         matrices[n] = perspective(corners, th, tw).ravel()
         for i, j in np.ndindex(th, tw):
             u, v, depth = matrices[n].reshape(3, 3) @ (j, i, 1)
@@ -131,7 +132,7 @@ def roi_perspective_transform(op):
             inside, distance = in_polygon(corners, u, v)
             edge = min(abs(u + 0.5), abs(u - width + 0.5), abs(v + 0.5), abs(v - height + 0.5))
             if edge < 1e-3 or 5e-5 < distance < 1e-3:
-                return None  # a rounding decides
+                return None  # depends on rounding
             if (inside or distance <= 5e-5) and -0.5 < u < width - 0.5 and -0.5 < v < height - 0.5:
                 mask[n, 0, i, j] = 1
                 out[n, :, i, j] = between(x[image], np.array(np.clip(v, 0, height - 1)), np.array(np.clip(u, 0, width - 1)))
@@ -162,7 +163,7 @@ def max_pool_with_index(op):
 
 
 def suppressed(boxes, scores, threshold, eta, top, overlap):
-    """Places of the boxes that are kept, best first."""
+    """Indices of the boxes that are kept, best first."""
     order = np.argsort(-scores, kind="stable")
     kept = []
     for i in order if top < 0 else order[:top]:

@@ -12,7 +12,7 @@ ACTIVATIONS = {"sigmoid": sigmoid, "tanh": np.tanh, "relu": lambda x: np.maximum
 
 
 def steps(part, reverse):
-    """Numbers of the rows of a sequence in the order of the steps."""
+    """Numbers of the rows of a sequence in the order of the time steps."""
     return range(len(part) - 1, -1, -1) if reverse else range(len(part))
 
 
@@ -43,7 +43,7 @@ def fusion_lstm(op):
 
 
 def embedding_lstm(op):
-    # Embeddings has the bias in it: what is left of Bias are the peepholes
+    # Embeddings includes the bias: the rest of Bias is the peephole weights
     return lstm_over(op, [op["Embeddings"][p.ravel()] for p in parts(op, "Ids")], op["Bias"].ravel())
 
 
@@ -92,14 +92,14 @@ def attention_lstm(op):
 
 
 def pooled(op):
-    """The sequences of each X as rows, pooled; empty ones give zeros."""
+    """The sequences of each X as rows, pooled; empty ones produce zeros."""
     divide = {"SUM": lambda n: 1, "AVERAGE": lambda n: n, "SQRT": np.sqrt}[op.attrs["pooltype"]]
     return [np.array([p.sum(axis=0) / divide(max(len(p), 1)) for p in parts(op, "X", k)]).reshape(-1, op.all("X")[k].shape[1])
             for k in range(len(op.slots["X"]))]
 
 
 def with_counts(op, x):
-    """Columns 0 and 1, shows and clicks, as logarithms: of the shows and of clicks for each show."""
+    """Columns 0 and 1, shows and clicks, as logarithms: log of shows, and log of clicks per show."""
     if not op.attrs["use_cvm"]:
         return x[:, 2:]
     shows = np.log(x[:, :1] + 1)
@@ -162,7 +162,7 @@ def fc_and_norm(op):
 
 
 def children(op):
-    """Rows of the tree: item, layer, parent, children. 0 is no node; a leaf is a node that has an item."""
+    """Rows of the tree: item, layer, parent, children. 0 means no node; a leaf is a node that has an item."""
     tree, x, count = op["TreeInfo"], op["X"], op.attrs["child_nums"]
     child = tree[x][..., 3:3 + count] * (x[..., None] != 0) * (tree[x][..., 3:4] != 0)
     return {"Child": child, "LeafMask": ((tree[child][..., 0] != 0) & (child != 0)).astype(x.dtype)}

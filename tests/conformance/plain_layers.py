@@ -18,7 +18,7 @@ def padding_of(op, sizes, kernel, strides, dilations):
 
 
 def channels_first(op, x, key="data_format"):
-    """The image with channels in dim 1, and the way back."""
+    """Moves the channels of the image to dim 1, and back."""
     if op.attrs.get(key, "NCHW") in ("NHWC", "NDHWC"):
         return np.moveaxis(x, -1, 1), lambda y: np.moveaxis(y, 1, -1)
     return x, lambda y: y
@@ -67,7 +67,7 @@ def conv_transpose(op):
 
 
 def windows(size, k, s, pad, ceil):
-    """Begin and end of each window, also outside of the image."""
+    """Begin and end of each window, which may be outside of the image."""
     span = size + sum(pad) - k
     count = (span + (s - 1 if ceil else 0)) // s + 1
     return [(i * s - pad[0], min(i * s - pad[0] + k, size + pad[1])) for i in range(count)]
@@ -161,7 +161,7 @@ def lookup(op):
         return {"Out": table[ids]}
     pads = ids == (padding if padding >= 0 else padding + len(table))
     out = np.zeros((*ids.shape, *table.shape[1:]))
-    out[~pads] = table[ids[~pads]]  # the padding row may lie outside of the table
+    out[~pads] = table[ids[~pads]]  # the padding row may be outside of the table
     return {"Out": out}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 # ---- resizing
 def sizes_of(op, old):
-    """New sizes of the spatial dims, and the factors where these decide."""
+    """New sizes of the spatial dims, and the scale factors if they determine the sizes."""
     names = ("out_d", "out_h", "out_w")[3 - len(old):]
     if op.has("SizeTensor"):
         return [int(t.ravel()[0]) for t in op.all("SizeTensor")], [0] * len(old)
@@ -25,7 +25,7 @@ def resize_matrix(op, old, new, factor, method):
     out = np.zeros((new, old))
     for i in range(new):
         if method == "nearest":
-            place = np.float32(step) * np.float32(i)  # a product of f32 in the original, which decides at whole numbers
+            place = np.float32(step) * np.float32(i)  # a product of f32 in the original, which matters at whole numbers
             out[i, min(int(float(place) + (0.5 if corners else 0)), old - 1)] = 1
         elif method == "bicubic":
             place = float(np.float32(step) * np.float32(i)) if corners else step * (i + 0.5) - 0.5
@@ -35,7 +35,7 @@ def resize_matrix(op, old, new, factor, method):
                 weight = 1.25 * x ** 3 - 2.25 * x ** 2 + 1 if x <= 1 else -0.75 * x ** 3 + 3.75 * x ** 2 - 6 * x + 3
                 out[i, min(max(first + k, 0), old - 1)] += weight
         else:
-            # places and shares are f32 in the original, whatever the elements are
+            # positions and weights are f32 in the original, for every element type
             place = np.float32(np.float32(step) * np.float32(i))
             if centres:
                 place = np.float32(max(np.float32(step) * np.float32(i + 0.5) - np.float32(0.5) if second else step * (i + 0.5) - 0.5, 0))
@@ -48,7 +48,7 @@ def resize_matrix(op, old, new, factor, method):
 def resize(op):
     x, last = op["X"], not op.attrs["data_layout"].startswith("NC")
     if x.dtype.kind != "f":
-        return None  # cut where a sum is rounded the wrong way
+        return None  # truncated, and a sum may be rounded either way
     x = np.moveaxis(x, -1, 1) if last else x
     sizes, factors = sizes_of(op, x.shape[2:])
     for axis, (new, factor) in enumerate(zip(sizes, factors)):
@@ -72,7 +72,7 @@ def beam_search(op):
                 own = scores[beam] if op.attrs["is_accumulated"] else before[beam] + np.log(scores[beam])
                 ways += [(own[k], beam, ids[beam, k]) for k in range(scores.shape[1])]
         if len({w[:2] for w in ways}) < len(ways):
-            return None  # which of two equal ways of a beam wins is the kernel's choice
+            return None  # the kernel may choose either of two equal paths of a beam
         best = sorted(ways, key=lambda w: (-w[0], -w[1]))[:op.attrs["beam_size"]]
         if not all(w[2] == op.attrs["end_id"] and pre_ids[w[1]] == op.attrs["end_id"] for w in best):
             chosen += sorted(best, key=lambda w: w[1])
@@ -172,7 +172,7 @@ def similarity_focus(op):
     for image, index in itertools.product(range(len(x)), op.attrs["indexes"]):
         part = x[image, index].copy()
         if len(np.unique(part)) < part.size:
-            return None  # which of two equal elements comes first is the kernel's choice
+            return None  # the kernel may put either of two equal elements first
         for _ in range(min(part.shape)):
             row, column = np.unravel_index(np.argmax(part), part.shape)
             mask[image, :, row, column] = 1
@@ -181,7 +181,7 @@ def similarity_focus(op):
 
 
 def slice_weights(place, size, smooth):
-    """Share of each of `size` cells at a place."""
+    """Weight of each of `size` cells at a position."""
     out, first = np.zeros(size), int(np.floor(place - 0.5))
     for cell in (first, first + 1):
         away = cell + 0.5 - place

@@ -1,6 +1,6 @@
-"""Ops in numpy, in float64, each as short as its formula: what random_shapes.py compares kernels with.
+"""Ops in numpy, in float64, each as short as its formula: the references of random_shapes.py.
 
-A function takes an Op and returns {output slot: array, or list of arrays}; None where it has no answer for the attributes.
+A function takes an Op and returns {output slot: array, or list of arrays}; None if it does not support the attributes.
 """
 import numpy as np
 
@@ -115,7 +115,7 @@ REDUCTIONS = {"reduce_sum": np.sum, "reduce_mean": np.mean, "reduce_max": np.max
 
 
 def aligned(x, y, axis):
-    """Both operands so that numpy broadcasts them: the smaller one stands from `axis` on."""
+    """Both operands, shaped so that numpy broadcasts them: the smaller one begins at dim `axis`."""
     if axis < 0 or x.ndim == y.ndim:
         return x, y
     if x.ndim < y.ndim:
@@ -307,7 +307,8 @@ OPS = {
 
 
 def compute(check, program):
-    """What numpy gives for the forward op: slot -> arrays; None if it is not known. `program`: the parsed program of the case."""
+    """Results of numpy for the forward op: slot -> arrays; None if unknown. `program`: the parsed program of the
+    case."""
     name = check.reference.op
     if check.reference.meta["n_forward_ops"] != 1 or program.blocks[0].ops[0].type != name:
         return None

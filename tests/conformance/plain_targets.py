@@ -1,4 +1,5 @@
-"""What detectors are trained with, in numpy; see plain_ops.py. Boxes are left, top, right, bottom, and their corners pixels."""
+"""Training targets of detectors, in numpy; see plain_ops.py. Boxes are left, top, right, bottom, and their corners are
+pixels."""
 import numpy as np
 
 
@@ -27,7 +28,7 @@ def deltas(boxes, targets):
 
 
 def anchor_targets(op, labels, positive, negative, batch, fraction, straddle):
-    """What both target assignments do; the first ones where there is too much."""
+    """Common part of both target assignments; takes the first candidates if there are too many."""
     anchors, truths, crowd, info = op["Anchor"], op["GtBoxes"], op["IsCrowd"].ravel(), op["ImInfo"]
     found = {k: [] for k in ("LocationIndex", "ScoreIndex", "TargetBBox", "TargetLabel", "BBoxInsideWeight", "ForegroundNumber")}
     for n, (begin, end) in enumerate(parts(op, "GtBoxes")):
@@ -117,7 +118,7 @@ def generate_proposal_labels(op):
 
 
 def outline_mask(points, side):
-    """Pixels between crossings of their columns' middles with an outline in a grid five times as fine."""
+    """Pixels between crossings of their columns' centers with an outline in a grid five times as fine."""
     fine = [tuple(int(v) for v in np.sign(p) * np.floor(5 * np.abs(p) + 0.5)) for p in np.asarray(points, "f8")]
     line = []
     for (x0, y0), (x1, y1) in zip(fine, fine[1:] + fine[:1]):

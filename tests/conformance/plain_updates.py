@@ -1,5 +1,6 @@
-"""Updates of optimizers in numpy; see plain_ops.py. Gradients in rows are the dense ones that have these rows; with no rows at all
-nothing is to be done, moments stay as well."""
+"""Updates of optimizers in numpy; see plain_ops.py. A gradient in rows equals the dense gradient with these rows;
+without any rows
+nothing is updated, including moments."""
 import numpy as np
 
 
@@ -26,12 +27,12 @@ def adam(op):
     if any(op.has(s) for s in ("MasterParam", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor")) or a.get("lazy_mode"):
         return None
     lr = rate(op)
-    if a.get("with_decay"):  # as in the original, the ratio counts for the decay alone
+    if a.get("with_decay"):  # as in the original, the ratio applies only to the decay
         p = p * (1 - lr * a.get("lr_ratio", 1.0) * a["coeff"])
     m, v = a["beta1"] * op["Moment1"] + (1 - a["beta1"]) * g, a["beta2"] * op["Moment2"] + (1 - a["beta2"]) * g * g
     b1, b2 = float(op["Beta1Pow"].ravel()[0]), float(op["Beta2Pow"].ravel()[0])
     if op.rows("Grad") is not None and not a.get("use_global_beta_pow"):
-        # as in the original, powers move on before the step, which sees it where they are updated in place
+        # as in the original, powers are updated before the step, which sees the new values if they are updated in place
         b1, b2 = (b * a[f"beta{k}"] if op.outs.get(f"Beta{k}PowOut") == op.slots[f"Beta{k}Pow"] else b for k, b in ((1, b1), (2, b2)))
     step = lr * np.sqrt(1 - b2) / (1 - b1)
     return {"ParamOut": p - step * m / (np.sqrt(v) + a["epsilon"] * np.sqrt(1 - b2)), "Moment1Out": m, "Moment2Out": v}

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Synchronous jobs of the reference transpiler cases leave what one process leaves that is given the batches of all trainers at once.
+"""Synchronous jobs of the reference transpiler cases end with the same values as one process that gets the batches of
+all trainers at once.
 
     ps_equal.py --bin-dir build/dev/tools --shared ../shared [--only SUBSTR] [--steps 3]
 
-Parameters begin with the same random numbers, optimizer state with what the startup program says; feeds are made up as by ps_sweep.py, a batch a
-trainer, and joined for the one process. Compared are parameters and all float state, within 1e-6 of the largest number of a var and of what
-the steps changed; where more differs, the one process runs in float64 as well and says how much of it can be rounding. Cases that are compared in another way, or not, are named below with the reason. Exit status: 0 all equal, 1 some not.
+Parameters start with the same random numbers, optimizer state with the values of the startup program. Feeds are made up
+as by ps_sweep.py, one batch per trainer, and joined for the one process. Parameters and all float state are compared,
+within 1e-6 of the largest number of a var and of the change by the steps; if the difference is larger, the one process
+also runs in float64 to show how much of it can be rounding. Cases that are compared in another way, or not at all, are
+named below with the reason. Exit status: 0 all equal, 1 some not.
 """
 import argparse
 import json
@@ -22,8 +25,8 @@ from each_case import run_cases, transpiler_cases  # noqa: E402
 from ps_sweep import feeds_of  # noqa: E402
 
 TOLERANCE = 1e-6
-# The result depends on how a batch is cut, so these get the same batch in every trainer, and one process gets it once: gradients, what is made of
-# them and the statistics of a batch are then alike, and so is their mean.
+# The result depends on how a batch is split, so these get the same batch in every trainer, and one process gets it
+# once: gradients, values derived from them and the statistics of a batch are then the same, and so is their mean.
 ALIKE = {
     "clip_global_norm": "each trainer clips its own gradients, whose norm is not that of their mean",
     "net_cond": "which branch is taken depends on the batch",
@@ -37,19 +40,20 @@ EXCEPT = {
     "net_transformer": "numbers are drawn for a trainer's rows (dropout)",
     "opt_dpsgd": "adds random numbers",
 }
-# A var may also be off by so many times the distance of the one process from itself in float64 (--precision f64): rounding moves both alike. Where a
-# gradient is nearly zero, Adam and the like divide by its size, and rounding becomes a share of a step.
+# A var may also differ by this multiple of the distance between the one process and its float64 run (--precision f64):
+# rounding affects both alike. If a gradient is nearly zero, Adam and similar rules divide by its size, so that rounding
+# becomes a large part of an update.
 FARTHER = 4
 
 
-# Clipping is told by what feeds the update: the same under the name scope of releases 1.2 to 1.5, where role vars name the gradient as it was, and
-# without any scope.
+# Clipping is recognized by the input of the update: either under the name scope of releases 1.2 to 1.5, whose role vars
+# name the gradient before clipping, or without any scope.
 OLD = {"clip_value": "clip_value.1_5", "clip_value_reg": "clip_value_reg.1_5", "clip_norm": "clip_norm.1_5", "clip_global_norm": "clip_global_norm.1_5",
        "reg_l2": "reg_l2.no_scopes"}
 
 
 def rewritten(folder, work, name, checkers):
-    """A copy of the case's programs in the form that the name's end says."""
+    """A copy of the case's programs in the form of the suffix of the name."""
     program = checkers[1].ProgramDesc()
     with open(f"{folder}/main.pb", "rb") as f:
         program.ParseFromString(f.read())
@@ -86,7 +90,7 @@ def is_synchronous(case):
 
 
 def joined(batches):
-    """One batch of several: rows behind each other, LoD offsets moved on."""
+    """One batch from several: rows are concatenated, LoD offsets are shifted."""
     whole = {}
     for name in batches[0]:
         parts = [batch[name] for batch in batches]
@@ -100,7 +104,7 @@ def joined(batches):
 
 
 def first_params(program, rng):
-    """Random numbers for what optimizers update."""
+    """Random numbers for the vars that optimizers update."""
     block = program.blocks[0]
     dims = {var.name: list(var.type.lod_tensor.tensor.dims) for var in block.vars if var.type.HasField("lod_tensor")}
     names = {a for op in block.ops for slot in op.inputs if slot.parameter == "Param" for a in slot.arguments}
@@ -119,7 +123,7 @@ def load(path):
 
 
 def differences(want, have, begin, true=None):
-    """What the job has otherwise than the one process; `true`: what that has in float64."""
+    """Differences of the job from the one process; `true`: values of the latter in float64."""
     for name, value in sorted(want.items()):
         if value.dtype.kind != "f" or name not in have:
             continue
@@ -162,8 +166,8 @@ def check(args, folder, case, checkers, work):
     tool = lambda name: f"{args.bin_dir}/{name}"  # noqa: E731
     common = ["--params", f"{work}/init.npz", "--steps", str(args.steps), "-q"]
 
-    # One thread, as a trainer has: convolutions by Winograd's method round in another way with two, which net_resnetish amplifies to 6e-5 in
-    # three steps.
+    # One thread, like a trainer: with two threads convolutions by Winograd's method round differently, which
+    # net_resnetish amplifies to 6e-5 in three steps.
     def one(precision):
         return run([tool("run-program"), "--program", f"{folder}/main.pb", "--startup", f"{folder}/startup.pb", "--feed-steps", f"{work}/whole.npz", *common,
                     "--save-persistables", f"{work}/one_{precision}.npz", "--threads", "1", "--precision", precision])
@@ -179,7 +183,7 @@ def check(args, folder, case, checkers, work):
     lacks = sorted(set(params) - set(have))
     wrong = list(differences(want, have, params))
     if wrong and not lacks:
-        # an op without a kernel for float64 leaves the limit as it is
+        # if an op has no kernel for float64, the limit stays unchanged
         wrong = wrong if one("f64") else list(differences(want, have, params, load(f"{work}/one_f64.npz")))
     return "\n".join([f"the job has no '{name}'" for name in lacks] + wrong)
 

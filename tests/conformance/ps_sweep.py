@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every job of the reference transpiler cases starts and trains some steps, all roles in one process.
+"""Every job of the reference transpiler cases starts and trains for some steps, all roles in one process.
 
     ps_sweep.py --bin-dir build/dev/tools --shared ../shared [--only SUBSTR] [--steps 3] [--json]
 
@@ -23,7 +23,7 @@ LENGTHS = [3, 1, 4, 2]
 
 
 def feeds_of(program, rng):
-    """Vars that the forward ops of block 0 read and nobody writes, with values and LoD."""
+    """Vars that the forward ops of block 0 read and no op writes, with values and LoD."""
     block = program.blocks[0]
     written = {a for op in block.ops for s in op.outputs for a in s.arguments}
     read = [a for op in block.ops for s in op.inputs for a in s.arguments]

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""The tools of parameter servers from outside: numbers for Prometheus, traces of all processes, mutual TLS.
+"""The tools of parameter servers as a user sees them: Prometheus metrics, traces of all processes, mutual TLS.
 
     ps_tools.py --bin-dir build/dev/tools --shared ../shared
 
 - While a job runs, `--metrics` shows the state of a server; the numbers must be those of the job.
-- `launch --metrics` gives every process a port of its own.
-- SIGTERM and SIGINT end trainers, a cluster in one process, batches and timings behind what runs, with 143 and 130; trainers leave the job.
-- `--profile` of all processes, joined by job-report, is one Chrome trace in which arrows lead from where calls are made to where they are
-  answered.
-- With `--tls-dir` a job trains; with no certificate, with one of another authority or without the role nobody trains, and everybody ends with an error.
-Prints a line a check, then "N passed, N failed". Exit status: 0 all well, 1 not. TLS needs openssl to make certificates.
+- `launch --metrics` assigns a separate port to every process.
+- SIGTERM and SIGINT end trainers, a cluster in one process, batches and timings after the current step or case, with
+  143 and 130; trainers leave the job.
+- `--profile` of all processes, merged by job-report, is one Chrome trace in which arrows lead from callers to the
+  responding server.
+- With `--tls-dir` a job trains; with no certificate, with one of another authority or without the role no trainer
+  trains, and all processes end with an error.
+Prints a line per check, then "N passed, N failed". Exit status: 0 all passed, 1 not. TLS needs openssl to make
+certificates.
 """
 import argparse
 import json
@@ -58,7 +61,7 @@ def of(series, name):
 
 
 def metrics(args):
-    """A server that waits for its last trainer says so, and counts what it does."""
+    """A server that waits for its last trainer reports this state, and counts its calls."""
     with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/emb_prefetch_adagrad_2s2t", 40).prepare(with_proxies=False) as job:
         port = free_ports(1)[0]
         job.start_server(0, flags=["--metrics", f"127.0.0.1:{port}", "--snapshot-dir", job.dir, "--snapshot-every", "10"])
@@ -88,7 +91,7 @@ def metrics(args):
             try:
                 of_trainer = scrape(own)
             except OSError:
-                pass  # not there yet, or over
+                pass  # not listening yet, or already closed
             time.sleep(0.02)
         servers, trainers = job.wait_all(LIMIT)
         require(servers + trainers == [0] * len(servers + trainers), f"{servers} {trainers}: {tails(job)}")
@@ -105,7 +108,7 @@ def metrics(args):
 
 
 def trace(args):
-    """One trace of all processes, whose arrows begin and end."""
+    """One trace of all processes, in which every arrow has a beginning and an end."""
     with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/emb_prefetch_adagrad_2s2t", 5).prepare(with_proxies=False) as job:
         files = []
         for i in range(len(job.servers)):
@@ -145,7 +148,7 @@ class Certificates:
         subprocess.run(["openssl", *words], check=True, capture_output=True)
 
     def make(self, name, role, authority="job", trusts="job"):
-        """A folder for --tls-dir."""
+        """Creates a folder for --tls-dir."""
         folder = f"{self.folder}/{name}"
         os.makedirs(folder)
         with open(f"{folder}/names", "w", encoding="ascii") as f:
@@ -159,14 +162,14 @@ class Certificates:
 
 
 def tls(args):
-    """Only those with a certificate of the job and of their role take part."""
+    """Only processes with a certificate of the job and of their role can take part."""
     if shutil.which("openssl") is None:
         print("skipped: there is no openssl")
         return
     with tempfile.TemporaryDirectory(prefix="millrace_tls") as folder:
         made = Certificates(folder)
         server, trainer = made.make("server", "pserver"), made.make("trainer", "trainer")
-        # what the server and the trainer end with; 3: refused by name
+        # exit codes of the server and the trainer; 3: refused with its name
         cases = [("right certificates", server, trainer, 0, 0), ("trainer without", server, [], 5, 5), ("server without", [], trainer, 5, 5),
                  ("trainer of another authority", server, made.make("stranger", "trainer", "other"), 5, 5),
                  ("server of another authority", made.make("strange server", "pserver", "other"), trainer, 5, 5),
@@ -183,10 +186,11 @@ def tls(args):
 
 
 def signals(args):
-    """Trainers that are told to stop finish their step, leave the job, and write nothing; the others go on, and servers end well."""
+    """Trainers that get a signal finish their step, leave the job, and write nothing; the others continue, and servers
+    end with success."""
     for case, flags in (("ps_sync/emb_prefetch_adagrad_2s2t", []), ("ps_async/async_dense_2s2t", []), ("ps_async/async_dense_2s2t", ["--worker-threads", "2"])):
         for number, code, everybody in ((signal.SIGTERM, 143, False), (signal.SIGINT, 130, True)):
-            # asynchronous trainers wait for nobody, so it takes more steps to catch them at it
+            # asynchronous trainers do not wait for others, so more steps are needed to interrupt them
             with Job(args.bin_dir, f"{args.shared}/goldens/{case}", 4000 if "async" in case else 600).prepare() as job:
                 for i in range(len(job.servers)):
                     job.start_server(i, wait=False)
@@ -196,7 +200,7 @@ def signals(args):
                 job.wait_for_bytes(60_000)
                 told = range(len(job.trainers)) if everybody else [last]
                 for t in told:
-                    # one that trains alone passes all these bytes before another has begun
+                    # a single trainer transfers all these bytes before another one has started
                     job.trainers[t].wait_until_blocked(number)
                 for t in told:
                     job.trainers[t].signal(number)
@@ -239,7 +243,7 @@ def signals(args):
 
 
 def ports(args):
-    """launch gives every process a port of its own for its numbers."""
+    """launch assigns a separate metrics port to every process."""
     with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/emb_prefetch_adagrad_2s2t", 4000).prepare(with_proxies=False) as job:
         count = len(job.servers) + len(job.trainers)
         base = free_ports(count, in_a_row=True)[0]
@@ -254,7 +258,7 @@ def ports(args):
                 try:
                     roles.setdefault(port, re.search(r'role="(\w+)",rank="(\d+)"', " ".join(scrape(port))).groups())
                 except (OSError, AttributeError):
-                    pass  # not there yet
+                    pass  # not listening yet
             time.sleep(0.05)
         wanted = [("server", str(i)) for i in range(len(job.servers))] + [("trainer", str(t)) for t in range(len(job.trainers))]
         require([roles.get(p) for p in range(base, base + count)] == wanted, f"{roles}, expected {wanted}: {tails(job)}")

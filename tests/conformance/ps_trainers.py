@@ -3,12 +3,12 @@
 
     ps_trainers.py --bin-dir build/dev/tools --shared ../shared [--only NAME]
 
-- `--devices cpu:2` in every synchronous reference job: the same parameters and state as with one device, within rounding. Jobs whose result
-  depends on how a batch is cut are named below with the reason.
-- `--worker-threads 3` in the asynchronous references, whose gradients are whole numbers: the same bits as one thread leaves, since every batch
-  counts once; in half-asynchronous mode a round of three counts as its mean.
-- What such trainers cannot do is refused.
-Prints a line a job. Exit status: 0 all as expected, 1 some not.
+- `--devices cpu:2` in every synchronous reference job: the same parameters and state as with one device, within
+  rounding. Jobs whose result depends on how a batch is split are named below with the reason.
+- `--worker-threads 3` in the asynchronous references, whose gradients are whole numbers: the same bits as with one
+  thread, since every batch counts once; in half-asynchronous mode a round of three counts as its mean.
+- Options that such trainers do not support are refused.
+Prints a line per job. Exit status: 0 all as expected, 1 some not.
 """
 import argparse
 import os
@@ -24,7 +24,8 @@ LIMIT, WORKERS = 60, 3
 TOLERANCE = 1e-6  # sums of two halves of a batch against one sum, over the steps of a job
 EXCEPT_DEVICES = {"lenet_bn_momentum_2s3t": "batch norm sees the rows of one device"}
 REFUSED = {"geo_dense_2s2t": "geo", "geo_sparse_2s2t": "geo", "linear_exact_3s4t": "synchronous"}
-# The loss is a sum over rows, no mean: the gradients of two halves add up to those of the whole without a scale.
+# The loss is a sum over rows, not a mean: the gradients of two halves add up to that of the whole batch without a
+# scale.
 SUMMED = {"linear_exact_3s4t"}
 # The result depends on the order in which gradients arrive: only that the job ends is checked.
 ORDERED = {"dc_asgd_2s1t"}
@@ -36,7 +37,7 @@ def require(holds, what):
 
 
 def run(job):
-    """What the job leaves; its exit statuses if they are not all 0."""
+    """The values at the end of the job; its exit statuses if they are not all 0."""
     servers, trainers = job.start_all().wait_all(LIMIT)
     last = job.trainers[0].lines[-1][:300] if job.trainers[0].lines else ""
     require(set(servers + trainers) == {0}, f"servers {servers}, trainers {trainers}: {last}")

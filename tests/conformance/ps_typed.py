@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Jobs whose embedding is a typed table on the servers, by every transport.
+"""Jobs whose embedding is a typed table on the servers, over every transport.
 
     ps_typed.py --bin-dir build/dev/tools --shared ../shared [--only NAME]
 
-The program is that of `ps_sync/emb_shared_sgd_2s2t`, which transpile-program cuts with `sparse_tables`. Checked are: parameters and rows after the
-steps against what the original leaves; the same bits where a server is killed and another one takes up its snapshot, or all go back to an
-older one, or snapshots are cut anew for other servers; files and models that are saved; rows on the disk; which keys a count filter admits, exactly; statistics and shrinking; what asynchronous pushes reach. Prints a line a check.
-Exit status: 0 all as expected, 1 some not.
+The program is that of `ps_sync/emb_shared_sgd_2s2t`, which transpile-program transpiles with `sparse_tables`. Checked
+are: parameters and rows after the steps, compared with the results of the original; the same bits if a server is killed
+and another one loads its snapshot, or all go back to an older one, or snapshots are resharded for other servers; files
+and models that are saved; rows on disk; which keys a count filter admits, exactly; statistics and shrinking; the effect
+of asynchronous pushes. Prints a line per check. Exit status: 0 all as expected, 1 some not.
 """
 import argparse
 import os
@@ -21,7 +22,7 @@ from job import Job, free_ports  # noqa: E402
 from each_case import run_checks  # noqa: E402
 
 TABLE, STEPS, LIMIT = "shared_emb", 12, 90
-# A table as one of the original's jobs may have it: click statistics, adagrad, rows that fade every fourth step.
+# A table as in a job of the original: click statistics, adagrad, rows that decay every fourth step.
 RICH = {"accessor_class": "CtrCommonAccessor", "embedx_threshold": 0.15, "entry": "count_filter_entry:2", "shrink_every": 4, "delete_threshold": 0.12,
         "embed_sgd_param": {"name": "SparseAdaGradSGDRule", "learning_rate": 0.05, "weight_bounds": [-10, 10]},
         "embedx_sgd_param": {"name": "SparseAdaGradSGDRule", "learning_rate": 0.05}}
@@ -59,7 +60,7 @@ class Checks:
         if settings.get("disk_path"):
             settings = {**settings, "disk_path": f"{job.dir}/disk"}
         job.more_config = {"sparse_tables": {TABLE: settings}, **config}
-        if fresh:  # rows begin as the table says
+        if fresh:  # rows start with the initial values of the table
             job.params = f"{job.dir}/init.npz"
             with np.load(f"{self.case}/init.npz") as stored:
                 np.savez(job.params, **{k: stored[k] for k in stored.files if k != TABLE})
@@ -82,7 +83,7 @@ class Checks:
     # --- every transport
 
     def equals_the_original(self):
-        """Parameters and rows are those that the original's optimize blocks leave."""
+        """Parameters and rows equal those of the original's optimize blocks."""
         with self.job({}, steps=6) as job, np.load(f"{self.case}/expected.npz") as expected:
             have = self.result(job)
             for name in expected.files:
@@ -92,7 +93,7 @@ class Checks:
                     require(off <= 2e-6 * max(1, np.abs(want).max()), f"'{name}' is off by {off:.2e}")
 
     def admits_by_count(self):
-        """Rows are there of exactly the keys that were looked up three times; the others read as zeros."""
+        """Rows exist for exactly the keys that were looked up three times; the others read as zeros."""
         with self.job({"entry": "count_filter_entry:3"}, fresh=True) as job:
             rows = self.result(job)[TABLE]
             admitted = np.abs(rows).max(axis=1) > 0
@@ -101,7 +102,7 @@ class Checks:
                     f"{admitted.sum()} keys are admitted, expected {want.sum()}; {(admitted != want).sum()} differ")
 
     def keeps_statistics(self):
-        """Every transport leaves the same bits of a table with statistics, whose rows fade and go."""
+        """Every transport produces the same bits of a table with statistics, whose rows decay and are removed."""
         with self.job(RICH, fresh=True) as job:
             rows = self.result(job)[TABLE]
             shown = rows[:, 0]
@@ -111,7 +112,7 @@ class Checks:
             self.rich = rows
 
     def asynchronous(self):
-        """Pushes reach the rows that were looked up, and no others."""
+        """Pushes change only the rows that were looked up."""
         with self.job({}, sync_mode=False) as job:
             rows = self.result(job)[TABLE]
             with np.load(f"{self.case}/init.npz") as stored:
@@ -119,7 +120,7 @@ class Checks:
             require(np.array_equal(changed, self.accesses() > 0), f"{changed.sum()} rows changed, {(self.accesses() > 0).sum()} were looked up")
 
     def beyond_memory(self):
-        """Rows that do not fit into memory go to the disk and come back: the same bits as in memory."""
+        """Rows that do not fit into memory are moved to disk and back: the same bits as in memory."""
         rows = {}
         for where in ("memory", "disk"):
             with self.job({**RICH, "table_class": "SSDSparseTable", "disk_path": "@", "memory_rows": 64} if where == "disk" else RICH,
@@ -133,7 +134,8 @@ class Checks:
     # --- processes
 
     def saved(self):
-        """--save-params and --save-model have the table beside all else, with the rows that --save-persistables gathers; the model runs."""
+        """--save-params and --save-model write the table besides all other values, with the rows that
+        --save-persistables gathers; the model runs."""
         with self.job({}) as job:
             feeds = sorted({name.split("/", 1)[1] for name in np.load(f"{job.dir}/feeds_0.npz").files})
             for i in range(2):
@@ -154,9 +156,10 @@ class Checks:
             require(np.isfinite(job.load("loss.npz")[job.cfg["loss"]]).all(), "the model computes no loss")
 
     def resharded(self):
-        """A job of two servers stops behind its eighth step; three, then two again, go on for two steps each: same bits as without a stop."""
+        """A job of two servers stops after its eighth step; three, then two again, continue for two steps each: same
+        bits as without a stop."""
         half, steps = 8, 2
-        rich = {**RICH, "shrink_every": half}  # steps are counted anew, and the days with them
+        rich = {**RICH, "shrink_every": half}  # steps are counted from zero again, and so are the days
         with self.job(rich, fresh=True) as whole:
             want, params = whole.reference(), whole.load("init.npz")
             snapshots, slices, done, parts = None, None, 0, []
@@ -180,7 +183,7 @@ class Checks:
                     for t in range(2):
                         job.start_trainer(t)
                     have, done = finish(job), done + count
-                    params = {name: value for name, value in have.items() if name != TABLE}  # trainers begin with these
+                    params = {name: value for name, value in have.items() if name != TABLE}  # initial values of the trainers
                     snapshots, slices = root, f"{job.dir}/out/slices.json"
             finally:
                 for job in parts:
@@ -204,7 +207,7 @@ class Checks:
             require(all(t.p.poll() is None for t in job.trainers), "the job was over before the server was killed")
             job.start_server(1, flags=folders[1])
             have = finish(job)
-            require("took up snapshot" in job.servers[1].text, f"no snapshot was taken up: {job.servers[1].text[-300:]}")
+            require("loaded snapshot" in job.servers[1].text, f"no snapshot was loaded: {job.servers[1].text[-300:]}")
             same(job, have, want)
 
     def server_killed(self):
@@ -212,7 +215,8 @@ class Checks:
         self.restarted({}, ["--snapshot-every", "1", "--snapshot-durable"], False)
 
     def gone_back(self):
-        """The same with a snapshot every five steps, statistics and a count filter: all go back, and leave the same bits."""
+        """The same with a snapshot every five steps, statistics and a count filter: all go back, with the same bits at
+        the end."""
         self.restarted(RICH, ["--snapshot-every", "5"], True)
 
 

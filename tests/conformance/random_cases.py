@@ -1,7 +1,8 @@
 """Cases of the operator references with other extents, LoD and values.
 
-A Variant has the program of a reference case and inputs of its own: equal extents stay equal, ones and zeros stay, an input keeps its
-range and its kind. Whether such inputs make sense is for the op to say: those that it refuses are drawn again, see Variant.
+A Variant has the program of a reference case and different inputs: equal extents stay equal, ones and zeros stay, an
+input keeps its range and its kind. The op decides whether such inputs are valid: if it refuses them, they are drawn
+again, see Variant.
 """
 import json
 import os
@@ -15,7 +16,7 @@ MOST_ELEMENTS = 6000
 TRIES = 8  # how a case is drawn again, see Variant.draw_extents
 FLOAT_KINDS = {4: "float16", 5: "float32", 6: "float64", 22: "bfloat16"}
 DOUBLE = 6
-# integers that say what to do, not what with
+# integers that are parameters, not data
 SETTINGS = ("Shape", "ShapeTensor", "ShapeTensorList", "StartsTensor", "EndsTensor", "StridesTensor", "StartsTensorList", "EndsTensorList",
             "AxisTensor", "Axis", "K", "Num", "SectionsTensorList", "OutSize", "SizeTensor", "Offsets", "OffsetsTensor", "RepeatTimes",
             "ExpandTimes", "expand_times_tensor", "expand_shapes_tensor", "ImSize", "ImgSize", "Scale", "Size", "Paddings", "depth_tensor",
@@ -28,7 +29,7 @@ def square(x):
     return x[..., :n, :n]
 
 
-# inputs that must have a form: how drawn values get it
+# inputs that must have a certain form: how drawn values are given this form
 MADE = {
     ("inverse", "Input"): lambda x: square(x) + 2 * np.eye(min(x.shape[-2:])),
     ("cholesky", "X"): lambda x: square(x) @ np.swapaxes(square(x), -1, -2) + np.eye(min(x.shape[-2:])),
@@ -49,7 +50,7 @@ class Reference:
         return all(e["kind"] != "lod_tensor_array" for e in self.meta["feeds"])
 
     def attr(self, name):
-        """What the case sets, or None."""
+        """The value that the case sets, or None."""
         return self.meta["attrs_set"].get(name)
 
     def inputs(self):
@@ -68,7 +69,7 @@ def references(folder, wanted):
 
 
 def widened(array, kind):
-    """An array whose bfloat16 values stand for themselves."""
+    """An array of values that bfloat16 represents exactly."""
     if kind == "bfloat16" and array.dtype == np.uint16:
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array
@@ -112,12 +113,12 @@ class Variant:
         return sorted(e for e in found if e > 1)
 
     def draw_extents(self):
-        """old extent -> new extent; smaller ones again until no input is too large."""
+        """old extent -> new extent; draws smaller ones again until no input is too large."""
         old = self.old_extents()
         if self.attempt == TRIES - 1 or not old:
             return {}
         free = old
-        if self.attempt >= 4:  # only some
+        if self.attempt >= 4:  # only some extents
             free = [e for e in old if self.rng.random() < 0.5] or [old[self.rng.integers(len(old))]]
         for most in (65, 65, 33, 17, 9, 5, 3):
             choice = [e for e in EXTENTS if e <= most]
@@ -133,7 +134,7 @@ class Variant:
         return {}
 
     def keep_relations(self, free, new):
-        """An extent that is a product of two, a small multiple or a neighbour of another stays so."""
+        """An extent that is a product of two others, a small multiple or a neighbour of another keeps this relation."""
         for e in free:
             smaller = [s for s in free if s < e]
             product = next(((a, b) for a in smaller for b in smaller if a <= b and a * b == e), None)
@@ -196,10 +197,10 @@ class Variant:
         finite = old[np.isfinite(old)]
         if len(known) <= 3 or finite.size < old.size or np.array_equal(old, np.round(old)):
             return rng.choice(old.ravel(), shape).astype(old.dtype)
-        if rng.random() < 0.4 and old.ndim > 1 and old.shape[1:] == shape[1:]:  # rows that belong together, as corners of boxes do
+        if rng.random() < 0.4 and old.ndim > 1 and old.shape[1:] == shape[1:]:  # rows that belong together, such as corners of boxes
             return old[rng.integers(0, len(old), shape[0])] if self.attempt % 2 else old[np.arange(shape[0]) % len(old)]
         new = rng.uniform(finite.min(), finite.max(), shape)
-        for axis in range(old.ndim):  # shares stay shares
+        for axis in range(old.ndim):  # fractions stay fractions
             if old.shape[axis] > 1 and low_spread(old.sum(axis=axis)):
                 new = new / np.maximum(new.sum(axis=axis, keepdims=True), 1e-6)
                 break
@@ -220,7 +221,8 @@ class Variant:
         return self.rng.integers(low, high + 1, shape).astype(old.dtype)
 
     def members(self, names, double, changes=None):
-        """npz members for the feeds in `names`, in float64 if `double`; `changes`: other values for some of them."""
+        """npz members for the feeds in `names`, in float64 if `double`; `changes`: replacement values for some of
+        them."""
         kinds = {e["name"]: e["dtype"] for e in self.reference.meta["feeds"]}
         out = {}
         for name in names:
@@ -238,7 +240,8 @@ class Variant:
         return out
 
     def program(self, message, forward, double):
-        """The program of the case with the dims of this variant; what is computed has unknown ones. `message`: class of programs."""
+        """The program of the case with the dims of this variant; computed vars have unknown dims. `message`: class of
+        programs."""
         program = message()
         program.ParseFromString(self.reference.arrays["program"].tobytes())
         for block in program.blocks:

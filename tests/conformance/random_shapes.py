@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Every op with other extents, LoD and values than its references, against computations that share nothing with its kernel.
+"""Every op with other extents, LoD and values than its references, compared with computations that share no code with
+its kernel.
 
     random_shapes.py --bin build/ci/tools/run-program --shared ../shared [--seed N] [--rounds N] [--only op,op] [--json FILE] [-v]
 
-The cases of the operator references, and those of tests/data/ops, are drawn again (random_cases.py) and run as they are. What they give is compared
- - with the op in float64, whose kernels are plain loops (cases of integers only: with one thread against two),
+The cases of the operator references, and those of tests/data/ops, are drawn again (random_cases.py) and run. Their
+results are compared
+ - with the op in float64, whose kernels are plain loops (cases of integers only: with one thread and with two),
  - with a reference in numpy where plain_ops.py has one,
  - their gradients, in float64, with finite differences through the forward op along random directions.
-Draws that the op refuses are made again, up to random_cases.TRIES times; the last one changes values only. Same seed, same draws.
-The last line is "N passed, M failed"; a case passes if it ran and nothing differs. Needs numpy and protobuf.
+Draws that the op refuses are repeated, up to random_cases.TRIES times; the last one changes only values. The same seed
+produces the same draws. The last line is "N passed, M failed"; a case passes if it ran and nothing differs. Needs numpy
+and protobuf.
 """
 import argparse
 import collections
@@ -25,40 +28,41 @@ import numpy as np
 import plain_ops
 from random_cases import TRIES, Variant, program_class, references, widened
 
-CHUNK = 100  # jobs of a process
-GROUP = 500  # cases that are in memory at a time
+CHUNK = 100  # jobs per process
+GROUP = 500  # cases in memory at a time
 STEP = 1e-5
 FLOAT_MAX = float(np.finfo("f4").max)
-# not compared with finite differences: gradients that are no derivatives, always or for some cases; the original's are the same
+# not compared with finite differences: gradients that are not derivatives, always or for some cases; those of the
+# original are the same
 NO_DERIVATIVE = {
-    # the rounding passes gradients through
+    # the gradient of the rounding is the identity
     "fake_quantize_dequantize_abs_max": lambda c: True,
     "fake_channel_wise_quantize_dequantize_abs_max": lambda c: True,
-    # the first columns get what was fed as CVM
+    # the gradient of the first columns is the fed CVM
     "cvm": lambda c: True,
-    # the cut is felt by the result, not by the operand
+    # the result is clipped, not the operand
     "soft_relu": lambda c: True,
-    # shuffles forward again
+    # the gradient shuffles in the forward direction again
     "shuffle_channel": lambda c: True,
-    # regions are at least a pixel large in the gradient only
+    # only the gradient treats regions as at least one pixel large
     "roi_align": lambda c: c.attr("aligned"),
-    # statistics of the batch forward, the given ones backward
+    # statistics of the batch in the forward pass, the given ones in the backward pass
     "batch_norm": lambda c: c.attr("trainable_statistics"),
-    # without Scale the mean of the gradient is left out
+    # without Scale the mean of the gradient is missing
     "group_norm": lambda c: "Scale" not in c.meta["inputs"],
-    # cut at 64 below the largest
+    # clipped at 64 below the largest
     "log_softmax": lambda c: "large" in c.meta["tag"],
-    # rows of the padding index are kept in sparse gradients
+    # sparse gradients include rows of the padding index
     "lookup_table": lambda c: c.attr("is_sparse") and c.attr("padding_idx") != -1,
     "lookup_table_v2": lambda c: c.attr("is_sparse") and c.attr("padding_idx") != -1,
-    # rows that are overwritten later get a gradient, too
+    # rows that are overwritten later also get a gradient
     "scatter": lambda c: c.attr("overwrite") is not False,
     # the weight scales another part of the gradient than of the loss
     "sigmoid_cross_entropy_with_logits": lambda c: "pos_weight" in c.meta["inputs"],
-    # the last of several elements at one place counts forward
+    # the forward pass uses the last of several elements at one position
     "unpool": lambda c: True,
     "warpctc": lambda c: c.attr("norm_by_times"),
-    # the sigmoid is cut above 13, its slope is not
+    # the sigmoid is clipped above 13, its derivative is not
     "gru": lambda c: "large" in c.meta["tag"],
     "lstm": lambda c: "large" in c.meta["tag"],
     # one triangle is read, but both get half of the gradient
@@ -83,7 +87,7 @@ class Runner:
         return {"program": base + ".pb", "feed": base + ".npz", "fetch": fetch, "output": base + ".out.npz"}
 
     def run(self, jobs, threads=None):
-        """For each job the members that it gave, or text that says why none."""
+        """For each job its members, or a text with the reason why there are none."""
         chunks = [jobs[k:k + CHUNK] for k in range(0, len(jobs), CHUNK)]
         with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
             answers = [a for chunk in pool.map(lambda c: self.run_chunk(c, threads), chunks) for a in chunk]
@@ -114,17 +118,17 @@ class Runner:
                 if line.startswith("{"):
                     answer = json.loads(line)
                     answers.append(None if answer["ok"] else str(answer.get("error")))
-            if len(answers) < len(jobs):  # whoever had no answer ended the process
+            if len(answers) < len(jobs):  # the first job without a result ended the process
                 answers.append("CRASH: " + end)
         return answers
 
 
 def value_of(out, name, kind):
-    """What was fetched as an array; rows of selected rows are added up."""
+    """A fetched value as an array; rows of selected rows are added up."""
     array = widened(out[name], kind).astype("f8") if out[name].dtype.kind in "fu" and kind in ("bfloat16", "float16", "float32", "float64") else out[name]
     if name + ".rows" in out:
         rows = out[name + ".rows"].ravel()
-        # a padding row may lie outside of the table
+        # a padding row may be outside of the table
         dense = np.zeros((max(int(out[name + ".height"]), rows.max(initial=-1) + 1), *array.shape[1:]))
         np.add.at(dense, rows, array)
         return dense
@@ -139,7 +143,7 @@ def lod_of(out, name):
 
 
 def difference(got, want, rtol, atol):
-    """What is wrong with `got`, or None. Beyond the range of float32 is beyond."""
+    """How `got` differs, or None. Values beyond the range of float32 are treated as equal."""
     if got.shape != want.shape:
         return f"shape {list(got.shape)} instead of {list(want.shape)}"
     if got.size == 0:
@@ -159,7 +163,7 @@ def difference(got, want, rtol, atol):
 
 
 class Check:
-    """One drawn case on its way through the stages."""
+    """One drawn case and its state in the stages."""
 
     def __init__(self, variant):
         self.variant, self.reference = variant, variant.reference
@@ -167,21 +171,21 @@ class Check:
         self.plain = self.double = None
 
     def outputs(self):
-        """Entries of what is compared by value."""
+        """Entries that are compared by value."""
         return [e for e in self.reference.meta["expects"] if not e.get("optional") and e["compare"] == "values"]
 
     def fetch(self, forward):
         return [e["name"] for e in self.reference.meta["expects"] if not e.get("optional") and not (forward and "grad_of" in e)]
 
     def forward_names(self):
-        """Outputs whose gradients are fed, behind those that are compared."""
+        """Outputs whose gradients are fed, after those that are compared."""
         return list(dict.fromkeys([*self.fetch(True), *(n[:-len("@GRAD")] for n in sorted(self.reference.outer))]))
 
     def feed_names(self, forward):
         return [e["name"] for e in (self.reference.inputs() if forward else self.reference.meta["feeds"])]
 
     def draw_outer(self, forward):
-        """Gradients of the outputs, shaped as these came out."""
+        """Gradients of the outputs, with the shapes of the actual outputs."""
         for name in sorted(self.reference.outer):
             out = name[:-len("@GRAD")]
             entry = next(e for e in self.reference.meta["feeds"] if e["name"] == name)
@@ -208,7 +212,7 @@ class Check:
                 self.faults.append(f"{name}: {wrong} ({what})")
 
     def compare_plain(self, message):
-        """With the op in numpy. Returns whether there is one for this case."""
+        """Compares with the op in numpy. Returns whether there is one for this case."""
         try:
             found = plain_ops.compute(self, message.FromString(self.variant.program(message, True, False)))
         except (ValueError, IndexError, KeyError, TypeError) as error:
@@ -229,7 +233,7 @@ class Check:
         return True
 
     def gradients(self):
-        """Entries of gradients that finite differences can tell about."""
+        """Entries of gradients that can be checked by finite differences."""
         if not self.reference.outer or self.double is None or NO_DERIVATIVE.get(self.reference.op, lambda c: False)(self.reference):
             return []
         kinds = {e["name"]: e["dtype"] for e in self.reference.inputs()}
@@ -237,7 +241,7 @@ class Check:
                 kinds.get(e["grad_of"]) in ("float32", "float64") and e["grad_of"] not in self.variant.rows]
 
     def slope_jobs(self, runner, message, entry, step):
-        """Jobs for both sides of the input along a direction, which comes first."""
+        """Jobs on both sides of the input along a direction, which is drawn first."""
         at = self.variant.values[entry["grad_of"]].astype("f8")
         along = self.variant.rng.uniform(-1, 1, at.shape)
         program = self.variant.program(message, True, True)
@@ -246,7 +250,7 @@ class Check:
                        for side in (1, -1)]
 
     def slope_fault(self, entry, along, sides, step):
-        """Compares the gradient with what happened on both sides."""
+        """Compares the gradient with the results on both sides."""
         if any(isinstance(s, str) for s in sides):
             return None
         total = 0.0
@@ -294,7 +298,7 @@ def draw(cases, seed, runner, message, counts):
 
 
 def run_all(checks, runner, message, counts):
-    """As they are, and in float64 or with other threads."""
+    """Runs them unchanged, and in float64 or with another number of threads."""
     jobs = [runner.write(c.variant.program(message, False, False), c.variant.members(c.feed_names(False), False), c.fetch(False)) for c in checks]
     for check, out in zip(checks, runner.run(jobs)):
         if isinstance(out, str):
@@ -323,7 +327,8 @@ def run_all(checks, runner, message, counts):
 
 
 def slopes(checks, runner, message, counts):
-    """Gradients against finite differences; a second look, closer and elsewhere, for those that may stand at a kink."""
+    """Gradients against finite differences; those that may be at a kink are checked again, with a smaller step and at
+    another point."""
     pending = [(c, e) for c in checks for e in c.gradients()]
     for step in (STEP, STEP / 100):
         plans = [(c, e, *c.slope_jobs(runner, message, e, step)) for c, e in pending]

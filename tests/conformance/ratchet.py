@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds a reference checker to what it has reached: fewer passed cases than the floor is a failure.
+"""Fails if a reference checker passes fewer cases than the recorded floor.
 
-    ratchet.py NAME FLOORS.json -- CHECKER... (which is run with --json FILE or prints its result as JSON)
+    ratchet.py NAME FLOORS.json -- CHECKER... (is run with --json FILE or prints its result as JSON)
 
-FLOORS.json: {"NAME": passed cases}. Cases above the floor count as passed; raise the floor when they do. The last line is
-"N passed, M failed", M being what is missing to the floor.
+FLOORS.json: {"NAME": passed cases}. Cases above the floor count as passed; raise the floor then. The last line is "N
+passed, M failed"; M is the number of cases missing to the floor.
 """
 import json
 import subprocess

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Shows for each operator reference that run-program differs from on purpose which of the two is right.
+"""Shows, for each operator reference that run-program differs from on purpose, which of the two is right.
 
     reference_differences.py GOLDENS_OPS [--bin run-program]
 
-Every case of docs/decisions/0005-reference-differences.md is computed anew in float64 by the formula of the op or, for the recurrent ops, by
-finite differences of a plain forward loop. The reference must disagree with that; with --bin the tool must agree. The last line is
-"N passed, M failed". Needs numpy.
+Every case of docs/decisions/0005-reference-differences.md is computed again in float64 by the formula of the op or, for
+the recurrent ops, by finite differences of a plain forward loop. The reference must disagree with that; with --bin the
+tool must agree. The last line is "N passed, M failed". Needs numpy.
 """
 import argparse
 import json
@@ -36,7 +36,7 @@ class Case:
         return self.meta["attrs_set"][name]
 
     def run(self, binary):
-        """The values that the tool gives."""
+        """The values that the tool computes."""
         with tempfile.TemporaryDirectory() as folder:
             program, feed, out = (os.path.join(folder, n) for n in ("p.pb", "in.npz", "out.npz"))
             with open(program, "wb") as file:
@@ -55,7 +55,7 @@ class Case:
 
 
 def gather_gradient(case):
-    """Each gradient goes to the element that was picked, in every row of the dims before the axis."""
+    """Each gradient goes to the selected element, in every row of the dims before the axis."""
     axis = int(case.feed("Axis")[0]) if "gather_Axis0" in case.feeds else case.attr("axis")
     x = np.zeros(case.feed("X").shape)
     grad = case.arrays[case.feeds["gather_Out0@GRAD"]["member"]].astype(float)
@@ -73,7 +73,7 @@ def split_parts(case):
 
 
 def momentum_rows(case):
-    """A sparse gradient is the dense one that has its rows, in whatever order they are listed."""
+    """A sparse gradient equals the dense one with its rows, in any order of the rows."""
     entry, attrs = case.feeds["momentum_Grad0"], case.meta["attrs_set"]
     param, velocity = case.feed("Param").astype(float), case.feed("Velocity").astype(float)
     rate, mu = float(case.feed("LearningRate")[0]), np.float32(attrs["mu"]).astype(float)
@@ -91,7 +91,7 @@ def sigmoid(x):
 
 
 def cell(mode, gates_in, hidden, state, weight, bias):
-    """One step of one example: new hidden value and cell state."""
+    """One time step of one example: new hidden value and cell state."""
     recurrent = weight @ hidden + bias
     if mode in ("RNN_TANH", "RNN_RELU"):
         total = gates_in + recurrent
@@ -106,7 +106,8 @@ def cell(mode, gates_in, hidden, state, weight, bias):
 
 
 def rnn_out(case, values):
-    """Out of a padded batch: steps behind the end of an example are zero, and the reverse direction begins at the end."""
+    """From a padded batch: time steps after the end of an example are zero, and the reverse direction starts at the
+    end."""
     attrs, lengths = case.meta["attrs_set"], case.feed("SequenceLength")
     layers, directions = attrs["num_layers"], 2 if attrs["is_bidirec"] else 1
     weights = [values[f"rnn_WeightList{k}"] for k in range(4 * layers * directions)]

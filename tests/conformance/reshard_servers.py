@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Stops a job of parameter servers, cuts their snapshots anew, and goes on with another number of servers and trainers.
+"""Stops a job of parameter servers, reshards their snapshots, and continues with another number of servers and
+trainers.
 
     reshard_servers.py --bin DIR --case GOLDEN [--servers 2 --then 3] [--trainers 2 --then-trainers 1 --batches same]
 
 GOLDEN is a case of the ps_sync references. Half of its steps run with the first number of servers, which write
-snapshots; `checkpoint reshard --slices --to-slices` makes snapshots of the second number, with which the other half
-begins (--by convert: `checkpoint convert` joins them into parameters instead). What the servers hold in the end must
-equal, bit by bit, what they hold after a run that never stopped.
+snapshots; `checkpoint reshard --slices --to-slices` makes snapshots for the second number, with which the other half
+starts (--by convert: `checkpoint convert` joins them into parameters instead). The final values on the servers must
+equal, bit by bit, those of a run that never stopped.
 
-With another number of trainers the batch of a step stays what it was: with --batches same all trainers of the first half
-have one batch, which is that of the trainers of the second; with --batches joined the one trainer of the second half has
-the rows of all trainers of the first. The mean of n equal gradients is that gradient, to the bit; for joined rows the
-case must have sums that are exact in any order, and its loss be a sum over rows, whose gradient --divide FEED,... brings
-to the mean over the trainers. Exit status: 0 equal, 1 not, 77 no case.
+With another number of trainers the whole batch of a step stays the same. With --batches same, all trainers of the first
+half have one batch, which is also the batch of the trainers of the second half. With --batches joined, the one trainer
+of the second half gets the rows of all trainers of the first. The mean of n equal gradients is exactly that gradient.
+For joined rows the case must have sums that are exact in any order, and its loss must be a sum over rows; --divide
+FEED,... scales its gradient to the mean over the trainers. Exit status: 0 equal, 1 not, 77 no case.
 """
 import argparse
 import json
@@ -29,7 +30,7 @@ SECONDS = 90
 
 
 def watch(processes, logs):
-    """Waits for the end of all; the first that fails is named at once, since the others would wait for it."""
+    """Waits until all have ended; the first that fails is reported at once, since the others would wait for it."""
     def words(role):
         logs[role].seek(0)
         return logs[role].read().decode(errors="replace")[-2000:].strip()
@@ -71,7 +72,7 @@ class Job:
                 "--slices", os.path.join(self.folder, "slices.json")]
 
     def run(self, params, feeds, steps, save, *server_flags, servers_too=True):
-        """Trains; params are for the trainers, and for the servers unless these have snapshots."""
+        """Trains; params are for the trainers, and for the servers unless they have snapshots."""
         tool = lambda name: os.path.join(self.tools, name)
         params = ["--params", params]
         commands = [[tool("pserver"), *self.role("pserver", i), "--endpoint", endpoint, *(params if servers_too else []),
@@ -95,7 +96,7 @@ class Job:
 
 
 def joined(np, parts, divided):
-    """The rows of one feed of all trainers, one after the other."""
+    """The rows of one feed of all trainers, concatenated."""
     return np.concatenate(parts) / np.asarray(len(parts), parts[0].dtype) if divided else np.concatenate(parts)
 
 
@@ -164,7 +165,7 @@ def main():
         else:
             subprocess.run([checkpoint, "reshard", at("snap"), "--slices", old, "--to-slices", new, "-o", at("anew"), "-q"],
                            check=True)
-            # What a trainer holds of its own, such as batch statistics, and local tables, is no matter of servers.
+            # Values that only a trainer holds, such as batch statistics and local tables, are not on servers.
             subprocess.run([checkpoint, "convert", at("anew"), "--slices", new, "--to", "npz", "-o", at("joined.npz"), "-q"],
                            check=True)
             then.run(at("joined.npz"), at("tail_{}.npz"), steps - steps // 2, at("after.npz"), "--snapshot-dir", at("anew"),

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Sends every real program through both forms and the verifier.
+"""Converts every real program to both forms and runs the verifier on it.
 
     roundtrip.py --bin-dir build/ci/tools [--dir ../shared/models]
 
-Binary to binary must give the same bytes. Binary to text to binary must give the same bytes, or, for files whose fields do
-not stand in order of their numbers, a program equal by diff-program. inspect-program --verify must find nothing.
-Prints the failures and "N passed, N failed". Exit status: 0 all passed, 1 some failed, 77 the folder is not there, 2 it has no
-programs.
+Binary to binary must produce the same bytes. Binary to text to binary must produce the same bytes, or, for files whose
+fields are not in order of their numbers, a program that diff-program finds equal. inspect-program --verify must find no
+errors. Prints the failures and "N passed, N failed". Exit status: 0 all passed, 1 some failed, 77 the folder does not
+exist, 2 it has no programs.
 """
 import argparse
 import os
@@ -34,7 +34,7 @@ def read(path):
 
 
 def faults(path, bin_dir, work):
-    """(what is wrong with one program, whether text gave the same bytes)"""
+    """(an error text for one program, whether the text form produced the same bytes)"""
     tool = os.path.join(bin_dir, "transpile-program")
     binary, text, again = (os.path.join(work, n) for n in ("binary", "text", "again"))
     out = []

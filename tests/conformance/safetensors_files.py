@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Opens what `checkpoint` writes with the public safetensors library, and the other way round.
+"""Opens files that `checkpoint` writes with the public safetensors library, and vice versa.
 
     safetensors_files.py --bin DIR
 
-Data files of a checkpoint and converted files must open there with the same names, shapes and values; a file that the
-library writes must convert to npz with the same values. Exit status: 0 all hold, 1 some do not, 77 no library.
+Data files of a checkpoint and converted files must open there with the same names, shapes and values; a file written by
+the library must convert to npz with the same values. Exit status: 0 all equal, 1 some not, 77 no library.
 """
 import argparse
 import json

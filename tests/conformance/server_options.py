@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Every option of an optimizer reaches the servers: jobs of one trainer and two servers leave what one process leaves, or are refused by name.
+"""Every option of an optimizer reaches the servers: jobs of one trainer and two servers end with the values of one
+process, or are refused by name.
 
     server_options.py --bin-dir build/ci/tools
 
-A small net with an embedding whose gradient is rows, a matrix and a bias, both cut over the servers, takes three steps with each option; parameters and all state of the optimizer are compared, within 2e-6 of
-the largest number of a var. (tests/fleet/equal_test.cc does the same for fleet jobs.) Exit status: 0 all as said here, 1 some not.
+A small net with an embedding whose gradient is in rows, a matrix and a bias, both sliced over the servers, runs three
+steps with each option. Parameters and all state of the optimizer are compared, within 2e-6 of the largest number of a
+var. (tests/fleet/equal_test.cc does the same for fleet jobs.) Exit status: 0 all as expected, 1 some not.
 """
 import argparse
 import json

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Two devices that get the same feed each train as one: every loss and every parameter of every step's end.
+"""Two devices that get the same feed each train like one: every loss, and every parameter at the end of every step.
 
     two_devices.py --bin build/ci/tools/run-program --dir ../shared/goldens/found [--dir ...] [--only SUBSTR] [--devices 2]
                    [--reduce]
 
-The gradient of each device is scaled by one over their number and the sum is exchanged, so that the update is that of one
-device but for rounding; a seed that is not scaled, a value that outlives its step, or one that devices share shows.
-Programs that draw random numbers are left out, by name: each device has numbers of its own. With --reduce each device
-updates its share of the parameters. Limits are those of the references (config.json). Needs numpy. Exit status: 0 all
-equal, 1 some differ or nothing could be run.
+The gradient of each device is divided by their number and the sum is exchanged, so that the update equals that of one
+device except for rounding. This finds a loss gradient that is not scaled, a value that outlives its step, or one that
+devices share by mistake. Programs that draw random numbers are left out, by name: each device has different numbers.
+With --reduce each device updates its share of the parameters. Limits are those of the references (config.json). Needs
+numpy. Exit status: 0 all equal, 1 some differ or nothing could be run.
 """
 import argparse
 import json
@@ -24,7 +24,7 @@ from each_case import run_cases  # noqa: E402
 
 RANDOM_OPS = {"dropout", "uniform_random", "gaussian_random", "truncated_gaussian_random", "sampling_id", "nce", "randint",
               "random_crop", "shuffle_batch", "randperm", "bernoulli"}
-# Gradients that are clipped on their way back (error_clip) are those of the scaled loss, as in the original.
+# Gradients that are clipped in the backward pass (error_clip) are those of the scaled loss, as in the original.
 NOT_LINEAR = {"cond_error_clip_rmsprop_centered"}
 
 
@@ -49,7 +49,7 @@ def spread(feeds, devices):
 
 
 def train(args, folder, config, work, devices):
-    """What one run fetches and what it leaves, or what it says when it fails."""
+    """The fetched and the stored values of one run, or its error message."""
     feeds = os.path.join(folder, "feeds.npz")
     extra = []
     if devices > 1:
@@ -69,7 +69,7 @@ def train(args, folder, config, work, devices):
 
 
 def differences(config, one, two, devices):
-    """Lines that say what is not equal."""
+    """Lines with the differences."""
     limits, steps = config["tolerance"], config["steps"]
     (fetched_one, kept_one), (fetched_two, kept_two) = one, two
     for step in range(steps):

@@ -3,9 +3,10 @@
 
     upgrade_programs.py --bin-dir build/ci/tools --shared ../shared [--only SUBSTR]
 
-Every program file of the models and of programs_only is upgraded; models that have parameters run on their reference inputs, the training
-references and the two training programs of the models for a step. Outputs and all that is kept must be equal, byte for byte where an op
-was not replaced by others, else within 1e-6 of the largest number. Exit status: 0 all equal, 1 some not.
+Every program file of the models and of programs_only is upgraded. Models that have parameters run on their reference
+inputs; the training references and the two training programs of the models run for one step. Outputs and all stored
+values must be equal, byte for byte where no op was replaced, else within 1e-6 of the largest number. Exit status: 0 all
+equal, 1 some not.
 """
 import argparse
 import glob
@@ -28,7 +29,7 @@ def tool(args, name, *words):
 
 
 def upgraded(args, path, out):
-    """Upgrades a file; the error as text, or nothing."""
+    """Upgrades a file; returns the error as text, or nothing."""
     done = tool(args, "transpile-program", "--program", path, "--passes", "upgrade-program", "-o", out, "-q", "--force")
     return "" if done.returncode == 0 else f"upgrade-program: exit status {done.returncode}: {done.stderr.strip()[-300:]}"
 
@@ -98,7 +99,7 @@ def check_job(args, job, feeds, work):
     after, error = run(args, job, feeds, work, "after.npz")
     if after is None:
         return error
-    # what the upgrade adds has no counterpart
+    # vars that the upgrade adds have no counterpart
     return difference(before, {name: after[name] for name in after if name in before or "@UPGRADED@" not in name[1]}, SAME) or ""
 
 

@@ -1,4 +1,4 @@
-"""What the steps of random nets are written with: the values made so far, parameters, feeds. Runs with the original."""
+"""Building blocks for the steps of random nets: the values so far, parameters, feeds. Runs with the original."""
 import random
 
 import numpy as np
@@ -15,7 +15,7 @@ INT = {"slot": 3, "vocabulary": 12, "channels": 2, "pixels": 4, "time": 3}
 
 
 class Skip(Exception):
-    """The values that a step needs are not there."""
+    """The values that a building step needs do not exist."""
 
 
 def step(name):
@@ -42,7 +42,7 @@ class Net:
 
     # --- values
     def push(self, kind, value):
-        if kind == "ragged" and value.desc.lod_level() < 1:          # not every op of the original says so
+        if kind == "ragged" and value.desc.lod_level() < 1:          # not every op of the original sets it
             value.desc.set_lod_level(1)
         self.values.setdefault(kind, []).append(value)
 
@@ -57,7 +57,7 @@ class Net:
         return known[-1] if r.random() < 0.6 else r.choice(known)
 
     def as_matrices(self):
-        """Reductions of what is there, so that every net ends in matrices."""
+        """Reductions of the existing values, so that every net ends in matrices."""
         for v in self.values.get("ragged", [])[-2:]:
             self.push("matrix", gen.seq_pool(v, "sum"))
         for v in self.values.get("time", [])[-2:]:
@@ -81,7 +81,7 @@ class Net:
         return p
 
     def parameter_of(self, shape):
-        """A parameter that is used already, where one has this shape."""
+        """A parameter that is already in use, if one has this shape."""
         for p in self.params:
             if list(p.shape) == list(shape):
                 return p
@@ -141,7 +141,7 @@ class Net:
         width = self.plan["width"]
         if kind == "matrix":
             self.push("matrix", self.feed_matrix("x", width))
-            if self.plan["large"]:                               # something that servers can share out
+            if self.plan["large"]:                               # a parameter that can be sliced over servers
                 self.push("matrix", self.linear(self.linear(self.values["matrix"][-1], 130, "tanh"), 130, "tanh"))
         elif kind == "image":
             c, p = INT["channels"], INT["pixels"]
@@ -156,7 +156,7 @@ class Net:
             self.push("ragged", self.lookup(self.feed_ids(r, True), self.table(r, False), r))
 
     def make_feeds(self, g):
-        """Values for one step; batches and sequences change from step to step."""
+        """Values for one step; batches and sequences differ from step to step."""
         n = self.plan["batch"]
         lengths = [int(v) for v in g.randint(1, 5, n)]
         return {name: make(g, n, lengths) for name, make in sorted(self.feeds.items())}
@@ -228,7 +228,7 @@ def head(net, kind, seed):
 
 
 def build_net(plan):
-    """Returns the net and its losses; steps that find no input are left out."""
+    """Returns the net and its losses; building steps without a suitable input are left out."""
     net = Net(plan)
     for kind in plan["sources"]:
         net.source(kind)

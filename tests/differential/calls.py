@@ -1,4 +1,4 @@
-"""Calls of the tools under test, and how their results are compared."""
+"""Calls of the tools under test, and the comparison of their results."""
 import os
 import re
 import subprocess
@@ -9,26 +9,26 @@ REFUSED = (3, 7)
 
 
 class Finding(Exception):
-    """What is wrong with a case: which check, and the words."""
+    """An error of a case: the name of the check, and the text."""
 
     def __init__(self, check, text):
         super().__init__(f"{check}: {text}")
         self.check, self.text = check, text
 
     def kind(self):
-        """Findings of one kind are alike but for names and numbers."""
+        """Findings of one kind are equal except for names and numbers."""
         text = re.sub(r"'[^']*'", "'...'", self.text)
         return f"{self.check}: {re.sub(r'[0-9][0-9.e+-]*', '#', text)[:120]}"
 
 
 class Tools:
-    """The tools of a folder; every call has a deadline."""
+    """The tools of a folder; every call has a time limit."""
 
     def __init__(self, folder, seconds=60):
         self.folder, self.seconds = folder, seconds
 
     def call(self, check, name, *words):
-        """Status and message. A crash, a hang and a bug that the tool reports itself are findings."""
+        """Status and message. A crash, a hang and an internal error are findings."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "FLAGS_"))}
         try:
             done = subprocess.run([os.path.join(self.folder, name), *map(str, words)], capture_output=True, text=True, timeout=self.seconds, env=dict(env, CPU_NUM="1"),
@@ -41,7 +41,7 @@ class Tools:
         return done.returncode, said or done.stdout.strip()
 
     def must(self, check, name, *words):
-        """As call(), but anything that is not done is a finding."""
+        """As call(), but every exit status except 0 is a finding."""
         status, said = self.call(check, name, *words)
         if status:
             raise Finding(check, f"{name} refuses with status {status}: {said[-600:]}")
@@ -54,7 +54,7 @@ def load(path):
 
 
 def off(got, want, floor):
-    """The largest difference as a share of the largest number."""
+    """The largest difference relative to the largest number."""
     got, want = np.asarray(got), np.asarray(want)
     if got.size != want.size:
         return f"has shape {list(got.shape)}, expected {list(want.shape)}"
@@ -67,7 +67,7 @@ def off(got, want, floor):
 
 
 def near(check, name, got, want, bound, floor):
-    """A value within its bound, or a finding."""
+    """Raises a finding unless a value is within its bound."""
     if got is None:
         raise Finding(check, f"'{name}' is missing")
     error = off(got, want, floor)
@@ -78,7 +78,7 @@ def near(check, name, got, want, bound, floor):
 
 
 def dense(values, name):
-    """An array; selected rows as the array that they stand for."""
+    """An array; selected rows are converted to a dense array."""
     value = values.get(name)
     if value is None or name + ".rows" not in values:
         return value
@@ -88,7 +88,7 @@ def dense(values, name):
 
 
 def text_form_returns(tools, check, program, work):
-    """Binary, text, binary gives the same bytes."""
+    """Binary to text to binary produces the same bytes."""
     text, back = os.path.join(work, "program.prog"), os.path.join(work, "program.pb")
     tools.must(check, "inspect-program", program, "-o", text, "--force", "-q")
     tools.must(check, "transpile-program", "--program", text, "--passes", "", "--format", "pb", "-o", back, "--force", "-q")

@@ -1,4 +1,4 @@
-"""Stored cases: a folder packed into one small file whose bytes depend on nothing but the content."""
+"""Stored cases: a folder packed into one small file whose bytes depend only on the content."""
 import io
 import lzma
 import os
@@ -6,7 +6,7 @@ import tarfile
 
 
 def pack(folder, path):
-    """Members by name, without owners and times; programs first, which then share what they have in common."""
+    """Members by name, without owners and times; programs first, so that the compressor finds their common parts."""
     names = sorted(n for n in os.listdir(folder) if n.endswith((".pb", ".npz", ".json")))
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as archive:

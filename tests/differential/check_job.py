@@ -1,4 +1,5 @@
-"""A job of a random cluster: transpiled programs against the original's, and training with all roles in one process."""
+"""A job of a random cluster: compares the transpiled programs with the original's, and trains with all roles in one
+process."""
 import glob
 import json
 import os
@@ -22,7 +23,7 @@ class Job:
         self.out, self.servers = f"{work}/out", "pservers" in self.config["call"]
 
     def transpile(self):
-        """Every role's programs; status and message where that is refused."""
+        """Every role's programs; status and message if the job is refused."""
         config = self.judge.tool_config(self.config)
         which = ["--trainer-id", str(config.pop("trainer_id", 0)) if not self.servers else "all"]
         with open(f"{self.work}/config.json", "w", encoding="utf-8") as f:
@@ -34,7 +35,7 @@ class Job:
         return sorted(glob.glob(f"{self.out}/*/__model__") + glob.glob(f"{self.out}/*/__startup__"))
 
     def corrected(self):
-        """The original's programs of clipped gradients name vars that nobody writes; they are not what is wanted."""
+        """The original's programs of clipped gradients use vars that no op writes; they are not the expected ones."""
         return self.servers and "clip" in self.plan["optimizers"][0]
 
     def equal_programs(self):
@@ -52,7 +53,8 @@ class Job:
                 raise Finding("programs", f"{made}: " + " | ".join(lines[:3])[:500])
 
     def server_program(self, path):
-        """A server's program without the number of the trainer that the original ran as; ours serve all trainers alike."""
+        """A server's program without the id of the trainer as which the original ran; those of millrace serve all
+        trainers."""
         program = self.judge.program_diff.load(path)
         for block in program.blocks:
             for op in block.ops:
@@ -62,21 +64,22 @@ class Job:
         return program
 
     def comparable(self, params):
-        """Whether the job has to end as one process does."""
+        """Whether the job must end with the values of one process."""
         config, kind, cluster = self.config["config"], self.plan["optimizers"][0]["type"], self.plan["cluster"]
         asynchronous = ("geo_sgd_mode", "runtime_split_send_recv", "half_async", "completely_not_async", "enable_dc_asgd")
         if not self.config["call"]["sync_mode"] or any(config.get(k) for k in asynchronous):
             return False
         tables = [v for n, v in params.items() if n.endswith(".emb")]
         if cluster["distributed"] and tables and self.config["call"]["trainers"] > 1:
-            return False                                         # gradients of a table that is dealt by id are added up, as by the original
+            return False                                         # gradients of a table that is distributed by id are added up, as by the original
         if not config.get("slice_var_up", True):
             return True
-        # the norms of a slice are not those of a parameter; a slice of a table that gets no rows in a step keeps its state
+        # The norms of a slice differ from those of a parameter; a slice of a table that gets no rows in a step keeps
+        # its state.
         return kind != "lars_momentum" and (kind in ("sgd", "adagrad") or not any(len(v) > 100 for v in tables))
 
 
-# integers of a feed: from, to
+# integers of a feed: lower and upper bound
 RANGES = {"ragged_ids_0": (0, 12), "ragged_ids_1": (0, 12), "ids_0": (0, 12), "ids_1": (0, 12), "label3": (0, 3), "branch": (0, 3), "trips": (1, 4), "click": (0, 2)}
 
 
@@ -102,7 +105,7 @@ def batches(config, numbers):
 
 
 def parameters(program_diff, path, numbers):
-    """Random numbers for what optimizers update, and the vars that they update."""
+    """Random numbers for the vars that optimizers update, and these vars."""
     message = program_diff.ProgramDesc()
     with open(path, "rb") as f:
         message.ParseFromString(f.read())
@@ -113,7 +116,8 @@ def parameters(program_diff, path, numbers):
 
 
 def train_job(job):
-    """All roles in one process; and one process that gets the same batch as every trainer, where the job is synchronous."""
+    """All roles in one process; and one process that gets the same batch as every trainer, if the job is
+    synchronous."""
     tools, config, work = job.tools, job.config, job.work
     numbers = np.random.default_rng(job.plan["seed"])
     params = parameters(job.judge.program_diff, f"{job.folder}/main.pb", numbers)
@@ -141,7 +145,7 @@ def train_job(job):
 
 
 def bound_of(job, one, params):
-    """Fifty times what a start that is off by one part in ten million changes."""
+    """Fifty times the effect of initial values that differ by one part in ten million."""
     noise = np.random.default_rng(7)
     np.savez(f"{job.work}/moved.npz", **{n: (v * (1 + 1.2e-7 * noise.choice([-1, 1], v.shape))).astype("f4") for n, v in params.items()})
     moved = [f"{job.work}/moved.npz" if w == f"{job.work}/init.npz" else w for w in one]
@@ -169,7 +173,7 @@ def compare(job, params, want, have, want_out, have_out, bound):
 
 
 def check(tools, folder, work, judge, train=True):
-    """Runs every check of a job, but its training only if asked for; raises the first finding. Returns what is to be counted."""
+    """Runs every check of a job, but trains it only if requested; raises the first finding. Returns the counts."""
     job = Job(tools, folder, work, judge)
     original = job.config["outcome"]
     status, said = job.transpile()
@@ -183,7 +187,7 @@ def check(tools, folder, work, judge, train=True):
         job.equal_programs()
     emitted = job.emitted()
     random.Random(job.plan["seed"]).shuffle(emitted)
-    for program in emitted[:4]:                                  # transpile-program verifies all of them itself
+    for program in emitted[:4]:                                  # transpile-program verifies all of them
         tools.must("verifier", "inspect-program", program, "--verify", "-q")
     text_form_returns(tools, "text form", emitted[0], work)
     programs = "taken, refused by the original" if original != "ok" else "corrected programs" if job.corrected() else "equal programs"

@@ -1,4 +1,4 @@
-"""A net of the original against millrace: programs, gradients, training, every way to run them."""
+"""Compares a net of the original with millrace: programs, gradients, training, every way to run them."""
 import json
 import os
 
@@ -26,14 +26,14 @@ class Net:
         return [word for name in names for word in ("--fetch", name)]
 
     def train(self, check, program, *flags, feeds=None, steps=None):
-        """What is fetched and what stays after all steps."""
+        """Fetched values, and stored values after all steps."""
         out, after = f"{self.work}/out.npz", f"{self.work}/after.npz"
         self.tools.must(check, "run-program", "--program", program, "--params", f"{self.folder}/init.npz", "--feed-steps", feeds or f"{self.folder}/feeds.npz",
                         *self.fetches(self.config["fetch_list"]), "--steps", steps or self.config["steps"], "--output", out, "--save-persistables", after, "--force", "-q", *flags)
         return load(out), load(after)
 
     def trained(self, check, got, after):
-        """Losses, rates and everything that stays are the original's."""
+        """Losses, rates and all stored values equal the original's."""
         bounds = self.config["tolerance"]
         for k in range(self.config["steps"]):
             for name in self.config["fetch_list"]:
@@ -54,7 +54,7 @@ class Net:
 
 
 def on_two_devices(net):
-    """Every device gets the whole feed, so losses and parameters are those of one."""
+    """Every device gets the whole feed, so losses and parameters equal those of one device."""
     feeds = {}
     for name, value in load(f"{net.folder}/feeds.npz").items():
         step, rest = name.split("/", 1)
@@ -75,8 +75,9 @@ def minimize(net, *flags):
 
 
 def ours_is_right(net):
-    """Where gradients of loops differ, central differences decide, and the training must run: the original loses gradients of memories, which it may
-    take more rounds than those of step 0 to see, and those of a second loss."""
+    """If gradients of loops differ, central differences decide, and the training must run. The original loses gradients
+    of memories, which may
+    show only with more iterations than in step 0, and those of a second loss."""
     if not loops(net):
         return False
     params = ",".join(p for pairs in net.config["param_grad"] for p, _ in pairs)
@@ -86,7 +87,7 @@ def ours_is_right(net):
     status, _ = net.tools.call("minimize differences", "run-program", "--program", f"{net.work}/minimized/backward/__model__", *data, "--check-gradients", params, *stops)
     if status:
         return False
-    # updates that the original left out have state of which its parameters know nothing
+    # updates that the original left out have state that does not occur in its parameters
     main, startup = (f"{net.work}/minimized/main/{name}" for name in ("__model__", "__startup__"))
     net.tools.must("minimize training", "run-program", "--program", main, "--startup", startup, *data, *net.fetches(net.config["losses"]), "--output", f"{net.work}/out.npz",
                    "--force", "-q")
@@ -99,7 +100,7 @@ def loops(net):
 
 
 def same_programs(net, differences):
-    """--minimize makes the original's programs, or ones that train to the same numbers; says which."""
+    """--minimize produces the original's programs, or ones that train to the same numbers; returns which."""
     same = True
     for flags, pairs in ((["--backward-only"], {"backward.pb": "backward/__model__"}), ([], {"main.pb": "main/__model__", "startup.pb": "main/__startup__"})):
         out, status, said = minimize(net, *flags)
@@ -121,7 +122,7 @@ def same_programs(net, differences):
 
 
 def robust(net):
-    """For nets on which the original itself fails: millrace may refuse, but neither break nor hang."""
+    """For nets on which the original fails: millrace may refuse them, but must neither crash nor hang."""
     out, status, said = minimize(net)
     if status not in (0, *REFUSED):
         raise Finding("robust minimize", f"status {status}: {said[-400:]}")
@@ -132,7 +133,7 @@ def robust(net):
 
 
 def check(tools, folder, work, judge):
-    """Runs every check of a net; raises the first finding. Returns what is to be counted."""
+    """Runs every check of a net; raises the first finding. Returns the counts."""
     net = Net(tools, folder, work, judge)
     if not net.expected:
         robust(net)
@@ -142,7 +143,7 @@ def check(tools, folder, work, judge):
     net.trained("training", *net.train("training", main, "--threads", threads[0]))
     net.gradients("gradients", f"{folder}/backward.pb")
     net.trained("without passes", *net.train("without passes", main, "--optimize=false", "--threads", threads[1]))
-    # of several losses one has to be chosen; an error clip works on what a device has, which is half of a gradient
+    # of several losses one must be chosen; an error clip works on the values of a device, which are half of a gradient
     if len(net.config["losses"]) == 1 and not net.config["error_clip"]:
         on_two_devices(net)
     differences = []

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Where millrace differs from the original on purpose: the update is computed here once more, in float64, and decides.
+"""Intended differences between millrace and the original: this script computes the update in float64, and decides which
+is right.
 
     known_differences.py --bin-dir build/ci/tools [--cases tests/differential/cases/known]
 
-momentum and rmsprop of the original look the rows of a sparse gradient up by halving, but leave them unsorted where no row comes twice, so
-rows are missed. Both cases sum embeddings over sequences, so the gradient of every row is written down easily. The original's
-expand_as_v2_grad takes the batch from an attribute, where it is -1, and gives nought; here the loss is differenced. Exit status: 0 millrace has
-the float64 numbers and the original does not, 1 else.
+momentum and rmsprop of the original find the rows of a sparse gradient by binary search, but do not sort them if no row
+occurs twice, so rows are missed. Both cases sum embeddings over sequences, so the gradient of every row is easy to
+compute. The original's expand_as_v2_grad takes the batch from an attribute, where it is -1, and returns zero; here
+differences of the loss are computed. Exit status: 0 millrace has the float64 numbers and the original does not, 1
+otherwise.
 """
 import argparse
 import json
@@ -24,12 +26,12 @@ from calls import Tools, load  # noqa: E402
 
 
 def gradient_of_mean(pooled):
-    """Of the mean of all elements."""
+    """Gradient of the mean of all elements."""
     return np.full(pooled.shape, 1 / pooled.size)
 
 
 def gradient_of_squares(pooled):
-    """Of the sum of squares of three copies side by side."""
+    """Gradient of the sum of squares of three copies side by side."""
     return 6 * pooled
 
 
@@ -44,7 +46,7 @@ def rmsprop(state, grad, rate):
     return rate * grad / np.sqrt(state["square"] + 1e-3)
 
 
-# case -> table, ids, gradient of what is pooled, update
+# case -> table, ids, gradient of the pooled value, update
 KNOWN = {"sparse_momentum": ("p1.emb", "ragged_ids_0", gradient_of_mean, clipped_momentum),
          "sparse_rmsprop": ("p1.emb", "ragged_ids_1", gradient_of_squares, rmsprop)}
 

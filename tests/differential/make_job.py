@@ -1,4 +1,5 @@
-"""A plan with a cluster becomes a training program and, where the original's transpiler takes it, the programs of all roles."""
+"""Turns a plan with a cluster into a training program and, if the original's transpiler accepts it, the programs of all
+roles."""
 import json
 import os
 
@@ -12,7 +13,7 @@ from building import build_net
 
 
 def builder(plan, made):
-    """Builds the training program afresh, as every role of the original does."""
+    """Builds the training program again, as every role of the original does."""
     def rebuild():
         framework._name_scope = framework.NameScope()
         paddle.seed(1)
@@ -33,7 +34,7 @@ def outcome(case, rebuild):
     try:
         files, info = reference.generate(case, rebuild)
         return files, dict(info, outcome="ok")
-    except Exception as e:                                # what the original's transpiler raises is its answer
+    except Exception as e:                                # the exception of the original's transpiler is its result
         with gen.unique_name.guard():
             main, startup = rebuild()
         files = {"main": reference.to_bytes(main), "startup": reference.to_bytes(startup)}

@@ -1,4 +1,5 @@
-"""A plan becomes a folder in the layout of the training references: programs, parameters, feeds and what the original computes."""
+"""Turns a plan into a folder in the layout of the training references: programs, parameters, feeds and results of the
+original."""
 import json
 import os
 
@@ -10,7 +11,7 @@ from paddle.base import core, framework
 import gen_training_goldens as gen
 from building import build_net
 
-PERTURBATION, GROWTH = 1.2e-7, 50           # of a perturbed run, for tolerances
+PERTURBATION, GROWTH = 1.2e-7, 50           # ratio of a perturbed run, for tolerances
 CHAOTIC = 1e-3
 
 
@@ -19,7 +20,7 @@ def unstable(text):
 
 
 def parameter_lists(net, main, plan):
-    """Which loss trains which parameters; two losses share some, or each has its own list."""
+    """Which loss trains which parameters; two losses share some, or each has a separate list."""
     names = [p.name for p in main.all_parameters() if p.trainable]
     if len(plan["heads"]) == 1 or not plan["split_lists"]:
         return [None] * len(plan["heads"])
@@ -47,7 +48,7 @@ def build(plan, mode):
 
 
 class Lists:
-    """Parameter lists that are known once the network stands."""
+    """Parameter lists that are known once the network is built."""
 
     def __init__(self, made, plan):
         self.made, self.plan = made, plan
@@ -62,7 +63,7 @@ def close(a, b, bound=1e-4):
 
 
 def train(main, init, feeds, fetch):
-    """The old executor's numbers, and whether the new one agrees; arrays that outlive a step break the new one."""
+    """The results of the old executor, and whether the new one agrees; it does not if arrays outlive a step."""
     old = gen.run(main, init, feeds, fetch, True)
     try:
         new = gen.run(main, init, feeds, fetch, False)
@@ -131,7 +132,8 @@ def gradients_of(backward, init, feed):
 
 
 def growth(before, after, names):
-    """How far rounding carries: losses, parameters and gradients of two runs that begin one part in ten million apart."""
+    """The effect of rounding: losses, parameters and gradients of two runs whose initial values differ by one part in
+    ten million."""
     (history, final), grads = before
     (history2, final2), grads2 = after
     loss = max(off(b[n], a[n], 1e-2) for a, b in zip(history, history2) for n in a)
@@ -141,7 +143,8 @@ def growth(before, after, names):
 
 
 def make(plan, out):
-    """Writes programs, parameters, feeds and configuration first: where the original fails to run, they are there for millrace."""
+    """Writes programs, parameters, feeds and configuration first: if the original fails to run, millrace can still use
+    them."""
     os.makedirs(out, exist_ok=True)
     forward, backward, full = (build(plan, mode) for mode in ("forward", "backward", "full"))
     for name, program in (("main_forward", forward[0]), ("startup_forward", forward[1]), ("backward", backward[0]), ("main", full[0]), ("startup", full[1])):

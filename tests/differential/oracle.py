@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the cases of the differential tests with the original: run by its interpreter, asked by run.py.
+"""Generates the cases of the differential tests with the original; started by run.py with the original's interpreter.
 
-Reads lines of JSON on stdin, {"plan": ..., "out": FOLDER}, and answers each with a line {"ok": true, ...} or {"ok": false, "why": ...}.
-Every plan is built in a process of its own, forked from this one, so that the original is imported once and nothing that it counts
-or breaks reaches the next.
+Reads lines of JSON on stdin, {"plan": ..., "out": FOLDER}, and responds to each with a line {"ok": true, ...} or {"ok":
+false, "why": ...}. Every plan is built in a separate process, forked from this one, so that the original is imported
+only once and its counters and crashes do not affect the next plan.
 
     oracle.py SHARED_TOOLS_FOLDER
 """
@@ -29,7 +29,7 @@ def answer(request):
 
 
 def in_child(request):
-    """Runs answer() in a fork; a crash or a hang of the original is an answer, too."""
+    """Runs answer() in a fork; a crash or a hang of the original is a result as well."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -40,7 +40,7 @@ def in_child(request):
             os.dup2(log.fileno(), 2)
             try:
                 reply = dict(ok=True, **answer(request))
-            except Exception as e:                       # whatever the original raises
+            except Exception as e:                       # any exception of the original
                 where = traceback.extract_tb(e.__traceback__)[-1]
                 reply = dict(ok=False, why=f"{type(e).__name__}: {str(e).strip()[-300:]} ({where.name})")
                 traceback.print_exc()

@@ -1,11 +1,11 @@
-"""Seeds to plans: JSON descriptions of a net, how it is trained and, for a job, of its cluster.
+"""Turns seeds into plans: JSON descriptions of a net, of its training and, for a job, of its cluster.
 
-A plan has no state of the random numbers in it: every step and head has a seed of its own, so that dropping one leaves the
-others as they were, which is what shrinking needs. Needs nothing but the standard library.
+A plan has no state of the random numbers: every building step and head has a separate seed, so that removing one does
+not change the others, which shrinking relies on. Needs only the standard library.
 """
 import random
 
-# step kinds by the kind of value they begin with; nets.py has a function for each
+# kinds of building steps by the kind of value they start with; steps_*.py have a function for each
 MATRIX = """linear linear unary unary unary binary broadcast tied reshape concat split slice stack gather pad tile reduce
 batch_norm layer_norm softmax sum3 bilinear maxout prelu cosine matmul addmm norm compare topk expand cumsum dropout unused
 activation_reuse clip_values scatter shared_linear""".split()
@@ -23,7 +23,7 @@ SOURCES = {"dense": ["matrix"], "image": ["image"], "time": ["time"], "ragged": 
            "ragged_control": ["ragged", "matrix"], "table": ["matrix", "ids"]}
 HEADS = "xent fused_xent square huber smooth_l1 log_loss sigmoid_xent sumsq mean scaled_mean sum_loss kldiv hinge two_terms".split()
 DENSE_ONLY = {"adadelta", "ftrl", "lars_momentum"}            # no kernel for selected rows in the original
-SEARCH_UNSORTED = {"rmsprop", "momentum", "momentum_fused"}     # the original's look rows up by halving where they are not sorted: docs/fidelity.md
+SEARCH_UNSORTED = {"rmsprop", "momentum", "momentum_fused"}     # the original finds rows by binary search although they are not sorted: docs/fidelity.md
 
 
 def schedule_of(r):
@@ -46,7 +46,7 @@ def schedule_of(r):
 
 
 def optimizer_of(r, sparse, job):
-    """Type and hyper-parameters, as config.json of the training references has them."""
+    """Type and hyper-parameters, in the form of config.json of the training references."""
     rate = r.choice([0.01, 0.05])
     kinds = {
         "sgd": {}, "momentum": dict(momentum=0.9, use_nesterov=r.random() < 0.3), "momentum_fused": dict(momentum=0.9),
@@ -65,7 +65,7 @@ def optimizer_of(r, sparse, job):
     if r.random() < 0.35:
         spec["schedule"] = schedule_of(r)
         if kind == "ftrl" and "start_lr" in spec["schedule"]:
-            spec["schedule"]["start_lr"] = 0.01                  # it divides by the rate
+            spec["schedule"]["start_lr"] = 0.01                  # the schedule divides by the rate
     else:
         spec["learning_rate"] = rate
     if r.random() < 0.3:
@@ -79,7 +79,8 @@ def optimizer_of(r, sparse, job):
 def net_plan(seed, job=False):
     """A net and its training."""
     r = random.Random(f"net {seed} {int(job)}")
-    # what a job trains is compared with one process that gets the rows of all trainers, so batch statistics have no place in it
+    # the training of a job is compared with one process that gets the rows of all trainers, so batch statistics are not
+    # used
     family = r.choice(["dense", "table", "ragged", "table", "control"] if job else sorted(FAMILIES))
     kinds = [k for k in FAMILIES[family] if not (job and k in ("batch_norm", "dropout", "unused", "cumsum"))]
     length = r.choice([1, 2, 3, 4, 6, 8] if not job else [1, 2, 3])

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Random nets and random jobs, made with the original (paddlepaddle 2.6.2), against millrace.
+"""Random nets and random jobs, generated with the original (paddlepaddle 2.6.2), compared with millrace.
 
     run.py --seed 123 --oracle PYTHON            one net and one job of a seed; --kind net or job for one of them
-    run.py --seeds 0:1000 --oracle PYTHON        many; --shrink FOLDER stores every failing one, made small
+    run.py --seeds 0:1000 --oracle PYTHON        many; --shrink FOLDER stores every failing one after shrinking
     run.py --make-oracle FOLDER                  an interpreter with the original, for --oracle: FOLDER/bin/python
     run.py --replay FOLDER                       stored cases; needs no original
 
-Further: --programs-only (jobs are transpiled and compared, but not trained), --bin-dir (build/ci/tools), --shared (../shared), --jobs N,
---keep FOLDER (files of failing seeds), --store FOLDER (passing seeds become cases, too), --json FILE. What is checked, and what is known to differ: docs/fidelity.md. Needs numpy and protobuf.
-Exit status: 0 nothing found, 1 findings, 2 nothing could be run.
+Further: --programs-only (jobs are transpiled and compared, but not trained), --bin-dir (build/ci/tools), --shared
+(../shared), --jobs N, --keep FOLDER (files of failing seeds), --store FOLDER (passing seeds are stored as cases as
+well), --json FILE. The checks and the known differences: docs/fidelity.md. Needs numpy and protobuf. Exit status: 0
+nothing found, 1 findings, 2 nothing could be run.
 """
 import argparse
 import collections
@@ -35,7 +36,7 @@ from calls import Finding, Tools  # noqa: E402
 
 
 def make_oracle(folder):
-    """The original in a venv of its own; numpy 1, as it was built for."""
+    """The original in a separate venv, with numpy 1, which it requires."""
     if not os.path.exists(f"{folder}/bin/python"):
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     subprocess.run([f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "paddlepaddle==2.6.2", "numpy<2", "setuptools"], check=True)
@@ -77,7 +78,7 @@ class Runner:
         return self.local.oracle
 
     def check(self, kind, folder, work):
-        """What is to be counted, or the finding."""
+        """Returns the counts, or the finding."""
         try:
             if kind == "job":
                 return check_job.check(self.tools, folder, work, self.judge, train=not self.args.programs_only), None
@@ -86,7 +87,7 @@ class Runner:
             return {}, e
 
     def one_plan(self, kind, plan, keep=None):
-        """(answer of the original, counts, finding) of a plan; its files go to keep."""
+        """(result of the original, counts, finding) of a plan; its files go to keep."""
         with tempfile.TemporaryDirectory() as work:
             folder = f"{work}/case"
             reply = self.oracle().make(plan, folder)

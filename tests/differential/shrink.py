@@ -1,11 +1,11 @@
-"""A failing plan becomes a small one that fails in the same way."""
+"""Shrinks a failing plan to a small one that fails in the same way."""
 import copy
 
 PLAIN = {"type": "sgd", "learning_rate": 0.05}
 
 
 def smaller(plan):
-    """Plans with one thing less, the largest cuts first."""
+    """Plans with one element removed, the largest reductions first."""
     steps = plan["steps"]
     for size in (len(steps), len(steps) // 2, 1):
         for at in range(0, len(steps), size) if size else ():
@@ -58,7 +58,7 @@ def changed(plan, **what):
 
 
 def shrink(plan, fails, rounds=80):
-    """fails(plan) says whether a plan still has the finding. Returns the smallest plan met."""
+    """fails(plan) returns whether a plan still has the finding. Returns the smallest such plan."""
     again = True
     while again and rounds > 0:
         again = False

@@ -1,4 +1,4 @@
-"""Steps of random nets with control flow, two deep. Runs with the original."""
+"""Building steps of random nets with control flow, nested up to two levels. Runs with the original."""
 import paddle
 import paddle.static as static
 
@@ -19,7 +19,7 @@ def shaped(v, width):
 
 
 def flag_of(r, x):
-    """A condition that depends on the batch, mostly."""
+    """A condition that usually depends on the batch."""
     if r.random() < 0.15:
         return gen.op("fill_constant", {}, ["Out"], {"shape": [1], "dtype": 0, "value": float(r.random() < 0.5), "str_value": ""}, "bool")
     bound = paddle.full([], r.choice([0.0, 0.1, -0.1]), "float32")
@@ -32,7 +32,7 @@ def branch(net, r, x, width):
 
 
 def nested_cond_on(net, r, h):
-    """h through one of two branches, its width kept; fit for the inside of a loop."""
+    """h through one of two branches that keep its width; can be used in a loop."""
     flag = flag_of(r, h)
     w = net.parameter_of([h.shape[1], h.shape[1]])
     k = r.choice([0.5, -0.7])
@@ -49,7 +49,7 @@ def cond(net, r):
 
 @step("nested_cond")
 def nested_cond(net, r):
-    """A branch that branches, and two outputs, of which one may have no reader."""
+    """A branch with a nested branch, and two outputs, of which one may have no reader."""
     x, width = net.pick(r, "matrix"), net.size(r)
     inner_flag, deep, other, flat = flag_of(r, x), branch(net, r, x, width), branch(net, r, x, width), branch(net, r, x, width)
 
@@ -74,7 +74,7 @@ def switch(net, r):
 
 
 def loop_over(net, r, x, count, body, memories=1, outputs=False, unused=False):
-    """h[t+1] = body(h[t], input) through arrays; returns the last of every memory."""
+    """h[t+1] = body(h[t], input) through arrays; returns the last element of every memory."""
     width, i = x.shape[1], constant(0)
     n = count if not isinstance(count, int) else constant(count)
     boots = [net.linear(x, width, "tanh") for _ in range(memories)]
@@ -100,7 +100,7 @@ def loop_over(net, r, x, count, body, memories=1, outputs=False, unused=False):
 
 
 def cell(net, r, width, x):
-    """A recurrent cell; it may read an activation and a parameter of outside."""
+    """A recurrent cell; it may read an activation and a parameter from outside the loop."""
     w, act = net.parameter([width, width]), r.choice(["tanh", "sigmoid"])
     outside = r.random() < 0.5
 
@@ -122,7 +122,7 @@ def while_array(net, r):
 
 @step("trips")
 def trips(net, r):
-    """The number of rounds is fed and changes from step to step."""
+    """The number of iterations is fed and differs from step to step."""
     x = net.pick(r, "matrix")
     count = net.feed("trips", [1], "int64", lambda g, n, lengths: g.randint(1, 4, 1).astype("i8"))
     for end in loop_over(net, r, x, count, cell(net, r, x.shape[1], x), memories=r.choice([1, 2]), outputs=r.random() < 0.5, unused=r.random() < 0.3):

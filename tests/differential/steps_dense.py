@@ -1,4 +1,4 @@
-"""Steps of random nets on matrices, images and embeddings. Runs with the original (see oracle.py)."""
+"""Building steps of random nets for matrices, images and embeddings. Runs with the original (see oracle.py)."""
 import paddle
 import paddle.nn.functional as F
 import paddle.static as static
@@ -41,7 +41,7 @@ def linear(net, r):
 
 @step("shared_linear")
 def shared_linear(net, r):
-    """A second layer with the parameters of the first; a new one where there is none."""
+    """A second layer with the parameters of the first; a new layer if there is none."""
     x = net.pick(r, "matrix")
     w = net.parameter_of([x.shape[1], x.shape[1]])
     for _ in range(2):
@@ -105,7 +105,7 @@ def concat(net, r):
 def split(net, r):
     x = net.with_width(net.pick(r, "matrix"), 6)
     parts = paddle.split(x, r.choice([2, 3, [1, 5], [2, 3, 1]]), axis=1)
-    for part in parts[: r.choice([1, 2, len(parts)])]:          # the rest has no reader and no gradient
+    for part in parts[: r.choice([1, 2, len(parts)])]:          # the other parts have no reader and no gradient
         net.push("matrix", part)
 
 
@@ -163,7 +163,7 @@ def tile(net, r):
 def expand(net, r):
     x = net.pick(r, "matrix")
     one = net.linear(net.pick(r, "matrix"), 1, "tanh")
-    # the original's gradient of expand_as is nought where the batch is not known: docs/fidelity.md
+    # the original's gradient of expand_as is zero if the batch size is unknown: docs/fidelity.md
     e = paddle.expand_as(one, x) if net.job else paddle.expand(one, [-1, x.shape[1]])
     net.push("matrix", gen.op("elementwise_add", {"X": e, "Y": x}, ["Out"], {"axis": -1}))
 
@@ -273,20 +273,20 @@ def cumsum(net, r):
 
 @step("dropout")
 def dropout(net, r):
-    """With probability nought, as random numbers are not compared."""
+    """With probability zero, because random numbers are not compared."""
     attrs = {"dropout_prob": 0.0, "is_test": False, "dropout_implementation": r.choice(["upscale_in_train", "downgrade_in_infer"])}
     net.push("matrix", gen.op("dropout", {"X": net.pick(r, "matrix")}, ["Out", "Mask"], attrs))
 
 
 @step("unused")
 def unused(net, r):
-    """A layer whose output nobody reads: its parameters get no gradient."""
+    """A layer whose output has no reader: its parameters get no gradient."""
     net.linear(net.pick(r, "matrix"), net.size(r), "relu")
 
 
 @step("activation_reuse")
 def activation_reuse(net, r):
-    """An op that takes one variable twice, and a variable with four readers."""
+    """An op that reads one variable twice, and a variable with four readers."""
     x = net.pick(r, "matrix")
     parts = [gen.op("elementwise_mul", {"X": x, "Y": x}, ["Out"], {"axis": -1}), x, gen.op("tanh", {"X": x}, ["Out"]), x]
     net.push("matrix", gen.op("sum", {"X": parts}, ["Out"]))

@@ -1,4 +1,4 @@
-"""Steps of random nets on sequences, padded and with LoD. Runs with the original."""
+"""Building steps of random nets for sequences, padded and with LoD. Runs with the original."""
 import paddle
 import paddle.nn.functional as F
 import paddle.static as static
@@ -30,7 +30,7 @@ def sequence_pool(net, r):
 
 @step("lstm")
 def lstm(net, r):
-    """The width is 3 or 5: lstm_grad of the original is wrong where it is a multiple of 8."""
+    """The width is 3 or 5: lstm_grad of the original is wrong for multiples of 8."""
     hid, peep = r.choice([3, 5]), r.random() < 0.5
     z = net.linear(net.pick(r, "ragged"), 4 * hid)
     outs = ["Hidden", "Cell", "BatchGate", "BatchCellPreAct"]
@@ -61,7 +61,7 @@ def sequence_expand(net, r):
     x, y = net.pick(r, "matrix"), net.pick(r, "ragged")
     if r.random() < 0.5:
         net.push("ragged", lod.sequence_expand_as(x, y))
-    else:                                                        # its rows carry no LoD
+    else:                                                        # its rows have no LoD
         net.push("ragged", gen.op("elementwise_add", {"X": net.with_width(y, x.shape[1]), "Y": lod.sequence_expand(x, y, ref_level=0)}, ["Out"], {"axis": -1}))
 
 
@@ -109,7 +109,7 @@ def row_conv(net, r):
 
 @step("sequence_slice")
 def sequence_slice(net, r):
-    """The first row of every sequence, cut out."""
+    """The first row of every sequence."""
     n = net.plan["batch"]
     begin, count = constant(0, "int64", [n, 1]), constant(1, "int64", [n, 1])
     y = lod.sequence_slice(net.pick(r, "ragged"), begin, count)
@@ -119,7 +119,7 @@ def sequence_slice(net, r):
 
 @step("dynamic_rnn")
 def dynamic_rnn(net, r):
-    """A while loop over sequences sorted by length, the batch shrinking, as DynamicRNN made it."""
+    """A while loop over sequences sorted by length, with a shrinking batch, in the form of DynamicRNN."""
     x = net.pick(r, "ragged")
     hid, memories = r.choice([2, 3, 5]), r.choice([1, 1, 2])
     table = lod_var("lod_rank_table", {"X": x}, "Out", gen.VT.LOD_RANK_TABLE, {"level": 0})
@@ -175,7 +175,7 @@ def shrink(h, i, table, width):
 
 
 def lod_var(kind, ins, slot, var_type, attrs, like=None):
-    """An op whose output is no tensor."""
+    """An op whose output is not a tensor."""
     block = static.default_main_program().current_block()
     v = block.create_var(name=gen.unique_name.generate(kind), type=var_type, dtype="float32" if like is not None else None)
     block.append_op(type=kind, inputs={k: [x] for k, x in ins.items()}, outputs={slot: [v]}, attrs=attrs)

@@ -12,8 +12,8 @@ int64_t allocations() {
   return calls;
 }
 
-// Replaces the operators of the whole program. Kept from where they are used: seeing malloc and
-// free behind new and delete there, the compiler takes them for a mistake.
+// Replaces the operators of the whole program. In a separate source file: if the compiler saw
+// malloc and free inside new and delete at their callers, it would warn of a mismatch.
 // NOLINTBEGIN(misc-new-delete-overloads,cppcoreguidelines-no-malloc)
 void* operator new(size_t bytes) {
   ++calls;

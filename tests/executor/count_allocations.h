@@ -2,6 +2,6 @@
 
 #include <cstdint>
 
-/// Calls of operator new in this program since it began; for programs that link
+/// Number of calls of operator new since the program started; for programs that link
 /// count_allocations.cc.
 int64_t allocations();

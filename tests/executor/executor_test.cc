@@ -7,6 +7,7 @@
 
 #include "executor/check_nan.h"
 #include "executor/feed_targets.h"
+#include "executor/standard_runtime.h"
 #include "executor/trace.h"
 #include "framework/tensor/limit.h"
 #include "tests/executor/values.h"
@@ -85,7 +86,7 @@ TEST_F(ExecutorTest, SaysWhichInputHoldsNoValue) {
               HasSubstr("block 0, op 0 (scale), X[0] 'x': the input holds no value"));
 }
 
-// x -> feed, y = x * w, with names of older releases: nothing says that w is a parameter
+// x -> feed, y = x * w, with names of older releases: w is not marked as a parameter
 std::unique_ptr<Program> fed_product() {
   auto program = Program::create();
   Block& block = program->root();
@@ -156,7 +157,7 @@ TEST_F(ExecutorTest, RefusesToFeedAParameter) {
   const Status status = prepare(*fed_product())->run(feeds, {"y"}, results);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.to_string(), HasSubstr("'w': feed: the var is a parameter of the program"));
-  // a learning rate is no parameter where another var is updated by it
+  // a learning rate is not treated as a parameter if it updates another var
   auto program = fed_product();
   VarSpec rate = VarSpec::tensor(DType::kFloat32, {1});
   rate.persistable = true;
@@ -309,7 +310,7 @@ TEST_F(ExecutorTest, KeepsPersistableVarsInTheScope) {
   EXPECT_EQ(scope_.find_local("y"), nullptr);
 }
 
-// Four scales in a row need two places in turn, or one where each works in place.
+// Four scales in a row need two locations that alternate, or one if each works in place.
 TEST_F(ExecutorTest, LetsTemporariesShareMemory) {
   auto program = Program::create();
   Block& block = program->root();
@@ -323,7 +324,7 @@ TEST_F(ExecutorTest, LetsTemporariesShareMemory) {
   }
   const auto prepared = prepare(*program, false);
   std::vector<Value> results;
-  // sizes fall, rise beyond what was planned, and fall again
+  // sizes shrink, grow beyond the planned size, and shrink again
   for (const int64_t count : {32, 32, 8, 100, 100, 8}) {
     NamedValues feeds;
     feeds["a"] = tensor_value({count}, std::vector<float>(static_cast<size_t>(count), 1));
@@ -332,11 +333,11 @@ TEST_F(ExecutorTest, LetsTemporariesShareMemory) {
     EXPECT_THAT(floats(results[0]), ::testing::Each(16.0F));
     EXPECT_EQ(results[0].get_if<Tensor>()->numel(), count);
   }
-  EXPECT_EQ(prepared->memory_bytes(), 448);  // b, c and d in one place of 100 floats, rounded up
+  EXPECT_EQ(prepared->memory_bytes(), 448);  // b, c and d in one location of 100 floats, rounded up
 }
 
-// What was not fetched before has to be kept from then on.
-// Memory is shared from the second run on; a scalar must then be sized as every other tensor.
+// A var that is fetched for the first time must be kept from that run on. Memory is shared from the
+// second run on; a scalar must then be sized like every other tensor.
 TEST_F(ExecutorTest, KeepsScalarsInSharedMemory) {
   auto program = Program::create();
   Block& block = program->root();

@@ -1,5 +1,5 @@
-// load, save, load_combine and save_combine: what is written is read back, parts are cut by seek
-// and shape, and no op leaves the folder that the caller allows.
+// load, save, load_combine and save_combine: written values are read back, slices are selected by
+// seek and shape, and no op leaves the folder that the caller allows.
 #include <filesystem>
 #include <fstream>
 
@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/executor.h"
+#include "executor/standard_runtime.h"
 #include "framework/op_attrs.h"
 
 namespace millrace::executor {
@@ -27,7 +28,7 @@ class FilesTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // Runs a program of persistable vars; values of earlier programs are there.
+  // Runs a program of persistable vars in a scope with the values of earlier programs.
   Status run(const Program& program) {
     const Executor executor(standard_runtime(root_.string()));
     auto prepared = executor.prepare(program, scope_);
@@ -85,7 +86,7 @@ class FilesTest : public ::testing::Test {
 
 TEST_F(FilesTest, ReadsWhatItWrote) {
   save_matrix("sub/w");
-  EXPECT_EQ(fs::file_size(root_ / "sub/w"), 74U);  // as the original writes it
+  EXPECT_EQ(fs::file_size(root_ / "sub/w"), 74U);  // the size of the original's file
   set("w", {0}, {1});
   const auto loading = program({{"w", {4, 3}}});
   op(*loading, "load", (root_ / "sub/w").string()).set_output("Out", "w");

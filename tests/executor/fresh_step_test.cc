@@ -7,11 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "executor/executor.h"
-#include "executor/memory_guard.h"
 #include "executor/session.h"
+#include "executor/standard_runtime.h"
+#include "executor/steps/memory_guard.h"
 #include "tests/executor/parallel/small_job.h"
 
-// No run of a program sees what an earlier one has left but for persistable vars.
+// A run of a program sees nothing of earlier runs except persistable vars.
 namespace millrace::executor {
 namespace {
 
@@ -27,7 +28,7 @@ Value filled_fresh_step(DType dtype, const std::vector<int64_t>& dims, T content
   return value;
 }
 
-// A program in a scope of its own, prepared once.
+// A program in a separate scope, prepared once.
 struct Runs {
   explicit Runs(const std::string& text, ExecutorOptions options = {}) {
     auto made = Executor(standard_runtime(), options).prepare(program_of(text), scope);
@@ -129,8 +130,8 @@ block 1 parent=0 {
   EXPECT_THAT(status.to_string(), HasSubstr("the input holds no value"));
 }
 
-// A step of a recurrence hands on a state that a control op has written, though the scope that all
-// steps share is fresh for each.
+// A time step of a recurrence passes on a state that a control op has written, even though the
+// scope that all time steps share is new in each.
 TEST(FreshStep, StatesOutliveTheStepThatWroteThem) {
   Runs runs(R"(# millrace
 block 0 {
@@ -167,8 +168,8 @@ block 2 parent=1 {
   }
 }
 
-// Inference does not know the shape of Bias@GRAD: memory is planned after the first run, and the
-// batch, not the shape, changes in the third.
+// The static shape of Bias@GRAD is unknown to inference: memory is planned after the first run, and
+// the batch, but not this shape, changes in the third run.
 TEST(FreshStep, OutputsThatTheKernelSizesAreSizedInEveryRun) {
   constexpr const char* kText = R"(# millrace
 block 0 {
@@ -198,7 +199,7 @@ block 0 {
   }
 }
 
-// The loss is a scaled sum, so that its gradient follows from constants alone.
+// The loss is a scaled sum, so that its gradient depends only on constants.
 constexpr const char* kScaledLoss = R"(# millrace
 block 0 {
   param w: f32(3, 1)
@@ -247,7 +248,7 @@ TEST(FreshStep, DevicesScaleGradientsOfLossesThatFollowFromConstants) {
     EXPECT_NEAR(summed[i] - start[i], 2 * (one[i] - start[i]), 1e-6F);
 }
 
-// Writes the first half of its result only.
+// Writes only the first half of its result.
 CustomOp half_done() {
   return {"half_done", [](OpCall& call) -> Status {
             MILLRACE_ASSIGN_OR_RETURN(const ArrayView x, call.input("X"));
@@ -292,7 +293,7 @@ block 0 {
   EXPECT_TRUE(std::isnan(out[255]));
 }
 
-// An op that writes to the result of an earlier one, which nobody uses any more.
+// An op that overwrites the result of an earlier one that has no more readers.
 TEST(DebugMemory, NamesTheOpThatWritesToReleasedMemory) {
   const auto kept = std::make_shared<std::span<float>>();
   const CustomOp keeps{"keeps", [kept](OpCall& call) -> Status {
@@ -327,7 +328,7 @@ block 0 {
   EXPECT_EQ(watched.status().code(), StatusCode::kInternal);
   EXPECT_EQ(watched.status().location().op, 2);
   EXPECT_THAT(watched.status().to_string(),
-              HasSubstr("the op has written to memory that no value holds"));
+              HasSubstr("the op has written to memory that no value uses"));
 }
 
 TEST(DebugMemory, AGuardSeesWritesToWhatIsClosed) {
@@ -337,7 +338,7 @@ TEST(DebugMemory, AGuardSeesWritesToWhatIsClosed) {
   guard.watch(all);
   EXPECT_TRUE(guard.check().ok());
   guard.close(all);
-  guard.open(all.subspan(64, 10));  // and what is left of its cache line
+  guard.open(all.subspan(64, 10));  // the rest of its cache line
   memory[64] = std::byte{1};
   memory[127] = std::byte{1};
   EXPECT_TRUE(guard.check().ok());

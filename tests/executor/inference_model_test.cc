@@ -1,5 +1,5 @@
-// An inference model made of a training program runs without it, has the parameters that its part
-// of the program reads and no others, and is the same from a folder and from memory.
+// An inference model extracted from a training program runs without it, has only the parameters
+// that its part of the program reads, and is the same from a folder and from memory.
 #include "executor/inference_model.h"
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "executor/executor.h"
+#include "executor/standard_runtime.h"
 #include "framework/export.h"
 #include "framework/persistable.h"
 #include "framework/read_program.h"
@@ -44,7 +45,7 @@ class InferenceModelTest : public ::testing::Test {
     main_ = load("tests/data/fit_a_line/main.pb");
     const auto startup = load("tests/data/fit_a_line/startup.pb");
     EXPECT_EQ(text(run(*startup, {}, {}).status()), "ok");
-    // One step, so that no parameter has its first value.
+    // One step, so that every parameter has changed.
     NamedValues feeds;
     feeds["x"] = row(std::vector<float>(13, 0.5F));
     feeds["y"] = row({3});
@@ -68,7 +69,7 @@ class InferenceModelTest : public ::testing::Test {
     MILLRACE_RETURN_IF_ERROR(prepared->run(feeds, fetches, results));
     return results;
   }
-  // What the prediction is called.
+  // The name of the prediction.
   [[nodiscard]] std::string prediction() const {
     for (const Op& op : main_->root().ops())
       if (op.type() == "elementwise_add") return op.first_output("Out").str();
@@ -114,7 +115,7 @@ TEST_F(InferenceModelTest, FolderAndMemoryGiveTheSame) {
   const std::vector<float> expected = predicted(*model, scope);
   ASSERT_EQ(expected.size(), 1);
   EXPECT_EQ(predicted(*again, other), expected);
-  // And what the training program computes with the same parameters.
+  // The same result as the training program with the same parameters.
   NamedValues feeds;
   feeds["x"] = row(std::vector<float>(13, 1.0F));
   feeds["y"] = row({0});
@@ -137,7 +138,7 @@ TEST_F(InferenceModelTest, CombinedFileIsTheBytesInMemory) {
   EXPECT_EQ(*read_file(folder_ + "/__params__", 1 << 20), bytes->params);
   EXPECT_EQ(*read_file(folder_ + "/m", 1 << 20), bytes->program);
   Scope scope;
-  // Only the last component of the names counts.
+  // Only the last component of the names matters.
   EXPECT_EQ(text(load_inference_model(folder_, scope, "a/b/m", "/x/__params__").status()), "ok");
   EXPECT_THAT(
       text(save_inference_model(folder_, *main_, registry(), scope_, {"x"}, fetches, options)),
@@ -173,7 +174,8 @@ TEST_F(InferenceModelTest, ManifestsSayWhatChanged) {
     }
     EXPECT_EQ(load(), "ok");
   }
-  // Without it a folder is loaded as it is; a program alone takes away what was said of the rest.
+  // Without the manifest a folder is loaded unchecked; writing only the program removes the
+  // checksums of the other files.
   SaveModelOptions alone;
   alone.program_only = true;
   alone.replace = Replace::kYes;
@@ -213,7 +215,7 @@ TEST_F(InferenceModelTest, RefusesWhatCannotWork) {
       HasSubstr("unsupported program version 9000000"));
 }
 
-// A table that stays on servers is not loaded, and the servers may be elsewhere by now.
+// A table that stays on servers is not loaded, and the servers may have moved.
 TEST_F(InferenceModelTest, TablesOnServersAreNotLoaded) {
   const std::string source = R"(# millrace program 1
 
@@ -282,11 +284,11 @@ TEST_F(InferenceModelTest, VarsByPredicate) {
   Scope scope;
   EXPECT_EQ(text(io::load_vars(scope, *main_, folder_, weights)), "ok");
   EXPECT_EQ(floats(*scope.find("fc_0.w_0")), floats(*scope_.find("fc_0.w_0")));
-  // All persistables are more than what is there, and then nothing is loaded.
+  // The folder does not have all persistables, and then nothing is loaded.
   Scope none;
   EXPECT_EQ(io::load_persistables(none, *main_, folder_).code(), StatusCode::kNotFound);
   EXPECT_THAT(none.names(), ElementsAre());
-  // One step of learning rate stands beside the parameters.
+  // the learning rate is stored with the two parameters
   const auto bytes = io::persistables_to_memory(scope_, *main_);
   ASSERT_TRUE(bytes.ok());
   EXPECT_EQ(text(io::persistables_from_memory(none, *main_, *bytes)), "ok");

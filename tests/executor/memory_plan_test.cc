@@ -35,7 +35,8 @@ TEST(MemoryPlan, LetsAnOutputTakeOverTheMemoryOfItsInput) {
   EXPECT_EQ(plan.offsets[1], plan.offsets[0]);
 }
 
-// Whatever the ranges: two that live at once stand apart, unless one took over the other.
+// For all ranges: two that are live at the same time do not overlap, unless one reuses the memory
+// of the other.
 TEST(MemoryPlan, KeepsLiveRangesApart) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {

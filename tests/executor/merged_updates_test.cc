@@ -1,9 +1,10 @@
-// Small updates that run as one op: the bits of a step, the place of an error.
+// Small updates that run as one op: same bits after a step, and errors name the original op.
 #include <gmock/gmock.h>
 #include <llvm/ADT/STLExtras.h>
 
 #include "executor/executor.h"
 #include "executor/optimize.h"
+#include "executor/standard_runtime.h"
 #include "framework/text_form/parse.h"
 #include "tests/executor/op_types.h"
 #include "tests/executor/values.h"
@@ -11,7 +12,7 @@
 namespace millrace::executor {
 namespace {
 
-// Three small updates and one of another kind.
+// Three small updates and one of another type.
 constexpr const char* kUpdates = R"(# millrace program 1
 
 block 0 {

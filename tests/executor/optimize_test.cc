@@ -7,6 +7,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "executor/executor.h"
+#include "executor/standard_runtime.h"
 #include "framework/text_form/parse.h"
 #include "ops/backward/append_backward.h"
 #include "tests/executor/op_types.h"
@@ -80,7 +81,7 @@ TEST_F(OptimizeTest, BringsBackAVarThatIsFetched) {
 }
 
 TEST_F(OptimizeTest, NamesPlacesOfTheOriginalProgramInErrors) {
-  // in front, something that stays, so that indices differ
+  // a leading op that is not removed, so that indices differ
   Block& block = program_->root();
   block.declare("v", VarSpec::tensor(DType::kFloat32, {-1, 2}));
   block.append_op("scale").set_input("X", "y").set_output("Out", "v");
@@ -132,7 +133,7 @@ TEST_F(OptimizeTest, RoundsTheFactorsOfProductsIfAsked) {
     EXPECT_EQ(product.find_attr("mkldnn_data_type")->string(), "bfloat16");
     ASSERT_TRUE(prepared.value()->run(feeds_, {"y"}, results_).ok());
     EXPECT_NEAR(floats(results_[0])[0], 1,
-                0.0011);  // 1.001, or 1 where there are such products
+                0.0011);  // 1.001, or 1 on a CPU with bfloat16 products
   }
 }
 
@@ -187,8 +188,8 @@ TEST(ReleaseFolded, GivesUpFiltersOnlyIfAsked) {
       continue;
     }
     EXPECT_EQ(filter.code(), StatusCode::kExecution);
-    EXPECT_THAT(filter.to_string(), ::testing::HasSubstr("given up"));
-    // other statistics would need the filter
+    EXPECT_THAT(filter.to_string(), ::testing::HasSubstr("released"));
+    // other statistics would need the unfolded filter
     scope.local("v") = tensor_value({1}, {1});
     const Status changed = prepared.value()->run(feeds, {"y"}, results);
     EXPECT_EQ(changed.code(), StatusCode::kExecution) << changed.to_string();
@@ -275,8 +276,8 @@ block 0 {
 }
 )";
 
-// Gradients of a sum are shared as if both operands had its dims; if one is broadcast after all,
-// the run says so.
+// Gradients of a sum share memory as if both operands had its dims; if one is broadcast after all,
+// the run reports it.
 TEST(OptimizeTraining, FindsOutThatASumBroadcastsWhatIsDeclaredAlike) {
   const auto runtime = standard_runtime();
   auto program = Program::create();
@@ -297,7 +298,8 @@ TEST(OptimizeTraining, FindsOutThatASumBroadcastsWhatIsDeclaredAlike) {
   ops::BackwardRequest request;
   request.loss = "loss";
   ASSERT_TRUE(ops::append_backward(*runtime->ops, *program, request).ok());
-  block.append_op("scale").set_input("X", "wa").set_output("Out", "wa");  // so that it trains
+  block.append_op("scale").set_input("X", "wa").set_output("Out",
+                                                           "wa");  // so that it counts as trained
   Scope scope;
   scope.local("wa") = tensor_value({2, 2}, {1, 2, 3, 4});
   scope.local("wb") = tensor_value({2, 2}, {5, 6, 7, 8});
@@ -314,12 +316,12 @@ TEST(OptimizeTraining, FindsOutThatASumBroadcastsWhatIsDeclaredAlike) {
     const Status status = (*prepared)->run(feeds, fetch, results);
     EXPECT_EQ(status.ok(), !optimize) << status.to_string();
     if (optimize) {
-      EXPECT_THAT(status.to_string(), ::testing::HasSubstr("stretched"));
+      EXPECT_THAT(status.to_string(), ::testing::HasSubstr("broadcast to the other operand"));
     }
   }
 }
 
-// A softmax and a layer_norm of it, both written out.
+// A softmax and a layer_norm of it, both written as separate ops.
 constexpr const char* kWrittenOut = R"(# millrace program 1
 
 block 0 {
@@ -373,7 +375,8 @@ TEST(OptimizeTraining, WrittenOutPatternsHaveTheGradientsOfTheirOps) {
   ops::BackwardRequest request;
   request.loss = "loss";
   ASSERT_TRUE(ops::append_backward(*runtime->ops, **program, request).ok());
-  block.append_op("scale").set_input("X", "w").set_output("Out", "w");  // so that it trains
+  block.append_op("scale").set_input("X", "w").set_output("Out",
+                                                          "w");  // so that it counts as trained
   const std::vector<std::string> fetch{"loss", "w@GRAD", "g@GRAD", "b@GRAD"};
   std::vector<std::vector<Value>> results(2);
   for (const bool fuse : {true, false}) {
@@ -452,7 +455,7 @@ TEST(OptimizeTraining, LeavesResultsAsTheyAre) {
       ASSERT_TRUE(status.ok()) << status.to_string();
     }
   }
-  // 12 of the attention, as many of its gradient, a sum of each layer, and all updates but one
+  // 12 of the attention, 12 of its gradient, a sum of each layer, and all updates but one
   EXPECT_EQ(ops_run[1] - ops_run[0], 29U);
   for (size_t i = 0; i < results[0].size(); ++i) {
     EXPECT_THAT(floats(results[0][i]),

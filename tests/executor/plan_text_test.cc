@@ -1,5 +1,5 @@
-// Plans as --print-plan shows them: order, shapes, places in the arena, who takes over whose
-// memory. The kernels here do nothing, so that nothing but the plan is tested.
+// Plans as --print-plan shows them: order, shapes, offsets in the arena, which var reuses whose
+// memory. The kernels here do nothing, so that only the plan is tested.
 #include <gtest/gtest.h>
 
 #include "executor/executor.h"

@@ -159,7 +159,7 @@ TEST(Session, RefusesOpsOfTheUserThatCannotBe) {
   };
   CustomOp known = shift();
   known.type = "relu";
-  EXPECT_THAT(open_with(known).to_string(), HasSubstr("there is an op 'relu' already"));
+  EXPECT_THAT(open_with(known).to_string(), HasSubstr("an op 'relu' already exists"));
   EXPECT_THAT(open_with({"shift", nullptr}).to_string(), HasSubstr("needs a type and a function"));
 }
 

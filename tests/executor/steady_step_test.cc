@@ -1,10 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "executor/executor.h"
+#include "executor/standard_runtime.h"
 #include "tests/executor/count_allocations.h"
 
-// A step whose shapes have been seen allocates nothing. Tensors that are made anew show, too: who
-// owns their memory is counted.
+// A step with known shapes allocates nothing. Newly created tensors are detected as well, by
+// counting the owners of their memory.
 
 namespace millrace::executor {
 namespace {
@@ -26,8 +27,8 @@ void declare(Block& block, const char* name, Dims dims, bool persistable = false
   block.declare(name, spec);
 }
 
-// Training without products, which belong to a library: y = softmax(relu(x + w)), w and a parameter
-// beside it move down its gradient.
+// Training without matrix products, which a library computes: y = softmax(relu(x + w)); w and a
+// second parameter are updated with its gradient.
 std::unique_ptr<Program> program_steady_step() {
   auto made = Program::create();
   Block& block = made->root();
@@ -101,7 +102,7 @@ TEST(SteadyStep, AllocatesNothing) {
   }
 }
 
-// Two branches long enough to run side by side.
+// Two branches long enough to run concurrently.
 TEST(SteadyStep, AllocatesNothingSideBySide) {
   constexpr int64_t kMany = 60000;
   auto made = Program::create();

@@ -37,7 +37,7 @@ class UpdateOrderTest : public ::testing::Test {
     op.set_attr("op_role", AttrValue::of_int(kOptimize));
     return op;
   }
-  // indices of the ops as they stand, in the order in which they run
+  // indices of the ops in program order, listed in the order in which they run
   std::vector<int64_t> order() const {
     std::vector<int64_t> indices;
     for (const Op* const op : order_with_early_updates(*program_))
@@ -76,7 +76,7 @@ TEST_F(UpdateOrderTest, WhatWorksForOneUpdateAloneGoesAlong) {
   scale("norm", "clipped", kOptimize);  // 5
   sgd("a", "sum");                      // 6
   sgd("b", "clipped");                  // 7
-  scale("norm", "x", kOptimize);        // 8: somebody else needs the norm
+  scale("norm", "x", kOptimize);        // 8: another op that reads the norm
   EXPECT_THAT(order(), ElementsAre(0, 2, 3, 6, 1, 4, 5, 7, 8));
 }
 
@@ -101,7 +101,7 @@ TEST_F(UpdateOrderTest, WhatOtherBlocksMentionStays) {
   EXPECT_THAT(order(), ElementsAre(0, 1, 2));
 }
 
-// True if the two must run in the order in which they stand.
+// True if the two must run in program order.
 bool conflict(const Op& first, const Op& second) {
   const auto share = [](const auto& some, const auto& others) {
     return llvm::any_of(some,

@@ -22,11 +22,11 @@ inline Value tensor_value(const std::vector<int64_t>& dims, const std::vector<fl
   return value;
 }
 
-/// The elements of one, in row-major order; none without a tensor.
+/// The elements of a tensor, in row-major order; empty without a tensor.
 inline std::vector<float> floats(const Value& value) {
   const auto* const tensor = value.get_if<Tensor>();
   if (tensor == nullptr || !tensor->initialized()) return {};
-  Tensor plain;  // kernels may keep parameters in layouts of their own
+  Tensor plain;  // kernels may keep parameters in special layouts
   EXPECT_TRUE(copy_plain(*tensor, plain).ok());
   const auto values = plain.values<float>();
   return {values.begin(), values.end()};

@@ -1,13 +1,13 @@
 """A TCP proxy that does to connections what networks do: for tests only.
 
     proxy = FaultProxy(target_port)          # listens at proxy.port of 127.0.0.1
-    proxy.delay = 0.05                       # seconds, each way; applies to what comes from now on
-    proxy.rate = 1_000_000                   # bytes a second and direction; 0: as fast as it goes
-    proxy.cut_after = 30_000                 # ends a connection when so many bytes have passed; 0: never
-    proxy.reset = True                       # ends by RST instead of FIN
-    proxy.cut_all()                          # ends all connections now
-    proxy.silence()                          # passes nothing more, and keeps connections open; heal() undoes it
-    proxy.refuse = True                      # takes no connection
+    proxy.delay = 0.05                       # seconds, each way; applies to data that arrives from now on
+    proxy.rate = 1_000_000                   # bytes per second and direction; 0: unlimited
+    proxy.cut_after = 30_000                 # closes a connection after that many bytes; 0: never
+    proxy.reset = True                       # closes with RST instead of FIN
+    proxy.cut_all()                          # closes all connections now
+    proxy.silence()                          # forwards nothing more, but keeps connections open; heal() undoes it
+    proxy.refuse = True                      # accepts no connections
     proxy.close()
 """
 import select
@@ -67,8 +67,9 @@ class Pipe(threading.Thread):
 class Link:
     """One connection through the proxy.
 
-    Its sockets are closed by the pipe that ends last: a number that is closed while somebody reads from it may be that of the next connection
-    already, whose bytes would then go astray.
+    Its sockets are closed by the pipe that ends last: a descriptor that is closed while another thread reads from it
+    may already
+    belong to the next connection, whose bytes would then be lost.
     """
 
     def __init__(self, proxy, client, server):
@@ -82,7 +83,7 @@ class Link:
             Pipe(self, a, b).start()
 
     def wait(self, end, event):
-        """Until something can be done with an end. False if the connection is over."""
+        """Waits until an end is ready. False if the connection is over."""
         poll = select.poll()
         poll.register(end, event)
         poll.register(self.woken, select.POLLIN)
@@ -94,7 +95,7 @@ class Link:
             if self.over:
                 return
             self.over, self.reset = True, reset
-        self.waker.send(b"x")  # nobody reads it, so both pipes see it
+        self.waker.send(b"x")  # never read, so that both pipes see it
 
     def left(self):
         with self.lock:

@@ -3,10 +3,11 @@
 
     tests/faults/history.py --bin-dir build/dev/tools [--case ../shared/goldens/ps_sync/linear_exact_3s4t] [--steps 12] [--rounds 1] [--seed N]
 
-The record is what all processes write with `--profile`: each call where it was made and where it was answered, with an id that is the same for a
-repeat. The model of a server and a trainer: fetch, then by turns send and fetch; a fetch after n sends is answered only when all trainers have
-sent n times; what a trainer got an answer for has been carried out, on one server, and nothing else has; a repeat follows a call that failed.
-The checker itself has to refuse fifty records that were made wrong. Exit status: 0 all well, 1 not. Needs numpy.
+The record is what all processes write with `--profile`: each call at the caller and at the server, with an id that is
+the same for a repeated call. The model of a server and a trainer: fetch, then alternately send and fetch; the response
+to a fetch after n sends is sent only when all trainers have sent n times; every call that a trainer got a response for
+was carried out, on one server, and no other call was; a repeated call follows a failed one. The checker must also
+refuse fifty records that were corrupted on purpose. Exit status: 0 all passed, 1 not. Needs numpy.
 """
 import argparse
 import collections
@@ -23,14 +24,14 @@ from job import Job  # noqa: E402
 
 SEND, FETCH = "send-barrier", "fetch-barrier"
 LIMIT = 90
-CLOCK_US = 200  # what is noted before a lock and after it may stand in the other order
+CLOCK_US = 200  # events recorded before and after a lock may be in the wrong order by this much
 
 
 def read(path):
     """Calls of the joined trace: [{id, name, trainer, server (pid), begin, end, ok, served}], in order of begin."""
     with open(path, encoding="utf-8") as f:
         events = json.load(f)["traceEvents"]
-    # the arrow of a call stands right behind it
+    # the arrow of a call directly follows it
     calls = []
     for before, event in zip(events, events[1:]):
         if event["ph"] not in "sf" or before["ph"] != "X" or event["cat"] == "read":
@@ -41,7 +42,7 @@ def read(path):
 
 
 def check(calls, trainers, servers, steps):
-    """What contradicts the model."""
+    """Contradictions to the model."""
     wrong = []
     made, served = collections.defaultdict(list), collections.defaultdict(list)
     for call in calls:
@@ -59,13 +60,13 @@ def check(calls, trainers, servers, steps):
         if not tries[-1]["ok"]:
             wrong.append(f"call {call_id} was never answered")
     wrong += [f"call {call_id} was answered but not made" for call_id in served if call_id not in made]
-    # by server and trainer, each call when it was first answered well
+    # by server and trainer: each call at the time of its first successful response
     turns = collections.defaultdict(list)
     for call_id, answers in served.items():
         first = min((a for a in answers if a["ok"]), key=lambda a: a["end"], default=None)
         if first is not None and first["name"] in (SEND, FETCH):
             turns[first["pid"], first["trainer"]].append(first)
-    sends = collections.defaultdict(list)  # by server and number, when each trainer's began
+    sends = collections.defaultdict(list)  # by server and number: the time when each trainer's send began
     for (server, trainer), list_of in turns.items():
         list_of.sort(key=lambda call: call["end"])
         names = [call["name"] for call in list_of]
@@ -88,7 +89,7 @@ def check(calls, trainers, servers, steps):
 
 
 def damage(calls, draw):
-    """A record that cannot be. \\returns it and what was done."""
+    """Makes an impossible record. \\returns it and a description of the change."""
     calls = copy.deepcopy(calls)
     acts = {
         "an answer vanishes": lambda: calls.remove(draw.choice([c for c in calls if c["served"] and c["ok"] and once(calls, c)])),
@@ -122,7 +123,7 @@ def elsewhere(calls, draw):
 
 
 def early(calls, draw):
-    """A fetch of a later step ends before anybody sent."""
+    """A fetch of a later step ends before any trainer has sent."""
     fetches = collections.defaultdict(list)
     for c in calls:
         if c["served"] and c["name"] == FETCH and c["ok"]:

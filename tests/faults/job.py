@@ -17,7 +17,7 @@ from ports import free_ports  # noqa: E402
 
 
 def merged(*flag_lists):
-    """Flags with values, later ones in place of earlier ones; flags alone stand after their name without a value."""
+    """Merges lists of flags with their values; later values of a flag replace earlier ones."""
     flags = {}
     for flag_list in flag_lists:
         name = None
@@ -30,7 +30,7 @@ def merged(*flag_lists):
 
 
 class Process:
-    """One tool; its output is kept line by line."""
+    """One tool; its output is stored by line."""
 
     def __init__(self, label, command, env):
         self.label, self.lines = label, []
@@ -47,7 +47,7 @@ class Process:
         self.p.send_signal(number)
 
     def wait_until_blocked(self, number, timeout=30):
-        """Until it no longer ends at once by this signal, as it does while it is being loaded."""
+        """Waits until this signal no longer kills the process at once, as it does while the process is being loaded."""
         until = time.monotonic() + timeout
         while True:
             with open(f"/proc/{self.p.pid}/status", encoding="utf-8") as f:
@@ -59,7 +59,7 @@ class Process:
             time.sleep(0.002)
 
     def wait(self, until):
-        """Exit status, or None if it still runs then."""
+        """Exit status, or None if it is still running after the time."""
         try:
             code = self.p.wait(max(0.01, until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -83,7 +83,7 @@ class Etcd:
     """An etcd of one member. Use in a `with` statement."""
 
     def __enter__(self):
-        # in memory where that is possible: it waits for its disk before every answer
+        # in memory if possible: etcd waits for its disk before every response
         self.folder = tempfile.TemporaryDirectory(prefix="millrace_etcd", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         client, peer = free_ports(2)
         self.endpoint = f"127.0.0.1:{client}"
@@ -99,7 +99,7 @@ class Etcd:
 
 
 class Job:
-    """A case of ../goldens/ps_sync with as many steps as wanted, over proxies. Use in a `with` statement."""
+    """A case of ../goldens/ps_sync with the given number of steps, over proxies. Use in a `with` statement."""
 
     def __init__(self, bin_dir, case, steps, server_flags=(), trainer_flags=()):
         self.bin, self.case, self.steps = os.path.abspath(bin_dir), case, steps
@@ -151,7 +151,7 @@ class Job:
                                        f"{self.dir}/config.json", "--trainer-id", "all", "-o", f"{self.dir}/out"])
         with np.load(f"{self.case}/feeds.npz") as stored:
             feeds = {k: stored[k] for k in stored.files}
-        # The stored steps over and over.
+        # The stored steps, repeated.
         longer = {}
         for k, v in feeds.items():
             trainer, step, var = k.split("/", 2)
@@ -206,7 +206,7 @@ class Job:
         return sum(p.bytes for p in self.proxies)
 
     def wait_for_bytes(self, count, timeout=30):
-        """Until the proxies have passed so many, both ways together."""
+        """Waits until the proxies have forwarded that many bytes, both directions together."""
         until = time.monotonic() + timeout
         while self.passed_bytes() < count:
             if time.monotonic() > until:
@@ -214,6 +214,6 @@ class Job:
             time.sleep(0.002)
 
     def wait_all(self, timeout=60):
-        """Exit codes of servers and trainers; None for those that still run then."""
+        """Exit codes of servers and trainers; None for those that are still running after the time."""
         until = time.monotonic() + timeout
         return [p.wait(until) for p in self.servers], [p.wait(until) for p in self.trainers]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Kills any one process of the job of `make demo PROCESSES=1` with SIGKILL at a random time, again and again.
+"""Repeatedly kills a random process of the job of `make demo PROCESSES=1` with SIGKILL at a random time.
 
     tests/faults/kill_job.py --bin-dir build/release [--rounds 50] [--steps 200] [--batch 512] [--seed N] [--json FILE]
 
-The job is started as the demo starts it: `launch` with two servers and two trainers, synchronous. Half of the rounds let it take snapshots and
-start again (`--max_restart 1`). A round is right if, within the time limit, no process is left and
-  - the job finished, and losses, parameters and optimizer state have the bits of a job that nobody disturbed; or
+The job is started like the demo: `launch` with two servers and two trainers, synchronous. In half of the rounds it
+takes snapshots and restarts (`--max_restart 1`). A round passes if, within the time limit, no process is left and
+  - the job finished, and losses, parameters and optimizer state have the bits of an undisturbed job; or
   - without restarts, `launch` names the process that was killed and ends with 128 + 9; or
   - `launch` itself was killed.
-Exit status: 0 all rounds right, 1 not. Needs numpy.
+Exit status: 0 all rounds passed, 1 not. Needs numpy.
 """
 import argparse
 import collections
@@ -30,7 +30,7 @@ from ports import free_ports  # noqa: E402
 
 SERVERS, TRAINERS = 2, 2
 LOSS = "mean_0.tmp_0"
-TAIL = 600  # characters of a log that a complaint shows
+TAIL = 600  # number of characters of a log in an error message
 
 
 class Wrong(Exception):
@@ -46,7 +46,8 @@ def children_of(pid):
 
 
 def role_of(pid):
-    """server.0, trainer.1, ... by the environment that launch gives; None if the process is gone or still launch's own copy."""
+    """server.0, trainer.1, ... from the environment that launch sets; None if the process is gone or is launch's copy
+    before exec."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as f:
             env = dict(entry.split(b"=", 1) for entry in f.read().split(b"\0") if b"=" in entry)
@@ -81,7 +82,7 @@ class Runs:
             sys.exit(f"{command[0]}: exit status {done.returncode}: {done.stderr[-TAIL:]}")
 
     def start(self, restarts):
-        """A new folder and the job in it. \\returns folder, process of launch"""
+        """Creates a new folder with the job. \\returns folder, process of launch"""
         self.count += 1
         folder = f"{self.work}/{self.count}"
         os.makedirs(f"{folder}/snapshots")
@@ -102,7 +103,7 @@ class Runs:
 
     @staticmethod
     def result(folder):
-        """Losses of both trainers, and what the servers had in the end."""
+        """Losses of both trainers, and the final values of the servers."""
         values = {}
         for t in range(TRAINERS):
             with open(f"{folder}/stats_{t}.json", encoding="utf-8") as f:
@@ -135,14 +136,14 @@ class Runs:
             raise Wrong(f"other results: {sorted(set(found) ^ set(self.reference))}")
         for name, want in self.reference.items():
             have = found[name]
-            # trainers that were started again have losses from there on, none where all steps were done
+            # trainers that were restarted have losses only of the steps after that, none if all steps were done
             if name.startswith("losses") and restarts and len(have) < len(want):
                 want = want[len(want) - len(have):]
             if not np.array_equal(have, want):
                 raise Wrong(f"'{name}' differs from the job that nobody disturbed")
 
     def round(self):
-        """\\returns what happened, and the seconds from the kill to the end."""
+        """\\returns the outcome, and the seconds from the kill to the end."""
         restarts = self.random.randrange(2)
         folder, launch = self.start(restarts)
         time.sleep(self.random.uniform(0, 1.1 * self.seconds))

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Kills a training run with SIGKILL at random moments while it saves checkpoints, again and again.
+"""Repeatedly kills a training run with SIGKILL at random moments while it saves checkpoints.
 
     tests/faults/kill_saves.py --bin-dir build/dev/tools [--rounds 100] [--seed N] [--json FILE]
 
-A run saves after every step and is started anew with --resume auto each time; one that has come to its end begins again. After every kill all complete checkpoints of
-the folder must verify, and the newest must not be older than the one before. In the end the run is left alone: what it has
-must equal, bit by bit, what a run has that was never killed. Then its checkpoint is cut anew, with a kill at each point of that. Exit status: 0 all well, 1 not.
+A run saves after every step and is restarted with --resume auto each time; after a completed run a new one starts.
+After every kill all complete checkpoints of the folder must verify, and the newest must not be older than the one
+before. In the end the run is not disturbed: its values must equal, bit by bit, those of a run that was never killed.
+Then its checkpoint is resharded, with a kill at each point of that. Exit status: 0 all passed, 1 not.
 """
 import argparse
 import json
@@ -22,7 +23,8 @@ EPOCHS, ROWS, BATCH = 40, 400, 10
 
 
 def reshard_points(tool, at, wrong):
-    """Kills `checkpoint reshard` at each of its points: what it leaves is no checkpoint or a good one, and doing it again gives all."""
+    """Kills `checkpoint reshard` at each of its points: it must leave no checkpoint or an intact one, and repeating it
+    must complete it."""
     kills = 0
     for point in ("begin", "begin:2", "data-written", "before-rename", "after-rename"):
         words = [tool("checkpoint"), "reshard", at("ck"), "--ranks", "3", "--cut-whole", "-o", at("cut"), "--force"]
@@ -32,7 +34,7 @@ def reshard_points(tool, at, wrong):
             continue
         kills += 1
         done = subprocess.run([tool("checkpoint"), "diff", at("ck"), at("cut")], capture_output=True, text=True)
-        # a checkpoint from the rename on, and before it where there was one, which holds the same
+        # after the rename there is a checkpoint; before it only if there was one, with the same contents
         expected = point in ("before-rename", "after-rename")
         if os.path.exists(at("cut/manifest.json")) != expected or (expected and done.returncode != 0):
             wrong.append(f"after a kill at reshard/{point}: {done.stdout.strip()} {done.stderr.strip()}")
@@ -76,7 +78,7 @@ def main():
             if process.returncode != -signal.SIGKILL:
                 if process.returncode != 0:
                     wrong.append(process.stderr.read().decode().strip())
-                shutil.rmtree(at("ck"))  # it was done before: from the beginning
+                shutil.rmtree(at("ck"))  # completed before: starts from the beginning
                 last = -1
                 continue
             kills += 1

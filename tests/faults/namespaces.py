@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""A job whose processes are on hosts of their own: network namespaces, joined by cables and a router, that are cut for a while or for good.
+"""A job whose processes are on separate emulated hosts: network namespaces, connected to a router, that are cut off for
+a while or permanently.
 
     tests/faults/namespaces.py --bin-dir build/dev/tools [--shared ../shared] [--only NAME]
 
-- Undisturbed, the job leaves the bits of a job in one process; so it does when one trainer, one server or half of all hosts are cut off for a
-  while, shorter than the time-outs.
-- A server that is cut off for good: every trainer ends with status 5 within the deadline and names it; the server itself ends, too.
+- Undisturbed, the job ends with the bits of a job in one process; also when one trainer, one server or half of all
+  hosts are cut off for a while, shorter than the time-outs.
+- A server that is cut off permanently: every trainer ends with status 5 within the deadline and names it; the server
+  ends as well.
 - A server refuses to listen beyond loopback without TLS or --insecure-listen.
-Exit status: 0 all well, 1 not, 77 where namespaces cannot be made. Needs numpy.
+Exit status: 0 all passed, 1 not, 77 if namespaces cannot be created. Needs numpy.
 """
 import argparse
 import os
@@ -61,7 +63,7 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
 
     def cut(self, name, is_cut=True):
-        """The cable at the router's side: the host itself sees nothing."""
+        """The cable at the router's side: the host does not notice."""
         ip("-n", self.router, "link", "set", f"d{list(self.space).index(name)}", "down" if is_cut else "up")
 
 

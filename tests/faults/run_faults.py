@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Faults of processes and networks against a training job, and what has to come of them.
+"""Faults of processes and networks in a training job, and their expected outcomes.
 
     run_faults.py --bin-dir build/dev/tools [--case ../shared/goldens/ps_sync/linear_exact_3s4t] [--transport grpc,tcp] [--only F1,F5]
                   [--rounds N] [--seed S] [--json FILE]
 
-The job's gradients are whole numbers, so its result is the same bits in any order of sums: a fault that the job survives must leave
-exactly what a run without faults leaves, and one that it does not must end every process with an error that names what was lost, within
-the deadline. `--rounds 1` (default) is the short form; nightly runs use `--rounds 50`, which also draws the times of faults at random.
-Prints a line a fault. Exit status: 0 all as expected, 1 some not, 2 nothing could be run.
+The job's gradients are whole numbers, so its result has the same bits in any order of sums. A job that survives a fault
+must end with exactly the result of a run without faults; otherwise every process must end within the deadline, with an
+error that names the lost process. `--rounds 1` (default) is the short form; nightly runs use `--rounds 50`, which also
+draws the times of faults at random. Prints a line per fault. Exit status: 0 all as expected, 1 some not, 2 nothing
+could be run.
 """
 import argparse
 import json
@@ -23,10 +24,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from job import Etcd, Job, free_ports, merged  # noqa: E402
 
 STEPS = 30
-# A trainer that is silent for so long is lost. Long enough for a loaded machine, short enough for a test.
+# A trainer that is silent for this time is lost. Long enough for a loaded machine, short enough for a test.
 SILENCE = ["--silence-timeout-ms", "4000"]
 QUICK = ["--deadline-ms", "8000", "--reconnect-timeout-ms", "2500"]
-LIMIT = 40  # seconds in which every process has to end, whatever happened
+LIMIT = 40  # seconds within which every process must end in any case
 
 
 class Failure(Exception):
@@ -52,7 +53,7 @@ def require_same(job, reference):
 
 
 def require_ended(job, codes, who):
-    """Everybody that is left has ended by himself, with exit code 5 or as told."""
+    """All remaining processes have ended without being killed, with exit code 5 or the given one."""
     require(None not in codes, f"{who} still run after {LIMIT} s: {tails(job)}")
     require(all(c == 5 for c in codes), f"{who} ended with {codes}, expected 5: {tails(job)}")
 
@@ -67,7 +68,7 @@ class Suite:
                    merged(SILENCE, QUICK, self.transport, trainer_flags)).prepare(proxies)
 
     def note(self, outcome, seconds):
-        """Counts an outcome where several are right."""
+        """Counts an outcome if several are right."""
         count, longest = self.outcomes.get(outcome, (0, 0.0))
         self.outcomes[outcome] = (count + 1, max(longest, seconds))
 
@@ -77,7 +78,7 @@ class Suite:
         return self.reference
 
     def slow(self, job, seconds=0.005):
-        """Stretches a job that has not begun, so that there is a middle to hit."""
+        """Makes a job that has not started take longer, so that faults can hit the middle of it."""
         if self.total == 0:  # measured now: the job must not run meanwhile
             with self.job() as whole:
                 require_same(whole.start_all(), self.result(whole))
@@ -86,18 +87,18 @@ class Suite:
             proxy.delay = seconds
 
     def moment(self, job):
-        """Waits until some share of the bytes of a whole run has passed; slow() comes before."""
+        """Waits until a fraction of the bytes of a whole run has been forwarded; call slow() before."""
         job.wait_for_bytes(self.total * self.random.uniform(0.2, 0.7))
 
     def f0_nothing(self):
-        """No fault: the processes leave what one process leaves."""
+        """No fault: the processes end with the values of a single process."""
         with self.job() as job:
             require_same(job.start_all(), self.result(job))
 
     # --- F1, F2: a process dies -------------------------------------------------------------------------------------
 
     def f1_server_killed(self):
-        """kill -9 of a server: every trainer ends with the endpoint's name, the other servers end, too."""
+        """kill -9 of a server: every trainer ends with the endpoint's name, and the other servers end as well."""
         with self.job() as job:
             self.slow(job)
             job.start_all()
@@ -111,7 +112,8 @@ class Suite:
             require(any(endpoint in t.text for t in job.trainers), f"no trainer names {endpoint}: {tails(job)}")
 
     def f1_server_restarted(self):
-        """kill -9 of a server that saves every step, and another one in its place: the result is that without faults."""
+        """kill -9 of a server that saves every step, and another one in its place: the same result as without
+        faults."""
         self.restart(["--snapshot-every", "1", "--snapshot-durable"])
 
     def f1_gone_back(self):
@@ -137,7 +139,8 @@ class Suite:
             require_same(job, want)
 
     def f1_job_restarted(self):
-        """kill -9 of any process of a job that saves every five steps; all are started anew, and go on from the snapshots to the same result."""
+        """kill -9 of any process of a job that saves every five steps; all are restarted, and continue from the
+        snapshots to the same result."""
         with self.job() as job:
             want = self.result(job)
             self.slow(job)
@@ -159,7 +162,8 @@ class Suite:
             require_same(job, want)
 
     def f1_server_moved(self):
-        """kill -9 of a server that etcd knows, and one with its snapshots at another port: the trainers find it."""
+        """kill -9 of a server that is registered in etcd, and a new one with its snapshots at another port: the
+        trainers find it."""
         flags = ["--snapshot-every", "1", "--snapshot-durable"]
         with Etcd() as etcd, self.job(trainer_flags=["--deadline-ms", "30000", "--reconnect-timeout-ms", "20000", "--etcd", etcd.endpoint]) as job:
             want = self.result(job)
@@ -181,7 +185,7 @@ class Suite:
             require_same(job, want)
 
     def f2_trainer_killed(self):
-        """kill -9 of a trainer: the servers notice its silence and name it, everybody ends."""
+        """kill -9 of a trainer: the servers notice its silence and name it, and all processes end."""
         with self.job() as job:
             self.slow(job)
             job.start_all()
@@ -205,7 +209,8 @@ class Suite:
             require(codes == [0] * len(codes), f"servers {servers}, trainers {trainers}: {tails(job)}")
 
     def f2_replaced(self):
-        """The same, and another process takes the place of the one that was lost: all finish, and the servers agree on its first step."""
+        """The same, and another process replaces the one that was lost: all finish, and the servers agree on its first
+        step."""
         with self.job(server_flags=["--elastic"], trainer_flags=["--deadline-ms", "20000"], steps=300) as job:
             self.slow(job, 0.002)
             job.start_all()
@@ -219,8 +224,10 @@ class Suite:
     # --- F3: any process, at any time -------------------------------------------------------------------------------
 
     def f3_any_killed(self):
-        """kill -9 of any process at any time from the start on, in a job with or without snapshots; with them a server is started anew. The job
-        either finishes with the result of a run without faults, or everybody who is left ends with status 5 within the time limit."""
+        """kill -9 of any process at any time, in a job with or without snapshots; with them a server is restarted. The
+        job either
+        finishes with the result of a run without faults, or all remaining processes end with status 5 within the time
+        limit."""
         with self.job(trainer_flags=["--deadline-ms", "20000", "--reconnect-timeout-ms", "8000"]) as job:
             want = self.result(job)
             self.slow(job)
@@ -257,7 +264,7 @@ class Suite:
     # --- F3: at named points (see POINTS) -----------------------------------------------------------------------------
 
     def start_with_point(self, job, folders, victim, point):
-        """All processes, one of which kills itself at the point, and until it has."""
+        """Starts all processes, one of which kills itself at the point, and waits until it has."""
         for i, folder in enumerate(folders):
             job.start_server(i, flags=[*folder, *(["--kill-point", point] if victim == ("server", i) else [])])
         for t in range(len(job.trainers)):
@@ -273,7 +280,8 @@ class Suite:
         return folders
 
     def at_server_point(self, point, most):
-        """A server that saves every step is lost there, and another one takes its place: the result is that without faults."""
+        """A server that saves every step is lost there, and another one takes its place: the same result as without
+        faults."""
         with self.job(trainer_flags=["--deadline-ms", "30000", "--reconnect-timeout-ms", "20000"]) as job:
             want, victim = self.result(job), self.random.randrange(len(job.servers))
             folders = self.snapshots(job, "--snapshot-every", "1", "--snapshot-durable")
@@ -282,7 +290,8 @@ class Suite:
             require_same(job, want)
 
     def at_going_back(self, point, _):
-        """A server comes back with an old snapshot, and another one is lost there while it goes back to that step: the same."""
+        """A server restarts with an old snapshot, and another one is lost there while it goes back to that step: the
+        same result."""
         with self.job(trainer_flags=["--deadline-ms", "40000", "--reconnect-timeout-ms", "30000"]) as job:
             want, folders = self.result(job), self.snapshots(job, "--snapshot-every", "7")
             job.start_server(0, flags=[*folders[0], "--kill-point", f"server/after-apply:{self.random.randint(9, 13)}"])
@@ -297,7 +306,8 @@ class Suite:
             require_same(job, want)
 
     def at_trainer_point(self, point, most, case=None):
-        """A trainer is lost there: the others end with an error that names it, or, where it had done all it had to, with the result."""
+        """A trainer is lost there: the others end with an error that names it, or, if it had completed its part, with
+        the result."""
         suite_case, self.args.case = self.args.case, case or self.args.case
         try:
             job = self.job()
@@ -314,12 +324,13 @@ class Suite:
                 require(all(np.array_equal(after[name], value) for name, value in want.items()), "another result")
                 return
             require_ended(job, servers, "servers")
-            # who has sent and fetched all has nothing more to wait for
+            # a trainer that has sent and fetched everything no longer waits for anything
             require(set(others) <= ({0, 5} if point.endswith("complete") else {5}), f"the others ended with {others}: {tails(job)}")
             require(any(f"trainer {victim}" in s.text for s in job.servers), f"no server names trainer {victim}: {tails(job)}")
 
     def f3_at_reshard(self):
-        """The snapshots of a job that is done are cut anew, with a kill at each point of that: nothing appears, or what was there stays; then all."""
+        """The snapshots of a completed job are resharded, with a kill at each point: either nothing appears or the old
+        folder stays; then it succeeds."""
         with self.job() as job:
             want, root = self.result(job), os.path.join(job.dir, "snapshots")
             folders = [["--snapshot-dir", root, "--snapshot-every", "1", "--snapshot-durable"]] * len(job.servers)
@@ -344,7 +355,8 @@ class Suite:
     # --- F4: slow is not dead ---------------------------------------------------------------------------------------
 
     def f4_stopped(self):
-        """SIGSTOP of a trainer and of a server for a second, below the time-out: the result is that without faults."""
+        """SIGSTOP of a trainer and of a server for a second, shorter than the time-out: the same result as without
+        faults."""
         with self.job() as job:
             want = self.result(job)
             self.slow(job)
@@ -357,7 +369,8 @@ class Suite:
             require_same(job, want)
 
     def f4_stopped_for_long(self):
-        """SIGSTOP of a trainer beyond the time-out: the job ends, and the trainer, awake again, ends with an error, too."""
+        """SIGSTOP of a trainer longer than the time-out: the job ends, and the trainer ends with an error after
+        SIGCONT."""
         with self.job() as job:
             self.slow(job)
             job.start_all()
@@ -372,14 +385,14 @@ class Suite:
     # --- F5: the network --------------------------------------------------------------------------------------------
 
     def f5_delay(self):
-        """20 ms each way."""
+        """20 ms of delay in each direction."""
         with self.job() as job:
             want = self.result(job)
             self.slow(job, 0.02)
             require_same(job.start_all(), want)
 
     def f5_rate(self):
-        """Slow lines."""
+        """Connections with low bandwidth."""
         with self.job() as job:
             want = self.result(job)
             for proxy in job.proxies:
@@ -396,15 +409,16 @@ class Suite:
             require(sum(p.cuts for p in job.proxies) > 0, "no connection was cut")
 
     def f5_cut(self):
-        """Every connection ends after some 150 kB, two steps, in the middle of a message: nothing is lost, nothing applied twice."""
+        """Every connection is closed after about 150 kB, two steps, in the middle of a message: nothing is lost or
+        applied twice."""
         self.cut(False)
 
     def f5_reset(self):
-        """The same by RST."""
+        """The same with RST."""
         self.cut(True)
 
     def f5_all_cut_at_once(self):
-        """All connections of a server end at once, several times."""
+        """All connections of a server are closed at once, several times."""
         with self.job() as job:
             want = self.result(job)
             self.slow(job, 0.002)
@@ -416,7 +430,8 @@ class Suite:
             require_same(job, want)
 
     def f5_half_open(self):
-        """A server falls silent while its connections stand: the trainers end within their deadline and name it."""
+        """A server becomes silent while its connections stay open: the trainers end within their deadline and name
+        it."""
         with self.job() as job:
             self.slow(job)
             job.start_all()
@@ -427,7 +442,7 @@ class Suite:
             require(any(job.proxies[1].endpoint in t.text for t in job.trainers), f"no trainer names {job.proxies[1].endpoint}: {tails(job)}")
 
     def f5_silence_heals(self):
-        """The same for a second only: the result is that without faults."""
+        """The same for only a second: the same result as without faults."""
         with self.job() as job:
             want = self.result(job)
             self.slow(job)
@@ -441,7 +456,7 @@ class Suite:
     # --- F12: the wrong peer ----------------------------------------------------------------------------------------
 
     def f12_other_job(self):
-        """Servers of another job refuse the trainers, who say so."""
+        """Servers of another job refuse the trainers, which report it."""
         with self.job(server_flags=["--job", "clicks"], trainer_flags=["--job", "views"]) as job:
             for i in range(len(job.servers)):
                 job.start_server(i)
@@ -453,7 +468,7 @@ class Suite:
     # --- F13: at the start ------------------------------------------------------------------------------------------
 
     def f13_trainers_first(self):
-        """Trainers start a second before the servers: start order does not matter."""
+        """Trainers start a second before the servers: the order does not matter."""
         with self.job() as job:
             want = self.result(job)
             for t in range(len(job.trainers)):
@@ -464,7 +479,7 @@ class Suite:
             require_same(job, want)
 
     def f13_port_in_use(self):
-        """A second server at the same port says which port, and exits with 5."""
+        """A second server at the same port names the port, and exits with 5."""
         with self.job(proxies=False) as job:
             job.start_server(0)
             first, second = job.servers[0], job.start_server(0, wait=False)
@@ -473,7 +488,7 @@ class Suite:
             require(first.p.poll() is None, "the first server has ended, too")
 
     def f13_no_server(self):
-        """A server never comes: the trainer ends within its deadline and names it."""
+        """A server never starts: the trainer ends within its deadline and names it."""
         with self.job(proxies=False) as job:
             began = time.monotonic()
             trainer = job.start_trainer(1)
@@ -483,14 +498,15 @@ class Suite:
             require(any(f"127.0.0.1:{p}" in trainer.text for p in job.ports), f"no endpoint in: {trainer.text[-300:]}")
 
     def f13_no_such_host(self):
-        """A name that nobody can resolve."""
+        """A host name that cannot be resolved."""
         with self.job(proxies=False) as job:
             server = job.start_server(0, wait=False, flags=["--endpoint", f"no.such.host.invalid:{free_ports(1)[0]}"])
             code = server.wait(time.monotonic() + LIMIT)
             require(code == 5 and "no.such.host.invalid" in server.text, f"exit code {code}: {server.text[-300:]}")
 
 
-# Named points (pserver and run-program --kill-point), what is done there, and up to which time that it is reached the process is lost.
+# Named points (pserver and run-program --kill-point), the code at that point, and how many times it is reached before
+# the process is killed.
 POINTS = {
     "server/before-call": (Suite.at_server_point, 150), "server/before-answer": (Suite.at_server_point, 150),
     "server/in-barrier": (Suite.at_server_point, 40), "server/before-apply": (Suite.at_server_point, 25),
@@ -512,7 +528,7 @@ def add_points():
 
 
 def run_fault(suite, transport, name, rounds):
-    """A row of the result: how often one fault ended as it should."""
+    """A row of the result: how often one fault had the expected outcome."""
     passed, errors, worst = 0, [], 0.0
     for _ in range(rounds):
         began = time.monotonic()

@@ -12,8 +12,8 @@
 #include "ps/transport/socket.h"
 #include "ps/transport/tcp.h"
 
-/// A job of the fleet API for tests: two slots of one embedding and four dense features, whose
-/// clicks are learned.
+/// A job of the fleet API for tests: two slots of one embedding and four dense features; it learns
+/// clicks.
 namespace millrace::fleet::ctr_job {
 
 inline void check(const Status& status) {
@@ -28,7 +28,7 @@ inline std::unique_ptr<Program> program_of(const std::string& name) {
   return *std::move(program);
 }
 
-// Ports that nobody has; another process could take one before it is used.
+// Free ports; another process could take one before it is used.
 inline std::vector<std::string> free_endpoints(int count) {
   std::vector<ps::Socket> held;
   std::vector<std::string> endpoints;
@@ -68,7 +68,7 @@ inline std::shared_ptr<ps::Transport> tcp() {
   return *std::move(transport);
 }
 
-// A process of the job up to its programs.
+// A process of the job, initialized up to its programs.
 inline void prepare(Fleet& fleet, RoleMaker role, const DistributedStrategy& strategy,
                     UpdateMethod method = Sgd{}) {
   check(fleet.init(std::move(role)));
@@ -86,7 +86,7 @@ inline void prepare(Fleet& fleet, RoleMaker role, bool sync, UpdateMethod method
   prepare(fleet, std::move(role), strategy_of(sync), std::move(method));
 }
 
-// Workers have rows of their own, so that the order in which they push does not matter.
+// Workers have different rows, so that the order in which they push does not matter.
 inline executor::NamedValues feeds_of(int worker, int step) {
   executor::NamedValues feeds;
   constexpr int64_t kRows = 8;

@@ -1,4 +1,4 @@
-// Descriptions of DownpourSGD jobs are those of the original.
+// Descriptions of DownpourSGD jobs equal those of the original.
 
 #include <fstream>
 #include <sstream>
@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Two slots, a layer of 8, statistics of the 20 columns before it where asked for.
+// Two slots, a layer of 8, and if wanted statistics of the 20 columns before it.
 std::unique_ptr<Program> model(int number, bool data_norm, const std::string& table = "emb",
                                const std::string& more = "") {
   const std::string fc = "fc_" + std::to_string(number);
@@ -190,7 +190,7 @@ TEST(Downpour, TheUsersDescriptionComesFirst) {
 }
 
 TEST(Downpour, ErrorsNameWhatIsWrong) {
-  EXPECT_EQ(minimize({}).status().message(), "DownpourSGD needs a loss at least");
+  EXPECT_EQ(minimize({}).status().message(), "DownpourSGD needs at least one loss");
   const auto two_tables = model(0, false, "other");
   EXPECT_EQ(minimize({two_tables.get()}).status().message(),
             "'emb' and 'other' are both distributed lookup tables, expected one");
@@ -213,7 +213,7 @@ TEST(Downpour, ErrorsNameWhatIsWrong) {
             "table 0 is of type PS_DENSE_TABLE, expected PS_SPARSE_TABLE");
 }
 
-// An op that asks for more than the tables do, in the forward program of a loss.
+// An op that needs more than the tables offer, in the forward program of a loss.
 std::string refused_with(const std::string& line, const std::string& vars = "") {
   const auto program = model(0, false, "emb", vars + line);
   return minimize({program.get()}).status().message();
@@ -227,15 +227,16 @@ TEST(Downpour, WhatTheTablesWouldLeaveOutIsRefused) {
            "  scale X=fc_0.w_0 -> Out=fc_0.w_0 {scale: 0.5, op_role: 2}\n",
            "  assign X=fc_0.w_0 -> Out=other {op_role: 2}\n",
        })
-    EXPECT_THAT(refused_with(line), HasSubstr("tables of DownpourSGD update by their own rules"))
+    EXPECT_THAT(refused_with(line),
+                HasSubstr("tables of DownpourSGD only update by their own rules"))
         << line;
   EXPECT_THAT(refused_with("  increment X=loss -> Out=loss {step: 1.0, op_role: 16}\n"),
-              HasSubstr("'increment' belongs to a schedule of the learning rate"));
+              HasSubstr("'increment' belongs to a learning rate schedule"));
   EXPECT_THAT(refused_with("  scale X=loss -> Out=loss {scale: 0.5, op_role: 18}\n"),
-              HasSubstr("'scale' belongs to a schedule of the learning rate"));
+              HasSubstr("'scale' belongs to a learning rate schedule"));
   EXPECT_THAT(
       refused_with("  lookup_table Ids=slot0 W=other -> Out=emb_1.tmp_0 {is_sparse: true}\n"),
-      HasSubstr("the embedding 'other' is sparse, but no distributed lookup table"));
+      HasSubstr("the embedding 'other' is sparse, but not a distributed lookup table"));
 }
 
 TEST(Downpour, SlotsOfLaterProgramsAreThoseOfTheFirst) {
@@ -244,8 +245,10 @@ TEST(Downpour, SlotsOfLaterProgramsAreThoseOfTheFirst) {
   Op& lookup = second->root().front();
   ASSERT_EQ(lookup.type(), "lookup_table");
   lookup.set_input("Ids", "slot1");
-  EXPECT_THAT(minimize({first.get(), second.get()}).status().message(),
-              HasSubstr("a program looks up 'slot1' for 'emb_0.tmp_0', which the first loss's"));
+  EXPECT_THAT(
+      minimize({first.get(), second.get()}).status().message(),
+      HasSubstr(
+          "a program looks up 'slot1' for 'emb_0.tmp_0', which the program of the first loss"));
   const auto third = model(2, false, "other");
   third->root().front().set_input("W", "other");
   EXPECT_THAT(minimize({model(0, false).get(), third.get()}).status().message(),

@@ -3,7 +3,7 @@
 /// Nets of equal_test.cc: main program and startup program without an optimizer.
 namespace millrace::fleet {
 
-// A layer over 12 rows; batches of two workers together look all of them up.
+// A layer over 12 rows; the batches of two workers together look all of them up.
 inline constexpr const char* kRowsAndLayer[2] = {R"(# millrace program 1
 
 block 0 {

@@ -1,11 +1,12 @@
-// A synchronous fleet job trains as one process that is given the batches of all workers at once,
-// with every option of an optimizer; what servers cannot do is refused by name.
+// A synchronous fleet job trains as one process that gets the batches of all workers at once, with
+// every option of an optimizer; options that servers do not support are refused by name.
 
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "fleet/job/contexts.h"
 #include "fleet/job/fleet_job.h"
 #include "fleet/runtime/fleet_server.h"
@@ -58,7 +59,7 @@ MinimizeOptions optimizer_of(UpdateMethod method) {
 
 constexpr int64_t kBatch = 8;
 
-// Some rows twice in a batch, some in both batches.
+// Some rows occur twice in a batch, some in both batches.
 int64_t id_at(int worker, int step, int64_t i) {
   return (worker * 6 + i * (i == 7 ? 0 : 1) + step) % 12;
 }
@@ -79,7 +80,7 @@ executor::NamedValues equal_feeds(int first_worker, int workers, int step) {
   return feeds;
 }
 
-// What the program is fed.
+// The feeds of the program.
 executor::NamedValues feeds_for(const Program& main, int first_worker, int workers, int step) {
   executor::NamedValues feeds = equal_feeds(first_worker, workers, step);
   std::erase_if(feeds,
@@ -150,9 +151,9 @@ class EqualJob {
     for (std::thread& thread : threads_) thread.join();
     return params_;
   }
-  // Rows as the servers began them.
+  // The initial rows of the servers.
   std::vector<float> first_rows;
-  bool gives_rows = true;  // those of the one process
+  bool gives_rows = true;  // servers start with the rows of the one process
 
  private:
   void serve(int index) {
@@ -234,8 +235,8 @@ void expect_equal_job(const EqualNet& net, int workers) {
   expect_equal_params(job.train(5), train_together(net, workers, 5));
 }
 
-// Adam of rows in one process uses the powers of the step to come, as the original's op does; rules
-// of servers do not (AdamOfRowsIsTold).
+// Adam of rows in one process uses the powers of the next step, as the original's op does; the
+// rules of servers do not (AdamOfRowsIsTold).
 TEST(FleetEqual, RowsOfSeveralWorkersAreAveragedAsDenseParametersAre) {
   for (const int workers : {1, 2, 3})
     expect_equal_job(EqualNet(kRowsAndLayer, optimizer_of(Sgd{})), workers);
@@ -250,7 +251,7 @@ TEST(FleetEqual, TheSameJobEndsWithTheSameBits) {
   EXPECT_EQ(EqualJob(net, 3).train(4), EqualJob(net, 3).train(4));
 }
 
-// Clipping is not the same for one batch and for its halves.
+// Clipping a batch is not the same as clipping its halves.
 struct Carried {
   const char* name;
   MinimizeOptions options;
@@ -310,14 +311,14 @@ TEST(FleetEqual, ClippingOfDenseParametersStaysOnTheWorker) {
   }
 }
 
-// ---- what is refused
+// ---- refused options
 
 std::string job_refusal(const EqualNet& net) {
   const auto job = FleetJob::create(*net.main, *net.startup, equal_spec(2));
   if (!job.ok()) return job.status().message();
   const auto role = job->role({false, 0});
   if (!role.ok()) return role.status().message();
-  // Clipped rows stay in the program, as the original's transpiler leaves them; no worker runs it.
+  // Clipped rows stay in the program, as in the original's transpiler; no worker runs that op.
   const auto worker =
       FleetWorker::create(equal_setup(*job, *role, 0), std::make_shared<ps::InprocTransport>());
   return worker.ok() ? "carried out" : worker.status().message();
@@ -356,11 +357,11 @@ TEST(FleetEqual, WhatTablesLackIsRefused) {
   add("L1", rows, Adam{}, [](auto& o) { o.regularization = L1Decay{0.1}; });
   add("L2 of the embedding", rows, Sgd{},
       [](auto& o) { o.parameter_options["emb"].regularizer = L2Decay{0.1}; });
-  const char* const clip = "of a table, which only servers have";
+  const char* const clip = "of a table, which is only on servers";
   add("clip by value", clip, Sgd{}, [](auto& o) { o.clip = ClipByValue{0.1, {}}; });
   add("clip by norm", clip, Sgd{}, [](auto& o) { o.clip = ClipByNorm{0.1}; });
   add("clip by global norm", clip, Sgd{}, [](auto& o) { o.clip = ClipByGlobalNorm{0.1, "g"}; });
-  const char* const rate = "is computed by the program, or is its own";
+  const char* const rate = "is computed by the program, or differs";
   add("own rate", rate, Sgd{}, [](auto& o) { o.parameter_options["w"].learning_rate = 2; });
   add("own rate of the embedding", rate, Adam{},
       [](auto& o) { o.parameter_options["emb"].learning_rate = 0.5; });
@@ -378,7 +379,7 @@ TEST(FleetEqual, SeveralOptimizersAreRefused) {
   MinimizeOptions second = optimizer_of(Adam{});
   second.parameters = {"b"};
   EXPECT_THAT(job_refusal(EqualNet(kRowsAndLayer, {first, second})),
-              HasSubstr("the trainer has the new value only in the next step"));
+              HasSubstr("the trainer gets the new value only in the next step"));
 }
 
 Op* update_of(Program& main, llvm::StringRef param) {
@@ -404,13 +405,12 @@ Op& append_companion(EqualNet& net, const char* type, const std::string& in,
 TEST(FleetEqual, AveragesAndStateOfOnesOwnAreRefused) {
   EqualNet average(kLayerAlone, optimizer_of(Sgd{}));
   append_companion(average, "assign", "w", "w_ema");
-  EXPECT_THAT(job_refusal(average),
-              HasSubstr("'assign' does something for the parameter 'w' "
-                        "besides its update (an average of it, state of its"));
+  EXPECT_THAT(job_refusal(average), HasSubstr("'assign' does more for the parameter 'w' than its "
+                                              "update (such as an average or additional state)"));
   EqualNet fading(kLayerAlone, optimizer_of(Adam{}));
   const std::string moment = update_of(*fading.main, "w")->first_input("Moment1").str();
   append_companion(fading, "scale", moment, moment).set_float("scale", 0.5F);
-  EXPECT_THAT(job_refusal(fading), HasSubstr("'scale' does something for the parameter 'w'"));
+  EXPECT_THAT(job_refusal(fading), HasSubstr("'scale' does more for the parameter 'w'"));
 }
 
 TEST(FleetEqual, PowersOfDecaysBelongToTheUpdate) {
@@ -420,7 +420,7 @@ TEST(FleetEqual, PowersOfDecaysBelongToTheUpdate) {
   scale.set_float("scale", 0.9F).set_float("bias", 0.0F);
   EXPECT_EQ(job_refusal(net), "carried out");
   scale.set_float("scale", 0.8F);
-  EXPECT_THAT(job_refusal(net), HasSubstr("'scale' does something for the parameter 'w'"));
+  EXPECT_THAT(job_refusal(net), HasSubstr("'scale' does more for the parameter 'w'"));
 }
 
 TEST(FleetEqual, InputsThatTablesLackAreRefused) {
@@ -428,15 +428,15 @@ TEST(FleetEqual, InputsThatTablesLackAreRefused) {
   net.main->root().declare("beta", VarSpec::tensor(DType::kFloat32, {1}));
   update_of(*net.main, "w")->set_input("Beta1Tensor", "beta");
   EXPECT_THAT(job_refusal(net),
-              HasSubstr("'adam' updates 'w' with its input Beta1Tensor ('beta'), which tables of "
-                        "servers lack"));
+              HasSubstr("'adam' updates 'w' with its input Beta1Tensor ('beta'), which tables on "
+                        "servers do not support"));
 }
 
 TEST(FleetEqual, StateThatDoesNotBeginWithZerosIsRefused) {
   EqualNet net(kLayerAlone, optimizer_of(Adam{}));
   const std::string moment = update_of(*net.main, "b")->first_input("Moment2").str();
   net.startup->root().writers_of(moment)[0]->set_float("value", 0.5F);
-  EXPECT_THAT(job_refusal(net), HasSubstr("'Moment2' of 'b' begins with 'fill_constant&0.5'"));
+  EXPECT_THAT(job_refusal(net), HasSubstr("'Moment2' of 'b' starts with 'fill_constant&0.5'"));
 }
 
 TEST(FleetEqual, AdamOfRowsIsTold) {

@@ -1,4 +1,4 @@
-// Programs and descriptions of a fleet job are those that the original makes.
+// Programs and descriptions of a fleet job equal those of the original.
 
 #include "fleet/job/fleet_job.h"
 
@@ -53,7 +53,7 @@ void check_fleet_job(const Status& status) {
   ASSERT_TRUE(status.ok()) << status.to_string();
 }
 
-// A forward program of tests/data/fleet as a training program.
+// A forward program of tests/data/fleet, turned into a training program.
 class Training {
  public:
   Training(const std::string& folder, UpdateMethod method, LearningRate rate)
@@ -158,7 +158,7 @@ JobSpec synchronous() {
   return spec;
 }
 
-// The failure of making a worker of a job.
+// The error of creating a worker of a job.
 std::string refusal(const Training& training, JobSpec spec) {
   const auto job = training.job(std::move(spec));
   if (!job.ok()) return job.status().message();
@@ -170,10 +170,10 @@ TEST(FleetJob, RefusesWhatItCannotDo) {
   const Training training(kModel, Sgd{}, 0.01);
   JobSpec spec = synchronous();
   spec.servers.clear();
-  EXPECT_EQ(refusal(training, spec), "a fleet job needs a server at least");
+  EXPECT_EQ(refusal(training, spec), "a fleet job needs at least one server");
   spec = synchronous();
   spec.workers = 0;
-  EXPECT_THAT(refusal(training, spec), HasSubstr("a worker at least (found 0)"));
+  EXPECT_THAT(refusal(training, spec), HasSubstr("at least one worker (found 0)"));
   spec = synchronous();
   spec.servers[1] = spec.servers[0];
   EXPECT_THAT(refusal(training, spec), HasSubstr("'127.0.0.1:36011' occurs twice"));

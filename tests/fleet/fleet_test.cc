@@ -1,4 +1,4 @@
-// The facade: a job from init to its end over the loopback device, and calls in the wrong order.
+// The facade: a job from start to end over the loopback device, and calls in the wrong order.
 
 #include "fleet/fleet.h"
 
@@ -66,7 +66,7 @@ TEST(Fleet, TwoByTwoOnLoopbackEndsByItself) {
       ASSERT_EQ(each.size(), 30U);
       EXPECT_LT(each.back(), each.front());
     }
-    // nobody listens any more
+    // no server listens any more
     for (const std::string& server : servers)
       EXPECT_FALSE(wait_server_ready({server}, {.timeout = std::chrono::milliseconds(50),
                                                 .connect_timeout = std::chrono::milliseconds(50),
@@ -77,7 +77,7 @@ TEST(Fleet, TwoByTwoOnLoopbackEndsByItself) {
 }
 
 TEST(Fleet, TheLaunchBarrierCanBeTurnedOff) {
-  const std::vector<std::string> servers = free_endpoints(1);  // nobody listens there
+  const std::vector<std::string> servers = free_endpoints(1);  // no server listens there
   const auto rounds = [&](bool launch_barrier, const char* flag) {
     Fleet fleet;
     const std::map<std::string, std::string> variables{{"PADDLE_PSERVERS_IP_PORT_LIST", servers[0]},

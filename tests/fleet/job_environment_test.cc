@@ -1,4 +1,4 @@
-// Which rank of which job a process is, from the variables of every launcher.
+// The rank and job of a process, from the variables of every launcher.
 
 #include "fleet/launch/job_environment.h"
 
@@ -51,7 +51,7 @@ TEST(JobEnvironmentTest, TellsWhatNobodyReads) {
               ElementsAre(HasSubstr("FLAGS_LAUNCH_BARRIER=0 has no effect")));
 }
 
-// All that a launcher has said, as one text.
+// All settings of a launcher, as one text.
 std::string told(const Variables& variables) {
   const auto job = read(variables);
   if (!job.ok()) return job.status().message();
@@ -119,7 +119,7 @@ TEST(JobEnvironmentTest, ReadsCollectiveJobs) {
   EXPECT_EQ(job.rank, 1);
   EXPECT_EQ(job.size, 2);
   EXPECT_THAT(job.trainer_endpoints, ElementsAre("a:1", "b:2"));
-  // the rank follows from the own endpoint where it is not said
+  // the rank is derived from the endpoint of the process if it is not given
   EXPECT_EQ(
       expect({{"PADDLE_TRAINER_ENDPOINTS", "a:1,b:2"}, {"PADDLE_CURRENT_ENDPOINT", "b:2"}}).rank,
       1);

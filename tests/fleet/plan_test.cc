@@ -1,4 +1,4 @@
-// What the children of a job are told.
+// The environment and arguments of the children of a job.
 
 #include "fleet/launch/plan.h"
 
@@ -53,7 +53,7 @@ TEST(Plan, GivesEachProcessAPortForItsNumbers) {
   int port = 9091;
   for (const ChildPlan& child : plan(options)) EXPECT_EQ(child.metrics_port, port++);
   options.metrics_port = 65533;
-  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("4 ports from 65533 on"));
+  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("4 ports starting at 65533"));
 }
 
 TEST(Plan, TellsServersAndTrainers) {
@@ -74,9 +74,10 @@ TEST(Plan, TellsServersAndTrainers) {
 
 TEST(Plan, RefusesWhatDoesNotFit) {
   LaunchOptions options;
-  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("how many processes"));
+  EXPECT_THAT(plan_launch(options).status().message(),
+              HasSubstr("the number of processes is not set"));
   options.trainers = {"a:1", "a:1"};
-  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("stands twice"));
+  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("occurs twice"));
   options.trainers = {"a:1"};
   options.trainer_num = 2;
   EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("expected 2 endpoints, found 1"));

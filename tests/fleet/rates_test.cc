@@ -1,10 +1,11 @@
-// What servers of a fleet job do with gradients is what the program's optimizer and its rate say.
+// Servers of a fleet job apply gradients as the program's optimizer and its learning rate do.
 
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "fleet/job/contexts.h"
 #include "fleet/job/fleet_job.h"
 #include "fleet/runtime/fleet_server.h"
@@ -85,7 +86,7 @@ executor::NamedValues rate_feeds(int step) {
   executor::NamedValues feeds;
   auto& ids = feeds["ids"].as<Tensor>();
   check_rates(ids.resize(DType::kInt64, {6, 1}));
-  for (int64_t i = 0; i < 6; ++i) ids.data<int64_t>()[i] = (i * i + step) % 50;  // some twice
+  for (int64_t i = 0; i < 6; ++i) ids.data<int64_t>()[i] = (i * i + step) % 50;  // some occur twice
   return feeds;
 }
 
@@ -130,7 +131,7 @@ JobSpec rates_spec(bool stepped) {
   return spec;
 }
 
-// One worker and two servers; rows begin as those of the one process.
+// One worker and two servers; rows have the same initial values as in the one process.
 void train_on_servers(const Net& net, int steps, bool stepped, Params& out) {
   const auto job = FleetJob::create(*net.main, *net.startup, rates_spec(stepped));
   check_rates(job.status());
@@ -179,7 +180,7 @@ void train_on_servers(const Net& net, int steps, bool stepped, Params& out) {
     } else if (stepped) {
       check_rates(worker.set_rate(stepped_rate(step)));
     } else {
-      EXPECT_THAT(worker.set_rate(1).message(), HasSubstr("is no schedule's"));
+      EXPECT_THAT(worker.set_rate(1).message(), HasSubstr("is a constant and cannot be set"));
     }
     check_rates(worker.step(feeds, {}, none));
   }
@@ -203,7 +204,7 @@ void expect_same(const Net& net, bool stepped) {
   }
 }
 
-// Rows beyond 10 show that nothing bounds them.
+// Rows beyond 10 show that values are not clipped.
 TEST(FleetRates, SgdOnServersIsSgd) {
   expect_same(Net(trained_by(Sgd{}, 0.05)), false);
 }
@@ -213,7 +214,7 @@ TEST(FleetRates, ServersFollowARateThatIsStepped) {
 }
 
 TEST(FleetRates, RegularisationAndClippingStayOnTheWorker) {
-  // Dense parameters alone, as rows of the embedding are on the servers.
+  // Only dense parameters, because rows of the embedding are on the servers.
   MinimizeOptions options = trained_by(Sgd{}, 0.05);
   options.parameter_options["w"].regularizer = L2Decay{0.5};
   options.parameter_options["b"].regularizer = L2Decay{0.5};
@@ -232,7 +233,7 @@ TEST(FleetRates, WhatServersCannotDoIsRefused) {
   EXPECT_THAT(rates_refusal(decay), HasSubstr("an embedding on servers cannot be regularised"));
   MinimizeOptions own_rate = trained_by(Sgd{}, 0.05);
   own_rate.parameter_options["w"].learning_rate = 2.0;
-  EXPECT_THAT(rates_refusal(own_rate), HasSubstr("is computed by the program, or is its own"));
+  EXPECT_THAT(rates_refusal(own_rate), HasSubstr("is computed by the program, or differs"));
 }
 
 }  // namespace

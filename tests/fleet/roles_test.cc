@@ -1,4 +1,4 @@
-// Which part of a job a process is: every way of saying it, and what is wrong with it.
+// The role of a process in a job: every way to set it, and the errors.
 
 #include <thread>
 

@@ -1,4 +1,4 @@
-// Jobs of the fleet API run: servers of tables and workers in one process, each in a thread.
+// Running jobs of the fleet API: servers of tables and workers in one process, each in a thread.
 
 #include <cmath>
 #include <thread>
@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "fleet/job/contexts.h"
 #include "fleet/job/fleet_job.h"
 #include "fleet/runtime/fleet_server.h"
@@ -141,7 +142,7 @@ WorkerSetup setup_of(const FleetJob& job, const RoleOutput& role, int worker) {
   return setup;
 }
 
-// A job that trains a few steps and ends by itself.
+// A job that trains a few steps and ends.
 struct Outcome {
   std::vector<std::vector<float>> losses;                         ///< by worker
   std::vector<std::map<std::string, std::vector<float>>> params;  ///< by worker, at the end
@@ -218,7 +219,7 @@ class Job {
   std::optional<FleetJob> job_;
 };
 
-// The same steps by one process.
+// The same steps in one process.
 std::map<std::string, std::vector<float>> train_alone(const Model& model, int workers, int steps) {
   const auto runtime = executor::make_runtime("");
   const executor::Executor executor(runtime, {});
@@ -272,7 +273,7 @@ TEST(FleetRuntime, AnAsynchronousJobTrainsAndEnds) {
   }
 }
 
-// With one worker the servers add up its own moves: what they have in the end is what it has.
+// With one worker the servers add up only its differences: they end with its values.
 TEST(FleetRuntime, AGeoJobOfOneWorkerTrainsAsOneProcess) {
   for (const auto& [main, startup] : {std::pair(kMain, kStartup), {kDenseMain, kDenseStartup}}) {
     const Model model(main, startup, Adam{});
@@ -292,7 +293,7 @@ TEST(FleetRuntime, WorkersOfAGeoJobLearnFromEachOther) {
   const Model model(kMain, kStartup, Sgd{});
   Job job(model, false, 2, 3, {}, 4);
   const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 200);
-  EXPECT_EQ(run.params[0], run.params[1]);  // those of the servers
+  EXPECT_EQ(run.params[0], run.params[1]);  // the parameters of the servers
   for (const auto& losses : run.losses) {
     EXPECT_TRUE(std::isfinite(losses.back()));
     EXPECT_LT(losses.back(), 0.5F * losses.front());
@@ -308,7 +309,7 @@ TEST(DescribedTables, RefuseWhatServersDoNotHave) {
         .message();
   };
   EXPECT_EQ(make_described_tables("", {}).status().message(),
-            "ps_desc: no table says how many workers there are");
+            "ps_desc: no table has the number of workers");
   EXPECT_THAT(make_described_tables("nonsense {", {}).status().message(), HasSubstr("line 1"));
   EXPECT_THAT(message("table_id: 3 type: PS_SPARSE_TABLE table_class: 'Odd'"),
               HasSubstr("sparse table 3 of class 'Odd'"));

@@ -1,10 +1,11 @@
-// What the fleet classes save: the state of each optimizer by its names, sparse tables in the rows
-// of all servers, the rest by the rules of exclusion, and every refusal; against live servers the
-// files are those of a save by the transpiler's own programs.
+// Saving with the fleet classes: the state of each optimizer by its names, sparse tables with the
+// rows of all servers, other vars by the exclusion rules, and every refusal. With live servers the
+// files equal those of a save by the transpiler's programs.
 #include <filesystem>
 
 #include <gmock/gmock.h>
 
+#include "executor/standard_runtime.h"
 #include "fleet/saving/fleet_saver.h"
 #include "framework/op_attrs.h"
 #include "io/params.h"
@@ -158,7 +159,7 @@ TEST(FleetSavePrograms, RefusesWhatItCannotSave) {
   EXPECT_THAT(refusal([](FleetSaveRequest& r) {
                 r.contexts.dense["w"].origin_varnames = {"w", "b"};
               }),
-              HasSubstr("'w': a context of 2 vars"));
+              HasSubstr("'w': the context has 2 vars"));
   EXPECT_THAT(refusal([](FleetSaveRequest& r) {
                 r.contexts.dense["w"] = context("w", {"w", "w"}, {"s:0", "s:1"});
               }),
@@ -168,9 +169,9 @@ TEST(FleetSavePrograms, RefusesWhatItCannotSave) {
               }),
               HasSubstr("'scale_of': no op of the origin program updates"));
   EXPECT_THAT(refusal([](FleetSaveRequest& r) { r.contexts.sparse["emb"].sections = {}; }),
-              HasSubstr("'emb': 0 numbers of rows for 2 pieces"));
+              HasSubstr("'emb': found 0 numbers of rows for 2 slices"));
   EXPECT_THAT(refusal([](FleetSaveRequest& r) { r.directory.clear(); }),
-              HasSubstr("the directory has no name"));
+              HasSubstr("the directory name is empty"));
 }
 
 TEST(FleetSavePrograms, LeavesOutWhatIsNoState) {
@@ -222,7 +223,7 @@ class FleetSaving : public ::testing::Test {
     origin_ = program_of_saving(kOrigin);
     trainer_program_ = program_of_saving(
         "  persist w: f32(3, 2)\n  persist scale_of: f32(1)\n  persist learning_rate_0: f32(1)\n");
-    scope_.local("w") = counting({3, 2}, 100);  // an old copy
+    scope_.local("w") = counting({3, 2}, 100);  // an outdated copy
     scope_.local("scale_of") = counting({1}, 2);
     scope_.local("learning_rate_0") = counting({1}, 7);
     slices_.properties.is_distributed = true;
@@ -310,7 +311,8 @@ TEST_F(FleetSaving, InferenceModelsHaveWhatTheyRead) {
     std::ranges::sort(names);
     EXPECT_THAT(names, ElementsAre("__model__", "scale_of", "w"));
   }
-  // a program that is named is saved as a single process would, with the values of the trainer
+  // a program that is given explicitly is saved as by a single process, with the values of the
+  // trainer
   job_.form = FleetClass::kRuntime;
   ASSERT_EQ(outcome(FleetSaver(job_).save_inference_model(&executor_, to("named"), {"x"}, {"y"},
                                                           origin_.get())),

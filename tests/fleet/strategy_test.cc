@@ -1,4 +1,4 @@
-// Strategies take what the original takes and refuse the rest by name.
+// Strategies accept the options of the original and refuse others by name.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(Strategy, ModeOfEveryPair) {
 
 TEST(Strategy, TheSwitchResetsTheSteps) {
   DistributedStrategy strategy;
-  EXPECT_FALSE(strategy.mode().ok());  // nobody has chosen
+  EXPECT_FALSE(strategy.mode().ok());  // no mode was set
   ASSERT_TRUE(strategy.set_a_sync_configs({{"k_steps", int64_t{5}}}).ok());
   strategy.set_a_sync(true);
   EXPECT_EQ(*strategy.mode(), ps::CommMode::kAsync);
@@ -66,7 +66,7 @@ TEST(Strategy, RefusesUnknownKeysAndTypes) {
             "trainer_desc_configs.dump_fields: expected a list of strings, found a string");
   EXPECT_THAT(strategy.set_fs_client_param({{"url", "x"}}).message(),
               HasSubstr("key 'url' is not known"));
-  EXPECT_EQ(strategy.a_sync_configs().k_steps, -1);  // as it was
+  EXPECT_EQ(strategy.a_sync_configs().k_steps, -1);  // unchanged
 }
 
 TEST(Strategy, TellsWhatNobodyReads) {
@@ -109,7 +109,7 @@ TEST(Strategy, TellsWhatNobodyReads) {
               ElementsAre(HasSubstr("the program has no sparse table of that name")));
 }
 
-// The description of a table and what is remarked on it, as one text.
+// The description of a table and the remarks about it, as one text.
 std::string described(const ConfigDict& configs) {
   fleet_desc::TableParameter table;
   std::vector<std::string> remarks;
@@ -187,11 +187,12 @@ TEST(Strategy, EverySettingOfATableIsSeen) {
                          Row{"sparse_save_filter_slots", slots, {}}}) {
     EXPECT_NE(described(with(row.beside, row.key, row.value)), described(row.beside)) << row.key;
   }
-  EXPECT_EQ(described({{"sparse_load_filter_slots", slots}}),
-            "fleet_desc_configs['emb'].sparse_load_filter_slots: files of tables without the rows "
-            "of some slots");
+  EXPECT_EQ(
+      described({{"sparse_load_filter_slots", slots}}),
+      "fleet_desc_configs['emb'].sparse_load_filter_slots: filtering of rows by slot in table "
+      "files is not implemented");
   EXPECT_THAT(described({{"sparse_converter", "cat"}}),
-              HasSubstr("sparse_converter has no effect but to stand in ps_desc.txt"));
+              HasSubstr("sparse_converter has no effect except in ps_desc.txt"));
   EXPECT_THAT(described({{"embed_sparse_learning_rate", 0.5}}),
               HasSubstr("embed_sparse_learning_rate has no effect: neither DownpourCtrAccessor nor "
                         "its rules read it"));
@@ -218,7 +219,7 @@ TEST(Strategy, RefusesWrongTableSettings) {
             "embedx_sparse_optimizer: expected one of"},
         Row{{{"sparse_weight_bounds", std::vector<double>{1}}},
             "sparse_weight_bounds: expected two numbers, found 1"},
-        Row{{{"sparse_shard_num", -1}}, "sparse_shard_num: expected a whole number from 0"},
+        Row{{{"sparse_shard_num", -1}}, "sparse_shard_num: expected a whole number >= 0"},
         Row{{{"sparse_learning_rate", "fast"}},
             "sparse_learning_rate: expected a number, found a string"}}) {
     EXPECT_THAT(strategy.set_table_configs("emb", row.configs).message(), HasSubstr(row.message));

@@ -1,4 +1,4 @@
-// Children are watched and ended together: first failure, last lines, nothing left behind.
+// Children are supervised and ended together: first failure, last lines of output, no process left.
 
 #include "fleet/launch/supervisor.h"
 
@@ -110,7 +110,7 @@ TEST_F(SupervisorTest, EndsGrandchildren) {
   pid_t pid = 0;
   file >> pid;
   ASSERT_GT(pid, 0);
-  // it is no child of this process, so all that can be seen is that it goes
+  // not a child of this process, so the test can only check that it disappears
   bool gone = false;
   for (int look = 0; look < 200 && !gone; ++look) {
     std::ifstream state("/proc/" + std::to_string(pid) + "/stat");
@@ -148,7 +148,7 @@ TEST_F(SupervisorTest, SaysThatACommandCannotBeStarted) {
   EXPECT_FALSE(supervise(*plan_launch(launch), options).ok());
 }
 
-// The tool: signals are handed on, and the exit code says which.
+// The tool: signals are forwarded, and the exit code contains the signal.
 TEST_F(SupervisorTest, ToolHandsSignalsOn) {
   const std::string logs = (folder_ / "log").string();
   spawn::Process job({spawn::tool("launch"), "--nproc_per_node", "2", "--log_dir", logs, "--grace",
@@ -169,7 +169,8 @@ TEST_F(SupervisorTest, ToolPrintsWhatItWouldSay) {
       {spawn::tool("launch"), "--nproc_per_node", "2", "--start_port", "7000", "--print-env"},
       {"PADDLE_TRAINER_ID=1", "PADDLE_TRAINERS_NUM=4"});
   EXPECT_EQ(job.wait(20'000), 0) << job.output();
-  EXPECT_THAT(job.output(), HasSubstr("this process: rank 1 of 4, role none, found by PADDLE"));
+  EXPECT_THAT(job.output(),
+              HasSubstr("this process: rank 1 of 4, role none, determined by PADDLE"));
   EXPECT_THAT(job.output(), HasSubstr("[trainer.1]"));
   EXPECT_THAT(job.output(), HasSubstr("PADDLE_TRAINER_ENDPOINTS=127.0.0.1:7000,127.0.0.1:7001"));
 }

@@ -1,5 +1,5 @@
-// Saving and loading through the facade: a job that stops, is saved and goes on in another one ends
-// with the bits of one that never stopped, whatever the number of servers.
+// Saving and loading through the facade: a job that stops, is saved and continues as another job
+// ends with the same bits as one that never stopped, for any number of servers.
 
 #include <filesystem>
 #include <functional>
@@ -10,6 +10,7 @@
 
 #include "executor/feed_values.h"
 #include "executor/inference_model.h"
+#include "executor/standard_runtime.h"
 #include "fleet/fleet.h"
 #include "ps/transport/inproc.h"
 #include "tests/fleet/ctr_job.h"
@@ -36,11 +37,11 @@ std::vector<float> floats_of(const Value& value) {
   return {values.begin(), values.end()};
 }
 
-// A job of two workers, each of which does what a test says once it runs.
+// A job of two workers, each of which runs the function of a test.
 struct SavedTables {
   int servers = 2;
-  std::string files_root;  ///< that servers are allowed; empty: none
-  std::string load;        ///< folder that servers begin with; empty: none
+  std::string files_root;  ///< folder that servers may use; empty: none
+  std::string load;        ///< folder that servers load at the start; empty: none
   std::vector<std::string> load_tables;
   using Work = std::function<void(Fleet& fleet, int worker)>;
 
@@ -83,7 +84,7 @@ void train(Fleet& fleet, int worker, int begin, int end, std::vector<float>& los
     std::vector<Value> results(1);
     check(fleet.step(ctr_job::feeds_of(worker, step), {loss}, results));
     if (worker == 0) losses.push_back(floats_of(results[0])[0]);
-    // what a worker looks up does not depend on how far the other is, but what is saved does
+    // look-ups of a worker do not depend on the progress of the other, but the saved values do
     check(fleet.barrier_worker());
   }
 }
@@ -148,8 +149,8 @@ TEST_F(TablesSaving, RowsAloneLeaveTheDenseParametersToTheFirstWorker) {
   job.load_tables = {"emb"};
   std::vector<float> losses;
   job.run([&](Fleet& fleet, int worker) { train(fleet, worker, 0, 1, losses); });
-  EXPECT_NE(losses[0], first_[0]);  // other rows
-  EXPECT_NE(losses[0], later_[0]);  // other dense parameters
+  EXPECT_NE(losses[0], first_[0]);  // different rows
+  EXPECT_NE(losses[0], later_[0]);  // different dense parameters
 }
 
 TEST_F(TablesSaving, TheModelRunsWithoutServers) {
@@ -164,7 +165,7 @@ TEST_F(TablesSaving, TheModelRunsWithoutServers) {
   std::vector<Value> results(1);
   check((*prepared)->run(ctr_job::feeds_of(0, 3), {"fc_1.tmp_1"}, results));
 
-  // the loss of the step behind the save has the same forward pass
+  // the loss of the step after the save has the same forward pass
   Scope trained;
   for (const std::string name : {"emb", "fc_0.b_0", "fc_0.w_0", "fc_1.b_0", "fc_1.w_0"})
     check(executor::copy_value(*scope.find(name), trained.local(name)));
@@ -194,7 +195,7 @@ TEST_F(TablesSaving, WhatIsWrongIsNamed) {
   Fleet server;
   ctr_job::prepare(server, ctr_job::role_of(Role::kServer, 1, endpoints(2)), true, Adam{});
   EXPECT_THAT(server.init_server_from(at("saved"), {"fc_0.w_0"}).message(),
-              HasSubstr("'fc_0.w_0' is no sparse table of the job, which has [emb]"));
+              HasSubstr("'fc_0.w_0' is not a sparse table of the job, which has [emb]"));
   EXPECT_EQ(server.init_server_from(at("nowhere")).code(), StatusCode::kNotFound);
   EXPECT_THAT(server.init_server_from(at("model")).to_string(), HasSubstr("000/layout"));
   ps::InprocTransport way;
@@ -220,7 +221,7 @@ TEST_F(TablesSaving, WhatIsWrongIsNamed) {
   EXPECT_THAT(worker.init_server_from(at("saved")).message(), HasSubstr("expected a server"));
 }
 
-// As a crash leaves them that comes while a save takes the place of an older one.
+// The state after a crash while a save replaces an older one.
 TEST_F(TablesSaving, PartsOfTwoSavesAreNotTakenTogether) {
   SavedTables job;
   job.files_root = folder_.path();
@@ -242,7 +243,7 @@ TEST_F(TablesSaving, PartsOfTwoSavesAreNotTakenTogether) {
     EXPECT_THAT(mixed.to_string(), HasSubstr("by " + at("saved.manifest.json")));
     check(write_file_atomically(at("saved/" + part), good, Replace::kYes));
   }
-  // without a manifest files are loaded as they are
+  // without a manifest files are loaded unchecked
   fs::remove(at("saved.manifest.json"));
   fs::copy_file(at("other/000/part-001.rows"), at("saved/000/part-001.rows"),
                 fs::copy_options::overwrite_existing);
@@ -327,7 +328,7 @@ TEST(GeoSaving, WaitsForTheEndOfTraining) {
   check(next.init_server_from(folder / "saved"));
 }
 
-// Who waits for a worker that does not come hears of it long before the deadline of its call.
+// A worker that waits for a lost worker gets an error long before the deadline of its call.
 TEST(FleetServing, AWorkerThatNeverComesEndsTheJob) {
   const std::vector<std::string> servers = ctr_job::free_endpoints(1);
   Fleet server;

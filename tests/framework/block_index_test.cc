@@ -1,5 +1,5 @@
-// The index of readers and writers stays equal to a scan of all ops, whatever edits are made; the
-// name table gives one id to one name.
+// The index of readers and writers stays equal to a scan of all ops, for any edits; the name table
+// assigns one id to each name.
 
 #include <atomic>
 #include <random>

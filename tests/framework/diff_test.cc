@@ -1,5 +1,6 @@
-// What diff_programs() lets pass and what it reports. The verdicts over real programs are compared
-// with an independent implementation in tests/conformance/diff.sh.
+// Which differences diff_programs() ignores and which it reports. The verdicts over real programs
+// are compared
+// with an independent implementation in tests/conformance/diff_verdicts.py.
 
 #include "framework/diff/diff.h"
 
@@ -136,7 +137,7 @@ TEST(Diff, AlignmentsAreCommonSubsequences) {
     if (key % 7 != 3) b.push_back(key);
     if (key % 11 == 5) b.push_back(key + 100000);
   }
-  // Above the table's bound: both ends differ, so nothing is trimmed.
+  // Above the limit of the table: both ends differ, so nothing is trimmed.
   a.insert(a.begin(), 777777);
   a.push_back(888888);
   const auto pairs = diff::align(a, b);

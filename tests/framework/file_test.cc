@@ -1,4 +1,4 @@
-// Reading refuses everything that is no regular file; writing never leaves half a file.
+// Reading refuses anything that is not a regular file; writing never leaves a partial file.
 
 #include "framework/base/file.h"
 
@@ -71,7 +71,7 @@ TEST_F(FileTest, WritesUnderATemporaryName) {
 
 TEST_F(FileTest, ThreadsMayWriteTheSameFile) {
   const std::string texts[] = {std::string(100000, 'a'), std::string(100000, 'b')};
-  // what a killed process of this number left
+  // left by a killed process with the same process id
   std::ofstream(path("f") + ".tmp." + std::to_string(::getpid()) + ".0") << "rest";
   const auto write = [&](const std::string& text) {
     for (int i = 0; i < 50; ++i)

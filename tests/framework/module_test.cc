@@ -38,7 +38,7 @@ TEST(Module, AFileWithoutTheFunctionIsNone) {
 }
 
 TEST(Module, AFileThatIsNoLibraryIsRefused) {
-  // beside the good ones, whose folder the error of a missing one names
+  // in the folder of the good modules, which the error of a missing module names
   const std::string missing = load_module("test_text").status().location().file;
   std::ofstream(missing) << "no library\n";
   const Status status = load_module("test_text").status();

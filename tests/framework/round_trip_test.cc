@@ -1,5 +1,5 @@
-// Real programs survive every way of reading and writing them, and an edit touches only what was
-// edited.
+// Real programs survive every way of reading and writing them, and an edit changes only the edited
+// elements.
 
 #include <filesystem>
 #include <fstream>
@@ -63,7 +63,7 @@ TEST_P(RoundTrip, TextGivesTheSameElements) {
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ(print_program(**again), text);
   const std::string bytes = export_program(**again);
-  // Only the order of top-level fields may differ: the text does not keep it.
+  // Only the order of top-level fields may differ: the text form does not keep it.
   program->touch();
   EXPECT_EQ(bytes, export_program(*program));
   const bool in_order = export_program(*program) == content(GetParam());
@@ -119,7 +119,7 @@ TEST(ImportLimits, LargerInputsAreRefused) {
   EXPECT_EQ(program.status().location().file, "tests/data/programs/custom_gap.pb");
 }
 
-// Files whose claims would make a careless reader slow: many slots, many unknown fields, many maps.
+// Files that would make a careless reader slow: many slots, many unknown fields, many maps.
 TEST(ImportLimits, HostileFilesTakeLinearTime) {
   const auto program_of = [](uint32_t field, const std::string& element) {
     std::string block;

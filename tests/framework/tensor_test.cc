@@ -132,7 +132,7 @@ TEST(Bfloat16, RoundsToNearestEven) {
   EXPECT_TRUE(std::isnan(static_cast<float>(Bfloat16(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-// Elements in reverse order behind one byte of padding a row.
+// Elements in reverse order after one byte of padding per row.
 class Reversed final : public Layout {
  public:
   explicit Reversed(int64_t numel) : numel_(numel) {}

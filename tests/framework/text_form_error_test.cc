@@ -1,4 +1,4 @@
-// Texts that are no program are refused with line, column, what was expected and what was found.
+// Texts that are not a program are refused with line, column, and what was expected and found.
 
 #include <chrono>
 
@@ -54,7 +54,7 @@ TEST(TextFormError, Vars) {
 }
 
 TEST(TextFormError, OpsAndValues) {
-  EXPECT_THAT(in_block("mul X=a -> Out=b -> Out=c"), HasSubstr("'->' stood there already"));
+  EXPECT_THAT(in_block("mul X=a -> Out=b -> Out=c"), HasSubstr("'->' may occur only once"));
   EXPECT_THAT(in_block("mul X"), HasSubstr("expected '=' after the slot"));
   EXPECT_THAT(in_block("mul X="), HasSubstr("expected a var name or []"));
   EXPECT_THAT(in_block("mul !X=a"), HasSubstr("expected a slot, target"));
@@ -82,7 +82,7 @@ TEST(TextFormError, LimitIsKept) {
   EXPECT_EQ(program.status().code(), StatusCode::kResource);
 }
 
-// Nesting is bounded by the grammar, so the worst a text can do is to be long.
+// Nesting is bounded by the grammar, so the worst case is a long text.
 TEST(TextFormError, HostileTextsTakeLinearTime) {
   const auto repeated = [](const std::string& head, const std::string& unit, int count) {
     std::string text = "#\nblock 0 {\n" + head;

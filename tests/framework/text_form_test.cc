@@ -175,7 +175,7 @@ TEST(TextForm, KeepsWhatAFileStatesWithoutNeed) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
-// A var whose fields stand in another order than that of their numbers.
+// A var whose fields are not in the order of their numbers.
 std::string odd_var() {
   std::string type;
   wire::put_int(type, 1, 7);

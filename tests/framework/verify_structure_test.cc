@@ -196,7 +196,7 @@ TEST_F(VerifyStructureTest, VersionsAreSane) {
   b_.program().set_version(true, -5);
   EXPECT_THAT(found(), ElementsAre("version: program version -5 is negative"));
   b_.program().set_version(true, int64_t{1} << 50);
-  EXPECT_THAT(found(), ElementsAre(HasSubstr("is of no known release")));
+  EXPECT_THAT(found(), ElementsAre(HasSubstr("matches no known release")));
 }
 
 TEST(TensorBytes, CountsUnknownDimsAsOne) {

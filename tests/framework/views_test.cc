@@ -1,4 +1,5 @@
-// Views of programs for people and other programs: what they hold, and that names cannot break out.
+// Views of programs for users and other programs: their content, and that names cannot inject
+// markup.
 
 #include <gmock/gmock.h>
 
@@ -61,7 +62,8 @@ TEST(Graph, LayersFollowTheDataFlow) {
   EXPECT_EQ(block_graph(program(kNet)->root(), true).nodes.size(), 5U);  // and w
 }
 
-// Else a training program's constants and weight decays make a first layer far wider than the rest.
+// Otherwise a training program's constants and weight decays make a first layer far wider than the
+// rest.
 TEST(Graph, OpsWithoutInputsStandAboveTheirFirstReader) {
   BlockGraph graph = block_graph(
       program("fill -> Out=k\nrelu X=x -> Out=a\nrelu X=a -> Out=b\nadd X=b Y=k -> Out=c\n"

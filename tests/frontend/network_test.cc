@@ -1,4 +1,4 @@
-// Mistakes are kept with the line of the call; loops and branches have the blocks they need.
+// Errors are kept with the line of the call; loops and branches have the blocks they need.
 #include "frontend/network.h"
 
 #include <gmock/gmock.h>
@@ -77,7 +77,7 @@ TEST(Network, KeepsTheFirstMistakeAndDoesNothingMore) {
   layers::mean(layers::fc(h, 2));
   EXPECT_EQ(net.main().root().op_count(), ops);
   EXPECT_THAT(net.status().message(),
-              HasSubstr("fc: 'x': expected known dims behind the first 1, found -1, -1"));
+              HasSubstr("fc: 'x': expected known dims after the first 1, found -1, -1"));
   EXPECT_FALSE(net.minimize(h).ok());
 }
 
@@ -101,7 +101,7 @@ TEST(Network, RefusesAParameterOfAnotherShapeUnderOneName) {
   layers::fc(x, 3, {.param = {.name = "w"}});
   EXPECT_TRUE(net.status().ok()) << "shared parameters are fine";
   layers::fc(x, 5, {.param = {.name = "w"}});
-  EXPECT_THAT(net.status().message(), HasSubstr("'w' is declared already, with another shape"));
+  EXPECT_THAT(net.status().message(), HasSubstr("'w' is already declared with another shape"));
 }
 
 TEST(Network, MarksOpsWithTheLineOfTheirCall) {
@@ -147,7 +147,7 @@ TEST(Network, RefusesALoopThatDoesNotEnd) {
   const VarRef i = layers::fill_constant(net, {1}, DType::kInt64, 0);
   const VarRef more = layers::less_than(i, i);
   layers::while_loop(more, [&] { layers::increment(i); });
-  EXPECT_THAT(net.status().message(), HasSubstr("while: body: expected it to compute"));
+  EXPECT_THAT(net.status().message(), HasSubstr("while: body: expected an op that updates"));
 }
 
 TEST(Network, ChoosesBetweenBranches) {

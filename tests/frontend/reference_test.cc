@@ -1,5 +1,6 @@
-// Networks written with the front end are the programs that the original writes for them. What
-// blocks read and write is sorted in the references; the original lists it in the order of a set.
+// Networks written with the front end equal the programs that the original generates for them. The
+// names that blocks read and write are sorted in the references; the original lists them in the
+// order of a set.
 #include <gtest/gtest.h>
 
 #include "framework/diff/diff.h"

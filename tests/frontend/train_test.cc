@@ -61,7 +61,7 @@ TEST(FrontendTraining, FitsALineByAdamWithASchedule) {
       1e-2F);
 }
 
-// Runs a network on the same feeds again and again; the losses of the first and of the last run.
+// Runs a network repeatedly on the same feeds; returns the losses of the first and of the last run.
 std::pair<float, float> first_and_last(Network& net, const VarRef& loss, const Arrays& feeds,
                                        int steps) {
   StatusOr<Session> session = Session::open(net.main(), &net.startup());

@@ -30,7 +30,7 @@ layers::FcOptions without_bias(layers::FcOptions options) {
   return options;
 }
 
-// Over the last of three dims.
+// Applies to the last of three dims.
 VarRef fc3(const VarRef& x, int64_t size, const std::string& name, bool has_bias = true) {
   layers::FcOptions options = fc_options(name);
   options.num_flatten_dims = 2;
@@ -68,7 +68,7 @@ Losses mlp(Network& net) {
   return {loss_of_classes(layers::fc(h1, 10, fc_options("fc_2", "softmax")), label)};
 }
 
-// A parameter with a rate of its own, one with a regularizer of its own.
+// A parameter with a separate rate, and one with a separate regularizer.
 Losses mlp_fused_loss(Network& net) {
   const VarRef x = net.data("img", {-1, 64});
   const VarRef label = classes(net);
@@ -160,7 +160,7 @@ Losses word2vec(Network& net) {
   return {loss_of_classes(layers::fc(h, 80, fc_options("fc_1", "softmax")), next)};
 }
 
-// A wide part of one column a table and a deep one; slots of several ids.
+// A wide part with one column per table, and a deep part; slots of several ids.
 Losses wide_and_deep(Network& net) {
   const VarRef dense = net.data("dense", {-1, 8});
   const VarRef click = net.data("click", {-1, 1}, kIds);
@@ -196,7 +196,7 @@ Losses padded_slots(Network& net, bool is_sparse) {
                                {{"W", {table}}, {"Ids", {ids}}},
                                {"Out"},
                                {{"is_sparse", is_sparse}, {"padding_idx", int64_t{0}}}});
-  // the op behind paddle.sum, whose vars are called "sum_<n>"
+  // the op of paddle.sum, whose vars are called "sum_<n>"
   const VarRef sum =
       op(net, {"reduce_sum", {{"X", {rows}}}, {"Out"}, {{"dim", std::vector<int32_t>{1}}}, "sum"});
   const VarRef h = layers::fc(layers::concat({sum, dense}, 1), 24, fc_options("fc_0", "relu"));
@@ -350,7 +350,7 @@ Losses elman(Network& net) {
   return {squared_error(layers::fc(both, 1, fc_options("fc_0")), y)};
 }
 
-// One weight three times, one activation four times, an op that takes the same var twice.
+// One weight three times, one activation four times, an op that reads the same var twice.
 Losses reused(Network& net) {
   const VarRef x = net.data("x", {-1, 16});
   const VarRef y = net.data("y", {-1, 1});

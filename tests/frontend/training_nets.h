@@ -10,9 +10,9 @@ namespace millrace {
 /// A network of the training references, written with the front end.
 struct TrainingNet {
   const char* name;  ///< of the reference
-  /// Appends the forward ops; gives the losses.
+  /// Appends the forward ops; returns the losses.
   std::vector<VarRef> (*build)(Network& net);
-  /// How each loss is minimized, in order.
+  /// Options for minimizing each loss, in order.
   std::vector<MinimizeOptions> (*options)();
 };
 

@@ -4,7 +4,7 @@
 
 #include "ops/minimize/options.h"
 
-/// How the training references are minimized, one set of options a loss.
+/// Options with which the training references are minimized, one set per loss.
 namespace millrace::training {
 
 using Options = std::vector<MinimizeOptions>;

@@ -1,7 +1,7 @@
-// Writes networks of the training references, made with the front end:
+// Writes networks of the training references, built with the front end:
 //   write_training_nets FOLDER NAME SEED
-// FOLDER gets main_forward.pb, startup_forward.pb, main.pb and startup.pb. Without arguments: the
-// names.
+// Writes main_forward.pb, startup_forward.pb, main.pb and startup.pb into FOLDER. Without arguments
+// it prints the names.
 
 #include <cstdlib>
 #include <iostream>

@@ -1,5 +1,5 @@
-// Any text as a table of numbers is refused with a message that names its line, or has as many
-// cells in each line.
+// Any text as a table of numbers is refused with a message that names its line, or every line has
+// the same number of cells.
 
 #include <cstddef>
 #include <cstdint>

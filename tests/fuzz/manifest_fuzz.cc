@@ -1,5 +1,5 @@
 // Any text as a manifest is refused with a message, or is a manifest that is written and read back
-// to the same text. The checksum at the end would refuse nearly everything, so it is put right
+// to the same text. The checksum at the end would refuse nearly every input, so it is corrected
 // first.
 
 #include <cstddef>

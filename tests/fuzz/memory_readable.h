@@ -8,7 +8,7 @@
 
 namespace millrace::testing {
 
-/// Bytes of a fuzzer as a file.
+/// The bytes of a fuzzer as a file.
 class MemoryReadable final : public io::ReadableFile {
  public:
   MemoryReadable(const void* data, size_t size)

@@ -1,5 +1,5 @@
 // Any bytes as an archive are refused with a message, or read into values that are written to an
-// archive; reading that and writing again gives the same bytes.
+// archive; reading and writing that again produces the same bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ using millrace::testing::require;
 
 namespace {
 
-/// Bytes as a file that lives in memory and has a path.
+/// Bytes as a file in memory that has a path.
 class MemoryFile {
  public:
   MemoryFile(const void* data, size_t size) : fd_(::memfd_create("npz", MFD_CLOEXEC)) {
@@ -50,7 +50,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(written.ok(), "what is read can be written");
   const MemoryFile copy(written->data(), written->size());
   const auto again = read_values(copy.path());
-  // Names such as "x.0" beside "x" turn into companions of others; then reading may refuse.
+  // Names such as "x.0" next to "x" are taken for companions of other members; then reading may
+  // refuse.
   if (!again.ok()) return 0;
   require(again->size() <= values->size(), "nothing is added");
   return 0;

@@ -1,6 +1,6 @@
-// A line of kinds (L: LoD tensor, R: selected rows), then a combined file: it is refused with a
-// place, or read into values that are written to the same bytes, but for the spelling of
-// descriptors and of bools; and those bytes read and write to themselves.
+// Input: a line of kinds (L: LoD tensor, R: selected rows), then a combined file. It is refused
+// with a position, or read into values that are written to the same bytes, except for the encoding
+// of descriptors and of bools; the written bytes are read and written without any change.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Any bytes as a pickle are refused with a message, or read into values whose references exist and
-// whose bytes lie in the file.
+// whose bytes are in the file.
 
 #include <cstddef>
 #include <cstdint>

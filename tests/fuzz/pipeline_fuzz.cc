@@ -1,5 +1,5 @@
 // Any text is refused with a message that names a column, or read into a pipeline whose printed
-// form reads back to the same; making its passes never crashes.
+// form reads back to the same pipeline; creating its passes never crashes.
 
 #include <cstddef>
 #include <cstdint>

@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(parsed.ok(), "the text form reads back");
   require(export_program(**parsed, canonical) == *form, "the text form keeps every fact");
   require(millrace::print_program(**parsed) == text, "the text form is stable");
-  (*program)->touch();  // from here on elements keep their bytes, not the whole file
+  (*program)->touch();  // forces export from the elements instead of the original bytes of the file
   require(export_program(**parsed) == export_program(**program), "elements keep their bytes");
   return 0;
 }

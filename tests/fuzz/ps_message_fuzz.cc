@@ -1,6 +1,6 @@
-// Any bytes, in pieces of any size, are refused with a message, or are a call or a reply that is
-// written and read again to the same; the values are never larger than what arrived.
-// The first byte says how large pieces are and, by its highest bit, whether a reply is expected.
+// Any bytes, in chunks of any size, are refused with a message, or are a call or a reply that is
+// written and read again without change; the values are never larger than the received bytes. The
+// first byte sets the size of chunks and, by its highest bit, whether a reply is expected.
 
 #include <algorithm>
 #include <cstddef>

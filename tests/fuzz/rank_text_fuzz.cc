@@ -1,14 +1,14 @@
-// What ranks say to each other while they save: any text is refused with a message, or is claims
-// (or written parts) that give the same text again; claims go on to a plan, which refuses or
-// covers.
+// Messages between ranks that save together: any text is refused with a message, or is claims (or
+// written parts) that produce the same text again; claims are used to make a plan, which refuses
+// them or covers the tensors.
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "io/checkpoint/json.h"
 #include "io/checkpoint/plan.h"
 #include "io/checkpoint/write_parts.h"
+#include "io/json.h"
 #include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,4 +1,5 @@
-// Records of checkpoints: any text is refused with a message, or is what gives the same text again.
+// Records of checkpoints: any text is refused with a message, or is parsed to values that produce
+// the same text.
 
 #include <cstddef>
 #include <cstdint>

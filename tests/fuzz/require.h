@@ -5,7 +5,7 @@
 
 namespace millrace::testing {
 
-/// Ends the process where something that must hold does not; says what.
+/// Aborts the process with a message if a required property does not hold.
 inline void require(bool holds, const char* what) {
   if (holds) return;
   std::cerr << "violated: " << what << std::endl;

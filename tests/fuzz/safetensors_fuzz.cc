@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file are refused with a message, or have a header whose tensors share
-// out the data exactly; writing that header again gives one that says the same.
+// Any bytes as a safetensors file are refused with a message, or have a header whose tensors cover
+// the data exactly; writing that header again produces an equivalent one.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(at == size, "tensors end where the file does");
   std::vector<SafetensorsEntry> entries = header->entries;
   const auto written = millrace::io::lay_out_safetensors(entries, header->metadata);
-  if (!written.ok()) return 0;  // names that JSON can hold only escaped
+  if (!written.ok()) return 0;  // names that JSON can represent only with escapes
   std::string bytes = *written;
   bytes.resize(entries.empty() ? bytes.size() : entries.back().end);
   const auto again =

@@ -1,4 +1,5 @@
-// slices.json from anywhere: parsing ends with a status, and what parses prints and parses again.
+// Any text as slices.json: parsing ends with a status, and a parsed value is printed and parsed
+// again.
 
 #include <cstdlib>
 #include <string>

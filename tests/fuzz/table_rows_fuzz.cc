@@ -1,5 +1,5 @@
-// Any text as rows of a table is refused with a message that names its line, or gives rows that are
-// written and read back the same. The texts of initializers and entries are tried with it.
+// Any text as rows of a table is refused with a message that names its line, or is parsed to rows
+// that are written and read back the same. Also parses it as initializers and entries.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,7 @@ std::unique_ptr<SparseTable> make_table() {
   return std::move(*SparseTable::create(options));
 }
 
-// Not-a-numbers have several bit patterns, but one text.
+// NaNs have several bit patterns, but one text.
 std::string text_of(SparseTable& table) {
   std::string text;
   const millrace::Status status = table.visit([&](uint64_t key, float* row) {

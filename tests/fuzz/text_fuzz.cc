@@ -1,4 +1,4 @@
-// Any text is refused with a place, or read into a program whose printed form reads back to the
+// Any text is refused with a position, or read into a program whose printed form reads back to the
 // same text and the same bytes.
 
 #include <cstddef>

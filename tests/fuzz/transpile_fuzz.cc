@@ -1,5 +1,5 @@
-// Whatever the programs and the configuration are, every transpiler ends with a status, or with
-// programs of all roles; where main and startup verify, those verify, too.
+// For any programs and configuration, every transpiler ends with a status, or with programs of all
+// roles; if main and startup verify, the outputs verify as well.
 //
 // Input: 16 bytes that choose the configuration (byte modulo the number of choices), then the main
 // program, a line "---", and the startup program, each in either form.
@@ -28,8 +28,7 @@ namespace tp = millrace::transpiler;
 using millrace::Program;
 
 constexpr size_t kHeader = 16;
-constexpr size_t kMostBytes = size_t{1}
-                              << 16U;  // larger inputs find nothing that small ones do not
+constexpr size_t kMostBytes = size_t{1} << 16U;  // larger inputs find nothing more than small ones
 constexpr std::string_view kSeparator = "\n---\n";
 
 void require(bool holds, const std::string& what) {
@@ -38,7 +37,7 @@ void require(bool holds, const std::string& what) {
   std::abort();
 }
 
-// Reads choices from the header, one a byte.
+// Reads choices from the header, one per byte.
 class Chooser {
  public:
   explicit Chooser(const uint8_t* header) : next_(header) {}

@@ -1,5 +1,5 @@
-// Whatever a program file contains, the verifier answers; a program without errors exports and
-// reads back to one without errors.
+// The verifier terminates for any program file; a program without errors exports and reads back to
+// one without errors.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Model folders of both generations are found and loaded; parameters go to a folder or a file and
-// come back; what is missing or does not fit is named.
+// Model folders of both generations are found and loaded; parameters are written to a folder or a
+// file and loaded again; missing or mismatched values are reported by name.
 
 #include "io/model_folder.h"
 
@@ -63,7 +63,7 @@ TEST_F(ModelFolder, FindsTheProgram) {
   put("old.pdmodel");
   EXPECT_THAT(find_program(folder_.path()).status().to_string(),
               AllOf(HasSubstr("expected one *.pdmodel, found net.pdmodel, old.pdmodel"),
-                    HasSubstr("--program says which")));
+                    HasSubstr("use --program to select one")));
   put("__model__");
   EXPECT_EQ(*find_program(folder_.path()), folder_ / "__model__");
   EXPECT_EQ(*find_program(folder_.path(), "old.pdmodel"), folder_ / "old.pdmodel");
@@ -138,7 +138,7 @@ TEST_F(ModelFolder, SavesWhatItLoaded) {
               HasSubstr("/x, 'b': the var has no value to save"));
 }
 
-// Beside what was saved lies a manifest; what it does not say is not loaded.
+// A manifest is written with the files; files that differ from it are not loaded.
 TEST_F(ModelFolder, ManifestsSayWhatChanged) {
   Scope scope;
   ASSERT_TRUE(load_parameters(kLinear + "/params", *linear_, scope).ok());
@@ -161,13 +161,13 @@ TEST_F(ModelFolder, ManifestsSayWhatChanged) {
     put_file(file, bytes);
     std::filesystem::remove(manifest);
     EXPECT_EQ(load(name), "ok");
-    // Who writes without a manifest takes the old one away.
+    // A save without a manifest removes the old one.
     ASSERT_TRUE(save_parameters(folder_ / name, *linear_, scope, {.replace = Replace::kYes}).ok());
     const Value* const w = scope.find("w");
     ASSERT_TRUE(save_param(file, {"w", w}, {.replace = Replace::kYes}).ok());
     EXPECT_FALSE(std::filesystem::exists(manifest));
   }
-  // The vars of a combined file, which has no names.
+  // The vars of a combined file, which does not contain names.
   ASSERT_TRUE(save_parameters(folder_ / "all", *linear_, scope, {.replace = Replace::kYes}).ok());
   std::string text = bytes_of(folder_ / "all.manifest.json");
   text.replace(text.find("\"w\""), 3, "\"v\"");

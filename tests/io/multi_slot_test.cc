@@ -1,4 +1,4 @@
-// MultiSlot text: slots files, lines, files, and readers that work side by side.
+// MultiSlot text: slots files, lines, files, and concurrent readers.
 
 #include <algorithm>
 #include <fstream>
@@ -55,7 +55,7 @@ TEST(MultiSlotLine, NamesWhatIsWrong) {
   EXPECT_THAT(error_of_multi_slot("1 0.5 -1 1 9"), HasSubstr("found '-1'"));
   EXPECT_THAT(error_of_multi_slot("1 0.5 2147483648 1 9"), HasSubstr("found '2147483648'"));
   EXPECT_THAT(error_of_multi_slot("2 0.5 0.5 1 1 1 9"),
-              HasSubstr("expected 1 numbers an instance"));
+              HasSubstr("expected 1 numbers per instance"));
   EXPECT_THAT(error_of_multi_slot("1 0.5 3 1 2"), HasSubstr("number 2 is the end of the line"));
   EXPECT_THAT(error_of_multi_slot("1 half 1 1 1 9"), HasSubstr("number 0 is 'half'"));
   EXPECT_THAT(error_of_multi_slot("1 1e99 1 1 1 9"), HasSubstr("number 0 is '1e99'"));
@@ -98,7 +98,7 @@ TEST(MultiSlotSlots, RefusesWhatMakesNoSense) {
   const auto program = Program::create();
   for (
       const auto& [text, said] : std::vector<std::pair<const char*, const char*>>{
-          {"{", "no JSON"},
+          {"{", "not valid JSON"},
           {"{}", "expected a list 'slots'"},
           {"[]", "expected a list of slots"},
           {"[3]", "slot 0: expected a name"},
@@ -125,7 +125,7 @@ class MultiSlotFiles : public ::testing::Test {
     return path;
   }
 
-  // ids of all batches, a list a batch
+  // ids of all batches, one list per batch
   static StatusOr<std::vector<std::vector<int64_t>>> read_all(const MultiSlotSource& source) {
     MultiSlotReader reader(source);
     std::vector<std::vector<int64_t>> batches;
@@ -245,7 +245,7 @@ TEST_F(MultiSlotFiles, GzipIsReadMembersOneAfterTheOther) {
   EXPECT_EQ(read_all(source).status().code(), StatusCode::kInvalidData);
 }
 
-// A line that is cut by the ends of pieces, and one that is longer than a piece.
+// A line that crosses the end of a chunk, and one that is longer than a chunk.
 TEST_F(MultiSlotFiles, LinesAreWholeWhateverThePieces) {
   const std::string text = "short\n\n" + std::string(50, 'x') + "\nlast";
   for (size_t piece = 1; piece < 70; piece += 3) {

@@ -1,5 +1,5 @@
-// npy arrays: every element type survives writing and reading; foreign byte and axis orders are
-// read; what lies about its size or holds objects is refused.
+// npy arrays: every element type survives writing and reading; other byte and axis orders are read;
+// files with a wrong size or with objects are refused.
 
 #include "io/npy.h"
 
@@ -107,7 +107,7 @@ TEST(Npy, RefusesObjects) {
 
 TEST(Npy, RefusesWhatLies) {
   const std::string eight(8, '\0');
-  EXPECT_THAT(error_of_npy(""), HasSubstr("no npy file: found 0 bytes"));
+  EXPECT_THAT(error_of_npy(""), HasSubstr("not an npy file: found only 0 bytes"));
   EXPECT_THAT(error_of_npy("PK\x03\x04 something else"), HasSubstr("\\x93NUMPY"));
   EXPECT_THAT(error_of_npy(npy(dict("<f4", "(3,)"), eight)),
               HasSubstr("expected 12 bytes of data for its shape, found 8"));

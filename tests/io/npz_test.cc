@@ -1,5 +1,5 @@
-// npz archives: values of every kind survive the conventions; packed members are read; archives
-// that lie, are damaged or unpack to too much are refused.
+// npz archives: values of every kind survive the naming conventions; compressed members are read;
+// archives that are inconsistent, damaged or too large after decompression are refused.
 
 #include "io/npz.h"
 
@@ -32,7 +32,7 @@ Tensor floats(llvm::ArrayRef<int64_t> dims, Lod lod = {}) {
 
 class Npz : public ::testing::Test {
  protected:
-  // What comes back after writing and reading; fails the test on an error.
+  // The values after writing and reading; fails the test on an error.
   Values round_trip(const Values& values) {
     const auto bytes = npz_bytes(values);
     EXPECT_TRUE(bytes.ok()) << bytes.status().to_string();
@@ -43,7 +43,7 @@ class Npz : public ::testing::Test {
     if (again.ok()) expect_one_by_one(*again);
     return again.ok() ? *std::move(again) : Values();
   }
-  // The archive gives the same values one at a time.
+  // Reading the values one at a time must return the same.
   void expect_one_by_one(const Values& values) {
     const auto file = NpzFile::open(path_);
     ASSERT_TRUE(file.ok()) << file.status().to_string();
@@ -130,7 +130,7 @@ TEST_F(Npz, ArraysKeepLengthAndLod) {
   const Values again = round_trip(values);
   const auto& read = *again.at("a").get_if<TensorArray>();
   ASSERT_EQ(read.size(), 3U);
-  // what was never set comes back without elements
+  // elements that were never set are read back as empty
   EXPECT_EQ(read[0].numel(), 0);
   EXPECT_EQ(read[1].lod().to_string(), "[[0, 2]]");
   EXPECT_EQ(read[2].numel(), 0);
@@ -174,7 +174,7 @@ TEST_F(Npz, ClaimedLengthsCostNothing) {
   put_integers(members, "a.length", {int64_t{1} << 60});
   EXPECT_THAT(error_of(members), HasSubstr("member 'a.0' is missing"));
   put_integers(members, "a.length", {-1});
-  EXPECT_THAT(error_of(members), HasSubstr("one number that is not negative"));
+  EXPECT_THAT(error_of(members), HasSubstr("one non-negative number"));
 }
 
 TEST_F(Npz, OtherValuesAreRefused) {
@@ -198,7 +198,7 @@ TEST_F(Npz, DamageIsFound) {
   Values values;
   values["x"].as<Tensor>() = floats({100});
   std::string bytes = *npz_bytes(values);
-  bytes[bytes.find("NUMPY") + 300] ^= 1;  // an element; only the checksum tells
+  bytes[bytes.find("NUMPY") + 300] ^= 1;  // an element; only the checksum detects it
   put_file(path_, bytes);
   EXPECT_THAT(read_npz(path_).status().to_string(), HasSubstr("a.npz: member 'x.npy': "));
   std::string packed = bytes_of("tests/data/npz/packed.npz");
@@ -216,7 +216,7 @@ TEST_F(Npz, NamesThatLookLikeElementsStayBesideTheirBase) {
   ASSERT_EQ(back.size(), 3);
   EXPECT_EQ(back.at("x").get_if<Tensor>()->numel(), 2);
   EXPECT_EQ(back.at("x.0").get_if<Tensor>()->numel(), 3);
-  // the note on the type of "h" is no value that would keep an array from its name
+  // the type note of "h" is not a value, so an array may use its name
   Values noted;
   ASSERT_TRUE(noted["h"].as<Tensor>().resize(DType::kBfloat16, {1}).ok());
   std::memset(noted["h"].as<Tensor>().raw(), 0, 2);
@@ -224,7 +224,7 @@ TEST_F(Npz, NamesThatLookLikeElementsStayBesideTheirBase) {
   EXPECT_EQ(round_trip(noted).size(), 2);
 }
 
-// Only the stated length tells that "x.5" is none of the elements.
+// Only the stored length shows that "x.5" is not an element.
 TEST_F(Npz, NamesBehindTheEndOfAnArrayStayBesideIt) {
   Values values;
   values["x"].as<TensorArray>().push_back(floats({2}));
@@ -259,7 +259,7 @@ TEST_F(Npz, RefusesOtherFiles) {
   EXPECT_EQ(read_npz(folder_ / "none.npz").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(read_npz(folder_.path()).status().code(), StatusCode::kInvalidData);
   EXPECT_THAT(read_npz("tests/data/models/linear/x.npy").status().to_string(),
-              HasSubstr("no zip archive that can be read"));
+              HasSubstr("not a readable zip archive"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A var that is written in pieces is the file that it would be in one piece; pieces that do not
-// make it up leave no file.
+// A var that is written in chunks produces the same file as in one piece; chunks that do not add up
+// to the var leave no file.
 #include "io/param_writer.h"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Parameter files that are cut off, lie about lengths or do not fit are refused with file, var and
-// byte, and cost no memory.
+// Parameter files that are truncated, have wrong lengths or do not match the program are refused
+// with file, var and byte, without large allocations.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST(ParamsError, EveryCutIsRefused) {
   }
 }
 
-// One changed byte is refused or gives values of the declared dims; nothing else happens.
+// One changed byte is refused or results in values of the declared dims; nothing else happens.
 TEST(ParamsError, EveryChangedByteIsSafe) {
   const std::string whole = bytes_of("tests/data/models/linear/params");
   for (size_t at = 0; at < whole.size(); ++at) {
@@ -81,7 +81,7 @@ TEST(ParamsError, EveryChangedByteIsSafe) {
   }
 }
 
-// A file of one LoD tensor with the given parts.
+// A file of one LoD tensor with the given fields.
 std::string file_of(uint64_t levels, const std::string& lod, const std::string& descriptor,
                     const std::string& data, uint32_t version = 0, uint32_t tensor_version = 0) {
   const auto put = [](std::string& out, auto value) {

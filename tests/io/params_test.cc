@@ -1,4 +1,4 @@
-// Parameter files: what the original wrote reads back to its values and is written to its bytes.
+// Parameter files: files of the original are read to its values and written to its bytes.
 
 #include "io/params.h"
 
@@ -135,7 +135,7 @@ TEST(Params, SeparateFilesGoIntoSubFolders) {
   }
 }
 
-// Values of random kinds, types, dims and LoD, small and above the size of one read, survive.
+// Values of random kinds, types, dims and LoD, smaller and larger than one read, survive.
 TEST(Params, RandomValuesRoundTrip) {
   std::mt19937 random(7);
   const TempFolder folder;
@@ -148,7 +148,7 @@ TEST(Params, RandomValuesRoundTrip) {
   for (size_t i = 0; i < values.size(); ++i) {
     const bool sparse = random() % 4 == 0;
     Dims dims = {static_cast<int64_t>(random() % 50), static_cast<int64_t>(1 + random() % 300)};
-    if (i == 30) dims = {3000, 700};  // several parts
+    if (i == 30) dims = {3000, 700};  // more than one read
     Tensor tensor;
     ASSERT_TRUE(tensor.resize(dtypes[random() % std::size(dtypes)], dims).ok());
     for (int64_t k = 0; k < tensor.bytes(); ++k) tensor.raw()[k] = static_cast<std::byte>(random());

@@ -12,7 +12,7 @@
 
 namespace millrace::testing {
 
-/// A fresh folder of one test, removed with all that is in it.
+/// A new folder for one test, removed with all its contents.
 class TempFolder {
  public:
   TempFolder() {
@@ -33,7 +33,7 @@ class TempFolder {
   std::string path_;
 };
 
-/// Sorted names of what a folder has.
+/// Sorted names in a folder.
 inline std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
@@ -42,14 +42,14 @@ inline std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-/// Whole content of a file that must be there.
+/// Content of a file, which must exist.
 inline std::string bytes_of(const std::string& path) {
   const auto bytes = read_file(path, int64_t{1} << 30U);
   EXPECT_TRUE(bytes.ok()) << bytes.status().to_string();
   return bytes.ok() ? *bytes : std::string();
 }
 
-/// Writes a small file of a test.
+/// Writes a small file for a test.
 inline void put_file(const std::string& path, const std::string& bytes) {
   const Status status = write_file_atomically(path, bytes, Replace::kYes);
   ASSERT_TRUE(status.ok()) << status.to_string();

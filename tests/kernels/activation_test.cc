@@ -18,7 +18,7 @@ using ::testing::Pointwise;
 
 constexpr double kActivationInf = std::numeric_limits<double>::infinity();
 
-// Distance in units of the last place of the true value.
+// Distance from the true value in units in the last place.
 double ulps(float found, double wanted) {
   const auto rounded = static_cast<float>(wanted);
   if (found == rounded || (std::isnan(found) && std::isnan(rounded))) return 0;
@@ -33,7 +33,7 @@ struct Function {
   double (*exact)(double);
 };
 
-// Over all floats, in steps that meet every exponent and both signs.
+// Covers the range of floats, with every exponent and both signs.
 TEST(VectorMath, StaysWithinThreeUnitsInTheLastPlace) {
   const Function functions[] = {
       {"exp", vmath::exp, [](double x) { return std::exp(x); }},
@@ -68,11 +68,11 @@ TEST(Gamma, HasTheKnownValues) {
 
 struct Smooth {
   const char* type;
-  double low;  // inputs lie in [low, high]
+  double low;  // inputs are in [low, high]
   double high;
 };
 
-// Away from kinks the gradient is the derivative.
+// Except at kinks, the gradient is the derivative.
 TEST(Activation, GradientsAreDerivatives) {
   const Smooth cases[] = {
       {"sigmoid", -3, 3},     {"logsigmoid", -3, 3}, {"tanh", -2, 2},

@@ -1,9 +1,10 @@
-// Kernels of f16, which compute in f32, and other forms of ops that the original's own tests use.
+// Kernels of f16, which compute in f32, and variants of ops that the original's tests use.
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "framework/names.h"
 #include "tests/kernels/run_op.h"
 
@@ -17,7 +18,7 @@ using Values = std::vector<double>;
 
 constexpr DType kF16 = DType::kFloat16;
 
-// Inputs that f16 holds exactly.
+// Inputs that f16 represents exactly.
 Values halves(int64_t count, unsigned start) {
   Values values = noise(static_cast<size_t>(count), start);
   for (double& value : values) value = std::round(value * 64) / 64;
@@ -79,7 +80,7 @@ struct HalfOp {
   std::vector<std::string> slots;
 };
 
-// The gradients of f16 are those of f32, rounded once.
+// The gradients of f16 equal those of f32, rounded once.
 TEST(HalfKernels, ComputeInFloatAndRoundOnce) {
   const std::vector<HalfOp> all = {
       {"conv2d", f16_conv2d, "Output0", {"Input", "Filter"}},
@@ -191,7 +192,7 @@ TEST(Adadelta, StepsByOneWithoutALearningRate) {
   EXPECT_NEAR(op.values("Param0").front(), 10 - 2 / std::sqrt(3.0), 1e-6);
 }
 
-// Gradients that nobody wants leave holes in the slot.
+// Gradients that are not requested leave holes in the slot.
 TEST(MultiplexGrad, SkipsAbsentGradients) {
   auto program = Program::create();
   Block& block = program->root();

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 TEST(Arrays, CheckIndices) {
   RunOp op("write_to_array");
   op.in("X", {1}, {1}).in("I", {1}, {-1}, kI64).out("Out");
-  EXPECT_THAT(op.run_text(), HasSubstr("I is -1, expected an index"));
+  EXPECT_THAT(op.run_text(), HasSubstr("I is -1, which is not a valid array index"));
 }
 
 std::string printed(RunOp& op) {
@@ -76,7 +76,7 @@ TEST(Merge, PutsSequencesBack) {
   }
 }
 
-// The LoD is that of the branches: that of X does not count where they have none.
+// The LoD is that of the branches; the LoD of X is not used if they have none.
 TEST(Merge, TakesTheLodOfTheBranches) {
   RunOp op("merge_lod_tensor");
   op.in("X", {3, 1}, {0}, DType::kFloat32, Lod({{0, 1, 2, 3}}));

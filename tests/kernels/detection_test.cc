@@ -1,5 +1,5 @@
-// Ops that train detectors and read their results. Values are worked by hand; the programs of
-// tests/data/ops compare with the original.
+// Ops for training detectors and reading their results. Expected values are worked out by hand; the
+// programs of tests/data/ops compare with the original.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -46,7 +46,8 @@ RunOp rpn(int batch, float fraction) {
 TEST(RpnTargetAssign, TakesAnchorsByTheirOverlap) {
   RunOp op = rpn(256, 0.5F);
   ASSERT_EQ(op.run_text(), "ok");
-  // Anchor 2 overlaps its box by 80 / 120 only, but no other does by more; anchor 4 sticks out.
+  // Anchor 2 overlaps its box by only 80 / 120, but no other overlaps it more; anchor 4 exceeds the
+  // image.
   EXPECT_THAT(op.values("LocationIndex0"), ElementsAre(0, 1, 2, 8));
   EXPECT_THAT(op.values("ScoreIndex0"), ElementsAre(0, 1, 2, 3, 8, 5, 6, 7));
   EXPECT_THAT(op.values("TargetLabel0"), ElementsAre(1, 1, 1, 0, 1, 0, 0, 0));
@@ -74,7 +75,7 @@ TEST(RpnTargetAssign, AnAnchorThatOverlapsLittleFillsItsPlaceOnly) {
               ElementsAre(0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0));
 }
 
-// 40 anchors that overlap nothing, of which 19 are taken.
+// 40 anchors without overlap, of which 19 are selected.
 TEST(RpnTargetAssign, ARandomChoiceIsTheSameInEveryProcess) {
   const auto chosen = [](bool random) {
     Values anchors;
@@ -159,7 +160,7 @@ RunOp proposals(int batch) {
   return op;
 }
 
-// Box 1 is a crowd and no region itself. The regions are those of an image of twice the size.
+// Box 1 is a crowd and not a region. The regions refer to an image of twice the size.
 TEST(GenerateProposalLabels, PutsTrueBoxesAndForegroundFirst) {
   RunOp op = proposals(8);
   ASSERT_EQ(op.run_text(), "ok");
@@ -228,7 +229,7 @@ TEST(GenerateMaskLabels, DrawsThePolygonsOfTheBestObject) {
   EXPECT_EQ(op.tensor("MaskInt320").lod(), Lod({{0, 1}}));
 }
 
-// A coordinate below 0 is rounded away from 0, as one above: the left end of the slope is at -7 in
+// A coordinate below 0 is rounded away from 0, like one above: the left end of the edge is at -7 in
 // the grid five times as fine, and the first column begins at its third line.
 TEST(GenerateMaskLabels, RoundsBothWaysAwayFromZero) {
   RunOp op("generate_mask_labels");
@@ -281,7 +282,7 @@ TEST(RetinanetDetectionOutput, DecodesClipsAndThinsOut) {
   op.attr("score_threshold", 0.05F).attr("nms_top_k", 10).attr("nms_threshold", 0.3F);
   op.attr("nms_eta", 1.0F).attr("keep_top_k", 10);
   ASSERT_EQ(op.run_text(), "ok");
-  // The last level gives what it has; its box is cut at 39 and 29.
+  // The last level returns the boxes it has; its box is clipped at 39 and 29.
   EXPECT_THAT(op.values("Out0"), Pointwise(DoubleNear(1e-5), Values{1, 0.9, 0, 0, 9.5, 9.5, 2, 0.6,
                                                                     1, 0, 10.5, 9.5,  //
                                                                     1, 0.01, 10, 10, 39, 29}));

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "framework/text_form/parse.h"
 #include "tests/kernels/run_op.h"
 
@@ -28,7 +29,7 @@ struct Shapes {
   int32_t axis;
 };
 
-// Every way in which an operand can repeat: at the end, in the middle, at both ends, in X.
+// All ways in which an operand can be broadcast: at the end, in the middle, at both ends, in X.
 const Shapes kShapes[] = {
     {{2, 3, 4}, {4}, -1},       {{2, 3, 4}, {3}, 1},        {{2, 3, 4}, {2, 3}, 0},
     {{2, 3, 4}, {1}, -1},       {{2, 3, 4}, {}, -1},        {{2, 3, 4}, {3, 1}, 1},
@@ -41,7 +42,7 @@ TEST(Elementwise, GradientsAreDerivativesForEveryWayToBroadcast) {
     for (const Shapes& shapes : kShapes) {
       std::vector<double> x = waves(count_of(shapes.x));
       std::vector<double> y = waves(count_of(shapes.y), 0.7);
-      // positive, and Y away from 0
+      // positive, and Y not close to 0
       for (double& v : x) v = v * 0.5 + 1;
       for (double& v : y) v = v * 0.4 + 0.93;
       SCOPED_TRACE(std::string(type) + " axis " + std::to_string(shapes.axis));
@@ -52,7 +53,7 @@ TEST(Elementwise, GradientsAreDerivativesForEveryWayToBroadcast) {
   }
 }
 
-// Runs that are long enough for threads, cut at every kind of level.
+// Sizes that are large enough for threads, split at every level.
 TEST(Elementwise, ThreadsDoNotChangeResults) {
   const Shapes cases[] = {{{64, 1200}, {1200}, -1}, {{3, 400, 80}, {400}, 1}, {{90000}, {1}, -1}};
   for (const Shapes& shapes : cases) {
@@ -126,7 +127,7 @@ TEST(Elementwise, NanWinsInMaxAndLosesInFmax) {
   EXPECT_THAT(run("elementwise_fmin"), ElementsAre(1, 1));
 }
 
-// As clipping by a global norm does in old programs.
+// The form of clipping by a global norm in old programs.
 TEST(Elementwise, ScalesSelectedRows) {
   RunOp op("elementwise_mul");
   op.in("X", rows_value({3, 0}, 5, {2, 2}, {1, 2, 3, 4}))
@@ -137,7 +138,7 @@ TEST(Elementwise, ScalesSelectedRows) {
   EXPECT_THAT(op.value("Out0").get_if<SelectedRows>()->rows, ElementsAre(3, 0));
 }
 
-// Runs a program with and without rewrites; says whether a chain came of it.
+// Runs a program with and without rewrites. Returns whether a chain was formed.
 bool chain_gives_the_same(const std::string& ops, const std::vector<std::string>& vars) {
   std::string text = "# millrace program 1\nblock 0 {\n  param one: f32(1)\n";
   for (const std::string& name : vars) text += "  var \"" + name + "\": f32(-1, 7)\n";

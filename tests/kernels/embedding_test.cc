@@ -49,7 +49,7 @@ TEST(Lookup, ReadsATableOfSelectedRows) {
   EXPECT_THAT(op.values("Out0"), ElementsAre(3, 4, 1, 2, 3, 4));
   RunOp missing("lookup_table");
   missing.in("W", rows_value({4}, 10, {1, 2}, {1, 2})).in("Ids", {1, 1}, {3}, kI64).out("Out");
-  EXPECT_THAT(missing.run_text(), HasSubstr("Ids has 3 at 0, which is no row of W"));
+  EXPECT_THAT(missing.run_text(), HasSubstr("Ids has 3 at 0, which is not a row of W"));
 }
 
 // Two sequences of ids and an empty one between them; 1 is the padding id.
@@ -89,7 +89,7 @@ TEST(PooledLookup, HasTheGradientOfItsFormula) {
   }
 }
 
-// The original lets a row have several ids, whose results stand side by side.
+// The original allows several ids per row, whose results are concatenated.
 TEST(PooledLookup, TakesSeveralIdsARow) {
   RunOp op("fused_embedding_seq_pool");
   op.in("W", {3, 2}, {1, 2, 10, 20, 100, 200}, kF64);
@@ -297,7 +297,7 @@ TEST(Ids, MissingAnswersAreErrors) {
   RunOp merge("merge_ids");
   merge.in("Ids", {1, 1}, {7}, kI64).in("Rows", {1, 1}, {5}, kI64).in("X", {1, 1}, {1});
   merge.out("Out");
-  EXPECT_THAT(merge.run_text(), HasSubstr("Ids[0] has 7, for which Rows has no answer"));
+  EXPECT_THAT(merge.run_text(), HasSubstr("Ids[0] has 7, for which Rows has no entry"));
 }
 
 TEST(Ids, RowsOfAGradientGoTheSameWay) {

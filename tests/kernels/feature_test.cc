@@ -1,5 +1,5 @@
-// Kernels of ops/feature: ops that the reference corpus lacks with values worked by hand, gradients
-// against finite differences, messages.
+// Kernels of ops/feature: ops that the reference corpus lacks, with values worked out by hand,
+// gradients compared with finite differences, and messages.
 #include <cmath>
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Ops that the original has for a GPU only.
+// Ops that the original has only for a GPU.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -81,7 +81,7 @@ TEST(CudnnLstm, RefusesWeightsOfAnotherSize) {
   RunOp neither("cudnn_lstm");
   neither.in("Input", {1, 1, 1}, {1}).in("InitH", {1, 1, 1}, {1}).in("InitC", {1, 1, 1}, {1});
   neither.out("Out").attr("hidden_size", 1);
-  EXPECT_THAT(neither.run_text(), HasSubstr("'W' or 'WeightList' must be given"));
+  EXPECT_THAT(neither.run_text(), HasSubstr("exactly one of 'W' and 'WeightList' must be given"));
 }
 
 RunOp fused_image(const char* type, const char* activation) {

@@ -1,4 +1,4 @@
-// Ops that stand for several, against those they stand for or values worked by hand.
+// Ops that replace several others, compared with those or with values worked out by hand.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ Values product(const Values& x, int64_t rows, const Values& w, int64_t columns) 
   return op.values("Out0");
 }
 
-// fusion_lstm and the lstm it stands for, with everything that the two have.
+// fusion_lstm and the lstm that it replaces, with all options that both have.
 void expect_lstm(bool peepholes, bool reverse, bool states, const Lod& lod = kTwo) {
   const int64_t sequences = lod.sequences(0);
   const int64_t bias = peepholes ? 21 : 12;
@@ -66,7 +66,7 @@ TEST(FusionLstm, WantsSequences) {
   EXPECT_THAT(op.run_text(), HasSubstr("X must have LoD"));
 }
 
-// They stay without a value, so that whoever reads them is told.
+// They have no value, so that readers get an error.
 TEST(FusionLstm, DoesNotMakeItsIntermediates) {
   RunOp op("fusion_lstm");
   op.in("X", {5, 4}, {1}, DType::kFloat32, kTwo).in("WeightX", {4, 12}, {1});
@@ -76,7 +76,8 @@ TEST(FusionLstm, DoesNotMakeItsIntermediates) {
   EXPECT_TRUE(made == nullptr || !made->initialized());
 }
 
-// The bias of the projection is in the table already; what follows it are the peepholes.
+// The table already includes the bias of the projection; the values after it are the peephole
+// weights.
 TEST(FusedEmbeddingFcLstm, IsAnLstmOfRows) {
   const Values table = waves(7 * 12, 1);
   const std::vector<size_t> ids = {6, 0, 2, 2, 5};
@@ -107,8 +108,8 @@ TEST(FusedEmbeddingFcLstm, RefusesIdsBeyondTheTable) {
   EXPECT_THAT(op.run_text(), HasSubstr("Ids has 7 at 2, expected a number in [0, 7)"));
 }
 
-// origin_mode counts, other than in the original, whose kernel computes as without it: the op
-// stands for a gru, and that has two different results.
+// origin_mode has an effect, unlike in the original, whose kernel ignores it: the op replaces a
+// gru, which has two different results.
 TEST(FusionGru, IsAGruOfAProduct) {
   for (const bool origin : {false, true}) {
     RunOp fused("fusion_gru");
@@ -126,8 +127,8 @@ TEST(FusionGru, IsAGruOfAProduct) {
   }
 }
 
-// One cell, and no weights but those of the attention: the gates are 1/2 and the candidate is the
-// tanh of its bias, whatever the step sees.
+// One cell, and no weights except those of the attention: the gates are 1/2 and the candidate is
+// the tanh of its bias, for any input.
 TEST(AttentionLstm, StepsWithoutWeights) {
   RunOp op("attention_lstm");
   op.in("X", {2, 1}, {1, 2}, kF64, Lod({{0, 2}})).in("C0", {1, 1}, {4}, kF64);
@@ -141,7 +142,7 @@ TEST(AttentionLstm, StepsWithoutWeights) {
               Pointwise(DoubleNear(1e-12), Values{std::tanh(first) / 2, std::tanh(second) / 2}));
 }
 
-// The candidate is what the step sees: the rows weighed by softmax of relu(x + c).
+// The candidate is the attended input: the rows weighted by softmax of relu(x + c).
 TEST(AttentionLstm, WeighsTheRows) {
   RunOp op("attention_lstm");
   op.in("X", {2, 1}, {1, 3}, kF64, Lod({{0, 2}})).in("C0", {1, 1}, {-2}, kF64);

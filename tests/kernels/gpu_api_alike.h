@@ -2,10 +2,10 @@
 
 #include <type_traits>
 
-/// For tests that compare our declarations of a library's functions with its header.
+/// Helpers of tests that compare millrace's declarations of a library's functions with its header.
 namespace millrace::gpu {
 
-/// An argument as a call passes it: enumerations are ints, handles are pointers.
+/// An argument as it is passed in a call: enumerations are ints, handles are pointers.
 template <typename T>
 using Passed = std::conditional_t<
     std::is_enum_v<T>, int,
@@ -13,7 +13,7 @@ using Passed = std::conditional_t<
                            !std::is_same_v<std::remove_const_t<std::remove_pointer_t<T>>, char>,
                        const void*, std::remove_const_t<T>>>;
 
-/// True if pointers to these functions may stand for each other.
+/// True if pointers to these two functions are interchangeable.
 template <typename Ours, typename Theirs>
 inline constexpr bool kAlike = false;
 template <typename R, typename... A, typename S, typename... B>

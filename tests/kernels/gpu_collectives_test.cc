@@ -1,5 +1,5 @@
-// What ranks exchange from the memory of their devices: on emulated devices always, by NCCL between
-// the GPUs of the machine where there are some.
+// Exchanges between ranks from the memory of their devices: always on emulated devices, and by NCCL
+// between the GPUs of the machine if there are any.
 
 #include <functional>
 #include <numeric>
@@ -37,7 +37,7 @@ void on_each_rank(int size, const std::function<void(int)>& body) {
   for (int rank = 0; rank < size; ++rank) threads.emplace_back([&body, rank] { body(rank); });
 }
 
-// Joins a rank for each device.
+// Creates one rank per device and connects them.
 Communicators joined(const Devices& devices, int64_t timeout_ms = kPatienceMs) {
   const auto size = static_cast<int>(devices.size());
   const StatusOr<Collectives*> first = devices[0]->collectives();
@@ -90,7 +90,7 @@ class OnDevice {
   std::byte* data_;
 };
 
-// Small whole numbers, so that every order of combining gives the same in every type.
+// Small whole numbers, so that every order of combining produces the same result in every type.
 float given(int rank, int64_t index) {
   return static_cast<float>((int64_t{rank} * 3 + index * 5) % 4 + 1);
 }
@@ -215,7 +215,7 @@ void check_all(const Devices& devices) {
       RankOfType<int64_t>(device, own, DType::kInt64).check(count);
       RankOfType<uint8_t>(device, own, DType::kUint8).check(count);
     }
-    // products of eight bits with a sign: few ranks only, or they overflow
+    // products of signed 8-bit numbers: few ranks only, or they overflow
     if (own.size() <= 3) RankOfType<int8_t>(device, own, DType::kInt8).check(7);
   });
 }
@@ -240,7 +240,7 @@ TEST(EmulatedCollectives, NameTheRankThatDoesNotComeWithinTheDeadline) {
     const OnDevice<float> data(*devices[static_cast<size_t>(rank)], {1, 2});
     const Status status = all_reduce(own, DType::kFloat32, data.data(), 2, Reduction::kSum);
     EXPECT_EQ(status.code(), StatusCode::kDistributed);
-    EXPECT_THAT(status.to_string(), HasSubstr("waited 1000 ms for rank 1, which has not come"));
+    EXPECT_THAT(status.to_string(), HasSubstr("waited 1000 ms for rank 1, which has not arrived"));
     EXPECT_THAT(
         status.to_string(),
         HasSubstr(fmt::format("rank {} of 3 in all_reduce (sum) of 2 elements of f32", rank)));
@@ -248,7 +248,7 @@ TEST(EmulatedCollectives, NameTheRankThatDoesNotComeWithinTheDeadline) {
     EXPECT_THAT(broadcast(own, data.data(), 8, 0).to_string(),
                 AllOf(HasSubstr("broken by: "), HasSubstr("waited 1000 ms for rank 1")));
   });
-  // the late one learns why
+  // the late rank gets the reason
   const OnDevice<float> data(*devices[1], {1, 2});
   EXPECT_THAT(all_reduce(*ranks[1], DType::kFloat32, data.data(), 2, Reduction::kSum).message(),
               HasSubstr("another rank has failed: waited 1000 ms"));
@@ -307,7 +307,7 @@ TEST(EmulatedCollectives, NameThoseWhoDoNotJoin) {
             StatusCode::kUnimplemented);
 }
 
-// Needs no GPU: the library and all its functions are found, and it says its version.
+// Needs no GPU: the library and all its functions are found, and it returns its version.
 TEST(Nccl, LoadsWithAllFunctions) {
   const StatusOr<std::string> found = find_gpu_collectives();
   if (!found.ok()) {
@@ -317,7 +317,7 @@ TEST(Nccl, LoadsWithAllFunctions) {
   EXPECT_THAT(*found, ::testing::MatchesRegex("NCCL 2\\.[0-9]+\\.[0-9]+"));
 }
 
-// A rank for each GPU, in threads; one where there is one.
+// One rank per GPU, in threads; one rank if there is one GPU.
 TEST(Nccl, AnswersEveryCallWithEveryType) {
   const StatusOr<std::vector<DeviceInfo>> gpus = list_gpus();
   if (!gpus.ok()) GTEST_SKIP() << gpus.status().message();
@@ -344,7 +344,7 @@ TEST(Nccl, GivesUpOnRanksThatDoNotCome) {
   ASSERT_TRUE(id.ok()) << id.status().to_string();
   const auto alone = (*collectives)->join(*id, {.rank = 0, .size = 2, .join_timeout_ms = 500});
   EXPECT_EQ(alone.status().code(), StatusCode::kDistributed);
-  EXPECT_THAT(alone.status().to_string(), HasSubstr("not there within 500 ms"));
+  EXPECT_THAT(alone.status().to_string(), HasSubstr("did not respond within 500 ms"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What kernels/gpu/cuda/dnn_api.h says of cuDNN is what its header says. Built where there is one.
+// kernels/gpu/cuda/dnn_api.h must match the header of cuDNN. Built if that header is installed.
 
 #include <cstddef>
 

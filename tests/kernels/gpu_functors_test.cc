@@ -1,6 +1,6 @@
-// Functors of rows give the same results with a team of several threads as with one, also where
-// they write what they read. Teams here are threads of the processor that meet at barriers, as
-// those of a GPU do.
+// Functors of rows have the same results with a team of several threads as with one, also if they
+// write to their input. Teams here are CPU threads that synchronize at barriers, like those of a
+// GPU.
 
 #include <barrier>
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 4;
 
-// Threads that add up through memory they share.
+// Threads that compute sums through shared memory.
 class ThreadTeam {
  public:
   struct Shared {
@@ -89,7 +89,7 @@ void expect_near_gpu_functors(const std::vector<float>& found, const std::vector
     ASSERT_NEAR(found[i], expected[i], 1e-5 * std::max(1.0F, std::abs(expected[i]))) << i;
 }
 
-// The functor of make(memory) writes into the memory that it is given.
+// The functor of make(memory) writes to the given memory.
 template <typename Make>
 void expect_alike(const std::vector<float>& start, int64_t rows, const Make& make) {
   std::vector<float> alone = start;
@@ -192,7 +192,7 @@ TEST(GpuFunctors, NormsInPlace) {
   x = start;
   run_together(make(x.data()), kRows);
   expect_near_gpu_functors(statistics, alone);
-  // gradients where the incoming one stands
+  // gradients that overwrite the incoming ones
   expect_alike(random_floats(count, 10), kRows, [&](float* d) {
     return NormBackward{images,
                         start.data(),

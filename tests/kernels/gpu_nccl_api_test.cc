@@ -1,4 +1,4 @@
-// What kernels/gpu/cuda/nccl_api.h says of NCCL is what its header says. Built where there is one.
+// kernels/gpu/cuda/nccl_api.h must match the header of NCCL. Built if that header is installed.
 
 #include <cstddef>
 
@@ -25,7 +25,7 @@ TEST(NcclApi, FunctionsTakeWhatTheyAreGiven) {
   static_assert(kAlike<decltype(Api::Broadcast), decltype(&ncclBroadcast)>);
   static_assert(kAlike<decltype(Api::AllGather), decltype(&ncclAllGather)>);
   static_assert(kAlike<decltype(Api::ReduceScatter), decltype(&ncclReduceScatter)>);
-  // the id goes by value
+  // the id is passed by value
   static_assert(kAlike<decltype(Api::CommInitRankConfig),
                        ncclResult_t (*)(ncclComm_t*, int, UniqueId, int, ncclConfig_t*)>);
   static_assert(

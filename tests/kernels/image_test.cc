@@ -1,4 +1,5 @@
-// What the reference corpus does not cover of the kernels of ops/vision and ops/detection.
+// Properties of the kernels of ops/vision and ops/detection that the reference corpus does not
+// cover.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +12,8 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// As Darknet's reorg layer computes its indices: channels become pixels of a larger image, whose
-// memory is then seen with the dims of Out.
+// The index computation of Darknet's reorg layer: channels become pixels of a larger image, whose
+// memory is then interpreted with the dims of Out.
 TEST(SpaceToDepth, ReordersAsTheReorgLayerDoes) {
   RunOp op("space_to_depth");
   std::vector<double> count(16);
@@ -46,7 +47,7 @@ TEST(GridSampler, PointsThatAreNoNumbersReadNothing) {
   EXPECT_THAT(op.values("Output0"), ElementsAre(0, 0));
 }
 
-// 5 * 0.5 is no integer: the scale sets where the elements of Out stand, not the two sizes.
+// 5 * 0.5 is not an integer: the scale, not the two sizes, determines the positions of Out.
 TEST(Interp, AScaleIsTheDistanceOfTheCubicOp) {
   RunOp op("bicubic_interp_v2");
   op.in("X", {1, 1, 5, 1}, {0, 1, 4, 9, 16}, DType::kFloat64).out("Out");
@@ -110,7 +111,7 @@ TEST(TargetAssign, ATargetThatTheImageDoesNotHaveIsRefused) {
       .in("MatchIndices", {1, 1}, {1}, DType::kInt32)
       .out("Out")
       .out("OutWeight");
-  EXPECT_EQ(op.run_text(), "MatchIndices has target 1 of image 0, which has 1");
+  EXPECT_EQ(op.run_text(), "MatchIndices has target 1 of image 0, which has 1 targets");
 }
 
 TEST(MineHardExamples, TakesTheLargestLossesByTheNumberOfMatches) {
@@ -152,7 +153,7 @@ TEST(YoloLoss, ALabelWithoutClassIsRefused) {
       .ints("anchors", {8, 8})
       .ints("anchor_mask", {0})
       .attr("class_num", 2);
-  EXPECT_EQ(op.run_text(), "GTLabel has class 2, there are 2");
+  EXPECT_EQ(op.run_text(), "GTLabel has class 2, but there are 2 classes");
 }
 
 TEST(YoloLoss, TheGradientAgreesWithFiniteDifferences) {

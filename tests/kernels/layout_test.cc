@@ -1,11 +1,12 @@
-// Tensors that pass from kernel to kernel in the layout of a library: every program must give what
-// it gives in f64, where all is row-major.
+// Tensors in the layout of a library: every program must have the result of f64, which is
+// row-major.
 #include <cmath>
 #include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "framework/text_form/parse.h"
 #include "kernels/cpu/layouts.h"
 #include "tests/kernels/run_op.h"
@@ -39,7 +40,7 @@ class Net {
     prepared_ = std::move(prepared).value();
   }
 
-  // Gives a persistable var a value; offset 0 gives both signs.
+  // Sets a persistable var; offset 0 produces values of both signs.
   void set(const std::string& name, const Dims& dims, double offset = 0) {
     scope_.local(name) = value(name, dims, offset);
   }
@@ -80,7 +81,7 @@ class Net {
 
 using Sets = std::vector<std::pair<Fed, double>>;
 
-// Runs a program three times in both types, the first fetch each time and all of them at last.
+// Runs a program three times in both types; fetches the first var each time, and all at the end.
 void expect_same(const std::string& text, const Sets& persistable, const std::vector<Fed>& feeds,
                  const std::vector<std::string>& fetches) {
   Net narrow(text, DType::kFloat32);
@@ -105,7 +106,7 @@ void expect_same(const std::string& text, const Sets& persistable, const std::ve
   }
 }
 
-// conv - batch_norm - relu - pool, a shortcut with a convolution of its own, their sum, and back.
+// conv - batch_norm - relu - pool, a shortcut with another convolution, their sum, and gradients.
 const char* const kBlock = R"(# millrace program 1
 block 0 {
   persist w: f32(C, 3, 3, 3)
@@ -171,7 +172,7 @@ std::string with_channels(std::string text, int64_t channels) {
   return text;
 }
 
-// Filters and vectors of a net with c channels, the second filter over `inner` of them.
+// Filters and vectors of a net with c channels; the second filter has `inner` of them.
 Sets persistable(int64_t c, int64_t inner) {
   return {{{"w", {c, 3, 3, 3}}, 0}, {{"v", {c, inner, 1, 1}}, 0}, {{"scale", {c}}, 2},
           {{"bias", {c}}, 0},       {{"mean", {c}}, 0},           {{"variance", {c}}, 2}};
@@ -179,7 +180,7 @@ Sets persistable(int64_t c, int64_t inner) {
 
 class Layouts : public ::testing::TestWithParam<int64_t> {};
 
-// Channels that fill the blocks of the library, and that leave padding.
+// Numbers of channels that fill the blocks of the library, and that need padding.
 INSTANTIATE_TEST_SUITE_P(Channels, Layouts, ::testing::Values(32, 20, 8, 5));
 
 TEST_P(Layouts, TravelThroughForwardAndGradientOps) {
@@ -190,7 +191,7 @@ TEST_P(Layouts, TravelThroughForwardAndGradientOps) {
                "c", "r", "a", "p@GRAD", "w"});
 }
 
-// The rectified sum of a normalised image and another one, whose gradient is a sum, too.
+// The rectified sum of a normalised image and another one, whose gradient is also a sum.
 const char* const kRectifiedSum = R"(# millrace program 1
 block 0 {
   persist w: f32(C, 3, 3, 3)
@@ -251,8 +252,8 @@ TEST_P(Layouts, TravelThroughRectifiedSumsOfNormalisedImages) {
               {"y", "x@GRAD", "w@GRAD", "n", "a@GRAD"});
 }
 
-// Filters keep the layout of the library from step to step, and the state of the optimizer with
-// them; what reads them from the scope sees the elements.
+// Filters keep the layout of the library between steps, and so does the state of the optimizer;
+// readers of the scope see the elements.
 const char* const kTraining = R"(# millrace program 1
 block 0 {
   persist w: f32(32, 16, 3, 3)
@@ -286,7 +287,7 @@ TEST(Layouts, FiltersAreUpdatedInTheLayoutOfTheLibrary) {
   EXPECT_NE(filter.layout(), nullptr);
 }
 
-// Gradients of filters over images that are a few pixels large.
+// Gradients of filters over images of a few pixels.
 TEST(Layouts, FiltersOverFewPlaces) {
   const std::string text = R"(# millrace program 1
 block 0 {
@@ -309,7 +310,7 @@ block 0 {
               {{"x", {3, 16, 4, 4}}, {"y@GRAD", {3, 48, 2, 2}}}, {"y", "v@GRAD"});
 }
 
-// Images that are a few pixels large, by the eight and with some missing.
+// Images of a few pixels, in groups of eight and with incomplete groups.
 TEST(Layouts, FewPlacesOfManyImages) {
   const std::string forward = R"(# millrace program 1
 block 0 {
@@ -358,7 +359,7 @@ block 0 {
   }
 }
 
-// scale does not know layouts: it sees the filter row-major, and the convolution packs it again.
+// scale does not support layouts: it gets the filter row-major, and the convolution packs it again.
 TEST(Layouts, OpsThatDoNotKnowThemReadRowMajorElements) {
   std::string text = kTraining;
   const std::string read =
@@ -372,7 +373,7 @@ TEST(Layouts, OpsThatDoNotKnowThemReadRowMajorElements) {
               {"z", "decayed", "last", "y", "w", "velocity", "w@GRAD"});
 }
 
-// A bias for each channel, as an operand of its own, and its gradient.
+// A bias per channel, as a separate operand, and its gradient.
 TEST_P(Layouts, AddABiasToEachChannel) {
   const int64_t c = GetParam();
   const std::string text = with_channels(R"(# millrace program 1
@@ -403,7 +404,7 @@ block 0 {
               {"z", "q", "e", "y@GRAD", "b@GRAD", "w@GRAD"});
 }
 
-// What passes make of a convolution and the ops behind it, for whole and for padded blocks.
+// The rewrites of passes for a convolution and the ops after it, for whole and for padded blocks.
 const char* const kInference = R"(# millrace program 1
 block 0 {
   persist w: f32(C, 3, 3, 3)
@@ -453,7 +454,7 @@ TEST_P(Layouts, FusedConvolutions) {
   expect_same(text, persistable, feeds, {"z", "y"});
   Net narrow(text, DType::kFloat32);
   Net wide(text, DType::kFloat64);
-  // the copies that kernels have made follow the vars
+  // the copies that kernels have made are updated with the vars
   for (const double offset : {0.0, 0.5, -0.25}) {
     for (Net* const net : {&narrow, &wide}) {
       for (const auto& [fed, own] : persistable) net->set(fed.name, fed.dims, own + offset);
@@ -465,7 +466,7 @@ TEST_P(Layouts, FusedConvolutions) {
   }
   EXPECT_THAT(narrow.plan(), ::testing::HasSubstr("fused_conv2d"));
   EXPECT_THAT(narrow.plan(), ::testing::Not(::testing::HasSubstr("batch_norm")));
-  // what others see of the filter
+  // the filter as read from outside
   EXPECT_EQ(narrow.run(feeds, {"w"}), narrow.run(feeds, {"w"}));
   narrow.set("u", {c, c, 3, 3}, 1);
   wide.set("u", {c, c, 3, 3}, 1);

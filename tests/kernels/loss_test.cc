@@ -1,4 +1,5 @@
-// Losses, a metric and an optimizer that the reference corpus lacks, with values worked by hand.
+// Losses, a metric and an optimizer that the reference corpus lacks, with values worked out by
+// hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Layers of matching and recommendation models, and what is refused of them.
+// Layers of matching and recommendation models, and inputs that they refuse.
 #include <set>
 
 #include <gmock/gmock.h>
@@ -158,7 +158,7 @@ TEST(MatchMatrixTensor, WantsEquallyManySequences) {
   RunOp op("match_matrix_tensor");
   op.in("X", {3, 1}, {1}, kF64, Lod({{0, 2, 3}})).in("Y", {3, 1}, {1}, kF64, Lod({{0, 3}}));
   op.in("W", {1, 1, 1}, {1}, kF64).out("Out").out("Tmp");
-  EXPECT_THAT(op.run_text(), HasSubstr("'X' has 2 sequences and 'Y' 1, expected equally many"));
+  EXPECT_THAT(op.run_text(), HasSubstr("'X' has 2 sequences and 'Y' 1, expected the same number"));
 }
 
 // An image of 2 x 3 and one of 1 x 1.
@@ -204,8 +204,8 @@ TEST(VarConv2d, GradientsAgreeWithFiniteDifferences) {
   EXPECT_LT(op.gradient_error({"X", "W"}, "Out0"), 1e-6);
 }
 
-// Old programs fetch rows from servers inside these ops. The table here is another one, so a run
-// with it would be wrong without a word.
+// Old programs fetch rows from servers inside these ops. The local table differs from the servers',
+// so a run with it would be silently wrong.
 TEST(RemoteRows, AreRefusedByName) {
   RunOp nce("nce");
   nce.in("Input", {2, 3}, {1}).in("Label", {2, 1}, {0}, kI64).in("Weight", {5, 3}, {1});

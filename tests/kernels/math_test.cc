@@ -27,7 +27,7 @@ struct Product {
   bool turn_y;
 };
 
-// Batches that are shared, repeated on both sides, folded and not, for every transposition.
+// Batches that are shared, broadcast on either side, folded and not, for every transposition.
 const Product kProducts[] = {
     {"matmul_v2", {2, 3}, {3, 4}, false, false},
     {"matmul_v2", {3, 2}, {4, 3}, true, true},
@@ -256,7 +256,7 @@ TEST(Pow, GradientIsTheDerivativeForEveryExponent) {
   }
 }
 
-// Element types that the library does not multiply take another way to the same numbers.
+// Element types that the library does not multiply use another code path with the same results.
 TEST(Fc, AddsBiasAndActivation) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
     for (const char* const activation : {"", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh"}) {
@@ -330,7 +330,7 @@ TEST(Attention, IsTheSameInFloatsOnThreadsAndWithoutProbs) {
   ASSERT_EQ(op.run_text(2), "ok");
   EXPECT_THAT(op.values("Out0"), Pointwise(DoubleNear(1e-5), expected.values("Out0")));
   EXPECT_THAT(op.values("Probs0"), Pointwise(DoubleNear(1e-5), expected.values("Probs0")));
-  // softmax of two equal scores, and of one that the mask takes out
+  // softmax of two equal scores, and of one that is masked out
   RunOp small("multi_head_attention");
   small.in("Q", {1, 1, 1}, {0}).in("K", {1, 3, 1}, {1}).in("V", {1, 3, 1}, {1, 2, 30}).out("Out");
   small.in("Mask", {1, 1, 1, 3}, {0, 0, -1e9});

@@ -1,4 +1,4 @@
-// Updates of several parameters in one op against those of one.
+// Updates of several parameters in one op, compared with separate updates.
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 struct Parameter {
   Dims dims;
   DType dtype = DType::kFloat32;
-  std::vector<int64_t> rows = {};  // of a sparse gradient; none: it is dense
+  std::vector<int64_t> rows = {};  // of a sparse gradient; empty: it is dense
 };
 
 struct Rule {
@@ -38,7 +38,7 @@ void add_parameter(RunOp& op, const Rule& rule, const Parameter& p, int k) {
   }
   for (const char* const state : rule.states) {
     std::vector<double> values = waves(count, k + 0.25);
-    for (double& value : values) value *= value;  // second moments have roots
+    for (double& value : values) value *= value;  // second moments must not be negative
     op.in(state, p.dims, std::move(values), p.dtype);
   }
   for (const char* const power : rule.powers) op.in(power, {1}, {0.5 + 0.01 * k}, p.dtype);
@@ -50,7 +50,7 @@ void add_outputs(RunOp& op, const Rule& rule) {
   for (const char* const power : rule.powers) op.out_in_place(out_of(power), power);
 }
 
-// All values of the merged op are the bits of the single ones.
+// All values of the merged op have the bits of the single ones.
 void expect_same_bits(const Rule& rule, const std::vector<Parameter>& parameters) {
   RunOp merged(std::string("merged_") + rule.type);
   for (size_t k = 0; k < parameters.size(); ++k)
@@ -120,7 +120,8 @@ TEST(MergedUpdates, AnErrorNamesItsParameter) {
     RunOp op(std::string("merged_") + rule.type);
     add_parameter(op, rule, {{2}}, 0);
     add_parameter(op, rule, {{3}}, 1);
-    op.feed("Grad1", {4}, {1, 2, 3, 4});  // as many rows as others: what is checked before the run
+    op.feed("Grad1", {4},
+            {1, 2, 3, 4});  // the number of rows of the others: checked before the run
     op.in("LearningRate", {1}, {0.1});
     add_outputs(op, rule);
     rule.merged_attrs(op);

@@ -1,4 +1,4 @@
-// Ops that the reference corpus lacks and that have no family of tests of their own.
+// Ops that the reference corpus lacks and that belong to no other test of a family.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,8 @@ RunOp prroi_pool(Values rois) {
 
 TEST(PrroiPool, IntegratesTheInterpolatedImage) {
   RunOp op("prroi_pool");
-  // along a row the image rises by 1 a pixel, so the mean of a cell is the value in its middle
+  // the image increases by 1 per pixel along a row, so the mean of a cell is the value at its
+  // center
   op.in("X", {1, 1, 3, 4}, {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}, kF64);
   op.in("ROIs", {2, 4}, {0.5, 0.5, 2.5, 1.5, 1, 1, 1, 2}, kF64, Lod({{0, 2}}));
   op.attr("pooled_height", 1).attr("pooled_width", 2).attr("spatial_scale", 1.0F).out("Out");
@@ -62,7 +63,7 @@ TEST(CoalesceTensor, MakesPartsOfOneBuffer) {
   }
 }
 
-// As the original lays parts out: whole steps of align_size, counted in elements of the given size.
+// Layout of the original: multiples of align_size, counted in elements of the given size.
 TEST(CoalesceTensor, CountsElementsOfAGivenSize) {
   const auto elements = [](int32_t align, int32_t size) {
     RunOp op("coalesce_tensor");
@@ -108,7 +109,7 @@ TEST(RnnMemoryHelper, CopiesAndHandsTheGradientBack) {
   EXPECT_THAT(op.values("X0@GRAD"), ElementsAre(3, 4));
 }
 
-// One process: its batch is the whole batch.
+// With one process, its batch is the whole batch.
 TEST(SyncBatchNorm, IsBatchNormOnOneDevice) {
   std::vector<Values> results;
   for (const char* const type : {"batch_norm", "sync_batch_norm"}) {

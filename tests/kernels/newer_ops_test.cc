@@ -1,5 +1,6 @@
-// Beams, matrices, counting, look-ups and slices: values worked by hand, gradients against finite
-// differences, and what is refused. More values, those of the original, are in tests/data/ops.
+// Beams, matrices, counting, look-ups and slices: values worked out by hand, gradients compared
+// with finite differences, and refused inputs. More values, computed by the original, are in
+// tests/data/ops.
 #include <cmath>
 #include <numeric>
 #include <set>
@@ -76,7 +77,7 @@ RunOp decoded(const std::vector<Lod>& lods, int beams) {
   return op;
 }
 
-// Both hypotheses of the last step come from the second one of the step before.
+// Both hypotheses of the last time step extend the second one of the previous time step.
 TEST(BeamSearchDecode, WalksBackToTheFirstStep) {
   const std::vector<Lod> lods{Lod({{0, 1}, {0, 1}}), Lod({{0, 1}, {0, 2}}),
                               Lod({{0, 2}, {0, 0, 2}})};
@@ -147,7 +148,7 @@ TEST(Cholesky, ReadsOneTriangle) {
   EXPECT_THAT(bad.run_text(), HasSubstr("matrix 0 of X is not positive definite"));
 }
 
-// Both triangles move together, so the sum of both gradients counts.
+// A change affects both triangles, so the gradient is the sum of both.
 TEST(Cholesky, GradientAgreesWithFiniteDifferencesOfSymmetricMatrices) {
   const auto factor_sum = [](double shift) {
     RunOp op("cholesky");
@@ -226,7 +227,7 @@ TEST(SegmentPool, RefusesIdsThatFall) {
 TEST(Bernoulli, RefusesWhatIsNoProbability) {
   RunOp op("bernoulli");
   op.in("X", {2}, {0.5, 1.5}).out("Out");
-  EXPECT_THAT(op.run_text(), HasSubstr("X has 1.5 at 1, expected probabilities"));
+  EXPECT_THAT(op.run_text(), HasSubstr("X has 1.5 at 1, expected a probability"));
 }
 
 TEST(Seed, IsTheGivenOneOrNone) {

@@ -1,5 +1,5 @@
-// What the reference corpus does not cover of the kernels of ops/nn: oneDNN against the plain
-// convolution, gradients the corpus lacks, empty tensors, messages.
+// Properties of the kernels of ops/nn that the reference corpus does not cover: oneDNN compared
+// with the plain convolution, gradients that the corpus lacks, empty tensors, messages.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -123,7 +123,7 @@ TEST(Conv, AGradientOfTheWrongShapeIsRefused) {
       .in("Filter", {1, 1, 3, 3}, {1})
       .in("Output@GRAD", {1, 1, 3, 2}, {1})
       .out("Input@GRAD");
-  EXPECT_THAT(op.run_text(), HasSubstr("the window does not have that many places: images f32 [1, "
+  EXPECT_THAT(op.run_text(), HasSubstr("the output dims do not fit the window: images f32 [1, "
                                        "1, 4, 4] and f32 [1, 1, 3, 2], filter f32 [1, 1, 3, 3]"));
 }
 
@@ -174,7 +174,7 @@ TEST(Pool, AMaskOutsideOfTheImageIsRefused) {
       .in("Out@GRAD", {1, 1, 1, 1}, {1})
       .out("X@GRAD")
       .ints("ksize", {2, 2});
-  EXPECT_EQ(op.run_text(), "Mask has place 4 in an image of 4 elements");
+  EXPECT_EQ(op.run_text(), "Mask has position 4 in an image of 4 elements");
 }
 
 TEST(Pool, AWindowWithoutAMaximumPassesNoGradient) {
@@ -246,7 +246,7 @@ TEST(InplaceAbn, TheGradientIsFoundFromTheResultAlone) {
   }
 }
 
-// What a rectifier has cut off is not in Y any more.
+// Values that a rectifier has clipped are no longer in Y.
 TEST(InplaceAbn, HasNoGradientThroughAFusedRectifier) {
   RunOp op("inplace_abn");
   op.in("X", {2, 3}, noise(6)).in("Mean", {3}, {0}).in("Variance", {3}, {1}).out("Y");
@@ -256,7 +256,7 @@ TEST(InplaceAbn, HasNoGradientThroughAFusedRectifier) {
   EXPECT_THAT(op.run_text(), HasSubstr("attribute 'fuse_with_relu' has no gradient"));
 }
 
-// A negative padding cuts a border off, as in the original.
+// A negative padding crops the border, as in the original.
 TEST(Conv, NegativePaddingCutsABorderOff) {
   std::vector<double> inner;
   const std::vector<double> image = noise(2 * 6 * 7, 3);

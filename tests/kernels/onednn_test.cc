@@ -1,4 +1,4 @@
-// The adapter of oneDNN against plain loops.
+// The adapter of oneDNN, compared with plain loops.
 #include "kernels/cpu/onednn.h"
 
 #include <vector>
@@ -39,7 +39,7 @@ TEST(Onednn, ProductOfTransposedFactorsIsScaledAndAdded) {
   }
 }
 
-// One image of two channels, one output channel, 3x3 kernel, padding on the left and top only.
+// One image of two channels, one output channel, 3x3 kernel, padding only on the left and top.
 TEST(Onednn, ConvolutionConvertsLayoutsAndPadsOneSide) {
   CpuDevice device;
   const std::vector<float> x = numbers_onednn(2 * 5 * 4, 1);

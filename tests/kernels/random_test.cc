@@ -1,5 +1,5 @@
-// Random ops: streams depend on the seed alone, their numbers obey the law; and what the reference
-// corpus does not cover of the ops that create tensors.
+// Random ops: streams depend only on the seed, and their numbers have the right distribution. Also
+// properties of the ops that create tensors that the reference corpus does not cover.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -45,7 +45,7 @@ TEST(Streams, DependOnTheSeedAndNotOnThreads) {
     const Values once = drawn(draw(type, 100001, 7));
     EXPECT_EQ(once, drawn(draw(type, 100001, 7), 2)) << type;
     EXPECT_NE(once, drawn(draw(type, 100001, 8))) << type;
-    // an odd count has the same numbers as a longer tensor
+    // an odd count has the same numbers as the beginning of a longer tensor
     EXPECT_EQ(drawn(draw(type, 5, 7))[4], once[4]) << type;
   }
 }
@@ -86,7 +86,7 @@ TEST(Normal, HasTheRightMomentsAndTails) {
     EXPECT_NEAR(share(1), 0.3173, 0.004);
     EXPECT_NEAR(share(2), 0.0455, 0.002);
     EXPECT_NEAR(share(3), 0.0027, 0.0005);
-    // all four quadrants of the pairs occur alike
+    // all four quadrants of the pairs are equally frequent
     int quadrants[4] = {};
     for (size_t i = 0; i + 1 < values.size(); i += 2)
       ++quadrants[(values[i] > 1 ? 1 : 0) + (values[i + 1] > 1 ? 2 : 0)];
@@ -138,7 +138,8 @@ TEST(Dropout, KeepsTheShareItSays) {
   }
 }
 
-// The original takes numbers in text through a double; the ends of int64 would not survive that.
+// The original converts numbers in text through a double; the limits of int64 would not survive
+// that.
 TEST(Fill, ReadsNumbersInText) {
   for (const auto& [text, value] : {std::pair<const char*, int64_t>{"-12", -12},
                                     {"9007199254740993", 9007199254740992},

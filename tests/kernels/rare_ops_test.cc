@@ -1,12 +1,13 @@
-// Ops and forms of ops that few programs have: trees, hashed n-grams, compressed gradients, matrix
-// products by heads, polygons, and which outputs get a LoD. Values are worked by hand or, where it
-// is said, what the original gave.
+// Ops and variants of ops that few programs use: trees, hashed n-grams, compressed gradients,
+// matrix products by heads, polygons, and the LoD of outputs. Values are worked out by hand or,
+// where noted, computed by the original.
 #include <bit>
 #include <cstring>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "kernels/cpu/detection/polygons.h"
 #include "tests/kernels/run_op.h"
 
@@ -28,7 +29,7 @@ RunOp small_tree(Values edges) {
   return op;
 }
 
-// Node 1: left 1/2 * 4, right 1/2 * 2 + 1/4 * 4, top 1 + 1/2 * 2 + 1/2 * 4. Node 4 is in no edge.
+// Node 1: left 1/2 * 4, right 1/2 * 2 + 1/4 * 4, top 1 + 1/2 * 2 + 1/2 * 4. No edge has node 4.
 TEST(TreeConv, WeighsChildrenByPlaceAndDepth) {
   RunOp op = small_tree({1, 2, 1, 3, 0, 0, 3, 4});
   ASSERT_EQ(op.run_text(), "ok");
@@ -77,7 +78,7 @@ RunOp hashed(bool training, bool white = false, bool black = false,
   return op;
 }
 
-// The rows are those of the original.
+// The rows were computed by the original.
 TEST(PyramidHash, HasARowForEachNgram) {
   RunOp op = hashed(false);
   ASSERT_EQ(op.run_text(), "ok");
@@ -88,7 +89,7 @@ TEST(PyramidHash, HasARowForEachNgram) {
   EXPECT_EQ(op.tensor("DropPos0").lod(), Lod({{0, 5, 5, 8}}));
 }
 
-// The name that programs give it.
+// The name that programs use.
 TEST(PyramidHash, HasASecondName) {
   RunOp op = hashed(false);
   RunOp other = hashed(false, false, false, "search_pyramid_hash");
@@ -123,7 +124,7 @@ TEST(PyramidHash, RefusesAListThatIsNone) {
   EXPECT_THAT(op.run_text(), HasSubstr("WhiteList holds no Bloom filter"));
 }
 
-// The pairs of tokens 5 9 and 9 3 have their pieces at 8 and 18, 14 and 9 (see above).
+// The pairs of tokens 5 9 and 9 3 are hashed to 8 and 18, 14 and 9 (see above).
 TEST(PyramidHash, TheGradientOpUpdatesTheWeights) {
   auto program = Program::create();
   Block& block = program->root();
@@ -169,7 +170,7 @@ double as_bits(int32_t number) {
   return std::bit_cast<float>(number);
 }
 
-// Momentum 2 2 2 6, summed up 3 -3 2 8; half of them travel, and the first of equal ones.
+// Momentum 2 2 2 6, accumulated 3 -3 2 8; half of the values are sent, and of equal ones the first.
 TEST(Dgc, SendsTheLargestElements) {
   RunOp op = compressed(12);
   ASSERT_EQ(op.run_text(), "ok");
@@ -202,7 +203,7 @@ TEST(Dgc, SaysWhatItNeeds) {
   EXPECT_THAT(all.run_text(), HasSubstr("expected above 0 and at most 1"));
 }
 
-// Two heads: columns 0 1 and 2 3 of X. With all rows of Y the results have all its columns.
+// Two heads: columns 0 1 and 2 3 of X. With all rows of Y the results have all columns of Y.
 TEST(MatmulHeads, RowsOrColumnsOfYBelongToAHead) {
   RunOp rows("matmul");
   rows.in("X", {1, 4}, {1, 2, 3, 4}).in("Y", {4, 2}, {1, 0, 0, 1, 1, 1, 2, 0}).out("Out");
@@ -274,7 +275,7 @@ TEST(Polygons, AreSuppressedByTheirOverlap) {
   EXPECT_THAT(five.run_text(), HasSubstr("boxes must have 4, 8, 16, 24 or 32 numbers, found 5"));
 }
 
-// As the original hands LoD on when ops run.
+// How the original propagates LoD when ops run.
 TEST(RunTimeLod, IsNotWhatProgramsDeclare) {
   const Lod lod({{0, 1, 3}});
   RunOp sum("reduce_sum");

@@ -17,7 +17,7 @@ using ::testing::Pointwise;
 constexpr double kReduceInf = std::numeric_limits<double>::infinity();
 
 using Axes = std::vector<int32_t>;
-// Of a [2, 3, 4]: at the end, in front, in the middle, at both ends, all.
+// Axes of a [2, 3, 4]: last, first, middle, first and last, all.
 const Axes kAxes[] = {{2}, {0}, {1}, {0, 2}, {0, 1}, {1, 2}, {0, 1, 2}, {-1}};
 
 TEST(Reduce, GradientsAreDerivativesOverAllAxes) {
@@ -74,7 +74,7 @@ TEST(Reduce, OverNothing) {
   EXPECT_THAT(numbers(mean.value("Out0")), ElementsAre(0, 0));
 }
 
-// Axes of size 1 leave nothing to combine, so the result may stand where X is.
+// Axes of size 1 leave nothing to combine, so the result may share the memory of X.
 TEST(Reduce, MayWriteOverXWhereDimsStay) {
   RunOp op("reduce_sum");
   op.in("X", tensor_value({3, 1}, {1, 2, 3}))

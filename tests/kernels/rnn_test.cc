@@ -1,6 +1,7 @@
-// What the reference corpus does not cover of the kernels of ops/rnn: gradients against finite
-// differences, in particular where rows of different length run backwards (the corpus has another
-// gradient there, see below), ops it lacks with values worked out by hand, messages.
+// Properties of the kernels of ops/rnn that the reference corpus does not cover: gradients compared
+// with finite differences, in particular for rows of different length in reverse direction (where
+// the corpus has another gradient, see below), ops that it lacks with values worked out by hand,
+// messages.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -70,7 +71,7 @@ TEST(Lstmp, GradientsAgreeWithFiniteDifferences) {
 
 TEST(Lstmp, ProjectsAndClips) {
   RunOp op("lstmp");
-  // one step of one cell: all gates 0.5 but for the candidate, tanh(2)
+  // one time step of one cell: all gates are 0.5, the candidate is tanh(2)
   op.in("Input", {1, 4}, {2, 0, 0, 0}, DType::kFloat32, Lod({{0, 1}}))
       .in("Weight", {1, 4}, {0, 0, 0, 0})
       .in("ProjWeight", {1, 1}, {3})
@@ -142,7 +143,7 @@ RunOp dense(const std::string& mode, int layers, bool two_ways) {
   return op;
 }
 
-// In the corpus the backward direction of rows that are not full has other gradients than these.
+// For the backward direction of padded rows the corpus has other gradients than these.
 TEST(Rnn, GradientsAgreeWithFiniteDifferences) {
   for (const char* const mode : {"LSTM", "GRU", "RNN_TANH", "RNN_RELU"}) {
     for (const int layers : {1, 2}) {

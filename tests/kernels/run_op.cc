@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "framework/names.h"
 #include "kernels/dispatch.h"
 #include "ops/grad.h"

@@ -16,15 +16,15 @@ inline constexpr DType kF64 = DType::kFloat64;
 inline constexpr DType kI32 = DType::kInt32;
 inline constexpr DType kI64 = DType::kInt64;
 
-/// A dense tensor of these elements.
+/// A dense tensor with these elements.
 Value tensor_value(const Dims& dims, const std::vector<double>& values,
                    DType dtype = DType::kFloat32);
-/// Selected rows of f32 with values of these dims; dim 0 counts the rows.
+/// Selected rows of f32 whose values have these dims; dim 0 is the number of rows.
 Value rows_value(std::vector<int64_t> rows, int64_t height, const Dims& dims,
                  const std::vector<double>& values);
-/// Numbers between -1 and 1 that follow a smooth pattern; the same ones for the same phase.
+/// Numbers between -1 and 1 that follow a smooth pattern; determined by the phase.
 std::vector<double> waves(int64_t count, double phase = 0);
-/// Numbers between -1 and 1 without a pattern; the same ones for the same start.
+/// Numbers between -1 and 1 without a pattern; determined by the start.
 std::vector<double> noise(size_t count, unsigned start = 1);
 /// Elements of a tensor of these dims.
 int64_t count_of(const Dims& dims);
@@ -33,14 +33,15 @@ std::vector<double> numbers(const Value& value);
 /// Dims of a tensor.
 std::vector<int64_t> dims(const Value& value);
 
-/// A program of one op, and its gradient ops if asked for, that runs through the executor. Vars are
-/// named after slot and position: X0, X1, Out0, Out0@GRAD. Numbers are given and read as doubles,
-/// whatever the element type.
+/// A program of one op, and optionally its gradient ops, that runs through the executor. Vars are
+/// named after slot and position: X0, X1, Out0, Out0@GRAD. Numbers are passed and read as doubles,
+/// for any element type.
 class RunOp {
  public:
   explicit RunOp(llvm::StringRef type);
 
-  /// Adds a fed var to an input slot. values may be empty for an empty tensor; one value fills all.
+  /// Adds a fed var to an input slot. values may be empty for an empty tensor; a single value fills
+  /// the tensor.
   RunOp& in(llvm::StringRef slot, const Dims& dims, std::vector<double> values,
             DType dtype = DType::kFloat32, Lod lod = {});
   /// Adds a fed var of any kind to an input slot.
@@ -49,7 +50,7 @@ class RunOp {
   RunOp& out_kind(llvm::StringRef slot, VarKind kind);
   /// Adds count vars without a shape to an output slot.
   RunOp& out(llvm::StringRef slot, int count = 1);
-  /// The outputs are the vars of that input slot.
+  /// Makes the outputs the vars of that input slot.
   RunOp& out_in_place(llvm::StringRef slot, llvm::StringRef input_slot);
   template <typename T>
   RunOp& attr(llvm::StringRef name, T value) {
@@ -62,7 +63,7 @@ class RunOp {
 
   /// Appends the gradient ops for these input slots; feed Out0@GRAD and so on with feed().
   RunOp& with_grad(const std::vector<std::string>& wanted_slots);
-  /// A var of any name that is fed.
+  /// Feeds a var with any name.
   RunOp& feed(const std::string& name, const Dims& dims, std::vector<double> values,
               DType dtype = DType::kFloat32, Lod lod = {});
 

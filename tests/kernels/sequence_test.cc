@@ -1,4 +1,5 @@
-// Kernels of ops/sequence against sums over all sequences, hand-worked values and messages.
+// Kernels of ops/sequence, compared with sums over all sequences and hand-worked values, and
+// messages.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -87,7 +88,7 @@ TEST(CrfDecoding, FindsTheBestPath) {
   EXPECT_EQ(found, best);
 }
 
-// What is left of an alignment: repeats merged, blanks (class 0) dropped.
+// Collapses an alignment: repeats are merged, blanks (class 0) removed.
 Values collapsed(const Values& alignment) {
   Values left;
   for (size_t i = 0; i < alignment.size(); ++i) {

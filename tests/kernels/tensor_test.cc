@@ -1,5 +1,6 @@
-// What the reference corpus does not cover of the kernels of ops/tensor: the strided copy against a
-// plain loop, ops that the reference lacks, gradients, empty tensors, messages.
+// Properties of the kernels of ops/tensor that the reference corpus does not cover: the strided
+// copy compared with a plain loop, ops that the reference lacks, gradients, empty tensors,
+// messages.
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -312,8 +313,8 @@ TEST(Multiplex, ChecksIds) {
   EXPECT_THAT(op.run_text(), HasSubstr("Ids has 2 at 1, expected a number in [0, 2)"));
 }
 
-// Programs may say a shape more than once: as an attribute, as a tensor, and as a list of tensors.
-// Which counts is what the original 2.6.2 does.
+// Programs may give a shape more than once: as an attribute, as a tensor, and as a list of tensors.
+// The precedence is that of the original 2.6.2.
 TEST(Shapes, AreThoseOfTheTensorBeforeTheList) {
   const auto with_both = [](const char* type, const char* attr, const char* tensor,
                             const char* list) {
@@ -353,7 +354,7 @@ TEST(Shapes, AreThoseOfTheListWhereOpsWantIt) {
   ASSERT_EQ(reshape.run_text(), "ok");
   EXPECT_THAT(dims(reshape.value("Out0")), ElementsAre(6, 2));
 
-  // and of the attribute before the tensor
+  // and the attribute is used before the tensor
   const auto drawn = [](const std::vector<int32_t>& attr, bool list) {
     RunOp op("gaussian_random");
     op.in("ShapeTensor", {2}, {3, 1}, kI32);

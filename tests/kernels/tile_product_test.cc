@@ -1,4 +1,4 @@
-// Products on tiles of bfloat16 parts against sums of double.
+// Products on tiles of bfloat16 parts, compared with sums in double.
 #include "kernels/cpu/tile_product.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using tiles::Shape;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// A matrix with a few elements between its rows, which nobody may touch.
+// A matrix with a few elements between its rows, which must not be written.
 struct Matrix {
   static constexpr float kGap = 77.0F;
   int64_t rows, columns, stride;
@@ -69,7 +69,7 @@ struct Problem {
     for (int64_t k = 0; k < shape.inner; ++k) sum += double{a_at(i, k)} * double{b_at(k, j)};
     return sum;
   }
-  // A rounding of float for each of six sums of 32 terms; ProductsOfAllSizes looks closer.
+  // One float rounding for each of six sums of 32 terms; ProductsOfAllSizes has tighter limits.
   [[nodiscard]] double tolerance() const {
     return 1e-6 + 3e-6 * std::sqrt(static_cast<double>(shape.inner));
   }
@@ -117,7 +117,7 @@ TEST_F(TileProduct, AsExactAsSumsOfFloat) {
   EXPECT_LT(wrong, wrong_in_float);
 }
 
-// One product alone shows what its parts lose.
+// A single product shows the loss of precision of its parts.
 TEST_F(TileProduct, ProductsOfAllSizes) {
   Problem p(64, 64, 1);
   std::mt19937 random(7);
@@ -136,7 +136,7 @@ TEST_F(TileProduct, ProductsOfAllSizes) {
     for (int64_t i = 0; i < 64; ++i) {
       for (int64_t j = 0; j < 64; ++j) {
         const double exact = p.exact(i, j);
-        if (std::abs(exact) < 1e-30) continue;  // parts of it are below the smallest normal number
+        if (std::abs(exact) < 1e-30) continue;  // its parts are below the smallest normal number
         ASSERT_NEAR(p.c.at(i, j) / exact, 1.0, 2.5e-7) << p.a_at(i, 0) << ' ' << p.b_at(0, j);
       }
     }
@@ -155,7 +155,7 @@ TEST_F(TileProduct, NumbersThatPartsCannotStandFor) {
   for (const float value : odd) {
     for (int where = 0; where < 4; ++where) {
       Problem p(70, 90, 100, where % 2 != 0, where / 2 != 0);
-      // Beside them all rows and columns are as they were.
+      // All other rows and columns are unchanged.
       for (int64_t k = 0; k < 100; ++k) p.a_at(40, k) = 0;
       p.a_at(40, 7) = value;
       p.b_at(3, 80) = value;
@@ -179,7 +179,7 @@ TEST_F(TileProduct, NumbersThatPartsCannotStandFor) {
   }
 }
 
-// Gradients of a net that has learnt its batch by heart must not be slow.
+// Gradients of a net that has memorised its batch (tiny values) must not be slow.
 TEST_F(TileProduct, TinyNumbersBesideSmallOnes) {
   Problem p(64, 64, 100);
   for (int64_t i = 0; i < 64; ++i) {
@@ -204,7 +204,8 @@ TEST_F(TileProduct, ZerosAreNotOdd) {
   }
 }
 
-// alpha, what c held, bias, summand and rectifier; with terms in one piece and in two.
+// alpha, previous contents of c, bias, summand and rectifier; with the terms in one block and in
+// two.
 TEST_F(TileProduct, WhatFollowsTheProduct) {
   for (const int64_t inner : {64, 1000}) {
     for (int mask = 0; mask < 32; ++mask) {
@@ -235,7 +236,7 @@ TEST_F(TileProduct, WhatFollowsTheProduct) {
   }
 }
 
-// A row has the same bits in every batch, and with any number of threads.
+// A row has the same bits in every batch and for any number of threads.
 TEST_F(TileProduct, RowsAndThreadsDoNotCount) {
   Problem whole(300, 200, 1700);
   ASSERT_TRUE(tiles::multiply(device_, whole.shape, whole.operands()).ok());
@@ -258,7 +259,7 @@ TEST_F(TileProduct, RowsAndThreadsDoNotCount) {
         << i;
 }
 
-// A wide product in which blocks of one factor are few and threads are many.
+// A wide product with few blocks of one factor and many threads.
 TEST_F(TileProduct, ManyThreadsForFewBlocks) {
   CpuDevice many(8);
   for (const bool wide : {false, true}) {
@@ -275,9 +276,9 @@ TEST_F(TileProduct, SmallOnesStayWithFloatUnits) {
   EXPECT_FALSE(tiles::pay(Problem(8, 400, 400).shape, 1));
   EXPECT_FALSE(tiles::pay(Problem(400, 400, 8).shape, 1));
   EXPECT_FALSE(tiles::pay(Problem(400, 1, 400).shape, 1));
-  EXPECT_FALSE(tiles::pay(Problem(129, 129, 128).shape, 1));  // a fifth more in padding
+  EXPECT_FALSE(tiles::pay(Problem(129, 129, 128).shape, 1));  // a fifth more work for padding
   EXPECT_TRUE(tiles::pay(Problem(512, 400, 400).shape, 1));
-  // Four threads would pack as much as they multiply.
+  // Four threads would spend as much time on packing as on multiplying.
   EXPECT_FALSE(tiles::pay(Problem(128, 128, 700).shape, 4));
 }
 

@@ -1,4 +1,4 @@
-// Regions whose cells move or that are no boxes, and other ops on images that detectors use.
+// Regions with shifted cells or that are not boxes, and other image ops of detectors.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ TEST(DeformablePsroiPooling, GradientsAgreeWithFiniteDifferences) {
   EXPECT_LT(moved_pool(true).gradient_error({"Input"}, "Output0"), 1e-6);
 }
 
-// The original's backward pass takes the height of Trans for its width.
+// The original's backward pass uses the height of Trans as its width.
 TEST(DeformablePsroiPooling, PartsNeedNotBeAsHighAsWide) {
   RunOp op("deformable_psroi_pooling");
   op.in("Input", {1, 1, 6, 7}, noise(42), kF64)
@@ -91,7 +91,7 @@ RunOp straightened(Values corners, int height, int width) {
   return op;
 }
 
-// The quadrangle is a box of 3 x 2 pixels; Out has a column that is not used.
+// The quadrangle is a box of 3 x 2 pixels; one column of Out is not used.
 TEST(RoiPerspectiveTransform, CutsAnUprightBoxOut) {
   RunOp op = straightened({1, 1, 3, 1, 3, 2, 1, 2}, 2, 4);
   ASSERT_EQ(op.run_text(), "ok");
@@ -105,7 +105,7 @@ TEST(RoiPerspectiveTransform, CutsAnUprightBoxOut) {
   EXPECT_NEAR(op.values("Out2InWeights0")[0], 1, 1e-5);
 }
 
-// Corner by corner a turn by a quarter.
+// Each corner is shifted by one: a rotation by a quarter turn.
 TEST(RoiPerspectiveTransform, TurnsARegion) {
   RunOp op = straightened({3, 0, 3, 2, 1, 2, 1, 0}, 3, 3);
   ASSERT_EQ(op.run_text(), "ok");

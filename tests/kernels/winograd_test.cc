@@ -1,4 +1,4 @@
-// Convolutions that may go by Winograd's method against the plain loops in double.
+// Convolutions that may use Winograd's method, compared with plain loops in double.
 #include "kernels/cpu/nn/winograd.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ void PrintTo(const Shape& s, std::ostream* to) {
   *to << s.images << " images, " << s.in << " channels of " << s.size << " to " << s.out;
 }
 
-// A tensor and the same numbers in double.
+// A tensor, and the same numbers in double.
 struct Twin {
   Tensor narrow, wide;
 
@@ -42,7 +42,7 @@ ConvAttrs attrs_of_3_by_3() {
   return attrs;
 }
 
-// A few roundings of a sum of so many products.
+// A few roundings of a sum with that many products.
 void expect_near_winograd(Tensor& found, Tensor& truth) {
   CpuDevice device;
   ASSERT_TRUE(bring_to(device, found, nullptr).ok());
@@ -82,7 +82,7 @@ TEST_P(Winograd, ForwardAndGradients) {
   }
 }
 
-// The weights stay packed from run to run, until they change.
+// The weights stay packed between runs until they change.
 TEST_P(Winograd, KeepsWeightsUntilTheyChange) {
   ConvPass::Layouts layouts = layouts_;
   layouts.pack_weights = layouts.keep_weights = true;
@@ -105,7 +105,7 @@ TEST_P(Winograd, KeepsWeightsUntilTheyChange) {
           wide.run(device_, {x.wide, w.wide, y.wide}, layouts, &bias.wide, &summand.wide).ok());
       expect_near_winograd(y.narrow, y.wide);
     }
-    // one image alone is convolved from the same weights, directly
+    // a single image is convolved directly, with the same weights
     Twin x({1, GetParam().in, 2, 2}, 9);
     Twin y({1, GetParam().out, 2, 2}, 9);
     ASSERT_TRUE(narrow.run(device_, {x.narrow, w.narrow, y.narrow}, layouts).ok());

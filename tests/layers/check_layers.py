@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Reads every #include of the tree and reports what the layers forbid.
+"""Reads every #include of the tree and reports violations of the layers.
 
     check_layers.py [ROOT]
 
-An include may point to the file's own folder or to one of lower rank (cmake/layers.txt); files must not
-include each other in a circle; a third-party header may stand only where THIRD_PARTY lets it; headers
-that are installed (cmake/public_headers.txt) may use the standard library and each other only.
-Exit status: 0 clean, 1 findings (one line each), 2 the tree could not be read.
+A file may include files of the same folder or of one with lower rank (cmake/layers.txt); the folders within a layer have
+ranks of their own (cmake/inner_layers.txt); includes must not form a cycle; a third-party header is allowed only where THIRD_PARTY lists it; installed headers (cmake/public_headers.txt) may
+include only the standard library and each other. Exit status: 0 clean, 1 findings (one line each), 2 the tree could not
+be read.
 """
 import os
 import re
@@ -41,7 +41,7 @@ THIRD_PARTY = {
     "Gloo": (r"^gloo/", "executor bench", ""),
     "MPI": (r"^mpi\.h$", "executor", ""),
     "spdlog": (r"^spdlog/", "executor ps fleet tools", ""),
-    # Headers: those of the module for gRPC (ps/transport/grpc_stream.h), which nobody else includes.
+    # Headers: those of the gRPC module (ps/transport/grpc_stream.h), which no other source includes.
     "gRPC": (r"^grpc(pp)?/", "ps tests", "ps"),
     "Abseil": (r"^absl/", "ps", ""),
     "RocksDB": (r"^rocksdb/", "ps", ""),
@@ -50,7 +50,7 @@ THIRD_PARTY = {
 
 
 def read_table(path):
-    """Lines without comments and blanks; an absent file is empty."""
+    """Lines without comments and blanks; a missing file is empty."""
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as f:
@@ -78,7 +78,7 @@ def read_includes(root, folders):
 
 
 def third_party_problem(path, target):
-    """None where `target` is fine in `path`, else the reason."""
+    """None if `target` may be included in `path`, else the reason."""
     folder = path.split("/")[0]
     for library, (pattern, sources, headers) in THIRD_PARTY.items():
         if re.search(pattern, target):
@@ -91,7 +91,7 @@ def third_party_problem(path, target):
 
 
 def edge_problem(path, quoted, target, ranks, public):
-    """None, or what is wrong with `path` including `target`."""
+    """None, or the reason why `path` may not include `target`."""
     folder, other = path.split("/")[0], target.split("/")[0]
     standard = not quoted and STANDARD.match(target)
     if path in public and not standard and target not in public:
@@ -105,9 +105,36 @@ def edge_problem(path, quoted, target, ranks, public):
     return f"{folder} (rank {ranks[folder]}) may not include {other} (rank {ranks[other]})"
 
 
+def read_inner_ranks(root):
+    """layer -> {folder, or "path.*" of a source and its header: rank} (cmake/inner_layers.txt)."""
+    ranks = {}
+    for line in read_table(os.path.join(root, "cmake/inner_layers.txt")):
+        units = line.split()
+        own = ranks.setdefault(units[0].split("/")[0], {})
+        own.update(dict.fromkeys(units, len(set(own.values()))))
+    return ranks
+
+
+def inner_problem(path, target, ranks):
+    """None, or what is wrong with an include within one layer."""
+    layer = path.split("/")[0]
+    if target.split("/")[0] != layer or layer not in ranks or target.endswith(".pb.h"):
+        return None
+    units = []
+    for name in (path, target):
+        files, folder = os.path.splitext(name)[0] + ".*", os.path.dirname(name)
+        units.append(files if files in ranks[layer] else folder)
+        if units[-1] not in ranks[layer]:
+            return f"{folder} has no rank in cmake/inner_layers.txt"
+    own, other = units
+    if own == other or ranks[layer][other] < ranks[layer][own]:
+        return None
+    return f"{own} may not include {other} (cmake/inner_layers.txt)"
+
+
 def find_cycle(graph):
     """The files of one include cycle in order, or []."""
-    state = {}  # absent: unseen, 1: on the stack, 2: done
+    state = {}  # absent: not visited, 1: on the stack, 2: done
     for start in sorted(graph):
         stack = [(start, iter(graph[start]))] if start not in state else []
         if stack:
@@ -132,12 +159,13 @@ def check(root):
     ranks = read_ranks(root)
     if not ranks:
         raise OSError(f"{root}: cmake/layers.txt is missing or empty")
+    inner = read_inner_ranks(root)
     public = set(read_table(os.path.join(root, "cmake/public_headers.txt")))
     includes = read_includes(root, ranks)
     findings = []
     for path, rows in includes.items():
         for line, quoted, target in rows:
-            problem = edge_problem(path, quoted, target, ranks, public)
+            problem = edge_problem(path, quoted, target, ranks, public) or inner_problem(path, target, inner)
             own = target in includes or target.endswith(".pb.h") or target.split("/")[0] not in ranks
             if problem is None and quoted and not own:
                 problem = "no such file in the tree"

@@ -1,4 +1,4 @@
-"""The layer check must find each kind of wrong include in a small bad tree, and nothing in a good one."""
+"""The layer check must find each kind of wrong include in a small bad tree, and no errors in a good one."""
 import os
 import tempfile
 import unittest
@@ -9,12 +9,13 @@ LAYERS = "0 proto\n1 framework\n2 ops\n3 transpiler\n3 io\n7 tools\n8 tests\n"
 
 
 class CheckLayersTest(unittest.TestCase):
-    def findings(self, files, public=""):
-        """What the check says about a tree of {path: [include lines]}."""
+    def findings(self, files, public="", inner=""):
+        """The output of the check for a tree of {path: [include lines]}."""
         with tempfile.TemporaryDirectory() as root:
             texts = {p: "".join(f"#include {i}\n" for i in incs) for p, incs in files.items()}
             texts["cmake/layers.txt"] = LAYERS
             texts["cmake/public_headers.txt"] = public
+            texts["cmake/inner_layers.txt"] = inner
             for path, text in texts.items():
                 os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
                 with open(os.path.join(root, path), "w", encoding="utf-8") as f:
@@ -41,6 +42,15 @@ class CheckLayersTest(unittest.TestCase):
     def test_include_of_another_folder_of_the_same_rank(self):
         self.assert_one(self.findings({"io/a.cc": ['"transpiler/pass.h"'], "transpiler/pass.h": []}),
                         "io (rank 3) may not include transpiler (rank 3)")
+
+    def test_folders_within_a_layer(self):
+        inner = "ops/base\nops ops/math\nops/all.*\n"
+        self.assertEqual([], self.findings({"ops/math/a.cc": ['"ops/base/a.h"'], "ops/base/a.h": [], "ops/all.cc": ['"ops/math/b.h"'],
+                                            "ops/math/b.h": []}, inner=inner))
+        self.assert_one(self.findings({"ops/base/a.cc": ['"ops/math/b.h"'], "ops/math/b.h": []}, inner=inner),
+                        "ops/base/a.cc:1", "ops/base may not include ops/math")
+        self.assert_one(self.findings({"ops/a.cc": ['"ops/math/b.h"'], "ops/math/b.h": []}, inner=inner), "ops may not include ops/math")
+        self.assert_one(self.findings({"ops/new/a.cc": ['"ops/base/b.h"'], "ops/base/b.h": []}, inner=inner), "ops/new has no rank")
 
     def test_cycle_between_files(self):
         self.assert_one(self.findings({"ops/a.h": ['"ops/b.h"'], "ops/b.h": ['"ops/c.h"'], "ops/c.h": ['"ops/a.h"']}),

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks what a reviewer should not have to look for.
+"""Checks formal rules of the tree, so that reviewers need not.
 
     check_tree.py [ROOT]
 
-Sources: length, `#pragma once`, no `using namespace` in headers, no notes to do something later, each .cc file
+Sources: length, `#pragma once`, no `using namespace` in headers, no notes about later work, each .cc file
 listed in the CMakeLists.txt of its folder or of one above. Folders: a README of at most 30 lines. Markdown:
-links to files that exist. Everywhere: no absolute path of somebody's machine, no file over 3 MB.
+links to files that exist. Everywhere: no absolute path of a developer's machine, no file over 3 MB.
 Exit status: 0 clean, 1 findings (one line each).
 """
 import os
@@ -20,12 +20,12 @@ README_FOLDERS = "proto framework ops frontend transpiler tools tests docs bench
 CODE = (".h", ".cc", ".cu", ".cuh")
 TEXT = CODE + (".py", ".sh", ".md", ".txt", ".cmake", ".json", ".test", "/run", "Makefile")
 MACHINE_PATH = re.compile(r"(^|[^\w./-])/(work|farm|root|home/\w+)/")
-LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")  # check_tree: the words themselves
+LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")  # check_tree: these words are the pattern
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)]*)?\)")
 
 
 def tracked_files(root):
-    """Files that git knows or would add; all files where there is no git."""
+    """Files that are tracked or not ignored by git; all files if there is no git."""
     git = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True)
     if git.returncode == 0:
         return sorted(p for p in set(git.stdout.splitlines()) if os.path.isfile(os.path.join(root, p)))

@@ -1,4 +1,4 @@
-"""The tree check must find each kind of slip in a small bad tree, and nothing in a good one."""
+"""The tree check must find each kind of error in a small bad tree, and no errors in a good one."""
 import os
 import tempfile
 import unittest

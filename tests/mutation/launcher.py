@@ -1,5 +1,6 @@
-"""Compiler launcher of mutation builds: sources with mutants are compiled without warnings; all others as ever, so that the
-compiler cache knows them.
+"""Compiler launcher of mutation builds: sources with mutants are compiled without warnings; all others unchanged, so
+that the
+compiler cache has them.
 
     launcher.py SOURCE_ROOT COMPILER ARGUMENT...
 """
@@ -12,7 +13,7 @@ MARK = "millrace_mutant("
 
 
 def has_mutants(path):
-    """Whether a source, or one that a joined source includes, has mutants."""
+    """Whether a source, or one that a unity source includes, has mutants."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()

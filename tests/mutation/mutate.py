@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Mutation runs: how many small faults in a folder do the tests of that folder find?
+"""Mutation runs: how many small faults in a folder do the tests of that folder detect?
 
     mutate.py [--folders ops/backward,io/checkpoint] [--count 100] [--seed 1] [--jobs 2]
-    mutate.py --again survivors        only what survived in the last run, after tests were added
+    mutate.py --again survivors        only the survivors of the last run, after tests were added
 
-Samples COUNT mutants of each folder, builds all of them at once in a copy of the tree (build/mutation/tree), where the variable
-MILLRACE_MUTANT chooses one at run time, and runs each against the tests of its folder that reach it, the fastest first, for a
-minute at most. A mutant counts as killed when a test fails twice, or hangs. Needs the Python package libclang 16 and its
-headers (clang-16). Writes build/mutation/result/FOLDER.json with every mutant; survivors.json beside this file holds the reasons of
-mutants that no input can tell from the source. Exit status: 1 where less than 90 % of those without a reason are killed.
+Samples COUNT mutants of each folder and builds all of them at once in a copy of the tree (build/mutation/tree), where
+the variable MILLRACE_MUTANT selects one at run time. Runs each against the tests of its folder that reach it, the
+fastest first, for at most a minute. A mutant counts as killed when a test fails twice, or hangs. Needs the Python
+package libclang 16 and its headers (clang-16). Writes build/mutation/result/FOLDER.json with every mutant;
+survivors.json next to this file has the reasons for equivalent mutants, which no input can distinguish from the source.
+Exit status: 1 if less than 90 % of those without a reason are killed.
 """
 import argparse
 import collections
@@ -32,7 +33,7 @@ WORK = os.path.join(ROOT, "build", "mutation")
 TREE = os.path.join(WORK, "tree")
 BUILD = os.path.join(TREE, "build", "ci")
 WANTED_SHARE = 0.9
-STEP = 10000  # numbers of mutants a folder
+STEP = 10000  # numbers of mutants per folder
 
 # The tests of a folder: GoogleTest programs, golden tests of passes, fuzz targets that run their seeds once.
 FOLDERS = {
@@ -49,14 +50,14 @@ FOLDERS = {
     "io/checkpoint": {"programs": ["io_checkpoint_test", "io_original_test"], "golden": [],
                       "seeds": {"safetensors_fuzz": "safetensors", "manifest_fuzz": "manifest", "rank_text_fuzz": "rank_text"}},
 }
-# Another source is built in their place
+# A different source is built in their place.
 NOT_BUILT = re.compile(r"/(checksum_update_plain|no_rocks_store)\.cc$")
 
 
 # --- the copy of the tree
 
 def write(path, text):
-    """Writes what has changed, so that only that is built."""
+    """Writes files only if they changed, so that only those are rebuilt."""
     data = text if isinstance(text, bytes) else text.encode()
     if os.path.exists(path):
         with open(path, "rb") as file:
@@ -68,7 +69,7 @@ def write(path, text):
 
 
 def tracked_files():
-    """Text by name, for what git knows or would add."""
+    """Text by name, for files that are tracked or not ignored by git."""
     names = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True,
                            check=True).stdout.splitlines()
     return sorted(n for n in set(names) if os.path.isfile(os.path.join(ROOT, n)))
@@ -80,7 +81,7 @@ def read(name):
 
 
 def copy_tree(mutated):
-    """The tree with mutated sources in it (text by name) and the chooser."""
+    """Writes the tree with mutated sources (text by name) and the chooser."""
     names = set(tracked_files())
     for name in names:
         if name in mutated:
@@ -117,7 +118,8 @@ def configure():
 
 
 def clang_arguments():
-    """What libclang needs to read each source. Preset dev has no joined sources, so its commands name every one."""
+    """Arguments for libclang to read each source. Preset dev has no unity sources, so its commands name every
+    source."""
     subprocess.run(["cmake", "--preset", "dev"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(TREE, "build", "dev", "compile_commands.json"), encoding="utf-8") as file:
         entries = json.load(file)
@@ -148,7 +150,7 @@ def find_in(task):
 
 
 def all_sites(folder, seed, jobs):
-    """Every site of a folder, in an order that the seed draws; kept, since reading all sources takes minutes."""
+    """Every site of a folder, in an order that the seed determines; cached, since reading all sources takes minutes."""
     names = [n for n in tracked_files() if n.startswith(folder + "/") and n.endswith((".cc", ".h")) and not NOT_BUILT.search(n)]
     state = hashlib.sha256(f"{seed}".encode())
     for name in names + [os.path.relpath(finding.__file__, ROOT)]:
@@ -187,7 +189,7 @@ def render_all(chosen):
 
 
 def errors_of_build(log):
-    """Places in mutated sources of which the compiler complains: (message, places), the place of the error first."""
+    """Locations in mutated sources of compiler errors: (message, locations), the location of the error first."""
     found, context = [], []
     for line in log.splitlines():
         match = re.match(r"(?:In file included from |\s+from )?(\S+?):(\d+):(\d+)", line)
@@ -205,7 +207,7 @@ def errors_of_build(log):
 
 
 def blamed(errors, mutated):
-    """The mutants at the places of errors."""
+    """The mutants at the locations of errors."""
     numbers = set()
     for message, places in errors:
         for name, line, column in places:
@@ -219,12 +221,12 @@ def blamed(errors, mutated):
 
 
 class Sample:
-    """The chosen mutants of all folders: COUNT each, and others where one does not compile."""
+    """The chosen mutants of all folders: COUNT each, with replacements for those that do not compile."""
 
     def __init__(self, sites, count):
         self.left = {folder: list(found) for folder, found in sites.items()}
         self.count, self.chosen, self.dropped = count, [], collections.Counter()
-        self.next = {folder: 1 + STEP * list(FOLDERS).index(folder) for folder in sites}  # numbers of several runs can be joined
+        self.next = {folder: 1 + STEP * list(FOLDERS).index(folder) for folder in sites}  # so that numbers of several runs can be merged
         self.fill()
 
     def fill(self):
@@ -333,7 +335,7 @@ def load(folders):
 
 
 def summary(mutants, folders):
-    """A line a folder; true if enough are killed everywhere."""
+    """A line per folder; true if enough are killed in every folder."""
     good = True
     for folder in folders:
         own = [m for m in mutants if m["folder"] == folder]

@@ -1,4 +1,4 @@
-"""Runs tests against mutants: each alone without one first, then the mutants against the tests that reach them."""
+"""Runs tests against mutants: each test first without a mutant, then the mutants against the tests that reach them."""
 import concurrent.futures
 import dataclasses
 import os
@@ -10,15 +10,15 @@ import subprocess
 import tempfile
 import time
 
-MEMORY = 8 << 30       # of a process
+MEMORY = 8 << 30       # per process
 FILE_SIZE = 512 << 20  # of a file that a test writes
 CHUNK_S = 3.0          # tests of one program that run in one process
-SLACK_S = 15.0         # what a process may take in addition to five times its usual time before it counts as hung
+SLACK_S = 15.0         # time in addition to five times the usual one before a process counts as hung
 
 
 @dataclasses.dataclass
 class Test:
-    """A case of a GoogleTest program (with `case`), or a command of its own."""
+    """A case of a GoogleTest program (with `case`), or another command."""
     name: str
     command: list
     case: str = ""
@@ -42,14 +42,15 @@ def cases_of(program):
 
 
 class Runs:
-    """Processes with limits, each in a group that is killed whole and with a folder of its own for temporary files."""
+    """Processes with limits, each in a process group that is killed as a whole, with a separate folder for temporary
+    files."""
 
     def __init__(self, root, work, build):
         self.root, self.build = root, build
         self.temporary = tempfile.mkdtemp(prefix="temporary-", dir=work)
 
     def run(self, command, seconds, variables):
-        """Returns (exit code or None when time is over, output)."""
+        """Returns (exit code or None on time-out, output)."""
         folder = tempfile.mkdtemp(dir=self.temporary)
         env = dict(os.environ, MILLRACE_BIN_DIR=self.build + "/tools", TMPDIR=folder, **variables)
 
@@ -80,7 +81,8 @@ class Runs:
 
 
 def baseline(runs, tests, jobs):
-    """Runs each test alone without a mutant: notes its time and what it reaches; returns those that pass."""
+    """Runs each test separately without a mutant: records its time and the sites it reaches; returns those that
+    pass."""
     def one(test):
         command = test.command + ([f"--gtest_filter={test.case}"] if test.case else [])
         handle, reached = tempfile.mkstemp(dir=runs.temporary)
@@ -115,13 +117,13 @@ def chunks(tests):
 
 
 class OneMutant:
-    """A mutant against the tests that reach it."""
+    """A mutant, run against the tests that reach it."""
 
     def __init__(self, runs, number, seconds):
         self.runs, self.number, self.end = runs, number, time.monotonic() + seconds
 
     def against(self, group):
-        """Runs a group; returns (what happened, output): 'passed', 'failed', 'hung' or 'late'."""
+        """Runs a group; returns (outcome, output): 'passed', 'failed', 'hung' or 'late'."""
         command = list(group[0].command)
         if group[0].case:
             command += ["--gtest_filter=" + ":".join(t.case for t in group), "--gtest_fail_fast"]
@@ -136,7 +138,7 @@ class OneMutant:
 
     @staticmethod
     def at_fault(group, output):
-        """The test of a group that failed, or in which the program died."""
+        """The test of a group that failed, or in which the program crashed."""
         for pattern in (r"^\[  FAILED  \] ([\w./]+)", r"^\[ RUN      \] ([\w./]+)"):
             found = re.findall(pattern, output, re.M)
             if found:
@@ -160,7 +162,7 @@ class OneMutant:
                     return "killed", "hangs: " + test.name
                 if self.against([test])[0] in ("failed", "hung"):
                     return "killed", test.name
-                group = [t for t in group if t is not test]  # not a failure that comes twice
+                group = [t for t in group if t is not test]  # a failure that does not repeat does not count
         return "survived", f"none of {sum(len(g) for g in groups)} tests that reach it fails"
 
 

@@ -1,10 +1,10 @@
-"""Finds places in C++ sources that a mutant can change, with libclang.
+"""Finds locations in C++ sources that a mutant can change, with libclang.
 
-A site says where it is (file, byte offsets), the kind of change, and the changed text in pieces: a string stands for itself, a
-pair of offsets for that part of the source, which may hold other mutants.
+A site has its location (file, byte offsets), the kind of change, and the changed text in parts: a string is literal
+text, a pair of offsets is that part of the source, which may contain other mutants.
 
-Left out: what is in macros (but a MILLRACE_RETURN_IF_ERROR as a whole may go), constexpr, case labels, template arguments, array
-bounds, default arguments and default member initializers.
+Excluded: macros (but a MILLRACE_RETURN_IF_ERROR as a whole may be removed), constexpr, case labels, template arguments,
+array bounds, default arguments and default member initializers.
 """
 import os
 import random
@@ -65,14 +65,14 @@ def is_arithmetic(kind):
 
 
 class Finder:
-    """Walks one translation unit and collects the sites in the wanted files."""
+    """Walks one translation unit and collects the sites in the requested files."""
 
     def __init__(self, root, wanted, seed):
         self.root, self.wanted, self.seed = root, wanted, seed
-        self.names = {}  # of files; a unit has some 100,000 nodes
+        self.names = {}  # of files; a unit has about 100,000 nodes
         self.sources, self.sites = {}, {}
 
-    # --- what is asked of the walk
+    # # --- queries about the walk
 
     def parse(self, path, arguments):
         index = cindex.Index.create()
@@ -125,7 +125,7 @@ class Finder:
     def body(self, body, returns_void):
         children = list(body.get_children())
         for child in children:
-            # A return may go where something still follows it
+            # A return may be removed if code follows it.
             self.statement(child, may_fall=returns_void or child != children[-1], returns_void=returns_void)
 
     # --- the walk
@@ -134,7 +134,7 @@ class Finder:
         return node.extent.start.offset, node.extent.end.offset
 
     def statement(self, node, may_fall, returns_void):
-        """A statement in braces, or what an `if` or a loop does."""
+        """A statement in braces, or the body of an `if` or a loop."""
         self.remove(node, may_fall)
         self.visit(node, may_fall, returns_void)
 
@@ -167,7 +167,7 @@ class Finder:
         return not re.search(r"\breturn\b\s*[^;\s]", self.text.part(*self.span(body)))
 
     def is_done(self, node, child, children):
-        """Whether the child is what a branch or loop does, without braces."""
+        """Whether the child is the body of a branch or loop, without braces."""
         if node.kind in (K.CASE_STMT, K.DEFAULT_STMT):
             return child == children[-1]
         if node.kind == K.IF_STMT:
@@ -176,7 +176,7 @@ class Finder:
         return node.kind in (K.FOR_STMT, K.CXX_FOR_RANGE_STMT, K.WHILE_STMT) and child == children[-1]
 
     def followed(self, node, children):
-        """The children that may hold sites."""
+        """The children that may contain sites."""
         if node.kind == K.CASE_STMT or node.kind in CASTS:
             return children[-1:]
         if node.kind == K.VAR_DECL:
@@ -192,7 +192,7 @@ class Finder:
     # --- changes
 
     def add(self, begin, end, kind, pieces, change):
-        """Of several changes of the same text one is kept, drawn by the seed."""
+        """Of several changes of the same text one is kept, chosen by the seed."""
         if self.text.in_macro(begin, end):
             return
         site = {"file": self.file, "line": self.text.line_at(begin), "begin": begin, "end": end, "kind": kind, "pieces": pieces,
@@ -203,7 +203,7 @@ class Finder:
             known.append(site)
 
     def choose(self, begin, end, kind, pieces, change):
-        """An expression with another in its place."""
+        """An expression with a replacement."""
         self.add(begin, end, kind, ["(MUTANT ? (", *pieces, ") : (", (begin, end), "))"], change)
 
     def remove(self, node, may_fall):
@@ -335,7 +335,7 @@ class Finder:
                         f"{whole} -> {other}()")
 
     def result(self):
-        """One site an expression, sorted, each drawn by the seed alone."""
+        """One site per expression, sorted, each chosen by the seed only."""
         chosen = []
         for key in sorted(self.sites):
             rng = random.Random(f"{self.seed}:{key[0]}:{self.sources[key[0]].line_text(key[1])}:{key[2] - key[1]}")
@@ -344,7 +344,7 @@ class Finder:
 
 
 def render(text, sites):
-    """The source with the sites (each with a number) in it; marks in comments tell where each mutant begins and ends."""
+    """The source with the sites (each with a number) in it; comments mark where each mutant begins and ends."""
     ordered = sorted(sites, key=lambda s: (s["begin"], -s["end"]))
 
     def part(begin, end, skip):
@@ -367,7 +367,8 @@ def render(text, sites):
 
 
 def numbers_at(generated, line, column):
-    """The mutants that hold a place of generated text, innermost first; where none does, all that touch the line."""
+    """The mutants that contain a location of generated text, innermost first; if there are none, all that touch the
+    line."""
     lines = generated.split("\n")
     if line > len(lines):
         return []

@@ -13,7 +13,7 @@ TEST(Activation, KeepsTheMetaOfX) {
   EXPECT_EQ(infer("isnan_v2", "X=f32[2]", "Out"), "Out=bool[2]");
 }
 
-// Which forward vars the gradient reads decides what must stay in memory.
+// The forward vars that the gradient reads determine what must stay in memory.
 TEST(Activation, GradientsReadXOrOut) {
   EXPECT_EQ(grad("relu", "X", "Out"), "relu_grad(Out Out@GRAD -> X@GRAD)");
   EXPECT_EQ(grad("square", "X", "Out"), "square_grad(Out@GRAD X -> X@GRAD)");

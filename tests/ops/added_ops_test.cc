@@ -23,7 +23,7 @@ TEST(BeamOps, HaveRowsThatAreKnownWhenTheyRun) {
                 .in("scores", {4, 7})
                 .out("selected_ids")
                 .infer(),
-            "error: pre_ids and pre_scores must have as many elements, found [4, 1] and "
+            "error: pre_ids and pre_scores must have the same number of elements, found [4, 1] and "
             "[3, 1]");
 }
 

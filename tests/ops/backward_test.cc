@@ -9,7 +9,7 @@
 #include "framework/read_program.h"
 #include "ops/absent_gradients.h"
 #include "ops/backward/append_backward.h"
-#include "ops/backward/error_clip.h"
+#include "ops/minimize/error_clip.h"
 #include "ops/verify.h"
 
 namespace millrace::ops {
@@ -147,7 +147,7 @@ TEST_F(BackwardTest, ReadsTheValueThatALaterOpOverwrites) {
   EXPECT_EQ(tanh_grad->first_input("Out"), "b@VERSION@0");
 }
 
-// What is incremented in place keeps its name.
+// A var that is incremented in place keeps its name.
 TEST_F(BackwardTest, SaysThatAValueIsOverwrittenBeforeItsGradientRuns) {
   for (const char* const name : {"a", "b"})
     program_->root().declare(name, VarSpec::tensor(DType::kFloat32, {1}));
@@ -261,7 +261,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, LookUpGradientTest,
                                            LookUp{"lookup_table_v2", true, VarKind::kSelectedRows},
                                            LookUp{"lookup_table_v2", false, VarKind::kLodTensor}));
 
-// A sum of selected rows alone is selected rows, too; with a dense part it is dense.
+// A sum of only selected rows is selected rows as well; with a dense summand it is dense.
 TEST_F(BackwardTest, SumsOfSparseGradientsAreSelectedRows) {
   for (const bool all : {true, false}) {
     program_ = Program::create();
@@ -371,7 +371,7 @@ INSTANTIATE_TEST_SUITE_P(
                                  {"trunk.w_0", "reg.w_0", "reg.b_0"}}}),
     [](const auto& reference) { return std::string(reference.param.name); });
 
-// A program of the original: the gradient of an output that nobody reads is named, but not
+// A program of the original: the gradient of an output without readers is an argument, but not
 // declared.
 TEST(AbsentGradientTest, IsTakenAsAbsent) {
   const auto registry = standard_registry();
@@ -412,11 +412,11 @@ TEST(AbsentGradientTest, OfAStateThatAnotherOpReadsIsLost) {
   ASSERT_TRUE(program.ok()) << program.status().to_string();
   const std::vector<Status> lost = lost_state_gradients(**program);
   ASSERT_EQ(lost.size(), 1U);
-  EXPECT_THAT(lost[0].message(), HasSubstr("another op of the step reads the state"));
+  EXPECT_THAT(lost[0].message(), HasSubstr("another op of the time step reads the state"));
 }
 
-// Programs of the original with loops and branches, where its gradients are those of central
-// differences (tests/executor/gradients). Names in lists come from sets there.
+// Programs of the original with loops and branches, whose gradients equal central differences
+// (tests/executor/gradients). Names in lists come from sets there.
 class ControlFlowReferenceTest : public ::testing::TestWithParam<const char*> {};
 
 // Lists of names in ops with blocks, sorted.
@@ -454,7 +454,7 @@ TEST_P(ControlFlowReferenceTest, IsMet) {
   const auto made = with_sorted_lists(*std::move(program));
   const auto reference = with_sorted_lists(*std::move(wanted));
   DiffOptions options;
-  // of several parameters of one op, in the order of their creation there
+  // of several parameters of one op, in their order of creation in the original
   options.ignore_attrs = {"op_role_var"};
   for (const Difference& difference : diff_programs(*reference, *made, options))
     ADD_FAILURE() << difference.to_string();

@@ -115,7 +115,7 @@ TEST(Assign, Shapes) {
 
 TEST(Assign, Gradients) {
   EXPECT_EQ(grad("assign", "X", "Out"), "assign(X -> Out)");
-  // the counter of a loop walks back
+  // the counter of a loop is decremented
   EXPECT_EQ(grad("increment", "X", "Out", {{"step", make_attr(2.0F)}}), grad("assign", "X", "Out"))
       << "counters are counted back in place only";
   EXPECT_EQ(grad("rnn_memory_helper", "X", "Out"),

@@ -11,7 +11,7 @@ TEST(Priors, CountBoxes) {
   prior.attr("min_sizes", std::vector<float>{16, 24});
   prior.attr("max_sizes", std::vector<float>{32, 48});
   prior.attr("aspect_ratios", std::vector<float>{1, 2, 0.5F});
-  // Ratio 0.5 is already there as the inverse of 2.
+  // Ratio 0.5 is already included as the inverse of 2.
   EXPECT_EQ(prior.infer(), "Boxes0 f32[3, 4, 8, 4]; Variances0 f32[3, 4, 8, 4]");
   prior.attr("max_sizes", std::vector<float>{32});
   EXPECT_EQ(prior.infer(),
@@ -160,8 +160,9 @@ TEST(DetectorResults, AreRowsOfSix) {
   OneOp retinanet("retinanet_detection_output");
   retinanet.in("BBoxes", {2, 9, 4}).in("BBoxes", {2, 4, 4}).in("Scores", {2, 9, 5});
   retinanet.in("Scores", {2, 4, 5}).in("Anchors", {9, 4}).out("Out");
-  EXPECT_EQ(retinanet.infer(),
-            "error: BBoxes, Scores and Anchors must have as many vars, found 2, 2 and 1");
+  EXPECT_EQ(
+      retinanet.infer(),
+      "error: BBoxes, Scores and Anchors must have the same number of vars, found 2, 2 and 1");
   retinanet.in("Anchors", {4, 4});
   EXPECT_EQ(retinanet.infer(), "Out0 f32[-1, 6] lod1");
   OneOp nms("locality_aware_nms");

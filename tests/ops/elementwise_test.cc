@@ -6,7 +6,7 @@
 namespace millrace::ops {
 namespace {
 
-// Broadcasting of two operands: at the end, from an axis on, with dims of 1 and unknown dims.
+// Broadcasting of two operands: at the end, starting at an axis, with dims of 1 and unknown dims.
 TEST(Elementwise, Broadcasts) {
   EXPECT_EQ(infer("elementwise_add", "X=f32[2,3,4] Y=f32[4]", "Out"), "Out=f32[2,3,4]");
   EXPECT_EQ(infer("elementwise_add", "X=f32[2,3,4] Y=f32[2,3]", "Out", {{"axis", make_attr(0)}}),
@@ -17,7 +17,7 @@ TEST(Elementwise, Broadcasts) {
   EXPECT_EQ(infer("elementwise_max", "X=f32[-1,3] Y=f32[1,3]", "Out"), "Out=f32[-1,3]");
   EXPECT_EQ(infer("elementwise_min", "X=f32[-1,3] Y=f32[7,3]", "Out"), "Out=f32[7,3]");
   EXPECT_EQ(infer("elementwise_pow", "X=f32[] Y=f32[1]", "Out"), "Out=f32[1]");
-  // fluid 1.x: trailing dims of 1 that stick out beyond X
+  // fluid 1.x: trailing dims of 1 that exceed the rank of X
   EXPECT_EQ(infer("elementwise_mul", "X=f32[2,3,4] Y=f32[4,1]", "Out", {{"axis", make_attr(2)}}),
             "Out=f32[2,3,4]");
 }
@@ -31,7 +31,7 @@ TEST(Elementwise, UnknownShapesPass) {
 TEST(Elementwise, ImpossibleShapesAreErrors) {
   EXPECT_EQ(infer("elementwise_add", "X=f32[2,3] Y=f32[4]", "Out"),
             "X [2, 3] and Y [4] cannot be broadcast with axis 1");
-  // Equal ranks are aligned dim by dim, whatever the axis.
+  // Equal ranks are aligned dim by dim, for any axis.
   EXPECT_EQ(infer("elementwise_mul", "X=f32[2,3] Y=f32[3,1]", "Out", {{"axis", make_attr(1)}}),
             "X [2, 3] and Y [3, 1] cannot be broadcast with axis 1");
   EXPECT_EQ(infer("elementwise_add", "X=f32[-1,3] Y=f32[3]", "Out", {{"axis", make_attr(5)}}),

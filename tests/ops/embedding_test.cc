@@ -111,7 +111,7 @@ TEST(Feature, FusedPair) {
       "attribute 'functor_list' is 'relu', 'scale', expected one elementwise op");
 }
 
-// As the original writes them, so that either reads the other's programs.
+// The form of the original, so that either can read the other's programs.
 TEST(FusedElementwise, TheGradientNamesTheGradientsOfTheFunctions) {
   const AttrList attrs{
       {"functor_list", make_attr(std::vector<std::string>{"relu", "elementwise_add"})}};

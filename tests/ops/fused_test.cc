@@ -33,7 +33,7 @@ TEST(FusedRnn, Errors) {
   EXPECT_EQ(infer("fusion_lstm",
                   "X=f32[-1,5]@1 WeightX=f32[5,12] WeightH=f32[3,12] Bias=f32[1,21] H0=f32[2,3]",
                   "Hidden"),
-            "only one of 'H0' and 'C0' is there, expected both or none");
+            "only one of 'H0' and 'C0' is given, expected both or none");
   EXPECT_EQ(infer("fusion_gru", "X=f32[-1,5]@1 WeightX=f32[5,9] WeightH=f32[3,8]", "Hidden"),
             "'WeightH' has shape [3, 8], expected [size, 3 * size]");
   EXPECT_EQ(infer("fused_embedding_fc_lstm",
@@ -43,7 +43,7 @@ TEST(FusedRnn, Errors) {
                   "X=f32[-1,5]@1 C0=f32[-1,3] AttentionWeight=f32[8,1] LSTMWeight=f32[8,12] "
                   "LSTMBias=f32[1,12] AttentionScalarBias=f32[1,1]",
                   "Hidden"),
-            "'AttentionScalarBias' is there without 'AttentionScalar'");
+            "'AttentionScalarBias' is given without 'AttentionScalar'");
 }
 
 TEST(FusedSequences, Shapes) {

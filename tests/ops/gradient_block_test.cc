@@ -6,9 +6,9 @@
 namespace millrace::ops {
 namespace {
 
-// The step of a recurrent op sees a row of the sequence "x" and writes a row of "y"; its gradient
-// block runs inside the same scopes, so "y" and "y@GRAD" are rows there as well, although the outer
-// block declares whole sequences under these names.
+// The block of a recurrent op has a row of the sequence "x" and writes a row of "y". Its gradient
+// block runs in the same scopes, so "y" and "y@GRAD" are rows there as well, although the outer
+// block declares whole sequences with these names.
 TEST(GradientBlock, NamesMeanWhatTheyMeanInTheForwardBlock) {
   const auto registry = standard_registry();
   const auto program = Program::create();

@@ -47,7 +47,7 @@ TEST(ElementwiseLosses, ShapeOfThePrediction) {
   EXPECT_EQ(infer("huber_loss", "X=f32[4,1] Y=f32[4,1]", "Out Residual"),
             "Out=f32[4,1] Residual=f32[4,1]");
   EXPECT_EQ(infer("bce_loss", "X=f32[4,1] Label=f32[5,1]", "Out"),
-            "X and Label must have as many elements, found [4, 1] and [5, 1]");
+            "X and Label must have the same number of elements, found [4, 1] and [5, 1]");
   EXPECT_EQ(grad("huber_loss", "X Y", "Out Residual"),
             "huber_loss_grad(Out@GRAD Residual -> X@GRAD Y@GRAD)");
   EXPECT_EQ(infer("huber_loss_grad", "Residual=f32[4,1] Out@GRAD=f32[4,1]", "X@GRAD Y@GRAD"),
@@ -77,7 +77,7 @@ TEST(RankLosses, CompareScores) {
   EXPECT_EQ(grad("margin_rank_loss", "Label X1 X2", "Activated Out", {}, "Label"),
             "margin_rank_loss_grad(Activated Label Out@GRAD -> X1@GRAD X2@GRAD)");
   EXPECT_EQ(infer("margin_rank_loss", "Label=f32[4,1] X1=f32[4,1] X2=f32[3,1]", "Out"),
-            "X1 and X2 must have as many elements, found [4, 1] and [3, 1]");
+            "X1 and X2 must have the same number of elements, found [4, 1] and [3, 1]");
 }
 
 TEST(ReducedLosses, RankZeroUnlessAskedForEach) {
@@ -97,7 +97,7 @@ TEST(Metrics, ShapesAndTypes) {
                   "Accuracy Correct Total"),
             "Accuracy=f32[] Correct=i32[] Total=i32[]");
   EXPECT_EQ(infer("accuracy", "Out=f32[4,5] Indices=i64[4,5] Label=i64[3,1]", "Accuracy"),
-            "Indices and Label must have as many rows, found [4, 5] and [3, 1]");
+            "Indices and Label must have the same number of rows, found [4, 5] and [3, 1]");
   EXPECT_EQ(
       infer("auc", "Predict=f32[8,2] Label=i64[8,1] StatPos=i64[1,16385] StatNeg=i64[1,16385]",
             "AUC StatPosOut StatNegOut"),

@@ -31,7 +31,7 @@ TEST(Matmul, TransposesAndBatches) {
                   {{"transpose_X", make_attr(true)}, {"transpose_Y", make_attr(true)}}),
             "Out=f32[2,3]");
   EXPECT_EQ(infer("matmul", "X=f32[2,3] Y=f32[4,5]", "Out"),
-            "X [2, 3] gives matrices of 3 columns, but Y [4, 5] gives 4 rows");
+            "X [2, 3] has matrices of 3 columns, but Y [4, 5] has matrices of 4 rows");
 }
 
 TEST(Matmul, SecondFormBroadcastsBatches) {
@@ -76,7 +76,7 @@ TEST(Sum, JoinsShapes) {
   EXPECT_EQ(infer("sum", "X=rows:f32[9,4]+rows:f32[9,4]", "Out"), "Out=rows:f32[9,4]");
   EXPECT_EQ(infer("sum", "X=rows:f32[]+f32[9,4]", "Out"), "Out=f32[9,4]");
   EXPECT_EQ(infer("sum", "X=f32[2,3]+f32[3]", "Out"),
-            "inputs X must have one shape, found [2, 3] and [3] (input 1)");
+            "inputs X must have the same shape, found [2, 3] and [3] (input 1)");
   EXPECT_EQ(grad("sum", "X*2", "Out"), "scale(X -> Out) scale=1; scale(X -> Out) scale=1");
   EXPECT_EQ(grad("sum", "X*2", "Out", {}, "X"), "scale(X -> Out) scale=1");
 }
@@ -86,7 +86,7 @@ TEST(Cast, SwapsTypesInItsGradient) {
   EXPECT_EQ(infer("cast", "X=f32[-1]@1", "Out", types), "Out=i64[-1]@1");
   EXPECT_EQ(grad("cast", "X", "Out", types), "cast(X -> Out) in_dtype=3 out_dtype=5");
   EXPECT_EQ(infer("cast", "X=f32[2]", "Out", {{"out_dtype", make_attr(99)}}),
-            "attribute 'out_dtype' is 99, which is no element type");
+            "attribute 'out_dtype' is 99, which is not an element type");
 }
 
 TEST(Scale, IsItsOwnGradient) {

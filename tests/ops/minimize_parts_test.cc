@@ -124,7 +124,7 @@ TEST_F(MinimizePartsTest, TheGlobalNormKnowsBothHalfTypes) {
 TEST_F(MinimizePartsTest, TheGlobalNormRefusesTwoHalfTypes) {
   two_parameters(DType::kBfloat16, DType::kFloat16);
   EXPECT_THAT(run({.clip = ClipByGlobalNorm{1.0}}).message(),
-              HasSubstr("clip by global norm: gradient 'w@GRAD' of type f16 beside those of "
+              HasSubstr("clip by global norm: gradient 'w@GRAD' of type f16 mixed with "
                         "type bf16"));
 }
 
@@ -136,7 +136,7 @@ TEST_F(MinimizePartsTest, TheGlobalNormOfNothingIsNotComputed) {
   EXPECT_THAT(types_in("gradient_clip"), IsEmpty());
 }
 
-// The original's variable of the loop over the pairs lives on behind it.
+// The original's loop variable over the pairs is still defined after the loop.
 TEST_F(MinimizePartsTest, SharedOpsOfTheGlobalNormNameTheLastPairEvenIfItIsNotClipped) {
   two_parameters(DType::kFloat32, DType::kFloat32);
   MinimizeOptions options{.clip = ClipByGlobalNorm{1.0}};
@@ -170,7 +170,7 @@ TEST_F(MinimizePartsTest, AnOwnClipLeavesTheOtherParameterAlone) {
   EXPECT_EQ(find("clip")->first_input("X"), "w@GRAD");
 }
 
-// Ops of an earlier call name the gradient of the last one, whether clips are common or own.
+// Ops of an earlier call name the gradient of the last one, whether clips are common or separate.
 TEST_F(MinimizePartsTest, ClipsOfAnEarlierCallNameTheGradientInUse) {
   for (const bool own : {false, true}) {
     main_ = Program::create();

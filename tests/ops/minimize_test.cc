@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// y = mean(x * w), before anybody trains it.
+// y = mean(x * w), before training ops are appended.
 class MinimizeTest : public ::testing::Test {
  protected:
   MinimizeTest() {
@@ -129,11 +129,11 @@ TEST_F(MinimizeTest, RefusesSchedulesThatMakeNoSense) {
   EXPECT_THAT(add_schedule(builder, Decay(PiecewiseDecay{.boundaries = {1}, .values = {1}}))
                   .status()
                   .message(),
-              HasSubstr("expected one value more than boundaries, found 1 and 1"));
+              HasSubstr("expected one more value than boundaries, found 1 and 1"));
 }
 
-// The ops and names that the original makes: squares in half precision, their sum and the factor in
-// single precision, and the factor once more in half precision.
+// The ops and names of the original: squares in half precision, their sum and the factor in single
+// precision, and the factor again in half precision.
 TEST_F(MinimizeTest, TheGlobalNormOfHalfPrecisionIsSingle) {
   VarSpec spec = main_->root().find_var("w")->spec();
   spec.dtype = DType::kFloat16;

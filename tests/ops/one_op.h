@@ -33,16 +33,16 @@ class OneOp {
     op_->set_attr(name, make_attr(std::move(value)));
     return *this;
   }
-  /// List of integers, as most list attributes are.
+  /// A list of integers, as in most list attributes.
   OneOp& ints(llvm::StringRef name, std::vector<int32_t> value) {
     return attr(name, std::move(value));
   }
 
-  /// Runs inference. \returns "Out0 f32[2, 3]; Y0 ?" for all outputs in order, with "lod1" behind a
+  /// Runs inference. \returns "Out0 f32[2, 3]; Y0 ?" for all outputs in order, with "lod1" after a
   /// shape of one LoD level, or "error: ..." with the message
   std::string infer();
-  /// The gradient ops: "x_grad(X=X0; Out@GRAD=Out0@GRAD -> X@GRAD=X0@GRAD)", one after the other;
-  /// inputs and outputs in alphabetical order. Gradients of vars in no_grad are not wanted.
+  /// The gradient ops: "x_grad(X=X0; Out@GRAD=Out0@GRAD -> X@GRAD=X0@GRAD)", one after another;
+  /// inputs and outputs in alphabetical order. Gradients of vars in no_grad are not requested.
   std::string grad(const std::vector<std::string>& no_grad = {});
 
  private:

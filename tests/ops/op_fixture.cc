@@ -115,7 +115,7 @@ std::string print_grad(const GradOp& op, bool with_attrs) {
   return out;
 }
 
-// Cost without a program: only dims of inputs are asked for.
+// Cost without a program: only dims of inputs are requested.
 class FlopsContext final : public InferContext {
  public:
   FlopsContext(const OpDef& def, const Op& op) : InferContext(def, op) {

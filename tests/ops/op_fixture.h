@@ -15,16 +15,16 @@ namespace millrace::ops {
 
 using AttrList = std::vector<std::pair<std::string, AttrValue>>;
 
-/// What inference says of the output slots, "Out=f32[2] Mask=u8[2]", or the error message.
+/// The result of inference for the output slots, "Out=f32[2] Mask=u8[2]", or the error message.
 ///
 /// \param outputs  slots in the order of the result; a slot with several vars is "Out*2"
 std::string infer(const std::string& type, const std::string& inputs, const std::string& outputs,
                   const AttrList& attrs = {});
 
-/// The gradient ops, "mul_grad(Out@GRAD X Y -> X@GRAD Y@GRAD)", or the error message. Functions
-/// that use other ops print the attributes they set behind: "scale(X -> Out) scale=2".
+/// The gradient ops, "mul_grad(Out@GRAD X Y -> X@GRAD Y@GRAD)", or the error message. If a rule
+/// uses other ops, the attributes that it sets are printed after them: "scale(X -> Out) scale=2".
 ///
-/// \param unwanted  input slots whose gradient nobody needs
+/// \param unwanted  input slots whose gradient is not needed
 std::string grad(const std::string& type, const std::string& inputs, const std::string& outputs,
                  const AttrList& attrs = {}, const std::string& unwanted = "");
 

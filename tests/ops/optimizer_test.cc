@@ -48,7 +48,7 @@ TEST(Optimizer, ListsArePaired) {
   EXPECT_EQ(infer("merged_momentum",
                   "Param=f32[4]+f32[2,3] Grad=f32[4] Velocity=f32[4]+f32[2,3] LearningRate=f32[1]",
                   "ParamOut*2"),
-            "Grad must have as many vars as Param, found 1 and 2");
+            "Grad must have the same number of vars as Param, found 1 and 2");
 }
 
 TEST(Optimizer, ImpossibleShapes) {
@@ -62,7 +62,7 @@ TEST(Optimizer, ImpossibleShapes) {
             "ParamOut=f32[500,8]");
 }
 
-// A dispatcher balances servers by these numbers: more states, more work.
+// A dispatcher balances servers by these numbers: more optimizer state means more work.
 TEST(Optimizer, CostGrowsWithTheParameterAndTheRule) {
   const std::string common = "Param=f32[10,3] Grad=f32[10,3] LearningRate=f32[1]";
   EXPECT_EQ(flops("sgd", common), 60);

@@ -23,10 +23,10 @@ TEST(Fill, ShapeFromAttributeOrTensors) {
   EXPECT_EQ(infer("gaussian_random", "", "Out", {{"shape", shape({2, -3})}}),
             "attribute 'shape' has dim -3, expected a size or -1");
   EXPECT_EQ(infer("fill_constant", "", "Out", {{"dtype", make_attr(7)}}),
-            "attribute 'dtype' is 7, which is no element type");
+            "attribute 'dtype' is 7, which is not an element type");
   EXPECT_EQ(infer("fill", "", "Out",
                   {{"shape", AttrValue::of_ints({3})}, {"value", AttrValue::of_floats({1, 2})}}),
-            "attribute 'value' has 2 values, but 'shape' [3] takes 3");
+            "attribute 'value' has 2 values, but 'shape' [3] requires 3");
 }
 
 TEST(Fill, LikeAnotherTensor) {
@@ -34,13 +34,13 @@ TEST(Fill, LikeAnotherTensor) {
   EXPECT_EQ(infer("fill_any_like", "X=f32[2]", "Out", {{"dtype", make_attr(3)}}), "Out=i64[2]");
   EXPECT_EQ(infer("fill_any_like", "X=f64[2]", "Out"), "Out=f64[2]");
   EXPECT_EQ(infer("fill_any_like", "X=f64[2]", "Out", {{"dtype", make_attr(8)}}),
-            "attribute 'dtype' is 8, which is no element type");
+            "attribute 'dtype' is 8, which is not an element type");
 }
 
 TEST(BatchSizeLike, TakesOneDim) {
   const AttrList attrs = {{"shape", AttrValue::of_ints({-1, 8})}};
   EXPECT_EQ(infer("fill_constant_batch_size_like", "Input=f32[5,3]", "Out", attrs), "Out=f32[5,8]");
-  // The number of sequences is known at run time only.
+  // The number of sequences is known only at run time.
   EXPECT_EQ(infer("gaussian_random_batch_size_like", "Input=f32[5,3]@1", "Out", attrs),
             "Out=f32[-1,8]");
   EXPECT_EQ(infer("uniform_random_batch_size_like", "Input=f32[5,3]", "Out",

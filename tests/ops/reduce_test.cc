@@ -20,7 +20,7 @@ TEST(Reduce, RemovesAxes) {
             "Out=f32[]");
   EXPECT_EQ(infer("reduce_min", "X=f32[2,3]", "Out", {{"dim", axes({})}}), "Out=f32[]");
   EXPECT_EQ(infer("reduce_prod", "X=f32[]", "Out", {{"dim", axes({0})}}), "Out=f32[]");
-  // dim as one INT, as programs of old front ends have it
+  // dim as one INT, as in programs of old front ends
   EXPECT_EQ(infer("reduce_mean", "X=f32[2,3]", "Out", {{"dim", make_attr(1)}}), "Out=f32[2]");
   EXPECT_EQ(infer("reduce_sum", "X=?", "Out"), "Out=?");
 }
@@ -30,7 +30,7 @@ TEST(Reduce, ElementTypes) {
   EXPECT_EQ(infer("reduce_sum", "X=i32[2,3]", "Out"), "Out=i64[3]");
   EXPECT_EQ(infer("reduce_sum", "X=i32[2,3]", "Out", {{"out_dtype", make_attr(5)}}), "Out=f32[3]");
   EXPECT_EQ(infer("reduce_max", "X=i32[2,3]", "Out", {{"out_dtype", make_attr(99)}}),
-            "attribute 'out_dtype' is 99, which is no element type");
+            "attribute 'out_dtype' is 99, which is not an element type");
 }
 
 TEST(Reduce, AxesFromTensors) {

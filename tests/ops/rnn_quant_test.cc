@@ -125,7 +125,7 @@ TEST(Rnn, CudnnLstm) {
   EXPECT_EQ(infer("cudnn_lstm", inputs + " W=f32[400]", "Out LastH LastC", attrs),
             "Out=f32[7,-1,10] LastH=f32[2,-1,5] LastC=f32[2,-1,5]");
   EXPECT_EQ(infer("cudnn_lstm", inputs, "Out", attrs),
-            "'W' or 'WeightList' must be given, and not both");
+            "exactly one of 'W' and 'WeightList' must be given");
   EXPECT_EQ(infer("cudnn_lstm", inputs + " W=f32[400]", "Out", {{"hidden_size", make_attr(5)}}),
             "'InitH' has shape [2, -1, 5], expected 1 rows, layers times directions");
 }

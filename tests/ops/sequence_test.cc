@@ -60,7 +60,7 @@ TEST(Sequence, Widths) {
 
 TEST(Sequence, ImpossibleShapes) {
   EXPECT_EQ(infer("sequence_concat", "X=f32[5,4]@1+f32[3,5]@1", "Out"),
-            "'X' has shapes [5, 4] and [3, 5], expected the same dims behind the first");
+            "'X' has shapes [5, 4] and [3, 5], expected the same dims after the first");
   EXPECT_EQ(infer("sequence_conv", "X=f32[-1,4]@1 Filter=f32[12,7]", "Out",
                   {{"contextLength", make_attr(2)}}),
             "'Filter' has shape [12, 7], expected 8 rows, attribute 'contextLength' 2 times the "
@@ -75,7 +75,7 @@ TEST(Sequence, ImpossibleShapes) {
   EXPECT_EQ(infer("sequence_unpad", "X=f32[2,5,4] Length=i64[3]", "Out"),
             "'Length' has shape [3], expected 2 entries as 'X' [2, 5, 4] has rows");
   EXPECT_EQ(infer("lod_reset", "X=f32[6,4]", "Out"),
-            "attribute 'target_lod' is empty, expected offsets because there is no 'Y'");
+            "attribute 'target_lod' is empty, expected offsets because input 'Y' is absent");
 }
 
 TEST(Sequence, Gradients) {

@@ -146,7 +146,7 @@ TEST_F(SplitVersionsTest, WarnsOfABlockWithoutASingleCondition) {
   split();
   EXPECT_EQ(text(), before);
   ASSERT_EQ(warnings_.size(), 1U);
-  EXPECT_THAT(warnings_[0].message(), HasSubstr("'h', which other ops write, too"));
+  EXPECT_THAT(warnings_[0].message(), HasSubstr("'h', which other ops also write"));
   EXPECT_EQ(warnings_[0].location().op_type, "conditional_block");
 }
 

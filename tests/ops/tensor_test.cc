@@ -190,7 +190,7 @@ TEST(Slice, ClampsBounds) {
             "error: attribute 'decrease_axis' drops dim 0 of [2, 4], expected size 1, found 2");
   EXPECT_EQ(
       slice({5, 4}, {0, 1}, {1}, {3}).infer(),
-      "error: attributes 'axes', 'starts' and 'ends' must be of one length, found 2, 1 and 1");
+      "error: attributes 'axes', 'starts' and 'ends' must have the same length, found 2, 1 and 1");
   EXPECT_EQ(slice({5}, {1}, {0}, {1}).infer(),
             "error: attribute 'axes' has axis 1, which is outside of [-1, 1) for rank 1");
 }
@@ -406,7 +406,7 @@ TEST(Reverse, IsItsOwnGradient) {
                 .attr("shifts", std::vector<int64_t>{1})
                 .attr("axis", std::vector<int64_t>{0, 1})
                 .infer(),
-            "error: attributes 'shifts' and 'axis' must be of one length, found 1 and 2");
+            "error: attributes 'shifts' and 'axis' must have the same length, found 1 and 2");
 }
 
 TEST(Unique, LeavesTheCountOpen) {
@@ -457,7 +457,7 @@ TEST(RandomCrop, CutsTheTrailingDims) {
   EXPECT_EQ(x_out("random_crop", {-1, 8, 8}).in("Seed", {1}, kI64).ints("shape", {4, 5}).infer(),
             "Out0 f32[-1, 4, 5]");
   EXPECT_EQ(x_out("random_crop", {2, 8}).in("Seed", {1}, kI64).ints("shape", {9}).infer(),
-            "error: attribute 'shape' wants 9 in dim 1, but X [2, 8] is smaller");
+            "error: attribute 'shape' has 9 in dim 1, but X [2, 8] is smaller");
 }
 
 TEST(FusionTransposeFlattenConcat, JoinsMatrices) {

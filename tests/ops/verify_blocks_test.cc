@@ -49,7 +49,7 @@ TEST_F(VerifyTest, ABlockHasOneOwner) {
   EXPECT_THAT(found("sub-block"),
               ElementsAre(HasSubstr("op 4 (cond), attr sub_block: 'cond' refers "
                                     "to block 1 in 'sub_block', which op 3 "
-                                    "(cond) of block 0 owns already")));
+                                    "(cond) of block 0 already owns")));
   second.set_type("cond_grad");  // gradient ops of old programs share the forward block
   EXPECT_THAT(found("sub-block"), IsEmpty());
 }
@@ -62,7 +62,7 @@ TEST_F(VerifyTest, ServersMayOwnBlocksNestedInEachOther) {
   op.set_attr("optimize_blocks", AttrValue::of_blocks({1, 2, 3}));
   EXPECT_EQ(all(), "");
   op.set_attr("optimize_blocks", AttrValue::of_blocks({1, 2, 2}));
-  EXPECT_THAT(found("sub-block"), ElementsAre(HasSubstr("owns already")));
+  EXPECT_THAT(found("sub-block"), ElementsAre(HasSubstr("already owns")));
   op.set_attr("optimize_blocks", AttrValue::of_blocks({1, 4}));
   EXPECT_THAT(found("sub-block"), ElementsAre(HasSubstr("refers to block 4")));
 }
@@ -158,7 +158,7 @@ TEST_F(VerifyTest, LintFindsWhatIsSeldomMeant) {
   EXPECT_THAT(found("unused-var"),
               ElementsAre("warning: block 0, 'spare': var 'spare' is never used"));
   EXPECT_THAT(found("unreachable-block"),
-              ElementsAre("warning: block 1: no op that runs owns block 1 with its 0 ops"));
+              ElementsAre("warning: block 1: no reachable op owns block 1 with its 0 ops"));
   EXPECT_THAT(found("op-role-missing"), SizeIs(2));
   EXPECT_THAT(
       found("attr-unknown"),

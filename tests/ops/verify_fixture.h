@@ -13,8 +13,8 @@
 
 namespace millrace::ops {
 
-/// Schemas that the verifier is tested with, one for each thing a schema can say. They are not the
-/// real ones, so that a change of a real schema changes no test of the verifier.
+/// Schemas for tests of the verifier, one for each property that a schema can have. They are not
+/// the real ones, so that a change of a real schema does not change a test of the verifier.
 std::unique_ptr<OpRegistry> test_registry();
 
 /// Programs built by a test, verified against test_registry().
@@ -46,7 +46,7 @@ class VerifyTest : public ::testing::Test {
     return out;
   }
 
-  /// Everything found, for programs that must have no finding.
+  /// All findings, for programs that must have none.
   std::string all() { return to_text(verify()); }
 
   std::unique_ptr<OpRegistry> registry_;

@@ -1,5 +1,5 @@
 // Valid programs with one fault each: the verifier reports every fault of a known class under the
-// rule that it breaks, and survives edits of any kind.
+// rule that it violates, and does not crash on any edit.
 
 #include <functional>
 #include <random>
@@ -21,7 +21,7 @@ constexpr const char* kPrograms[] = {
 
 using Rng = std::mt19937_64;
 
-// One faulty edit. It says whether it found a place for its fault.
+// One edit that introduces a fault. Returns whether the program has an op to which it applies.
 struct Mutation {
   const char* rule;
   std::function<bool(Program&, const OpRegistry&, Rng&)> apply;
@@ -40,7 +40,7 @@ std::vector<Op*> all_ops(Program& program) {
   return ops;
 }
 
-// A random op that fits; null if none does.
+// A random op that matches; null if there is none.
 Op* pick_op(Program& program, Rng& rng, const std::function<bool(const Op&)>& fits) {
   std::vector<Op*> ops;
   for (Op* const op : all_ops(program)) {
@@ -71,7 +71,8 @@ bool has_names(const Slot* slot) {
   return slot != nullptr && !slot->args.empty();
 }
 
-// A slot of the schema that the op fills and that satisfies the test, by name; empty if none.
+// Name of a slot of the schema that the op uses and that satisfies the test; empty if there is
+// none.
 llvm::StringRef filled_input(const OpRegistry& registry, const Op& op,
                              const std::function<bool(const SlotDef&)>& fits) {
   const OpDef* const def = registry.find(op.type());
@@ -296,10 +297,10 @@ TEST_P(VerifyMutationTest, EveryFaultIsReportedUnderItsRule) {
       EXPECT_THAT(rules, ::testing::Contains(mutation.rule)) << to_text(findings);
     }
   }
-  EXPECT_GE(applied, 80U);  // most faults find a place in every program
+  EXPECT_GE(applied, 80U);  // most faults apply to every program
 }
 
-// Nothing is expected of these but an answer.
+// For these only termination is checked.
 TEST_P(VerifyMutationTest, SurvivesAnyEdit) {
   ASSERT_TRUE(program_.ok()) << program_.status().to_string();
   Rng rng(7);

@@ -1,4 +1,5 @@
-// Every rule about ops fires on a program that breaks it, and leaves the legal neighbour alone.
+// Every rule about ops fires on a program that violates it, and accepts the most similar legal
+// program.
 
 #include <limits>
 
@@ -76,7 +77,7 @@ TEST_F(VerifyTest, AllowsOneNameWhereOneIsExpected) {
 TEST_F(VerifyTest, AllowsManyNamesWhereManyAreExpected) {
   b_.param("a", {2}).param("b", {2}).var("y", {2, 2});
   Op& op = b_.op("stack", {{"X", {"a", "b"}}}, {{"Y", {"y"}}});
-  EXPECT_EQ(all(), "");  // nor does the intermediate output need to be there
+  EXPECT_EQ(all(), "");  // the intermediate output is not required either
   op.set_input("X", llvm::ArrayRef<llvm::StringRef>());
   EXPECT_THAT(found("slot-missing"), ElementsAre(HasSubstr("expected at least one name, found 0")));
 }
@@ -234,7 +235,7 @@ TEST_F(VerifyTest, RefusesRepeatedAttributes) {
   auto repeat = [&](const char* name, AttrValue value) {
     op.add_attr(Attr{b_.program().names().intern(name), std::move(value), false, nullptr});
   };
-  repeat("use_mkldnn", AttrValue::of_bool(false));  // as in the wild
+  repeat("use_mkldnn", AttrValue::of_bool(false));  // occurs in real programs
   EXPECT_EQ(all(), "");
   repeat("x_num_col_dims", AttrValue::of_int(1));
   EXPECT_THAT(found("attr-twice"), ElementsAre(HasSubstr("'x_num_col_dims' occurs twice")));
@@ -262,7 +263,7 @@ TEST_F(VerifyTest, RefusesFormulasOfOlderReleases) {
   EXPECT_TRUE(found("old-formula").empty());
   b_.program().set_version(true, 1006001);
   EXPECT_THAT(found("old-formula"),
-              ElementsAre(HasSubstr("leaky_relu with alpha 2 means something else in release "
+              ElementsAre(HasSubstr("leaky_relu with alpha 2 has another formula in release "
                                     "1006001")));
   op.set_float("alpha", 0.5F);
   EXPECT_TRUE(found("old-formula").empty());
@@ -404,7 +405,7 @@ TEST_F(VerifyTest, DimsBelowMinusOneAreProductsOfUnknownDims) {
   EXPECT_THAT(found("var-dims"), ElementsAre(HasSubstr("var 'y' has dim -2 at position 1 (expected "
                                                        "[-1, 2] by inference)")));
   b_.block().find_var("y")->set_dims({-1, 2});
-  b_.block().find_var("x")->set_dims({-1, -3});  // fed, so nobody infers it
+  b_.block().find_var("x")->set_dims({-1, -3});  // fed, so no op infers it
   EXPECT_THAT(found("var-dims"), ElementsAre(HasSubstr("var 'x' has dim -3 at position 1 (expected "
                                                        "-1 or more)")));
 }

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Tries op attributes on runs of programs: those of ops that have to do with files, other blocks or other processes.
+"""Tries op attributes on runs of programs: attributes of ops that use files, other blocks or other processes.
 
     attribute_runs.py --bin DIR --shared DIR [--only OP]
 
 Rows of op_attributes.json that name a run:
 
-    {"run": NAME, "flip": VALUE, "sees": "differs"}   with this value the run ends as it does without, but something else is seen
-    {"run": NAME, "flip": VALUE, "sees": "refused"}   with this value it is an error that names the attribute, or has "text" in it
+    {"run": NAME, "flip": VALUE, "sees": "differs"}   with this value the run ends as without it, but with different output
+    {"run": NAME, "flip": VALUE, "sees": "refused"}   with this value it fails with an error that contains the attribute's name, or "text"
 
-A run (run_table.py) is a folder of programs, and commands that end as it says. The programs are text in tests/options/programs (NAME.txt,
-or a folder NAME), or what transpile-program makes of stored ones, as text. A flip gives the ops of one type another value of
-one attribute in all programs of the run, or in those that the row names ("in": "pserver_*"); "op" is another type to flip it in. Seen are the files that the
-commands write, and what they print. Every run is done twice as it is, and must show the same.
-Exit status: 0 all rows hold, 1 some do not. The last line is "N passed, M failed".
+A run (run_table.py) is a folder of programs, and commands with their expected exit status. The programs are text in
+tests/options/programs (NAME.txt, or a folder NAME), or programs that transpile-program generates from stored ones, as
+text. A flip sets one attribute of the ops of one type to another value in all programs of the run, or in those that the
+row names ("in": "pserver_*"); "op" is another type in which to flip it. The compared output is the files that the
+commands write, and what they print. Every run is done twice without a flip, and must have the same output both times.
+Exit status: 0 all rows pass, 1 some do not. The last line is "N passed, M failed".
 """
 import argparse
 import concurrent.futures
@@ -30,9 +31,9 @@ from run_table import make_inputs, make_runs
 from runs import content, without_times
 
 SECONDS = 60
-AT_ONCE = 8  # most runs wait: for each other's processes, or for a server that is not there
+AT_ONCE = 8  # most runs wait: for each other's processes, or for a server that does not exist
 
-# An op begins a line; strings are skipped as wholes.
+# An op begins a line; strings are skipped as a whole.
 OP = re.compile(r"^  (\w+)(?= )", re.M)
 TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\]()\n,]|[^"{}\[\]()\n,]+')
 
@@ -45,7 +46,7 @@ class Seen:
 
 
 def op_end(text, begin):
-    """Where the op that begins there ends: the end of its line, which braces and brackets may break."""
+    """End of the op that begins there: the end of its line, except for line breaks inside braces and brackets."""
     depth, at = 0, begin
     while match := TOKEN.match(text, at):
         token = match[0]
@@ -57,7 +58,7 @@ def op_end(text, begin):
 
 
 def split_attrs(body):
-    """[(name, value)] of what stands between the braces of an op."""
+    """[(name, value)] of the text between the braces of an op."""
     parts, depth, part = [], 0, ""
     for token in TOKEN.findall(body):
         depth += (token in "{[(") - (token in ")]}") if len(token) == 1 else 0
@@ -94,7 +95,7 @@ def value_text(kind, value):
 
 
 def schema_kinds(root):
-    """(op, attribute) -> kind, of docs/ops.md, which a test keeps equal to the schemas."""
+    """(op, attribute) -> kind, from docs/ops.md, which a test keeps equal to the schemas."""
     kinds = {}
     with open(os.path.join(root, "docs/ops.md"), encoding="utf-8") as file:
         for line in file:
@@ -125,7 +126,7 @@ def with_attr(text, op, attr, kind, new):
 
 
 class Runs:
-    """Makes programs and input once, and tries rows on them."""
+    """Generates programs and input once, and tries rows on them."""
 
     def __init__(self, root, tools, shared):
         self.root, self.tools, self.shared = root, tools, shared
@@ -148,7 +149,7 @@ class Runs:
             os.path.join(self.tools, word[1:]) if word.startswith("@") else word for word in words[1:]]
 
     def programs(self, name):
-        """Texts of a run by their place in its folder; other files it needs as bytes."""
+        """Texts of a run by their path in its folder; other required files as bytes."""
         if name in self.known:
             return self.known[name]
         run, found = self.runs[name], {}
@@ -214,7 +215,7 @@ class Runs:
         return Seen(code, said, results)
 
     def prepare(self, name):
-        """Fault of the run as it is, which must end as it says, and twice the same way."""
+        """Error of the run without a flip, which must end as expected, twice with the same output."""
         programs = self.programs(name)
         first, second = self.run(name, programs), self.run(name, programs)
         self.plain[name] = first
@@ -227,7 +228,7 @@ class Runs:
         return None
 
     def try_row(self, op, attr, row, kind):
-        """(what is seen, what was said)"""
+        """(compared output, messages)"""
         programs, count = dict(self.programs(row["run"])), 0
         for place, text in programs.items():
             if isinstance(text, str) and fnmatch.fnmatch(place, row.get("in", "*")):
@@ -243,7 +244,7 @@ class Runs:
         return ("refused" if seen.code != 0 else "ran"), seen.said
 
     def check(self, rows, kinds):
-        """Faults of rows [(op, attr, row)] with "run"; kinds: of attributes, by (op, attr)."""
+        """Errors of rows [(op, attr, row)] with "run"; kinds: of attributes, by (op, attr)."""
         names = sorted({row["run"] for _, _, row in rows})
         unknown = [f"there is no run '{name}'" for name in names if name not in self.runs]
         if unknown:

@@ -1,26 +1,25 @@
 #!/usr/bin/env python3
-"""Checks the list of op attributes (op_attributes.json) against the schemas and against what the attributes do.
+"""Checks the list of op attributes (op_attributes.json) against the schemas and against the effect of the attributes.
 
     attributes.py --bin DIR --shared DIR [--search] [--only OP,OP] [--jobs N]
 
-A row of the table says who sees the attribute:
+A row of the table says how the effect of the attribute is observed:
 
-    {"case": K, "flip": VALUE, "sees": "differs"}  with this value the K-th reference case of the op has other results
+    {"case": K, "flip": VALUE, "sees": "differs"}  with this value the K-th reference case of the op has different results
     {"case": K, "flip": VALUE, "sees": "refused"}  with this value it is an error
     {"none": REASON}                               it has no effect
     {"run": NAME, ...}                             a run of attribute_runs.py shows it, which tries these rows
 
-K is a number, or the name of a case of made_cases.py. "with": {ATTRIBUTE: VALUE} sets others beforehand,
-"arguments": [...] are more arguments of run-program. Cases that rows
-name are run twice as they are: where values are not the same both times, only shapes are compared.
+K is a number, or the name of a case of made_cases.py. "with": {ATTRIBUTE: VALUE} sets other attributes beforehand,
+"arguments": [...] are additional arguments of run-program. Cases that rows name are run twice without a flip: if values
+differ between both runs, only shapes are compared.
 
-gradient_attributes.json has the same rows for gradient ops, by the name of the forward op: there the flip is in the gradient op
-alone, and the forward op keeps its value.
+gradient_attributes.json has the same rows for gradient ops, by the name of the forward op: there only the gradient op
+is flipped, and the forward op keeps its value.
 
-First the names: those of docs/ops.md (which a test keeps equal to the schemas) and those of the tables must be the same.
-Then every flip is run. --search tries values for every row without a case, and writes what it
-finds.
-Exit status: 0 all hold, 1 some do not. The last line is "N passed, M failed".
+First the names: those of docs/ops.md (which a test keeps equal to the schemas) and those of the tables must be the
+same. Then every flip is run. --search tries values for every row without a case, and writes the results. Exit status: 0
+all rows pass, 1 some do not. The last line is "N passed, M failed".
 """
 import argparse
 import concurrent.futures
@@ -44,7 +43,7 @@ SECONDS_A_CASE = 5
 CHUNK = 60
 MOST_TURNS = 40
 
-# Words that an attribute of this name may have; any other string is tried as one that is none.
+# Strings that an attribute of this name may have; any other string is tried as an invalid one.
 WORDS = {"pooling_type": ["avg", "max"], "pooltype": ["AVERAGE", "SUM", "MAX"], "padding_algorithm": ["SAME", "VALID"],
          "data_format": ["NHWC", "NCHW"], "data_layout": ["NHWC", "NCHW"], "mode": ["reflect", "edge", "channel", "min", "nearest"],
          "interp_method": ["nearest", "bilinear"], "code_type": ["decode_center_size"], "curve": ["PR"],
@@ -63,7 +62,7 @@ def type_of(desc):
 
 
 def attr_in(program, types, attr):
-    """(kind, value) that the program gives the attribute of the first of these ops; None where it does not."""
+    """(kind, value) of the attribute in the first of these ops; None if the program does not set it."""
     for number, _, block, _, _ in fields(program):
         if number != 1:
             continue
@@ -105,7 +104,7 @@ def with_attr(program, types, attr, kind, new):
 
 
 def other_values(name, kind, value):
-    """Values to try instead, the likeliest first."""
+    """Other values to try, the most promising first."""
     plain = kind.rstrip("s")
     if plain == "bool":
         return [[not v for v in value] + ([] if value else [True])] if kind == "bools" else [not value]
@@ -168,12 +167,12 @@ def schemas():
 
 
 class Cases:
-    """The reference cases and those of made_cases.py, read once an op."""
+    """The reference cases and those of made_cases.py, read once per op."""
 
     def __init__(self, shared):
         sys.path.insert(0, os.path.join(shared, "tools"))
-        import check_ops  # the checker of the references knows their form
-        # the second has what the references lack
+        import check_ops  # the checker of the references can read their form
+        # the second folder has cases that the references lack
         self.form, self.folders, self.known = check_ops, (os.path.join(shared, "goldens/ops"), os.path.join(ROOT, "tests/data/ops")), {}
 
     def of(self, op):
@@ -202,7 +201,7 @@ class Cases:
 
 
 class Table:
-    """Rows of ops, or of their gradient ops, and what they are about."""
+    """Rows of ops, or of their gradient ops, with their programs and cases."""
 
     def __init__(self, path, cases, ops, types):
         self.path, self.cases, self.types = path, cases, types  # types: op -> types of the ops that a flip changes
@@ -238,7 +237,7 @@ class Table:
             if given is None or given[1] is None or given[0] not in FIELD:
                 continue
             rows += [(i, k, new) for i, new in enumerate(other_values(attr, *given))]
-        rows.sort(key=lambda row: row[0])  # the likeliest values of all cases first
+        rows.sort(key=lambda row: row[0])  # the most promising values of all cases first
         return [{"case": k, "flip": new} for _, k, new in rows][:MOST_TURNS]
 
     def write(self, found):
@@ -256,7 +255,7 @@ def outcome(job, answer):
 
 
 def run_alone(tools, job):
-    """Outcome of a job with arguments of its own."""
+    """Outcome of a job that needs separate arguments."""
     command = [os.path.join(tools, "run-program"), "--program", job["program"], "--feed", job["feed"], "--fetch", ",".join(job["fetch"]),
                "--output", job["output"], "--force"]
     ran = subprocess.run(command + job["arguments"], capture_output=True, text=True, errors="replace", timeout=60)
@@ -264,7 +263,7 @@ def run_alone(tools, job):
 
 
 def run_chunk(tools, folder, tag, jobs):
-    """Outcomes in order; a job that ends the process is one that crashed."""
+    """Outcomes in order; a job that ends the process has crashed."""
     done, rest = [], list(jobs)
     while rest:
         path = os.path.join(folder, f"{tag}.{len(done)}.jsonl")
@@ -305,12 +304,13 @@ class Runner:
 
 
 def key_of(op, row):
-    """What rows of the same base have in common."""
+    """Common data of rows with the same base."""
     return op, str(row["case"]), json.dumps([row.get("with", {}), row.get("arguments", [])], sort_keys=True)
 
 
 def bases(table, runner, wanted):
-    """Outcomes of cases as they are, for [(op, row)]; "unsteady" and the shapes where values are not the same twice."""
+    """Outcomes of cases without a flip, for [(op, row)]; "unsteady" and the shapes if values differ between two
+    runs."""
     listed = list({key_of(op, row): (op, row) for op, row in wanted}.items())
     found = []
     for turn, order in enumerate((listed, listed[::-1])):
@@ -325,7 +325,7 @@ def shapes_of(what):
 
 
 def seen_of(plain, flipped):
-    """What a flip does: "differs", "refused", "crashed" or "nothing"."""
+    """Effect of a flip: "differs", "refused", "crashed" or "nothing"."""
     (ran, before), (how, what) = plain, flipped
     if how == "ran":
         return "nothing" if (shapes_of(what) if ran == "unsteady" else what) == before else "differs"
@@ -401,7 +401,7 @@ def tables(shared, only):
     cases = Cases(os.path.abspath(shared))
     grads = {}
     for op in ops:
-        # rules may make gradients of forward ops, whose rows are in the first table
+        # gradients may consist of forward ops, whose rows are in the first table
         gradient, by_rule = gradients[op]
         if gradient and (not by_rule or any(gradient in types_in(program) for program, _, _ in cases.of(op).values())):
             grads[op] = {gradient}

@@ -1,7 +1,7 @@
-"""Programs of one op each for attributes.py, where no reference case shows what an attribute does.
+"""Programs of one op each for attributes.py, for attributes whose effect no reference case shows.
 
-CASES[op] = [Made, ...]. Only how results differ is looked at, so no results are kept; most of these ops, and all of millrace's own, are
-not among those that the original can run. What their results must be is tested in tests/kernels.
+CASES[op] = [Made, ...]. Results are only compared with each other, so they are not stored; the original cannot run most
+of these ops, nor those that only millrace has. Their expected results are tested in tests/kernels.
 """
 import numpy as np
 
@@ -12,7 +12,7 @@ NUMBERS = {"bool": 0, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float
 
 
 class Lod:
-    """A tensor with offsets of sequences, one list a level."""
+    """A tensor with offsets of sequences, one list per level."""
 
     def __init__(self, array, *levels):
         self.array, self.levels = array, [[0, *np.cumsum(level).tolist()] for level in levels]
@@ -33,7 +33,7 @@ class Array:
 
 
 class Constant:
-    """A tensor that the program fills itself: what is fed would be divided among devices."""
+    """A tensor that the program fills: a fed one would be split over the devices."""
 
     def __init__(self, value, *shape):
         self.value, self.shape, self.array = value, shape, np.zeros(shape, "float32")
@@ -48,7 +48,7 @@ def described(value):
 
 
 def members(name, value):
-    """What the feed has of a var."""
+    """The members of the feed for a var."""
     if isinstance(value, np.ndarray):
         return {name: value}
     if isinstance(value, Array):
@@ -59,12 +59,12 @@ def members(name, value):
 
 
 class Made:
-    """One op and, where `grad` is given, its gradient op.
+    """One op and, if `grad` is given, its gradient op.
 
-    inputs: slot -> value or list of them; attrs: name -> value, or (kind, value) where the kind is not plain;
-    outputs: slot -> element type, "=Slot" for the vars of an input, (type, count) for several, or a value that is there beforehand;
+    inputs: slot -> value or list of them; attrs: name -> value, or (kind, value) if the kind cannot be derived from the value;
+    outputs: slot -> element type, "=Slot" for the vars of an input, (type, count) for several, or an initial value;
     grad: (inputs whose gradients are fetched, {output: shape of its gradient, which is fed}), as SelectedRows with `sparse`;
-    hidden: outputs that are not fetched; also: inputs that are fetched when all is done.
+    hidden: outputs that are not fetched; also: inputs that are fetched after the run.
     """
 
     def __init__(self, name, op, inputs, attrs, outputs, grad=None, sparse=False, hidden=(), also=()):
@@ -127,7 +127,7 @@ DRAWS = [np.random.default_rng(17)]
 
 def made(name, op, *args, **more):
     CASES.setdefault(op, []).append(Made(name, op, *args, **more))
-    DRAWS[0] = np.random.default_rng(17)  # so that no case depends on those before it
+    DRAWS[0] = np.random.default_rng(17)  # so that no case depends on earlier ones
 
 
 def f(*shape, lo=-1.0, hi=1.0, dt="float32"):
@@ -208,7 +208,7 @@ for op, attrs in (("flatten", {"axis": 1}), ("squeeze", {"axes": [0]}), ("unsque
 norm = {"X": f(3, 4, 2, 2), "Scale": f(4), "Bias": f(4), "Mean": f(4), "Variance": f(4, lo=0.5)}
 normed = {"Y": "float32", "MeanOut": "=Mean", "VarianceOut": "=Variance", "SavedMean": "float32", "SavedVariance": "float32"}
 for op in ("fused_batch_norm", "inplace_abn", "sync_batch_norm"):
-    ins = {**norm, "X": f(3, 4, 2, 4)}  # of either layout
+    ins = {**norm, "X": f(3, 4, 2, 4)}  # in both layouts
     more = {"activation": "leaky_relu"} if op == "inplace_abn" else {}
     shape = (["X", "Scale", "Bias"], {"Y": (3, 4, 2, 4)})
     made("training", op, ins, {"momentum": 0.8, "epsilon": 1e-3, **more}, normed, shape, hidden=("SavedMean", "SavedVariance"))
@@ -293,7 +293,7 @@ made("plain", "rnn_memory_helper", {"X": f(2, 3)}, {}, {"Out": "float32"}, (["X"
 made("no gradient", "rnn_memory_helper", {"X": f(2, 3)}, {}, {"Out": "float32"}, (["X"], {}))
 made("drawn", "sample_logits", {"Logits": f(4, 9), "Labels": i(4, 2, hi=9)}, {"num_samples": 3, "seed": 7},
      {"Samples": "int64", "Probabilities": "float32", "LogitsDim": "float32", "LabelsDim": "int64", "SampledLogits": "float32", "SampledLabels": "int64"},
-     hidden=("LogitsDim", "LabelsDim"))  # the shapes are all they have
+     hidden=("LogitsDim", "LabelsDim"))  # only the shapes matter
 made("two channels", "sequence_topk_avg_pooling", {"X": Lod(f(12, 1), [12]), "ROW": Lod(f(2, 1), [2]), "COLUMN": Lod(f(3, 1), [3])},
      {"topks": [1, 2], "channel_num": 2}, {"Out": "float32", "pos": "int32"}, (["X"], {"Out": (2, 4)}))
 made("drawn", "shuffle_batch", {"X": f(8, 2)}, {"startup_seed": 7}, {"Out": "float32", "ShuffleIdx": "int64", "SeedOut": "int64"})

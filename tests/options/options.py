@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Checks the list of options (options.json) against the sources and against what the options do.
+"""Checks the list of options (options.json) against the sources and against the effect of the options.
 
     options.py --bin DIR --shared DIR [--only WORD] [--jobs N]
 
-options.json has a row for every flag of every tool, every field of a strategy or configuration, every variable of the
-environment. A row says who sees the option:
+options.json has a row for every flag of every tool, every field of a strategy or configuration, every environment
+variable. A row says how the effect of the option is observed:
 
-    {"test": FILE}                           this test, which has the option's name in it
+    {"test": FILE}                           by this test, which contains the option's name
     {"base": NAME, "flip": [ARGUMENTS...], "sees": HOW, "text": REGEX, "env": {...}}
-                                             or a run: that of NAME in runs.py with more arguments
+                                             by a run: NAME of runs.py with additional arguments
 
-HOW: "differs" - it ends well and writes something else than the run without them; "says" - it ends well and warns, or
-logs, with that text; "fails" - it is refused with that text. Options without effect are rows of the kind "says".
+HOW: "differs" - it succeeds with a different output than the run without them; "says" - it succeeds and warns, or logs,
+with that text; "fails" - it is refused with that text. Options without effect are rows of the kind "says".
 
 First the names: those that walk.py finds and those of the table must be the same. Then every flip is run.
-Exit status: 0 all hold, 1 some do not. The last line is "N passed, M failed".
+Exit status: 0 all rows pass, 1 some do not. The last line is "N passed, M failed".
 """
 import argparse
 import concurrent.futures
@@ -30,7 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def check_names(table, found):
-    """A line for each name that is missing in the table, or that is nowhere else."""
+    """A line for each name that is missing in the table, or that exists only there."""
     faults = []
     for kind in sorted(set(table) | set(found)):
         listed, real = set(table.get(kind, {})), set(found.get(kind, ()))
@@ -40,7 +40,7 @@ def check_names(table, found):
 
 
 def check_test(name, row):
-    """Fault of a row that names a test."""
+    """Error of a row that names a test."""
     path = os.path.join(ROOT, row["test"])
     if not os.path.exists(path):
         return f"there is no {row['test']}"
@@ -53,7 +53,7 @@ def check_test(name, row):
 
 
 def check_flip(row, bench):
-    """Fault of a row that names a run."""
+    """Error of a row that names a run."""
     plain = bench.plain(row["base"])
     if plain.code != runs.ENDS.get(row["base"], 0):
         return f"the run '{row['base']}' ends with {plain.code} by itself: {plain.said[-300:]}"

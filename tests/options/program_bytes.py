@@ -1,4 +1,4 @@
-"""ProgramDesc messages read and written byte by byte: all that attributes.py changes stays where it was."""
+"""ProgramDesc messages read and written byte by byte: bytes that attributes.py does not change keep their order."""
 import struct
 
 LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY = 7, 8, 13
@@ -106,7 +106,7 @@ def decode_attr(data):
 
 
 def plain_kind(value):
-    """Kind of an attribute with this value, where no other is said."""
+    """Kind of an attribute with this value, unless a kind is given."""
     if isinstance(value, list):
         return plain_kind(value[0]) + "s" if value else "ints"
     return {bool: "bool", int: "int", float: "float", str: "string"}[type(value)]

@@ -1,4 +1,4 @@
-"""The runs of attribute_runs.py: which programs, with what, and how they end."""
+"""The runs of attribute_runs.py: their programs, inputs and expected ends."""
 import dataclasses
 import itertools
 import json
@@ -9,15 +9,15 @@ import numpy as np
 
 @dataclasses.dataclass
 class Run:
-    commands: list              # of words; {in}: shared input, {job}: folder of the programs, {out}: what is seen, @: a tool
-    programs: str = ""          # of tests/options/programs
-    made: list = None           # commands that make them in {job} instead
+    commands: list              # of arguments; {in}: shared input, {job}: folder of the programs, {out}: compared output, @: a tool
+    programs: str = ""          # folder in tests/options/programs
+    made: list = None           # commands that generate them in {job} instead
     end: int = 0                # status of the last command
-    says: bool = False          # what goes to stderr is seen, too
+    says: bool = False          # also compare stderr
     env: dict = dataclasses.field(default_factory=dict)
 
 
-# Nobody waits long for a server or a rank that does not exist.
+# Short time-outs for servers and ranks that do not exist.
 IMPATIENT = ["--deadline-ms", "4000", "--reconnect-timeout-ms", "500", "--start-timeout-ms", "4000"]
 
 
@@ -27,7 +27,7 @@ def write_json(folder, name, content):
 
 
 def make_configs(folder, shared):
-    """What transpile-program reads."""
+    """Input files of transpile-program."""
     for case in ("ps_sync/emb_prefetch_adagrad_2s2t", "ps_sync/emb_shared_sgd_2s2t", "ps_sync/dist_table_sgd_2s2t",
                  "ps_async/async_sparse_3s3t", "ps_async/async_merge4_2s2t", "ps_async/geo_sparse_2s2t", "ps_async/dc_asgd_2s1t"):
         with open(os.path.join(shared, "goldens", case, "config.json"), encoding="utf-8") as file:
@@ -60,13 +60,13 @@ def make_inputs(folder, shared):
     y = np.linspace(0, 1, 5, dtype=np.float32).reshape(5, 1)
     for trainer, step in itertools.product(range(2), range(3)):
         base = f"t{trainer}/step{step}/"
-        clicks[base + "emb_slot0"] = np.array([[3], [5], [7 + step], [3]], dtype=np.int64) + 10 * trainer  # no row of both trainers
+        clicks[base + "emb_slot0"] = np.array([[3], [5], [7 + step], [3]], dtype=np.int64) + 10 * trainer  # trainers have no row in common
         clicks[base + "dense"] = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4) * (trainer + 1)
         clicks[base + "label"] = np.array([[0], [1], [1], [0]], dtype=np.int64)
         lines[base + "x"], lines[base + "y"] = line * (1 + trainer + step), y
     np.savez(os.path.join(folder, "clicks.npz"), **clicks)
     np.savez(os.path.join(folder, "lines.npz"), **lines)
-    for rank in range(4):  # sums of float32 whose order is seen
+    for rank in range(4):  # sums of float32 whose order is visible
         np.savez(os.path.join(folder, f"lines{rank}.npz"), **{"step0/x": line * 10.0 ** rank, "step0/y": y})
 
 
@@ -76,13 +76,14 @@ def alone(programs, *more, **how):
 
 
 def inproc(programs, *more, **how):
-    """A job written by hand."""
+    """A handwritten job."""
     return Run([["run-program", "--cluster", "inproc", "--transpiled", "{job}", "-o", "{out}/o.npz", "--threads", "2", *IMPATIENT,
                  *more]], programs, **how)
 
 
 def job_of(case, *more, loss=None, steps=3, config=None, **how):
-    """A job that transpile-program cuts, with all its processes in one. Losses of asynchronous ones depend on timing."""
+    """A job that transpile-program generates, with all its processes in one. Losses of asynchronous jobs depend on
+    timing."""
     stored = "{shared}/goldens/" + case
     config = "{in}/" + (config or os.path.basename(case)) + ".json"
     cut = ["transpile-program", "--program", stored + "/main.pb", "--startup", stored + "/startup.pb", "--config", config,
@@ -94,7 +95,7 @@ def job_of(case, *more, loss=None, steps=3, config=None, **how):
 
 
 def cut(stored, startup, *how):
-    """What transpile-program makes of a program whose ops are flipped."""
+    """Output of transpile-program for a program whose ops are flipped."""
     return Run([["transpile-program", "--program", "{job}/main", "--startup", startup, *how, "-o", "{out}/job"]],
                made=[["transpile-program", "--program", stored, "--passes", "", "--format", "text", "-o", "{job}/main"]])
 
@@ -112,7 +113,7 @@ def launched(programs, ranks, *more, **how):
 
 
 def parts():
-    """Four ranks that add in two levels."""
+    """Four ranks that sum in two levels."""
     fit = "{root}/tests/data/fit_a_line/"
     ends = [f"127.0.0.1:{6401 + rank}" for rank in range(4)]
     made = [["transpile-program", "--program", fit + "main.pb", "--startup", fit + "startup.pb", "--mode", "nccl2", "--trainers",

@@ -1,4 +1,4 @@
-"""The runs that options are tried on, and what can be seen of them."""
+"""The runs on which options are tried, and their observable results."""
 import dataclasses
 import json
 import os
@@ -11,7 +11,7 @@ import threading
 import numpy as np
 
 SECONDS = 60
-# How runs end that do not end with 0.
+# Expected exit statuses of runs that do not end with 0.
 ENDS = {"different": 1, "other names": 1, "server": 4, "nobody": 5, "failing children": 5}
 
 
@@ -23,7 +23,7 @@ class Seen:
 
 
 def content(path):
-    """Arrays of an npz by name (its bytes have no meaning of their own), else the bytes."""
+    """Arrays of an npz by name (its bytes vary), else the bytes."""
     with open(path, "rb") as file:
         found = file.read()
     if not found.startswith(b"PK"):
@@ -38,7 +38,7 @@ def without_times(text):
 
 
 class Bench:
-    """Makes the input of the runs once, and runs them, each in a folder of its own."""
+    """Generates the input of the runs once, and runs them, each in a separate folder."""
 
     def __init__(self, root, tools, shared):
         self.root, self.tools, self.shared = root, tools, shared
@@ -70,7 +70,7 @@ class Bench:
             file.write("# millrace program 1\nblock 0 {\n  var x: f32(-1, 2)\n  var y: f32(-1, 2)\n  var z: f32(-1, 2)\n"
                        "  scale X=x -> Out=y {scale: 2.0, op_callstack: [\"a.py\", \"line\"]}\n  scale X=x -> Out=z\n}\n")
 
-        # what --minimize reads, with one member changed each
+        # input of --minimize, each with one member changed
         with open(os.path.join(self.shared, "goldens/training/mnist_mlp_lamb_warmup/config.json"), encoding="utf-8") as file:
             config = json.load(file)
         for name, more in {"lamb": {}, "lamb_always": {"always_adapt": True}, "adamw": {"type": "adamw"},
@@ -169,14 +169,14 @@ class Bench:
             with open(os.path.join(out, "log", "trainer.0.log"), "w", encoding="utf-8") as file:
                 file.write("earlier\n")
         words = list(self.bases[base])
-        # an option that is there already is given anew
+        # an option that is already given is replaced
         same = {word.replace("-", "_") for word in more if word.startswith("--")}
         for flag in [word for word in words[:words.index("--") if "--" in words else None] if word.startswith("--")]:
             if flag.replace("-", "_") not in same:
                 continue
             at = words.index(flag)
             del words[at:at + (1 if words[at + 1:at + 2] == [] or words[at + 1].startswith("-") else 2)]
-        # what follows -- is a command
+        # after -- comes a command
         end = words.index("--") if "--" in words else len(words)
         words = words[:end] + list(more) + words[end:]
         words = [word.replace("{out}", out).replace("{in}", self.folder).replace("{root}", self.root) for word in words]

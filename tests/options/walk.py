@@ -1,4 +1,4 @@
-"""Names of every option, found in the sources and in what the tools say of themselves."""
+"""Names of every option, found in the sources and in the output of the tools."""
 import glob
 import os
 import re
@@ -21,13 +21,13 @@ def strings(text):
 
 
 def between(text, begin, end):
-    """The part of a source from one mark to the next; both must be there."""
+    """The part of a source between two markers, which must exist."""
     at = text.index(begin)
     return text[at:text.index(end, at)]
 
 
 def flags(tools, name):
-    """Long options of a tool; for a second spelling (--metrics,--metrics-port) both."""
+    """Long options of a tool; for two spellings (--metrics,--metrics-port) both."""
     text = subprocess.run([os.path.join(tools, name), "--help-all"], capture_output=True, text=True, check=True).stdout
     found = set()
     for line in text.splitlines():
@@ -38,7 +38,7 @@ def flags(tools, name):
 
 
 def members(text, struct):
-    """Fields of a struct with an initializer or of a class type, one a line."""
+    """Fields of a struct with an initializer or of a class type, one per line."""
     body = between(text, f"struct {struct} {{", "\n};")
     body = re.sub(r"///[^\n]*|//[^\n]*", "", body)
     return set(re.findall(r"\b(\w+)(?:\s*=\s*[^;]*)?;", re.sub(r"\s+", " ", body)))
@@ -49,7 +49,7 @@ def constants(text, table):
 
 
 def environment(root):
-    """Names of variables that the tools and the layers below them ask for."""
+    """Names of environment variables that the tools and the layers below them read."""
     found = set()
     for folder in ("tools", "fleet", "executor", "ps", "framework", "kernels"):
         for path in glob.glob(os.path.join(root, folder, "**", "*.cc"), recursive=True):

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Runs golden pass tests: one behaviour, one file.
 
-A file begins with comments: a sentence saying what must hold, then its commands
+A file begins with comments: a sentence with the expected behaviour, then its commands
 
     # RUN: transpile-program --program %s --passes 'a,b{x=1}' -o - | FileCheck %s
     # RUN: not transpile-program --program %s --passes 'a' -o - 2>&1 | FileCheck %s --check-prefix=ERR
     # GOLDEN: transpile-program --program %s --passes 'a' -o -
 
-and goes on with the program in the text form. %s is the file, %t a folder of its own. Every RUN must
-succeed ("not" turns the exit code round); the output of GOLDEN must equal <file>.expected, which
---update rewrites. A command may go on in the next comment line after a backslash.
+followed by the program in the text form. %s is the file, %t a separate temporary folder. Every RUN must succeed ("not"
+inverts the exit code); the output of GOLDEN must equal <file>.expected, which --update rewrites. After a backslash a
+command continues in the next comment line.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TIMEOUT_S = 60
 
 
 def read_test(path):
-    """Returns (commands, faults); a command is (kind, text)."""
+    """Returns (commands, errors); a command is (kind, text)."""
     with open(path, encoding="utf-8") as file:
         lines = file.read().splitlines()
     faults = []
@@ -59,7 +59,7 @@ def run_command(command, path, folder, args):
 
 
 def check_golden(process, path, update):
-    """Compares the output with the expected file, or rewrites it; returns the fault or None."""
+    """Compares the output with the expected file, or rewrites it; returns the error or None."""
     expected_path = path + ".expected"
     found = process.stdout.decode("utf-8", "replace")
     if process.returncode != 0:
@@ -81,7 +81,7 @@ def check_golden(process, path, update):
 
 
 def run_test(path, args):
-    """Runs one file; returns its faults."""
+    """Runs one file; returns its errors."""
     commands, faults = read_test(path)
     with tempfile.TemporaryDirectory() as folder:
         for kind, command in commands:
@@ -100,7 +100,7 @@ def run_test(path, args):
 
 
 def main():
-    """Runs the files of the command line; the exit code says whether all passed."""
+    """Runs the files of the command line; the exit code is 0 if all passed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--bin-dir", required=True, help="folder of the tools")
     parser.add_argument("--filecheck", default="FileCheck", help="FileCheck program")

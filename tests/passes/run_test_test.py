@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests that run_test.py finds what it is for."""
+"""Tests of run_test.py."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUNNER = os.path.join(HERE, "run_test.py")
-# Reads all of its input first: what writes into a pipe that nobody reads is ended by a signal.
+# Reads all of its input first: a process that writes to a pipe without reader is ended by a signal.
 FILECHECK = "sh -c 'cat >/dev/null; grep -q hello \"$1\"' --"
 
 
@@ -23,7 +23,7 @@ class RunTest(unittest.TestCase):
         self.path = os.path.join(self.folder.name, "a.test")
 
     def run_file(self, text, *flags):
-        """Returns (exit code, everything printed)."""
+        """Returns (exit code, all output)."""
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(text)
         done = subprocess.run([sys.executable, "-B", RUNNER, "--bin-dir", self.folder.name,
@@ -38,14 +38,14 @@ class RunTest(unittest.TestCase):
         self.assertEqual((code, out), (0, "1 passed, 0 failed\n"))
 
     def test_failing_command(self):
-        """The first part of a pipe counts, too."""
+        """A failure in the first part of a pipe is detected."""
         code, out = self.run_file("# A sentence that holds.\n# RUN: (cat %s; false) | FileCheck %s\n"
                                   "hello\n")
         self.assertEqual(code, 1)
         self.assertIn("exit code 1", out)
 
     def test_not(self):
-        """`not` turns the exit code round."""
+        """`not` inverts the exit code."""
         self.assertEqual(self.run_file("# A sentence that holds.\n# RUN: not false\n")[0], 0)
         self.assertEqual(self.run_file("# A sentence that holds.\n# RUN: not true\n")[0], 1)
 
@@ -57,7 +57,7 @@ class RunTest(unittest.TestCase):
                                                    "\n" * 100)[1])
 
     def test_golden(self):
-        """A difference is shown; --update accepts it."""
+        """A difference is printed; --update accepts it."""
         text = "# A sentence that holds.\n# GOLDEN: printf 'one\\ntwo\\n'\n"
         code, out = self.run_file(text)
         self.assertEqual(code, 1)

@@ -1,5 +1,5 @@
-// The wire schema must know every field of a program from the wild, and its generated parser must
-// agree with the IR's own reader and writer.
+// The wire schema must know every field of real programs, and its generated parser must agree with
+// the IR's reader and writer.
 
 #include <filesystem>
 #include <fstream>

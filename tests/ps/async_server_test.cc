@@ -8,7 +8,7 @@
 #include "ps/server/sequence_window.h"
 #include "tests/ps/server_fixture.h"
 
-// Asynchronous servers apply what comes when it comes: once, and with delay compensation.
+// Asynchronous servers apply gradients when they arrive: once, and with delay compensation.
 
 namespace millrace::ps {
 namespace {
@@ -45,7 +45,7 @@ TEST(AsyncServer, AppliesEachGradientOnce) {
   EXPECT_TRUE(server.end().ok());
 }
 
-// Federated: the parameter becomes the mean of what the trainers send.
+// Federated: the parameter becomes the mean of the values that the trainers send.
 TEST(FederatedServer, TakesTheMeanOfTheCopies) {
   const auto way = std::make_shared<InprocTransport>();
   TestServer server(way, R"(# millrace program 1
@@ -85,7 +85,7 @@ block 1 parent=0 {
   EXPECT_TRUE(server.end().ok());
 }
 
-// What a call changed, and that it was carried out, survive together.
+// The effect of a call and the record that it was carried out are stored together.
 TEST(AsyncServer, GoesOnFromItsSnapshot) {
   const auto way = std::make_shared<InprocTransport>();
   const std::string folder =
@@ -99,7 +99,7 @@ TEST(AsyncServer, GoesOnFromItsSnapshot) {
   Floats seen;
   for (int k = 0; k < 4; ++k) {
     ASSERT_TRUE(trainer.call(Method::kSend, "w@GRAD", &grad).ok());
-    ASSERT_TRUE(server->end(true).ok());  // saves on its way out
+    ASSERT_TRUE(server->end(true).ok());  // saves a snapshot at its end
     server = std::make_unique<TestServer>(way, async_server(1), kAsyncServerStart, options);
   }
   ASSERT_TRUE(trainer.call(Method::kGet, "w", nullptr, &seen).ok());
@@ -117,8 +117,8 @@ TEST(AsyncServer, NamesAGradientThatStartsNoBlock) {
   EXPECT_THAT(trainer.call(Method::kCount, "counter").to_string(),
               HasSubstr("computes no learning rate"));
   EXPECT_THAT(trainer.call(Method::kGet, "w", nullptr, nullptr, "changed").to_string(),
-              HasSubstr("no sparse table"));
-  // pieces of one gradient
+              HasSubstr("not a sparse table"));
+  // slices of one gradient
   EXPECT_TRUE(trainer.call(Method::kSend, "w@GRAD@0@PIECE", &grad).ok());
 }
 
@@ -225,7 +225,7 @@ TEST(ChangedRows, AreThoseSinceTheLastPullOfEachTrainer) {
   EXPECT_THAT(rows.take(0, false), IsEmpty());
   rows.add({5});
   EXPECT_THAT(rows.take(1, false), ElementsAre(3, 5, 7));
-  // the answer was lost
+  // the response was lost
   rows.add({1});
   EXPECT_THAT(rows.take(1, true), ElementsAre(1, 3, 5, 7));
   EXPECT_THAT(rows.take(0, false), ElementsAre(1, 5));

@@ -1,5 +1,5 @@
-// What is put into a message comes out of it, whatever the pieces it arrives in; what is no message
-// is refused with a reason, before memory is taken for it.
+// Messages arrive unchanged, in chunks of any size; invalid messages are refused with a reason,
+// before memory is allocated for them.
 
 #include "ps/transport/codec.h"
 
@@ -76,7 +76,7 @@ TEST_P(Codec, RepliesFillTheMemoryThatIsThere) {
   {
     const Value first = floats({1, 2, 3});
     ASSERT_TRUE(writer.put("a", first).ok());
-  }  // the writer has its own copy
+  }  // the writer has a separate copy
   const Value rows = test::rows_value({1, 2}, 3, 1);
   ASSERT_TRUE(writer.put("b", rows).ok());
   writer.set_epoch(4);
@@ -134,7 +134,7 @@ TEST(CodecErrors, AStatusTravelsWithAllItSays) {
   EXPECT_TRUE(reply.values.empty());
 }
 
-// An order of its own: elements from last to first.
+// A special layout: elements from last to first.
 class Backwards final : public Layout {
  public:
   [[nodiscard]] int64_t bytes() const override { return 16; }
@@ -169,7 +169,7 @@ TEST(CodecErrors, StepScopesStayAtHome) {
   OutgoingMessage message;
   const Status status = encode_request(request, 0, message);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("cannot travel"));
+  EXPECT_THAT(status.message(), HasSubstr("cannot be sent to another process"));
   EXPECT_EQ(status.location().var, "scopes");
 }
 
@@ -205,18 +205,19 @@ Status read(const std::string& bytes, uint64_t limit = kDefaultMaxPayloadBytes) 
 }
 
 TEST(CodecErrors, WhatIsNoMessageIsRefused) {
-  EXPECT_THAT(read("GET / HTTP/1.1\r\n\r\n").message(), HasSubstr("do not start with MLR1"));
-  EXPECT_THAT(read(std::string("MLR1\0\0\0\0", 8)).message(), HasSubstr("a head of 0 bytes"));
-  EXPECT_THAT(read("MLR1\xff\xff\xff\xff").message(), HasSubstr("a head of 4294967295 bytes"));
+  EXPECT_THAT(read("GET / HTTP/1.1\r\n\r\n").message(),
+              HasSubstr("expected them to start with MLR1"));
+  EXPECT_THAT(read(std::string("MLR1\0\0\0\0", 8)).message(), HasSubstr("the head has 0 bytes"));
+  EXPECT_THAT(read("MLR1\xff\xff\xff\xff").message(), HasSubstr("the head has 4294967295 bytes"));
   EXPECT_THAT(read(std::string("MLR1\x02\0\0\0\xff\xff", 10)).message(),
-              HasSubstr("cannot be read"));
-  EXPECT_THAT(read(with_prelude(good_call()) + "x").message(), HasSubstr("behind the end"));
+              HasSubstr("cannot be parsed"));
+  EXPECT_THAT(read(with_prelude(good_call()) + "x").message(), HasSubstr("after the end"));
 }
 
 TEST(CodecErrors, HeadsAreChecked) {
   PsCall call = good_call();
   call.set_version(2);
-  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("speaks version 2"));
+  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("uses version 2"));
   call = good_call();
   call.set_method(200);
   EXPECT_EQ(read(with_prelude(call)).message(), "there is no method 200");
@@ -225,22 +226,23 @@ TEST(CodecErrors, HeadsAreChecked) {
   EXPECT_EQ(read(with_prelude(call)).message(), "there is no dtype 99");
   call = good_call();
   add_tensor(call, {2, -3});
-  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("no tensor has the dims"));
+  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("invalid tensor dims"));
   call = good_call();
   add_tensor(call, {INT64_MAX, INT64_MAX});
-  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("no tensor has the dims"));
+  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("invalid tensor dims"));
   call = good_call();
   add_tensor(call, std::vector<int64_t>(40, 1));
   EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("a tensor of rank 40"));
   call = good_call();
   add_tensor(call, {2}).add_lod_sizes(UINT64_MAX);
-  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("a LoD level of"));
+  EXPECT_THAT(read(with_prelude(call)).message(),
+              HasSubstr("a LoD level has an invalid number of"));
   call = good_call();
   call.add_items()->set_kind(static_cast<int32_t>(VarKind::kLodTensor));
-  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("with 0 tensors, expected 1"));
+  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("has 0 tensors, expected 1"));
   call = good_call();
   call.add_items()->set_kind(static_cast<int32_t>(VarKind::kStepScopes));
-  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("do not travel"));
+  EXPECT_THAT(read(with_prelude(call)).message(), HasSubstr("cannot be sent"));
 }
 
 TEST(CodecErrors, SizesAreBounded) {
@@ -249,7 +251,7 @@ TEST(CodecErrors, SizesAreBounded) {
   const Status status = read(with_prelude(call), 1 << 20);
   EXPECT_EQ(status.code(), StatusCode::kResource);
   EXPECT_THAT(status.message(), HasSubstr("more than 1048576 bytes"));
-  // Each fits, their sum does not.
+  // Each is within the limit, their sum is not.
   call = good_call();
   add_tensor(call, {1 << 17});
   add_tensor(call, {1 << 17});
@@ -261,7 +263,7 @@ TEST(CodecErrors, SizesAreBounded) {
   EXPECT_EQ(read(with_prelude(call)).code(), StatusCode::kResource);
 }
 
-// A claim of 4 GB costs no more than the 64 MiB that are taken on trust.
+// A message that claims 4 GB costs at most the 64 MiB that are allocated without proof.
 TEST(CodecErrors, MemoryFollowsWhatArrives) {
   PsCall call = good_call();
   add_tensor(call, {1000, 1000, 1000});
@@ -285,8 +287,10 @@ TEST(CodecErrors, ContentIsChecked) {
   call.mutable_items(0)->set_rows(1);
   call.mutable_items(0)->set_height(5);
   EXPECT_TRUE(read(with_numbers(call, {4, 0})).ok());
-  EXPECT_THAT(read(with_numbers(call, {5, 0})).message(), HasSubstr("row 5 of selected rows"));
-  EXPECT_THAT(read(with_numbers(call, {-1, 0})).message(), HasSubstr("row -1 of selected rows"));
+  EXPECT_THAT(read(with_numbers(call, {5, 0})).message(),
+              HasSubstr("row 5 is out of range for selected rows"));
+  EXPECT_THAT(read(with_numbers(call, {-1, 0})).message(),
+              HasSubstr("row -1 is out of range for selected rows"));
   call.mutable_items(0)->set_rows(2);
   EXPECT_THAT(read(with_numbers(call, {1, 2, 0})).message(), HasSubstr("2 row numbers for"));
 }
@@ -297,7 +301,7 @@ TEST(BufferPool, GivesBlocksAgain) {
   const std::byte* const data = block.data;
   block = {};
   EXPECT_EQ(pool.idle_bytes(), size_t{1} << 20U);
-  EXPECT_EQ(pool.take_idle(1 << 10).data, nullptr);  // would be wasted on so little
+  EXPECT_EQ(pool.take_idle(1 << 10).data, nullptr);  // the buffer would be too large for this size
   block = pool.take_idle(1000000);
   EXPECT_EQ(block.data, data);
   EXPECT_EQ(pool.idle_bytes(), 0U);

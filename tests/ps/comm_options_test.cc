@@ -102,7 +102,7 @@ TEST(CommOptionsTest, TellsWhatNobodyReads) {
   EXPECT_EQ(remark(CommMode::kHalfAsync, "communicator_min_send_grad_num_before_recv", "7"),
             "communicator_min_send_grad_num_before_recv has no effect: it is read in async mode, "
             "not in half-async");
-  // what jobs pass on by themselves
+  // the options that jobs pass on explicitly
   EXPECT_EQ(remark(CommMode::kAsync, "communicator_is_sgd_optimizer", "1"), "0 remarks");
   EXPECT_EQ(remark(CommMode::kAsync, "communicator_independent_recv_thread", "0"), "0 remarks");
 }
@@ -121,7 +121,7 @@ TEST(CommOptionsTest, SaysWhatIsWrong) {
   EXPECT_EQ(message({{"trainers", "0"}}), "trainers is 0, expected at least 1");
   EXPECT_THAT(remarks, IsEmpty());
   parse(CommMode::kAsync, {{"FLAGS_communicator_speed", "1"}}, 1, &remarks);
-  EXPECT_THAT(remarks, ElementsAre("'FLAGS_communicator_speed' is no setting of a communicator"));
+  EXPECT_THAT(remarks, ElementsAre("'FLAGS_communicator_speed' is not a communicator setting"));
 }
 
 TEST(CommOptionsTest, ModesAreNumbersFromZeroToThree) {

@@ -8,7 +8,8 @@
 
 #include "tests/ps/fake_sender.h"
 
-// What a trainer sends arrives merged, bounded and complete; what the servers have comes back.
+// Gradients that a trainer sends arrive merged, with bounded queues, and completely; received
+// parameters reach the scope.
 
 namespace millrace::ps {
 namespace {
@@ -149,7 +150,7 @@ TEST(CommunicatorTest, AFullQueueHoldsTheTrainerBack) {
   });
   for (int i = 0; i < 20'000 && sent < 3; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // time for one too many
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // time to send one too many
   EXPECT_GE(sent, 3);
   EXPECT_LE(sent, 4) << "three wait, one is being sent";
   servers.block(false);
@@ -237,8 +238,8 @@ TEST(CommunicatorTest, WithoutTheThreadReceivesAfterEachSend) {
   EXPECT_FALSE(*comm->adopt("v", live));
 }
 
-// What came takes the place of what a var holds alone; others that look at that memory keep what
-// they see.
+// A received value replaces the memory of a var if only the var owns it; other owners of that
+// memory keep the old values.
 TEST(CommunicatorTest, FinishStepExchangesMemoryThatNobodyShares) {
   FakeServers servers;
   servers.targets["g"] = "w";
@@ -257,7 +258,7 @@ TEST(CommunicatorTest, FinishStepExchangesMemoryThatNobodyShares) {
     if (is_shared) view = live.share();
     ASSERT_TRUE(comm->send("g", dense({5})).ok());
     ASSERT_TRUE(comm->stop().ok());
-    // stopped: what came is there, and finish_step() is for those that run
+    // stopped: received values are in place, and finish_step() is only for running communicators
     ASSERT_TRUE(comm->start().ok());
     ASSERT_TRUE(comm->finish_step(scope).ok());
     EXPECT_THAT(floats(scope.local("w")), ElementsAre(5));
@@ -275,7 +276,7 @@ TEST(CommunicatorTest, RefusesParametersOfAnotherForm) {
   scope.local("w") = dense({0, 0});
   const Status status = comm->recv(scope);
   EXPECT_EQ(status.code(), StatusCode::kExecution);
-  EXPECT_THAT(status.message(), HasSubstr("'w' is f32 [2] here, but f32 [3] came"));
+  EXPECT_THAT(status.message(), HasSubstr("'w' is f32 [2] here, but the servers sent f32 [3]"));
 }
 
 TEST(CommunicatorTest, CountersAreAddedUpAsIntegers) {
@@ -333,7 +334,7 @@ TEST(CommunicatorTest, HalfAsyncMergesWhatAllThreadsBrought) {
         const Status status = comm->barrier();
         EXPECT_TRUE(status.ok()) << status.to_string();
       }
-      // Threads leave one after the other, and the rest must go on.
+      // Threads leave one after another, and the rest must continue.
       for (int step = 0; step < t; ++step) {
         EXPECT_TRUE(comm->send("g", dense({7})).ok());
         EXPECT_TRUE(comm->barrier().ok());

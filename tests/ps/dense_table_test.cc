@@ -90,9 +90,9 @@ TEST(DenseTableTest, SyncAppliesTheMeanWhenPoured) {
   ASSERT_TRUE(table->push(Floats{1, 2}).ok());
   ASSERT_TRUE(table->push(Floats{3, 6}).ok());
   EXPECT_THAT(pull_dense_table(*table), ElementsAre(0, 0));
-  ASSERT_TRUE(table->pour().ok());
+  ASSERT_TRUE(table->apply_pending().ok());
   EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2, -4));
-  ASSERT_TRUE(table->pour().ok());
+  ASSERT_TRUE(table->apply_pending().ok());
   EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2, -4)) << "nothing was pushed since";
 }
 
@@ -102,11 +102,11 @@ TEST(DenseTableTest, SyncAddsUpInOrderOfTrainersAndNotOfArrival) {
   options.learning_rate = 1;
   options.sync = true;
   auto table = make_dense_table(options);
-  // (1 + 1e8) - 1e8 is 0 in floats, and 1 in the order of arrival
+  // (1 + 1e8) - 1e8 is 0 in floats, and 1 in another order of arrival
   ASSERT_TRUE(table->push(Floats{-1e8F}, 2).ok());
   ASSERT_TRUE(table->push(Floats{1e8F}, 1).ok());
   ASSERT_TRUE(table->push(Floats{1}, 0).ok());
-  ASSERT_TRUE(table->pour().ok());
+  ASSERT_TRUE(table->apply_pending().ok());
   EXPECT_THAT(pull_dense_table(*table), ElementsAre(0));
 }
 
@@ -119,7 +119,7 @@ TEST(DenseTableTest, WhatALeavingTrainerPutAsideCountsForNothing) {
   ASSERT_TRUE(table->push(Floats{2}, 0).ok());
   ASSERT_TRUE(table->push(Floats{100}, 1).ok());
   table->drop(1);
-  ASSERT_TRUE(table->pour().ok());
+  ASSERT_TRUE(table->apply_pending().ok());
   EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2));
 }
 
@@ -144,7 +144,7 @@ TEST(DenseTableTest, ThreadsDoNotLosePushes) {
 
 TEST(DenseTableTest, RefusesOtherRulesAndSizes) {
   EXPECT_THAT(parse_dense_rule("momentum").status().message(),
-              HasSubstr("'momentum' has no dense"));
+              HasSubstr("do not support optimizer 'momentum'"));
   DenseTableOptions options;
   options.elements = 3;
   options.table_id = 4;
@@ -153,7 +153,7 @@ TEST(DenseTableTest, RefusesOtherRulesAndSizes) {
   EXPECT_EQ(table->set(Floats{1}).code(), StatusCode::kInvalidArgument);
   options.elements = -1;
   EXPECT_FALSE(DenseTable::create(options).ok());
-  options.elements = 0;  // the last of several servers may have nothing
+  options.elements = 0;  // the last of several servers may hold nothing
   EXPECT_TRUE(make_dense_table(options)->push(Floats{}).ok());
 }
 
@@ -206,7 +206,7 @@ TEST(BarrierTableTest, NamesWhoIsMissing) {
   BarrierTable table(3, {});
   const Status status = table.arrive("send", 1, 1, in_ms(30));
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
-  EXPECT_EQ(status.message(), "barrier 'send', phase 1: no word from trainer 0, 2");
+  EXPECT_EQ(status.message(), "barrier 'send', phase 1: no arrival of trainer 0, 2");
 }
 
 TEST(BarrierTableTest, ARepeatIsOneArrivalAndAFinishedPhaseIsOpen) {
@@ -302,7 +302,7 @@ TEST(RateTableTest, TablesFollowTheRateThatWasSetLast) {
     const Value* const arg = &given;
     return rate.push(TableCall{"", 1, 0, {&arg, 1}});
   };
-  ASSERT_TRUE(set(0).ok());  // a schedule may begin with 0
+  ASSERT_TRUE(set(0).ok());  // a schedule may start with 0
   ASSERT_TRUE(table->push(Floats{1}).ok());
   EXPECT_THAT(pull_dense_table(*table), ElementsAre(-0.5F));
   ASSERT_TRUE(set(2).ok());

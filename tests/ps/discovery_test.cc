@@ -93,7 +93,7 @@ TEST_F(DiscoveringTransportTest, FollowsAServerToAnotherPort) {
     std::this_thread::sleep_for(milliseconds(700));
     other = std::move(transport({"127.0.0.1:0", ""})->listen(name_, second)).value();
   });
-  // who calls repeats what failed
+  // the caller repeats failed calls
   Status status = ask(**channel, text);
   for (int i = 0; i < 20 && !status.ok(); ++i) status = ask(**channel, text);
   comes_back.join();

@@ -1,5 +1,6 @@
-// A job saves what a single process would: slices joined in one file, the chief's own vars fetched
-// anew, requests to servers below their own folder. What was saved is loaded slice by slice.
+// A job saves the same as a single process: slices are joined in one file, the chief's local vars
+// are fetched again, requests to servers stay below their folders. Saved values are loaded slice by
+// slice.
 #include "ps/saving/distributed_save.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "executor/inference_model.h"
+#include "executor/standard_runtime.h"
 #include "io/params.h"
 #include "io/params_manifest.h"
 #include "ps/saving/distributed_load.h"
@@ -31,7 +33,7 @@ using transpiler::VarFacts;
 using Floats = std::vector<float>;
 
 // Server n holds rows of w ([3, 2]: two rows on server 1, one on server 0), of its velocity, the
-// beta power whole, and a table.
+// whole beta power, and a table.
 std::string server_text(int server) {
   const int rows = server == 1 ? 2 : 1;
   return fmt::format(R"(# millrace program 1
@@ -65,7 +67,7 @@ VarFacts facts_distributed_save(const std::string& name, std::vector<int64_t> sh
   return var;
 }
 
-// The slices stand in another order than in the file.
+// The slices are in another order than in the file.
 transpiler::SlicesFile slices_of_job() {
   transpiler::SlicesFile slices;
   slices.properties.is_distributed = true;
@@ -131,7 +133,7 @@ class DistributedSave : public ::testing::Test {
     auto program = read_program_bytes(kTrainer, "trainer", {});
     ASSERT_EQ(outcome(program), "ok");
     program_ = *std::move(program);
-    // The trainer's copy of w is an old one.
+    // The trainer's copy of w is outdated.
     scope_.local("w") = counting({3, 2}, 100);
     scope_.local("scale_of") = counting({1}, 2);
     trainer_.link = std::make_shared<TrainerLink>(
@@ -179,7 +181,7 @@ TEST_F(DistributedSave, FilesAreThoseOfASingleProcess) {
   EXPECT_EQ(bytes_of(disk_ / "model/w_velocity_0"), file_of(counting({3, 2}, 10)));
   EXPECT_EQ(bytes_of(disk_ / "model/beta"), file_of(counting({1}, 0.5)));
   EXPECT_EQ(bytes_of(disk_ / "model/scale_of"), file_of(counting({1}, 2)));
-  // The manifest beside the folder has all of it, also what servers wrote on their disks.
+  // The manifest in the folder lists all files, including those that servers wrote on their disks.
   const auto manifest = io::parse_params_manifest(bytes_of(disk_ / "model.manifest.json"));
   ASSERT_EQ(outcome(manifest), "ok");
   std::vector<std::string> names;
@@ -245,7 +247,7 @@ TEST_F(DistributedSave, SlicesThatDoNotMakeUpTheVarAreRefused) {
   EXPECT_THAT(run(both + R"(shape: [3l, 2l], slice_shapes: ["1,2", "2,2"])"),
               HasSubstr("slice 'w.block1' of the server at s:1: expected 2 elements"));
   EXPECT_THAT(run(both + R"(shape: [3l, 2l], slice_shapes: ["2,x", "1,2"])"),
-              HasSubstr("'2,x' is no shape"));
+              HasSubstr("'2,x' is not a shape"));
   EXPECT_THAT(run(both + R"(shape: [3l, 2l], slice_shapes: ["2,2", "1,2"], overwrite: false)"),
               HasSubstr("exists already"));
   EXPECT_THAT(run(R"(endpoints: ["s:1"], remote_varnames: ["nothing"], slice_varnames: ["a"],
@@ -306,7 +308,7 @@ TEST_F(DistributedSave, AnInferenceModelHasWhatItReadsAndRunsWithoutServers) {
 
 TEST_F(DistributedSave, ServersLoadTheirSlicesOfWhatWasSaved) {
   ASSERT_EQ(outcome(save_distributed_persistables(trainer_, save_)), "ok");
-  // Of the table, which these servers hold dense, rows by number are loaded below.
+  // These servers hold the table as dense; loading its rows by row id is tested below.
   slices_.properties.distributed_lookup_table.clear();
   for (const int server : {0, 1}) {
     const auto program = read_program_bytes(server_text(server), "server", {});
@@ -335,7 +337,7 @@ TEST_F(DistributedSave, ServersLoadTheirSlicesOfWhatWasSaved) {
               HasSubstr("model/w"));
 }
 
-// Rows id mod 2 that two servers saved, for one of three.
+// Rows (id mod 2) that two servers saved, loaded for one of three.
 TEST(DistributedLoad, TablesOfAnyNumberOfServers) {
   const TempFolder disk;
   fs::create_directories(disk / "model/__lookup_table__");
@@ -375,9 +377,11 @@ TEST(DistributedLoad, TablesOfAnyNumberOfServers) {
   EXPECT_THAT(rows.rows, ElementsAre(4, 1));
   EXPECT_THAT(rows.value.values<float>(), ElementsAre(8, 9, 2, 3));
   write(1, {1, 3, 4});
-  EXPECT_THAT(load(), HasSubstr("row 4 is there twice"));
+  EXPECT_THAT(load(), HasSubstr("row 4 occurs twice"));
   write(1, {3, 5});
-  EXPECT_THAT(load(), HasSubstr("expected 2 rows of server 1 of 3, found 1: parts are missing"));
+  EXPECT_THAT(
+      load(),
+      HasSubstr("expected 2 rows for server 1 of 3, found 1: files of other servers are missing"));
   fs::remove_all(disk / "model/__lookup_table__");
   EXPECT_THAT(load(), HasSubstr("model/table"));
   const Value whole = counting({7, 2});

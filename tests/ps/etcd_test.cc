@@ -1,4 +1,4 @@
-// Entries in a real etcd, started for the test. Skipped where there is no etcd.
+// Entries in a real etcd, started for the test. Skipped if etcd is not installed.
 
 #include "ps/discovery/etcd.h"
 
@@ -37,7 +37,7 @@ class EtcdTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists("/usr/bin/etcd")) GTEST_SKIP() << "there is no /usr/bin/etcd";
-    // in memory where that is possible: it waits for its disk before every answer
+    // in memory if possible: etcd waits for its disk before every response
     const std::string root = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : ::testing::TempDir();
     folder_ = root + fmt::format("millrace_etcd_{}", ::getpid());
     port_ = free_port();
@@ -128,7 +128,7 @@ TEST_F(EtcdTest, ANameHasOneOwner) {
   auto second = directory();
   const Status refused = second->announce("a:1", "127.0.0.1:78", in_etcd(seconds(1)));
   EXPECT_EQ(refused.code(), StatusCode::kDistributed);
-  EXPECT_THAT(refused.to_string(), HasSubstr("'a:1' is served at 127.0.0.1:77 already"));
+  EXPECT_THAT(refused.to_string(), HasSubstr("'a:1' is already served at 127.0.0.1:77"));
   std::thread ends([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     first.reset();

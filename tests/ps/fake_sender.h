@@ -51,19 +51,19 @@ inline std::vector<float> floats(const Value& value) {
 }
 
 /// Servers in the memory of a test, shared by the senders of its trainers: vars by name, to which
-/// what is sent is added (times `rate`).
+/// sent values are added (times `rate`).
 struct FakeServers {
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<std::string, std::vector<float>> vars;              ///< by the name a trainer uses
-  std::map<std::string, std::string> targets;                  ///< var of a gradient; else itself
-  std::map<std::string, std::vector<std::vector<float>>> log;  ///< what was sent, by var
+  std::map<std::string, std::vector<float>> vars;  ///< by the trainer's name of the var
+  std::map<std::string, std::string> targets;      ///< var of a gradient; default: the same name
+  std::map<std::string, std::vector<std::vector<float>>> log;  ///< sent values, by var
   std::map<std::string, std::vector<std::vector<int64_t>>> row_log;
   std::map<std::string, std::map<int, std::set<int64_t>>> changed_rows;  ///< by trainer
   std::vector<std::string> barriers;
   float rate = 1;
   int trainers = 1;
-  int64_t width = 1;        ///< elements of a row
+  int64_t width = 1;        ///< elements per row
   bool is_blocked = false;  ///< sends wait until it is false
   Status failure;           ///< of all calls
   int receives = 0;
@@ -166,7 +166,7 @@ class FakeSender final : public Sender {
   int trainer_;
 };
 
-/// A context of one uncut var.
+/// A context of one var that is not sliced.
 inline CommContext context(const std::string& name, bool is_sparse = false) {
   CommContext made;
   made.var_name = name;

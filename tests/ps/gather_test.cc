@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-// State that is listed whole belongs where the slices of its own parameter are, whatever others of
-// the same shape do.
+// State that slices.json lists as whole is where the slices of its parameter are, regardless of
+// other vars of the same shape.
 
 namespace millrace::ps {
 namespace {

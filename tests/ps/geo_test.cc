@@ -8,7 +8,7 @@
 #include "ps/communicator/communicator.h"
 #include "tests/ps/fake_sender.h"
 
-// Geo: servers hold the initial value and every difference once, whatever the order of events.
+// Geo: servers hold the initial value plus every difference exactly once, for any order of events.
 
 namespace millrace::ps {
 namespace {
@@ -91,7 +91,7 @@ TEST(GeoTest, ServersHoldTheSumOfAllDeltasInAnyOrder) {
         Scope scope;
         scope.local("w") = dense({0});
         ASSERT_TRUE(comm->start(&scope).ok());
-        double rest = 0;  // live - old, which no pull changes
+        double rest = 0;  // live - old, which pulls do not change
         for (int step = 1; step <= 12; ++step) {
           const auto by = static_cast<float>(1 + random() % 4) * 64;
           move(scope, "w", {by});
@@ -119,13 +119,13 @@ TEST(GeoTest, ALateAnswerDoesNotTakeBackWhatWasPushedSince) {
   Scope scope;
   scope.local("w") = dense({0});
   ASSERT_TRUE(comm->start(&scope).ok());
-  for (int step = 0; step < 2; ++step) {  // one on its way, one waits
+  for (int step = 0; step < 2; ++step) {  // one is being sent, one waits
     move(scope, "w", {1});
     ASSERT_TRUE(comm->finish_step(scope).ok());
   }
   {
     const std::lock_guard lock(servers.mutex);
-    servers.vars["w"] = {10};  // somebody else's move
+    servers.vars["w"] = {10};  // an update of another trainer
   }
   servers.block(false);
   ASSERT_TRUE(servers.wait([&] { return servers.receives >= 1; }));
@@ -159,7 +159,7 @@ TEST(GeoTest, SendsOnlyRowsThatWereLookedUp) {
   ASSERT_TRUE(servers.wait([&] { return servers.receives >= 0 && !servers.log["t"].empty(); }));
   EXPECT_THAT(servers.row_log["t"], ElementsAre(ElementsAre(1, 4, 5)));
   EXPECT_THAT(servers.log["t"][0], ElementsAre(4, 4, 4, 4, 4, 4));
-  // Nothing was looked up since: nothing is sent, but other trainers' rows come.
+  // Nothing was looked up since then: nothing is sent, but rows of other trainers are received.
   {
     const std::lock_guard lock(servers.mutex);
     servers.vars["t"][0] = 100;
@@ -204,7 +204,7 @@ TEST(GeoTest, WrongIdsAndParametersAreErrors) {
   EXPECT_EQ(comm->start(&scope).code(), StatusCode::kUnimplemented);
   scope.local("w") = dense({1});
   ASSERT_TRUE(comm->start(&scope).ok());
-  EXPECT_EQ(comm->send("t", ids({2})).message(), "row 2 of 't', which has 2");
+  EXPECT_EQ(comm->send("t", ids({2})).message(), "id 2 is out of range for 't', which has 2 rows");
   EXPECT_THAT(comm->send("t", dense({1})).message(), HasSubstr("expected i64"));
   EXPECT_EQ(comm->send("w", dense({1})).code(), StatusCode::kInvalidArgument);
   ASSERT_TRUE(comm->stop().ok());

@@ -1,4 +1,5 @@
-// Calls by gRPC share streams: one after the other on the same one, and no stream for ever.
+// Calls over gRPC share streams: one after another on the same stream, and no stream stays open
+// forever.
 
 #include <atomic>
 #include <thread>
@@ -39,7 +40,7 @@ Status call(Channel& channel, Reply& reply) {
   return channel.call(request, std::chrono::steady_clock::now() + seconds(20), reply);
 }
 
-// A client that holds the stream in its hands, as one in another language may.
+// A client with direct access to the stream, such as one in another language.
 class RawStream {
  public:
   explicit RawStream(const std::string& endpoint)
@@ -72,7 +73,7 @@ class RawStream {
     stream_->WritesDone(this);
     next();
   }
-  // The number of the next reply; -1 where the stream has ended.
+  // The number of the next reply; -1 if the stream has ended.
   int64_t read() {
     grpc::ByteBuffer part;
     stream_->Read(&part, this);
@@ -151,7 +152,7 @@ TEST(GrpcStreams, EndWhenTheyHaveRestedForLong) {
   EXPECT_EQ(stream.finish(), grpc::StatusCode::CANCELLED);
 }
 
-// A server that answers every message and counts streams.
+// A server that responds to every message and counts streams.
 class StreamCounter final : public grpc::CallbackGenericService {
  public:
   explicit StreamCounter(int calls_a_stream) : calls_a_stream_(calls_a_stream) {
@@ -215,7 +216,7 @@ TEST(GrpcStreams, AreNotUsedAgainAfterASecond) {
   EXPECT_EQ(server.streams(), 2);
 }
 
-// As servers did before they kept streams.
+// The behaviour of servers before they kept streams.
 TEST(GrpcStreams, ThatTheServerEndsAreReplaced) {
   StreamCounter server(1);
   const auto channel = std::move(transport()->connect(server.endpoint())).value();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "executor/standard_runtime.h"
 #include "io/params.h"
 #include "ps/ops/large_tables.h"
 #include "ps/ops/trainer_ops.h"
@@ -13,8 +14,8 @@
 #include "ps/wire_names.h"
 #include "tests/ps/server_fixture.h"
 
-// Ops of trainer programs that few programs have, against servers that run: workers of another
-// kind, requests to save tables; and the ops of tables that grow, on servers.
+// Rare ops of trainer programs, with running servers: heterogeneous workers, requests to save
+// tables; and the ops of large tables, on servers.
 
 namespace millrace::ps {
 namespace {
@@ -114,7 +115,7 @@ TEST(HeterWorker, RunsABlockForATrainer) {
   EXPECT_THAT(unknown.to_string(), HasSubstr("no block for the message 'other'"));
 }
 
-// A program that names another trainer is that of somebody else.
+// A program that names another trainer was made for that trainer.
 TEST(TrainerOps, NameTheTrainerThatRunsThem) {
   const auto way = std::make_shared<InprocTransport>();
   const auto client = std::make_shared<Client>(way, ClientOptions{});
@@ -136,7 +137,7 @@ TEST(TrainerOps, NameTheTrainerThatRunsThem) {
   }
 }
 
-// What an old program and a new one say of the mode; both at once must agree.
+// The attributes for the mode in an old and in a new program; if both are set, they must agree.
 TEST(ServePlan, OldProgramsHaveSyncModeAlone) {
   const auto plan = [](const std::string& attrs) -> StatusOr<ServePlan> {
     auto program = read_program_bytes(
@@ -157,7 +158,7 @@ TEST(ServePlan, OldProgramsHaveSyncModeAlone) {
               HasSubstr("'sync_mode' true and 'distributed_mode' 1 contradict"));
 }
 
-// A server with a table of three rows beside its parameter.
+// A server with a parameter and a table of three rows.
 std::string table_server(const std::string& endpoint, int number) {
   return fmt::format(R"(# millrace program 1
 
@@ -260,7 +261,7 @@ TEST_F(SavingTables, ModesSayWhichRows) {
   const auto nothing = load("nothing/table_0", VarKind::kSelectedRows);
   ASSERT_TRUE(nothing.ok()) << nothing.status().to_string();
   EXPECT_TRUE(nothing->get_if<SelectedRows>()->rows.empty());
-  EXPECT_THAT(notify("x", 3).to_string(), HasSubstr("mode 3, expected 0, 1 or 2"));
+  EXPECT_THAT(notify("x", 3).to_string(), HasSubstr("mode is 3, expected 0, 1 or 2"));
 }
 
 TEST_F(SavingTables, WhatOpsSayOfTheServersMustBeTrue) {
@@ -396,12 +397,12 @@ TEST_F(LargeTableOps, EntriesHoldUpdatesBack) {
 TEST_F(LargeTableOps, SayWhatIsWrong) {
   EXPECT_THAT(init(R"(["emb:Param"])").to_string(), HasSubstr("2 parts, expected 8"));
   EXPECT_THAT(init(R"(["emb:Param:0:0:g::fill_constant&1:none"])").to_string(),
-              HasSubstr("'0' is no width"));
+              HasSubstr("'0' is not a valid width"));
   const std::string sgd =
       "  lookup_sparse_table_fuse_sgd Grad=grad LearningRate=rate {tablename: \"emb\", "
       "value_names: "
       "[\"Other\"]}\n";
-  EXPECT_THAT(run(sgd).to_string(), HasSubstr("no large table 'emb'"));
+  EXPECT_THAT(run(sgd).to_string(), HasSubstr("large table 'emb' does not exist"));
   ASSERT_TRUE(init().ok());
   EXPECT_THAT(run(sgd).to_string(), HasSubstr("no column 'Other'"));
   const Status missing =

@@ -9,7 +9,7 @@
 
 namespace millrace::ps {
 
-/// Carries calls out, but loses the answer to one of them, and has something happen then.
+/// Carries calls out, but loses the response to one of them, and then runs a callback.
 class LosingTransport final : public Transport {
  public:
   explicit LosingTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}

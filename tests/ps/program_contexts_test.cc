@@ -6,7 +6,7 @@
 #include "tests/ps/fake_sender.h"
 #include "tests/support/program_builder.h"
 
-// The first form of the Communicator: everything comes from a trainer program.
+// The first form of the Communicator: its settings come from a trainer program.
 
 namespace millrace::ps {
 namespace {
@@ -22,7 +22,7 @@ using testing::floats;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A trainer program that is split at run time, as fc_async_runtime_split has it.
+// A trainer program that is split at run time, as in fc_async_runtime_split.
 void add_async_ops(ProgramBuilder& builder) {
   builder.param("w", {4, 1}).var("w@GRAD", {4, 1}).var("lr", {1}, DType::kInt64);
   Op& send = builder.op("send", {{"X", {"w@GRAD"}}}, {{"Out", {"c"}}});
@@ -146,7 +146,7 @@ TEST(ProgramContextsTest, NamesTheOpWhosePiecesDisagree) {
   FakeServers servers;
   const Status status = of(builder.program(), servers).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidProgram);
-  EXPECT_EQ(status.message(), "context 'w@GRAD' has 2 pieces, but 3 endpoints");
+  EXPECT_EQ(status.message(), "context 'w@GRAD' has 2 slices, but 3 endpoints");
   EXPECT_EQ(status.location().op_type, "send");
 }
 

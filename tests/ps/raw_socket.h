@@ -29,7 +29,7 @@ class RawSocket {
   ~RawSocket() { close(fd_); }
 
   [[nodiscard]] bool connected() const { return connected_; }
-  /// Sends what the peer takes without waiting.
+  /// Sends as much as the peer accepts without waiting.
   void send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t count = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -37,7 +37,7 @@ class RawSocket {
       bytes.remove_prefix(static_cast<size_t>(count));
     }
   }
-  /// True if the peer ends the connection within the time.
+  /// True if the peer closes the connection within the time.
   [[nodiscard]] bool closed_within(int ms) const {
     char buffer[4096];
     for (int waited = 0; waited < ms;) {

@@ -5,7 +5,8 @@
 
 #include "tests/ps/fake_sender.h"
 
-// Small values that left together once wait for each other, but not for ever, and nobody for them.
+// Small values that were once sent together wait for each other, but not forever, and other values
+// do not wait for them.
 
 namespace millrace::ps {
 namespace {
@@ -17,7 +18,7 @@ using ::testing::UnorderedElementsAre;
 
 constexpr auto kLong = std::chrono::seconds(100);
 
-// Two lanes, "a" and "b", and the loads that left.
+// Two lanes, "a" and "b", and the batches that were sent.
 class SendLanesTest : public ::testing::Test {
  protected:
   void start(int queue, std::chrono::microseconds patience) {
@@ -52,7 +53,7 @@ class SendLanesTest : public ::testing::Test {
                              [&] { return loads_.size() >= count; });
   }
 
-  // Of the load that left in that place; lanes go on meanwhile.
+  // The batch that was sent at that position; lanes may continue meanwhile.
   std::vector<size_t> load(size_t place) {
     const std::lock_guard lock(mutex_);
     return loads_.at(place);
@@ -69,7 +70,7 @@ class SendLanesTest : public ::testing::Test {
     changed_.notify_all();
   }
 
-  // The first load has a alone, the second one both.
+  // The first batch has only a, the second one both.
   void let_both_leave_together() {
     block(true);
     ASSERT_TRUE(push(0).ok());

@@ -12,13 +12,14 @@
 #include <fmt/format.h>
 
 #include "executor/executor.h"
+#include "executor/standard_runtime.h"
 #include "framework/read_program.h"
 #include "ps/client/client.h"
 #include "ps/client/trainer_link.h"
 #include "ps/ops/serve_ops.h"
 #include "ps/transport/inproc.h"
 
-/// Servers in a thread each, for tests that call them.
+/// Servers, each in a thread, for tests that call them.
 namespace millrace::ps {
 
 /// A server that runs a program in text form until it is stopped or all trainers have left.
@@ -56,7 +57,7 @@ class TestServer {
   }
   ~TestServer() { (void)end(true); }
 
-  /// Waits for the end of the server. \returns what serving returned
+  /// Waits until the server has ended. \returns the status of serving
   Status end(bool stop = false) {
     if (stop && role_ != nullptr) role_->stop();
     if (thread_.joinable()) thread_.join();
@@ -72,8 +73,8 @@ class TestServer {
   Status result_;
 };
 
-/// A synchronous server of one parameter `w` of two elements, sgd with rate 0.5, for so many
-/// trainers.
+/// A synchronous server of one parameter `w` of two elements, sgd with rate 0.5, for the given
+/// number of trainers.
 inline std::string sync_server(int trainers) {
   std::string vars;
   std::string slots;
@@ -103,7 +104,7 @@ block 1 parent=0 {{
                      vars, slots, trainers, slots, 1.0F / static_cast<float>(trainers));
 }
 
-/// The same without waiting for each other; with delay compensation if wanted.
+/// The same without barriers; with delay compensation if requested.
 inline std::string async_server(int trainers) {
   return fmt::format(R"(# millrace program 1
 
@@ -139,7 +140,7 @@ inline std::vector<float> numbers_in(const Value& value) {
   return {tensor->values<float>().begin(), tensor->values<float>().end()};
 }
 
-/// One trainer that calls by hand.
+/// One trainer that makes individual calls.
 class TestTrainer {
  public:
   TestTrainer(std::shared_ptr<Transport> transport, int id, int deadline_ms = 20'000,
@@ -166,7 +167,7 @@ class TestTrainer {
       *result = numbers_in(call.reply.values.front());
     return status;
   }
-  /// A whole step of a synchronous trainer; the first one fetches before.
+  /// A whole step of a synchronous trainer; the first one starts with a fetch.
   Status step(const std::string& grad, const std::vector<float>& numbers,
               std::vector<float>& param) {
     if (!started_) MILLRACE_RETURN_IF_ERROR(call(Method::kFetchBarrier, "w", nullptr, &param));
@@ -175,7 +176,7 @@ class TestTrainer {
     MILLRACE_RETURN_IF_ERROR(call(Method::kSendBarrier, grad, &value));
     return call(Method::kFetchBarrier, "w", nullptr, &param);
   }
-  /// The next step fetches before.
+  /// The next step starts with a fetch.
   void begin_anew() { started_ = false; }
   Status leave() { return client_->complete(false); }
 

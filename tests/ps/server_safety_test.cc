@@ -1,4 +1,4 @@
-// Who may do what at a server, and what peers that speak something else do to it: nothing.
+// Access rights at a server, and peers that use another protocol, which must have no effect.
 
 #include <atomic>
 #include <cstdlib>
@@ -64,7 +64,7 @@ Status call(Transport& through, const std::string& endpoint, Method method,
   return channel.value()->call(request, in_server_safety(time), reply);
 }
 
-// Certificates of a job, made by openssl in a folder of their own.
+// Certificates of a job, made by openssl in a separate folder.
 class MutualTls : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {

@@ -7,8 +7,8 @@
 
 #include "tests/ps/server_fixture.h"
 
-// What a server makes of a folder of snapshots: it goes on from a good one, begins again where
-// there never was one, and refuses to lose what damaged ones held.
+// Start of a server with a folder of snapshots: it continues from an intact one, starts from
+// scratch if there never was one, and refuses to start if all are damaged.
 
 namespace millrace::ps {
 namespace {
@@ -34,7 +34,7 @@ class ServerSnapshots : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // A job of so many steps; each changes w by -1 and -2, and leaves a snapshot.
+  // A job with the given number of steps; each changes w by -1 and -2, and saves a snapshot.
   Status train(int steps, Floats& seen) {
     const auto way = std::make_shared<InprocTransport>();
     TestServer server(way, sync_server(1), kSnapshotsStart, options_);
@@ -42,7 +42,7 @@ class ServerSnapshots : public ::testing::Test {
     for (int k = 0; k < steps; ++k) MILLRACE_RETURN_IF_ERROR(trainer.step("w@GRAD", {2, 4}, seen));
     return server.end(true);
   }
-  // What a server that is started on the folder says; it is stopped if it serves.
+  // The status of a server that is started with the folder; the server is stopped if it serves.
   Status start() {
     TestServer server(std::make_shared<InprocTransport>(), sync_server(1), kSnapshotsStart,
                       options_);
@@ -79,7 +79,7 @@ TEST_F(ServerSnapshots, ADamagedOneIsPassedOverForTheOneBefore) {
   ASSERT_GE(folders().size(), 2U);
   damage(folders().back());
   EXPECT_TRUE(start().ok());
-  EXPECT_THAT(log_, HasSubstr("a newer snapshot is not taken"));
+  EXPECT_THAT(log_, HasSubstr("skipped a newer snapshot"));
 }
 
 TEST_F(ServerSnapshots, AServerRefusesToStartWhereAllAreDamaged) {
@@ -94,7 +94,7 @@ TEST_F(ServerSnapshots, AServerRefusesToStartWhereAllAreDamaged) {
       AllOf(HasSubstr(root_ + "/server-0"),
             HasSubstr(fmt::format("none of the {} checkpoints can be loaded", before.size())),
             HasSubstr(before.back()), HasSubstr("move the folder away")));
-  // and leaves them as they are, for whoever can repair them
+  // and does not change them, so that they can be repaired
   EXPECT_EQ(folders(), before);
 }
 
@@ -104,7 +104,7 @@ TEST_F(ServerSnapshots, OneThatWasNeverFinishedIsNone) {
   for (const std::string& folder : folders()) fs::remove(folder + "/manifest.json");
   ASSERT_TRUE(train(1, seen).ok());
   EXPECT_THAT(seen, ElementsAre(7, 14));
-  EXPECT_THAT(log_, HasSubstr("there is no finished snapshot in " + root_ + "/server-0"));
+  EXPECT_THAT(log_, HasSubstr("no complete snapshot in " + root_ + "/server-0"));
 }
 
 TEST_F(ServerSnapshots, AnEmptyFolderIsABeginning) {
@@ -113,7 +113,7 @@ TEST_F(ServerSnapshots, AnEmptyFolderIsABeginning) {
   ASSERT_TRUE(train(1, seen).ok());
   EXPECT_THAT(seen, ElementsAre(7, 14));
   ASSERT_TRUE(train(0, seen).ok());
-  EXPECT_THAT(log_, HasSubstr("took up snapshot"));
+  EXPECT_THAT(log_, HasSubstr("loaded snapshot"));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "ps/table/sparse_geo_table.h"
 #include "tests/ps/fake_sender.h"
 
-// Sparse tables: rows are what their pushes make them, admission and memory are as promised.
+// Sparse tables: rows are the result of their pushes; admission and memory are as documented.
 
 namespace millrace::ps {
 namespace {
@@ -57,7 +57,7 @@ TEST(SparseTableTest, EqualsAMapWhateverTheOrderAndRepeats) {
     Keys keys(1 + random() % 300);
     for (int64_t& key : keys) {
       key = static_cast<int64_t>(random() % 5000);
-      if (key % 7 == 0) key = -key * 1'000'000'007;  // any 64 bits are a key
+      if (key % 7 == 0) key = -key * 1'000'000'007;  // any 64-bit number is a valid key
     }
     Floats grads(keys.size() * 3);
     for (float& g : grads) g = static_cast<float>(random() % 8);
@@ -305,7 +305,7 @@ SparseTableOptions ctr_sparse_table() {
 TEST(CtrTableTest, EmbedxBeginsWhenTheScoreIsThere) {
   auto table = make_sparse_table(ctr_sparse_table());
   EXPECT_THAT(pull_sparse_table(*table, {1}), ElementsAre(0, 0, 0, 0, 0));
-  // score = (10 - 5) * 0.1 + 5 = 5.5 a push
+  // score = (10 - 5) * 0.1 + 5 = 5.5 per push
   const Floats push{7, 10, 5, -1, 1, 1};
   ASSERT_TRUE(table->push(Keys{1}, push.data()).ok());
   EXPECT_THAT(pull_sparse_table(*table, {1}), ElementsAre(10, 5, 1, 0, 0));
@@ -340,7 +340,7 @@ TEST(CtrTableTest, DimsMustBeThoseOfTheAccessor) {
   EXPECT_THAT(SparseTable::create(options).status().message(), HasSubstr("power of two"));
 }
 
-// Rows with hand-made statistics: (show, click, delta score, unseen days).
+// Rows with statistics set by the test: (show, click, delta score, unseen days).
 void put_stats(SparseTable& table, int64_t key, float show, float click, float delta,
                float unseen) {
   Floats row(static_cast<size_t>(table.accessor().row_floats()));
@@ -430,7 +430,7 @@ TEST(GeoTableTest, GivesEachTrainerWhatChangedSinceHeAsked) {
   ASSERT_TRUE(table.pull_changed(0, changed).ok());
   EXPECT_TRUE(changed.rows.empty());
   EXPECT_EQ(table.pull_changed(2, changed).code(), StatusCode::kInvalidArgument);
-  // An answer that was lost is given again, with what changed since.
+  // A response that was lost is sent again, including changes since then.
   push("", testing::ids({9}), testing::dense({1, 1}));
   ASSERT_TRUE(table.pull_changed(0, changed, 77).ok());
   push("", testing::ids({5}), testing::dense({1, 1}));

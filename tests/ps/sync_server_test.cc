@@ -10,8 +10,8 @@
 #include "tests/ps/losing_transport.h"
 #include "tests/ps/server_fixture.h"
 
-// A synchronous server: steps are means over the trainers that are there, whoever is late, leaves,
-// or has to say things twice.
+// A synchronous server: a step uses the mean over the active trainers, also if trainers are late,
+// leave, or repeat calls.
 
 namespace millrace::ps {
 namespace {
@@ -48,7 +48,7 @@ TEST(SyncServer, AppliesTheMeanOfAllTrainers) {
   EXPECT_TRUE(server.end().ok());
 }
 
-// No get sees a parameter of another step, whatever the trainers' pace.
+// A get never sees a parameter of another step, whatever the trainers' pace.
 TEST(SyncServer, KeepsStepAtRandomPace) {
   const auto way = transport_sync_server();
   TestServer server(way, sync_server(4), kSyncServerStart);
@@ -72,7 +72,7 @@ TEST(SyncServer, KeepsStepAtRandomPace) {
   EXPECT_TRUE(server.end().ok());
 }
 
-// The mean is over those who arrive, where the program divides by all.
+// The mean is over the trainers that arrive, although the program divides by the number of all.
 TEST(SyncServer, GoesOnWithoutATrainerThatLeaves) {
   const auto way = transport_sync_server();
   TestServer server(way, sync_server(3), kSyncServerStart);
@@ -103,7 +103,7 @@ TEST(SyncServer, OneTrainerSendsThePlainName) {
   EXPECT_THAT(seen, ElementsAre(7, 15));
 }
 
-// Loses every third answer, after the call was carried out.
+// Loses every third response, after the call was carried out.
 class ForgetfulTransport final : public Transport {
  public:
   explicit ForgetfulTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
@@ -181,7 +181,8 @@ TEST(SyncServer, NamesVarsAndValuesThatDoNotFit) {
   EXPECT_THAT(dims.to_string(), HasSubstr("expected dims [2], found f32 [3]"));
   EXPECT_THAT(trainer.call(Method::kSend, "w@GRAD.trainer_1", &grad).to_string(),
               HasSubstr("belongs to trainer 1"));
-  EXPECT_THAT(trainer.call(Method::kSend, "x", &grad).to_string(), HasSubstr("takes no 'x'"));
+  EXPECT_THAT(trainer.call(Method::kSend, "x", &grad).to_string(),
+              HasSubstr("does not accept 'x'"));
   EXPECT_THAT(trainer.call(Method::kCheckpoint, "folder").to_string(),
               HasSubstr("no block that saves checkpoints"));
   EXPECT_EQ(trainer.call(Method::kPull).code(), StatusCode::kUnimplemented);
@@ -199,7 +200,7 @@ TEST(SyncServer, SelectedRowsMustBeInTheTable) {
   ASSERT_TRUE(rows.value.resize(DType::kFloat32, {1, 1}).ok());
   const Status status = trainer.call(Method::kSend, "w@GRAD", &value);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.to_string(), HasSubstr("there is a row 2"));
+  EXPECT_THAT(status.to_string(), HasSubstr("row 2 is out of range"));
 }
 
 TEST(SyncServer, KnowsItsJobAndItsTrainers) {
@@ -209,7 +210,7 @@ TEST(SyncServer, KnowsItsJobAndItsTrainers) {
   ASSERT_TRUE(first.call(Method::kFetchBarrier).ok());
   TestTrainer twin(way, 0, 300, "", 8);
   EXPECT_THAT(twin.call(Method::kFetchBarrier).to_string(),
-              HasSubstr("there is a trainer 0 already"));
+              HasSubstr("trainer 0 is already connected"));
   TestTrainer stranger(way, 1, 300, "another");
   EXPECT_THAT(stranger.call(Method::kFetchBarrier).to_string(), HasSubstr("job 'another'"));
   TestTrainer surplus(way, 2, 300);
@@ -223,10 +224,10 @@ TEST(SyncServer, ADeadlineSaysWhoIsWaitedFor) {
   Floats seen;
   const Status status = trainer.step("w@GRAD.trainer_0", {1, 1}, seen);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
-  EXPECT_THAT(status.to_string(), HasSubstr("trainer 1 (not there yet)"));
+  EXPECT_THAT(status.to_string(), HasSubstr("trainer 1 (not connected yet)"));
 }
 
-// In the log of a server, again and again while nothing goes on.
+// Repeated in the log of a server while there is no progress.
 TEST(SyncServer, SaysNowAndThenWhoWaitsForWhom) {
   const auto way = transport_sync_server();
   std::mutex mutex;
@@ -257,7 +258,7 @@ TEST(SyncServer, ATrainerThatNeverComesEndsTheServer) {
   TestServer server(way, sync_server(2), kSyncServerStart, options);
   const Status status = server.end();
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
-  EXPECT_THAT(status.to_string(), HasSubstr("trainer 0 (not there yet) is lost"));
+  EXPECT_THAT(status.to_string(), HasSubstr("trainer 0 (not connected yet) is lost"));
 }
 
 TEST(SyncServer, ASilentTrainerEndsTheJob) {
@@ -287,7 +288,7 @@ TEST(SyncServer, AnElasticJobGoesOnWithoutASilentTrainer) {
   EXPECT_THAT(seen, ElementsAre(7, 15));
 }
 
-// Durable snapshots of every step in an empty folder of that name.
+// Durable snapshots of every step in a new folder of that name.
 ServerOptions saving_every_step(const std::string& name) {
   ServerOptions options;
   options.snapshot_root = ::testing::TempDir() + "/" + name + std::to_string(::getpid());
@@ -297,7 +298,7 @@ ServerOptions saving_every_step(const std::string& name) {
   return options;
 }
 
-// The replacement waits until the lost one is given up, comes in at a later step, and counts from
+// The replacement waits until the lost trainer is given up, joins at a later step, and counts from
 // there.
 TEST(SyncServer, AReplacementComesInAtALaterStep) {
   const auto way = transport_sync_server();
@@ -332,12 +333,12 @@ TEST(SyncServer, AReplacementComesInAtALaterStep) {
   ASSERT_TRUE(second.leave().ok());
   first.join();
   EXPECT_TRUE(server.end().ok());
-  // -1 a step of one trainer, -1.5 a step of both
+  // -1 per step of one trainer, -1.5 per step of both
   const auto together = static_cast<float>(40 - *begin);
   EXPECT_FLOAT_EQ(last[0], 8 - 40 - 0.5F * together);
 }
 
-// A server comes back with a snapshot that is three steps old.
+// A server restarts with a snapshot that is three steps old.
 TEST(SyncServer, ATrainerGoesBackToAnOldSnapshot) {
   const auto way = transport_sync_server();
   ServerOptions options = saving_every_step("ps_going_back");
@@ -347,7 +348,7 @@ TEST(SyncServer, ATrainerGoesBackToAnOldSnapshot) {
   Floats seen;
   for (int k = 0; k < 7; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
   ASSERT_TRUE(server->end(true).ok());
-  // as if it had died: what it saved at its end is not there
+  // as after a crash: the snapshot saved at its end is removed
   std::filesystem::remove_all(options.snapshot_root + "/server-0/step-3");
   server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   EXPECT_FALSE(trainer.step("w@GRAD", {2, 4}, seen).ok());
@@ -362,7 +363,8 @@ TEST(SyncServer, ATrainerGoesBackToAnOldSnapshot) {
   EXPECT_TRUE(server->end().ok());
 }
 
-// The server dies behind every step; the next one takes up the snapshot and nobody notices.
+// The server ends after every step; the next one loads the snapshot, without an effect on the
+// trainers.
 TEST(SyncServer, ComesBackFromItsSnapshot) {
   const auto way = transport_sync_server();
   const ServerOptions options = saving_every_step("ps_snapshots");
@@ -380,7 +382,8 @@ TEST(SyncServer, ComesBackFromItsSnapshot) {
   EXPECT_TRUE(server->end().ok());
 }
 
-// A server dies with its snapshot saved and an answer not sent: what was asked for happens once.
+// A server ends after its snapshot was saved and before the response was sent: the call takes
+// effect once.
 TEST(SyncServer, AnAnswerThatIsLostWithTheServerIsNoSecondUpdate) {
   const auto way = std::make_shared<LosingTransport>(transport_sync_server());
   const ServerOptions options = saving_every_step("ps_lost_answers");
@@ -414,13 +417,13 @@ TEST(SyncServer, ASnapshotThatIsTooOldIsSaid) {
   Floats seen;
   for (int k = 0; k < 3; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
   ASSERT_TRUE(server->end(true).ok());
-  // leaves what a server that died behind step 1 would have left
+  // creates the state that a server that ended after step 1 would have left
   for (const auto& entry : std::filesystem::directory_iterator(options.snapshot_root + "/server-0"))
     std::filesystem::remove_all(entry.path());
   server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   const Status status = trainer.step("w@GRAD", {2, 4}, seen);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
-  EXPECT_THAT(status.to_string(), HasSubstr("came back with step 0, this trainer is at step 3"));
+  EXPECT_THAT(status.to_string(), HasSubstr("restarted from step 0, this trainer is at step 3"));
 }
 
 TEST(SyncServer, AServerWithoutOptimizeBlockIsRefused) {

@@ -20,7 +20,8 @@
 #include "ps/transport/inproc.h"
 #include "tests/ps/fake_sender.h"
 
-// Clients and servers of typed tables together: routing, merging, repeats, the Communicator above.
+// Clients and servers of typed tables together: routing, merging, repeated calls, and the
+// Communicator on top.
 
 namespace millrace::ps {
 namespace {
@@ -31,7 +32,7 @@ using ::testing::HasSubstr;
 using Floats = std::vector<float>;
 using Keys = std::vector<int64_t>;
 
-// Puts what a handler answers into a Reply.
+// Puts the response of a handler into a Reply.
 class CopySink final : public ReplySink {
  public:
   explicit CopySink(Reply& reply) : reply_(reply) {}
@@ -56,7 +57,7 @@ class CopySink final : public ReplySink {
   Reply& reply_;
 };
 
-// Servers in this process, some of whose answers get lost.
+// Servers in this process, some of whose responses are lost.
 class LossyTransport final : public Transport {
  public:
   explicit LossyTransport(std::vector<TableHandler*> servers) : servers_(std::move(servers)) {}
@@ -136,7 +137,8 @@ class TableClientTest : public ::testing::Test {
     ChannelCaller::Options options;
     options.caller = {"job", trainer, 1};
     options.deadline = std::chrono::seconds(20);
-    options.retries = 60;  // calls of several trainers interleave, so one may be lost many times
+    options.retries =
+        60;  // calls of several trainers interleave, so the response to one may be lost many times
     options.retry_pause = std::chrono::milliseconds(0);
     auto caller = ChannelCaller::create(transport_, endpoints_, options);
     EXPECT_TRUE(caller.ok());
@@ -212,7 +214,7 @@ TEST_F(TableClientTest, ALostAnswerLosesNoChangedRow) {
   auto two = client(1);
   ASSERT_TRUE(one->push_sparse(geo_, Keys{8, 2, 5}, Floats(6, 1)).ok());
   transport_->calls = 1;
-  transport_->lose_every = 2;  // the first answer
+  transport_->lose_every = 2;  // the first response
   SelectedRows changed;
   ASSERT_TRUE(two->pull_changed(geo_, changed).ok());
   EXPECT_THAT(changed.rows, ElementsAre(2, 5, 8));
@@ -361,7 +363,7 @@ TEST_F(TableClientTest, WorksThroughATrainersClient) {
       EXPECT_TRUE(own.barrier("send").ok()) << "the other one has completed";
       Floats rows(4);
       EXPECT_TRUE(own.pull_sparse(sparse_, Keys{1, 8}, rows).ok());
-      EXPECT_THAT(rows, ElementsAre(-6, -6, -3, -3));  // means of both, as of dense gradients
+      EXPECT_THAT(rows, ElementsAre(-6, -6, -3, -3));  // means of both, as for dense gradients
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -14,7 +14,8 @@
 #include "ps/table/routing.h"
 #include "ps/table/table_folder.h"
 
-// Tables come back from their files bit by bit, from disk tier and text too; damaged files do not.
+// Tables are restored from their files bit by bit, also from the disk tier and from text; damaged
+// files are refused.
 
 namespace millrace::ps {
 namespace {
@@ -159,7 +160,7 @@ TEST_F(TableFilesTest, EveryDamageIsFound) {
   wider.accessor.fea_dim = 8;
   ASSERT_TRUE(write_file_atomically(path, good, Replace::kYes).ok());
   EXPECT_THAT(load_rows(*make_table_files(wider), path).status().message(),
-              HasSubstr("rows of 24 floats, table 0 has 27"));
+              HasSubstr("rows of 24 floats, but table 0 has rows of 27"));
   EXPECT_EQ(load_rows(*make_table_files(ctr_table_files()), path + "x").status().code(),
             StatusCode::kNotFound);
 }
@@ -234,7 +235,7 @@ TEST_F(TableFilesTest, DenseTablesKeepTheirOptimizer) {
               HasSubstr("5 columns, expected 1"));
 }
 
-// What the servers of a job have of a dense table of 23 elements, after a push.
+// The slices of a dense table of 23 elements on the servers of a job, after a push.
 std::vector<std::unique_ptr<DenseTable>> dense_shares(int64_t servers, bool trained) {
   const std::vector<DenseRange> ranges = *dense_ranges(23, servers);
   std::vector<std::unique_ptr<DenseTable>> tables;
@@ -293,7 +294,7 @@ TEST_F(TableFilesTest, AnyNumberOfServersTakesRows) {
   auto whole = make_table_files(ctr_table_files());
   train(*whole);
   const Rows rows = rows_of_table_files(*whole);
-  // one server has saved, so that three have to read its file
+  // one server saved it, so all three read its file
   ASSERT_TRUE(save_table(*whole, folder_, {0, 1, kShards}, 0, Replace::kNo).ok());
   Rows found;
   for (int64_t i = 0; i < 3; ++i) {
@@ -318,10 +319,10 @@ TEST_F(TableFilesTest, FoldersOfTablesThatAreNotWholeLoadNothing) {
   const Status missing = load_table(*one[0], folder_, {0, 1, 1});
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
   EXPECT_THAT(missing.to_string(), HasSubstr("part-001.rows"));
-  // of as many servers each reads its own alone
+  // with the same number of servers each reads only its file
   const auto two = dense_shares(2, false);
   EXPECT_TRUE(load_table(*two[0], folder_, {0, 2, 1}).ok());
-  // the last share is not the whole
+  // the last slice is not the whole table
   std::filesystem::copy_file(table_file(folder_, 4, 0), table_file(folder_, 4, 1));
   EXPECT_THAT(load_table(*one[0], folder_, {0, 1, 1}).to_string(),
               HasSubstr("24 elements in 2 files, which are not those of this job"));
@@ -356,7 +357,7 @@ TEST_F(TableFilesTest, RowsBeyondMemoryAreTheSameRows) {
   EXPECT_LE(disk.size(), 800);
   EXPECT_EQ(memory->size(), 3000);
   EXPECT_EQ(rows_of_table_files(disk), rows_of_table_files(*memory));
-  // Batches larger than memory, keys that come again, and the end of a day.
+  // Batches larger than memory, repeated keys, and the end of a day.
   Keys keys;
   for (int64_t key = 0; key < 3000; ++key) keys.push_back(key * key * 77);
   const auto width = static_cast<size_t>(disk.accessor().pull_floats());

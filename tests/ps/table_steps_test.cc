@@ -6,8 +6,8 @@
 #include "ps/table/sparse_table.h"
 #include "ps/table/typed_table.h"
 
-// Typed tables in synchronous steps: one push a key with the mean over who came, and a state that
-// snapshots can give back.
+// Typed tables in synchronous steps: one push per key with the mean over the trainers that arrived,
+// and state that snapshots can restore.
 
 namespace millrace::ps {
 namespace {
@@ -78,7 +78,7 @@ TEST_F(StepsOfTables, AKeyGetsTheMeanOverWhoCame) {
   const std::vector<char> two_came{1, 1, 0};
   ASSERT_TRUE(steps_.apply(two_came, 1).ok());
   EXPECT_THAT(pull({7, 9}), ElementsAre(-1, -2, -4, -5));
-  ASSERT_TRUE(steps_.apply(two_came, 2).ok());  // nothing is left of the step before
+  ASSERT_TRUE(steps_.apply(two_came, 2).ok());  // no gradients of the previous step are left
   EXPECT_THAT(pull({7, 9}), ElementsAre(-1, -2, -4, -5));
 }
 
@@ -137,7 +137,7 @@ TEST(PushesOfSteps, WaitAndGiveEachKeyTheMeanOverWhoCame) {
     const Value k = keys_of(keys);
     const Value r = rows_of_table_steps(rows, 2);
     const std::vector<const Value*> args{&k, &r};
-    return steps.put_aside(kTable, {"", trainer, 0, args});
+    return steps.hold_push(kTable, {"", trainer, 0, args});
   };
   const auto pull = [&](const Keys& keys) {
     Floats rows(keys.size() * 2);
@@ -151,13 +151,14 @@ TEST(PushesOfSteps, WaitAndGiveEachKeyTheMeanOverWhoCame) {
   EXPECT_THAT(pull({7, 8, 9}), ElementsAre(0, 0, 0, 0, 0, 0));
   ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 0}, 1).ok());
   EXPECT_THAT(pull({7, 8, 9}), ElementsAre(-1, -2, -1, -3, -6, -7));
-  ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 0}, 2).ok());  // nothing is left of them
+  ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 0}, 2).ok());  // none of their gradients are left
   EXPECT_THAT(pull({7, 8, 9}), ElementsAre(-1, -2, -1, -3, -6, -7));
   steps.drop(2);
   ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 1}, 3).ok());
   EXPECT_THAT(pull({7}), ElementsAre(-1, -2));
   EXPECT_THAT(push(0, {7, 8}, {1, 1}).message(), HasSubstr("4"));
-  EXPECT_THAT(push(3, {7}, {1, 1}).message(), HasSubstr("trainer 3 of 3"));
+  EXPECT_THAT(push(3, {7}, {1, 1}).message(),
+              HasSubstr("found trainer 3, expected one of the 3 trainers"));
 }
 
 TEST_F(StepsOfTables, WhatDoesNotFitIsRefused) {
@@ -174,7 +175,7 @@ TEST_F(StepsOfTables, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(message(table_rows_item(4), &rows), HasSubstr("no typed table"));
   EXPECT_THAT(message("@TABLE@3@OTHER", &rows), HasSubstr("no typed table"));
   ASSERT_TRUE(steps_.keep(1, {table_keys_item(kTable), &keys, nullptr}).ok());
-  EXPECT_THAT(message(table_rows_item(kTable), &rows), HasSubstr("not as many as keys"));
+  EXPECT_THAT(message(table_rows_item(kTable), &rows), HasSubstr("expected as many as keys"));
 }
 
 TEST(SparseTableState, ComesBackWithKeysThatWait) {

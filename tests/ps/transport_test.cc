@@ -1,4 +1,4 @@
-// What every transport promises, over each of them.
+// The guarantees of every transport, tested for each of them.
 
 #include "ps/transport/transport.h"
 
@@ -32,7 +32,7 @@ Deadline in_transport(milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-// Answers with what it is told to.
+// Returns a configured response.
 class TestHandler final : public Handler {
  public:
   using Answer = std::function<Status(const Request&, Deadline, ReplySink&)>;
@@ -45,7 +45,7 @@ class TestHandler final : public Handler {
   Answer answer_;
 };
 
-// Sends everything back.
+// Sends all arguments back.
 Status echo(const Request& request, Deadline, ReplySink& reply) {
   reply.set_epoch(request.epoch + 1);
   reply.set_number(request.number);
@@ -57,7 +57,7 @@ Status echo(const Request& request, Deadline, ReplySink& reply) {
   return Ok();
 }
 
-// A barrier that calls wait in, by name of its text.
+// A barrier at which calls wait, identified by its text.
 class Gate {
  public:
   Status wait(size_t arrivals, Deadline deadline) {
@@ -114,7 +114,7 @@ TEST_P(TransportTest, ValuesGoThereAndBack) {
   request.text = "text";
   for (const auto& [name, value] : values) request.items.push_back({name, &value, nullptr});
   Reply reply;
-  for (int round = 0; round < 2; ++round) {  // the second fills the memory of the first
+  for (int round = 0; round < 2; ++round) {  // the second round reuses the memory of the first
     const Status status = channel->call(request, in_transport(seconds(20)), reply);
     ASSERT_TRUE(status.ok()) << status.to_string();
     EXPECT_EQ(reply.epoch, 5U);
@@ -252,7 +252,7 @@ TEST_P(TransportTest, ReceiversMayTakeValuesAway) {
 }
 
 TEST_P(TransportTest, CallsWaitForTheServerToCome) {
-  // A place that was free a moment ago.
+  // A port that was free a moment ago.
   std::string endpoint;
   {
     TestHandler handler(echo);
@@ -351,7 +351,7 @@ TEST_P(TransportTest, OneListenerAPlace) {
               ::testing::AnyOf(HasSubstr("in use"), HasSubstr("already")));
 }
 
-// A server for both ways, called by gRPC.
+// A server for both transports, called over gRPC.
 class Mixed final : public Transport {
  public:
   Mixed()

@@ -9,8 +9,8 @@
 #include "ps/table/table_handler.h"
 #include "tests/ps/server_fixture.h"
 
-// Typed tables on the server of a program: trainers reach both by one client, and whoever is done
-// or lost is not waited for at the barriers of the tables.
+// Typed tables on the server of a program: trainers reach both with one client, and the barriers of
+// the tables do not wait for trainers that are done or lost.
 
 namespace millrace::ps {
 namespace {
@@ -100,13 +100,13 @@ TEST_F(TypedTables, ARepeatedPushCountsOnce) {
   }
   request.sequence = 2;
   ASSERT_TRUE(channel->call(request, deadline, reply).ok());
-  ASSERT_TRUE(tables_.find(kTable)->pour().ok());
+  ASSERT_TRUE(tables_.find(kTable)->apply_pending().ok());
   Floats values(3);
   ASSERT_TRUE(dynamic_cast<DenseTable&>(*tables_.find(kTable)).pull(values).ok());
   EXPECT_THAT(values, ElementsAre(-2, -4, -6));  // the mean of two pushes, not of four
 }
 
-// Who is done is not waited for: one leaves the tables, the other the job.
+// The barriers do not wait for trainers that are done: one leaves the tables, the other the job.
 TEST_F(TypedTables, NobodyWaitsForWhoIsDone) {
   for (const bool leaves_job : {false, true}) {
     SCOPED_TRACE(leaves_job ? "completes" : "leaves");
@@ -137,8 +137,7 @@ TEST_F(TypedTables, NobodyWaitsForWhoIsLost) {
   EXPECT_TRUE(status.ok()) << status.to_string();
 }
 
-// Barriers that passed meanwhile are none for the replacement; at the next one everybody waits for
-// it.
+// The replacement does not take part in barriers that passed meanwhile; the next one waits for it.
 TEST_F(TypedTables, AReplacementComesToTheBarriersUnderWay) {
   options_.silence_timeout = std::chrono::milliseconds(400);
   options_.elastic = true;
@@ -168,7 +167,7 @@ TEST_F(TypedTables, WhoIsMissingAtABarrierIsNamed) {
   Both alone(way_, 1, 300);
   const Status status = alone.tables.barrier("send");
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
-  EXPECT_THAT(status.to_string(), HasSubstr("no word from trainer 0"));
+  EXPECT_THAT(status.to_string(), HasSubstr("no arrival of trainer 0"));
 }
 
 TEST_F(TypedTables, ATableThatIsNotThereIsNamed) {

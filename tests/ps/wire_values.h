@@ -12,7 +12,7 @@
 #include "framework/tensor/value.h"
 #include "ps/transport/codec.h"
 
-/// Values that travel in tests, and what arrives compared with them.
+/// Values for tests of transfers, and comparisons of received values with them.
 namespace millrace::ps::test {
 
 /// A tensor whose bytes count up from `first`.
@@ -72,7 +72,7 @@ inline void expect_same(const Value& a, const Value& b) {
   }
 }
 
-/// One value of every kind that travels.
+/// One value of every kind that can be transferred.
 inline std::vector<std::pair<std::string, Value>> all_kinds() {
   std::vector<std::pair<std::string, Value>> values;
   for (const DType dtype :
@@ -101,7 +101,7 @@ inline std::vector<std::pair<std::string, Value>> all_kinds() {
   return values;
 }
 
-/// The bytes of a message in a row.
+/// The bytes of a message, concatenated.
 inline std::string flat(const OutgoingMessage& message) {
   std::string bytes = message.head;
   for (const std::span<const std::byte> piece : message.payload)
@@ -109,7 +109,7 @@ inline std::string flat(const OutgoingMessage& message) {
   return bytes;
 }
 
-/// Hands bytes to a reader in pieces of at most `step`.
+/// Passes bytes to a reader in chunks of at most `step`.
 inline Status feed_by(MessageReader& reader, std::string_view bytes, size_t step) {
   for (size_t at = 0; at < bytes.size(); at += step) {
     const std::string_view piece = bytes.substr(at, step);

@@ -5,12 +5,13 @@
 
 namespace millrace::spawn {
 
-/// What stands before a command so that it runs as so many processes of this machine.
+/// The prefix of a command that runs it as the given number of processes on this machine.
 inline std::vector<std::string> mpirun_words(const std::string& count) {
   return {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", count};
 }
 
-/// For its environment: Open MPI leaves memory behind at its end, which is not for the sanitizers.
+/// For its environment: Open MPI does not free all memory at its end, which the sanitizers would
+/// report.
 inline std::vector<std::string> mpirun_environment() {
   return {"ASAN_OPTIONS=detect_leaks=0"};
 }

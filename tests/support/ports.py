@@ -6,7 +6,7 @@ FIRST, LAST = 10000, 65535
 
 
 def outgoing():
-    """The ports, first and last, that the system gives to outgoing connections."""
+    """The range of ports, first and last, that the system uses for outgoing connections."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
             return tuple(map(int, file.read().split()))
@@ -15,7 +15,7 @@ def outgoing():
 
 
 def hold(ports):
-    """Sockets at these ports of loopback, or None where one of them is taken."""
+    """Sockets at these ports of loopback, or None if one of them is in use."""
     sockets = []
     for port in ports:
         sockets.append(socket.socket())
@@ -33,8 +33,9 @@ def release(sockets):
 
 
 def free_ports(count, in_a_row=False):
-    """COUNT ports of loopback that nobody uses now, on request one after the other. Outgoing connections of other processes
-    cannot take them before they are used."""
+    """COUNT unused ports of loopback, different ones in each call. Outgoing connections of other processes cannot use
+    them in
+    the meantime."""
     begin, end = outgoing()
     runs = [run for run in (range(FIRST, min(begin, LAST + 1)), range(max(end + 1, FIRST), LAST + 1)) if len(run) >= count]
     if not runs:

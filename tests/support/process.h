@@ -20,7 +20,7 @@
 
 namespace millrace::spawn {
 
-/// A program that a test starts; it is killed when the test ends. Output goes to a file.
+/// A program that a test starts; it is killed when the test ends. Its output is written to a file.
 class Process {
  public:
   /// \param environment  NAME=VALUE, added to that of the test
@@ -62,7 +62,7 @@ class Process {
   [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const { kill(pid_, number); }
 
-  /// Exit code, 128 + signal, or -1 if it still runs after so long.
+  /// Exit code, 128 + signal, or -1 if it is still running after this time.
   int wait(int timeout_ms) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     while (pid_ > 0) {
@@ -78,14 +78,14 @@ class Process {
     return code_;
   }
 
-  /// What it has written so far.
+  /// Its output so far.
   [[nodiscard]] std::string output() const {
     std::ifstream file(output_);
     std::ostringstream text;
     text << file.rdbuf();
     return text.str();
   }
-  /// Waits until it has written a text; false once it has ended without that, or after so long.
+  /// Waits until it has written a text; false if it has ended without that, or after this time.
   [[nodiscard]] bool has_written(const std::string& text, int timeout_ms) const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     while (output().find(text) == std::string::npos) {

@@ -45,7 +45,7 @@ class ProgramBuilder {
     block().declare(name, std::move(spec));
     return *this;
   }
-  /// A var of another kind, without shape.
+  /// A var of another kind, without a shape.
   ProgramBuilder& holder(const std::string& name, VarKind kind) {
     VarSpec spec = VarSpec::shapeless(kind);
     spec.persistable = true;
@@ -60,7 +60,7 @@ class ProgramBuilder {
     return added;
   }
 
-  /// "feed" and "fetch" with their holders.
+  /// "feed" and "fetch" ops with their holders.
   Op& feed(const std::string& name, int32_t col) {
     holder("feed", VarKind::kFeedMinibatch);
     return op("feed", {{"X", {"feed"}}}, {{"Out", {name}}}).set_int("col", col);

@@ -2,8 +2,8 @@
 
 namespace millrace::spawn {
 
-/// True where a sanitizer keeps memory that was freed, and notes of its own, so that what a process
-/// takes says nothing.
+/// True if a sanitizer keeps freed memory and has bookkeeping data, so that the memory use of a
+/// process is not meaningful.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitizerKeepsMemory = true;
 #else

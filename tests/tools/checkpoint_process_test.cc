@@ -1,5 +1,5 @@
-// checkpoint and run-program as processes: arrays and complex numbers through every form, memory
-// that does not grow with the number of values, and signals that leave nothing half-written.
+// checkpoint and run-program as processes: arrays and complex numbers in every form, memory that
+// does not grow with the number of values, and signals that leave no partial files.
 
 #include <algorithm>
 #include <array>
@@ -32,7 +32,7 @@ using ::testing::IsEmpty;
 using Words = std::vector<std::string>;
 
 struct Ended {
-  int code = -1;  ///< of exit(); -1: by a signal
+  int code = -1;  ///< of exit(); -1: ended by a signal
   int64_t peak_kb = 0;
   std::string out;  ///< stdout and stderr
 };
@@ -80,7 +80,7 @@ class CheckpointProcess : public ::testing::Test {
     const Ended ended = run(words);
     EXPECT_EQ(ended.code, 0) << words[0] << "\n" << ended.out;
   }
-  // Names in the test's folder, without the log.
+  // Names in the test's folder, except the log.
   [[nodiscard]] std::vector<std::string> left() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path()))
@@ -160,7 +160,7 @@ TEST_F(CheckpointProcess, MemoryDoesNotGrowWithTheNumberOfValues) {
     values["v" + std::to_string(i)] = testing::counting({kValueBytes / 4}, static_cast<float>(i));
   testing::put_file(at("in.npz"), *io::npz_bytes(values));
   values.clear();
-  // what the test itself takes counts, too, since a child begins with it
+  // includes the memory of the test, because a child starts with it
   const int64_t base = run({"--version"}).peak_kb;
   ASSERT_LT(base, 64 << 10);
   const std::vector<std::pair<std::string, std::string>> steps = {
@@ -176,13 +176,13 @@ TEST_F(CheckpointProcess, MemoryDoesNotGrowWithTheNumberOfValues) {
     const Ended ended =
         run({"convert", at(from), "--to", form, "-o", at(to), "--no-sync", "--threads", "1"});
     ASSERT_EQ(ended.code, 0) << ended.out;
-    // two values and a few blocks, where all of them take 96 MiB
+    // two values and a few blocks; all values together are 96 MiB
     EXPECT_LT(ended.peak_kb - base, 4 * kValueBytes / 1024) << from << " to " << to;
   }
   succeed({"diff", at("in.npz"), at("checkpoint2")});
 }
 
-// Waits until a file of the output is there, so that the signal comes in the middle.
+// Waits until a file of the output exists, so that the signal arrives in the middle.
 bool wait_for(const std::function<bool()>& there) {
   for (int i = 0; i < 2000; ++i) {
     if (there()) return true;
@@ -225,7 +225,7 @@ TEST_F(CheckpointProcess, SignalsLeaveNothingHalfWritten) {
       wait_for([&] { return left().size() > 1; });
       process.signal(number);
       const Ended ended = process.wait();
-      if (ended.code == 0) {  // it was quicker
+      if (ended.code == 0) {  // it finished before the signal
         fs::remove_all(at("out"));
         continue;
       }
@@ -277,7 +277,7 @@ TEST_F(CheckpointProcess, ATrainingRunEndsBehindItsStep) {
     EXPECT_EQ(ended.code, code) << ended.out;
     EXPECT_FALSE(fs::exists(at("end.npz")));
   }
-  // What the second one had done behind the first is there, complete.
+  // The part that the second process did before the signal is complete.
   succeed({"verify", at("ck")});
   EXPECT_GE(std::distance(fs::directory_iterator(at("ck")), fs::directory_iterator()), 1);
   EXPECT_THAT(run({"gc", at("ck"), "--keep", "1", "--all-incomplete"}).out,

@@ -1,6 +1,6 @@
 // Snapshots of several servers are joined into whole variables: slices by their offsets, of the
-// newest step that all servers have; a gap or a server without snapshot is an error. Snapshots for
-// any other number of servers are made of them, bit by bit the same.
+// newest step that all servers have; a gap or a server without a snapshot is an error. They are
+// resharded for any other number of servers, bit by bit the same.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ class CheckpointServers : public ::testing::Test {
         var.vtype = name == std::string("w") ? "Param" : "Optimizer";
         var.endpoint = properties.endpoints[static_cast<size_t>(server)];
         overview.add_distributed_var(var);
-        transpiler::DistributedVar alike;  // beta powers: both servers have them
+        transpiler::DistributedVar alike;  // beta powers: on both servers
         alike.origin = alike.slice = facts("beta", {1});
         alike.vtype = "Optimizer";
         alike.endpoint = var.endpoint;
@@ -62,7 +62,7 @@ class CheckpointServers : public ::testing::Test {
   }
   [[nodiscard]] std::string slices() const { return folder_ / "slices.json"; }
 
-  // Snapshot number `number` of a server that has applied so many steps; values begin at `first`.
+  // Snapshot number `number` of a server that has applied that many steps; values begin at `first`.
   void save(int64_t server, int64_t number, int64_t applied, float first) const {
     const io::Box box{{server * 3, 0}, {server == 0 ? 3 : 2, 4}};
     const Value w = counting_part(kDims, box, first);
@@ -75,7 +75,7 @@ class CheckpointServers : public ::testing::Test {
     state.add("w" + block, w);
     state.add("w_moment" + block, moment);
     state.add("w@GRAD" + block, moment);
-    state.add("_generated_var_1", moment);  // scratch of an update, as large as the slice
+    state.add("_generated_var_1", moment);  // a temporary of an update, as large as the slice
     state.add("beta", beta);
     state.add("learning_rate_0", rate);
     state.add_record("calls", calls);
@@ -108,7 +108,7 @@ TEST_F(CheckpointServers, JoinsSlicesOfOneStep) {
 TEST_F(CheckpointServers, StepsThatDoNotMeetAreNamed) {
   save(0, 1, 10, 0);
   save(1, 1, 11, 0);
-  EXPECT_THAT(outcome(open().status()), HasSubstr("the newest are of steps 10, 11"));
+  EXPECT_THAT(outcome(open().status()), HasSubstr("their newest are of steps 10, 11"));
 }
 
 TEST_F(CheckpointServers, MissingServersAndSlicesAreErrors) {
@@ -135,8 +135,8 @@ transpiler::VarFacts facts_of(const std::string& name, std::vector<int64_t> shap
   return facts;
 }
 
-// A job of n servers: w and its moment cut by rows, a norm that is listed as whole but cut like w,
-// a beta power on all servers, and a table whose row r lives on server r mod n.
+// A job of n servers: w and its moment sliced by rows, a norm that is listed as whole but sliced
+// like w, a beta power on all servers, and a table whose row r is on server r mod n.
 class JobOfServers {
  public:
   JobOfServers(const TempFolder& folder, int64_t servers) : servers_(servers) {
@@ -214,7 +214,7 @@ class JobOfServers {
     }
   }
 
-  // What a snapshot of this job must hold, whoever made it.
+  // The required contents of a snapshot of this job, however it was made.
   static void expect_whole(const StatusOr<std::unique_ptr<TensorSource>>& source) {
     ASSERT_EQ(outcome(source.ok() ? Ok() : source.status()), "ok");
     EXPECT_THAT((*source)->names(), ElementsAre("beta", "moment", "steps", "table", "w", "w_mean"));
@@ -284,9 +284,9 @@ TEST_F(ReshardServers, WhatDoesNotFitIsSaid) {
   const JobOfServers three(folder_, 3);
   two.save();
   ASSERT_EQ(reshard(two, three, folder_ / "anew"), "ok");
-  EXPECT_THAT(reshard(two, three, folder_ / "anew"), HasSubstr("there is a checkpoint already"));
+  EXPECT_THAT(reshard(two, three, folder_ / "anew"), HasSubstr("a checkpoint already exists"));
   EXPECT_EQ(reshard(two, three, folder_ / "anew", Replace::kYes), "ok");
-  // Values only: a job of any number of trainers begins with them.
+  // Only values, so a job with any number of trainers can start from them.
   const auto server = io::Checkpoint::open(folder_ / "anew/server-0/step-7");
   ASSERT_EQ(outcome(server), "ok");
   EXPECT_EQ(*server->load_record("calls"), "millrace.ps.calls 1 0 0\n");
@@ -296,7 +296,7 @@ TEST_F(ReshardServers, WhatDoesNotFitIsSaid) {
   flags.command = "reshard";
   flags.paths = {two.root()};
   EXPECT_THAT(outcome(reshard_servers(tool_, flags).status()), HasSubstr("--to-slices"));
-  // Another job: a variable that nobody saved, and one of another shape.
+  // Another job: a variable that was not saved, and one of a different shape.
   transpiler::ProgramProperties properties;
   properties.is_distributed = true;
   properties.endpoints = {"s:0"};

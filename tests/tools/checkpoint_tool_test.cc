@@ -1,5 +1,5 @@
-// checkpoint as a process: every command, streams, exit codes, and files that compare equal to
-// those of the original, byte by byte.
+// checkpoint as a process: every command, streams, exit codes, and files that equal those of the
+// original, byte by byte.
 
 #include <array>
 #include <cstdio>
@@ -136,7 +136,7 @@ TEST_F(CheckpointTool, VerifiesAndFallsBack) {
   const CheckpointToolTestResult other =
       run("verify " + path("ck") + " --program " + kCombinedProgram);
   EXPECT_EQ(other.code, 1);
-  EXPECT_THAT(other.out, HasSubstr("'w': the program has this var, the checkpoint does not"));
+  EXPECT_THAT(other.out, HasSubstr("'w': the program has this variable, the checkpoint does not"));
   const std::string file = path("ck/step-2/data-0-0.safetensors");
   std::string content = bytes(file);
   content.back() = static_cast<char>(content.back() ^ 1);
@@ -204,7 +204,7 @@ TEST_F(CheckpointTool, ExportsAModel) {
   EXPECT_THAT(missing.out, HasSubstr("'b': no input has the var"));
 }
 
-// A training run that stops and goes on ends with the same bits as one that never stopped.
+// A training run that stops and continues ends with the same bits as one that never stopped.
 TEST_F(CheckpointTool, RunsGoOnExactly) {
   std::ofstream data(path("d.csv"));
   for (int i = 0; i < 40; ++i) {
@@ -236,14 +236,14 @@ TEST_F(CheckpointTool, RunsGoOnExactly) {
   EXPECT_EQ(run_tool(train + " --resume " + path("none")).code, 3);
   EXPECT_EQ(run_tool(train + " --resume auto").code, 2);
   EXPECT_EQ(run_tool(train + " --save-every 2").code, 2);
-  // A disk that refuses does not stop training unless it is asked to.
+  // A failing disk does not stop training unless the user asks for it.
   put(path("file"), "x");
   const std::string nowhere = " --save-every 3 --checkpoint-dir " + path("file");
   trained(nowhere);
   EXPECT_EQ(run_tool(train + nowhere + " --fail-on-save-error").code, 3);
 }
 
-// A folder of snapshots of servers: what each has, and whether all of it is good.
+// A folder of snapshots of servers: the contents of each, and whether all are intact.
 TEST_F(CheckpointTool, SnapshotsOfServersAreListedAndVerified) {
   for (const char* server : {"server-0", "server-1"})
     succeed(std::string("convert ") + kSeparate + " --to checkpoint -o " +
@@ -260,7 +260,7 @@ TEST_F(CheckpointTool, SnapshotsOfServersAreListedAndVerified) {
   EXPECT_THAT(bad.out, HasSubstr("server-1/step-3"));
 }
 
-// Dropout goes on with the numbers that the stopped run would have drawn next, on every device.
+// Dropout continues with the numbers that the stopped run would have drawn next, on every device.
 TEST_F(CheckpointTool, RandomNumbersGoOnExactly) {
   put(path("main.txt"), R"(# millrace program 1
 
@@ -303,17 +303,18 @@ block 0 {
     trained(" --shuffle false --epochs 1 --save-every 5");
     trained(" --shuffle false --epochs 2 --resume auto" + again);
     succeed(compare);
-    // Another seed has no say in it: the checkpoint says where the numbers stand.
+    // Another seed has no effect: the checkpoint contains the positions of the random numbers.
     trained(" --shuffle false --epochs 2 --resume auto" + again, 6);
     succeed(compare);
     trained(" --shuffle false --epochs 2" + again, 6);
     EXPECT_EQ(run(compare).code, 1);
     EXPECT_THAT(trained(" --epochs 2 --resume auto", 5, devices == "cpu:1" ? "cpu:2" : "cpu:1"),
-                HasSubstr("random numbers begin again"));
+                HasSubstr("random numbers restart"));
   }
 }
 
-// What writes says so in one JSON document, and with --dry-run what it would do, which is nothing.
+// Commands that write report it in one JSON document; with --dry-run they report what they would
+// do, and write nothing.
 TEST_F(CheckpointTool, ReportsAndDryRuns) {
   make_checkpoint(1);
   const std::string model = std::string("export ") + path("ck") + " --model-dir " + kSeparate;
@@ -340,7 +341,7 @@ TEST_F(CheckpointTool, ReportsAndDryRuns) {
     EXPECT_EQ(report["output"], output);
     EXPECT_EQ(report["vars"], 2);
     EXPECT_TRUE(std::filesystem::exists(output)) << command;
-    // Both refuse what is there.
+    // Both refuse existing outputs.
     EXPECT_EQ(run(whole + " --dry-run").code, 2) << command;
     EXPECT_EQ(run(whole).code, 2) << command;
     EXPECT_EQ(run(whole + " --force").code, 0) << command;

@@ -15,7 +15,7 @@
 #include "tests/io/temp_folder.h"
 #include "tests/support/process.h"
 
-/// Tools as processes, and folders of the job of tests/fleet/ctr_job.h that they run.
+/// Helpers to run tools as processes on folders of the job of tests/fleet/ctr_job.h.
 namespace millrace::tools {
 
 namespace ctr_job = fleet::ctr_job;
@@ -25,7 +25,7 @@ using Words = std::vector<std::string>;
 
 inline constexpr int kWorkers = 2;
 inline constexpr int kTimeoutMs = 60'000;
-/// What the model predicts, before softmax.
+/// The prediction of the model, before softmax.
 inline constexpr const char* kFetch = "fc_1.tmp_1";
 
 struct Ended {
@@ -94,7 +94,8 @@ class CtrFolder : public ::testing::Test {
   void write(const std::string& name, const std::string& bytes) const {
     check(write_file_atomically(at(name), bytes, Replace::kYes));
   }
-  // Feeds of steps [begin, end) as step0, ...; of all workers with prefixes, and of each alone.
+  // Feeds of steps [begin, end) as step0, ...; of all workers with prefixes, and of each worker
+  // separately.
   void write_feeds(int begin, int end) const {
     NamedValues all;
     for (int worker = 0; worker < kWorkers; ++worker) {

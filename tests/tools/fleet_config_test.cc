@@ -1,4 +1,4 @@
-// What a file of --fleet may say, and what is wrong with others.
+// Valid contents of a file of --fleet, and errors in others.
 
 #include "tools/transpile/fleet_config.h"
 

@@ -1,5 +1,5 @@
 // Folders of transpile-program --fleet run by the tools: the same bits as by fleet::Fleet, in one
-// process and in several; saved, loaded and served; and what is wrong is named.
+// process and in several; saved, loaded and served; and errors are reported.
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 
 class FleetJobs : public CtrFolder {
  protected:
-  // A trainer of five steps of "job", on its own feeds.
+  // A trainer of "job" for five steps, with separate feeds.
   [[nodiscard]] Words trainer(int t, const Words& more) const {
     return joined(
         {spawn::tool("run-program"), "--role", "trainer", "--trainer-id", std::to_string(t),
@@ -37,8 +37,8 @@ class FleetJobs : public CtrFolder {
   }
 };
 
-// The same job by fleet::Fleet: members "tT/stepK/<loss>", and at the end the dense parameters and
-// rows by name.
+// The same job by fleet::Fleet: members "tT/stepK/<loss>", and the final dense parameters and rows
+// by name.
 Arrays train_by_fleet(int steps, const std::vector<std::string>& servers, Arrays& after) {
   Arrays losses;
   const auto way = std::make_shared<ps::InprocTransport>();
@@ -194,7 +194,8 @@ TEST_F(FleetJobs, WholeVarsGiveEveryoneItsPart) {
   succeed("run-program",
           joined(cluster("job", 3, "out.npz"), {"--save-persistables", at("after.npz")}));
   write_feeds(0, 1);
-  // a step of rate 0 would leave them; here the loss of the first step shows what it began with
+  // a step of rate 0 would not change them; here the loss of the first step shows the initial
+  // values
   succeed("run-program", joined(cluster("job", 1, "later.npz"), {"--params", at("after.npz")}));
   NamedValues feeds = ctr_job::feeds_of(1, 0);
   write("one.npz", *io::npz_bytes(feeds));
@@ -226,7 +227,8 @@ TEST_F(FleetJobs, TheModelThatIsSavedIsServed) {
   EXPECT_EQ(served, floats_in(at("alone.npz")));
 }
 
-// Trainers of a geo job train by themselves; servers have their moves after every second step.
+// Trainers of a geo job train locally; they send their differences to the servers after every
+// second step.
 TEST_F(FleetJobs, AGeoJobIsSavedServedAndGoesOn) {
   const std::string k_steps = R"(, "a_sync_configs": {"k_steps": 2})";
   transpile("job", "geo", {"127.0.0.1:7200", "127.0.0.1:7201"}, kWorkers, k_steps);
@@ -250,7 +252,7 @@ TEST_F(FleetJobs, AGeoJobIsSavedServedAndGoesOn) {
            kFetch + std::string(",") + loss, "--output", at("alone.npz"), "--threads", "1"});
   const Arrays alone = floats_in(at("alone.npz"));
   EXPECT_EQ(floats_in(at("served.npz")).at(kFetch), alone.at(kFetch));
-  // another number of servers begins with what was saved, and so do its trainers
+  // the servers, in another number, and their trainers start from the saved values
   transpile("later", "geo", {"127.0.0.1:7300", "127.0.0.1:7301", "127.0.0.1:7302"}, kWorkers,
             k_steps);
   write_feeds(0, 1);
@@ -287,7 +289,8 @@ TEST_F(FleetJobs, ARateFollowsItsSchedule) {
   const Ended ended =
       run("run-program", joined(cluster("job", 4, "out.npz"), {"--deadline-ms", "1000"}));
   EXPECT_NE(ended.code, 0);
-  EXPECT_THAT(ended.output, HasSubstr("whoever trains steps the learning rate 'learning_rate_0'"));
+  EXPECT_THAT(ended.output,
+              HasSubstr("the learning rate 'learning_rate_0' must be set in every step"));
   NamedValues feeds = *io::read_values(at("feeds.npz"));
   for (int t = 0; t < kWorkers; ++t) {
     for (int step = 0; step < 4; ++step) {
@@ -315,12 +318,15 @@ TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
       {"run-program",
        {"--role", "trainer", "--program", trainer},
        2,
-       "trainer 0 was given the folder of trainer 1"},
+       "trainer 0: found the folder of trainer 1"},
       {"run-program",
        {"--role", "trainer", "--program", server},
        2,
-       "trainer 0 was given the folder of server 0"},
-      {"pserver", {"--program", trainer}, 2, "this is the folder of a trainer"},
+       "trainer 0: found the folder of server 0"},
+      {"pserver",
+       {"--program", trainer},
+       2,
+       "expected the folder of a server, found that of a trainer"},
       {"pserver", {"--program", server, "--snapshot-dir", at("snapshots")}, 7, "snapshots"},
       {"run-program",
        {"--role", "trainer", "--transpiled", at("job"), "--worker-threads", "2"},
@@ -362,7 +368,7 @@ TEST_F(FleetJobs, ATrainerThatIsLostEndsTheJob) {
     if (t == 0) words = joined(words, {"--kill-point", "trainer/before-complete"});
     trainers.push_back(std::make_unique<spawn::Process>(words));
   }
-  // the other one waits for its end
+  // the other one waits until this one ends
   EXPECT_EQ(trainers[0]->wait(kTimeoutMs), 128 + SIGKILL) << trainers[0]->output();
   EXPECT_EQ(serving.wait(kTimeoutMs), 5) << serving.output();
   EXPECT_THAT(serving.output(), HasSubstr("trainer 0"));
@@ -383,7 +389,8 @@ TEST(FleetRuntimeJson, NamesWhatIsWrong) {
   EXPECT_THAT(fault(R"({"communicator_mode": 9, "role_id": 0})"), HasSubstr("expected 0 to 3"));
   EXPECT_THAT(fault(R"({"communicator_mode": 0, "role_id": 0.5})"),
               HasSubstr("'role_id': expected a whole number"));
-  EXPECT_THAT(fault("{" + good + R"(, "recv_dense": {"x": []}})"), HasSubstr("'x' is no number"));
+  EXPECT_THAT(fault("{" + good + R"(, "recv_dense": {"x": []}})"),
+              HasSubstr("expected table numbers as keys, found 'x'"));
   EXPECT_THAT(fault("{" + good + R"(, "recv_dense": 3})"), HasSubstr("recv_dense"));
   EXPECT_THAT(fault("{" + good + R"(, "send_context": {"g": {"colour": 1, "table_id": 0,
                     "trainer_id": 0}}})"),

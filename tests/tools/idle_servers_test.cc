@@ -1,5 +1,5 @@
 // More servers than variables: a server that holds nothing takes part in barriers and ends with the
-// job; one that is not there is named within the deadline. In one process and by gRPC.
+// job; one that does not run is reported within the deadline. In one process and over gRPC.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -150,7 +150,7 @@ class IdleServers : public ::testing::TestWithParam<const char*> {
     return *std::move(made);
   }
 
-  // Opens and runs so many servers; waits until they listen.
+  // Opens and runs the given number of servers; waits until they listen.
   void start_servers(int count, bool sync) {
     results_.resize(static_cast<size_t>(count));
     endpoints_.assign(results_.size(), "");
@@ -179,7 +179,7 @@ class IdleServers : public ::testing::TestWithParam<const char*> {
     }));
   }
 
-  // Trains three steps. \param gathered  the parameter in the end
+  // Trains three steps. \param gathered  receives the final parameter
   Status train(int trainer, const Strings& servers, bool sync, std::vector<float>& param) {
     const std::string program = folder_ / fmt::format("trainer_{}", trainer);
     testing::put_file(program, trainer_text(trainer, servers, sync));
@@ -197,7 +197,7 @@ class IdleServers : public ::testing::TestWithParam<const char*> {
     return job->finish(tool_, {});
   }
 
-  // All servers end by themselves.
+  // All servers end without being stopped.
   void join() {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
@@ -251,8 +251,8 @@ TEST_P(IdleServers, OneThatIsMissingIsNamed) {
   const Status status = train(0, endpoints, true, param);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_THAT(status.to_string(),
-              HasSubstr("trainer 0 could not meet 1 of 4 servers: 127.0.0.1:1"));
-  // the servers find out by themselves, and say whom they miss
+              HasSubstr("trainer 0 could not connect to 1 of 4 servers: 127.0.0.1:1"));
+  // the servers detect it, and report which trainer is missing
   join();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
   for (const Status& result : results_) {
@@ -272,7 +272,7 @@ TEST_P(IdleServers, WhoIsWaitedForIsSaidMeanwhile) {
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   ASSERT_FALSE(lines.empty());
   EXPECT_THAT(lines.front(),
-              AllOf(HasSubstr("trainer 1 waits since 0 s for 1 of 3 servers: 127.0.0.1:1"),
+              AllOf(HasSubstr("trainer 1 has waited 0 s for 1 of 3 servers: 127.0.0.1:1"),
                     Not(HasSubstr(endpoints_[0]))));
   EXPECT_THAT(client.endpoints(), ::testing::SizeIs(3));
 }

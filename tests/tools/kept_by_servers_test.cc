@@ -1,6 +1,6 @@
-// Jobs of transpiled programs whose servers keep more than parameters and the state of optimizers:
-// averages of parameters and what schedules count. A save has them, a later job goes on from them,
-// and a feed that would not reach them is refused.
+// Jobs of transpiled programs whose servers hold more than parameters and optimizer state: averages
+// of parameters and counters of schedules. They are saved, a later job continues from them, and a
+// feed that would not reach them is refused.
 
 #include <chrono>
 #include <filesystem>
@@ -51,8 +51,8 @@ block 0 {
 )"};
 constexpr const char* kCounter = "@LR_DECAY_COUNTER@";
 
-// The net with batch_norm between its sum and its square, whose moving mean and variance trainers
-// keep.
+// The net with batch_norm between its sum and its square; trainers hold its moving mean and
+// variance.
 std::string with_batch_norm(std::string text, bool startup) {
   const auto put = [&text](const std::string& before, const std::string& more) {
     text.insert(text.find(before), more);
@@ -105,7 +105,7 @@ class KeptByServers : public ::testing::Test {
                              << ended.output;
   }
 
-  // The training program, as one process runs it.
+  // The training program for one process.
   void minimize(const std::string& rate) const { minimize_net(kNet[0], kNet[1], rate); }
   void minimize_net(const std::string& main, const std::string& startup,
                     const std::string& rate) const {
@@ -170,7 +170,7 @@ class KeptByServers : public ::testing::Test {
                {"--program", at("alone/main/__model__"), "--startup", at("alone/main/__startup__"),
                 "--config", at("job.json"), "--trainer-id", "all", "-o", at("job"), "--force"});
   }
-  // The same batches for both trainers and the one process, so that means are those of one.
+  // The same batches for both trainers and the one process, so that means equal those of one.
   void write_feeds(int begin, int end, const std::string& more = "", int trainers = 2) const {
     KeptValues own;
     KeptValues all;
@@ -192,7 +192,7 @@ class KeptByServers : public ::testing::Test {
     write("own.npz", *io::npz_bytes(own));
     write("all.npz", *io::npz_bytes(all));
   }
-  // Where parameters begin: each slice of a cut one would draw numbers of its own.
+  // Fixed initial values of parameters: each slice of a sliced one would draw different numbers.
   void write_first_values() const {
     KeptValues first;
     auto& w = first["w"].as<Tensor>();
@@ -223,7 +223,7 @@ class KeptByServers : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  // What the job leaves is what one process leaves.
+  // The job ends with the values of one process.
   void expect_alike(const std::string& job, const std::string& one, const KeptWords& names) const {
     const auto found = io::read_values(at(job));
     const auto wanted = io::read_values(at(one));
@@ -260,7 +260,7 @@ TEST_F(KeptByServers, AveragesOfCutParametersAreSavedAndLoaded) {
   const KeptWords names{"w", "b", "w_ema", "b_ema", "decay"};
   expect_alike("after.npz", "one.npz", names);
 
-  // A job that is stopped and goes on ends with the same.
+  // A job that is stopped and continues ends with the same values.
   write_feeds(0, 3);
   succeed("run-program", with(with(together(3), begin), {"--save-params", at("saved"),
                                                          "--save-persistables", at("saved.npz")}));
@@ -270,7 +270,7 @@ TEST_F(KeptByServers, AveragesOfCutParametersAreSavedAndLoaded) {
   succeed("run-program",
           with(together(3), {"--params", at("saved"), "--save-persistables", at("later.npz")}));
   expect_alike("later.npz", "one.npz", names);
-  // and so does one process, whose startup program has the rate
+  // and so does one process, whose startup program sets the rate
   succeed("run-program",
           with(alone(3), {"--params", at("saved.npz"), "--save-persistables", at("later.npz")}));
   expect_alike("later.npz", "one.npz", names);
@@ -319,8 +319,8 @@ TEST_F(KeptByServers, WhatNeedsAWholeParameterIsRefusedOnSlices) {
   append_averages("squared_l2_norm");
   const KeptEnd made = distribute();
   EXPECT_EQ(made.code, 7) << made.output;
-  EXPECT_THAT(made.output, HasSubstr("'squared_l2_norm' stands beside the update of the param 'w', "
-                                     "which is cut over servers"));
+  EXPECT_THAT(made.output, HasSubstr("'squared_l2_norm' is run in addition to the update of the "
+                                     "param 'w', which is sliced over servers"));
 }
 
 TEST_F(KeptByServers, AFeedThatDoesNotReachThemIsRefused) {
@@ -331,11 +331,11 @@ TEST_F(KeptByServers, AFeedThatDoesNotReachThemIsRefused) {
     const KeptEnd ended = run("run-program", together(2));
     EXPECT_NE(ended.code, 0) << name;
     EXPECT_THAT(ended.output,
-                HasSubstr(fmt::format("feed: '{}' is kept by the servers, which a feed does not "
-                                      "reach",
+                HasSubstr(fmt::format("feed: '{}' is held by the servers, so a feed has no "
+                                      "effect on it",
                                       name)));
   }
-  write_feeds(0, 2, "something_else");  // columns of no program are nobody's business
+  write_feeds(0, 2, "something_else");  // columns for vars of no program are ignored
   succeed("run-program", together(2));
 }
 
@@ -378,21 +378,21 @@ TEST_F(KeptByServers, AnEarlierJobInTheFolderIsNotTakenUp) {
                   "-o",           at("job")};
   const KeptEnd refused = run("transpile-program", words);
   EXPECT_EQ(refused.code, 3);
-  EXPECT_THAT(refused.output, HasSubstr("of an earlier job, which this one would run"));
+  EXPECT_THAT(refused.output, HasSubstr("of an earlier job, which the new job would use"));
   words.push_back("--force");
   succeed("transpile-program", words);
   for (const char* const gone : {"trainer_1/__model__", "pserver_1/__model__",
                                  "pserver_1/__startup__", "trainer_0/runtime.json", "tables.json"})
     EXPECT_FALSE(std::filesystem::exists(at(std::string("job/") + gone))) << gone;
   EXPECT_TRUE(std::filesystem::exists(at("job/trainer_0/__model__")));
-  // Batches of a trainer that the job lacks are no batches of it.
+  // Batches of a trainer that the job does not have are ignored.
   write_feeds(0, 1);
   const KeptEnd ended = run("run-program", together(1));
   EXPECT_EQ(ended.code, 3);
   EXPECT_THAT(ended.output, HasSubstr("is for trainer 1, but the job has 1"));
 }
 
-// A trainer that is still opening when another one has failed finds no server any more.
+// A trainer that is still opening when another one has failed no longer finds a server.
 TEST_F(KeptByServers, AJobWhoseFirstStepFailsEndsAtOnce) {
   minimize(R"("learning_rate": 0.1)");
   ASSERT_EQ(distribute().code, 0);
@@ -415,7 +415,7 @@ TEST_F(KeptByServers, ARateWithoutItsScheduleIsTold) {
     EXPECT_EQ(made.code, 0) << made.output;
     return made.output;
   };
-  const auto warning = HasSubstr("the learning rate 'learning_rate_0' stays as it begins");
+  const auto warning = HasSubstr("the learning rate 'learning_rate_0' keeps its initial value");
   EXPECT_THAT(told(R"("schedule": {"type": "exponential_scheduler", "learning_rate": 0.1,
                                    "gamma": 0.5})"),
               warning);

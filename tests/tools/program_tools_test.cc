@@ -211,7 +211,7 @@ TEST_F(ProgramTools, DiffSaysWhere) {
   EXPECT_EQ(run("diff-program - - < " + a).code, 2);
 }
 
-// x (8 rows) and w are read by mul; a dies at relu, b at the end. Block 1 keeps nothing alive.
+// x (8 rows) and w are read by mul; a is dead after relu, b at the end. Block 1 keeps nothing live.
 constexpr const char* kCosts =
     "# millrace program 1\nblock 0 {\n  param w: f32(4, 16)\n  var x: f32(-1, 4)\n"
     "  var a: f32(-1, 16)\n  var b: f32(-1, 16)\n  var c: f32(-1, 16)\n"
@@ -252,7 +252,7 @@ TEST_F(ProgramTools, CsvHasALineAnOp) {
               HasSubstr("\n0,0,\"o,\"\"p\",x,y,?,0,0\n"));
 }
 
-// Scripts of the original write the bare flag.
+// Scripts of the original pass the bare flag.
 TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
   const ProgramToolsTestResult defaults = run("transpile-program --program p --print-config");
   ASSERT_EQ(defaults.code, 0) << defaults.out;
@@ -302,7 +302,7 @@ TEST_F(ProgramTools, GradientsAreChecked) {
 }
 
 TEST_F(ProgramTools, WrongGradientsEndWithOne) {
-  // steps so long that differences are no slopes
+  // steps so large that differences are not derivatives
   const ProgramToolsTestResult wrong =
       run("run-program --program tests/data/frontend/mlp.main.pb "
           "--startup tests/data/frontend/mlp.startup.pb --seed 3 --feed img=4x64xf32=random:1 "
@@ -328,14 +328,14 @@ TEST_F(ProgramTools, GradientsAreCheckedInFloat32AsLooselyAsIsWanted) {
 TEST_F(ProgramTools, OptionsThatDoNotGoWithCheckingGradientsAreRefused) {
   const ProgramToolsTestResult without = run(std::string(kForwardStep) + "--check-samples 3");
   EXPECT_EQ(without.code, 2);
-  EXPECT_THAT(without.out, HasSubstr("--check-samples goes with --check-gradients"));
+  EXPECT_THAT(without.out, HasSubstr("--check-samples needs --check-gradients"));
   const ProgramToolsTestResult fetch =
       run(std::string(kForwardStep) + "--check-gradients --fetch x");
   EXPECT_EQ(fetch.code, 2);
   EXPECT_THAT(fetch.out, HasSubstr("--fetch has no effect with --check-gradients"));
   const ProgramToolsTestResult no_loss = run(std::string(kForwardStep) + "--check-gradients");
   EXPECT_EQ(no_loss.code, 2);
-  EXPECT_THAT(no_loss.out, HasSubstr("the program has no gradients; --loss says of which var"));
+  EXPECT_THAT(no_loss.out, HasSubstr("the program has no gradients; name the loss with --loss"));
 }
 
 }  // namespace

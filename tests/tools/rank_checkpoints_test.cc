@@ -1,5 +1,5 @@
-// Several ranks of one training run write one checkpoint together, into one folder or onto disks of
-// their own, and any number of ranks goes on from it.
+// Several ranks of one training run write one checkpoint together, into one folder or onto separate
+// disks, and any number of ranks continues from it.
 
 #include <cctype>
 #include <filesystem>
@@ -82,7 +82,7 @@ class RankCheckpoints : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return Process(words, job.engine == "mpi" ? spawn::mpirun_environment() : Words{});
   }
-  // \returns what the ranks have logged
+  // \returns the logs of the ranks
   std::string train(const Job& job, const Words& more, int code = 0) const {
     fs::remove_all(at("logs"));
     Process process = start(job, more);
@@ -146,13 +146,13 @@ TEST_F(RankCheckpoints, ToolsTakeTheDisksTogether) {
   train({}, saving("own{rank}", "3", "3"));
   std::string text;
   EXPECT_EQ(checkpoint({"verify", at("own0")}, &text), 1);
-  EXPECT_THAT(text, HasSubstr("or all of their folders be given"));
+  EXPECT_THAT(text, HasSubstr("or all of their folders must be given"));
   EXPECT_EQ(checkpoint({"verify", at("own0"), "--beside", at("own1")}, &text), 0) << text;
   EXPECT_EQ(checkpoint({"list", at("own0"), "--beside", at("own1")}, &text), 0) << text;
   EXPECT_THAT(text, ::testing::AllOf(HasSubstr("yes"), Not(HasSubstr("damaged"))));
   EXPECT_EQ(checkpoint({"show", at("own1"), "--beside", at("own0"), "--step", "3"}, &text), 0);
   EXPECT_THAT(text, HasSubstr("fc_0.w_0"));
-  // a manifest on one of the disks suffices
+  // a manifest on one of the disks is enough
   fs::remove(at("own0/step-3/manifest.json"));
   EXPECT_EQ(checkpoint(
                 {"convert", at("own0"), "--beside", at("own1"), "--to", "npz", "-o", at("all.npz")},
@@ -174,10 +174,10 @@ TEST_F(RankCheckpoints, AnyNumberOfRanksGoesOn) {
   train({}, saving("own{rank}", "3", "3"));
   fs::copy(at("end0.npz"), at("three.npz"));
   const std::string more = train({"shm", 3}, saving("own{rank}", "0", "3"));
-  EXPECT_THAT(more, HasSubstr("random numbers begin again"));
+  EXPECT_THAT(more, HasSubstr("random numbers restart"));
   expect_ends_equal("three.npz", "end2.npz");
   train({"shm", 3}, saving("own{rank}", "5", "5"));
-  // one rank of three disks: they are brought together first
+  // one rank, three disks: their files are first copied together
   EXPECT_EQ(checkpoint({"reshard", at("own0"), "--beside", at("own1"), "--beside", at("own2"),
                         "--ranks", "1", "-o", at("one/step-5")}),
             0);
@@ -186,7 +186,7 @@ TEST_F(RankCheckpoints, AnyNumberOfRanksGoesOn) {
   expect_ends_equal("five.npz", "end0.npz");
 }
 
-// Only one rank hears of it; both end behind the same step and have saved it.
+// Only one rank gets the signal; both end after the same step and have saved it.
 TEST_F(RankCheckpoints, ASignalEndsAllBehindOneStep) {
   for (const auto& [number, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
     Process job = start({}, saving("ck", "1000000", "1000000000"));

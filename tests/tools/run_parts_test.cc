@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tools/common/loss_curve.h"
 #include "tools/run/check_against.h"
 #include "tools/run/data_set.h"
-#include "tools/run/loss_curve.h"
 #include "tools/run/made_feed.h"
 #include "tools/run/progress.h"
 
@@ -51,12 +51,13 @@ TEST_F(DataSetTest, SaysWhatIsWrongAndWhere) {
               HasSubstr("line 2, column 1: expected a number"));
   EXPECT_THAT(read("1,2,3\n4,5\n").status().message(),
               HasSubstr("line 2: expected 3 columns, found 2"));
-  EXPECT_THAT(read("a,b,c\n").status().message(), HasSubstr("there is no line of numbers"));
+  EXPECT_THAT(read("a,b,c\n").status().message(),
+              HasSubstr("expected lines of numbers, found none"));
   EXPECT_THAT(read("1,2,3\n", "x=0:2").status().message(),
               HasSubstr("var 'x': expected 2 columns for its dims, found 3"));
   EXPECT_THAT(read("1,2,3\n", "z=0").status().message(), HasSubstr("no var 'z'"));
   EXPECT_THAT(read("1,2,3\n", "x=0:1,y=7").status().message(),
-              HasSubstr("var 'y' is column 7, but a line has 3"));
+              HasSubstr("var 'y': column 7 does not exist, a line has 3 columns"));
   EXPECT_THAT(read("1,2,3\n", "x").status().message(), HasSubstr("--columns: expected VAR="));
 }
 
@@ -90,7 +91,7 @@ TEST(LossCurve, DrawsOneValueAndNone) {
 
 class MadeFeedTest : public DataSetTest {
  protected:
-  // A feed that is made; the test fails where it is not.
+  // A generated feed; the test fails if it is not generated.
   Tensor make(const std::string& text, const std::string& name = "x") {
     StatusOr<std::optional<Tensor>> made = make_feed(name, text, *program_);
     EXPECT_TRUE(made.ok() && made->has_value()) << made.status().to_string();
@@ -135,9 +136,9 @@ TEST_F(MadeFeedTest, SaysWhatIsWrong) {
   EXPECT_THAT(error("random"), HasSubstr("expected random:SEED"));
   EXPECT_THAT(error("random:x"), HasSubstr("found 'random:x'"));
   EXPECT_THAT(error("random:1:0"), HasSubstr("expected random:SEED or random:SEED:HIGH"));
-  EXPECT_THAT(error("2xax3xf32=zeros"), HasSubstr("'a' is no dim"));
-  EXPECT_THAT(error("2xf33=zeros"), HasSubstr("'f33' is no element type"));
-  EXPECT_THAT(error("zeros", "z"), HasSubstr("declares no such tensor"));
+  EXPECT_THAT(error("2xax3xf32=zeros"), HasSubstr("'a' is not a valid dim"));
+  EXPECT_THAT(error("2xf33=zeros"), HasSubstr("'f33' is not an element type"));
+  EXPECT_THAT(error("zeros", "z"), HasSubstr("does not declare this tensor"));
 }
 
 executor::NamedValues named(const std::string& name, const std::vector<float>& data) {
@@ -161,7 +162,7 @@ TEST(CheckAgainst, NamesTheLargestDifference) {
 
 TEST(CheckAgainst, FindsWhatDoesNotFit) {
   EXPECT_THAT(check_against(named("y", {1}), named("z", {1}), {}).text,
-              HasSubstr("z: no such result"));
+              HasSubstr("z: missing in the results"));
   EXPECT_THAT(check_against(named("y", {1}), named("y", {1, 1}), {}).text,
               HasSubstr("y: expected f32 [2], found f32 [1]"));
   EXPECT_TRUE(check_against(named("y", {NAN}), named("y", {NAN}), {}).same);

@@ -1,5 +1,5 @@
-// What jobs with parameter servers save at their end is served by one process: the model computes
-// what the program does with the same parameters, in every mode of the transpiler.
+// Models that jobs with parameter servers save are served by one process: the model computes the
+// same as the program with the same parameters, in every mode of the transpiler.
 
 #include <algorithm>
 #include <filesystem>
@@ -50,7 +50,7 @@ TEST_P(ServedModels, ComputeWhatTheProgramDoes) {
                  {"--save-persistables", at("after.npz"), "--save-params", at("params"),
                   "--allow-dir", folder_.path(), "--save-model", at("model"), "--model-program",
                   main, "--model-feeds", "emb_slot0,emb_slot1,dense", "--model-fetches", kFetch}));
-  // no state of the optimizer
+  // no optimizer state
   EXPECT_THAT(millrace::testing::names_in(at("model")),
               ElementsAre("__model__", "emb", "fc_0.b_0", "fc_0.w_0", "fc_1.b_0", "fc_1.w_0"));
   write("one.npz", *io::npz_bytes(ctr_job::feeds_of(0, 9)));
@@ -58,7 +58,7 @@ TEST_P(ServedModels, ComputeWhatTheProgramDoes) {
                           at("served.npz"), "--threads", "1"});
   const Arrays served = floats_in(at("served.npz"));
   EXPECT_EQ(served.size(), 1U);
-  // the state of the optimizer is beside the parameters here; a forward program does not look
+  // here the folder also has optimizer state, which a forward program ignores
   for (const char* const params : {"after.npz", "params"}) {
     succeed("run-program",
             {"--program", main, "--params", at(params), "--feed", at("one.npz"), "--fetch", kFetch,

@@ -1,4 +1,4 @@
-// Examples in files of MultiSlot text, as steps are fed them.
+// Examples in files of MultiSlot text, in the form in which they are fed to steps.
 
 #include "tools/run/slot_data.h"
 
@@ -35,7 +35,7 @@ class SlotDataTest : public ::testing::Test {
     return folder_ / name;
   }
 
-  // first numbers of x of every step
+  // first values of x of every step
   std::vector<std::vector<float>> steps(Feeder& feeder, int64_t begin = 0) {
     std::vector<std::vector<float>> all;
     for (int64_t step = begin; !feeder.ends_at(step); ++step) {
@@ -131,7 +131,7 @@ TEST_F(SlotDataTest, FlagsWinOverTheSlotsFile) {
 
 TEST_F(SlotDataTest, SaysWhatIsMissing) {
   options_.files = {folder_ / "none-*"};
-  EXPECT_THAT(open().status().message(), HasSubstr("there is no file"));
+  EXPECT_THAT(open().status().message(), HasSubstr("no file matches"));
   options_.files = {folder_ / "part-0"};
   options_.worker_threads = 2;
   EXPECT_EQ(open().status().code(), StatusCode::kUnimplemented);

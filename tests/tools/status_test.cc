@@ -1,4 +1,4 @@
-// The status tool: what servers say as a table and as JSON, and the ones that say nothing.
+// The status tool: responses of servers as a table and as JSON, and servers that do not respond.
 
 #include <array>
 #include <cstdio>
@@ -109,7 +109,7 @@ TEST_F(StatusTool, UsageIsChecked) {
   EXPECT_THAT(run("--pservers 127.0.0.1:1 --tls-ca absent.pem").out, HasSubstr("absent.pem"));
 }
 
-// Not of the tool, but beside it: the other way to watch a server.
+// Not part of the tool: the metrics page is the other way to watch a server.
 TEST(MetricsExposer, AnswersPrometheusAtLoopback) {
   ps::Metrics metrics;
   ps::count_call(metrics, "send", {10, 20, true, 0.5});

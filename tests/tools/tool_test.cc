@@ -40,7 +40,7 @@ class ToolTest : public ::testing::Test {
     return path;
   }
 
-  // Runs a tool with one option of each sort; the body fails with the given status.
+  // Runs a tool with one option of each kind; the body fails with the given status.
   ToolTestResult run(std::vector<std::string> arguments, Status status = Ok(), int code = kDone) {
     Tool tool({.name = "toy-tool",
                .purpose = "does nothing",
@@ -106,7 +106,7 @@ TEST_F(ToolTest, ManualPageShowsEveryOption) {
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, HasSubstr(".TH \"TOY-TOOL\" 1"));
   EXPECT_THAT(result.out, HasSubstr(".SS Cluster\n.TP\n.B \\-\\-trainers"));
-  EXPECT_THAT(result.out, HasSubstr("\\-\\-wait\\-port"));  // rare ones, too
+  EXPECT_THAT(result.out, HasSubstr("\\-\\-wait\\-port"));  // also rare options
   EXPECT_THAT(result.out, HasSubstr(".TP\n1\nthe answer is no"));
 }
 
@@ -214,7 +214,8 @@ TEST_F(ToolTest, BadConfigurationIsBadInput) {
   const ToolTestResult value = run({"--config", file("v.json", R"({"trainers": "x"})")});
   EXPECT_EQ(value.code, 3);
   EXPECT_THAT(value.err, HasSubstr("--trainers"));
-  EXPECT_THAT(run({"--config", file("n.json", "{")}).err, HasSubstr("configuration is no JSON"));
+  EXPECT_THAT(run({"--config", file("n.json", "{")}).err,
+              HasSubstr("configuration is not valid JSON"));
   EXPECT_EQ(run({"--config", folder_ / "absent.json"}).code, 3);
 }
 
@@ -272,7 +273,8 @@ TEST_F(ToolTest, OutputsAreReplacedOnlyWithForce) {
   std::string text;
   std::getline(std::ifstream(path), text);
   EXPECT_EQ(text, "result");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);  // nothing left
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}),
+            1);  // no temporary file is left
   EXPECT_EQ(run({"-o", folder_ / "no/such"}).code, 3);
   EXPECT_EQ(run({"-o", folder_}).code, 3);
   EXPECT_EQ(run({"-o", "/dev/null"}).code, 0);

@@ -1,4 +1,4 @@
-// The programs that collective mode must produce, op by op, and every refusal with its message.
+// The programs that collective mode must generate, op by op, and every refusal with its message.
 
 #include "transpiler/distribute/collective.h"
 
@@ -221,9 +221,9 @@ TEST_F(CollectiveTest, AnUpdateWhoseGradientIsNotStatedIsRefused) {
           .status();
     };
     EXPECT_TRUE(refused({}).ok()) << mode;
-    // One of two is enough: ranks would go apart.
+    // One of the two is enough: otherwise ranks would diverge.
     EXPECT_EQ(refused({"b@GRAD"}).message(),
-              "the op updates \"b\", but no backward op states its gradient (op_role_var), so that "
+              "the op updates \"b\", but no backward op lists its gradient in op_role_var, so "
               "it would not be reduced");
     const Status neither = refused({"w@GRAD", "b@GRAD"});
     EXPECT_THAT(neither.message(), HasSubstr("the op updates \"w\""));

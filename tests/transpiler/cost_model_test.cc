@@ -1,4 +1,4 @@
-// The cost model: each load by hand on small inputs, and the size it must reach.
+// The cost model: each load computed by hand for small inputs, and its speed for large ones.
 
 #include "transpiler/distribute/cost_model.h"
 
@@ -70,8 +70,8 @@ TEST(CostModelTest, RowsTravelAloneFromSparseTables) {
   report = must_estimate(input, {.sparse_rows_per_step = 20});
   EXPECT_DOUBLE_EQ(report.servers[0].in_bytes, 4 * 10 * (12 + 8 + 8));
   EXPECT_DOUBLE_EQ(report.servers[0].out_bytes, 4 * 10 * 12);
-  report =
-      must_estimate(input, {.sparse_rows_per_step = 1'000'000});  // no more rows than there are
+  report = must_estimate(
+      input, {.sparse_rows_per_step = 1'000'000});  // at most as many rows as the table has
   EXPECT_DOUBLE_EQ(report.servers[0].out_bytes, 4 * 1200);
 }
 
@@ -114,8 +114,7 @@ TEST(CostModelTest, TableAndJsonSayTheSame) {
   const std::string table = cost_table(report);
   EXPECT_THAT(table, HasSubstr("2 servers, 4 trainers, merged updates"));
   EXPECT_THAT(table, HasSubstr("held      3.12 KiB    1.56 KiB    2.34 KiB      1.50"));
-  EXPECT_THAT(table,
-              HasSubstr("hot: h:1 has 1.50 times the mean of 'held', most of it by w.block0"));
+  EXPECT_THAT(table, HasSubstr("hot: h:1 has 1.50 times the mean of 'held', mostly from w.block0"));
   const auto json = nlohmann::json::parse(cost_json(report));
   EXPECT_EQ(json["loads"]["held"]["max"], 2400);
   EXPECT_EQ(json["servers"][1]["endpoint"], "h:2");

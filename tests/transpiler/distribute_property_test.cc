@@ -10,7 +10,7 @@
 #include "framework/names.h"
 #include "ops/verify.h"
 #include "transpiler/distribute/pserver_mode.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -69,7 +69,7 @@ class Generator {
     declare(job, name, dims, true);
     declare(job, names::grad(name), dims, false);
     initialize(job, name, dims);
-    // Something that writes the gradient.
+    // An op that writes the gradient.
     job.main->root()
         .append_op("fill_constant")
         .set_output("Out", llvm::StringRef(names::grad(name)))
@@ -150,7 +150,7 @@ void expect_verifies(const ops::OpRegistry& registry, const RolePrograms& roles,
   }
 }
 
-// Elements of each param, counted over the overview.
+// Number of elements of each parameter, summed over the overview.
 void expect_covered(const RandomJob& job, const VarsDistributed& overview) {
   std::map<std::string, std::vector<std::pair<int64_t, int64_t>>> ranges;
   for (const DistributedVar& var : overview.vars()) {
@@ -185,7 +185,7 @@ TEST(DistributeProperties, HoldForRandomPrograms) {
     const RandomJob job = Generator(static_cast<uint32_t>(seed)).job();
     const Status valid = ops::check_program(*registry, *job.main);
     ASSERT_TRUE(valid.ok()) << valid.to_string();
-    PassManagerOptions checked;  // fingerprints: no step may deny a change
+    PassManagerOptions checked;  // fingerprints: no pass may hide a change
     const auto mode = PserverMode::transpile(*job.main, *job.startup, job.config, job.arguments,
                                              *registry, checked);
     ASSERT_TRUE(mode.ok()) << mode.status().to_string();

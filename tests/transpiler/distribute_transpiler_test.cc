@@ -1,5 +1,5 @@
-// The C++ API of the transpiler, on a small net: what each role gets, errors, and independence of
-// the order of calls.
+// The C++ API of the transpiler, on a small net: the programs of each role, errors, and
+// independence of the order of calls.
 #include "transpiler/distribute_transpiler.h"
 
 #include <gmock/gmock.h>
@@ -216,7 +216,7 @@ TEST(DistributeTranspiler, DelayCompensationNeedsAsynchronousTraining) {
               HasSubstr("sync_mode false"));
 }
 
-// Its rows would have to be fetched before it draws the classes that say which.
+// Its rows would have to be fetched before it draws the classes that determine them.
 TEST(DistributeTranspiler, RefusesRowsOfNceFromServers) {
   const SmallNet net = small_net({.rows = 200, .columns = 100, .is_sparse = true});
   for (Op& op : net.main->root().ops()) {
@@ -242,7 +242,7 @@ TEST(DistributeTranspiler, SaysWhichServersItKnows) {
               HasSubstr("no program has been transpiled"));
   ASSERT_TRUE(t.transpile(*net.main, *net.startup, two_by_two()).ok());
   EXPECT_THAT(t.get_pserver_program("10.0.0.1:1").status().message(),
-              HasSubstr("'10.0.0.1:1' is none of the 2"));
+              HasSubstr("'10.0.0.1:1' is not one of the 2"));
 }
 
 TEST(WaitPorts, NamesTheServersThatDoNotAnswer) {

@@ -1,4 +1,4 @@
-// Where the ops between gradients and updates run, and programs that cannot be divided.
+// Placement of the ops between gradients and updates, and programs that cannot be divided.
 
 #include <algorithm>
 #include <map>
@@ -144,7 +144,7 @@ TEST(DivideUpdates, GeoServesWhatIsUpdatedAndNothingElse) {
     EXPECT_THAT(var.origin.name, ::testing::AnyOf("w", "b"));
 }
 
-// The decay of the average follows a schedule, which the trainer then computes as well.
+// The decay of the average follows a schedule, which the trainer then also computes.
 TEST(DivideUpdates, ATrainerKeepsTheScheduleThatItReads) {
   const std::string ops = R"(
   increment X=step -> Out=step {step: 1.0, op_role: 16}
@@ -168,8 +168,8 @@ TEST(DivideUpdates, AParamThatIsUpdatedTwiceIsRefused) {
 TEST(DivideUpdates, AnOpThatNamesNoParamHasNoServer) {
   const std::string updates = std::string(kUpdateW) + kUpdateB;
   EXPECT_THAT(refused(updates + "scale X=b -> Out=t {scale: 0.5, op_role: 2}\n"),
-              HasSubstr("op_role_var of an optimize op is empty: which server runs it cannot be "
-                        "told"));
+              HasSubstr("op_role_var of an optimize op is empty: cannot determine which "
+                        "server runs it"));
   EXPECT_THAT(
       refused(updates + "scale X=b -> Out=t {scale: 0.5, op_role: 2, op_role_var: [\"b\"]}\n"),
       HasSubstr("needs a param and its gradient (found 1 names)"));
@@ -177,7 +177,7 @@ TEST(DivideUpdates, AnOpThatNamesNoParamHasNoServer) {
 
 TEST(DivideUpdates, ReadersOfWhatOnlyServersComputeAreRefused) {
   EXPECT_THAT(refused(std::string(kUpdateW) + kUpdateB + "scale X=w -> Out=g {op_role: 0}\n"),
-              HasSubstr("it reads 'w' behind 'sgd', which runs on a server"));
+              HasSubstr("it reads 'w' after 'sgd', which runs on a server"));
   EXPECT_THAT(
       refused(std::string("scale X=h@GRAD -> Out=h@GRAD {op_role: 1}\n  reduce_mean X=h@GRAD -> "
                           "Out=lr {op_role: 16}\n") +
@@ -199,7 +199,7 @@ TEST(DivideUpdates, NamesOfSlicesAndCopiesAreRefused) {
                    "@GRAD LearningRate=lr -> ParamOut=" + name + " {op_role: 2, op_role_var: [\"" +
                    name + "\", \"" + name + "@GRAD\"]}\n",
                {}, true, vars);
-    EXPECT_THAT(made.status.message(), HasSubstr("the name '" + name + "' looks like")) << name;
+    EXPECT_THAT(made.status.message(), HasSubstr("the name '" + name + "' has the form")) << name;
   }
 }
 
@@ -241,7 +241,7 @@ TEST(DivideUpdates, AnInitializerOfValuesIsCutWithItsParam) {
       "  param w: f32(200, 100)\n  persist lr: f32(1)\n  eye -> Out=w {num_rows: 200l, "
       "num_columns: 100l, dtype: 5}\n";
   EXPECT_THAT(divide(std::string(kUpdateW) + kUpdateB, {}, true, kVars, odd).status.message(),
-              HasSubstr("'eye' initializes 'w' as a whole, of which this server has a slice"));
+              HasSubstr("'eye' initializes 'w' as a whole, but this server holds a slice"));
   const std::string derived =
       "  param b: f32(100)\n  var seed: f32(100)\n  persist lr: f32(1)\n  assign X=seed -> Out=b\n";
   EXPECT_THAT(divide(std::string(kUpdateW) + kUpdateB, {}, true, kVars, derived).status.message(),
@@ -275,7 +275,7 @@ Op& lookup_in(const SmallNet& net) {
   return net.main->root().front();
 }
 
-// A row of zeros is one on the servers, too, whichever way the rows come.
+// A row of zeros is updated on the servers as well, for both ways of sending rows.
 TEST(DivideUpdates, PaddingIsThatOfTheLookups) {
   for (const bool distributed : {true, false}) {
     SCOPED_TRACE(distributed);
@@ -343,7 +343,7 @@ TEST(DivideUpdates, ADistributedTableSaysThatItsOptimizerIsSgd) {
                                           arguments, *registry);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   EXPECT_THAT((*made)->remarks(),
-              ElementsAre(HasSubstr("'w' are added up over the trainers, not averaged"),
+              ElementsAre(HasSubstr("'w' are summed over the trainers, not averaged"),
                           HasSubstr("'w' is updated by sgd on its servers, not by 'adagrad'")));
 }
 
@@ -358,7 +358,7 @@ TEST(DivideUpdates, ADistributedTableCanBeNeitherRegularisedNorAveraged) {
   average.set_strings("op_role_var", {"w", "w@GRAD"});
   DistributeTranspiler t(not_waiting());
   EXPECT_THAT(transpile_net(net, t).message(),
-              HasSubstr("'assign' stands beside the update of the distributed table 'w'"));
+              HasSubstr("'assign' is run in addition to the update of the distributed table"));
 }
 
 TEST(DivideUpdates, AveragesAreCutWithTheirParamsAndListed) {
@@ -481,7 +481,7 @@ TEST(DivideUpdates, LocalSgdWithoutUpdatesIsRefused) {
   arguments.trainers = "h:1,h:2";
   arguments.current_endpoint = "h:1";
   EXPECT_THAT(t.transpile(*net.main, *net.startup, arguments).message(),
-              HasSubstr("local_sgd averages what updates have changed, but the program has no"));
+              HasSubstr("local_sgd averages the changes of updates, but the program has no"));
 }
 
 }  // namespace

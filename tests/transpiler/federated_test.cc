@@ -1,4 +1,4 @@
-// Federated mode: three programs a trainer, one server that averages.
+// Federated mode: three programs per trainer, one server that averages.
 
 #include "transpiler/distribute/federated.h"
 
@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/transpiler/small_net.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -103,9 +103,8 @@ TEST_F(FederatedTest, LearningRateOpsRunInABlockOfTheServer) {
 TEST_F(FederatedTest, WhatSgdDoesNotUpdateStaysLocal) {
   net_.main->root().last_writer("b")->set_type("momentum");
   const FederatedPrograms out = must_transpile();
-  EXPECT_THAT(
-      out.remarks,
-      ElementsAre("b stays local: federated training sends what sgd updates, not momentum"));
+  EXPECT_THAT(out.remarks, ElementsAre("b stays local: federated training sends only parameters "
+                                       "that sgd updates, not momentum"));
   EXPECT_EQ(out.recv->root().front().first_output("Out"), "w");
   EXPECT_EQ(out.recv->root().op_count(), 2u);
 }
@@ -114,7 +113,7 @@ TEST_F(FederatedTest, WhatCannotWorkIsRefused) {
   arguments_.pservers = "h:1,h:2";
   EXPECT_EQ(transpile().status().message(),
             "federated training works with one server, 'pservers' lists 2: every server would have "
-            "to own every parameter");
+            "to hold every parameter");
   EXPECT_EQ(transpile().status().code(), StatusCode::kInvalidArgument);
   arguments_.pservers = "h:1";
   net_.main->root().erase(*net_.main->root().find_var("w"));

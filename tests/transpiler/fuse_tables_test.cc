@@ -1,4 +1,4 @@
-// Lookups of an embedding become one op, also where ids have to be computed first.
+// Look-ups of an embedding become one op, also if ids have to be computed first.
 
 #include "transpiler/fleet/fuse_tables.h"
 
@@ -96,7 +96,7 @@ TEST(FuseTables, IdsThatDependOnRowsKeepLookupsApart) {
   EXPECT_TRUE(fused.status.ok());
   EXPECT_THAT(types(*program), ElementsAre("distributed_lookup_table", "arg_max",
                                            "distributed_lookup_table", "sgd"));
-  EXPECT_THAT(fused.remarks, ElementsAre(HasSubstr("the lookups of 'emb' stay apart")));
+  EXPECT_THAT(fused.remarks, ElementsAre(HasSubstr("the lookups of 'emb' stay separate")));
 }
 
 TEST(FuseTables, CountsOfAnotherTypeAreRefused) {
@@ -105,7 +105,7 @@ TEST(FuseTables, CountsOfAnotherTypeAreRefused) {
       "  lookup_table_v2_grad Ids=ids W=emb Out@GRAD=a@GRAD -> W@GRAD=emb@GRAD {is_sparse: "
       "true}\n");
   EXPECT_THAT(fuse(*program).status.message(),
-              HasSubstr("the var 'show' of float32 is needed for counts of the sparse tables"));
+              HasSubstr("the counts of the sparse tables need a float32 var 'show'"));
 }
 
 TEST(PlanTables, AnEmbeddingWithoutAnOptimizerIsAnError) {

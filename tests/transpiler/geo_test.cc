@@ -1,4 +1,4 @@
-// Geo mode: what trainers and servers run, op by op.
+// Geo mode: the programs of trainers and servers, op by op.
 
 #include "transpiler/distribute/geo.h"
 
@@ -53,7 +53,7 @@ TEST_F(GeoTest, TheTrainerKeepsItsOptimizerAndHandsOverTheIds) {
 TEST_F(GeoTest, StartupFetchesDenseParametersAndReportsThem) {
   const std::vector<std::string> lines =
       op_lines(must_transpile().trainer.startup->root(), {"epmap", "endpoints", "send_varnames"});
-  ASSERT_EQ(lines.size(), 5u);  // behind the two initializers
+  ASSERT_EQ(lines.size(), 5u);  // after the two initializers
   EXPECT_EQ(lines[2], "recv() -> Out=b #4 epmap=[h:1]");
   EXPECT_EQ(lines[3], "fetch_barrier() -> Out=__control_var@0 #4 endpoints=[h:1,h:2]");
   EXPECT_EQ(lines[4], "send(X=param_init) -> Out=__control_var@1 #0 send_varnames=[param_init]");

@@ -124,7 +124,7 @@ TEST_F(InstrumentationTest, AFolderThatCannotBeMadeEndsTheRun) {
   const auto watcher = dump_to_folder("/dev/null/dump", pipeline, op_list);
   const Status status = run(pipeline, *watcher);
   EXPECT_EQ(status.code(), StatusCode::kIo);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("cannot make the folder '/dev/null/dump'"));
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("cannot create the folder '/dev/null/dump'"));
   EXPECT_EQ(op_list(*program_), "");
 }
 

@@ -1,4 +1,4 @@
-// The programs that save and load a distributed program, op by op, and what is refused.
+// The programs that save and load a distributed program, op by op, and refused inputs.
 
 #include "transpiler/distribute/io_programs.h"
 
@@ -125,7 +125,7 @@ TEST_F(IoProgramsTest, WhatIsNotDistributedIsRefused) {
   EXPECT_EQ(load().status().message(),
             "cannot load persistable vars: current_endpoint was not set in transpile()");
   directory_.clear();
-  EXPECT_EQ(save().status().message(), "cannot save persistable vars: the directory has no name");
+  EXPECT_EQ(save().status().message(), "cannot save persistable vars: the directory name is empty");
   properties_.is_distributed = false;
   EXPECT_EQ(save().status().message(),
             "cannot save persistable vars: the program is not distributed");

@@ -1,5 +1,5 @@
-// single_process_multi_thread has no reference programs. What it must produce for every number of
-// devices, machines and every way to fuse is stated here as properties.
+// single_process_multi_thread has no reference programs. Its required output for every number of
+// devices and machines and every way of fusing is tested here as properties.
 
 #include <set>
 #include <string>
@@ -36,7 +36,7 @@ class MultiThreadTest
     DistributeTranspilerConfig config;
     config.mode = "collective";
     config.collective_mode = "single_process_multi_thread";
-    config.nccl_comm_num = 5;  // one ring is used whatever the number says
+    config.nccl_comm_num = 5;  // one ring is used for any value
     config.fuse_allreduce = setup().fuse;
     config.scale_loss_gradient = setup().scale;
     TranspileArguments arguments;

@@ -1,4 +1,4 @@
-// Mode nccl2: main stays, startup makes and distributes the ids of the communicators.
+// Mode nccl2: main is unchanged, startup generates and distributes the ids of the communicators.
 
 #include "transpiler/distribute/nccl2.h"
 
@@ -66,7 +66,7 @@ TEST_F(Nccl2Test, HierarchyAddsTwoIdsACommunicator) {
   EXPECT_NE(out->startup->root().find_var("Hierarchical_exter_NCCLID_0"), nullptr);
   EXPECT_EQ(properties_.hierarchical_allreduce_inter_nranks, 2);
 
-  config_.hierarchical_allreduce_inter_nranks = 0;  // as many as there are devices
+  config_.hierarchical_allreduce_inter_nranks = 0;  // 0: the number of devices
   arguments_.device_count = 2;
   out = transpile();
   ASSERT_TRUE(out.ok()) << out.status().to_string();
@@ -81,9 +81,10 @@ TEST_F(Nccl2Test, BadArgumentsAreRefused) {
   EXPECT_EQ(refusal(), "nccl_comm_num is 0, expected 1 or more");
   config_.nccl_comm_num = 1;
   config_.use_hierarchical_allreduce = true;
-  EXPECT_EQ(refusal(),
-            "hierarchical_allreduce_inter_nranks is to be the number of local devices, but there "
-            "are none");
+  EXPECT_EQ(
+      refusal(),
+      "hierarchical_allreduce_inter_nranks defaults to the number of local devices, but there "
+      "are none");
   config_.hierarchical_allreduce_inter_nranks = 3;
   EXPECT_EQ(
       refusal(),
@@ -91,7 +92,7 @@ TEST_F(Nccl2Test, BadArgumentsAreRefused) {
   config_.hierarchical_allreduce_inter_nranks = 4;
   EXPECT_EQ(refusal(),
             "hierarchical allreduce needs more trainers than hierarchical_allreduce_inter_nranks, "
-            "found 4 trainers and 4 ranks a node");
+            "found 4 trainers and 4 ranks per node");
   config_.use_hierarchical_allreduce = false;
   arguments_.current_endpoint = "h9:1";
   EXPECT_EQ(refusal(), "current_endpoint \"h9:1\" is not one of the 4 trainers");

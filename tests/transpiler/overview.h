@@ -6,8 +6,8 @@
 #include "transpiler/distribute_result.h"
 #include "transpiler/vars_distributed.h"
 
-/// A small distribution to test what is made from an overview: w of 4 x 2 and its momentum velocity
-/// cut over two servers, beta whole on both of them, bias b on the first.
+/// A small distribution for tests of code that uses an overview: w of 4 x 2 and its momentum
+/// velocity sliced over two servers, beta whole on both of them, bias b on the first.
 namespace millrace::transpiler {
 
 inline VarFacts float_var(std::string name, std::vector<int64_t> shape, bool persistable = true) {
@@ -25,7 +25,7 @@ inline DistributedVar whole_var(const VarFacts& origin, std::string vtype, std::
           .endpoint = std::move(endpoint)};
 }
 
-/// The second slice stands first, as state is listed server by server.
+/// The second slice comes first, because state is listed server by server.
 inline VarsDistributed small_overview() {
   VarsDistributed overview;
   const VarFacts w = float_var("w", {4, 2});

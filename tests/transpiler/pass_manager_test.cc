@@ -46,7 +46,7 @@ StatusOr<std::unique_ptr<Pass>> make_fail(const PassOptions& /*options*/) {
   });
 }
 
-// Makes a "new" op of the first "old" one.
+// Replaces the first "old" op by a "new" one.
 class Modernise final : public Pass {
  public:
   llvm::StringRef name() const override { return "modernise"; }
@@ -143,10 +143,10 @@ TEST_F(PassManagerTest, DeniedChangesAreInternalErrors) {
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(report.status().code(), StatusCode::kInternal);
   EXPECT_EQ(report.status().to_string(),
-            "error: pass 'liar' changed the program and says that it did not\n"
+            "error: pass 'liar' changed the program but reported that it did not\n"
             "  note: in pass 'liar' (2 of 2) of 'nothing,liar'");
   EXPECT_EQ(error_of("liar{startup=true}"),
-            "error: pass 'liar' changed the program and says that it did not\n"
+            "error: pass 'liar' changed the program but reported that it did not\n"
             "  note: in pass 'liar' (1 of 1) of 'liar{startup=true}'");
 }
 

@@ -8,7 +8,7 @@
 namespace millrace::transpiler {
 namespace {
 
-// Remembers the options it was made with, as a remark of its run.
+// Reports the options it was created with as a remark of its run.
 class Recorder final : public Pass {
  public:
   explicit Recorder(const PassOptions& options)

@@ -1,4 +1,4 @@
-// General passes on programs from the wild: the result verifies, and a second run changes nothing.
+// General passes on real programs: the result verifies, and a second run changes nothing.
 
 #include <gtest/gtest.h>
 

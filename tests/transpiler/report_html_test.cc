@@ -1,4 +1,4 @@
-// report.html: to scale, complete, escaped, without anything from elsewhere.
+// report.html: to scale, complete, escaped, without external resources.
 
 #include "transpiler/distribute/report_html.h"
 
@@ -23,7 +23,7 @@ TEST(ReportHtmlTest, SaysWhatServersHoldAndWhatAStepCosts) {
   const std::string page = small_report();
   EXPECT_THAT(page, HasSubstr("<b>2</b><span>servers</span>"));
   EXPECT_THAT(page, HasSubstr("<b>2</b><span>trainers</span>"));
-  EXPECT_THAT(page, HasSubstr("<b>80 B</b><span>held in all</span>"));
+  EXPECT_THAT(page, HasSubstr("<b>80 B</b><span>held in total</span>"));
   EXPECT_THAT(page,
               HasSubstr("<td>w_velocity_0</td><td class=\"l\">Optimizer</td><td>f32</td>"
                         "<td>4 × 2</td><td>32 B</td><td>2</td><td class=\"l\">h:1, h:2</td>"));
@@ -39,7 +39,7 @@ TEST(ReportHtmlTest, BytesOfDistributedTablesCount) {
   const auto cost = estimate_cost(input);
   ASSERT_TRUE(cost.ok());
   const std::string page = report_html(small_properties(), small_overview(), &*cost);
-  EXPECT_THAT(page, HasSubstr("<b>300 B</b><span>held in all</span>"));
+  EXPECT_THAT(page, HasSubstr("<b>300 B</b><span>held in total</span>"));
   EXPECT_THAT(page, HasSubstr("<b>1.33</b><span>max / mean of bytes held</span>"));
 }
 

@@ -26,7 +26,7 @@ TEST(RetainBlocks, RenumbersParentsForwardBlocksAndAttributes) {
   EXPECT_EQ(program->block(2).forward_block(), 1);
   EXPECT_EQ(program->root().front().find_attr("sub_block")->integer(), 2);
   EXPECT_THAT(program->root().back().find_attr("blocks")->ints(), ElementsAre(1, 2));
-  // a reference to a block that is gone
+  // a reference to a block that was removed
   EXPECT_EQ(program->block(2).front().find_attr("sub_block")->integer(), -1);
 }
 

@@ -1,4 +1,4 @@
-// slices.json: what it says, that it reads back, and what is refused.
+// slices.json: its contents, round trips, and refused inputs.
 
 #include "transpiler/distribute/slices_json.h"
 
@@ -102,7 +102,7 @@ std::string refusal(const char* pointer, const json& value) {
 }
 
 TEST(SlicesJsonTest, BadFilesAreRefused) {
-  EXPECT_EQ(parse_slices_json("{").status().message(), "slices.json: the text is no JSON");
+  EXPECT_EQ(parse_slices_json("{").status().message(), "slices.json: the text is not valid JSON");
   EXPECT_EQ(parse_slices_json("[]").status().message(), "slices.json: the file is not an object");
   EXPECT_EQ(parse_slices_json("{}").status().message(), "slices.json: schema is not a string");
   EXPECT_EQ(refusal("/schema", "x"), "slices.json: schema is \"x\", expected \"millrace.slices\"");
@@ -131,8 +131,8 @@ TEST(SlicesJsonTest, BadFilesAreRefused) {
   EXPECT_EQ(refusal("/geo/vars/0/is_sparse", "False"),
             "slices.json: geo.vars[0].is_sparse is not true or false");
   EXPECT_EQ(refusal("/geo/vars/0/sections", {4}),
-            "slices.json: geo.vars[0] has 2 var_names, 1 sections and 2 epmap, expected as many of "
-            "each");
+            "slices.json: geo.vars[0] has 2 var_names, 1 sections and 2 epmap, expected equal "
+            "numbers");
 }
 
 TEST(SlicesJsonTest, ImbalanceIsLargestOverMean) {

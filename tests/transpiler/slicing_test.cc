@@ -1,4 +1,5 @@
-// How variables are cut and dealt to servers. Numbers: spec/transpiler.md sections 3, 5 and 16.
+// How variables are sliced and assigned to servers. Numbers: spec/transpiler.md sections 3, 5 and
+// 16.
 #include <set>
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 #include "tests/transpiler/small_net.h"
 
 #include "framework/attribute.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {

@@ -9,7 +9,7 @@
 
 namespace millrace::transpiler::testing {
 
-/// Pass made of a function, for tests of what runs passes.
+/// A pass that calls a function, for tests of code that runs passes.
 class FunctionPass final : public Pass {
  public:
   using Body = std::function<StatusOr<bool>(Program&, PassContext&)>;
@@ -24,7 +24,7 @@ class FunctionPass final : public Pass {
   Body body_;
 };
 
-/// Program as one op type a line, main block only.
+/// The program with one op type per line, only the main block.
 inline std::string op_list(const Program& program) {
   std::string out;
   for (const Op& op : program.root().ops()) out += op.type().str() + "\n";

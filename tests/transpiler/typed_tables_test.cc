@@ -5,8 +5,8 @@
 
 #include "framework/read_program.h"
 
-// An embedding leaves its program: look-ups and pushes name a typed table, and the facts that
-// tables need are read off.
+// An embedding is removed from its program: look-ups and pushes refer to a typed table, and the
+// facts that the table needs are extracted.
 
 namespace millrace::transpiler {
 namespace {
@@ -99,7 +99,7 @@ TEST(TypedTables, WhatServersCannotDoIsRefused) {
   EXPECT_THAT(message(main_text(), kStartup, {"other", 0, "", "", false}),
               HasSubstr("'other' has 0 lookups"));
   EXPECT_THAT(message(main_text(), kStartup, {"emb", 0, "shown", "clicked", false}),
-              HasSubstr("'shown', which the program lacks"));
+              HasSubstr("'shown', which the program does not have"));
 }
 
 }  // namespace

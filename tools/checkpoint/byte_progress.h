@@ -11,19 +11,19 @@
 
 namespace millrace::tools {
 
-/// How far a command is with its bytes, on stderr: a bar on a terminal, else a line every ten
-/// seconds. Thread-safe.
+/// Reports how many bytes a command has processed, on stderr: a progress bar on a terminal,
+/// otherwise a line every ten seconds. Thread-safe.
 class ByteProgress {
  public:
-  /// \param total  bytes of the whole work; 0 if nobody knows
+  /// \param total  bytes of the whole work; 0 if unknown
   ByteProgress(ProgressMode mode, std::string what, uint64_t total);
   ByteProgress(const ByteProgress&) = delete;
   ByteProgress& operator=(const ByteProgress&) = delete;
-  /// Ends the bar.
+  /// Finishes the bar.
   ~ByteProgress();
 
   void add(uint64_t bytes);
-  /// add() for whoever takes a function; this object must outlive it.
+  /// add() as a function object; this object must outlive it.
   [[nodiscard]] std::function<void(uint64_t)> callback();
 
  private:
@@ -40,11 +40,11 @@ class ByteProgress {
   bool visible_ = false;
 };
 
-/// The progress of a command as its flags want it; none with -q.
+/// The progress reporter that the command's flags ask for; silent with -q.
 ByteProgress progress_of(const Tool& tool, const CheckpointFlags& flags, std::string what,
                          uint64_t total);
 
-/// "verify  [######......]  50%  512.0 MiB  900.0 MiB/s  eta 3s"; without a total no bar.
+/// "verify  [######......]  50%  512.0 MiB  900.0 MiB/s  eta 3s"; no bar if the total is unknown.
 std::string byte_progress_line(const std::string& what, uint64_t done, uint64_t total,
                                double seconds);
 /// "1.5 GiB", "13 B".

@@ -20,7 +20,7 @@
 namespace millrace::tools {
 namespace {
 
-// Reads values one after another and says so to the progress bar.
+// Reads values and reports their bytes to the progress bar.
 class Reader {
  public:
   Reader(const CheckpointFlags& flags, const TensorSource& source, ByteProgress& progress)
@@ -54,7 +54,7 @@ StatusOr<std::vector<io::TensorFileEntry>> facts_of_convert(const Names& names,
   return entries;
 }
 
-// One value in memory at a time, also on its way to stdout.
+// Holds one value in memory at a time, also when it writes to stdout.
 Status to_npz(Tool& tool, const CheckpointFlags& flags, const Names& names, const Reader& read,
               Replace replace) {
   const std::string& output = tool.common().output;
@@ -89,7 +89,7 @@ Status to_checkpoint(const CheckpointFlags& flags, const std::string& folder,
   return io::save_values(entries, read, folder, options);
 }
 
-// Files that must not be there without --force.
+// Files that must not exist unless --force is given.
 Names outputs_of(const CheckpointFlags& flags, const std::string& output, const Names& names) {
   if (flags.to == "checkpoint") return {output + "/" + std::string(io::kManifestName)};
   if (flags.to != "fluid-separate") return {output};
@@ -124,15 +124,16 @@ Status write_convert(Tool& tool, const CheckpointFlags& flags, const Names& name
 StatusOr<int> checkpoint_convert(Tool& tool, const CheckpointFlags& flags) {
   const std::string& output = tool.common().output;
   if (flags.to.empty())
-    return Status(StatusCode::kUsage, "convert: --to says which form is written");
-  if (output.empty()) return Status(StatusCode::kUsage, "convert: -o says where");
+    return Status(StatusCode::kUsage, "convert: expected --to with the form of the output");
+  if (output.empty())
+    return Status(StatusCode::kUsage, "convert: expected -o with the path of the output");
   if (output == "-" && tool.common().json)
-    return Status(StatusCode::kUsage, "convert: --json and -o - both want stdout");
+    return Status(StatusCode::kUsage, "convert: --json and '-o -' both write to stdout");
   MILLRACE_ASSIGN_OR_RETURN(const auto source, open_source(tool, flags, flags.paths[0]));
   Names names = source->names();
   if (const auto wanted = name_globs(flags.vars))
     std::erase_if(names, [&](const std::string& name) { return !wanted(name); });
-  if (names.empty()) return NotFound("no var to convert").in_file(flags.paths[0]);
+  if (names.empty()) return NotFound("no variable to convert").in_file(flags.paths[0]);
   const WriteReport report{"convert", source->form(), flags.to, names.size(), source->bytes(), {}};
   if (flags.dry_run) {
     MILLRACE_RETURN_IF_ERROR(check_writable(tool, outputs_of(flags, output, names)));

@@ -23,7 +23,7 @@ namespace {
 // How one tensor differs.
 struct Difference {
   std::string name;
-  std::string what;  // "only in A", another shape, ...; empty if elements differ
+  std::string what;  // "only in A", a different shape, ...; empty if elements differ
   double largest = 0;
   int64_t at = 0;     // element with the largest difference
   int64_t count = 0;  // elements beyond the tolerance
@@ -42,12 +42,12 @@ void compare_diff(const Tensor& a, const Tensor& b, const CheckpointFlags& flags
   for (size_t i = 0; i < left.size(); ++i) {
     const double x = as_double(left[i]);
     const double y = as_double(right[i]);
-    // Equal infinities and two NaNs do not differ; int64 compares exactly.
+    // equal infinities and two NaNs do not differ; int64 compares exactly.
     if (std::memcmp(&left[i], &right[i], sizeof(T)) == 0 || (std::isnan(x) && std::isnan(y)))
       continue;
     const double distance = std::abs(x - y);
     const bool within = distance <= flags.atol + flags.rtol * std::abs(y);
-    // The two zeros are equal; whole numbers may differ where their doubles do not.
+    // Positive and negative zero are equal. Integers can differ although their doubles are equal.
     const bool equal = x == y && !std::is_integral_v<T>;
     if (within && (flags.atol > 0 || flags.rtol > 0 || equal)) continue;
     ++found.count;
@@ -58,7 +58,7 @@ void compare_diff(const Tensor& a, const Tensor& b, const CheckpointFlags& flags
   }
 }
 
-// The distance of two complex numbers is that in the plane.
+// The difference of two complex numbers is the absolute value of their difference.
 template <typename T>
 void compare_complex(const Tensor& a, const Tensor& b, const CheckpointFlags& flags,
                      Difference& found) {
@@ -139,7 +139,7 @@ std::optional<Difference> compare_diff(const std::string& name, const Value& a, 
     found.what = describe(a) + " and " + describe(b);
   } else if (left_rows != nullptr &&
              (left_rows->rows != right_rows->rows || left_rows->height != right_rows->height)) {
-    found.what = "other rows";
+    found.what = "different rows";
   } else {
     compare_diff(*left, *right, flags, found);
   }
@@ -169,7 +169,7 @@ std::string diff_text(const std::vector<Difference>& differences) {
   std::string out;
   for (const Difference& each : differences) {
     out += printable(each.name) + ": ";
-    out += each.what.empty() ? fmt::format("{} elements differ, by {:.6g} at most, at element {}",
+    out += each.what.empty() ? fmt::format("{} elements differ, by at most {:.6g}, at element {}",
                                            each.count, each.largest, each.at)
                              : printable(each.what);
     out += '\n';

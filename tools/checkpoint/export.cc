@@ -25,7 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A table as the dense tensor that an inference program declares; rows that nobody has seen are 0.
+// Converts a table to the dense tensor that an inference program declares; rows that the table does
+// not have are 0.
 StatusOr<Value> densify(const SelectedRows& table, const io::ParamSpec& spec) {
   const Dims& dims = *spec.dims;
   const bool fits = !dims.empty() && dims.size() == table.value.rank() &&
@@ -65,10 +66,11 @@ Status check_export(const Value& value, const io::ParamSpec& spec) {
 
 using Sources = std::vector<std::unique_ptr<TensorSource>>;
 
-// Vars of the program, each with the first source that has it. One value is in memory at a time.
+// The variables of the program, each from the first source that has it. Holds one value in memory
+// at a time.
 class Parts {
  public:
-  // Errors: kNotFound for a var that no source has.
+  // Errors: kNotFound for a variable that no source has.
   static StatusOr<Parts> find(const Program& program, const Sources& sources) {
     Parts parts;
     for (io::ParamSpec& spec : io::persistables_of(program)) {
@@ -76,7 +78,7 @@ class Parts {
         return std::ranges::binary_search(source->names(), spec.name);
       };
       const auto source = std::ranges::find_if(sources, has);
-      if (source == sources.end()) return of_var(NotFound("no input has the var"), spec.name);
+      if (source == sources.end()) return of_var(NotFound("no input has the variable"), spec.name);
       parts.names_.push_back(spec.name);
       std::string name = spec.name;
       parts.places_.emplace(std::move(name), Place{std::move(spec), source->get()});
@@ -112,11 +114,11 @@ class Parts {
     return std::move(status).at(std::move(location));
   }
 
-  std::vector<std::string> names_;  // in order of bytes, as the original's combined files
+  std::vector<std::string> names_;  // in byte order, as in the combined files of the original
   std::map<std::string, Place> places_;
 };
 
-// The parameters, and the program last: without it the folder is no model.
+// Writes the parameters first and the program last, because a folder without it is not a model.
 Status write_model(Tool& tool, const CheckpointFlags& flags, const Parts& parts,
                    const std::string& program, uint64_t bytes) {
   const std::string& output = tool.common().output;
@@ -153,12 +155,14 @@ Status write_model(Tool& tool, const CheckpointFlags& flags, const Parts& parts,
 StatusOr<int> checkpoint_export(Tool& tool, const CheckpointFlags& flags) {
   const std::string& output = tool.common().output;
   if (flags.model_dir.empty())
-    return Status(StatusCode::kUsage, "export: --model-dir says where the inference program is");
-  if (output.empty()) return Status(StatusCode::kUsage, "export: -o says where");
+    return Status(StatusCode::kUsage,
+                  "export: expected --model-dir with the folder of the inference program");
+  if (output.empty())
+    return Status(StatusCode::kUsage, "export: expected -o with the folder of the output");
   MILLRACE_ASSIGN_OR_RETURN(const std::string model, io::find_program(flags.model_dir));
   MILLRACE_ASSIGN_OR_RETURN(const auto program, read_program(tool, model));
   CheckpointFlags plain = flags;
-  if (plain.program.empty()) plain.program = model;  // of combined files
+  if (plain.program.empty()) plain.program = model;  // program whose variables combined files have
   Sources sources;
   uint64_t bytes = 0;
   for (const std::string& path : flags.paths) {

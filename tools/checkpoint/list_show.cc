@@ -24,9 +24,9 @@ namespace {
 // One line of `list`.
 struct ListShowRow {
   io::CheckpointEntry entry;
-  int64_t server = -1;  // whose snapshot it is; -1: a checkpoint of a run
-  std::string time;     // of the manifest; empty if there is none
-  std::string wrong;    // why a manifest cannot be read
+  int64_t server = -1;  // the server that wrote the snapshot; -1: a checkpoint of a run
+  std::string time;     // from the manifest; empty if there is none
+  std::string wrong;    // why the manifest cannot be read
   int64_t ranks = 0;
   size_t tensors = 0;
   uint64_t bytes = 0;
@@ -107,10 +107,10 @@ std::string dims_text(const Dims& dims) {
 std::string parts_text(const io::Manifest& manifest, const io::StoredTensor& tensor) {
   std::string out;
   for (const io::StoredChunk& chunk : tensor.chunks) {
-    out +=
-        fmt::format("  part at {} of shape {}: bytes {} to {} of {}\n", dims_text(chunk.box.offset),
-                    dims_text(chunk.box.shape), chunk.data.begin, chunk.data.end,
-                    printable(manifest.files[static_cast<size_t>(chunk.data.file)].name));
+    out += fmt::format("  slice at {} of shape {}: bytes {} to {} of {}\n",
+                       dims_text(chunk.box.offset), dims_text(chunk.box.shape), chunk.data.begin,
+                       chunk.data.end,
+                       printable(manifest.files[static_cast<size_t>(chunk.data.file)].name));
   }
   return out;
 }
@@ -154,7 +154,7 @@ void write_slices(JsonWriter& out, const std::vector<TensorSource::Slice>& slice
 std::string slices_text(const std::vector<TensorSource::Slice>& slices) {
   std::string out;
   for (const TensorSource::Slice& slice : slices) {
-    out += fmt::format("  {} elements from {} on: {} of server {}\n", slice.count, slice.first,
+    out += fmt::format("  {} elements starting at {}: {} of server {}\n", slice.count, slice.first,
                        printable(slice.name), slice.server);
   }
   return out;

@@ -35,11 +35,13 @@ constexpr std::array<Command, 8> kCommands = {{
 }};
 
 void add_source_options(CLI::App& app, CheckpointFlags& flags) {
-  app.option_defaults()->group("What is read");
-  app.add_option("--step", flags.step, "of a folder of checkpoints; else the newest complete one")
+  app.option_defaults()->group("Input");
+  app.add_option("--step", flags.step,
+                 "step to use from a folder of checkpoints; default: the newest complete one")
       ->type_name("N")
       ->default_str("");
-  app.add_flag("--last-good", flags.last_good, "the newest one that verifies; says which");
+  app.add_flag("--last-good", flags.last_good,
+               "use the newest checkpoint that verifies, and log which one");
   app.add_option("--from", flags.from, "form of the input")
       ->type_name("FORM")
       ->check(CLI::IsMember({"auto", "checkpoint", "safetensors", "npz", "fluid-combined",
@@ -50,20 +52,22 @@ void add_source_options(CLI::App& app, CheckpointFlags& flags) {
                  "first path; may be repeated")
       ->type_name("DIR")
       ->allow_extra_args(false);
-  app.add_option("--program", flags.program, "program that the values belong to")
+  app.add_option("--program", flags.program, "program that declares the variables of the input")
       ->type_name("FILE");
   app.add_option("--slices", flags.slices,
                  "slices.json of a job: PATH has snapshots of its servers, which are joined")
       ->type_name("FILE");
-  app.add_option("--vars", flags.vars, "vars whose names match only (* and ?)")
+  app.add_option("--vars", flags.vars,
+                 "only variables whose names match these globs (* and ?), comma-separated")
       ->type_name("GLOB,...");
-  app.add_option("--unique-id", flags.unique_id, "which save of an original checkpoint")
+  app.add_option("--unique-id", flags.unique_id,
+                 "unique id of the save to read from a checkpoint of the original")
       ->type_name("N")
       ->default_str("");
 }
 
 void add_output_options(CLI::App& app, CheckpointFlags& flags) {
-  app.option_defaults()->group("What is written");
+  app.option_defaults()->group("Output");
   app.add_option("--to", flags.to, "form of the output")
       ->type_name("FORM")
       ->check(
@@ -72,29 +76,33 @@ void add_output_options(CLI::App& app, CheckpointFlags& flags) {
   app.add_option("--model-dir", flags.model_dir, "export: folder of the inference program")
       ->type_name("DIR");
   app.add_option("--params-filename", flags.params_filename,
-                 "export: one combined file of this name; else one file a var")
+                 "export: write one combined file of this name; default: one file per variable")
       ->type_name("NAME");
-  app.add_option("--pservers", flags.pservers, "reshard: endpoints of the new servers")
+  app.add_option("--pservers", flags.pservers,
+                 "reshard: endpoints of the new servers, comma-separated")
       ->type_name("LIST");
-  app.add_option("--ranks", flags.ranks, "reshard: or their number")
+  app.add_option("--ranks", flags.ranks, "reshard: number of ranks, instead of --pservers")
       ->type_name("N")
       ->default_str("")
       ->check(CLI::Range(0, 65536).description(""));
   app.add_option("--to-slices", flags.to_slices,
-                 "reshard: slices.json of the job that goes on from snapshots of servers")
+                 "reshard: slices.json of the job that will load the new snapshots")
       ->type_name("FILE");
-  app.add_option("--axis", flags.axis, "reshard: axis that tensors are cut on")
+  app.add_option("--axis", flags.axis, "reshard: axis along which tensors are split")
       ->type_name("N")
       ->check(CLI::Range(0, 15).description(""));
-  app.add_flag("--cut-whole", flags.cut_whole, "reshard: cut tensors that were whole, too");
-  app.add_option("--rows", flags.rows, "reshard: rows of tables by remainder or neighbours")
+  app.add_flag("--cut-whole", flags.cut_whole,
+               "reshard: also split tensors that were stored whole");
+  app.add_option("--rows", flags.rows,
+                 "reshard: assign table rows by remainder or in contiguous ranges (neighbours)")
       ->type_name("HOW")
       ->check(CLI::IsMember({"remainder", "neighbours"}).description(""));
-  app.add_option("--max-memory", flags.max_memory, "reshard: bytes of tensors held at a time")
+  app.add_option("--max-memory", flags.max_memory,
+                 "reshard: bytes of tensor data held in memory at a time")
       ->type_name("BYTES")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 50U).description(""));
-  app.add_flag("!--no-sync", flags.sync, "do not wait for the disk");
-  app.add_flag("--dry-run", flags.dry_run, "only say what would be written or, by gc, removed");
+  app.add_flag("!--no-sync", flags.sync, "do not wait until the data is on disk");
+  app.add_flag("--dry-run", flags.dry_run, "only report what would be written (gc: removed)");
 }
 
 }  // namespace
@@ -109,22 +117,24 @@ void add_checkpoint_options(Tool& tool, CheckpointFlags& flags) {
   add_source_options(app, flags);
   add_output_options(app, flags);
   app.option_defaults()->group("diff and gc");
-  app.add_option("--rtol", flags.rtol, "diff: relative difference that counts as none")
+  app.add_option("--rtol", flags.rtol, "diff: relative tolerance")
       ->type_name("X")
       ->check(CLI::NonNegativeNumber.description(""));
-  app.add_option("--atol", flags.atol, "diff: absolute difference that counts as none")
+  app.add_option("--atol", flags.atol, "diff: absolute tolerance")
       ->type_name("X")
       ->check(CLI::NonNegativeNumber.description(""));
-  app.add_option("--keep", flags.keep, "gc: complete checkpoints that stay")->type_name("N");
+  app.add_option("--keep", flags.keep, "gc: number of complete checkpoints to keep")
+      ->type_name("N");
   app.add_flag("--all-incomplete", flags.all_incomplete,
-               "gc: also incomplete ones that are newer; when nobody writes");
+               "gc: also remove incomplete checkpoints newer than the newest complete one; only "
+               "while no job writes there");
   app.option_defaults()->group("Options");
   tool.rare(app.add_option("--progress", flags.progress, "auto, never or json")
                 ->type_name("HOW")
                 ->check(CLI::IsMember({"auto", "never", "json"}).description("")));
   tool.rare(app.add_option("--kill-point", flags.kill_point,
-                           "for tests of reshard: the process kills itself where it reaches this "
-                           "place for the COUNT-th time")
+                           "for tests of reshard: the process kills itself when it reaches this "
+                           "point for the COUNT-th time")
                 ->type_name("NAME[:COUNT]"));
 }
 
@@ -171,7 +181,7 @@ StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
     const std::string nearest = nearest_name(flags.command, names);
     Status status(StatusCode::kUsage, fmt::format("unknown command {}", in_quotes(flags.command)));
     return nearest.empty()
-               ? std::move(status).with_hint("checkpoint --help shows what there is")
+               ? std::move(status).with_hint("see checkpoint --help")
                : std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
   }
   if (flags.paths.size() < command->least || flags.paths.size() > command->most) {
@@ -179,7 +189,7 @@ StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
                                                   command->usage, flags.paths.size()));
   }
   if (!flags.beside.empty() && flags.command == "gc")
-    return Status(StatusCode::kUsage, "--beside: gc works on one disk after the other");
+    return Status(StatusCode::kUsage, "--beside: gc does not accept it; run gc once per disk");
   return command->run(tool, flags);
 }
 
@@ -203,8 +213,7 @@ StatusOr<std::string> resolve_checkpoint(const Tool& tool, const CheckpointFlags
     const bool wanted = flags.step < 0 ? entry->complete : entry->step == flags.step;
     if (wanted) return entry->folder;
   }
-  if (flags.step >= 0)
-    return NotFound("there is no checkpoint of step {}", flags.step).in_file(path);
+  if (flags.step >= 0) return NotFound("no checkpoint of step {}", flags.step).in_file(path);
   return NotFound("no checkpoint: there is no {} and no complete step-<n>", io::kManifestName)
       .in_file(path);
 }

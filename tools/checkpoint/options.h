@@ -16,18 +16,19 @@ namespace millrace::tools {
 
 /// Options of the tool `checkpoint`.
 struct CheckpointFlags {
-  std::string command;              ///< list, show, verify, ...
-  std::vector<std::string> paths;   ///< what stands behind it
-  std::vector<std::string> beside;  ///< the same as the first path on other disks
-  int64_t step = -1;                ///< of a folder of checkpoints; -1: the newest complete one
-  bool last_good = false;           ///< the newest one that verifies
+  std::string command;             ///< list, show, verify, ...
+  std::vector<std::string> paths;  ///< arguments after the command
+  std::vector<std::string>
+      beside;         ///< folders on other disks with files of the checkpoint of the first path
+  int64_t step = -1;  ///< of a folder of checkpoints; -1: the newest complete one
+  bool last_good = false;  ///< the newest one that verifies
   std::string from = "auto";
   std::string to;
-  std::string program;  ///< names and dims of parameter files
+  std::string program;  ///< declares names and dims for parameter files
   std::string model_dir;
   std::string params_filename;
-  std::string slices;     ///< of the job whose servers wrote snapshots
-  std::string to_slices;  ///< of the job that is to go on from them
+  std::string slices;     ///< slices.json of the job whose servers wrote the snapshots
+  std::string to_slices;  ///< slices.json of the job that will load the new snapshots
   std::string vars;       ///< globs
   int64_t unique_id = -1;
   std::string pservers;
@@ -43,42 +44,43 @@ struct CheckpointFlags {
   double rtol = 0;
   double atol = 0;
   std::string progress = "auto";
-  std::string kill_point;  ///< NAME[:COUNT] where the process ends itself; empty: nowhere
-  // Not flags: how a signal reaches the commands.
-  std::shared_ptr<io::FileCalls> calls;     ///< fail once the command is to stop; null: never
-  const std::atomic<bool>* stop = nullptr;  ///< the same for what does not go through them
+  std::string kill_point;  ///< NAME[:COUNT]: where the process kills itself; empty: never
+  // Not flags: how a signal stops the commands.
+  std::shared_ptr<io::FileCalls> calls;  ///< file calls that fail after a stop signal; null: never
+  const std::atomic<bool>* stop = nullptr;  ///< set by a stop signal, for work without file calls
 };
 
-/// Errors: kResource once the command is to stop.
+/// Errors: kResource after a stop signal.
 Status check_stopped(const CheckpointFlags& flags);
-/// What is looked at beside a path: flags.beside for the first of the command and what is in it.
+/// Folders on other disks that belong to a path: those of flags.beside if the path is the first one
+/// of the command or inside it, otherwise none.
 std::vector<std::string> beside_of(const CheckpointFlags& flags, const std::string& path);
-/// How a checkpoint is opened. \param path  of the command, or a folder in it
+/// Options with which a checkpoint is opened. \param path  of the command, or a folder in it
 io::CheckpointLoadOptions load_options(const Tool& tool, const CheckpointFlags& flags,
                                        const std::string& path);
-/// True if a folder, or what stands for it on other disks, has a manifest.
+/// True if a folder, or one of its folders on other disks, has a manifest.
 bool has_manifest(const CheckpointFlags& flags, const std::string& path);
-/// io::list_checkpoints() of a path and what stands for it on other disks.
+/// io::list_checkpoints() of a path and its folders on other disks.
 StatusOr<std::vector<io::CheckpointEntry>> list_steps(const CheckpointFlags& flags,
                                                       const std::string& path);
 
-/// What --kill-point names; null: nothing. Errors: kInvalidArgument.
+/// The kill point that --kill-point names; null if the flag is empty. Errors: kInvalidArgument.
 StatusOr<std::shared_ptr<ps::KillPoint>> kill_point_of(const CheckpointFlags& flags);
 
 /// Adds the options to the tool.
 void add_checkpoint_options(Tool& tool, CheckpointFlags& flags);
 
-/// Runs the command that the flags name. Errors: kUsage for an unknown one and for another number
-/// of paths than it takes; those of the command.
+/// Runs the command that the flags name. Errors: kUsage for an unknown command and for a number of
+/// paths that it does not take; those of the command.
 StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags);
 
-/// The folder with a manifest that a path means: itself, or the sub-folder `step-<n>` that --step
-/// names, --last-good finds, or that is the newest complete one; which one is logged.
-/// Errors: kNotFound.
+/// The folder with a manifest that a path means: the path itself, or its sub-folder `step-<n>`. The
+/// step is that of --step, the one that --last-good finds, or the newest complete one; it is
+/// logged. Errors: kNotFound.
 StatusOr<std::string> resolve_checkpoint(const Tool& tool, const CheckpointFlags& flags,
                                          const std::string& path);
 
-/// The commands; each checks its own flags.
+/// The commands; each checks the flags that only it uses.
 StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags);
 StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags);
 StatusOr<int> checkpoint_verify(Tool& tool, const CheckpointFlags& flags);

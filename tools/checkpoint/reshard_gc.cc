@@ -20,7 +20,7 @@ namespace {
 
 StatusOr<int> wanted_ranks(const CheckpointFlags& flags) {
   if (flags.pservers.empty() == (flags.ranks == 0))
-    return Status(StatusCode::kUsage, "reshard: give one of --pservers and --ranks");
+    return Status(StatusCode::kUsage, "reshard: expected exactly one of --pservers and --ranks");
   if (flags.ranks > 0) return flags.ranks;
   if (flags.pservers.front() == ',' || flags.pservers.back() == ',' ||
       flags.pservers.find(",,") != std::string::npos)
@@ -42,7 +42,7 @@ void write_entries(JsonWriter& out, const char* key,
 
 StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
   if (tool.common().output.empty())
-    return Status(StatusCode::kUsage, "reshard: -o says which folder is written");
+    return Status(StatusCode::kUsage, "reshard: expected -o with the folder of the output");
   std::error_code error;
   if (!flags.slices.empty() || !flags.to_slices.empty() ||
       std::filesystem::is_directory(flags.paths[0] + "/server-0", error))
@@ -87,7 +87,7 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
 StatusOr<int> checkpoint_gc(Tool& tool, const CheckpointFlags& flags) {
   if (flags.keep < 1) return Status(StatusCode::kUsage, "--keep: expected at least 1");
   io::Garbage garbage;
-  // A folder of snapshots has a folder of checkpoints a server.
+  // A folder of snapshots has one folder of checkpoints per server.
   std::vector<std::string> roots = server_folders(flags.paths[0]);
   if (roots.empty()) roots = flags.paths;
   for (const std::string& root : roots) {

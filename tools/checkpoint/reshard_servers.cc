@@ -1,4 +1,4 @@
-// Snapshots of servers, cut anew for the servers of another job.
+// Reshards the snapshots of servers for the servers of another job.
 #include <algorithm>
 #include <deque>
 #include <iterator>
@@ -27,7 +27,7 @@ namespace {
 using transpiler::DistributedVar;
 using Kind = JoinedVar::Kind;
 
-// Some elements of a cut variable, from the pieces that have them.
+// A range of elements of a sliced variable, read from the slices that contain it.
 class SliceStream {
  public:
   SliceStream(const std::vector<io::Checkpoint>& servers, const JoinedVar& var, int64_t first,
@@ -40,7 +40,7 @@ class SliceStream {
       const int64_t begin = std::max(first, piece.offset) - piece.offset;
       const int64_t end = std::min(first + count, piece.offset + elements) - piece.offset;
       if (begin >= end) continue;
-      // the part in whole rows; slices are cut between rows
+      // The range, extended to whole rows; slices begin and end at rows.
       const int64_t row = box.shape.empty() ? 1 : elements / box.shape[0];
       if (!box.shape.empty()) {
         box.offset[0] = begin / row;
@@ -72,7 +72,7 @@ class SliceStream {
     io::BoxStream stream;
     uint64_t begin;
     uint64_t end;
-    uint64_t skipped;  // bytes of the box before the part
+    uint64_t skipped;  // bytes of the box before the range
   };
   std::deque<Part> parts_;
 };
@@ -84,7 +84,7 @@ class ServerReshard {
     for (const DistributedVar& var : to.overview.vars()) listed_.insert(var.origin.name);
   }
 
-  // What one of the new servers gets.
+  // The tensors that a new server holds.
   StatusOr<std::vector<io::StreamedTensor>> tensors_of(size_t server) const {
     std::vector<io::StreamedTensor> tensors;
     const std::string& table = to_.properties.distributed_lookup_table;
@@ -113,8 +113,8 @@ class ServerReshard {
     return std::move(status).at(std::move(location));
   }
 
-  // Offset and dims of what a server holds. State that is listed as whole on several servers, but
-  // is of the shape of a cut parameter, is cut with it.
+  // Offset and dims of what a server holds. Optimizer state that is listed as whole on several
+  // servers, but has the shape of a sliced parameter, is sliced like it.
   [[nodiscard]] std::pair<int64_t, std::vector<int64_t>> held_by(const DistributedVar& var) const {
     const auto elsewhere = [&](const DistributedVar& other) {
       return other.origin.name == var.origin.name && other.endpoint != var.endpoint;
@@ -146,9 +146,11 @@ class ServerReshard {
 
   [[nodiscard]] StatusOr<io::StreamedTensor> slice_for(const DistributedVar& var) const {
     const auto found = from_.vars().find(var.origin.name);
-    if (found == from_.vars().end()) return NotFound("the snapshots do not have the var");
+    if (found == from_.vars().end()) return NotFound("the snapshots do not have the variable");
     const JoinedVar& joined = found->second;
-    if (joined.kind == Kind::kTable) return Unimplemented("a table of rows becomes a cut var");
+    if (joined.kind == Kind::kTable)
+      return Unimplemented(
+          "the variable is a table of rows in the snapshots and sliced in the new job");
     if (joined.kind == Kind::kSliced) MILLRACE_RETURN_IF_ERROR(check_pieces(joined));
     const auto [offset, shape] = held_by(var);
     const Dims dims(shape.begin(), shape.end());
@@ -168,7 +170,7 @@ class ServerReshard {
     return stream(name, var, var.dims, 0);
   }
 
-  // Row id lives on server id mod servers.
+  // A server holds the rows with: row id mod number of servers = server index.
   [[nodiscard]] StatusOr<io::StreamedTensor> rows_for(const std::string& name, const JoinedVar& var,
                                                       size_t server) const {
     const auto servers = static_cast<int64_t>(to_.properties.endpoints.size());
@@ -218,7 +220,8 @@ Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFi
   const ServerReshard reshard(from, to, max_bytes);
   MILLRACE_ASSIGN_OR_RETURN(const TableReshard typed,
                             TableReshard::open(from.servers(), tables, max_bytes));
-  // A server that knows this takes the values and begins its count of steps and calls anew.
+  // A server that reads this record loads the values and starts its counts of steps and calls from
+  // zero.
   const std::string no_calls = ps::calls_text({});
   for (size_t i = 0; i < to.properties.endpoints.size(); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(std::vector<io::StreamedTensor> tensors, reshard.tensors_of(i));
@@ -234,9 +237,10 @@ Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFi
 
 StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
   if (flags.slices.empty() || flags.to_slices.empty()) {
-    return Status(StatusCode::kUsage,
-                  "reshard: snapshots of servers need --slices of their job and --to-slices of the "
-                  "new one");
+    return Status(
+        StatusCode::kUsage,
+        "reshard: snapshots of servers need both --slices of the old job and --to-slices of the "
+        "new job");
   }
   MILLRACE_ASSIGN_OR_RETURN(const ServerSnapshots from,
                             ServerSnapshots::open(tool, flags.paths[0], flags.slices));
@@ -266,7 +270,7 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
     MILLRACE_ASSIGN_OR_RETURN(const auto point, kill_point_of(flags));
     options.calls = ps::file_calls_with(point, "reshard", flags.calls);
     options.progress = progress.callback();
-    // snapshots of two jobs side by side would be taken for those of one
+    // Snapshots of two jobs in one folder would be taken for those of one job.
     MILLRACE_ASSIGN_OR_RETURN(StagedFolder staged, StagedFolder::create(output, options.replace));
     MILLRACE_RETURN_IF_ERROR(reshard_snapshots(from, to, tables, staged.path(),
                                                static_cast<uint64_t>(flags.max_memory), options));

@@ -26,7 +26,7 @@ int table_of(const std::string& name) {
   return id;
 }
 
-// A part of a table's state as numbers; none where the server has none.
+// Part of a table's state as an array of numbers; empty if the server does not have it.
 template <typename T>
 StatusOr<std::vector<T>> numbers_of(const io::Checkpoint& server, int id, const char* part,
                                     DType dtype) {
@@ -41,7 +41,7 @@ StatusOr<std::vector<T>> numbers_of(const io::Checkpoint& server, int id, const 
   return std::vector<T>(values.begin(), values.end());
 }
 
-// Bytes that are there already, as a stream that keeps them.
+// Bytes in memory as a stream; the stream keeps them alive.
 template <typename T>
 io::StreamedTensor stream_of(std::string name, DType dtype, std::vector<T> values) {
   io::StreamedTensor tensor;
@@ -57,7 +57,7 @@ io::StreamedTensor stream_of(std::string name, DType dtype, std::vector<T> value
   return tensor;
 }
 
-// The keys of all old servers, given to the new ones in rising order.
+// Distributes the keys of all old servers over the new servers, in ascending order.
 template <typename Part>
 Status deal(const std::vector<std::vector<int64_t>>& keys, const ps::SparseRouting& routing,
             std::vector<Part>& parts) {
@@ -96,13 +96,12 @@ StatusOr<TableReshard> TableReshard::open(const std::vector<io::Checkpoint>& fro
   }
   for (const ps::TypedTable& table : tables) {
     const int id = table.options.table_id;
-    if (there.erase(id) == 0) continue;  // begins again
+    if (there.erase(id) == 0) continue;  // the new job has it; no snapshot does, so it starts empty
     if (Status status = reshard.read(table, reshard.tables_[id]); !status.ok())
       return std::move(status).with_note(fmt::format("in typed table '{}'", table.param));
   }
   if (there.empty()) return reshard;
-  return InvalidData("the snapshots have typed table {}, the job that is to go on does not",
-                     *there.begin());
+  return InvalidData("the snapshots have typed table {}, the new job does not", *there.begin());
 }
 
 Status TableReshard::read(const ps::TypedTable& table, Table& to) const {
@@ -128,9 +127,10 @@ Status TableReshard::read(const ps::TypedTable& table, Table& to) const {
     if (rows == nullptr || rows->dims.size() != 2 ||
         rows->dims[0] != static_cast<int64_t>(keys.back().size()) ||
         to.counts.back().size() != waiting.back().size())
-      return InvalidData("keys and rows of typed table {} do not fit", id).in_file(server.folder());
+      return InvalidData("numbers of keys and rows of typed table {} differ", id)
+          .in_file(server.folder());
     if (i > 0 && rows->dims[1] != to.rows.dims[1])
-      return InvalidData("rows of {} floats, those of other servers have {}", rows->dims[1],
+      return InvalidData("rows of {} floats, expected {} as on the other servers", rows->dims[1],
                          to.rows.dims[1])
           .in_file(server.folder());
     to.rows.kind = JoinedVar::Kind::kTable;

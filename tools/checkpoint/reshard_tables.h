@@ -13,9 +13,9 @@
 
 namespace millrace::tools {
 
-/// The typed tables in snapshots of servers (ps/server/snapshots.h), cut anew for those of another
-/// job: rows with all that they have, and keys that wait for admission. Holds the keys of all rows
-/// in memory, 56 bytes each while they are sorted; rows are streamed.
+/// Reshards the typed tables in snapshots of servers (ps/server/snapshots.h) for the servers of
+/// another job: rows with all their state, and keys that wait for admission. Holds the keys of all
+/// rows in memory, 56 bytes each while they are sorted. Rows are streamed.
 class TableReshard {
  public:
   /// \param from    the old servers; must outlive the object and its streams
@@ -25,21 +25,22 @@ class TableReshard {
   static StatusOr<TableReshard> open(const std::vector<io::Checkpoint>& from,
                                      const std::vector<ps::TypedTable>& tables, uint64_t max_bytes);
 
-  /// What a new server gets. Rows are in order of their keys. Random numbers of admission begin
-  /// anew where the number of servers is another one.
+  /// The tensors of a new server. Rows are in ascending order of their keys. The random number
+  /// generators for admission are seeded again if the number of servers changed.
   [[nodiscard]] std::vector<io::StreamedTensor> tensors_of(size_t server) const;
 
  private:
-  /// Rows, or keys that wait, of one new server.
+  /// Rows, or waiting keys, of one new server.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<RowsStream::Place> places;
   };
   struct Table {
     JoinedVar rows;
-    std::vector<Part> admitted;               ///< by new server
-    std::vector<Part> waiting;                ///< likewise; place.index is in `counts` of the piece
-    std::vector<std::vector<float>> counts;   ///< by old server
+    std::vector<Part> admitted;  ///< by new server
+    std::vector<Part>
+        waiting;  ///< likewise; place.index is an index in `counts` of that old server
+    std::vector<std::vector<float>> counts;   ///< indexed by old server
     std::vector<std::vector<int64_t>> draws;  ///< likewise
   };
 
@@ -52,7 +53,7 @@ class TableReshard {
   std::map<int, Table> tables_;
 };
 
-/// True for the name of a part of a typed table in a snapshot.
+/// True for the name of a tensor that a snapshot uses for part of a typed table.
 bool is_table_part(const std::string& name);
 
 }  // namespace millrace::tools

@@ -12,12 +12,12 @@
 
 namespace millrace::tools {
 
-/// Chosen rows of a table whose parts lie on several servers, as one stream of bytes.
+/// Selected rows of a table that is spread over several servers, as one stream of bytes.
 class RowsStream {
  public:
-  /// Where a row lies.
+  /// Location of a row.
   struct Place {
-    size_t piece;    ///< of the variable
+    size_t piece;    ///< index in the pieces of the variable
     uint64_t index;  ///< in the piece
   };
   /// \param places  of the rows, in the order of the stream  \param max_bytes  held at a time

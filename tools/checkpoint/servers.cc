@@ -23,9 +23,9 @@ namespace {
 
 using transpiler::DistributedVar;
 
-// One good snapshot of a server.
+// One intact snapshot of a server.
 struct Snapshot {
-  int64_t applied = 0;  // steps that the server had carried out
+  int64_t applied = 0;  // number of steps that the server had applied
   io::Checkpoint checkpoint;
 };
 
@@ -36,7 +36,7 @@ StatusOr<int64_t> applied_steps(const io::Checkpoint& checkpoint) {
   return calls->applied;
 }
 
-// Newest first; damaged ones are logged and left out.
+// Newest first; damaged snapshots are logged and left out.
 StatusOr<std::vector<Snapshot>> snapshots_of(const Tool& tool, const std::string& folder) {
   MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(folder));
   std::vector<Snapshot> found;
@@ -57,14 +57,14 @@ StatusOr<std::vector<Snapshot>> snapshots_of(const Tool& tool, const std::string
     found.push_back({applied, *std::move(checkpoint)});
   }
   if (!found.empty()) return found;
-  return NotFound("there is no snapshot that can be loaded").in_file(folder);
+  return NotFound("found no snapshot that can be loaded").in_file(folder);
 }
 
-// One snapshot a server, all of one step, which is returned.
+// Selects one snapshot per server, all of the same step, and returns that step.
 StatusOr<int64_t> common_snapshots(const Tool& tool, const std::string& root, size_t servers,
                                    std::vector<io::Checkpoint>& chosen) {
   std::vector<std::vector<Snapshot>> all;
-  std::map<int64_t, size_t> servers_at;  // steps that are there, on how many servers
+  std::map<int64_t, size_t> servers_at;  // step -> number of servers that have a snapshot of it
   for (size_t i = 0; i < servers; ++i) {
     MILLRACE_ASSIGN_OR_RETURN(auto found, snapshots_of(tool, fmt::format("{}/server-{}", root, i)));
     std::set<int64_t> steps;
@@ -77,8 +77,9 @@ StatusOr<int64_t> common_snapshots(const Tool& tool, const std::string& root, si
   if (common == servers_at.rend()) {
     std::vector<int64_t> newest;
     for (const auto& found : all) newest.push_back(found.front().applied);
-    return InvalidData("the servers have no snapshot of one step: the newest are of steps {}",
-                       fmt::join(newest, ", "))
+    return InvalidData(
+               "the servers have no snapshot of a common step; their newest are of steps {}",
+               fmt::join(newest, ", "))
         .in_file(root);
   }
   tool.log(LogLevel::kInfo, fmt::format("snapshots of step {}", common->first));
@@ -92,19 +93,19 @@ StatusOr<int64_t> common_snapshots(const Tool& tool, const std::string& root, si
 using Kind = JoinedVar::Kind;
 using Vars = std::map<std::string, JoinedVar>;
 
-// Where a part begins that may be listed as if it were whole, but be as large as the slice of its
-// parameter.
+// Offset of state that slices.json lists as whole, but that may be only as large as the slice of
+// its parameter.
 StatusOr<int64_t> offset_of(llvm::ArrayRef<transpiler::OriginSlices> origins,
                             const DistributedVar& var, int64_t elements) {
   const auto whole = element_count(var.origin.shape);
   if (var.is_slice || !whole || elements == *whole) return var.offset;
   const int64_t offset = ps::offset_beside_param(origins, var.origin, var.endpoint, elements);
   if (offset >= 0) return offset;
-  return InvalidData("'{}' on {} has {} of {} elements, and no parameter is cut like that",
+  return InvalidData("'{}' on {} has {} of {} elements, and no parameter has a slice of that size",
                      var.slice.name, var.endpoint, elements, *whole);
 }
 
-// The vars of the overview; `held` receives the names that servers have for them.
+// The variables of the overview; `held` receives the names that the servers use for them.
 StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
                              const std::vector<io::Checkpoint>& servers,
                              std::set<std::string>& held) {
@@ -113,17 +114,17 @@ StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
   for (const DistributedVar& var : file.overview.vars()) {
     const auto at = std::ranges::find(file.properties.endpoints, var.endpoint);
     if (at == file.properties.endpoints.end())
-      return InvalidData("'{}' lives on {}, which is no server of the job", var.slice.name,
+      return InvalidData("'{}' is on {}, which is not a server of the job", var.slice.name,
                          var.endpoint);
     const auto server = static_cast<size_t>(at - file.properties.endpoints.begin());
     held.insert(var.slice.name);
-    // A table that grows may have nothing yet; what is not there is not saved.
+    // A table that grows may be empty; an empty one is not saved.
     const io::StoredTensor* const stored = servers[server].manifest().find(var.slice.name);
     if (stored == nullptr || var.origin.name == file.properties.distributed_lookup_table) continue;
     JoinedVar& joined = vars[var.origin.name];
     const int64_t elements = io::Box::whole(stored->dims).numel();
     const bool part = var.is_slice || elements != element_count(var.origin.shape);
-    if (!joined.pieces.empty() && !part) continue;  // alike on several servers
+    if (!joined.pieces.empty() && !part) continue;  // the same value on several servers
     joined.kind = part ? Kind::kSliced : Kind::kWhole;
     joined.dtype = stored->dtype;
     joined.dims.assign(var.origin.shape.begin(), var.origin.shape.end());
@@ -134,7 +135,7 @@ StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
   return vars;
 }
 
-// The distributed table, of which every server has some rows.
+// The distributed table; each server holds some of its rows.
 void add_table(const std::string& name, const std::vector<io::Checkpoint>& servers, Vars& vars) {
   for (size_t i = 0; i < servers.size(); ++i) {
     const io::StoredTensor* const stored = servers[i].manifest().find(name);
@@ -148,13 +149,13 @@ void add_table(const std::string& name, const std::vector<io::Checkpoint>& serve
   }
 }
 
-// Steps and learning rates are single numbers; larger ones that are not listed are what updates
-// scribble on, and have the shapes of slices.
+// Step counters and learning rates are single numbers. Larger tensors that are not listed are
+// temporaries of the updates, and have the shapes of slices.
 void add_numbers(const std::vector<io::Checkpoint>& servers, const std::set<std::string>& held,
                  Vars& vars) {
   for (size_t i = 0; i < servers.size(); ++i) {
     for (const io::StoredTensor& tensor : servers[i].manifest().tensors) {
-      // as the original tells them apart (spec/distributed_io.md section 3)
+      // the rule by which the original tells them apart (spec/distributed_io.md section 3)
       const bool gradient = tensor.name.find("@GRAD") != std::string::npos;
       if (tensor.dims != Dims{1} && !tensor.dims.empty()) continue;
       if (gradient || is_table_part(tensor.name) || held.contains(tensor.name) ||
@@ -180,10 +181,11 @@ StatusOr<Value> join_slices(const std::vector<io::Checkpoint>& servers, const Jo
   return value;
 }
 
-// Rows in order; a table that has all of them is the dense tensor of a single process.
+// Joins rows in ascending order. A table that has all its rows becomes the dense tensor of a single
+// process.
 StatusOr<Value> join_rows(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
   std::vector<SelectedRows> parts;
-  std::map<int64_t, std::pair<size_t, size_t>> places;  // of a row: part, index
+  std::map<int64_t, std::pair<size_t, size_t>> places;  // row -> part, index
   for (const JoinedVar::Piece& piece : var.pieces) {
     MILLRACE_ASSIGN_OR_RETURN(SelectedRows part,
                               servers[piece.server].load_rows(piece.stored->name, {}));
@@ -239,7 +241,7 @@ class ServersSource final : public TensorSource {
 
   [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
     const auto found = snapshots_.vars().find(name);
-    if (found == snapshots_.vars().end()) return NotFound("no var '{}'", name);
+    if (found == snapshots_.vars().end()) return NotFound("no variable '{}'", name);
     StatusOr<Value> value = snapshots_.load(found->second);
     if (value.ok()) return value;
     return of_var(std::move(value).status(), name);
@@ -256,7 +258,7 @@ Status check_pieces(const JoinedVar& var) {
   for (const JoinedVar::Piece& piece : var.pieces) {
     const io::StoredTensor& stored = *piece.stored;
     if (stored.kind != io::StoredTensor::Kind::kDense)
-      return Unimplemented("slice '{}' is no dense tensor", stored.name);
+      return Unimplemented("slice '{}' is not a dense tensor", stored.name);
     if (piece.offset != at || stored.dtype != var.dtype) {
       return InvalidData("slice '{}': expected one of {} at element {}, found {} at {}",
                          stored.name, dtype_name(var.dtype), at, dtype_name(stored.dtype),

@@ -16,14 +16,15 @@
 
 namespace millrace::tools {
 
-/// Where the parts of one variable stand in the snapshots of a job's servers.
+/// Where the slices of one variable are in the snapshots of a job's servers.
 struct JoinedVar {
   struct Piece {
     size_t server = 0;
     const io::StoredTensor* stored = nullptr;
     int64_t offset = 0;  ///< of the whole variable, in elements
   };
-  /// kWhole: one server's value. kSliced: pieces in order, without gaps. kTable: rows by number.
+  /// kWhole: the value of one server. kSliced: slices in order, without gaps. kTable: rows by row
+  /// id.
   enum class Kind { kWhole, kSliced, kTable };
 
   Kind kind = Kind::kWhole;
@@ -32,18 +33,19 @@ struct JoinedVar {
   std::vector<Piece> pieces;
 };
 
-/// The variables of a job with parameter servers, whole and under their original names, in the
-/// snapshots of its servers: `<root>/server-<i>/step-<n>`, i counted as in slices.json.
+/// The variables of a job with parameter servers, whole and under their original names, read from
+/// the snapshots of its servers: `<root>/server-<i>/step-<n>`, where i is the server's index in
+/// slices.json.
 ///
-/// Of each server the newest good snapshot is taken; if they are of different steps, the newest
-/// step that all of them have. Slices are joined by their offsets; what several servers hold alike
-/// is taken from one. Single numbers that slices.json does not list (steps, learning rates) come
-/// along; gradients and what updates scribble on do not.
+/// Uses the newest intact snapshot of each server; if these are of different steps, the newest step
+/// that all servers have. Slices are joined by their offsets. A value that is the same on several
+/// servers is read from one of them. Single numbers that slices.json does not list (step counters,
+/// learning rates) are included; gradients and temporaries of the updates are not.
 class ServerSnapshots {
  public:
   /// \param slices  the slices.json of the job that wrote the snapshots
-  /// Errors: kNotFound for a server without snapshot; kInvalidData if there is no common step, with
-  /// the steps, and for slices that do not make up their variable.
+  /// Errors: kNotFound for a server without a snapshot; kInvalidData if there is no common step
+  /// (the message lists the steps), and for slices that do not add up to their variable.
   static StatusOr<ServerSnapshots> open(const Tool& tool, const std::string& root,
                                         const std::string& slices);
 
@@ -51,8 +53,8 @@ class ServerSnapshots {
   [[nodiscard]] const std::vector<io::Checkpoint>& servers() const { return servers_; }
   [[nodiscard]] int64_t step() const { return step_; }
   [[nodiscard]] uint64_t bytes() const;
-  /// A variable as one value; a table with its rows in order of their numbers, dense if it has all.
-  /// Errors: those of reading.
+  /// A variable as one value; a table with its rows in ascending order of row id, as a dense tensor
+  /// if it has all rows. Errors: those of reading.
   [[nodiscard]] StatusOr<Value> load(const JoinedVar& var) const;
 
  private:
@@ -61,28 +63,29 @@ class ServerSnapshots {
   int64_t step_ = 0;
 };
 
-/// Checks that the pieces of a cut variable make it up exactly. Errors: kInvalidData.
+/// Checks that the slices of a sliced variable cover it exactly. Errors: kInvalidData.
 Status check_pieces(const JoinedVar& var);
 
-/// The same as a source of values. Errors: as above.
+/// ServerSnapshots as a source of values. Errors: as for open().
 StatusOr<std::unique_ptr<TensorSource>> open_servers(const Tool& tool, const std::string& root,
                                                      const std::string& slices);
 
-/// `<root>/server-0`, `server-1`, ...: the folders of snapshots; none for another folder.
+/// The folders of snapshots `<root>/server-0`, `server-1`, ...; empty if `root` has none.
 std::vector<std::string> server_folders(const std::string& root);
 
-/// slices.json of a job. Errors: those of reading; kInvalidData for a job without servers.
+/// Reads slices.json of a job. Errors: those of reading; kInvalidData for a job without servers.
 StatusOr<transpiler::SlicesFile> read_slices(const Tool& tool, const std::string& path);
 
-/// Writes what snapshots hold for the servers of another job, `<output>/server-<i>/step-<n>`:
-/// values only, with which a job of any number of trainers begins. Streams; reads no more than
-/// needed.
+/// Writes the values of snapshots for the servers of another job, to
+/// `<output>/server-<i>/step-<n>`. Only values are written, so the new job may have any number of
+/// trainers. Streams the data and reads no more than needed.
 ///
 /// \param tables     typed tables of the new job
-/// \param max_bytes  of tensor data held at a time; one row is the least
-/// \param options    step and calls are not looked at
-/// Errors: kNotFound for a variable that the snapshots do not have; kInvalidData for one of another
-/// shape, and for a typed table that the new job does not have; those of reading and writing.
+/// \param max_bytes  of tensor data held at a time; at least one row is held
+/// \param options    step and calls are ignored
+/// Errors: kNotFound for a variable that the snapshots do not have; kInvalidData for one of a
+/// different shape, and for a typed table that the new job does not have; those of reading and
+/// writing.
 Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFile& to,
                          const std::vector<ps::TypedTable>& tables, const std::string& output,
                          uint64_t max_bytes, io::CheckpointSaveOptions options);

@@ -31,7 +31,7 @@ class CheckpointSource final : public TensorSource {
   [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
     return checkpoint_.load(name);
   }
-  // Stand in the manifest.
+  // Read from the manifest.
   [[nodiscard]] StatusOr<io::TensorFileEntry> facts(const std::string& name) const override {
     const io::StoredArray* const array = checkpoint_.manifest().find_array(name);
     if (array == nullptr) return facts_of_tensor(name);
@@ -201,7 +201,7 @@ StatusOr<std::string> form_of_file(const std::string& path) {
   return std::string(path.ends_with(".safetensors") ? "safetensors" : "fluid-combined");
 }
 
-// The vars of a folder of one file a var: those of the program, else every file.
+// The variables of a folder with one file per variable: those of the program, or one per file.
 StatusOr<std::vector<io::ParamSpec>> specs_of_folder(const Tool& tool, const CheckpointFlags& flags,
                                                      const std::string& path) {
   if (!flags.program.empty()) {
@@ -235,9 +235,9 @@ StatusOr<std::unique_ptr<TensorSource>> open_params(const Tool& tool, const Chec
     return make_source<NpzSource>(std::move(file));
   }
   if (flags.program.empty()) {
-    return Status(StatusCode::kUsage, "a combined parameter file holds no names")
+    return Status(StatusCode::kUsage, "a combined parameter file does not contain names")
         .in_file(path)
-        .with_hint("--program says which program it belongs to");
+        .with_hint("give the program that it belongs to with --program");
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto program, read_program(tool, flags.program));
   MILLRACE_ASSIGN_OR_RETURN(auto params,
@@ -279,11 +279,12 @@ StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const Chec
     return make_source<CheckpointSource>(std::move(checkpoint));
   }
   if (form == "original") {
-    // Files from outside in a format that others execute: only where somebody asks for it.
+    // Third-party files in a format whose usual reader executes code; read only on explicit
+    // request.
     if (flags.command != "convert") {
       return Status(StatusCode::kUsage, "a distributed checkpoint of the original")
           .in_file(path)
-          .with_hint("checkpoint convert --to checkpoint makes one that all commands read");
+          .with_hint("convert it with: checkpoint convert --to checkpoint");
     }
     MILLRACE_ASSIGN_OR_RETURN(auto checkpoint, io::OriginalCheckpoint::open(path, flags.unique_id));
     return make_source<OriginalSource>(std::move(checkpoint));

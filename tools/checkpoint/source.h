@@ -20,32 +20,32 @@ class TensorSource {
   TensorSource& operator=(const TensorSource&) = delete;
   virtual ~TensorSource();
 
-  /// Sorted, each once.
+  /// Sorted and unique.
   [[nodiscard]] virtual std::vector<std::string> names() const = 0;
   /// A value of names(). Errors: kInvalidData, kIo, kResource.
   [[nodiscard]] virtual StatusOr<Value> load(const std::string& name) const = 0;
-  /// What it is, without its bytes where the source can tell. Errors: as load(); kUnimplemented for
-  /// values that safetensors files do not hold.
+  /// Name, dtype and dims of a value, without reading its bytes where the source allows it. Errors:
+  /// as load(); kUnimplemented for values that safetensors files cannot hold.
   [[nodiscard]] virtual StatusOr<io::TensorFileEntry> facts(const std::string& name) const;
-  /// Bytes of all values, about; for progress.
+  /// Approximate bytes of all values; for progress.
   [[nodiscard]] virtual uint64_t bytes() const = 0;
-  /// Where a part of a value lies in snapshots of servers.
+  /// Where a slice of a value is in the snapshots of servers.
   struct Slice {
     size_t server = 0;
     std::string name;   ///< on that server
-    int64_t first = 0;  ///< element of the whole value; of rows of a table 0
+    int64_t first = 0;  ///< first element, counted in the whole value; 0 for rows of a table
     int64_t count = 0;  ///< elements
   };
-  /// The parts of a value; none for sources that are no snapshots of servers.
+  /// The slices of a value; empty for sources other than snapshots of servers.
   [[nodiscard]] virtual std::vector<Slice> slices(const std::string& name) const;
   /// "checkpoint", "safetensors", ...
   [[nodiscard]] virtual std::string form() const = 0;
 };
 
-/// Opens what a path means. flags.from "auto" finds the form by content: a folder with a manifest
-/// or with step-<n> sub-folders, a folder of the original's distributed checkpoint, a safetensors
-/// file, an npz archive; a file of another kind is a combined parameter file, which needs
-/// flags.program for its names, and any other folder has one file a var.
+/// Opens what a path means. With flags.from "auto" the form is found by content: a folder with a
+/// manifest or with step-<n> sub-folders, a folder of the original's distributed checkpoint, a
+/// safetensors file, or an npz archive. Any other file is a combined parameter file, which needs
+/// flags.program for its names. Any other folder has one file per variable.
 ///
 /// Sources hold one value in memory at a time.
 /// Errors: kNotFound, kInvalidData, kUsage for a combined file without program.

@@ -24,7 +24,7 @@ StagedFolder::StagedFolder(std::string target) : target_(io::without_slash(std::
 Status StagedFolder::stage() {
   std::error_code error;
   const std::string name = fmt::format("{}.tmp.{}", target_, ::getpid());
-  fs::remove_all(name, error);  // of a killed process of the same number
+  fs::remove_all(name, error);  // left by a killed process with the same process id
   fs::create_directories(name, error);
   if (error) return IoError("cannot create the folder: {}", error.message()).in_file(name);
   temporary_ = name;

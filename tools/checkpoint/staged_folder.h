@@ -7,15 +7,15 @@
 
 namespace millrace::tools {
 
-/// A new folder that appears complete or not at all: it is filled under a temporary name beside its
-/// own. Without commit() it is removed. A folder that is there already is filled in place, file by
-/// file. Movable only.
+/// A new folder that appears complete or not at all: it is filled under a temporary name in the
+/// same parent folder and renamed by commit(). Without commit() it is removed. A folder that
+/// already exists is filled in place, file by file. Movable only.
 class StagedFolder {
  public:
   /// Errors: kIo.
   static StatusOr<StagedFolder> create(std::string target);
-  /// The same, but a folder that is there already is replaced whole, at once. \param replace  kNo:
-  /// that is an error (kUsage) unless it is empty
+  /// The same, but a folder that already exists is replaced as a whole, atomically. \param replace
+  /// kNo: a non-empty existing folder is an error (kUsage)
   static StatusOr<StagedFolder> create(std::string target, Replace replace);
   StagedFolder(StagedFolder&& other) noexcept;
   StagedFolder& operator=(StagedFolder&&) = delete;
@@ -27,8 +27,8 @@ class StagedFolder {
   [[nodiscard]] const std::string& path() const {
     return temporary_.empty() ? target_ : temporary_;
   }
-  /// Gives the folder its name. \param sync  wait until that is on the disk
-  /// Errors: kIo; kUsage if there is something of that name by now.
+  /// Renames the folder to its final name. \param sync  wait until the rename is on disk. Errors:
+  /// kIo; kUsage if something of that name exists by now.
   Status commit(bool sync);
 
  private:
@@ -37,7 +37,7 @@ class StagedFolder {
 
   std::string target_;
   std::string temporary_;  ///< empty: nothing to rename or to remove
-  bool swaps_ = false;     ///< with what is there
+  bool swaps_ = false;     ///< exchange with the existing folder
 };
 
 }  // namespace millrace::tools

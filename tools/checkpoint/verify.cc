@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What was looked at, and what is wrong with it.
+// What was checked, and what is wrong with it.
 struct VerifyOutcome {
   std::vector<std::string> looked_at;
   std::vector<Status> wrong;
@@ -31,7 +31,7 @@ Status in_checkpoint(Status status, const std::string& folder, const std::string
   return std::move(status).at(std::move(location));
 }
 
-// The vars of a program that the checkpoint must have, with their dtypes and dims.
+// Checks that the checkpoint has the variables of a program, with their dtypes and dims.
 void check_program(const Program& program, const io::Checkpoint& checkpoint,
                    VerifyOutcome& outcome) {
   for (const io::ParamSpec& spec : io::persistables_of(program)) {
@@ -40,7 +40,7 @@ void check_program(const Program& program, const io::Checkpoint& checkpoint,
       outcome.wrong.push_back(in_checkpoint(std::move(status), checkpoint.folder(), spec.name));
     };
     if (stored == nullptr) {
-      report(NotFound("the program has this var, the checkpoint does not"));
+      report(NotFound("the program has this variable, the checkpoint does not"));
       continue;
     }
     if (spec.dtype && *spec.dtype != stored->dtype) {
@@ -59,7 +59,7 @@ void check_program(const Program& program, const io::Checkpoint& checkpoint,
   }
 }
 
-// The same of its tensor arrays.
+// The same for its tensor arrays.
 void check_arrays(const Program& program, const io::Checkpoint& checkpoint,
                   VerifyOutcome& outcome) {
   for (const Var& var : program.root().vars()) {
@@ -90,7 +90,7 @@ void verify_folder(const Tool& tool, const CheckpointFlags& flags, const std::st
   check_arrays(*program, *checkpoint, outcome);
 }
 
-// Files without checksums: what can be read is right.
+// Files without checksums: if the values can be read, the file passes.
 void verify_file(const Tool& tool, const CheckpointFlags& flags, const std::string& path,
                  VerifyOutcome& outcome) {
   outcome.looked_at.push_back(path);
@@ -106,7 +106,7 @@ void verify_file(const Tool& tool, const CheckpointFlags& flags, const std::stri
   }
 }
 
-// NOLINTNEXTLINE(misc-no-recursion): server-<i> has no servers of its own
+// NOLINTNEXTLINE(misc-no-recursion): the depth is 2: folders server-<i> do not nest
 Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::string& path,
                    const Program* program, VerifyOutcome& outcome) {
   std::error_code error;
@@ -135,7 +135,7 @@ Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::st
     verify_folder(tool, flags, entry.folder, program, outcome);
   }
   if (any) return Ok();
-  return NotFound("there is no complete checkpoint").in_file(path);
+  return NotFound("found no complete checkpoint").in_file(path);
 }
 
 std::string verify_json(const VerifyOutcome& outcome) {

@@ -13,14 +13,16 @@
 
 namespace millrace::tools {
 
-/// Gives the value of a name; called once for each, in order.
+/// Returns the value of a name; called once for each name, in order.
 using LoadValue = std::function<StatusOr<Value>(const std::string& name)>;
 
-/// Writes a combined file of the original: the vars one after another, one in memory at a time.
-/// Errors: those of `load` and of writing; kUsage if the file exists and may not be replaced.
+/// Writes a combined file of the original: the variables one after another. Holds one value in
+/// memory at a time. Errors: those of `load` and of writing; kUsage if the file exists and may not
+/// be replaced.
 Status write_combined(const std::string& path, const std::vector<std::string>& names,
                       const LoadValue& load, Replace replace, bool sync);
-/// The same as one file a var in a folder, which appears when it is complete if it is new.
+/// Like write_combined(), but with one file per variable in a folder. A new folder appears only
+/// when it is complete.
 Status write_separate(const std::string& target, const std::vector<std::string>& names,
                       const LoadValue& load, Replace replace, bool sync);
 
@@ -31,15 +33,15 @@ struct WriteReport {
   std::string to;    ///< form of the output
   size_t vars = 0;
   uint64_t bytes = 0;
-  std::optional<int> ranks;  ///< or servers, of the output
+  std::optional<int> ranks;  ///< number of ranks or servers of the output
 };
 
-/// Says what was written, or with --dry-run would be: one JSON document on stdout with --json, a
-/// line on stdout with --dry-run, else a line in the log.
+/// Reports what was written, or with --dry-run what would be: as one JSON document on stdout with
+/// --json, as a line on stdout with --dry-run, otherwise as a log line.
 Status report_written(Tool& tool, const CheckpointFlags& flags, const WriteReport& report);
 
-/// What writing would refuse, for --dry-run. \param paths  files that would be written
-/// Errors: kUsage for one that exists, without --force.
+/// For --dry-run: reports the errors that writing would report. \param paths  files that would be
+/// written. Errors: kUsage for a file that exists, without --force.
 Status check_writable(const Tool& tool, const std::vector<std::string>& paths);
 
 }  // namespace millrace::tools

@@ -4,9 +4,9 @@
 
 namespace millrace::tools {
 
-/// Exit codes that are not made from a Status.
+/// Exit codes that do not come from a Status.
 inline constexpr int kDone = 0;
-/// The question was answered "no": programs differ, a check failed.
+/// The tool worked, and the result is negative: programs differ, or a check failed.
 inline constexpr int kAnswerIsNo = 1;
 
 }  // namespace millrace::tools

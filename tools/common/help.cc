@@ -13,7 +13,7 @@ constexpr size_t kColumns = 80;
 constexpr size_t kIndent = 2;
 constexpr size_t kTextColumn = 30;
 
-// Breaks text at blanks; the first line starts at column `at`, the others at `indent`.
+// Breaks text at spaces; the first line starts at column `at`, the others at `indent`.
 void append_wrapped(std::string& out, std::string_view text, size_t at, size_t indent) {
   size_t column = at;
   bool first = true;
@@ -124,9 +124,9 @@ std::vector<std::string> option_groups(const CLI::App& app) {
 
 std::map<int, std::string> exit_code_texts(const ToolInfo& info) {
   std::map<int, std::string> codes = {
-      {0, "done"},        {2, "wrong usage"},
-      {3, "bad input"},   {6, "out of a resource, or the system refused"},
-      {7, "unsupported"}, {70, "a bug of millrace"}};
+      {0, "done"},          {2, "wrong usage"},
+      {3, "bad input"},     {6, "resource exhausted, or a system call failed"},
+      {7, "not supported"}, {70, "a bug in millrace"}};
   for (const auto& [code, text] : info.exit_codes) codes[code] = text;
   return codes;
 }

@@ -24,7 +24,7 @@ std::vector<std::string> inputs_of(const OrderedJson& value, const CLI::Option& 
   std::vector<std::string> items;
   for (const OrderedJson& element : value) items.push_back(item_text(element));
   if (option.get_items_expected_max() > 1) return items;
-  // An option with one value takes a list in the form of the command line.
+  // An option with one value gets a list joined to the form of the command line.
   std::string joined;
   for (const std::string& item : items) joined += (joined.empty() ? "" : ",") + item;
   return {joined};
@@ -45,13 +45,13 @@ std::vector<std::string> long_names(const CLI::App& app) {
 
 std::string JsonConfig::to_config(const CLI::App* /*app*/, bool /*default_also*/,
                                   bool /*write_description*/, std::string /*prefix*/) const {
-  return {};  // --print-config writes the configuration, with the source of each value
+  return {};  // not used: Tool implements --print-config, with the source of each value
 }
 
 std::vector<CLI::ConfigItem> JsonConfig::from_config(std::istream& input) const {
   const std::string text((std::istreambuf_iterator<char>(input)), std::istreambuf_iterator<char>());
   const OrderedJson document = OrderedJson::parse(text, nullptr, false, true);
-  if (document.is_discarded()) fail(InvalidArgument("configuration is no JSON"));
+  if (document.is_discarded()) fail(InvalidArgument("configuration is not valid JSON"));
   if (!document.is_object())
     fail(InvalidArgument("configuration: expected a JSON object, found {}", document.type_name()));
   std::vector<CLI::ConfigItem> found;

@@ -10,13 +10,13 @@
 
 namespace millrace::tools {
 
-/// Carries a Status through CLI11, which knows no other way out; caught in Tool::run().
+/// Carries a Status through CLI11, which reports errors only by exceptions; caught in Tool::run().
 struct ConfigFailure {
   Status status;
 };
 
-/// Reads --config FILE.json for CLI11: keys are flag names with `_` for `-`, lists give lists,
-/// objects are handed on as their JSON text, null counts as absent.
+/// Reads --config FILE.json for CLI11. Keys are flag names with `_` for `-`. Lists become lists,
+/// objects are passed as their JSON text, and null counts as absent.
 class JsonConfig final : public CLI::Config {
  public:
   /// \param keys  receives the keys that were found
@@ -24,7 +24,7 @@ class JsonConfig final : public CLI::Config {
 
   [[nodiscard]] std::string to_config(const CLI::App* app, bool default_also,
                                       bool write_description, std::string prefix) const override;
-  /// Throws ConfigFailure for text that is no JSON object and for unknown keys.
+  /// Throws ConfigFailure for text that is not a JSON object and for unknown keys.
   [[nodiscard]] std::vector<CLI::ConfigItem> from_config(std::istream& input) const override;
 
  private:

@@ -13,13 +13,13 @@ enum class LogLevel { kError, kWarning, kInfo, kDebug };
 /// "2026-11-21T09:44:13.123Z", UTC with milliseconds.
 std::string utc_time(std::chrono::system_clock::time_point when);
 
-/// One log line: "<time> <level> <tool>: <text>", or a JSON object. Control characters of the text
-/// are escaped, so a name from a file cannot steer a terminal.
+/// One log line: "<time> <level> <tool>: <text>", or a JSON object. Control characters in the text
+/// are escaped, so that names read from files cannot control a terminal.
 std::string log_line(std::chrono::system_clock::time_point when, LogLevel level,
                      std::string_view tool, std::string_view text, bool json);
 
-/// The failure as a JSON document with code, message, file, block, op_index, op_type, slot,
-/// slot_index, attr, var, hint and notes; unknown parts are absent.
+/// An error as a JSON document with code, message, file, block, op_index, op_type, slot,
+/// slot_index, attr, var, hint and notes; unknown fields are absent.
 std::string error_json(const Status& status);
 
 }  // namespace millrace::tools

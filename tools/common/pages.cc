@@ -24,7 +24,7 @@ std::vector<std::string> spellings(const CLI::Option& option) {
   return out;
 }
 
-// What stands in [] and '' of _arguments.
+// Escapes text inside [] and '' of _arguments.
 std::string zsh_text(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   for (const std::string_view special : {"\\", "[", "]", ":"})
@@ -32,7 +32,7 @@ std::string zsh_text(std::string text) {
   return replaced(std::move(text), "'", "'\\''");
 }
 
-// Text of a manual page: what starts a request or an escape is shown as it is.
+// Escapes text of a manual page: characters that start a request or an escape.
 std::string roff(std::string text) {
   text = replaced(std::move(text), "\\", "\\e");
   text = replaced(std::move(text), "-", "\\-");

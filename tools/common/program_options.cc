@@ -10,7 +10,8 @@
 namespace millrace::tools {
 namespace {
 
-// `*` stands for any run of characters, `?` for one. Linear: only the last star is tried again.
+// `*` matches any run of characters, `?` one character. Only the last star is retried, so the time
+// is at most the product of the lengths.
 bool glob_matches(llvm::StringRef glob, llvm::StringRef name) {
   size_t g = 0;
   size_t n = 0;
@@ -55,8 +56,8 @@ StatusOr<std::function<bool(llvm::StringRef)>> name_pattern(const std::string& p
   const auto regex = std::make_shared<const llvm::Regex>(pattern);
   std::string error;
   if (!regex->isValid(error)) {
-    return Status(StatusCode::kUsage,
-                  fmt::format("{}: '{}' is no regular expression: {}", flag, pattern, error));
+    return Status(StatusCode::kUsage, fmt::format("{}: '{}' is not a valid regular expression: {}",
+                                                  flag, pattern, error));
   }
   matches = [regex](llvm::StringRef name) { return regex->match(name); };
   return matches;

@@ -13,15 +13,16 @@
 
 namespace millrace::tools {
 
-/// Reads a program file of either form under the tool's --max-model-bytes; "-" is stdin.
+/// Reads a program file of either form (binary or text), of at most --max-model-bytes; "-" is
+/// stdin.
 StatusOr<std::unique_ptr<Program>> read_program(const Tool& tool, const std::string& path);
 
-/// As read_program(); errors of check_program(), too.
+/// As read_program(), and also reports the errors of check_program().
 StatusOr<std::unique_ptr<Program>> read_checked_program(const Tool& tool, const std::string& path,
                                                         const ops::OpRegistry& registry);
 
-/// Predicate "the name matches the pattern": POSIX extended regular expression, anywhere in the
-/// name; null for an empty pattern. Errors: kUsage for a pattern that is none.
+/// Predicate "the name matches the pattern": a POSIX extended regular expression, matched anywhere
+/// in the name; null for an empty pattern. Errors: kUsage for an invalid pattern.
 StatusOr<std::function<bool(llvm::StringRef)>> name_pattern(const std::string& pattern,
                                                             const std::string& flag);
 

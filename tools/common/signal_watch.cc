@@ -7,7 +7,7 @@
 
 namespace millrace::tools {
 
-// SIGUSR2 ends the thread.
+// SIGUSR2 makes the thread exit.
 SignalWatch::SignalWatch() {
   sigemptyset(&signals_);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) sigaddset(&signals_, signal);

@@ -8,8 +8,8 @@
 
 namespace millrace::tools {
 
-/// Waits for SIGTERM and SIGINT in a thread of its own, so that no work is done in a handler. To be
-/// made before other threads, which inherit the mask.
+/// Waits for SIGTERM and SIGINT in a separate thread, so that no work is done in a signal handler.
+/// Must be created before other threads, because they inherit its signal mask.
 class SignalWatch {
  public:
   SignalWatch();
@@ -17,14 +17,14 @@ class SignalWatch {
   SignalWatch& operator=(const SignalWatch&) = delete;
   ~SignalWatch();
 
-  /// Begins to wait. \param on_signal  called once, in the thread; a second signal ends the process
-  /// at once with its exit code. May be null.
+  /// Starts waiting. \param on_signal  called once, in that thread; a second signal ends the
+  /// process at once with its exit code. May be null.
   void start(std::function<void()> on_signal);
-  /// The signal that has come; 0: none. Any thread.
+  /// The signal that was received; 0: none. Thread-safe.
   [[nodiscard]] int seen() const { return seen_; }
-  /// True from the signal on, for those who look now and then.
+  /// True once a signal was received, for code that polls.
   [[nodiscard]] const std::atomic<bool>& stopped() const { return stopped_; }
-  /// 128 and the signal's number.
+  /// 128 plus the number of the signal.
   [[nodiscard]] int exit_code() const { return 128 + seen_; }
 
  private:

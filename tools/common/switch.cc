@@ -9,8 +9,8 @@ CLI::Option* add_switch(CLI::App& app, const std::string& name, bool& value,
   };
   return app
       .add_option(name, set, doc)
-      // CLI11 gives an option without a value "true" only if it once expected none; else it
-      // gives the default.
+      // CLI11 passes "true" for an option without a value only if the option was first declared to
+      // expect none; otherwise it passes the default.
       ->expected(0)
       ->expected(0, 1)
       ->type_name("[BOOLEAN]")

@@ -26,8 +26,8 @@ Status print(std::FILE* stream, std::string_view text) {
   return IoError("cannot write to standard output");
 }
 
-// "--trainer_id=3" is "--trainer-id=3" where only the latter exists: scripts of the original write
-// underscores.
+// Returns "--trainer-id=3" for "--trainer_id=3" if only the former is an option: scripts of the
+// original use underscores.
 std::string with_dashes(const CLI::App& app, std::string argument) {
   if (argument.rfind("--", 0) != 0) return argument;
   const size_t end = std::min(argument.find('='), argument.size());
@@ -54,46 +54,49 @@ Tool::Tool(ToolInfo info) : info_(std::move(info)) {
 void Tool::add_common_options() {
   app_.option_defaults()->group("Common");
   app_.add_flag("--help,-h", want_help_, "show this help")->configurable(false);
-  app_.add_flag("--help-all", want_help_all_, "show the rare options, too")->configurable(false);
+  app_.add_flag("--help-all", want_help_all_, "show this help with the rare options")
+      ->configurable(false);
   app_.add_flag("--version", want_version_, "show the version; with --json as JSON")
       ->configurable(false);
   app_.add_flag("--json", common_.json, "one JSON document on stdout");
-  app_.add_flag("-q,--quiet", common_.quiet, "say nothing but errors");
-  app_.add_flag("-v,--verbose", common_.verbose, "say more; may be repeated")
+  app_.add_flag("-q,--quiet", common_.quiet, "log errors only");
+  app_.add_flag("-v,--verbose", common_.verbose, "log more; may be repeated")
       ->default_str("")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app_.add_option("-o,--output", common_.output, "where the result goes; - is stdout")
+  app_.add_option("-o,--output", common_.output, "path of the result; - is stdout")
       ->type_name("FILE");
   app_.add_flag("--force", common_.force, "replace existing outputs");
-  app_.set_config("--config", "", "flags as JSON, keys with _ for -; flags win")
+  app_.set_config("--config", "",
+                  "JSON file with flags, keys with _ for -; the command line overrides it")
       ->type_name("FILE.json")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->group("Common");
   app_.config_formatter(std::make_shared<JsonConfig>(app_, config_keys_));
-  app_.add_option("--threads", common_.threads, "worker threads; 0 is one a core")
+  app_.add_option("--threads", common_.threads, "worker threads; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 4096).description(""));
-  rare(app_.add_option("--seed", common_.seed, "seed of everything random")->type_name("N"));
+  rare(app_.add_option("--seed", common_.seed, "seed of all random numbers")->type_name("N"));
   rare(app_.add_option("--max-model-bytes", common_.max_model_bytes,
                        "refuse program files above this size")
            ->type_name("N")
            ->check(CLI::NonNegativeNumber.description("")));
   rare(app_.add_option("--max-tensor-bytes", common_.max_tensor_bytes,
-                       "refuse larger tensors; 0 is three quarters of the memory")
+                       "refuse larger tensors; 0: three quarters of the memory")
            ->type_name("N")
            ->check(CLI::NonNegativeNumber.description("")));
   rare(app_.add_option("--log-format", common_.log_format, "text or json")
            ->type_name("FORMAT")
            ->check(CLI::IsMember({"text", "json"}).description("")));
-  rare(app_.add_flag("--print-config", print_config_,
-                     "show every setting and where it comes from, then stop")
-           ->configurable(false));
+  rare(
+      app_.add_flag("--print-config", print_config_, "print each setting and its source, then exit")
+          ->configurable(false));
   rare(app_.add_flag("--bash-completion", want_bash_completion_,
-                     "print a script that completes options in bash, then stop")
+                     "print a completion script for bash, then exit")
            ->configurable(false));
-  rare(app_.add_flag("--zsh-completion", want_zsh_completion_, "the same for zsh")
+  rare(app_.add_flag("--zsh-completion", want_zsh_completion_,
+                     "print a completion script for zsh, then exit")
            ->configurable(false));
-  rare(app_.add_flag("--manual", want_manual_, "print the page for man(1), then stop")
+  rare(app_.add_flag("--manual", want_manual_, "print the page for man(1), then exit")
            ->configurable(false));
 }
 
@@ -171,13 +174,13 @@ std::string Tool::effective_config() const {
 
 Status Tool::parse_error(const CLI::ParseError& error) {
   std::string message = error.what();
-  std::string hint = fmt::format("{} --help shows what there is", info_.name);
+  std::string hint = fmt::format("see {} --help", info_.name);
   const std::vector<std::string> names = long_names(app_);
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::vector<std::string> extras = app_.remaining();
     const std::string first = extras.empty() ? std::string() : extras.front();
-    message = fmt::format("{} '{}'",
-                          first.rfind('-', 0) == 0 ? "unknown option" : "surplus argument", first);
+    message = fmt::format(
+        "{} '{}'", first.rfind('-', 0) == 0 ? "unknown option" : "unexpected argument", first);
     const std::string name = first.substr(0, first.find('='));
     const std::vector<std::string_view> views(names.begin(), names.end());
     if (name.rfind("--", 0) == 0) {
@@ -185,7 +188,7 @@ Status Tool::parse_error(const CLI::ParseError& error) {
       if (!nearest.empty()) hint = fmt::format("did you mean '--{}'?", nearest);
     }
   }
-  // A value that the configuration file brought is bad input, not wrong usage.
+  // An invalid value in the configuration file is bad input, not wrong usage.
   for (const std::string& name : names) {
     const CLI::Option* const option = app_.get_option_no_throw("--" + name);
     const bool named = message.find("--" + name + ":") != std::string::npos ||
@@ -198,9 +201,9 @@ Status Tool::parse_error(const CLI::ParseError& error) {
 
 Status Tool::parse(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) arguments_.push_back(with_dashes(app_, argv[i]));
-  // --json and -q shape how errors of the command line itself are shown.
+  // --json and -q also apply to errors in the command line.
   common_.json = on_command_line(*app_.get_option("--json"));
-  // These need nothing else, not even what is required.
+  // These work without the required options.
   const std::pair<const char*, bool*> alone[] = {
       {"--help", &want_help_},       {"--help-all", &want_help_all_},
       {"--version", &want_version_}, {"--bash-completion", &want_bash_completion_},
@@ -257,7 +260,7 @@ StatusOr<int> Tool::run_body(int argc, const char* const* argv,
     return Status(StatusCode::kResource, "out of memory");
   } catch (const std::exception& error) {
     return Internal("unexpected exception: {}", error.what())
-        .with_hint("this is a bug of millrace; please report it with the command and its input");
+        .with_hint("this is a bug in millrace; please report it with the command and its input");
   }
 }
 

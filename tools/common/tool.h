@@ -14,11 +14,11 @@
 #include "tools/common/exit_code.h"
 #include "tools/common/log.h"
 
-/// What all command-line tools share. A tool looks like this:
+/// What all command-line tools share. Example of a tool:
 ///
 ///   int millrace::tools::diff_program(int argc, char** argv) {  // see tools/verbs.h
-///     Tool tool({.name = "diff-program", .purpose = "compare two programs",
-///     ...}); Options options;                                            // the tool's own struct
+///     Tool tool({.name = "diff-program", .purpose = "compare two programs", ...});
+///     Options options;  // a struct of the tool
 ///     tool.app().add_option("A", options.a, "first program")->required();
 ///     tool.app().add_flag("--strict", options.strict, "...")->group("Comparison");
 ///     tool.rare(tool.app().add_option("--limit", options.limit, "..."));  // --help-all only
@@ -26,19 +26,19 @@
 ///   }
 ///
 /// The body returns an exit code (kDone, kAnswerIsNo) or a Status, which run() prints and maps to
-/// its exit code. Results go out through tool.write_output(); words for people through tool.log().
-/// Groups, defaults, --config keys and suggestions follow from the options that were added.
+/// its exit code. Results are written with tool.write_output(), messages for users with tool.log().
+/// Groups, defaults, --config keys and suggestions are derived from the options that were added.
 namespace millrace::tools {
 
-/// What --help says besides the options.
+/// What --help shows besides the options.
 struct ToolInfo {
   std::string name;
   std::string purpose;                ///< one line
   std::vector<std::string> examples;  ///< command lines
-  /// Lines of the exit-code table; the codes 2, 3, 6, 7 and 70 are added by themselves.
+  /// Rows of the exit-code table; the codes 2, 3, 6, 7 and 70 are added automatically.
   std::vector<std::pair<int, std::string>> exit_codes;
   std::vector<std::string> notes;  ///< paragraphs below the options; may be empty
-  /// Common flags that this tool takes like all others and does not read; giving one is a warning.
+  /// Common flags that this tool accepts but ignores; giving one logs a warning.
   std::vector<std::string> unread = {};
 };
 
@@ -49,7 +49,7 @@ struct CommonOptions {
   int verbose = 0;                  ///< number of -v
   std::string output;               ///< -o; empty if it was not given, "-" is stdout
   bool force = false;               ///< --force: replace existing outputs
-  int threads = 0;                  ///< --threads; after parsing never 0: default is all cores
+  int threads = 0;                  ///< --threads; after parsing never 0: the default is all cores
   uint64_t seed = 0;                ///< --seed
   int64_t max_model_bytes;          ///< --max-model-bytes: larger program files are refused
   int64_t max_tensor_bytes = 0;     ///< --max-tensor-bytes; 0 is a share of the memory
@@ -63,7 +63,7 @@ class Tool {
   Tool(const Tool&) = delete;
   Tool& operator=(const Tool&) = delete;
 
-  /// For adding options; give each a group with ->group("Name").
+  /// For adding options; put each into a group with ->group("Name").
   CLI::App& app() { return app_; }
   [[nodiscard]] const CommonOptions& common() const { return common_; }
   /// Shows an option in --help-all only.
@@ -73,20 +73,21 @@ class Tool {
   /// \returns the exit code for main()
   int run(int argc, const char* const* argv, const std::function<StatusOr<int>()>& body);
 
-  /// True if the option stood on the command line or in the --config file.
+  /// True if the option was given on the command line or in the --config file.
   [[nodiscard]] bool given(const std::string& flag) const;
-  /// True if it was given with another value than its default.
+  /// True if the option was given with a value other than its default.
   [[nodiscard]] bool differs(const std::string& flag) const;
 
-  /// Writes a result to -o, or to stdout without -o. Files appear by rename; existing ones are
-  /// replaced only with --force.
+  /// Writes a result to -o, or to stdout without -o. Files are written to a temporary name and
+  /// renamed; existing files are replaced only with --force.
   Status write_output(std::string_view bytes) { return write_file(common_.output, bytes); }
-  /// The same for a path of the tool's own; "" and "-" are stdout.
+  /// The same for another path; "" and "-" are stdout.
   Status write_file(const std::string& path, std::string_view bytes, Flush flush = Flush::kYes);
 
-  /// Line for people on stderr, with time stamp; -q keeps all but errors away, -v adds kDebug.
+  /// Logs a line for users on stderr, with a time stamp. -q suppresses all but errors, -v adds
+  /// kDebug.
   void log(LogLevel level, std::string_view text) const;
-  /// Prints an error as run() prints the last one; for tools that go on after it.
+  /// Prints an error as run() does; for tools that continue after it.
   void report(const Status& status) const;
 
  private:
@@ -104,7 +105,7 @@ class Tool {
   CLI::App app_;
   CommonOptions common_;
   std::set<const CLI::Option*> rare_;
-  std::vector<std::string> arguments_;  // as they were typed
+  std::vector<std::string> arguments_;  // as typed
   std::set<std::string> config_keys_;
   bool want_help_ = false;
   bool want_help_all_ = false;

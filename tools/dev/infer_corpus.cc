@@ -1,5 +1,5 @@
-// Runs the verifier and shape inference over many program files and sums up what does not fit,
-// per op type. For people who write op schemas: valid programs must give no line under "unknown",
+// Runs the verifier and shape inference over many program files and summarizes the findings per op
+// type. For developers of op schemas: valid programs must produce no line under "unknown",
 // "verifier" and "errors", and every line under "mismatches" needs an explanation.
 
 #include <algorithm>
@@ -44,7 +44,7 @@ struct Options {
   }
 };
 
-// Counts and first examples of one kind of finding, by op type and text.
+// Counts and first examples of one kind of finding, per op type and text.
 class Findings {
  public:
   explicit Findings(size_t examples) : examples_(examples) {}
@@ -120,7 +120,8 @@ std::string place(const std::string& file, Location where) {
 
 // ---- rules of programs and schemas
 
-// Errors of the verifier, without unknown types and failed inference, which have their own lists.
+// Reports errors of the verifier except unknown op types and failed inference, which are reported
+// separately.
 void check_rules(const ops::OpRegistry& registry, const Program& program, const Options& options,
                  const std::string& file, Findings& out) {
   ops::VerifyOptions rules;
@@ -145,7 +146,7 @@ std::string slots_text(const std::vector<std::pair<std::string, std::vector<std:
   return fmt::format("{}", fmt::join(parts, ";"));
 }
 
-// One line a gradient op: place, forward type, gradient type, inputs, outputs; tab-separated.
+// One line per gradient op: location, forward type, gradient type, inputs, outputs; tab-separated.
 void print_grads(const ops::OpRegistry& registry, const Op& op, const std::string& where) {
   const ops::GradContext context(op, [](llvm::StringRef) { return true; });
   const auto grads = ops::make_grad_ops(registry, context);
@@ -162,7 +163,8 @@ void print_grads(const ops::OpRegistry& registry, const Op& op, const std::strin
 
 // ---- element types
 
-// Infers over a copy of the program, whose declarations change, and compares dtype and LoD level.
+// Runs inference on a copy of the program, changes its declarations, and compares dtypes and LoD
+// levels.
 void check_types(const ops::OpRegistry& registry, const Program& program, const Options& options,
                  const std::string& file, Findings& out) {
   const std::unique_ptr<Program> copy = program.clone();
@@ -254,8 +256,8 @@ int main(int argc, char** argv) {
                  "startup_program")
       ->required()
       ->check(CLI::ExistingPath);
-  app.add_option("--only", only, "op types to look at; default: all")->delimiter(',');
-  app.add_option("--examples", options.examples, "places shown of each finding")
+  app.add_option("--only", only, "op types to check; default: all")->delimiter(',');
+  app.add_option("--examples", options.examples, "locations shown per finding")
       ->capture_default_str();
   app.add_flag("--grads", options.grads, "also print the gradient ops of every op");
   CLI11_PARSE(app, argc, argv);

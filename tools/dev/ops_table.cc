@@ -1,5 +1,6 @@
-// Writes docs/ops.md, the table of all ops, from the schemas, the kernels and what tests them. With
-// --check it compares instead. Reads tests/ of the source tree that it is started in.
+// Writes docs/ops.md, the table of all ops, from the schemas, the kernels and their tests. With
+// --check it compares the file instead. Reads tests/ in the current directory, which must be a
+// source tree.
 
 #include <cstdio>
 #include <filesystem>
@@ -14,7 +15,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "executor/runtime.h"
+#include "executor/standard_runtime.h"
 #include "framework/text_form/value.h"
 
 namespace {
@@ -40,7 +41,7 @@ raise `unimplemented` with their place. "tested": cases of the reference corpus 
 |---|---|---|---|---|---|---|---|
 )";
 
-// A cell must not end the table.
+// Escapes text for a cell, so that it cannot end the cell or the table.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -97,7 +98,7 @@ std::string content_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// What the source tree has to test ops with.
+// The test material of the source tree.
 struct Evidence {
   nlohmann::json references = nlohmann::json::object();
   std::string unit_tests;
@@ -150,7 +151,7 @@ std::string table_ops_table() {
 
 int check_ops_table(const std::string& path) {
   if (content_of(path) == table_ops_table()) return 0;
-  fmt::print(stderr, "{} is out of date; write it anew with: ops_table > {}\n", path, path);
+  fmt::print(stderr, "{} is out of date; regenerate it with: ops_table > {}\n", path, path);
   return 1;
 }
 

@@ -1,4 +1,5 @@
-// Writes docs/passes.md, every pass with its options, from the registry. With --check it compares.
+// Writes docs/passes.md, every pass with its options, from the registry. With --check it compares
+// the file instead.
 
 #include <cstdio>
 #include <fstream>
@@ -58,7 +59,7 @@ int check_passes_table(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string found{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (found == table_passes_table()) return 0;
-  fmt::print(stderr, "{} is out of date; write it anew with: passes_table > {}\n", path, path);
+  fmt::print(stderr, "{} is out of date; regenerate it with: passes_table > {}\n", path, path);
   return 1;
 }
 

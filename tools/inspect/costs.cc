@@ -25,7 +25,7 @@ double bytes_of_costs(const Block& block, llvm::StringRef name) {
   return var == nullptr ? 0 : static_cast<double>(ops::tensor_bytes(var->spec()));
 }
 
-// A temporary of the root block and the ops between which it is alive.
+// A temporary of the root block and the ops between which it is live.
 struct Life {
   std::string name;
   double bytes = 0;
@@ -33,7 +33,8 @@ struct Life {
   int64_t last = 0;
 };
 
-// Finds the lives of temporaries: where block 0 touches them, in an op or in a block that it owns.
+// Computes the live ranges of temporaries: where ops of block 0, or of blocks that they own, access
+// them.
 class Lives {
  public:
   explicit Lives(const Program& program) : program_(program), walking_(program.block_count()) {
@@ -177,7 +178,7 @@ void fill_unknown_dims(Program& program, int64_t n) {
 
 std::string costs_text(const ProgramCosts& costs, bool flops, bool memory, int64_t unknown) {
   std::string out = fmt::format(
-      "one run, unknown dims count as {}, bodies of loops and branches once\n", unknown);
+      "one run; unknown dims count as {}, bodies of loops and branches count once\n", unknown);
   if (flops) {
     out += fmt::format("\n{:>6}  {:>12}  {:>5}  {:>11}  {}\n", "ops", "work", "share", "written",
                        "type");
@@ -190,7 +191,7 @@ std::string costs_text(const ProgramCosts& costs, bool flops, bool memory, int64
     out += fmt::format("{:>6}  {:>12}\n", "", tp::flops_text(costs.flops));
   }
   if (memory) {
-    out += fmt::format("\nstored       {:>11}\ntemporaries  {:>11}, if none share memory\n",
+    out += fmt::format("\nstored       {:>11}\ntemporaries  {:>11}, without sharing of memory\n",
                        tp::bytes_text(costs.stored_bytes), tp::bytes_text(costs.temporary_bytes));
     out += fmt::format("at once      {:>11}, at op {} of block 0\n",
                        tp::bytes_text(costs.peak_bytes), costs.peak_op);

@@ -5,8 +5,8 @@
 
 namespace millrace::tools {
 
-/// Writes a line for each GPU of this machine, or JSON. Errors: kUnimplemented, saying why none can
-/// be used.
+/// Writes a line for each GPU of this machine, or JSON. Errors: kUnimplemented with the reason if
+/// no GPU can be used.
 StatusOr<int> show_devices(Tool& tool, bool json);
 
 }  // namespace millrace::tools

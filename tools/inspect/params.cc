@@ -86,7 +86,7 @@ StatusOr<io::ParamValues> read_values(const Program& program, const std::string&
 
 using ParamsRow = std::array<std::string, 9>;
 
-// Columns as wide as their widest cell; a column without content is left out.
+// Pads columns to their widest cell; empty columns are left out.
 std::string table_params(const std::vector<ParamsRow>& rows) {
   constexpr size_t kLeftAligned = 4;
   ParamsRow::size_type columns = rows[0].size();

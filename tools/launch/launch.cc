@@ -18,7 +18,7 @@ using fleet::JobEnvironment;
 
 std::string text_of(const JobEnvironment& own, const std::vector<ChildPlan>& children) {
   std::string text =
-      fmt::format("this process: rank {} of {}, role {}, found by {}\n", own.rank, own.size,
+      fmt::format("this process: rank {} of {}, role {}, determined by {}\n", own.rank, own.size,
                   own.role.empty() ? "none" : own.role,
                   own.source == "none" ? "nothing: no launcher's variables are set" : own.source);
   for (const ChildPlan& child : children) {
@@ -44,7 +44,7 @@ std::string json_of(const JobEnvironment& own, const std::vector<ChildPlan>& chi
   return document.dump(2) + "\n";
 }
 
-// A log line a line, so that none is taken for another tool's.
+// Logs each line as a log line, so that none is mistaken for output of another tool.
 void log_lines_launch(const Tool& tool, const std::string& text) {
   llvm::SmallVector<llvm::StringRef, 32> lines;
   llvm::StringRef(text).split(lines, '\n', -1, false);
@@ -60,41 +60,44 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
                  "ranks of a collective job")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("K");
-  app.add_option("--server_num,--server-num", flags.server_num, "parameter servers")
+  app.add_option("--server_num,--server-num", flags.server_num, "number of parameter servers")
       ->check(CLI::Range(0, 1024).description(""))
       ->type_name("N");
-  app.add_option("--trainer_num,--trainer-num", flags.trainer_num, "trainers beside servers")
+  app.add_option("--trainer_num,--trainer-num", flags.trainer_num,
+                 "number of trainers, with --server_num")
       ->check(CLI::Range(0, 1024).description(""))
       ->type_name("M");
   app.add_option("--servers", flags.servers, "endpoints of the servers; default: free ports")
       ->type_name("HOST:PORT,...");
   app.add_option("--trainers", flags.trainers, "endpoints of the trainers or ranks")
       ->type_name("HOST:PORT,...");
-  app.add_option("--host", flags.host, "address of endpoints that are not given")
-      ->type_name("HOST");
+  app.add_option("--host", flags.host, "address of generated endpoints")->type_name("HOST");
   app.add_option("--start_port,--start-port", flags.start_port,
-                 "first port of such endpoints; 0: free ones")
+                 "first port of generated endpoints; 0: free ports")
       ->check(CLI::Range(0, 65535).description(""));
-  app.add_option("--job_id,--job-id", flags.job_id, "processes of other jobs are refused")
+  app.add_option("--job_id,--job-id", flags.job_id,
+                 "name of the job; connections from processes of other jobs are refused")
       ->type_name("NAME");
   app.option_defaults()->group("Children");
   app.add_option("--metrics", flags.metrics,
-                 "port at which the first process shows its numbers, the others at the next ones "
-                 "(servers, then trainers): {metrics} in the command, else --metrics is added")
+                 "port of the metrics page of the first process; the other processes use the next "
+                 "ports (servers, then trainers). Replaces {metrics} in the command; without it, "
+                 "--metrics is appended")
       ->check(CLI::Range(1, 65535).description(""))
       ->default_str("")
       ->type_name("PORT");
-  app.add_option("--log_dir,--log-dir", flags.log_dir, "folder of <role>.<rank>.log")
+  app.add_option("--log_dir,--log-dir", flags.log_dir, "folder for the logs <role>.<rank>.log")
       ->type_name("DIR");
-  add_switch(app, "--log_overwrite", flags.log_overwrite, "replace logs; else append");
+  add_switch(app, "--log_overwrite", flags.log_overwrite,
+             "overwrite existing logs; default: append");
   app.add_option("--max_restart,--max-restart", flags.max_restart,
-                 "how often the whole job starts again after a failure that may pass (exit 5)")
+                 "maximum number of restarts of the whole job after a temporary failure (exit 5)")
       ->check(CLI::Range(0, 1000).description(""));
   app.add_option("--grace", flags.grace, "seconds from SIGTERM to SIGKILL")
       ->check(CLI::Range(0.0, 3600.0).description(""));
   app.add_flag("--print-env", flags.print_env,
-               "print what this process and its children are told; start nothing");
-  app.add_option("command", flags.command, "command line of every child, behind --")
+               "print the environment of this process and of its children, then exit");
+  app.add_option("command", flags.command, "command line of every child, after --")
       ->type_name("COMMAND");
   app.option_defaults()->group("Options");
 }
@@ -112,7 +115,7 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
   options.job_id = flags.job_id;
   if (flags.nproc_per_node > 0 && flags.server_num > 0 && flags.trainer_num > 0 &&
       flags.nproc_per_node != flags.trainer_num)
-    return Status(StatusCode::kUsage, "--nproc_per_node and --trainer_num: give one of them");
+    return Status(StatusCode::kUsage, "expected only one of --nproc_per_node and --trainer_num");
   const bool wants_children = flags.nproc_per_node + flags.server_num + flags.trainer_num > 0 ||
                               !options.servers.empty() || !options.trainers.empty();
   for (const std::string& remark : fleet::unread_variables(fleet::process_environment()))
@@ -129,7 +132,7 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
     return kDone;
   }
   if (flags.command.empty())
-    return Status(StatusCode::kUsage, "what is to be started? give the command behind --");
+    return Status(StatusCode::kUsage, "no command to start; expected it after --");
   fleet::SupervisorOptions supervisor;
   supervisor.command = flags.command;
   supervisor.log_dir = flags.log_dir;
@@ -144,7 +147,7 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
     if (outcome.code == 0 || outcome.by_signal || run >= flags.max_restart ||
         (outcome.code != kMayPass && outcome.code <= 128))
       return outcome.code;
-    tool.log(LogLevel::kInfo, fmt::format("starting again, {} of {}", run + 1, flags.max_restart));
+    tool.log(LogLevel::kInfo, fmt::format("restart {} of {}", run + 1, flags.max_restart));
     supervisor.append_logs = true;
   }
 }

@@ -28,7 +28,8 @@ struct LaunchFlags {
 
 void add_launch_options(Tool& tool, LaunchFlags& flags);
 
-/// Starts the job and waits for its end. \returns the exit code of the first child that failed
+/// Starts the job and waits until it has ended. \returns the exit code of the first child that
+/// failed
 /// Errors: those of plan_launch() and supervise().
 StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags);
 

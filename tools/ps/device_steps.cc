@@ -14,11 +14,11 @@ namespace {
 
 using executor::NamedValues;
 
-// Bits of op_role that the transpiler gives to what it adds: rpc and distribution.
+// Bits of op_role that the transpiler sets for the ops that it adds: rpc and distribution.
 constexpr int32_t kTransferRoles = 4 | 8;
 constexpr int32_t kBackwardRole = 1;
 
-// Ops that talk to servers, but for look-ups, which belong to the computation.
+// True for ops that communicate with servers, except look-ups, which belong to the computation.
 bool begins_transfer(const Op& op) {
   static constexpr const char* kTypes[] = {"send", "recv", "send_barrier", "fetch_barrier",
                                            "distributed_push_sparse"};
@@ -27,15 +27,15 @@ bool begins_transfer(const Op& op) {
          (get_attr_or<int32_t>(op, "op_role", 0) & kTransferRoles) != 0;
 }
 
-// By position: whether an op belongs to the part that sends and receives.
+// For each op, by position: whether it belongs to the communication part.
 StatusOr<std::vector<bool>> find_transfer(const Program& program) {
   std::vector<bool> is_transfer;
-  std::set<std::string> moved;  // what that part writes
+  std::set<std::string> moved;  // vars that the communication part writes
   for (const Op& op : program.root().ops()) {
     bool is = begins_transfer(op);
     for (const llvm::StringRef name : op.input_names()) {
       if (is || moved.count(name.str()) == 0) continue;
-      // joins what has arrived in pieces
+      // merges slices that were received
       if ((get_attr_or<int32_t>(op, "op_role", 0) & kBackwardRole) != 0 || op.type() == "sum")
         return Unimplemented(
                    "several devices: '{}' computes with '{}', which was received in the "
@@ -58,7 +58,7 @@ void keep_ops(Program& program, const std::vector<bool>& is_transfer, bool trans
   }
 }
 
-// Gradients that devices bring together: pairs of op_role_var.
+// Gradients that are reduced over the devices: the pairs of op_role_var.
 std::set<std::string> gradients_of(const Program& program) {
   std::set<std::string> grads;
   for (const Op& op : program.root().ops()) {
@@ -121,7 +121,7 @@ Status DeviceSteps::run(const NamedValues& feeds, const std::vector<std::string>
     for (const Value& part : parts[i]) of_devices.push_back(&part);
     MILLRACE_RETURN_IF_ERROR(executor::merge_parts(fetches[i], of_devices, values[i]));
   }
-  // ids of look-ups are fed, and sent with their gradients
+  // ids of look-ups are fed, and are sent together with their gradients
   NamedValues sent;
   for (const auto& [name, value] : feeds) {
     if (transfer_program_->root().has_readers(name))

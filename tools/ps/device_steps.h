@@ -12,27 +12,28 @@
 
 namespace millrace::tools {
 
-/// Steps of a trainer that has several devices: a ParallelExecutor computes and brings gradients
-/// together, then they are sent and parameters are received once for all devices.
+/// Steps of a trainer that has several devices. A ParallelExecutor computes the step and reduces
+/// the gradients over the devices. Then gradients are sent and parameters are received once for all
+/// devices.
 ///
 /// Thread-safety: one step at a time.
 class DeviceSteps {
  public:
-  /// How the devices work; the program is the part of the trainer's that computes.
+  /// Returns the options of the devices for a program: the computing part of the trainer's program.
   using Options = std::function<StatusOr<executor::ParallelOptions>(const Program& program)>;
 
-  /// \param program  of the trainer; what talks to servers is taken out of a copy
-  /// \param scope    with the parameters; must outlive the result
-  /// Errors: kUnimplemented for a program in which what is received is used in the same step; those
-  /// of the executors.
+  /// \param program  of the trainer; the ops that communicate with servers are removed from a copy
+  /// \param scope    contains the parameters; must outlive the result
+  /// Errors: kUnimplemented for a program that uses received values in the same step; those of the
+  /// executors.
   static StatusOr<std::unique_ptr<DeviceSteps>> create(
       const std::shared_ptr<const executor::Runtime>& runtime, const executor::Executor& executor,
       const Program& program, Scope& scope, const Options& options, int threads);
 
-  /// One step. Fetches are joined along dim 0, in the order of devices.
+  /// Runs one step. Fetches are concatenated along dim 0, in the order of devices.
   Status run(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
              std::vector<Value>& values);
-  /// Gives all devices what the scope has, after somebody has changed it there.
+  /// Copies the values of the scope to all devices, after a caller has changed them there.
   Status share_all() { return share(true); }
   [[nodiscard]] executor::PreparedProgram& transfer() { return *transfer_; }
   [[nodiscard]] executor::ParallelExecutor& devices() { return *parallel_; }
@@ -44,10 +45,11 @@ class DeviceSteps {
   Status carry(std::vector<std::vector<Value>>& parts, size_t begin,
                executor::NamedValues& to) const;
 
-  /// A var that the sending part reads and the computing part writes.
+  /// A var that the communication part reads and the computing part writes.
   struct Carried {
     std::string name;
-    bool is_joined = false;  ///< each device has rows of it; else all have the same
+    bool is_joined =
+        false;  ///< each device has some of its rows; otherwise all devices have the same value
   };
 
   Scope* scope_ = nullptr;

@@ -15,7 +15,7 @@ namespace millrace::tools {
 /// --etcd and --etcd-lease-s.
 void add_etcd_flags(Tool& tool, std::vector<std::string>& members, int64_t& lease_s);
 
-/// The entries of a job there; what happens to them is logged. Errors: those of
+/// Opens the directory of a job in etcd; its events are logged. Errors: those of
 /// ps::make_etcd_directory().
 StatusOr<std::shared_ptr<ps::Directory>> open_etcd(const Tool& tool,
                                                    const std::vector<std::string>& members,

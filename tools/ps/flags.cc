@@ -16,21 +16,22 @@ void add_transport_flags(Tool& tool, PsFlags& flags) {
   CLI::App& app = tool.app();
   app.option_defaults()->group("Parameter servers");
   app.add_option("--tls-dir", flags.tls_dir,
-                 "folder with ca.pem, cert.pem and key.pem, for what the next three do not name")
+                 "folder with ca.pem, cert.pem and key.pem, the defaults of --tls-ca, --tls-cert, "
+                 "--tls-key")
       ->type_name("DIR");
-  app.add_option("--tls-ca", flags.tls_ca, "certificates that peers must be signed by, PEM")
+  app.add_option("--tls-ca", flags.tls_ca, "CA certificates that verify the peers, PEM")
       ->type_name("FILE");
   app.add_option("--tls-cert", flags.tls_cert, "certificate of this process, PEM")
       ->type_name("FILE");
   app.add_option("--tls-key", flags.tls_key, "key of the certificate, PEM")->type_name("FILE");
   app.add_option("--transport", flags.transport,
-                 "grpc, tcp, or auto: grpc where there is TLS, else tcp; auto servers take both")
+                 "grpc, tcp, or auto: grpc with TLS, else tcp; servers with auto accept both")
       ->check(CLI::IsMember({"auto", "grpc", "tcp"}).description(""))
       ->type_name("KIND");
   app.add_flag("--insecure-listen", flags.insecure_listen, "listen beyond loopback without TLS");
   add_etcd_flags(tool, flags.etcd, flags.etcd_lease_s);
   app.add_option("--reconnect-timeout-ms", flags.reconnect_timeout_ms,
-                 "how long a broken connection is tried again")
+                 "how long to retry a broken connection")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
 }
 
@@ -40,8 +41,8 @@ void add_trainer_flags(Tool& tool, PsFlags& flags) {
   CLI::App& app = tool.app();
   app.option_defaults()->group("Parameter servers");
   app.add_option("--role", flags.role,
-                 "trainer or pserver of a transpiled job; auto: by "
-                 "TRAINING_ROLE of the environment")
+                 "trainer or pserver of a transpiled job; auto: from "
+                 "TRAINING_ROLE in the environment")
       ->check(CLI::IsMember({"trainer", "pserver", "auto"}).description(""))
       ->type_name("ROLE");
   app.add_option("--trainer-id", flags.trainer_id, "number of this trainer")
@@ -51,14 +52,14 @@ void add_trainer_flags(Tool& tool, PsFlags& flags) {
       ->check(CLI::IsMember({"inproc"}).description(""))
       ->type_name("KIND");
   app.add_option("--stats", flags.stats,
-                 "write what this trainer has done and where its time went (json)")
+                 "write statistics of this trainer and its time by activity (json)")
       ->type_name("FILE");
   app.add_option("--report", flags.report,
                  "write a page about the job: loss, rates, times, bytes of each server")
       ->type_name("FILE.html");
   app.add_option("--transpiled", flags.transpiled,
-                 "folder that transpile-program has written: of the cluster, or of the job "
-                 "that this trainer or --role auto belongs to")
+                 "folder written by transpile-program: of the cluster, or of the job that this "
+                 "trainer or --role auto belongs to")
       ->type_name("DIR");
 }
 
@@ -68,12 +69,12 @@ void add_job_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--slices", flags.slices,
                  "slices.json of the job; default: in the folder above the program's")
       ->type_name("FILE");
-  app.add_option("--job", flags.job, "name of the job; calls of other jobs are refused")
+  app.add_option("--job", flags.job, "name of the job; calls from other jobs are refused")
       ->type_name("NAME");
-  app.add_option("--deadline-ms", flags.deadline_ms, "longest time that one call may take")
+  app.add_option("--deadline-ms", flags.deadline_ms, "maximum time of one call")
       ->check(CLI::Range(int64_t{1}, kLongest).description(""));
   tool.rare(app.add_option("--kill-point", flags.kill_point,
-                           "for tests: the process kills itself where it reaches this place for "
+                           "for tests: the process kills itself when it reaches this point for "
                            "the COUNT-th time")
                 ->type_name("NAME[:COUNT]"));
   add_transport_flags(tool, flags);
@@ -83,32 +84,31 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
   CLI::App& app = tool.app();
   app.option_defaults()->group("Parameter servers");
   app.add_option("--endpoint", flags.endpoint,
-                 "where to listen instead of at the place that the program names")
+                 "endpoint to listen at, instead of the one in the program")
       ->type_name("HOST:PORT");
   app.add_option("--advertise", flags.advertise,
-                 "with --etcd: where others find this server, if not where it listens")
+                 "with --etcd: address to register, if it differs from the endpoint")
       ->type_name("HOST[:PORT]");
   app.add_option("--silence-timeout-ms", flags.silence_timeout_ms,
-                 "a trainer that is silent for so long is lost; 0: never")
+                 "a trainer that is silent for this time is lost; 0: never")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
   app.add_option("--start-timeout-ms", flags.start_timeout_ms,
-                 "how long all trainers may take to come; 0: for ever")
+                 "how long to wait until all trainers have connected; 0: forever")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
   app.add_option("--metrics,--metrics-port", flags.metrics,
                  "port of 127.0.0.1 with /metrics for Prometheus and /healthz; 0: none")
       ->type_name("[127.0.0.1:]PORT");
-  app.add_flag("--elastic", flags.elastic, "go on without a trainer that is lost");
+  app.add_flag("--elastic", flags.elastic, "continue without a trainer that is lost");
   app.add_option("--snapshot-dir", flags.snapshot_dir,
-                 "folder for snapshots; the newest one there is taken up at the start")
+                 "folder for snapshots; the newest one is loaded at the start")
       ->type_name("DIR");
   app.add_option("--snapshot-every", flags.snapshot_every,
-                 "steps from one snapshot to the next (synchronous jobs)")
+                 "steps between snapshots (synchronous jobs)")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
-  app.add_option("--snapshot-interval-ms", flags.snapshot_interval_ms,
-                 "time from one snapshot to the next")
+  app.add_option("--snapshot-interval-ms", flags.snapshot_interval_ms, "time between snapshots")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
   app.add_flag("--snapshot-durable", flags.snapshot_durable,
-               "no trainer goes on before the snapshot of its step is on the disk");
+               "trainers wait until the snapshot of their step is on disk");
   app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)");
 }
 
@@ -124,13 +124,13 @@ StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const 
   const bool all = !tls.authority.empty() && !tls.certificate.empty() && !tls.key.empty();
   if (any && !all)
     return Status(StatusCode::kUsage,
-                  "TLS needs all of --tls-ca, --tls-cert and --tls-key, or --tls-dir");
+                  "TLS: expected all of --tls-ca, --tls-cert and --tls-key, or --tls-dir");
   if (flags.etcd.empty() && !flags.advertise.empty())
-    return Status(StatusCode::kUsage, "--advertise is for servers that etcd knows: give --etcd");
+    return Status(StatusCode::kUsage, "--advertise: expected --etcd as well");
   if (all) options.tls = tls;
   options.insecure_listen = flags.insecure_listen;
   const std::chrono::milliseconds patience(flags.reconnect_timeout_ms);
-  // with a directory, a server that is gone may be somewhere else, so it is looked up soon
+  // With a directory, a lost server may be running at another address, so it is looked up soon.
   options.hurried_first = !flags.etcd.empty();
   options.reconnect_timeout = flags.etcd.empty() ? patience : std::min(patience, kLookAgain);
   options.metrics = metrics;

@@ -17,9 +17,9 @@ struct PsFlags {
   std::string cluster;     ///< inproc: all roles in this process
   std::string transpiled;  ///< output folder of transpile-program
   int trainer_id = 0;
-  std::string stats;     ///< json of what a trainer has done and where its time went
-  std::string report;    ///< page about a cluster in one process
-  std::string endpoint;  ///< where a server listens instead of at the place its program names
+  std::string stats;     ///< file for statistics of a trainer (json); empty: none
+  std::string report;    ///< file for the page about a cluster in one process; empty: none
+  std::string endpoint;  ///< where a server listens; empty: the endpoint in its program
   std::string slices;    ///< slices.json; default: in the folder above the program's
   std::string job;
   int64_t deadline_ms = 180'000;
@@ -32,31 +32,31 @@ struct PsFlags {
   std::string tls_cert;
   std::string tls_key;
   bool insecure_listen = false;
-  std::vector<std::string> etcd;  ///< members of the cluster that knows where servers are
+  std::vector<std::string> etcd;  ///< members of the etcd cluster where servers are registered
   int64_t etcd_lease_s = 5;
-  std::string advertise;  ///< address that a server announces instead of the one it listens at
+  std::string advertise;  ///< address that a server registers, if it is not the one it listens at
   std::string transport = "auto";  ///< grpc, tcp, auto
   std::string metrics;             ///< [127.0.0.1:]PORT of servers; empty: none
   std::string trace;               ///< file for a Chrome trace of this server; empty: none
-  std::string trace_name;          ///< number or endpoint by which the trace calls it
+  std::string trace_name;          ///< number or endpoint that identifies it in the trace
   std::string snapshot_dir;        ///< of servers
   int64_t snapshot_every = 0;
   int64_t snapshot_interval_ms = 0;
   bool snapshot_durable = false;
   int64_t reconnect_timeout_ms = 30'000;
-  std::string kill_point;  ///< NAME[:COUNT] where the process ends itself; empty: nowhere
+  std::string kill_point;  ///< NAME[:COUNT]: where the process kills itself; empty: never
 };
 
 /// Options of run-program for trainers and clusters.
 void add_trainer_flags(Tool& tool, PsFlags& flags);
-/// Options that servers have, too.
+/// Options that trainers and servers have.
 void add_job_flags(Tool& tool, PsFlags& flags);
-/// Options of servers alone.
+/// Options that only servers have.
 void add_server_flags(Tool& tool, PsFlags& flags);
 
-/// Calls between processes, as the flags say.
+/// Opens the transport for calls between processes, with the settings of the flags.
 /// \param metrics  counts what a server does; may be null, else outlives the transport
-/// Errors: kUsage for TLS files that are not all named; those of make_wire_transport() and
+/// Errors: kUsage for an incomplete set of TLS files; those of make_wire_transport() and
 /// make_etcd_directory().
 StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const PsFlags& flags,
                                                         ps::Metrics* metrics = nullptr);

@@ -9,8 +9,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "tools/common/json_fields.h"
 #include "tools/common/program_options.h"
-#include "tools/transpile/json_fields.h"
 
 namespace millrace::tools {
 namespace {
@@ -64,7 +64,7 @@ Status read_dense_tables(const Json* json, std::map<int32_t, std::vector<std::st
   for (const auto& [key, names] : json->items()) {
     int32_t id = 0;
     if (llvm::StringRef(key).getAsInteger(10, id) || id < 0)
-      return InvalidArgument("'recv_dense': '{}' is no number of a table", key);
+      return InvalidArgument("'recv_dense': expected table numbers as keys, found '{}'", key);
     JsonFields fields(*json, "recv_dense");
     fields.strings(key, tables[id]);
     MILLRACE_RETURN_IF_ERROR(fields.status());
@@ -72,7 +72,7 @@ Status read_dense_tables(const Json* json, std::map<int32_t, std::vector<std::st
   return Ok();
 }
 
-// What trainers of the original do besides training. Ours would leave it out without a word.
+// Refuses trainer features of the original that millrace would ignore silently.
 Status check_trainer(JsonFields& options) {
   std::string trainer;
   std::string worker;
@@ -80,7 +80,7 @@ Status check_trainer(JsonFields& options) {
   for (const char* const key : {"dump_fields", "dump_param", "stat_var_names"}) {
     std::vector<std::string> names;
     options.strings(key, names);
-    if (!names.empty()) return Unimplemented("fleet_opt.{}: what a trainer writes down", key);
+    if (!names.empty()) return Unimplemented("fleet_opt.{}: dumps of a trainer", key);
   }
   MILLRACE_RETURN_IF_ERROR(options.status());
   if (!trainer.empty() && trainer != "MultiTrainer" && trainer != "DistMultiTrainer")
@@ -107,7 +107,7 @@ Status read_runtime(const Json& json, FleetRole& role) {
     return InvalidArgument("'communicator_mode': expected 0 to 3, found {}", mode);
   role.mode = static_cast<ps::CommMode>(mode);
   MILLRACE_RETURN_IF_ERROR(read_int(fields, "role_id", 0, role.index));
-  // servers have no barrier of their own
+  // Servers have no explicit barrier.
   const auto barrier = json.find("barrier_table_id");
   role.is_server = barrier == json.end() || barrier->is_null();
   fields.require("endpoints").strings("endpoints", role.servers);

@@ -34,7 +34,7 @@ StatusOr<ps::ClientOptions> client_options(const PsFlags& flags) {
   return options;
 }
 
-// What the environment says comes before what the job was written with.
+// Settings from the environment override those that were written with the job.
 std::map<std::string, std::string> communicator_of(const FleetRole& role,
                                                    const Trainer::Settings& settings) {
   std::map<std::string, std::string> all = role.communicator;
@@ -50,9 +50,9 @@ Status check_settings(const Trainer::Settings& settings) {
 
 Status check_role(const FleetRole& role, int trainer) {
   if (!role.is_server && role.index == trainer) return Ok();
-  return Status(StatusCode::kUsage, fmt::format("trainer {} was given the folder of {} {}", trainer,
+  return Status(StatusCode::kUsage, fmt::format("trainer {}: found the folder of {} {}", trainer,
                                                 role.is_server ? "server" : "trainer", role.index))
-      .with_hint("--trainer-id says which trainer this is");
+      .with_hint("give the number of this trainer with --trainer-id");
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
   return trainer;
 }
 
-// Rows of embeddings are for servers, which take them from the same file.
+// Rows of embeddings are skipped: servers load them from the same file.
 Status FleetTrainer::load_params(const std::string& path) {
   std::set<std::string> embeddings;
   if (worker_->tables() != nullptr) {
@@ -130,17 +130,17 @@ Status FleetTrainer::step(int64_t number, const NamedValues& feeds,
   return Ok();
 }
 
-// A fed rate comes before the schedule's.
+// A fed rate overrides the one of the schedule.
 Status FleetTrainer::step_rate(int64_t number, const NamedValues& feeds) {
   const std::string& rate = worker_->scheduled_rate();
   if (rate.empty() || feeds.contains(rate)) return Ok();
   if (role_.rate_at) return worker_->set_rate(role_.rate_at(number));
-  if (role_.mode == ps::CommMode::kGeo) return Ok();  // constants stay there, too
+  if (role_.mode == ps::CommMode::kGeo) return Ok();  // in geo jobs the rate may stay constant
   return InvalidArgument(
-             "whoever trains steps the learning rate '{}', but it is not fed and there is no "
-             "schedule.json beside the program",
+             "the learning rate '{}' must be set in every step, but it is neither fed nor given by "
+             "a schedule.json in the folder of the program",
              rate)
-      .with_hint("feed '" + rate + "' in every step, or write the job again");
+      .with_hint("feed '" + rate + "' in every step, or run transpile-program again");
 }
 
 void FleetTrainer::keep_stats(ps::CallTrace* trace) {
@@ -156,7 +156,7 @@ TrainerStats FleetTrainer::stats() const {
   return stats;
 }
 
-// Dense parameters as the servers had them last, and all rows that the program declares.
+// The dense parameters as last received from the servers, and all rows that the program declares.
 Status FleetTrainer::gather(NamedValues& values) {
   for (const auto& [table, names] : role_.dense_tables) {
     for (const std::string& name : names)
@@ -173,7 +173,7 @@ Status FleetTrainer::finish(const Tool& tool, const Ending& ending) {
   const bool saves = settings_.trainer == 0 && (!ending.params.empty() || !ending.model.empty());
   if (ending.gather == nullptr && !saves) return worker_->stop();
   if (!ending.save_programs.empty())
-    return Unimplemented("--save-programs of a fleet job, whose servers keep no vars of programs");
+    return Unimplemented("--save-programs of a fleet job: its servers hold no vars of programs");
   MILLRACE_RETURN_IF_ERROR(worker_->wait_for_all());
   if (ending.gather != nullptr) MILLRACE_RETURN_IF_ERROR(gather(*ending.gather));
   if (saves) MILLRACE_RETURN_IF_ERROR(save(tool, ending));

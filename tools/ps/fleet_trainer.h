@@ -10,12 +10,12 @@
 
 namespace millrace::tools {
 
-/// A worker of a job that `transpile-program --fleet` has written: all that its servers hold are
-/// typed tables.
+/// A worker of a job that was written by `transpile-program --fleet`: its servers hold only typed
+/// tables.
 class FleetTrainer final : public Trainer {
  public:
-  /// Reads the folder, runs the startup program, loads parameters, meets the servers and gives them
-  /// the dense parameters, or receives them.
+  /// Reads the folder, runs the startup program, loads parameters, connects to the servers, and
+  /// sends the dense parameters to them or receives them.
   /// Errors: kUsage for the folder of another trainer; kUnimplemented for several devices or worker
   /// threads; those of read_fleet_role() and FleetWorker.
   static StatusOr<std::unique_ptr<FleetTrainer>> open(const Tool& tool, const Files& files,

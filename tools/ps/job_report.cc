@@ -8,7 +8,7 @@
 
 #include "framework/base/file.h"
 #include "framework/base/html.h"
-#include "tools/run/loss_curve.h"
+#include "tools/common/loss_curve.h"
 #include "transpiler/distribute/units.h"
 
 namespace millrace::tools {
@@ -40,7 +40,7 @@ std::string key(const char* style, const char* label) {
   return fmt::format("<span><span class=\"key {}\"></span>{}</span>", style, label);
 }
 
-// Parts of a bar that is as long as `whole`.
+// Segments of a bar; `whole` is the full length.
 std::string bar(const std::vector<std::pair<const char*, double>>& parts, double whole) {
   std::string out = "<td class=\"bar\"><div>";
   for (const auto& [style, amount] : parts) {
@@ -67,7 +67,7 @@ double rate_of(const std::vector<TrainerStats>& trainers) {
   return seconds > 0 ? static_cast<double>(examples_of(trainers)) / seconds : 0;
 }
 
-// Mean of a tenth of the losses, at least one.
+// Means of the first and of the last tenth of the losses, each of at least one loss.
 std::pair<double, double> first_and_last(const std::vector<double>& losses) {
   const size_t part = std::max<size_t>(losses.size() / 10, 1);
   double first = 0;
@@ -81,8 +81,8 @@ std::pair<double, double> first_and_last(const std::vector<double>& losses) {
 
 std::string trainer_table(const std::vector<TrainerStats>& trainers) {
   std::string out =
-      "<h2>Where the time of each trainer went</h2>\n<div class=\"legend\">" +
-      key("compute", "compute") + key("send", "send") + key("wait", "wait") +
+      "<h2>Time of each trainer</h2>\n<div class=\"legend\">" + key("compute", "compute") +
+      key("send", "send") + key("wait", "wait") +
       "</div>\n<div class=\"box\"><table><tr><th>trainer</th><th>steps</th>"
       "<th>examples/s</th><th>compute s</th><th>send s</th><th>wait s</th><th></th></tr>\n";
   const double most = longest(trainers);
@@ -102,7 +102,7 @@ std::string trainer_table(const std::vector<TrainerStats>& trainers) {
 }
 
 std::string server_table(const std::vector<transpiler::ServerBytes>& servers) {
-  std::string out = "<h2>What each server holds</h2>\n<div class=\"legend\">" +
+  std::string out = "<h2>Memory of each server</h2>\n<div class=\"legend\">" +
                     key("param", "parameters") + key("state", "optimizer state") +
                     "</div>\n<div class=\"box\"><table><tr><th>server</th><th>slices</th>"
                     "<th>parameters</th><th>state</th><th></th></tr>\n";

@@ -21,11 +21,11 @@ StatusOr<std::string> join_traces(const std::vector<std::string>& texts) {
                         trace["traceEvents"].is_array() && trace.contains("origin_us") &&
                         trace["origin_us"].is_number() && trace.contains("role") &&
                         trace["role"].is_string();
-    if (!is_one) return InvalidData("file {} is no trace of a trainer or server", i);
+    if (!is_one) return InvalidData("file {} is not a trace of a trainer or server", i);
     origin = std::min(origin, trace["origin_us"].get<double>());
     traces.push_back(std::move(trace));
   }
-  // by name, so that the order of the files does not matter
+  // sorted by name, so that the order of the files does not matter
   std::stable_sort(traces.begin(), traces.end(), [](const OrderedJson& a, const OrderedJson& b) {
     return a["role"].get<std::string>() < b["role"].get<std::string>();
   });

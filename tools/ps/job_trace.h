@@ -7,10 +7,10 @@
 
 namespace millrace::tools {
 
-/// Joins the traces that trainers and servers of one job have written into one Chrome trace: a
-/// process each, on one time axis. The clocks of their machines must agree.
+/// Merges the traces of the trainers and servers of one job into one Chrome trace, with one process
+/// each, on one time axis. The clocks of their machines must agree.
 /// \param texts  traces of CallTrace (ps/transport/tracing.h)
-/// Errors: kInvalidData for a text that is none, with its place in the list.
+/// Errors: kInvalidData for a text that is not such a trace, with its index in the list.
 StatusOr<std::string> join_traces(const std::vector<std::string>& texts);
 
 }  // namespace millrace::tools

@@ -11,7 +11,7 @@
 namespace millrace::tools {
 namespace {
 
-// More steps than from one snapshot to the next, for small states; large ones have fewer.
+// More than the usual number of steps between snapshots. Large states keep fewer copies.
 constexpr size_t kMostSteps = 4096;
 constexpr int64_t kMostBytes = int64_t{256} << 20;
 
@@ -77,13 +77,13 @@ Status LocalState::restore(int64_t step, Values rest, Scope& scope) {
   while (!kept_.empty() && kept_.back().step > step) kept_.pop_back();
   if (!changing_.empty() && (kept_.empty() || kept_.back().step != step)) {
     return {StatusCode::kDistributed,
-            fmt::format("the trainer cannot go back to step {}: '{}' is kept here alone, and no "
+            fmt::format("the trainer cannot go back to step {}: only this trainer has '{}', and no "
                         "copy of that step is left",
                         step, changing_.front())};
   }
   if (!kept_.empty()) {
     for (auto& [name, value] : kept_.back().values) rest[name] = std::move(value);
-    kept_.pop_back();  // kept again when the step begins
+    kept_.pop_back();  // the repeated step keeps it again
   }
   for (auto& [name, value] : rest)
     MILLRACE_RETURN_IF_ERROR(ps::copy_value_into(value, scope.local(name)));

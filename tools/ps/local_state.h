@@ -12,22 +12,23 @@
 
 namespace millrace::tools {
 
-/// What a trainer has besides the parameters of its servers: persistable variables of its program
-/// that no server holds, such as the means of batch norms. Copies of those that steps change are
-/// kept, so that a trainer can go back.
+/// The state of a trainer other than the parameters of its servers: persistable variables of its
+/// program that no server holds, such as the running means of batch norms. Keeps copies of the
+/// variables that steps change, so that a trainer can go back to an earlier step.
 class LocalState {
  public:
   using Values = std::map<std::string, Value>;
 
-  /// \param slices  what the servers hold
+  /// \param slices  the slices that the servers hold
   LocalState(const Program& program, const transpiler::SlicesFile& slices);
 
-  /// Keeps what the variables are before a step; the oldest copies go where they are many.
+  /// Copies the variables before a step. Drops the oldest copies when the limit is exceeded.
   Status keep(int64_t step, const Scope& scope);
-  /// Copies of all local variables, also of those that no step changes.
+  /// Copies of all local variables, including those that no step changes.
   StatusOr<Values> copy(const Scope& scope) const;
-  /// Puts the local variables where they were before a step. \param rest  of those that no step
-  /// changes. Errors: kDistributed if the copies of that step are gone.
+  /// Restores the local variables to their values before a step. \param rest  values of the
+  /// variables that no step changes. Errors: kDistributed if the copies of that step no longer
+  /// exist.
   Status restore(int64_t step, Values rest, Scope& scope);
   /// Variables of the program that servers hold.
   [[nodiscard]] const std::vector<std::string>& remote() const { return remote_; }
@@ -40,7 +41,7 @@ class LocalState {
 
   std::vector<std::string> remote_;
   std::vector<std::string> local_;
-  std::vector<std::string> changing_;  // of the local ones
+  std::vector<std::string> changing_;  // subset of the local variables
   std::deque<Kept> kept_;
 };
 

@@ -11,11 +11,11 @@ StatusOr<std::unique_ptr<ps::MetricsExposer>> show_metrics(const std::string& pl
   if (rest.contains(':') && !rest.consume_front("127.0.0.1:") && !rest.consume_front("localhost:"))
     return Status(
         StatusCode::kUsage,
-        fmt::format("--metrics {}: numbers are shown on this machine only, at 127.0.0.1", place));
+        fmt::format("--metrics {}: expected an address on this machine, 127.0.0.1", place));
   int port = 0;
   if (!rest.empty() && (rest.getAsInteger(10, port) || port < 0 || port > 65535))
     return Status(StatusCode::kUsage,
-                  fmt::format("--metrics {}: '{}' is no port", place, rest.str()));
+                  fmt::format("--metrics {}: '{}' is not a port", place, rest.str()));
   if (port == 0) return std::unique_ptr<ps::MetricsExposer>();
   return ps::MetricsExposer::start(port, metrics);
 }

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
-#include "tools/transpile/json_fields.h"
+#include "tools/common/json_fields.h"
 
 namespace millrace::tools {
 namespace {

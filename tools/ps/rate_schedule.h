@@ -8,12 +8,12 @@
 
 namespace millrace::tools {
 
-/// The rate of a scheduler object after so many steps.
+/// The learning rate of a scheduler object after the given number of steps.
 using RateAtStep = std::function<float(int64_t step)>;
 
-/// Reads a schedule as configurations of --minimize state it ("exponential_scheduler",
-/// "natural_exp_scheduler", "inverse_time_scheduler", "noam_scheduler"), which
-/// transpile-program --fleet leaves beside a worker's program (schedule.json).
+/// Parses a schedule in the form of the configuration of --minimize ("exponential_scheduler",
+/// "natural_exp_scheduler", "inverse_time_scheduler", "noam_scheduler"). transpile-program --fleet
+/// writes it as schedule.json into the folder of a worker's program.
 /// Errors: kInvalidArgument naming the member.
 StatusOr<RateAtStep> parse_rate_schedule(const std::string& text);
 

@@ -13,11 +13,11 @@
 namespace millrace::tools {
 namespace {
 
-// What freed memory a thread keeps; also the size from which memory is taken from the system.
+// Freed memory that each thread keeps; also the minimum size for mmap allocations.
 constexpr int kKeptBytes = 4 << 20;
 
-// gRPC receives into memory that is freed with the message. The system's allocator would give it
-// back each time, and a message of half a MiB would cost more than a hundred page faults.
+// gRPC receives into memory that is freed with the message. By default the allocator returns it to
+// the system each time, so that a message of half a MiB costs more than a hundred page faults.
 void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, kKeptBytes);
   mallopt(M_MMAP_THRESHOLD, kKeptBytes);
@@ -28,7 +28,7 @@ void keep_freed_memory() {
 StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlags& flags,
                          const std::string& files_root) {
   if (files.program.empty())
-    return Status(StatusCode::kUsage, "give the program of the server (--program)");
+    return Status(StatusCode::kUsage, "expected the program of the server (--program)");
   keep_freed_memory();
   SignalWatch watch;
   ps::Metrics metrics;
@@ -50,7 +50,7 @@ StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlag
   watch.start([&job] { job->stop(); });
   const Status served = job->serve();
   if (!flags.trace.empty()) {
-    // a job that failed is what one wants to look at
+    // write the trace also of a failed job, where it is most useful
     MILLRACE_RETURN_IF_ERROR(
         tool.write_file(flags.trace, trace.chrome_json("server " + flags.trace_name)));
   }

@@ -6,8 +6,9 @@
 
 namespace millrace::tools {
 
-/// Runs one server until all trainers are done: prints `ready HOST:PORT` when it serves. On SIGTERM
-/// or SIGINT the running step is finished, trainers are told, and the exit code is 143 or 130.
+/// Runs one server until all trainers are done. Prints `ready HOST:PORT` when it accepts calls. On
+/// SIGTERM or SIGINT it finishes the running step and notifies the trainers; the exit code is 143
+/// or 130.
 StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlags& flags,
                          const std::string& files_root);
 

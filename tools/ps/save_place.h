@@ -6,8 +6,9 @@
 
 namespace millrace::tools {
 
-/// A folder to save to as a name below the one that files may be in; servers take the name below
-/// theirs. \param files_root  that folder; empty, or one that does not have it: the one above it
+/// Splits the path of a folder to save to into the allowed root and a name below it; servers use
+/// the name below their own root. \param files_root  the allowed root; if it is empty or does not
+/// contain the path, the parent folder is used
 ps::DistributedSaveOptions save_place(std::string path, const std::string& files_root);
 
 }  // namespace millrace::tools

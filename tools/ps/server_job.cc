@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "framework/op_attrs.h"
@@ -73,14 +74,15 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
   const auto runtime = executor::make_runtime(files_root);
   MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
   MILLRACE_RETURN_IF_ERROR(job->make_tables(files, options));
-  job->role_ = std::make_shared<ps::ServerRole>(
-      std::move(transport), std::move(options),
-      // with a directory, the transport knows where to listen, and needs the name in the program
-      flags.etcd.empty() ? flags.endpoint : std::string());
+  job->role_ =
+      std::make_shared<ps::ServerRole>(std::move(transport), std::move(options),
+                                       // With a directory, the transport knows where to listen, and
+                                       // needs the endpoint in the program as the name.
+                                       flags.etcd.empty() ? flags.endpoint : std::string());
   ps::add_server_controls(runtime->controls, job->role_);
   if (Status status = ops::check_program(*runtime->ops, *job->program_); !status.ok())
     return std::move(status).in_file(files.program);
-  // block 0 only serves, so there is nothing to rewrite
+  // block 0 only runs listen_and_serv, so there is nothing to rewrite
   const executor::Executor executor(
       runtime, {.threads = threads, .seed = tool.common().seed, .optimize = false});
   MILLRACE_RETURN_IF_ERROR(job->load(tool, files, *runtime->ops, executor));
@@ -95,14 +97,15 @@ Status ServerJob::open_fleet(const Tool& tool, const Files& files, const PsFlags
                              ps::ServerOptions options, std::shared_ptr<ps::Transport> transport) {
   MILLRACE_ASSIGN_OR_RETURN(FleetRole role, read_fleet_role(tool, files.program, files.startup));
   if (!role.is_server)
-    return Status(StatusCode::kUsage, "this is the folder of a trainer, expected that of a server")
+    return Status(StatusCode::kUsage, "expected the folder of a server, found that of a trainer")
         .in_file(files.program);
   if (!files.load_program.empty())
-    return Unimplemented("--load-program of a fleet job: --params loads what its servers hold");
+    return Unimplemented("--load-program of a fleet job: its tables are loaded with --params");
   server_ = static_cast<size_t>(role.index);
   MILLRACE_ASSIGN_OR_RETURN(typed_, fleet::described_sparse_tables(role.description, role.servers));
   transport_ = std::move(transport);
-  // with a directory, the transport knows where to listen, and needs the name of the job
+  // With a directory, the transport knows where to listen, and needs the endpoint of the job as the
+  // name.
   endpoint_ =
       flags.etcd.empty() && !flags.endpoint.empty() ? flags.endpoint : role.servers[server_];
   fleet::ServerSetup setup;
@@ -118,8 +121,8 @@ Status ServerJob::open_fleet(const Tool& tool, const Files& files, const PsFlags
   return load_fleet(files);
 }
 
-// Tables that a job has saved, or rows of embeddings: then the dense parameters come from the first
-// trainer.
+// Loads tables that a job has saved, or rows of embeddings. In the latter case the dense parameters
+// are sent by the first trainer.
 Status ServerJob::load_fleet(const Files& files) {
   if (files.params.empty()) return Ok();
   executor::NamedValues whole;
@@ -139,7 +142,7 @@ Status ServerJob::load_fleet(const Files& files) {
   return fill_tables(whole, fleet_->tables()).in_file(files.params);
 }
 
-// What typed tables the job's tables.json gives this server.
+// Creates the typed tables that the job's tables.json assigns to this server.
 Status ServerJob::make_tables(const Files& files, ps::ServerOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(typed_, read_typed_tables(files.slices));
   if (typed_.empty()) return Ok();
@@ -148,26 +151,28 @@ Status ServerJob::make_tables(const Files& files, ps::ServerOptions& options) {
     if (op.type() == "listen_and_serv") serve = &op;
   }
   if (serve == nullptr)
-    return Unimplemented("typed tables on a server without listen_and_serv").in_file(files.program);
+    return Unimplemented("typed tables on a server program without listen_and_serv")
+        .in_file(files.program);
   const std::string own = get_attr_or<std::string>(*serve, "endpoint", "");
   const std::vector<std::string>& servers = typed_.front().endpoints;
   server_ = static_cast<size_t>(std::find(servers.begin(), servers.end(), own) - servers.begin());
   if (server_ == servers.size())
-    return InvalidData("tables.json does not name the server '{}'", own).in_file(files.program);
+    return InvalidData("tables.json does not list the server '{}'", own).in_file(files.program);
   tables_ = std::make_unique<ps::TableHandler>(get_attr_or<int32_t>(*serve, "Fanin", 1));
   for (const ps::TypedTable& typed : typed_) {
     ps::SparseTableOptions settings = typed.options;
     if (!settings.disk_path.empty()) settings.disk_path += fmt::format("/server-{}", server_);
     MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::SparseTable> table,
                               ps::SparseTable::create(std::move(settings)));
-    MILLRACE_RETURN_IF_ERROR(table->clear());  // rows of an earlier job; snapshots have ours
+    MILLRACE_RETURN_IF_ERROR(
+        table->clear());  // drops rows of an earlier job; rows of this job are in the snapshots
     MILLRACE_RETURN_IF_ERROR(tables_->add_sparse(std::move(table), typed.shrink_every));
   }
   options.tables = tables_.get();
   return Ok();
 }
 
-// Rows of typed tables that the parameters give, as far as they belong to this server.
+// Loads the rows of typed tables that the parameters contain and that belong to this server.
 Status ServerJob::fill_tables(const executor::NamedValues& whole, ps::TableHandler& tables) {
   for (const ps::TypedTable& typed : typed_) {
     const auto found = whole.find(typed.param);
@@ -208,7 +213,7 @@ Status ServerJob::load(const Tool& tool, const Files& files, const ops::OpRegist
   }
   if (files.slices.empty()) {
     if (files.params.empty()) return Ok();
-    return {StatusCode::kUsage, "--params gives whole variables; --slices says which part is here"};
+    return {StatusCode::kUsage, "--params has whole variables; expected --slices as well"};
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(files.slices, kMostSlicesBytes));
   StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);

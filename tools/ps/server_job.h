@@ -17,17 +17,18 @@
 
 namespace millrace::tools {
 
-/// One parameter server: its programs, and the values it holds. Where `transpile-program --fleet`
-/// has written the program, which is empty, the tables of its description.
+/// One parameter server: its programs, and the values it holds. If `transpile-program --fleet`
+/// wrote the program, the program is empty, and the server holds the tables of its description.
 class ServerJob {
  public:
-  /// Where everything comes from.
+  /// The input files.
   struct Files {
     std::string program;
     std::string startup;  ///< may be empty
     std::string slices;   ///< may be empty if there are no params
-    std::string params;   ///< whole variables: npz, or a folder of one file a var; may be empty
-    std::string load_program = {};  ///< run behind the startup program (io_load); may be empty
+    std::string
+        params;  ///< whole variables: npz, or a folder with one file per variable; may be empty
+    std::string load_program = {};  ///< run after the startup program (io_load); may be empty
   };
   /// Reads programs, runs the startup program, loads slices, and compiles.
   /// Errors: those of readers, the startup program and compilation.
@@ -35,11 +36,11 @@ class ServerJob {
                                                    const PsFlags& flags, int threads,
                                                    std::shared_ptr<ps::Transport> transport,
                                                    const std::string& files_root);
-  /// Is told where the server listens.
+  /// Sets a callback that receives the endpoint at which the server listens.
   void on_ready(std::function<void(const std::string&)> told);
-  /// Lets the server write numbers about itself there; metrics outlives the job.
+  /// Makes the server publish its metrics there; metrics must outlive the job.
   void publish_to(ps::Metrics& metrics);
-  /// Serves until all trainers are done.
+  /// Serves until all trainers have completed.
   Status serve();
   /// Ends serve(). Thread-safety: any thread.
   void stop();
@@ -57,20 +58,20 @@ class ServerJob {
   std::string name_;
   std::unique_ptr<ps::TableHandler> tables_;  ///< null: there are no typed tables
   std::vector<ps::TypedTable> typed_;
-  size_t server_ = 0;  ///< own position among the servers
+  size_t server_ = 0;  ///< index of this server
   std::shared_ptr<ps::ServerRole> role_;
   std::unique_ptr<Program> program_;
   Scope scope_;
   std::unique_ptr<executor::PreparedProgram> prepared_;
   // of a fleet job
-  std::unique_ptr<fleet::FleetServer> fleet_;  ///< null: it is none
+  std::unique_ptr<fleet::FleetServer> fleet_;  ///< null: it is not a fleet job
   std::shared_ptr<ps::Transport> transport_;
   std::string endpoint_;
   std::function<void(const std::string&)> ready_;
 };
 
-/// The slices.json of a job: the one that is named, else the one in the folder above the folder of
-/// a program.
+/// Path of the slices.json of a job: `named` if it is not empty, otherwise the one in the parent of
+/// the program's folder.
 std::string find_slices(const std::string& named, const std::string& program);
 
 }  // namespace millrace::tools

@@ -18,14 +18,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kDeepest = 16;
 
-// Nothing if the text is no object, or nests deeper than a server's.
+// Returns an empty value if the text is not an object, or is nested deeper than a server's status.
 json parse_answer(const std::string& text) {
   const auto shallow = [](int depth, json::parse_event_t, json&) { return depth <= kDeepest; };
   json parsed = json::parse(text, shallow, false);
   return parsed.is_object() ? parsed : json();
 }
 
-// A member as text for people.
+// A member as text for the table.
 std::string shown(const json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end() || at->is_structured() || at->is_null()) return "-";

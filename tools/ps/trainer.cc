@@ -4,8 +4,8 @@
 
 #include "tools/ps/fleet_role.h"
 #include "tools/ps/fleet_trainer.h"
+#include "tools/ps/step_facts.h"
 #include "tools/ps/trainer_job.h"
-#include "tools/run/step_facts.h"
 
 namespace millrace::tools {
 
@@ -29,7 +29,7 @@ void Trainer::count_step(const executor::NamedValues& feeds,
 Status Trainer::need_model_program(const Ending& ending) {
   if (!ending.model_program.empty()) return Ok();
   return {StatusCode::kUsage,
-          "--save-model: --model-program names the program as it was before transpiling"};
+          "--save-model: expected --model-program with the program before transpilation"};
 }
 
 StatusOr<std::unique_ptr<Trainer>> open_trainer(const Tool& tool, const Trainer::Files& files,

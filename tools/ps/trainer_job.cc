@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "executor/parallel/replica.h"
+#include "executor/standard_runtime.h"
 #include "fleet/saving/fleet_saver.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
@@ -34,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 using executor::NamedValues;
 
 constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
-// Between two lines about servers that have not come yet.
+// Interval between log lines about servers that cannot be reached yet.
 constexpr std::chrono::seconds kReportInterval{10};
 
 bool has_half_barrier(const Program& program) {
@@ -57,7 +58,7 @@ ps::CommContexts geo_contexts(const transpiler::GeoFacts& geo) {
   return contexts;
 }
 
-// In geo and federated jobs trainers update by themselves.
+// Empty for geo and federated jobs, whose trainers update their parameters themselves.
 std::set<std::string> kept_by_servers(const transpiler::SlicesFile& slices) {
   std::set<std::string> names;
   if (slices.properties.geo) return names;
@@ -115,8 +116,9 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   MILLRACE_RETURN_IF_ERROR(job->meet_servers(tool));
   MILLRACE_ASSIGN_OR_RETURN(job->first_step_, job->client_->settle());
   if (job->first_step_ > 0)
-    tool.log(LogLevel::kInfo, fmt::format("trainer {} begins at step {}, where its servers are",
-                                          settings.trainer, job->first_step_));
+    tool.log(LogLevel::kInfo,
+             fmt::format("trainer {} begins at step {}, the current step of its servers",
+                         settings.trainer, job->first_step_));
   MILLRACE_RETURN_IF_ERROR(job->load(tool, files, executor));
   MILLRACE_RETURN_IF_ERROR(job->make_communicator(tool, settings));
   MILLRACE_RETURN_IF_ERROR(job->prepare_rounds(tool, files, executor));
@@ -136,7 +138,7 @@ Status TrainerJob::prepare_steps(const Tool& tool, const Files& files,
     return Ok();
   }
   if (is_geo || before_ != nullptr)
-    return Unimplemented("--devices above 1 with a {} trainer, which changes its own parameters",
+    return Unimplemented("--devices above 1 with a {} trainer, which updates its own parameters",
                          is_geo ? "geo" : "federated");
   MILLRACE_ASSIGN_OR_RETURN(
       devices_, DeviceSteps::create(runtime, executor::Executor(runtime, options), *program_,
@@ -149,7 +151,7 @@ Status TrainerJob::prepare_steps(const Tool& tool, const Files& files,
 Status TrainerJob::prepare_workers(const std::shared_ptr<const executor::Runtime>& runtime,
                                    const executor::ExecutorOptions& options) {
   if (settings_.devices != nullptr)
-    return {StatusCode::kUsage, "give --worker-threads or --devices, not both"};
+    return {StatusCode::kUsage, "expected only one of --worker-threads and --devices"};
   const std::vector<std::string> servers = client_->endpoints();
   if (servers.empty()) return {StatusCode::kUsage, "--worker-threads: the job has no servers"};
   MILLRACE_ASSIGN_OR_RETURN(const int mode, client_->mode_of(servers.front()));
@@ -159,8 +161,8 @@ Status TrainerJob::prepare_workers(const std::shared_ptr<const executor::Runtime
                                                                  : is_geo  ? "geo"
                                                                            : "federated")
         .with_hint(
-            "threads with steps of their own are for asynchronous jobs; --devices cpu:N "
-            "cuts the batches of synchronous ones");
+            "worker threads are for asynchronous jobs; --devices cpu:N splits the batches of "
+            "synchronous ones");
   const auto prepare = [&](int worker, Scope& scope) {
     executor::ExecutorOptions own = options;
     own.threads = std::max(1, options.threads / settings_.workers);
@@ -172,7 +174,7 @@ Status TrainerJob::prepare_workers(const std::shared_ptr<const executor::Runtime
   return Ok();
 }
 
-// Servers count on every trainer, also one whose program has nothing for them.
+// Servers expect every trainer, including one whose program sends them nothing.
 Status TrainerJob::meet_servers(const Tool& tool) {
   std::vector<std::string> servers = ps::servers_named_in(*program_);
   if (slices_) {
@@ -201,7 +203,7 @@ Status TrainerJob::prepare_rounds(const Tool& tool, const Files& files,
   return Ok();
 }
 
-// Programs that are split at run time, and geo ones, leave sending to a communicator.
+// Programs that are split at run time, and geo programs, send through a communicator.
 StatusOr<std::unique_ptr<ps::Communicator>> TrainerJob::communicator_of(const Settings& settings,
                                                                         ps::Remarks& remarks) {
   auto sender = std::make_shared<ps::LinkSender>(client_);
@@ -215,7 +217,7 @@ StatusOr<std::unique_ptr<ps::Communicator>> TrainerJob::communicator_of(const Se
       ps::CommunicatorOptions options,
       ps::communicator_options(mode, settings.communicator, threads, steps, remarks));
   options.trainer_id = settings.trainer;
-  options.cpu_num = settings.workers;  // threads that barriers wait for
+  options.cpu_num = settings.workers;  // number of threads that barriers wait for
   if (!is_geo) return ps::Communicator::of_program(*program_, options, std::move(sender));
   const transpiler::GeoFacts& geo = *slices_->properties.geo;
   options.trainers = static_cast<int>(geo.trainers);
@@ -228,7 +230,7 @@ Status TrainerJob::make_communicator(const Tool& tool, const Settings& settings)
   if (!is_geo) {
     MILLRACE_ASSIGN_OR_RETURN(const ps::CommContexts contexts, ps::send_contexts_of(*program_));
     if (contexts.empty()) return Ok();
-    // a synchronous server merges by itself; the ops then keep step with it
+    // A synchronous server merges the gradients; the ops then stay in step with it.
     MILLRACE_ASSIGN_OR_RETURN(const int mode,
                               client_->mode_of(contexts.begin()->second.split_endpoints.front()));
     if (mode == 0) return Ok();
@@ -247,7 +249,7 @@ Status TrainerJob::load(const Tool& tool, const Files& files, const executor::Ex
     MILLRACE_ASSIGN_OR_RETURN(startup_, executor.prepare(*startup_program_, scope_));
     std::vector<Value> none;
     Status status = startup_->run({}, {}, none);
-    // others may want to begin at an older step than this trainer has found
+    // other trainers may need to begin at an older step than this trainer found
     while (!status.ok() && client_->must_settle()) {
       link_->forget();
       MILLRACE_ASSIGN_OR_RETURN(first_step_, client_->settle());
@@ -258,7 +260,7 @@ Status TrainerJob::load(const Tool& tool, const Files& files, const executor::Ex
   return files.params.empty() ? Ok() : load_params(files.params);
 }
 
-// What has been trained already is not overwritten by what the job began with.
+// Values that have already been trained are not overwritten by the initial ones.
 Status TrainerJob::load_params(const std::string& path) {
   std::map<std::string, Value> trained;
   if (first_step_ > 0 && local_) {
@@ -274,8 +276,8 @@ Status TrainerJob::load_params(const std::string& path) {
   return Ok();
 }
 
-// What only servers hold is fetched from them: a table or optimizer state may have no file of the
-// trainer's.
+// Values that only servers hold are fetched from them: the trainer may have no file for a table or
+// for optimizer state.
 Status TrainerJob::load_folder(const std::string& folder) {
   std::set<std::string> kept{slices_->properties.distributed_lookup_table};
   if (tables_ != nullptr) {
@@ -294,8 +296,10 @@ Status TrainerJob::load_folder(const std::string& folder) {
 StatusOr<int64_t> TrainerJob::go_back() {
   if (!local_ || startup_ == nullptr || before_ != nullptr || communicator_ != nullptr)
     return Status(StatusCode::kDistributed,
-                  "a server came back with an older step, and this trainer cannot go back")
-        .with_hint("it needs the startup program and slices.json; federated trainers never can");
+                  "a server restarted at an older step, and this trainer cannot go back")
+        .with_hint(
+            "going back needs the startup program and slices.json; federated trainers cannot do "
+            "it");
   link_->forget();
   MILLRACE_ASSIGN_OR_RETURN(const int64_t step, client_->settle());
   MILLRACE_ASSIGN_OR_RETURN(auto rest, local_->copy(scope_));
@@ -308,14 +312,15 @@ StatusOr<int64_t> TrainerJob::go_back() {
   return step;
 }
 
-// A feed of it would change nothing, or the trainer's copy until the next parameters come.
+// A feed of such a var would have no effect, or would be overwritten by the next received
+// parameters.
 Status TrainerJob::check_feeds(const NamedValues& feeds) const {
   for (const auto& [name, value] : feeds) {
     if (!on_servers_.contains(name)) continue;
-    return InvalidArgument("feed: '{}' is kept by the servers, which a feed does not reach", name)
+    return InvalidArgument("feed: '{}' is held by the servers, so a feed has no effect on it", name)
         .in_file(name_)
         .with_hint(
-            "rates that whoever trains steps are for jobs of --fleet; here ops of the program "
+            "learning rates can be fed only in jobs of --fleet; in other jobs ops of the program "
             "compute them");
   }
   return Ok();
@@ -390,7 +395,7 @@ Status TrainerJob::finish(const Tool& tool, const Ending& ending) {
   if (ending.gather == nullptr && !saves) return client_->complete(false);
   if (!slices_) {
     return {StatusCode::kUsage,
-            "what servers hold is saved by the job's slices.json: name it (--slices)"};
+            "saving the values of servers needs the job's slices.json: expected --slices"};
   }
   MILLRACE_RETURN_IF_ERROR(client_->complete(true));
   if (ending.gather != nullptr) {
@@ -422,7 +427,7 @@ ps::SavingTrainer TrainerJob::saving_trainer() {
   return trainer;
 }
 
-// As the original's fleet object for transpiled jobs saves.
+// Saves like the original's fleet object for transpiled jobs.
 Status TrainerJob::save(const Tool& tool, const Ending& ending) {
   fleet::SavedJob job;
   job.form = fleet::FleetClass::kTranspiler;
@@ -463,7 +468,7 @@ Status read_communicator_settings(TrainerJob::Settings& settings) {
     if (name.startswith("FLAGS_communicator_")) settings.communicator[name.str()] = value.str();
     if (name == "CPU_NUM" && (value.getAsInteger(10, settings.cpu_num) || settings.cpu_num < 1)) {
       return {StatusCode::kUsage,
-              "CPU_NUM of the environment is '" + value.str() + "', expected a number above 0"};
+              "CPU_NUM in the environment is '" + value.str() + "', expected a number above 0"};
     }
   }
   return Ok();

@@ -25,11 +25,12 @@
 
 namespace millrace::tools {
 
-/// One trainer of a parameter-server job: its program, its variables, and its way to the servers.
+/// One trainer of a parameter-server job: its program, its variables, and its connection to the
+/// servers.
 class TrainerJob final : public Trainer {
  public:
-  /// Reads programs, runs the startup program, which fetches from the servers, loads parameters and
-  /// compiles. Errors: those of readers, the startup program and compilation.
+  /// Reads programs, runs the startup program, which fetches values from the servers, loads
+  /// parameters and compiles. Errors: those of readers, the startup program and compilation.
   static StatusOr<std::unique_ptr<TrainerJob>> open(const Tool& tool, const Files& files,
                                                     const PsFlags& flags, const Settings& settings,
                                                     std::shared_ptr<ps::Transport> transport);
@@ -40,7 +41,7 @@ class TrainerJob final : public Trainer {
   StatusOr<int64_t> go_back() override;
   Status step(int64_t number, const executor::NamedValues& feeds,
               const std::vector<std::string>& fetches, executor::NamedValues& results) override;
-  /// With Settings::workers above 1.
+  /// Requires Settings::workers above 1.
   Status worker_step(int worker, int64_t number, const executor::NamedValues& feeds,
                      const std::vector<std::string>& fetches,
                      executor::NamedValues& results) override;
@@ -57,7 +58,7 @@ class TrainerJob final : public Trainer {
   Status load_folder(const std::string& folder);
   Status load_params(const std::string& path);
   ps::SavingTrainer saving_trainer();
-  /// Programs of a federated trainer that stand beside its main one.
+  /// Prepares the additional programs of a federated trainer, which are next to its main program.
   Status prepare_rounds(const Tool& tool, const Files& files, const executor::Executor& executor);
   Status make_communicator(const Tool& tool, const Settings& settings);
   Status prepare_steps(const Tool& tool, const Files& files,
@@ -87,20 +88,20 @@ class TrainerJob final : public Trainer {
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> startup_program_;
   Scope scope_;
-  std::unique_ptr<executor::PreparedProgram> startup_;  ///< null: there is none
+  std::unique_ptr<executor::PreparedProgram> startup_;  ///< null: there is no startup program
   std::optional<LocalState> local_;                     ///< absent: the trainer cannot go back
   int64_t first_step_ = 0;
   std::unique_ptr<executor::PreparedProgram> before_;    ///< federated: fetches; else null
-  std::unique_ptr<executor::PreparedProgram> prepared_;  ///< null: workers or devices have it
-  std::unique_ptr<TrainerWorkers> workers_;              ///< null: there is one
-  std::unique_ptr<DeviceSteps> devices_;                 ///< null: there is one
+  std::unique_ptr<executor::PreparedProgram> prepared_;  ///< null: workers or devices run it
+  std::unique_ptr<TrainerWorkers> workers_;              ///< null: there is one worker
+  std::unique_ptr<DeviceSteps> devices_;                 ///< null: there is one device
   TransferClock clock_;
   std::unique_ptr<executor::PreparedProgram> after_;  ///< federated: sends; else null
-  std::unique_ptr<ps::Communicator> communicator_;    ///< null: ops send and receive themselves
+  std::unique_ptr<ps::Communicator> communicator_;    ///< null: ops send and receive
 };
 
-/// What the environment says for communicators: FLAGS_communicator_*, and the number of threads in
-/// CPU_NUM (1 if there is none). Errors: kUsage for a CPU_NUM that is no number above 0.
+/// Reads the communicator settings of the environment: FLAGS_communicator_*, and the number of
+/// threads in CPU_NUM (default 1). Errors: kUsage for a CPU_NUM that is not a number above 0.
 Status read_communicator_settings(TrainerJob::Settings& settings);
 
 }  // namespace millrace::tools

@@ -12,7 +12,7 @@ ps::MetricLabels labels_of(int trainer, const char* name = nullptr, const char* 
 }
 
 ps::MetricValue& time_of(ps::Metrics& metrics, int trainer, const char* part) {
-  return metrics.counter("millrace_trainer_seconds_total", "where the time of steps went",
+  return metrics.counter("millrace_trainer_seconds_total", "time of steps by activity",
                          labels_of(trainer, "part", part));
 }
 
@@ -26,7 +26,7 @@ TrainerNumbers::TrainerNumbers(ps::Metrics& metrics, int trainer)
                                       labels_of(trainer))),
       batches_(metrics.histogram("millrace_batch_examples", "examples of a step", ps::size_bounds(),
                                  labels_of(trainer))),
-      loss_(metrics.gauge("millrace_loss", "what was fetched first, where it is one number",
+      loss_(metrics.gauge("millrace_loss", "value of the first fetch, if it is one number",
                           labels_of(trainer))),
       compute_(time_of(metrics, trainer, "compute")),
       send_(time_of(metrics, trainer, "send")),

@@ -8,13 +8,13 @@
 
 namespace millrace::tools {
 
-/// What a trainer tells Prometheus about itself. Thread-safety: one caller at a time.
+/// The Prometheus metrics of a trainer. Thread-safety: one caller at a time.
 class TrainerNumbers {
  public:
-  /// \param metrics  outlives the object
+  /// \param metrics  must outlive the object
   TrainerNumbers(ps::Metrics& metrics, int trainer);
 
-  /// A step that is over. \param stats  of all steps
+  /// Counts a completed step. \param stats  of all steps so far
   void count_step(int64_t examples, double seconds, const TrainerStats& stats);
   void show_loss(double loss);
 

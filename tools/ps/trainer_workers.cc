@@ -43,7 +43,7 @@ Status TrainerWorkers::run(int worker, const executor::NamedValues& feeds,
   return take_received(own);
 }
 
-// What came is given to one taker only, so it goes to the common scope first.
+// Received values are handed out only once, so they are copied to the common scope first.
 Status TrainerWorkers::take_received(Worker& worker) {
   const std::lock_guard lock(taking_);
   const int64_t receives = communicator_->counts().receives;

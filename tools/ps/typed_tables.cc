@@ -7,7 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
-#include "tools/transpile/json_fields.h"
+#include "tools/common/json_fields.h"
 #include "transpiler/distribute/typed_tables.h"
 
 namespace millrace::tools {
@@ -19,7 +19,7 @@ using Rule = ps::SparseRuleOptions;
 
 constexpr int64_t kMaxBytes = int64_t{16} << 20;
 
-// Names of the original; the first of a kind is the one that is written.
+// Names of the original; for each kind the first name is the one that is written.
 constexpr std::pair<const char*, Accessor::Kind> kAccessors[] = {
     {"EmbeddingAccessor", Accessor::Kind::kEmbedding},
     {"SparseAccessor", Accessor::Kind::kSparse},
@@ -85,14 +85,14 @@ Status read_rule(JsonFields& parent, const char* key, Rule& rule) {
   return fields.finish();
 }
 
-// The settings that both a configuration and tables.json have.
+// The settings that are both in a configuration and in tables.json.
 Status read_settings(JsonFields& fields, int64_t width, ps::TypedTable& table,
                      std::string& initializer) {
   ps::SparseTableOptions& options = table.options;
   Accessor& accessor = options.accessor;
   MILLRACE_RETURN_IF_ERROR(
       read_kind_typed_tables(fields, "accessor_class", kAccessors, accessor.kind));
-  // what a pull gives is as wide as the embedding (spec/ps_runtime.md section 7)
+  // A pull returns values as wide as the embedding (spec/ps_runtime.md section 7).
   const int behind = accessor.kind == Accessor::Kind::kEmbedding ? 0
                      : accessor.kind == Accessor::Kind::kSparse  ? 1
                                                                  : 3;
@@ -118,8 +118,9 @@ Status read_settings(JsonFields& fields, int64_t width, ps::TypedTable& table,
     return InvalidArgument("'{}': expected MemorySparseTable or SSDSparseTable, found '{}'",
                            fields.path_of("table_class"), table_class);
   if ((table_class == "SSDSparseTable") == options.disk_path.empty())
-    return InvalidArgument("'{}': SSDSparseTable needs a folder, MemorySparseTable has none",
-                           fields.path_of("disk_path"));
+    return InvalidArgument(
+        "'{}': expected a folder for SSDSparseTable and none for MemorySparseTable",
+        fields.path_of("disk_path"));
   read_number(fields, "memory_rows", options.memory_rows);
   read_number(fields, "seed", options.seed);
   read_number(fields, "shard_num", table.shard_num);
@@ -135,7 +136,7 @@ Status read_settings(JsonFields& fields, int64_t width, ps::TypedTable& table,
   return fields.status();
 }
 
-// The rule that does what the optimizer did, as far as there is one.
+// The update rule of tables that is equivalent to the optimizer, if there is one.
 Status rule_of(const transpiler::TypedTableFacts& facts, Rule& rule, const std::string& param,
                bool is_given) {
   rule.learning_rate = static_cast<float>(facts.learning_rate);
@@ -147,9 +148,9 @@ Status rule_of(const transpiler::TypedTableFacts& facts, Rule& rule, const std::
     rule.beta2 = static_cast<float>(facts.beta2);
     rule.epsilon = static_cast<float>(facts.epsilon);
   } else if (!is_given) {
-    return Unimplemented("typed table '{}': no rule of tables does what '{}' does", param,
+    return Unimplemented("typed table '{}': no update rule of tables is equivalent to '{}'", param,
                          facts.optimizer)
-        .with_hint("name one with embed_sgd_param and embedx_sgd_param");
+        .with_hint("choose a rule with embed_sgd_param and embedx_sgd_param");
   }
   return Ok();
 }
@@ -180,8 +181,9 @@ StatusOr<ps::TypedTable> make_table(const std::string& param, const Json& settin
   MILLRACE_RETURN_IF_ERROR(read_settings(fields, facts.width, table, initializer));
   MILLRACE_RETURN_IF_ERROR(fields.finish());
   if (initializer.empty() && table.options.accessor.kind == Accessor::Kind::kEmbedding)
-    return Unimplemented("typed table '{}': how its rows begin is not known; give 'initializer'",
-                         param);
+    return Unimplemented(
+        "typed table '{}': the initial values of its rows are unknown; expected 'initializer'",
+        param);
   return table;
 }
 

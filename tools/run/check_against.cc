@@ -22,7 +22,7 @@ std::vector<double> widened(const Tensor& tensor) {
   return out;
 }
 
-// Elements as numbers; int64 loses bits above 2^53.
+// Elements as doubles; int64 values above 2^53 lose bits.
 std::optional<std::vector<double>> numbers(const Tensor& tensor) {
   switch (tensor.dtype()) {
     case DType::kFloat32:
@@ -50,7 +50,7 @@ std::optional<std::vector<double>> numbers(const Tensor& tensor) {
   }
 }
 
-// Dense tensors, and the values of selected rows with equal rows.
+// The tensor to compare: a dense tensor, or the values of selected rows; their rows must be equal.
 const Tensor* comparable(const Value& value) {
   if (const auto* const rows = value.get_if<SelectedRows>()) return &rows->value;
   return value.get_if<Tensor>();
@@ -94,7 +94,7 @@ CheckResult check_against(const executor::NamedValues& results,
   for (const auto& [name, wanted] : expected) {
     const auto found = results.find(name);
     if (found == results.end()) {
-      differs(fmt::format("{}: no such result\n", name));
+      differs(fmt::format("{}: missing in the results\n", name));
       continue;
     }
     const Tensor* const a = comparable(found->second);
@@ -113,8 +113,8 @@ CheckResult check_against(const executor::NamedValues& results,
     const auto x = numbers(*a);
     const auto y = numbers(*b);
     if (!x || !y) {
-      differs(fmt::format("{}: element types that cannot be compared: {}\n", name,
-                          describe(found->second)));
+      differs(
+          fmt::format("{}: element types cannot be compared: {}\n", name, describe(found->second)));
       continue;
     }
     const Largest largest = compare_check_against(*x, *y, tolerance);

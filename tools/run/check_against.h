@@ -7,21 +7,22 @@
 
 namespace millrace::tools {
 
-/// How far results may be from what is expected: |a - b| <= atol + rtol * |b|, element by element.
+/// Allowed difference between results and expected values: |a - b| <= atol + rtol * |b|, per
+/// element.
 struct Tolerance {
   double rtol = 1e-5;
   double atol = 1e-8;
 };
 
-/// What a comparison says.
+/// The outcome of a comparison.
 struct CheckResult {
   bool same = true;
-  std::string text;  ///< a line an array: largest difference and where, or what does not fit
+  std::string
+      text;  ///< a line per array: largest difference and its position, or what does not match
 };
 
-/// Compares results with arrays that were saved earlier, by name. Names that are only in the
-/// results are left out; dims and kinds of element (whole numbers, others) must agree. NaN equals
-/// NaN.
+/// Compares results with arrays that were saved earlier, by name. Results without an expected array
+/// are ignored. Dims and kinds of elements (integers or others) must agree. NaN equals NaN.
 CheckResult check_against(const executor::NamedValues& results,
                           const executor::NamedValues& expected, const Tolerance& tolerance);
 

@@ -45,7 +45,7 @@ std::string table(const GradientReport& report) {
   for (const ParamCheck& check : report.params) width = std::max(width, check.param.size());
   std::string out = fmt::format("loss {} = {:.9g}\n", fmt::join(report.losses, " + "), report.loss);
   out += fmt::format("{:<{}} {:>9} {:>14} {:>14} {:>10}  {}\n", "parameter", width, "checked",
-                     "analytical", "numerical", "error", "where it is largest");
+                     "analytical", "numerical", "error", "at element");
   for (const ParamCheck& check : report.params) {
     const executor::GradientSample& worst = check.worst;
     out += fmt::format("{:<{}} {:>9} {:>14.7g} {:>14.7g} {:>10.3g}  {}{}{}\n", check.param, width,
@@ -88,11 +88,11 @@ std::string json(const GradientReport& report) {
 void add_check_gradients_options(CLI::App& app, GradientCheckFlags& flags) {
   app.option_defaults()->group("Checking gradients");
   app.add_option("--check-gradients", flags.params,
-                 "compare the gradients of the first step with central differences in float64; "
-                 "of these parameters, default: all. --loss names the loss of a forward program")
+                 "compare the gradients of the first step with central differences in float64, for "
+                 "these parameters (default: all). --loss names the loss of a forward program")
       ->type_name("[PARAM,...]")
       ->expected(0, 1);
-  app.add_option("--check-epsilon", flags.epsilon, "how far an element is moved")
+  app.add_option("--check-epsilon", flags.epsilon, "difference that is added to an element")
       ->type_name("E")
       ->default_str("1e-5, for f32 1e-2")
       ->check(CLI::PositiveNumber.description(""));
@@ -101,15 +101,15 @@ void add_check_gradients_options(CLI::App& app, GradientCheckFlags& flags) {
       ->default_str("1e-5, for f32 5e-2")
       ->check(CLI::PositiveNumber.description(""));
   app.add_option("--check-samples", flags.samples,
-                 "elements of a parameter that are moved, besides all at once; 0: each")
+                 "elements of a parameter that are varied one by one, besides all at once; 0: all")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber.description(""));
   app.add_option("--check-dtype", flags.dtype,
-                 "f64: the program runs in float64; f32: in the types that it declares")
+                 "f64: the program runs in float64; f32: in its declared types")
       ->check(CLI::IsMember({"f64", "f32"}).description(""))
       ->type_name("TYPE");
   app.add_option("--check-no-grad", flags.no_grad,
-                 "vars that the program was made with as no_grad_set")
+                 "vars in the no_grad_set with which the program was generated")
       ->type_name("VAR,...")
       ->delimiter(',');
 }
@@ -152,7 +152,7 @@ Status check_gradients_usage(const Tool& tool) {
   if (!wanted) {
     for (const char* const option : kOwn) {
       if (tool.given(option))
-        return {StatusCode::kUsage, fmt::format("{} goes with --check-gradients", option)};
+        return {StatusCode::kUsage, fmt::format("{} needs --check-gradients", option)};
     }
     return Ok();
   }
@@ -168,7 +168,7 @@ StatusOr<int> run_check_gradients(Tool& tool, const RunOptions& options,
   MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
   if (devices != 1 || options.gpu != nullptr) {
     return Status(StatusCode::kUsage,
-                  "--check-gradients runs on one processor; --devices cpu:1 says so");
+                  "--check-gradients runs on one device: expected --devices cpu:1");
   }
   RunOptions session_options = options;
   session_options.parallel.loss.clear();

@@ -16,7 +16,7 @@
 namespace millrace::tools {
 namespace {
 
-// Adds its life to the costs.
+// Adds the time of its lifetime to the costs.
 class CostClock {
  public:
   explicit CostClock(CheckpointCosts& costs) : costs_(costs) {}
@@ -39,7 +39,7 @@ class CostClock {
   double processor_ = seconds(CLOCK_THREAD_CPUTIME_ID);
 };
 
-// The record of random numbers: form, version, then a number for each device.
+// The record with the state of the random numbers: form, version, then a number for each device.
 constexpr const char* kRandom = "random";
 constexpr const char* kRandomForm = "millrace.random 1";
 
@@ -47,8 +47,8 @@ int ranks_of(const Session& session) {
   return session.ranks == nullptr ? 1 : session.ranks->size();
 }
 
-// Empty where the checkpoint has no such record of each rank. Errors: kInvalidData for a malformed
-// one.
+// Returns an empty list if the checkpoint lacks such a record for any rank. Errors: kInvalidData
+// for a malformed record.
 template <typename AnyCheckpoint>
 StatusOr<std::vector<uint64_t>> load_random(AnyCheckpoint& checkpoint, const Session& session) {
   for (int rank = 0; rank < ranks_of(session); ++rank) {
@@ -61,7 +61,7 @@ StatusOr<std::vector<uint64_t>> load_random(AnyCheckpoint& checkpoint, const Ses
                         : std::move(positions).status().in_file(checkpoint.folder());
 }
 
-// What a run saves.
+// The state that a run saves.
 io::LocalState state_of(const Session& session) {
   io::LocalState state;
   for (const Var& var : session.program().root().vars()) {
@@ -81,8 +81,8 @@ Status fill_checkpoints(io::SpreadCheckpoint& checkpoint,
   return checkpoint.load_state_dict(targets);
 }
 
-// Fills the persistable vars of the program. What has a value after the startup program must be
-// there; the others have theirs from the first step on.
+// Fills the persistable vars of the program. The checkpoint must have each var that has a value
+// after the startup program; the other vars are set by the first step.
 template <typename AnyCheckpoint>
 Status load(AnyCheckpoint& checkpoint, Session& session) {
   std::vector<io::LoadTarget> targets;
@@ -106,15 +106,15 @@ Status load(AnyCheckpoint& checkpoint, Session& session) {
   return Ok();
 }
 
-// Where a run goes on, or that it begins.
+// Logs the checkpoint from which the run continues, or that it starts from scratch.
 template <typename AnyCheckpoint>
 StatusOr<int64_t> go_on(const Tool& tool, AnyCheckpoint& checkpoint, Session& session) {
   MILLRACE_RETURN_IF_ERROR(load(checkpoint, session));
-  tool.log(LogLevel::kInfo, "goes on from " + checkpoint.folder());
+  tool.log(LogLevel::kInfo, "continues from " + checkpoint.folder());
   return checkpoint.manifest().step;
 }
 
-// The checkpoints of a folder, and how they are opened: by one process, or by ranks together.
+// The checkpoints of a folder, and how to open them: by one process, or by several ranks together.
 class AloneFolder {
  public:
   explicit AloneFolder(const io::CheckpointLoadOptions& how) : how_(how) {}
@@ -160,7 +160,7 @@ StatusOr<int64_t> resume_from(const Tool& tool, const RunOptions& options, const
     return go_on(tool, checkpoint, session);
   }
   MILLRACE_RETURN_IF_ERROR(entries.status());
-  // Nothing was ever saved: a run that begins.
+  // No checkpoint was ever completed: the run starts from scratch.
   const bool any = std::ranges::any_of(*entries, [](const auto& entry) { return entry.complete; });
   if (by_itself && !any) return int64_t{0};
   MILLRACE_ASSIGN_OR_RETURN(auto last, folder.open_last(root));
@@ -195,7 +195,8 @@ StatusOr<std::vector<uint64_t>> parse_random_record(std::string_view text) {
 StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session) {
   if (options.resume.empty()) return int64_t{0};
   if (options.resume == "auto" && options.checkpoint_dir.empty())
-    return Status(StatusCode::kUsage, "--resume auto: --checkpoint-dir says where checkpoints are");
+    return Status(StatusCode::kUsage,
+                  "--resume auto: expected --checkpoint-dir with the folder of the checkpoints");
   const io::CheckpointLoadOptions how{.threads = tool.common().threads};
   if (session.ranks == nullptr) return resume_from(tool, options, AloneFolder(how), session);
   const auto gather = executor::make_group_gather(*session.ranks);
@@ -207,7 +208,7 @@ void CopyGuard::before(const executor::Step& step) {
   const CostClock clock(costs_);
   for (const llvm::StringRef name : step.op->output_names())
     saver_.before_change(scope_.find_local(name));
-  // what stands in the layout of a library may be brought into another one for its reader
+  // a reader may convert a value in the layout of a library in place, to another layout
   const auto inputs = step.op->input_names();
   const auto read = [&](size_t position) {
     if (position >= inputs.size()) return;
@@ -231,7 +232,7 @@ Status RunCheckpoints::begin(Session& session, bool observed) {
   guard_ = std::make_unique<CopyGuard>(saver_, *session.scope, costs_);
   session.prepared->observe(guard_.get());
   watched_ = &session;
-  // Without memory now, the first save says so.
+  // A failed reservation is ignored here; the first save reports it.
   static_cast<void>(saver_.reserve(state_of(session)).ok());
   return Ok();
 }
@@ -268,8 +269,9 @@ Status RunCheckpoints::save(const Session& session, int64_t done) {
 
 Status RunCheckpoints::write(const io::LocalState& copy, int64_t done) {
   io::CheckpointSaveOptions options;
-  options.replace = Replace::kYes;  // of a run that was continued from an older one
-  options.threads = 1;              // the others train meanwhile
+  options.replace = Replace::kYes;  // a run that was continued from an older checkpoint saves the
+                                    // same steps again
+  options.threads = 1;              // the other threads train meanwhile
   std::string warning;
   MILLRACE_ASSIGN_OR_RETURN(const io::LocalState named, io::with_own_names(copy, *gather_));
   MILLRACE_RETURN_IF_ERROR(io::save_checkpoint(named, options_.checkpoint_dir, done, *gather_,

@@ -15,31 +15,31 @@
 
 namespace millrace::tools {
 
-/// Loads the checkpoint that --resume names into the scope of a session: the newest good one of
-/// --checkpoint-dir for "auto" (none is fine), else that of a path.
+/// Loads the checkpoint that --resume names into the scope of a session. For "auto" this is the
+/// newest intact one of --checkpoint-dir; none is not an error.
 ///
-/// Ranks that train together load together, from one folder or from disks of their own, however
-/// many they were.
+/// Ranks that train together also load together, from a shared folder or from separate disks. The
+/// number of ranks may differ from that of the run that saved the checkpoint.
 ///
-/// \returns the steps that are done, 0 without a checkpoint
-/// Errors: kUsage for "auto" without --checkpoint-dir; kNotFound for a var with a value that the
-/// checkpoint does not have; those of reading.
+/// \returns the number of steps done, 0 without a checkpoint
+/// Errors: kUsage for "auto" without --checkpoint-dir; kNotFound for a var with a value that is not
+/// in the checkpoint; those of reading.
 StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session);
 
-/// The record of a checkpoint that says where the random numbers of each device stand: form,
-/// version, a number for each.
+/// The checkpoint record with the position of the random number generator of each device: form,
+/// version, and a number per device.
 std::string random_record(const std::vector<uint64_t>& positions);
-/// Reads it. Errors: kInvalidData.
+/// Parses such a record. Errors: kInvalidData.
 StatusOr<std::vector<uint64_t>> parse_random_record(std::string_view text);
 
-/// What checkpoints have cost the thread that trains.
+/// The time that checkpoints cost the training thread.
 struct CheckpointCosts {
   int64_t saves = 0;
-  double wall_seconds = 0;       ///< handing over, and waiting for copies and for the save before
-  double processor_seconds = 0;  ///< of that thread
+  double wall_seconds = 0;       ///< starting saves, and waiting for copies and earlier saves
+  double processor_seconds = 0;  ///< CPU time of that thread
 };
 
-/// Keeps ops from changing a value before its copy for a checkpoint is made.
+/// Delays ops that would change a value until its copy for a checkpoint has been made.
 class CopyGuard final : public executor::StepObserver {
  public:
   /// \param scope  of the vars that are saved
@@ -55,9 +55,10 @@ class CopyGuard final : public executor::StepObserver {
 };
 
 /// Saves a training run every --save-every steps into --checkpoint-dir, in the background. With one
-/// device the values are copied there, too, while the next step computes what it will change them
-/// by; with several the run waits for the copies. Ranks that train together write one checkpoint;
-/// the background has a group of its own for that, but under MPI the run waits for the save.
+/// device the values are also copied in the background, while the next step runs; CopyGuard delays
+/// ops that would overwrite them. With several devices the run waits for the copies. Ranks that
+/// train together write one checkpoint; the background thread uses a separate group for that. Under
+/// MPI the run waits for the save.
 class RunCheckpoints {
  public:
   RunCheckpoints(const Tool& tool, const RunOptions& options) : tool_(tool), options_(options) {}
@@ -66,14 +67,14 @@ class RunCheckpoints {
   ~RunCheckpoints();
 
   /// Call before the first step; the session must outlive this object.
-  /// \param observed  another observer has been set
+  /// \param observed  true if another observer has been set
   /// Errors: those of CollectiveGroup::subgroup().
   Status begin(Session& session, bool observed);
-  /// Call behind each step. \param done  steps so far \param last  the run ends here, though it is
-  /// not done, so that this step is saved in any case
+  /// Call after each step. \param done  steps so far \param last  true if the run ends here early,
+  /// so that this step is saved in any case
   /// Errors: those of saving, with --fail-on-save-error; without it they are logged.
   Status after_step(const Session& session, int64_t done, bool last);
-  /// Waits for the last save, and logs what saving has cost. Errors: as after_step().
+  /// Waits for the last save, and logs the cost of saving. Errors: as after_step().
   Status finish();
 
  private:
@@ -83,12 +84,12 @@ class RunCheckpoints {
 
   const Tool& tool_;
   const RunOptions& options_;
-  std::unique_ptr<executor::CollectiveGroup> ranks_;  ///< null: this process is alone
+  std::unique_ptr<executor::CollectiveGroup> ranks_;  ///< null: there is only this process
   std::unique_ptr<io::Gather> gather_;                ///< of those ranks, or of one
   io::AsyncSaver saver_;
   CheckpointCosts costs_;
   std::unique_ptr<CopyGuard> guard_;  ///< null: values are copied at once
-  Session* watched_ = nullptr;        ///< whose ops the guard sees
+  Session* watched_ = nullptr;        ///< the guard observes its ops
 };
 
 }  // namespace millrace::tools

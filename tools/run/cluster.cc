@@ -51,7 +51,7 @@ StatusOr<Folder> open_folder(const std::string& path) {
   if (folder.trainers > 0 && folder.servers > 0) return folder;
   return NotFound("'{}' has {} trainers and {} servers, expected trainer_0 and pserver_0 at least",
                   path, folder.trainers, folder.servers)
-      .with_hint("transpile-program --trainer-id all writes such a folder");
+      .with_hint("create such a folder with transpile-program --trainer-id all");
 }
 
 // Members "tT/stepK/<var>" by trainer and step.
@@ -82,12 +82,12 @@ StatusOr<std::vector<Steps>> read_feeds_of_all(const RunOptions& options, int tr
   return feeds;
 }
 
-// How the trainers of a cluster learn of a signal: all end behind the last step that any of them
-// has begun, so that no step is half of them.
+// Coordinates the stop of all trainers after a signal: all finish the last step that any of them
+// has begun, so that no step is done by only some of them.
 class CommonStop {
  public:
   explicit CommonStop(const SignalWatch& watch) : watch_(watch) {}
-  // Before each step. \returns false if it is not to be done
+  // Call before each step. \returns false if the step is not to be run
   bool begin(size_t step) {
     const std::lock_guard lock(mutex_);
     if (watch_.stopped()) stopped_ = true;
@@ -107,7 +107,7 @@ class CommonStop {
   bool stopped_ = false;
 };
 
-// What all roles share.
+// State that all roles share.
 class Cluster {
  public:
   Cluster(Tool& tool, const RunOptions& options, Folder folder, const SignalWatch& watch)
@@ -139,7 +139,7 @@ class Cluster {
 
 Status Cluster::open_servers() {
   PsFlags flags = options_.ps;
-  flags.silence_timeout_ms = 0;  // who is in this process cannot be lost
+  flags.silence_timeout_ms = 0;  // trainers in this process cannot be lost
   for (int i = 0; i < folder_.servers; ++i) {
     const ServerJob::Files files{folder_.program("pserver", i), folder_.startup("pserver", i),
                                  folder_.slices(), options_.params};
@@ -166,7 +166,7 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, Na
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job,
                             open_trainer(tool_, files, flags, settings, transport_));
   if (!options_.ps.report.empty()) job->keep_stats(nullptr);
-  // Trainer 0 stands for all of them; they go at one pace.
+  // Shows the progress of trainer 0 only; the others run at the same pace.
   const std::optional<ProgressMode> mode = progress_mode(options_.progress);
   const bool shows = id == 0 && mode && !tool_.common().quiet;
   Progress progress(shows ? *mode : ProgressMode::kNever);
@@ -199,7 +199,7 @@ Status Cluster::write_report(const std::vector<TrainerStats>& trainers) {
   return tool_.write_file(options_.ps.report, page);
 }
 
-// The root of the trouble: an error of its own comes before one that says that a peer is gone.
+// The root cause: an error of a process itself is preferred to an error that reports a lost peer.
 Status first_cause(llvm::ArrayRef<Status> results) {
   Status lost;
   for (const Status& status : results) {
@@ -231,7 +231,7 @@ StatusOr<int> Cluster::run() {
     threads.emplace_back([&, t] {
       Status& result = results[servers + t];
       result = run_trainer(static_cast<int>(t), feeds[t], outputs[t], gathered, stats[t]);
-      // the others would wait for this one
+      // otherwise the others would wait for this one
       if (!result.ok()) stop_servers();
     });
   }
@@ -259,12 +259,12 @@ StatusOr<int> Cluster::run() {
 StatusOr<int> run_cluster(Tool& tool, const RunOptions& options) {
   if (options.ps.transpiled.empty()) {
     return Status(StatusCode::kUsage,
-                  "--cluster: give the folder of the transpiled job (--transpiled)");
+                  "--cluster: expected the folder of the transpiled job (--transpiled)");
   }
   MILLRACE_ASSIGN_OR_RETURN(Folder folder, open_folder(options.ps.transpiled));
   if (!options.ps.report.empty() && is_fleet_role(folder.program("trainer", 0)))
     return Unimplemented("--report of a fleet job");
-  SignalWatch watch;  // before threads
+  SignalWatch watch;  // must be created before other threads
   watch.start({});
   return Cluster(tool, options, std::move(folder), watch).run();
 }

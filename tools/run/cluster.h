@@ -4,7 +4,7 @@
 
 namespace millrace::tools {
 
-/// Trains a transpiled job, all trainers and servers in this process.
+/// Trains a transpiled job with all its trainers and servers in this process.
 StatusOr<int> run_cluster(Tool& tool, const RunOptions& options);
 
 }  // namespace millrace::tools

@@ -48,7 +48,7 @@ StatusOr<CsvTable> parse_csv(std::string_view all) {
     }
     table.cells.insert(table.cells.end(), row.begin(), row.end());
   }
-  if (table.columns == 0) return InvalidData("there is no line of numbers");
+  if (table.columns == 0) return InvalidData("expected lines of numbers, found none");
   return table;
 }
 

@@ -8,14 +8,14 @@
 
 namespace millrace::tools {
 
-/// Lines of as many numbers each.
+/// Lines that all have the same number of numbers.
 struct CsvTable {
   size_t columns = 0;         ///< >= 1
   std::vector<double> cells;  ///< line by line
 };
 
-/// Reads numbers separated by commas; blanks around them and empty lines do not matter, and a first
-/// line that is no numbers is a header. Errors: kInvalidData with line and column.
+/// Reads numbers separated by commas. Spaces around them and empty lines are ignored. A first line
+/// that does not consist of numbers is a header. Errors: kInvalidData with line and column.
 StatusOr<CsvTable> parse_csv(std::string_view text);
 
 }  // namespace millrace::tools

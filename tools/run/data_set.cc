@@ -47,7 +47,7 @@ StatusOr<std::vector<ColumnRange>> parse_columns(const std::string& text) {
   return ranges;
 }
 
-// The numbers that a whole type can have, as doubles: 2^63 is none of them.
+// Range of an integer type as doubles; 2^63 itself is not in the range.
 template <typename T>
 bool fits(double cell) {
   if constexpr (std::is_floating_point_v<T>) return true;
@@ -63,7 +63,7 @@ Status fill_data_set(const CsvTable& table, const ColumnRange& range, Tensor& to
     for (size_t c = range.first; c <= range.last; ++c) {
       const double cell = table.cells[r * table.columns + c];
       if (!fits<T>(cell))
-        return InvalidData("var '{}', example {}: {} is no {}", range.var, r, cell,
+        return InvalidData("var '{}', example {}: {} is not a valid {}", range.var, r, cell,
                            dtype_name(to.dtype()));
       *out++ = static_cast<T>(cell);
     }
@@ -78,8 +78,8 @@ StatusOr<Tensor> column_tensor(const CsvTable& table, const ColumnRange& range,
     return Status(StatusCode::kUsage,
                   fmt::format("--columns: the program has no var '{}'", range.var));
   if (range.last >= table.columns) {
-    return InvalidData("var '{}' is column {}, but a line has {}", range.var, range.last,
-                       table.columns);
+    return InvalidData("var '{}': column {} does not exist, a line has {} columns", range.var,
+                       range.last, table.columns);
   }
   Dims dims(var->dims().begin(), var->dims().end());
   if (dims.empty()) dims.push_back(-1);
@@ -116,7 +116,7 @@ StatusOr<DataSet> DataSet::read(const std::string& path, const std::string& colu
                                 const Program& program) {
   DataSet data;
   if (llvm::StringRef(path).endswith(".npz")) {
-    if (!columns.empty()) return Status(StatusCode::kUsage, "--columns is for csv files");
+    if (!columns.empty()) return Status(StatusCode::kUsage, "--columns: expected a csv file");
     using Tensors = std::map<std::string, Tensor>;
     MILLRACE_ASSIGN_OR_RETURN(Tensors arrays, io::read_npz(path));
     for (auto& [name, tensor] : arrays) {
@@ -134,7 +134,7 @@ StatusOr<DataSet> DataSet::read(const std::string& path, const std::string& colu
       if (!status.ok()) return std::move(status).in_file(path);
     }
   }
-  if (data.rows_ < 1) return InvalidData("there are no examples").in_file(path);
+  if (data.rows_ < 1) return InvalidData("found no examples").in_file(path);
   return data;
 }
 

@@ -11,14 +11,13 @@
 
 namespace millrace::tools {
 
-/// Training examples in memory: for every var of a feed, its rows.
+/// Training examples in memory: the rows of every var that is fed.
 class DataSet {
  public:
   /// Reads examples.
   ///
-  /// \param path     `.npz`: arrays by var name, rows in dim 0. Else csv: numbers separated by
-  /// commas,
-  ///                 a first line that is no numbers is a header.
+  /// \param path     `.npz`: arrays by var name, rows in dim 0. Otherwise csv: numbers separated by
+  /// commas; a first line that does not consist of numbers is a header.
   /// \param columns  csv only: "x=0:12,y=13", columns from 0, ends included
   /// \param program  declares dtypes and dims of the vars; dims but the first must be known
   /// Errors: kUsage for a bad column list, kInvalidData with file, line and column.

@@ -33,7 +33,7 @@ StatusOr<std::vector<NamedValues>> split_steps(NamedValues&& members, int64_t st
     result[step][rest.str()] = std::move(value);
   }
   if (result.size() < static_cast<size_t>(steps)) {
-    return InvalidData("expected members for {} steps, found those of {}", steps, result.size())
+    return InvalidData("expected members for {} steps, found members for {}", steps, result.size())
         .in_file(file);
   }
   return result;
@@ -48,7 +48,7 @@ StatusOr<Feeder> Feeder::open(const RunOptions& options, uint64_t seed, const Pr
                       static_cast<int>(!options.feed_steps.empty()) +
                       static_cast<int>(!options.files.empty());
   if (sources > 1)
-    return Status(StatusCode::kUsage, "--data, --files and --feed-steps: give one of them");
+    return Status(StatusCode::kUsage, "expected only one of --data, --files and --feed-steps");
   if (!options.feed_steps.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.feed_steps));
     MILLRACE_RETURN_IF_ERROR(widen_feeds(options, all));
@@ -84,18 +84,18 @@ int64_t Feeder::epoch(int64_t step) const {
   return has_data() ? step / steps_per_epoch_ + 1 : 0;
 }
 
-// --max-steps; 0 is none.
+// Applies --max-steps; 0 means no limit.
 void Feeder::limit_steps(int64_t limit) {
   if (limit > 0 && (steps_ == 0 || steps_ > limit)) steps_ = limit;
 }
 
-// Puts the feeds of a step in place, or back: the step may be asked for again.
+// Swaps the feeds of a step in or out; they are kept, because the step may be requested again.
 void Feeder::swap_step() {
   if (fed_ < 0) return;
   for (auto& [name, value] : step_feeds_[static_cast<size_t>(fed_)]) std::swap(fixed_[name], value);
 }
 
-// From the order of the epoch before.
+// Starts from the order of the previous epoch.
 void Feeder::shuffle(int64_t epoch) {
   if (shuffle_) shuffle_rows(order_, seed_, epoch);
 }

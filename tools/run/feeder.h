@@ -14,33 +14,33 @@
 
 namespace millrace::tools {
 
-/// What every step of a run is fed: the same values (--feed), values a step (--feed-steps), or
-/// batches of examples (--data, --files), shuffled anew in every epoch.
+/// Feeds for the steps of a run: always the same values (--feed), separate values for each step
+/// (--feed-steps), or batches of examples (--data, --files), shuffled again in every epoch.
 class Feeder {
  public:
   /// Errors: kUsage for options that exclude each other; those of the readers.
   static StatusOr<Feeder> open(const RunOptions& options, uint64_t seed, const Program& program);
 
-  /// Steps of the whole run; 0 where only the end of the files says.
+  /// Number of steps of the whole run; 0 if only the end of the files determines it.
   [[nodiscard]] int64_t steps() const { return steps_; }
-  /// True if the run ends before this step, as far as is known before its feeds are read.
+  /// True if the run is known to end before this step, without reading its feeds.
   [[nodiscard]] bool ends_at(int64_t step) const { return steps_ > 0 && step >= steps_; }
-  /// True if every step has feeds of its own, so that results are told apart by step.
+  /// True if each step has separate feeds, so that results are named by step.
   [[nodiscard]] bool has_step_feeds() const { return !step_feeds_.empty(); }
-  /// True if steps are fed batches of examples.
+  /// True if steps are fed with batches of examples.
   [[nodiscard]] bool has_data() const { return data_.has_value() || slots_ != nullptr; }
   [[nodiscard]] int64_t epochs() const { return has_data() ? epochs_ : 0; }
-  /// Epoch of the step that was fed last, or of any with --data; from 1, 0 without examples.
+  /// Epoch of the last fed step, or of any step with --data; counted from 1, 0 without examples.
   [[nodiscard]] int64_t epoch(int64_t step) const;
   /// Examples fed up to now; 0 without --data and --files.
   [[nodiscard]] int64_t examples() const { return examples_; }
 
-  /// Feeds of the next step; valid until the next call. Null: the files have ended. Steps are asked
-  /// for in order, from 0 or where go_to() says.
+  /// Feeds of a step; valid until the next call. Null: the files have ended. Steps must be
+  /// requested in order, starting at 0 or at the step of go_to().
   StatusOr<const executor::NamedValues*> feeds(int64_t step);
-  /// The next step that will be asked for. Errors: those of the files.
+  /// Sets the next step that will be requested. Errors: those of the files.
   Status go_to(int64_t step);
-  /// Seconds that steps have waited for files.
+  /// Seconds that steps waited for files.
   [[nodiscard]] double waited_s() const { return slots_ == nullptr ? 0 : slots_->waited_s(); }
 
  private:
@@ -49,7 +49,7 @@ class Feeder {
   void swap_step();
 
   executor::NamedValues fixed_;
-  int64_t fed_ = -1;  ///< step whose own feeds are in fixed_; negative: none
+  int64_t fed_ = -1;  ///< step whose feeds from step_feeds_ are in fixed_; negative: none
   std::vector<executor::NamedValues> step_feeds_;
   std::optional<DataSet> data_;
   std::unique_ptr<SlotData> slots_;  ///< --files
@@ -63,8 +63,8 @@ class Feeder {
   bool shuffle_ = true;
 };
 
-/// Members "stepK/<var>" by step; those of surplus steps are dropped.
-/// \param file  that they come from, for messages
+/// Members "stepK/<var>" grouped by step; those of additional steps are dropped.
+/// \param file  source of the members, for messages
 /// Errors: kInvalidData for other names, and for too few steps.
 StatusOr<std::vector<executor::NamedValues>> split_steps(executor::NamedValues&& members,
                                                          int64_t steps, const std::string& file);

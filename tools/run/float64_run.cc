@@ -23,13 +23,14 @@ Status check_float64_run(const RunOptions& options) {
       {devices > 1, "several devices"},
       {!options.data.empty() || !options.files.empty(), "--data or --files"},
       {!options.save_params.empty() || !options.save_model.empty() || options.save_every > 0,
-       "checkpoints and models, which hold what the program declares"},
+       "checkpoints and models, which have the declared types"},
       {!options.resume.empty(), "--resume"},
       {!options.batch.empty(), "--batch"},
   };
   for (const auto& [given, name] : refused) {
     if (given)
-      return Unimplemented("--precision f64 with {}: it is for one device and fed values", name);
+      return Unimplemented("--precision f64 with {}: supported only for one device and fed values",
+                           name);
   }
   return Ok();
 }

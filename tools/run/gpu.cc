@@ -17,7 +17,7 @@ bool wants_gpu(const RunOptions& options) {
 StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& options) {
   if (!wants_gpu(options)) return std::shared_ptr<gpu::Context>();
   if (options.precision == "bf16")
-    return Unimplemented("--precision bf16 on a GPU; f32 and tf32 are there");
+    return Unimplemented("--precision bf16 on a GPU; expected f32 or tf32");
   const llvm::StringRef number = llvm::StringRef(options.devices).split(':').second;
   if (number == "emulated") return std::make_shared<gpu::Context>(gpu::open_host_device());
   if (number.contains(','))
@@ -31,7 +31,7 @@ StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& optio
       gpu::open_gpu(ordinal, {.tf32 = options.precision == "tf32"});
   if (!device.ok())
     return std::move(device).status().with_note(fmt::format("for --devices {}", options.devices));
-  // a missing library is said before the other ranks wait
+  // report a missing library before the other ranks wait for this one
   if (options.ranks.engine == "nccl") {
     if (Status status = (*device)->collectives().status(); !status.ok())
       return std::move(status).with_note("for --engine nccl");
@@ -47,7 +47,7 @@ std::string gpu_summary(const Session& session) {
   const gpu::Traffic& traffic = steps->context().memory().traffic();
   return fmt::format(
       "{} ops on the gpu, {} on the cpu; copied {} to the gpu ({} bytes), {} from it "
-      "({} bytes); {} bytes of its memory at most",
+      "({} bytes); peak {} bytes of its memory",
       counts.on_gpu, counts.on_cpu, traffic.copies_in, traffic.bytes_in, traffic.copies_out,
       traffic.bytes_out, steps->context().memory().peak_bytes());
 }

@@ -13,15 +13,15 @@ namespace millrace::tools {
 /// True if --devices names a GPU.
 bool wants_gpu(const RunOptions& options);
 
-/// Opens the GPU that --devices names: gpu:N, or gpu:emulated, which runs the kernels of GPUs in
-/// the memory of the process, for tests; null if it names none. Errors: kUsage; kUnimplemented
-/// where there is no such GPU, or for several.
+/// Opens the GPU that --devices names: gpu:N, or gpu:emulated, which runs the GPU kernels in the
+/// memory of the process, for tests; null if it names none. Errors: kUsage; kUnimplemented if there
+/// is no such GPU, or for several.
 StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& options);
 
-/// "163 ops on the gpu, 2 on the cpu; copied 1 to the gpu (4096 bytes), 2 from it (12 bytes)"; for
-/// a session without a GPU empty.
+/// "163 ops on the gpu, 2 on the cpu; copied 1 to the gpu (4096 bytes), 2 from it (12 bytes)";
+/// empty for a session without a GPU.
 std::string gpu_summary(const Session& session);
-/// The same as a member "gpu" of an object; nothing without a GPU.
+/// Writes the same as a member "gpu" of an object; nothing without a GPU.
 void write_gpu_summary(const Session& session, JsonWriter& out);
 
 }  // namespace millrace::tools

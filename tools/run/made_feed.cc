@@ -24,7 +24,7 @@ Status usage(llvm::StringRef name, const std::string& what) {
   return {StatusCode::kUsage, fmt::format("--feed {}: {}", name.str(), what)};
 }
 
-// Nothing if the word is neither zeros nor random.
+// Returns nothing if the word is neither zeros nor random.
 StatusOr<std::optional<Filling>> parse_filling(llvm::StringRef name, llvm::StringRef text) {
   if (text == "zeros") return std::optional<Filling>(Filling{});
   if (!text.consume_front("random")) return std::optional<Filling>();
@@ -48,13 +48,13 @@ StatusOr<Form> parse_form(llvm::StringRef name, llvm::StringRef text) {
     const auto [head, tail] = rest.split('x');
     int64_t dim = 0;
     if (head.getAsInteger(10, dim) || dim < 0)
-      return usage(name, fmt::format("'{}' is no dim, in '{}'", head.str(), text.str()));
+      return usage(name, fmt::format("'{}' is not a valid dim, in '{}'", head.str(), text.str()));
     form.dims.push_back(dim);
     rest = tail;
   }
   const std::optional<DType> dtype = parse_dtype(rest.str());
   if (!dtype)
-    return usage(name, fmt::format("'{}' is no element type, in '{}'", rest.str(), text.str()));
+    return usage(name, fmt::format("'{}' is not an element type, in '{}'", rest.str(), text.str()));
   form.dtype = *dtype;
   return form;
 }
@@ -63,7 +63,7 @@ StatusOr<Form> declared_form(llvm::StringRef name, const Program& program) {
   const Var* const var = program.root().find_var(name);
   if (var == nullptr || !var->spec().has_tensor()) {
     return usage(name,
-                 "the program declares no such tensor; give dims and type: "
+                 "the program does not declare this tensor; expected dims and type: "
                  "x=8x13xf32=random:7");
   }
   Form form{var->dtype(), {}};
@@ -71,7 +71,7 @@ StatusOr<Form> declared_form(llvm::StringRef name, const Program& program) {
   return form;
 }
 
-// Numbers that depend on the seed alone, not on the standard library.
+// Random numbers that depend only on the seed, not on the standard library.
 class Numbers {
  public:
   explicit Numbers(uint64_t seed) : engine_(seed) {}
@@ -129,7 +129,7 @@ Status fill_random(llvm::StringRef name, Tensor& tensor, const Filling& filling)
       fill_made_feed<bool>(tensor, filling);
       return Ok();
     default:
-      return usage(name, "random values of this element type cannot be made");
+      return usage(name, "random values of this element type are not supported");
   }
 }
 

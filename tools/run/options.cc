@@ -8,76 +8,82 @@ namespace {
 
 void add_parallel_options(CLI::App& app, ParallelFlags& flags) {
   app.option_defaults()->group("Several devices");
-  app.add_option("--loss", flags.loss, "loss of a program that trains; default: what it seeds")
+  app.add_option("--loss", flags.loss,
+                 "loss of a training program; default: the var whose gradient the program seeds")
       ->type_name("VAR");
-  app.add_option("--reduce-strategy", flags.reduce_strategy,
-                 "allreduce: every device updates all; reduce: each its share")
+  app.add_option(
+         "--reduce-strategy", flags.reduce_strategy,
+         "allreduce: every device updates all parameters; reduce: each device updates a share")
       ->type_name("WORD");
   app.add_option("--gradient-scale", flags.gradient_scale,
                  "coeff_num_device, one, customized, or weighted (by rows)")
       ->type_name("WORD");
   app.add_option("--customized-loss-grad", flags.customized_loss_grad,
-                 "gradient of the loss, which the feeds have")
+                 "gradient of the loss that is fed")
       ->type_name("VAR");
-  app.add_option("--split", flags.split, "rows of a device: floor or ceil of the mean")
+  app.add_option("--split", flags.split, "rows per device: floor or ceil of the mean")
       ->type_name("WORD");
   app.add_option("--rows-per-device", flags.rows_per_device, "rows of each device: 2,1")
       ->type_name("N,...")
       ->delimiter(',');
-  app.add_option("--feed-mode", flags.feed_mode,
-                 "split: feeds are cut; list: members devD/<var> for each device")
+  app.add_option(
+         "--feed-mode", flags.feed_mode,
+         "split: feeds are split over the devices; list: members devD/<var> for each device")
       ->type_name("WORD");
   add_switch(app, "--merge-fetches", flags.merge_fetches,
-             "join what devices give; else members devD/<var>");
+             "concatenate the results of the devices; otherwise members devD/<var>");
   app.add_option("--persistables-of", flags.persistables_of,
                  "what --save-persistables writes: first, or all as devD/<var>")
       ->type_name("WORD");
   add_switch(app, "--sync-batch-norm", flags.sync_batch_norm,
-             "statistics over the batches of all devices");
+             "batch norm statistics over the batches of all devices");
   app.add_option("--micro-batches", flags.micro_batches,
-                 "parts of a device's rows whose gradients add up before one update")
+                 "number of micro-batches per device whose gradients are summed before one update")
       ->check(CLI::Range(1, 1 << 20).description(""));
-  app.add_option("--bucket-bytes", flags.bucket_bytes, "gradients exchanged at once; 0: one by one")
+  app.add_option("--bucket-bytes", flags.bucket_bytes,
+                 "bytes of gradients per exchange; 0: one gradient per exchange")
       ->default_str("1 MiB, 4 MiB between processes")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""));
   app.add_option("--build-strategy", flags.build_strategy,
                  "a field of the BuildStrategy, docs/processes.md; may be repeated")
       ->type_name("FIELD=VALUE");
-  app.add_option("--exec-strategy", flags.exec_strategy, "likewise of the ExecutionStrategy")
+  app.add_option("--exec-strategy", flags.exec_strategy,
+                 "a field of the ExecutionStrategy, likewise")
       ->type_name("FIELD=VALUE");
   app.add_option("--share-vars-program", flags.share_vars_program,
-                 "run once afterwards with the variables of this run")
+                 "program that runs once afterwards with the variables of this run")
       ->type_name("FILE");
   app.add_option("--share-vars-feed", flags.share_vars_feed, "its feeds, npz")->type_name("FILE");
   app.add_option("--share-vars-fetch", flags.share_vars_fetch, "vars it returns")
       ->type_name("VAR,...")
       ->delimiter(',');
-  app.add_option("--share-vars-output", flags.share_vars_output, "npz for them")->type_name("FILE");
+  app.add_option("--share-vars-output", flags.share_vars_output, "npz file for these vars")
+      ->type_name("FILE");
 }
 
 void add_program_options(CLI::App& app, RunOptions& options) {
-  app.option_defaults()->group("What is run");
+  app.option_defaults()->group("Program");
   app.add_option("--program", options.program, "program file")->type_name("FILE");
   app.add_option("--startup", options.startup, "startup program, run once before")
       ->type_name("FILE");
   app.add_option("--params", options.params,
-                 "parameters: npz, combined file, or folder of one file a var")
+                 "parameters: npz, combined file, or folder with one file per var")
       ->type_name("PATH");
   app.add_option("--model-dir", options.model_dir, "inference model folder")->type_name("DIR");
   app.add_option("--params-filename", options.params_filename, "combined file in --model-dir")
       ->type_name("NAME");
   app.add_option("--batch", options.batch,
-                 "run every line {\"program\", \"feed\", \"fetch\", \"output\"} of a file")
+                 "run every line {\"program\", \"feed\", \"fetch\", \"output\"} of this file")
       ->type_name("LIST.jsonl");
 }
 
 void add_data_options(CLI::App& app, RunOptions& options) {
   app.option_defaults()->group("Data");
-  app.add_option(
-         "--feed", options.feeds,
-         "in.npz, x=x.npy, or made: x=zeros, x=random:SEED, x=8x13xf32=random:7; may be repeated")
+  app.add_option("--feed", options.feeds,
+                 "in.npz, x=x.npy, or generated: x=zeros, x=random:SEED, x=8x13xf32=random:7; may "
+                 "be repeated")
       ->type_name("FILE");
-  app.add_option("--lod", options.lods, "LoD offsets of a feed, a level each: x=0,2,5")
+  app.add_option("--lod", options.lods, "LoD offsets of a feed, one option per level: x=0,2,5")
       ->type_name("VAR=OFFSETS");
   app.add_option("--feed-steps", options.feed_steps, "npz with members stepK/<var>")
       ->type_name("FILE");
@@ -91,26 +97,27 @@ void add_data_options(CLI::App& app, RunOptions& options) {
       ->type_name("PATTERN,...")
       ->delimiter(',');
   app.add_option("--slots", options.slots,
-                 "what stands in a line of --files: {\"slots\": [{\"name\", \"type\", "
+                 "fields of a line of --files: {\"slots\": [{\"name\", \"type\", "
                  "\"is_dense\", \"shape\"}, ...]}, or a list of names")
       ->type_name("FILE.json");
   app.add_option("--dataset", options.dataset,
-                 "queue reads --files while training, memory before it, and shuffles")
+                 "queue: read --files while training; memory: read them before training, so that "
+                 "--shuffle can shuffle them")
       ->check(CLI::IsMember({"queue", "memory"}).description(""))
       ->type_name("queue|memory");
   app.add_option("--reader-threads", options.reader_threads, "threads that read --files")
       ->check(CLI::Range(1, 256).description(""))
       ->type_name("R");
   app.add_option("--worker-threads", options.worker_threads,
-                 "threads of an asynchronous trainer that run steps side by side")
+                 "threads of an asynchronous trainer that run steps concurrently")
       ->check(CLI::Range(1, 256).description(""))
       ->type_name("T");
-  app.add_option("--batch-size", options.batch_size, "examples a step of --data and --files")
+  app.add_option("--batch-size", options.batch_size, "examples per step of --data and --files")
       ->default_str("64, or that of --slots")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
-  app.add_option("--epochs", options.epochs, "how often --data or --files is gone through")
+  app.add_option("--epochs", options.epochs, "number of passes over --data or --files")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
-  add_switch(app, "--shuffle", options.shuffle, "other order of examples in every epoch");
+  add_switch(app, "--shuffle", options.shuffle, "shuffle the examples in every epoch");
 }
 
 void add_step_options(CLI::App& app, RunOptions& options) {
@@ -118,9 +125,9 @@ void add_step_options(CLI::App& app, RunOptions& options) {
                  "vars to return; default: the fetch targets of the program")
       ->type_name("VAR,...")
       ->delimiter(',');
-  app.add_option("--steps", options.steps, "how often the program runs")
+  app.add_option("--steps", options.steps, "number of runs of the program")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
-  app.add_option("--max-steps", options.max_steps, "end after so many steps")
+  app.add_option("--max-steps", options.max_steps, "maximum number of steps")
       ->type_name("N")
       ->default_str("")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
@@ -131,24 +138,26 @@ void add_saving_options(CLI::App& app, RunOptions& options) {
                  "npz with all persistable vars after the last step")
       ->type_name("FILE");
   app.add_option("--save-params", options.save_params,
-                 "persistable vars in the original's format: a folder (one file a var) or a file")
+                 "persistable vars in the original's format: a folder (one file per var) or a file")
       ->type_name("PATH");
-  app.add_option("--save-programs", options.save_programs,
-                 "run by trainer 0 at the end, in place of what --save-params does about vars that "
-                 "servers keep (io_save0, io_save1)")
+  app.add_option(
+         "--save-programs", options.save_programs,
+         "programs that trainer 0 runs at the end to save the vars of the servers (io_save0, "
+         "io_save1), instead of the generated ones")
       ->type_name("FILE,...")
       ->delimiter(',');
   app.add_option("--save-model", options.save_model,
                  "inference model of the vars in --model-fetches after the last step")
       ->type_name("DIR");
-  app.add_option("--model-feeds", options.model_feeds, "vars that it is fed")
+  app.add_option("--model-feeds", options.model_feeds, "input vars of the model")
       ->type_name("VAR,...")
       ->delimiter(',');
-  app.add_option("--model-fetches", options.model_fetches, "vars that it computes")
+  app.add_option("--model-fetches", options.model_fetches, "output vars of the model")
       ->type_name("VAR,...")
       ->delimiter(',');
   app.add_option("--model-program", options.model_program,
-                 "program that it is part of; needed for a transpiled job: the one before")
+                 "program from which the model is taken; required for a transpiled job: the "
+                 "program before transpilation")
       ->type_name("FILE");
 }
 
@@ -160,54 +169,53 @@ void add_run_checkpoint_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::NonNegativeNumber.description(""));
   app.add_option("--checkpoint-dir", options.checkpoint_dir, "folder of the checkpoints")
       ->type_name("DIR");
-  app.add_option("--keep-last", options.keep_last, "checkpoints that stay; 0 is all")
+  app.add_option("--keep-last", options.keep_last, "number of checkpoints to keep; 0: all")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber.description(""));
   app.add_option("--resume", options.resume,
-                 "go on from a checkpoint, or with auto from the last good one of the folder")
+                 "continue from a checkpoint; auto: from the newest intact one in --checkpoint-dir")
       ->type_name("auto|PATH");
   app.add_flag("--fail-on-save-error", options.fail_on_save_error,
-               "end if a checkpoint cannot be saved");
+               "stop if a checkpoint cannot be saved");
 }
 
 void add_run_how_options(CLI::App& app, RunOptions& options) {
   app.option_defaults()->group("Data");
-  app.add_option("--curve", options.curve, "picture (SVG) of the first fetch over the steps")
+  app.add_option("--curve", options.curve, "plot (SVG) of the first fetch over the steps")
       ->type_name("FILE");
   app.option_defaults()->group("How");
   app.add_option("--progress", options.progress, "auto, never or json")->type_name("MODE");
   app.add_option(
          "--devices", options.devices,
-         "cpu:N; cpu: as many as CPU_NUM of the environment says, else 1; gpu:N: ops that have "
-         "a kernel there run on the GPU with this number; {rank} stands for that of the process")
+         "cpu:N; cpu: CPU_NUM of the environment, else 1; gpu:N: ops that have a GPU kernel run on "
+         "the GPU with this number; {rank} is replaced by the rank of the process")
       ->type_name("DEVICES");
   app.add_option(
          "--precision", options.precision,
-         "factors of matrix products: f32, or bf16 for rounded ones; on a GPU f32, or tf32 for "
-         "rounded ones; f64: the whole program runs in float64, to judge its results in float32")
+         "precision of matrix products: f32; bf16 (CPU) or tf32 (GPU) for rounded factors; f64: "
+         "the whole program runs in float64, to check the accuracy of float32 results")
       ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}).description(""))
       ->type_name("TYPE");
   add_switch(app, "--optimize", options.optimize,
-             "rewrite the program to run faster; results change by rounding at most");
+             "rewrite the program to run faster; results change at most by rounding");
   add_switch(app, "--inter-op", options.inter_op,
-             "several threads: run independent ops side by side where that pays");
-  app.add_option("--allow-dir", options.allow_dir,
-                 "folder whose files the ops load and save may use")
+             "with several threads: run independent ops concurrently if that is faster");
+  app.add_option("--allow-dir", options.allow_dir, "folder that load and save ops may access")
       ->type_name("DIR");
 }
 
 void add_measuring_options(CLI::App& app, RunOptions& options) {
-  app.add_option("--benchmark", options.benchmark, "time N steps, print one JSON line")
+  app.add_option("--benchmark", options.benchmark, "time N steps and print one JSON line")
       ->type_name("N");
-  app.add_option("--warmup", options.warmup, "steps before those that are timed")->type_name("K");
+  app.add_option("--warmup", options.warmup, "steps before the timed ones")->type_name("K");
   app.add_option("--duration", options.duration,
-                 "seconds that --benchmark goes on at least, with more steps than N if need be")
+                 "minimum duration of --benchmark in seconds, with more than N steps if necessary")
       ->check(CLI::Range(0.0, 1e6).description(""))
       ->type_name("S");
   app.add_option("--profile", options.profile, "write a Chrome trace")->type_name("FILE");
-  app.add_flag("--op-profile", options.op_profile, "show which op types take the time");
+  app.add_flag("--op-profile", options.op_profile, "show the time of each op type");
   app.add_option("--check-against", options.check_against,
-                 "compare the fetched vars with an npz, or the only one with an npy; exit 1 where "
+                 "compare the fetched vars with an npz, or a single one with an npy; exit 1 if "
                  "they differ")
       ->type_name("FILE");
   app.add_option("--rtol", options.rtol, "relative tolerance of --check-against")
@@ -216,9 +224,10 @@ void add_measuring_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::NonNegativeNumber.description(""));
   app.add_flag("--check-nan", options.check_nan,
                "stop at the first op that writes a NaN or an infinity");
-  app.add_flag("--debug-memory", options.debug_memory,
-               "fill memory that is released or not yet written with NaN and odd numbers, and stop "
-               "at an op that writes to released memory");
+  app.add_flag(
+      "--debug-memory", options.debug_memory,
+      "fill uninitialized and freed memory with NaN and extreme numbers, and stop at an op "
+      "that writes to freed memory");
   app.add_flag("--print-plan", options.print_plan, "print steps and memory after the last step");
 }
 

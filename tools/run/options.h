@@ -34,7 +34,7 @@ struct ParallelFlags {
   bool sync_batch_norm = false;
   int micro_batches = 1;
   std::optional<int64_t> bucket_bytes;
-  std::vector<std::string> build_strategy;  ///< FIELD=VALUE each
+  std::vector<std::string> build_strategy;  ///< each FIELD=VALUE
   std::vector<std::string> exec_strategy;   ///< likewise
 };
 
@@ -43,7 +43,7 @@ struct GradientCheckFlags {
   std::string params;  ///< "a,b"; empty: all
   std::vector<std::string> no_grad;
   std::string dtype = "f64";
-  double epsilon = 0;  ///< 0: what suits the type, as for the tolerance
+  double epsilon = 0;  ///< 0: depends on the type, as for the tolerance
   double tolerance = 0;
   int64_t samples = 6;
 };
@@ -52,21 +52,21 @@ struct GradientCheckFlags {
 struct RunOptions {
   std::string program;
   std::string startup;
-  std::string params;              ///< npz, combined file, or folder of one file a var
+  std::string params;              ///< npz, combined file, or folder with one file per var
   std::string model_dir;           ///< inference model folder
   std::string params_filename;     ///< combined file in model_dir
   std::vector<std::string> feeds;  ///< "in.npz" or "x=x.npy"
-  std::vector<std::string> lods;   ///< "x=0,2,5", a level each
+  std::vector<std::string> lods;   ///< "x=0,2,5", one entry per level
   std::vector<std::string> fetches;
   std::string feed_steps;
   std::string data;                ///< csv or npz with examples
   std::string columns;             ///< csv: "x=0:12,y=13"
   std::vector<std::string> files;  ///< patterns of MultiSlot text
-  std::string slots;               ///< what stands in its lines
+  std::string slots;               ///< description of the fields of their lines
   std::string dataset = "queue";   ///< or memory
   int reader_threads = 1;
   int worker_threads = 1;
-  int64_t batch_size = 0;  ///< 0: what the slots file says, else 64
+  int64_t batch_size = 0;  ///< 0: from the slots file, else 64
   int64_t epochs = 1;
   bool shuffle = true;
   int64_t steps = 1;
@@ -75,9 +75,9 @@ struct RunOptions {
   std::string curve;  ///< SVG of the first fetch over the steps
   std::string save_persistables;
   std::string save_params;
-  std::vector<std::string> save_programs;  ///< of a distributed job, in place of those made for it
+  std::vector<std::string> save_programs;  ///< of a distributed job, instead of the generated ones
   std::string save_model;                  ///< folder for an inference model
-  std::string model_program;               ///< what it is made of; empty: the program that ran
+  std::string model_program;  ///< program from which it is taken; empty: the program that ran
   std::vector<std::string> model_feeds;
   std::vector<std::string> model_fetches;
   int64_t save_every = 0;  ///< steps between checkpoints; 0: none
@@ -88,7 +88,7 @@ struct RunOptions {
   std::string batch;
   int64_t benchmark = 0;
   int64_t warmup = 3;
-  double duration = 0;        ///< seconds that a benchmark goes on at least
+  double duration = 0;        ///< minimum seconds of a benchmark
   bool op_profile = false;    ///< a table of op types and their times
   std::string check_against;  ///< npz or npy with expected results
   double rtol = 1e-5;
@@ -97,19 +97,21 @@ struct RunOptions {
   bool check_nan = false;
   GradientCheckFlags check_gradients;
   bool print_plan = false;
-  bool debug_memory = false;      ///< fill memory that nobody has written with NaN
-  std::string precision = "f32";  ///< of matrix products: f32, bf16 or tf32; f64: of all
-  bool optimize = true;           ///< rewrite the program to run faster
-  bool inter_op = false;          ///< several threads: independent ops may run side by side
+  bool debug_memory = false;  ///< fill uninitialized memory with NaN
+  std::string precision =
+      "f32";              ///< of matrix products: f32, bf16 or tf32; f64: of the whole program
+  bool optimize = true;   ///< rewrite the program to run faster
+  bool inter_op = false;  ///< several threads: independent ops may run concurrently
   std::string devices = "cpu";
-  std::shared_ptr<gpu::Context> gpu;  ///< that devices names; opened once for all programs
-  std::string allow_dir;              ///< that ops such as load and save may use
+  std::shared_ptr<gpu::Context>
+      gpu;                ///< the GPU that `devices` names; opened once for all programs
+  std::string allow_dir;  ///< folder that ops such as load and save may access
   ParallelFlags parallel;
   PsFlags ps;
   RankFlags ranks;
 };
 
-/// Puts the rank into the names of files and devices that have "{rank}" in them.
+/// Replaces "{rank}" in the names of files and devices by the rank.
 void fill_in_rank(RunOptions& options, int rank);
 
 /// Adds the options to the tool.

@@ -41,7 +41,7 @@ StatusOr<int> parse_count(const char* flag, llvm::StringRef text) {
                                                 flag, kMostDevices, text.str()));
 }
 
-// The var whose gradient the program seeds.
+// Finds the var whose gradient the program seeds.
 StatusOr<std::string> find_loss(const RunOptions& options, const Program& program) {
   const std::vector<std::string> seeds = transpiler::loss_gradients(program);
   const std::string& given = options.parallel.customized_loss_grad;
@@ -58,7 +58,7 @@ StatusOr<std::string> find_loss(const RunOptions& options, const Program& progra
   }
   if (losses.size() == 1) return losses.front();
   return Status(StatusCode::kUsage,
-                fmt::format("the program trains, but which of {} losses is not clear: give --loss",
+                fmt::format("found {} losses in the program, expected one or --loss with its name",
                             losses.size()));
 }
 
@@ -241,7 +241,7 @@ Status run_with_shared_vars(Tool& tool, const RunOptions& options,
                             read_program(tool, flags.share_vars_program));
   if (Status status = ops::check_program(*runtime->ops, *program); !status.ok())
     return std::move(status).in_file(flags.share_vars_program);
-  // as the first run, but for what names vars of its program
+  // the options of the first run, except those that name vars of its program
   RunOptions own = options;
   own.parallel.loss.clear();
   own.parallel.customized_loss_grad.clear();

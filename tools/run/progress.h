@@ -7,21 +7,21 @@
 
 namespace millrace::tools {
 
-/// Where a training run stands.
+/// The progress of a training run.
 struct ProgressState {
   int64_t epoch = 0;  ///< from 1
   int64_t epochs = 0;
   int64_t step = 0;   ///< of the whole run, from 1
-  int64_t steps = 0;  ///< 0: not known
+  int64_t steps = 0;  ///< 0: unknown
   std::optional<double> loss;
-  int64_t examples = 0;  ///< seen so far
+  int64_t examples = 0;  ///< number of examples so far
 };
 
 /// How progress is shown.
 enum class ProgressMode { kNever, kTerminal, kLines, kJson };
 
-/// "auto", "never" or "json": auto is a line that is written over on a terminal, else a line every
-/// ten seconds. Nullopt for another word.
+/// Parses "auto", "never" or "json". auto: on a terminal a line that is overwritten, otherwise a
+/// line every ten seconds. Nullopt for other words.
 std::optional<ProgressMode> progress_mode(const std::string& word);
 
 /// "epoch 1/3  step 120/468  loss 0.3121  51.2 it/s  3277 ex/s  mem 412 MiB  eta 1m08s".
@@ -33,9 +33,9 @@ std::string duration_text(double seconds);
 class Progress {
  public:
   explicit Progress(ProgressMode mode) : mode_(mode), start_(Clock::now()), shown_(start_) {}
-  /// Says where the run stands, as often as the mode asks for.
+  /// Shows the progress, as often as the mode requires.
   void update(const ProgressState& state);
-  /// The last state, shown in any case.
+  /// Shows the last state in any case.
   void finish(const ProgressState& state);
 
  private:

@@ -26,27 +26,27 @@ bool has_op(const Program& program, llvm::function_ref<bool(llvm::StringRef)> is
 
 void add_rank_options(CLI::App& app, RankFlags& flags) {
   app.option_defaults()->group("Several processes");
-  app.add_option("--rank", flags.rank, "number of this process; default: what its launcher says")
+  app.add_option("--rank", flags.rank, "rank of this process; default: set by its launcher")
       ->check(CLI::Range(0, 1 << 20).description(""))
       ->type_name("N");
-  app.add_option("--endpoints", flags.endpoints, "of all ranks in order; likewise")
+  app.add_option("--endpoints", flags.endpoints, "endpoints of all ranks in order; likewise")
       ->type_name("HOST:PORT,...");
   app.add_option(
          "--engine", flags.engine,
-         "what carries values: shm (one machine), gloo (TCP), mpi (under mpirun); auto: shm on "
-         "one machine, else mpi under mpirun, gloo without; nccl: as auto, but values of dense "
-         "tensors of programs with collective ops go from GPU to GPU")
+         "transport of values: shm (one machine), gloo (TCP), mpi (under mpirun); auto: shm on one "
+         "machine, else mpi under mpirun, else gloo; nccl: as auto, but dense tensors of programs "
+         "with collective ops are sent from GPU to GPU")
       ->check(CLI::IsMember({"auto", "shm", "gloo", "mpi", "nccl"}).description(""))
       ->type_name("ENGINE");
   app.add_option("--rendezvous", flags.rendezvous,
-                 "new folder that all ranks see, in which they find each other")
+                 "new folder that all ranks can access, where they find each other")
       ->type_name("DIR");
-  app.add_option("--wait-ms", flags.wait_ms, "longest wait for another rank")
+  app.add_option("--wait-ms", flags.wait_ms, "maximum wait for another rank")
       ->check(CLI::Range(int64_t{1}, kLongestMs).description(""));
-  app.add_option("--join-ms", flags.join_ms, "longest wait until all ranks have come")
+  app.add_option("--join-ms", flags.join_ms, "maximum wait until all ranks have connected")
       ->check(CLI::Range(int64_t{1}, kLongestMs).description(""));
   add_switch(app, "--data-parallel", flags.data_parallel,
-             "sum gradients over all ranks; programs of mode nccl2 do without being told");
+             "sum gradients over all ranks; always on for programs of mode nccl2");
 }
 
 StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags) {
@@ -73,7 +73,7 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags) 
   options.by_mpirun = job.by_mpirun;
   options.job = job.job;
   if (options.endpoints.empty() && !job.master.empty()) {
-    // rank 0 keeps the store there; where the others are is known to be this machine only
+    // Rank 0 keeps the store in the folder. The other ranks are only known to be on this machine.
     options.endpoints.assign(static_cast<size_t>(options.settings.size), kNeighbour);
     options.endpoints.front() = job.master;
   }

@@ -11,13 +11,13 @@
 
 namespace millrace::tools {
 
-/// Options of a process that is one of several ranks; what is not given comes from the environment
-/// that launch, mpirun, Slurm or torchrun set.
+/// Options of a process that is one of several ranks. Values that are not given are read from the
+/// environment that launch, mpirun, Slurm or torchrun set.
 struct RankFlags {
   int rank = -1;
   std::string endpoints;  ///< of all ranks
   std::string engine = "auto";
-  std::string rendezvous;  ///< folder in which ranks find each other, instead of a TCP store
+  std::string rendezvous;  ///< folder where ranks find each other, instead of a TCP store
   int64_t wait_ms = 600'000;
   int64_t join_ms = 120'000;
   bool data_parallel = false;
@@ -25,16 +25,16 @@ struct RankFlags {
 
 void add_rank_options(CLI::App& app, RankFlags& flags);
 
-/// The groups that this process makes with the other ranks of its job, which meet when a program
-/// needs them; null for a process that is alone. Errors: kInvalidArgument, kUsage.
+/// The process groups of this process with the other ranks of its job; a group is connected when a
+/// program first needs it. Null for a process without peers. Errors: kInvalidArgument, kUsage.
 StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags);
 
-/// "out.{rank}.npz" as the file of a rank.
+/// The file of a rank: replaces {rank}, as in "out.{rank}.npz".
 std::string of_rank(std::string path, int rank);
 
-/// True if the program exchanges values with other ranks by its own ops.
+/// True if ops of the program exchange values with other ranks.
 bool has_collective_ops(const Program& program);
-/// The op of a startup program of mode nccl2 that makes ids of groups: the main program is then run
+/// The op of a startup program of mode nccl2 that generates group ids: the main program is then run
 /// data-parallel over all ranks. Null if there is none.
 const Op* find_group_ids(const Program& startup);
 

@@ -19,26 +19,26 @@
 #include "tools/common/signal_watch.h"
 #include "tools/ps/metrics_page.h"
 #include "tools/ps/run_server.h"
+#include "tools/ps/step_facts.h"
 #include "tools/ps/trainer.h"
 #include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
-#include "tools/run/step_facts.h"
 
 namespace millrace::tools {
 namespace {
 
 using executor::NamedValues;
 
-// Says to the servers that this was all, behind what waits to be sent. A trainer that was told to
-// stop leaves the job, which goes on without it, and keeps nothing.
+// Completes the job at the servers, after all pending sends. A trainer that received a stop signal
+// leaves the job instead, which continues without it, and saves nothing.
 Status leave(const Tool& tool, Trainer& job, const Trainer::Ending& ending,
              const SignalWatch& watch) {
   return job.finish(tool, watch.stopped() ? Trainer::Ending() : ending);
 }
 
-// Trains the steps from `first` on, up to a signal, and leaves the job.
+// Trains the steps starting at `first`, until a signal arrives, and leaves the job.
 Status train(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder, int64_t begin,
              NamedValues& results, const Trainer::Ending& ending, const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
@@ -72,17 +72,16 @@ Status train(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder
   return leave(tool, job, ending, watch);
 }
 
-// What the workers of a trainer share.
+// State that the workers of a trainer share.
 struct Side {
   std::mutex mutex;
-  int64_t next = 0;  ///< step that the next one who asks gets
+  int64_t next = 0;  ///< step that the next worker runs
   bool ended = false;
   Status failure;
   ProgressState state;
 };
 
-// Steps of one worker, one after the other, until there are no more, one has failed, or a signal
-// has come.
+// Runs steps in one worker until there are no more, one has failed, or a signal has arrived.
 Status work(int worker, const RunOptions& options, Trainer& job, Feeder& feeder, Side& side,
             Progress& progress, NamedValues& results, const SignalWatch& watch) {
   const bool prefixed = !feeder.has_data();
@@ -97,7 +96,7 @@ Status work(int worker, const RunOptions& options, Trainer& job, Feeder& feeder,
       side.ended = given == nullptr;
       if (side.ended) return Ok();
       step = side.next++;
-      // the feeder uses its memory again for whoever asks next
+      // the feeder reuses its memory for the next worker
       for (const auto& [name, value] : *given)
         MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, feeds[name]));
     }
@@ -117,7 +116,7 @@ Status work(int worker, const RunOptions& options, Trainer& job, Feeder& feeder,
   }
 }
 
-// The same with several threads, each of which takes the next batch when it is done with one.
+// Like train(), with several threads; each takes the next batch when it has finished one.
 Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder,
                           int64_t begin, NamedValues& results, const Trainer::Ending& ending,
                           const SignalWatch& watch) {
@@ -134,7 +133,7 @@ Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, F
   for (int worker = 0; worker < job.workers(); ++worker) {
     threads.emplace_back([&, worker] {
       Status status = work(worker, options, job, feeder, side, progress, results, watch);
-      // nobody waits at a barrier for who has gone
+      // so that no worker waits at a barrier for one that has left
       if (const Status left = job.worker_leaves(); status.ok()) status = left;
       const std::lock_guard lock(side.mutex);
       side.ended = side.ended || !status.ok();
@@ -147,7 +146,7 @@ Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, F
   return leave(tool, job, ending, watch);
 }
 
-// Goes back as often as servers come back older than this trainer.
+// Goes back each time a server restarts at an older step than this trainer's.
 StatusOr<int64_t> go_back(const Tool& tool, Trainer& job, int trainer) {
   while (true) {
     StatusOr<int64_t> step = job.go_back();
@@ -170,8 +169,8 @@ Status train_to_the_end(Tool& tool, const RunOptions& options, Trainer& job, Nam
   }
 }
 
-// A signal that comes while the trainer waits for its servers ends the process, unless they are
-// there soon after all and can be told.
+// A signal that arrives while the trainer waits for its servers ends the process, unless the
+// trainer connects shortly after; then it can leave the job in the regular way.
 void end_unless_open(const Tool& tool, const SignalWatch& watch,
                      const std::shared_future<void>& open) {
   constexpr std::chrono::seconds kPatience(2);
@@ -184,9 +183,9 @@ void end_unless_open(const Tool& tool, const SignalWatch& watch,
 StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   if (options.program.empty())
     return Status(StatusCode::kUsage,
-                  "--role trainer: give the program of the trainer (--program), or the folder "
+                  "--role trainer: expected the program of the trainer (--program), or the folder "
                   "of the job (--transpiled)");
-  SignalWatch watch;  // before threads
+  SignalWatch watch;  // must be created before other threads
   std::promise<void> opened;
   watch.start(
       [&tool, &watch, open = opened.get_future().share()] { end_unless_open(tool, watch, open); });
@@ -204,14 +203,14 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   settings.optimize = options.optimize;
   settings.files_root = options.allow_dir;
   settings.workers = options.worker_threads;
-  // CPU_NUM alone is a setting of the communicator
+  // CPU_NUM alone, without --devices, is a setting of the communicator
   int devices = 1;
   if (options.devices != "cpu") {
     MILLRACE_ASSIGN_OR_RETURN(devices, device_count(options));
   }
   if (wants_parallel(options, devices)) {
     if (options.parallel.feed_mode != "split" || !options.parallel.merge_fetches)
-      return Unimplemented("--role trainer: devices with feeds or fetches of their own");
+      return Unimplemented("--role trainer: separate feeds or fetches per device");
     settings.devices = [&tool, &options, devices](const Program& program) {
       return parallel_options(tool, options, devices, program);
     };
@@ -234,12 +233,12 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   const Status trained = train_to_the_end(tool, options, *job, results, ending, watch);
   metrics.health().ready = false;
   if (traces) {
-    // a job that failed is what one wants to look at
+    // write the trace also of a failed job, where it is most useful
     MILLRACE_RETURN_IF_ERROR(tool.write_file(
         options.profile, trace.chrome_json(fmt::format("trainer {}", options.ps.trainer_id))));
   }
   if (watch.seen() != 0) {
-    // servers that were told to stop as well may have been quicker
+    // servers that received the signal as well may have stopped earlier
     if (!trained.ok()) tool.log(LogLevel::kWarning, trained.to_string());
     tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", watch.seen()));
     return watch.exit_code();
@@ -256,13 +255,13 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   return kDone;
 }
 
-// Which part of a job this process is.
+// The role and index of this process in a job.
 struct Part {
   std::string role;  // trainer or pserver
   int index = 0;
 };
 
-// By flags, or with --role auto by the environment that launchers set.
+// Determined by the flags, or with --role auto by the environment that launchers set.
 StatusOr<Part> part_of(const Tool& tool, const RunOptions& options) {
   Part part{options.ps.role, options.ps.trainer_id};
   if (options.ps.role != "auto") return part;
@@ -270,7 +269,7 @@ StatusOr<Part> part_of(const Tool& tool, const RunOptions& options) {
                             fleet::read_job_environment(fleet::process_environment()));
   if (job.role != "TRAINER" && job.role != "PSERVER") {
     return Status(StatusCode::kUsage,
-                  fmt::format("--role auto: TRAINING_ROLE of the environment is '{}', expected "
+                  fmt::format("--role auto: TRAINING_ROLE in the environment is '{}', expected "
                               "TRAINER or PSERVER",
                               job.role));
   }
@@ -279,7 +278,7 @@ StatusOr<Part> part_of(const Tool& tool, const RunOptions& options) {
   return part;
 }
 
-// Trainers and servers that are started by one command line write a profile each.
+// Trainers and servers that share one command line write separate profiles.
 void name_profile_of_role(RunOptions& options, const Part& part) {
   constexpr std::string_view kRole = "{role}";
   const size_t at = options.profile.find(kRole);
@@ -289,11 +288,11 @@ void name_profile_of_role(RunOptions& options, const Part& part) {
   options.ps.trace_name = std::to_string(part.index);
 }
 
-// --transpiled stands for the programs of this part in that folder.
+// With --transpiled, uses the programs of this role in that folder.
 Status name_programs(RunOptions& options, const Part& part) {
   if (options.ps.transpiled.empty() || !options.program.empty()) return Ok();
   if (options.ps.role == "pserver")
-    return {StatusCode::kUsage, "--role pserver: give the program of the server (--program)"};
+    return {StatusCode::kUsage, "--role pserver: expected the program of the server (--program)"};
   const std::string folder = fmt::format("{}/{}_{}", options.ps.transpiled, part.role, part.index);
   options.program = folder + "/__model__";
   if (options.startup.empty()) options.startup = folder + "/__startup__";

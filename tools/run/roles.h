@@ -5,10 +5,10 @@
 
 namespace millrace::tools {
 
-/// Runs one trainer, or one server, of a transpiled job; what --role says.
+/// Runs one trainer or one server of a transpiled job, as --role says.
 StatusOr<int> run_role(Tool& tool, const RunOptions& options);
 
-/// What the options keep of a job at its end, but for the vars that are gathered.
+/// What the options save of a job at its end, except for the gathered vars.
 Trainer::Ending ending_of(const Tool& tool, const RunOptions& options);
 
 }  // namespace millrace::tools

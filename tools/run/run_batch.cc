@@ -20,7 +20,7 @@ struct Case {
   std::string output;
 };
 
-// \param all  of the command
+// \param all  options of the command
 StatusOr<Case> parse_case(const std::string& line, const RunOptions& all) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return InvalidData("expected a JSON object, found '{}'", line);

@@ -6,11 +6,11 @@
 #include <sys/resource.h>
 
 #include "framework/base/json_writer.h"
+#include "tools/ps/step_facts.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
 #include "tools/run/session.h"
-#include "tools/run/step_facts.h"
 #include "tools/run/stop_together.h"
 
 namespace millrace::tools {

@@ -13,17 +13,17 @@
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
 #include "io/npy.h"
+#include "tools/common/loss_curve.h"
 #include "tools/common/program_options.h"
+#include "tools/ps/step_facts.h"
 #include "tools/run/check_against.h"
 #include "tools/run/checkpoints.h"
 #include "tools/run/feeder.h"
 #include "tools/run/gpu.h"
-#include "tools/run/loss_curve.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 #include "tools/run/ranks.h"
 #include "tools/run/session.h"
-#include "tools/run/step_facts.h"
 #include "tools/run/stop_together.h"
 
 namespace millrace::tools {
@@ -49,13 +49,13 @@ Status run_step(Session& session, const RunOptions& options, const NamedValues& 
   std::vector<Value> values;
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));
   MILLRACE_RETURN_IF_ERROR(session.prepared->run(feeds, fetches, values));
-  // the last of a name that is fetched twice stays
+  // if a name is fetched twice, the last value is kept
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
   return Ok();
 }
 
 // A fetched var that no op has written (an output that only a gradient reads, a branch that was not
-// taken) is in no output file.
+// taken) is missing in the output file.
 void warn_of_absent(const Tool& tool, const NamedValues& values) {
   for (const auto& [name, value] : values) {
     if (value.initialized()) continue;
@@ -64,7 +64,7 @@ void warn_of_absent(const Tool& tool, const NamedValues& values) {
   }
 }
 
-// Feeds of a file that the program has no var for: it reads those that it has.
+// Warns of feeds from a file for which the program has no var.
 void warn_of_unread(const Tool& tool, const Session& session, const NamedValues& feeds) {
   std::vector<llvm::StringRef> unread;
   for (const auto& [name, value] : feeds)
@@ -76,13 +76,13 @@ void warn_of_unread(const Tool& tool, const Session& session, const NamedValues&
                        llvm::join(executor::feeds_of(session.program()), ", ")));
 }
 
-// What a run has given.
+// The results of a run.
 struct RunOnceOutcome {
   NamedValues results;
-  std::vector<double> losses;  // of the first fetch, where it is one number
+  std::vector<double> losses;  // of the first fetch, if it is one number
 };
 
-// Runs all steps. The first fetch, where it is one number, is the loss that progress shows.
+// Runs all steps. The first fetch, if it is one number, is shown as the loss by the progress line.
 StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
                                    Feeder& feeder, const std::vector<std::string>& fetches,
                                    Progress& progress, StopTogether& stop) {
@@ -99,7 +99,7 @@ StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const Run
   for (int64_t step = 0; !feeder.ends_at(step); ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
     if (feeds == nullptr) break;
-    if (step < session.first_step) continue;  // the feeds that a checkpoint has seen
+    if (step < session.first_step) continue;  // feeds of steps that the checkpoint has already done
     if (Status status = run_step(session, options, *feeds, fetches, values); !status.ok()) {
       status = std::move(status).in_file(session.name);
       return feeder.steps() != 1 ? std::move(status).with_note(fmt::format("in step {}", step))
@@ -132,7 +132,7 @@ StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const Run
   return outcome;
 }
 
-// The inference model that --save-model asks for, with the values of this run.
+// Writes the inference model for --save-model, with the values of this run.
 Status save_model(const Tool& tool, const RunOptions& options, const Session& session,
                   const executor::Runtime& runtime) {
   std::unique_ptr<Program> named;
@@ -160,7 +160,7 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
   }
   if (!options.curve.empty()) {
     if (outcome.losses.empty())
-      return {StatusCode::kUsage, "--curve: the first var of --fetch is no single number"};
+      return {StatusCode::kUsage, "--curve: the first var of --fetch is not a single number"};
     MILLRACE_RETURN_IF_ERROR(
         tool.write_file(options.curve, loss_curve_svg(fetches.front(), outcome.losses)));
   }
@@ -189,7 +189,7 @@ StatusOr<int> check_results(const Tool& tool, const RunOptions& options,
   if (llvm::StringRef(options.check_against).endswith(".npy")) {
     if (outcome.results.size() != 1) {
       return Status(StatusCode::kUsage,
-                    fmt::format("--check-against: an npy stands for one result, there are {}",
+                    fmt::format("--check-against: an npy has one result, found {} results",
                                 outcome.results.size()));
     }
     MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, io::read_npy(options.check_against));
@@ -223,13 +223,14 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
         fmt::format("--progress: expected auto, never or json, found '{}'", options.progress));
   }
   if (options.check_nan && (!options.profile.empty() || options.op_profile))
-    return Status(StatusCode::kUsage, "--check-nan and --profile: give one of them");
+    return Status(StatusCode::kUsage, "expected only one of --check-nan and --profile");
   if (options.save_every > 0 && options.checkpoint_dir.empty())
-    return Status(StatusCode::kUsage, "--save-every: --checkpoint-dir says where");
+    return Status(StatusCode::kUsage,
+                  "--save-every: expected --checkpoint-dir with the folder of the checkpoints");
   MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
   if (options.op_profile && session.parallel != nullptr) {
     return Status(StatusCode::kUsage,
-                  "--op-profile is for one device; --profile traces several of them");
+                  "--op-profile supports one device only; use --profile for several");
   }
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
                             Feeder::open(options, tool.common().seed, session.program()));

@@ -37,7 +37,8 @@ Status load_params(const Tool& tool, const RunOptions& options, Session& session
                              {.threads = tool.common().threads});
 }
 
-// Program and place of the parameters, from --model-dir where they are not named themselves.
+// Finds the program and the location of its parameters, from --model-dir unless they are given
+// explicitly.
 Status find_parts(const Tool& tool, const RunOptions& options, Session& session) {
   session.name = options.program;
   session.params = options.params;
@@ -45,7 +46,7 @@ Status find_parts(const Tool& tool, const RunOptions& options, Session& session)
     MILLRACE_ASSIGN_OR_RETURN(session.name, io::find_program(options.model_dir));
   }
   if (session.name.empty())
-    return {StatusCode::kUsage, "nothing to run: give --program or --model-dir"};
+    return {StatusCode::kUsage, "nothing to run: expected --program or --model-dir"};
   MILLRACE_ASSIGN_OR_RETURN(session.read, read_program(tool, session.name));
   if (options.model_dir.empty() || !session.params.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(
@@ -54,8 +55,8 @@ Status find_parts(const Tool& tool, const RunOptions& options, Session& session)
   return Ok();
 }
 
-// Processes that sum gradients: the startup program or the caller says so, and the main program has
-// no ops for it.
+// Sets up processes that sum gradients: if the startup program or the caller requires it, and the
+// main program has no ops for it.
 Status link_processes(const RunOptions& options, const executor::Runtime& runtime,
                       const Program* startup, Session& session) {
   const Op* const ids = startup == nullptr ? nullptr : find_group_ids(*startup);
@@ -63,15 +64,14 @@ Status link_processes(const RunOptions& options, const executor::Runtime& runtim
   if (!transpiler::is_training_program(session.program()) || has_collective_ops(session.program()))
     return Ok();
   if (runtime.rings == nullptr) {
-    return Status(StatusCode::kUsage,
-                  "the program is one of several processes, and this one is alone")
-        .with_hint("start it by launch or mpirun, or give --rank and --endpoints");
+    return Status(StatusCode::kUsage, "the program needs several processes, found one")
+        .with_hint("start it with launch or mpirun, or give --rank and --endpoints");
   }
   MILLRACE_ASSIGN_OR_RETURN(executor::CollectiveGroup* const world, runtime.rings->world());
   int inter_ranks = 0;
   if (ids != nullptr && get_attr_or<bool>(*ids, "use_hierarchical_allreduce", false))
     inter_ranks = get_attr_or<int32_t>(*ids, "hierarchical_allreduce_inter_nranks", 0);
-  // one part, or parts of one, are no hierarchy
+  // One group, or groups of one rank, are not a hierarchy.
   if (inter_ranks <= 1 || inter_ranks >= world->size()) inter_ranks = 0;
   MILLRACE_ASSIGN_OR_RETURN(session.link, executor::make_group_link(*world, inter_ranks));
   return Ok();
@@ -99,7 +99,7 @@ StatusOr<Lod> parse_lod_level(const std::string& flag, llvm::StringRef text, con
     int64_t offset = 0;
     if (head.getAsInteger(10, offset)) {
       return Status(StatusCode::kUsage,
-                    fmt::format("--lod {}: '{}' is no offset", flag, head.str()));
+                    fmt::format("--lod {}: '{}' is not an offset", flag, head.str()));
     }
     level.push_back(offset);
     text = rest;
@@ -113,8 +113,7 @@ Status apply_lods(const RunOptions& options, NamedValues& values) {
     const auto [name, offsets] = llvm::StringRef(flag).split('=');
     const auto found = values.find(name.str());
     Tensor* const tensor = found == values.end() ? nullptr : found->second.get_if<Tensor>();
-    if (tensor == nullptr)
-      return {StatusCode::kUsage, fmt::format("--lod {}: there is no such feed", flag)};
+    if (tensor == nullptr) return {StatusCode::kUsage, fmt::format("--lod {}: no such feed", flag)};
     MILLRACE_ASSIGN_OR_RETURN(Lod lod, parse_lod_level(flag, offsets, tensor->lod()));
     tensor->set_lod(std::move(lod));
   }
@@ -192,7 +191,7 @@ bool may_release_folded(const RunOptions& options, const Program& program) {
 void go_on_with_random_numbers(const Tool& tool, Session& session) {
   if (session.first_step == 0 || set_random_positions(session, session.random)) return;
   tool.log(LogLevel::kWarning,
-           "random numbers begin again: the checkpoint has none, or those of another number of "
+           "random numbers restart: the checkpoint has no state for them, or for another number of "
            "devices");
 }
 
@@ -212,7 +211,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
       runtime,
       {.threads = tool.common().threads,
        .seed = tool.common().seed + static_cast<uint64_t>(session.rank) * executor::kSeedStep,
-       // a NaN is traced to the op that the user wrote
+       // a NaN must be traced to an op of the given program
        .optimize = options.optimize && !options.check_nan,
        .bf16_products = options.precision == "bf16",
        .inter_op = options.inter_op,

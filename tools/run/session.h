@@ -17,17 +17,18 @@ namespace millrace::tools {
 /// A program with its scope, ready to run: parameters loaded, startup program run.
 struct Session {
   std::string name;               ///< the program's file, for messages
-  std::string params;             ///< where its parameters are read from; may be empty
+  std::string params;             ///< source of its parameters; may be empty
   std::unique_ptr<Program> read;  ///< the program until it is prepared
   std::unique_ptr<Scope> scope;
   std::unique_ptr<executor::TrainerLink> link;  ///< to the other processes, or null
   int rank = 0;                                 ///< among several processes
-  /// Those that step together with this one, as they exchange values; null: this one is alone.
+  /// The ranks that run steps together with this one because they exchange values; null: no other
+  /// ranks.
   executor::CollectiveGroup* ranks = nullptr;
   std::unique_ptr<executor::PreparedProgram> prepared;   ///< null if parallel is set
   std::unique_ptr<executor::ParallelExecutor> parallel;  ///< several devices
-  int64_t first_step = 0;                                ///< steps that a checkpoint had done
-  std::vector<uint64_t> random;  ///< positions of random numbers by device, of a checkpoint
+  int64_t first_step = 0;        ///< steps that were done when the checkpoint was saved
+  std::vector<uint64_t> random;  ///< positions of the random numbers by device, from a checkpoint
   double load_ms = 0;            ///< reading program and parameters
   double plan_ms = 0;            ///< compiling
 
@@ -42,12 +43,13 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
 /// Values of --feed and --lod. Errors: kInvalidData, kNotFound, kUsage.
 StatusOr<executor::NamedValues> read_feeds(const RunOptions& options, const Program& program);
 
-/// Names of --fetch, else the program's own fetch targets.
+/// Names of --fetch, or the fetch targets of the program.
 std::vector<std::string> wanted_fetches(const RunOptions& options, const Session& session);
 
-/// Where the random numbers of every device stand, and going on from there. A list of another
-/// length changes nothing and is false.
+/// The position of the random number generator of every device.
 std::vector<uint64_t> random_positions(const Session& session);
+/// Continues from such positions. Returns false and changes nothing if the number of devices
+/// differs.
 bool set_random_positions(Session& session, const std::vector<uint64_t>& positions);
 
 /// True for a persistable var that belongs to the state of a program, not to feeding and fetching.

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMaxSlotsBytes = int64_t{64} << 20;
 constexpr int64_t kDefaultBatchSize = 64;
 
-// Files of a pattern in the order of their names; a name without wildcards is itself.
+// Files of a pattern in the order of their names; a name without wildcards matches itself.
 Status add_files(const std::string& pattern, std::vector<std::string>& files) {
   if (pattern == "-") {
     files.push_back(pattern);
@@ -27,15 +27,15 @@ Status add_files(const std::string& pattern, std::vector<std::string>& files) {
   for (size_t i = 0; result == 0 && i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
   globfree(&found);
   if (result == 0) return Ok();
-  if (result == GLOB_NOMATCH) return NotFound("--files: there is no file '{}'", pattern);
-  return IoError("--files: cannot look for '{}'", pattern);
+  if (result == GLOB_NOMATCH) return NotFound("--files: no file matches '{}'", pattern);
+  return IoError("--files: cannot search for '{}'", pattern);
 }
 
 size_t begin_of(const io::SlotColumn& column, int64_t row) {
   return row == 0 ? 0 : static_cast<size_t>(column.ends[static_cast<size_t>(row) - 1]);
 }
 
-// Values of some rows one after the other.
+// Concatenates the values of the given rows.
 template <typename T>
 void gather(const std::vector<T>& values, const io::SlotColumn& column,
             llvm::ArrayRef<int64_t> rows, T* to) {
@@ -47,7 +47,7 @@ void gather(const std::vector<T>& values, const io::SlotColumn& column,
   }
 }
 
-// Appends the rows of `from`, whose memory can be used again.
+// Appends the rows of `from`; the memory of `from` can be reused afterwards.
 void append(const io::SlotRows& from, io::SlotRows& to) {
   to.columns.resize(from.columns.size());
   for (size_t s = 0; s < from.columns.size(); ++s) {
@@ -66,10 +66,11 @@ void append(const io::SlotRows& from, io::SlotRows& to) {
 StatusOr<std::unique_ptr<SlotData>> SlotData::open(const RunOptions& options, uint64_t seed,
                                                    const Program& program) {
   if (options.slots.empty())
-    return Status(StatusCode::kUsage, "--files: --slots says what stands in a line");
+    return Status(StatusCode::kUsage, "--files: expected --slots with the fields of a line");
   if (options.worker_threads != 1 && options.ps.role.empty())
     return Unimplemented(
-        "--worker-threads above 1 without --role: one thread trains; --threads gives ops more");
+        "--worker-threads above 1 without --role: not supported; --threads sets the threads of "
+        "ops");
   std::unique_ptr<SlotData> data(new SlotData());
   for (const std::string& pattern : options.files)
     MILLRACE_RETURN_IF_ERROR(add_files(pattern, data->source_.files));
@@ -100,7 +101,7 @@ Status SlotData::load() {
     if (batch.rows == 0) break;
     append(batch, rows_);
   }
-  if (rows_.rows == 0) return InvalidData("there are no examples").in_file(source_.files.front());
+  if (rows_.rows == 0) return InvalidData("found no examples").in_file(source_.files.front());
   order_.resize(static_cast<size_t>(rows_.rows));
   return Ok();
 }
@@ -130,7 +131,7 @@ double SlotData::waited_s() const {
   return waited_s_ + (reader_ == nullptr ? 0 : reader_->waited_s());
 }
 
-// From the order of the epoch before.
+// Starts from the order of the previous epoch.
 void SlotData::begin_epoch() {
   at_ = 0;
   if (shuffle_) shuffle_rows(order_, seed_, epoch_);

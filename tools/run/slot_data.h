@@ -15,9 +15,9 @@
 
 namespace millrace::tools {
 
-/// Examples in files of MultiSlot text (--files, --slots): read while training goes on (queue), or
-/// read first and shuffled (memory). Feeds are those of the original's data feeds: dense slots are
-/// [rows, dims...], others [values, 1] with one level of LoD.
+/// Examples in files of MultiSlot text (--files, --slots): read during training (queue), or read in
+/// advance and shuffled (memory). Feeds have the same form as those of the original's data feeds:
+/// dense slots are [rows, dims...], others [values, 1] with one level of LoD.
 class SlotData {
  public:
   /// Finds the files and reads the slots; with --dataset memory also the examples.
@@ -25,14 +25,14 @@ class SlotData {
   static StatusOr<std::unique_ptr<SlotData>> open(const RunOptions& options, uint64_t seed,
                                                   const Program& program);
 
-  /// Batches of the whole run; -1 where only the end of the files says.
+  /// Number of batches of the whole run; -1 if only the end of the files determines it.
   [[nodiscard]] int64_t steps() const;
   [[nodiscard]] int64_t epochs() const { return epochs_; }
   /// Epoch of the last batch, from 1.
   [[nodiscard]] int64_t epoch() const { return epoch_; }
-  /// Puts the next batch into `feeds`. \returns its examples; 0: there is no more
+  /// Puts the next batch into `feeds`. \returns its number of examples; 0: there are no more
   StatusOr<int64_t> next(executor::NamedValues& feeds);
-  /// Begins anew.
+  /// Restarts from the first batch.
   void rewind();
   /// Seconds that training has waited for files.
   [[nodiscard]] double waited_s() const;
@@ -54,10 +54,10 @@ class SlotData {
   uint64_t seed_ = 0;
   bool in_memory_ = false;
   std::unique_ptr<io::MultiSlotReader> reader_;  ///< queue
-  double waited_s_ = 0;                          ///< by readers of earlier epochs
+  double waited_s_ = 0;                          ///< of readers of earlier epochs
   io::SlotRows rows_;                            ///< memory: all; queue: the last batch
   std::vector<int64_t> order_;                   ///< of rows_ in this epoch; queue: 0, 1, ...
-  size_t at_ = 0;                                ///< next place of order_
+  size_t at_ = 0;                                ///< next position in order_
 };
 
 }  // namespace millrace::tools

@@ -11,7 +11,7 @@ constexpr double kBetweenQuestionsS = 0.05;
 
 }  // namespace
 
-// At most twice the last one: first steps may be quicker than later ones.
+// At most twice the last interval, because the first steps may be faster than later ones.
 int64_t StopTogether::wanted_interval() const {
   const double s = std::chrono::duration<double>(Clock::now() - asked_).count();
   const double steps = static_cast<double>(steps_) * kBetweenQuestionsS / std::max(s, 1e-9);
@@ -21,7 +21,7 @@ int64_t StopTogether::wanted_interval() const {
 
 Status StopTogether::after_step() {
   if (ranks_ == nullptr || ++steps_ < interval_) return Ok();
-  // the greatest signal and the least interval
+  // the maximum signal and the minimum interval over all ranks
   std::array<int64_t, 2> facts = {watch_.seen(), -wanted_interval()};
   MILLRACE_RETURN_IF_ERROR(ranks_->all_reduce(DType::kInt64,
                                               reinterpret_cast<std::byte*>(facts.data()),

@@ -9,18 +9,18 @@
 
 namespace millrace::tools {
 
-/// How a run learns between two steps that a signal has come. The ranks of a job end behind the
-/// same step, whichever of them was told: they ask each other about every 50 ms, which the times of
-/// their steps turn into a number of steps.
+/// Detects between two steps that a signal has arrived. All ranks of a job stop after the same
+/// step, whichever of them received the signal. They synchronize about every 50 ms; the interval is
+/// a number of steps, computed from the measured times of the steps.
 class StopTogether {
  public:
-  /// \param ranks  all ranks of the job, which must outlive this; null: this process is alone
+  /// \param ranks  all ranks of the job, which must outlive this; null: there is only this process
   StopTogether(const SignalWatch& watch, executor::CollectiveGroup* ranks)
       : watch_(watch), ranks_(ranks) {}
 
-  /// Behind each step, on all ranks. Errors: kDistributed.
+  /// Call after each step, on all ranks. Errors: kDistributed.
   Status after_step();
-  /// The signal that ends the run; 0: it goes on.
+  /// The signal that ends the run; 0: the run continues.
   [[nodiscard]] int signal() const { return ranks_ == nullptr ? watch_.seen() : agreed_; }
   [[nodiscard]] int exit_code() const { return 128 + signal(); }
 
@@ -32,8 +32,8 @@ class StopTogether {
   const SignalWatch& watch_;
   executor::CollectiveGroup* ranks_;
   int agreed_ = 0;
-  int64_t interval_ = 1;  ///< steps between two questions
-  int64_t steps_ = 0;     ///< since the last one
+  int64_t interval_ = 1;  ///< steps between two synchronizations
+  int64_t steps_ = 0;     ///< steps since the last one
   Clock::time_point asked_ = Clock::now();
 };
 

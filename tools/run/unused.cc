@@ -26,8 +26,8 @@ enum class Unread : uint8_t { kWarn, kRefuse };
 
 struct Use {
   std::string_view flag;
-  unsigned kinds;               ///< that read it
-  std::string_view needs = {};  ///< one of these options, too: "--data|--files"
+  unsigned kinds;               ///< the kinds that read it
+  std::string_view needs = {};  ///< also needs one of these options: "--data|--files"
   Unread otherwise = Unread::kWarn;
 };
 
@@ -37,8 +37,8 @@ constexpr unsigned kServes = kServerRun | kClusterRun;
 constexpr std::string_view kExamples = "--data|--files";
 constexpr Unread kRefuse = Unread::kRefuse;
 
-// Every option of the program but the common ones; --role, --cluster, --stats, --report, --metrics
-// have checks of their own.
+// Every option of the program except the common ones; --role, --cluster, --stats, --report and
+// --metrics have separate checks.
 constexpr Use kUses[] = {
     {"--program", kRuns | kServerRun, {}, kRefuse},
     {"--startup", kRuns | kServerRun, {}, kRefuse},
@@ -143,7 +143,7 @@ constexpr Use kUses[] = {
     {"--data-parallel", kOnceRun | kTimedRun},
 };
 
-// Of several devices; they take a run of its own kind to be read.
+// Options of several devices; they need a kind of run that reads them.
 constexpr std::string_view kOfDevices[] = {"--reduce-strategy", "--customized-loss-grad",
                                            "--split",           "--rows-per-device",
                                            "--sync-batch-norm", "--bucket-bytes"};
@@ -155,7 +155,7 @@ struct Run {
 
 Run kind_of(const RunOptions& options) {
   if (!options.ps.cluster.empty()) return {kClusterRun, "--cluster"};
-  // the same command line for trainers and servers
+  // the same command line is used for trainers and servers
   if (options.ps.role == "auto") return {kTrainerRun | kServerRun, "--role auto"};
   if (options.ps.role == "pserver") return {kServerRun, "--role pserver"};
   if (!options.ps.role.empty()) return {kTrainerRun, "--role trainer"};
@@ -179,7 +179,7 @@ std::string with_words(std::string_view names) {
   return text;
 }
 
-// Of several processes.
+// Options of several processes.
 Status warn_alone(const Tool& tool, const RunOptions& options, unsigned kind) {
   if ((kind & (kOnceRun | kBatchRun | kTimedRun)) == 0 || !options.ranks.endpoints.empty())
     return Ok();
@@ -204,7 +204,7 @@ Status check_unused(const Tool& tool, const RunOptions& options) {
     if ((use.kinds & run.kind) == 0) {
       why = fmt::format("{} does not read it", run.words);
     } else if (!use.needs.empty() && !any_given(tool, use.needs)) {
-      why = fmt::format("it goes with {}", with_words(use.needs));
+      why = fmt::format("it needs {}", with_words(use.needs));
     } else {
       continue;
     }

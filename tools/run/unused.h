@@ -5,9 +5,9 @@
 
 namespace millrace::tools {
 
-/// Options that were given and that this kind of run does not read are told as warnings; those
-/// without which a run would answer another question than the one asked (checks, checkpoints, saved
-/// results, precision) are errors.
+/// Logs a warning for each given option that this kind of run does not read. Options that would
+/// change the meaning of the result if they were ignored (checks, checkpoints, saved results,
+/// precision) are errors.
 /// Errors: kUsage naming the option and what reads it.
 Status check_unused(const Tool& tool, const RunOptions& options);
 

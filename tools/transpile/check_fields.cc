@@ -26,10 +26,10 @@ constexpr unsigned kTrainingForms = kMinimizeForm | kFleetForm;
 
 struct FieldUse {
   std::string_view flag;
-  unsigned forms;  ///< that read it
+  unsigned forms;  ///< the forms that read it
 };
 
-// Every option but the common ones, --program and --format, which all forms read.
+// Every option except the common ones, --program and --format, which all forms read.
 constexpr FieldUse kFieldUses[] = {
     {"--startup", kClusterForms | kPassesForm | kTrainingForms},
     {"--pservers", kServersForms},
@@ -106,9 +106,9 @@ Status check_fields(const Tool& tool, const TranspileOptions& options) {
                                             options.program_attrs)};
   if (form.form == kPserverForm && options.config.geo_sgd_mode) {
     return Status(StatusCode::kUsage,
-                  "geo_sgd_mode: transpiler 'distribute' makes programs whose servers update in "
+                  "geo_sgd_mode: with transpiler 'distribute' the servers update the parameters in "
                   "every step")
-        .with_hint("--transpiler geo makes those of geo training");
+        .with_hint("use --transpiler geo");
   }
   if (form.form == kGeoForm && tool.given("--geo-sgd-mode") && !options.config.geo_sgd_mode)
     return {StatusCode::kUsage, "geo_sgd_mode is false, but transpiler is 'geo'"};
@@ -117,7 +117,7 @@ Status check_fields(const Tool& tool, const TranspileOptions& options) {
     if ((use.forms & form.form) != 0 || !tool.differs(flag)) continue;
     tool.log(LogLevel::kWarning,
              use.forms == 0
-                 ? fmt::format("{} has no effect on this tool", flag)
+                 ? fmt::format("{} has no effect in this tool", flag)
                  : fmt::format("{} has no effect: {} does not read it", flag, form.words));
   }
   return Ok();

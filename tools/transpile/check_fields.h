@@ -5,9 +5,9 @@
 
 namespace millrace::tools {
 
-/// Options that were given and that this kind of transpilation does not read are told as warnings.
-/// Errors: kUsage for geo_sgd_mode against another transpiler, and for program_attrs that are no
-/// JSON object.
+/// Logs a warning for each given option that this kind of transpilation does not read. Errors:
+/// kUsage for geo_sgd_mode with a transpiler that contradicts it, and for program_attrs that are
+/// not a JSON object.
 Status check_fields(const Tool& tool, const TranspileOptions& options);
 
 }  // namespace millrace::tools

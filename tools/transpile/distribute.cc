@@ -33,13 +33,13 @@ struct OutFile {
 };
 using OutFiles = std::vector<OutFile>;
 
-// Turns programs into files and writes them below the output folder.
+// Serializes programs and writes them below the output folder.
 class RoleWriter {
  public:
   RoleWriter(Tool& tool, const TranspileOptions& options, const ops::OpRegistry& registry)
       : tool_(tool), options_(options), registry_(registry) {}
 
-  // Verifies and serializes a program; what it appends outlives the program.
+  // Verifies and serializes a program; the appended file does not reference the program.
   Status add_program(OutFiles& files, const std::string& role, const std::string& name,
                      Program& program) const {
     if (options_.strip_debug) strip_debug(program);
@@ -61,13 +61,13 @@ class RoleWriter {
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) return IoError("cannot create folder '{}': {}", folder.string(), error.message());
-    // Nothing is lost with a role that the same command writes again; flushing dozens of files one
-    // by one takes longer than making them.
+    // No flush: if files are lost, running the command again restores them. Flushing dozens of
+    // files one by one takes longer than generating them.
     return tool_.write_file((folder / name).string(), bytes, Flush::kNo);
   }
 
  private:
-  // What the transpiler writes has to verify; a finding here is a bug of it.
+  // The programs that the transpiler writes must verify; an error here is a bug in the transpiler.
   [[nodiscard]] Status verify_output(const Program& program, const std::string& name) const {
     Status status = ops::check_program(registry_, program);
     if (status.ok()) return status;
@@ -81,7 +81,7 @@ class RoleWriter {
   const ops::OpRegistry& registry_;
 };
 
-// The trainers that --trainer-id names. Errors: kInvalidArgument.
+// The trainers that --trainer-id selects. Errors: kInvalidArgument.
 StatusOr<std::vector<int64_t>> wanted_trainers(const TranspileOptions& options) {
   std::vector<int64_t> out;
   if (options.trainer_id == "all") {
@@ -97,7 +97,8 @@ StatusOr<std::vector<int64_t>> wanted_trainers(const TranspileOptions& options) 
   return std::vector<int64_t>{id};
 }
 
-// Save and load programs of section 13, beside the programs of the roles that run them.
+// Adds the save and load programs of spec section 13 next to the programs of the roles that run
+// them.
 Status add_io_programs(const RoleWriter& writer, const TranspileOptions& options, OutFiles& files,
                        const std::string& trainer_folder, const Program& trainer,
                        const tp::Transpilation& job) {
@@ -144,7 +145,7 @@ StatusOr<Inputs> read_inputs(const Tool& tool, const TranspileOptions& options) 
   return in;
 }
 
-// Embeddings that become typed tables leave the programs before anything else is cut.
+// Embeddings that become typed tables are removed from the programs before anything else is split.
 StatusOr<std::vector<ps::TypedTable>> take_tables(const TranspileOptions& options, Inputs& in) {
   std::vector<ps::TypedTable> none;
   if (options.sparse_tables.empty()) return none;
@@ -158,8 +159,8 @@ StatusOr<std::vector<ps::TypedTable>> take_tables(const TranspileOptions& option
   return make_typed_tables(options.sparse_tables, endpoints, *in.main, *in.startup);
 }
 
-// Builds every role of one distribution and turns it into files. Trainers have a transpilation
-// each; the first of them also gives the servers.
+// Builds every role of one distribution and turns it into files. Each trainer has its own
+// transpilation; that of the first trainer also produces the servers.
 class Roles {
  public:
   Roles(const Tool& tool, const TranspileOptions& options, const ops::OpRegistry& registry,
@@ -172,18 +173,18 @@ class Roles {
         trainers_(std::move(trainers)),
         jobs_(trainers_.size()) {}
 
-  // Plans for as many trainers as there are threads; the others follow when their turn comes, so
-  // that the copies of a large program do not all lie in memory.
+  // Plans one trainer per thread; the others are planned when they are built, so that not all
+  // copies of a large program are in memory at once.
   Status plan() {
     const size_t at_once = std::min(trainers_.size(), static_cast<size_t>(threads_));
     MILLRACE_RETURN_IF_ERROR(
         parallel_for(at_once, threads_, [&](size_t i) { return plan_trainer(i); }));
-    if (at_once == trainers_.size()) in_ = {};  // nobody needs the inputs any more
+    if (at_once == trainers_.size()) in_ = {};  // the inputs are no longer needed
     return Ok();
   }
 
   [[nodiscard]] const tp::Transpilation& first() const { return *jobs_[0]; }
-  // First the trainers, which are the largest, then the servers.
+  // The trainers first, because they are the largest, then the servers.
   [[nodiscard]] size_t count() const { return trainers_.size() + first().server_count(); }
 
   // Files of one role.
@@ -219,7 +220,7 @@ class Roles {
   Status build_trainer(size_t i, OutFiles& files) {
     if (jobs_[i] == nullptr) MILLRACE_RETURN_IF_ERROR(plan_trainer(i));
     const std::string folder = "trainer_" + std::to_string(trainers_[i]);
-    // The servers still need the programs of the first.
+    // The servers still need the programs of the first trainer.
     MILLRACE_ASSIGN_OR_RETURN(const tp::RolePrograms programs,
                               i == 0 ? jobs_[0]->trainer() : jobs_[i]->take_trainer());
     if (i == 0 && !options_.io_programs.empty()) {
@@ -243,7 +244,7 @@ class Roles {
   std::vector<std::unique_ptr<tp::Transpilation>> jobs_;
 };
 
-// What report.html and --explain show; without a report in modes without servers.
+// What report.html and --explain show; without a report for modes without servers.
 struct Costs {
   tp::CostInput input;
   std::optional<tp::CostReport> report;
@@ -295,8 +296,8 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   MILLRACE_RETURN_IF_ERROR(roles.plan());
   const tp::Transpilation& first = roles.first();
 
-  // Every file is made before the first is written; only the bytes of a role stay in memory. The
-  // last two files are those of the whole job.
+  // All files are generated before the first one is written; only the serialized bytes of a role
+  // stay in memory. The last two files describe the whole job.
   const size_t count = roles.count();
   std::vector<OutFiles> files(count + 2);
   Costs costs;
@@ -326,14 +327,15 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   for (const OutFiles& role : files)
     for (const OutFile& file : role) job.roles.push_back(file.role);
   MILLRACE_RETURN_IF_ERROR(clear_earlier_job(tool, job));
-  // Freeing a large program takes as long as writing it.
+  // Freed in parallel, because freeing a large program takes as long as writing it.
   MILLRACE_RETURN_IF_ERROR(parallel_for(files.size() + 1, threads, [&](size_t i) -> Status {
     if (i > 0) return writer.write_all(files[i - 1]);
     roles.release();
     return Ok();
   }));
   if (options.explain) MILLRACE_RETURN_IF_ERROR(tool.write_file("", explained));
-  // Unless every step was to say what it did, remarks are about what differs from the program.
+  // Remarks report differences from the program, so they are warnings; with print_log every stage
+  // reports what it did.
   const LogLevel level = options.config.print_log ? LogLevel::kInfo : LogLevel::kWarning;
   for (const std::string& remark : remarks) tool.log(level, remark);
   const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;

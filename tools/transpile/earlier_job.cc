@@ -49,9 +49,9 @@ std::vector<fs::path> files_of_earlier_job(const fs::path& output, const Written
 Status clear_earlier_job(const Tool& tool, const WrittenJob& job) {
   for (const fs::path& path : files_of_earlier_job(tool.common().output, job)) {
     if (!tool.common().force)
-      return InvalidArgument("the folder holds '{}' of an earlier job, which this one would run",
+      return InvalidArgument("the folder holds '{}' of an earlier job, which the new job would use",
                              path.string())
-          .with_hint("--force removes it; or give another folder");
+          .with_hint("use --force to remove it, or another folder");
     std::error_code error;
     fs::remove(path, error);
     if (error) return IoError("cannot remove '{}': {}", path.string(), error.message());

@@ -12,17 +12,18 @@ void add_pserver_fields(CLI::App& app, TranspileOptions& o) {
   app.add_option("--pservers", a.pservers, "servers, host:port,host:port")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--trainers", a.trainers, "number of trainers; nccl2, collective: their endpoints")
+  app.add_option("--trainers", a.trainers,
+                 "number of trainers; for nccl2 and collective: their endpoints")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--trainer-id", o.trainer_id, "which trainer to write: a number, or all")
+  app.add_option("--trainer-id", o.trainer_id, "trainer whose program is written: a number, or all")
       ->capture_default_str()
       ->group(group);
   add_switch(app, "--sync-mode", a.sync_mode, "synchronous graph")->group(group);
   app.add_option("--current-endpoint", a.current_endpoint, "endpoint of this process")
       ->capture_default_str()
       ->group(group);
-  add_switch(app, "--slice-var-up", c.slice_var_up, "cut variables into slices")->group(group);
+  add_switch(app, "--slice-var-up", c.slice_var_up, "split variables into slices")->group(group);
   app.add_flag("!--no-slice-var-up", c.slice_var_up, "keep variables whole")->group(group);
   app.add_option("--split-method", c.split_method, "RoundRobin, HashName or Balanced")
       ->capture_default_str()
@@ -30,15 +31,17 @@ void add_pserver_fields(CLI::App& app, TranspileOptions& o) {
   app.add_option("--min-block-size", c.min_block_size, "smallest slice, in elements")
       ->capture_default_str()
       ->group(group);
-  add_switch(app, "--enable-dc-asgd", c.enable_dc_asgd, "delay compensation")->group(group);
+  add_switch(app, "--enable-dc-asgd", c.enable_dc_asgd, "delay compensation (DC-ASGD)")
+      ->group(group);
   add_switch(app, "--runtime-split-send-recv", c.runtime_split_send_recv,
-             "cut and join at run time")
+             "split and merge at run time")
       ->group(group);
-  add_switch(app, "--half-async", c.half_async, "with runtime split: a barrier each step")
+  add_switch(app, "--half-async", c.half_async, "with runtime split: a barrier in each step")
       ->group(group);
-  add_switch(app, "--completely-not-async", c.completely_not_async, "servers merge per trainer")
+  add_switch(app, "--completely-not-async", c.completely_not_async,
+             "servers merge gradients per trainer")
       ->group(group);
-  add_switch(app, "--geo-sgd-mode", c.geo_sgd_mode, "goes with --transpiler geo")->group(group);
+  add_switch(app, "--geo-sgd-mode", c.geo_sgd_mode, "needs --transpiler geo")->group(group);
   app.add_option("--geo-sgd-need-push-nums", c.geo_sgd_need_push_nums, "steps between two pushes")
       ->capture_default_str()
       ->group(group);
@@ -58,23 +61,24 @@ void add_other_fields(Tool& tool, TranspileOptions& o) {
                  "grad_allreduce, local_sgd, single_process_multi_thread")
       ->group("Modes");
   app.add_option("--fuse-allreduce", c.fuse_allreduce,
-                 "single_process_multi_thread: 0 one a gradient, 1 one buffer, 2 one list")
+                 "single_process_multi_thread: 0 one all-reduce per gradient, 1 one fused buffer, "
+                 "2 one op with a list")
       ->capture_default_str()
       ->group("Modes");
   add_switch(app, "--scale-loss-gradient", c.scale_loss_gradient,
-             "single_process_multi_thread: divide by devices and machines")
+             "single_process_multi_thread: divide gradients by the number of devices and machines")
       ->group("Modes");
-  app.add_option("--nccl-comm-num", c.nccl_comm_num, "communicators")
+  app.add_option("--nccl-comm-num", c.nccl_comm_num, "number of communicators")
       ->capture_default_str()
       ->group("Modes");
   add_switch(app, "--use-hierarchical-allreduce", c.use_hierarchical_allreduce,
-             "two levels of rings")
+             "hierarchical all-reduce: two levels of rings")
       ->group("Modes");
   app.add_option("--hierarchical-allreduce-inter-nranks", c.hierarchical_allreduce_inter_nranks,
-                 "ranks of one node")
+                 "number of ranks per node")
       ->capture_default_str()
       ->group("Modes");
-  const char* const rare = "Facts of the program object";
+  const char* const rare = "Properties of the program object";
   tool.rare(app.add_option("--random-seed", a.random_seed, "its random_seed")
                 ->capture_default_str()
                 ->group(rare));
@@ -89,9 +93,10 @@ void add_other_fields(Tool& tool, TranspileOptions& o) {
                 ->group(rare));
   tool.rare(add_switch(app, "--config-sync-mode", c.sync_mode, "sync_mode of the configuration")
                 ->group(rare));
-  tool.rare(add_switch(app, "--wait-port", c.wait_port, "accepted; the tool starts nothing")
+  tool.rare(add_switch(app, "--wait-port", c.wait_port,
+                       "accepted and ignored; the tool starts no processes")
                 ->group(rare));
-  tool.rare(add_switch(app, "--print-log", c.print_log, "say what each step did")->group(rare));
+  tool.rare(add_switch(app, "--print-log", c.print_log, "log what each stage did")->group(rare));
   tool.rare(
       add_switch(app, "--clip-on-trainer", c.clip_on_trainer, "clip gradients before they are sent")
           ->group(rare));
@@ -116,33 +121,35 @@ void add_transpile_options(Tool& tool, TranspileOptions& o) {
   add_pserver_fields(app, o);
   add_other_fields(tool, o);
   app.add_option("--sparse-tables", o.sparse_tables,
-                 "embeddings that become typed tables, with their settings: a JSON object")
+                 "JSON object: embeddings that become typed tables, with their settings")
       ->type_name("JSON")
       ->group("Parameter servers");
   app.add_option("--io-programs", o.io_programs,
                  "also write the programs that save to and load from this folder")
       ->group("Output");
-  add_switch(app, "--explain", o.explain, "print where every slice went and what it costs")
+  add_switch(app, "--explain", o.explain, "print the server and the cost of every slice")
       ->group("Output");
   add_switch(app, "--strip-debug", o.strip_debug, "drop op_callstack")->group("Output");
   app.add_option("--format", o.format, "pb or text")
       ->check(CLI::IsMember({"pb", "text"}).description(""))
       ->type_name("FORM")
-      ->default_str("text for *.prog and *.txt; that of the input on stdout; else pb")
+      ->default_str("text for *.prog and *.txt; on stdout the form of the input; else pb")
       ->group("Output");
   tool.rare(add_switch(app, "--verify", o.verify, "verify input and outputs")->group("Output"));
   app.add_option("--minimize", o.minimize,
-                 "make a training program instead: losses, parameters and optimizer of a JSON file")
+                 "generate a training program; a JSON file gives losses, parameters and optimizer")
       ->type_name("FILE")
       ->group("Training");
-  app.add_option("--fleet", o.fleet,
-                 "with --minimize: write every process of a job with typed tables instead; mode, "
-                 "servers and workers of a JSON file")
+  app.add_option(
+         "--fleet", o.fleet,
+         "with --minimize: write the programs of all processes of a job with typed tables; a "
+         "JSON file gives mode, servers and workers")
       ->type_name("FILE")
       ->group("Training");
-  add_switch(app, "--backward-only", o.backward_only, "append gradients, no updates")
+  add_switch(app, "--backward-only", o.backward_only,
+             "with --minimize: append gradients, no updates")
       ->group("Training");
-  app.add_option("--passes", o.passes, "run passes instead: 'a,b{x=1}'; '' converts only")
+  app.add_option("--passes", o.passes, "run passes, such as 'a,b{x=1}'; '' only converts")
       ->group("Passes");
   app.add_option("--print-after", o.print_after, "print the program after a pass, to stderr")
       ->delimiter(',')

@@ -25,7 +25,7 @@ struct TranspileOptions {
   bool strip_debug = false;
   std::string format = "pb";  ///< pb or text
   bool verify = true;
-  // pass work
+  // passes
   std::string passes;
   // training
   std::string minimize;        ///< config file: losses, parameters, optimizer

@@ -44,7 +44,7 @@ StatusOr<std::vector<RoleFiles>> make_roles(const fleet::FleetJob& job,
   return all;
 }
 
-// Many roles have the same to say.
+// Logs each remark once, because many roles have the same remarks.
 void log_remarks(const Tool& tool, const std::vector<RoleFiles>& roles) {
   std::set<std::string> said;
   for (const RoleFiles& role : roles) {
@@ -57,8 +57,7 @@ void log_remarks(const Tool& tool, const std::vector<RoleFiles>& roles) {
 }  // namespace
 
 StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
-  if (options.minimize.empty())
-    return Status(StatusCode::kUsage, "--fleet needs --minimize: servers do the updates");
+  if (options.minimize.empty()) return Status(StatusCode::kUsage, "--fleet needs --minimize");
   if (options.backward_only)
     return Status(StatusCode::kUsage, "--fleet and --backward-only exclude each other");
   const auto registry = ops::standard_registry();

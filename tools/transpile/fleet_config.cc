@@ -7,7 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
-#include "tools/transpile/json_fields.h"
+#include "tools/common/json_fields.h"
 
 namespace millrace::tools {
 namespace {
@@ -69,7 +69,7 @@ StatusOr<ConfigDict> read_dict(const Json* json, const std::string& path) {
   return dict;
 }
 
-// Settings by table. Dense tables have none; values that are no objects belong to no table.
+// Settings by table. Dense tables have none. Values that are not objects do not belong to a table.
 Status read_tables(const Json* json, fleet::DistributedStrategy& strategy) {
   const std::string path = "fleet_desc_configs";
   if (json == nullptr) return Ok();

@@ -6,7 +6,7 @@
 #include "framework/read_program.h"
 #include "ops/absent_gradients.h"
 #include "ops/backward/append_backward.h"
-#include "ops/backward/error_clip.h"
+#include "ops/minimize/error_clip.h"
 #include "ops/minimize/minimize.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
@@ -54,7 +54,7 @@ Status append_gradients(const Tool& tool, const ops::OpRegistry& registry, Progr
   return Ok();
 }
 
-// \param scheduled_rate  gets the var of a rate that its owner steps
+// \param scheduled_rate  receives the var of a learning rate that the trainer must update
 Status append_training(const Tool& tool, const ops::OpRegistry& registry, Program& main,
                        Program& startup, const MinimizeConfig& config,
                        std::string& scheduled_rate) {
@@ -77,7 +77,7 @@ Status check_flags(Tool& tool, const TranspileOptions& options) {
     return Status(StatusCode::kUsage, "-o FOLDER is required with --minimize");
   if (!options.backward_only && options.startup.empty()) {
     return Status(StatusCode::kUsage,
-                  "--startup is required with --minimize: it fills what optimizers keep");
+                  "--startup is required with --minimize: it initializes the optimizer state");
   }
   return Ok();
 }
@@ -106,7 +106,7 @@ Status check_made_program(const ops::OpRegistry& registry, const Program& progra
                           const std::string& what) {
   Status status = ops::check_program(registry, program);
   if (status.ok()) return Ok();
-  return Internal("made a {} program that does not verify: {}", what, status.message())
+  return Internal("generated a {} program that does not verify: {}", what, status.message())
       .at(status.location());
 }
 
@@ -146,10 +146,11 @@ StatusOr<int> minimize(Tool& tool, const TranspileOptions& options) {
                             make_training_programs(tool, options, *registry));
   warn_of_minimize(tool, ops::lost_state_gradients(*made.main));
   if (!made.scheduled_rate.empty())
-    tool.log(LogLevel::kWarning,
-             "the learning rate '" + made.scheduled_rate +
-                 "' stays as it begins unless it is fed in every step: only jobs of --fleet have "
-                 "the schedule beside them");
+    tool.log(
+        LogLevel::kWarning,
+        "the learning rate '" + made.scheduled_rate +
+            "' keeps its initial value unless it is fed in every step: the schedule is stored only "
+            "for jobs of --fleet");
   MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__model__", *made.main));
   MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__startup__", *made.startup));
   return kDone;

@@ -10,26 +10,27 @@
 
 namespace millrace::tools {
 
-/// A training program, made of a forward one.
+/// A training program, generated from a forward program.
 struct TrainingPrograms {
   std::unique_ptr<Program> main;
   std::unique_ptr<Program> startup;
-  /// The var of the first loss's rate if its owner steps it (a scheduler object); empty else.
+  /// The learning-rate var of the first loss if the trainer must update it (a scheduler object);
+  /// otherwise empty.
   std::string scheduled_rate;
   std::string schedule;  ///< its scheduler object in JSON
 };
 
-/// Reads --program, --startup and --minimize and appends gradients and updates. With --verify what
-/// it made is verified. Errors: kUsage for a missing flag; those of reading and of
-/// ops::minimize().
+/// Reads --program, --startup and --minimize and appends gradients and updates. With --verify the
+/// result is verified. Errors: kUsage for a missing flag; those of reading and of ops::minimize().
 StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOptions& options,
                                                   const ops::OpRegistry& registry);
 
-/// kInternal, naming what it is, for a program that the tool made and that does not verify.
+/// Verifies a program that the tool generated. Errors: kInternal, naming the program, if it does
+/// not verify.
 Status check_made_program(const ops::OpRegistry& registry, const Program& program,
                           const std::string& what);
 
-/// Writes a file below a folder of -o, which is created.
+/// Writes a file into a sub-folder of -o, which is created if necessary.
 Status write_below(Tool& tool, const std::string& folder, const std::string& name,
                    const std::string& bytes);
 

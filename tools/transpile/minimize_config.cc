@@ -7,7 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
-#include "tools/transpile/json_fields.h"
+#include "tools/common/json_fields.h"
 #include "tools/transpile/optimizer_config.h"
 
 namespace millrace::tools {
@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMinimizeConfigMaxConfigBytes = 64 << 20;
 
-// "L1Decay, coeff=0.001000", the form that the original prints.
+// Parses "L1Decay, coeff=0.001000", the form that the original prints.
 StatusOr<Regularizer> printed_regularizer(const std::string& text, const std::string& path) {
   char kind = 0;
   double coeff = 0;
@@ -29,8 +29,8 @@ StatusOr<Regularizer> printed_regularizer(const std::string& text, const std::st
                          path, json_kind(Json(text)));
 }
 
-// Parameters in the order of their creation, which a serialized program does not keep, and what
-// holds for each; those that are not trained join no_grad.
+// Reads the parameters in the order of their creation, which a serialized program does not keep,
+// and their properties. Parameters that are not trained are added to no_grad.
 Status read_parameter(const Json& json, const std::string& path, MinimizeOptions& options) {
   JsonFields fields(json, path);
   std::string name;
@@ -77,7 +77,7 @@ Status read_error_clips(const Json& json, MinimizeOptions& options) {
   return Ok();
 }
 
-// What holds for every loss.
+// Reads the options that apply to every loss.
 StatusOr<MinimizeOptions> read_common(JsonFields& top) {
   MinimizeOptions options;
   std::vector<std::string> no_grad;

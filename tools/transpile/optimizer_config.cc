@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
-#include "tools/transpile/json_fields.h"
+#include "tools/common/json_fields.h"
 
 namespace millrace::tools {
 namespace {
@@ -22,7 +22,7 @@ struct OptimizerConfigKind {
   T (*read)(JsonFields& fields);
 };
 
-// Reads "type" and the members that belong to it. The fields are not finished.
+// Reads "type" and the members that belong to it. The caller must call finish() on the fields.
 template <typename T, size_t N>
 StatusOr<T> read_kind_optimizer_config(JsonFields& fields,
                                        const std::array<OptimizerConfigKind<T>, N>& kinds) {
@@ -235,7 +235,7 @@ StatusOr<LearningRate> read_warmup(const Json& json, const std::string& path) {
   return LearningRate(std::move(warmup));
 }
 
-// Scheduler objects of 2.x, which whoever trains steps: what the rate is at first.
+// Scheduler objects of 2.x, which the trainer steps. Only their initial rate goes into the program.
 struct Scheduler {
   const char* type;
   void (*read)(JsonFields& fields, double& initial);
@@ -261,7 +261,7 @@ constexpr std::array<Scheduler, 4> kSchedulers = {{
            .number("learning_rate", ignored)
            .require("d_model")
            .require("warmup_steps");
-       initial = 0;  // the step before the first
+       initial = 0;  // the step before the first one
      }},
 }};
 
@@ -272,7 +272,7 @@ StatusOr<LearningRate> read_scheduler(const Scheduler& scheduler, JsonFields& fi
   return LearningRate(rate);
 }
 
-// A schedule by itself, or one that begins behind a linear warm-up.
+// A plain schedule, or one that starts after a linear warm-up.
 StatusOr<LearningRate> read_schedule(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   std::string type;
@@ -350,7 +350,7 @@ Status read_rate(JsonFields& fields, MinimizeOptions& options) {
 
 Status read_gradient_steps(JsonFields& fields, MinimizeOptions& options) {
   const Json* const clip = fields.find("clip");
-  // dpsgd has a number of that name among its hyper-parameters
+  // dpsgd has a number called "clip" among its hyper-parameters
   if (clip != nullptr && !(std::holds_alternative<Dpsgd>(options.method) && clip->is_number())) {
     MILLRACE_ASSIGN_OR_RETURN(options.clip, read_clip(*clip, fields.path_of("clip")));
   }
@@ -386,7 +386,7 @@ Status read_optimizer(const Json& json, const std::string& path, const std::stri
   MILLRACE_RETURN_IF_ERROR(fields.finish());
   if (named_loss != loss) {
     return InvalidArgument(
-        "'{}': expected \"{}\", the loss of the same place in 'losses', found \"{}\"",
+        "'{}': expected \"{}\", the loss at the same position in 'losses', found \"{}\"",
         fields.path_of("loss"), loss, named_loss);
   }
   if (!own.empty()) options.parameters = std::move(own);

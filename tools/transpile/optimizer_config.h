@@ -12,10 +12,10 @@ namespace millrace::tools {
 /// Reads one entry of "optimizer": {"type": "adam", hyper-parameters under the names of the
 /// original, "learning_rate" or "schedule", "clip", "regularization", "parameter_list"}.
 ///
-/// \param path     way to the entry, for messages
-/// \param loss     what an entry that names its loss must name
-/// \param options  gets what the entry says
-/// Errors: kInvalidArgument with the way to the member, what was expected and found.
+/// \param path     path of the entry, for messages
+/// \param loss     the name that "loss" of an entry must have, if it has one
+/// \param options  receives the settings of the entry
+/// Errors: kInvalidArgument with the path of the member, and what was expected and found.
 Status read_optimizer(const nlohmann::json& json, const std::string& path, const std::string& loss,
                       MinimizeOptions& options);
 

@@ -9,14 +9,14 @@
 
 namespace millrace::tools {
 
-/// The program as a file: text form, or serialized ProgramDesc.
+/// Serializes a program to text form or to a binary ProgramDesc.
 std::string serialize(const Program& program, bool as_text);
 
-/// The form of a file by its name: text for *.prog and *.txt, else binary. Standard output ("" and
-/// "-") has the form of the input.
+/// Returns true if a file has text form, by its name: *.prog and *.txt are text, others binary.
+/// Standard output ("" and "-") has the form of the input.
 bool form_is_text(const std::string& path, bool input_is_text);
 
-/// Text form for people: without op_callstack.
+/// Text form for users: without op_callstack.
 std::string readable_text(const Program& program);
 
 /// Drops op_callstack from every op.

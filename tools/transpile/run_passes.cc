@@ -17,7 +17,7 @@ namespace {
 
 namespace tp = millrace::transpiler;
 
-// Instrumentations the flags ask for.
+// The instrumentations that the flags ask for.
 StatusOr<std::vector<std::unique_ptr<tp::PassInstrumentation>>> instrumentations(
     const TranspileOptions& options, const tp::Pipeline& pipeline) {
   std::vector<std::unique_ptr<tp::PassInstrumentation>> out;

@@ -8,7 +8,7 @@ namespace millrace::tools {
 
 void tune_allocator() {
 #ifdef MILLRACE_MIMALLOC
-  // defaults, so that MIMALLOC_... in the environment still decides
+  // Sets the default only, so that MIMALLOC_... in the environment overrides it.
   mi_option_set_default(mi_option_large_os_pages, 1);
   mi_option_set_default(mi_option_allow_decommit, 0);
   mi_option_set_default(mi_option_eager_commit_delay, 0);

@@ -2,9 +2,9 @@
 
 namespace millrace::tools {
 
-/// Prepares the allocator (mimalloc where the build has found it) for a process that makes hundreds
-/// of megabytes of small things once and ends: large pages, and nothing is given back on the way.
-/// To be called first in main(); a build without mimalloc does nothing.
+/// Configures the allocator (mimalloc, if the build found it) for a process that allocates hundreds
+/// of megabytes of small objects and then exits: it uses large pages and returns no memory to the
+/// system. Must be called first in main(). Does nothing in a build without mimalloc.
 void tune_allocator();
 
 }  // namespace millrace::tools

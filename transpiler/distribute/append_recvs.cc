@@ -1,7 +1,7 @@
 #include "framework/base/errors.h"
 #include "transpiler/distribute/emit.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {

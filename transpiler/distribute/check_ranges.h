@@ -5,8 +5,9 @@
 
 namespace millrace::transpiler {
 
-/// Upper ends of the numbers of a configuration, and lower ends that no mode checks: what programs
-/// carry as 32 bits must fit, and what is made once a communicator must not take all memory.
+/// Checks the upper bounds of the numbers of a configuration, and the lower bounds that no mode
+/// checks. Numbers that programs store in 32 bits must fit, and counts of communicators and threads
+/// must be small enough not to exhaust memory.
 /// Errors: kInvalidArgument naming the field, its value and what is expected.
 Status check_ranges(const DistributeTranspilerConfig& config, const TranspileArguments& arguments);
 

@@ -6,8 +6,8 @@
 
 #include "framework/base/errors.h"
 #include "transpiler/distribute/divide_updates.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -16,7 +16,7 @@ std::string_view view_collect_optimizers(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
-// Servers and readers of plans take names of this form for slices and copies.
+// The names of slices and per-trainer copies have this form; readers of plans rely on it.
 bool looks_generated(llvm::StringRef name) {
   constexpr std::array<llvm::StringLiteral, 3> kMarks = {".block", ".trainer_", ".pserver_"};
   return llvm::any_of(kMarks, [&](llvm::StringRef mark) {
@@ -28,7 +28,8 @@ bool looks_generated(llvm::StringRef name) {
   });
 }
 
-// The gradient that trainers send has rows where its ops make rows, whatever the program declares.
+// If the ops that compute the sent gradient produce selected rows, it is declared as such, whatever
+// the program declares.
 void declare_kind(Var& var, VarKind kind) {
   if (kind != VarKind::kSelectedRows || var.kind() == kind) return;
   VarSpec spec = var.spec();
@@ -51,16 +52,16 @@ Status add_pair_collect_optimizers(const Block& block, DistributionJob& job, llv
   for (const llvm::StringRef name : {param, grad}) {
     if (!looks_generated(name)) continue;
     return Unimplemented(
-               "the name '{}' looks like that of a slice or of a trainer's copy ('w.block1', "
-               "'w.trainer_0'), which distribution makes itself",
+               "the name '{}' has the form of a slice or of a trainer's copy ('w.block1', "
+               "'w.trainer_0'); these names are reserved for distribution",
                view_collect_optimizers(name))
         .at(flow.update->location())
         .with_hint("rename the var: --passes 'rename{...}'");
   }
   if (job.config.enable_dc_asgd && flow.kind == VarKind::kSelectedRows) {
     return Unimplemented(
-               "enable_dc_asgd: param '{}' has a sparse gradient, and delay compensation needs one "
-               "for every element",
+               "enable_dc_asgd: param '{}' has a sparse gradient, but delay compensation needs a "
+               "dense one",
                view_collect_optimizers(param))
         .at(flow.update->location());
   }
@@ -80,8 +81,8 @@ Status add_pair_collect_optimizers(const Block& block, DistributionJob& job, llv
   return Ok();
 }
 
-// The op becomes one of the backward part. Its op_role_var goes, for it states gradients that
-// other passes would exchange; the original keeps it on ops of its own scope.
+// Turns the op into a backward op. Its op_role_var is removed, because it lists gradients that
+// other passes would exchange; the original keeps op_role_var on ops of its own scope.
 void keep_on_trainer(Op& op) {
   op.set_int("op_role", role::kBackward);
   const AttrValue* const scope = op.find_attr("op_namescope");
@@ -90,8 +91,7 @@ void keep_on_trainer(Op& op) {
   if (!marked) op.remove_attr("op_role_var");
 }
 
-// Params that no optimizer op updates but that are to be distributed all the same: the attribute
-// lists them.
+// Adds params that no optimizer op updates but that an attribute lists for distribution.
 Status add_listed_params(const Block& block, DistributionJob& job) {
   llvm::SmallSetVector<llvm::StringRef, 4> listed;
   for (const Op& op : block.ops()) {

@@ -20,7 +20,8 @@ Steps startup_steps(const CollectivePlan& plan, const std::string& mode) {
   return steps;
 }
 
-// Number of gradients to reduce; without any, only the devices share the loss, not the machines.
+// Number of gradients to reduce; if there are none, the loss is scaled by the number of devices
+// only, not by machines.
 StatusOr<int64_t> count_reduced(const Program& main, const CollectivePlan& plan) {
   int64_t count = 0;
   for (const Op& op : main.root().ops()) {
@@ -63,7 +64,7 @@ StatusOr<RolePrograms> transpile_collective(const Program& main, const Program& 
                                             ProgramProperties* properties) {
   MILLRACE_ASSIGN_OR_RETURN(const CollectivePlan plan,
                             plan_collective(main, startup, config, arguments));
-  // Counted on the program as given, so that a broken op is reported with its own index.
+  // Counted on the input program, so that an invalid op is reported with its original index.
   MILLRACE_ASSIGN_OR_RETURN(const int64_t reduced, count_reduced(main, plan));
   if (config.collective_mode != "local_sgd")
     MILLRACE_RETURN_IF_ERROR(check_updates_are_reduced(main, plan));

@@ -10,13 +10,13 @@ namespace millrace::transpiler {
 /// Distributes a training program over equal trainers that reduce among themselves.
 ///
 /// config.collective_mode selects what is reduced:
-/// - grad_allreduce: the gradients, after every backward op that makes one;
-/// - local_sgd: the difference that a step made to each parameter, after the update ops;
+/// - grad_allreduce: the gradients, after every backward op that computes one;
+/// - local_sgd: the change of each parameter in a step, after the update ops;
 /// - single_process_multi_thread: the gradients of the devices of one process, and of its peers on
 ///   other machines (see fuse_allreduce and scale_loss_gradient of the config).
 ///
-/// \returns rewritten clones of the two programs; the given ones stay as they are.
-/// \param properties  is_distributed stays false, as the original leaves it
+/// \returns rewritten clones of the two programs; the inputs are not changed
+/// \param properties  is_distributed stays false, as in the original
 /// Errors: kInvalidArgument for an unknown mode, a single endpoint (except the last mode), a
 /// negative trainer_id, a current_endpoint that is not a trainer; kInvalidProgram for an
 /// op_role_var of odd length or that names an undeclared var. Source: spec/transpiler.md

@@ -1,7 +1,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "transpiler/distribute/collective_passes.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -12,7 +12,7 @@ class AllreduceGradients final : public Pass {
 
   llvm::StringRef name() const override { return "collective-allreduce-gradients"; }
 
-  // From the last op back, so that rings are dealt as the original deals them.
+  // From the last op back, so that rings are assigned in the same order as in the original.
   StatusOr<bool> run(Program& main, PassContext& /*context*/) override {
     Block& block = main.root();
     std::string last_grad;
@@ -23,7 +23,7 @@ class AllreduceGradients final : public Pass {
       if (!pairs.ok()) return std::move(pairs).status();
       if (pairs->empty()) continue;
       last_grad = pairs->back().grad;
-      reduce_behind(*op, *pairs, count);
+      reduce_after(*op, *pairs, count);
     }
     if (last_grad.empty()) return false;
     wait_before_optimizer(block, last_grad);
@@ -31,8 +31,9 @@ class AllreduceGradients final : public Pass {
   }
 
  private:
-  // One wait for the computation, then the reductions; a later pair stands before an earlier one.
-  void reduce_behind(Op& op, const std::vector<GradPair>& pairs, int64_t& count) const {
+  // Inserts one wait for the computation, then the reductions. A later pair is reduced before an
+  // earlier one.
+  void reduce_after(Op& op, const std::vector<GradPair>& pairs, int64_t& count) const {
     Block& block = op.block();
     Op* wait = nullptr;
     for (const GradPair& pair : pairs) {

@@ -1,5 +1,5 @@
 #include "transpiler/distribute/collective_passes.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {

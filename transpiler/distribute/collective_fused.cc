@@ -3,7 +3,7 @@
 #include "framework/names.h"
 #include "transpiler/distribute/collective_passes.h"
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -16,8 +16,8 @@ class AllreduceFused final : public Pass {
 
   StatusOr<bool> run(Program& main, PassContext& /*context*/) override {
     Block& block = main.root();
-    std::vector<std::string> grads;  // last one made first
-    Op* last = nullptr;              // the op that makes it
+    std::vector<std::string> grads;  // the gradient computed last is first
+    Op* last = nullptr;              // the op that computes it
     const std::vector<Op*> ops = block.op_vector();
     for (Op* op : llvm::reverse(ops)) {
       StatusOr<std::vector<GradPair>> pairs = backward_pairs(*op);

@@ -1,12 +1,12 @@
 #include "framework/names.h"
 #include "transpiler/distribute/collective_passes.h"
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// Rank 0 makes the id of a ring and sends it to the others; c_comm_init* joins the ring.
+// Rank 0 creates the id of a ring and sends it to the others; c_comm_init* joins the ring.
 void append_ring(Block& block, const CollectivePlan& plan, int64_t ring, bool many_devices) {
   const std::string id = names::comm_id(ring);
   VarSpec spec = VarSpec::shapeless(VarKind::kRaw);

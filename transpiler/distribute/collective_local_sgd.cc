@@ -5,7 +5,7 @@
 #include "framework/names.h"
 #include "transpiler/distribute/collective_passes.h"
 #include "transpiler/distribute/emit.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -47,8 +47,8 @@ class AverageUpdates final : public Pass {
 
   StatusOr<bool> run(Program& main, PassContext& /*context*/) override {
     Block& block = main.root();
-    std::vector<std::string> params;  // last update first, tables left out
-    std::string first_updated;        // table or not
+    std::vector<std::string> params;  // last update first, without tables
+    std::string first_updated;        // may be a table
     const std::vector<Op*> ops = block.op_vector();
     for (Op* op : llvm::reverse(ops)) {
       if (!is_update_op(*op)) continue;
@@ -66,7 +66,7 @@ class AverageUpdates final : public Pass {
     }
     if (first_updated.empty()) {
       return InvalidProgram(
-          "collective_mode local_sgd averages what updates have changed, but the program has no "
+          "collective_mode local_sgd averages the changes of updates, but the program has no "
           "update op (with Param, Grad and LearningRate)");
     }
     for (int64_t ring = 0; ring < plan_.rings; ++ring) {

@@ -7,7 +7,7 @@
 #include "framework/op_attrs.h"
 #include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -142,7 +142,7 @@ Status check_updates_are_reduced(const Program& main, const CollectivePlan& plan
     const std::string param = op.first_input("Param").str();
     if (stated.count(param) != 0 || plan.is_table(param)) continue;
     return InvalidProgram(
-               "the op updates {}, but no backward op states its gradient (op_role_var), so that "
+               "the op updates {}, but no backward op lists its gradient in op_role_var, so "
                "it would not be reduced",
                in_quotes(param))
         .at(op.location());

@@ -13,49 +13,51 @@
 
 namespace millrace::transpiler {
 
-/// What the passes of collective mode need to know of the job. Immutable while they run.
+/// What the passes of collective mode need to know about the job. Immutable while they run.
 struct CollectivePlan {
   int64_t rank = 0;
-  int64_t rings = 1;  ///< communicators; collectives are dealt to them in turn
+  int64_t rings = 1;  ///< communicators; collectives are assigned to them round-robin
   std::vector<std::string> endpoints;
-  std::vector<std::string> others;  ///< endpoints without the current one
+  std::vector<std::string> others;  ///< all endpoints except the current one
   std::string current_endpoint;
   int64_t device_count = 0;  ///< local GPUs; communicators are set up only where there are some
   /// Parameters of the startup program in order of creation, tables included.
   std::vector<std::string> parameters;
-  /// Parameters that live on several machines (tables of is_distributed look-ups): never reduced.
+  /// Parameters that live on several machines (tables of is_distributed lookups): never reduced.
   std::set<std::string> tables;
   int64_t fuse_allreduce = 1;
-  /// Numbers of machines that reduce among each other: all endpoints, or distinct hosts in
+  /// Number of machines that reduce with each other: all endpoints, or distinct hosts in
   /// single_process_multi_thread.
   int64_t ranks = 1;
 
   [[nodiscard]] bool is_table(const std::string& name) const { return tables.count(name) != 0; }
 };
 
-/// Builds the plan. Errors: as transpile_collective().
+/// Builds the plan. Errors: those of transpile_collective().
 StatusOr<CollectivePlan> plan_collective(const Program& main, const Program& startup,
                                          const DistributeTranspilerConfig& config,
                                          const TranspileArguments& arguments);
 
-/// One parameter and the gradient that a backward op makes for it.
+/// One parameter and the gradient that a backward op computes for it.
 struct GradPair {
   std::string param;
   std::string grad;
 };
 
-/// The pairs of op_role_var of a backward op; empty if the op is none or has no pairs.
-/// Errors: kInvalidProgram with the op's place for an odd list or an undeclared var.
+/// The (param, grad) pairs in op_role_var of a backward op; empty if the op is not a backward op or
+/// has no pairs.
+/// Errors: kInvalidProgram with the op's location for a list of odd length or an undeclared var.
 StatusOr<std::vector<GradPair>> backward_pairs(const Op& op);
 
-/// Every update of the block has a gradient that some backward op states, which is what is reduced.
-/// Errors: kInvalidProgram with the place of an update that has none.
+/// Checks that some backward op lists the gradient of every update of the block in its op_role_var:
+/// only listed gradients are reduced.
+/// Errors: kInvalidProgram with the location of an update whose gradient is not listed.
 Status check_updates_are_reduced(const Program& main, const CollectivePlan& plan);
 
-/// A pass may ask for these by role bits. Source: spec/transpiler.md section 1.
+/// Tests of the role bits of an op. Source: spec/transpiler.md section 1.
 bool is_backward_op(const Op& op);
 bool is_loss_grad_op(const Op& op);
-/// Has slots Param, Grad and LearningRate.
+/// True if the op has slots Param, Grad and LearningRate.
 bool is_update_op(const Op& op);
 
 /// Emits an op that reads X and writes the same var as Out, before `where` (null: at the end).

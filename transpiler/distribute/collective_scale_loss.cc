@@ -1,7 +1,7 @@
 #include "framework/base/errors.h"
 #include "transpiler/distribute/collective_passes.h"
 #include "transpiler/distribute/emit.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "framework/base/errors.h"
 #include "ops/cost.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/slices_json.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -18,7 +18,7 @@ constexpr double kIdBytes = 8;  // an int64 row number
 struct ParamCost {
   double flops = 0;
   int64_t cut_state = 0;    ///< divided like the parameter
-  int64_t whole_state = 0;  ///< kept by every server that owns a slice
+  int64_t whole_state = 0;  ///< kept whole by every server that holds a slice
 };
 
 ParamCost param_cost(const Block& block, const std::vector<const Op*>& ops,
@@ -66,7 +66,7 @@ void add_slices(const ParamGrad& pair, const ParamCost& cost, CostInput& input) 
   }
 }
 
-// Why slice_vars() cut the parameter so, or did not.
+// Why slice_vars() sliced the parameter like this, or did not.
 std::string reason(const ParamGrad& pair, llvm::ArrayRef<int64_t> dims,
                    const DistributionJob& job) {
   const size_t servers = job.endpoints.size();
@@ -79,10 +79,10 @@ std::string reason(const ParamGrad& pair, llvm::ArrayRef<int64_t> dims,
     if (elems / smallest < 2) return fmt::format("whole: under 2 x {} elements", smallest);
     return "whole: one row";
   }
-  if (slices == servers) return "cut: a slice a server";
+  if (slices == servers) return "sliced: one slice per server";
   if (static_cast<int64_t>(slices) == elems / smallest)
-    return fmt::format("cut: slices of {} elements or more", smallest);
-  return "cut: as even as whole rows allow";
+    return fmt::format("sliced: at least {} elements per slice", smallest);
+  return "sliced: as evenly as whole rows allow";
 }
 
 ParamNote note_of(const ParamGrad& pair, llvm::ArrayRef<int64_t> dims,
@@ -95,7 +95,7 @@ ParamNote note_of(const ParamGrad& pair, llvm::ArrayRef<int64_t> dims,
   return note;
 }
 
-// The rows of a distributed table are dealt to all servers by id.
+// The rows of a distributed table are distributed over all servers by id.
 void add_table(const Block& block, const DistributionJob& job, CostInput& input) {
   const Var* const table = block.find_var(job.table.param);
   if (table == nullptr || table->dims().empty()) return;
@@ -106,7 +106,7 @@ void add_table(const Block& block, const DistributionJob& job, CostInput& input)
   input.notes.push_back({.param = job.table.param,
                          .update_ops = {"sgd"},
                          .rate = "",
-                         .why = "distributed table: rows dealt by id"});
+                         .why = "distributed table: rows distributed by id"});
   for (int32_t server = 0; server < servers; ++server) {
     CostSlice out;
     out.name = job.table.param;
@@ -114,7 +114,7 @@ void add_table(const Block& block, const DistributionJob& job, CostInput& input)
     out.traffic = Traffic::kPrefetch;
     out.rows = rows;
     out.bytes = rows * row_bytes;
-    // sgd, whatever the user's optimizer is: a product and a difference an element
+    // always sgd, whatever the program's optimizer is: a product and a difference per element
     out.update_flops =
         2.0 * static_cast<double>(out.bytes) / static_cast<double>(dtype_size(table->dtype()));
     out.share_of_table = 1.0 / static_cast<double>(servers);
@@ -157,7 +157,7 @@ SliceLoad load_of(const CostSlice& slice, const CostInput& input, const CostOpti
   if (slice.traffic == Traffic::kDense) {
     load.in = trainers * static_cast<double>(slice.bytes);
     load.flops = input.sync ? slice.update_flops : trainers * slice.update_flops;
-    // one addition an element for each gradient, and the division by their number
+    // one addition per element for each gradient, and the division by their number
     if (input.sync && input.trainers > 1)
       load.flops += (trainers + 1) * static_cast<double>(slice.bytes) / 4;
   } else {

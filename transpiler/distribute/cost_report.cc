@@ -17,7 +17,7 @@ std::string amount(const std::string& load, double value) {
   return load == "flops" ? flops_text(value) : bytes_text(value);
 }
 
-// Slowest first, at most `most`.
+// The slowest servers, slowest first, at most `most`.
 std::vector<size_t> slowest_servers(const CostReport& report, size_t most) {
   std::vector<size_t> order(report.servers.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -33,9 +33,9 @@ std::vector<size_t> slowest_servers(const CostReport& report, size_t most) {
 
 std::string cost_table(const CostReport& report, size_t max_servers) {
   std::string out = fmt::format(
-      "{} server{}, {} trainer{}, {}; per step of all trainers, tables at {} rows a trainer\n\n",
+      "{} server{}, {} trainer{}, {}; per step of all trainers, tables at {} rows per trainer\n\n",
       report.servers.size(), report.servers.size() == 1 ? "" : "s", report.trainers,
-      report.trainers == 1 ? "" : "s", report.sync ? "merged updates" : "one update a trainer",
+      report.trainers == 1 ? "" : "s", report.sync ? "merged updates" : "one update per trainer",
       report.options.sparse_rows_per_step);
   out +=
       fmt::format("{:<6} {:>11} {:>11} {:>11} {:>9}\n", "load", "total", "mean", "max", "max/mean");
@@ -44,15 +44,15 @@ std::string cost_table(const CostReport& report, size_t max_servers) {
                        amount(load.name, load.total), amount(load.name, load.mean),
                        amount(load.name, load.max), load.imbalance);
   }
-  out += fmt::format("\nno step below {} ({}/s a server each way, {}/s)\n",
+  out += fmt::format("\nlower bound of the step time: {} ({}/s per server and direction, {}/s)\n",
                      seconds_text(report.floor_s), bytes_text(report.options.network_bytes_per_s),
                      flops_text(report.options.flops_per_s));
   for (size_t i = 0; i < std::min(report.hot_spots.size(), kMaxHotSpots); ++i) {
     const HotSpot& spot = report.hot_spots[i];
     const ServerCost& server = report.servers[static_cast<size_t>(spot.server)];
-    out += fmt::format(
-        "hot: {} has {:.2f} times the mean of '{}'{}\n", printable(server.endpoint), spot.factor,
-        spot.load, server.largest.empty() ? "" : ", most of it by " + printable(server.largest));
+    out += fmt::format("hot: {} has {:.2f} times the mean of '{}'{}\n", printable(server.endpoint),
+                       spot.factor, spot.load,
+                       server.largest.empty() ? "" : ", mostly from " + printable(server.largest));
   }
   if (report.hot_spots.size() > kMaxHotSpots) {
     out += fmt::format("hot: {} more\n", report.hot_spots.size() - kMaxHotSpots);

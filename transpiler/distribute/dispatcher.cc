@@ -30,7 +30,8 @@ class RoundRobin final : public Dispatcher {
   size_t next_ = 0;
 };
 
-// Servers that hold a slice of each variable, to keep slices of one variable apart.
+// Records which servers hold a slice of each variable, to place slices of one variable on different
+// servers.
 class Occupancy {
  public:
   explicit Occupancy(size_t servers) : servers_(servers) {}
@@ -39,7 +40,7 @@ class Occupancy {
   }
   void take(size_t variable, size_t server) {
     if (++count_[variable] % servers_ == 0) {
-      // Every server has one: the next round starts afresh.
+      // Every server holds a slice: start over.
       for (size_t s = 0; s < servers_; ++s) taken_.erase({variable, s});
       return;
     }
@@ -88,7 +89,7 @@ class Balanced final : public Dispatcher {
       total_bytes += static_cast<double>(slice.bytes);
       total_work += slice.work;
     }
-    // Shares make bytes and work comparable.
+    // As shares of the totals, bytes and work are comparable.
     const auto share = [](double part, double total) { return total > 0 ? part / total : 0.0; };
     const auto weight = [&](const Placeable& slice) {
       return std::max(share(static_cast<double>(slice.bytes), total_bytes),
@@ -98,7 +99,7 @@ class Balanced final : public Dispatcher {
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return weight(slices[a]) > weight(slices[b]); });
-    // The least loaded server stands first.
+    // The least loaded server comes first.
     std::set<std::pair<double, size_t>> queue;
     const auto load = [&](size_t s) {
       return std::max(share(bytes_[s], total_bytes), share(work_[s], total_work));

@@ -6,7 +6,7 @@
 namespace millrace::transpiler {
 namespace {
 
-// "2" stands for two servers on this machine, from the original's default port on.
+// A number means that many servers on this machine, starting at the original's default port.
 std::string server_list(const std::vector<std::string>& given) {
   int64_t count = 0;
   std::string list;
@@ -83,26 +83,27 @@ void register_distribute(PassRegistry& registry) {
   const TranspileArguments arguments;
   registry.add(
       PassInfo("distribute", "replace a training program by the program of one role of a cluster")
-          .string("emit", "trainer", "which program is wanted")
+          .string("emit", "trainer", "which program to produce")
           .one_of({"trainer", "trainer-startup", "pserver", "pserver-startup"})
-          .integer("server", 0, "index of the server whose program is wanted")
-          .strings("pservers", "endpoints of the servers, or how many on this machine")
+          .integer("server", 0, "index of the server for pserver and pserver-startup")
+          .strings("pservers", "endpoints of the servers, or their number on this machine")
           .required()
           .string("trainers", arguments.trainers, "number of trainers, or their endpoints")
-          .integer("trainer-id", arguments.trainer_id, "which trainer")
-          .flag("sync-mode", arguments.sync_mode, "synchronous graph")
+          .integer("trainer-id", arguments.trainer_id, "number of the trainer, from 0")
+          .flag("sync-mode", arguments.sync_mode, "synchronous training")
           .string("current-endpoint", arguments.current_endpoint, "endpoint of this process")
           .integer("random-seed", arguments.random_seed, "seed of the program object")
           .string("transpiler", "distribute", "distribute, geo or federated")
           .string("mode", config.mode, "pserver, nccl2 or collective")
-          .string("collective-mode", config.collective_mode, "what a collective job reduces")
+          .string("collective-mode", config.collective_mode,
+                  "grad_allreduce, local_sgd or single_process_multi_thread")
           .integer("nccl-comm-num", config.nccl_comm_num, "communicators")
-          .flag("slice-var-up", config.slice_var_up, "cut variables into slices")
+          .flag("slice-var-up", config.slice_var_up, "split variables into slices")
           .string("split-method", config.split_method, "RoundRobin, HashName or Balanced")
           .integer("min-block-size", config.min_block_size, "smallest slice, in elements")
           .flag("enable-dc-asgd", config.enable_dc_asgd, "delay compensation")
           .flag("runtime-split-send-recv", config.runtime_split_send_recv,
-                "cut and join at run time")
+                "split and join slices at run time")
           .flag("config-sync-mode", config.sync_mode, "sync_mode of the configuration")
           .flag("half-async", config.half_async, "with runtime split: a barrier each step")
           .flag("completely-not-async", config.completely_not_async, "servers merge per trainer")

@@ -4,8 +4,9 @@
 
 namespace millrace::transpiler {
 
-/// Adds the pass "distribute": replaces a training program by the program of one role of a cluster.
-/// Its options are the fields of the configuration and of transpile(), with dashes.
+/// Adds the pass "distribute", which replaces a training program by the program of one role of a
+/// cluster. Its options are the fields of DistributeTranspilerConfig and TranspileArguments, with
+/// dashes instead of underscores.
 void register_distribute(PassRegistry& registry);
 
 }  // namespace millrace::transpiler

@@ -7,14 +7,14 @@
 
 #include "framework/base/errors.h"
 #include "transpiler/distribute/optimize_readings.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-constexpr uint32_t kNobody = UINT32_MAX;
+constexpr uint32_t kNoMember = UINT32_MAX;
 
-// Ops whose result on a slice of rows is the slice of their result.
+// Ops whose result for a slice of rows is the slice of their result.
 bool works_on_slices(llvm::StringRef type) {
   constexpr std::array<llvm::StringLiteral, 15> kTypes = {"sum",
                                                           "elementwise_add",
@@ -51,7 +51,7 @@ class Divider {
     do {
       changed_ = false;
       for (Place& place : place_) {
-        if (!place.is_update) place.home = kNobody;
+        if (!place.is_update) place.runs_with = kNoMember;
       }
       for (const uint32_t update : updates_) MILLRACE_RETURN_IF_ERROR(follow_gradient(update));
     } while (changed_);
@@ -67,18 +67,18 @@ class Divider {
   struct Place {
     bool is_update = false;
     bool on_trainer = false;
-    uint32_t home = kNobody;  // the update on whose server the op runs
-    // updates only
-    Reading gradient;  // what is sent
+    uint32_t runs_with = kNoMember;  // the update on whose server the op runs
+    // The next two are for updates only.
+    Reading gradient;  // the value that trainers send
     bool has_server_ops = false;
   };
 
   const Member& member(uint32_t m) const { return readings_.members()[m]; }
-  // The member that wrote what is read; kNobody: state, a schedule, or an op of the trainer.
+  // The member that wrote the value; kNoMember: state, a schedule, or an op of the trainer.
   uint32_t writer(const Reading& reading) const { return readings_.index_of(reading.writer); }
   bool from_trainer(const Reading& reading) const {
     const uint32_t m = writer(reading);
-    if (m != kNobody) return place_[m].on_trainer;
+    if (m != kNoMember) return place_[m].on_trainer;
     return reading.writer != nullptr && !role::is_lr_op(*reading.writer);
   }
   llvm::StringRef param_of(uint32_t update) const {
@@ -108,7 +108,7 @@ class Divider {
             .at(op.location());
       }
       place_[m].is_update = true;
-      place_[m].home = m;
+      place_[m].runs_with = m;
       updates_.push_back(m);
     }
     return Ok();
@@ -118,7 +118,7 @@ class Divider {
     const size_t count = role::vars(op).size();
     if (count == 0 && !role::is_optimizer(op)) {
       return InvalidProgram(
-                 "op_role_var of an optimize op is empty: which server runs it cannot be told")
+                 "op_role_var of an optimize op is empty: cannot determine which server runs it")
           .at(op.location());
     }
     return InvalidProgram(
@@ -127,7 +127,7 @@ class Divider {
         .at(op.location());
   }
 
-  // The original knows clipping of its last releases by this scope.
+  // The original recognizes clipping of its last releases by this scope.
   Status keep_marked_clipping() {
     for (uint32_t m = 0; m < place_.size(); ++m) {
       const AttrValue* const scope = member(m).op->find_attr("op_namescope");
@@ -138,7 +138,7 @@ class Divider {
     return Ok();
   }
 
-  // An op stays on the trainer, and so do the ops that it needs.
+  // Keeps an op and the ops that it needs on the trainer.
   Status keep_on_trainer(uint32_t first) {
     std::vector<uint32_t> open = {first};
     while (!open.empty()) {
@@ -153,23 +153,23 @@ class Divider {
             .at(member(first).op->location());
       }
       place_[m].on_trainer = true;
-      place_[m].home = kNobody;
+      place_[m].runs_with = kNoMember;
       changed_ = true;
       for (const Reading& reading : member(m).readings) {
-        if (writer(reading) != kNobody) open.push_back(writer(reading));
+        if (writer(reading) != kNoMember) open.push_back(writer(reading));
       }
     }
     return Ok();
   }
 
-  // Goes back from the gradient of an update to the value that trainers send.
+  // Walks back from the gradient of an update to the value that trainers send.
   Status follow_gradient(uint32_t update) {
     Place& place = place_[update];
     place.has_server_ops = false;
     Reading at = member(update).reading_of(member(update).op->first_input("Grad"));
     while (true) {
       const uint32_t m = writer(at);
-      if (m == kNobody || place_[m].on_trainer) break;
+      if (m == kNoMember || place_[m].on_trainer) break;
       if (place_[m].is_update) {
         return Unimplemented("the gradient {} is written by another update, '{}'", quoted(at.var),
                              member(m).op->type().str())
@@ -182,7 +182,7 @@ class Divider {
         MILLRACE_RETURN_IF_ERROR(keep_on_trainer(m));
         break;
       }
-      for (const uint32_t op : needed) place_[op].home = update;
+      for (const uint32_t op : needed) place_[op].runs_with = update;
       place.has_server_ops = true;
       at = *gradient;
     }
@@ -192,14 +192,14 @@ class Divider {
 
   Status refuse_on_server(uint32_t m, uint32_t update) const {
     return Unimplemented(
-               "clip_on_trainer is false, but the server of param {} cannot run '{}', which stands "
-               "between gradient and update: it is no clipping by value and no regularisation",
+               "clip_on_trainer is false, but the server of param {} cannot run '{}', which is "
+               "between gradient and update: it is neither clipping by value nor regularisation",
                quoted(param_of(update)), member(m).op->type().str())
         .at(member(m).op->location());
   }
 
-  // If a server can run the op on a slice of the gradient: the gradient that it reads, and the ops
-  // that have to run there with it. Null: it stays on the trainer.
+  // If a server can run the op on a slice of the gradient, returns the gradient that the op reads,
+  // and adds the ops that must run there with it. Null: the op stays on the trainer.
   const Reading* gradient_below(uint32_t m, uint32_t update, std::vector<uint32_t>& needed) const {
     const Member& op = member(m);
     if (!works_on_slices(op.op->type()) || op.outputs != 1 || taken(m, update)) return nullptr;
@@ -217,10 +217,10 @@ class Divider {
   }
 
   bool taken(uint32_t m, uint32_t update) const {
-    return place_[m].home != kNobody && place_[m].home != update;
+    return place_[m].runs_with != kNoMember && place_[m].runs_with != update;
   }
 
-  // Of the two summands the one that is not made of the param.
+  // The summand that does not depend on the param.
   const Reading* gradient_of_sum(const Member& sum, uint32_t update) const {
     const std::array<bool, 2> of_param = {made_of_param(sum.readings[0], update),
                                           made_of_param(sum.readings[1], update)};
@@ -237,14 +237,14 @@ class Divider {
     return any_below(reading, [&](const Reading& below) { return below.var == param; });
   }
 
-  // Whether the predicate holds of something that is read to compute the value.
+  // True if the predicate holds for any value that is read to compute the given one.
   template <typename Predicate>
   bool any_below(const Reading& reading, Predicate holds) const {
     llvm::DenseSet<uint32_t> seen;
     std::vector<uint32_t> open;
     const auto push = [&](const Reading& r) {
       const uint32_t m = writer(r);
-      if (m != kNobody && seen.insert(m).second) open.push_back(m);
+      if (m != kNoMember && seen.insert(m).second) open.push_back(m);
     };
     push(reading);
     while (!open.empty()) {
@@ -258,8 +258,8 @@ class Divider {
     return false;
   }
 
-  // Whether a server can compute the term: of the param, of state, and of the gradient that it is
-  // added to (rows of sparse gradients).
+  // True if a server can compute the term from the param, from state, and from the gradient that
+  // the term is added to (rows of sparse gradients).
   bool is_term(const Reading& term, const Reading& gradient, uint32_t update,
                std::vector<uint32_t>& needed) const {
     std::vector<Reading> open = {term};
@@ -270,7 +270,7 @@ class Divider {
       if (reading.var == gradient.var && reading.writer == gradient.writer) continue;
       if (from_trainer(reading)) return false;
       const uint32_t m = writer(reading);
-      if (m == kNobody || !seen.insert(m).second) continue;
+      if (m == kNoMember || !seen.insert(m).second) continue;
       if (place_[m].is_update || taken(m, update) || !works_on_slices(member(m).op->type()))
         return false;
       needed.push_back(m);
@@ -279,20 +279,20 @@ class Divider {
     return true;
   }
 
-  // Ops that feed no update: averages of params, powers of decays.
+  // Assigns ops that no update needs: averages of params, powers of decay rates.
   Status place_companions() {
     for (uint32_t m = 0; m < place_.size(); ++m) {
-      if (place_[m].on_trainer || place_[m].home != kNobody) continue;
+      if (place_[m].on_trainer || place_[m].runs_with != kNoMember) continue;
       const Op& op = *member(m).op;
       if (role::vars(op).size() < 2) return without_role_var(op);
       const auto update = update_of_param_.find(role::vars(op)[0]);
       if (update != update_of_param_.end() && fits(m, update->second)) {
-        place_[m].home = update->second;
+        place_[m].runs_with = update->second;
         continue;
       }
-      // No server has its param, or all it needs.
+      // No server holds its param, or that server lacks an input.
       const auto* const there = llvm::find_if(member(m).readings, [&](const Reading& reading) {
-        return writer(reading) != kNobody && !place_[writer(reading)].on_trainer;
+        return writer(reading) != kNoMember && !place_[writer(reading)].on_trainer;
       });
       if (there != member(m).readings.end()) {
         return Unimplemented(
@@ -306,7 +306,7 @@ class Divider {
     return Ok();
   }
 
-  // Whether the server of the update has all that the op reads.
+  // True if the server of the update has all inputs of the op.
   bool fits(uint32_t m, uint32_t update) const {
     return llvm::all_of(member(m).readings,
                         [&](const Reading& reading) { return has(update, reading); });
@@ -317,14 +317,14 @@ class Divider {
     if (reading.var == sent.var && reading.writer == sent.writer) return true;
     if (from_trainer(reading)) return false;
     const uint32_t m = writer(reading);
-    return m == kNobody || place_[m].home == update;
+    return m == kNoMember || place_[m].runs_with == update;
   }
 
   Status check_update(uint32_t update) const {
     for (const Reading& reading : member(update).readings) {
       if (has(update, reading)) continue;
       return Unimplemented(
-                 "the update of param {} reads {}, which '{}' computes elsewhere than on the "
+                 "the update of param {} reads {}, which '{}' computes somewhere else than on the "
                  "param's server",
                  quoted(param_of(update)), quoted(reading.var), reading.writer->type().str())
           .at(member(update).op->location());
@@ -332,18 +332,18 @@ class Divider {
     return Ok();
   }
 
-  // Nobody on the trainer may wait for what only servers compute.
+  // No op on the trainer may need a value that only servers compute.
   Status check_trainer_readers() const {
     for (const auto& [op, reading] : readings_.outside_readers()) {
       const uint32_t m = writer(reading);
-      if (m != kNobody && !place_[m].on_trainer) {
+      if (m != kNoMember && !place_[m].on_trainer) {
         return Unimplemented(
-                   "it reads {} behind '{}', which runs on a server: the trainer has the new value "
+                   "it reads {} after '{}', which runs on a server: the trainer gets the new value "
                    "only in the next step",
                    quoted(reading.var), reading.writer->type().str())
             .at(op->location());
       }
-      if (m == kNobody && role::is_lr_op(*op) && from_trainer(reading)) {
+      if (m == kNoMember && role::is_lr_op(*op) && from_trainer(reading)) {
         return Unimplemented(
                    "it belongs to the schedule, which servers compute, but reads {}, which '{}' "
                    "computes on the trainer",
@@ -355,7 +355,7 @@ class Divider {
   }
 
   VarKind kind_of(const Reading& reading) const {
-    // Ops that give rows for rows; programs often declare their outputs as dense.
+    // Ops that map selected rows to selected rows; programs often declare their outputs as dense.
     constexpr std::array<llvm::StringLiteral, 9> kKeepRows = {
         "clip",   "clip_by_norm",        "scale",           "cast",
         "assign", "merge_selected_rows", "elementwise_mul", "elementwise_div",
@@ -368,7 +368,7 @@ class Divider {
     Reading at = reading;
     while (true) {
       const uint32_t m = writer(at);
-      if (m == kNobody || !llvm::is_contained(kKeepRows, member(m).op->type())) break;
+      if (m == kNoMember || !llvm::is_contained(kKeepRows, member(m).op->type())) break;
       const Op& op = *member(m).op;
       if (op.type() == "sum" && member(m).readings.size() != 1) break;
       at = member(m).reading_of(op.first_input("X"));
@@ -383,7 +383,7 @@ class Divider {
       if (place_[m].on_trainer) {
         part.trainer.push_back(member(m).op);
       } else {
-        part.server.push_back({member(m).op, param_of(place_[m].home).str()});
+        part.server.push_back({member(m).op, param_of(place_[m].runs_with).str()});
       }
     }
     for (const uint32_t update : updates_) {

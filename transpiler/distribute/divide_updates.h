@@ -10,46 +10,46 @@
 
 namespace millrace::transpiler {
 
-/// The update of one parameter, and what feeds it.
+/// The update of one parameter, and the gradient that reaches it.
 struct UpdateFlow {
   Op* update = nullptr;
-  /// The value that the trainers send: the update's gradient before the servers' own ops.
+  /// The var that the trainers send: the update's gradient before the ops that run on the servers.
   std::string gradient;
-  VarKind kind = VarKind::kLodTensor;  ///< of the gradient, told by what computes it
-  bool has_server_ops = false;         ///< ops stand between the sent gradient and the update
+  VarKind kind = VarKind::kLodTensor;  ///< of the gradient, derived from the op that computes it
+  bool has_server_ops = false;         ///< there are ops between the sent gradient and the update
 };
 
-/// An op of the optimize part that runs where its parameter lives.
+/// An op of the optimize part that runs on the server that holds its parameter.
 struct ServerOp {
   Op* op = nullptr;
   std::string param;
 };
 
-/// The optimize part of a program, divided.
+/// The optimize part of a program, divided between trainer and servers.
 struct OptimizePart {
-  std::vector<Op*> trainer;             ///< clipping and whatever else needs more than one gradient
-  std::vector<ServerOp> server;         /// regularisation, updates and what follows them
+  std::vector<Op*> trainer;             ///< clipping and other ops that need several gradients
+  std::vector<ServerOp> server;         ///< regularisation, updates and what follows them
   llvm::StringMap<UpdateFlow> updates;  ///< by parameter
 };
 
 /// How the optimize part is divided.
 struct DivideOptions {
-  /// Clipping stays on the trainers. False: clipping by value runs on the servers, behind the
-  /// merge; any other clipping is refused.
+  /// Clipping stays on the trainers. False: clipping by value runs on the servers after the
+  /// gradients are merged; any other clipping is rejected.
   bool clip_on_trainer = true;
-  /// Regularisation runs on the servers. False: on the trainers, as clipping.
+  /// Regularisation runs on the servers. False: on the trainers, like clipping.
   bool decay_on_servers = true;
 };
 
-/// Divides the ops of role Optimize of block 0 by what feeds the updates; name scopes count only
-/// where the original looks at one (`@CLIP`).
+/// Divides the ops of role Optimize of block 0 between trainer and servers by data flow from the
+/// gradients to the updates. Name scopes matter only where the original checks one (`@CLIP`).
 ///
-/// Going back from the gradient of each update, ops that add a term of the parameter to the
-/// gradient (regularisation) go to the server; the first other op, and all it needs, stays on the
-/// trainer. So no update can skip an op.
-/// Errors: kInvalidProgram for ops that state no parameter, kUnimplemented where an op needs values
-/// of both sides, a parameter is updated twice, or a reader on the trainer needs what only servers
-/// compute.
+/// The walk starts at the gradient of each update and goes backwards. Ops that add a term of the
+/// parameter to the gradient (regularisation) run on the server. The first other op, and everything
+/// it needs, stays on the trainer. So no update can bypass an op.
+/// Errors: kInvalidProgram for ops without a parameter; kUnimplemented if an op needs values of
+/// both sides, if a parameter is updated twice, or if an op on the trainer needs a value that only
+/// servers compute.
 StatusOr<OptimizePart> divide_updates(Block& block, const DivideOptions& options);
 
 }  // namespace millrace::transpiler

@@ -6,8 +6,8 @@
 
 #include "framework/block.h"
 
-/// Plain ops that several distribution modes emit, with the attributes that the original writes.
-/// `where` is the op to stand before; null appends.
+/// Emits plain ops that several distribution modes use, with the attributes that the original
+/// writes. The new op goes before `where`; null appends it.
 namespace millrace::transpiler {
 
 /// out = factor * x
@@ -21,7 +21,7 @@ Op& emit_assign(Block& block, Op* where, llvm::StringRef x, llvm::StringRef out,
 /// out = sum of xs
 Op& emit_sum(Block& block, Op* where, llvm::ArrayRef<std::string> xs, llvm::StringRef out,
              int32_t role);
-/// out = xs joined along dim 0
+/// out = xs concatenated along dim 0
 Op& emit_concat(Block& block, Op* where, llvm::ArrayRef<std::string> xs, llvm::StringRef out,
                 int32_t role);
 

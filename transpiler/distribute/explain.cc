@@ -45,7 +45,7 @@ std::string_view traffic_name(Traffic traffic) {
   return "dense";
 }
 
-// Looks up what the cost model knows of a slice and of its parameter.
+// Looks up the facts of the cost model about a slice and its parameter.
 class KnownCosts {
  public:
   explicit KnownCosts(const CostInput& input) {
@@ -77,7 +77,7 @@ std::string update_text(const ParamNote* note) {
   return printable(out);
 }
 
-// "rows 0-682" of a cut parameter.
+// "rows 0-682" of a sliced parameter.
 std::string rows_text(const DistributedVar& var) {
   const auto& whole = var.origin.shape;
   int64_t row = 1;
@@ -110,7 +110,7 @@ void add_rows(const OriginSlices& origin, const KnownCosts& known, std::vector<R
   }
 }
 
-// An update that all parameters share stands once above the table, not in every line.
+// If all parameters have the same update, prints it once above the table, not in every line.
 std::string take_common_update(std::vector<Row>& rows) {
   std::string common;
   for (size_t i = 1; i < rows.size(); ++i) {
@@ -122,7 +122,7 @@ std::string take_common_update(std::vector<Row>& rows) {
   return common.empty() ? "" : "every update: " + common + "\n\n";
 }
 
-// Columns as wide as their longest cell, empty ones left out; numbers to the right.
+// Columns as wide as their longest cell, without empty ones; numbers are right-aligned.
 std::string table(const std::vector<Row>& rows) {
   using Column = std::pair<std::string Row::*, bool>;
   constexpr Column kColumns[] = {{&Row::name, false}, {&Row::dims, true},    {&Row::bytes, true},
@@ -155,7 +155,8 @@ std::vector<OriginSlices> params_of(const VarsDistributed& overview) {
   return out;
 }
 
-// A distributed table is not in the overview: its rows are dealt by id, not cut into slices.
+// A distributed table is not in the overview: its rows are distributed by id, not split into
+// slices.
 std::vector<const CostSlice*> table_slices(const VarsDistributed& overview,
                                            const CostInput& input) {
   std::vector<const CostSlice*> out;
@@ -222,7 +223,7 @@ nlohmann::ordered_json param_json(const OriginSlices& origin, const KnownCosts& 
 std::string explain_text(const VarsDistributed& overview, const CostInput& input,
                          const CostReport* report) {
   if (report == nullptr)
-    return "no parameter lives on a server alone: every trainer holds all of them\n";
+    return "no parameter is held by servers only: every trainer holds all of them\n";
   const KnownCosts known(input);
   std::vector<Row> rows = {{"param", "dims", "bytes", "state", "server", "update", "why"}};
   for (const OriginSlices& origin : params_of(overview)) add_rows(origin, known, rows);

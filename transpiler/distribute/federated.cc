@@ -3,9 +3,9 @@
 #include "framework/base/errors.h"
 #include "transpiler/distribute/federated_passes.h"
 #include "transpiler/distribute/pserver_program.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/run_steps.h"
 #include "transpiler/distribute/server_job.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -16,7 +16,7 @@ Status run_step(std::unique_ptr<Pass> step, Program& program, PassContext& conte
   return run_steps(steps, program, context);
 }
 
-// Copy of the program with the ops [begin, end) of block 0 alone.
+// A copy of the program with only the ops [begin, end) of block 0.
 std::unique_ptr<Program> with_ops(const Program& program, size_t begin, size_t end) {
   std::unique_ptr<Program> part = program.clone();
   const std::vector<Op*> ops = part->root().op_vector();
@@ -37,7 +37,7 @@ StatusOr<FederatedPrograms> transpile_federated(const Program& main, const Progr
   if (job.endpoints.size() > 1) {
     return InvalidArgument(
         "federated training works with one server, 'pservers' lists {}: every server would have "
-        "to own every parameter",
+        "to hold every parameter",
         job.endpoints.size());
   }
   job.config.enable_dc_asgd = false;

@@ -30,9 +30,9 @@ struct FederatedPrograms {
 /// Distributes a program for federated training: trainers optimize with their own data and send
 /// whole parameters; the server averages them.
 ///
-/// Only parameters that an sgd op updates take part; others stay local, with a remark. The
+/// Only parameters updated by an sgd op take part; others stay local, and a remark says so. The
 /// attribute sync_mode of send and recv is the negation of the argument, as in the original.
-/// Errors: kInvalidArgument for several servers (each would have to own every parameter) and those
+/// Errors: kInvalidArgument for several servers (each would have to hold every parameter) and those
 /// of the configuration; kInvalidProgram naming the op.
 /// Source: spec/transpiler.md section 10, seed 001.
 StatusOr<FederatedPrograms> transpile_federated(const Program& main, const Program& startup,

@@ -3,8 +3,8 @@
 #include "framework/names.h"
 #include "transpiler/distribute/emit.h"
 #include "transpiler/distribute/federated_passes.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/server_job.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -21,9 +21,9 @@ class FederatedCopyParams final : public Pass {
       if (op.type() == "sgd") {
         MILLRACE_RETURN_IF_ERROR(add_param(op, *job));
       } else if (role::is_optimizer(op)) {
-        context.remarks.push_back(
-            fmt::format("{} stays local: federated training sends what sgd updates, not {}",
-                        op.first_input("Param").str(), op.type().str()));
+        context.remarks.push_back(fmt::format(
+            "{} stays local: federated training sends only parameters that sgd updates, not {}",
+            op.first_input("Param").str(), op.type().str()));
       }
     }
     MILLRACE_RETURN_IF_ERROR(place_in_order(main, *job));

@@ -6,14 +6,14 @@
 #include "transpiler/distribute/job.h"
 #include "transpiler/pass.h"
 
-/// The steps of federated mode; each works on the DistributionJob beside the program.
+/// The passes of federated mode. Each works on the DistributionJob in the pass context.
 namespace millrace::transpiler {
 
 /// Main: finds the parameters of sgd ops and appends "<p>.opti.trainer_i" = <p> for each.
 std::unique_ptr<Pass> federated_copy_params();
 /// Copy of main: drops all ops and receives the parameters.
 std::unique_ptr<Pass> federated_recv();
-/// Main: appends a send per copy and, in sync mode, the barrier behind them.
+/// Main: appends a send per copy and, in sync mode, a barrier after them.
 std::unique_ptr<Pass> federated_send();
 
 /// The main program of the server: a block per parameter that averages what the trainers sent.

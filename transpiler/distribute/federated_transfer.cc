@@ -1,5 +1,5 @@
 #include "transpiler/distribute/federated_passes.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -8,7 +8,7 @@ int32_t trainer_of(const DistributionJob& job) {
   return static_cast<int32_t>(job.arguments.trainer_id);
 }
 
-// Marks shared by send and recv of one parameter. sync_mode is negated, as in the original.
+// Attributes that send and recv of one parameter share. sync_mode is negated, as in the original.
 void finish_transfer(Op& op, const DistributionJob& job, const ParamGrad& pair) {
   const PlacedSlice& placed = pair.slices.front();
   op.set_strings("epmap", {job.endpoints[static_cast<size_t>(placed.endpoint)]})

@@ -51,11 +51,12 @@ Status find_distributed_table(const Block& block, DistributionJob& job) {
   if (update.has_server_ops) {
     return Unimplemented(
         "the distributed table '{}' is regularised; servers update its rows by sgd with the "
-        "gradient as it comes",
+        "unchanged gradient",
         table);
   }
   if (job.config.enable_dc_asgd)
-    return Unimplemented("enable_dc_asgd: the distributed table '{}' is not compensated", table);
+    return Unimplemented(
+        "enable_dc_asgd: the distributed table '{}' does not support delay compensation", table);
   job.table.grad = update.grad;
   return Ok();
 }
@@ -69,7 +70,7 @@ Status find_tables(Program& main, PassContext& context, DistributionJob& job) {
   for (Op& op : main.root().ops()) {
     const llvm::StringRef type = op.type();
     const bool is_lookup = type == "lookup_table" || type == "lookup_table_v2" || type == "nce";
-    // A distributed table has a way of its own, which counts before remote_prefetch.
+    // The rules for a distributed table take precedence over remote_prefetch.
     const bool distributed = job.table.exists() && table_of(op) == job.table.param;
     if (is_lookup && !distributed && flag(op, "remote_prefetch"))
       job.prefetch_lookups.push_back(&op);

@@ -15,16 +15,16 @@ namespace millrace::transpiler {
 struct GeoPrograms {
   RolePrograms trainer;
   std::vector<RolePrograms> pservers;  ///< in order of the endpoints
-  ProgramProperties properties;        ///< with what the communicator must know
+  ProgramProperties properties;        ///< includes the facts for the communicator
   VarsDistributed overview;
 };
 
-/// Distributes a program for geo training: trainers optimize their own copy and now and then push
-/// what changed; servers add it up.
+/// Distributes a program for geo training: trainers optimize their own copies and periodically push
+/// the changes; servers add them up.
 ///
-/// Always asynchronous. The optimizer stays on the trainer and nothing is sent per parameter; one
-/// send at the end of the step hands the ids of sparse look-ups to the communicator. Parameters are
-/// cut for the servers even if slice_var_up is false, as the original does.
+/// Always asynchronous. The optimizer stays on the trainer and nothing is sent per parameter. One
+/// send at the end of the step passes the ids of sparse lookups to the communicator. Parameters are
+/// sliced for the servers even if slice_var_up is false, as in the original.
 /// Errors: those of the configuration (spec/transpiler.md section 15), kInvalidProgram naming the
 /// op. Source: spec/transpiler.md section 10.
 StatusOr<GeoPrograms> transpile_geo(const Program& main, const Program& startup,

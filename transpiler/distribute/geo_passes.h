@@ -6,21 +6,22 @@
 #include "transpiler/distribute/job.h"
 #include "transpiler/pass.h"
 
-/// The steps of geo mode; each works on the DistributionJob beside the program.
+/// The passes of geo mode. Each works on the DistributionJob in the pass context.
 namespace millrace::transpiler {
 
-/// Main: finds parameters, gradients and tables, which the optimizer ops on the trainer tell.
+/// Main: finds parameters, gradients and tables from the optimizer ops on the trainer.
 std::unique_ptr<Pass> geo_collect();
-/// Main: cuts the parameters, declares slices and the vars of what changed, places the slices.
+/// Main: slices the parameters, declares the slices and the vars of changes, assigns slices to
+/// servers.
 std::unique_ptr<Pass> geo_cut();
-/// Main: appends the send that hands the ids of sparse look-ups to the communicator; look-ups read
-/// the trainer's own table.
+/// Main: appends the send that passes the ids of sparse lookups to the communicator. Lookups read
+/// the trainer's own copy of the table.
 std::unique_ptr<Pass> geo_send_ids();
-/// Startup (of the context): receives the parameters, declares the vars of what changed, says that
-/// the parameters are there.
+/// Startup (of the context): receives the parameters, declares the vars of changes, and signals
+/// that the parameters are ready.
 std::unique_ptr<Pass> geo_extend_startup();
 
-/// The main program of one server: a block per slice that adds what changed.
+/// The main program of one server: a block per slice that adds the received changes.
 std::unique_ptr<Program> make_geo_pserver(const Program& main, const DistributionJob& job,
                                           size_t server);
 

@@ -2,7 +2,7 @@
 #include "transpiler/distribute/emit.h"
 #include "transpiler/distribute/geo_passes.h"
 #include "transpiler/distribute/pserver_builder.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {

@@ -1,7 +1,7 @@
 #include <map>
 
 #include "transpiler/distribute/geo_passes.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -15,7 +15,7 @@ class GeoSendIds final : public Pass {
     Block& block = main.root();
     std::vector<std::string> ids;
     std::vector<std::string> tables;
-    std::map<std::string, std::string> last_table;  // of each ids var
+    std::map<std::string, std::string> last_table;  // by ids var
     for (Op& op : block.ops()) {
       if (!op.has_attr("is_sparse")) continue;
       if (op.type() == "lookup_table") op.set_bool("remote_prefetch", false);
@@ -23,7 +23,7 @@ class GeoSendIds final : public Pass {
       const auto op_tables = op.input("W");
       for (size_t i = 0; i < std::min(op_ids.size(), op_tables.size()); ++i) {
         if (!is_sparse_param(*job, op_tables[i])) continue;
-        // The gradient op names the pair of its look-up again.
+        // The gradient op has the same pair as its lookup.
         std::string& known = last_table[op_ids[i].str()];
         if (known == op_tables[i]) continue;
         known = op_tables[i].str();

@@ -1,8 +1,8 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
 #include "transpiler/distribute/geo_passes.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {

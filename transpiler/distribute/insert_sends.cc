@@ -1,7 +1,7 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -10,7 +10,7 @@ int64_t rows_of(const PlacedSlice& placed) {
   return placed.grad_dims.empty() ? 1 : placed.grad_dims[0];
 }
 
-// Cuts the gradient behind its last writer; returns the op the send has to follow.
+// Splits the gradient after its last writer; returns the op after which to insert the send.
 Op& insert_split(Block& block, Op& writer, const ParamGrad& pair) {
   std::vector<std::string> pieces;
   for (const PlacedSlice& placed : pair.slices) pieces.push_back(placed.grad);

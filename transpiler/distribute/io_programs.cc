@@ -7,7 +7,7 @@
 #include "framework/base/text.h"
 #include "framework/persistable.h"
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -36,12 +36,12 @@ Status check_distributed(const ProgramProperties& properties, const std::string&
   if (!properties.is_distributed) {
     return InvalidArgument("cannot {}: the program is not distributed", action);
   }
-  if (directory.empty()) return InvalidArgument("cannot {}: the directory has no name", action);
+  if (directory.empty()) return InvalidArgument("cannot {}: the directory name is empty", action);
   return Ok();
 }
 
-// Places of the pieces in the file: by block_id if the var is cut, else as listed.
-// Errors: a gap or an overlap; the original would write a broken file.
+// Order of the slices in the file: by block_id if the var is sliced, else as listed.
+// Errors: a gap or an overlap, for which the original would write a broken file.
 StatusOr<std::vector<size_t>> piece_order(const std::string& origin, const Pieces& pieces) {
   std::vector<size_t> order(pieces.size());
   if (!pieces.front()->is_slice) {
@@ -92,7 +92,7 @@ Status append_recv_save(Block& block, const std::string& origin, const Pieces& p
                          in_quotes(piece.slice.name));
     }
     shapes.push_back(shape_text_io_programs(piece.slice.shape));
-    // The number is the place in the overview, not in the file.
+    // The number is the position in the overview, not in the file.
     local_names.push_back(piece.slice.name + ".slice." + std::to_string(i));
     remote_names.push_back(piece.slice.name);
     endpoints.push_back(piece.endpoint);
@@ -201,8 +201,8 @@ StatusOr<std::unique_ptr<Program>> make_load_program(const VarsDistributed& over
     }
     finish(load, role::kForward);
   }
-  // The original ends with an op that frees whole copies; slices are read directly, so there are
-  // none.
+  // The original ends with an op that deletes whole copies. Here slices are read directly, so there
+  // is nothing to delete.
   finish(block.append_op("delete_var"), role::kForward);
   return program;
 }

@@ -19,35 +19,37 @@ namespace millrace::transpiler {
 std::vector<const Var*> locally_saved_vars(const Program& trainer, const VarsDistributed& overview,
                                            const ProgramProperties& properties);
 
-/// What saving a distributed program means on one trainer.
+/// How one trainer saves a distributed program.
 struct SavePrograms {
   /// Names of the vars to save locally, one file each.
   std::vector<std::string> local_vars;
-  /// Programs to run behind that, in order; on trainer 0 only, empty on the others: one with a
-  /// recv_save for each var that servers keep, one with a checkpoint_notify if there is a
-  /// distributed table. Either is absent if it has nothing to do.
+  /// Programs to run after that, in order. Only on trainer 0; empty on the others. One has a
+  /// recv_save for each var that servers keep; one has a checkpoint_notify if there is a
+  /// distributed table. A program with nothing to do is left out.
   std::vector<std::unique_ptr<Program>> remote;
 };
 
 /// Plans saving to `directory`.
 ///
-/// An uncut var that several servers keep alike (beta powers of a cut parameter) is listed with one
-/// piece a server, as the original does (quirk Q11); recv_save writes no more than the shape holds.
+/// A var that is not sliced but that several servers keep (beta powers of a sliced parameter) is
+/// listed with one slice per server, as in the original (quirk Q11); recv_save writes no more than
+/// the shape holds.
 /// Errors: kInvalidArgument if the program is not distributed or the directory is empty;
 /// kInvalidData if the slices of a var do not cover it exactly, or a slice has no endpoint.
 StatusOr<SavePrograms> make_save_programs(const Program& trainer, const VarsDistributed& overview,
                                           const ProgramProperties& properties,
                                           const std::string& directory);
 
-/// A program with a recv_save into `directory` for each of the vars by original name, whatever
-/// their type; null if there are none. The distributed table is none of them. Errors: kNotFound for
-/// a name that the overview does not have; those of make_save_programs().
+/// Builds a program with a recv_save into `directory` for each of the vars, given by original name
+/// and of any type; null if there are none. The distributed table cannot be fetched this way.
+/// Errors: kNotFound for a name that is not in the overview; those of make_save_programs().
 StatusOr<std::unique_ptr<Program>> make_fetch_program(const VarsDistributed& overview,
                                                       const std::vector<std::string>& names,
                                                       const std::string& directory);
 
-/// The program that a server runs to load what lives on properties.ps_endpoint: a load op for each
-/// entry of the overview; slices with the offset, in elements, at which they start in the file.
+/// Builds the program that a server runs to load the vars of properties.ps_endpoint: one load op
+/// for each entry of the overview. Loads of slices have the offset, in elements, at which the slice
+/// starts in the file.
 /// Errors: kInvalidArgument if the program is not distributed, has no endpoint, or the directory is
 /// empty.
 StatusOr<std::unique_ptr<Program>> make_load_program(const VarsDistributed& overview,

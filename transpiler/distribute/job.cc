@@ -15,7 +15,7 @@ int32_t DistributionJob::distributed_mode() const {
 StatusOr<DistributionJob*> job_of(PassContext& context, llvm::StringRef pass) {
   auto* const job = dynamic_cast<DistributionJob*>(context.job);
   if (job == nullptr) {
-    return InvalidArgument("pass '{}' works only inside of 'distribute'",
+    return InvalidArgument("pass '{}' works only inside 'distribute'",
                            std::string_view(pass.data(), pass.size()));
   }
   return job;

@@ -31,7 +31,7 @@ struct PlacedSlice {
 /// A parameter and its gradient, and how they are distributed.
 struct ParamGrad {
   std::string param;
-  std::string grad;             ///< name in the program that came in
+  std::string grad;             ///< name in the input program
   std::string grad_on_trainer;  ///< grad, or its renamed form if it is sent whole
   VarKind grad_kind = VarKind::kLodTensor;
   VarKind param_kind = VarKind::kLodTensor;
@@ -39,13 +39,13 @@ struct ParamGrad {
   int32_t lod_level = 0;
   std::vector<PlacedSlice> slices;
   std::string send_control;     ///< control variable of its send op
-  bool has_server_ops = false;  ///< servers make the update's gradient of the one that is sent
-  bool prefetched = false;  ///< table of a remote_prefetch lookup: fetched by row, never as a whole
+  bool has_server_ops = false;  ///< servers compute the update's gradient from the one that is sent
+  bool prefetched = false;      ///< table of a remote_prefetch lookup: only rows of it are fetched
 
   [[nodiscard]] bool is_cut() const { return slices.size() > 1; }
 };
 
-/// Which slice a server owns.
+/// A slice held by a server.
 struct OwnedSlice {
   uint32_t pair = 0;
   uint32_t slice = 0;
@@ -60,12 +60,12 @@ struct DistributedTable {
   std::vector<std::string> out_pieces;   ///< prefetch_compress_out_tmp_i
   VarSpec ids_spec;
   VarSpec out_spec;
-  int64_t padding_idx = -1;  ///< of all lookups; -1: none
+  int64_t padding_idx = -1;  ///< shared by all lookups; -1: none
   [[nodiscard]] bool exists() const { return !param.empty(); }
 };
 
-/// Everything the passes of one distribution know. Ops are pointers into the program the passes run
-/// on.
+/// Everything the passes of one distribution know. Ops are pointers into the program that the
+/// passes run on.
 struct DistributionJob final : Facts {
   // input
   DistributeTranspilerConfig config;
@@ -91,7 +91,7 @@ struct DistributionJob final : Facts {
   std::string step_counter;  ///< "<counter>.trainer_<id>" of an asynchronous schedule; empty: none
   VarsDistributed overview;
   std::vector<std::string> rates;     ///< vars of learning rates that updates read, sorted
-  std::vector<std::string> schedule;  ///< what schedules keep from step to step, sorted
+  std::vector<std::string> schedule;  ///< vars that schedules keep between steps, sorted
 
   // control variables
   ControlVars controls;
@@ -103,7 +103,7 @@ struct DistributionJob final : Facts {
 
   /// The graph waits for all trainers each step.
   [[nodiscard]] bool sync() const { return arguments.sync_mode; }
-  /// Servers hold one gradient variable a trainer and merge them.
+  /// Servers hold one gradient variable per trainer and merge them.
   [[nodiscard]] bool merges_per_trainer() const {
     return sync() || (config.completely_not_async && trainers > 1);
   }
@@ -111,8 +111,8 @@ struct DistributionJob final : Facts {
   [[nodiscard]] int32_t distributed_mode() const;
 };
 
-/// The job a pass of the distribution works on. Errors: kInvalidArgument if the pass runs outside
-/// of one.
+/// The distribution job that a pass works on. Errors: kInvalidArgument if the pass runs without
+/// one.
 StatusOr<DistributionJob*> job_of(PassContext& context, llvm::StringRef pass);
 
 }  // namespace millrace::transpiler

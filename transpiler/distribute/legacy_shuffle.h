@@ -5,9 +5,10 @@
 
 namespace millrace::transpiler {
 
-/// Permutation that NumPy's legacy generator makes of 0..count-1 (quirk Q2): MT19937 seeded by
-/// init_genrand(seed); for i from the end down to 1, i swaps with the first draw that, masked to
-/// the smallest 2^k - 1 >= i, is <= i. Source: spec/transpiler.md section 16, with checked values.
+/// The permutation of 0..count-1 that NumPy's legacy generator produces (quirk Q2): MT19937 seeded
+/// by init_genrand(seed). For i from the last index down to 1, element i is swapped with element j,
+/// where j is the first draw that is <= i after masking it to the smallest 2^k - 1 >= i. Source:
+/// spec/transpiler.md section 16, with checked values.
 std::vector<uint32_t> legacy_shuffle(uint32_t seed, uint32_t count);
 
 }  // namespace millrace::transpiler

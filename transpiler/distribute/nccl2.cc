@@ -8,8 +8,8 @@
 #include "framework/names.h"
 #include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/run_steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -59,13 +59,13 @@ Status check_hierarchy(const Nccl2Plan& plan) {
   const auto trainers = static_cast<int64_t>(plan.endpoints.size());
   if (plan.inter_nranks < 1) {
     return InvalidArgument(
-        "hierarchical_allreduce_inter_nranks is to be the number of local devices, but there are "
-        "none");
+        "hierarchical_allreduce_inter_nranks defaults to the number of local devices, but there "
+        "are none");
   }
   if (trainers <= plan.inter_nranks) {
     return InvalidArgument(
         "hierarchical allreduce needs more trainers than hierarchical_allreduce_inter_nranks, "
-        "found {} trainers and {} ranks a node",
+        "found {} trainers and {} ranks per node",
         trainers, plan.inter_nranks);
   }
   if (trainers % plan.inter_nranks != 0) {

@@ -7,11 +7,11 @@
 
 namespace millrace::transpiler {
 
-/// Distributes a training program over trainers whose executor reduces gradients by itself.
+/// Distributes a training program over trainers whose executor reduces the gradients.
 ///
-/// Main stays as it is. Startup gets one var per communicator id and the op that makes the ids on
+/// Main is not changed. Startup gets one var per communicator id and the op that creates the ids on
 /// trainer 0 and sends them to the others. With use_hierarchical_allreduce each communicator has an
-/// id inside a node and one between nodes.
+/// id within a node and one between nodes.
 ///
 /// \returns clones of the two programs
 /// \param properties  gets the endpoints and the communicator settings

@@ -6,7 +6,7 @@
 #include "framework/block.h"
 #include "framework/program.h"
 
-/// Small helpers for emitting ops the way every distribution pass does.
+/// Helpers for emitting ops in the form that all distribution passes use.
 namespace millrace::transpiler {
 
 /// Numbers control variables of one program in order of creation.
@@ -19,7 +19,7 @@ class ControlVars {
   int64_t next_ = 0;
 };
 
-/// Gives an emitted op the attributes all emitted ops carry: op_namescope "/" and its role.
+/// Sets the attributes that all emitted ops have: op_namescope "/" and its role.
 Op& finish(Op& op, int32_t role);
 
 }  // namespace millrace::transpiler

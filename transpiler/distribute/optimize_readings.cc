@@ -2,7 +2,7 @@
 
 #include <llvm/ADT/STLExtras.h>
 
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 
@@ -13,7 +13,7 @@ Reading OptimizeMember::reading_of(llvm::StringRef var) const {
 }
 
 OptimizeReadings::OptimizeReadings(Block& block) {
-  llvm::DenseMap<NameId, Op*> last;  // the last writer so far
+  llvm::DenseMap<NameId, Op*> last;  // the last writer of each var so far
   for (Op& op : block.ops()) {
     const bool is_member = role::is_optimize_op(op);
     const bool schedules = role::is_lr_op(op);

@@ -11,7 +11,7 @@
 
 namespace millrace::transpiler {
 
-/// One value that an op reads, and the op that has written it; null: state, or a feed.
+/// A value that an op reads, and the op that wrote it; null: persistent state or a feed.
 struct Reading {
   llvm::StringRef var;
   Op* writer = nullptr;
@@ -22,26 +22,25 @@ struct OptimizeMember {
   Op* op = nullptr;
   llvm::SmallVector<Reading, 4> readings;
   size_t outputs = 0;
-  bool tainted = false;  ///< computed, directly or not, from values of the forward or backward part
+  bool tainted = false;  ///< depends, directly or not, on values of the forward or backward part
 
-  /// The reading of a var; one without a writer if the op does not read it.
+  /// The reading of a var; without a writer if the op does not read the var.
   [[nodiscard]] Reading reading_of(llvm::StringRef var) const;
 };
 
-/// Which op has written each value that the optimize part of a block reads, in place or not. Found
-/// in one walk; valid until the block is edited.
+/// Records which op wrote each value that the optimize part of a block reads, including ops that
+/// update in place. Built in one pass over the block; valid until the block is edited.
 class OptimizeReadings {
  public:
   explicit OptimizeReadings(Block& block);
 
   /// In program order.
   [[nodiscard]] llvm::ArrayRef<OptimizeMember> members() const { return members_; }
-  /// Place of an op among the members; UINT32_MAX if it is none, or null.
+  /// Index of an op among the members; UINT32_MAX if it is not a member or null.
   [[nodiscard]] uint32_t index_of(const Op* op) const;
-  /// Whether the value comes, directly or not, from the forward or backward part.
+  /// Whether the value depends, directly or not, on the forward or backward part.
   [[nodiscard]] bool is_tainted(const Reading& reading) const;
-  /// Readings by ops that are no members, of what members have written; of scheduler ops all
-  /// readings.
+  /// Reads by non-members of values that members wrote; for scheduler ops, all their reads.
   [[nodiscard]] llvm::ArrayRef<std::pair<Op*, Reading>> outside_readers() const { return outside_; }
 
  private:

@@ -7,8 +7,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -17,8 +17,7 @@ std::string_view view_optimizer_state(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
-// Accumulators that have the shape of the param; the other accumulators of the op are single
-// numbers.
+// Accumulators that have the shape of the param; the op's other accumulators are scalars.
 struct StateRow {
   const char* op;
   std::array<const char*, 3> cut_slots;
@@ -38,13 +37,13 @@ constexpr std::array<StateRow, 12> kStates = {
      {"lamb", {"Moment1", "Moment2", nullptr}},
      {"sgd", {nullptr, nullptr, nullptr}}}};
 
-// The overview of the original lists this one whole although the server holds a slice of it (quirk
+// The original's overview lists this var as whole although the server holds a slice of it (quirk
 // Q10); readers of the overview compare with it.
 bool listed_whole(const Op& op, llvm::StringRef slot) {
   return op.type() == "rmsprop" && slot == "MeanGrad";
 }
 
-// One entry a slot of state.
+// Adds one entry per slot of state.
 Status list_state(const Block& block, const Op& op, const OwnedSlice& owned, size_t server,
                   DistributionJob& job) {
   const ParamGrad& pair = job.pairs[owned.pair];
@@ -77,8 +76,8 @@ Status list_state(const Block& block, const Op& op, const OwnedSlice& owned, siz
   return Ok();
 }
 
-// What ops beside the update keep: averages of the param, and the constants that they are made
-// with. The original lists none of them, so that no save of it has them.
+// Lists what ops other than the update keep: averages of the param, and the constants that they
+// use. The original lists none of them, so its checkpoints do not contain them.
 class KeptVars {
  public:
   KeptVars(const Block& block, DistributionJob& job) : block_(block), job_(job) {
@@ -91,7 +90,7 @@ class KeptVars {
     const ParamGrad& pair = job_.pairs[owned.pair];
     for (const llvm::StringRef name : op.output_names()) add(name, pair, owned, server);
     for (const llvm::StringRef name : op.input_names()) {
-      // a constant is the same everywhere: one server tells it
+      // a constant is the same everywhere: it is listed for one server
       const bool changes = llvm::any_of(job_.ops_of_pair[owned.pair],
                                         [&](const Op* each) { return each->writes(name); });
       if (changes || listed_once_.insert(name).second) add(name, pair, owned, server);
@@ -118,7 +117,7 @@ class KeptVars {
     job_.overview.add_distributed_var(std::move(entry));
   }
 
-  // Read by the update itself: list_state() lists it, or it is the rate.
+  // True if the update reads it: then list_state() lists it, or it is the rate.
   bool is_state(llvm::StringRef name, uint32_t pair) const {
     return llvm::any_of(job_.ops_of_pair[pair],
                         [&](const Op* op) { return role::is_optimizer(*op) && op->reads(name); });
@@ -148,21 +147,20 @@ StatusOr<bool> accumulator_follows_param(const Op& op, llvm::StringRef slot, boo
   const auto* const row = llvm::find_if(kStates, [&](const StateRow& r) { return type == r.op; });
   if (row == kStates.end()) {
     return Unimplemented(
-               "optimizer '{}' is not supported for distributed training: how its state '{}' "
-               "divides between "
-               "servers is not known",
+               "optimizer '{}' is not supported for distributed training: it is not known how its "
+               "state '{}' is divided between servers",
                view_optimizer_state(type), view_optimizer_state(slot))
         .at(op.location());
   }
   if (param_is_cut && type == "lamb") {
     return Unimplemented(
-               "optimizer 'lamb' scales by the norm of the whole param '{}', which is cut over "
+               "optimizer 'lamb' scales by the norm of the whole param '{}', which is sliced over "
                "servers",
                view_optimizer_state(op.first_input("Param")))
         .at(op.location())
         .with_hint("set slice_var_up to false");
   }
-  // Read only if centered; otherwise it stays as it was declared.
+  // Read only if centered; otherwise it is not updated and keeps its declared shape.
   if (type == "rmsprop" && slot == "MeanGrad") return get_attr_or<bool>(op, "centered", false);
   return llvm::any_of(row->cut_slots,
                       [&](const char* name) { return name != nullptr && slot == name; });
@@ -175,7 +173,7 @@ Status list_optimizer_state(Program& main, PassContext& context, DistributionJob
     OwnedSlice owned;
   };
   for (size_t server = 0; server < job.endpoints.size(); ++server) {
-    // In program order, whatever the order in which slices were dealt.
+    // In program order, not in the order in which slices were assigned.
     std::vector<Update> updates;
     for (const OwnedSlice& owned : job.owned[server]) {
       for (const Op* const op : job.ops_of_pair[owned.pair]) {

@@ -2,8 +2,8 @@
 #include "ops/cost.h"
 #include "transpiler/distribute/dispatcher.h"
 #include "transpiler/distribute/legacy_shuffle.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -50,7 +50,7 @@ std::vector<uint32_t> send_order(const DistributionJob& job) {
   return shuffled;
 }
 
-// One "Param" entry a slice, in pair order.
+// Adds one "Param" entry per slice, in pair order.
 void list_params(const Block& block, DistributionJob& job) {
   for (const ParamGrad& pair : job.pairs) {
     for (size_t i = 0; i < pair.slices.size(); ++i) {
@@ -74,7 +74,7 @@ void mark_prefetched(DistributionJob& job) {
       const auto it = job.pair_of_param.find(name);
       if (it == job.pair_of_param.end()) continue;
       ParamGrad& pair = job.pairs[it->second];
-      // A dense gradient travels whole, so its table does too.
+      // A dense gradient is sent whole, so its table is fetched whole too.
       if (pair.grad_kind == VarKind::kSelectedRows) pair.prefetched = true;
     }
   }

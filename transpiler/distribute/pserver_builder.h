@@ -22,7 +22,7 @@ struct PserverBuilder {
   size_t server;
   std::unique_ptr<Program> program;
 
-  llvm::DenseMap<uint32_t, uint32_t> slice_of_pair;  ///< what this server owns
+  llvm::DenseMap<uint32_t, uint32_t> slice_of_pair;  ///< slices that this server holds
   std::vector<std::string> received;                 ///< X of listen_and_serv
   std::vector<int32_t> optimize_blocks;
   std::vector<std::string> grad_to_block_id;
@@ -33,29 +33,29 @@ struct PserverBuilder {
   int64_t next_dc_output = 0;
 
   [[nodiscard]] Block& root() const { return program->root(); }
-  /// The slice of the pair that this server owns; null if it owns none.
+  /// The slice of the pair that this server holds; null if it holds none.
   [[nodiscard]] const PlacedSlice* owned(uint32_t pair) const;
-  /// Name under which a var of the trainer is known here: params and gradients become the owned
-  /// slices.
+  /// The name that a var of the trainer has on this server: params and gradients map to the slices
+  /// held here.
   [[nodiscard]] std::string local_name(llvm::StringRef name) const;
   /// Declares a var of the original program in block 0, persistable, unless it is declared already.
-  /// Errors: kInvalidProgram if the original does not declare it where the op stands.
+  /// Errors: kInvalidProgram if the original does not declare it in a block visible to the op.
   Status clone_var(llvm::StringRef name, const Op& user);
-  /// Copies an op into the block with names made local and its vars declared; says whether a name
-  /// changed.
+  /// Copies an op into the block with its names made local and its vars declared.
+  /// \param sliced  set to true if a name changed
   StatusOr<Op*> copy_op(Block& block, const Op& op, bool& sliced);
 };
 
-/// Spec of a var that receives what `var` holds: same kind, dtype and dims, no flags.
+/// Spec of a var with this kind, dtype and dims and no flags.
 VarSpec plain_spec(VarKind kind, DType dtype, llvm::ArrayRef<int64_t> dims);
 
-/// Declaration under which a server keeps a copy of a var: persistable, so that it outlives a step;
-/// scopes and raw vars stay as they are.
+/// Declaration of a server's copy of a var: persistable, so that it is kept between steps; scopes
+/// and raw vars are declared as they are.
 VarSpec server_spec(const Var& var);
 
 /// Learning-rate block and its sub-blocks (section 8).
 Status build_lr_block(PserverBuilder& b);
-/// One block an optimizer op (section 6.4).
+/// One block per optimizer op (section 6.4).
 Status build_optimize_blocks(PserverBuilder& b);
 /// Appends delay compensation of a gradient; returns the name of the compensated one.
 std::string append_dc_asgd(PserverBuilder& b, Block& block, const PlacedSlice& owned,

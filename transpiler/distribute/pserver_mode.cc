@@ -8,9 +8,9 @@
 #include "framework/base/errors.h"
 #include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/pserver_program.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
 #include "transpiler/distribute/trainer_program.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -23,7 +23,7 @@ Status check_arguments(const DistributionJob& job) {
   return Ok();
 }
 
-// Values that servers have and the overview, which is that of the original, does not list.
+// Lists values that servers hold but that the overview, as in the original, does not contain.
 void list_rates(const Block& block, const Block& startup, DistributionJob& job) {
   std::set<std::string> rates;
   for (const Op* const op : job.optimize_ops) {
@@ -122,7 +122,7 @@ StatusOr<size_t> PserverMode::server_index(const std::string& endpoint) const {
     if (job_.endpoints[i] == endpoint) return i;
     known += (i == 0 ? "" : ", ") + job_.endpoints[i];
   }
-  return InvalidArgument("'{}' is none of the servers ({})", endpoint, known);
+  return InvalidArgument("'{}' is not one of the servers ({})", endpoint, known);
 }
 
 }  // namespace millrace::transpiler

@@ -10,8 +10,8 @@
 
 namespace millrace::transpiler {
 
-/// One program distributed over parameter servers. The plan is made once; every role's programs are
-/// built from it, so results do not depend on the order of calls (quirk Q1).
+/// One program distributed over parameter servers. The plan is made once and the programs of every
+/// role are built from it, so results do not depend on the order of calls (quirk Q1).
 ///
 /// Thread-safety: const functions may run concurrently.
 class PserverMode {
@@ -19,15 +19,15 @@ class PserverMode {
   /// Rewrites copies of main and startup for the trainer that the arguments name.
   ///
   /// \param registry  must outlive the result
-  /// \param pass_options  how the pipeline of the steps runs: verification, printing, dumps
+  /// \param pass_options  how the pipeline of the passes runs: verification, printing, dumps
   /// Errors: kInvalidArgument naming the field, kInvalidProgram naming the op, kUnimplemented for
-  /// optimizers that cannot be divided; spec/transpiler.md section 15 lists the conditions.
+  /// optimizers that cannot be sliced; spec/transpiler.md section 15 lists the conditions.
   static StatusOr<std::unique_ptr<PserverMode>> transpile(
       const Program& main, const Program& startup, const DistributeTranspilerConfig& config,
       const TranspileArguments& arguments, const ops::OpRegistry& registry,
       const PassManagerOptions& pass_options = fast_options());
 
-  /// Options without checks between the steps; the tools verify what comes out.
+  /// Options without checks between the passes; the tools verify the result.
   static PassManagerOptions fast_options();
 
   [[nodiscard]] const DistributionJob& job() const { return job_; }
@@ -35,12 +35,12 @@ class PserverMode {
   [[nodiscard]] const Program& main() const { return *main_; }
   [[nodiscard]] ProgramProperties properties() const;
   [[nodiscard]] const std::vector<std::string>& remarks() const { return context_.remarks; }
-  /// What each step did and how long it took.
+  /// What each pass did and how long it took.
   [[nodiscard]] const PipelineReport& report() const { return report_; }
 
   /// Programs of the trainer.
   [[nodiscard]] StatusOr<RolePrograms> trainer() const;
-  /// The same without a copy. Afterwards neither programs nor main() can be asked for.
+  /// The same without a copy. Afterwards neither the programs nor main() may be requested.
   StatusOr<RolePrograms> take_trainer();
   /// Programs of one server, by index of its endpoint.
   [[nodiscard]] StatusOr<RolePrograms> pserver(size_t server) const;

@@ -6,8 +6,8 @@
 #include "ops/infer_shapes.h"
 #include "transpiler/distribute/emit.h"
 #include "transpiler/distribute/pserver_builder.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -39,14 +39,15 @@ Status declare_state(PserverBuilder& b, const Op& op, llvm::StringRef name, cons
   return Ok();
 }
 
-// Name of the gradient the update reads: the merged one, or what the ops before have made of it.
+// The name of the gradient that the update reads: the merged gradient, or the result of the ops
+// before the update.
 StatusOr<std::string> update_grad(PserverBuilder& b, Block& block, const Op& op,
                                   const ParamGrad& pair, const PlacedSlice& slice) {
   std::string grad = b.local_name(op.first_input("Grad"));
   if (grad != slice.server_grad && !block.has_writers(grad)) {
     return InvalidProgram(
                "the update of param '{}' reads gradient '{}', which its server does not "
-               "compute from what the trainers send ('{}')",
+               "compute from the gradient that the trainers send ('{}')",
                pair.param, grad, slice.server_grad)
         .at(op.location());
   }
@@ -97,7 +98,7 @@ Status append_update(PserverBuilder& b, Block& block, const Op& op, uint32_t pai
   return Ok();
 }
 
-// Ops beside the update that keep something for each element of the param.
+// Ops other than the update that keep a value for each element of the param.
 bool keeps_elements(llvm::StringRef type) {
   constexpr std::array<llvm::StringLiteral, 20> kTypes = {"sum",
                                                           "elementwise_add",
@@ -122,13 +123,13 @@ bool keeps_elements(llvm::StringRef type) {
   return llvm::is_contained(kTypes, type);
 }
 
-// Regularisation, and whatever else stands in the optimize part for one param.
+// Appends regularisation and the other optimize ops of one param.
 Status append_other(PserverBuilder& b, Block& block, const Op& op, uint32_t pair_index) {
   const ParamGrad& pair = b.job.pairs[pair_index];
   if (pair.is_cut() && !keeps_elements(op.type())) {
     return Unimplemented(
-               "'{}' stands beside the update of the param '{}', which is cut over servers, and "
-               "needs more of it than a slice",
+               "'{}' is run in addition to the update of the param '{}', which is sliced over "
+               "servers, and needs more of it than one slice",
                op.type().str(), pair.param)
         .at(op.location())
         .with_hint("set slice_var_up to false");
@@ -167,7 +168,7 @@ Status build_block(PserverBuilder& b, uint32_t pair_index, int32_t parent) {
 }  // namespace
 
 Status build_optimize_blocks(PserverBuilder& b) {
-  // Optimizer ops whose param is owned here, in program order.
+  // Optimizer ops whose param this server holds, in program order.
   std::vector<std::pair<const Op*, uint32_t>> updates;
   for (const OwnedSlice& owned : b.job.owned[b.server]) {
     for (const Op* const op : b.job.ops_of_pair[owned.pair]) {

@@ -3,12 +3,12 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
 #include "transpiler/distribute/pserver_builder.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// Owned params and gradients, and what each trainer sends.
+// Declares the params and gradients held here, and the gradients that each trainer sends.
 void declare_owned(PserverBuilder& b) {
   Block& root = b.root();
   for (const OwnedSlice& owned : b.job.owned[b.server]) {
@@ -35,7 +35,7 @@ void declare_owned(PserverBuilder& b) {
   }
 }
 
-// Copies of what each trainer read last, one a trainer.
+// Declares the copies of the params that each trainer read last, one per trainer.
 void declare_dc_backups(PserverBuilder& b) {
   for (const OwnedSlice& owned : b.job.owned[b.server]) {
     const ParamGrad& pair = b.job.pairs[owned.pair];

@@ -7,13 +7,13 @@
 #include "framework/names.h"
 #include "transpiler/distribute/pserver_builder.h"
 #include "transpiler/distribute/pserver_program.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// Where this server keeps what the original startup program writes under a name; empty if it does
-// not.
+// The server's name for the var that the original startup program writes; empty if the server does
+// not hold it.
 std::string target_of(const DistributionJob& job, const llvm::DenseMap<uint32_t, uint32_t>& slices,
                       const Block& pserver, llvm::StringRef name) {
   const auto pair = job.pair_of_param.find(name);
@@ -29,9 +29,9 @@ bool has_shape_attr(llvm::StringRef type) {
          type == "truncated_gaussian_random";
 }
 
-// Ops of the original startup program that write, as their first output, something this server
-// keeps; in program order. Found from the vars of the server, so that a job's servers do not each
-// walk a whole large program.
+// Ops of the original startup program whose first output is a var that this server keeps, in
+// program order. The search starts from the vars of the server, so that not every server of a job
+// walks a whole large program.
 std::vector<const Op*> initializers(const Block& startup, const Block& pserver,
                                     const DistributionJob& job, size_t server) {
   std::vector<const Op*> ops;
@@ -58,7 +58,7 @@ void set_shape(Op& op, const Var& output) {
                            std::vector<int64_t>(output.dims().begin(), output.dims().end())));
 }
 
-// Which rows of a cut var this server has: of a param itself, or of state that is cut with one.
+// The rows of a sliced var that this server holds: of a param, or of state that is sliced with one.
 const PlacedSlice* slice_held(const DistributionJob& job, size_t server, llvm::StringRef name) {
   for (const OwnedSlice& owned : job.owned[server]) {
     const ParamGrad& pair = job.pairs[owned.pair];
@@ -77,7 +77,8 @@ std::vector<T> elements_of(llvm::ArrayRef<T> values, const Slice& slice) {
   return {part.begin(), part.end()};
 }
 
-// Leaves the values of the slice in an assign_value. Errors: it has not those of the whole var.
+// Reduces the values of an assign_value to those of the slice. Errors: the op does not have all
+// values of the whole var.
 Status cut_values(Op& op, const Slice& slice, int64_t whole) {
   bool cut = false;
   for (const char* const name :
@@ -103,10 +104,10 @@ Status cut_values(Op& op, const Slice& slice, int64_t whole) {
     cut = true;
   }
   if (cut) return Ok();
-  return InvalidProgram("the initializer has not the {} values of the whole var", whole);
+  return InvalidProgram("the initializer does not have the {} values of the whole var", whole);
 }
 
-// An initializer of a cut var makes the slice that the server has.
+// Makes the initializer of a sliced var initialize only the slice that the server holds.
 Status make_slice(Op& copy, const Op& op, const Var& target, const DistributionJob& job,
                   size_t server) {
   if (has_shape_attr(copy.type())) {
@@ -120,7 +121,7 @@ Status make_slice(Op& copy, const Op& op, const Var& target, const DistributionJ
   if (copy.type() != "assign_value" || held == nullptr ||
       llvm::ArrayRef<int64_t>(held->slice.dims) != target.dims()) {
     return Unimplemented(
-               "'{}' initializes '{}' as a whole, of which this server has a slice; known are "
+               "'{}' initializes '{}' as a whole, but this server holds a slice; supported are "
                "fill_constant, uniform_random, gaussian_random, truncated_gaussian_random and "
                "assign_value",
                op.type().str(), whole.str())
@@ -132,7 +133,7 @@ Status make_slice(Op& copy, const Op& op, const Var& target, const DistributionJ
   return status.ok() ? Ok() : std::move(status).at(op.location());
 }
 
-// What an initializer reads must be there, too.
+// Checks that the server also has what an initializer reads.
 Status check_inputs(const Op& op, const Block& startup) {
   for (const llvm::StringRef name : op.input_names()) {
     if (startup.find_var(name) != nullptr) continue;

@@ -2,7 +2,7 @@
 #include "framework/names.h"
 #include "transpiler/distribute/emit.h"
 #include "transpiler/distribute/pserver_builder.h"
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -24,7 +24,7 @@ void declare_table(PserverBuilder& b, const Var& whole) {
   b.root().declare(whole.name(), std::move(spec));
 }
 
-// Gradient the update reads: merged in sync mode, the trainers' own pieces otherwise.
+// The gradient that the update reads: merged in sync mode, else that of one trainer.
 std::string declare_grad(PserverBuilder& b, Block& block, const Var& grad) {
   const auto server = static_cast<int64_t>(b.server);
   VarSpec spec = grad.spec();
@@ -87,7 +87,7 @@ Status build_table_blocks(PserverBuilder& b, int32_t parent) {
   const std::string grad = declare_grad(b, block, *b.origin.root().find_var(table.grad));
   const llvm::StringRef rate = update->first_input("LearningRate");
   MILLRACE_RETURN_IF_ERROR(b.clone_var(rate, *update));
-  // Whatever the optimizer was, rows of a distributed table are updated by sgd.
+  // Rows of a distributed table are updated by sgd, whatever the program's optimizer is.
   Op& sgd = block.append_op("sgd");
   sgd.set_input("Param", llvm::StringRef(table.param))
       .set_input("Grad", llvm::StringRef(grad))

@@ -1,8 +1,8 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
-#include "transpiler/fleet/table_plan.h"
+#include "transpiler/distribute/table_plan.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -14,7 +14,7 @@ VarSpec like(const Var& var) {
   return spec;
 }
 
-// Removes the lookups; returns the op that stood behind the first of them (null: the end). Errors:
+// Removes the lookups; returns the op that followed the first of them (null: the end). Errors:
 // those of common_padding().
 StatusOr<Op*> take_lookups_replace_distributed_lookups(Block& block, DistributionJob& job,
                                                        std::vector<std::string>& ids,
@@ -25,11 +25,11 @@ StatusOr<Op*> take_lookups_replace_distributed_lookups(Block& block, Distributio
       lookups.push_back(&op);
   }
   MILLRACE_ASSIGN_OR_RETURN(job.table.padding_idx, common_padding(lookups));
-  Op* behind = nullptr;
+  Op* next = nullptr;
   bool found = false;
   for (Op& op : llvm::make_early_inc_range(block.ops())) {
     if (op.type() != "lookup_table" || op.first_input("W") != job.table.param) {
-      if (found && behind == nullptr) behind = &op;
+      if (found && next == nullptr) next = &op;
       continue;
     }
     found = true;
@@ -37,20 +37,20 @@ StatusOr<Op*> take_lookups_replace_distributed_lookups(Block& block, Distributio
     outputs.push_back(op.first_output("Out").str());
     block.erase(op);
   }
-  return behind;
+  return next;
 }
 
-void insert_prefetch(Block& block, Op* behind, const DistributionJob& job,
+void insert_prefetch(Block& block, Op* next, const DistributionJob& job,
                      const std::vector<std::string>& ids, const std::vector<std::string>& outputs) {
-  Op& split = block.insert_before(behind, "split_ids");
+  Op& split = block.insert_before(next, "split_ids");
   split.set_input("Ids", ids).set_output("Out", job.table.ids_pieces);
   finish(split, role::kForward);
-  Op& prefetch = block.insert_before(behind, "prefetch");
+  Op& prefetch = block.insert_before(next, "prefetch");
   prefetch.set_input("X", job.table.ids_pieces)
       .set_output("Out", job.table.out_pieces)
       .set_strings("epmap", job.endpoints);
   finish(prefetch, role::kForward);
-  Op& merge = block.insert_before(behind, "merge_ids");
+  Op& merge = block.insert_before(next, "merge_ids");
   merge.set_input("Ids", ids)
       .set_input("Rows", job.table.ids_pieces)
       .set_input("X", job.table.out_pieces)
@@ -76,28 +76,30 @@ Status send_table_grad(Block& block, const DistributionJob& job) {
   return Ok();
 }
 
-// As the original, which says of the optimizer, too.
+// The update is sgd with summed gradients, as in the original; remarks say where that differs from
+// the program.
 Status check_update_of_table(const DistributionJob& job, PassContext& context) {
   if (job.sync() && job.trainers > 1)
-    context.remarks.push_back("the gradients of the distributed table '" + job.table.param +
-                              "' are added up over the trainers, not averaged as those of other "
-                              "parameters, as by the original: one process with all batches moves "
-                              "its rows by 1/" +
-                              std::to_string(job.trainers) + " of that");
+    context.remarks.push_back(
+        "the gradients of the distributed table '" + job.table.param +
+        "' are summed over the trainers, not averaged like those of other "
+        "parameters, as in the original: one process with all batches changes "
+        "its rows by 1/" +
+        std::to_string(job.trainers) + " of that");
   for (const Op* const op : job.ops_of_pair[job.pair_of_param.lookup(job.table.param)]) {
     if (!role::is_optimizer(*op)) {
-      // Powers of decays (adam of older releases) mean nothing to sgd.
+      // sgd does not need powers of decay rates (adam of older releases).
       if (op->type() == "scale" && op->first_input("X") == op->first_output("Out")) continue;
       return Unimplemented(
-                 "'{}' stands beside the update of the distributed table '{}', whose servers do "
-                 "nothing but sgd: it can be neither regularised nor averaged",
+                 "'{}' is run in addition to the update of the distributed table '{}', whose "
+                 "servers only support sgd: it can be neither regularised nor averaged",
                  op->type().str(), job.table.param)
           .at(op->location());
     }
     if (op->type() == "sgd") continue;
     context.remarks.push_back("the distributed table '" + job.table.param +
                               "' is updated by sgd on its servers, not by '" + op->type().str() +
-                              "': they keep no state of optimizers for its rows");
+                              "': they keep no optimizer state for its rows");
   }
   return Ok();
 }
@@ -110,7 +112,7 @@ Status replace_distributed_lookups(Program& main, PassContext& context, Distribu
   Block& block = main.root();
   std::vector<std::string> ids;
   std::vector<std::string> outputs;
-  MILLRACE_ASSIGN_OR_RETURN(Op* const behind,
+  MILLRACE_ASSIGN_OR_RETURN(Op* const next,
                             take_lookups_replace_distributed_lookups(block, job, ids, outputs));
   if (ids.empty())
     return InvalidProgram("no lookup of the distributed table '{}' is left", job.table.param);
@@ -128,7 +130,7 @@ Status replace_distributed_lookups(Program& main, PassContext& context, Distribu
     block.declare(job.table.ids_pieces.back(), job.table.ids_spec);
     block.declare(job.table.out_pieces.back(), job.table.out_spec);
   }
-  insert_prefetch(block, behind, job, ids, outputs);
+  insert_prefetch(block, next, job, ids, outputs);
   return send_table_grad(block, job);
 }
 

@@ -1,7 +1,7 @@
 #include "framework/base/errors.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
-#include "transpiler/fleet/table_plan.h"
+#include "transpiler/distribute/table_plan.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -10,7 +10,7 @@ std::string_view view_replace_prefetched_lookups(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
-// What all lookups of one table have in common.
+// Facts shared by all lookups of one table.
 struct LookupGroup {
   std::string type;
   std::vector<std::string> ids;
@@ -18,7 +18,7 @@ struct LookupGroup {
   int64_t padding_idx = -1;
 };
 
-// Takes the lookups of the table that share the type of the first one out of the program. Errors:
+// Removes the lookups of the table that have the type of the first one from the program. Errors:
 // those of common_padding().
 StatusOr<LookupGroup> take_lookups_replace_prefetched_lookups(Block& block, DistributionJob& job,
                                                               const ParamGrad& pair) {
@@ -42,8 +42,8 @@ StatusOr<LookupGroup> take_lookups_replace_prefetched_lookups(Block& block, Dist
   return group;
 }
 
-// Last op that writes one of the ids; null if all are fed. Errors: a reader of an output stands
-// before it.
+// Last op that writes one of the ids; null if all are fed. Errors: an output is read before that
+// op.
 StatusOr<Op*> last_producer_replace_prefetched_lookups(const Block& block, const ParamGrad& pair,
                                                        const LookupGroup& group) {
   Op* producer = nullptr;

@@ -32,7 +32,7 @@ tfoot th{border-top:1px solid var(--line);border-bottom:0;position:static}.hot{c
 input{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:6px 10px;width:300px;margin:0 12px 8px 0}
 )css";
 
-// Hides the rows whose text lacks the words of the search box.
+// Hides the rows whose text does not contain the words of the search box.
 constexpr const char* kScript = R"js(
 const box=document.getElementById('q'),rows=[...document.querySelectorAll('#vars tbody tr')],count=document.getElementById('n');
 const text=rows.map(r=>r.textContent.toLowerCase());
@@ -67,13 +67,13 @@ std::string summary_cards(const ProgramProperties& properties, const VarsDistrib
   if (cost != nullptr) out += card(std::to_string(cost->trainers), "trainers");
   out += card(std::to_string(slices_by_origin(overview).size()), "variables on servers");
   out += card(std::to_string(overview.vars().size()), "slices");
-  out += card(bytes_text(total), "held in all");
+  out += card(bytes_text(total), "held in total");
   out += card(fmt::format("{:.2f}", even), "max / mean of bytes held");
-  if (cost != nullptr) out += card(seconds_text(cost->floor_s), "no step below");
+  if (cost != nullptr) out += card(seconds_text(cost->floor_s), "min. step time");
   return out + "</div>\n";
 }
 
-// A cell, marked if the value is a hot spot.
+// A table cell, highlighted if the value is a hot spot.
 std::string load_cell(const std::string& text, bool hot) {
   return fmt::format("<td{}>{}</td>", hot ? " class=\"hot\"" : "", text);
 }
@@ -165,7 +165,7 @@ std::string report_html(const ProgramProperties& properties, const VarsDistribut
   out += kStyle;
   out += "</style></head><body><main>\n<h1>Distribution report</h1>\n";
   if (properties.endpoints.empty() || overview.vars().empty()) {
-    out += "<p>No variable lives on a server in this mode: every trainer holds all of them.</p>\n";
+    out += "<p>No variable is on a server in this mode: every trainer holds all of them.</p>\n";
     return out + "</main></body></html>\n";
   }
   out += "<p>What each server holds and what a step costs it.</p>\n";

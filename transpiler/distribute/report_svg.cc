@@ -15,17 +15,17 @@ constexpr double kHeight = 320;  // of the fullest column, in user units
 constexpr double kTop = 14;
 constexpr double kLeft = 64;       // for the scale
 constexpr double kBottom = 34;     // for the endpoints
-constexpr double kThinnest = 1.2;  // slices below are drawn together
-constexpr double kLabelled = 15;   // slices from here on carry their name
+constexpr double kThinnest = 1.2;  // slices thinner than this are drawn together
+constexpr double kLabelled = 15;   // slices of at least this height show their name
 constexpr int kHues = 12;
 
-// One hue a variable; neighbours in the overview get hues far apart.
+// One hue per variable; neighbours in the overview get very different hues.
 int hue_of(size_t color) {
   return static_cast<int>((color * 5) % kHues) * (360 / kHues);
 }
 
-// The color number of each origin. Optimizer state takes that of its parameter if its name tells
-// ("<parameter>_moment1_0"); the overview itself does not link the two.
+// The color number of each origin. Optimizer state gets that of its parameter if its name shows
+// which one it is ("<parameter>_moment1_0"); the overview does not link the two.
 std::map<std::string, size_t> color_numbers(const VarsDistributed& overview) {
   std::map<std::string, size_t> colors;
   for (const DistributedVar& var : overview.vars()) {
@@ -50,7 +50,7 @@ std::map<std::string, size_t> color_numbers(const VarsDistributed& overview) {
 struct Column {
   double x = 0;
   double width = 0;
-  double scale = 0;  // user units a byte
+  double scale = 0;  // user units per byte
 };
 
 struct Drawn {
@@ -71,7 +71,7 @@ std::string title_of(const DistributedVar& var) {
   return html_text(text);
 }
 
-// A name cut to what fits; about 6.2 units a character.
+// A name truncated to the width, at about 6.2 units per character.
 std::string fitting(const std::string& name, double width) {
   const auto most = static_cast<size_t>(std::max(0.0, (width - 6) / 6.2));
   if (name.size() <= most) return html_text(name);
@@ -134,7 +134,7 @@ std::string draw_scale(double most, double width) {
   return out;
 }
 
-// On top of the columns, which would else hide it.
+// Drawn after the columns, which would otherwise hide it.
 std::string draw_mean(double most, double mean, double width) {
   const double y = kTop + kHeight * (1 - mean / most);
   return fmt::format(
@@ -160,7 +160,7 @@ std::string slices_svg(const ProgramProperties& properties, const VarsDistribute
     total += static_cast<double>(server.bytes());
     index.emplace(server.endpoint, index.size());
   }
-  // Parameters first, so that state stands above them.
+  // Parameters first, so that state is drawn above them.
   std::vector<std::vector<Drawn>> columns(servers.size());
   const std::map<std::string, size_t> colors = color_numbers(overview);
   for (const DistributedVar& var : overview.vars()) {
@@ -202,7 +202,7 @@ std::string slices_svg(const ProgramProperties& properties, const VarsDistribute
 }
 
 std::string html_text(std::string_view text) {
-  // New lines are wanted in titles; html_escaped() would spell them out.
+  // Titles need line feeds, which html_escaped() would replace.
   std::string out;
   while (true) {
     const size_t end = text.find('\n');

@@ -7,11 +7,11 @@
 
 namespace millrace::transpiler {
 
-/// The passes of one driver, in order.
+/// Passes in the order in which they run.
 using Steps = std::vector<std::unique_ptr<Pass>>;
 
-/// Runs the steps one after the other on the program. Errors: the first failing step's, with a note
-/// that names the step.
+/// Runs the passes on the program in order. Errors: that of the first failing pass, with a note
+/// that names the pass.
 Status run_steps(const Steps& steps, Program& program, PassContext& context);
 
 }  // namespace millrace::transpiler

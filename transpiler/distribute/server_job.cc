@@ -7,8 +7,8 @@
 #include "transpiler/distribute/dispatcher.h"
 #include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/pserver_mode.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -59,7 +59,7 @@ Status set_up_job(const DistributeTranspilerConfig& config, const TranspileArgum
 }
 
 Status collect_pairs(Program& main, DistributionJob& job) {
-  // Averages are kept of other vars, too (statistics of batch_norm); nothing updates those.
+  // There may also be averages of other vars (statistics of batch_norm), which no op updates.
   llvm::StringSet<> updated;
   for (const Op& op : main.root().ops()) {
     if (role::is_optimizer(op)) updated.insert(op.first_input("Param"));
@@ -91,7 +91,7 @@ Status place_in_order(const Program& main, DistributionJob& job) {
     const ParamGrad& pair = job.pairs[p];
     for (uint32_t s = 0; s < pair.slices.size(); ++s) {
       const PlacedSlice& placed = pair.slices[s];
-      // Servers add one value an element, whatever the trainer's optimizer is.
+      // Servers add one value per element, whatever the trainer's optimizer is.
       slices.push_back({.name = placed.param,
                         .variable = p,
                         .bytes = placed.slice.elems * dtype_size(pair.dtype),

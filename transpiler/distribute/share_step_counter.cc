@@ -1,7 +1,7 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -67,7 +67,7 @@ Status share_step_counter(Program& main, PassContext& context, DistributionJob& 
   if (job.distributed_mode() == 0) {
     return InvalidArgument(
         "sync_mode is false, but {} makes servers work in steps (distributed_mode 0), and then "
-        "they cannot count the steps of the schedule ('{}') trainer by trainer",
+        "they cannot count the steps of the schedule ('{}') for each trainer",
         job.config.completely_not_async ? "completely_not_async" : "config_sync_mode true",
         job.step_counter);
   }

@@ -10,17 +10,17 @@
 
 namespace millrace::transpiler {
 
-/// A run of whole rows of a variable. A row is everything behind the first dimension.
+/// A run of whole rows of a variable. A row is everything after the first dimension.
 struct Slice {
   int64_t offset = 0;  ///< elements of the variable before the slice
   int64_t elems = 0;
   Dims dims;  ///< rows, then the other dims of the variable
 };
 
-/// Cuts one dense variable into slices of whole rows, at most max_slices.
+/// Splits one dense variable into slices of whole rows, at most max_slices.
 ///
-/// Slices are as equal as whole rows allow; small variables get fewer slices, so that none but the
-/// last falls below the minimum. A variable that stays whole gives one slice.
+/// Slices are as equal as whole rows allow. Small variables get fewer slices, so that only the last
+/// slice can be below the minimum. A variable that is kept whole gives one slice.
 ///
 /// \param dims       all dims > 0; rank 0 counts as one element
 /// \param max_slices >= 1, usually the number of servers

@@ -1,7 +1,7 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -13,7 +13,7 @@ VarSpec piece_spec(const Var& whole, llvm::ArrayRef<int64_t> dims) {
   return spec;
 }
 
-// Fills the slices of one pair and declares the pieces.
+// Fills the slices of one pair and declares the slices.
 Status slice_pair(Block& block, DistributionJob& job, ParamGrad& pair, bool trainer_suffix) {
   const int64_t most = job.config.slice_var_up ? static_cast<int64_t>(job.endpoints.size()) : 1;
   const Var& param = *block.find_var(pair.param);
@@ -30,7 +30,7 @@ Status slice_pair(Block& block, DistributionJob& job, ParamGrad& pair, bool trai
   MILLRACE_ASSIGN_OR_RETURN(std::vector<Slice> param_slices, slices(param));
   MILLRACE_ASSIGN_OR_RETURN(std::vector<Slice> grad_slices, slices(grad));
   if (param_slices.size() != grad_slices.size()) {
-    return InvalidProgram("param '{}' is cut into {} slices but its gradient '{}' into {}",
+    return InvalidProgram("param '{}' is split into {} slices but its gradient '{}' into {}",
                           pair.param, param_slices.size(), pair.grad, grad_slices.size());
   }
   const bool cut = param_slices.size() > 1;
@@ -56,7 +56,7 @@ Status slice_pair(Block& block, DistributionJob& job, ParamGrad& pair, bool trai
   return Ok();
 }
 
-// Rewrites op_role_var of all ops after renaming; one walk for all renamed gradients.
+// Rewrites op_role_var of all ops after renaming; one pass for all renamed gradients.
 void rename_role_vars(Block& block, const DistributionJob& job) {
   for (Op& op : block.ops()) {
     const llvm::ArrayRef<std::string> vars = role::vars(op);

@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Writes the file front to back, one space a level: a document tree of it takes ten times the
-// memory and, with many slices, more time than distributing the program.
+// Writes the file from front to back, indented by one space per level. A document tree of it would
+// take ten times the memory and, with many slices, more time than distributing the program.
 class SlicesText {
  public:
   SlicesText& key(const char* name) {
@@ -80,7 +80,7 @@ class SlicesText {
     begin_item();
     text_ += word;
   }
-  // The comma and the line before a key or an element; nothing behind a key.
+  // Writes the comma and line feed before a key or an element; nothing after a key.
   void begin_item() {
     if (after_key_) {
       after_key_ = false;

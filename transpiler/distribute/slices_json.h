@@ -7,15 +7,15 @@
 #include "transpiler/distribute_result.h"
 #include "transpiler/vars_distributed.h"
 
-/// slices.json, the file beside the programs of a distribution: what went where, and the facts of
-/// the program objects that the format of programs does not carry.
+/// slices.json, the file next to the programs of a distribution: where every slice is, and the
+/// facts of the program objects that the program format does not carry.
 namespace millrace::transpiler {
 
-/// Name and version that stand in the file as "schema" and "version".
+/// Values of the members "schema" and "version" of the file.
 inline constexpr const char* kSlicesSchema = "millrace.slices";
 inline constexpr int kSlicesVersion = 1;
 
-/// What the file says of one origin var.
+/// The entries of one origin var.
 struct OriginSlices {
   VarFacts origin;
   std::string vtype;
@@ -31,34 +31,33 @@ int64_t slice_bytes(const VarFacts& slice);
 /// What one server holds.
 struct ServerBytes {
   std::string endpoint;
-  int64_t param_bytes = 0;  ///< parameters, prefetched tables among them
+  int64_t param_bytes = 0;  ///< parameters, including prefetched tables
   int64_t state_bytes = 0;  ///< optimizer state
   int64_t slices = 0;       ///< entries of the overview
   [[nodiscard]] int64_t bytes() const { return param_bytes + state_bytes; }
 };
 
-/// One entry per endpoint, in order of the endpoints; servers without anything included.
+/// One entry per endpoint, in order of the endpoints; including servers that hold nothing.
 std::vector<ServerBytes> bytes_by_server(const ProgramProperties& properties,
                                          const VarsDistributed& overview);
 
-/// Largest share over mean share; 1 is even. 1 if there is nothing or nobody.
+/// Largest share divided by the mean share; 1 means even. 1 if there are no shares or all are 0.
 double imbalance(const std::vector<double>& shares);
 
-/// The file. Members: schema, version, overview (is_distributed, is_chief, ps_endpoint, endpoints,
-/// distributed_lookup_table, vars), vars (by origin, each with its slices, offsets in elements,
-/// sizes in bytes), servers, imbalance, where there are some rates and schedule
-/// (ProgramProperties), and in geo mode
-/// geo (push_nums, trainers, vars: name, var_names, sections, epmap, is_sparse). Strings that are
-/// no UTF-8 get replacement characters.
+/// Writes the file. Members: schema, version, overview (is_distributed, is_chief, ps_endpoint,
+/// endpoints, distributed_lookup_table, vars), vars (by origin, each with its slices; offsets in
+/// elements, sizes in bytes), servers, imbalance, rates and schedule if not empty (see
+/// ProgramProperties), and in geo mode geo (push_nums, trainers, vars: name, var_names, sections,
+/// epmap, is_sparse). Strings that are not UTF-8 get replacement characters.
 std::string slices_json(const ProgramProperties& properties, const VarsDistributed& overview);
 
-/// What can be read back from the file.
+/// What parse_slices_json() reads.
 struct SlicesFile {
   ProgramProperties properties;
   VarsDistributed overview;
 };
 
-/// Reads the overview, and rates, schedule and geo if they are there, of a slices.json. Errors:
+/// Reads the overview, and rates, schedule and geo if present, of a slices.json. Errors:
 /// kInvalidData naming the member that is missing or of the wrong kind, another schema, or a
 /// version above kSlicesVersion.
 StatusOr<SlicesFile> parse_slices_json(const std::string& text);

@@ -145,8 +145,8 @@ StatusOr<GeoVar> read_geo_var(const nlohmann::json& item, const std::string& pat
   MILLRACE_RETURN_IF_ERROR(reader.status());
   if (var.var_names.size() != var.sections.size() || var.var_names.size() != var.epmap.size()) {
     return InvalidData(
-        "slices.json: {} has {} var_names, {} sections and {} epmap, expected as many of each",
-        path, var.var_names.size(), var.sections.size(), var.epmap.size());
+        "slices.json: {} has {} var_names, {} sections and {} epmap, expected equal numbers", path,
+        var.var_names.size(), var.sections.size(), var.epmap.size());
   }
   return var;
 }
@@ -193,7 +193,7 @@ Status check_schema(Reader& file) {
 
 StatusOr<SlicesFile> parse_slices_json(const std::string& text) {
   const nlohmann::json file = nlohmann::json::parse(text, nullptr, false);
-  if (file.is_discarded()) return InvalidData("slices.json: the text is no JSON");
+  if (file.is_discarded()) return InvalidData("slices.json: the text is not valid JSON");
   Reader top(file, "");
   MILLRACE_RETURN_IF_ERROR(check_schema(top));
   const nlohmann::json* const overview = top.object("overview");

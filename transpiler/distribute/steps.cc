@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kStepCount = 13;
 
-// One step as a pass. What it changed is read off the programs' edit counters.
+// One step as a pass. The programs' edit counters tell whether it changed anything.
 template <size_t Index>
 class StepPass final : public Pass {
  public:
@@ -40,10 +40,10 @@ llvm::ArrayRef<NamedStep> pserver_mode_steps() {
        "find optimize ops and (param, grad) pairs; move clipping to the trainer",
        collect_optimizers},
       {"find-tables", "find sparse, prefetched and distributed lookup tables", find_tables},
-      {"slice-vars", "cut params and gradients into slices of whole rows", slice_vars},
-      {"place-slices", "deal the slices to servers", place_slices},
-      {"insert-sends", "split and send each gradient behind its last writer", insert_sends},
-      {"share-step-counter", "count the steps of all trainers in asynchronous schedules",
+      {"slice-vars", "split params and gradients into slices of whole rows", slice_vars},
+      {"place-slices", "assign the slices to servers", place_slices},
+      {"insert-sends", "split and send each gradient after its last writer", insert_sends},
+      {"share-step-counter", "sum the step counters of all trainers in asynchronous schedules",
        share_step_counter},
       {"append-send-barrier", "wait until all gradients have arrived", append_send_barrier},
       {"append-recvs", "receive the updated params", append_recvs},

@@ -4,13 +4,13 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/needed_ops.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// Vars that only optimize ops read besides the param and gradient of their op_role_var.
+// Vars that only optimize ops read, apart from the param and gradient of their op_role_var.
 std::vector<std::string> server_only_vars(const DistributionJob& job) {
   llvm::StringSet<> kept;
   for (const Op* const op : job.optimize_ops) {
@@ -47,8 +47,8 @@ std::vector<const Block*> owned_below_root(const Program& program) {
   return out;
 }
 
-// Scheduler ops whose results an op reads that stays on the trainer (averages of vars that no
-// server has). Errors: the trainers count steps together, which only servers can do.
+// Scheduler ops whose results an op that stays on the trainer reads (averages of vars that are on
+// no server). Errors: the schedule counts the steps of all trainers, which only servers can do.
 StatusOr<llvm::DenseSet<const Op*>> schedule_of_trainer(const Block& block,
                                                         const DistributionJob& job) {
   llvm::DenseSet<const Op*> kept;
@@ -62,7 +62,7 @@ StatusOr<llvm::DenseSet<const Op*>> schedule_of_trainer(const Block& block,
     if (goes) {
       if (!job.step_counter.empty()) {
         return Unimplemented(
-                   "an op of the trainer reads what this op of the schedule computes, but in "
+                   "an op of the trainer reads the result of this op of the schedule, but in "
                    "asynchronous training only servers know the common step")
             .at(op.location());
       }
@@ -73,7 +73,7 @@ StatusOr<llvm::DenseSet<const Op*>> schedule_of_trainer(const Block& block,
   return kept;
 }
 
-// Drops the vars that an op still uses: they are not the servers' alone.
+// Removes from the list the vars that an op still uses: not only servers need them.
 void keep_used(const Program& program, std::vector<std::string>& vars) {
   std::vector<const Block*> blocks = owned_below_root(program);
   blocks.push_back(&program.root());
@@ -117,7 +117,7 @@ Status fake_initialize(Block& startup, const std::string& table) {
 
 StatusOr<RolePrograms> make_trainer_programs(RolePrograms rewritten, const DistributionJob& job) {
   RolePrograms out = std::move(rewritten);
-  // The job's ops may be among those that go.
+  // The job's ops may be among the ops that are erased.
   std::vector<std::string> vars = server_only_vars(job);
   Block& block = out.main->root();
   MILLRACE_ASSIGN_OR_RETURN(const llvm::DenseSet<const Op*> schedule,

@@ -6,13 +6,13 @@
 
 namespace millrace::transpiler {
 
-/// The programs of one trainer: the rewritten main and startup without what the servers do now.
-/// Optimize and learning-rate ops go, and so does the optimizer state with its initializers; sparse
-/// tables are not initialized.
+/// Builds the programs of one trainer: the rewritten main and startup without the ops that servers
+/// run. Optimize and learning-rate ops are removed, and so is the optimizer state with its
+/// initializers; sparse tables are not initialized.
 ///
-/// \param rewritten  main and startup as the steps left them, or copies; edited and returned. The
-///                   job's ops may point into them; afterwards they are gone.
-/// Errors: kInvalidProgram if a sparse table has not exactly one initializer. Source:
+/// \param rewritten  main and startup after the distribution passes, or copies; edited and
+///                   returned. The job's ops may point into them; afterwards they are invalid.
+/// Errors: kInvalidProgram if a sparse table does not have exactly one initializer. Source:
 /// spec/transpiler.md section 4, get_trainer_program.
 StatusOr<RolePrograms> make_trainer_programs(RolePrograms rewritten, const DistributionJob& job);
 

@@ -46,7 +46,7 @@ class WithPservers final : public Transpilation {
   const ops::OpRegistry& registry_;
 };
 
-// Modes whose programs are all made at once.
+// Modes whose programs are all built together.
 class FixedRoles : public Transpilation {
  public:
   FixedRoles(RolePrograms trainer, std::vector<RolePrograms> pservers, ProgramProperties properties,
@@ -68,7 +68,7 @@ class FixedRoles : public Transpilation {
   std::vector<RolePrograms> pservers_;
 };
 
-// Trainers send what changed every few steps, rows of sparse tables alone.
+// Trainers send changes every few steps; for sparse tables only the changed rows.
 class GeoRoles final : public FixedRoles {
  public:
   GeoRoles(GeoPrograms programs, int64_t trainers, int64_t push_every)
@@ -97,8 +97,8 @@ class GeoRoles final : public FixedRoles {
 class FederatedRoles final : public FixedRoles {
  public:
   FederatedRoles(FederatedPrograms programs, int64_t trainers)
-      // The references record nothing of the distribution: every trainer holds all parameters and
-      // saves them itself.
+      // The reference programs record nothing about the distribution: every trainer holds all
+      // parameters and saves them itself.
       : FixedRoles({std::move(programs.compute), std::move(programs.startup)},
                    std::move(programs.pservers), ProgramProperties(), VarsDistributed(), trainers),
         recv_(std::move(programs.recv)),
@@ -120,7 +120,7 @@ class FederatedRoles final : public FixedRoles {
 
 using Result = StatusOr<std::unique_ptr<Transpilation>>;
 
-// 1 where the transpilers refuse what is stated.
+// 1 if the stated number is invalid; the transpilers reject that.
 int64_t trainer_number(const TranspileArguments& arguments) {
   const StatusOr<int64_t> count = parse_trainer_count(arguments.trainers);
   return count.ok() ? *count : 1;

@@ -13,8 +13,8 @@
 
 namespace millrace::transpiler {
 
-/// One program distributed over the roles of a cluster, in whatever mode the configuration asks
-/// for. Programs of a role are built when they are asked for; calls do not influence each other.
+/// One program distributed over the roles of a cluster, in any mode. Programs of a role are built
+/// on request; calls do not influence each other.
 ///
 /// Thread-safety: const functions may run concurrently.
 class Transpilation {
@@ -26,7 +26,7 @@ class Transpilation {
 
   /// Plans the distribution for the trainer that the arguments name.
   ///
-  /// \param transpiler  distribute (config.mode decides further), geo or federated
+  /// \param transpiler  distribute (config.mode selects the mode), geo or federated
   /// \param registry    must outlive the result
   /// Errors: kInvalidArgument naming the field, kInvalidProgram naming the op, kUnimplemented.
   static StatusOr<std::unique_ptr<Transpilation>> create(const std::string& transpiler,
@@ -36,7 +36,7 @@ class Transpilation {
                                                          const TranspileArguments& arguments,
                                                          const ops::OpRegistry& registry);
 
-  /// Number of trainers that the arguments of create() state; 1 if they state none that it accepts.
+  /// Number of trainers that the arguments of create() state; 1 if that is missing or invalid.
   static int64_t count_trainers(const std::string& transpiler,
                                 const DistributeTranspilerConfig& config,
                                 const TranspileArguments& arguments);
@@ -46,25 +46,25 @@ class Transpilation {
   /// The same without a copy of large programs. Afterwards trainer(), pserver() and cost() must not
   /// be called.
   virtual StatusOr<RolePrograms> take_trainer() = 0;
-  /// Programs that a trainer runs besides, by file name: "__recv__" before main and "__send__"
-  /// behind it in federated mode, none in the others.
+  /// Additional programs that a trainer runs, by file name: "__recv__" before main and "__send__"
+  /// after it in federated mode, none in the others.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::unique_ptr<Program>>>
   trainer_extras() const {
     return {};
   }
-  /// Number of servers; 0 in modes without.
+  /// Number of servers; 0 in modes without servers.
   [[nodiscard]] virtual size_t server_count() const { return 0; }
   /// Programs of one server.
   [[nodiscard]] virtual StatusOr<RolePrograms> pserver(size_t server) const;
 
-  /// What the cost model computes from; without endpoints in modes without servers.
+  /// Input of the cost model; has no endpoints in modes without servers.
   [[nodiscard]] virtual CostInput cost() const {
     return cost_input(properties_, overview_, trainer_count_);
   }
 
   [[nodiscard]] const ProgramProperties& properties() const { return properties_; }
   [[nodiscard]] const VarsDistributed& overview() const { return overview_; }
-  /// What was done, line by line; filled if the configuration asks for it.
+  /// Remarks on what was done, one per line; filled if config.print_log is set.
   [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
   /// Number of trainers of the job.
   [[nodiscard]] int64_t trainer_count() const { return trainer_count_; }

@@ -8,8 +8,8 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/roles.h"
-#include "transpiler/fleet/table_plan.h"
+#include "transpiler/distribute/table_plan.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -22,7 +22,7 @@ bool is_lookup_grad(const Op& op) {
 struct Embedding {
   std::vector<Op*> lookups;
   std::vector<Op*> grads;
-  Op* sum = nullptr;  // adds up the gradients of several lookups; null: there is one
+  Op* sum = nullptr;  // adds up the gradients of several lookups; null: there is only one lookup
   Op* optimizer = nullptr;
 };
 
@@ -35,15 +35,15 @@ Status sort_ops(const Block& block, const std::string& param, Embedding& found) 
     } else if (role::is_optimizer(*op) && op->first_input("Param") == param) {
       found.optimizer = op;
     } else {
-      return Unimplemented("'{}' is to be a typed table, but a '{}' reads it", param,
+      return Unimplemented("'{}' cannot become a typed table: a '{}' reads it", param,
                            op->type().str())
           .at(op->location());
     }
   }
   if (found.lookups.empty() || found.grads.empty() || found.optimizer == nullptr) {
     return InvalidArgument(
-        "sparse_tables: '{}' has {} lookups, {} gradients of them and {} update, expected one of "
-        "each at least",
+        "sparse_tables: '{}' has {} lookups, {} gradients of them and {} update, expected at "
+        "least one of each",
         param, found.lookups.size(), found.grads.size(), found.optimizer == nullptr ? "no" : "an");
   }
   for (const Op* const op : found.lookups) {
@@ -54,7 +54,7 @@ Status sort_ops(const Block& block, const std::string& param, Embedding& found) 
   return common_padding(found.lookups).status();
 }
 
-// From the gradients of the lookups to the one that the optimizer reads there may be a sum only.
+// Only a sum may be between the gradients of the lookups and the one that the optimizer reads.
 Status find_sum(const Block& block, const std::string& param, Embedding& found) {
   const llvm::StringRef wanted = found.optimizer->first_input("Grad");
   Op* const writer = block.last_writer(wanted);
@@ -91,7 +91,7 @@ StatusOr<double> learning_rate(const Block& main, const Block& startup, const Em
   return double{rate};
 }
 
-// As tables write it; empty for ops that tables do not know.
+// The initializer in the notation of tables; empty for ops that tables do not support.
 std::string initializer_of(const Block& startup, const std::string& param) {
   const Op* const op = startup.last_writer(param);
   if (op == nullptr) return {};
@@ -105,7 +105,7 @@ std::string initializer_of(const Block& startup, const std::string& param) {
   return {};
 }
 
-// Optimizer state, which only the table has from now on.
+// Removes the optimizer state, which only the table keeps.
 void erase_state(Block& main, Block& startup, Op& optimizer) {
   std::vector<std::string> names;
   for (const llvm::StringRef name : optimizer.input_names()) {
@@ -124,7 +124,7 @@ void erase_state(Block& main, Block& startup, Op& optimizer) {
   }
 }
 
-// One number for all instances, put first; all tables share it.
+// Inserts a constant for all instances at the start; all tables share it.
 std::string fill_first(Block& main, std::string name, float value) {
   if (const Op* const writer = main.last_writer(name)) {
     if (writer->type() == "fill_constant") return name;
@@ -201,7 +201,7 @@ StatusOr<TypedTableFacts> facts_of(const Block& main, const Block& startup,
   TypedTableFacts facts;
   const Var* const var = main.find_var(param);
   if (var == nullptr || var->dims().size() != 2 || var->dims()[1] < 1)
-    return InvalidArgument("sparse_tables: '{}' is no matrix of the program", param);
+    return InvalidArgument("sparse_tables: '{}' is not a matrix of the program", param);
   facts.height = var->dims()[0];
   facts.width = var->dims()[1];
   facts.padding = get_attr_or<int64_t>(*found.lookups.front(), "padding_idx", -1);
@@ -229,8 +229,9 @@ StatusOr<TypedTableFacts> use_typed_table(Program& main, Program& startup,
   const std::string clicks = use.click_var.empty() ? fill_first(block, "clk", 0) : use.click_var;
   for (const std::string& name : {shows, clicks}) {
     if (block.find_var(name) == nullptr)
-      return InvalidArgument("sparse_tables: '{}' names the var '{}', which the program lacks",
-                             use.param, name);
+      return InvalidArgument(
+          "sparse_tables: '{}' names the var '{}', which the program does not have", use.param,
+          name);
   }
   put_push(block, use, facts, found, shows, clicks);
   std::vector<std::string> gone{found.optimizer->first_input("Grad").str()};

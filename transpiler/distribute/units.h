@@ -2,7 +2,7 @@
 
 #include <string>
 
-/// Amounts for people, three digits and a unit.
+/// Formats amounts for people: three digits and a unit.
 namespace millrace::transpiler {
 
 /// "0 B", "512 B", "1.50 KiB", "3.81 MiB", "12.0 GiB"

@@ -90,7 +90,7 @@ Status wait_ports(const std::vector<std::string>& endpoints, int64_t deadline_ms
   for (const auto& [endpoint, error] : waiting)
     list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", endpoint, error);
   return {StatusCode::kDistributed,
-          fmt::format("no answer within {} ms from {} of {} servers: {}", deadline_ms,
+          fmt::format("no connection within {} ms to {} of {} servers: {}", deadline_ms,
                       waiting.size(), endpoints.size(), list)};
 }
 

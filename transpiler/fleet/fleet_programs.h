@@ -6,7 +6,7 @@
 
 #include "framework/base/status.h"
 #include "framework/program.h"
-#include "transpiler/fleet/table_plan.h"
+#include "transpiler/distribute/table_plan.h"
 
 namespace millrace::transpiler {
 
@@ -17,8 +17,8 @@ enum class FleetMode : uint8_t { kSync = 0, kAsync = 1, kHalfAsync = 2, kGeo = 3
 struct FleetWorkerOptions {
   FleetMode mode = FleetMode::kSync;
   int32_t worker = 0;
-  /// The var that holds the rate of a schedule that the program's owner steps; workers keep it.
-  /// Empty: the rate is a constant.
+  /// The var that holds the learning rate if a schedule outside of the program sets it; workers
+  /// keep it. Empty: the rate is a constant.
   std::string scheduled_rate;
 };
 
@@ -26,20 +26,20 @@ struct FleetWorkerOptions {
 struct FleetPrograms {
   std::unique_ptr<Program> main;
   std::unique_ptr<Program> startup;
-  /// What the rewriting left out or could not do, a line each.
+  /// What the rewrite left out or could not do, one line each.
   std::vector<std::string> remarks;
 };
 
-/// Programs of a worker. Sync and async: lookups and gradients of embeddings go to the servers'
-/// tables, optimizer and schedule are gone, gradients are sent. Geo: the worker trains by itself
-/// and sends the gradients of embeddings, which tell the ids.
+/// Builds the programs of a worker. Sync and async: lookups and gradients of embeddings go to the
+/// servers' tables, optimizer and schedule are removed, gradients are sent. Geo: the worker trains
+/// locally and sends the gradients of embeddings, which contain the ids.
 ///
-/// Errors: those of fuse_tables(); kInvalidProgram for an embedding with another number of
-/// initialisers than one. Source: spec/fleet.md sections 7 and 13.
+/// Errors: those of fuse_tables(); kInvalidProgram for an embedding that does not have exactly one
+/// initializer. Source: spec/fleet.md sections 7 and 13.
 StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& startup,
                                           const TablePlan& plan, const FleetWorkerOptions& options);
 
-/// What a server's programs say.
+/// Input of make_fleet_server().
 struct FleetServerOptions {
   FleetMode mode = FleetMode::kSync;
   int32_t server = 0;

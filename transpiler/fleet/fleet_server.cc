@@ -1,12 +1,12 @@
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/fleet/fleet_programs.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// The number of threads is left to the server.
-constexpr int32_t kOwnChoice = -1;
+// The server chooses the number of threads.
+constexpr int32_t kServerChooses = -1;
 
 void append_listen(Block& block, const FleetServerOptions& options) {
   Op& op = block.append_op("listen_and_serv");
@@ -19,9 +19,9 @@ void append_listen(Block& block, const FleetServerOptions& options) {
       .set_strings("grad_to_block_id", {})
       .set_strings("sparse_grad_to_param", {})
       .set_int("lr_decay_block_id", -1)
-      .set_int("rpc_get_thread_num", kOwnChoice)
-      .set_int("rpc_send_thread_num", kOwnChoice)
-      .set_int("rpc_prefetch_thread_num", kOwnChoice);
+      .set_int("rpc_get_thread_num", kServerChooses)
+      .set_int("rpc_send_thread_num", kServerChooses)
+      .set_int("rpc_prefetch_thread_num", kServerChooses);
   finish(op, role::kForward);
 }
 

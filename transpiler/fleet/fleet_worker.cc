@@ -6,16 +6,16 @@
 #include "framework/op_attrs.h"
 #include "transpiler/distribute/divide_updates.h"
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/fleet/fleet_programs.h"
 #include "transpiler/fleet/fuse_tables.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// The startup program keeps the rate under this name, whoever updates with it.
+// The startup program keeps the rate under this name, whichever op uses it.
 constexpr const char* kRate = "learning_rate_0";
-// Nobody dials it: the communicator knows where the servers are.
+// Not connected to: the communicator knows the servers' endpoints.
 constexpr const char* kNoEndpoint = "127.0.0.1:6164";
 
 std::vector<Op*> optimizer_ops(Block& block) {
@@ -26,7 +26,7 @@ std::vector<Op*> optimizer_ops(Block& block) {
   return ops;
 }
 
-// Inputs of the ops that are neither parameters nor gradients: rates and optimizer state.
+// The inputs that are neither parameters nor gradients: rates and optimizer state.
 std::set<std::string> state_of_fleet_worker(const std::vector<Op*>& ops) {
   std::set<std::string> kept;
   for (const Op* const op : ops)
@@ -39,8 +39,8 @@ std::set<std::string> state_of_fleet_worker(const std::vector<Op*>& ops) {
   return state;
 }
 
-// Powers of decays, which the ops of older releases left to a scale behind the update; tables count
-// steps themselves.
+// Ops that update powers of decay rates, which older releases emit as a scale after the update;
+// tables count steps themselves.
 bool is_power_update(const Op& op, const Op& update) {
   if (op.type() != "scale" || get_attr_or(op, "bias", 0.0F) != 0) return false;
   const llvm::StringRef power = op.first_input("X");
@@ -53,8 +53,9 @@ bool is_power_update(const Op& op, const Op& update) {
   return false;
 }
 
-// Clipping and regularisation stay on the worker, as all that stands between gradient and update.
-// Errors: it needs rows of embeddings, or servers would have to keep more than parameters.
+// Keeps clipping and regularisation on the worker, together with everything between gradient and
+// update.
+// Errors: such an op needs rows of embeddings, or servers would have to keep more than parameters.
 Status keep_before_updates(Block& block, const TablePlan& plan) {
   MILLRACE_ASSIGN_OR_RETURN(const OptimizePart part,
                             divide_updates(block, {.decay_on_servers = false}));
@@ -62,8 +63,8 @@ Status keep_before_updates(Block& block, const TablePlan& plan) {
     for (const llvm::StringRef name : op->input_names()) {
       if (plan.find_sparse(name) == nullptr) continue;
       return Unimplemented(
-                 "'{}' makes a gradient of the embedding '{}', whose rows only servers have: an "
-                 "embedding on servers cannot be regularised",
+                 "'{}' changes a gradient of the embedding '{}', whose rows are only on servers: "
+                 "an embedding on servers cannot be regularised",
                  op->type().str(), name.str())
           .at(op->location());
     }
@@ -73,8 +74,8 @@ Status keep_before_updates(Block& block, const TablePlan& plan) {
     if (role::is_optimizer(*server.op)) continue;
     if (is_power_update(*server.op, *part.updates.find(server.param)->second.update)) continue;
     return Unimplemented(
-               "'{}' does something for the parameter '{}' besides its update (an average of it, "
-               "state of its own), for which tables of servers have no place",
+               "'{}' does more for the parameter '{}' than its update (such as an average or "
+               "additional state); tables on servers do not support that",
                server.op->type().str(), server.param)
         .at(server.op->location());
   }
@@ -143,13 +144,13 @@ void append_sends(Block& block, const TablePlan& plan, const FleetWorkerOptions&
   if (options.mode != FleetMode::kAsync) writer.barrier();
 }
 
-// Rows begin on the servers; the worker's var stays without a value.
+// The servers initialize the rows; the worker's var has no value.
 Status fake_tables(const Program& main, Block& startup) {
   for (const std::string& name : embedding_names(main)) {
     const llvm::SmallVector<Op*, 4> writers = startup.writers_of(name);
     if (writers.size() != 1) {
       return InvalidProgram(
-          "the embedding '{}' has {} initialisers in the startup program, "
+          "the embedding '{}' has {} initializers in the startup program, "
           "expected one",
           name, writers.size());
     }

@@ -6,13 +6,13 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/fleet/move_ids_forward.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// Ops of one embedding, in block order.
+// The lookup ops of one embedding, in block order.
 struct Uses {
   std::string param;
   std::vector<Op*> ops;
@@ -35,10 +35,10 @@ std::vector<Uses> find_lookups(Block& block) {
   return all;
 }
 
-// Lookups that are gone: (embedding, ids).
+// Lookups that were replaced: (embedding, ids).
 using Fused = std::set<std::pair<std::string, std::string>>;
 
-// Gradients of those lookups, embeddings in the order in which the backward part meets them.
+// Gradients of those lookups, embeddings in the order of the backward part.
 std::vector<Uses> find_lookup_grads(Block& block, const Fused& fused) {
   std::vector<Uses> all;
   for (Op& op : block.ops()) {
@@ -69,7 +69,7 @@ Op& put_lookup_fuse_tables(Block& block, Op* where, const SparseTablePlan& table
   return finish(op, role::kForward);
 }
 
-// What computes the last of the ids; null: nothing in the block does.
+// The op that computes the last of the ids; null if no op of the block computes any.
 Op* last_producer_fuse_tables(const Block& block, const std::vector<std::string>& ids) {
   Op* last = nullptr;
   for (const std::string& name : ids) {
@@ -105,7 +105,7 @@ Status fuse_lookups(Block& block, const TablePlan& plan, const Uses& uses, Fused
   }
   if (!move_ids_forward(block, all.ids, all.outputs)) {
     remarks.push_back("the lookups of '" + uses.param +
-                      "' stay apart: ids of one are computed from rows of another");
+                      "' stay separate: ids of one are computed from rows of another");
   }
   Op* const producer = last_producer_fuse_tables(block, all.ids);
   if (all_ids_come_first(block, producer, all.outputs)) {
@@ -121,7 +121,7 @@ Status fuse_lookups(Block& block, const TablePlan& plan, const Uses& uses, Fused
   return Ok();
 }
 
-// How often instances were shown and clicked: vars that the entry policy names, or numbers.
+// How often instances were shown and clicked: vars that the entry policy names, or constants.
 struct Counts {
   std::string shows;
   std::string clicks;
@@ -131,9 +131,9 @@ Status declare_count(Block& block, const std::string& name, float value) {
   if (const Var* const var = block.find_var(name); var != nullptr) {
     if (var->dtype() != DType::kFloat32)
       return InvalidProgram(
-          "the var '{}' of float32 is needed for counts of the sparse tables, but the "
-          "program has one of another type; the first table that is pushed names show and "
-          "click vars of its own by an entry 'show_click_entry:SHOW:CLICK'",
+          "the counts of the sparse tables need a float32 var '{}', but the program has one of "
+          "another type; set the entry of the first table that is pushed to "
+          "'show_click_entry:SHOW:CLICK' to name other show and click vars",
           name);
   }
   VarSpec spec = VarSpec::tensor(DType::kFloat32, {1});
@@ -149,7 +149,7 @@ Status declare_count(Block& block, const std::string& name, float value) {
   return Ok();
 }
 
-// The entry of the first table decides for all of them.
+// The entry of the first table determines the vars for all tables.
 StatusOr<Counts> count_vars(Block& block, const Op& first, std::vector<std::string>& remarks) {
   const std::string entry = get_attr_or(first, "entry", std::string());
   llvm::SmallVector<llvm::StringRef, 3> parts;
@@ -157,8 +157,9 @@ StatusOr<Counts> count_vars(Block& block, const Op& first, std::vector<std::stri
   if (parts.size() == 3 && parts[0] == "show_click_entry") {
     if (block.find_var(parts[1]) != nullptr && block.find_var(parts[2]) != nullptr)
       return Counts{parts[1].str(), parts[2].str()};
-    remarks.push_back("the entry '" + entry +
-                      "' names vars that the program lacks; every instance counts as shown once");
+    remarks.push_back(
+        "the entry '" + entry +
+        "' names vars that the program does not have; every instance counts as shown once");
   }
   MILLRACE_RETURN_IF_ERROR(declare_count(block, "show", 1));
   MILLRACE_RETURN_IF_ERROR(declare_count(block, "clk", 0));
@@ -199,7 +200,7 @@ void push(Block& block, const SparseTablePlan& table, const Uses& uses, const Co
 Status fuse_tables(Program& main, const TablePlan& plan, std::vector<std::string>& remarks) {
   Block& block = main.root();
   Fused fused;
-  // looked for anew each time: ops may have moved
+  // searched again each time: ops may have moved
   for (std::vector<Uses> left = find_lookups(block); !left.empty(); left = find_lookups(block))
     MILLRACE_RETURN_IF_ERROR(fuse_lookups(block, plan, left.front(), fused, remarks));
   const std::vector<Uses> grads = find_lookup_grads(block, fused);

@@ -10,8 +10,8 @@ bool in_order(const Op* a, const Op* b) {
   return a->comes_before(*b);
 }
 
-// Ops behind `first` that the op needs, itself included, in block order.
-std::vector<Op*> needed_behind(const Block& block, const Op& first, Op& op) {
+// Ops after `first` that the op needs, itself included, in block order.
+std::vector<Op*> needed_after(const Block& block, const Op& first, Op& op) {
   std::set<Op*> found{&op};
   std::vector<Op*> todo{&op};
   while (!todo.empty()) {
@@ -59,7 +59,7 @@ bool move_ids_forward(Block& block, const std::vector<std::string>& ids,
   std::vector<Op*> moving;
   for (Op* const producer : producers) {
     if (producer != &first && producer->comes_before(first)) continue;
-    for (Op* const op : needed_behind(block, first, *producer)) {
+    for (Op* const op : needed_after(block, first, *producer)) {
       if (llvm::is_contained(users, op)) return false;
       if (!llvm::is_contained(moving, op)) moving.push_back(op);
     }

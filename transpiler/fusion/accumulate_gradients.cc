@@ -15,7 +15,8 @@ bool is_product_gradient(const Op& op) {
   return op.type() == "mul_grad" || op.type() == "summed_mul_grad";
 }
 
-// The summands of a sum: products, each the only use of its result, in block order; and the others.
+// The terms of a sum. Products: each result is used only by the sum; in block order. Others: all
+// other terms.
 struct Summands {
   llvm::SmallVector<Op*, 4> products;
   llvm::SmallVector<std::string, 4> others;
@@ -50,7 +51,7 @@ class AccumulateGradients final : public Pass {
            var->dtype() == DType::kFloat32 && var->dims() == like.dims();
   }
 
-  // Nullopt if some of the summands are not dense tensors of the shape of the sum.
+  // Nullopt if some of the terms are not dense tensors of the shape of the sum.
   static std::optional<Summands> summands_of(const Op& sum, const InnerVars& inner) {
     const Block& block = inner.block();
     const llvm::StringRef out = single_output(sum, "Out");
@@ -75,8 +76,8 @@ class AccumulateGradients final : public Pass {
     return found;
   }
 
-  // Each product adds to what those before it gave; the first begins with another summand that is
-  // there by then.
+  // Makes each product add to the result of the one before. The first one adds to another term that
+  // is already computed by then.
   static bool accumulate(Op& sum, const Summands& summands, const InnerVars& inner) {
     const Block& block = inner.block();
     std::string partial;
@@ -108,7 +109,7 @@ class AccumulateGradients final : public Pass {
     }
     Op& last = *summands.products.back();
     const std::string out = single_output(sum, "Out").str();
-    // nobody uses the old value of the sum in between
+    // no op reads the old value of the sum in between
     if (!inner.contains(out)) {
       sum.set_input("X", partial);
       return true;
@@ -119,7 +120,7 @@ class AccumulateGradients final : public Pass {
     return true;
   }
 
-  // Nobody reads the var behind the op, but for the sum.
+  // True if after the op only the sum reads the var.
   static bool is_free(const Block& block, const std::string& name, const Op& op) {
     const auto readers = block.readers_of(name);
     return std::count_if(readers.begin(), readers.end(),
@@ -132,10 +133,11 @@ class AccumulateGradients final : public Pass {
 }  // namespace
 
 void register_accumulate_gradients(PassRegistry& passes) {
-  passes.add(PassInfo("accumulate-gradients",
-                      "add gradients of products to those that are there, instead of a sum of all")
-                 .strings("keep", "vars whose value is wanted after a run")
-                 .makes<AccumulateGradients>());
+  passes.add(
+      PassInfo("accumulate-gradients",
+               "let gradients of products add to earlier ones instead of summing all at the end")
+          .strings("keep", "vars whose value is needed after a run")
+          .makes<AccumulateGradients>());
 }
 
 }  // namespace millrace::transpiler

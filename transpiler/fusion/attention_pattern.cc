@@ -12,7 +12,8 @@
 namespace millrace::transpiler {
 namespace {
 
-// Walks from op to op; every step fails by returning null or empty, which the next one hands on.
+// Walks from op to op. A step that fails returns null or an empty name, and all later steps return
+// the same.
 class AttentionPatternFinder {
  public:
   AttentionPatternFinder(Op& softmax, const InnerVars& inner, const ops::OpRegistry& registry)
@@ -28,11 +29,11 @@ class AttentionPatternFinder {
   [[nodiscard]] T attr(const Op& op, llvm::StringRef name) const {
     return ops::read_attr<T>(*registry_.find(op.type()), op, name);
   }
-  // The op of that type which writes an inner var; remembered as part of the forward ops.
+  // The op of that type which writes an inner var; recorded as one of the forward ops.
   Op* writer(llvm::StringRef name, llvm::StringRef type) {
     Op* const op = inner_.writer(name);
     if (op == nullptr || op->type() != type) return nullptr;
-    // Q and K may be one tensor that was cut once
+    // Q and K may be one tensor that was split only once
     if (!llvm::is_contained(found_.forward, op)) found_.forward.push_back(op);
     return op;
   }
@@ -53,15 +54,15 @@ class AttentionPatternFinder {
                       var->dtype() == DType::kFloat32 && var->dims().size() == rank;
     return fits ? var : nullptr;
   }
-  // A var that holds the same value wherever block 0 reads it.
+  // True if a var holds the same value wherever block 0 reads it.
   [[nodiscard]] bool is_steady(llvm::StringRef name) const {
     return inner_.is_plain(name) && block_.writers_of(name).size() <= 1;
   }
-  // Exchanges dims 1 and 2 of four.
+  // True if the op exchanges dims 1 and 2 of four.
   [[nodiscard]] bool turns_heads(const Op& op) const {
     return attr<std::vector<int32_t>>(op, "axis") == std::vector<int32_t>{0, 2, 1, 3};
   }
-  // Keeps dims 0 and 1 and makes others of the rest.
+  // True if the op keeps dims 0 and 1 and reshapes only the rest.
   [[nodiscard]] bool keeps_rows(const Op& reshape, const Var& x) const {
     const auto shape = attr<std::vector<int32_t>>(reshape, "shape");
     const bool from_attr =
@@ -70,7 +71,7 @@ class AttentionPatternFinder {
            (shape[0] == 0 || shape[0] == x.dims()[0] || shape[1] > 0);
   }
 
-  // Which tensor a matrix of heads was cut from; sets the number of heads.
+  // The tensor that was split into a matrix of heads; sets the number of heads.
   llvm::StringRef cut_source(llvm::StringRef name) {
     Op* const transpose = writer(name, "transpose2");
     if (transpose == nullptr || !turns_heads(*transpose)) return {};
@@ -90,7 +91,7 @@ class AttentionPatternFinder {
     return source;
   }
 
-  // A plain product of two inner vars, with the second one transposed or not.
+  // True for a plain product of two inner vars, with the second one transposed as given.
   bool is_product(const Op& op, bool transposed) const {
     if (op.type() == "matmul_v2")
       return !attr<bool>(op, "trans_x") && attr<bool>(op, "trans_y") == transposed;
@@ -167,7 +168,7 @@ class AttentionPatternFinder {
                         [&](Op* op) { return op == join_ || op->comes_before(*join_); });
   }
 
-  // The next op of the gradient: the only reader of a var; empty name at the end of a failed walk.
+  // The next op of the gradient: the only reader of a var; null if there is none of that type.
   Op* next(llvm::StringRef name, llvm::StringRef type) {
     Op* const op = inner_.only_reader(name);
     if (op == nullptr || op->type() != type) return nullptr;
@@ -178,14 +179,15 @@ class AttentionPatternFinder {
     Op* const op = next(name, type);
     return op == nullptr ? llvm::StringRef() : single_output(*op, slot);
   }
-  // From the gradient of a matrix of heads to that of the tensor it was cut from.
+  // Walks from the gradient of a matrix of heads to the gradient of the tensor it was split from.
   llvm::StringRef joined(llvm::StringRef name) {
     return through(through(name, "transpose2_grad", "X@GRAD"), "reshape2_grad", "X@GRAD");
   }
 
   bool find_gradient() {
     Op* const first = reader(single_output(*join_, "XShape"), "reshape2_grad", "XShape");
-    if (first == nullptr) return true;  // then nobody may use what lies between
+    // without a gradient, is_closed() requires that no op reads the inner values
+    if (first == nullptr) return true;
     found_.backward.push_back(first);
     found_.dout = single_input(*first, "Out@GRAD");
     const std::string product_grad = (product_->type() + "_grad").str();
@@ -216,7 +218,7 @@ class AttentionPatternFinder {
     return !found_.dout.empty() && !found_.dq.empty() && !found_.dk.empty() && !found_.dv.empty();
   }
 
-  // Nobody else reads or keeps what lies between.
+  // True if no other op reads the inner values and none is kept.
   [[nodiscard]] bool is_closed() const {
     llvm::SmallPtrSet<const Op*, 32> ours(found_.forward.begin(), found_.forward.end());
     ours.insert(found_.backward.begin(), found_.backward.end());

@@ -11,9 +11,9 @@
 
 namespace millrace::transpiler {
 
-/// Ops that are together an attention over heads: Q, K and V [batch, rows, heads * width] are cut
-/// into heads (reshape2, transpose2), Q is scaled, softmax of the products with K plus a mask
-/// weighs V, and the heads are joined again. With the ops of its gradient, if the program has them.
+/// Ops that together compute attention over heads: Q, K and V [batch, rows, heads * width] are
+/// split into heads (reshape2, transpose2), Q is scaled, the softmax of Q times K plus a mask
+/// weighs V, and the heads are joined. Includes the ops of the gradient if the program has them.
 struct AttentionPattern {
   llvm::StringRef q;
   llvm::StringRef k;
@@ -25,15 +25,15 @@ struct AttentionPattern {
   float scale = 1.0F;
   llvm::SmallVector<Op*, 16> forward;  ///< the last one writes out
 
-  llvm::StringRef dout;  ///< empty if there is no gradient, as are the next three
+  llvm::StringRef dout;  ///< this and the next three: empty if there is no gradient
   llvm::StringRef dq;
   llvm::StringRef dk;
   llvm::StringRef dv;
   llvm::SmallVector<Op*, 16> backward;  ///< the first one reads dout
 };
 
-/// The attention around a softmax op; nullopt if it is none, or if somebody else uses what lies
-/// between.
+/// Finds the attention around a softmax op; nullopt if the pattern does not match, or if another op
+/// reads one of its inner values.
 std::optional<AttentionPattern> find_attention(Op& softmax, const InnerVars& inner,
                                                const ops::OpRegistry& registry);
 

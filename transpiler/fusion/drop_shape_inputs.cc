@@ -5,8 +5,8 @@
 namespace millrace::transpiler {
 namespace {
 
-// True if the result of an elementwise op surely has the dims of x: y fits into them without
-// stretching a dim of x.
+// True if the result of an elementwise op always has the dims of x: y broadcasts to x without
+// extending a dim of x.
 bool gives_dims_of_x(const Var& x, const Var& y, int64_t axis) {
   if (!x.spec().has_tensor() || !y.spec().has_tensor()) return false;
   const auto rank_x = static_cast<int64_t>(x.dims().size());
@@ -47,9 +47,9 @@ class DropShapeInputs final : public Pass {
 
 void register_drop_shape_inputs(PassRegistry& passes) {
   passes.add(PassInfo("drop-shape-inputs",
-                      "take from gradient ops of sums the operand of which they need the shape "
-                      "only, and have it from the gradient of the result")
-                 .strings("keep", "vars whose value is wanted after a run; no var goes")
+                      "remove the operand whose shape only is needed from gradient ops of "
+                      "sums; the shape is that of the gradient of the result")
+                 .strings("keep", "vars whose value is needed after a run; no var is removed")
                  .makes<DropShapeInputs>());
 }
 

@@ -19,7 +19,7 @@
 namespace millrace::transpiler {
 namespace {
 
-// A tensor with more elements is followed only while all of them are equal.
+// A tensor with more elements is tracked only while all of them are equal.
 constexpr int64_t kMostElements = 256;
 // Integers are held as doubles.
 constexpr double kLargestInteger = 9007199254740992.0;
@@ -37,7 +37,7 @@ bool is_followed(DType dtype) {
          dtype == DType::kInt64 || dtype == DType::kBool;
 }
 
-// What an element of the type holds for this number; nullopt where it holds none that is known.
+// The number as an element of the type stores it; nullopt if it does not fit.
 std::optional<double> rounded(double value, DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
@@ -81,7 +81,7 @@ Binary binary(llvm::StringRef type, DType dtype) {
       .Case("elementwise_mul", [](double x, double y) { return x * y; })
       .Case("elementwise_max", [](double x, double y) { return x < y ? y : x; })
       .Case("elementwise_min", [](double x, double y) { return y < x ? y : x; })
-      // integers are divided and raised by rules of their own
+      // integers are divided and raised by different rules
       .Case("elementwise_div", real ? [](double x, double y) { return x / y; } : Binary(nullptr))
       .Case("elementwise_pow",
             real ? [](double x, double y) { return std::pow(x, y); } : Binary(nullptr))
@@ -104,7 +104,7 @@ class Folder {
     }
   }
 
-  // What the one output `Out` of the op always holds; nullopt if that is not known.
+  // The constant value of the output `Out` of the op; nullopt if it is not constant.
   std::optional<Constant> evaluate(const Op& op) const {
     const ops::OpDef* const def = registry_.find(op.type());
     const llvm::StringRef out = single_output(op, "Out");
@@ -119,9 +119,9 @@ class Folder {
       return std::nullopt;
     return shortened(std::move(*result));
   }
-  // Ops behind this one may count on the constant, unless somebody else gives the var another value
-  // before they read it: data-parallel jobs scale or feed the seed of back-propagation, devices
-  // exchange gradients (which are kept), and attributes or other blocks may mention it.
+  // Later ops may use the constant, unless something else can change the var before they read it:
+  // data-parallel jobs scale or feed the initial gradient of the loss, devices exchange gradients
+  // (which are kept), and attributes or other blocks may mention the var.
   void remember(const Op& op, Constant constant) {
     if (is_loss_grad_op(op) || !inner_.is_plain(single_output(op, "Out"))) return;
     known_[block_.find_var(single_output(op, "Out"))->id()] = std::move(constant);
@@ -234,11 +234,11 @@ class Folder {
     return x;
   }
 
-  // One value for equal ones; nullopt for too many different ones.
+  // Stores equal values as one; nullopt if there are too many different values.
   static std::optional<Constant> shortened(Constant x) {
     const int64_t count = count_of(x.dims);
     if (count < 1 || x.values.empty()) return std::nullopt;
-    // -0 and 0 compare equal, but are not the same
+    // -0 and 0 compare equal but differ
     const bool uniform = llvm::all_of(x.values, [&](double value) {
       return value == x.values[0] && std::signbit(value) == std::signbit(x.values[0]);
     });
@@ -256,7 +256,7 @@ class Folder {
   llvm::DenseMap<NameId, Constant> known_;
 };
 
-// Makes the op write these values and read nothing.
+// Turns the op into one that writes these values and has no inputs.
 void turn_into_constant(Op& op, const Constant& constant) {
   const std::string out = single_output(op, "Out").str();
   const bool uniform = constant.values.size() == 1;
@@ -301,7 +301,7 @@ class FoldConstants final : public Pass {
       turn_into_constant(*op, *constant);
       changed = true;
     }
-    // those that only other constants came from
+    // constants that only other constants depended on
     for (Op* const op : llvm::reverse(sources)) {
       const llvm::StringRef out = single_output(*op, "Out");
       if (!changed || !inner.contains(out) || inner.block().has_readers(out)) continue;
@@ -318,9 +318,9 @@ class FoldConstants final : public Pass {
 
 void register_fold_constants(PassRegistry& passes) {
   passes.add(PassInfo("fold-constants",
-                      "compute what follows from fill_constant and assign_value alone, and erase "
-                      "constants that nobody reads then")
-                 .strings("keep", "vars whose value is wanted after a run")
+                      "compute what depends only on fill_constant and assign_value, and erase "
+                      "constants that are not read any more")
+                 .strings("keep", "vars whose value is needed after a run")
                  .makes<FoldConstants>());
 }
 

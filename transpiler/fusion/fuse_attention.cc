@@ -37,8 +37,8 @@ class FuseAttention final : public Pass {
   }
 
  private:
-  // The forward op stands where the result is written, the gradient op where its input is read
-  // first; both are the ops that stood there.
+  // The forward op takes the position of the op that writes the result, the gradient op that of the
+  // op that first reads its input; both ops are rewritten in place.
   static void fuse(const AttentionPattern& found, const InnerVars& inner) {
     const bool has_gradient = !found.backward.empty();
     Op& forward = *found.forward.back();
@@ -77,9 +77,9 @@ class FuseAttention final : public Pass {
 void register_fuse_attention(PassRegistry& passes) {
   passes.add(
       PassInfo("fuse-attention",
-               "make one op of an attention over heads, from the tensors that hold the heads "
-               "side by side to the tensor that does again, and one of its gradient")
-          .strings("keep", "vars whose value is wanted after a run")
+               "fuse attention over heads, from splitting the inputs into heads to joining the "
+               "heads of the result, into one op, and its gradient into another")
+          .strings("keep", "vars whose value is needed after a run")
           .makes<FuseAttention>());
 }
 

@@ -13,8 +13,8 @@
 namespace millrace::transpiler {
 namespace {
 
-// A convolution of images with a filter that does not change, and what follows it: at most one op
-// of each kind, in this order.
+// A convolution of images with a constant filter, and the ops that follow it: at most one op of
+// each kind, in this order.
 struct FuseConvChain {
   std::vector<Op*> ops;  // in order of the program
   llvm::StringRef bias;
@@ -46,7 +46,7 @@ class FuseConv final : public Pass {
   StatusOr<bool> run(Program& program, PassContext& context) override {
     const InnerVars inner(program, keep_);
     bool changed = false;
-    llvm::SmallVector<Op*, 0> convolutions;  // none of which is part of another's chain
+    llvm::SmallVector<Op*, 0> convolutions;  // none is part of the chain of another
     for (Op& op : program.root().ops()) {
       if (is_convolution(op)) convolutions.push_back(&op);
     }
@@ -70,7 +70,7 @@ class FuseConv final : public Pass {
            (bias.empty() || is_constant(op.block(), bias));
   }
 
-  // Lengthens the chain by ops that read its result and nobody else does.
+  // Extends the chain by ops that are the only readers of its result.
   static void follow(FuseConvChain& chain, const InnerVars& inner, const PassContext& context) {
     for (llvm::StringRef result = single_output(chain.last(), "Output"); !result.empty();) {
       Op* const next = inner.only_reader(result);
@@ -81,8 +81,8 @@ class FuseConv final : public Pass {
     }
   }
 
-  // As inputs_unchanged() for all ops of the chain; a batch_norm with given statistics writes them,
-  // but does not change them.
+  // Like inputs_unchanged() for all ops of the chain. A batch_norm with given statistics lists them
+  // as outputs but does not change them.
   static bool inputs_stay(const FuseConvChain& chain, const Op& next) {
     for (const Op* const op : chain.ops) {
       for (const llvm::StringRef name : op->input_names()) {
@@ -110,7 +110,7 @@ class FuseConv final : public Pass {
     return false;
   }
 
-  // Statistics must be given, and nobody may read those that the op passes on.
+  // The statistics must be given, and no op may read those that the op outputs.
   static bool take_norm(FuseConvChain& chain, const Op& op, const ops::OpDef& def,
                         const InnerVars& inner) {
     const bool global = ops::read_attr<bool>(def, op, "use_global_stats") ||
@@ -143,7 +143,7 @@ class FuseConv final : public Pass {
     return format != nullptr && format->kind() == AttrKind::kString && format->string() == "NHWC";
   }
 
-  // A bias for each channel, or another image.
+  // Accepts a bias for each channel, or another image.
   static bool take_sum(FuseConvChain& chain, const Op& op, const ops::OpDef& def,
                        llvm::StringRef result) {
     const llvm::StringRef x = single_input(op, "X");
@@ -166,7 +166,8 @@ class FuseConv final : public Pass {
     return true;
   }
 
-  // The last op of the chain becomes the fused one, so that it stands where the result is written.
+  // The last op of the chain becomes the fused op, so that it is at the position where the result
+  // is written.
   void fuse(const FuseConvChain& chain, const InnerVars& inner, const PassContext& context) const {
     Op& conv = *chain.ops.front();
     Op& last = chain.last();
@@ -207,7 +208,7 @@ class FuseConv final : public Pass {
     for (size_t i = 0; i + 1 < chain.ops.size(); ++i) inner.erase(*chain.ops[i]);
   }
 
-  // True if one op of the program reads the var, none writes it, and nobody wants it afterwards.
+  // True if one op of the program reads the var, none writes it, and it is not needed afterwards.
   [[nodiscard]] bool is_read_once(const InnerVars& inner, const std::string& name) const {
     size_t users = 0;
     for (const Block& block : inner.block().program().blocks())
@@ -236,10 +237,10 @@ class FuseConv final : public Pass {
 
 void register_fuse_conv(PassRegistry& passes) {
   passes.add(PassInfo("fuse-conv",
-                      "make one op of a convolution and the bias, batch_norm with given "
-                      "statistics, sum with another image, and rectifier that follow it")
-                 .strings("keep", "vars whose value is wanted after a run")
-                 .flag("release", false, "folded filters lose their elements in the first run")
+                      "fuse a convolution and the following bias, batch_norm with given "
+                      "statistics, sum with another image, and rectifier into one op")
+                 .strings("keep", "vars whose value is needed after a run")
+                 .flag("release", false, "free the memory of folded filters in the first run")
                  .makes<FuseConv>());
 }
 

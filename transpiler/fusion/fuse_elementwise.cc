@@ -17,10 +17,10 @@ namespace millrace::transpiler {
 namespace {
 
 constexpr size_t kMostSteps = 16;
-// Tensors that are known to have fewer elements stay in the cache anyway.
+// Tensors with fewer elements stay in the cache anyway.
 constexpr int64_t kLeastElements = 1024;
 
-// An op of a chain: the operand that the op before it gives, and its result.
+// An op of a chain: the operand that is the result of the op before it, and its own result.
 struct Link {
   Op* op = nullptr;
   llvm::StringRef running;
@@ -58,7 +58,8 @@ bool is_in_chains(const Op& op, const PassContext& context) {
   return context.registry.find(type) != nullptr && single_input(op, "ScaleTensor").empty();
 }
 
-// The op as part of a chain in which `running` is handed on; empty: it is the first.
+// The op as part of a chain in which `running` is the result of the op before; empty: the op is the
+// first.
 std::optional<Link> link_of(Op& op, llvm::StringRef running, const PassContext& context) {
   if (!is_in_chains(op, context)) return std::nullopt;
   const bool gradient = is_gradient(op.type());
@@ -127,7 +128,7 @@ class FuseElementwise final : public Pass {
     return chain;
   }
 
-  // The op as a step: names of its operands replaced, attributes that say nothing left out.
+  // The op as a step: names of its operands replaced, attributes with default values left out.
   static std::string step_text(const Link& link, bool is_first, llvm::ArrayRef<std::string> inputs,
                                const PassContext& context) {
     const auto scratch = Program::create();
@@ -158,7 +159,7 @@ class FuseElementwise final : public Pass {
     return text.substr(std::min(text.find_first_not_of(' '), text.size()));
   }
 
-  // The last op becomes the chain, so that it stands where the result is written.
+  // The last op becomes the fused op, so that it is at the position where the result is written.
   static void fuse(const std::vector<Link>& chain, const InnerVars& inner,
                    const PassContext& context) {
     std::vector<std::string> inputs{chain.front().running.str()};
@@ -186,9 +187,9 @@ class FuseElementwise final : public Pass {
 
 void register_fuse_elementwise(PassRegistry& passes) {
   passes.add(PassInfo("fuse-elementwise",
-                      "make one op, whose loop runs through all of them piece by piece, of "
-                      "elementwise ops of which each reads the one before")
-                 .strings("keep", "vars whose value is wanted after a run")
+                      "fuse a chain of elementwise ops, each reading the result of the one before, "
+                      "into one op that computes all of them chunk by chunk")
+                 .strings("keep", "vars whose value is needed after a run")
                  .makes<FuseElementwise>());
 }
 

@@ -13,7 +13,7 @@
 namespace millrace::transpiler {
 namespace {
 
-// Rows of a table that are looked up for nothing but to be pooled, and their gradients.
+// Rows of a table that are looked up only to be pooled, and their gradients.
 struct Pooled {
   Op* lookup = nullptr;
   Op* pool = nullptr;
@@ -89,7 +89,7 @@ class FuseEmbedding final : public Pass {
            inputs_unchanged(*found.lookup, *found.pool) && complete_gradient(found, inner);
   }
 
-  // The gradient of the rows goes to the gradient of the table only.
+  // True if the gradient of the rows is used only for the gradient of the table.
   static bool complete_gradient(Pooled& found, const InnerVars& inner) {
     if (found.pool_grad == nullptr) return true;
     Op* const last = inner.only_reader(single_output(*found.pool_grad, "X@GRAD"));
@@ -110,7 +110,7 @@ class FuseEmbedding final : public Pass {
     return name.empty() || (inner.contains(name) && !inner.block().has_readers(name));
   }
 
-  // The pooling becomes the new op, and the gradient of the table that of both.
+  // The pooling op becomes the new op; the gradient op of the table computes both gradients.
   static void fuse(const Pooled& found, const InnerVars& inner, const PassContext& context) {
     Op& pool = *found.pool;
     const std::string table = single_input(*found.lookup, "W").str();
@@ -149,9 +149,9 @@ class FuseEmbedding final : public Pass {
 
 void register_fuse_embedding(PassRegistry& passes) {
   passes.add(PassInfo("fuse-embedding",
-                      "make one op of rows of a table that are added up sequence by sequence, and "
-                      "one of their gradients")
-                 .strings("keep", "vars whose value is wanted after a run")
+                      "fuse the lookup of table rows and their sum per sequence into one op, and "
+                      "their gradients into another")
+                 .strings("keep", "vars whose value is needed after a run")
                  .makes<FuseEmbedding>());
 }
 

@@ -27,7 +27,7 @@ bool flag_is(const Op& op, const ops::OpDef& def, llvm::StringRef name, bool val
   return def.find_attr(name) == nullptr || ops::read_attr<bool>(def, op, name) == value;
 }
 
-// Leading dims of x that count the rows; nullopt if the op is no product with a matrix.
+// Leading dims of x that count the rows; nullopt if the op is not a product with a matrix.
 std::optional<int64_t> row_dims(const Op& op, const ops::OpDef& def, const Var* x) {
   if (op.type() == "mul") {
     if (ops::read_attr<int32_t>(def, op, "y_num_col_dims") != 1) return std::nullopt;
@@ -65,7 +65,7 @@ std::optional<Product> product_of(Op& op, const PassContext& context) {
   return product;
 }
 
-// A product and what follows it: at most one op of each kind, in this order.
+// A product and the ops that follow it: at most one op of each kind, in this order.
 struct FuseFcChain {
   Product product;
   std::vector<Op*> ops;  // in order of the program
@@ -76,7 +76,7 @@ struct FuseFcChain {
   llvm::StringRef activation;
 };
 
-// The name of the bias if the op adds one value a column to the product.
+// The name of the bias if the op adds one value per column to the product.
 llvm::StringRef bias_of(const Op& add, const Product& product, const ops::OpDef& def,
                         llvm::StringRef sum) {
   if (single_input(add, "X") != sum) return {};
@@ -100,7 +100,7 @@ llvm::StringRef residual_of(const Op& add, llvm::StringRef sum) {
   return fits ? other : llvm::StringRef();
 }
 
-// Activation that fc applies itself; empty if it has none for the op.
+// The activation that fc can apply; empty if it does not support the op.
 llvm::StringRef activation_of(const Op& op, const ops::OpDef& def) {
   return llvm::StringSwitch<llvm::StringRef>(op.type())
       .Cases("relu", "sigmoid", "tanh", op.type())
@@ -117,7 +117,7 @@ class FuseFc final : public Pass {
   StatusOr<bool> run(Program& program, PassContext& context) override {
     const InnerVars inner(program, keep_);
     bool changed = false;
-    llvm::SmallVector<Op*, 0> products;  // sums and activations go on the way
+    llvm::SmallVector<Op*, 0> products;  // sums and activations are erased meanwhile
     for (Op& op : program.root().ops()) {
       if (product_of(op, context)) products.push_back(&op);
     }
@@ -137,7 +137,7 @@ class FuseFc final : public Pass {
   }
 
  private:
-  // Lengthens the chain by ops that read its result and nobody else does.
+  // Extends the chain by ops that are the only readers of its result.
   static void follow(FuseFcChain& chain, const InnerVars& inner, const PassContext& context) {
     while (chain.activation.empty()) {
       Op* const next = inner.only_reader(chain.out);
@@ -167,7 +167,8 @@ class FuseFc final : public Pass {
     return !chain.residual.empty();
   }
 
-  // The last op of the chain becomes the fc, so that it stands where the result is written.
+  // The last op of the chain becomes the fc, so that it is at the position where the result is
+  // written.
   static void fuse(const FuseFcChain& chain, const InnerVars& inner) {
     Op& last = *chain.ops.back();
     const Product& product = chain.product;
@@ -189,9 +190,9 @@ class FuseFc final : public Pass {
 
 void register_fuse_fc(PassRegistry& passes) {
   passes.add(PassInfo("fuse-fc",
-                      "make one op of a product with a matrix of weights, the sums with a bias and "
-                      "with another tensor, and an activation")
-                 .strings("keep", "vars whose value is wanted after a run")
+                      "fuse a product with a weight matrix, the sums with a bias and "
+                      "with another tensor, and an activation into one op")
+                 .strings("keep", "vars whose value is needed after a run")
                  .makes<FuseFc>());
 }
 

@@ -12,8 +12,8 @@
 namespace millrace::transpiler {
 namespace {
 
-// A batch_norm with the statistics of the batch, at most one sum with another image, and relu; with
-// the ops of the gradient, if the program has them.
+// A batch_norm with the statistics of the batch, at most one sum with another image, and relu;
+// includes the ops of the gradient if the program has them.
 struct Pattern {
   Op* norm = nullptr;
   Op* add = nullptr;  // null: none
@@ -34,7 +34,7 @@ constexpr const char* kAttrs[] = {"momentum", "epsilon", "data_layout", "op_role
 
 using Copied = llvm::SmallVector<std::pair<std::string, std::string>, 6>;  // slot, var
 
-// Slots that hold one var each; what the op lacks is left out.
+// Slots that hold one var each; slots that the op lacks are left out.
 template <size_t kCount>
 Copied copied(const char* const (&slots)[kCount], const Op& op, bool outputs) {
   Copied result;
@@ -53,7 +53,7 @@ std::vector<std::pair<std::string, AttrValue>> copied_attrs(const Op& op) {
   return result;
 }
 
-// No op from `first` on and before `last` writes the var.
+// True if no op from `first` (inclusive) to `last` (exclusive) writes the var.
 bool is_steady(llvm::StringRef name, const Op& first, const Op& last, const Op* but = nullptr) {
   return llvm::none_of(first.block().writers_of(name), [&](const Op* writer) {
     return writer != but && !writer->comes_before(first) && writer->comes_before(last);
@@ -96,8 +96,8 @@ class FuseNormFinder {
     return image(single_input(norm, "X")) != nullptr && inner_.contains(single_output(norm, "Y"));
   }
 
-  // The op behind one of ours: the only reader of its result but for gradient ops.
-  [[nodiscard]] Op* behind(llvm::StringRef name) const {
+  // The op after one of the pattern: the only reader of its result except for gradient ops.
+  [[nodiscard]] Op* next_op(llvm::StringRef name) const {
     if (!inner_.contains(name) || image(name) == nullptr) return nullptr;
     Op* result = nullptr;
     for (Op* const op : block_.readers_of(name)) {
@@ -111,7 +111,7 @@ class FuseNormFinder {
   bool find_forward() {
     const llvm::StringRef y = single_output(*found_.norm, "Y");
     llvm::StringRef result = y;
-    Op* next = behind(y);
+    Op* next = next_op(y);
     if (next != nullptr && next->type() == "elementwise_add") {
       const llvm::StringRef left = single_input(*next, "X");
       const llvm::StringRef right = single_input(*next, "Y");
@@ -121,12 +121,12 @@ class FuseNormFinder {
         return false;
       found_.add = next;
       result = single_output(*next, "Out");
-      next = behind(result);
+      next = next_op(result);
     }
     if (next == nullptr || next->type() != "relu") return false;
     found_.relu = next;
     if (image(single_output(*next, "Out")) == nullptr) return false;
-    // the op will stand where relu is
+    // the fused op will be at the position of relu
     for (const auto& [slot, name] : copied(kNormInputs, *found_.norm, false)) {
       if (!is_steady(name, *found_.norm, *next, found_.norm)) return false;
     }
@@ -159,7 +159,7 @@ class FuseNormFinder {
         single_input(*found_.norm_grad, "SavedMean") != single_output(*found_.norm, "SavedMean"))
       return false;
     find_gather();
-    // the op will stand where relu_grad is
+    // the fused gradient op will be at the position of relu_grad
     for (const auto& [slot, name] : copied(kGradInputs, *found_.norm_grad, false)) {
       if (!is_steady(name, *found_.relu_grad, *found_.norm_grad)) return false;
     }
@@ -193,7 +193,7 @@ class FuseNormFinder {
       found_.gather = op;
   }
 
-  // Nobody else reads what lies between.
+  // True if no other op reads the inner values.
   [[nodiscard]] bool is_closed() const {
     const auto read_by_ours = [&](llvm::StringRef name) {
       return llvm::all_of(block_.readers_of(name), [&](const Op* op) {
@@ -236,7 +236,7 @@ class FuseNorm final : public Pass {
   }
 
  private:
-  // The op that was relu writes the result; its place is that of relu.
+  // The fused op replaces relu, so that it is at the position where the result is written.
   static void fuse_forward(const Pattern& found, const InnerVars& inner) {
     const Copied inputs = copied(kNormInputs, *found.norm, false);
     const Copied outputs = copied(kNormOutputs, *found.norm, true);
@@ -253,7 +253,7 @@ class FuseNorm final : public Pass {
     for (const auto& [slot, name] : outputs) op.set_output(slot, name);
     for (const auto& [name, value] : attrs) op.set_attr(name, value);
   }
-  // Statistics stay declared: another op writes them now.
+  // The statistics stay declared: the fused op writes them.
   static void erase_norm(Op& norm, const Copied& outputs, const InnerVars& inner) {
     for (const auto& [slot, name] : outputs) norm.remove_output(slot);
     inner.erase(norm);
@@ -298,9 +298,9 @@ class FuseNorm final : public Pass {
 
 void register_fuse_norm(PassRegistry& passes) {
   passes.add(PassInfo("fuse-norm",
-                      "make one op of a batch_norm that trains, the sum with another image, and "
-                      "relu, and one of their gradients")
-                 .strings("keep", "vars whose value is wanted after a run")
+                      "fuse a batch_norm that trains, the sum with another image, and "
+                      "relu into one op, and their gradients into another")
+                 .strings("keep", "vars whose value is needed after a run")
                  .makes<FuseNorm>());
 }
 

@@ -13,7 +13,7 @@
 namespace millrace::transpiler {
 namespace {
 
-// A softmax or layer_norm that is written out.
+// A softmax or layer_norm that consists of simpler ops.
 struct Found {
   llvm::SmallVector<Op*, 10> ops;  // in order; the last one writes the result
   PatternInputs inputs;
@@ -73,7 +73,8 @@ class Matcher {
   }
 
  private:
-  // A factor and a summand a column that follow become part of a layer_norm.
+  // A multiplication and an addition with one value per column that follow become part of a
+  // layer_norm.
   void add_rows(Found& found) const {
     Op* const mul = next_with_row(single_output(*found.ops.back(), "Out"), "elementwise_mul");
     Op* const add =
@@ -86,7 +87,8 @@ class Matcher {
     found.ops.append({mul, add});
   }
 
-  // The op behind rows that only it and gradient ops read, if it combines each with one stored row.
+  // The op after rows that only it and gradient ops read, if it combines each row with one
+  // persistable row.
   Op* next_with_row(llvm::StringRef row, llvm::StringRef type) const {
     if (!inner_.contains(row)) return nullptr;
     Op* next = nullptr;
@@ -114,7 +116,7 @@ class Matcher {
     Op* const op = name.empty() ? nullptr : inner_.writer(name);
     return op != nullptr && op->type() == type && registry_.find(type) != nullptr ? op : nullptr;
   }
-  // The op that reduces the last dim of x to one element, which stays a dim.
+  // The op that reduces the last dim of x to one element and keeps the dim.
   Op* row_reduction(llvm::StringRef name, llvm::StringRef type, llvm::StringRef x) const {
     Op* const op = writer(name, type);
     const Var* const var = inner_.block().find_var(x);
@@ -136,7 +138,7 @@ class Matcher {
                          (op->type() == "elementwise_mul" && single_input(*op, "Y") == x);
     return squares ? op : nullptr;
   }
-  // Operands of one rank: their dims stand one above the other.
+  // True if the operands have the same rank, so that their dims correspond one to one.
   bool same_rank(const Op& op) const {
     const Var* const x = inner_.block().find_var(single_input(op, "X"));
     const Var* const y = inner_.block().find_var(single_input(op, "Y"));
@@ -176,7 +178,7 @@ class FusePatterns final : public Pass {
   }
 
  private:
-  // x is read where the last op stands.
+  // True if x may be read at the position of the last op.
   static bool is_movable(const Found& found) {
     return llvm::all_of(found.ops, [&](const Op* op) {
       return !op->reads(found.inputs.x) || inputs_unchanged(*op, *found.ops.back());
@@ -204,7 +206,7 @@ class FusePatterns final : public Pass {
     op.set_int("begin_norm_axis", static_cast<int32_t>(rank) - 1);
   }
 
-  // The gradient wants the moments of each row.
+  // The gradient needs the moments of each row.
   static void make_layer_norm(const Found& found, const PatternGradient& gradient,
                               const InnerVars& inner) {
     const Dims dims = inner.block().find_var(found.inputs.x)->spec().dims;
@@ -227,7 +229,7 @@ class FusePatterns final : public Pass {
     erase_others(found, inner);
   }
 
-  // A var with an element a row, by a name that is free.
+  // Declares a var with one element per row, under an unused name.
   static std::string declare_moments(Block& block, const std::string& out, const char* what,
                                      const Dims& dims) {
     int64_t rows = 1;
@@ -239,7 +241,7 @@ class FusePatterns final : public Pass {
     return name;
   }
 
-  // All but the last one, readers before writers.
+  // Erases all ops but the last one, readers before writers.
   static void erase_others(const Found& found, const InnerVars& inner) {
     for (Op* const op : llvm::reverse(llvm::ArrayRef(found.ops).drop_back())) inner.erase(*op);
   }
@@ -252,9 +254,9 @@ class FusePatterns final : public Pass {
 void register_fuse_patterns(PassRegistry& passes) {
   passes.add(
       PassInfo("fuse-patterns",
-               "make a softmax or layer_norm of the reductions and elementwise ops that it is "
-               "written out in, along the last dim, and one op of their gradients")
-          .strings("keep", "vars whose value is wanted after a run")
+               "replace reductions and elementwise ops that compute a softmax or layer_norm along "
+               "the last dim by that op, and their gradients by one op")
+          .strings("keep", "vars whose value is needed after a run")
           .makes<FusePatterns>());
 }
 

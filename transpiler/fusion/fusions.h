@@ -2,9 +2,10 @@
 
 #include "transpiler/pass_registry.h"
 
-/// Passes that make a program faster without changing what it computes, one a file of the same name
-/// with underscores. The executor runs them on its own copy of a program (executor/optimize.h), so
-/// all of them take the option `keep`: vars whose value is wanted after a run.
+/// Passes that make a program faster without changing what it computes, one per file; the file has
+/// the name of the pass with underscores. The executor runs them on its own copy of a program
+/// (executor/optimize.h), so all of them have the option `keep`: vars whose values must be
+/// available after a run.
 namespace millrace::transpiler {
 
 void register_accumulate_gradients(PassRegistry& passes);

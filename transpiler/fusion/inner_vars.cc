@@ -21,7 +21,7 @@ bool is_written_elsewhere(const Block& block, llvm::StringRef name) {
   });
 }
 
-// How often the inputs of an op name a var.
+// Number of times that the inputs of an op name a var.
 size_t count_reads(const Op& op, llvm::StringRef name) {
   return static_cast<size_t>(llvm::count(op.input_names(), name));
 }

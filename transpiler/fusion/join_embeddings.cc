@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kPooled = "fused_embedding_seq_pool";
 constexpr const char* kPooledGrad = "fused_embedding_seq_pool_grad";
 
-// What all tables of one op have in common.
+// Settings that all tables of one op share.
 struct Settings {
   std::string combiner;
   int64_t padding = -1;
@@ -32,7 +32,7 @@ Settings settings_of(const Op& op, const ops::OpDef& def) {
           ops::read_attr<float>(def, op, "pad_value"), ops::read_attr<bool>(def, op, "is_sparse")};
 }
 
-// A var of the concat: what pools it, or nothing.
+// An operand of the concat, and the op that pools it if there is one.
 struct Part {
   std::string name;
   Op* pool = nullptr;
@@ -76,7 +76,7 @@ class JoinEmbeddings final : public Pass {
   }
 
  private:
-  // A concat of matrices of one element type, side by side.
+  // True for a concat of matrices of one element type along the columns.
   static bool is_of_columns(const Op& op, const PassContext& context) {
     const ops::OpDef* const def = context.registry.find("concat");
     const Var* const out = op.block().find_var(single_output(op, "Out"));
@@ -105,7 +105,7 @@ class JoinEmbeddings final : public Pass {
             join.concat_grad->output("X@GRAD").size() == operands.size());
   }
 
-  // Returns how many parts are pooled.
+  // Returns the number of pooled parts.
   static size_t find_parts(Join& join, const InnerVars& inner, const PassContext& context) {
     const ops::OpDef* const def = context.registry.find(kPooled);
     size_t count = 0;
@@ -126,7 +126,7 @@ class JoinEmbeddings final : public Pass {
     return count;
   }
 
-  // True if the part is pooled for the concat alone, and its gradient goes to the table alone.
+  // True if only the concat uses the pooled part, and its gradient is used only for the table.
   static bool take(Part& part, size_t index, const Join& join, const InnerVars& inner) {
     Op* const pool = inner.writer(part.name);
     if (pool == nullptr || pool->type() != kPooled || !inputs_unchanged(*pool, *join.concat) ||
@@ -155,8 +155,8 @@ class JoinEmbeddings final : public Pass {
            !single_output(grad, "W@GRAD").empty();
   }
 
-  // True if the gradient of a table may be computed where the concat_grad stands, which comes
-  // before: its inputs are the same there, and nobody looks at the result in between.
+  // True if the gradient of a table may be computed at the position of the concat_grad, which is
+  // earlier: its inputs are the same there, and no op reads the result in between.
   static bool may_run_at(const Op& grad, const Op& earlier) {
     const Block& block = grad.block();
     const auto between = [&](const Op* op) {
@@ -189,7 +189,7 @@ class JoinEmbeddings final : public Pass {
     if (join.settings->sparse) op.set_bool("is_sparse", true);
   }
 
-  // The concat becomes the new op, and the concat_grad that of its gradient.
+  // The concat becomes the new op, and the concat_grad becomes its gradient op.
   static void fuse(const Join& join, const InnerVars& inner) {
     std::vector<std::string> tables;
     std::vector<std::string> ids;
@@ -250,9 +250,9 @@ class JoinEmbeddings final : public Pass {
 
 void register_join_embeddings(PassRegistry& passes) {
   passes.add(PassInfo("join-embeddings",
-                      "make one op of the pooled rows of several tables, and other matrices, that "
-                      "stand side by side, and one of their gradients; after fuse-embedding")
-                 .strings("keep", "vars whose value is wanted after a run")
+                      "fuse the concatenation of pooled rows of several tables and other matrices "
+                      "into one op, and its gradient into another; run after fuse-embedding")
+                 .strings("keep", "vars whose value is needed after a run")
                  .makes<JoinEmbeddings>());
 }
 

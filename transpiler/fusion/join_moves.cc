@@ -22,14 +22,15 @@ bool is_reshape(const Op& op) {
          op.input("ShapeTensor").empty();
 }
 
-// A move whose shape input, for the gradient, nobody reads but the op of its gradient.
+// A move op and its gradient op. Only the gradient op reads the output of the move that is meant
+// for gradients (XShape).
 struct Move {
   Op* op = nullptr;
   Op* grad = nullptr;  // null without a gradient
 };
 
-// Nullopt if more than the result and the gradient depends on the op. Old ops without XShape have
-// gradient ops that read other vars: those are left alone.
+// Nullopt if an op other than the gradient op reads an output besides the result. Old ops without
+// XShape have gradient ops that read other vars: those are left alone.
 std::optional<Move> move_of(Op& op) {
   const llvm::StringRef out = single_output(op, "Out");
   if (out.empty()) return std::nullopt;
@@ -81,7 +82,7 @@ class JoinMoves final : public Pass {
     return ops::read_attr<std::vector<int32_t>>(*context.registry.find(op.type()), op, name);
   }
 
-  // Lets the op read what an op of its kind before it reads; its gradient goes to there, too.
+  // Joins the op with a preceding op of its kind, whose input it then reads; and their gradients.
   static bool join(const Move& move, const InnerVars& inner, const PassContext& context) {
     Op& op = *move.op;
     Op* const writer = inner.writer(single_input(op, "X"));
@@ -98,7 +99,7 @@ class JoinMoves final : public Pass {
       if (before->grad != nullptr) before->grad->set_attr("axis", AttrValue::of_ints(*axes));
       op.set_attr("axis", AttrValue::of_ints(std::move(*axes)));
     } else if (llvm::is_contained(list(op, "shape", context), 0)) {
-      return false;  // a dim of what comes in
+      return false;  // 0 copies a dim of the input
     }
     if (before->grad != nullptr) join_gradients(*before, move, inner);
     op.set_input("X", single_input(*writer, "X").str());
@@ -106,7 +107,7 @@ class JoinMoves final : public Pass {
     return true;
   }
 
-  // Axes of both transposes at once; nullopt if they do not fit together.
+  // Axes of both transposes combined; nullopt if they do not fit together.
   static std::optional<std::vector<int32_t>> combined(const std::vector<int32_t>& first,
                                                       std::vector<int32_t> axes) {
     if (axes.size() != first.size()) return std::nullopt;
@@ -117,7 +118,7 @@ class JoinMoves final : public Pass {
     return axes;
   }
 
-  // Neither has a gradient, or that of the first op is fed by that of the second alone.
+  // True if neither has a gradient, or only the gradient of the first op reads that of the second.
   static bool are_gradients_joinable(const Move& first, const Move& second,
                                      const InnerVars& inner) {
     if (first.grad == nullptr || second.grad == nullptr)
@@ -130,7 +131,7 @@ class JoinMoves final : public Pass {
            inner.only_reader(between) == first.grad && inputs_unchanged(*second.grad, *first.grad);
   }
 
-  // The second op sees the shape that the first one saw.
+  // Gives the second op's XShape the dims of the first op's, and keeps only the first gradient op.
   static void join_gradients(const Move& first, const Move& second, const InnerVars& inner) {
     const Block& block = inner.block();
     Var& shape = *inner.block().find_var(single_input(*second.grad, "XShape"));
@@ -154,12 +155,12 @@ class JoinMoves final : public Pass {
     const Var* const out = op.block().find_var(single_output(op, "Out"));
     if (x == nullptr || out == nullptr || x->dims().empty() || x->dims() != out->dims())
       return false;
-    // one unknown dim follows from the others
+    // one unknown dim can be computed from the others
     return llvm::count_if(x->dims(), [](int64_t dim) { return dim < 0; }) <= 1 &&
            llvm::none_of(x->dims(), [](int64_t dim) { return dim == 0; });
   }
 
-  // Readers of the result read what the op reads; readers of its gradient read that of the result.
+  // Readers of the result now read the input; readers of the input's gradient read the result's.
   static bool bypass(const Move& move, const InnerVars& inner) {
     Op& op = *move.op;
     const std::string x = single_input(op, "X").str();
@@ -189,7 +190,7 @@ class JoinMoves final : public Pass {
     return true;
   }
 
-  // Readers of `out` read `x`.
+  // Makes readers of `out` read `x`.
   static void replace(const InnerVars& inner, const std::string& out, const std::string& x) {
     const auto readers = inner.block().readers_of(out);
     for (Op* const reader : llvm::SmallVector<Op*, 4>(readers.begin(), readers.end()))
@@ -202,12 +203,11 @@ class JoinMoves final : public Pass {
 }  // namespace
 
 void register_join_moves(PassRegistry& passes) {
-  passes.add(
-      PassInfo("join-moves",
-               "make one op of two transposes or two reshapes in a row, and erase those that "
-               "change nothing, with their gradients")
-          .strings("keep", "vars whose value is wanted after a run")
-          .makes<JoinMoves>());
+  passes.add(PassInfo("join-moves",
+                      "join two transposes or two reshapes in a row into one, and erase those that "
+                      "change nothing; the same for their gradients")
+                 .strings("keep", "vars whose value is needed after a run")
+                 .makes<JoinMoves>());
 }
 
 }  // namespace millrace::transpiler

@@ -38,9 +38,9 @@ class LowerProducts final : public Pass {
 
 void register_lower_products(PassRegistry& passes) {
   passes.add(PassInfo("lower-products",
-                      "mark matrix products and convolutions to round what they read to bfloat16 "
+                      "mark matrix products and convolutions so that they round inputs to bfloat16 "
                       "(mkldnn_data_type)")
-                 .strings("keep", "vars whose value is wanted after a run; no var goes")
+                 .strings("keep", "vars whose value is needed after a run; no var is removed")
                  .makes<LowerProducts>());
 }
 

@@ -17,18 +17,18 @@
 namespace millrace::transpiler {
 namespace {
 
-// An input that the update replaces.
+// An input that the update overwrites.
 struct State {
   const char* input;
   const char* output;
-  bool is_optional = false;  // ops of their own may keep it up to date
+  bool is_optional = false;  // other ops may update it
 };
 
 struct UpdateKind {
   const char* type;
   const char* merged;
   std::vector<State> states;       // Param first
-  std::vector<const char*> attrs;  // that the merged op has, too
+  std::vector<const char*> attrs;  // that the merged op also has
 };
 
 const std::vector<UpdateKind>& update_kinds() {
@@ -57,11 +57,11 @@ bool is_place_attr(llvm::StringRef name) {
 struct Update {
   Op* op = nullptr;
   int64_t elements = 0;
-  const Op* ready_behind = nullptr;  // last op that it waits for; null: it waits for none
-  const Op* done_before = nullptr;   // first op that waits for it; null: none does
+  const Op* ready_after = nullptr;  // last op that it depends on; null: none
+  const Op* done_before = nullptr;  // first op that depends on it; null: none
 };
 
-// Updates that become one op, which stands where the last of them stands.
+// Updates that become one op at the position of the last of them.
 struct UpdateGroup {
   llvm::SmallVector<Op*, 16> ops;
   int64_t elements = 0;
@@ -78,7 +78,7 @@ const Op* last_of(const Op* a, const Op* b) {
   return a->comes_before(*b) ? b : a;
 }
 
-// Finds the updates of block 0 that may join others, and what they wait for.
+// Finds the updates of block 0 that may join others, and their dependencies.
 class UpdateFinder {
  public:
   UpdateFinder(Program& program, const ops::OpRegistry& registry, int64_t max_elements)
@@ -86,7 +86,7 @@ class UpdateFinder {
         registry_(registry),
         outside_(names_outside_root(program)),
         max_elements_(max_elements) {
-    // such an op is there for what it does besides its outputs: a check, a message, a barrier
+    // such an op has an effect other than its outputs: a check, a message, a barrier
     for (const Op& op : block_.ops()) {
       if (op.outputs().empty()) barriers_.push_back(&op);
     }
@@ -104,8 +104,8 @@ class UpdateFinder {
     }
     // in the order in which they are ready
     llvm::stable_sort(found, [](const Update& a, const Update& b) {
-      if (a.ready_behind == b.ready_behind || b.ready_behind == nullptr) return false;
-      return a.ready_behind == nullptr || a.ready_behind->comes_before(*b.ready_behind);
+      if (a.ready_after == b.ready_after || b.ready_after == nullptr) return false;
+      return a.ready_after == nullptr || a.ready_after->comes_before(*b.ready_after);
     });
     return found;
   }
@@ -116,7 +116,7 @@ class UpdateFinder {
     return var == nullptr || outside_.contains(var->id());
   }
 
-  // One var in each slot, all of them of block 0 alone, and states updated in place.
+  // True if each slot has one var, used in block 0 only, and states are updated in place.
   bool has_only_usual_slots(const Op& op, const UpdateKind& kind) const {
     size_t inputs = 2;
     size_t outputs = 0;
@@ -133,8 +133,8 @@ class UpdateFinder {
     return op.input_names().size() == inputs && op.output_names().size() == outputs;
   }
 
-  // No attribute that nobody knows here, no copies in another precision; a lazy update differs from
-  // others in what it does with sparse gradients.
+  // True if there are no unknown attributes and no copies in another precision. A lazy update
+  // differs from others in how it handles sparse gradients.
   bool has_only_usual_attrs(const Op& op) const {
     const ops::OpDef* const def = registry_.find(op.type());
     if (def == nullptr || get_attr_or(op, "multi_precision", false) ||
@@ -146,7 +146,7 @@ class UpdateFinder {
     });
   }
 
-  // Of a parameter of f32 and a gradient that is declared like it; nullopt for others, and if they
+  // Elements of a parameter of f32 with a gradient declared alike; nullopt for others, and if there
   // are too many.
   std::optional<int64_t> elements_of(const Op& op) const {
     const Var* const param = block_.find_var(single_input(op, "Param"));
@@ -163,7 +163,7 @@ class UpdateFinder {
     return elements;
   }
 
-  // A gradient may be declared dense and come as selected rows all the same.
+  // A gradient that is declared dense may still hold selected rows at run time.
   bool is_gradient_sparse(const Op& op) const {
     return llvm::any_of(block_.writers_of(single_input(op, "Grad")), [](const Op* writer) {
       return get_attr_or(*writer, "is_sparse", false) ||
@@ -177,7 +177,7 @@ class UpdateFinder {
       for (const Op* const other : others) {
         if (other == &op) continue;
         if (other->comes_before(op))
-          update.ready_behind = last_of(update.ready_behind, other);
+          update.ready_after = last_of(update.ready_after, other);
         else
           update.done_before = first_of(update.done_before, other);
       }
@@ -188,7 +188,7 @@ class UpdateFinder {
         llvm::partition_point(barriers_, [&](const Op* each) { return each->comes_before(op); });
     if (barrier != barriers_.end()) update.done_before = first_of(update.done_before, *barrier);
     if (barrier != barriers_.begin())
-      update.ready_behind = last_of(update.ready_behind, *std::prev(barrier));
+      update.ready_after = last_of(update.ready_after, *std::prev(barrier));
   }
 
   Block& block_;
@@ -198,7 +198,7 @@ class UpdateFinder {
   llvm::SmallVector<const Op*, 0> barriers_;
 };
 
-// The same but for the vars and where the user wrote them.
+// True if the ops differ only in their vars and the user's call stack.
 bool are_alike(const Op& a, const Op& b) {
   const auto count = [](const Op& op) {
     return llvm::count_if(op.attrs(),
@@ -239,10 +239,10 @@ class MergeUpdates final : public Pass {
   }
 
  private:
-  // Cuts the updates of one kind, in the order in which they are ready, into groups.
+  // Divides the updates of one kind, in the order in which they are ready, into groups.
   std::vector<UpdateGroup> groups_of(const std::vector<Update>& updates) const {
     std::vector<UpdateGroup> groups;
-    // by rate, those that may still grow; their updates differ in attributes
+    // open groups by rate; updates of one rate may differ in attributes
     std::map<llvm::StringRef, llvm::SmallVector<size_t, 1>> open;
     for (const Update& update : updates) {
       auto& candidates = open[single_input(*update.op, "LearningRate")];
@@ -259,8 +259,8 @@ class MergeUpdates final : public Pass {
     return groups;
   }
 
-  // False if the group would be too large, or an op that uses what one of the updates changes
-  // stands in front of the last of them.
+  // False if the group would be too large, or if an op before the last update of the group uses
+  // something that one of the updates changes.
   bool join(UpdateGroup& group, const Update& update) const {
     if (static_cast<int64_t>(group.ops.size()) >= max_params_ ||
         group.elements + update.elements > max_elements_)
@@ -310,7 +310,7 @@ class MergeUpdates final : public Pass {
     for (const char* const name : kind.attrs) {
       if (const AttrValue* const value = op.find_attr(name)) attrs.emplace_back(name, *value);
     }
-    // one a parameter
+    // one method per parameter
     const auto method = get_attr_or(op, "regularization_method", std::string());
     if (method.empty()) return attrs;
     attrs.emplace_back("regularization_method",
@@ -328,16 +328,18 @@ class MergeUpdates final : public Pass {
 }  // namespace
 
 void register_merge_updates(PassRegistry& passes) {
-  passes.add(PassInfo("merge-updates",
-                      "make one op of small updates (sgd, momentum, adam) that are ready one after "
-                      "another and have the same rate and attributes; in front of passes that look "
-                      "for optimizers it would hide them")
-                 .integer("max-elements", 4096, "of all parameters of a merged op")
-                 .range(1)
-                 .integer("max-params", 32, "of a merged op")
-                 .range(2, 1024)
-                 .strings("keep", "vars whose value is wanted after a run; no var goes")
-                 .makes<MergeUpdates>());
+  passes.add(
+      PassInfo("merge-updates",
+               "merge small consecutive updates (sgd, momentum, adam) with the same rate and "
+               "attributes into one op; must run after passes that look for "
+               "optimizer ops")
+          .integer("max-elements", 4096,
+                   "maximum number of elements of all parameters of a merged op")
+          .range(1)
+          .integer("max-params", 32, "maximum number of parameters of a merged op")
+          .range(2, 1024)
+          .strings("keep", "vars whose value is needed after a run; no var is removed")
+          .makes<MergeUpdates>());
 }
 
 }  // namespace millrace::transpiler

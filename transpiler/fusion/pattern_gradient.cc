@@ -29,7 +29,7 @@ class PatternGradientFinder {
   // The op that computes the gradient of `op`; null if there is none.
   Op* gradient_of(const Op& op) const {
     const std::string incoming = names::grad(out_of(op));
-    const bool is_scale = op.type() == "scale";  // whose gradient is scaled by another one
+    const bool is_scale = op.type() == "scale";  // the gradient of a scale is another scale
     const std::string type = is_scale ? "scale" : (op.type() + "_grad").str();
     Op* result = nullptr;
     for (Op* const reader : block_.readers_of(incoming)) {
@@ -41,7 +41,7 @@ class PatternGradientFinder {
     return result;
   }
 
-  // False if only some of the ops have a gradient. That of the largest element may be left out: it
+  // False if only some of the ops have a gradient. The gradient of the maximum may be missing: it
   // is zero.
   bool find_members() {
     size_t missing = 0;
@@ -71,7 +71,7 @@ class PatternGradientFinder {
     return llvm::all_of(block_.readers_of(name), [&](const Op* op) { return is_member(op); });
   }
 
-  // Gradients of what the forward ops pass among each other, and the sums that make them.
+  // Collects gradients of values between the forward ops, and the sums that compute them.
   bool collect_inner() {
     for (Op* const op : forward_.drop_back()) {
       const llvm::StringRef name = out_of(*op);
@@ -97,7 +97,7 @@ class PatternGradientFinder {
     });
   }
 
-  // What the gradient ops write for others.
+  // Collects the gradients that ops outside the group use.
   bool collect_results() {
     for (size_t i = 0; i < forward_of_.size(); ++i) {
       const Op& grad = *found_.ops[i];
@@ -138,7 +138,7 @@ class PatternGradientFinder {
     return !total.empty() && block_.writers_of(total).size() == 1;
   }
 
-  // One op in the place of the last one reads and writes the same.
+  // True if one op at the position of the last one would read and write the same values.
   bool is_in_order() {
     llvm::sort(found_.ops, [](const Op* a, const Op* b) { return a->comes_before(*b); });
     const Op& last = *found_.ops.back();
@@ -166,12 +166,12 @@ class PatternGradientFinder {
   const InnerVars& inner_;
   Block& block_;
   PatternGradient found_;
-  llvm::SmallVector<Op*, 8> forward_of_;  // beside the first of found_.ops
+  llvm::SmallVector<Op*, 8> forward_of_;  // the forward op of each entry of found_.ops
   llvm::SmallVector<Op*, 4> sums_;
   llvm::SmallVector<std::string, 8> inside_;
 };
 
-// Pairs of a parameter and its gradient that the ops are said to make.
+// Pairs of a parameter and its gradient that op_role_var of the ops lists.
 std::vector<std::string> roles_of(llvm::ArrayRef<Op*> ops) {
   std::vector<std::string> roles;
   for (const Op* const op : ops) {

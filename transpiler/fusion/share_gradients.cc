@@ -15,8 +15,9 @@ namespace {
 // Attribute of elementwise_add: operands that must have the dims of the result when it runs.
 constexpr const char* kWhole = "whole_operands";
 
-// Gradients of a sum are copies of that of the result where an operand has its shape: who reads
-// them may read that one. Where dims are unknown before the run, the sum itself watches over that.
+// The gradient of an operand of a sum is a copy of the gradient of the result if the operand has
+// the shape of the result; then its readers can read the latter. If dims are unknown before a run,
+// the sum op checks them at run time.
 class ShareGradients final : public Pass {
  public:
   explicit ShareGradients(const PassOptions& options) : keep_(options.strings("keep")) {}
@@ -29,7 +30,7 @@ class ShareGradients final : public Pass {
     for (Op& op : program.root().ops()) {
       if (op.type() == "elementwise_add_grad") ops.push_back(&op);
     }
-    llvm::DenseMap<const Op*, Op*> sums;  // found while gradients have their names
+    llvm::DenseMap<const Op*, Op*> sums;  // found before gradients are renamed
     for (Op* const op : ops) sums[op] = forward_of(*op);
     bool changed = false;
     for (Op* const op : ops) {
@@ -41,7 +42,7 @@ class ShareGradients final : public Pass {
   }
 
  private:
-  // The sum whose gradient the op computes; null if it is not in this block.
+  // The sum whose gradient the op computes; null if there is none in this block.
   static Op* forward_of(const Op& op) {
     llvm::StringRef out = single_input(op, "Out@GRAD");
     if (!out.consume_back("@GRAD")) return nullptr;
@@ -55,15 +56,15 @@ class ShareGradients final : public Pass {
     return is_it ? sum : nullptr;
   }
 
-  // True if the operand has the dims of the result in every run; the sum is told to see to it if
-  // the declarations leave that open.
+  // True if the operand has the dims of the result in every run. If the declarations do not
+  // determine that, the sum op is marked to check it.
   static bool is_surely_whole(const Op& op, llvm::StringRef operand, Op* sum) {
     const Var* const result = op.block().find_var(single_input(op, "Out@GRAD"));
     const llvm::StringRef other = single_input(op, operand == "X" ? "Y" : "X");
     const Var* const beside = other.empty() ? nullptr : op.block().find_var(other);
     const auto is_known = [](int64_t dim) { return dim >= 0; };
     if (llvm::all_of(result->dims(), is_known)) return true;
-    // what is smaller and known stretches nothing
+    // an operand with smaller, known dims does not extend the result
     if (beside != nullptr && beside->spec().has_tensor() &&
         beside->dims().size() < result->dims().size() && llvm::all_of(beside->dims(), is_known))
       return true;
@@ -80,7 +81,7 @@ class ShareGradients final : public Pass {
     Block& block = inner.block();
     const llvm::StringRef copy = single_output(op, slot);
     const llvm::StringRef source = single_input(op, "Out@GRAD");
-    // The other operand is the larger one if this one is broadcast.
+    // If this operand is broadcast, the other operand is the larger one.
     if (!inner.contains(copy) || !inner.contains(source) || !has_shape_of(op, operand, source) ||
         !is_surely_whole(op, operand, sum))
       return false;
@@ -92,8 +93,8 @@ class ShareGradients final : public Pass {
     return true;
   }
 
-  // Both are declared; an operand without declaration may have been left out, as its shape is that
-  // of the result.
+  // Both are declared. An operand without a declaration may have been left out because its shape is
+  // that of the result.
   static bool has_shape_of(const Op& op, llvm::StringRef operand, llvm::StringRef grad) {
     const Var* const result = op.block().find_var(grad);
     const llvm::StringRef name = single_input(op, operand);
@@ -111,8 +112,8 @@ class ShareGradients final : public Pass {
 
 void register_share_gradients(PassRegistry& passes) {
   passes.add(PassInfo("share-gradients",
-                      "read the gradient of a sum where those of its operands would be copies")
-                 .strings("keep", "vars whose value is wanted after a run")
+                      "read the gradient of a sum instead of copies of it for its operands")
+                 .strings("keep", "vars whose value is needed after a run")
                  .makes<ShareGradients>());
 }
 

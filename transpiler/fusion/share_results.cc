@@ -6,15 +6,15 @@
 #include <llvm/ADT/StringSwitch.h>
 
 #include "ops/elementwise/chain_steps.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// Ops that give the same for the same inputs. Those that draw random numbers, fill memory for
-// others to write to, or have a state are left out.
+// Ops with equal results for equal inputs. Ops that draw random numbers, allocate memory for others
+// to write to, or have a state are left out.
 bool is_repeatable(const Op& op) {
   const llvm::StringRef type = op.type();
   if (type.endswith("_grad") || op.is_target().value_or(false)) return false;
@@ -31,7 +31,7 @@ bool is_repeatable(const Op& op) {
              .Default(false);
 }
 
-// Type and inputs, which tell most ops apart.
+// Type and inputs, which distinguish most ops.
 std::string key_of(const Op& op) {
   std::string key = op.type().str();
   for (const llvm::StringRef name : op.input_names()) key += '|' + name.str();
@@ -44,8 +44,8 @@ AttrValue value_of_share_results(const Op& op, const ops::AttrDef& attr) {
   return attr.fallback ? *attr.fallback : ops::zero_value(attr.kind);
 }
 
-// The same inputs in the same slots, the same attributes, as many results, and the same part in the
-// program: what backward ops compute anew, to save memory, is a forward op of another role.
+// True for the same inputs in the same slots, the same attributes, the same number of results, and
+// the same role: what backward ops recompute to save memory is a forward op of another role.
 bool is_same(const Op& a, const Op& b, const ops::OpDef& def) {
   if (role::of(a) != role::of(b)) return false;
   const auto same_slot = [](const Op& x, const Slot* in_x, const Op& y, const Slot* in_y) {
@@ -100,14 +100,14 @@ class ShareResults final : public Pass {
   }
 
  private:
-  // All results are inner vars of one declaration each.
+  // True if all results are inner vars and none is also an input.
   static bool are_inner(const Op& op, const InnerVars& inner) {
     return !op.output_names().empty() && llvm::all_of(op.output_names(), [&](llvm::StringRef name) {
       return inner.contains(name) && !op.reads(name);
     });
   }
 
-  // Who reads results of the second op reads those of the first.
+  // Makes readers of the second op's results read those of the first.
   static void share(Op& first, Op& second, const InnerVars& inner) {
     Block& block = inner.block();
     for (const Slot& slot : second.outputs()) {
@@ -127,10 +127,10 @@ class ShareResults final : public Pass {
 }  // namespace
 
 void register_share_results(PassRegistry& passes) {
-  passes.add(
-      PassInfo("share-results", "compute once what several ops compute alike from the same inputs")
-          .strings("keep", "vars whose value is wanted after a run")
-          .makes<ShareResults>());
+  passes.add(PassInfo("share-results",
+                      "keep one of several ops that compute the same from the same inputs")
+                 .strings("keep", "vars whose value is needed after a run")
+                 .makes<ShareResults>());
 }
 
 }  // namespace millrace::transpiler

@@ -7,7 +7,7 @@
 namespace millrace::transpiler {
 namespace {
 
-// Outputs of a gradient op, each of which the op computes from the inputs alone.
+// Outputs of a gradient op, each of which depends only on the inputs.
 struct Outputs {
   const char* data = nullptr;
   const char* weights = nullptr;
@@ -57,9 +57,9 @@ class SplitGradients final : public Pass {
 
 void register_split_gradients(PassRegistry& passes) {
   passes.add(PassInfo("split-gradients",
-                      "make one op of each of the two gradients of a convolution, so that they may "
-                      "run side by side")
-                 .strings("keep", "vars whose value is wanted after a run; no var goes")
+                      "split the two gradients of a convolution into two ops, so that they can "
+                      "run in parallel")
+                 .strings("keep", "vars whose value is needed after a run; no var is removed")
                  .makes<SplitGradients>());
 }
 

@@ -2,12 +2,12 @@
 
 #include "framework/base/errors.h"
 #include "transpiler/distribute/collective_plan.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/exchanges.h"
 #include "transpiler/parallel/gradients.h"
 #include "transpiler/parallel/owners.h"
 #include "transpiler/parallel/parallel.h"
 #include "transpiler/parallel/shared_updates.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -41,7 +41,7 @@ class DataParallel final : public Pass {
 
   StatusOr<bool> run(Program& program, PassContext& context) override {
     if (device_ >= devices_) {
-      return InvalidArgument("there is no device {} among {}", device_, devices_);
+      return InvalidArgument("device is {}, but there are only {} devices", device_, devices_);
     }
     bool changed = scale_loss_gradients(program.root());
     MILLRACE_ASSIGN_OR_RETURN(std::vector<ParallelGrad> grads, find_gradients(program));
@@ -50,10 +50,10 @@ class DataParallel final : public Pass {
     if (!exchange_ || devices_ * trainers_ == 1) return changed;
     Ownership ownership;
     const bool has_servers = devices_ > 1 && give_server_ops(program, ownership);
-    // updates are made by the servers, and device 0 sends every sum
+    // the servers update, and device 0 sends every sum
     const bool divided = reduce_ && devices_ > 1 && !has_servers;
     if (divided) ownership = divide_updates(program, grads, devices_);
-    // sums over processes, and those that servers get, must be whole
+    // sums over processes, and sums sent to servers, must be complete
     if (share_updates_ && devices_ > 1 && trainers_ == 1 && !reduce_ && !has_servers) {
       const int shared = share_updates(program, grads, keep_);
       context.remarks.push_back(fmt::format("{} updates are shared by the devices", shared));
@@ -66,11 +66,11 @@ class DataParallel final : public Pass {
         if (owner != device_) program.root().erase(*op);
       }
       if (has_servers)
-        context.remarks.emplace_back("device 0 alone speaks with the parameter servers");
+        context.remarks.emplace_back("only device 0 communicates with the parameter servers");
       if (ownership.needs_all)
         context.remarks.emplace_back(
             "an optimizer op reads gradients of several owners: every "
-            "device gets every sum, updates are divided");
+            "device gets every sum; updates are divided between devices");
     }
     context.remarks.push_back(
         fmt::format("{} gradients in {} exchanges", grads.size(), inserter.count()));
@@ -78,7 +78,7 @@ class DataParallel final : public Pass {
   }
 
  private:
-  // Writes the factor instead of the 1 that the program seeds with, or leaves it to the feed.
+  // Replaces the initial 1 of back-propagation by the factor, or leaves the value to a feed.
   bool scale_loss_gradients(Block& block) const {
     bool changed = false;
     for (Op* const op : block.op_vector()) {
@@ -147,35 +147,37 @@ class DataParallel final : public Pass {
 void register_data_parallel(PassRegistry& passes) {
   passes.add(
       PassInfo("data-parallel",
-               "make the program of one of several devices of a process that train side by side")
+               "create the program of one of several devices of a process that train in parallel")
           .integer("devices", 2, "devices of the process")
           .range(1)
           .integer("device", 0, "the device, from 0")
           .range(0)
-          .integer("trainers", 1, "processes, with as many devices each")
+          .integer("trainers", 1, "processes, each with that many devices")
           .range(1)
           .string("strategy", "all_reduce",
                   "all_reduce: every device gets the sum of each gradient and updates all "
                   "parameters; reduce: one device gets it, updates its parameters and sends them "
-                  "to the others; none: devices train apart")
+                  "to the others; none: devices train independently")
           .one_of({"all_reduce", "reduce", "none"})
           .string("scale", "average",
-                  "what back-propagation starts from: average: one over the number of devices; "
-                  "one: 1; fed: what the caller feeds")
+                  "initial gradient of the loss: average: one over the number of devices; "
+                  "one: 1; fed: the value that the caller feeds")
           .one_of({"average", "one", "fed"})
-          .integer("bucket-bytes", int64_t{4} << 20U,
-                   "gradients are exchanged together until they have as many bytes; 0: alone")
+          .integer(
+              "bucket-bytes", int64_t{4} << 20U,
+              "gradients are exchanged together in buckets of at least this size; 0: one by one")
           .range(0)
-          .flag("wait-for-all", true, "no optimizer op runs before all gradients have arrived")
-          .flag("fuse-broadcasts", true, "reduce: the parameters of a device are sent at once")
+          .flag("wait-for-all", true,
+                "optimizer ops run only after all gradients have been exchanged")
+          .flag("fuse-broadcasts", true, "reduce: the parameters of a device are sent together")
           .integer("micro-batches", 1, "runs of forward and backward ops whose gradients add up")
           .range(1)
           .flag("share-updates", false,
-                "all_reduce in one process: where an update works element by element, each element "
-                "is summed and updated once, by one of the devices, for all")
+                "all_reduce in one process: if an update works element by element, each element "
+                "is summed and updated once, by one device for all devices")
           .strings("keep",
-                   "vars that share-updates leaves alone: gradients that are wanted as sums, "
-                   "and what devices may hold different values of")
+                   "vars that share-updates does not change: gradients whose sums are needed, "
+                   "and vars whose values may differ between devices")
           .integer("rings", 1, "communicators between processes")
           .range(1)
           .makes<DataParallel>());

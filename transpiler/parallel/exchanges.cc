@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transpiler/distribute/roles.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 
@@ -31,7 +31,7 @@ void ExchangeInserter::begin(Bucket bucket, Op* where) {
 
 void ExchangeInserter::end(Bucket& bucket, Op* where) {
   emit("exchange_end", where, bucket);
-  for (const std::string& var : bucket.vars) flying_.erase(var);
+  for (const std::string& var : bucket.vars) unfinished_.erase(var);
 }
 
 void ExchangeInserter::settle_all(Op* where) {
@@ -41,7 +41,7 @@ void ExchangeInserter::settle_all(Op* where) {
   begun_.clear();
 }
 
-// Whatever the op touches must have arrived.
+// Ends the exchanges of all vars that the op uses.
 void ExchangeInserter::settle(const Op& op) {
   Op* const where = const_cast<Op*>(&op);
   const bool waits = settings_.wait_for_all && (role::of(op) & role::kOptimize) != 0 &&
@@ -53,9 +53,9 @@ void ExchangeInserter::settle(const Op& op) {
   };
   const auto names = op.input_names();
   const auto outputs = op.output_names();
-  const auto flies = [&](llvm::StringRef name) { return flying_.count(name) > 0; };
-  if (std::none_of(names.begin(), names.end(), flies) &&
-      std::none_of(outputs.begin(), outputs.end(), flies))
+  const auto is_unfinished = [&](llvm::StringRef name) { return unfinished_.count(name) > 0; };
+  if (std::none_of(names.begin(), names.end(), is_unfinished) &&
+      std::none_of(outputs.begin(), outputs.end(), is_unfinished))
     return;
   for (auto it = open_.begin(); it != open_.end();) {
     if (!touches(it->second)) {
@@ -76,7 +76,7 @@ void ExchangeInserter::settle(const Op& op) {
 }
 
 void ExchangeInserter::add(const ParallelGrad& grad, Op* where) {
-  flying_[grad.grad] = true;
+  unfinished_[grad.grad] = true;
   Bucket alone;
   Bucket& bucket = grad.sparse ? alone : open_[{grad.owner, grad.dtype}];
   bucket.kind = grad.sparse ? "gather_rows" : (grad.owner < 0 ? "all_reduce" : "reduce");

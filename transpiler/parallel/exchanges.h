@@ -13,30 +13,30 @@
 
 namespace millrace::transpiler {
 
-/// Ops with sub-blocks may use any var.
+/// True if the op has sub-blocks: such ops may use any var.
 bool has_block(const Op& op);
 
-/// How gradients go into buckets.
+/// How gradients are grouped into buckets.
 struct ExchangeSettings {
-  int64_t bucket_bytes = 0;     ///< a bucket that has as many is complete; 0: one for each gradient
+  int64_t bucket_bytes = 0;     ///< size at which a bucket is complete; 0: one bucket per gradient
   bool wait_for_all = true;     ///< all exchanges end before the first optimizer op
-  bool fuse_broadcasts = true;  ///< one broadcast an owner; else one a var
-  int rings = 1;                ///< communicators between processes; buckets are dealt in turn
+  bool fuse_broadcasts = true;  ///< one broadcast per owner; else one per var
+  int rings = 1;  ///< communicators between processes; buckets are assigned round-robin
 };
 
-/// Puts the exchanges of gradients into block 0: dense ones in buckets, in the order in which the
-/// program makes them, one element type and one owner a bucket; sparse ones alone. An exchange
-/// begins behind the op that completes its last gradient, and ends before the first op that reads
-/// or writes one of them.
+/// Inserts the exchanges of gradients into block 0. Dense gradients are put into buckets in the
+/// order in which the program computes them; a bucket has one element type and one owner. Each
+/// sparse gradient is exchanged alone. An exchange begins after the op that completes its last
+/// gradient, and ends before the first op that reads or writes one of them.
 class ExchangeInserter {
  public:
   ExchangeInserter(Block& block, const ExchangeSettings& settings)
       : block_(block), settings_(settings) {}
 
   void insert(const std::vector<ParallelGrad>& grads);
-  /// The vars that one device has updated become those of all, where that is needed.
+  /// Inserts broadcasts of the vars that one device has updated to the devices that need them.
   void broadcast(llvm::ArrayRef<SentVar> sent);
-  /// Exchanges made so far.
+  /// Number of exchanges inserted so far.
   [[nodiscard]] int count() const { return count_; }
 
  private:
@@ -61,9 +61,9 @@ class ExchangeInserter {
   Block& block_;
   ExchangeSettings settings_;
   int count_ = 0;
-  std::map<Key, Bucket> open_;    ///< still filling
-  std::map<int, Bucket> begun_;   ///< by number
-  llvm::StringMap<bool> flying_;  ///< names in open_ and begun_
+  std::map<Key, Bucket> open_;        ///< still filling
+  std::map<int, Bucket> begun_;       ///< by number
+  llvm::StringMap<bool> unfinished_;  ///< names in open_ and begun_
 };
 
 }  // namespace millrace::transpiler

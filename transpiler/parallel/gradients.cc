@@ -5,8 +5,8 @@
 #include <llvm/ADT/StringMap.h>
 
 #include "transpiler/distribute/collective_plan.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/parallel.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -18,8 +18,8 @@ bool is_reduced_already(const Block& block, llvm::StringRef grad) {
   });
 }
 
-// Whether the op makes something else of a gradient that was found before: clipping that a
-// transpiler has left on the trainer. Only the first is exchanged.
+// True if the op computes another gradient from one that was found before: clipping that a
+// transpiler left on the trainer. Only the first gradient is exchanged.
 bool transforms(const Op& op, llvm::StringRef param, const std::vector<ParallelGrad>& found) {
   return std::any_of(found.begin(), found.end(), [&](const ParallelGrad& grad) {
     return grad.param == param && op.reads(grad.grad) && !op.writes(grad.grad);
@@ -66,7 +66,7 @@ StatusOr<std::vector<ParallelGrad>> find_gradients(Program& program) {
       if (is_new) {
         found.push_back(std::move(grad));
       } else {
-        found[place->second].writer = &op;  // several ops make it; the last one completes it
+        found[place->second].writer = &op;  // several ops compute it; the last one completes it
       }
     }
   }

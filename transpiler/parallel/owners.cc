@@ -6,8 +6,8 @@
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/StringMap.h>
 
-#include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/exchanges.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -21,7 +21,8 @@ void assign(std::vector<ParallelGrad>& grads, int devices) {
   }
 }
 
-// Owners of everything an optimizer op depends on: its own gradient, and what came from gradients.
+// Owners of everything an optimizer op depends on: its own gradient, and values computed from
+// gradients.
 std::set<int> owners_of(const Op& op, const llvm::StringMap<int>& owner_of_var) {
   std::set<int> owners;
   const auto add = [&](llvm::StringRef name) {
@@ -48,7 +49,7 @@ bool follow_gradients(Block& block, const std::vector<ParallelGrad>& grads, Owne
   return true;
 }
 
-// Every device has every sum; the op that writes a parameter runs where its gradient would be.
+// Every device has every sum; the op that writes a parameter runs on the owner of its gradient.
 void divide_only_updates(Block& block, const std::vector<ParallelGrad>& grads, Ownership& result) {
   llvm::StringMap<int> owner_of_param;
   for (const ParallelGrad& grad : grads) owner_of_param[grad.param] = grad.owner;
@@ -59,8 +60,9 @@ void divide_only_updates(Block& block, const std::vector<ParallelGrad>& grads, O
   }
 }
 
-// Which vars reach others when. A program may read what it has updated before the step ends: with a
-// second loss, whose gradients come after the update for the first.
+// Determines which vars are sent to the other devices, and when. A program may read an updated var
+// before the step ends: for example with a second loss, whose gradients come after the update for
+// the first.
 class SentFinder {
  public:
   SentFinder(Block& block, Ownership& result) : block_(block), result_(result) {}

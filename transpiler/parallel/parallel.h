@@ -6,7 +6,7 @@
 #include "framework/program.h"
 #include "transpiler/pass_registry.h"
 
-/// Passes that make the program of one device of a data-parallel job in one process.
+/// Passes that produce the program of one device of a data-parallel job in one process.
 /// Source: spec/parallel_executor.md section 4.
 namespace millrace::transpiler {
 

@@ -6,14 +6,14 @@
 #include <llvm/ADT/StringSet.h>
 
 #include "framework/op_attrs.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/exchanges.h"
 #include "transpiler/program_edit.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// Each element of what they write depends on the same element of what they read, and on scalars.
+// Each element that they write depends only on the same element of their inputs, and on scalars.
 constexpr llvm::StringLiteral kElementwise[] = {
     "adadelta", "adagrad",          "adam",        "adamax",  "adamw", "decayed_adagrad", "ftrl",
     "momentum", "proximal_adagrad", "proximal_gd", "rmsprop", "sgd"};
@@ -35,7 +35,8 @@ class UpdateSharer {
   }
 
  private:
-  // The only op that has to do with the complete gradient; null if there is none of the kind.
+  // The only op that uses the complete gradient; null if there is no such op or it cannot be
+  // shared.
   Op* find_update(const ParallelGrad& grad) const {
     if (grad.sparse || (grad.dtype != DType::kFloat32 && grad.dtype != DType::kFloat64))
       return nullptr;

@@ -15,7 +15,7 @@ class SyncBatchNorm final : public Pass {
  public:
   llvm::StringRef name() const override { return "sync-batch-norm"; }
 
-  // Ops of sub-blocks stay: devices may run those a different number of times.
+  // Ops of sub-blocks are not changed: devices may run those a different number of times.
   StatusOr<bool> run(Program& program, PassContext& /*context*/) override {
     bool changed = false;
     for (Op& op : program.root().ops()) {
@@ -32,7 +32,7 @@ class SyncBatchNorm final : public Pass {
 
 void register_sync_batch_norm(PassRegistry& passes) {
   passes.add(PassInfo("sync-batch-norm",
-                      "batch_norm ops of block 0 take their statistics over all devices")
+                      "make batch_norm ops of block 0 compute their statistics over all devices")
                  .makes<SyncBatchNorm>());
 }
 

@@ -1,7 +1,7 @@
 #include "framework/base/errors.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/passes/passes.h"
 #include "transpiler/program_edit.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -29,8 +29,8 @@ class AddFeedFetch final : public Pass {
     }
     declare_holder(block, "feed", VarKind::kFeedMinibatch, feeds_);
     declare_holder(block, "fetch", VarKind::kFetchList, fetches_);
-    // Each feed is put before the others, so their columns stand in descending order, as in every
-    // saved inference program.
+    // Each feed op is inserted before the others, so their columns are in descending order, as in
+    // every saved inference program.
     for (size_t i = 0; i < feeds_.size(); ++i) {
       Op& op = block.op_count() == 0 ? block.append_op("feed")
                                      : block.insert_before(&block.front(), "feed");

@@ -55,7 +55,7 @@ class Canonicalize final : public Pass {
         sort_slots(op, false);
         sort_slots(op, true);
         sort_attrs(op);
-        op.set_type(op.type());  // an edit, so that the op is encoded anew
+        op.set_type(op.type());  // an edit, so that the op is encoded again
       }
     }
     return export_program(program) != before;
@@ -65,10 +65,11 @@ class Canonicalize final : public Pass {
 }  // namespace
 
 void register_canonicalize(PassRegistry& passes) {
-  passes.add(PassInfo("canonicalize",
-                      "sort declarations, slots and attributes by name and encode everything anew, "
-                      "so that equal programs are equal files")
-                 .makes<Canonicalize>());
+  passes.add(
+      PassInfo("canonicalize",
+               "sort declarations, slots and attributes by name and encode everything again, "
+               "so that equal programs are equal files")
+          .makes<Canonicalize>());
 }
 
 }  // namespace millrace::transpiler

@@ -1,8 +1,8 @@
 #include <llvm/ADT/DenseSet.h>
 
-#include "transpiler/distribute/roles.h"
 #include "transpiler/passes/passes.h"
 #include "transpiler/program_edit.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -10,8 +10,8 @@ namespace {
 constexpr int32_t kNotForward =
     role::kBackward | role::kOptimize | role::kRpc | role::kDist | role::kLrSched;
 
-// Vars whose last value was computed by a dropped op. Ops that read one go too: clipping of error
-// gradients, for example, is built without a role. Persistable vars keep their value between runs.
+// Collects vars whose last value a dropped op computed. Ops that read one are dropped too: for
+// example, clipping of error gradients has no role. Persistable vars keep their value between runs.
 void add_outputs(const Op& op, llvm::DenseSet<NameId>& lost) {
   for (const Slot& slot : op.outputs()) {
     for (const Arg& arg : slot.args) {
@@ -71,7 +71,7 @@ class ExtractForward final : public Pass {
 void register_extract_forward(PassRegistry& passes) {
   passes.add(PassInfo("extract-forward",
                       "drop backward, optimizer, learning-rate and communication ops by their "
-                      "op_role, ops that read what those compute, and the vars and blocks that "
+                      "op_role, ops that read their results, and the vars and blocks that "
                       "only they use")
                  .flag("drop-roles", false, "drop the attributes op_role and op_role_var too")
                  .makes<ExtractForward>());

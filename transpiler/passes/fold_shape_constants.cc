@@ -1,11 +1,11 @@
-#include "transpiler/distribute/roles.h"
 #include "transpiler/passes/passes.h"
+#include "transpiler/roles.h"
 #include "transpiler/shape_constants.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// An attribute that a list of one-element tensors, or one tensor, may replace.
+// An attribute that a list of one-element tensors, or one tensor, may override.
 struct TensorAttr {
   const char* op;
   const char* list_slot;
@@ -23,7 +23,7 @@ constexpr TensorAttr kTensorAttrs[] = {
     {"slice", "EndsTensorList", "EndsTensor", "ends", false},
 };
 
-// The values that the tensors of a slot give, or nullopt if not enough is known.
+// The values of the tensors of a slot, or nullopt if not all are known.
 std::optional<std::vector<int32_t>> attr_of_fold_shape_constants(const Slot& slot,
                                                                  const ShapeConstants& constants,
                                                                  bool infers_one) {
@@ -48,7 +48,7 @@ bool use_constants(Op& op, const ShapeConstants& constants) {
   bool changed = false;
   for (const TensorAttr& entry : kTensorAttrs) {
     if (op.type() != entry.op) continue;
-    // as in the kernels, the whole tensor wins over the list, but the list of a reshape
+    // as in the kernels, the single tensor overrides the list, except for the list of a reshape
     const Slot* const whole = op.find_input(entry.slot);
     const Slot* const list = op.find_input(entry.list_slot);
     const bool has_whole = whole != nullptr && !whole->args.empty();
@@ -64,7 +64,7 @@ bool use_constants(Op& op, const ShapeConstants& constants) {
                                   : AttrValue::of_ints(*values));
     op.remove_input(entry.slot);
     op.remove_input(entry.list_slot);
-    // entries of -1 say that a bound is known at run time only
+    // entries of -1 mean that a bound is known only at run time
     if (op.type() == "slice" && op.has_attr("infer_flags"))
       op.set_attr("infer_flags", AttrValue::of_ints(std::vector<int32_t>(values->size(), 1)));
     changed = true;
@@ -72,7 +72,7 @@ bool use_constants(Op& op, const ShapeConstants& constants) {
   return changed;
 }
 
-// True if the op has no other output that somebody reads.
+// True if no other output of the op is read.
 bool only_out_is_read(const Op& op, llvm::StringRef out) {
   return llvm::all_of(op.output_names(), [&](llvm::StringRef name) {
     return name == out || llvm::none_of(op.program().blocks(), [&](const Block& block) {
@@ -81,7 +81,7 @@ bool only_out_is_read(const Op& op, llvm::StringRef out) {
   });
 }
 
-// Puts an assign_value with the known values in the place of the op.
+// Replaces the op by an assign_value with the known values.
 bool replace(Op& op, const ShapeConstant& constant) {
   const std::string out = op.first_output("Out").str();
   if (op.inputs().empty() || !only_out_is_read(op, out)) return false;
@@ -127,7 +127,7 @@ class FoldShapeConstants final : public Pass {
 void register_fold_shape_constants(PassRegistry& passes) {
   passes.add(
       PassInfo("fold-shape-constants",
-               "compute integer tensors that follow from declared shapes and constants, and put "
+               "compute integer tensors that depend only on declared shapes and constants, and put "
                "them into the attributes of reshape2, slice, expand_v2 and fill_constant")
           .makes<FoldShapeConstants>());
 }

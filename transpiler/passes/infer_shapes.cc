@@ -21,7 +21,7 @@ class InferShapes final : public Pass {
           return Unimplemented("there is no shape inference for the unknown op type '{}'",
                                op.type().str())
               .at(op.location())
-              .with_hint("infer-shapes{skip-unknown=true} trusts the declared shapes there");
+              .with_hint("infer-shapes{skip-unknown=true} uses the declared shapes there");
         }
         const std::vector<VarSpec> before = output_specs(op);
         MILLRACE_RETURN_IF_ERROR(ops::infer_op(context.registry, op));
@@ -47,10 +47,10 @@ class InferShapes final : public Pass {
 }  // namespace
 
 void register_infer_shapes(PassRegistry& passes) {
-  passes.add(
-      PassInfo("infer-shapes", "write what shape inference finds, op by op, into the declarations")
-          .flag("skip-unknown", false, "leave outputs of unknown op types as declared")
-          .makes<InferShapes>());
+  passes.add(PassInfo("infer-shapes",
+                      "run shape inference op by op and write the shapes into the declarations")
+                 .flag("skip-unknown", false, "leave outputs of unknown op types as declared")
+                 .makes<InferShapes>());
 }
 
 }  // namespace millrace::transpiler

@@ -2,8 +2,8 @@
 
 #include "transpiler/pass_registry.h"
 
-/// The general passes, one a file of the same name with underscores. `transpile-program --help` and
-/// docs/passes.md list them with their options.
+/// The general passes, one per file; the file has the name of the pass with underscores.
+/// `transpile-program --help` and docs/passes.md list them with their options.
 namespace millrace::transpiler {
 
 void register_add_feed_fetch(PassRegistry& passes);

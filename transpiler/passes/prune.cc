@@ -1,14 +1,14 @@
 #include "framework/base/errors.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/needed_ops.h"
 #include "transpiler/passes/passes.h"
 #include "transpiler/program_edit.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// An optimizer op writes the parameters it reads; counted as their producer it would pull the whole
-// backward pass into an inference slice.
+// An optimizer op writes the parameters it reads. If it counted as their producer, the whole
+// backward pass would become part of an inference program.
 bool updates_parameters(const Op& op) {
   return (role::of(op) & role::kOptimize) != 0 || role::is_optimizer(op);
 }
@@ -48,7 +48,8 @@ class Prune final : public Pass {
   }
 
  private:
-  // With feeds given, all that the slice reads in block 0 must be fed, computed or saved.
+  // If feeds are given, every var that the kept ops read in block 0 must be fed, computed or
+  // persistable.
   Status check_sources(const Program& program, const NeededOps& needed) const {
     for (const Op& op : program.root().ops()) {
       if (!needed.contains(op) || is_fed_by_op(op)) continue;
@@ -77,12 +78,13 @@ class Prune final : public Pass {
 
 void register_prune(PassRegistry& passes) {
   passes.add(
-      PassInfo("prune",
-               "keep only what the targets depend on: ops, sub-blocks and declarations; optimizer "
-               "ops count as producers of nothing")
+      PassInfo(
+          "prune",
+          "keep only ops, sub-blocks and declarations that the targets depend on; optimizer ops "
+          "do not count as producers")
           .strings("targets", "vars to compute")
           .required()
-          .strings("feeds", "vars that come from outside; what computes them is dropped")
+          .strings("feeds", "vars that the caller feeds; ops that compute them are dropped")
           .makes<Prune>());
 }
 

@@ -1,10 +1,10 @@
 #include <llvm/ADT/StringSwitch.h>
 
 #include "framework/base/errors.h"
-#include "transpiler/distribute/roles.h"
 #include "transpiler/needed_ops.h"
 #include "transpiler/passes/passes.h"
 #include "transpiler/program_edit.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -16,7 +16,7 @@ bool writes_persistable(const Op& op) {
   });
 }
 
-// Control flow; the ops in the block are judged one by one.
+// Control flow; the ops in the block are checked one by one.
 bool does_what_its_block_does(const Op& op) {
   return llvm::StringSwitch<bool>(op.type())
       .Cases("while", "conditional_block", "conditional_block_infer", "recurrent", true)
@@ -24,8 +24,8 @@ bool does_what_its_block_does(const Op& op) {
       .Default(false);
 }
 
-// Ops that stay though nobody in the program reads what they write. What an unknown op does is
-// unknown, so it stays.
+// Ops that stay although no op of the program reads what they write. The effects of unknown ops are
+// not known, so they stay.
 bool is_root(const Op& op, const ops::OpRegistry& registry) {
   if (op.type() == "feed" || op.type() == "fetch" || op.is_target().value_or(false)) return true;
   if (does_what_its_block_does(op)) return writes_persistable(op);
@@ -51,7 +51,7 @@ class RemoveDeadOps final : public Pass {
     const NeededOps needed(program, rules);
     if (needed.empty() && program.root().op_count() > 0) {
       return InvalidArgument("every op of the program is dead: nothing is fetched, saved or sent")
-          .with_hint("name what must stay, for example remove-dead-ops{keep=[loss]}");
+          .with_hint("name vars that must stay, for example remove-dead-ops{keep=[loss]}");
     }
     return needed.erase_others(program) > 0;
   }
@@ -63,8 +63,8 @@ class RemoveDeadOps final : public Pass {
 }  // namespace
 
 void register_remove_dead_ops(PassRegistry& passes) {
-  passes.add(PassInfo("remove-dead-ops", "drop ops whose outputs nobody reads, fetches or saves")
-                 .strings("keep", "vars that must get their value though no op reads them")
+  passes.add(PassInfo("remove-dead-ops", "drop ops whose outputs are never read, fetched or saved")
+                 .strings("keep", "vars that must be computed although no op reads them")
                  .makes<RemoveDeadOps>());
 }
 

@@ -30,9 +30,8 @@ class RemoveFeedFetch final : public Pass {
 }  // namespace
 
 void register_remove_feed_fetch(PassRegistry& passes) {
-  passes.add(
-      PassInfo("remove-feed-fetch", "drop feed and fetch ops and the vars that hold the lists")
-          .makes<RemoveFeedFetch>());
+  passes.add(PassInfo("remove-feed-fetch", "drop feed and fetch ops and their list vars")
+                 .makes<RemoveFeedFetch>());
 }
 
 }  // namespace millrace::transpiler

@@ -36,7 +36,7 @@ Status read_pairs(Renaming& renaming, const std::string& path) {
   return Ok();
 }
 
-// Each old name once, each new name once, and no new name that something else has already.
+// Each old name occurs once, each new name occurs once, and no new name is already in use.
 Status check_rename(const Program& program, const Program* startup, const Renaming& renaming) {
   llvm::StringSet<> old_names;
   llvm::StringSet<> new_names;
@@ -50,12 +50,12 @@ Status check_rename(const Program& program, const Program* startup, const Renami
   }
   for (const auto& [from, to] : renaming) {
     if (!old_names.contains(to) && known(to))
-      return InvalidArgument("cannot rename '{}' to '{}': there is a var of that name", from, to);
+      return InvalidArgument("cannot rename '{}' to '{}': a var of that name exists", from, to);
   }
   return Ok();
 }
 
-// "w" and the var of "w:3" become their new names.
+// "w" and the var of "w:3" get their new names.
 std::string renamed_text(const std::string& text, const llvm::StringMap<std::string>& names) {
   if (const auto it = names.find(text); it != names.end()) return it->second;
   const auto [var, number] = llvm::StringRef(text).rsplit(':');

@@ -3,8 +3,8 @@
 namespace millrace::transpiler {
 namespace {
 
-// Sets a flag attribute of the op if it has it or its schema lists it. Programs without a version
-// stamp keep such flags as INT; the kind stays as it is.
+// Sets a flag attribute of the op if the op has it or its schema lists it. Programs without a
+// version stamp store such flags as INT; the kind is not changed.
 bool set_flag(Op& op, const ops::OpDef* def, llvm::StringRef name, bool flag) {
   const AttrValue* const old = op.find_attr(name);
   if (old == nullptr && (def == nullptr || def->find_attr(name) == nullptr)) return false;
@@ -26,7 +26,7 @@ class SetIsTest final : public Pass {
         const ops::OpDef* const def = context.registry.find(op.type());
         changed |= set_flag(op, def, "is_test", true);
         if (op.type() != "batch_norm" && op.type() != "sync_batch_norm") continue;
-        // In a test run the stored mean and variance are used unless this asks for the batch's.
+        // In a test run the stored mean and variance are used unless this attribute is set.
         if (op.has_attr("trainable_statistics"))
           changed |= set_flag(op, def, "trainable_statistics", false);
         if (op.find_output("ReserveSpace") == nullptr) continue;

@@ -33,7 +33,7 @@ bool rename_attrs(Op& op) {
   return changed;
 }
 
-// Numbers that became texts.
+// Numbers that became strings.
 bool spell_numbers(Op& op) {
   bool changed = false;
   for (const llvm::StringRef name : {"rtol", "atol"}) {

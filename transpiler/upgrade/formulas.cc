@@ -22,8 +22,7 @@ void copy_role(const Op& from, Op& to) {
   }
 }
 
-// The older leaky_relu is max(x, alpha * x), which is something else where alpha is below 0 or
-// above 1.
+// The older leaky_relu is max(x, alpha * x), which differs if alpha is below 0 or above 1.
 StatusOr<bool> replace_leaky_relu(Op& op) {
   const float alpha = get_attr_or<float>(op, "alpha", 0.02F);
   if (alpha >= 0 && alpha <= 1) return false;
@@ -51,8 +50,8 @@ StatusOr<bool> replace_leaky_relu(Op& op) {
   return true;
 }
 
-// The older hard_shrink adds its two conditions; with a threshold below 0 both can hold, and x
-// counts twice.
+// The older hard_shrink adds x for each of its two conditions. With a threshold below 0 both can
+// hold, and x is counted twice.
 Status check_hard_shrink(const Op& op) {
   const float threshold = get_attr_or<float>(op, "threshold", 0.5F);
   if (threshold >= 0) return Ok();

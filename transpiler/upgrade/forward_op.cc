@@ -11,7 +11,7 @@ bool is_gradient_of(llvm::StringRef gradient, llvm::StringRef var) {
   return gradient == names::kEmpty || gradient.startswith(names::grad(var));
 }
 
-// Whether every slot of the gradient op that the op has, too, names the op's vars.
+// True if every slot that both ops have names the same vars in the gradient op and in the op.
 bool belongs_to(const Op& gradient, const Op& op) {
   for (const Slot& slot : gradient.inputs()) {
     llvm::StringRef name = gradient.name_of(slot.name);

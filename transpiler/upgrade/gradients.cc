@@ -10,13 +10,13 @@
 namespace millrace::transpiler {
 namespace {
 
-// Names that release 2.6 wants in a slot of a gradient op, from its forward op.
+// The names that release 2.6 requires in a slot of a gradient op, taken from its forward op.
 llvm::SmallVector<llvm::StringRef, 4> forward_names(const Op& forward, llvm::StringRef slot) {
   if (forward.find_input(slot) != nullptr) return forward.input(slot);
   return forward.output(slot);
 }
 
-// What the forward op does not have, either, the gradient op does without.
+// If the forward op lacks the slot too, the gradient op does without it.
 bool add_forward_inputs(Op& gradient, const Op& forward, llvm::ArrayRef<llvm::StringRef> slots) {
   bool changed = false;
   for (const llvm::StringRef slot : slots) {
@@ -28,15 +28,15 @@ bool add_forward_inputs(Op& gradient, const Op& forward, llvm::ArrayRef<llvm::St
   return changed;
 }
 
-// Attributes that only passes of this program write; absent means none.
-constexpr llvm::StringRef kOwnAttr = "whole_operands";
+// An attribute that only passes of this project write; absent means none.
+constexpr llvm::StringRef kMillraceAttr = "whole_operands";
 
-// Later releases fill in defaults of forward ops when they load a program, and not those of
+// Later releases fill in defaults of forward ops when they load a program, but not those of
 // gradient ops.
 bool add_default_attrs(Op& gradient, const ops::OpDef& def) {
   bool changed = false;
   for (const ops::AttrDef& attr : def.attrs()) {
-    if (!attr.fallback || attr.name == kOwnAttr || gradient.has_attr(attr.name)) continue;
+    if (!attr.fallback || attr.name == kMillraceAttr || gradient.has_attr(attr.name)) continue;
     gradient.set_attr(attr.name, *attr.fallback);
     changed = true;
   }
@@ -71,7 +71,7 @@ bool add_statistics(Op& gradient, const Op& forward) {
   return changed;
 }
 
-// Slots of the forward op that release 2.6 wants in the gradient op and that it does not have.
+// Slots of the forward op that release 2.6 requires in the gradient op and that are missing there.
 llvm::SmallVector<llvm::StringRef, 4> missing_slots(const Op& gradient,
                                                     const ops::OpDef& forward_def) {
   llvm::SmallVector<llvm::StringRef, 4> missing;

@@ -10,8 +10,8 @@
 namespace millrace::transpiler {
 namespace {
 
-// The successor writes a second output, 0 and the dims of X, from which its gradient takes the
-// shape. Without it the older gradient read X itself.
+// The successor has a second output (0 followed by the dims of X), from which its gradient takes
+// the shape. The older op has no such output; its gradient reads X.
 struct ShapeKeeper {
   llvm::StringRef type;
   llvm::StringRef successor;
@@ -28,7 +28,7 @@ const ShapeKeeper* keeper_of(llvm::StringRef type) {
   return found == std::end(kShapeKeepers) ? nullptr : found;
 }
 
-// Declares the XShape of an op that reads X from `x` and is named after `out`.
+// Declares the XShape of an op that reads X from `x` and derives its name from `out`.
 std::string new_xshape(Op& op, llvm::StringRef x, llvm::StringRef out) {
   const Var* const var = op.block().find_var_recursive(x);
   Dims dims{0};
@@ -43,12 +43,12 @@ void keep_shape(Op& op, const ShapeKeeper& entry) {
   op.set_output("XShape", xshape);
 }
 
-// The gradient op takes the shape from its op's XShape instead of X. Forward ops come first, in
-// their block and as blocks, so that op is a successor by now.
+// The gradient op takes the shape from its forward op's XShape instead of X. Forward ops are
+// upgraded first, both within a block and block by block, so op is already a successor.
 Status keep_shape_in_gradient(Op& op, const ShapeKeeper& entry) {
   MILLRACE_ASSIGN_OR_RETURN(Op* const forward, forward_op(op, entry.successor));
   if (forward == nullptr || forward->first_output("XShape").empty())
-    return Unimplemented("{}: no op of the program is its forward op, whose shape it needs",
+    return Unimplemented("{}: the program has no forward op for it, whose shape it needs",
                          op.type().str())
         .at(op.location());
   op.remove_input("X");
@@ -58,7 +58,7 @@ Status keep_shape_in_gradient(Op& op, const ShapeKeeper& entry) {
   return Ok();
 }
 
-// A tensor that an op inserted before `op` writes, declared like `like` but for its dims.
+// Declares a tensor for an op inserted before `op`, like `like` except for its dims.
 std::string inner_result(Op& op, llvm::StringRef suffix, llvm::ArrayRef<int64_t> dims,
                          llvm::StringRef like) {
   const Var* const var = op.block().find_var_recursive(like);
@@ -96,7 +96,8 @@ bool upgrade_diag(Op& op) {
   return true;
 }
 
-// expand_as tiles; expand_as_v2 repeats dims of 1 only, which is the same where X has no others.
+// expand_as tiles; expand_as_v2 repeats dims of 1 only; the results are equal if all other dims
+// match.
 StatusOr<bool> upgrade_expand_as(Op& op) {
   const Var* const x = op.block().find_var_recursive(op.first_input("X"));
   const Var* const target = op.block().find_var_recursive(op.first_input("target_tensor"));

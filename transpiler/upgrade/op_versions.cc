@@ -10,7 +10,7 @@ struct OpRevision {
   int32_t version;
 };
 
-// How often each op was changed until release 2.6.2, as its version registry counts.
+// Number of changes of each op up to release 2.6.2, as in its version registry.
 constexpr OpRevision kRevisions[] = {{"affine_grid", 1},
                                      {"allclose", 2},
                                      {"auc", 1},

@@ -9,12 +9,12 @@ struct UpgradeStep {
   UpgradeFn run;
 };
 
-// In this order: names of attributes before their kinds, and versions last, because the steps
-// before ask for the version that the program was written by.
+// The order matters: names of attributes before their kinds, and versions last, because the other
+// passes read the version of the release that wrote the program.
 constexpr UpgradeStep kUpgradeSteps[] = {
     {"upgrade-attr-names", "rename attributes and slots that have another name in release 2.6",
      upgrade_attr_names},
-    {"upgrade-attr-kinds", "give attributes of old programs the type that release 2.6 expects",
+    {"upgrade-attr-kinds", "convert attributes to the types that release 2.6 expects",
      upgrade_attr_kinds},
     {"upgrade-formulas",
      "replace ops whose formula later releases changed by the formula of the program's release",
@@ -22,7 +22,7 @@ constexpr UpgradeStep kUpgradeSteps[] = {
     {"upgrade-op-types", "replace op types that release 2.6 no longer has by their successors",
      upgrade_op_types},
     {"upgrade-gradients",
-     "give gradient ops the inputs, outputs and attributes that release 2.6 insists on",
+     "add the inputs, outputs and attributes that release 2.6 requires to gradient ops",
      upgrade_gradients},
     {"stamp-versions", "set the version of the program and of its ops to those of release 2.6.2",
      stamp_versions},

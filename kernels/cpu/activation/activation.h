@@ -4,9 +4,9 @@
 
 namespace millrace::kernels {
 
-/// relu and others made of straight pieces.
+/// relu and other piecewise linear functions.
 void add_rectifiers(KernelRegistry& registry);
-/// sigmoid, tanh, gelu and other smooth ones.
+/// sigmoid, tanh, gelu and other smooth functions.
 void add_smooth_activations(KernelRegistry& registry);
 /// Powers, logarithms, rounding, error and gamma functions.
 void add_functions(KernelRegistry& registry);

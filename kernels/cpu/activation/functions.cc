@@ -207,7 +207,7 @@ struct Sign {
   }
 };
 
-// Steps have no slope.
+// Step functions have slope 0.
 struct FunctionsStep {
   static constexpr bool kIntegers = true;
   static constexpr GradSource kFrom = GradSource::kNothing;
@@ -245,7 +245,7 @@ struct Trunc : FunctionsStep {
   }
 };
 
-// Adds kernels, or loops for chains.
+// Adds kernels, or the loops of chains.
 template <typename Table>
 void add_formulas_functions(Table& table) {
   add_unary<Exp>(table, "exp", "exp_grad");

@@ -7,14 +7,14 @@ namespace millrace::kernels {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-// From here on the asymptotic series below are exact to double precision.
+// From this value on, the asymptotic series below are exact to double precision.
 constexpr double kLarge = 12.0;
 
 bool is_pole(double x) {
   return x <= 0 && x == std::floor(x);
 }
 
-// Angle within a period, so that large arguments keep their digits.
+// Reduces the angle to one period, so that large arguments keep their precision.
 double angle(double x) {
   return kPi * (x - std::floor(x));
 }
@@ -23,11 +23,11 @@ double angle(double x) {
 
 double log_gamma(double x) {
   int sign = 0;
-  return ::lgamma_r(x, &sign);  // unlike std::lgamma, writes no global
+  return ::lgamma_r(x, &sign);  // unlike std::lgamma, writes no global variable
 }
 
-// psi(x) = psi(x + 1) - 1 / x, psi(1 - x) = psi(x) + pi / tan(pi x), and the series with Bernoulli
-// numbers (Abramowitz and Stegun, 6.3.5, 6.3.7, 6.3.18).
+// psi(x) = psi(x + 1) - 1 / x, psi(1 - x) = psi(x) + pi / tan(pi x), and the asymptotic series with
+// Bernoulli numbers (Abramowitz and Stegun, 6.3.5, 6.3.7, 6.3.18).
 double digamma(double x) {
   if (std::isnan(x)) return x;
   if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);

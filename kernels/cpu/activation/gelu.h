@@ -5,7 +5,7 @@
 
 namespace millrace::kernels {
 
-/// Formula of gelu by the error function, for unary.h.
+/// Formula of gelu with the error function, for unary.h.
 struct Gelu {
   static constexpr GradSource kFrom = GradSource::kX;
   template <typename T>

@@ -26,7 +26,7 @@ struct Slopes {
       : mode(op.attr<std::string>("mode")),
         channels_last(op.attr<std::string>("data_format") == "NHWC") {}
 
-  // Which slope belongs to which element.
+  // Maps elements to their slopes.
   StatusOr<BroadcastNest> nest(const Tensor& x, const Tensor& alpha) const {
     const int64_t count = x.numel();
     BroadcastNest nest;

@@ -152,7 +152,7 @@ struct HardSwish {
   }
 };
 
-// Adds kernels, or loops for chains.
+// Adds kernels, or the loops of chains.
 template <typename Table>
 void add_formulas_rectifiers(Table& table) {
   add_unary<Relu>(table, "relu", "relu_grad");

@@ -244,7 +244,7 @@ struct GeluTanh {
   }
 };
 
-// The loops of Gelu, wide ones for floats where the processor has them.
+// The loops of Gelu; floats use the wide loops if the processor has them.
 StatusOr<Kernel> gelu_smooth(const KernelSetup& op) {
   if (op.attr<bool>("approximate")) return unary<GeluTanh>(op);
   detail::UnaryLoops loops = detail::kValueLoops<Gelu>;
@@ -265,7 +265,7 @@ StatusOr<Kernel> gelu_grad_smooth(const KernelSetup& op) {
   });
 }
 
-// Adds kernels, or loops for chains.
+// Adds kernels, or the loops of chains.
 template <typename Table>
 void add_formulas_smooth(Table& table) {
   add_unary<Sigmoid>(table, "sigmoid", "sigmoid_grad");

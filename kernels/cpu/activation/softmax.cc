@@ -15,7 +15,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Exponents are cut from below here, as the original does; log_softmax is never smaller.
+// Lower bound to which exponents are clipped, as in the original; log_softmax is never smaller.
 template <typename T>
 constexpr T kLowest = T(-64);
 
@@ -69,7 +69,7 @@ void backward_row(const T* out, const T* dout, T* dx, int64_t count) {
   }
 }
 
-// Columns that are worked on side by side where the axis is not the last one.
+// Number of columns processed together if the axis is not the last one.
 constexpr int64_t kColumns = 64;
 template <typename T>
 using Columns = std::array<T, kColumns>;
@@ -120,7 +120,7 @@ void backward_columns(const T* out, const T* dout, T* dx, const Extent& extent, 
   }
 }
 
-// Calls row(offset) or columns(offset, width) for all parts of the extent.
+// Calls row(offset) or columns(offset, width) for every part of the extent.
 template <typename Row, typename Column>
 void each_part_softmax(CpuDevice& device, const Extent& extent, Row&& row, Column&& columns) {
   const int64_t slab = extent.count * extent.inner;

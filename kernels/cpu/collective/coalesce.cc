@@ -6,11 +6,11 @@
 #include "kernels/cpu/collective/collective.h"
 #include "kernels/dispatch.h"
 
-// coalesce_tensor: tensors become parts of one buffer, so that one reduction takes them all.
+// coalesce_tensor: places tensors in one buffer, so that one reduction handles all of them.
 namespace millrace::kernels {
 namespace {
 
-// Where parts begin if nothing else is asked for: a page.
+// Default alignment of the parts in the buffer: a page.
 constexpr int64_t kPageBytes = 4096;
 
 struct Coalesce {
@@ -21,10 +21,10 @@ struct Coalesce {
   bool copies = false;
   bool fills = false;
   double constant = 0;
-  int64_t align = 1;          ///< in bytes
-  int64_t element_bytes = 4;  ///< of an element where parts are laid out
+  int64_t align = 1;          ///< alignment in bytes
+  int64_t element_bytes = 4;  ///< element size that the layout of the parts assumes
 
-  /// Elements of the buffer that a part of so many has.
+  /// Number of buffer elements reserved for a part of numel elements.
   [[nodiscard]] int64_t room(int64_t numel) const {
     const int64_t bytes = (numel * element_bytes + align - 1) / align * align;
     return bytes / element_bytes;
@@ -37,7 +37,7 @@ StatusOr<Coalesce> settings(const KernelSetup& op) {
   c.outputs = op.outputs("Output");
   c.buffer = op.output("FusedOutput");
   if (c.inputs.count != c.outputs.count || !c.buffer) {
-    return op.error("there are {} inputs and {} outputs, expected as many, and a FusedOutput",
+    return op.error("found {} inputs and {} outputs, expected equal numbers and a FusedOutput",
                     c.inputs.count, c.outputs.count);
   }
   c.dtype = op.dtype_attr("dtype");
@@ -53,7 +53,7 @@ StatusOr<Coalesce> settings(const KernelSetup& op) {
   return c;
 }
 
-// First elements of the parts, and the length of the buffer behind them.
+// Offset of the first element of each part, then the length of the buffer.
 StatusOr<std::vector<int64_t>> places(const KernelContext& ctx, const Coalesce& c) {
   std::vector<int64_t> begins{0};
   for (int32_t k = 0; k < c.inputs.count; ++k) {
@@ -67,7 +67,7 @@ StatusOr<std::vector<int64_t>> places(const KernelContext& ctx, const Coalesce& 
   return begins;
 }
 
-// Inputs may be the outputs, so the buffer is new each time and replaces them last.
+// Inputs may also be outputs, so each run makes a new buffer and replaces the outputs last.
 Status run_coalesce(const KernelContext& ctx, const Coalesce& c) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> begins, places(ctx, c));
   MILLRACE_ASSIGN_OR_RETURN(Tensor buffer, Tensor::create(c.dtype, {begins.back()}));

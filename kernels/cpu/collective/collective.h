@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/collective that need no other process, a function a file.
+// Kernels of those ops in ops/collective that need no other process, one function per file.
 void add_coalesce(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

@@ -10,7 +10,7 @@ namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kReducePartsBlock =
-    1024;  // elements that are combined at once; they stay in the first cache
+    1024;  // number of elements combined at once; they stay in the L1 cache
 
 struct ReducePartsProduct {
   template <typename C>
@@ -18,7 +18,7 @@ struct ReducePartsProduct {
     return a * b;
   }
 };
-// `a != a` is true for a NaN only.
+// `a != a` is true for NaN only.
 struct Largest {
   template <typename C>
   C operator()(C a, C b) const {

@@ -10,7 +10,7 @@
 
 namespace millrace::kernels {
 
-/// How elements of several ranks become one; the numbers of the attribute `reduce_type`.
+/// How elements of several ranks are combined; the values are those of attribute `reduce_type`.
 enum class Reduction { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
 
 /// "sum", "prod", "max" or "min".
@@ -19,12 +19,12 @@ const char* reduction_name(Reduction reduction);
 /// True for the element types that reduce_parts() combines: all floats and integers.
 bool is_combined(DType dtype);
 
-/// Combines parts element by element, in the order in which they are given, and writes what comes
-/// out to every result. Results may be parts. 16-bit floats are combined in float and rounded once.
-/// A NaN among the elements of a maximum or minimum is the result.
+/// Combines parts element by element, in the given order, and writes the combination to every
+/// result. Results may also be parts. 16-bit floats are combined in float and rounded once. If an
+/// element of a maximum or minimum is NaN, the result is NaN.
 ///
 /// \param parts    at least one
-/// \param count    elements of each part and result
+/// \param count    number of elements of each part and result
 /// Errors: kUnimplemented for an element type that is no number.
 Status reduce_parts(DType dtype, Reduction reduction, llvm::ArrayRef<const std::byte*> parts,
                     llvm::ArrayRef<std::byte*> results, int64_t count);

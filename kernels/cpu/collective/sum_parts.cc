@@ -9,7 +9,7 @@ namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kSumPartsBlock =
-    1024;  // elements that are summed at once; they stay in the first cache
+    1024;  // number of elements summed at once; they stay in the L1 cache
 
 // In place, so that each element is read and written once and the loop vectorises.
 template <typename T>

@@ -10,11 +10,11 @@
 
 namespace millrace::kernels {
 
-/// Adds up parts element by element, in the order in which they are given, and writes the sum to
-/// every result. Results may be parts. 16-bit floats are added in float and rounded once.
+/// Adds up parts element by element, in the given order, and writes the sum to every result.
+/// Results may also be parts. 16-bit floats are added in float and rounded once.
 ///
 /// \param parts    at least one
-/// \param count    elements of each part and result
+/// \param count    number of elements of each part and result
 /// Errors: kUnimplemented for an element type that is no number.
 Status sum_parts(DType dtype, llvm::ArrayRef<const std::byte*> parts,
                  llvm::ArrayRef<std::byte*> results, int64_t count);

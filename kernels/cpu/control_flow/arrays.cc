@@ -6,11 +6,11 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// Tensor arrays: lists of tensors that grow on write.
+// Tensor arrays: lists of tensors that grow when written.
 namespace millrace::kernels {
 namespace {
 
-// Longer arrays are taken for a wrong index.
+// A longer array is treated as the result of a wrong index.
 constexpr int64_t kMostElements = int64_t{1} << 30;
 
 StatusOr<const TensorArray*> array_of(const KernelContext& ctx, ArgIndex arg) {
@@ -24,11 +24,12 @@ StatusOr<Kernel> write_to_array(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t at, one_int(ctx.in(index), "I"));
-    if (at < 0 || at >= kMostElements) return ctx.error("I is {}, expected an index", at);
+    if (at < 0 || at >= kMostElements)
+      return ctx.error("I is {}, which is not a valid array index", at);
     auto& array = ctx.out_value(out).as<TensorArray>();
     const auto place = static_cast<size_t>(at);
     if (place >= array.size()) array.resize(place + 1);
-    // a gradient that nobody computed is written as nothing
+    // writing a gradient that no op computed clears the element
     const auto* const tensor = ctx.in_value(x).get_if<Tensor>();
     if (tensor == nullptr || !tensor->initialized()) {
       array[place].reset();
@@ -50,7 +51,7 @@ StatusOr<Kernel> read_from_array(const KernelSetup& op) {
     if (array != nullptr && at >= 0 && at < static_cast<int64_t>(array->size()) &&
         (*array)[static_cast<size_t>(at)].initialized())
       return to.copy_from((*array)[static_cast<size_t>(at)]);
-    // the gradient of an element that was not used
+    // the gradient of an unused element
     if (const Tensor* const shape = ctx.find_in(like); shape != nullptr && shape->initialized()) {
       MILLRACE_RETURN_IF_ERROR(size_output(to, shape->dtype(), shape->dims()));
       to.set_lod(shape->lod());
@@ -71,7 +72,7 @@ StatusOr<Kernel> lod_array_length(const KernelSetup& op) {
   });
 }
 
-// Elements side by side along an axis: part k against its place in the whole.
+// The elements of an array joined along an axis; maps part k to its position in the whole.
 struct Join {
   Join(const TensorArray& array, int64_t axis_attr, bool stack)
       : axis(axis_attr), stacked(stack), size(0) {
@@ -81,7 +82,7 @@ struct Join {
   [[nodiscard]] int64_t extent(const Tensor& element) const {
     return stacked ? 1 : element.dims()[static_cast<size_t>(axis)];
   }
-  // to: the whole
+  // to: the whole tensor
   [[nodiscard]] StridedBox box(const Tensor& element) const {
     const auto at = static_cast<size_t>(axis);
     const int64_t outer = ops::dims_product(element.dims().take_front(at));
@@ -162,7 +163,7 @@ StatusOr<Kernel> tensor_array_to_tensor_grad(const KernelSetup& op) {
   const ArgIndex x_grad = op.output("X@GRAD");
   const auto axis_attr = op.attr<int64_t>("axis");
   const bool stack = op.attr<bool>("use_stack");
-  if (!x) return op.error("the op lacks X, which gives the shapes of the gradients");
+  if (!x) return op.error("X is missing, which determines the shapes of the gradients");
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!x_grad) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const TensorArray* const array, array_of(ctx, x));

@@ -53,7 +53,7 @@ const char* values_attr(DType dtype) {
   }
 }
 
-// Newer releases write one list for all element types, older ones a list for each.
+// Newer releases write one list for all element types; older ones write one list per type.
 Listed read_values(const KernelSetup& op, DType dtype) {
   Listed out;
   out.exact = !is_floating(dtype);
@@ -141,7 +141,9 @@ StatusOr<Kernel> memory_helper_grad(const KernelSetup& op) {
     if (to == nullptr) return Ok();
     const Tensor* const from = ctx.find_in(grad);
     if (from != nullptr && from->initialized()) return copy_tensor(ctx, *from, *to);
-    if (!to->initialized()) return ctx.error("neither Out@GRAD nor X gives X@GRAD its shape");
+    if (!to->initialized())
+      return ctx.error(
+          "Out@GRAD and X are both missing, one of which must determine the shape of X@GRAD");
     fill_zero(ctx.device(), *to);
     return Ok();
   });

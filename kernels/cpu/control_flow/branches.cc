@@ -4,7 +4,7 @@
 #include "kernels/cpu/strided.h"
 #include "kernels/kernel.h"
 
-// Choosing between vars, and splitting rows by a mask.
+// Selecting between vars, and splitting rows by a mask.
 namespace millrace::kernels {
 namespace {
 
@@ -33,8 +33,8 @@ StatusOr<Kernel> select_input(const KernelSetup& op) {
   });
 }
 
-// The vars of the other branches become zeros where they are tensors, so that nobody reads what
-// was there before.
+// The vars of the other branches are set to zero if they are tensors, so that no op reads values
+// left from an earlier run.
 StatusOr<Kernel> select_output(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex mask = op.input("Mask");
@@ -54,7 +54,7 @@ StatusOr<Kernel> select_output(const KernelSetup& op) {
   });
 }
 
-// Calls fn(entry, taken) for every entry of a level of x, or row where x has no LoD.
+// Calls fn(entry, taken) for every entry of a LoD level of x; for every row if x has no LoD.
 template <typename Fn>
 Status each_masked(const KernelContext& ctx, const Tensor& x, const Tensor& mask, size_t level,
                    Fn&& fn) {
@@ -116,7 +116,7 @@ StatusOr<Kernel> merge_lod_tensor(const KernelSetup& op) {
     Tensor merged;
     MILLRACE_RETURN_IF_ERROR(pieces.write(yes.numel() > 0 ? yes : no, merged));
     std::vector<LodLevel> levels;
-    // the levels above those of the branches, if the branches have any
+    // the levels above those of the branches, if the branches have any levels
     for (size_t i = 0; finer > 0 && i < level && i < x.lod().size(); ++i)
       levels.emplace_back(x.lod().level(i).begin(), x.lod().level(i).end());
     for (LodLevel& lod : pieces.lod()) levels.push_back(std::move(lod));

@@ -6,8 +6,8 @@
 #include "kernels/cpu/strided.h"
 #include "kernels/kernel.h"
 
-// Sequences ordered by length (the rank table), cut into one tensor a step. An "entry" is what a
-// step takes of a sequence: a row, or a sequence of the next LoD level.
+// Sequences ordered by length (the rank table) and split into one tensor per time step. An "entry"
+// is what a time step takes from a sequence: a row, or a sequence of the next LoD level.
 namespace millrace::kernels {
 namespace {
 
@@ -16,7 +16,7 @@ StatusOr<const RankTable*> table_of(const KernelContext& ctx, ArgIndex arg) {
   return ctx.error("RankTable must be a rank table, found {}", describe(ctx.in_value(arg)));
 }
 
-// Offsets of the ranked level, in the order of the sequences.
+// Offsets of the ranked level, in the original order of the sequences.
 LodLevel offsets_of_rank_tables(const RankTable& table) {
   LodLevel offsets(table.items.size() + 1, 0);
   for (const RankTable::Item& item : table.items)
@@ -103,7 +103,7 @@ StatusOr<Kernel> array_to_lod_tensor(const KernelSetup& op) {
       return ctx.error("X must be an array of at least {} tensors, found {}", steps,
                        describe(ctx.in_value(x_arg)));
     }
-    // place of each sequence in the order of the table
+    // position of each sequence in the order of the table
     std::vector<size_t> rank(table->items.size());
     for (size_t r = 0; r < rank.size(); ++r) rank[static_cast<size_t>(table->items[r].index)] = r;
     const size_t finer = array->front().lod().size();
@@ -139,7 +139,7 @@ StatusOr<Kernel> shrink_rnn_memory(const KernelSetup& op) {
       if (item.length <= step) break;
       MILLRACE_RETURN_IF_ERROR(pieces.append(x, 0, running++));
     }
-    Tensor shrunk;  // the output may be the input
+    Tensor shrunk;  // the output may be the same tensor as the input
     MILLRACE_RETURN_IF_ERROR(pieces.write(x, shrunk));
     if (!x.lod().empty()) shrunk.set_lod(Lod(std::move(pieces.lod())));
     ctx.out(out) = std::move(shrunk);
@@ -166,7 +166,7 @@ StatusOr<Kernel> shrink_rnn_memory_grad(const KernelSetup& op) {
   });
 }
 
-// \param back  the sequences are in the order of the table and go back to their own
+// \param back  restores the original order of sequences that are in the order of the table
 StatusOr<Kernel> make_reorder(const KernelSetup& op, bool back) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex table_arg = op.input("RankTable");

@@ -9,7 +9,7 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// print and assert: ops whose purpose is to tell the user something.
+// print and assert: ops that report to the user.
 namespace millrace::kernels {
 namespace {
 

@@ -8,7 +8,7 @@
 
 namespace millrace::kernels {
 
-/// Runs of rows picked from tensors, and the LoD of what they make together.
+/// Collects runs of rows of several tensors, and the LoD of their concatenation.
 class RowPieces {
  public:
   /// \param levels  LoD levels of the result
@@ -44,12 +44,12 @@ class RowPieces {
     return Ok();
   }
 
-  /// The LoD below the entries appended.
+  /// The LoD below the appended entries.
   [[nodiscard]] std::vector<LodLevel>& lod() { return lod_; }
   [[nodiscard]] int64_t rows() const { return rows_; }
 
-  /// Writes the rows one after the other. out gets the dims of like with other rows; it must not
-  /// be one of the tensors the pieces are of. Errors: kResource.
+  /// Writes the rows one after the other. out gets the dims of `like` with another number of rows.
+  /// It must not be one of the tensors that the rows are taken from. Errors: kResource.
   Status write(const Tensor& like, Tensor& out) const {
     Dims dims(like.dims().begin(), like.dims().end());
     if (dims.empty()) dims.push_back(1);

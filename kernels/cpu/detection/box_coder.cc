@@ -16,7 +16,7 @@ struct BoxCoderAttrs {
   std::vector<float> variance;
 };
 
-// Middle and size of a box.
+// Centre and size of a box.
 template <typename T>
 struct Centred {
   T x, y, width, height;
@@ -29,7 +29,7 @@ struct Centred {
   }
 };
 
-// Targets keep their geometric middle whether or not corners are pixels.
+// The centre of a target is its geometric centre, whether or not corners are pixels.
 template <typename T>
 void encode_box_coder(const T* target, const T* prior, const T* variance, bool normalized, T* out) {
   const Centred<T> p(prior, normalized);
@@ -63,9 +63,8 @@ Status check_shapes(const KernelContext& ctx, const BoxCoderAttrs& attrs, const 
                                               target.dim(attrs.axis == 0 ? 1 : 0) == prior.dim(0);
   if (!priors_fit || !variance_fits || !target_fits || prior.dtype() != target.dtype() ||
       (variance != nullptr && variance->dtype() != prior.dtype())) {
-    return ctx.error("PriorBox {}, PriorBoxVar {} and TargetBox {} do not belong together",
-                     describe(prior), variance == nullptr ? "(none)" : describe(*variance),
-                     describe(target));
+    return ctx.error("PriorBox {}, PriorBoxVar {} and TargetBox {} do not match", describe(prior),
+                     variance == nullptr ? "(none)" : describe(*variance), describe(target));
   }
   if (!attrs.variance.empty() && attrs.variance.size() != 4)
     return ctx.error("attribute 'variance' must have 4 entries, found {}", attrs.variance.size());

@@ -7,7 +7,7 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// box_decoder_and_assign: the boxes of all classes, and that of the best one.
+// box_decoder_and_assign: the boxes of all classes, and the box of the best class.
 namespace millrace::kernels {
 namespace {
 
@@ -73,7 +73,7 @@ void decode_and_assign(const DecoderOperands& o, T clip, T* decoded, T* assigned
     const T* const prior = o.priors->data<T>() + 4 * i;
     T* const boxes = decoded + i * classes * 4;
     decode_row(prior, variance, clip, o.offsets->data<T>() + i * classes * 4, classes, boxes);
-    // class 0 is the background; a score of -1 or less counts for nothing
+    // class 0 is the background; a score of -1 or less is ignored
     const T* const scores = o.scores->data<T>() + i * classes;
     const T* best = prior;
     T most = -1;

@@ -40,7 +40,7 @@ StatusOr<Kernel> iou_similarity(const KernelSetup& op) {
   });
 }
 
-// Each image has its boxes, by LoD, and its height, width and scale.
+// Each image has its boxes (by LoD), height, width and scale.
 StatusOr<Kernel> box_clip(const KernelSetup& op) {
   const ArgIndex input = op.input("Input");
   const ArgIndex im_info = op.input("ImInfo");
@@ -73,8 +73,8 @@ StatusOr<Kernel> box_clip(const KernelSetup& op) {
   });
 }
 
-// Pixels stand for squares of four by four; even channels hold offsets to the left, odd ones
-// upwards.
+// Each input pixel represents a square of four by four pixels. Even channels hold offsets to the
+// left, odd channels offsets upwards.
 StatusOr<Kernel> polygon_box_transform(const KernelSetup& op) {
   const ArgIndex input = op.input("Input");
   const ArgIndex output = op.output("Output");

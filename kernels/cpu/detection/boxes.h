@@ -9,8 +9,8 @@
 
 namespace millrace::kernels {
 
-/// Area of a box (left, top, right, bottom); 0 if it is turned inside out. Corners are points if
-/// normalized, else pixels that both belong to the box.
+/// Area of a box (left, top, right, bottom); 0 if right < left or bottom < top. If normalized,
+/// corners are points; else they are pixels that both belong to the box.
 template <typename T>
 T box_area(const T* box, bool normalized) {
   if (box[2] < box[0] || box[3] < box[1]) return T{0};
@@ -18,7 +18,7 @@ T box_area(const T* box, bool normalized) {
   return (box[2] - box[0] + extra) * (box[3] - box[1] + extra);
 }
 
-/// Area of the intersection of two boxes / area of their union; 0 for boxes apart.
+/// Area of the intersection of two boxes / area of their union; 0 for disjoint boxes.
 template <typename T>
 T box_overlap(const T* a, const T* b, bool normalized) {
   if (b[0] > a[2] || b[2] < a[0] || b[1] > a[3] || b[3] < a[1]) return T{0};
@@ -29,8 +29,8 @@ T box_overlap(const T* a, const T* b, bool normalized) {
   return common / (box_area(a, normalized) + box_area(b, normalized) - common);
 }
 
-/// Keeps, of boxes in the order given, those that overlap no kept one by more than the threshold,
-/// which shrinks by the factor eta after each kept box as long as it is above 1/2.
+/// Iterates over the boxes in the given order and keeps those that overlap no kept box by more than
+/// the threshold. After each kept box the threshold is multiplied by eta while it is above 1/2.
 /// \param overlap  overlap(i, k) of two candidates
 template <typename T, typename Overlap>
 std::vector<int64_t> suppress(llvm::ArrayRef<int64_t> candidates, T threshold, T eta,
@@ -47,9 +47,9 @@ std::vector<int64_t> suppress(llvm::ArrayRef<int64_t> candidates, T threshold, T
   return kept;
 }
 
-/// First rows of the parts of a tensor and its end: by a tensor of counts, else by LoD.
-/// \param counts  one integer a part; null: LoD of tensor, which must have one
-/// Errors: neither is there; counts are negative or do not add up to the rows.
+/// Row offsets of the parts of a tensor, with the end: from a tensor of counts, else from LoD.
+/// \param counts  one integer per part; null: LoD of tensor, which must have one
+/// Errors: neither is present; counts are negative or do not add up to the rows.
 StatusOr<std::vector<int64_t>> part_offsets(const Tensor& tensor, const Tensor* counts,
                                             const char* slot);
 

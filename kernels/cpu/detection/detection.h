@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/detection, a function a file.
+// Kernels of ops/detection, one function per file.
 void add_box_coder(KernelRegistry& registry);
 void add_box_decoder(KernelRegistry& registry);
 void add_box_ops(KernelRegistry& registry);

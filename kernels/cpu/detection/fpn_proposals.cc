@@ -8,8 +8,8 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// collect_fpn_proposals and distribute_fpn_proposals: boxes of all levels of a feature pyramid in
-// one tensor, and back.
+// collect_fpn_proposals and distribute_fpn_proposals: collect the boxes of all levels of a feature
+// pyramid in one tensor, and distribute them to the levels again.
 namespace millrace::kernels {
 namespace {
 
@@ -110,7 +110,7 @@ Status read_level(const KernelContext& ctx, const CollectArgs& args, int32_t k,
   if (rois == nullptr || scores == nullptr || rois->rank() != 2 || rois->dim(1) != 4 ||
       rois->dtype() != kDTypeOf<T> || scores->dtype() != kDTypeOf<T> ||
       scores->numel() != rois->dim(0))
-    return ctx.error("boxes and scores of level {} do not belong together", k);
+    return ctx.error("boxes and scores of level {} do not match", k);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> offsets,
                             part_offsets(*rois, counts, "MultiLevelRois"));
   const auto found = static_cast<int64_t>(offsets.size()) - 1;

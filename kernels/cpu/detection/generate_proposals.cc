@@ -13,13 +13,13 @@ namespace millrace::kernels {
 namespace {
 
 struct GenerateProposalsAttrs {
-  int64_t before;  // boxes that go on to the suppression; 0 or less: all
+  int64_t before;  // number of boxes passed to the suppression; 0 or less: all
   int64_t after;
   float threshold;
   float min_size;
   float eta;
   bool pixels;  // corners are pixels
-  bool scaled;  // the first version: sizes count in the image before it was scaled
+  bool scaled;  // the first version: sizes refer to the image before it was scaled
 };
 
 struct GenerateProposalsArgs {
@@ -57,7 +57,7 @@ StatusOr<GenerateProposalsOperands> read_operands(const KernelContext& ctx,
   if (fits) return o;
   return ctx.error(
       "Scores {}, BboxDeltas {}, Anchors {}, Variances {} and the sizes of the images "
-      "{} do not belong together",
+      "{} do not match",
       describe(*o.scores), describe(*o.deltas), describe(*o.anchors), describe(*o.variances),
       describe(*o.image));
 }
@@ -68,7 +68,7 @@ struct Proposal {
   T score;
 };
 
-// An anchor moved and stretched; at most 1000 / 16 times as large.
+// An anchor moved and scaled; the scale factor is at most 1000 / 16.
 template <typename T>
 std::array<T, 4> decode_generate_proposals(const T* anchor, const T* variance,
                                            const std::array<T, 4>& delta, T extra) {
@@ -82,7 +82,7 @@ std::array<T, 4> decode_generate_proposals(const T* anchor, const T* variance,
   return {x - w / 2, y - h / 2, x + w / 2 - extra, y + h / 2 - extra};
 }
 
-// The best boxes of one image, decoded and cut at its border.
+// The best boxes of one image, decoded and clipped to the image.
 template <typename T>
 std::vector<Proposal<T>> best_boxes(const GenerateProposalsAttrs& attrs,
                                     const GenerateProposalsOperands& o, int64_t n) {
@@ -92,7 +92,7 @@ std::vector<Proposal<T>> best_boxes(const GenerateProposalsAttrs& attrs,
   const T* const deltas = o.deltas->data<T>() + n * 4 * anchors * cells;
   const T* const image = o.image->data<T>() + n * (attrs.scaled ? 3 : 2);
   const T extra = attrs.pixels ? T{1} : T{0};
-  // Boxes count cell by cell, as anchors do; scores go anchor by anchor.
+  // Boxes are ordered cell by cell, like anchors; scores are ordered anchor by anchor.
   const auto score = [&](int64_t i) { return scores[i % anchors * cells + i / anchors]; };
   std::vector<int64_t> order(static_cast<size_t>(anchors * cells));
   std::iota(order.begin(), order.end(), 0);
@@ -175,7 +175,7 @@ Status run_generate_proposals(const KernelContext& ctx, const GenerateProposalsA
     std::copy_n(all[i].box.data(), 4, rois.data<T>() + 4 * i);
     probs.data<T>()[i] = all[i].score;
   }
-  // The first version says by LoD, too, which boxes belong to which image.
+  // The first version also reports by LoD which boxes belong to which image.
   if (attrs.scaled) {
     rois.set_lod(Lod({offsets}));
     probs.set_lod(Lod({offsets}));

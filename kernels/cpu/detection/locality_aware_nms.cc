@@ -9,7 +9,8 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// locality_aware_nms: neighbours in the list that overlap are one box, then as multiclass_nms.
+// locality_aware_nms: merges adjacent boxes in the list that overlap, then continues as
+// multiclass_nms.
 namespace millrace::kernels {
 namespace {
 
@@ -23,7 +24,7 @@ struct LocalityAttrs {
   bool normalized;
 };
 
-// Boxes of one image, which change while they are merged, and the scores of one class.
+// Boxes of one image, which change when they are merged, and the scores of one class.
 template <typename T>
 struct LocalBoxes {
   T* boxes;
@@ -38,8 +39,8 @@ struct LocalBoxes {
     return width == 4 ? box_overlap(first, second, normalized)
                       : polygon_overlap(first, second, width);
   }
-  // The mean of two boxes by their scores, and the sum of these, stands in the place of the one
-  // before.
+  // Replaces box `into` by the score-weighted mean of both boxes, and its score by the sum of both
+  // scores.
   void merge(int64_t box, int64_t into) const {
     const T a = scores[box];
     const T b = scores[into];
@@ -51,7 +52,8 @@ struct LocalBoxes {
   }
 };
 
-// Merges each box into the one before as long as they overlap. What is left, by falling score.
+// Merges each box into the previous one while they overlap. Returns the remaining boxes by falling
+// score.
 template <typename T>
 std::vector<int64_t> merged(const LocalBoxes<T>& b, const LocalityAttrs& attrs) {
   std::vector<int64_t> left;
@@ -73,8 +75,8 @@ std::vector<int64_t> merged(const LocalBoxes<T>& b, const LocalityAttrs& attrs) 
   return left;
 }
 
-// Detections of one image by class, in a class by falling score. A class finds the boxes as the
-// classes before have merged them.
+// Detections of one image by class, within a class by falling score. Each class starts from the
+// boxes as merged for the classes before it.
 template <typename T>
 void detect_merged(const NmsInput& input, const LocalityAttrs& attrs, int64_t image, T* boxes,
                    T* scores, std::vector<Detection<T>>& all) {

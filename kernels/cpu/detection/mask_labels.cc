@@ -5,7 +5,7 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// generate_mask_labels: which pixels of a region belong to its object.
+// generate_mask_labels: determines which pixels of a region belong to its object.
 namespace millrace::kernels {
 namespace {
 
@@ -18,10 +18,10 @@ struct MaskOperands {
   const Tensor* image;
   const Tensor* polygons;
   const Tensor* rois;
-  std::vector<int64_t> object_offsets;  // of each image
+  std::vector<int64_t> object_offsets;  // per image
   std::vector<int64_t> roi_offsets;
-  std::vector<int64_t> classes, crowd;  // of objects
-  std::vector<int64_t> labels;          // of regions
+  std::vector<int64_t> classes, crowd;  // per object
+  std::vector<int64_t> labels;          // per region
 };
 
 StatusOr<MaskOperands> read_mask_operands(const KernelContext& ctx, const MaskSlots& slots) {
@@ -49,7 +49,7 @@ StatusOr<MaskOperands> read_mask_operands(const KernelContext& ctx, const MaskSl
       classes->numel(), lod.to_string());
 }
 
-// An object: its polygons, and the box around them.
+// An object: its polygons and their bounding box.
 template <typename T>
 struct OutlinedObject {
   std::vector<llvm::ArrayRef<T>> polygons;
@@ -66,7 +66,7 @@ StatusOr<std::vector<OutlinedObject<T>>> objects_of_image(const MaskOperands& o,
     const auto at = static_cast<size_t>(i);
     if (o.classes[at] <= 0 || o.crowd[at] != 0) continue;
     const T far = std::numeric_limits<T>::max();
-    // as in the original, the box reaches to 0
+    // as in the original, the box extends to 0
     OutlinedObject<T> object{{}, {far, far, T{0}, T{0}}};
     for (int64_t k = polygons[at]; k < polygons[at + 1]; ++k) {
       const auto p = static_cast<size_t>(k);
@@ -99,7 +99,8 @@ struct MaskSettings {
   [[nodiscard]] int64_t pixels() const { return side * side; }
 };
 
-// Adds a region; its mask, if it has one, goes to the place of its class, all else is -1.
+// Adds a region. Its mask, if any, is stored at the position of its class; all other elements are
+// -1.
 template <typename T>
 int32_t* add_region(const MaskSettings& s, const T* roi, T scale, int64_t place,
                     MaskResults<T>& to) {
@@ -139,7 +140,7 @@ Status mask_image(const MaskOperands& o, const MaskSettings& s, int64_t n, MaskR
     int32_t* const mask = add_region(s, roi, scale, i - first, to) + label * s.pixels();
     MILLRACE_RETURN_IF_ERROR(draw_polygons<T>(objects[best].polygons, box.data(), s.side, mask));
   }
-  // A network wants a region: one of the background, with nothing to learn.
+  // A network needs at least one region: a background region without a target.
   for (int64_t i = first; to.places.size() == before && i < end; ++i) {
     if (o.labels[static_cast<size_t>(i)] == 0)
       add_region(s, o.rois->data<T>() + 4 * i, scale, i - first, to);

@@ -14,7 +14,7 @@ namespace {
 // Entries below count as 0.
 constexpr double kNothing = 1e-6;
 
-// Pairs rows and columns of one image by falling entries; equal ones by column, then by row.
+// Matches rows and columns of one image by falling entries; ties by column, then by row.
 template <typename T>
 void match_greedily(const T* dist, int64_t rows, int64_t columns, int32_t* match, T* match_dist) {
   std::vector<int64_t> order(static_cast<size_t>(rows * columns));
@@ -33,7 +33,7 @@ void match_greedily(const T* dist, int64_t rows, int64_t columns, int32_t* match
   }
 }
 
-// Columns left over take their best row if its entry reaches the threshold.
+// Columns without a match get their best row if its entry reaches the threshold.
 template <typename T>
 void match_rest(const T* dist, int64_t rows, int64_t columns, T threshold, int32_t* match,
                 T* match_dist) {
@@ -86,8 +86,8 @@ StatusOr<Kernel> bipartite_match(const KernelSetup& op) {
   });
 }
 
-// What each matched prediction stands for; the others get mismatch_value and weight 0, those of
-// NegIndices weight 1.
+// Copies the target of each matched prediction. The others get mismatch_value and weight 0; those
+// in NegIndices get weight 1.
 template <typename T>
 Status assign_targets(const KernelContext& ctx, const Tensor& x, const Tensor& match,
                       const std::vector<int64_t>& rows, int64_t mismatch, T* out, float* weight) {
@@ -105,7 +105,8 @@ Status assign_targets(const KernelContext& ctx, const Tensor& x, const Tensor& m
         continue;
       }
       if (row >= count)
-        return ctx.error("MatchIndices has target {} of image {}, which has {}", row, n, count);
+        return ctx.error("MatchIndices has target {} of image {}, which has {} targets", row, n,
+                         count);
       const T* const from = x.data<T>() + ((first + row) * x.dim(1) + c % x.dim(1)) * width;
       std::copy_n(from, width, out + at * width);
     }
@@ -126,7 +127,7 @@ Status mark_negatives(const KernelContext& ctx, const Tensor& negatives, int64_t
          ++i) {
       const int32_t column = negatives.data<int32_t>()[i];
       if (column < 0 || column >= columns)
-        return ctx.error("NegIndices has {}, there are {} predictions", column, columns);
+        return ctx.error("NegIndices has {}, but there are {} predictions", column, columns);
       weight[n * columns + column] = 1.0F;
     }
   }
@@ -147,8 +148,7 @@ StatusOr<Kernel> target_assign(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, part_offsets(*in, nullptr, "X"));
     if (in->rank() != 3 || in->dim(1) < 1 || match->rank() != 2 ||
         match->dtype() != DType::kInt32 || static_cast<int64_t>(rows.size()) != match->dim(0) + 1) {
-      return ctx.error("X {} and MatchIndices {} do not belong together", describe(*in),
-                       describe(*match));
+      return ctx.error("X {} and MatchIndices {} do not match", describe(*in), describe(*match));
     }
     float* const weight = ctx.out(out_weight).data<float>();
     MILLRACE_RETURN_IF_ERROR(
@@ -170,7 +170,7 @@ struct MiningAttrs {
   bool hard_example;
 };
 
-// Predictions of one image with the largest losses, in order of their number.
+// Predictions of one image with the largest losses, ordered by index.
 template <typename T>
 std::vector<int64_t> mine(const MiningAttrs& attrs, const T* cls, const T* loc,
                           const int32_t* match, const T* dist, int64_t count) {

@@ -22,8 +22,8 @@ struct MatrixNmsAttrs {
   bool normalized;
 };
 
-// Lowers the score of each box by its overlap with better ones, less where those overlap with
-// better ones themselves.
+// Lowers the score of each box by its overlap with better boxes. The reduction is smaller if those
+// boxes overlap even better ones.
 template <typename T>
 void decay(const NmsInput& input, const MatrixNmsAttrs& attrs, const T* boxes,
            std::vector<Detection<T>>& found) {

@@ -21,7 +21,7 @@ struct MulticlassNmsAttrs {
   bool normalized;
 };
 
-// The boxes of a class by falling score, as many as go on.
+// The boxes of a class by falling score, limited to the configured number.
 template <typename T>
 std::vector<int64_t> candidates_of(const NmsInput& input, const MulticlassNmsAttrs& attrs,
                                    const T* scores, int64_t image, int64_t klass) {
@@ -37,8 +37,8 @@ std::vector<int64_t> candidates_of(const NmsInput& input, const MulticlassNmsAtt
   return found;
 }
 
-// Detections of one image by class; in a class by falling score, or by place where images are not
-// of one size.
+// Detections of one image by class. Within a class they are ordered by falling score, or by
+// position if images differ in size.
 template <typename T>
 void detect_multiclass_nms(const NmsInput& input, const MulticlassNmsAttrs& attrs, const T* boxes,
                            const T* scores, int64_t image, std::vector<Detection<T>>& all) {

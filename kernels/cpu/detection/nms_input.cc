@@ -25,7 +25,7 @@ StatusOr<NmsInput> read_nms_input(const Tensor& boxes, const Tensor& scores, con
     MILLRACE_ASSIGN_OR_RETURN(input.offsets, part_offsets(boxes, counts, "BBoxes"));
     input.images = static_cast<int64_t>(input.offsets.size()) - 1;
   } else {
-    return KernelContext::error("BBoxes {} and Scores {} do not belong together", describe(boxes),
+    return KernelContext::error("BBoxes {} and Scores {} do not match", describe(boxes),
                                 describe(scores));
   }
   input.width = boxes.dim(2);

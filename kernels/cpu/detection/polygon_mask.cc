@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Points of the fine grid in a pixel, along each side.
+// Number of fine grid points per pixel, along each side.
 constexpr int64_t kFine = 5;
 constexpr double kFarthest = 1e6;
 
@@ -18,34 +18,34 @@ struct FinePoint {
   int64_t x, y;
 };
 
-// Walks along an outline and counts, for each pixel of the mask, how often the outline crosses its
-// column above. Pixels go column by column.
+// Follows an outline and counts, for each pixel of the mask, how often the outline crosses the
+// pixel's column above it. Pixels are ordered column by column.
 class Outline {
  public:
   explicit Outline(int64_t side)
       : side_(side), crossings_(static_cast<size_t>(side * side) + 1, 0) {}
 
   void edge(FinePoint from, FinePoint to);
-  // ORs the inside into the mask, row by row.
+  // ORs the interior into the mask, row by row.
   void fill(int32_t* mask) const;
 
  private:
   void visit(FinePoint point);
 
   int64_t side_;
-  std::vector<int32_t> crossings_;  // by the first pixel below
+  std::vector<int32_t> crossings_;  // indexed by the first pixel below
   bool started_ = false;
   FinePoint last_{};
 };
 
-// A step to the next column crosses the middle of a pixel if the line between the two fine columns
-// is the third of five.
+// Moving to the next fine column crosses the centre of a pixel if the line between the two fine
+// columns is the third of five.
 void Outline::visit(FinePoint point) {
   if (started_ && point.x != last_.x) {
     const int64_t line = point.x < last_.x ? point.x : point.x - 1;
     const int64_t column = (line - kFine / 2) / kFine;
     if (line >= kFine / 2 && (line - kFine / 2) % kFine == 0 && column < side_) {
-      // the first pixel whose middle is not above the crossing
+      // the first pixel whose centre is not above the crossing
       const int64_t above = std::min(point.y, last_.y) + kFine / 2;
       const int64_t row = above < 0 ? 0 : std::min(above / kFine, side_);
       ++crossings_[static_cast<size_t>(column * side_ + row)];
@@ -56,7 +56,7 @@ void Outline::visit(FinePoint point) {
 }
 
 // All fine points of an edge in order. Halves are rounded as seen from the end with the smaller
-// coordinate, whichever way the edge goes.
+// coordinate, regardless of the direction of the edge.
 void Outline::edge(FinePoint from, FinePoint to) {
   const int64_t dx = std::abs(to.x - from.x);
   const int64_t dy = std::abs(to.y - from.y);

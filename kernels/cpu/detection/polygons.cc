@@ -14,7 +14,7 @@ struct PolygonsPoint {
   double y;
 };
 
-// A side, from its lower to its higher end; level sides bound nothing.
+// An edge, from its lower to its higher end; horizontal edges are ignored.
 struct PolygonsSide {
   PolygonsPoint low;
   PolygonsPoint high;
@@ -54,7 +54,7 @@ Sides sides_of(const T* polygon, int64_t corners) {
   return sides;
 }
 
-// Heights at which sides begin, end or cross: between two of them nothing changes its order.
+// Heights at which edges begin, end or cross: between two of them the order of the edges is fixed.
 Numbers heights_of(llvm::ArrayRef<PolygonsSide> sides) {
   Numbers heights;
   for (size_t i = 0; i < sides.size(); ++i) {
@@ -64,7 +64,7 @@ Numbers heights_of(llvm::ArrayRef<PolygonsSide> sides) {
       const double from = std::max(a.low.y, b.low.y);
       const double to = std::min(a.high.y, b.high.y);
       if (from >= to) continue;
-      // the distance between two sides is linear in between
+      // the distance between two edges is linear in between
       const double first = a.x_at(from) - b.x_at(from);
       const double last = a.x_at(to) - b.x_at(to);
       if (first * last < 0) heights.push_back(from + (to - from) * first / (first - last));
@@ -75,7 +75,7 @@ Numbers heights_of(llvm::ArrayRef<PolygonsSide> sides) {
   return heights;
 }
 
-// Where a level line enters and leaves a polygon, in order.
+// The positions where a horizontal line enters and leaves a polygon, in order.
 Numbers crossings(llvm::ArrayRef<PolygonsSide> sides, double y) {
   Numbers found;
   for (const PolygonsSide& side : sides) {
@@ -85,7 +85,7 @@ Numbers crossings(llvm::ArrayRef<PolygonsSide> sides, double y) {
   return found;
 }
 
-// Length of a level line that is inside of both.
+// Length of the part of a horizontal line that is inside both polygons.
 double common_length(const Numbers& a, const Numbers& b) {
   double length = 0;
   for (size_t i = 0, k = 0; i + 1 < a.size() && k + 1 < b.size();) {
@@ -95,8 +95,8 @@ double common_length(const Numbers& a, const Numbers& b) {
   return length;
 }
 
-// Cuts the plane into bands in which all sides are straight and none cross; the common part of a
-// band is as large as its height times its length in the middle.
+// Splits the plane into bands in which all edges are straight and none cross. The area of the
+// intersection within a band is its height times the common length in its middle.
 double common_area(const Sides& a, const Sides& b) {
   Sides all = a;
   all.append(b.begin(), b.end());

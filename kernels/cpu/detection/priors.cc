@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Size of a box; where its middle lies relative to that of the cell.
+// Size of a box, and the offset of its centre from that of the cell.
 struct PriorShape {
   double width, height;
   double right = 0, down = 0;
@@ -55,7 +55,7 @@ StatusOr<Grid> grid_of(const KernelContext& ctx, const PriorsArgs& args, const P
   return grid;
 }
 
-// Writes the shapes around all cells, in parts of the image, and the variances.
+// Writes the shapes around all cells, as fractions of the image size, and the variances.
 template <typename T>
 Status put_boxes(const KernelContext& ctx, const PriorsArgs& args, const PriorsAttrs& attrs,
                  const Grid& grid, const std::vector<PriorShape>& shapes, bool cut) {
@@ -85,7 +85,7 @@ Status put_boxes(const KernelContext& ctx, const PriorsArgs& args, const PriorsA
   return Ok();
 }
 
-// Ratios that count: 1, then the given ones that are not there yet, each with its inverse if flip.
+// The aspect ratios in use: 1, then each given ratio that is new, followed by its inverse if flip.
 std::vector<float> all_ratios(const std::vector<float>& given, bool flip) {
   std::vector<float> ratios = {1.0F};
   for (const float ratio : given) {
@@ -143,7 +143,7 @@ struct Density {
   std::vector<int32_t> counts;
 };
 
-// density x density middles, spread over the cell in whole pixels.
+// density x density centres, distributed over the cell at whole pixels.
 std::vector<PriorShape> density_shapes(const Density& density, const Grid& grid) {
   const auto step = static_cast<int64_t>((grid.step_width + grid.step_height) * 0.5);
   std::vector<PriorShape> shapes;
@@ -182,7 +182,7 @@ StatusOr<Kernel> density_prior_box(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Grid grid, grid_of(ctx, args, attrs));
     const std::vector<PriorShape> shapes = density_shapes(density, grid);
     return dispatch<FloatTypes>(ctx.in(args.input).dtype(), [&](auto tag) {
-      // these boxes are cut with or without the attribute
+      // these boxes are clipped with or without the attribute
       return put_boxes<typename decltype(tag)::type>(ctx, args, attrs, grid, shapes, true);
     });
   });
@@ -193,7 +193,7 @@ struct AnchorAttrs {
   float offset;
 };
 
-// Width and height of each anchor: whole pixels at the size of a cell, scaled up.
+// Width and height of each anchor: whole pixels at the size of a cell, then scaled up.
 std::vector<PriorShape> anchor_shapes(const AnchorAttrs& attrs) {
   const double stride_w = attrs.stride[0];
   const double stride_h = attrs.stride[1];

@@ -7,11 +7,11 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// generate_proposal_labels: regions to train the second stage of a detector with.
+// generate_proposal_labels: regions for training the second stage of a detector.
 namespace millrace::kernels {
 namespace {
 
-// Overlaps that differ by less are the same.
+// Overlaps that differ by less are considered equal.
 constexpr double kSameProposalOverlap = 1e-5;
 
 struct ProposalRules {
@@ -66,7 +66,7 @@ StatusOr<ProposalOperands> read_proposal_operands(const KernelContext& ctx,
                    o.rois->dim(0), describe(*o.overlaps));
 }
 
-// The boxes of one image in its own size: what is there, then what was proposed.
+// The boxes of one image, in unscaled coordinates: ground-truth boxes, then proposed ones.
 template <typename T>
 struct ProposalBoxes {
   std::vector<std::array<T, 4>> all;
@@ -86,7 +86,7 @@ ProposalBoxes<T> boxes_of_image(const ProposalOperands& o, const ProposalRules& 
   for (int64_t i = o.roi_offsets[image]; i < o.roi_offsets[image + 1]; ++i) {
     const T* const r = o.rois->data<T>() + 4 * i;
     const std::array<T, 4> box = {r[0] / scale, r[1] / scale, r[2] / scale, r[3] / scale};
-    // The boxes of the stage before hold the true ones, too, which come again.
+    // The boxes of the previous stage include the ground-truth boxes, which are already present.
     if (rules.cascade &&
         !(box[2] - box[0] + 1 > 0 && box[3] - box[1] + 1 > 0 && o.overlaps->data<T>()[i] < 1))
       continue;

@@ -10,16 +10,16 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// retinanet_detection_output: boxes out of the scores and offsets of several feature maps.
+// retinanet_detection_output: boxes from the scores and offsets of several feature maps.
 namespace millrace::kernels {
 namespace {
 
 struct RetinanetRules {
   float score_threshold;
-  int64_t nms_top_k;  // best scores of a level that go on; -1: all
+  int64_t nms_top_k;  // number of best scores kept per level; -1: all
   float nms_threshold;
   float eta;
-  int64_t keep_top_k;  // boxes of an image; -1: all
+  int64_t keep_top_k;  // number of boxes per image; -1: all
 };
 
 struct RetinanetSlots {
@@ -85,7 +85,7 @@ struct RetinanetBox {
   std::array<T, 4> box;
 };
 
-// An anchor moved and stretched, in the image before it was scaled, and cut at its border.
+// An anchor moved and scaled, in the coordinates of the unscaled image, clipped to the image.
 template <typename T>
 std::array<T, 4> decode_retinanet(const T* anchor, const T* offset, const T* image) {
   const T width = anchor[2] - anchor[0] + 1;
@@ -101,8 +101,8 @@ std::array<T, 4> decode_retinanet(const T* anchor, const T* offset, const T* ima
   return box;
 }
 
-// The boxes of a level whose scores are best. The last level takes every positive score, so that
-// there is something to find.
+// The boxes of a level with the best scores. The last level accepts every positive score, so that
+// the result is not empty.
 template <typename T>
 void take_level(const RetinanetInput& input, const RetinanetRules& rules, size_t l, int64_t n,
                 std::vector<RetinanetBox<T>>& found) {
@@ -126,7 +126,7 @@ void take_level(const RetinanetInput& input, const RetinanetRules& rules, size_t
   }
 }
 
-// What is left of the boxes of an image, by falling score; equal ones by class.
+// The remaining boxes of an image, by falling score; ties by class.
 template <typename T>
 std::vector<RetinanetBox<T>> thin_out(const RetinanetInput& input, const RetinanetRules& rules,
                                       const std::vector<RetinanetBox<T>>& all) {

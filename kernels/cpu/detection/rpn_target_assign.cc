@@ -7,18 +7,18 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// rpn_target_assign and retinanet_target_assign: which anchors are compared with which box.
+// rpn_target_assign and retinanet_target_assign: select which anchors are compared with which box.
 namespace millrace::kernels {
 namespace {
 
-// Overlaps that differ by less are the same.
+// Overlaps that differ by less are considered equal.
 constexpr double kSameOverlap = 1e-5;
 
 struct AnchorRules {
   float positive = 0;
   float negative = 0;
-  float straddle = -1;  // pixels that an anchor may stick out; below 0: any number
-  int64_t batch = -1;   // anchors of an image; 0 or less, or a fraction of 0 or less: all
+  float straddle = -1;  // pixels by which an anchor may extend past the image; below 0: any number
+  int64_t batch = -1;   // anchors per image; if it or the fraction is 0 or less: all
   float fraction = -1;
   bool random = false;
   [[nodiscard]] bool samples() const { return fraction > 0 && batch > 0; }
@@ -33,7 +33,7 @@ struct AnchorOperands {
   const Tensor* anchors;
   const Tensor* boxes;
   const Tensor* image;
-  std::vector<int64_t> offsets;  // boxes of each image
+  std::vector<int64_t> offsets;  // box offsets per image
   std::vector<int64_t> crowd;
   std::vector<int64_t> labels;  // empty: none
 };
@@ -56,15 +56,15 @@ StatusOr<AnchorOperands> read_anchor_operands(const KernelContext& ctx, const An
   return o;
 }
 
-// What becomes of the anchors of one image; anchors count among those inside of it.
+// The anchors selected in one image; indices count the anchors inside the image only.
 struct AnchorChoice {
-  std::vector<int64_t> located;     // have a box to reach
-  std::vector<int64_t> foreground;  // are scored as an object
+  std::vector<int64_t> located;     // have a box as regression target
+  std::vector<int64_t> foreground;  // are scored as objects
   std::vector<int64_t> background;
-  int64_t fakes = 0;  // first of `located`, which do not count
+  int64_t fakes = 0;  // number of leading entries of `located` with weight 0
 };
 
-// Overlaps of anchors with boxes, and the best of each.
+// Overlaps of anchors with boxes, and the best overlap of each anchor and box.
 template <typename T>
 struct AnchorOverlaps {
   std::vector<const T*> anchors;
@@ -84,7 +84,7 @@ struct AnchorOverlaps {
     }
   }
 
-  // True if no anchor overlaps one of the boxes by more.
+  // True if for some box no other anchor has a larger overlap.
   [[nodiscard]] bool is_best(size_t i) const {
     for (size_t k = 0; k < boxes.size(); ++k) {
       const T overlap = pixel_overlap(anchors[i], boxes[k].data());
@@ -94,9 +94,9 @@ struct AnchorOverlaps {
   }
 };
 
-// An anchor may be taken for the foreground because it is the best of a box, and for the background
-// because it overlaps little: it is background then, and the first anchor of the foreground fills
-// its place with weight 0.
+// An anchor may be selected as foreground because it is the best of a box, and as background
+// because its overlap is small. It is then background, and the first foreground anchor takes its
+// position with weight 0.
 template <typename T>
 AnchorChoice choose_anchors(const AnchorOverlaps<T>& o, const AnchorRules& rules, Draws* draws) {
   std::vector<int64_t> first;
@@ -144,7 +144,7 @@ void assign_anchors(const AnchorOperands& o, const AnchorRules& rules, int64_t n
   const T* const image = o.image->data<T>() + 3 * n;
   const int64_t anchors = o.anchors->dim(0);
   AnchorOverlaps<T> overlaps;
-  std::vector<int64_t> number;  // of the anchors inside
+  std::vector<int64_t> number;  // index among the anchors inside
   for (int64_t i = 0; i < anchors; ++i) {
     const T* const a = o.anchors->data<T>() + 4 * i;
     const T out = static_cast<T>(rules.straddle);

@@ -12,11 +12,11 @@
 #include "kernels/cpu/random/bits.h"
 #include "kernels/kernel.h"
 
-/// What the ops share that make the targets of a detector's training. Corners of boxes are pixels.
+/// Helpers of the ops that make the training targets of a detector. Corners of boxes are pixels.
 namespace millrace::kernels {
 
-/// Area of the intersection of two boxes / area of their union. Boxes that are turned inside out
-/// are not looked after: their area may be negative.
+/// Area of the intersection of two boxes / area of their union. Boxes with right < left or bottom <
+/// top are not handled: their area may be negative.
 template <typename T>
 T pixel_overlap(const T* a, const T* b) {
   const auto area = [](const T* box) { return (box[2] - box[0] + 1) * (box[3] - box[1] + 1); };
@@ -26,16 +26,16 @@ T pixel_overlap(const T* a, const T* b) {
   return common == 0 ? T{0} : common / (area(a) + area(b) - common);
 }
 
-/// The best overlap of a box with others, and the first of those that have it; of none: the lowest
-/// number and place 0.
+/// The largest overlap of a box with others, and the first box that has it. Without other boxes:
+/// the lowest number and place 0.
 template <typename T>
 struct BestOverlap {
   T overlap = std::numeric_limits<T>::lowest();
   int64_t place = 0;
 };
 
-/// How far and in which proportion a target lies from a box: centre by its size, logarithm of the
-/// sizes.
+/// Offset of a target from a box: distance of the centres divided by the size of the box, and the
+/// logarithm of the ratio of the sizes.
 template <typename T>
 std::array<T, 4> offsets_to(const T* box, const T* target) {
   const T width = box[2] - box[0] + 1;
@@ -48,8 +48,8 @@ std::array<T, 4> offsets_to(const T* box, const T* target) {
   return {x / width, y / height, std::log(target_width / width), std::log(target_height / height)};
 }
 
-/// Random choices of an op that has no seed of its own: the numbers follow from the device's seed
-/// and how many such ops ran before.
+/// Random choices of an op without a seed attribute. The numbers depend on the device's seed and on
+/// how many such ops ran before.
 class Draws {
  public:
   explicit Draws(CpuDevice& device) : key_(device.next_seed()) {}
@@ -64,8 +64,8 @@ class Draws {
   uint64_t next_ = 0;
 };
 
-/// Cuts a list to so many elements: the first ones, or with draws a choice in which all elements
-/// are equally likely.
+/// Shortens a list to that many elements: the first ones, or, with draws, a random selection in
+/// which all elements are equally likely.
 template <typename E>
 void keep_some(std::vector<E>& list, int64_t count, Draws* draws) {
   count = std::max<int64_t>(count, 0);
@@ -82,16 +82,16 @@ void keep_some(std::vector<E>& list, int64_t count, Draws* draws) {
 /// elements than count.
 StatusOr<std::vector<int64_t>> integers_of(const Tensor& tensor, int64_t count, const char* slot);
 
-/// Offsets of the images' parts of a tensor. Errors: no LoD, or one of other than `images` parts
+/// Row offsets of the images in a tensor. Errors: no LoD, or a LoD with other than `images` parts
 /// (-1: any number).
 StatusOr<std::vector<int64_t>> image_offsets(const Tensor& tensor, int64_t images,
                                              const char* slot);
 
-/// Boxes [rows, 4], or what else has rows of so many columns. Errors: other dims or another element
-/// type than that of `like`.
+/// Checks a tensor [rows, columns], such as boxes with 4 columns. Errors: other dims, or another
+/// element type than that of `like`.
 Status check_rows(const Tensor& tensor, int64_t columns, const Tensor& like, const char* slot);
 
-/// Makes an output of float rows with the LoD of the offsets. Does nothing if absent.
+/// Makes a float output [rows, columns] with the LoD of the offsets. Does nothing if absent.
 template <typename T>
 Status put_rows(Tensor* out, const std::vector<T>& values, int64_t columns,
                 const LodLevel& offsets) {
@@ -103,8 +103,8 @@ Status put_rows(Tensor* out, const std::vector<T>& values, int64_t columns,
   return Ok();
 }
 
-/// Makes an int32 output [n], or [n, 1] as a column, with the LoD of the offsets. Does nothing if
-/// absent.
+/// Makes an int32 output [n], or [n, 1] if it is a column, with the LoD of the offsets. Does
+/// nothing if absent.
 Status put_numbers(Tensor* out, const std::vector<int64_t>& values, bool column,
                    const LodLevel& offsets);
 

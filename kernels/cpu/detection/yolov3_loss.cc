@@ -34,7 +34,7 @@ Yolov3LossAttrs read_attrs_yolov3_loss(const KernelSetup& op) {
 Status check_mask(const KernelSetup& op, const Yolov3LossAttrs& attrs) {
   for (const int64_t anchor : attrs.mask) {
     if (anchor < 0 || 2 * anchor + 1 >= static_cast<int64_t>(attrs.anchors.size()))
-      return op.error("attribute 'anchor_mask' has {}, there are {} anchors", anchor,
+      return op.error("attribute 'anchor_mask' has {}, but there are {} anchors", anchor,
                       attrs.anchors.size() / 2);
   }
   return Ok();
@@ -43,7 +43,7 @@ Status check_mask(const KernelSetup& op, const Yolov3LossAttrs& attrs) {
 struct Yolov3LossShape {
   int64_t batch, masks, height, width, boxes, each;
   [[nodiscard]] int64_t cells() const { return height * width; }
-  // Element of X: number k of a mask's prediction for a cell.
+  // Index of an element of X: number k of the prediction of a mask in a cell.
   [[nodiscard]] int64_t at(int64_t n, int64_t mask, int64_t k, int64_t cell) const {
     return ((n * masks + mask) * each + k) * cells() + cell;
   }
@@ -53,7 +53,7 @@ struct Yolov3LossOperands {
   const Tensor* x;
   const Tensor* box;
   const Tensor* label;
-  const Tensor* score;  // null: every box counts fully
+  const Tensor* score;  // null: every box has weight 1
 };
 
 StatusOr<Yolov3LossShape> shape_of_yolov3_loss(const KernelContext& ctx,
@@ -68,14 +68,14 @@ StatusOr<Yolov3LossShape> shape_of_yolov3_loss(const KernelContext& ctx,
   if (fits && o.score != nullptr)
     fits = o.score->dtype() == o.x->dtype() && o.score->numel() == o.label->numel();
   if (!fits) {
-    return ctx.error("X {}, GTBox {}, GTLabel {} and GTScore {} do not belong together",
-                     describe(*o.x), describe(*o.box), describe(*o.label),
+    return ctx.error("X {}, GTBox {}, GTLabel {} and GTScore {} do not match", describe(*o.x),
+                     describe(*o.box), describe(*o.label),
                      o.score == nullptr ? "(none)" : describe(*o.score));
   }
   const auto* const labels = o.label->data<int32_t>();
   for (int64_t i = 0; i < o.label->numel(); ++i) {
     if (labels[i] < 0 || labels[i] >= attrs.classes)
-      return ctx.error("GTLabel has class {}, there are {}", labels[i], attrs.classes);
+      return ctx.error("GTLabel has class {}, but there are {} classes", labels[i], attrs.classes);
   }
   return Yolov3LossShape{o.x->dim(0), masks, o.x->dim(2), o.x->dim(3), o.box->dim(1), each};
 }
@@ -94,7 +94,7 @@ T entropy_slope(T x, T label) {
   return sigmoid_yolov3_loss(x) - label;
 }
 
-// Middle and size in parts of the image.
+// Centre and size as fractions of the image.
 template <typename T>
 struct Box {
   T x, y, w, h;
@@ -119,7 +119,7 @@ struct Yolov3LossProblem {
   const T* box;
   const int32_t* label;
   const T* score;
-  T positive;  // label of the class that is there, and of the others
+  T positive;  // label of the class that is present, and of the others
   T negative;
 
   Yolov3LossProblem(const Yolov3LossAttrs& a, const Yolov3LossShape& shape,
@@ -136,7 +136,7 @@ struct Yolov3LossProblem {
     negative = smoothing;
   }
 
-  // Box t of image n; small ones do not count.
+  // Box t of image n; small boxes are ignored.
   Box<T> truth(int64_t n, int64_t t) const {
     const T* const b = box + (n * s.boxes + t) * 4;
     return {b[0], b[1], b[2], b[3]};
@@ -164,7 +164,8 @@ struct Yolov3LossProblem {
             std::exp(x[s.at(n, mask, 3, cell)]) * anchor(index, 1) / size()};
   }
 
-  // The mask whose anchor is most like the box; -1 if that anchor is another head's.
+  // The mask whose anchor is closest to the shape of the box; -1 if that anchor belongs to another
+  // head.
   int64_t matching_mask(const Box<T>& truth_box) const {
     int64_t best = 0;
     T best_overlap = 0;
@@ -180,7 +181,7 @@ struct Yolov3LossProblem {
     return found == attrs.mask.end() ? -1 : found - attrs.mask.begin();
   }
 
-  // The cell that the middle of a box is in; -1 outside of the image.
+  // The cell that contains the centre of a box; -1 outside of the image.
   int64_t cell_of(const Box<T>& b) const {
     const T column = b.x * static_cast<T>(s.width);
     const T row = b.y * static_cast<T>(s.height);
@@ -190,7 +191,7 @@ struct Yolov3LossProblem {
     return static_cast<int64_t>(row) * s.width + static_cast<int64_t>(column);
   }
 
-  // What the four location outputs of a cell should be for a box, and how much they count.
+  // Targets of the four location outputs of a cell for a box, and their weight.
   std::array<T, 5> wanted(const Box<T>& b, int64_t mask, int64_t cell, T box_weight) const {
     const int64_t index = attrs.mask[static_cast<size_t>(mask)];
     return {b.x * static_cast<T>(s.width) - static_cast<T>(cell % s.width),
@@ -200,7 +201,7 @@ struct Yolov3LossProblem {
   }
 };
 
-// -1 for predictions that overlap a box too much to count as mistakes; 0 for the others.
+// -1 for predictions that overlap a box too much to be penalised; 0 for the others.
 template <typename T>
 void mark_ignored(const Yolov3LossProblem<T>& p, int64_t n, T* objectness) {
   for (int64_t mask = 0; mask < p.s.masks; ++mask) {
@@ -264,7 +265,7 @@ Status forward_yolov3_loss(const KernelContext& ctx, const Yolov3LossProblem<T>&
   return Ok();
 }
 
-// Where two boxes fall on one cell, the later one decides.
+// If two boxes fall on one cell, the later one is used.
 template <typename T>
 void box_gradient(const Yolov3LossProblem<T>& p, int64_t n, int64_t t, int64_t mask, T dloss,
                   T* dx) {
@@ -361,7 +362,7 @@ StatusOr<Kernel> yolov3_loss_grad(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossOperands o, operands_of_yolov3_loss(ctx, args));
     MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossShape s, shape_of_yolov3_loss(ctx, attrs, o));
-    // boxes and their scores are given, not learned
+    // boxes and their scores are inputs that get no gradient
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dbox, result_like(ctx, box_grad, *o.box));
     if (dbox != nullptr) fill_zero(*dbox);
     if (Tensor* const dscore = ctx.find_out(score_grad)) fill_zero(*dscore);
@@ -376,7 +377,7 @@ StatusOr<Kernel> yolov3_loss_grad(const KernelSetup& op) {
     if (dloss->dtype() != o.x->dtype() || dloss->numel() != s.batch ||
         objects->dtype() != o.x->dtype() || objects->numel() != s.batch * s.masks * s.cells() ||
         matches->dtype() != DType::kInt32 || matches->numel() != s.batch * s.boxes) {
-      return ctx.error("Loss@GRAD {}, ObjectnessMask {} and GTMatchMask {} do not belong together",
+      return ctx.error("Loss@GRAD {}, ObjectnessMask {} and GTMatchMask {} do not match",
                        describe(*dloss), describe(*objects), describe(*matches));
     }
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) {

@@ -58,7 +58,7 @@ StatusOr<float> one_float(const KernelContext& ctx, ArgIndex arg, const char* sl
   return ctx.error("{} must be one f32, found {}", slot, describe(*tensor));
 }
 
-// Losses are divided by the number of trainers; what travels is not.
+// Losses are divided by the number of trainers; the exchanged values are not.
 StatusOr<int64_t> ranks_of(const KernelContext& ctx, ArgIndex arg) {
   if (!arg) return int64_t{1};
   MILLRACE_ASSIGN_OR_RETURN(const float ranks, one_float(ctx, arg, "nranks"));
@@ -66,7 +66,7 @@ StatusOr<int64_t> ranks_of(const KernelContext& ctx, ArgIndex arg) {
   return ctx.error("nranks is {}, expected 2 trainers or more", ranks);
 }
 
-// How many elements travel in a step of the warm-up or after it.
+// Number of elements sent in a step during or after the warm-up.
 StatusOr<int64_t> elements_sent(const DgcAttrs& attrs, float step, int64_t count) {
   const size_t periods = attrs.sparsity.size();
   if (periods == 0) return KernelContext::error("attribute 'sparsity' has no entries");
@@ -103,7 +103,7 @@ Status weigh(const KernelContext& ctx, const DgcAttrs& attrs, const DgcSlots& sl
   return Ok();
 }
 
-// u = m * u + g and v += u; with a look ahead u = m * (u + g) and v += u + g.
+// u = m * u + g and v += u; with Nesterov momentum u = m * (u + g) and v += u + g.
 void accumulate_dgc(const DgcAttrs& attrs, const float* g, int64_t count, float* u, float* v) {
   const float m = attrs.momentum;
   for (int64_t i = 0; i < count; ++i) {
@@ -112,7 +112,7 @@ void accumulate_dgc(const DgcAttrs& attrs, const float* g, int64_t count, float*
   }
 }
 
-// The places of the largest magnitudes in ascending order; of equal ones the first.
+// Indices of the largest magnitudes in ascending order; of equal ones the first.
 std::vector<int32_t> largest_dgc(const float* v, int64_t count, int64_t wanted) {
   std::vector<int32_t> places(static_cast<size_t>(count));
   std::iota(places.begin(), places.end(), 0);
@@ -127,7 +127,7 @@ std::vector<int32_t> largest_dgc(const float* v, int64_t count, int64_t wanted) 
   return places;
 }
 
-// k places as i32 in the memory of floats, then k values; what travels stays here no longer.
+// k indices as i32 in the memory of floats, then k values; the sent elements are cleared here.
 Status encode_dgc(const KernelContext& ctx, const DgcSlots& slots, int64_t wanted, int64_t ranks) {
   Tensor& u = ctx.out(slots.u_out);
   Tensor& v = ctx.out(slots.v_out);
@@ -174,7 +174,7 @@ StatusOr<Kernel> dgc(const KernelSetup& op) {
     Tensor& sent = ctx.out(slots.count);
     MILLRACE_RETURN_IF_ERROR(sent.resize(DType::kFloat32, {1}));
     *sent.data<float>() = 0;
-    // before the warm-up the gradient travels whole
+    // before the warm-up the whole gradient is sent
     if (std::floor(step) < std::floor(attrs.begin)) return encode_dgc(ctx, slots, 0, ranks);
     MILLRACE_ASSIGN_OR_RETURN(const int64_t wanted, elements_sent(attrs, step, count));
     *sent.data<float>() = static_cast<float>(wanted);

@@ -4,8 +4,8 @@
 
 namespace millrace::kernels {
 
-// Each adds the ops of the file it is named after: those of the distributed programs that only
-// compute. What talks to other processes is not here.
+// Each function adds the ops of the file it is named after. These are the ops of distributed
+// programs that only compute; ops that communicate with other processes are elsewhere.
 void add_dgc(KernelRegistry& registry);
 void add_ids(KernelRegistry& registry);
 void add_slices(KernelRegistry& registry);

@@ -9,13 +9,13 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// Sorting ids by server and putting the answers back into order.
+// Sorting ids by server, and putting the responses back into the order of the ids.
 namespace millrace::kernels {
 namespace {
 
 Status check_ids(const KernelContext& ctx, llvm::ArrayRef<int64_t> ids) {
   if (ids.empty() || ids.front() >= 0) return Ok();
-  return ctx.error("Ids has {}, expected numbers from 0 on", ids.front());
+  return ctx.error("Ids has {}, expected non-negative numbers", ids.front());
 }
 
 // \param ids  distinct, in ascending order
@@ -33,7 +33,7 @@ Status write_ids(const KernelContext& ctx, llvm::ArrayRef<int64_t> ids, ArgRange
   return Ok();
 }
 
-// Rows of one number are added before they are handed out, in the order of the input.
+// Rows with the same id are added up in input order before they are distributed.
 Status split_rows(const KernelContext& ctx, RowMerger& merger, const SelectedRows& from,
                   ArgRange out) {
   MILLRACE_RETURN_IF_ERROR(merger.merge(from));
@@ -82,7 +82,7 @@ StatusOr<Kernel> split_ids(const KernelSetup& op) {
   });
 }
 
-// Where the answer for an id stands.
+// Where the row received for an id is stored.
 using Places = std::unordered_map<int64_t, const std::byte*>;
 
 StatusOr<Places> find_answers(const KernelContext& ctx, ArgRange rows_arg, ArgRange x) {
@@ -129,7 +129,7 @@ StatusOr<Kernel> merge_ids(const KernelSetup& op) {
       for (size_t i = 0; i < ids.size(); ++i) {
         const auto found = places.find(ids[i]);
         if (found == places.end())
-          return ctx.error("Ids[{}] has {}, for which Rows has no answer", k, ids[i]);
+          return ctx.error("Ids[{}] has {}, for which Rows has no entry", k, ids[i]);
         std::memcpy(to.raw() + i * bytes, found->second, bytes);
       }
     }

@@ -12,8 +12,8 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// Helpers of the transpiled programs: cutting tensors into slices of rows, choosing a trainer's
-// copy, placeholders.
+// Ops that support transpiled programs: splitting tensors into slices of rows, selecting a
+// trainer's copy, placeholders.
 namespace millrace::kernels {
 namespace {
 
@@ -52,7 +52,7 @@ StatusOr<Kernel> split_byref(const KernelSetup& op) {
   });
 }
 
-// Row numbers become local to their section.
+// Row numbers are converted to be relative to their slice.
 StatusOr<Kernel> split_selected_rows(const KernelSetup& op) {
   const ArgIndex x_arg = op.input("X");
   const ArgRange out = op.outputs("Out");
@@ -104,7 +104,7 @@ StatusOr<Kernel> ref_by_trainer_id(const KernelSetup& op) {
   });
 }
 
-// The elements of the var are left undefined; for selected rows the whole table.
+// The elements of the var stay undefined; selected rows cover the whole table.
 StatusOr<Kernel> fake_init(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
   const DType dtype = op.dtype_attr("dtype");
@@ -116,7 +116,7 @@ StatusOr<Kernel> fake_init(const KernelSetup& op) {
   });
 }
 
-// Clips by norm from the step on that compresses gradients; before that X passes.
+// Clips by norm from the step on that compresses gradients; before that, X is copied.
 StatusOr<Kernel> dgc_clip_by_norm(const KernelSetup& op) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex step_arg = op.input("current_step");

@@ -10,11 +10,12 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// Look-ups in the part of a table that a server has, and the halves of a gradient by rows.
+// Look-ups in the slice of a table that a server has, and splitting a gradient into row numbers and
+// values.
 namespace millrace::kernels {
 namespace {
 
-// Row numbers are those of the whole table where it is kept as selected rows.
+// If the table is stored as selected rows, row numbers are those of the whole table.
 StatusOr<Kernel> lookup_sparse_table(const KernelSetup& op) {
   const ArgIndex table_arg = op.input("W");
   const ArgIndex ids_arg = op.input("Ids");

@@ -17,7 +17,7 @@ Status store_bool(const KernelContext& ctx, ArgIndex out, bool value) {
   return Ok();
 }
 
-// Floats are equal if they lie closer than this, as in the original.
+// Floats are equal if they differ by less than this, as in the original.
 constexpr double kSame = 1e-8;
 
 template <typename T>
@@ -66,7 +66,7 @@ struct Tolerance {
   double absolute = 0;
   bool nan = false;
 
-  // Infinities are as close as this arithmetic says: whatever is compared with an infinite y is.
+  // Infinities follow from this arithmetic: any x compared with an infinite y is close.
   [[nodiscard]] bool close(double x, double y) const {
     if (std::isnan(x) || std::isnan(y)) return nan && std::isnan(x) && std::isnan(y);
     const double left = std::abs(x - y);

@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Integers wrap around; unsigned arithmetic says so without undefined behaviour.
+// Integers wrap around; unsigned arithmetic does this without undefined behaviour.
 template <typename T, typename Op>
 T wrapped(T x, T y, Op op) {
   if constexpr (std::is_integral_v<T>) {
@@ -52,7 +52,7 @@ struct Div {
   template <typename T>
   static T value(T x, T y) {
     if constexpr (std::is_integral_v<T>) {
-      // The quotient of the smallest number and -1 does not fit and traps.
+      // The quotient of the smallest integer and -1 is not representable; the division would trap.
       return y == T(-1) ? wrapped(T(0), x, [](auto a, auto b) { return a - b; }) : x / y;
     } else {
       return x / y;
@@ -68,7 +68,7 @@ struct Div {
   }
 };
 
-// The gradient of an operand with the dims of the result, whose order it takes over.
+// The gradient of an operand with the dims of the result; it gets the layout of the result.
 Status copy_in_layout(const KernelContext& ctx, const Tensor& dout, bool negative, Tensor& grad) {
   const Dims dims(dout.dims().begin(), dout.dims().end());
   MILLRACE_RETURN_IF_ERROR(grad.resize(DType::kFloat32, dims, dout.layout()));
@@ -103,8 +103,9 @@ void sum_by_channel(const ChannelBlocks& l, const Tensor& dout, bool negative, T
   }
 }
 
-// Computes both gradients from one in the layout of a library if each operand has the dims of the
-// result or one element for each channel; else brings it into row-major order and returns false.
+// Computes both gradients from an incoming gradient in a library layout, if each operand has the
+// dims of the result or one element per channel. Otherwise converts it to row-major order and
+// returns false.
 StatusOr<bool> copied_grad_in_layout(const KernelContext& ctx, const BinaryGradArgs& args,
                                      bool negative_y) {
   const Tensor& dout = ctx.in(args.dout);
@@ -122,7 +123,7 @@ StatusOr<bool> copied_grad_in_layout(const KernelContext& ctx, const BinaryGradA
     MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {args.dout}));
     return false;
   }
-  // X last: its gradient may stand where the incoming one is.
+  // X last: its gradient may share memory with the incoming one.
   if (by_channel) {
     sum_by_channel(*blocks, dout, negative_y, *dy);
   } else if (dy != nullptr) {
@@ -132,7 +133,7 @@ StatusOr<bool> copied_grad_in_layout(const KernelContext& ctx, const BinaryGradA
   return true;
 }
 
-// Gradients of sum and difference, which need no operand but their shapes.
+// Gradients of sum and difference, which need only the shapes of the operands.
 StatusOr<Kernel> copied_grad(const KernelSetup& op, bool negative_y) {
   const BinaryGradArgs args(op);
   for (const ArgIndex arg : {args.x, args.y, args.dout}) op.accept_layout(arg);
@@ -154,7 +155,7 @@ StatusOr<Kernel> copied_grad(const KernelSetup& op, bool negative_y) {
                         reinterpret_cast<const T*>(in.dout), out.template data<T>(), grad->numel());
         return out.finish();
       };
-      // X last: its gradient may stand where the incoming one is.
+      // X last: its gradient may share memory with the incoming one.
       MILLRACE_RETURN_IF_ERROR(run(kOfY, args.dy, negative_y));
       return run(kOfX, args.dx, false);
     });

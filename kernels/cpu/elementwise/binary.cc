@@ -14,7 +14,7 @@ bool is_repeated(const BroadcastNest& nest, size_t operand) {
                      [&](const auto& level) { return level.stride[operand] == 0; });
 }
 
-// Adds one run of gradients to that of an operand, which advances or is a single element.
+// Adds one run of gradients to the gradient of an operand, which advances or is a single element.
 template <typename T>
 void add_run(const T* values, int64_t count, bool advances, T factor, T* out) {
   if (!advances) {
@@ -92,7 +92,7 @@ StatusOr<BinaryOperands> binary_operands(const KernelContext& ctx, const BinaryA
   if (on.x != nullptr) {
     on.out = &ctx.out(args.out);
   } else if (const auto* const rows = ctx.in_value(args.x).get_if<SelectedRows>()) {
-    // Old programs scale sparse gradients so.
+    // Old programs scale sparse gradients this way.
     if (y->numel() != 1)
       return ctx.error("Y must have one element where X has selected rows, found {}", describe(*y));
     auto& out = ctx.out_value(args.out).as<SelectedRows>();
@@ -120,7 +120,7 @@ StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const Bi
   if (dout == nullptr || (args.x && x == nullptr) || (args.y && y == nullptr))
     return ctx.error("the inputs must be dense tensors");
   BinaryGradInputs in{nullptr, nullptr, nullptr, nullptr, wide_type(dout->dtype())};
-  // Programs may leave X out where it has the shape of the result.
+  // Programs may omit X if it has the shape of the result.
   const llvm::ArrayRef<int64_t> x_dims = x == nullptr ? dout->dims() : x->dims();
   const llvm::ArrayRef<int64_t> y_dims = y == nullptr ? dout->dims() : y->dims();
   MILLRACE_ASSIGN_OR_RETURN(in.nest, cache.get(x_dims, y_dims, args.axis));
@@ -146,7 +146,7 @@ StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const Bi
 
 namespace {
 
-// True if the formula makes 0 of zeros, so that padding stays what it is.
+// True if the formula maps zeros to 0, so that padding stays 0.
 bool keeps_zero_binary(const BinaryLoops<float, float>& loops) {
   const float zero = 0;
   float result = 1;
@@ -166,7 +166,7 @@ bool is_by_channel(const Tensor& x, const Tensor& y, int64_t axis) {
          std::all_of(y.dims().begin() + 2, y.dims().end(), [](int64_t dim) { return dim == 1; });
 }
 
-// Y is repeated along the pixels of a piece that stays in the first cache.
+// Y is repeated along the pixels of a chunk that fits in the L1 cache.
 Status run_by_channel(const KernelContext& ctx, const ChannelBlocks& l, const Tensor& x,
                       const Tensor& y, const BinaryLoops<float, float>& loops, Tensor& out) {
   constexpr int64_t kPiece = 1024;

@@ -9,7 +9,7 @@
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
 
-/// Kernels of ops that are one formula of two operands, of which the smaller one is broadcast. A
+/// Kernels of ops that apply one formula to two operands, the smaller of which is broadcast. A
 /// formula is an empty struct:
 ///
 ///   struct Mul {
@@ -70,7 +70,7 @@ inline constexpr BinaryGradLoops<T> kBinaryGradLoops = {
       for (int64_t i = 0; i < count; ++i) out[i] = kFormula(once, y[i], dout[i]);
     }};
 
-/// out = x op y on the threads of the device. out may be x or y where that is not broadcast.
+/// out = x op y on the threads of the device. out may be x or y if that operand is not broadcast.
 template <typename T, typename R>
 void run_binary(CpuDevice& device, const BroadcastNest& nest, const BinaryLoops<T, R>& loops,
                 const T* x, const T* y, R* out) {
@@ -83,12 +83,12 @@ void run_binary(CpuDevice& device, const BroadcastNest& nest, const BinaryLoops<
   });
 }
 
-/// Gradient of one operand (kOfX or kOfY): the formula for every element of the result, added up
-/// where the operand was repeated. out may be dout where the operand is not broadcast.
+/// Gradient of one operand (kOfX or kOfY): the formula for every element of the result, summed
+/// where the operand was repeated. out may be dout if the operand is not broadcast.
 template <typename T>
 void run_binary_grad(CpuDevice& device, const BroadcastNest& nest, const BinaryGradLoops<T>& loops,
                      size_t operand, const T* x, const T* y, const T* dout, T* out, int64_t size);
-/// The same for a formula that is dout itself, or its negative.
+/// The same for a formula that is dout or its negative.
 template <typename T>
 void run_copied_grad(CpuDevice& device, const BroadcastNest& nest, size_t operand, bool negative,
                      const T* dout, T* out, int64_t size);
@@ -109,10 +109,10 @@ struct BinaryOperands {
   const Tensor* y;
   Tensor* out;
 };
-/// Finds them, and sizes the rows of a sparse result. Errors: types differ, Y is sparse.
+/// Finds the operands, and sizes the rows of a sparse result. Errors: types differ, Y is sparse.
 StatusOr<BinaryOperands> binary_operands(const KernelContext& ctx, const BinaryArgs& args);
 
-/// The operands of a gradient op; X and Y may be missing where the formulas do without.
+/// The operands of a gradient op; X and Y may be missing if the formulas do not use them.
 struct BinaryGradArgs {
   ArgIndex x;
   ArgIndex y;
@@ -129,8 +129,8 @@ struct BinaryGradArgs {
     if (op.def().find_attr("axis") != nullptr) axis = op.attr<int32_t>("axis");
   }
 };
-/// Calls body(tag, x, y, dout, nest) with the elements in a float type; x or y is null where
-/// missing. Errors: dims or types do not fit, an input is missing.
+/// Calls body(tag, x, y, dout, nest) with the elements in a float type; x or y is null if missing.
+/// Errors: dims or types do not fit, an input is missing.
 struct BinaryGradInputs {
   const std::byte* x;
   const std::byte* y;
@@ -141,13 +141,13 @@ struct BinaryGradInputs {
 StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const BinaryGradArgs& args,
                                               BroadcastCache& cache);
 
-/// Computes X op Y where one of them is in the layout of a library: in that layout if both have the
-/// same dims or Y has one element for each channel, else it brings both into row-major order.
-/// Returns true if Out is done. Errors: kResource, kExecution.
+/// Computes X op Y if one of them is in a library layout: in that layout if both have the same dims
+/// or Y has one element per channel; else converts both to row-major order. Returns true if Out has
+/// been computed. Errors: kResource, kExecution.
 StatusOr<bool> run_in_layout(const KernelContext& ctx, const BinaryArgs& args,
                              const BinaryLoops<float, float>& loops);
 
-/// X has no zero to divide by; for integers, whose division by zero is not defined.
+/// Checks that Y has no zero, for integers: their division by zero is not defined.
 Status check_divisors(DType dtype, const std::byte* y, int64_t count);
 
 template <typename F>
@@ -203,7 +203,7 @@ StatusOr<Kernel> binary_grad(const KernelSetup& op) {
                         out.template data<T>(), grad->numel());
         return out.finish();
       };
-      // X last: its gradient may stand where the incoming one is.
+      // X last: its gradient may share memory with the incoming one.
       MILLRACE_RETURN_IF_ERROR(run(kBinaryGradLoops<F::template grad_y<T>, T>, kOfY, args.dy));
       return run(kBinaryGradLoops<F::template grad_x<T>, T>, kOfX, args.dx);
     });

@@ -30,7 +30,7 @@ void run_bits(CpuDevice& device, const BroadcastNest& nest, const std::byte* x, 
              reinterpret_cast<const T*>(y), reinterpret_cast<T*>(out));
 }
 
-// Bits are bits: the loops are by size. A bool is one byte of 0 or 1.
+// Bitwise ops need one loop per element size only. A bool is one byte with value 0 or 1.
 template <typename F>
 StatusOr<Kernel> bitwise(const KernelSetup& op) {
   return Kernel([args = BinaryArgs(op),

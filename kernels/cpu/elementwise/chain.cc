@@ -13,12 +13,12 @@
 #include "kernels/cpu/nest.h"
 #include "ops/register_all.h"
 
-// elementwise_chain: pieces that stay in the first cache go through all steps.
+// elementwise_chain: each chunk, small enough for the L1 cache, passes through all operations.
 namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kPiece = 1024;
-constexpr int32_t kRunning = -1;  // operand that is the result of the step before
+constexpr int32_t kRunning = -1;  // operand that is the result of the previous operation
 
 using OperatorLoop = void (*)(const float* x, const float* y, float* out, int64_t count);
 
@@ -54,7 +54,8 @@ Stage scale_stage(const KernelSetup& op) {
   return stage;
 }
 
-// One step: a function of one operand (or the gradient of one, which has two), or an operator.
+// One operation of the chain: a function of one operand (or its gradient, with two), or an
+// arithmetic operator.
 struct ChainStep {
   Stage stage;
   OperatorLoop both = nullptr;
@@ -68,7 +69,7 @@ struct ChainStep {
   }
 };
 
-// The operand that a step calls t or x<number>.
+// The operand that an operation names t or x<number>.
 StatusOr<int32_t> operand(const KernelSetup& op, const Op& step, llvm::StringRef slot,
                           int32_t inputs, bool is_first) {
   llvm::StringRef name = step.first_input(slot);
@@ -81,7 +82,7 @@ StatusOr<int32_t> operand(const KernelSetup& op, const Op& step, llvm::StringRef
   return number;
 }
 
-// What steps may be; made once for a device.
+// The supported operations; built once per device.
 struct Known {
   StageTable stages;
   ops::OpRegistry defs;
@@ -180,8 +181,8 @@ class Chain {
     return Ok();
   }
 
-  // All images in the order of the first that has one of its own, unless it has padding, which the
-  // steps would fill.
+  // Converts all images to the layout of the first one that has a layout, unless it has padding,
+  // which the operations would overwrite.
   Status follow_layout(const KernelContext& ctx) const {
     LayoutPtr layout;
     bool any = false;
@@ -204,7 +205,7 @@ class Chain {
   void run_range(llvm::ArrayRef<const float*> from, llvm::ArrayRef<bool> once, float* to,
                  int64_t begin, int64_t end) const {
     std::array<float, kPiece> piece;
-    // at most two operands of a step are single elements
+    // at most two operands of an operation are single elements
     std::array<std::array<float, kPiece>, 2> filled;
     for (int64_t at = begin; at < end; at += kPiece) {
       const int64_t count = std::min(kPiece, end - at);

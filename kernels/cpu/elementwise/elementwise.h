@@ -6,7 +6,7 @@ namespace millrace::kernels {
 
 /// Sum, difference, product and quotient with their gradients, and minus.
 void add_arithmetic(KernelRegistry& registry);
-/// Elementwise ops in one loop.
+/// Elementwise ops fused into one loop.
 void add_chain(KernelRegistry& registry);
 /// Maxima and minima with their gradients.
 void add_extremes(KernelRegistry& registry);

@@ -4,8 +4,8 @@
 namespace millrace::kernels {
 namespace {
 
-// Where both are equal the gradient goes to Y; of fmax and fmin it goes to X. NaN wins in max and
-// min and loses in fmax and fmin.
+// If both are equal, the gradient goes to Y; for fmax and fmin it goes to X. max and min return NaN
+// if either operand is NaN; fmax and fmin return the other operand.
 struct Max {
   template <typename T>
   static T value(T x, T y) {

@@ -11,7 +11,7 @@ struct Pow {
   template <typename T>
   static T value(T x, T y) {
     if constexpr (std::is_integral_v<T>) {
-      // Through double and back, as the original does.
+      // Converts to double and back, as the original does.
       return static_cast<T>(std::llrint(std::pow(static_cast<double>(x), static_cast<double>(y))));
     } else {
       return std::pow(x, y);
@@ -33,7 +33,7 @@ struct Mod {
   template <typename T>
   static T value(T x, T y) {
     if constexpr (std::is_integral_v<T>) {
-      if (y == T(-1)) return 0;  // the smallest number and -1 trap
+      if (y == T(-1)) return 0;  // the smallest integer with -1 traps
       const T rest = x % y;
       return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
     } else {

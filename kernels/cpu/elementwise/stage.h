@@ -8,7 +8,7 @@
 
 namespace millrace::kernels {
 
-/// The loop over floats of an op that is one formula for each element, and the formula.
+/// The formula of an elementwise op, and its loop over floats.
 struct Stage {
   detail::UnaryLoop<float> loop = nullptr;
   std::shared_ptr<const void> formula;
@@ -40,7 +40,7 @@ void add_unary(StageTable& table, llvm::StringRef type, llvm::StringRef grad_typ
   });
 }
 
-// The stages of the files that activation.h names.
+// Defined in the files that activation.h names.
 void add_rectifiers(StageTable& table);
 void add_smooth_activations(StageTable& table);
 void add_functions(StageTable& table);

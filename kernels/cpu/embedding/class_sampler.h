@@ -9,13 +9,13 @@
 
 namespace millrace::kernels {
 
-/// Draws classes that stand for the wrong ones, and knows how likely each is.
+/// Draws negative classes and returns their probabilities.
 class ClassSampler {
  public:
   enum class Law { kUniform, kLogUniform, kListed };
 
   ClassSampler(Law law, int64_t classes) : law_(law), classes_(classes) {}
-  /// A listed law: probabilities, and the alias table that draws from them.
+  /// A custom distribution: probabilities, and the alias table used to draw from them.
   ClassSampler(int64_t classes, const float* probabilities, const int32_t* alias,
                const float* alias_probabilities)
       : law_(Law::kListed),
@@ -24,7 +24,7 @@ class ClassSampler {
         alias_(alias),
         alias_probabilities_(alias_probabilities) {}
 
-  /// A class from random bits.
+  /// A class computed from random bits.
   [[nodiscard]] int64_t draw(uint64_t bits) const {
     const double unit = unit_double(bits);
     switch (law_) {
@@ -67,7 +67,7 @@ class ClassSampler {
   const float* alias_probabilities_ = nullptr;
 };
 
-/// Where an nce op has its sampler.
+/// Reads the sampler of an nce op.
 struct SamplerArgs {
   explicit SamplerArgs(const KernelSetup& op)
       : kind(op.attr<int64_t>("sampler")),
@@ -76,7 +76,7 @@ struct SamplerArgs {
         alias(op.input("CustomDistAlias")),
         alias_probabilities(op.input("CustomDistAliasProbs")) {}
 
-  /// Errors: a listed law whose lists do not have an entry for each class.
+  /// Errors: a custom distribution whose lists do not have one entry per class.
   StatusOr<ClassSampler> read(const KernelContext& ctx) const {
     if (kind == 0) return ClassSampler(ClassSampler::Law::kUniform, classes);
     if (kind == 1) return ClassSampler(ClassSampler::Law::kLogUniform, classes);

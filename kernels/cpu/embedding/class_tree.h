@@ -7,15 +7,15 @@
 
 namespace millrace::kernels {
 
-/// A binary tree whose leaves are classes and whose inner nodes are rows of a weight: the complete
-/// tree over the classes, or paths that the program lists for each row of the input.
+/// A binary tree whose leaves are classes and whose inner nodes are rows of a weight. Either the
+/// complete tree over the classes, or paths that the program lists for each row of the input.
 class ClassTree {
  public:
   /// The complete tree.
   ClassTree(int64_t classes, const int64_t* labels) : classes_(classes), labels_(labels) {
     width_ = std::bit_width(static_cast<uint64_t>(classes - 1));
   }
-  /// Listed paths: row i has the nodes table[i * width, ...), up to the first negative one, and the
+  /// Listed paths: row i has the nodes table[i * width, ...) up to the first negative one, and the
   /// branches taken there.
   ClassTree(const int64_t* table, const int64_t* code, int64_t width)
       : table_(table), code_(code), width_(width) {}
@@ -31,7 +31,7 @@ class ClassTree {
         fn(j, table_[i * width_ + j], code_[i * width_ + j] != 0);
       return;
     }
-    // leaves are numbered from `classes` on, the root is 1, the parent of n is n / 2
+    // leaves are numbered from `classes` upwards, the root is 1, the parent of n is n / 2
     const auto leaf = static_cast<uint64_t>(labels_[i] + classes_);
     const auto length = static_cast<int64_t>(std::bit_width(leaf)) - 1;
     for (int64_t j = 0; j < length; ++j)

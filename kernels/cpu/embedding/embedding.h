@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Each adds the ops of the file it is named after, gradients included.
+// Each function adds the ops of the file it is named after, including gradients.
 void add_hierarchical_sigmoid(KernelRegistry& registry);
 void add_lookup(KernelRegistry& registry);
 void add_nce(KernelRegistry& registry);

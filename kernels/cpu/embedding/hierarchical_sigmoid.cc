@@ -25,7 +25,7 @@ struct HierarchicalSigmoidArgs {
   int64_t classes;
 };
 
-// The tree, every node of which is a row of w. Errors: labels, tables or nodes that do not fit.
+// The tree; every node is a row of w. Errors: labels, tables or nodes that do not fit.
 StatusOr<ClassTree> tree_of(const KernelContext& ctx, const HierarchicalSigmoidArgs& args,
                             const Tensor& x, const Tensor& w) {
   const auto is_list = [&](const Tensor& tensor) {
@@ -71,7 +71,8 @@ Status check_matrices_hierarchical_sigmoid(const KernelContext& ctx, const Tenso
   return Ok();
 }
 
-// Places of shorter paths count as scores of 0 with neither branch taken, as in the original.
+// Positions past the end of a shorter path count as a score of 0 with neither branch taken, as in
+// the original.
 template <typename T>
 void score_rows(const ClassTree& tree, const Tensor& x, const Tensor& w, const T* bias, T* out,
                 T* scores) {
@@ -165,7 +166,7 @@ Status backward_as_hierarchical_sigmoid(const KernelContext& ctx,
   for (int64_t i = 0; i < rows; ++i) {
     const T* const from = x.data<T>() + i * width;
     tree.each_node(i, [&](int64_t j, int64_t node, bool taken) {
-      // softplus was stored: its derivative is 1 - exp(-softplus)
+      // the stored value is softplus, whose derivative is 1 - exp(-softplus)
       const T slope = T(1) - std::exp(-scores[i * tree.width() + j]) - (taken ? T(1) : T(0));
       const T g = slope * grad[i];
       add_scaled(dw.row(node), from, g, width);

@@ -7,7 +7,7 @@
 
 namespace millrace::kernels {
 
-/// Errors: an id, other than the padding one, outside of [0, rows). A negative padding id is none.
+/// Errors: an id outside [0, rows) other than the padding id. A negative padding id means none.
 template <typename I>
 Status check_ids(const I* ids, int64_t count, int64_t rows, int64_t padding) {
   if (padding < 0) return check_range(ids, count, rows, "Ids");

@@ -13,11 +13,11 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// Rows of a table by id, and the gradient of the table: dense, or only the rows that were used.
+// Rows of a table by id, and the gradient of the table: dense, or as the rows that were used.
 namespace millrace::kernels {
 namespace {
 
-// Copies rows; the table does not fit the caches, so the next ones are fetched ahead.
+// Copies rows; the table does not fit the caches, so the next rows are prefetched.
 template <typename I>
 void copy_rows_lookup(CpuDevice& device, const std::byte* table, int64_t row_bytes, const I* ids,
                       int64_t count, int64_t padding, std::byte* out) {
@@ -38,7 +38,7 @@ void copy_rows_lookup(CpuDevice& device, const std::byte* table, int64_t row_byt
   });
 }
 
-// Rows of a table that is kept as selected rows: ids are row numbers of the whole table.
+// Rows of a table that is stored as selected rows: ids are row numbers of the whole table.
 Status copy_selected(const KernelContext& ctx, const SelectedRows& table, const Tensor& ids,
                      int64_t padding, Tensor& out) {
   std::unordered_map<int64_t, int64_t> places;
@@ -55,7 +55,7 @@ Status copy_selected(const KernelContext& ctx, const SelectedRows& table, const 
     }
     const auto found = places.find(wanted[i]);
     if (found == places.end())
-      return ctx.error("Ids has {} at {}, which is no row of W", wanted[i], i);
+      return ctx.error("Ids has {} at {}, which is not a row of W", wanted[i], i);
     std::memcpy(to, table.value.raw() + static_cast<size_t>(found->second) * row, row);
   }
   return Ok();
@@ -88,7 +88,7 @@ StatusOr<Kernel> lookup(const KernelSetup& op) {
   });
 }
 
-// Where the gradient goes and what it is made of.
+// Output of the gradient and what it is computed from.
 struct LookupGradArgs {
   ArgIndex w;
   ArgIndex ids;
@@ -97,7 +97,7 @@ struct LookupGradArgs {
   int64_t padding = -1;
 };
 
-// Height and width of the table, which may be selected rows on a server.
+// Height and width of the table, which may be selected rows on a pserver.
 StatusOr<std::pair<int64_t, int64_t>> table_dims(const KernelContext& ctx,
                                                  const LookupGradArgs& args) {
   if (const auto* const rows = ctx.in_value(args.w).get_if<SelectedRows>())
@@ -149,8 +149,8 @@ StatusOr<Kernel> lookup_grad(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "W"));
   const LookupGradArgs args{op.input("W"), op.input("Ids"), op.input("Out@GRAD"),
                             op.output("W@GRAD"), op.attr<int64_t>("padding_idx")};
-  const bool sparse = op.attr<bool>("is_sparse");  // whatever is_distributed says
-  if (!args.w) return op.error("the op lacks W, which gives the shape of the gradient");
+  const bool sparse = op.attr<bool>("is_sparse");  // independent of is_distributed
+  if (!args.w) return op.error("W is missing, which determines the shape of the gradient");
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!args.w_grad) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids, needed(ctx, args.ids, "Ids"));

@@ -9,8 +9,8 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// Noise-contrastive estimation: each row is scored for its right classes and for some that are
-// drawn. With o the sigmoid of a score and b the expected number of draws of its class, a right
+// Noise-contrastive estimation: each row is scored for its correct classes and for some drawn
+// classes. With o the sigmoid of a score and b the expected number of draws of its class, a correct
 // class costs -log(o / (o + b)) and a drawn one -log(b / (o + b)).
 namespace millrace::kernels {
 namespace {
@@ -44,7 +44,7 @@ struct NceOperands {
   const Tensor* row_weight = nullptr;
   int64_t rows = 0;
   int64_t width = 0;
-  int64_t right = 0;  // right classes of a row
+  int64_t right = 0;  // correct classes per row
 };
 
 StatusOr<NceOperands> operands_of_nce(const KernelContext& ctx, const NceArgs& args) {
@@ -160,7 +160,7 @@ struct NceGradArgs {
   bool sparse;
 };
 
-// Derivative of the cost by the score of one class.
+// Derivative of the cost with respect to the score of one class.
 template <typename T>
 T slope_nce(T unit, T b, bool right) {
   return right ? -(T(1) - unit) * b / (unit + b) : unit * (T(1) - unit) / (unit + b);

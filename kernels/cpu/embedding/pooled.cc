@@ -12,8 +12,9 @@
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 
-// Rows of tables by id, put together sequence by sequence: neither the rows nor their gradients are
-// written down one by one. Of one table, or of many side by side.
+// Looks up rows of tables by id and pools them sequence by sequence, without storing the rows or
+// their gradients one by one. Handles one table, or several tables whose results are adjacent
+// columns.
 namespace millrace::kernels {
 namespace {
 
@@ -32,28 +33,28 @@ struct PooledSettings {
 
   Combiner combiner;
   int64_t padding;
-  float pad_value;  ///< of an empty sequence
+  float pad_value;  ///< result for an empty sequence
   bool sparse;
 };
 
-// Factor of a sum over so many rows.
+// Factor of a sum over that many rows.
 template <typename T>
 T factor_pooled(Combiner combiner, int64_t rows) {
   if (combiner == Combiner::kAverage) return 1 / static_cast<T>(rows);
   return combiner == Combiner::kSqrt ? 1 / std::sqrt(static_cast<T>(rows)) : T(1);
 }
 
-// The ids of one slot of features, checked against their table.
+// The ids of one feature slot, checked against their table.
 struct Slot {
   const Tensor* table = nullptr;
   const Tensor* ids = nullptr;
   llvm::ArrayRef<int64_t> offsets;
-  int64_t each = 1;  ///< ids of a row, whose results stand side by side
+  int64_t each = 1;  ///< ids per row; their results are adjacent
 
   [[nodiscard]] int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
   [[nodiscard]] int64_t width() const { return table->dim(1); }
   [[nodiscard]] int64_t columns() const { return each * width(); }
-  /// Sequences below which another thread does not pay.
+  /// Minimum number of sequences that justifies another thread.
   [[nodiscard]] int64_t grain() const {
     const int64_t elements = ids->numel() * std::max<int64_t>(width(), 1);
     return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, elements / sequences()));
@@ -75,16 +76,16 @@ StatusOr<Slot> slot_of(const KernelContext& ctx, ArgIndex w, ArgIndex ids, int64
   return slot;
 }
 
-// Columns of a matrix.
+// A range of columns of a matrix.
 template <typename T>
 struct PooledColumns {
   T* first;
-  int64_t stride;  ///< from row to row
+  int64_t stride;  ///< distance between rows
 
   [[nodiscard]] T* row(int64_t i) const { return first + i * stride; }
 };
 
-// The rows that count ids name, each so many elements behind the last, as one row.
+// Pools the table rows of count ids, which are `step` elements apart, into one row.
 template <typename T, typename I>
 void pool_rows(const T* table, int64_t width, int64_t padding, const I* ids, int64_t step,
                int64_t count, T scale, T* __restrict out) {
@@ -131,7 +132,7 @@ Status pool_slot(const KernelContext& ctx, const PooledSettings& settings, const
   });
 }
 
-// Calls fn(id number, gradient of the row, factor) for every id, from first to last.
+// Calls fn(id number, gradient of the row, factor) for every id, in ascending order.
 template <typename T, typename Fn>
 void each_gradient(const PooledSettings& settings, const Slot& slot, PooledColumns<const T> dout,
                    Fn&& fn) {
@@ -181,12 +182,12 @@ Status dense_gradient(const KernelContext& ctx, const PooledSettings& settings, 
   });
 }
 
-// A run of columns of the result: the pooled rows of a table, or a matrix as it is.
+// A range of columns of the result: the pooled rows of a table, or a copied matrix.
 struct PooledPart {
   bool pooled = true;
   ArgIndex source;  ///< the table, or the matrix
   ArgIndex ids;
-  ArgIndex grad;  ///< of the source, in the gradient op; may be absent
+  ArgIndex grad;  ///< gradient of the source, in the gradient op; may be absent
 };
 
 // The parts in order. Errors: attribute 'parts' does not fit the slots.
@@ -203,15 +204,15 @@ StatusOr<std::vector<PooledPart>> parts_of_pooled(const KernelSetup& op) {
     if (part.pooled) part.ids = op.input("Ids", k);
     part.grad = op.output(std::string(slot) + "@GRAD", k);
     if (!part.source || (part.pooled && !part.ids))
-      return op.error("attribute 'parts' names {} {}, which is not there", slot, k);
+      return op.error("attribute 'parts' names {} {}, which does not exist", slot, k);
     parts.push_back(part);
   }
   if (parts.empty()) return op.error("attribute 'parts' is empty");
   return parts;
 }
 
-// Calls fn(part, slot or null, first column, columns) for every part. Errors: those of the parts;
-// one without `rows` rows; columns that do not add up to `width`; those of fn.
+// Calls fn(part, slot or null, first column, columns) for every part. Errors: those of reading the
+// parts; a part without `rows` rows; columns that do not add up to `width`; those of fn.
 template <typename Fn>
 Status each_part_pooled(const KernelContext& ctx, const PooledSettings& settings,
                         llvm::ArrayRef<PooledPart> parts, const Tensor& whole, Fn&& fn) {
@@ -241,7 +242,7 @@ Status each_part_pooled(const KernelContext& ctx, const PooledSettings& settings
   return ctx.error("the parts have {} columns, and the result is {}", column, describe(whole));
 }
 
-// Copies a run of columns of the result to a matrix, or the other way round.
+// Copies a range of columns of the result to a matrix, or the other way round.
 void copy_columns(const KernelContext& ctx, const Tensor& whole, int64_t columns, std::byte* to,
                   int64_t to_stride, const std::byte* from, int64_t from_stride) {
   StridedBox box;

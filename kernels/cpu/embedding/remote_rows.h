@@ -7,9 +7,9 @@
 
 namespace millrace::kernels {
 
-/// Old programs have ops that fetch the rows of a table from servers themselves: attribute
-/// remote_prefetch with the servers in epmap. Without servers the table is here, as in the
-/// original. Errors: kUnimplemented if there are servers; the table here would be another one.
+/// Old programs have ops that fetch the rows of a table from pservers: attribute remote_prefetch,
+/// with the pservers in epmap. Without pservers the table is local, as in the original. Errors:
+/// kUnimplemented if there are pservers; the local table would be a different one.
 inline Status check_rows_are_here(const KernelSetup& op, llvm::StringRef table_slot) {
   const auto servers = op.attr<std::vector<std::string>>("epmap");
   if (!op.attr<bool>("remote_prefetch") || servers.empty()) return Ok();

@@ -9,8 +9,8 @@
 
 namespace millrace::kernels {
 
-/// The gradient of a [rows, width] weight of which only some rows were used: dense, or selected
-/// rows with each used row once.
+/// The gradient of a [rows, width] weight of which some rows were used: dense, or selected rows
+/// that have each used row once.
 template <typename T>
 class RowGradient {
  public:
@@ -39,7 +39,7 @@ class RowGradient {
     return gradient;
   }
 
-  /// Elements of a row that is used.
+  /// Elements of a used row.
   T* row(int64_t index) {
     if (rows_ == nullptr) return data_ + index * width_;
     const auto found = std::lower_bound(rows_->begin(), rows_->end(), index);

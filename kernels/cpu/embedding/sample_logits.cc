@@ -14,7 +14,7 @@
 namespace millrace::kernels {
 namespace {
 
-// What stands for infinity, and what is taken off a class that must not count.
+// Replaces infinity, and is subtracted from the logits of classes that must be ignored.
 constexpr double kSampleLimit = 1e20;
 
 template <typename T>
@@ -22,7 +22,7 @@ T bounded_logit(T x) {
   return std::isinf(x) ? static_cast<T>(x > 0 ? kSampleLimit : -kSampleLimit) : x;
 }
 
-// The classes of a run: `right` labels of each row, then `drawn` classes that all rows share.
+// The classes of a run: `right` labels for each row, then `drawn` classes shared by all rows.
 struct SampledClasses {
   int64_t rows = 0;
   int64_t right = 0;
@@ -30,7 +30,8 @@ struct SampledClasses {
   [[nodiscard]] int64_t columns() const { return right + drawn; }
 };
 
-// Probabilities that a class is among `drawn` different ones of so many draws.
+// Expected number of occurrences of a class among `drawn` distinct classes, which took `draws`
+// draws.
 double drawn_at_all(double probability, int64_t drawn, int64_t draws) {
   if (drawn == draws) return probability * static_cast<double>(drawn);
   return -std::expm1(static_cast<double>(draws) * std::log1p(-probability));
@@ -39,7 +40,7 @@ double drawn_at_all(double probability, int64_t drawn, int64_t draws) {
 template <typename T>
 void draw_classes(const SampledClasses& s, int64_t classes, uint64_t key, const int64_t* labels,
                   int64_t* samples, T* probabilities) {
-  // the law over classes + 1 numbers, of which the last one does not occur
+  // a distribution over classes + 1 numbers, the last of which is never used
   const ClassSampler sampler(ClassSampler::Law::kLogUniform, classes + 1);
   std::unordered_set<int64_t> seen;
   std::vector<int64_t> drawn;
@@ -80,7 +81,7 @@ struct SampleSlots {
   ArgIndex samples, probabilities, out, out_labels;
 };
 
-// The result, and where the classes are kept if the op has no output for them.
+// The result, or the buffer for the classes if the op has no output for them.
 struct SampleTensors {
   Tensor own_samples;
   Tensor own_probabilities;
@@ -101,7 +102,7 @@ Status take_given(const KernelContext& ctx, const SampleSlots& slots, const Samp
                      describe(*samples), describe(*probabilities), s.rows, s.columns());
   MILLRACE_RETURN_IF_ERROR(
       check_range(samples->data<int64_t>(), count, classes, "CustomizedSamples"));
-  // the outputs may be the inputs
+  // the outputs may be the same tensors as the inputs
   if (t.samples != samples) MILLRACE_RETURN_IF_ERROR(t.samples->copy_from(*samples));
   return t.probabilities == probabilities ? Ok() : t.probabilities->copy_from(*probabilities);
 }

@@ -16,10 +16,10 @@ namespace {
 Status take_merged(const SelectedRows& from, const RowMerger& merged, SelectedRows& to) {
   Dims dims(from.value.dims().begin(), from.value.dims().end());
   dims[0] = static_cast<int64_t>(merged.rows().size());
-  Tensor value;  // the output may be the input, whose values are still needed
+  Tensor value;  // the output may be the same value as the input, which is still needed
   MILLRACE_RETURN_IF_ERROR(value.resize(from.value.dtype(), dims));
   const auto rows = merged.rows();
-  std::vector<size_t> order(rows.size());  // as the original has them: ascending
+  std::vector<size_t> order(rows.size());  // ascending, as in the original
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rows[a] < rows[b]; });
   MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(value.dtype(), [&](auto tag) -> Status {

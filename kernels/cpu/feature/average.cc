@@ -8,8 +8,8 @@
 namespace millrace::kernels {
 namespace {
 
-// Values that one sum may take before it is added to the next, which keeps small steps from being
-// lost in a large sum.
+// Number of values that one sum may accumulate before it is added to the next sum. This keeps small
+// values from being lost in a large sum.
 constexpr int64_t kMostInOneSum = 16384;
 
 struct Counters {
@@ -36,7 +36,7 @@ AverageSlots average_slots(const KernelSetup& op) {
            op.output("out_num_updates")}};
 }
 
-// One pass: the newest sum takes the parameter; then the sums move on if they are full.
+// One pass: adds the parameter to the newest sum, then moves the sums on if they are full.
 template <typename T>
 void accumulate_average(const Tensor& param, Tensor* const* sums, bool spill, bool close) {
   const T* const p = param.data<T>();
@@ -82,7 +82,7 @@ StatusOr<Kernel> average_accumulates(const KernelSetup& op) {
       sums[k] = &ctx.out(slots.sums_out[k]);
       if (!sums[k]->shares_memory_with(from)) MILLRACE_RETURN_IF_ERROR(sums[k]->copy_from(from));
       if (from.dtype() != param.dtype() || from.numel() != param.numel()) {
-        return ctx.error("sums must look like param {}, found {}", describe(param), describe(from));
+        return ctx.error("sums must match param {}, found {}", describe(param), describe(from));
       }
     }
     ++counters.updates;

@@ -6,7 +6,7 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// batch_fc: a product with a bias for each slot.
+// batch_fc: a matrix product with bias for each slot.
 namespace millrace::kernels {
 namespace {
 

@@ -9,7 +9,7 @@
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
-// Out[:, k] = the rows of X times Weight[k], row by row times Y.
+// Out[:, k] = the row-wise dot product of (X times Weight[k]) and Y.
 namespace millrace::kernels {
 namespace {
 

@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/feature, a function a file.
+// Kernels of ops/feature, one function per file.
 void add_average_kernels(KernelRegistry& registry);
 void add_batch_fc_kernels(KernelRegistry& registry);
 void add_bilinear_kernels(KernelRegistry& registry);

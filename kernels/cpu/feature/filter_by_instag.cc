@@ -8,8 +8,8 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// Keeps the instances whose tags meet a filter. Rows of IndexMap say where each kept instance went:
-// first row in Out, first row in Ins, rows.
+// Keeps the instances that have one of the filter's tags. Each row of IndexMap describes a kept
+// instance: first row in Out, first row in Ins, number of rows.
 namespace millrace::kernels {
 namespace {
 
@@ -27,7 +27,7 @@ StatusOr<std::vector<int64_t>> sorted_longs(const KernelContext& ctx, const Tens
   return sorted;
 }
 
-// Instances whose tags have one of the filter.
+// Instances that have at least one tag of the filter.
 StatusOr<std::vector<Instance>> kept_instances(const KernelContext& ctx, const Tensor& ins,
                                                const Tensor& tags, const Tensor& filter,
                                                bool is_lod) {
@@ -44,7 +44,8 @@ StatusOr<std::vector<Instance>> kept_instances(const KernelContext& ctx, const T
     const auto at = static_cast<size_t>(i);
     const int64_t begin = tags.lod().empty() ? i : tags.lod().level(0)[at];
     const int64_t end = tags.lod().empty() ? i + 1 : tags.lod().level(0)[at + 1];
-    if (end > tags.numel()) return ctx.error("LoD of Ins_tag ends behind {}", describe(tags));
+    if (end > tags.numel())
+      return ctx.error("LoD of Ins_tag ends after the last element of {}", describe(tags));
     const auto* const first = tags.data<int64_t>();
     const bool found = std::any_of(first + begin, first + end, [&](int64_t tag) {
       return std::binary_search(wanted.begin(), wanted.end(), tag);
@@ -62,7 +63,7 @@ struct OutputSlots {
   ArgIndex map;
 };
 
-// Each row of weights and map is a sequence of its own.
+// Each row of weights and map is a sequence of length one.
 void set_lods_of_ones(const KernelContext& ctx, const OutputSlots& slots, int64_t count) {
   LodLevel level(static_cast<size_t>(count) + 1);
   std::iota(level.begin(), level.end(), int64_t{0});
@@ -70,7 +71,7 @@ void set_lods_of_ones(const KernelContext& ctx, const OutputSlots& slots, int64_
   ctx.out(slots.map).set_lod(Lod({std::move(level)}));
 }
 
-// One row of the given value, which no loss counts.
+// One row of the given value, with loss weight 0.
 Status store_nothing(const KernelContext& ctx, const OutputSlots& slots, const Tensor& ins,
                      int64_t value) {
   Dims dims(ins.dims().begin(), ins.dims().end());
@@ -86,7 +87,7 @@ Status store_nothing(const KernelContext& ctx, const OutputSlots& slots, const T
   MILLRACE_RETURN_IF_ERROR(ctx.out(slots.weight).resize(DType::kFloat32, {1, 1}));
   *ctx.out(slots.weight).data<float>() = 0;
   MILLRACE_RETURN_IF_ERROR(ctx.out(slots.map).resize(DType::kInt64, {1, 3}));
-  constexpr int64_t kNothing[] = {0, 1, 1};  // the gradient knows it by the weight of 0
+  constexpr int64_t kNothing[] = {0, 1, 1};  // the gradient op recognises it by the weight of 0
   std::copy_n(kNothing, 3, ctx.out(slots.map).data<int64_t>());
   set_lods_of_ones(ctx, slots, 1);
   return Ok();

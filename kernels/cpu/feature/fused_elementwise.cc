@@ -36,7 +36,7 @@ StatusOr<Unary> unary_of(const KernelSetup& op, const std::string& name) {
       "attribute 'functor_list' names '{}', expected relu, scale, tanh, sigmoid or gelu", name);
 }
 
-// Gradient ops name the gradients of the functions, relu_grad; older programs of ours the
+// Gradient ops name the gradients of the functions (relu_grad); older millrace programs name the
 // functions.
 StatusOr<FusedElementwisePair> pair_of_fused_elementwise(const KernelSetup& op,
                                                          bool is_gradient = false) {
@@ -165,7 +165,7 @@ StatusOr<Kernel> fused(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const FusedElementwiseOperands o,
                               operands_fused_elementwise(ctx, slots, pair, *cache));
-    // also without save_intermediate_out: what has a name can be fetched
+    // also without save_intermediate_out: any named var can be fetched
     Tensor* const kept = ctx.find_out(inner);
     if (ctx.out(out).numel() != o.nest->count() ||
         (kept != nullptr &&

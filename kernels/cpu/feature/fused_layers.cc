@@ -10,7 +10,7 @@
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
-// Layers that stand for several ops: products with what precedes and follows them.
+// Fused layers: products combined with the ops before and after them.
 namespace millrace::kernels {
 namespace {
 
@@ -19,7 +19,7 @@ struct FusedLayerState {
   Gemm gemm;
 };
 
-// Adds the bias, if there is one, to every row, and rectifies.
+// Adds the bias, if any, to every row, and applies relu if requested.
 template <typename T>
 void finish_layer(const T* bias, bool rectify, int64_t rows, int64_t columns, T* out) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -69,7 +69,7 @@ StatusOr<Kernel> fusion_repeated_fc_relu(const KernelSetup& op) {
         Tensor* target = k + 1 == args.w.count ? &ctx.out(args.out) : nullptr;
         if (target == nullptr && k < args.kept.count && ctx.has_out(args.kept, k))
           target = &ctx.out(args.kept, k);
-        // Two pieces by turns: a layer reads one and writes the other.
+        // Two alternating buffers: a layer reads one and writes the other.
         MILLRACE_ASSIGN_OR_RETURN(T* const to,
                                   state->work.output_or_take<T>(target, static_cast<size_t>(k % 2),
                                                                 shape.rows * shape.columns));
@@ -153,7 +153,7 @@ StatusOr<FcLayerNormShape> shape_of_fc_layernorm(const KernelContext& ctx,
       w.dtype() != x.dtype())
     return ctx.error("X {} and W {} cannot be multiplied", describe(x), describe(w));
   if (y.dims() != out.dims() || y.dtype() != x.dtype())
-    return ctx.error("Y must be as the result, {}, found {}", describe(out), describe(y));
+    return ctx.error("Y must match the result, {}, found {}", describe(out), describe(y));
   for (size_t i = 0; i < out.rank(); ++i)
     (i < args.norm_dims ? s.rows.count : s.rows.width) *= out.dim(i);
   return s;
@@ -182,7 +182,7 @@ StatusOr<Kernel> fused_fc_elementwise_layernorm(const KernelSetup& op) {
                                 channel_results<T>(ctx.find_out(args.mean), "Mean", s.rows.count));
       MILLRACE_ASSIGN_OR_RETURN(T* const variances, channel_results<T>(ctx.find_out(args.variance),
                                                                        "Variance", s.rows.count));
-      // Y may be the result itself.
+      // Y may share memory with the result.
       MILLRACE_ASSIGN_OR_RETURN(T* const sums,
                                 state->work.take<T>(0, s.product.rows * s.product.columns));
       MILLRACE_RETURN_IF_ERROR(state->gemm(ctx.device(), s.product, ctx.in(args.x).data<T>(),

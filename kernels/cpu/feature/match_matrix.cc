@@ -8,8 +8,8 @@
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
-// match_matrix_tensor: x W[:, t] y' for every pair of rows of the sequences of X and Y. X W is made
-// once for all sequences; what is left is a product for each sequence and t.
+// match_matrix_tensor: x W[:, t] y' for every pair of rows of the sequences of X and Y. X W is
+// computed once for all sequences, followed by one product for each sequence and t.
 namespace millrace::kernels {
 namespace {
 
@@ -39,7 +39,7 @@ StatusOr<MatchSizes> sizes_of_match(const KernelContext& ctx, const Tensor& x, c
   MILLRACE_ASSIGN_OR_RETURN(s.x_ends, sequences_of(x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(s.y_ends, sequences_of(y, "Y"));
   if (s.x_ends.size() != s.y_ends.size())
-    return ctx.error("X has {} sequences and Y {}, expected equally many", s.x_ends.size() - 1,
+    return ctx.error("X has {} sequences and Y {}, expected equal numbers", s.x_ends.size() - 1,
                      s.y_ends.size() - 1);
   if (x.rank() != 2 || y.rank() != 2 || w.rank() != 3 || w.dim(0) != x.dim(1) ||
       w.dim(1) != channels || w.dim(2) != y.dim(1) || x.dtype() != w.dtype() ||

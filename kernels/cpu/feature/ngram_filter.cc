@@ -19,7 +19,7 @@ uint64_t mixed(uint64_t k) {
   return k ^ (k >> 33U);
 }
 
-// MurmurHash3 for 64-bit machines, 128 bits of result.
+// MurmurHash3 for 64-bit machines, with 128 bits of result.
 std::array<uint64_t, 2> murmur3(const void* key, size_t bytes, uint64_t seed) {
   constexpr uint64_t kFirst = 0x87c37b91114253d5ULL;
   constexpr uint64_t kSecond = 0x4cf5ad432745937fULL;
@@ -35,7 +35,7 @@ std::array<uint64_t, 2> murmur3(const void* key, size_t bytes, uint64_t seed) {
     h1 = (std::rotl(h1 ^ first_of(k[0]), 27) + h2) * 5 + 0x52dce729;
     h2 = (std::rotl(h2 ^ second_of(k[1]), 31) + h1) * 5 + 0x38495ab5;
   }
-  // missing bytes count as zeros, and a part without any as nothing
+  // missing bytes count as zeros; a part without any bytes is skipped
   std::array<uint64_t, 2> k{};
   std::memcpy(k.data(), at, left);
   if (left > 8) h2 ^= second_of(k[1]);

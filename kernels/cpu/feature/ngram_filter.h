@@ -14,11 +14,11 @@ namespace millrace::kernels {
 /// the result, modulo the number of bits, must be set.
 class NgramFilter {
  public:
-  /// \param tensor  outlives the filter
+  /// \param tensor  must outlive the filter
   /// Errors: another magic number; sizes that do not fit the tensor.
   static StatusOr<NgramFilter> read(const Tensor& tensor, const char* slot);
 
-  /// False if the key was never added; true if it was, and seldom if not.
+  /// False if the key was never added. True if it was, and rarely (false positive) if it was not.
   [[nodiscard]] bool has(const void* key, size_t bytes) const;
 
  private:

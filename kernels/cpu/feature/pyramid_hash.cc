@@ -11,9 +11,9 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// Every n-gram of 2 to pyramid_layer tokens has a row of num_emb elements, put together from pieces
-// of rand_len elements that stand in W where hashes of the n-gram say. The gradient op updates W
-// itself.
+// Every n-gram of 2 to pyramid_layer tokens has a row of num_emb elements. The row is composed of
+// chunks of rand_len elements of W, at positions given by hashes of the n-gram. The gradient op
+// updates W directly.
 namespace millrace::kernels {
 namespace {
 
@@ -44,7 +44,7 @@ Status check_attrs(const KernelSetup& op, const PyramidHashAttrs& attrs) {
 
 Status check_inputs(const PyramidHashAttrs& attrs, const Tensor& x, const Tensor& w) {
   if (x.dtype() != DType::kInt32 || x.lod().empty() || x.lod().last().back() != x.numel())
-    return KernelContext::error("X must be i32 with a LoD and one token a row, found {}",
+    return KernelContext::error("X must be i32 with a LoD and one token per row, found {}",
                                 describe(x));
   if (w.numel() != attrs.space + attrs.piece)
     return KernelContext::error("W must have space_len + rand_len = {} elements, found {}",
@@ -67,7 +67,7 @@ void for_ngrams(int64_t begin, int64_t end, int64_t longest, Body&& body) {
   }
 }
 
-// The lists of the op that count.
+// The white and black lists that the op uses.
 struct Filters {
   std::optional<NgramFilter> white;
   std::optional<NgramFilter> black;
@@ -80,9 +80,10 @@ struct Filters {
 
 // Which n-grams have a row.
 struct Kept {
-  std::vector<int32_t> flags;  ///< of all n-grams in order
-  LodLevel rows = {0};         ///< rows of each sequence, which is one of zeros if it has none
-  LodLevel kept = {0};         ///< the same without those of zeros
+  std::vector<int32_t> flags;  ///< one per n-gram, in order
+  LodLevel rows = {
+      0};  ///< row offsets of the sequences; a sequence without rows has one row of zeros
+  LodLevel kept = {0};  ///< the same without the rows of zeros
 };
 
 Kept choose(const PyramidHashAttrs& attrs, const Filters& filters, llvm::ArrayRef<int64_t> offsets,
@@ -93,7 +94,7 @@ Kept choose(const PyramidHashAttrs& attrs, const Filters& filters, llvm::ArrayRe
     int64_t count = 0;
     for_ngrams(offsets[i], offsets[i + 1], attrs.longest, [&](int64_t first, int64_t length) {
       bool keep = filters.let_in(tokens + first, length);
-      // the C library's numbers, as the original draws them
+      // numbers of the C library, from which the original draws
       if (keep && attrs.training)
         keep = static_cast<float>(rand_r(&seed)) / static_cast<float>(RAND_MAX) >= attrs.rate;
       kept.flags.push_back(keep ? 1 : 0);
@@ -128,7 +129,7 @@ Status put_flags(Tensor& to, const Kept& kept, int64_t rows) {
   return Ok();
 }
 
-// What the forward op reads and writes.
+// Inputs and outputs of the forward op.
 struct PyramidHashForward {
   explicit PyramidHashForward(const KernelSetup& op)
       : attrs(op),
@@ -197,7 +198,7 @@ StatusOr<Kernel> pyramid_hash(const KernelSetup& op) {
   return Kernel([forward](const KernelContext& ctx) { return forward.run(ctx); });
 }
 
-// W -= lr * the gradient of its pieces; there is no gradient to hand on.
+// W -= lr * the gradient of its chunks; the op has no gradient output.
 StatusOr<Kernel> pyramid_hash_grad(const KernelSetup& op) {
   const PyramidHashAttrs attrs(op);
   MILLRACE_RETURN_IF_ERROR(check_attrs(op, attrs));

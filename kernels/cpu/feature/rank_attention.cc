@@ -7,8 +7,8 @@
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
-// rank_attention: each row is multiplied by the blocks of RankParam that belong to its own rank and
-// those of its partners. The rows of one block are multiplied together.
+// rank_attention: each row is multiplied by the blocks of RankParam for its rank and the ranks of
+// its partners. All rows that use the same block are multiplied together.
 namespace millrace::kernels {
 namespace {
 
@@ -19,7 +19,7 @@ struct RankSizes {
   int64_t ranks = 0;
 };
 
-// Who is multiplied: row, its partner number k, the partner's row.
+// The rows to multiply: row, index k of its partner, row of the partner.
 struct RankPair {
   int64_t row;
   int64_t place;
@@ -39,7 +39,7 @@ StatusOr<RankSizes> sizes_of_ranks(const KernelContext& ctx, const Tensor& x, co
   return RankSizes{x.dim(0), x.dim(1), param.dim(1), ranks};
 }
 
-// The pairs of each block of RankParam. Errors: a rank above the largest, a row that X lacks.
+// The pairs that use each block of RankParam. Errors: a rank above the maximum, a row that X lacks.
 StatusOr<std::vector<std::vector<RankPair>>> pairs_of_blocks(const KernelContext& ctx,
                                                              const Tensor& places,
                                                              const RankSizes& s) {
@@ -64,7 +64,7 @@ StatusOr<std::vector<std::vector<RankPair>>> pairs_of_blocks(const KernelContext
   return blocks;
 }
 
-// Rows of from, one for each pair.
+// The row of `from` for each pair.
 template <typename T, typename RowOf>
 void collect_rows(const std::vector<RankPair>& pairs, const T* from, int64_t width, RowOf&& row_of,
                   T* to) {
@@ -107,7 +107,8 @@ Status run_rank_attention(const KernelContext& ctx, const RankSizes& s,
   return Ok();
 }
 
-// What the original keeps for the gradient; ours does without, but programs may read it.
+// Outputs that the original keeps for the gradient. millrace does not need them, but programs may
+// read them.
 template <typename T>
 void write_helpers(const RankSizes& s, const std::vector<std::vector<RankPair>>& blocks,
                    const Tensor& places, const T* x, Tensor* help, Tensor* own) {

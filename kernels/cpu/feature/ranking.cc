@@ -7,11 +7,11 @@
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
 
-// Features of ranking nets: show and click counts, hashed ids.
+// Features of ranking networks: show and click counts, hashed ids.
 namespace millrace::kernels {
 namespace {
 
-// Columns that hold counts of shows and clicks.
+// Number of columns with counts of shows and clicks.
 constexpr int64_t kCounts = 2;
 
 Status check_columns(const KernelContext& ctx, const Tensor& x, bool use_cvm, const Tensor& y) {
@@ -52,8 +52,8 @@ StatusOr<Kernel> cvm(const KernelSetup& op) {
   });
 }
 
-// The two columns get the counts of their sequence in place of a gradient, as the trainers of the
-// original expect.
+// The gradient of the two columns is replaced by the counts of their sequence, as the original's
+// trainers expect.
 StatusOr<Kernel> cvm_grad(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex counts = op.input("CVM");

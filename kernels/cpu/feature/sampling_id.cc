@@ -6,8 +6,8 @@
 namespace millrace::kernels {
 namespace {
 
-// Column in which a number falls if the probabilities are laid end to end; the last one if their
-// sum stays below it.
+// The column that a uniform number selects: the first one whose cumulative probability exceeds it,
+// or the last column if none does.
 template <typename T>
 int64_t pick(const T* row, int64_t classes, double number) {
   double sum = 0;

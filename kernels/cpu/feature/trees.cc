@@ -31,7 +31,7 @@ Status find_children(const Tensor& tree, const I* nodes, int64_t children, int64
   const int64_t columns = kFirstChild + children;
   for (int64_t i = 0; i < count; ++i) {
     const I* const node = nodes + ids[i] * columns;
-    // Node 0 stands for none; whoever has no first child has none.
+    // Node 0 means no node; a node without a first child has no children.
     const bool none = ids[i] == 0 || node[kFirstChild] == 0;
     for (int64_t c = 0; c < children; ++c) {
       const int64_t found = none ? 0 : static_cast<int64_t>(node[kFirstChild + c]);
@@ -80,8 +80,8 @@ StatusOr<Kernel> tdm_child(const KernelSetup& op) {
 }
 
 struct LayerSampler {
-  std::vector<int64_t> drawn;    ///< nodes to draw in each layer
-  std::vector<int64_t> offsets;  ///< where each layer begins, and the end
+  std::vector<int64_t> drawn;    ///< number of nodes to draw in each layer
+  std::vector<int64_t> offsets;  ///< first node of each layer, then the end
   bool positive = true;
   int64_t seed = 0;
 
@@ -104,8 +104,8 @@ Status write_sample(const SampledTensors& to, int64_t at, int64_t node, bool rig
   return write_number(*to.mask, at, there ? 1 : 0);
 }
 
-// Places in a layer of `nodes`, none of them `right` and none twice: a chosen one is the n-th of
-// those that are left.
+// Draws distinct positions in a layer of `nodes` nodes, none of them `right`. Each draw n selects
+// the n-th position that is still available.
 void draw_places(uint64_t key, uint64_t& draws, int64_t nodes, int64_t right, int64_t count,
                  std::vector<int64_t>& taken) {
   taken.assign(1, right);
@@ -120,7 +120,7 @@ void draw_places(uint64_t key, uint64_t& draws, int64_t nodes, int64_t right, in
   }
 }
 
-// The layers of one leaf, written from place `at` on.
+// Samples the layers of one leaf; written from position `at` on.
 template <typename I>
 Status sample_leaf(const LayerSampler& s, const I* path, const I* nodes, uint64_t key,
                    uint64_t& draws, int64_t at, const SampledTensors& to,

@@ -8,8 +8,8 @@
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
-// var_conv_2d: a convolution of images that each have a size of their own. The windows of an image
-// are written out, one column a place; one product does the rest.
+// var_conv_2d: a convolution of images of different sizes. The windows of an image are copied into
+// a matrix with one column per output position; one matrix product computes the result.
 namespace millrace::kernels {
 namespace {
 
@@ -33,7 +33,7 @@ VarConv var_conv_of(const KernelSetup& op) {
 struct SizedImage {
   int64_t height;
   int64_t width;
-  int64_t tops;  // places of the window
+  int64_t tops;  // output positions
   int64_t lefts;
 
   [[nodiscard]] int64_t places() const { return tops * lefts; }
@@ -58,7 +58,7 @@ StatusOr<std::vector<SizedImage>> sized_images(const KernelContext& ctx, const V
     return ctx.error("W must have {} x {} elements of the type of X {}, found {}", conv.outputs,
                      conv.taps(), describe(*x), describe(*w));
   if (heights.size() != ends.size() || widths.size() != ends.size())
-    return ctx.error("X, ROW and COLUMN have {}, {} and {} sequences, expected equally many",
+    return ctx.error("X, ROW and COLUMN have {}, {} and {} sequences, expected equal numbers",
                      ends.size() - 1, heights.size() - 1, widths.size() - 1);
   std::vector<SizedImage> images;
   for (size_t i = 0; i + 1 < ends.size(); ++i) {
@@ -74,8 +74,8 @@ StatusOr<std::vector<SizedImage>> sized_images(const KernelContext& ctx, const V
   return images;
 }
 
-// Calls body(place in the matrix of windows, place in the image or -1). The window of a place
-// begins half its extent above and left of it.
+// Calls body(position in the matrix of windows, position in the image or -1). A window starts half
+// its size above and to the left of its output position.
 template <typename Body>
 void each_tap(const VarConv& conv, const SizedImage& image, Body&& body) {
   int64_t at = 0;

@@ -8,11 +8,11 @@
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
 
-// Cross entropy of probabilities, classes in the last dim.
+// Cross entropy of probabilities; classes are in the last dim.
 namespace millrace::kernels {
 namespace {
 
-// A probability of 0 gives this loss instead of infinity.
+// The loss for a probability of 0, instead of infinity.
 constexpr double kMostLoss = 1e20;
 
 template <typename T>
@@ -92,7 +92,8 @@ StatusOr<Kernel> cross_entropy2(const KernelSetup& op) {
   });
 }
 
-// The gradient of hard labels is zero but for one class a row, whose probability is match[i].
+// With hard labels, each row has one non-zero gradient: that of the label's class, whose
+// probability is match[i].
 Status hard_backward(const KernelContext& ctx, const Tensor& label, const Tensor& dy,
                      int64_t ignored, Tensor& dx, const Tensor& match, bool match_is_x) {
   const CrossEntropyRows rows = rows_of_cross_entropy(dx);
@@ -164,14 +165,14 @@ StatusOr<Kernel> cross_entropy_grad2(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dloss, needed(ctx, dy, "Y@GRAD"));
     Tensor& out = ctx.out(dx);
     if (!out.initialized() || out.dtype() != p->dtype())
-      return ctx.error("XShape must tell the shape of X, found {} for it", describe(out));
+      return ctx.error("XShape must hold the shape of X, found {}", describe(out));
     MILLRACE_RETURN_IF_ERROR(
         check_rows_cross_entropy(ctx, *p, "MatchX", out, rows_of_cross_entropy(out).count));
     return hard_backward(ctx, *to, *dloss, ignored, out, *p, false);
   });
 }
 
-// Every other class is a pair with the label's: log(1 + exp(x[c] - x[label])), averaged.
+// Every other class is paired with the label's class: log(1 + exp(x[c] - x[label])), averaged.
 StatusOr<Kernel> bpr_loss(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex label = op.input("Label");

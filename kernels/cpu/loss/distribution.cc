@@ -6,11 +6,11 @@
 #include "kernels/cpu/loss/pointwise.h"
 #include "kernels/cpu/vector_math.h"
 
-// Divergence of distributions, and smoothing of one-hot ones.
+// Divergence of distributions, and label smoothing.
 namespace millrace::kernels {
 namespace {
 
-// What the sum of all values is divided by.
+// The divisor of the sum of all values.
 double divisor_of(const std::string& reduction, const Tensor& x) {
   if (reduction == "mean") return static_cast<double>(std::max<int64_t>(x.numel(), 1));
   if (reduction == "batchmean" && x.rank() > 0)
@@ -31,7 +31,7 @@ StatusOr<Kernel> kldiv_loss(const KernelSetup& op) {
     const Tensor& from = ctx.in(x);
     const Tensor& to = ctx.in(target);
     if (to.numel() != from.numel() || to.dtype() != from.dtype())
-      return ctx.error("Target must look like X {}, found {}", describe(from), describe(to));
+      return ctx.error("Target must match X {}, found {}", describe(from), describe(to));
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       const T* const p = from.data<T>();
@@ -81,7 +81,7 @@ StatusOr<Kernel> label_smooth(const KernelSetup& op) {
     const Tensor* const given = ctx.find_in(prior);
     const int64_t classes = from.rank() == 0 ? 1 : from.dim(-1);
     if (given != nullptr && (given->numel() != classes || given->dtype() != from.dtype()))
-      return ctx.error("PriorDist must have one value a class of X {}, found {}", describe(from),
+      return ctx.error("PriorDist must have one value per class of X {}, found {}", describe(from),
                        describe(*given));
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;

@@ -5,7 +5,7 @@
 #include "kernels/cpu/loss/pointwise.h"
 #include "kernels/cpu/vector_math.h"
 
-// Losses of one prediction and one label, each a formula and its derivative.
+// Losses of one prediction and one label, each with a formula and its derivative.
 namespace millrace::kernels {
 namespace {
 
@@ -22,7 +22,7 @@ T log_tail(T x) {
 StatusOr<Kernel> bce_loss(const KernelSetup& op) {
   return map_kernel<2>(op, {"X", "Label"}, "Out", [](auto x, auto label) {
     using T = decltype(x);
-    constexpr T kLeast = -100;  // of a logarithm
+    constexpr T kLeast = -100;  // added inside a logarithm
     return (label - 1) * std::max(vmath::log(1 - x), kLeast) -
            label * std::max(vmath::log(x), kLeast);
   });
@@ -64,8 +64,8 @@ StatusOr<Kernel> hinge_loss_grad(const KernelSetup& op) {
                        });
 }
 
-// The label says which of two losses counts: below -1 and 0 clicks only, above them clicks and the
-// score of a teacher.
+// The label encodes a click and, from 0 on, the score of a teacher: below -1 no click, in [-1, 0) a
+// click, in [0, 1) no click and score `label`, from 1 on a click and score `label - 1`.
 StatusOr<Kernel> teacher_student(const KernelSetup& op) {
   return map_kernel<2>(op, {"X", "Label"}, "Y", [](auto x, auto label) {
     using T = decltype(x);
@@ -88,7 +88,7 @@ StatusOr<Kernel> teacher_student_grad(const KernelSetup& op) {
                        });
 }
 
-// Old programs call the difference Residual and have it computed even if no gradient follows.
+// Old programs name the difference Residual and compute it even without a gradient op.
 StatusOr<Kernel> huber_loss(const KernelSetup& op) {
   const float delta = op.attr<float>("delta");
   return in_order(map_kernel<2>(op, {"X", "Y"}, "Residual", [](auto x, auto y) { return y - x; }),

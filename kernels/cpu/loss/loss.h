@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/loss, a function a file.
+// Kernels of ops/loss, one function per file.
 void add_cross_entropy_kernels(KernelRegistry& registry);
 void add_distribution_loss_kernels(KernelRegistry& registry);
 void add_elementwise_loss_kernels(KernelRegistry& registry);

@@ -32,7 +32,7 @@ struct NllLossProblem {
     if (label == ignored) return T(0);
     return weight == nullptr ? T(1) : weight->data<T>()[label];
   }
-  /// Where the label's class of example i stands in X.
+  /// Index in X of the label's class of example i.
   [[nodiscard]] int64_t place(int64_t i) const {
     return (i / inner * classes + labels[i]) * inner + i % inner;
   }
@@ -59,7 +59,7 @@ StatusOr<NllLossProblem> problem_of(const KernelContext& ctx, const NllLossSlots
   p.ignored = slots.ignored;
   p.weight = ctx.find_in(slots.weight);
   if (p.weight != nullptr && (p.weight->numel() != p.classes || p.weight->dtype() != x->dtype())) {
-    return ctx.error("Weight must have one value a class of X {}, found {}", describe(*x),
+    return ctx.error("Weight must have one value per class of X {}, found {}", describe(*x),
                      describe(*p.weight));
   }
   MILLRACE_ASSIGN_OR_RETURN(p.labels,

@@ -8,7 +8,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-/// Kernels of losses that are one formula for each element, and of their gradients.
+/// Kernels of losses that apply one formula to each element, and of their gradients.
 namespace millrace::kernels {
 
 namespace detail {
@@ -31,10 +31,10 @@ void map_tensors(CpuDevice& device, const Formula& formula,
 
 }  // namespace detail
 
-/// out[i] = formula(in0[i], in1[i], ...) for f32 and f64, where all tensors have as many elements
-/// and the type of the first; the output gets dims and LoD of the first. Nothing is done if the op
-/// lacks the output. formula is a generic function object. Errors: inputs that are missing or
-/// differ, naming the slot.
+/// out[i] = formula(in0[i], in1[i], ...) for f32 and f64. All tensors must have the type of the
+/// first and the same number of elements; the output gets the dims and LoD of the first. Does
+/// nothing if the op lacks the output. formula is a generic function object. Errors: inputs that
+/// are missing or differ; the message names the slot.
 template <size_t N, typename Formula>
 Kernel map_kernel(const KernelSetup& op, const std::array<const char*, N>& slots,
                   const char* output, Formula formula) {
@@ -47,8 +47,8 @@ Kernel map_kernel(const KernelSetup& op, const std::array<const char*, N>& slots
     for (size_t i = 0; i < N; ++i) {
       MILLRACE_ASSIGN_OR_RETURN(inputs[i], needed(ctx, args[i], slots[i]));
       if (inputs[i]->numel() != inputs[0]->numel() || inputs[i]->dtype() != inputs[0]->dtype()) {
-        return ctx.error("{} must look like {} {}, found {}", slots[i], slots[0],
-                         describe(*inputs[0]), describe(*inputs[i]));
+        return ctx.error("{} must match {} {}, found {}", slots[i], slots[0], describe(*inputs[0]),
+                         describe(*inputs[i]));
       }
     }
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, out, *inputs[0]));

@@ -2,7 +2,7 @@
 #include "kernels/cpu/loss/pointwise.h"
 #include "kernels/cpu/vector_math.h"
 
-// Losses of two scores and a label that says which should be the larger.
+// Losses of two scores and a label that says which score should be larger.
 namespace millrace::kernels {
 namespace {
 

@@ -10,7 +10,7 @@
 #include "kernels/cpu/scalar.h"
 #include "kernels/dispatch.h"
 
-// Losses with one value for each row.
+// Losses with one value per row.
 namespace millrace::kernels {
 namespace {
 
@@ -170,8 +170,8 @@ StatusOr<Kernel> squared_l2_distance_grad(const KernelSetup& op) {
   });
 }
 
-// Moves each center towards the mean of its class: the sum of differences over one more than the
-// number of examples.
+// Moves each center towards the mean of its class: the sum of differences divided by one more than
+// the number of examples.
 template <typename T>
 void move_centers(const Tensor& difference, const int64_t* labels, double rate, Tensor& centers) {
   const int64_t width = centers.dim(1);

@@ -23,8 +23,8 @@ struct Arguments {
   const Tensor* dout = nullptr;    // of the gradient op
 };
 
-// Loss and gradient of one element before labels are ignored. A weight scales the logarithm only;
-// the gradient with a weight is the one that trained models of the original rely on.
+// Loss and gradient of one element, before ignored labels are handled. A weight scales the
+// logarithm only; the gradient with a weight is that of the original, which trained models rely on.
 template <typename T>
 T loss_of_sigmoid_cross_entropy(T x, T label, T weight) {
   const T tail = vmath::log1p_unit(vmath::exp(x > T(0) ? -x : x));
@@ -40,7 +40,7 @@ bool counts(T label, T ignored) {
   return std::abs(label - ignored) > T(1e-5);
 }
 
-// What results are divided by.
+// The divisor of the results.
 template <typename T>
 T divisor(const T* label, int64_t count, const SigmoidCrossEntropySettings& s) {
   if (!s.normalize) return 1;
@@ -74,8 +74,8 @@ Status check_sigmoid_cross_entropy(const KernelContext& ctx, const Arguments& a)
   for (const Tensor* const other : {a.label, a.weight, a.dout}) {
     if (other == nullptr) continue;
     if (other->numel() != a.x->numel() || other->dtype() != a.x->dtype()) {
-      return ctx.error("Label, pos_weight and gradient must look like X {}, found {}",
-                       describe(*a.x), describe(*other));
+      return ctx.error("Label, pos_weight and gradient must match X {}, found {}", describe(*a.x),
+                       describe(*other));
     }
   }
   return Ok();

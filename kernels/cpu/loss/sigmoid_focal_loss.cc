@@ -23,7 +23,7 @@ struct FocalSlots {
 struct FocalOperands {
   const Tensor* x;
   std::vector<int64_t> labels;
-  int64_t count;  // objects; at least 1
+  int64_t count;  // number of objects; at least 1
 };
 
 StatusOr<FocalOperands> read_focal_operands(const KernelContext& ctx, const FocalSlots& slots) {
@@ -32,8 +32,8 @@ StatusOr<FocalOperands> read_focal_operands(const KernelContext& ctx, const Foca
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const label, needed(ctx, slots.label, "Label"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const count, needed(ctx, slots.count, "FgNum"));
   if (o.x->rank() != 2 || label->numel() != o.x->dim(0) || count->numel() != 1) {
-    return ctx.error("X {}, Label {} and FgNum {} do not belong together", describe(*o.x),
-                     describe(*label), describe(*count));
+    return ctx.error("X {}, Label {} and FgNum {} do not match", describe(*o.x), describe(*label),
+                     describe(*count));
   }
   MILLRACE_RETURN_IF_ERROR(with_index(*label, "Label", [&](const auto* data) {
     o.labels.assign(data, data + label->numel());
@@ -46,8 +46,8 @@ StatusOr<FocalOperands> read_focal_operands(const KernelContext& ctx, const Foca
   return o;
 }
 
-// A logit seen from the class it belongs to: p, log(p), and log(1 - p), which is x - log(1 + e^x)
-// without loss for either sign.
+// p, log(p) and log(1 - p) for a logit relative to its class. log(1 - p) is x - log(1 + e^x),
+// without loss of precision for either sign.
 template <typename T>
 struct FocalPoint {
   explicit FocalPoint(T x)
@@ -131,20 +131,20 @@ StatusOr<Kernel> sigmoid_focal_loss(const KernelSetup& op) {
 StatusOr<Kernel> sigmoid_focal_loss_grad(const KernelSetup& op) {
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex dx = op.output("X@GRAD");
-  return Kernel([=, slots = focal_slots(op),
-                 s = focal_settings(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const FocalOperands o, read_focal_operands(ctx, slots));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *o.x));
-    if (to == nullptr) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, dout, "Out@GRAD"));
-    if (grad->dims() != o.x->dims() || grad->dtype() != o.x->dtype())
-      return ctx.error("Out@GRAD must look like X {}, found {}", describe(*o.x), describe(*grad));
-    return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      focal_loop<T, true>(ctx.device(), o, s, grad->data<T>(), to->data<T>());
-      return Ok();
-    });
-  });
+  return Kernel(
+      [=, slots = focal_slots(op), s = focal_settings(op)](const KernelContext& ctx) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const FocalOperands o, read_focal_operands(ctx, slots));
+        MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *o.x));
+        if (to == nullptr) return Ok();
+        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, dout, "Out@GRAD"));
+        if (grad->dims() != o.x->dims() || grad->dtype() != o.x->dtype())
+          return ctx.error("Out@GRAD must match X {}, found {}", describe(*o.x), describe(*grad));
+        return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          focal_loop<T, true>(ctx.device(), o, s, grad->data<T>(), to->data<T>());
+          return Ok();
+        });
+      });
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
 
-// Softmax and cross entropy in one pass over the logits, without overflow and without logarithms of
+// Softmax and cross entropy in one pass over the logits. This avoids overflow and logarithms of
 // probabilities that have become 0.
 namespace millrace::kernels {
 namespace {
@@ -27,7 +27,7 @@ SoftmaxWithCrossEntropySettings settings_of_softmax_with_cross_entropy(const Ker
           op.attr<bool>("use_softmax")};
 }
 
-// The classes of one example stand `inner` elements apart.
+// The classes of one example are `inner` elements apart.
 struct SoftmaxWithCrossEntropyExtent {
   int64_t outer = 1;
   int64_t classes = 1;
@@ -38,7 +38,7 @@ StatusOr<SoftmaxWithCrossEntropyExtent> extent_of_softmax_with_cross_entropy(
     const KernelContext& ctx, const Tensor& x, int64_t axis) {
   const auto rank = static_cast<int64_t>(x.rank());
   if (axis < -rank || axis >= rank)
-    return ctx.error("attribute 'axis' is {}, which {} lacks", axis, describe(x));
+    return ctx.error("attribute 'axis' is {}, which is not an axis of {}", axis, describe(x));
   if (axis < 0) axis += rank;
   SoftmaxWithCrossEntropyExtent e;
   for (int64_t i = 0; i < rank; ++i) {
@@ -48,7 +48,7 @@ StatusOr<SoftmaxWithCrossEntropyExtent> extent_of_softmax_with_cross_entropy(
   return e;
 }
 
-// Where one block of classes stands, and what it is compared with.
+// Pointers to one block of classes and to its labels.
 template <typename T>
 struct AxisBlock {
   const T* logits;
@@ -56,7 +56,7 @@ struct AxisBlock {
   T* loss;
   const T* soft;        // null for hard labels
   const int64_t* hard;  // null for soft labels
-  T* sums;              // scratch, one a column
+  T* sums;              // scratch, one element per column
 };
 
 template <typename T>
@@ -66,7 +66,7 @@ void softmax_row_softmax_with_cross_entropy(const AxisBlock<T>& b, int64_t class
       combine_lanes(b.logits, classes, b.logits[0], [](T x, T y) { return x > y ? x : y; });
   T* const softmax = b.softmax;
   const T* const x = b.logits;
-  // Logits may be the memory of Softmax, so the loss takes what it needs first.
+  // Logits may share memory with Softmax, so the loss reads them first.
   T loss = 0;
   if (b.soft != nullptr) {
     loss = lane_sum<T>(classes, [&](int64_t c) { return b.soft[c] * (most - x[c]); });
@@ -84,7 +84,8 @@ void softmax_row_softmax_with_cross_entropy(const AxisBlock<T>& b, int64_t class
   }
 }
 
-// Classes along an inner dim: all columns at once, so that loops run over neighbours.
+// The classes are in an inner dim: all columns are processed together, so that loops run over
+// contiguous elements.
 template <typename T>
 void softmax_columns(const AxisBlock<T>& b, int64_t classes, int64_t inner, int64_t ignored) {
   T* const most = b.sums;
@@ -119,13 +120,13 @@ void softmax_columns(const AxisBlock<T>& b, int64_t classes, int64_t inner, int6
     if (b.soft == nullptr) continue;
     for (int64_t k = 0; k < inner; ++k) most[k] += b.soft[c * inner + k];
   }
-  // now most has the weight of the whole example
+  // now `most` has the total weight of each example
   for (int64_t k = 0; k < inner; ++k)
     b.loss[k] =
         most[k] == 0 && b.soft == nullptr ? T(0) : b.loss[k] + most[k] * vmath::log(sums[k]);
 }
 
-// Logits are probabilities already.
+// The logits are already probabilities.
 template <typename T>
 void plain_columns(const AxisBlock<T>& b, int64_t classes, int64_t inner, int64_t ignored) {
   if (b.softmax != b.logits) std::copy_n(b.logits, classes * inner, b.softmax);
@@ -149,7 +150,7 @@ void run_block(const AxisBlock<T>& b, const SoftmaxWithCrossEntropyExtent& e,
   softmax_columns(b, e.classes, e.inner, s.ignored);
 }
 
-// Gradient of one block. Where softmax was taken here: softmax - label, times dloss.
+// Gradient of one block. If this op computes softmax: softmax - label, times dloss.
 template <typename T>
 void grad_block(const T* y, const T* soft, const int64_t* hard, const T* dloss, T* dlogits,
                 const SoftmaxWithCrossEntropyExtent& e, const SoftmaxWithCrossEntropySettings& s) {
@@ -191,7 +192,7 @@ StatusOr<Labels> labels_of(const KernelContext& ctx, const Tensor& label, const 
     return labels;
   }
   if (label.numel() != x.numel() || label.dtype() != x.dtype()) {
-    return ctx.error("soft labels must look like {}, found {}", describe(x), describe(label));
+    return ctx.error("soft labels must match {}, found {}", describe(x), describe(label));
   }
   labels.soft = &label;
   return labels;
@@ -218,7 +219,7 @@ Status forward_softmax_with_cross_entropy(const KernelContext& ctx, const Tensor
                                           Tensor& softmax, Tensor& loss, const Labels& labels,
                                           const SoftmaxWithCrossEntropyExtent& e,
                                           const SoftmaxWithCrossEntropySettings& s) {
-  // a scratch row for each example in flight
+  // one scratch row for each example being processed
   MILLRACE_ASSIGN_OR_RETURN(
       std::byte* const scratch,
       ctx.device().scratch(
@@ -288,7 +289,7 @@ StatusOr<Kernel> softmax_with_cross_entropy_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const SoftmaxWithCrossEntropyExtent e,
                               extent_of_softmax_with_cross_entropy(ctx, *y, s.axis));
     if (dy->numel() != e.outer * e.inner || dy->dtype() != y->dtype())
-      return ctx.error("Loss@GRAD must have one value an example, {}, found {}", e.outer * e.inner,
+      return ctx.error("Loss@GRAD must have one value per example, {}, found {}", e.outer * e.inner,
                        describe(*dy));
     MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_of(ctx, *to, *y, e, s));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, dlogits, *y));

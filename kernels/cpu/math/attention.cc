@@ -11,9 +11,9 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// Heads are worked on one by one, so that the scores of a head stay in the cache from the product
-// that makes them to the one that uses them, and no tensor is transposed: rows of a head stand
-// heads * width elements apart.
+// Heads are processed one by one, so that the scores of a head stay in the cache between the
+// product that computes them and the one that uses them. No tensor is transposed: rows of a head
+// are heads * width elements apart.
 namespace millrace::kernels {
 namespace {
 
@@ -22,14 +22,14 @@ struct AttentionSizes {
   int64_t heads = 0;
   int64_t rows = 0;
   int64_t columns = 0;
-  int64_t width = 0;    // of a row of Q and K in one head
-  int64_t v_width = 0;  // of V
+  int64_t width = 0;    // elements of a row of Q and K in one head
+  int64_t v_width = 0;  // the same for V
 
   [[nodiscard]] int64_t count() const { return batch * heads; }
   [[nodiscard]] int64_t scores() const { return rows * columns; }
   [[nodiscard]] int64_t q_stride() const { return heads * width; }
   [[nodiscard]] int64_t v_stride() const { return heads * v_width; }
-  // Where the matrix of a head starts in a tensor with so many rows.
+  // Offset of the matrix of a head in a tensor with that many rows.
   [[nodiscard]] int64_t offset(int64_t head, int64_t matrix_rows, int64_t head_width) const {
     return (head / heads * matrix_rows * heads + head % heads) * head_width;
   }
@@ -42,14 +42,14 @@ StatusOr<AttentionSizes> sizes_of_attention(const Tensor& q, const Tensor& k, co
                     q.dim(2) % heads == 0 && v.dim(2) % heads == 0 && q.dtype() == k.dtype() &&
                     q.dtype() == v.dtype();
   if (!fits) {
-    return KernelContext::error("Q {}, K {} and V {} do not go together with {} heads", describe(q),
-                                describe(k), describe(v), heads);
+    return KernelContext::error("Q {}, K {} and V {} do not fit {} heads", describe(q), describe(k),
+                                describe(v), heads);
   }
   return AttentionSizes{q.dim(0), heads, q.dim(1), k.dim(1), q.dim(2) / heads, v.dim(2) / heads};
 }
 
 using dnn::multiply;
-// Without a library for doubles, which are there to be compared with.
+// Doubles, which are used for comparison only, do not use a library.
 Status multiply(const dnn::SmallProduct& p, const double* a, const double* b, double* c) {
   for (int64_t i = 0; i < p.rows; ++i) {
     for (int64_t j = 0; j < p.columns; ++j) {
@@ -64,7 +64,7 @@ Status multiply(const dnn::SmallProduct& p, const double* a, const double* b, do
   return Ok();
 }
 
-// Wide loops for floats where the processor has them.
+// Floats use the wide loops if the processor has them.
 void softmax_row_attention(float* x, const float* mask, bool mask_advances, int64_t count) {
   const WideLoops* const wide = wide_loops();
   wide != nullptr ? wide->masked_softmax(x, mask, mask_advances, count)
@@ -81,8 +81,7 @@ void softmax_grad_row(const double* p, double* dp, int64_t count) {
   softmax_gradient(p, dp, count);
 }
 
-// What is added to the scores: offsets in elements from batch to batch and so on, 0 where it
-// repeats.
+// The mask added to the scores: strides in elements per dim, 0 where it repeats.
 struct Mask {
   const Tensor* tensor = nullptr;
   std::array<int64_t, 4> stride = {};
@@ -113,8 +112,8 @@ StatusOr<Mask> mask_of(const Tensor* tensor, const AttentionSizes& s, DType dtyp
   return mask;
 }
 
-// Calls body(head, scratch) for every head, with scratch memory of so many elements a thread;
-// stops at the first error of a thread.
+// Calls body(head, scratch) for every head, with scratch memory of that many elements per thread.
+// Each thread stops at its first error.
 template <typename T, typename Body>
 Status each_head(CpuDevice& device, const AttentionSizes& s, int64_t scratch_elements,
                  Body&& body) {
@@ -199,7 +198,7 @@ StatusOr<Kernel> attention(const KernelSetup& op) {
     Tensor& out = ctx.out(args.out);
     if (out.numel() == 0) return Ok();
     if (s.columns == 0 || s.width == 0)
-      return ctx.error("Q {} and K {} leave nothing to choose from", describe(q),
+      return ctx.error("Q {} and K {} must have no empty dims", describe(q),
                        describe(ctx.in(args.k)));
     return dispatch<FloatTypes>(q.dtype(), [&](auto tag) {
       return run_forward_attention<typename decltype(tag)::type>(ctx, args, s, mask);
@@ -268,7 +267,7 @@ StatusOr<Kernel> attention_grad(const KernelSetup& op) {
                               sizes_of_attention(q, ctx.in(args.k), ctx.in(args.v), args.heads));
     if (probs.numel() != s.count() * s.scores() || probs.dtype() != q.dtype() ||
         dout.numel() != s.count() * s.rows * s.v_width || dout.dtype() != q.dtype()) {
-      return ctx.error("Probs {} and Out@GRAD {} do not go with Q {}", describe(probs),
+      return ctx.error("Probs {} and Out@GRAD {} do not match Q {}", describe(probs),
                        describe(dout), describe(q));
     }
     if (s.count() == 0 || s.scores() == 0 || s.width == 0 || s.v_width == 0) {
@@ -288,7 +287,7 @@ struct MultiheadSlots {
   ArgIndex x, w, bias, mask, out;
 };
 
-// Q, K or V, number part of the projections of Input.
+// Projection number `part` of Input: Q, K or V.
 template <typename T>
 Status project_part(const KernelContext& ctx, Gemm& gemm, const MultiheadSlots& slots, int64_t part,
                     int64_t width, T* to) {
@@ -304,7 +303,7 @@ Status project_part(const KernelContext& ctx, Gemm& gemm, const MultiheadSlots& 
   return Ok();
 }
 
-// multihead_matmul: attention with the projections that precede it.
+// multihead_matmul: attention including the projections of its input.
 StatusOr<Kernel> multihead_matmul(const KernelSetup& op) {
   const MultiheadSlots slots{op.input("Input"), op.input("W"), op.input("Bias"), op.input("BiasQK"),
                              op.output("Out")};

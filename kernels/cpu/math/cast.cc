@@ -9,7 +9,7 @@ namespace {
 Status cast_tensor(CpuDevice& device, const Tensor& x, Tensor& out) {
   const auto from = static_cast<int64_t>(dtype_size(x.dtype()));
   const auto to = static_cast<int64_t>(dtype_size(out.dtype()));
-  // Tells of unknown types; pieces cannot fail after that.
+  // Reports unknown types; the conversion of chunks cannot fail after that.
   MILLRACE_RETURN_IF_ERROR(convert(x.dtype(), nullptr, out.dtype(), nullptr, 0));
   device.parallel_for(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
     (void)convert(x.dtype(), x.raw() + begin * from, out.dtype(), out.raw() + begin * to,

@@ -54,7 +54,7 @@ StatusOr<Kernel> clip_kernel(const KernelSetup& op) {
         const auto* const rows = ctx.in_value(args.v).get_if<SelectedRows>();
         if (rows == nullptr)
           return detail::run_unary(ctx, args, detail::kValueLoops<Clip>, &formula);
-        // What is cut is the sum of a row, so its parts are added up first.
+        // Clipping applies to the sum of a row, so duplicate rows are added up first.
         MILLRACE_ASSIGN_OR_RETURN(SelectedRows merged, merged_rows(*rows));
         auto& out = ctx.out_value(args.out).as<SelectedRows>();
         out = std::move(merged);

@@ -8,7 +8,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Rows of X and of Y, which may have one row for all.
+// Row-wise cosine of X and Y; Y may have a single row, which is used for all rows of X.
 struct CosSimRows {
   int64_t count;
   int64_t width;
@@ -66,7 +66,8 @@ StatusOr<Kernel> cos_sim(const KernelSetup& op) {
   });
 }
 
-// to += factor * (b / (|a| |b|) - cosine * a / |a|^2), the derivative of the cosine by a.
+// to += factor * (b / (|a| |b|) - cosine * a / |a|^2), the derivative of the cosine with respect to
+// a.
 template <typename T>
 void add_slope(const T* a, const T* b, int64_t width, double factor, T* to) {
   const double square = dot_cos_sim(a, a, width);

@@ -17,7 +17,7 @@ struct DistArgs {
   explicit DistArgs(const KernelSetup& op)
       : x(op.input("X")), y(op.input("Y")), p(op.attr<float>("p")) {}
 
-  // How X and Y walk through their difference.
+  // Nest over X, Y and their difference.
   [[nodiscard]] StatusOr<BroadcastNest> nest(const KernelContext& ctx) const {
     const Tensor& a = ctx.in(x);
     const Tensor& b = ctx.in(y);
@@ -28,7 +28,7 @@ struct DistArgs {
   }
 };
 
-// p-norm of the elements that it is shown.
+// p-norm of the values passed to add().
 class Norm {
  public:
   explicit Norm(double p) : p_(p) {
@@ -81,7 +81,7 @@ StatusOr<Kernel> dist(const KernelSetup& op) {
       });
 }
 
-// Derivative of the norm by one difference.
+// Derivative of the norm with respect to one difference.
 double slope_dist(double p, double difference, double norm) {
   const double sign = difference > 0 ? 1 : difference < 0 ? -1 : 0;
   const double magnitude = std::abs(difference);

@@ -57,13 +57,13 @@ struct Fc {
   ArgIndex residual;
   ArgIndex out;
   size_t row_dims = 1;
-  int64_t padding = 0;  ///< rows and columns of W that stand for nothing
+  int64_t padding = 0;  ///< padding rows and columns of W
   Activation activation = Activation::kNone;
   bool bf16 = false;         ///< float factors are rounded to bfloat16
-  bool keep_packed = false;  ///< W may be kept in the layout of the library
+  bool keep_packed = false;  ///< W may be kept in the library's layout
 };
 
-// Numbers of a call that has been checked.
+// Sizes of one call, checked.
 struct FcShape {
   int64_t rows;
   int64_t inner;
@@ -86,12 +86,12 @@ StatusOr<FcShape> shape_of_fc(const KernelContext& ctx, const Fc& fc) {
   const Tensor* const residual = ctx.find_in(fc.residual);
   const Tensor& out = ctx.out(fc.out);
   if (residual != nullptr && (residual->dims() != out.dims() || residual->dtype() != x.dtype()))
-    return ctx.error("ResidualData must be as the result, {}, found {}", describe(out),
+    return ctx.error("ResidualData must match the result, {}, found {}", describe(out),
                      describe(*residual));
   return shape;
 }
 
-// The summand that is not there yet: null where the program writes the result into it.
+// The summand; null if there is none or if the program has already written it into the result.
 const Tensor* summand_apart(const KernelContext& ctx, const Fc& fc) {
   const Tensor* const residual = ctx.find_in(fc.residual);
   return residual == nullptr || residual->raw() == ctx.out(fc.out).raw() ? nullptr : residual;
@@ -100,7 +100,7 @@ bool accumulates(const KernelContext& ctx, const Fc& fc) {
   return ctx.find_in(fc.residual) != nullptr && summand_apart(ctx, fc) == nullptr;
 }
 
-// What follows the product, for element types that the library does not do it for.
+// Bias, summand and activation for the element types for which the library does not fuse them.
 template <typename T>
 void finish_fc(const KernelContext& ctx, const Fc& fc, int64_t columns, T* out) {
   using C = Compute<T>;
@@ -115,10 +115,11 @@ void finish_fc(const KernelContext& ctx, const Fc& fc, int64_t columns, T* out) 
   }
 }
 
-// With so few weights the call of a library takes longer than its work: 16 x 8 by 8 x 8 0.4 us
-// instead of 0.1. The rows do not count, so that a row has the same result in every batch.
+// With so few weights, calling a library takes longer than the product: 0.4 us instead of 0.1 us
+// for 16 x 8 by 8 x 8. The number of rows is ignored, so that a row has the same result in every
+// batch.
 constexpr int64_t kFewWeights = 256;
-constexpr int kWidth = 8;  // columns at a time: a register
+constexpr int kWidth = 8;  // columns per iteration: one register
 
 // One block of columns, kWidth or (kDynamic) `width` of them.
 template <int kColumns>
@@ -217,8 +218,8 @@ Status run_padded(const KernelContext& ctx, const Fc& fc, const FcShape& s, Gemm
   });
 }
 
-// True if nobody but fc ops reads the weights, and nobody writes them: others would have to bring
-// them back into row-major order in every run.
+// True if no op other than fc reads the weights and no op writes them. Other ops would have to
+// convert them back to row-major order in every run.
 bool may_keep_packed(const KernelSetup& op, ArgIndex w) {
   if (!op.is_constant(w)) return false;
   const llvm::StringRef name = op.op().first_input("W");
@@ -237,7 +238,7 @@ StatusOr<Kernel> fc(const KernelSetup& op) {
   fc.padding = op.attr<bool>("padding_weights") ? 4 : 0;
   MILLRACE_ASSIGN_OR_RETURN(fc.activation, activation_of(op));
   fc.bf16 = wants_bf16(op);
-  // Weights that are packed as bfloat16 would have lost what was rounded off.
+  // Weights packed as bfloat16 would lose precision.
   fc.keep_packed = fc.padding == 0 && !fc.bf16 && may_keep_packed(op, fc.w);
   if (fc.keep_packed) op.accept_layout(fc.w);
   return Kernel([fc, products = std::make_shared<Products>(), gemm = std::make_shared<Gemm>(),

@@ -7,14 +7,14 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// Inverses and triangular factors of small square matrices, one after another. All arithmetic is in
-// double: an inverse loses digits, and f32 has few of them.
+// Inverses and triangular factors of small square matrices, processed one by one. All arithmetic is
+// in double: an inverse loses digits, and f32 has few of them.
 namespace millrace::kernels {
 namespace {
 
 using SquareMatrix = std::vector<double>;  // row-major
 
-// out = a * b, each transposed if asked for.
+// out = a * b, each transposed if requested.
 void multiply_squares(const SquareMatrix& a, bool a_transposed, const SquareMatrix& b,
                       bool b_transposed, size_t n, SquareMatrix& out) {
   out.assign(n * n, 0);
@@ -58,7 +58,8 @@ bool invert(SquareMatrix& a, size_t n, SquareMatrix& out) {
   return true;
 }
 
-// a becomes its lower factor, from its lower triangle alone. False if it is not positive definite.
+// Replaces a by its lower triangular factor, reading the lower triangle only. False if a is not
+// positive definite.
 bool factorise(SquareMatrix& a, size_t n) {
   for (size_t j = 0; j < n; ++j) {
     double diagonal = a[j * n + j];
@@ -103,7 +104,7 @@ StatusOr<SquareStack> squares_of(const KernelContext& ctx, const Tensor& x, cons
   return SquareStack{static_cast<size_t>(x.dim(-1)), elements == 0 ? 0 : x.numel() / elements};
 }
 
-// For each matrix of x: body(number, elements of x, elements of out).
+// Calls body(number, elements of x, elements of out) for each matrix of x.
 template <typename Body>
 Status each_square(const KernelContext& ctx, const Tensor& x, const char* slot, Tensor& out,
                    Body&& body) {

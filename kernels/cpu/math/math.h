@@ -5,7 +5,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/math, a function a file.
+// Kernels of ops/math, one function per file.
 
 /// cast.
 /// multi_head_attention with its gradient, multihead_matmul.
@@ -21,7 +21,7 @@ void add_dist(KernelRegistry& registry);
 void add_fc(KernelRegistry& registry);
 /// matmul, matmul_v2, bmm with their gradients.
 void add_matmul(KernelRegistry& registry);
-/// matmul with head_number above 1: each head multiplies its part of the columns of X.
+/// matmul with head_number above 1: each head multiplies its range of the columns of X.
 StatusOr<Kernel> matmul_heads(const KernelSetup& op);
 StatusOr<Kernel> matmul_heads_grad(const KernelSetup& op);
 /// mul, mv, addmm with their gradients.

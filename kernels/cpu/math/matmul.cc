@@ -11,7 +11,7 @@ namespace {
 
 using ops::MatrixDims;
 
-// How the ops of this file differ.
+// What differs between the ops of this file.
 struct MatmulRule {
   const char* transpose_x = nullptr;  // attribute, if there is one
   const char* transpose_y = nullptr;
@@ -23,7 +23,7 @@ constexpr MatmulRule kBmm = {};
 
 enum Operand : size_t { kX = 0, kY = 1, kOut = 2 };
 
-// Two tensors as batches of matrices.
+// Two tensors viewed as batches of matrices.
 struct MatmulPair {
   bool turn_x = false;
   bool turn_y = false;
@@ -36,7 +36,7 @@ struct MatmulPair {
   };
   llvm::SmallVector<Level, 4> batch;
 
-  // The product c = a x b of three operands in the roles given.
+  // The product c = a x b with the given operands in these roles.
   [[nodiscard]] ProductShape product(Operand a, Operand b, Operand c) const {
     ProductShape shape;
     for (const Level& level : batch)
@@ -88,7 +88,7 @@ ProductShape forward_shape(const MatmulPair& pair) {
   return shape;
 }
 
-// dX = dOut x Y', or its transpose Y x dOut' where X is stored so.
+// dX = dOut x Y', or its transpose Y x dOut' if X is stored transposed.
 ProductShape x_grad_shape(const MatmulPair& pair) {
   ProductShape shape = pair.turn_x ? pair.product(kY, kOut, kX) : pair.product(kOut, kY, kX);
   shape.inner = pair.columns;
@@ -99,7 +99,7 @@ ProductShape x_grad_shape(const MatmulPair& pair) {
   return shape;
 }
 
-// dY = X' x dOut, or its transpose dOut' x X where Y is stored so.
+// dY = X' x dOut, or its transpose dOut' x X if Y is stored transposed.
 ProductShape y_grad_shape(const MatmulPair& pair) {
   ProductShape shape = pair.turn_y ? pair.product(kOut, kX, kY) : pair.product(kX, kOut, kY);
   shape.inner = pair.rows;
@@ -110,7 +110,7 @@ ProductShape y_grad_shape(const MatmulPair& pair) {
   return shape;
 }
 
-// What both directions read from the op.
+// Arguments of the op that the forward and the gradient kernel both use.
 struct MatmulSetup {
   ArgIndex x;
   ArgIndex y;

@@ -8,14 +8,14 @@
 #include "kernels/kernel.h"
 #include "ops/math/matrix_dims.h"
 
-// matmul with heads: head i multiplies columns [i * w, (i + 1) * w) of X with the same rows of Y,
-// or, where Y has only w rows, with its i-th part of the columns. The results stand side by side.
-// Both tensors are matrices or batches of matrices, and X or Y may be one matrix for the whole
-// batch.
+// matmul with heads: head i multiplies columns [i * w, (i + 1) * w) of X with the same rows of Y
+// or, if Y has only w rows, with the i-th range of its columns. The results are concatenated along
+// the columns. Both tensors are matrices or batches of matrices; X or Y may be one matrix for the
+// whole batch.
 namespace millrace::kernels {
 namespace {
 
-// A matrix in memory, or a part of it.
+// A matrix in memory, or a range of its columns or rows.
 struct MatmulHeadsPart {
   int64_t offset = 0;
   int64_t stride = 0;  ///< elements from row to row in memory
@@ -104,7 +104,7 @@ struct MatmulHeadsSetup {
   int32_t heads;
 };
 
-// c = a x b, in the parts given; c may be transposed in memory, too, which is b' x a'.
+// c = a x b for the given parts. c may also be stored transposed: then b' x a' is computed.
 template <typename T>
 Status multiply_matmul_heads(Gemm& gemm, CpuDevice& device, GemmShape shape, const T* a,
                              MatmulHeadsPart of_a, const T* b, MatmulHeadsPart of_b, T* c,

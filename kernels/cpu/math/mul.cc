@@ -9,7 +9,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Three matrices of out = x x y, whose memory is that of tensors of any rank.
+// The three matrices of out = x x y, stored in tensors of any rank.
 struct Folded {
   int64_t rows = 1;
   int64_t inner = 1;
@@ -46,7 +46,7 @@ struct MulSetup {
   ArgIndex y;
   ArgIndex out;
   ArgIndex dout;
-  ArgIndex more;  ///< that the gradient of X is added to
+  ArgIndex more;  ///< a summand that the gradient of X is added to
   ArgIndex dx;
   ArgIndex dy;
   int64_t x_cut = 1;
@@ -69,11 +69,11 @@ struct MulSetup {
                        ctx.out(out).raw(), accumulate);
   }
 
-  // The result holds the summand, in whose memory it may stand.
+  // Initialises the result with the summand, which may share its memory.
   static Status begin_with(const KernelContext& ctx, const Tensor* summand, Tensor& result) {
     if (summand == nullptr || summand->dtype() != result.dtype() ||
         summand->numel() != result.numel()) {
-      return ctx.error("MoreX@GRAD must be like X@GRAD {}, found {}", describe(result),
+      return ctx.error("MoreX@GRAD must match X@GRAD {}, found {}", describe(result),
                        summand == nullptr ? "no dense tensor" : describe(*summand));
     }
     if (summand->raw() != result.raw() && result.numel() > 0)
@@ -177,7 +177,7 @@ StatusOr<Kernel> addmm_grad(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest nest,
                                 broadcast_nest(dout.dims(), dinput->dims(), -1));
       if (nest.count() != dout.numel() || dinput->dtype() != dout.dtype())
-        return ctx.error("Input@GRAD is {}, Out@GRAD {}", describe(*dinput), describe(dout));
+        return ctx.error("Input@GRAD is {}, but Out@GRAD is {}", describe(*dinput), describe(dout));
       MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(dout.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
         T* const to = dinput->data<T>();

@@ -26,7 +26,7 @@ struct PowPower {
   }
 };
 
-// The exponent that squared norms use.
+// The exponent used by squared norms.
 struct PowSquare {
   static constexpr GradSource kFrom = GradSource::kX;
   template <typename T>

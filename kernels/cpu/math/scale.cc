@@ -20,7 +20,7 @@ void scale_values(std::span<const T> x, std::span<T> out, const Factors& f) {
     out[i] = static_cast<T>(scale * static_cast<C>(x[i]) + bias);
 }
 
-// Integers add the bias as an integer, on the side of the product that the attribute says.
+// For integers the bias is added as an integer, before or after the product as the attribute says.
 template <typename T>
 requires std::is_integral_v<T>
 void scale_values(std::span<const T> x, std::span<T> out, const Factors& f) {
@@ -65,7 +65,7 @@ StatusOr<Kernel> scale(const KernelSetup& op) {
       }
       return scale_tensor(rows->value, to.value, f);
     }
-    // inference sizes no output that is declared as selected rows
+    // inference does not size an output that is declared as selected rows
     const Tensor& from = ctx.in(x);
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(size_output(to, from.dtype(), from.dims()));

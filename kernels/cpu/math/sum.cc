@@ -15,7 +15,8 @@ namespace {
 
 using Summands = llvm::SmallVector<const Tensor*, 4>;
 
-// out = sum of all, in pieces that stay in the first cache. The first summand may be out itself.
+// out = sum of all, in chunks that stay in the L1 cache. The first summand may share memory with
+// out.
 template <typename T>
 void add_pieces(const Summands& from, Tensor& out, int64_t begin, int64_t end) {
   using C = Compute<T>;
@@ -39,16 +40,16 @@ void add_two(const T* a, const T* b, T* out, int64_t count) {
     out[i] = static_cast<T>(static_cast<Compute<T>>(a[i]) + static_cast<Compute<T>>(b[i]));
 }
 
-// Summands without elements add nothing; the others have the type and size of out, and its order.
+// Summands without elements are skipped; the others must have the type, size and layout of out.
 Status add_dense(const KernelContext& ctx, const Summands& given, Tensor& out) {
   Summands from;
   for (const Tensor* const x : given) {
     if (x->numel() == 0) continue;
     if (x->numel() != out.numel() || x->dtype() != out.dtype())
-      return ctx.error("the inputs must be like the result {}, found {}", describe(out),
+      return ctx.error("the inputs must match the result {}, found {}", describe(out),
                        describe(*x));
     from.push_back(x);
-    // Where out is an input, its content must be read first.
+    // If out is also an input, its content must be read first.
     if (x->raw() == out.raw()) std::swap(from.front(), from.back());
   }
   if (from.empty()) {
@@ -97,7 +98,7 @@ Status add_rows_sum(const SelectedRows& rows, Tensor& out) {
 
 using Sparse = llvm::SmallVector<const SelectedRows*, 4>;
 
-// The rows of all, one after the other.
+// The rows of all inputs, one after the other.
 StatusOr<SelectedRows> join_rows(const Sparse& all) {
   SelectedRows out;
   const SelectedRows* like = all.front();
@@ -127,15 +128,16 @@ StatusOr<SelectedRows> join_rows(const Sparse& all) {
   return out;
 }
 
-// Element by element; those that were never written count as absent.
+// Element by element; elements that were never written count as absent.
 Status add_arrays(const KernelContext& ctx, ArgRange args, TensorArray& out) {
   size_t size = 0;
   for (int32_t k = 0; k < args.count; ++k) {
     const auto* const array = ctx.in_value(args, k).get_if<TensorArray>();
-    if (array == nullptr) return ctx.error("input {} must be a tensor array as the others", k);
+    if (array == nullptr) return ctx.error("input {} must be a tensor array like the others", k);
     size = std::max(size, array->size());
   }
-  // May move the elements of an input that is out itself, so it comes before they are looked at.
+  // May reallocate the elements of an input that is also the output, so it runs before they are
+  // read.
   if (out.size() < size) out.resize(size);
   for (size_t i = 0; i < size; ++i) {
     Summands from;
@@ -155,7 +157,7 @@ Status add_arrays(const KernelContext& ctx, ArgRange args, TensorArray& out) {
   return Ok();
 }
 
-// Gives out the dims of the dense inputs unless it has as many elements already.
+// Resizes out to the dims of the dense inputs unless it already has the right number of elements.
 Status size_dense(const Summands& dense, Tensor& out) {
   const Tensor* like = dense.front();
   for (const Tensor* const x : dense) {
@@ -166,7 +168,7 @@ Status size_dense(const Summands& dense, Tensor& out) {
   return fits ? Ok() : out.resize(like->dtype(), like->dims());
 }
 
-// Brings all summands into the layout of the first that has one, and the result with them; into
+// Converts all summands and the result to the layout of the first summand that has one; to
 // row-major order if their dims differ or some are sparse.
 Status follow_layout_sum(const KernelContext& ctx, ArgRange args, const Summands& dense,
                          bool may_follow, Tensor& out) {
@@ -213,7 +215,7 @@ StatusOr<Kernel> sum_kernel(const KernelSetup& op) {
       out_value.as<SelectedRows>() = std::move(merged);
       return Ok();
     }
-    // The result may replace selected rows that are an input.
+    // The result may replace selected rows that are also an input.
     SelectedRows replaced;
     if (auto* const own = out_value.get_if<SelectedRows>()) {
       std::replace(sparse.begin(), sparse.end(), static_cast<const SelectedRows*>(own),

@@ -9,7 +9,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Arguments of ops of two operands and their gradients.
+// Arguments of ops with two operands and of their gradients.
 struct VectorProductsArgs {
   ArgIndex x;
   ArgIndex y;
@@ -25,12 +25,12 @@ struct VectorProductsArgs {
         dx(op.output("X@GRAD")),
         dy(op.output("Y@GRAD")) {}
 
-  // Errors: types differ; dims differ where they must not; the gradient has another size.
+  // Errors: types differ; dims differ although they must be equal; the gradient has another size.
   [[nodiscard]] Status check(const KernelContext& ctx, bool same_dims, int64_t out_count) const {
     const Tensor& a = ctx.in(x);
     const Tensor& b = ctx.in(y);
     if (a.dtype() != b.dtype() || (same_dims && a.dims() != b.dims()))
-      return ctx.error("X and Y must be alike, found {} and {}", describe(a), describe(b));
+      return ctx.error("X and Y must match, found {} and {}", describe(a), describe(b));
     if (!dout) return Ok();
     const Tensor& grad = ctx.in(dout);
     if (grad.dtype() != a.dtype() || grad.numel() != out_count) {
@@ -41,7 +41,7 @@ struct VectorProductsArgs {
   }
 };
 
-// dot: rows of the last dim.
+// dot: dot product of rows of the last dim.
 
 struct VectorProductsRows {
   int64_t count;
@@ -125,7 +125,7 @@ StatusOr<Triples> triples_of(const Tensor& x, int32_t dim) {
     axis = found - dims.begin();
   }
   if (!axis || *axis >= static_cast<int64_t>(dims.size()) || dims[static_cast<size_t>(*axis)] != 3)
-    return KernelContext::error("attribute 'dim' is {}, which names no dim of size 3 of X {}", dim,
+    return KernelContext::error("attribute 'dim' is {}, which is not a dim of size 3 of X {}", dim,
                                 describe(x));
   Triples triples;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -182,7 +182,7 @@ StatusOr<Kernel> cross_grad(const KernelSetup& op) {
   });
 }
 
-// kron: each dim of the result is one of X times one of Y.
+// kron: each dim of the result is the product of a dim of X and a dim of Y.
 
 struct VectorProductsProduct {
   template <typename T>

@@ -5,7 +5,7 @@
 #include "kernels/cpu/metric/metric.h"
 #include "kernels/dispatch.h"
 
-// Counts of right and wrong classes.
+// Counts of correct and wrong classes.
 namespace millrace::kernels {
 namespace {
 

@@ -8,8 +8,8 @@
 
 // Area under the ROC curve from counts of positive and negative examples by score.
 //
-// With slide_steps = s > 0 a var of counts has s blocks of buckets, one for each of the last steps,
-// then a block with their sum, then one number: the steps so far.
+// With slide_steps = s > 0, a var of counts has s blocks of buckets, one for each of the last s
+// steps, then a block with their sum, then the number of steps so far.
 namespace millrace::kernels {
 namespace {
 
@@ -57,11 +57,12 @@ Status count(const KernelContext& ctx, const Batch& batch, int64_t buckets, cons
   return Ok();
 }
 
-// The counts of the step that leaves the window go; the new ones take their place.
+// The counts of the step that leaves the window are subtracted and replaced by the new ones.
 Status slide(const KernelContext& ctx, const Batch& batch, int64_t buckets, int64_t steps,
              const AucCounts& all) {
   const int64_t number = all.positive[(steps + 1) * buckets];
-  if (number < 0) return ctx.error("StatPos says that {} steps have been counted", number);
+  if (number < 0)
+    return ctx.error("StatPos has {} as its number of steps, expected at least 0", number);
   const int64_t begin = number % steps * buckets;
   const AucCounts current{all.positive + begin, all.negative + begin};
   const AucCounts sum{all.positive + steps * buckets, all.negative + steps * buckets};

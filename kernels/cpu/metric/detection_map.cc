@@ -26,7 +26,7 @@ struct MapSlots {
   ArgIndex out_counts, out_hits, out_misses, out_map;
 };
 
-// A box that was found, and whether it is an object.
+// A detected box, and whether it matches an object.
 template <typename T>
 struct ScoredHit {
   T score;
@@ -34,7 +34,7 @@ struct ScoredHit {
   int32_t miss;
 };
 
-// Objects and found boxes of each class, in the order of the classes.
+// Objects and detected boxes of each class, in the order of the classes.
 template <typename T>
 struct MapCounts {
   std::map<int64_t, int64_t> objects;
@@ -44,13 +44,13 @@ struct MapCounts {
 template <typename T>
 struct LabelledBox {
   std::array<T, 4> box;
-  T score;         // of found boxes
-  bool difficult;  // of objects
+  T score;         // per detected box
+  bool difficult;  // per object
 };
 template <typename T>
 using BoxesByClass = std::map<int64_t, std::vector<LabelledBox<T>>>;
 
-// Area of the intersection / area of the union, of corners that are points.
+// Area of the intersection / area of the union; corners are points.
 template <typename T>
 T overlap_of_map(const T* a, const T* b) {
   if (b[0] > a[2] || b[2] < a[0] || b[1] > a[3] || b[3] < a[1]) return T{0};
@@ -80,7 +80,7 @@ StatusOr<BoxesByClass<T>> objects_of_map(const Tensor& label, int64_t begin, int
   return boxes;
 }
 
-// Found boxes are cut at the border of the image.
+// Detected boxes are clipped to the image.
 template <typename T>
 StatusOr<BoxesByClass<T>> detections_of_map(const Tensor& detected, int64_t begin, int64_t end) {
   BoxesByClass<T> boxes;
@@ -95,8 +95,9 @@ StatusOr<BoxesByClass<T>> detections_of_map(const Tensor& detected, int64_t begi
   return boxes;
 }
 
-// The found boxes of a class and image by falling score (where there is no such object: as they
-// come): each goes to the object that it overlaps most, and an object is found once.
+// Matches the detected boxes of a class and image by falling score (in input order if the image has
+// no such object). Each box is assigned to the object that it overlaps most; an object is matched
+// once.
 template <typename T>
 void match_boxes(const std::vector<LabelledBox<T>>& objects, std::vector<LabelledBox<T>> found,
                  const MapRules& rules, std::vector<ScoredHit<T>>& to) {
@@ -148,7 +149,7 @@ Status count_batch(const Tensor& detected, const Tensor& label, const MapRules& 
   return Ok();
 }
 
-// What the batches before have counted.
+// The counts of earlier batches.
 template <typename T>
 Status read_counts(const KernelContext& ctx, const MapSlots& slots, const MapRules& rules,
                    MapCounts<T>& counts) {
@@ -170,7 +171,7 @@ Status read_counts(const KernelContext& ctx, const MapSlots& slots, const MapRul
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> others,
                             image_offsets(*misses, -1, "FalsePos"));
   if (of_class != others)
-    return ctx.error("TruePos and FalsePos must have the same LoD, one part a class");
+    return ctx.error("TruePos and FalsePos must have the same LoD, one part per class");
   for (size_t k = 0; k + 1 < of_class.size(); ++k) {
     for (int64_t i = of_class[k]; i < of_class[k + 1]; ++i) {
       const T* const hit = hits->data<T>() + 2 * i;
@@ -212,7 +213,7 @@ struct PrecisionCurve {
     return sum;
   }
 
-  // Mean of the best precisions at recalls of at least 0, 0.1, ..., 1.
+  // Mean of the highest precisions at recalls of at least 0, 0.1, ..., 1.
   [[nodiscard]] T eleven_points() const {
     T sum = 0;
     for (int k = 0; k <= 10; ++k) {

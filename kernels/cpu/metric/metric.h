@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/metric, a function a file.
+// Kernels of ops/metric, one function per file.
 void add_accuracy_kernels(KernelRegistry& registry);
 void add_auc_kernel(KernelRegistry& registry);
 void add_detection_map_kernel(KernelRegistry& registry);

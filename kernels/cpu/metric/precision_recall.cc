@@ -10,7 +10,7 @@ namespace {
 // Columns of the states of a class.
 enum PrecisionRecallState { kTruePositive, kFalsePositive, kTrueNegative, kFalseNegative, kStates };
 
-// A ratio with an empty denominator counts as perfect.
+// A ratio with a denominator of 0 counts as 1.
 double ratio(double right, double wrong) {
   return right > 0 || wrong > 0 ? right / (right + wrong) : 1.0;
 }

@@ -12,7 +12,7 @@
 namespace millrace::kernels {
 namespace {
 
-// The arguments of a call, some of them replaced.
+// The arguments of one call, some of which are replaced by substitutes.
 class AdaptedCall {
  public:
   AdaptedCall(size_t inputs, size_t outputs)
@@ -27,11 +27,11 @@ class AdaptedCall {
   }
   [[nodiscard]] size_t inputs() const { return inputs_; }
   [[nodiscard]] size_t outputs() const { return outputs_; }
-  // What stands for an input or output of the op in the call.
+  // The substitute for an input or output of the op.
   Value& input(size_t k) { return stand_ins_[k]; }
   Value& output(size_t k) { return stand_ins_[inputs_ + k]; }
 
-  // Gives the kernel stand-ins for all tensors that come in, and for the outputs named so.
+  // Calls the kernel with substitutes for all inputs, and for those outputs that `replaced` marks.
   Status run(const KernelContext& ctx, const Kernel& kernel, const std::vector<bool>& replaced) {
     std::vector<Value*> table;
     std::vector<int32_t> in;
@@ -69,7 +69,7 @@ Status widen_half(const Tensor& from, Tensor& to) {
   return convert(DType::kFloat16, from.raw(), DType::kFloat32, to.raw(), from.numel());
 }
 
-// Another view of an input that is handed on as it is.
+// Shares an unchanged input with the inner call.
 Status pass_input(const KernelContext& ctx, size_t k, Value& to) {
   const Value& value = ctx.in_value(AdaptedCall::argument(k));
   if (const auto* const tensor = value.get_if<Tensor>()) {
@@ -106,7 +106,7 @@ Status run_widened(const KernelContext& ctx, const Kernel& kernel, AdaptedCall& 
   for (size_t k = 0; k < call.outputs(); ++k) {
     if (!AdaptedCall::has_output(ctx, k)) continue;
     const Tensor& own = ctx.out(AdaptedCall::argument(k));
-    // one that inference did not size has no type yet
+    // an output that inference did not size has no type yet
     replaced[k] = !own.initialized() || own.dtype() == DType::kFloat16;
     if (!replaced[k]) continue;
     auto& wide = call.output(k).as<Tensor>();
@@ -166,7 +166,7 @@ Kernel behind_relu(const KernelSetup& op, Kernel kernel) {
   return
       [=, call = adapted_call(op), kernel = std::move(kernel)](const KernelContext& ctx) -> Status {
         for (size_t k = 0; k < call->inputs(); ++k) {
-          // copies: the kernel may reorder a stored filter in its memory
+          // copies: the kernel may reorder a stored filter in memory
           const Tensor* const from =
               AdaptedCall::has_input(ctx, k) ? ctx.find_in(AdaptedCall::argument(k)) : nullptr;
           if (from != nullptr && from->initialized())

@@ -4,19 +4,19 @@
 
 namespace millrace::kernels {
 
-/// A kernel without loops for 16-bit floats, called with its f16 tensors widened to f32: what it
-/// gives is rounded to f16. Calls without an f16 tensor pass unchanged. Errors: those of the
-/// kernel; kResource.
+/// Wraps a kernel that has no loops for 16-bit floats: its f16 inputs are widened to f32, and its
+/// results are rounded to f16. Calls without an f16 tensor are passed through unchanged. Errors:
+/// those of the kernel; kResource.
 Kernel computed_in_float(const KernelSetup& op, Kernel kernel);
-/// A maker of such kernels.
+/// Wraps a maker in the same way.
 template <KernelMaker kMaker>
 StatusOr<Kernel> in_float(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(Kernel kernel, kMaker(op));
   return computed_in_float(op, std::move(kernel));
 }
 
-/// The kernel of an op that sees max(Input, 0) in place of Input; for a gradient op, what it gives
-/// for Input is 0 where Input is not above 0. Input must be f32 or f64.
+/// Wraps the kernel of an op so that it sees max(Input, 0) in place of Input. For a gradient op,
+/// the gradient of Input is then set to 0 where Input is not above 0. Input must be f32 or f64.
 Kernel behind_relu(const KernelSetup& op, Kernel kernel);
 
 }  // namespace millrace::kernels

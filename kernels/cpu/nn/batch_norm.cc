@@ -31,12 +31,12 @@ BatchNormAttrs read_attrs_batch_norm(const KernelSetup& op) {
   return attrs;
 }
 
-// What one call works on; absent vectors are null.
+// Operands of one call; absent vectors are null.
 template <typename T>
 struct BatchNormForward {
   using C = Compute<T>;
   const T* x;
-  const T* z;  ///< another image that is added; null: none
+  const T* z;  ///< another image, added to the result; null: none
   const C* scale;
   const C* bias;
   const C* mean;
@@ -49,8 +49,8 @@ struct BatchNormForward {
   C momentum;
 };
 
-// Mean and variance of the batch, or the running ones, are in saved_mean and saved_deviation: the
-// running ones move on, the variance becomes what the name says.
+// saved_mean and saved_deviation hold the mean and variance of the batch, or the running ones.
+// Updates the running statistics and converts the variance to what the name says.
 template <typename T>
 void use_statistics(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, int64_t begin,
                     int64_t end) {
@@ -74,7 +74,7 @@ void use_statistics(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, i
     f.saved_deviation[c] = C{1} / std::sqrt(f.saved_deviation[c] + static_cast<C>(attrs.epsilon));
 }
 
-// What the normalised elements are multiplied by and what is added.
+// Factor and summand of the normalised elements.
 template <typename T>
 void find_factors(const BatchNormForward<T>& f, int64_t begin, int64_t end, Compute<T>* factor,
                   Compute<T>* summand) {
@@ -112,7 +112,7 @@ void normalise_batch_norm(const BatchNormForward<T>& f, const BatchNormAttrs& at
     });
     return;
   }
-  // the op that has another summand rectifies
+  // only the op with another summand also applies relu
   map_channel_range(l, begin, end, f.y, [value, z](int64_t c) {
     return [inner = value(c), z](int64_t at) {
       const C y = inner(at) + static_cast<C>(z[at]);
@@ -121,7 +121,7 @@ void normalise_batch_norm(const BatchNormForward<T>& f, const BatchNormAttrs& at
   });
 }
 
-// Images in blocks of channels.
+// For images in blocks of channels.
 void run_blocks_batch_norm(CpuDevice& device, const BatchNormForward<float>& f,
                            const BatchNormAttrs& attrs, const ChannelBlocks& l) {
   NormForward norm;
@@ -146,8 +146,8 @@ void run_blocks_batch_norm(CpuDevice& device, const BatchNormForward<float>& f,
   for_norm_columns(device, l, [&](int64_t begin, int64_t end) { loop(norm, begin, end); });
 }
 
-// One value in a channel has no variance: it passes, and the statistics stay; so they do where
-// there is none.
+// A channel with one value has no variance: the value is copied and the running statistics do not
+// change. They also do not change for a channel without values.
 template <typename T>
 void pass_through_batch_norm(const BatchNormForward<T>& f, const BatchNormAttrs& attrs,
                              const ChannelLayout& l) {
@@ -180,7 +180,7 @@ struct BatchNormForwardArgs {
   ArgIndex y, mean_out, variance_out, saved_mean, saved_variance;
 };
 
-// Blocks of channels that X is in and Y will be; else both are row-major.
+// Blocks of channels of X, which Y also gets; otherwise both are row-major.
 template <typename T>
 StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm(const KernelContext& ctx,
                                                                 const BatchNormForwardArgs& args,
@@ -191,7 +191,7 @@ StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm(const KernelCont
     return std::optional<ChannelBlocks>();
   }
   std::optional<ChannelBlocks> blocks;
-  // One value in a channel is a case of its own.
+  // A channel with one value is handled separately.
   if (std::is_same_v<T, float> && !attrs.channels_last) blocks = channel_blocks(x);
   if (blocks && blocks->outer * blocks->inner < 2) blocks.reset();
   if (!blocks) {

@@ -37,7 +37,7 @@ struct BatchNormGradAttrs {
   bool global = false;
 };
 
-// Gradients of a channel with one element, which the forward op passed on, or without any.
+// Gradients of channels with at most one element, which the forward op copied.
 template <typename T>
 void pass_through_batch_norm_grad(const BatchNormGrad<T>& g, int64_t channels, int64_t of_channel) {
   if (g.dx != nullptr && g.dx != g.dy) std::copy_n(g.dy, channels * of_channel, g.dx);
@@ -45,7 +45,8 @@ void pass_through_batch_norm_grad(const BatchNormGrad<T>& g, int64_t channels, i
   std::fill_n(g.dbias, channels, Compute<T>{0});
 }
 
-// The statistics the forward op used; those of running variance need `deviation` as memory.
+// The statistics that the forward op used; with the running variance, the result is stored in
+// `deviation`.
 template <typename T>
 Status find_statistics(const KernelContext& ctx, const BatchNormGradArgs& args,
                        const BatchNormGradAttrs& attrs, BatchNormGrad<T>& g, Compute<T>* deviation,
@@ -67,7 +68,7 @@ Status find_statistics(const KernelContext& ctx, const BatchNormGradArgs& args,
   return Ok();
 }
 
-// Blocks of channels that all images are in; else they are row-major.
+// Blocks of channels that all images have; otherwise they are row-major.
 template <typename T>
 StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm_grad(
     const KernelContext& ctx, const BatchNormGradArgs& args, const BatchNormGradAttrs& attrs) {
@@ -81,15 +82,15 @@ StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm_grad(
   return blocks;
 }
 
-// What the fused op has besides; null where there is none.
+// Additional operands of the fused op; null where there is none.
 template <typename T>
 struct Fused {
-  const T* y = nullptr;     ///< result that was rectified
+  const T* y = nullptr;     ///< result of the rectifier
   const T* more = nullptr;  ///< second summand of the incoming gradient
   T* dz = nullptr;
 };
 
-// Images in blocks of channels.
+// For images in blocks of channels.
 void run_blocks_batch_norm_grad(CpuDevice& device, const BatchNormGrad<float>& g,
                                 const Fused<float>& fused, const ChannelBlocks& l) {
   NormBackward norm;
@@ -111,7 +112,8 @@ void run_blocks_batch_norm_grad(CpuDevice& device, const BatchNormGrad<float>& g
   for_norm_columns(device, l, [&](int64_t begin, int64_t end) { loop(norm, begin, end); });
 }
 
-// The gradient of the normalisation alone, in `to`, which may be where an operand stands.
+// The incoming gradient of the normalisation, written to `to`, which may share memory with an
+// operand.
 template <typename T>
 void add_and_mask(CpuDevice& device, const Fused<T>& fused, const T* dy, int64_t count, T* to) {
   using C = Compute<T>;
@@ -125,7 +127,7 @@ void add_and_mask(CpuDevice& device, const Fused<T>& fused, const T* dy, int64_t
   });
 }
 
-// An image output like X, in its layout; null if the op lacks it.
+// An image output with the dims and layout of X; null if the op lacks it.
 StatusOr<Tensor*> image_result(const KernelContext& ctx, ArgIndex arg, const Tensor& x) {
   MILLRACE_ASSIGN_OR_RETURN(Tensor* const out, result_like(ctx, arg, x));
   if (out == nullptr) return out;
@@ -180,7 +182,7 @@ Status run_gradient_batch_norm_grad(const KernelContext& ctx, const BatchNormGra
   if (fused.y != nullptr || fused.more != nullptr || fused.dz != nullptr) {
     T* masked = fused.dz != nullptr ? fused.dz : g.dx;
     if (masked == nullptr) {
-      // of an image that is fed: nobody wants its gradient, but those of Scale and Bias need it
+      // X is an input of the program: its gradient is not requested, but Scale and Bias need it
       const auto bytes = static_cast<size_t>(x->numel()) * sizeof(T);
       MILLRACE_ASSIGN_OR_RETURN(std::byte* const own, ctx.device().scratch(bytes, 1));
       masked = reinterpret_cast<T*>(own);

@@ -4,13 +4,13 @@
 
 namespace millrace::kernels {
 
-/// Maker of the kernel of batch_norm, which other ops begin with.
+/// Maker of the kernel of batch_norm, for ops that contain a batch normalisation.
 StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op);
 /// Maker of the kernel of its gradient.
 StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op);
 
-/// Operands of the gradient of a batch normalisation; vectors have one element a channel, absent
-/// ones are null.
+/// Operands of the gradient of a batch normalisation; vectors have one element per channel, absent
+/// operands are null.
 template <typename T>
 struct BatchNormGrad {
   using C = Compute<T>;
@@ -20,14 +20,14 @@ struct BatchNormGrad {
   const C* mean;       ///< that the forward op subtracted
   const C* deviation;  ///< 1 / sqrt(variance + epsilon) that it multiplied with
   T* dx;               ///< may be x or dy
-  C* dscale;           ///< never null, as dbias
+  C* dscale;           ///< never null; the same for dbias
   C* dbias;
-  C* work;  ///< three elements a channel
+  C* work;  ///< three elements per channel
   bool constant_statistics;
 };
 
-/// dbias = sum of dy; dscale = sum of dy * (x - mean) * deviation; dx, where the statistics depend
-/// on x too unless they are constant.
+/// dbias = sum of dy; dscale = sum of dy * (x - mean) * deviation; and dx, which includes the
+/// gradient through the statistics unless they are constant.
 template <typename T>
 void batch_norm_gradient(const BatchNormGrad<T>& g, const ChannelLayout& l, int64_t begin,
                          int64_t end) {
@@ -59,7 +59,7 @@ void batch_norm_gradient(const BatchNormGrad<T>& g, const ChannelLayout& l, int6
     });
     return;
   }
-  // The mean of dy and what dy has of the normalised x drop out.
+  // Subtracts the mean of dy and the component of dy along the normalised x.
   map_channel_range(l, begin, end, g.dx, [x, dy, mean, factor, shift, tilt](int64_t c) {
     return
         [x, dy, middle = mean[c], times = factor[c], less = shift[c], slope = tilt[c]](int64_t at) {

@@ -4,12 +4,12 @@
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/dispatch.h"
 
-// Sums and maps over the channels [begin, end) of images, for batch_norm and its kin. All loops run
-// over contiguous memory: over the pixels of a plane, or over the channels of a pixel.
+// Sums and maps over the channels [begin, end) of images, for batch_norm and related ops. All loops
+// run over contiguous memory: over the pixels of a plane, or over the channels of a pixel.
 namespace millrace::kernels {
 
-/// sums[c] = sum of f(c)(position) over channel c. f(c) gives a function that holds what is
-/// constant in the channel by value, so that the loops vectorise.
+/// sums[c] = sum of f(c)(position) over channel c. f(c) returns a function that captures the
+/// constants of the channel by value, so that the loops vectorise.
 template <typename C, typename F>
 void sum_channel_range(const ChannelLayout& l, int64_t begin, int64_t end, C* sums, F&& f) {
   std::fill(sums + begin, sums + end, C{0});

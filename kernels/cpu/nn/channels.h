@@ -12,8 +12,8 @@
 
 namespace millrace::kernels {
 
-/// Where the channels of images stand: element i of channel c of part n is at
-/// (n * channels + c) * inner + i. Parts are images where channels come first, else pixels.
+/// Memory layout of the channels of images: element i of channel c of part n is at (n * channels +
+/// c) * inner + i. Parts are images if channels come first, else pixels.
 struct ChannelLayout {
   ChannelLayout(llvm::ArrayRef<int64_t> dims, bool last) {
     int64_t all = 1;
@@ -26,11 +26,11 @@ struct ChannelLayout {
     outer = part == 0 ? 0 : all / part;
   }
 
-  /// Elements of one channel.
+  /// Number of elements of one channel.
   [[nodiscard]] int64_t of_channel() const { return outer * inner; }
 
-  /// Calls body(begin, end) for ranges of channels: one channel at a time where they are planes, as
-  /// many as possible where they are columns.
+  /// Calls body(begin, end) for ranges of channels: one channel at a time if channels are planes,
+  /// as many as possible if they are columns.
   template <typename Body>
   void for_channels(CpuDevice& device, Body&& body) const {
     const int64_t grain = std::max<int64_t>(kGrain / std::max<int64_t>(of_channel(), 1), 1);
@@ -45,8 +45,8 @@ struct ChannelLayout {
   int64_t inner = 1;
 };
 
-/// A vector of one value for each channel (or column) that an op reads. Null if it is absent.
-/// Errors: wrong element type or number of elements, naming the slot.
+/// A vector with one value per channel (or column), read by an op. Null if it is absent. Errors:
+/// wrong element type or number of elements; the message names the slot.
 template <typename T>
 StatusOr<const T*> channel_values(const Tensor* tensor, const char* slot, int64_t count) {
   if (tensor == nullptr) return static_cast<const T*>(nullptr);
@@ -54,7 +54,7 @@ StatusOr<const T*> channel_values(const Tensor* tensor, const char* slot, int64_
   return KernelContext::error("{} must have {} elements of type {}, found {}", slot, count,
                               dtype_name(kDTypeOf<T>), describe(*tensor));
 }
-/// The same for a vector that the op cannot do without.
+/// The same for a required vector.
 template <typename T>
 StatusOr<const T*> needed_values(const KernelContext& ctx, ArgIndex arg, const char* slot,
                                  int64_t count) {
@@ -70,7 +70,7 @@ StatusOr<T*> channel_results(Tensor* tensor, const char* slot, int64_t count) {
                               dtype_name(kDTypeOf<T>), describe(*tensor));
 }
 
-/// Errors: a and b differ in element type or dims; names both slots.
+/// Errors: a and b differ in element type or dims; the message names both slots.
 Status check_alike(const Tensor& a, const char* slot_a, const Tensor& b, const char* slot_b);
 
 }  // namespace millrace::kernels

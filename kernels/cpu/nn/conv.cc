@@ -28,7 +28,7 @@ StatusOr<Kernel> conv_kernel(const KernelSetup& op) {
   });
 }
 
-// Arguments of a gradient op: operands and where results go.
+// Arguments of a gradient op: operands and results.
 struct ConvGradArgs {
   explicit ConvGradArgs(const KernelSetup& op)
       : input(op.input("Input")),
@@ -75,7 +75,7 @@ Status ConvGradients::run(const KernelContext& ctx) {
   Tensor& w_in = ctx.stored_in(args.filter);
   Tensor& dy_in = ctx.stored_in(args.output_grad);
   const ConvPass::Layouts images{free_layouts, false, nullptr, false};
-  // as the filter, so that an update goes through both in one order
+  // in the layout of the filter, so that an update reads both in the same order
   const ConvPass::Layouts filters{false, false, w->layout(), false};
   if (dx != nullptr && dx->numel() > 0) {
     MILLRACE_RETURN_IF_ERROR(transposed ? data.run(ctx.device(), {dy_in, w_in, *dx}, images)
@@ -106,7 +106,7 @@ StatusOr<Kernel> conv_grad_kernel(const KernelSetup& op) {
 // A transposed convolution is the gradient of a convolution with the same filter.
 ConvAttrs read_transposed_attrs(const KernelSetup& op) {
   ConvAttrs attrs = read_conv_attrs(op);
-  // The three-dimensional op takes NDHWC for NCDHW.
+  // The three-dimensional op uses NDHWC for NCDHW.
   attrs.channels_last = op.attr<std::string>("data_format") == "NHWC";
   attrs.transposed = true;
   return attrs;
@@ -134,8 +134,8 @@ StatusOr<Kernel> conv_transpose_grad(const KernelSetup& op) {
   return Kernel([gradients](const KernelContext& ctx) { return gradients->run(ctx); });
 }
 
-// An attribute of programs for GPUs puts a relu in front of the convolution. It is not in the
-// schema: programs that are made here do not write it.
+// Programs for GPUs may have an attribute that puts a relu before the convolution. It is not in the
+// schema, because millrace does not write it.
 template <KernelMaker kMaker>
 StatusOr<Kernel> conv_or_behind_relu(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(Kernel kernel, kMaker(op));

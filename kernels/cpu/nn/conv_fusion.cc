@@ -10,7 +10,7 @@
 #include "kernels/dispatch.h"
 
 // conv2d_fusion: the original's convolution for inference with bias, another summand and an
-// activation, and its channels in parts.
+// activation. It can split the channels of the result into several outputs.
 namespace millrace::kernels {
 namespace {
 
@@ -37,7 +37,7 @@ void activate_images(CpuDevice& device, Tensor& images, const std::string& name,
     return map_in_place<T>(device, images, [alpha](T x) { return x > T{0} ? x : alpha * x; });
 }
 
-// Channels from `first` on of images whose channels are dim `channel`.
+// Copies channels from `first` on; the channels of the images are in dim `channel`.
 void copy_channels(CpuDevice& device, const Tensor& images, size_t channel, int64_t first,
                    Tensor& part) {
   const Dims from = row_major(images.dims());
@@ -60,7 +60,7 @@ StatusOr<Kernel> conv_fusion(const KernelSetup& op) {
   const auto activation = op.attr<std::string>("activation");
   const auto alpha = op.attr<float>("fuse_alpha");
   if (activation == "relux" || activation == "band_pass") {
-    // their bounds are no attributes
+    // the op has no attributes for their bounds
     return Status(StatusCode::kUnimplemented,
                   fmt::format("activation '{}' of {}", activation, op.def().type().str()));
   }

@@ -20,7 +20,7 @@ Status misfit_conv_pass(const char* what, const Tensor& src, const Tensor& weigh
                               describe(weights));
 }
 
-// Inference has seen forward ops; gradient ops may pass anything.
+// Inference has checked forward ops only; a gradient op may pass anything.
 Status check_operands_conv_pass(const Tensor& src, const Tensor& weights, const Tensor& dst,
                                 const ConvAttrs& attrs) {
   if (src.dtype() != weights.dtype() || src.dtype() != dst.dtype())
@@ -55,7 +55,7 @@ StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& s
       window_over(attrs.window, weights.dims().drop_front(2), attrs.transposed ? places : size));
   for (size_t i = 0; i < size.size(); ++i) {
     if (ops::window_places(window, i, size[i]) != places[i])
-      return misfit_conv_pass("the window does not have that many places", src, weights, dst);
+      return misfit_conv_pass("the output dims do not fit the window", src, weights, dst);
   }
   dnn::Convolution spec;
   spec.src = dnn::image(src, attrs.channels_last);
@@ -68,7 +68,7 @@ StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& s
   return spec;
 }
 
-// Gives the result its layout, and the content of the summand that it begins with.
+// Sets the layout of the result, and initialises it with the summand, if any.
 Status place_over(CpuDevice& device, Tensor* residual, const LayoutPtr& layout, Tensor& dst) {
   const Dims dims(dst.dims().begin(), dst.dims().end());
   if (residual == nullptr) return dst.resize(dst.dtype(), dims, layout);
@@ -79,11 +79,11 @@ Status place_over(CpuDevice& device, Tensor* residual, const LayoutPtr& layout, 
   return Ok();
 }
 
-// to += from, both in one layout.
+// to += from; both have the same layout.
 Status add_images_conv_pass(const Tensor& from, Tensor& to) {
   if (from.dtype() != to.dtype() || from.dims() != to.dims()) {
-    return KernelContext::error("images that are added must be alike, found {} and {}",
-                                describe(from), describe(to));
+    return KernelContext::error("images to add must match, found {} and {}", describe(from),
+                                describe(to));
   }
   return dispatch<FloatTypes>(to.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -140,7 +140,7 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   spec.alpha = fusion_.alpha;
   Prepared prepared;
   prepared.spec = spec;
-  // the library knows no negative padding, which cuts a border off
+  // negative padding cuts off the border; the library does not support it
   const auto cuts = [](int64_t padding) { return padding < 0; };
   if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0 ||
       llvm::any_of(spec.before, cuts) || llvm::any_of(spec.after, cuts))
@@ -167,8 +167,9 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   return prepared;
 }
 
-// With very few places, rounding the filter takes longer than what it saves; then the loops for
-// them stay. With more, convolutions of rounded numbers beat those loops.
+// With very few output positions, rounding the filter takes longer than it saves; then the loops
+// for few positions are used. With more positions, convolutions of rounded numbers are faster than
+// those loops.
 void ConvPass::add_rounding(CpuDevice& device, Prepared& prepared) const {
   constexpr int64_t kFewestPlaces = 5;
   dnn::Convolution spec = prepared.spec;
@@ -203,7 +204,7 @@ void ConvPass::add_winograd(CpuDevice& device, const Layouts& layouts, Prepared&
 
 namespace {
 
-// Images in whole blocks of 16 channels.
+// True for images in whole blocks of 16 channels.
 bool is_blocked(const Tensor& images) {
   const std::optional<ChannelBlocks> blocks = channel_blocks(images);
   return blocks && blocks->lanes == 16 && blocks->padded() == blocks->channels;
@@ -214,7 +215,7 @@ bool is_filter_layout(const LayoutPtr& layout) {
 
 }  // namespace
 
-// False if the tensors are in other layouts.
+// Returns false if the tensors have other layouts.
 StatusOr<bool> ConvPass::run_few_places(CpuDevice& device, const FewPlaces& pass,
                                         const ConvTensors& t, const LayoutPtr& weights_grad) {
   if (!is_filter_layout(weights_grad) || !is_blocked(t.src) || !is_blocked(t.dst)) return false;
@@ -224,7 +225,7 @@ StatusOr<bool> ConvPass::run_few_places(CpuDevice& device, const FewPlaces& pass
   return true;
 }
 
-// The same.
+// Returns false if the tensors have other layouts.
 StatusOr<bool> ConvPass::run_few_places_images(CpuDevice& device, const Prepared& prepared,
                                                const ConvTensors& t, const Layouts& layouts,
                                                const Tensor* bias, Tensor* residual) const {
@@ -248,7 +249,7 @@ StatusOr<bool> ConvPass::run_few_places_images(CpuDevice& device, const Prepared
   return true;
 }
 
-// The weights themselves stay as they are: another shape of images may need them.
+// The weights are not changed: images of another shape may need them as they are.
 Status ConvPass::run_kept(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
                           const Layouts& layouts, const Tensor* bias, Tensor* residual) const {
   KeptWeights& kept = *prepared.kept;
@@ -272,7 +273,7 @@ Status ConvPass::run_primitive(CpuDevice& device, const Prepared& prepared, cons
   };
   const auto free_layout = [&](Arg arg, const Tensor& result) -> LayoutPtr {
     const LayoutPtr layout = layouts.free_result ? primitive.layout(arg) : nullptr;
-    // with few channels, padding costs the ops that follow more than a conversion
+    // with few channels, padding costs the following ops more than a conversion
     const bool fits = layout != nullptr && 4 * layout->bytes() <= 5 * result.bytes();
     return fits ? layout : nullptr;
   };
@@ -305,7 +306,7 @@ Status ConvPass::run_plain(CpuDevice& device, const dnn::Convolution& spec, cons
   for (Tensor* const tensor : {&t.src, &t.weights, &t.dst}) {
     if (tensor != result) MILLRACE_RETURN_IF_ERROR(bring_to(device, *tensor, nullptr));
   }
-  Tensor summand;  // the result may stand in its memory
+  Tensor summand;  // the result may share its memory
   if (residual != nullptr) MILLRACE_RETURN_IF_ERROR(copy_plain(*residual, summand));
   MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(t.src.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -336,7 +337,7 @@ Status ConvPass::run(CpuDevice& device, const ConvTensors& t, const Layouts& lay
                      const Tensor* bias, Tensor* residual) {
   if (residual != nullptr &&
       (residual->dtype() != t.dst.dtype() || residual->dims() != t.dst.dims())) {
-    return KernelContext::error("ResidualData must be like Output {}, found {}", describe(t.dst),
+    return KernelContext::error("ResidualData must match Output {}, found {}", describe(t.dst),
                                 describe(*residual));
   }
   llvm::SmallVector<int64_t, 20> key(t.src.dims().begin(), t.src.dims().end());

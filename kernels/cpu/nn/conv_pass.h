@@ -16,25 +16,25 @@ struct ConvAttrs {
   WindowAttrs window;
   int64_t groups = 1;
   bool channels_last = false;
-  /// The op is the gradient of a convolution: its Output is what the convolution reads (src), its
-  /// Input what the convolution makes (dst).
+  /// The op is the gradient of a convolution: its Output is the input of the convolution (src), its
+  /// Input the result of the convolution (dst).
   bool transposed = false;
-  /// What is read is rounded to bfloat16 where that is of use (dnn::Convolution::bf16_factors).
+  /// Inputs are rounded to bfloat16 where that is faster (dnn::Convolution::bf16_factors).
   bool bf16 = false;
 };
 
 /// Reads attributes groups, data_format, mkldnn_data_type and those of the window.
 ConvAttrs read_conv_attrs(const KernelSetup& op);
 
-/// What a convolution works on. The one that is computed is written, the others are only read,
-/// though they may get another layout.
+/// Operands of a convolution. The computed one is written; the others are only read, but may be
+/// converted to another layout.
 struct ConvTensors {
   Tensor& src;
   Tensor& weights;
   Tensor& dst;
 };
 
-/// One of the three computations around y = x * w, with the primitives it has been prepared for.
+/// One of the three computations around y = x * w, with its prepared primitives.
 class ConvPass {
  public:
   enum class Kind : uint8_t {
@@ -42,15 +42,17 @@ class ConvPass {
     kBackwardData,     ///< dst, weights -> src
     kBackwardWeights,  ///< src, dst -> weights
   };
-  /// How tensors may be laid out.
+  /// Allowed layouts of the tensors.
   struct Layouts {
-    bool free_result = false;   ///< images: the result comes in the layout of the library
-    bool pack_weights = false;  ///< row-major weights are replaced by those of the library
-    LayoutPtr weights_grad;     ///< of the result of kBackwardWeights; null: row-major
-    /// The weights change only before forget_weights() is called: what is made of them may be kept.
+    bool free_result = false;  ///< images: the result may have the library's layout
+    bool pack_weights =
+        false;               ///< row-major weights are replaced by weights in the library's layout
+    LayoutPtr weights_grad;  ///< layout of the result of kBackwardWeights; null: row-major
+    /// The weights change only if forget_weights() is called, so that converted weights may be
+    /// kept.
     bool keep_weights = false;
   };
-  /// What the forward pass does besides.
+  /// Operations fused into the forward pass.
   struct Fusion {
     dnn::Rectifier rectifier = dnn::Rectifier::kNone;
     float alpha = 0.0F;
@@ -59,13 +61,14 @@ class ConvPass {
   ConvPass(Kind kind, ConvAttrs attrs, const Fusion& fusion)
       : kind_(kind), attrs_(std::move(attrs)), fusion_(fusion) {}
 
-  /// Computes what kind names from the other two, which may be in any layout. bias: one value for
-  /// each channel of dst, in the forward pass only, or null. residual: another summand of dst
-  /// before the rectifier, which may stand in the memory of dst, or null. Errors: shapes or element
-  /// types that do not belong together.
+  /// Computes the operand that kind names from the other two, which may have any layout.
+  /// \param bias      one value per channel of dst, in the forward pass only, or null
+  /// \param residual  another summand of dst before the rectifier, or null; may share memory with
+  ///                  dst
+  /// Errors: shapes or element types that do not match.
   Status run(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
              const Tensor* bias = nullptr, Tensor* residual = nullptr);
-  /// Weights of Layouts::keep_weights have changed.
+  /// Must be called when weights of Layouts::keep_weights have changed.
   void forget_weights() { ++weights_version_; }
 
  private:
@@ -76,10 +79,12 @@ class ConvPass {
   struct Prepared {
     dnn::Convolution spec;
     std::optional<dnn::Primitive> primitive;  ///< none: the plain kernel
-    std::optional<dnn::Primitive> faster;     ///< runs instead, but does not choose layouts
-    /// Weights in the layout of `faster`, from which there is no way back; null: as they come.
+    std::optional<dnn::Primitive>
+        faster;  ///< used instead of `primitive`, which still determines the layouts
+    /// Weights in the layout of `faster`, which cannot be converted back; null: the weights are
+    /// used as passed.
     std::shared_ptr<KeptWeights> kept;
-    // Instead, for tensors in the layouts that they want.
+    // Used instead of the primitives if the tensors have the required layouts.
     std::optional<FewPlaces> few_places;
     std::optional<FewPlacesImages> few_places_images;
   };
@@ -107,7 +112,7 @@ class ConvPass {
   dnn::ShapeCache<Prepared> cache_;
 };
 
-/// Adds bias[c] to every element of channel c. Element types: float, double.
+/// Adds bias[c] to all elements of channel c. Element types: float, double.
 Status add_channel_bias(Tensor& images, const Tensor& bias, bool channels_last);
 /// sums[c] = sum over channel c. Element types: float, double.
 Status sum_channels(const Tensor& images, Tensor& sums, bool channels_last);

@@ -9,7 +9,7 @@ namespace {
 
 struct DataNormAttrs {
   double epsilon = 0;
-  int64_t slot = -1;    // width of a slot; < 1: none
+  int64_t slot = -1;    // width of a slot; < 1: no slots
   bool affine = false;  // scale_w and bias apply
 };
 
@@ -18,11 +18,11 @@ DataNormAttrs read_attrs_data_norm(const KernelSetup& op) {
           op.attr<bool>("enable_scale_and_shift")};
 }
 
-// X as rows of columns; with slots, the columns must be a multiple of their width.
+// X as rows of columns; with slots, the number of columns must be a multiple of their width.
 struct DataNormMatrix {
   int64_t rows = 0;
   int64_t columns = 0;
-  int64_t slot = 0;  // width of what is skipped together; all columns if there are no slots
+  int64_t slot = 0;  // width that is skipped together; all columns if there are no slots
   bool slots = false;
 };
 
@@ -40,7 +40,7 @@ StatusOr<DataNormMatrix> matrix_of(const Tensor& x, const DataNormAttrs& attrs) 
   return m;
 }
 
-// A slot whose first column, the number of shows, is 0 counts as absent.
+// A slot counts as absent if its first column, the number of shows, is 0.
 template <typename T>
 bool absent(const T* slot) {
   return std::fabs(*slot) < static_cast<T>(1e-7);
@@ -135,8 +135,8 @@ struct DataNormBackward {
   const T* scales;
 };
 
-// What the statistics grow by: number, sum and squares of the rows; with slots their averages over
-// the rows that have the slot.
+// Increments of the statistics: number, sum and squares of the rows. With slots, they are averaged
+// over the rows that have the slot.
 template <typename T>
 void statistics_growth(const DataNormMatrix& m, const DataNormBackward<T>& b, T epsilon, T* size,
                        T* sum, T* square_sum) {
@@ -223,8 +223,8 @@ Status run_backward_data_norm(const KernelContext& ctx, const DataNormBackwardAr
   return Ok();
 }
 
-// The outputs BatchSize, BatchSum and BatchSquareSum keep what they hold, as on the original's CPU:
-// whoever trains the statistics adds their gradients.
+// The outputs BatchSize, BatchSum and BatchSquareSum are not changed, as on the original's CPU: the
+// op that trains the statistics adds their gradients.
 StatusOr<Kernel> data_norm_grad(const KernelSetup& op) {
   const DataNormBackwardArgs args{op.input("X"),
                                   op.input("Y@GRAD"),

@@ -12,7 +12,7 @@ namespace {
 struct DeformableConvAttrs {
   WindowAttrs window;
   int64_t groups = 1;
-  int64_t parts = 1;  // deformable_groups: channels of a part share offsets
+  int64_t parts = 1;  // deformable_groups: channels of a group share offsets
 };
 
 struct DeformableConvShape {
@@ -48,7 +48,7 @@ std::string describe_mask(const Tensor* mask) {
 StatusOr<DeformableConvShape> shape_of_deformable_conv(const DeformableConvAttrs& attrs,
                                                        const DeformableConvOperands& o) {
   const auto misfit = [&] {
-    return KernelContext::error("Input {}, Offset {}{} and Filter {} do not belong together",
+    return KernelContext::error("Input {}, Offset {}{} and Filter {} do not match",
                                 describe(*o.input), describe(*o.offset), describe_mask(o.mask),
                                 describe(*o.filter));
   };
@@ -81,7 +81,7 @@ StatusOr<DeformableConvShape> shape_of_deformable_conv(const DeformableConvAttrs
   return s;
 }
 
-// A point between four pixels: where they are (-1: outside) and how much each counts.
+// A point between four pixels: their positions (-1: outside) and weights.
 template <typename T>
 struct DeformableConvPoint {
   std::array<int64_t, 4> at;
@@ -114,8 +114,8 @@ DeformableConvPoint<T> point_at_deformable_conv(const DeformableConvShape& s, T 
   return p;
 }
 
-// Calls body(part, tap, place, element of Mask, element of Offset of the row, point) for all points
-// of an image; the offset of the column stands places() behind that of the row.
+// Calls body(part, tap, position, element of Mask, element of the row's Offset, point) for all
+// points of an image. The column's offset is places() elements after the row's.
 template <typename T, typename Body>
 void for_points_deformable_conv(const DeformableConvShape& s, const T* offset, Body&& body) {
   for (int64_t part = 0; part < s.parts; ++part) {
@@ -135,7 +135,7 @@ void for_points_deformable_conv(const DeformableConvShape& s, const T* offset, B
   }
 }
 
-// The matrix of windows [channels * taps, places].
+// The matrix of windows [channels * taps, positions].
 template <typename T>
 void gather_deformable_conv(const DeformableConvShape& s, const T* image, const T* offset,
                             const T* mask, T* columns) {
@@ -233,8 +233,7 @@ struct DeformableConvGradients {
   Tensor* mask;
 };
 
-// What the gradient of the matrix of windows gives to the image, its mask and its offsets; null
-// where it is not wanted.
+// Outputs of the gradient of the matrix of windows: image, mask and offsets; null if not requested.
 template <typename T>
 void scatter_deformable_conv(const DeformableConvShape& s, const T* image, const T* offset,
                              const T* mask, const T* columns, T* dimage, T* doffset, T* dmask) {
@@ -335,7 +334,7 @@ StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
     const Tensor* const dout = ctx.find_in(output_grad);
     if (dout == nullptr) return Ok();
     if (dout->dtype() != o.input->dtype() || dout->numel() != s.batch * s.out_channels * s.places())
-      return ctx.error("Output@GRAD {} does not belong to Input {}", describe(*dout),
+      return ctx.error("Output@GRAD {} does not match Input {}", describe(*dout),
                        describe(*o.input));
     return dispatch<FloatTypes>(dout->dtype(), [&](auto tag) {
       return run_backward_deformable_conv<typename decltype(tag)::type>(ctx, o, s, *dout, d);

@@ -10,18 +10,19 @@
 
 namespace millrace::kernels {
 
-/// The gradient of the filter of a convolution whose result has very few places an image. oneDNN
-/// goes over the whole gradient once an image; where images are four pixels large and filters are
-/// megabytes, that takes several times as long as one pass over all images of a batch.
+/// The gradient of the filter of a convolution whose result has very few positions per image.
+/// oneDNN reads and writes the whole gradient once per image. If images have four pixels and
+/// filters are megabytes in size, that takes several times as long as one pass over all images of a
+/// batch.
 ///
 /// Images are in blocks of 16 channels, the filter in blocks of 16 output and 16 input channels
 /// ([out / 16][in / 16][kernel...][16 in][16 out]).
 class FewPlaces {
  public:
-  /// nullopt if the convolution is not of this kind: f32, two spatial dims, one group, channels in
-  /// whole blocks, at most four places, or 16 with vectors of 512 bits.
+  /// nullopt if the convolution does not qualify. It must have f32, two spatial dims, one group,
+  /// channels in whole blocks, and at most four output positions (16 with 512-bit vectors).
   static std::optional<FewPlaces> plan(const dnn::Convolution& spec);
-  /// The layout of the filter by the name that oneDNN gives it.
+  /// oneDNN's name of the filter's layout.
   static constexpr const char* kFilterLayout = "ABcd16b16a";
 
   void run(CpuDevice& device, const float* src, const float* diff_dst, float* diff_weights) const;
@@ -29,10 +30,10 @@ class FewPlaces {
  private:
   int64_t in_blocks_ = 0;
   int64_t out_blocks_ = 0;
-  int64_t src_plane_ = 0;  // elements of a block of channels of one image
+  int64_t src_plane_ = 0;  // elements of one channel block of one image
   int64_t dst_plane_ = 0;
   std::vector<PlacePair> pairs_;
-  std::vector<size_t> taps_;  // where the pairs of each tap begin, and the end
+  std::vector<size_t> taps_;  // start of the pairs of each tap, then the end
 };
 
 }  // namespace millrace::kernels

@@ -9,14 +9,15 @@ namespace {
 
 constexpr int64_t kFewPlacesImagesLanes = kPlaceLanes;
 constexpr int64_t kGroup = kPlaceImages;
-// Places of the result. With one tap, a product of two matrices is what it is, which the library
-// does well unless there are very few.
+// Limits on the output positions. With one tap, the convolution is a matrix product, which the
+// library does well unless there are very few positions.
 constexpr int64_t kFewPlacesImagesMostPlaces = 64;
 constexpr int64_t kMostPlacesOfOneTap = 4;
-// Pixels that are read: windows with strides see several times as many.
+// Limit on the input pixels: with strides, windows read several times as many pixels as there are
+// output positions.
 constexpr int64_t kMostPixels = 200;
 
-// A group of images that is mostly full.
+// True if the last group of images is at least half full.
 bool fills_groups(int64_t images) {
   const int64_t rest = images % kGroup;
   return images > 0 && (rest == 0 || rest > kGroup / 2);
@@ -90,7 +91,7 @@ std::optional<FewPlacesImages> FewPlacesImages::plan(const dnn::Convolution& spe
   return plan;
 }
 
-// [block][place][16][image] of one group; images that are missing are zero.
+// Layout [block][position][16][image] for one group; missing images are zero.
 void FewPlacesImages::pack(const float* images, int64_t first, float* to) const {
   const int64_t there = std::min(kGroup, count_ - first);
   const int64_t image = sizes_.blocks * sizes_.places * kFewPlacesImagesLanes;
@@ -101,7 +102,7 @@ void FewPlacesImages::pack(const float* images, int64_t first, float* to) const 
   }
 }
 
-// Two blocks of the result for one group, from [place][image][2][16].
+// Writes two blocks of the result for one group, from [position][image][2][16].
 void FewPlacesImages::finish(const float* sums, int64_t first, int64_t pair, const float* bias,
                              float* result) const {
   const int64_t there = std::min(kGroup, count_ - first);

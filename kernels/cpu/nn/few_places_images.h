@@ -10,19 +10,20 @@
 
 namespace millrace::kernels {
 
-/// A convolution, or its gradient of images, over images of few pixels, on processors with vectors
-/// of 512 bits. oneDNN goes over all weights once an image; this goes over them once for eight
-/// images, and the gradient takes them as the forward pass keeps them.
+/// A convolution, or its gradient with respect to the images, for images of few pixels on
+/// processors with 512-bit vectors. oneDNN reads all weights once per image; this class reads them
+/// once per eight images. The gradient uses the weights in the layout of the forward pass.
 ///
-/// Images are in blocks of 16 channels, weights as FewPlaces::kFilterLayout says.
+/// Images are in blocks of 16 channels; weights have the layout FewPlaces::kFilterLayout.
 class FewPlacesImages {
  public:
   enum class Kind : uint8_t {
-    kForward,  ///< src to dst, with bias, old dst and rectifier as the description says
+    kForward,  ///< src to dst, with bias, old dst and rectifier as described in the spec
     kData,     ///< gradient of dst to that of src
   };
-  /// nullopt if the convolution is not of this kind or would not gain: f32, two spatial dims, one
-  /// group, channels in whole blocks, results of at most 64 pixels, 9 taps, images by the eight.
+  /// nullopt if the convolution does not qualify or would not be faster. It must have f32, two
+  /// spatial dims, one group, channels in whole blocks, results of at most 64 pixels, at most 9
+  /// taps, and mostly full groups of eight images.
   static std::optional<FewPlacesImages> plan(const dnn::Convolution& spec, Kind kind);
 
   /// bias: may be null. Uses scratch slot 0 of the device. Errors: kResource.
@@ -37,8 +38,8 @@ class FewPlacesImages {
   Kind kind_ = Kind::kForward;
   int64_t count_ = 0;          // images
   int64_t result_blocks_ = 0;  // of 16 channels
-  int64_t result_stride_ = 0;  // elements from the weights of a block of the result to the next
-  PlaceSizes sizes_;           // without pointers
+  int64_t result_stride_ = 0;  // elements between the weights of adjacent blocks of the result
+  PlaceSizes sizes_;           // pointers not set
   std::vector<int32_t> starts_;
   std::vector<PlaceMeeting> meetings_;
   bool accumulate_ = false;

@@ -8,47 +8,36 @@
 /// (wide_loops.h).
 namespace millrace::kernels {
 
-/// A tap of the kernel under which a place of one image meets a place of the other.
+/// A tap of the kernel, and the position in the input that it reads for a position of the result.
 struct PlaceMeeting {
   int32_t tap;
   int32_t place;
 };
 
-/// Offsets of a pixel of src and of the place of dst that it meets under one tap, in blocks of
-/// channel 0.
+/// Offsets of a pixel of src and of the dst position that uses it under one tap, within channel
+/// block 0.
 struct PlacePair {
   int32_t src;
   int32_t dst;
 };
 
-/// How images of one kind become those of the other, blocks of 16 channels each. The meetings of
-/// place p of the result are those from starts[p] to starts[p + 1].
+/// Sizes of a pass from input images to result images, both in blocks of 16 channels. The meetings
+/// of position p of the result are those in [starts[p], starts[p + 1]).
 struct PlaceSizes {
-  int64_t blocks = 0;  ///< of the images that are read
-  int64_t places = 0;  ///< of these, and of the result
+  int64_t blocks = 0;  ///< channel blocks of the input
+  int64_t places = 0;  ///< positions of the input
   int64_t result_places = 0;
   int64_t taps = 0;
-  int64_t next_block = 0;  ///< elements from the weights of one block to those of the next
-  int64_t second = 0;      ///< and to those of the second block of the result
+  int64_t next_block = 0;  ///< elements between the weights of adjacent input blocks
+  int64_t second = 0;      ///< elements to the weights of the second result block
   const int32_t* starts = nullptr;
   const PlaceMeeting* meetings = nullptr;
 };
 
-/// Images that are worked on at once.
+/// Number of images processed together.
 inline constexpr int64_t kPlaceImages = 8;
-/// Channels of a block.
+/// Number of channels of a block.
 inline constexpr int64_t kPlaceLanes = 16;
-
-/// sums[place][image][2][16] = two blocks of a result for eight images, from images that are packed
-/// as [block][place][16][image]. The blocks of weights that belong to the first block of the images
-/// begin at `weights`.
-using FewPlacesLoop = void (*)(const PlaceSizes& sizes, const float* images, const float* weights,
-                               float* sums);
-/// Gradient of one block of weights, [tap][16][16]. x and y are the first elements of the blocks of
-/// src and of the gradient of dst; pairs of tap t, from taps[t] to taps[t + 1], say which elements
-/// meet.
-using FewPlacesWeights = void (*)(const size_t* taps, int64_t tap_count, const PlacePair* pairs,
-                                  const float* x, const float* y, float* weights);
 
 namespace detail {
 
@@ -62,7 +51,8 @@ inline StoredPlaces& places_out(float* at) {
   return *reinterpret_cast<StoredPlaces*>(at);
 }
 
-/// Exchanges one bit of the number of a row with that of the column, in two rows that differ in it.
+/// Swaps one bit of the row index with the same bit of the column index, for two rows that differ
+/// in it.
 template <int kBit, int... kColumns>
 [[gnu::always_inline]] inline void exchange_bit(PlaceVector& upper, PlaceVector& lower,
                                                 std::integer_sequence<int, kColumns...>) {
@@ -97,8 +87,8 @@ template <int kBit>
   for (int i = 0; i < kPlaceLanes; ++i) places_out(to + i * kPlaceLanes) = rows[i];
 }
 
-/// Blocks of weights for two blocks of the result, and where those are that come next: they are on
-/// their way while these are worked on.
+/// Weight blocks for two blocks of the result, and those needed next, which are prefetched
+/// meanwhile.
 struct PlaceWeights {
   const float* left;
   const float* right;
@@ -106,7 +96,7 @@ struct PlaceWeights {
   const float* next_right;
 };
 
-/// Adds one block of images to one place of the result.
+/// Adds one block of images to one position of the result.
 [[gnu::always_inline]] inline void add_meetings(const PlaceSizes& sizes, int64_t place,
                                                 const float* images, const PlaceWeights& w,
                                                 bool first, float* sum) {
@@ -157,7 +147,7 @@ inline void few_places_forward(const PlaceSizes& sizes, const float* images, con
   }
 }
 
-/// The same with blocks of weights that are turned: at most kMostTurnedTaps taps.
+/// The same with transposed weight blocks, for at most kMostTurnedTaps taps.
 inline constexpr int64_t kMostTurnedTaps = 9;
 inline void few_places_data(const PlaceSizes& sizes, const float* images, const float* weights,
                             float* sums) {

@@ -8,8 +8,8 @@ namespace {
 
 struct FspShape {
   int64_t batch = 0;
-  int64_t x = 0;  // channels
-  int64_t y = 0;  // channels
+  int64_t x = 0;  // number of channels
+  int64_t y = 0;  // number of channels
   int64_t pixels = 0;
 };
 

@@ -9,12 +9,12 @@
 #include "kernels/cpu/nn/nn.h"
 
 // fused_conv2d: a convolution for inference with bias, batch_norm, another summand and a rectifier.
-// The normalisation goes into a copy of the filter and into the bias.
+// The normalisation is folded into a copy of the filter and into the bias.
 namespace millrace::kernels {
 namespace {
 
-// Row-major elements of a filter that nobody has touched since this kernel made its copy of them:
-// whoever else wants the tensor loses the mark.
+// Marks a row-major filter that has not changed since this kernel copied it. Any other op that
+// accesses the tensor removes the mark.
 class Seen final : public Layout {
  public:
   explicit Seen(int64_t bytes) : bytes_(bytes) {}
@@ -31,15 +31,15 @@ class Seen final : public Layout {
   int64_t bytes_;
 };
 
-// No elements: a filter that was folded into a convolution and that nobody else wanted.
+// Layout without elements: the filter was folded into a convolution and no other op uses it.
 class Released final : public Layout {
  public:
   [[nodiscard]] int64_t bytes() const override { return 0; }
   [[nodiscard]] bool same_as(const Layout& other) const override { return this == &other; }
   Status to_plain(const std::byte* /*from*/, std::byte* /*to*/) const override {
     return Status(StatusCode::kExecution,
-                  "the elements of this filter were given up when it was folded into a convolution")
-        .with_hint("ask for the parameters before the program is prepared, or keep them");
+                  "the elements of this filter were released when it was folded into a convolution")
+        .with_hint("read the parameters before the program is prepared, or keep them");
   }
   [[nodiscard]] std::string name() const override { return "given up to fused_conv2d"; }
   [[nodiscard]] bool is_private() const override { return true; }
@@ -79,7 +79,7 @@ class FusedConv {
     Tensor& filter = ctx.stored_in(filter_);
     Tensor& input = ctx.stored_in(input_);
     if (!mean_) {
-      // marked by a kernel that shares the filter
+      // marked by another kernel that uses the same filter
       if (filter.layout() != nullptr && filter.layout()->is_private())
         MILLRACE_RETURN_IF_ERROR(bring_to(ctx.device(), filter, nullptr));
       return pass_.run(ctx.device(), {input, filter, out}, layouts_, ctx.find_in(bias_), residual);
@@ -96,8 +96,8 @@ class FusedConv {
   }
 
  private:
-  // The bias follows its vectors at every run; the filter is multiplied anew if the factors or it
-  // have changed.
+  // The bias is recomputed in every run. The filter is multiplied again only if the factors or the
+  // filter have changed.
   Status fold(const KernelContext& ctx, Tensor& filter) {
     if (filter.rank() == 0) return ctx.error("Filter must have dims, found {}", describe(filter));
     const int64_t n = filter.dim(0);
@@ -138,11 +138,11 @@ class FusedConv {
     return release_ ? Ok() : mark(filter);
   }
 
-  // The filter's memory becomes that of folded_; a filter without elements stays.
+  // Moves the filter's memory into folded_; the filter has no elements afterwards.
   Status take(Tensor& filter) {
     const Dims dims(filter.dims().begin(), filter.dims().end());
     const std::byte* const place = filter.raw();
-    // other memory only if somebody shares the old one and so keeps it
+    // gets other memory only if another tensor shares the old one and so keeps it
     MILLRACE_RETURN_IF_ERROR(filter.resize(DType::kFloat32, dims));
     if (filter.raw() != place)
       std::memcpy(filter.raw(), place, static_cast<size_t>(filter.bytes()));
@@ -151,13 +151,13 @@ class FusedConv {
     return filter.resize(DType::kFloat32, dims, seen_);
   }
 
-  // The elements stay as they are.
+  // The elements do not change.
   Status mark(Tensor& filter) {
     seen_ = std::make_shared<const Seen>(filter.bytes());
     const std::byte* const place = filter.raw();
     const Dims dims(filter.dims().begin(), filter.dims().end());
     MILLRACE_RETURN_IF_ERROR(filter.resize(DType::kFloat32, dims, seen_));
-    // other memory only if somebody shares the old one and so keeps it
+    // gets other memory only if another tensor shares the old one and so keeps it
     if (filter.raw() != place)
       std::memcpy(filter.raw(), place, static_cast<size_t>(filter.bytes()));
     return Ok();
@@ -168,8 +168,8 @@ class FusedConv {
   bool release_;
   ConvPass::Layouts layouts_;
   ConvPass pass_;
-  LayoutPtr seen_;              ///< mark of the filter that folded_ was made from
-  std::vector<float> factors_;  ///< with these
+  LayoutPtr seen_;              ///< mark of the filter that folded_ was computed from
+  std::vector<float> factors_;  ///< factors that folded_ was computed with
   Tensor folded_;
   Tensor folded_bias_;
 };

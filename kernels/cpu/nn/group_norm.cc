@@ -11,20 +11,20 @@
 namespace millrace::kernels {
 namespace {
 
-// Where the elements of a group of channels of an image stand.
+// Memory positions of the elements of a channel group.
 struct Groups {
   ChannelLayout layout;
   int64_t batch = 0;
-  int64_t count = 0;     // groups of an image
-  int64_t channels = 0;  // of a group
+  int64_t count = 0;     // groups per image
+  int64_t channels = 0;  // channels per group
   int64_t pixels = 0;
   bool last = false;
 
   [[nodiscard]] int64_t all() const { return batch * count; }
   [[nodiscard]] int64_t elements() const { return channels * pixels; }
 
-  // body(first element, number, channel, step of the channel) for each contiguous run of group g
-  // of image n.
+  // Calls body(first element, number of elements, channel, channel stride) for each contiguous run
+  // of group g of image n.
   template <typename Body>
   void for_runs(int64_t group, Body&& body) const {
     const int64_t n = group / count;
@@ -61,14 +61,14 @@ int64_t grain_of_group_norm(const Groups& groups) {
   return std::max<int64_t>(32768 / std::max<int64_t>(groups.elements(), 1), 1);
 }
 
-// What group_norm and instance_norm differ in.
+// What differs between group_norm and instance_norm.
 struct Flavour {
-  int64_t groups = 0;  // 0: one for each channel
+  int64_t groups = 0;  // 0: one per channel
   double epsilon = 0;
   bool last = false;
-  bool saves_deviation = false;  // instance_norm keeps 1 / sqrt(variance + epsilon)
-  // The original's group_norm: variance as mean of squares minus square of the mean, and a gradient
-  // without the mean of dy where there is no Scale.
+  bool saves_deviation = false;  // instance_norm saves 1 / sqrt(variance + epsilon)
+  // As in the original's group_norm: variance is the mean of squares minus the square of the mean,
+  // and without Scale the gradient ignores the mean of dy.
   bool as_original = false;
   const char* mean_slot = "";
   const char* variance_slot = "";
@@ -108,8 +108,8 @@ std::pair<T, T> moments(const Groups& groups, int64_t g, const T* x, bool from_s
   });
   const T variance = squares * share;
   if (!from_squares) return {mean, variance};
-  // Rounded, not fused into the subtraction: for groups of a few elements that nearly cancel, the
-  // rounding is all there is.
+  // The product is rounded, not fused into the subtraction: for groups of a few nearly equal
+  // elements, the result consists of the rounding error only.
   const volatile T square = mean * mean;
   return {mean, std::max(variance - square, T{0})};
 }
@@ -178,7 +178,7 @@ struct GroupNormBackwardArgs {
   ArgIndex x, scale, mean, variance, dy, dx, dscale, dbias;
 };
 
-// Operands of one call; dx is null if it is not wanted. dscale and dbias have one row an image.
+// Operands of one call; dx is null if not requested. dscale and dbias have one row per image.
 template <typename T>
 struct GroupNormBackward {
   const T* x;
@@ -277,7 +277,7 @@ Status run_backward_group_norm(const KernelContext& ctx, const GroupNormBackward
   if (dx != nullptr) b.dx = dx->data<T>();
   MILLRACE_ASSIGN_OR_RETURN(T* const dscale,
                             channel_results<T>(ctx.find_out(args.dscale), "Scale@GRAD", channels));
-  // without Scale, inference has no var to take the shape of Bias from
+  // without Scale, inference has no var from which to take the shape of Bias
   Tensor* const bias_out = ctx.find_out(args.dbias);
   if (bias_out != nullptr)
     MILLRACE_RETURN_IF_ERROR(size_output(*bias_out, kDTypeOf<T>, {channels}));

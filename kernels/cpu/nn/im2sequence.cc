@@ -8,7 +8,7 @@
 namespace millrace::kernels {
 namespace {
 
-// One set of windows for each image: fewer places where Y gives its real size.
+// Windows of each image; fewer output positions if Y provides its real size.
 StatusOr<std::vector<Patches>> patches_by_image(const PatchAttrs& attrs,
                                                 llvm::ArrayRef<int64_t> out_stride, const Tensor& x,
                                                 const Tensor* real) {
@@ -82,7 +82,7 @@ StatusOr<Kernel> im2sequence_grad(const KernelSetup& op) {
     for (const Patches& p : all) rows += p.count();
     const int64_t width = in->dim(1) * attrs.kernel[0] * attrs.kernel[1];
     if (dout->dtype() != in->dtype() || dout->numel() != rows * width)
-      return ctx.error("Out@GRAD {} does not belong to X {}", describe(*dout), describe(*in));
+      return ctx.error("Out@GRAD {} does not match X {}", describe(*dout), describe(*in));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const T* g = dout->data<T>();

@@ -4,7 +4,7 @@
 #include "kernels/cpu/nn/batch_norm_grad.h"
 #include "kernels/cpu/nn/nn.h"
 
-// The activation of inplace_abn, forward and undone; its batch normalisation is that of batch_norm.
+// The activation of inplace_abn and its inverse; the batch normalisation is that of batch_norm.
 namespace millrace::kernels {
 namespace {
 
@@ -45,7 +45,7 @@ void activate(const InplaceAbnAttrs& attrs, std::span<T> y) {
   }
 }
 
-// What the activation made y from, and its slope there.
+// The input of the activation that results in y, and its slope there.
 template <typename T>
 std::pair<T, T> undo(const InplaceAbnAttrs& attrs, T y) {
   const T alpha = static_cast<T>(attrs.alpha);
@@ -116,8 +116,8 @@ Status run_gradient_inplace_abn(const KernelContext& ctx, const InplaceAbnArgs& 
   MILLRACE_ASSIGN_OR_RETURN(g.scale, channel_values<T>(ctx.find_in(args.scale), "Scale", n));
   MILLRACE_ASSIGN_OR_RETURN(bias, channel_values<T>(ctx.find_in(args.bias), "Bias", n));
   restore(attrs, l, y->data<T>(), dy.data<T>(), g.scale, bias, normal, slope);
-  // X is known in units of its deviation only: batch_norm's formulas with mean 0 and deviation 1,
-  // and the true deviation in the factor of dx.
+  // X is known in normalised form only: uses batch_norm's formulas with mean 0 and deviation 1, and
+  // multiplies the factor of dx by the true deviation.
   MILLRACE_ASSIGN_OR_RETURN(
       const T* const given,
       needed_values<T>(ctx, attrs.global ? args.variance : args.saved_variance,

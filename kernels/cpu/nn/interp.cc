@@ -7,7 +7,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Calls body(line of the input, weight) for the lines that make output line (d, h).
+// Calls body(line of the input, weight) for the input lines that contribute to output line (d, h).
 template <typename Body>
 void for_tap_lines(const InterpPlan& p, int64_t d, int64_t h, Body&& body) {
   const InterpAxis& depth = p.axes[0];
@@ -21,7 +21,7 @@ void for_tap_lines(const InterpPlan& p, int64_t d, int64_t h, Body&& body) {
   }
 }
 
-// Lines are blended first, then their elements.
+// Interpolates between lines first, then between the elements of a line.
 template <typename T>
 void forward_part(const InterpPlan& p, const T* x, T* blend, T* out) {
   const InterpAxis& width = p.axes[2];
@@ -46,8 +46,8 @@ void forward_part(const InterpPlan& p, const T* x, T* blend, T* out) {
   }
 }
 
-// Calls body(element of the input, its share) for the elements that make output (d, h, w), in the
-// order in which the original adds them up: columns first in images, last in volumes.
+// Calls body(element of the input, its weight) for the input elements that contribute to output (d,
+// h, w), in the order in which the original adds them up: columns first in images, last in volumes.
 template <typename Body>
 void for_tap_pixels(const InterpPlan& p, int64_t d, int64_t h, int64_t w, Body&& body) {
   const InterpAxis& height = p.axes[1];
@@ -71,7 +71,7 @@ void for_tap_pixels(const InterpPlan& p, int64_t d, int64_t h, int64_t w, Body&&
   }
 }
 
-// Pixels of integers: taken over, or blended in float and cut, as the original does.
+// Integer pixels are copied, or interpolated in float and truncated, as in the original.
 template <typename T>
 void forward_pixels(const InterpPlan& p, const T* x, T* out) {
   const InterpAxis& width = p.axes[2];
@@ -83,7 +83,7 @@ void forward_pixels(const InterpPlan& p, const T* x, T* out) {
           T last{};
           for_tap_pixels(p, d, h, i, [&](int64_t from, float wd, float wh, float ww) {
             last = x[from + c];
-            // rounded before it is added: no fused operation
+            // rounded before it is added: no fused multiply-add
             const double part =
                 static_cast<double>(static_cast<float>(last) * wd * wh) * static_cast<double>(ww);
             sum += static_cast<float>(part);
@@ -95,7 +95,7 @@ void forward_pixels(const InterpPlan& p, const T* x, T* out) {
   }
 }
 
-// Calls fn(tag) for element types that can be resized so.
+// Calls fn(tag) for the element types that support this resizing.
 template <typename Fn>
 Status dispatch_pixels(DType dtype, const InterpPlan& plan, Fn&& fn) {
   if (dtype == DType::kUint8) return dispatch<Types<uint8_t>>(dtype, fn);
@@ -128,7 +128,7 @@ void backward_part(const InterpPlan& p, const T* dout, T* blend, T* dx) {
   }
 }
 
-// Calls body(part, memory for one line of the input) for all planes or images.
+// Calls body(part, buffer for one line of the input) for all planes or images.
 template <typename T, typename Body>
 Status for_parts(CpuDevice& device, const InterpPlan& p, Body&& body) {
   const int64_t line = p.axes[2].in * p.lanes;

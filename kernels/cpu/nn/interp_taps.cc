@@ -26,10 +26,10 @@ StatusOr<std::vector<int64_t>> integers(const KernelContext& ctx, const Tensor& 
 
 struct InterpTapsSizes {
   Dims out;
-  std::vector<float> factor;  // by spatial dim, 0: none
+  std::vector<float> factor;  // per spatial dim; 0: none
 };
 
-// Sizes from tensors of one element each; a slot without value keeps the attribute.
+// Sizes from one-element tensors; a slot without value keeps the attribute.
 Status read_size_tensors(const KernelContext& ctx, const InterpAttrs& attrs,
                          InterpTapsSizes& sizes) {
   if (attrs.size_tensors.count != static_cast<int32_t>(attrs.spatial)) {
@@ -62,7 +62,7 @@ Status read_factors(const KernelContext& ctx, const InterpAttrs& attrs, InterpTa
   return Ok();
 }
 
-// A list of tensors wins over one tensor, that over factors, those over attributes.
+// Priority: a list of tensors, one tensor, scale factors, attributes.
 StatusOr<InterpTapsSizes> read_sizes(const KernelContext& ctx, const InterpAttrs& attrs,
                                      llvm::ArrayRef<int64_t> in) {
   InterpTapsSizes sizes{attrs.sizes, std::vector<float>(attrs.spatial, 0.0F)};
@@ -90,7 +90,7 @@ StatusOr<InterpTapsSizes> read_sizes(const KernelContext& ctx, const InterpAttrs
   return sizes;
 }
 
-// Distance of two output elements, in input elements.
+// Distance of two adjacent output elements, in input elements.
 float distance_interp_taps(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
   if (out <= 1) return 0.0F;
   if (attrs.align_corners) return static_cast<float>(in - 1) / static_cast<float>(out - 1);
@@ -107,8 +107,8 @@ void nearest_tap(InterpAxis& axis, const InterpAttrs& attrs, float step, int64_t
 
 void linear_taps(InterpAxis& axis, const InterpAttrs& attrs, float step, int64_t i) {
   float place = step * static_cast<float>(i);
-  // The older ops find the place in f64, the newer ones in f32. A product of two floats is exact in
-  // double, so that it is rounded before the difference is, which a fused operation would not do.
+  // The older ops compute the position in f64, the newer ones in f32. A product of two floats is
+  // exact in double. It is therefore rounded before the subtraction, unlike in a fused operation.
   if (attrs.centres && attrs.second)
     place = std::max(
         static_cast<float>(static_cast<double>(step) * (static_cast<double>(i) + 0.5)) - 0.5F,
@@ -123,7 +123,7 @@ void linear_taps(InterpAxis& axis, const InterpAttrs& attrs, float step, int64_t
   axis.weight.push_back(behind);
 }
 
-// Weight of a pixel at a distance, of the cubic convolution with parameter -0.75.
+// Weight of a pixel at a distance, for cubic convolution with parameter -0.75.
 double cubic_weight(double x) {
   constexpr double kA = -0.75;
   x = std::fabs(x);
@@ -170,7 +170,7 @@ InterpAttrs read_interp_attrs(const KernelSetup& op) {
   InterpAttrs attrs;
   llvm::StringRef type = op.def().type();
   attrs.spatial = type.startswith("linear") ? 1 : type.startswith("trilinear") ? 3 : 2;
-  // the attribute counts, whatever the op is called
+  // the attribute decides, whatever the name of the op
   const auto method = op.attr<std::string>("interp_method");
   attrs.method = method == "nearest"   ? InterpMethod::kNearest
                  : method == "bicubic" ? InterpMethod::kCubic

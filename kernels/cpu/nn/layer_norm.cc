@@ -9,10 +9,11 @@
 namespace millrace::kernels {
 namespace {
 
-// The dims before begin_norm_axis count the rows.
+// Number of rows: the product of the dims before begin_norm_axis.
 StatusOr<LayerNormRows> rows_of_layer_norm(const Tensor& x, int64_t axis) {
   if (axis < 0 || axis > static_cast<int64_t>(x.rank())) {
-    return KernelContext::error("attribute 'begin_norm_axis' is {}, X is {}", axis, describe(x));
+    return KernelContext::error("attribute 'begin_norm_axis' is {}, but X is {}", axis,
+                                describe(x));
   }
   LayerNormRows rows;
   for (size_t i = 0; i < x.rank(); ++i)
@@ -80,10 +81,10 @@ struct LayerNormBackward {
   T* dx;
   int64_t width;
   C epsilon;
-  bool sums;  ///< dscale or dbias is wanted
+  bool sums;  ///< dscale or dbias is requested
 };
 
-// Adds what one row gives to dscale and dbias.
+// Adds the contribution of one row to dscale and dbias.
 template <typename T, typename C>
 void add_to_sums(const T* x, const T* dy, int64_t width, C mean, C deviation, C* __restrict dscale,
                  C* __restrict dbias) {
@@ -119,7 +120,7 @@ void row_gradient(const LayerNormBackward<T>& b, int64_t r, Compute<T>* dscale, 
   }
 }
 
-// Every part of the rows has its own sums for dscale and dbias, added up at the end.
+// Each part of the rows has separate sums for dscale and dbias, which are added up at the end.
 template <typename T>
 Status run_rows_layer_norm(const KernelContext& ctx, const LayerNormBackward<T>& b, int64_t count,
                            Compute<T>* dscale, Compute<T>* dbias) {

@@ -10,13 +10,13 @@
 
 namespace millrace::kernels {
 
-/// Rows of a tensor that layer_norm works on.
+/// A tensor viewed as rows, as layer_norm does.
 struct LayerNormRows {
   int64_t count = 1;
   int64_t width = 1;
 };
 
-/// Rows below which another thread does not pay.
+/// Minimum number of rows that justifies another thread.
 inline int64_t row_grain(int64_t width) {
   return std::max<int64_t>(32768 / std::max<int64_t>(width, 1), 1);
 }
@@ -37,7 +37,7 @@ void normalise_row(const T* x, const C* scale, const C* bias, int64_t width, C m
   }
 }
 
-/// layer_norm of all rows; y may be x. Means and variances are written where they are wanted.
+/// layer_norm of all rows; y may be x. Means and variances are written if requested.
 template <typename T, typename C>
 void normalise_rows(CpuDevice& device, const LayerNormRows& rows, C epsilon, const T* x,
                     const C* scale, const C* bias, T* y, C* means, C* variances) {

@@ -20,8 +20,8 @@ LrnAttrs read_attrs_lrn(const KernelSetup& op) {
           op.attr<float>("beta"), channels_last(op, "data_format")};
 }
 
-// Calls body(n, c, first, last) for all channels of all parts of the images: channels [first, last)
-// are in the sum of channel c.
+// Calls body(n, c, first, last) for all channels of all parts of the images: the sum of channel c
+// runs over channels [first, last).
 template <typename Body>
 void for_neighbours(const ChannelLayout& l, int64_t half, Body&& body) {
   for (int64_t n = 0; n < l.outer; ++n) {
@@ -61,8 +61,8 @@ StatusOr<Kernel> lrn(const KernelSetup& op) {
   });
 }
 
-// d out[j] / d x[c] has the power of mid at c, and -2 alpha beta x[c] out[j] / mid[j] for each j
-// whose sum has c.
+// d out[j] / d x[c] contains the power of mid at c, and -2 alpha beta x[c] out[j] / mid[j] for each
+// j whose sum includes c.
 template <typename T>
 void gradient_lrn(const ChannelLayout& l, const LrnAttrs& attrs, const T* x, const T* out,
                   const T* mid, const T* dout, T* dx) {

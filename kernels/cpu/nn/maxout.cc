@@ -5,7 +5,7 @@
 namespace millrace::kernels {
 namespace {
 
-// X as [outer, channels of Out, groups, inner].
+// X viewed as [outer, channels of Out, groups, inner].
 struct MaxoutShape {
   int64_t outer = 1;
   int64_t channels = 0;
@@ -39,7 +39,7 @@ void forward_maxout(const MaxoutShape& s, const T* x, T* out) {
   }
 }
 
-// The first of the group that equals the maximum takes the gradient.
+// The gradient goes to the first element of the group that equals the maximum.
 template <typename T>
 void backward_maxout(const MaxoutShape& s, const T* x, const T* out, const T* dout, T* dx) {
   for (int64_t row = 0; row < s.outer * s.channels; ++row) {
@@ -91,7 +91,7 @@ StatusOr<Kernel> maxout_grad(const KernelSetup& op) {
     MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *dout, "Out@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(const MaxoutShape shape, shape_of_maxout(*in, axis, groups));
     if (y->dtype() != in->dtype() || y->numel() * groups != in->numel())
-      return ctx.error("X {} and Out {} do not belong together", describe(*in), describe(*y));
+      return ctx.error("X {} and Out {} do not match", describe(*in), describe(*y));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       backward_maxout(shape, in->data<T>(), y->data<T>(), dout->data<T>(), dx->data<T>());

@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/nn, a function a file.
+// Kernels of ops/nn, one function per file.
 void add_affine_channel(KernelRegistry& registry);
 void add_batch_norm(KernelRegistry& registry);
 void add_batch_norm_grad(KernelRegistry& registry);

@@ -7,12 +7,12 @@
 
 #include "kernels/cpu/layouts.h"
 
-/// Batch normalisation of images in blocks of channels, some channels (a column) at a time from
-/// beginning to end, so that what a column holds stays in the second cache. The functions of
-/// namespace `detail` are inlined into loops for the processors at hand (wide_loops.h).
+/// Batch normalisation of images in blocks of channels. It processes a few channels (a column) at a
+/// time from start to end, so that the data of a column stays in the L2 cache. The functions of
+/// namespace `detail` are inlined into loops for specific processors (wide_loops.h).
 namespace millrace::kernels {
 
-/// y = (x - mean) * factor + bias [+ z], not below 0 if relu. Vectors have one element a channel.
+/// y = (x - mean) * factor + bias [+ z], not below 0 if relu. Vectors have one element per channel.
 struct NormForward {
   ChannelBlocks l;
   const float* x = nullptr;
@@ -20,11 +20,11 @@ struct NormForward {
   float* y = nullptr;            ///< may be x or z
   const float* scale = nullptr;  ///< null: 1
   const float* bias = nullptr;   ///< null: 0
-  const float* mean = nullptr;   ///< running mean, as the next
+  const float* mean = nullptr;   ///< running mean; the next field is the running variance
   const float* variance = nullptr;
-  float* mean_out = nullptr;  ///< null: not wanted, as the next
+  float* mean_out = nullptr;  ///< null: not requested; the same for the next field
   float* variance_out = nullptr;
-  float* saved_mean = nullptr;       ///< that was subtracted
+  float* saved_mean = nullptr;       ///< mean that was subtracted
   float* saved_deviation = nullptr;  ///< 1 / sqrt(variance + epsilon)
   float momentum = 0;
   float epsilon = 0;
@@ -32,29 +32,25 @@ struct NormForward {
   bool relu = false;
 };
 
-/// The gradient. The incoming one is the sum of dy and more (if not null), and counts only where y
-/// is above 0 (if y is not null).
+/// The gradient. The incoming gradient is the sum of dy and `more` (if not null). It is 0 where y
+/// is not above 0 (if y is not null).
 struct NormBackward {
   ChannelBlocks l;
   const float* x = nullptr;
-  const float* y = nullptr;  ///< result that was rectified; null: it was not
+  const float* y = nullptr;  ///< result of the rectifier; null: no rectifier
   const float* dy = nullptr;
   const float* more = nullptr;  ///< second summand of the incoming gradient
   const float* scale = nullptr;
-  const float* mean = nullptr;       ///< that was subtracted
-  const float* deviation = nullptr;  ///< that was multiplied with
+  const float* mean = nullptr;       ///< mean that was subtracted
+  const float* deviation = nullptr;  ///< factor that was applied
   float* dz = nullptr;               ///< gradient of z; may be dy or more
-  float* dx = nullptr;               ///< null: not wanted; may be x, dy or more
+  float* dx = nullptr;               ///< null: not requested; may be x, dy or more
   float* dscale = nullptr;
   float* dbias = nullptr;
   bool constant_statistics = false;
 };
 
-/// Works on the columns [begin, end) of norm_column_count().
-using NormForwardLoop = void (*)(const NormForward& f, int64_t begin, int64_t end);
-using NormBackwardLoop = void (*)(const NormBackward& g, int64_t begin, int64_t end);
-
-/// Channels of a column.
+/// Number of channels of a column.
 inline int64_t norm_column_width(const ChannelBlocks& l) {
   return l.lanes % 16 == 0 ? 16 : 8;
 }
@@ -65,14 +61,14 @@ inline int64_t norm_column_count(const ChannelBlocks& l) {
 /// Calls body(begin, end) for ranges of columns on the threads of the device.
 template <typename Body>
 void for_norm_columns(CpuDevice& device, const ChannelBlocks& l, Body&& body) {
-  constexpr int64_t kEnough = 32768;  // elements for a thread
+  constexpr int64_t kEnough = 32768;  // minimum number of elements per thread
   const int64_t work = std::max<int64_t>(l.outer * l.inner * norm_column_width(l), 1);
   device.parallel_for(norm_column_count(l), std::max<int64_t>(kEnough / work, 1), body);
 }
 
 namespace detail {
 
-/// As many floats as a column has channels, wherever they stand.
+/// One float per channel of a column, at any alignment.
 template <int kWidth>
 struct Lanes {
   using Vector [[gnu::vector_size(kWidth * sizeof(float))]] = float;
@@ -89,8 +85,8 @@ inline int64_t column_start(const ChannelBlocks& l, int64_t channel) {
   return channel / l.lanes * l.inner * l.lanes + channel % l.lanes;
 }
 
-/// body(offset, which) for the elements of a column in one image; which is 0 to 3 by turns, so that
-/// as many sums can run side by side.
+/// body(offset, which) for the elements of a column in one image; `which` cycles through 0 to 3, so
+/// that four sums can run in parallel.
 template <typename Body>
 [[gnu::always_inline]] inline void for_image(const ChannelBlocks& l, int64_t first, Body&& body) {
   const int64_t lanes = l.lanes;
@@ -117,7 +113,7 @@ inline void column_moments(const ChannelBlocks& l, int64_t first, const float* x
   using L = Lanes<kWidth>;
   using V = typename L::Vector;
   const float share = 1.0F / static_cast<float>(l.outer * l.inner);
-  // image by image, so that errors of rounding stay small
+  // one image at a time, so that rounding errors stay small
   V total{};
   for_images(l, first, [&](int64_t image) {
     V sums[4] = {};
@@ -206,12 +202,12 @@ template <int kWidth, bool kMask, bool kMore>
   if constexpr (kMask) value = L::in(g.y + at) > 0.0F ? value : typename L::Vector{};
 }
 
-/// Where dz is wanted, it is written on the way through the sums and read afterwards.
+/// If dz is requested, it is written while the sums are computed, and read again afterwards.
 template <int kWidth, bool kMask, bool kMore, bool kStore>
 inline void backward_column(const NormBackward& given, int64_t channel) {
   using L = Lanes<kWidth>;
   using V = typename L::Vector;
-  const NormBackward g = given;  // no store below can change it
+  const NormBackward g = given;  // a local copy: no store below can change it
   const int64_t first = column_start<kWidth>(g.l, channel);
   const int64_t count = std::clamp<int64_t>(g.l.channels - channel, 0, kWidth);
   float mean[kWidth] = {};

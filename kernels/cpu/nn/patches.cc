@@ -24,7 +24,7 @@ StatusOr<Patches> patches_of(const PatchAttrs& attrs, const Tensor& x) {
   };
   if (!fits(attrs.kernel, 2, 1) || !fits(attrs.strides, 2, 1) || !fits(attrs.dilations, 2, 1) ||
       !fits(attrs.paddings, 4, 0)) {
-    return KernelContext::error("window {}, strides {}, dilations {} and paddings {} make no sense",
+    return KernelContext::error("window {}, strides {}, dilations {} and paddings {} are invalid",
                                 ops::dims_text(attrs.kernel), ops::dims_text(attrs.strides),
                                 ops::dims_text(attrs.dilations), ops::dims_text(attrs.paddings));
   }
@@ -43,7 +43,7 @@ StatusOr<Patches> patches_of(const PatchAttrs& attrs, const Tensor& x) {
     p.before[i] = attrs.paddings[i];
     p.places[i] = ops::window_places(window, i, p.size[i]);
     if (p.places[i] < 1)
-      return KernelContext::error("no place for a window of {} in X {}",
+      return KernelContext::error("no output position for a window of {} in X {}",
                                   ops::dims_text(attrs.kernel), describe(x));
   }
   return p;

@@ -18,12 +18,12 @@ struct Patches {
   int64_t before[2] = {};  ///< padding on top and on the left
 
   [[nodiscard]] int64_t image() const { return channels * size[0] * size[1]; }
-  /// Elements under the window.
+  /// Number of elements of a window.
   [[nodiscard]] int64_t patch() const { return channels * kernel[0] * kernel[1]; }
   [[nodiscard]] int64_t count() const { return places[0] * places[1]; }
 
-  /// Calls body(place, element of the patch, element of the image, or -1 in the padding), the
-  /// patch's elements in the outer loops.
+  /// Calls body(position, element of the patch, element of the image, or -1 in the padding); the
+  /// elements of the patch are the outer loops.
   template <typename Body>
   void for_all(Body&& body) const {
     int64_t element = 0;
@@ -44,7 +44,8 @@ struct Patches {
   }
 };
 
-/// Reads strides, dilations and paddings (top, left, bottom, right, or two for both sides), once.
+/// Reads strides, dilations and paddings (top, left, bottom, right, or two values for both sides)
+/// once.
 struct PatchAttrs {
   Dims kernel;
   Dims strides;
@@ -52,8 +53,8 @@ struct PatchAttrs {
   Dims paddings;
 };
 PatchAttrs read_patch_attrs(const KernelSetup& op, const char* kernel_attr);
-/// Errors: lists of the wrong length, numbers out of range, no place for the window; x must have
-/// rank 4.
+/// Errors: lists of the wrong length, numbers out of range, an image without any position for the
+/// window; x must have rank 4.
 StatusOr<Patches> patches_of(const PatchAttrs& attrs, const Tensor& x);
 
 }  // namespace millrace::kernels

@@ -19,7 +19,7 @@ using Given = Eigen::Map<const Matrix<T>>;
 template <typename T>
 using Strided = Eigen::Map<Matrix<T>, 0, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
 
-// Lists of one to three spatial numbers as three; missing leading ones get a neutral value.
+// Extends lists of one to three spatial numbers to three; missing leading ones get a neutral value.
 Three widen(llvm::ArrayRef<int64_t> list, int64_t neutral) {
   Three wide = {neutral, neutral, neutral};
   std::copy(list.begin(), list.end(), wide.end() - static_cast<std::ptrdiff_t>(list.size()));
@@ -30,7 +30,7 @@ int64_t product_plain_conv(const Three& values) {
   return values[0] * values[1] * values[2];
 }
 
-// The numbers of a convolution with three spatial dims.
+// The sizes of a convolution with three spatial dims.
 struct PlainConvShape {
   explicit PlainConvShape(const dnn::Convolution& spec)
       : batch(spec.src.dims[0]),
@@ -49,20 +49,21 @@ struct PlainConvShape {
 
   int64_t batch;
   int64_t groups;
-  int64_t in;  // channels of a group
+  int64_t in;  // channels per group
   int64_t out;
-  int64_t column;  // elements under the window, of all channels of a group
+  int64_t column;  // elements of a window, over all channels of a group
   Three size;
   Three places;
   Three kernel;
   Three strides;
   Three dilations;
   Three before;
-  Three step;  // between neighbours of src along each spatial dim
+  Three step;  // distance between neighbours of src along each spatial dim
 };
 
 // Calls line(row of the matrix of windows, first element of a line of src, first index) for each
-// element of the window and each line of places; outside lines get no element.
+// element of the window and each line of output positions; for lines outside of src, the element is
+// negative.
 template <typename Line>
 void for_each_line(const PlainConvShape& s, int64_t channel_step, Line&& line) {
   int64_t row = 0;

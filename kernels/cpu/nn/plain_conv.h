@@ -6,8 +6,8 @@
 
 namespace millrace::kernels {
 
-/// Convolution and its gradients as products of matrices of gathered windows, for element types and
-/// forms that oneDNN lacks and for comparison. T is float or double.
+/// Convolution and its gradients as products of matrices of copied windows, for element types and
+/// forms that oneDNN lacks, and for comparison. T is float or double.
 ///
 /// \param spec  one to three spatial dims; weights are row-major
 /// Uses scratch slot 0. Errors: kResource.

@@ -19,15 +19,15 @@ int64_t grain_of_pool(int64_t work) {
   return std::max<int64_t>(kPoolGrain / std::max<int64_t>(work, 1), 1);
 }
 
-// Plans by shape, and the attributes they follow from.
+// Plans by shape, and the attributes they depend on.
 struct PoolPool {
   struct Prepared {
     PoolPlan plan;
-    LayoutPtr out;  ///< of the result where X has a layout
+    LayoutPtr out;  ///< layout of the result if X has one
   };
   explicit PoolPool(const KernelSetup& op) : attrs(read_pool_attrs(op)) {}
 
-  // In blocks of channels, a block of an image is an image with its channels last.
+  // For blocks of channels, each block is treated as an image with channels last.
   StatusOr<Prepared*> plan_for(const Tensor& x, const Tensor& out) {
     const std::optional<ChannelBlocks> blocks = channel_blocks(x);
     llvm::SmallVector<int64_t, 12> key(x.dims().begin(), x.dims().end());
@@ -45,7 +45,7 @@ struct PoolPool {
     });
   }
 
-  // Brings X into row-major order unless the loops can follow its layout.
+  // Converts X to row-major order unless the loops support its layout.
   Status settle(const KernelContext& ctx, ArgIndex x) const {
     const Tensor& tensor = ctx.in(x);
     if (tensor.layout() == nullptr) return Ok();

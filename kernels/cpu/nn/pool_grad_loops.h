@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-/// What the gradient of a pooling reads and adds to, of one plane or one image.
+/// Operands of the gradient of a pooling, for one plane or one image.
 template <typename T>
 struct PoolGrad {
   const T* x;
@@ -15,7 +15,8 @@ struct PoolGrad {
 
 constexpr int64_t kPoolLanes = 256;
 
-/// The first element of a window that equals the maximum takes all that is left of the gradient.
+/// Adds the remaining gradient to the first element of each window that equals the maximum; the
+/// remainder in `left` is then 0.
 template <typename T, typename Step>
 void give_to_maximum(int64_t n, const T* __restrict x, const T* __restrict out, Step step,
                      T* __restrict left, T* __restrict dx) {
@@ -26,7 +27,7 @@ void give_to_maximum(int64_t n, const T* __restrict x, const T* __restrict out, 
   }
 }
 
-/// Gradient shares of places [begin, end) of a line, each for every element of its window.
+/// For output positions [begin, end) of a line, the gradient that each element of the window gets.
 template <typename T, bool kMax>
 void load_shares(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t end, const T* dout,
                  T* left) {
@@ -34,7 +35,7 @@ void load_shares(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t
   if constexpr (!kMax) divide_by_counts(p, d, h, begin, end, 1, left);
 }
 
-/// Places [begin, end) of a line whose windows are whole, at most kPoolLanes of them.
+/// Output positions [begin, end) of a line whose windows are complete, at most kPoolLanes of them.
 template <typename T, bool kMax>
 void give_whole(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t end,
                 const PoolGrad<T>& g) {
@@ -57,7 +58,7 @@ void give_whole(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t 
   });
 }
 
-/// A place whose window is cut off by the border, or shared.
+/// One output position whose window is clipped at the border, or is adaptive.
 template <typename T, bool kMax>
 void give_part(const PoolPlan& p, int64_t d, int64_t h, int64_t w, const PoolGrad<T>& g) {
   const PoolAxis& width = p.axes[2];
@@ -76,7 +77,7 @@ void give_part(const PoolPlan& p, int64_t d, int64_t h, int64_t w, const PoolGra
   });
 }
 
-/// One channel of one image; dx is zero before.
+/// One channel of one image; dx must be zero before.
 template <typename T, bool kMax>
 void pool_plane_grad(const PoolPlan& p, PoolGrad<T> g) {
   const PoolAxis& width = p.axes[2];
@@ -94,8 +95,8 @@ void pool_plane_grad(const PoolPlan& p, PoolGrad<T> g) {
   }
 }
 
-/// One image, channels last; dx is zero before.
-/// \tparam kChannels  how many there are, if that is known; else 0
+/// One image, channels last; dx must be zero before.
+/// \tparam kChannels number of channels if known at compile time; else 0
 template <typename T, bool kMax, int64_t kChannels>
 void pool_pixels_grad_of(const PoolPlan& p, const PoolGrad<T>& g) {
   const PoolAxis& width = p.axes[2];
@@ -131,7 +132,7 @@ void pool_pixels_grad_of(const PoolPlan& p, const PoolGrad<T>& g) {
 
 template <typename T, bool kMax>
 void pool_pixels_grad(const PoolPlan& p, const PoolGrad<T>& g) {
-  // the blocks of libraries
+  // the block sizes of libraries
   p.channels == 16 ? pool_pixels_grad_of<T, kMax, 16>(p, g) : pool_pixels_grad_of<T, kMax, 0>(p, g);
 }
 

@@ -8,8 +8,8 @@
 #include "kernels/cpu/nn/pool_plan.h"
 #include "kernels/device.h"
 
-// Loops of poolings. Lanes are neighbouring places of a line, or the channels of a pixel; what
-// several lanes do at once is vectorised.
+// Loops of poolings. Lanes are adjacent output positions of a line, or the channels of a pixel;
+// operations on several lanes at once are vectorised.
 namespace millrace::kernels {
 
 template <typename T, bool kMax>
@@ -21,7 +21,7 @@ struct PoolRule {
   }
 };
 
-/// body(step) with the step as a constant where it is 1 or 2.
+/// Calls body(step) with the step as a compile-time constant if it is 1 or 2.
 template <typename Body>
 void with_step(int64_t step, Body&& body) {
   if (step == 1) return body(std::integral_constant<int64_t, 1>{});
@@ -29,7 +29,8 @@ void with_step(int64_t step, Body&& body) {
   body(step);
 }
 
-/// Calls line(index of a line of pixels in the image) for the lines of the window of place (d, h).
+/// Calls line(index of a line of pixels in the image) for the lines of the window of position (d,
+/// h).
 template <typename Line>
 void for_lines(const PoolPlan& p, int64_t d, int64_t h, Line&& line) {
   const PoolAxis& depth = p.axes[0];
@@ -51,8 +52,8 @@ T pool_whole(const T* image, int64_t count) {
   return lane_sum<T>(count, [image](int64_t i) { return image[i]; }) / static_cast<T>(count);
 }
 
-/// Divides sums of place (d, h, w), w in [begin, end), by the counts; a place has `lanes`
-/// elements.
+/// Divides the sums of positions (d, h, w), w in [begin, end), by the counts; each position has
+/// `lanes` elements.
 template <typename T>
 void divide_by_counts(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t end,
                       int64_t lanes, T* first) {
@@ -98,7 +99,7 @@ void pool_plane(const PoolPlan& p, const T* image, T* out) {
   }
 }
 
-/// All channels of the places of one line of one image, channels last.
+/// All channels of the output positions of one line of one image, channels last.
 template <typename T, bool kMax>
 void pool_pixels(const PoolPlan& p, const T* image, int64_t d, int64_t h, T* out) {
   using Rule = PoolRule<T, kMax>;

@@ -5,7 +5,8 @@
 namespace millrace::kernels {
 namespace {
 
-// Every place sees its share of the image; shares overlap where places do not divide the size.
+// Adaptive pooling: every output position gets a share of the image. Shares overlap if the number
+// of positions does not divide the size.
 void share_axis(PoolAxis& axis) {
   for (int64_t i = 0; i < axis.places; ++i) {
     axis.begin[static_cast<size_t>(i)] = i * axis.size / axis.places;
@@ -13,7 +14,7 @@ void share_axis(PoolAxis& axis) {
   }
 }
 
-// The original counts padding behind the image as far as there is padding in front of it.
+// The original counts padding after the image up to the amount of padding before it.
 void slide_axis(PoolAxis& axis, bool exclusive) {
   axis.whole_begin = axis.places;
   for (int64_t i = 0; i < axis.places; ++i) {
@@ -53,11 +54,11 @@ PoolAxis make_axis_pool_plan(const PoolAttrs& attrs, int64_t size, int64_t place
 }
 
 Status misfit_pool_plan(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> out) {
-  return KernelContext::error("X {} and Out {} of a pooling do not belong together",
-                              ops::dims_text(x), ops::dims_text(out));
+  return KernelContext::error("X {} and Out {} of a pooling do not match", ops::dims_text(x),
+                              ops::dims_text(out));
 }
 
-// Places that the attributes give for an input dim.
+// Number of output positions that the attributes imply for an input dim.
 int64_t expected_places(const PoolAttrs& attrs, const ops::Window& window, size_t i, int64_t size,
                         int64_t found) {
   if (attrs.global) return attrs.adaptive ? size : 1;

@@ -14,11 +14,11 @@ struct PoolAttrs {
   Dims kernel;
   bool max = false;
   bool global = false;    ///< one window, the whole image
-  bool adaptive = false;  ///< kernel is the number of places
-  bool exclusive = true;  ///< an average does not count padding
+  bool adaptive = false;  ///< kernel is the number of output positions
+  bool exclusive = true;  ///< averages do not count padding
   bool channels_last = false;
 };
-/// Reads what the op has of them.
+/// Reads those attributes that the op has.
 PoolAttrs read_pool_attrs(const KernelSetup& op);
 
 /// The windows along one spatial dim.
@@ -28,27 +28,28 @@ struct PoolAxis {
   int64_t stride = 1;
   int64_t before = 0;
   int64_t kernel = 1;
-  /// Places whose windows are whole and start at place * stride - before; may be none.
+  /// Output positions whose windows are complete and start at position * stride - before; may be
+  /// none.
   int64_t whole_begin = 0;
   int64_t whole_end = 0;
-  std::vector<int64_t> begin;  ///< of each place's window, within the image
+  std::vector<int64_t> begin;  ///< window of each output position, within the image
   std::vector<int64_t> end;
-  std::vector<int64_t> count;  ///< elements that an average divides by
+  std::vector<int64_t> count;  ///< number of elements that an average divides by
 };
 
-/// Everything a pooling has to know about its shapes; dims are widened to three spatial ones.
+/// Sizes and windows of a pooling; dims are extended to three spatial ones.
 struct PoolPlan {
   int64_t batch = 0;
   int64_t channels = 0;
   std::array<PoolAxis, 3> axes;  ///< depth, height, width
   bool max = false;
   bool channels_last = false;
-  bool one_window = false;  ///< a single place that sees the whole image
+  bool one_window = false;  ///< a single output position that sees the whole image
 
   [[nodiscard]] int64_t size() const { return axes[0].size * axes[1].size * axes[2].size; }
   [[nodiscard]] int64_t places() const { return axes[0].places * axes[1].places * axes[2].places; }
 };
-/// From the dims of X and Out. Errors: they do not belong together.
+/// Computed from the dims of X and Out. Errors: they do not match.
 StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, llvm::ArrayRef<int64_t> x,
                              llvm::ArrayRef<int64_t> out);
 

@@ -9,8 +9,8 @@
 namespace millrace::kernels {
 namespace {
 
-// The maximum of each window and its place in the image, row by row; ties go to the first. Windows
-// that are empty or hold nothing but NaN have the place -1.
+// The maximum of each window and its position in the image (row by row); the first one for ties.
+// Windows that are empty or contain only NaN have position -1.
 template <typename T>
 void pool_plane_indexed(const PoolPlan& p, const T* image, T* out, int32_t* mask) {
   const PoolAxis& width = p.axes[2];
@@ -75,7 +75,7 @@ StatusOr<Kernel> max_pool_with_index_grad(const KernelSetup& op) {
     if (places->dtype() != DType::kInt32 || places->dims() != dout->dims() ||
         in->rank() != kSpatial + 2 || dout->rank() != kSpatial + 2 ||
         in->dtype() != dout->dtype() || in->dim(0) != dout->dim(0) || in->dim(1) != dout->dim(1)) {
-      return ctx.error("X {}, Mask {} and Out@GRAD {} do not belong together", describe(*in),
+      return ctx.error("X {}, Mask {} and Out@GRAD {} do not match", describe(*in),
                        describe(*places), describe(*dout));
     }
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) -> Status {
@@ -86,7 +86,7 @@ StatusOr<Kernel> max_pool_with_index_grad(const KernelSetup& op) {
       for (int64_t i = 0; i < dout->numel(); ++i) {
         if (at[i] == -1) continue;
         if (at[i] < 0 || at[i] >= size)
-          return ctx.error("Mask has place {} in an image of {} elements", at[i], size);
+          return ctx.error("Mask has position {} in an image of {} elements", at[i], size);
         dx->data<T>()[i / count * size + at[i]] += dout->data<T>()[i];
       }
       return Ok();

@@ -29,7 +29,7 @@ Status check_filter_row_conv(const Tensor& x, const Tensor& filter) {
                               describe(x));
 }
 
-// Calls body(row, filter row) for all rows of a sequence and all filter rows that fit behind them.
+// Calls body(row, filter row) for all rows of a sequence and all filter rows that fit after them.
 template <typename Body>
 void for_pairs(int64_t begin, int64_t end, int64_t ahead, Body&& body) {
   for (int64_t r = begin; r < end; ++r) {

@@ -18,15 +18,15 @@ SpectralNormAttrs read_attrs_spectral_norm(const KernelSetup& op) {
   return {op.attr<int64_t>("dim"), op.attr<int64_t>("power_iters"), op.attr<float>("eps")};
 }
 
-// Weight as a matrix with dim in front: element [row, column] is at
-// column / inner * rows * inner + row * inner + column % inner.
+// Weight viewed as a matrix with dim in front: element [row, column] is at column / inner * rows *
+// inner + row * inner + column % inner.
 struct SpectralNormShape {
   int64_t outer = 1;
   int64_t rows = 1;
   int64_t inner = 1;
   [[nodiscard]] int64_t columns() const { return outer * inner; }
 
-  // body(element, row, column) for all elements, in their order.
+  // Calls body(element, row, column) for all elements, in memory order.
   template <typename Body>
   void for_elements(Body&& body) const {
     int64_t at = 0;
@@ -42,7 +42,7 @@ StatusOr<SpectralNormShape> shape_of_spectral_norm(const Tensor& weight, int64_t
   const auto rank = static_cast<int64_t>(weight.rank());
   if (dim < 0) dim += rank;
   if (dim < 0 || dim >= rank)
-    return KernelContext::error("attribute 'dim' is {}, Weight is {}", dim, describe(weight));
+    return KernelContext::error("attribute 'dim' is {}, but Weight is {}", dim, describe(weight));
   SpectralNormShape shape;
   for (int64_t i = 0; i < dim; ++i) shape.outer *= weight.dim(i);
   for (int64_t i = dim + 1; i < rank; ++i) shape.inner *= weight.dim(i);
@@ -58,7 +58,7 @@ void normalise_spectral_norm(std::vector<T>& v, T epsilon) {
   for (T& value : v) value /= norm;
 }
 
-// The singular vectors after the iterations, and the value between them.
+// The singular vectors after the iterations, and the singular value.
 template <typename T>
 struct Singular {
   std::vector<T> u;
@@ -122,7 +122,7 @@ StatusOr<Kernel> spectral_norm(const KernelSetup& op) {
   });
 }
 
-// The singular vectors count as constants: d sigma / d Weight = u v'.
+// The singular vectors are treated as constants: d sigma / d Weight = u v'.
 StatusOr<Kernel> spectral_norm_grad(const KernelSetup& op) {
   const SpectralNormArgs args{op.input("Weight"), op.input("U"), op.input("V"),
                               op.input("Out@GRAD"), op.output("Weight@GRAD")};

@@ -45,13 +45,12 @@ StatusOr<std::vector<PoolPlan>> plan_levels(const Tensor& x, const Tensor& out,
     plans.push_back(std::move(plan));
   }
   if (out.dtype() != x.dtype() || out.numel() != x.dim(0) * width)
-    return KernelContext::error("X {} and Out {} do not belong together", describe(x),
-                                describe(out));
+    return KernelContext::error("X {} and Out {} do not match", describe(x), describe(out));
   return plans;
 }
 
-// body(plan, first element of a plane of x, first element of its places in out) for all planes of
-// all levels.
+// Calls body(plan, first element of a plane of x, first element of its results in out) for all
+// planes of all levels.
 template <typename Body>
 void for_planes(const std::vector<PoolPlan>& plans, Body&& body) {
   const PoolPlan& first = plans.front();

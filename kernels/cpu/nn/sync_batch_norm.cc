@@ -8,8 +8,8 @@
 #include "kernels/cpu/nn/nn.h"
 #include "kernels/device_group.h"
 
-// batch_norm with the statistics of the batches of all devices of a group. Sums go between devices
-// in double, so that the result does not depend on how the batch is cut but for rounding.
+// batch_norm with statistics over the batches of all devices of a group. Devices exchange sums in
+// double, so that splitting the batch changes the result by rounding only.
 namespace millrace::kernels {
 namespace {
 
@@ -18,7 +18,8 @@ DeviceGroup* group_of(const KernelContext& ctx) {
   return group == nullptr || group->size() == 1 ? nullptr : group;
 }
 
-// The kernel for a device that stands alone, without its layouts: the op takes row-major inputs.
+// The kernel for a device that belongs to no group; without library layouts, because the op takes
+// row-major inputs.
 StatusOr<Kernel> kernel_alone(const KernelSetup& op, KernelMaker maker) {
   const KernelSetup apart(op.def(), op.op(), op.device());
   return maker(apart);
@@ -153,8 +154,8 @@ struct SyncBatchNormGradArgs {
   bool last;
 };
 
-// Gradients of Scale and Bias are those of this device, which are summed as all gradients of
-// parameters are; that of X needs the sums over all devices.
+// The gradients of Scale and Bias cover this device only; they are summed later like all gradients
+// of parameters. The gradient of X needs the sums over all devices.
 template <typename T>
 Status run_gradient_sync_batch_norm(const KernelContext& ctx, const SyncBatchNormGradArgs& args,
                                     DeviceGroup& group) {

@@ -10,18 +10,18 @@
 namespace millrace::kernels {
 namespace {
 
-// A tree: children of each node, which count from 1; entry 0 is not used.
+// A tree: children of each node; nodes are numbered from 1, entry 0 is unused.
 using Children = std::vector<std::vector<int32_t>>;
 
-// A node near another one: how much of each third of the filter applies to it.
+// A node in the neighbourhood of another one, with its weight in each third of the filter.
 struct Neighbour {
-  int64_t node;  ///< from 0
+  int64_t node;  ///< index from 0
   double left;
   double right;
   double top;
 };
 
-// The weights of a child depend on its depth, and on its place among the children of its parent.
+// The weights of a child depend on its depth, and on its position among the children of its parent.
 Neighbour weighted(int32_t node, size_t place, size_t siblings, int32_t depth, int32_t max_depth) {
   const double top = static_cast<double>(max_depth - depth) / max_depth;
   const double share =
@@ -30,12 +30,12 @@ Neighbour weighted(int32_t node, size_t place, size_t siblings, int32_t depth, i
   return {node - 1, left, (1 - top) * (1 - left), top};
 }
 
-// Pairs of parent and child, up to the first one with a zero.
+// Pairs of parent and child, up to the first pair with a zero.
 StatusOr<Children> read_tree(const int32_t* edges, int64_t pairs, int64_t nodes) {
   const int32_t* const end = edges + 2 * pairs;
   int64_t count = 0;
   while (edges + 2 * count != end && edges[2 * count] != 0 && edges[2 * count + 1] != 0) ++count;
-  // a tree has one node more than edges
+  // a tree has one node more than it has edges
   if (count + 1 > nodes)
     return KernelContext::error("EdgeSet has {} edges, but there are {} nodes", count, nodes);
   Children tree(static_cast<size_t>(count) + 2);
@@ -51,7 +51,7 @@ StatusOr<Children> read_tree(const int32_t* edges, int64_t pairs, int64_t nodes)
   return tree;
 }
 
-// The nodes below a root that are less than max_depth away from it, and itself.
+// The nodes below a root at a distance of less than max_depth, including the root.
 class TreeConvWalk {
  public:
   TreeConvWalk(const Children& tree, int32_t max_depth)
@@ -73,7 +73,7 @@ class TreeConvWalk {
     int32_t node;
     int32_t depth;
   };
-  // False if there are no new ones.
+  // Returns false if there are no new nodes.
   bool add_children(int32_t root, int32_t node, int32_t depth) {
     if (depth + 1 >= max_depth_) return false;
     const std::vector<int32_t>& children = tree_[static_cast<size_t>(node)];
@@ -91,7 +91,7 @@ class TreeConvWalk {
 
   const Children& tree_;
   int32_t max_depth_;
-  std::vector<int32_t> seen_;  ///< root of the last walk that met the node
+  std::vector<int32_t> seen_;  ///< root of the last traversal that reached the node
   std::vector<Place> path_;
   std::vector<Neighbour> found_;
 };
@@ -117,7 +117,7 @@ StatusOr<TreeConvSizes> sizes_of_tree_conv(const Tensor& nodes, const Tensor& ed
                        filter.dim(2) * filter.dim(3)};
 }
 
-// Calls body(image, patches) with the neighbours of every node of each tree of a batch.
+// Calls body(image, patches) with the neighbourhoods of all nodes, for each tree of a batch.
 template <typename Body>
 Status for_trees(const Tensor& edges, const TreeConvSizes& sizes, int32_t max_depth, Body&& body) {
   for (int64_t n = 0; n < sizes.batch; ++n) {
@@ -133,7 +133,7 @@ Status for_trees(const Tensor& edges, const TreeConvSizes& sizes, int32_t max_de
   return Ok();
 }
 
-// A row a node: for each feature the weighted sums over its neighbours.
+// One row per node: for each feature the weighted sums over its neighbourhood.
 template <typename T>
 void gather_tree_conv(const std::vector<std::vector<Neighbour>>& patches, int64_t features,
                       const T* nodes, T* rows) {
@@ -151,7 +151,7 @@ void gather_tree_conv(const std::vector<std::vector<Neighbour>>& patches, int64_
   }
 }
 
-// Its gradient: adds to those of the nodes.
+// The gradient: adds to the gradients of the nodes.
 template <typename T>
 void scatter_tree_conv(const std::vector<std::vector<Neighbour>>& patches, int64_t features,
                        const T* rows, T* nodes) {
@@ -182,7 +182,7 @@ StatusOr<Kernel> tree_conv(const KernelSetup& op) {
     return dispatch<FloatTypes>(nodes.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       T* const out = ctx.out(out_arg).data<T>();
-      // nodes that no edge mentions have no result
+      // nodes without edges have a result of zero
       std::fill_n(out, ctx.out(out_arg).numel(), T{0});
       std::vector<T> rows(static_cast<size_t>(sizes.nodes * 3 * sizes.features));
       return for_trees(edges, sizes, max_depth, [&](int64_t n, const auto& patches) {

@@ -41,7 +41,7 @@ StatusOr<Kernel> unfold_grad(const KernelSetup& op) {
         if (dy == nullptr) return Ok();
         MILLRACE_ASSIGN_OR_RETURN(const Patches p, patches_of(attrs, *in));
         if (dy->dtype() != in->dtype() || dy->numel() != in->dim(0) * p.patch() * p.count())
-          return ctx.error("Y@GRAD {} does not belong to X {}", describe(*dy), describe(*in));
+          return ctx.error("Y@GRAD {} does not match X {}", describe(*dy), describe(*in));
         return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
           using T = typename decltype(tag)::type;
           for (int64_t n = 0; n < in->dim(0); ++n) {

@@ -12,7 +12,7 @@ Status check_images(const Tensor& x, const Tensor& places, const Tensor& large) 
   if (x.rank() == 4 && large.rank() == 4 && places.dims() == x.dims() && large.dim(0) == x.dim(0) &&
       large.dim(1) == x.dim(1) && large.dtype() == x.dtype())
     return Ok();
-  return KernelContext::error("X {}, Indices {} and Out {} do not belong together", describe(x),
+  return KernelContext::error("X {}, Indices {} and Out {} do not match", describe(x),
                               describe(places), describe(large));
 }
 
@@ -25,7 +25,7 @@ Status for_places(const Tensor& x, const Tensor& places, const Tensor& large, Bo
     const auto* const at = places.data<typename decltype(tag)::type>();
     for (int64_t i = 0; i < x.numel(); ++i) {
       if (at[i] < 0 || at[i] >= plane) {
-        return KernelContext::error("Indices has place {} in an image of {} elements", at[i],
+        return KernelContext::error("Indices has position {} in an image of {} elements", at[i],
                                     plane);
       }
       body(i, i / small_plane * plane + at[i]);

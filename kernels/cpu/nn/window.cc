@@ -74,8 +74,8 @@ bool channels_last(const KernelSetup& op, llvm::StringRef attr) {
 
 Status check_alike(const Tensor& a, const char* slot_a, const Tensor& b, const char* slot_b) {
   if (a.dtype() == b.dtype() && a.dims() == b.dims()) return Ok();
-  return KernelContext::error("{} and {} must be alike, found {} and {}", slot_a, slot_b,
-                              describe(a), describe(b));
+  return KernelContext::error("{} and {} must match, found {} and {}", slot_a, slot_b, describe(a),
+                              describe(b));
 }
 
 void fill_zero(Tensor& tensor) {

@@ -11,19 +11,20 @@
 
 namespace millrace::kernels {
 
-/// How a kernel moves over images, read once when the op's kernel is made.
+/// How a kernel moves over images; read once when the op's kernel is made.
 struct WindowAttrs {
   Dims strides;
   Dims dilations;  ///< empty: 1
-  Dims paddings;   ///< one or two entries a spatial dim
+  Dims paddings;   ///< one or two entries per spatial dim
   bool same = false;
   bool valid = false;
 };
-/// Reads attributes strides, dilations, paddings and padding_algorithm, as far as the op has them.
+/// Reads those of the attributes strides, dilations, paddings and padding_algorithm that the op
+/// has.
 WindowAttrs read_window_attrs(const KernelSetup& op);
 
-/// The window over an input with these spatial dims. Errors: a list of the wrong length, a stride
-/// or dilation below 1 (gradient ops have no inference that would check).
+/// The window over an input with these spatial dims. Errors: a list of the wrong length, or a
+/// stride or dilation below 1 (gradient ops have no shape inference that checks them).
 StatusOr<ops::Window> window_over(const WindowAttrs& attrs, llvm::ArrayRef<int64_t> kernel,
                                   llvm::ArrayRef<int64_t> input);
 
@@ -38,7 +39,7 @@ inline int64_t channel_count(llvm::ArrayRef<int64_t> dims, bool last) {
   return last ? dims.back() : dims[1];
 }
 
-/// All elements 0.
+/// Sets all elements to 0.
 void fill_zero(Tensor& tensor);
 
 }  // namespace millrace::kernels

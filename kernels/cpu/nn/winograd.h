@@ -6,14 +6,14 @@ namespace millrace::kernels {
 
 /// Where the weights of a convolution by Winograd's method come from.
 enum class WinogradWeights : uint8_t {
-  kPacked,    ///< transformed once, read by every run
+  kPacked,    ///< transformed once, then used by every run
   kEachRun,   ///< transformed in every run
-  kGradient,  ///< the result, transformed back
+  kGradient,  ///< the weights are the result, transformed back
 };
 
-/// Whether Winograd's method (dnn::Convolution::winograd) is expected to be faster than the direct
-/// one: windows of 3 x 3 in steps of 1, and so many places in all images that the weights, which
-/// grow four times, are not what the run waits for.
+/// True if Winograd's method (dnn::Convolution::winograd) is expected to be faster than the direct
+/// one: 3 x 3 windows with stride 1, and enough output positions over all images that reading the
+/// weights, which become four times as large, does not dominate the run.
 bool winograd_pays(const dnn::Convolution& spec, WinogradWeights weights);
 
 }  // namespace millrace::kernels

@@ -19,13 +19,13 @@ using optimizer::UpdateTensors;
 
 template <typename T>
 struct Adam {
-  T rate;     // with the correction of both moments
-  T epsilon;  // with the correction of the second
+  T rate;     // with the bias correction of both moments
+  T epsilon;  // with the bias correction of the second moment
   T beta1;
   T beta2;
-  T kept;           // share of the parameter that decay leaves
-  T plain_epsilon;  // without the correction
-  // As in the original, the rows without a gradient see the plain epsilon.
+  T kept;           // share of the parameter that remains after weight decay
+  T plain_epsilon;  // without the bias correction
+  // As in the original, rows without a gradient use the uncorrected epsilon.
   [[nodiscard]] Adam for_absent_rows() const {
     return {rate, plain_epsilon, beta1, beta2, kept, plain_epsilon};
   }
@@ -41,14 +41,14 @@ struct AdamState {
   MomentSlots moments;
   RowMerger merger;
   Sparse sparse = Sparse::kAllRows;
-  double decay = 0;  // times the rate
+  double decay = 0;  // multiplied by the learning rate
 };
 
-// With the powers of the betas that the step is corrected by.
+// The formula with the given powers of the betas, which determine the bias correction.
 auto adam_formula(const MomentSettings& s, double decay, double beta1_pow, double beta2_pow) {
   return [&s, decay, beta1_pow, beta2_pow](auto rate) {
     using T = decltype(rate);
-    // in the precision of the elements, as the powers are kept
+    // computed in the type of the elements, in which the powers are also stored
     const T correction = std::sqrt(1 - static_cast<T>(beta2_pow));
     return Adam<T>{rate * correction / (1 - static_cast<T>(beta1_pow)),
                    static_cast<T>(s.epsilon) * correction,
@@ -63,9 +63,9 @@ bool is_in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out) {
   return in && out && &ctx.in_value(in) == &ctx.out_value(out);
 }
 
-// Two habits of the original that its results depend on: with a sparse gradient the powers are
-// multiplied before the step, which reads Beta1Pow and Beta2Pow after that and so sees it where
-// they are the outputs, too; the ratio of adamw's rate counts for the decay alone.
+// Two peculiarities of the original that affect its results. With a sparse gradient, the powers are
+// multiplied before the update; if Beta1Pow and Beta2Pow are also the outputs, the update then
+// reads the multiplied values. The learning rate ratio of adamw applies to the decay only.
 Status run_adam(const KernelContext& ctx, AdamState& state) {
   MILLRACE_ASSIGN_OR_RETURN(const MomentSettings s, optimizer::moment_settings(ctx, state.moments));
   if (!s.skip && optimizer::update_few<2>(ctx, state.slots,

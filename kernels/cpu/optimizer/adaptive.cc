@@ -4,7 +4,7 @@
 #include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/optimizer/update.h"
 
-// Rates that follow the size of past gradients, parameter by parameter.
+// Updates that scale the rate by the size of past gradients, element by element.
 namespace millrace::kernels {
 namespace {
 
@@ -15,7 +15,7 @@ using optimizer::update_slots;
 template <typename T>
 struct Adagrad {
   T rate;
-  T old_share;  // of the sum of squares
+  T old_share;  // decay of the sum of squares
   T new_share;
   T epsilon;
   void operator()(T& param, T grad, T& moment) const {

@@ -18,7 +18,7 @@ struct DpsgdSettings {
   double sigma = 0;
 };
 
-// Every element has noise of its own: a gradient is private only then. (The original draws one
+// Each element gets independent noise; only then is a gradient private. (The original draws one
 // number for all elements of a parameter.)
 template <typename T>
 void step_dpsgd(const UpdateTensors& t, const DpsgdSettings& s, double norm,
@@ -43,7 +43,8 @@ StatusOr<Kernel> dpsgd(const KernelSetup& op) {
   }
   const auto seed = static_cast<uint64_t>(op.attr<int32_t>("seed"));
   return Kernel([=](const KernelContext& ctx) -> Status {
-    // other noise in every run, also with a seed of the op's own; the device alone knows which
+    // the noise must differ in every run even if the op has a seed attribute; next_seed() ensures
+    // that
     const uint64_t run = ctx.device().next_seed();
     std::mt19937_64 engine(seed != 0 ? random_bits(seed, run) : run);
     MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors t, update_tensors(ctx, slots));

@@ -14,7 +14,7 @@ using optimizer::Sparse;
 using optimizer::UpdateSlots;
 using optimizer::UpdateTensors;
 
-// The first half of a step; the second needs the norms of all of it.
+// First pass of an update; the second pass needs the norms over all elements.
 template <typename T>
 struct Moments {
   T beta1;
@@ -25,7 +25,7 @@ struct Moments {
   }
 };
 
-// The direction of the step; cheap enough to be computed twice rather than stored.
+// Direction of the update; recomputing it is cheap enough that it is not stored.
 template <typename T>
 struct Direction {
   const T* param;
@@ -51,7 +51,7 @@ struct LambState {
 
 constexpr int64_t kLambBlock = 16384;
 
-// Factor of the rate: the norm of the parameter by that of the direction.
+// Factor of the rate: norm of the parameter divided by norm of the direction.
 template <typename T>
 double trust(const Direction<T>& direction, int64_t count, CpuDevice& device) {
   const int64_t blocks = (count + kLambBlock - 1) / kLambBlock;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLossScalingGrain = 32768;
 
-// x - x is 0 for finite numbers and NaN for the others, which a sum keeps: no branches.
+// x - x is 0 for finite numbers and NaN for all others, and a sum keeps NaN: no branches needed.
 template <typename T>
 bool all_finite(const T* x, int64_t count) {
   using C = Compute<T>;
@@ -50,15 +50,16 @@ void multiply_loss_scaling(const Tensor& x, Tensor& out, double factor, CpuDevic
   });
 }
 
-// All gradients are looked at before the first is scaled, so that after a bad one all are zero (or
-// NaN where they were not finite).
+// All gradients are checked before the first one is scaled. If one is not finite, all are therefore
+// set to zero (or NaN where they were not finite).
 StatusOr<Kernel> check_finite_and_unscale(const KernelSetup& op) {
   const ArgRange x = op.inputs("X");
   const ArgRange out = op.outputs("Out");
   const ArgIndex scale = op.input("Scale");
   const ArgIndex found = op.output("FoundInfinite");
   if (x.count != out.count)
-    return op.error("X and Out must have as many vars, found {} and {}", x.count, out.count);
+    return op.error("X and Out must have the same number of vars, found {} and {}", x.count,
+                    out.count);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const double divisor, first_number(ctx.in(scale), "Scale"));
     bool finite = true;
@@ -164,7 +165,8 @@ StatusOr<Kernel> update_loss_scaling(const KernelSetup& op) {
                          op.attr<int32_t>("decr_every_n_nan_or_inf"), op.attr<float>("incr_ratio"),
                          op.attr<float>("decr_ratio")};
   if (x.count != out.count)
-    return op.error("X and Out must have as many vars, found {} and {}", x.count, out.count);
+    return op.error("X and Out must have the same number of vars, found {} and {}", x.count,
+                    out.count);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const double bad, first_number(ctx.in(found), "FoundInfinite"));
     bool stop = stop_attr;

@@ -4,7 +4,7 @@
 
 namespace millrace::kernels::optimizer {
 
-/// Arguments that adam, adamw, adamax and lamb have beside the usual ones.
+/// Additional arguments of adam, adamw, adamax and lamb.
 struct MomentSlots {
   ArgIndex beta1_pow;
   ArgIndex beta1_pow_out;
@@ -17,9 +17,9 @@ struct MomentSlots {
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
-  bool keep_powers = false;  ///< somebody else updates them
+  bool keep_powers = false;  ///< another op updates them
 };
-/// \param k  which parameter, for ops that update several
+/// \param k  index of the parameter, for ops that update several
 MomentSlots moment_slots(const KernelSetup& op, size_t k = 0);
 
 /// Values of one run.
@@ -28,12 +28,12 @@ struct MomentSettings {
   double beta2 = 0;
   double epsilon = 0;
   double beta1_pow = 0;
-  double beta2_pow = 0;  ///< 0 for adamax, which lacks it
-  bool skip = false;     ///< nothing is to be updated
+  double beta2_pow = 0;  ///< 0 for adamax, which does not have it
+  bool skip = false;     ///< skip the update
 };
 StatusOr<MomentSettings> moment_settings(const KernelContext& ctx, const MomentSlots& slots);
 
-/// Multiplies the powers by their betas, unless nothing is updated or others do it.
+/// Multiplies the powers by their betas, unless the update is skipped or another op does it.
 Status update_powers(const KernelContext& ctx, const MomentSlots& slots, const MomentSettings& s,
                      const UpdateTensors& t);
 

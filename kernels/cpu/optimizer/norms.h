@@ -6,7 +6,7 @@
 namespace millrace::kernels::optimizer {
 
 /// Sum of the squares of all elements, added up block by block, so that it does not depend on the
-/// number of threads. For floating point; 0 for other element types.
+/// number of threads. For floating-point types; 0 for other element types.
 double squared_norm(const Tensor& tensor, CpuDevice& device);
 
 }  // namespace millrace::kernels::optimizer

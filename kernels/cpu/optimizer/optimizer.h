@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/optimizer, a function a file.
+// Kernels of ops/optimizer, one function per file.
 void add_adam_kernels(KernelRegistry& registry);
 void add_adaptive_kernels(KernelRegistry& registry);
 void add_dpsgd_kernel(KernelRegistry& registry);

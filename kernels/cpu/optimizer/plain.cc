@@ -6,7 +6,7 @@
 #include "kernels/cpu/optimizer/update.h"
 #include "kernels/cpu/row_position.h"
 
-// sgd and momentum, alone and for several parameters at once.
+// sgd and momentum, for one parameter and for several at once.
 namespace millrace::kernels {
 namespace {
 
@@ -20,8 +20,8 @@ struct Descent {
   void operator()(T& param, T grad) const { param -= rate * grad; }
 };
 
-// A table that is kept as selected rows, such as the part of one that a server has; its gradient
-// names rows of the whole table.
+// A table that is stored as selected rows, such as a pserver's slice of a table. Its gradient uses
+// the row numbers of the whole table.
 Status descend_table(const KernelContext& ctx, const UpdateSlots& slots, RowMerger& merger) {
   const auto* const grad = ctx.in_value(slots.grad).get_if<SelectedRows>();
   const Tensor* const rate = ctx.find_in(slots.rate);
@@ -41,7 +41,7 @@ Status descend_table(const KernelContext& ctx, const UpdateSlots& slots, RowMerg
     const T* from = merger.template values<T>();
     for (const int64_t row : merger.rows()) {
       const int64_t place = row_position(*table, row);
-      if (place < 0) return ctx.error("Grad has row {}, which the table does not have", row);
+      if (place < 0) return ctx.error("Grad has row {}, which is not in the table", row);
       T* const to = table->value.template data<T>() + place * merger.width();
       for (int64_t i = 0; i < merger.width(); ++i) to[i] -= static_cast<T>(number) * from[i];
       from += merger.width();

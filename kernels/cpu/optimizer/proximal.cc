@@ -56,7 +56,8 @@ StatusOr<Kernel> proximal_adagrad(const KernelSetup& op) {
                           });
 }
 
-// The power that the rate of ftrl uses, negated: the root is by far the most common.
+// The negated power of the accumulator that the rate of ftrl uses. The square root is by far the
+// most common and handled separately.
 template <typename T>
 struct Root {
   T operator()(T x) const { return std::sqrt(x); }
@@ -83,7 +84,7 @@ struct Ftrl {
   }
 };
 
-// A tiny l1 and l2 keep the divisor from zero where the accumulators are zero.
+// A tiny l1 and l2 keep the divisor from being zero if the accumulators are zero.
 constexpr double kFloor = 1e-10;
 
 StatusOr<Kernel> ftrl(const KernelSetup& op) {

@@ -12,7 +12,7 @@ bool is_half(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBfloat16;
 }
 
-// The output, holding what the input holds.
+// Returns the output, initialised with the value of the input.
 StatusOr<Tensor*> in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out, const char* slot) {
   const Tensor* const from = ctx.find_in(in);
   if (from == nullptr || !from->initialized())
@@ -48,8 +48,8 @@ Status check_rows_update(const KernelContext& ctx, const Tensor& param, const Se
   return Ok();
 }
 
-// Brings everything into the layout of the parameter, or all into row-major order where the formula
-// would see padding or converted elements.
+// Converts all tensors to the layout of the parameter, or to row-major order if the formula would
+// see padding or converted elements.
 Status follow_layout_update(const KernelContext& ctx, const UpdateSlots& slots,
                             const UpdateTensors& t) {
   const bool follows =
@@ -64,13 +64,14 @@ Status follow_layout_update(const KernelContext& ctx, const UpdateSlots& slots,
   return bring_to(ctx, slots.grad, t.param->layout());
 }
 
-// The devices bring their tensors into one order when they meet.
+// The devices convert their tensors to a common order in UpdateGroup::meet().
 Status join_group(const KernelContext& ctx, const UpdateSlots& slots, UpdateTensors& t) {
   t.group = ctx.device().library<UpdateGroupOfDevice>().group;
   if (t.group == nullptr)
-    return ctx.error("the op updates together with other devices, and this device stands alone");
+    return ctx.error(
+        "the op shares its update with other devices, but this device belongs to no group");
   if (t.rows != nullptr || t.master != nullptr || is_half(t.param->dtype()))
-    return ctx.error("an update of several devices together needs a dense gradient of f32 or f64");
+    return ctx.error("a shared update of several devices needs a dense gradient of f32 or f64");
   t.own = {slots.shared, t.param, &ctx.stored_in(slots.grad), {}, t.rate};
   return Ok();
 }
@@ -96,7 +97,8 @@ UpdateSlots update_slots(const KernelSetup& op,
   slots.param = op.input("Param", k);
   slots.grad = op.input("Grad", k);
   slots.rate = op.input("LearningRate", k);
-  if (!slots.rate) slots.rate = op.input("LearningRate");  // one may serve all parameters
+  if (!slots.rate)
+    slots.rate = op.input("LearningRate");  // one learning rate may serve all parameters
   slots.param_out = op.output("ParamOut", k);
   const bool has_master = op.def().find_attr("multi_precision") != nullptr;
   if (has_master && op.attr<bool>("multi_precision")) {

@@ -19,7 +19,7 @@
 #include "kernels/kernel.h"
 #include "kernels/update_group.h"
 
-/// What the ops share that update a parameter from its gradient: finding and checking tensors,
+/// Shared code of the ops that update a parameter from its gradient: finding and checking tensors,
 /// sparse gradients, 16-bit parameters, threads. An op adds a formula:
 ///
 ///   template <typename T> struct Descent {
@@ -27,44 +27,45 @@
 ///     void operator()(T& param, T grad) const { param -= rate * grad; }
 ///   };
 ///
-/// with one more `T&` for each state. A formula that treats the rows that a sparse gradient does
-/// not name in a way of its own has a function for_absent_rows() that gives their formula. A
-/// formula must not branch on data where that can be avoided, so that its loop becomes vector code.
+/// with one more `T&` for each state. A formula that treats the rows missing from a sparse gradient
+/// differently has a function for_absent_rows() that returns their formula. A formula should avoid
+/// branches on data, so that its loop vectorises.
 namespace millrace::kernels::optimizer {
 
-/// What a sparse gradient does to the rows that it does not name.
+/// What a sparse gradient does to the rows that it does not contain.
 enum class Sparse {
-  kAllRows,  ///< they are updated with a gradient of zero: their states decay (but a gradient
-             ///< without any row changes nothing)
-  kOwnRows,  ///< they stay as they are
+  kAllRows,  ///< updated with a gradient of zero: their states decay (but a gradient without any
+             ///< row changes nothing)
+  kOwnRows,  ///< not changed
 };
 
-/// Arguments of an update op, for one of its parameters.
+/// Arguments of an update op for one of its parameters.
 struct UpdateSlots {
   ArgIndex param;
   ArgIndex grad;
   ArgIndex rate;
   ArgIndex param_out;
-  ArgIndex master;  ///< float copy of a 16-bit parameter; absent unless multi_precision
+  ArgIndex master;  ///< float copy of a 16-bit parameter; absent unless multi_precision is set
   ArgIndex master_out;
-  bool wants_master = false;                                   ///< multi_precision
-  llvm::SmallVector<std::pair<ArgIndex, ArgIndex>, 3> states;  ///< input and output
+  bool wants_master = false;                                   ///< attribute multi_precision
+  llvm::SmallVector<std::pair<ArgIndex, ArgIndex>, 3> states;  ///< input and output slots
   int shared = -1;  ///< number of an update that all devices make together; else -1
-  std::optional<double> default_rate;  ///< where the op may lack LearningRate
+  std::optional<double> default_rate;  ///< used if the op lacks LearningRate
 };
 
 /// \param states  names of input and output slots
-/// \param k       which parameter, for ops that update several
+/// \param k       index of the parameter, for ops that update several
 UpdateSlots update_slots(const KernelSetup& op,
                          std::initializer_list<std::pair<const char*, const char*>> states,
                          size_t k = 0);
 
-/// Takes parameter, gradient and states in any layout: update_tensors() brings them into that of
-/// the parameter. For ops whose formula is all they do with the elements.
+/// Declares that parameter, gradient and states are accepted in any layout; update_tensors()
+/// converts them to the layout of the parameter. For ops that access the elements through their
+/// formula only.
 void accept_layouts(const KernelSetup& op, const UpdateSlots& slots);
 
-/// The tensors of one update, checked: all have as many elements as param, and one element type,
-/// but for 16-bit parameters and gradients, whose states and master are float.
+/// The checked tensors of one update. All have as many elements as param and the same element type,
+/// except for 16-bit parameters and gradients, whose states and master are float.
 struct UpdateTensors {
   Tensor* param = nullptr;
   Tensor* master = nullptr;
@@ -72,28 +73,28 @@ struct UpdateTensors {
   const SelectedRows* rows = nullptr;
   llvm::SmallVector<Tensor*, 3> states;
   double rate = 0;
-  UpdateGroup* group = nullptr;  ///< of an update that all devices make together; else null
-  SharedUpdate own;              ///< what this device brings into it
+  UpdateGroup* group = nullptr;  ///< for an update that all devices make together; else null
+  SharedUpdate own;              ///< what this device contributes to it
 
   /// True for a sparse gradient without rows, which changes nothing.
   [[nodiscard]] bool nothing_to_do() const { return rows != nullptr && rows->rows.empty(); }
 };
-/// Outputs that are not the same tensor as their input receive a copy first. Errors: kExecution
-/// naming the slot, its shape and the expected one.
+/// If an output is not the same tensor as its input, the input is copied to it first. Errors:
+/// kExecution with the slot, its shape and the expected shape.
 StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlots& slots);
 
-/// Elements below which a second thread does not pay.
+/// Minimum number of elements that justifies a second thread.
 inline constexpr int64_t kUpdateGrain = 16384;
 
 namespace detail {
 
-/// Rows of a sparse update that are on their way from memory at a time.
+/// Number of rows that a sparse update prefetches.
 inline constexpr int64_t kRowsAhead = 12;
 
 template <typename T, typename Formula, typename... States>
 void apply(const Formula& formula, int64_t count, T* __restrict param, const T* __restrict grad,
            States* __restrict... states) {
-  const Formula f = formula;  // a copy whose fields no store below can change
+  const Formula f = formula;  // a local copy, which no store below can change
   for (int64_t i = 0; i < count; ++i) f(param[i], grad[i], states[i]...);
 }
 template <typename T, typename Formula, typename... States>
@@ -140,7 +141,7 @@ Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formu
     ctx.device().parallel_for(
         static_cast<int64_t>(rows.size()), row_grain, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
-            // rows of a large table lie far apart: the next ones are fetched ahead
+            // rows of a large table are far apart in memory: the next ones are prefetched
             if (i + kRowsAhead < end) to.fetch(rows[static_cast<size_t>(i + kRowsAhead)] * width);
             to.dense(f, values + i * width, rows[static_cast<size_t>(i)] * width, width);
           }
@@ -170,7 +171,7 @@ Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formu
   return Ok();
 }
 
-/// Floats of 16 or 32 bits from and to a block of floats.
+/// Converts floats of 16 or 32 bits to and from a block of floats.
 inline void load(const Tensor& from, int64_t begin, int64_t count, float* to) {
   (void)convert(from.dtype(), from.raw() + begin * dtype_size(from.dtype()), DType::kFloat32,
                 reinterpret_cast<std::byte*>(to), count);
@@ -180,7 +181,7 @@ inline void store(const float* from, int64_t begin, int64_t count, Tensor& to) {
                 to.raw() + begin * dtype_size(to.dtype()), count);
 }
 
-/// 16-bit elements are widened block by block.
+/// 16-bit elements are converted block by block.
 template <typename Formula, size_t... I>
 Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const Formula& f,
                      std::index_sequence<I...> /*states*/) {
@@ -206,7 +207,7 @@ Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const For
   return Ok();
 }
 
-/// The gradient is the sum over the devices.
+/// The gradient is summed over the devices.
 template <typename T, typename Formula, size_t... I>
 Status update_together(const KernelContext& ctx, const UpdateTensors& t, const Formula& f,
                        std::index_sequence<I...> indices) {
@@ -222,8 +223,8 @@ Status update_together(const KernelContext& ctx, const UpdateTensors& t, const F
 
 }  // namespace detail
 
-/// Updates one parameter. make(rate) gives the formula for the type of rate, which is float or
-/// double. Errors: those of update_tensors(); a row of a sparse gradient out of range.
+/// Updates one parameter. make(rate) must return the formula for the type of rate, which is float
+/// or double. Errors: those of update_tensors(); a row of a sparse gradient out of range.
 template <size_t kStates, typename Make>
 Status update(const KernelContext& ctx, const UpdateTensors& t, Sparse sparse, RowMerger& merger,
               Make&& make) {
@@ -245,12 +246,12 @@ Status update(const KernelContext& ctx, const UpdateTensors& t, Sparse sparse, R
   });
 }
 
-/// Elements up to which finding and checking the tensors of an update takes longer than the update.
+/// Up to this number of elements, finding and checking the tensors takes longer than the update.
 inline constexpr int64_t kFewElements = 1024;
 
 namespace detail {
 
-/// The input that is the output, too; null if they are two, or it is no such tensor.
+/// The input if it is also the output; null if they differ or it is not such a tensor.
 inline Tensor* few_in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out, int64_t count) {
   const Tensor* const from = ctx.find_in(in);
   if (from == nullptr || !from->initialized() || from->dtype() != DType::kFloat32 ||
@@ -282,15 +283,15 @@ bool update_few(const KernelContext& ctx, const UpdateSlots& slots, const Make& 
 
 }  // namespace detail
 
-/// Updates a small parameter of f32 with a dense gradient and all states in place: true if that was
-/// done. Everything else, and whatever is wrong, is for update(). make as above.
+/// Updates a small f32 parameter with a dense gradient and all states in place. Returns false if
+/// this is not such a case, or if anything is wrong; the caller then uses update(). make as above.
 template <size_t kStates, typename Make>
 bool update_few(const KernelContext& ctx, const UpdateSlots& slots, const Make& make) {
   return detail::update_few(ctx, slots, make, std::make_index_sequence<kStates>{});
 }
 
-/// The kernel of an op that updates one parameter by a formula that needs attributes and the rate
-/// only; make as above.
+/// The kernel of an op that updates one parameter by a formula that needs only attributes and the
+/// rate; make as above.
 template <size_t kStates, typename Make>
 Kernel update_kernel(UpdateSlots slots, Sparse sparse, Make make) {
   auto merger = std::make_shared<RowMerger>();
@@ -301,17 +302,17 @@ Kernel update_kernel(UpdateSlots slots, Sparse sparse, Make make) {
   };
 }
 
-/// Names the parameter that an error of an op for several parameters is about.
+/// Adds the name of the parameter to an error of an op that updates several parameters.
 ///
-/// \param params  names of all of them
+/// \param params  names of all parameters
 Status in_parameter(Status status, llvm::ArrayRef<std::string> params, size_t k);
 /// Names of the parameters of an op.
 std::vector<std::string> parameter_names(const KernelSetup& op);
 
 /// The same for an op that updates several parameters, one after another.
 ///
-/// \param slots  of each parameter
-/// \param make   a formula for each
+/// \param slots  slots of each parameter
+/// \param make   a formula for each parameter
 template <size_t kStates, typename Make>
 Kernel merged_kernel(const KernelSetup& op, std::vector<UpdateSlots> slots, Sparse sparse,
                      std::vector<Make> make) {

@@ -6,13 +6,13 @@ namespace {
 
 using StoredTypes = Types<float, double, int8_t, int16_t, int32_t>;
 
-// out = x * factor, for the elements of a run.
+// out = x * factor, for a run of elements.
 template <typename T, typename C>
 void multiply_dequantize(const T* x, C* out, int64_t count, C factor) {
   for (int64_t i = 0; i < count; ++i) out[i] = static_cast<C>(x[i]) * factor;
 }
 
-// Calls fn(x, out) with the stored type and the floating one of the output.
+// Calls fn(x, out) with the stored type of x and the floating-point type of the output.
 template <typename Fn>
 Status with_types(const Tensor& x, Tensor& out, Fn&& fn) {
   return dispatch<FloatTypes>(out.dtype(), [&](auto out_tag) -> Status {
@@ -47,7 +47,8 @@ StatusOr<Kernel> dequantize(const KernelSetup& op) {
   });
 }
 
-// One scale: of channels along quant_axis. Two: of channels along x_num_col_dims, and of all.
+// With one scale: per channel along quant_axis. With two: per channel along x_num_col_dims, and one
+// for the whole tensor.
 StatusOr<Kernel> dequantize_channels(const KernelSetup& op) {
   const ArgIndex x_arg = op.input("X");
   const ArgRange scales = op.inputs("Scales");
@@ -64,7 +65,7 @@ StatusOr<Kernel> dequantize_channels(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
     Tensor& out = ctx.out(out_arg);
-    if (axis >= x.rank()) return ctx.error("dim {} is no dim of X {}", axis, describe(x));
+    if (axis >= x.rank()) return ctx.error("dim {} is not a dim of X {}", axis, describe(x));
     const AxisView view(x.dims(), axis);
     MILLRACE_RETURN_IF_ERROR(check_scale(ctx, ctx.in(scales, 0), out, view.size));
     if (scales.count == 2) MILLRACE_RETURN_IF_ERROR(check_scale(ctx, ctx.in(scales, 1), out, 1));

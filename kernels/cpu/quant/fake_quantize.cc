@@ -6,7 +6,7 @@
 namespace millrace::kernels {
 namespace {
 
-// The element of a tensor of one, as float; 0 if there is none.
+// The value of a one-element tensor as double; 0 if there is no tensor.
 double value_of_fake_quantize(const Tensor* tensor) {
   if (tensor == nullptr || tensor->numel() < 1) return 0;
   if (tensor->dtype() == DType::kFloat64) return *tensor->data<double>();
@@ -87,7 +87,7 @@ StatusOr<Kernel> make_channel_wise(const KernelSetup& op, bool back) {
   });
 }
 
-// Running sum and count of maxima.
+// Moving sum and count of maxima.
 struct Moving {
   explicit Moving(const KernelSetup& op)
       : in_scale(op.input("InScale")),
@@ -99,7 +99,7 @@ struct Moving {
         rate(static_cast<double>(op.attr<float>("moving_rate"))),
         is_test(op.attr<bool>("is_test")) {}
 
-  // Takes the maximum of x into the average. \returns the scale to use
+  // Adds the maximum of x to the moving average. \returns the scale to use
   double update(const KernelContext& ctx, const Tensor& x) const {
     if (is_test) {
       const double scale = value_of_fake_quantize(ctx.find_in(in_scale));
@@ -137,7 +137,7 @@ StatusOr<Kernel> observe(const KernelSetup& op) {
   const Moving moving(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
-    // without input InScale the scale of the last training step is left alone
+    // without input InScale, the scale of the last training step is not changed
     if (!moving.is_test || moving.in_scale) (void)moving.update(ctx, x);
     if (Tensor* const to = ctx.find_out(out))
       copy_bytes(ctx.device(), to->raw(), x.raw(), x.bytes());
@@ -145,7 +145,7 @@ StatusOr<Kernel> observe(const KernelSetup& op) {
   });
 }
 
-// Largest of the last window_size maxima, which OutScales keeps from step to step.
+// Largest of the last window_size maxima, which OutScales stores between steps.
 double window_maximum(double current, double last, int64_t step, Tensor& window) {
   const int64_t size = window.numel();
   double largest = last;
@@ -185,7 +185,7 @@ StatusOr<Kernel> range_abs_max(const KernelSetup& op) {
       if (const Tensor* const iter = ctx.find_in(iter_arg)) {
         MILLRACE_ASSIGN_OR_RETURN(step, one_int(*iter, "Iter"));
       }
-      if (step < 0) return ctx.error("Iter is {}, expected a step", step);
+      if (step < 0) return ctx.error("Iter is {}, expected a step number", step);
       Tensor* const window = ctx.find_out(window_out);
       if (window != nullptr) {
         MILLRACE_RETURN_IF_ERROR(size_output(*window, x.dtype(), {window_size}));

@@ -2,8 +2,8 @@
 #include "kernels/cpu/strided.h"
 #include "kernels/cpu/tensor/along_axis.h"
 
-// quantize_linear and dequantize_linear: integers kept in floating point, by one scale or one a
-// channel. A zero point moves the integers.
+// quantize_linear and dequantize_linear: integers stored as floating point, with one scale per
+// tensor or per channel. A zero point shifts the integers.
 namespace millrace::kernels {
 namespace {
 
@@ -32,7 +32,7 @@ struct LinearArgs {
   Grid grid;
 };
 
-// The tensor by channels, and the scales that go with it.
+// The tensor viewed by channels, to match the scales.
 StatusOr<AxisView> view_of(const KernelContext& ctx, const LinearArgs& args) {
   const Tensor& x = ctx.in(args.x);
   if (args.axis >= static_cast<int64_t>(x.rank()))
@@ -42,7 +42,7 @@ StatusOr<AxisView> view_of(const KernelContext& ctx, const LinearArgs& args) {
   return args.axis < 0 ? AxisView(all, 0) : AxisView(x.dims(), static_cast<size_t>(args.axis));
 }
 
-// \returns null for a zero point that is absent
+// \returns null if the zero point is absent
 template <typename T>
 StatusOr<const T*> per_channel(const KernelContext& ctx, ArgIndex arg, const char* slot,
                                const AxisView& view, DType dtype) {
@@ -55,7 +55,7 @@ StatusOr<const T*> per_channel(const KernelContext& ctx, ArgIndex arg, const cha
   return ctx.error("{} must have {} elements, found {}", slot, view.size, describe(*tensor));
 }
 
-// Takes the maxima of the channels into the moving average, which gives the scales.
+// Adds the maxima of the channels to the moving average, which determines the scales.
 template <typename T>
 void update_scales(const KernelContext& ctx, const LinearArgs& args, const AxisView& view,
                    const T* x, std::vector<T>& scales) {

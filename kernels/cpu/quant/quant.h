@@ -11,7 +11,7 @@
 
 namespace millrace::kernels {
 
-// Each adds the ops of the file it is named after.
+// Each function adds the ops of the file it is named after.
 void add_dequantize(KernelRegistry& registry);
 void add_dictionary(KernelRegistry& registry);
 void add_fake_quantize(KernelRegistry& registry);
@@ -20,9 +20,10 @@ void add_linear_quantize(KernelRegistry& registry);
 /// The grid of integers that values are rounded to.
 struct Grid {
   float bins = 127;  ///< largest integer
-  bool half_even =
-      false;          ///< halves go to the even neighbour and -bins - 1 occurs; else away from 0
-  bool back = false;  ///< return to the range of the values at once
+  /// Halves are rounded to even, and -bins - 1 is a possible result. Otherwise halves are rounded
+  /// away from 0, and results are in [-bins, bins].
+  bool half_even = false;
+  bool back = false;  ///< convert back to the range of the values immediately
 
   Grid() = default;
   /// Reads bit_length and round_type.
@@ -32,12 +33,12 @@ struct Grid {
         back(go_back) {}
 };
 
-/// Rounds count values whose largest magnitude is scale.
+/// Rounds count values; scale is their largest magnitude.
 template <typename T>
 void round_to_grid(const T* x, T* out, int64_t count, Compute<T> scale, const Grid& grid) {
   using C = Compute<T>;
   const C bins = static_cast<C>(grid.bins);
-  // a scale of nothing keeps zeros zero
+  // with a scale of 0, zeros stay zero
   const C inverse = scale <= C(1e-30) ? C(1) / (scale + C(1e-6)) : C(1) / scale;
   const C factor = bins * inverse;
   const C step = grid.back ? scale / bins : C(1);
@@ -56,7 +57,7 @@ void round_to_grid(const T* x, T* out, int64_t count, Compute<T> scale, const Gr
   }
 }
 
-/// Largest magnitude; 0 for no values.
+/// Largest magnitude; 0 if there are no values.
 template <typename T>
 Compute<T> largest_magnitude(const T* x, int64_t count) {
   using C = Compute<T>;

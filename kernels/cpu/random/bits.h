@@ -4,12 +4,12 @@
 
 #include "kernels/kernel.h"
 
-/// Random bits by counter: bits i of a stream are a function of its key and i alone. Loops over
-/// them vectorise, and any number of threads draws the same numbers.
+/// Counter-based random bits: bits i of a stream depend on the key of the stream and i only. Loops
+/// over them vectorise, and the numbers do not depend on the number of threads.
 namespace millrace::kernels {
 
-/// 64 bits, number index of the stream that belongs to key. Neighbouring keys and indices give
-/// unrelated bits (the finaliser of splitmix64, twice keyed).
+/// 64 bits: number `index` of the stream with this key. Neighbouring keys and indices produce
+/// unrelated bits (the finaliser of splitmix64, keyed twice).
 inline uint64_t random_bits(uint64_t key, uint64_t index) {
   uint64_t x = key + index * 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
@@ -17,7 +17,7 @@ inline uint64_t random_bits(uint64_t key, uint64_t index) {
   return x ^ (x >> 31U);
 }
 
-/// Key of the stream of an op: its own seed gives the same numbers at every run, 0 new ones.
+/// Key of the stream of an op: a seed attribute produces the same numbers in every run, 0 new ones.
 inline uint64_t stream_key(CpuDevice& device, int64_t seed) {
   return seed == 0 ? device.next_seed()
                    : random_bits(0x5851f42d4c957f2dULL, static_cast<uint64_t>(seed));

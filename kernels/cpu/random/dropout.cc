@@ -17,13 +17,13 @@ struct DropoutArgs {
       : probability(op.attr<float>("dropout_prob")),
         upscale(op.attr<std::string>("dropout_implementation") == "upscale_in_train"),
         is_test(op.attr<bool>("is_test")) {}
-  /// Factor of the elements that are kept while training.
+  /// Factor of the kept elements during training.
   [[nodiscard]] float kept_scale() const {
     if (!upscale) return 1;
     return probability >= 1 ? 0
                             : static_cast<float>(1.0 / (1.0 - static_cast<double>(probability)));
   }
-  /// Factor of all elements when inferring.
+  /// Factor of all elements during inference.
   [[nodiscard]] float test_scale() const { return upscale ? 1 : 1 - probability; }
 
   float probability;
@@ -42,8 +42,8 @@ void scale_all(CpuDevice& device, const T* x, T* out, int64_t count, float facto
 
 constexpr int64_t kDropoutBlock = 256;
 
-// The numbers below which an element is dropped are 32 bits wide; 2^32 itself (probability 1) is
-// told apart by `all`.
+// An element is dropped if its 32-bit random number is below the threshold. A threshold of 2^32
+// (probability 1) does not fit and is represented by `all`.
 struct Threshold {
   uint32_t below;
   bool all;
@@ -53,7 +53,7 @@ struct Threshold {
         all(probability >= 1) {}
 };
 
-// 1 for each element of a block that is kept.
+// Sets 1 for each kept element of a block, else 0.
 void draw_block(uint64_t key, int64_t first, int64_t count, Threshold t, uint8_t* kept) {
   if (t.all) {
     std::memset(kept, 0, static_cast<size_t>(count));

@@ -11,11 +11,11 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// Ops that create tensors of one value, or of listed ones.
+// Ops that create tensors of one value, or of listed values.
 namespace millrace::kernels {
 namespace {
 
-// A number as programs give it; the integer where a double cannot stand for it.
+// A number of a program; the integer is set if a double cannot represent it.
 struct Number {
   double real = 0;
   std::optional<int64_t> integer;
@@ -29,8 +29,8 @@ StatusOr<Number> parse_number(const KernelSetup& op, const std::string& text) {
     return op.error("attribute 'str_value' is '{}', expected a number", text);
   errno = 0;
   const int64_t integer = std::strtoll(text.c_str(), &end, 10);
-  // As in the original, integers are what a double makes of them; those near the ends of i64, which
-  // a double rounds out of range, are taken as they are.
+  // As in the original, integers are converted through double. Those near the limits of i64, which
+  // a double would round out of range, are used exactly.
   constexpr double kEnd = 9223372036854775808.0;
   if (*end == '\0' && errno == 0 && (number.real >= kEnd || number.real < -kEnd))
     number.integer = integer;
@@ -114,13 +114,13 @@ StatusOr<Kernel> fill_listed(const KernelSetup& op) {
   });
 }
 
-// A finite value beyond a float type is an error as well, infinity itself is not.
+// A finite value beyond the range of a float type is an error; infinity is not.
 template <typename T>
 bool fits_type(double value) {
   if constexpr (std::is_same_v<T, bool>) {
     return value >= 0 && value <= 1;
   } else if constexpr (std::is_integral_v<T>) {
-    // the ends of i64 are no doubles, but the next power of two is
+    // the limits of i64 are not representable as double, but the next power of two is
     constexpr double kEnd = -2.0 * static_cast<double>(std::numeric_limits<T>::min() / 2);
     constexpr double kUnsignedEnd = 1.0 + static_cast<double>(std::numeric_limits<T>::max());
     const double whole = std::trunc(value);
@@ -140,7 +140,7 @@ Status check_fits(double value, DType dtype) {
   });
 }
 
-// Out has the shape, and unless dtype says otherwise the element type, of X; X may be an array.
+// Out gets the shape of X and, unless dtype is set, its element type. X may be an array.
 StatusOr<Kernel> make_like(const KernelSetup& op, double value, int32_t dtype_number) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");

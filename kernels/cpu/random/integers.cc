@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Bits as a number in [0, bound): the upper half of the product.
+// Maps bits to a number in [0, bound): the upper half of the product.
 inline uint64_t bounded(uint64_t bits, uint64_t bound) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(bits) * bound >> 64U);
 }

@@ -16,12 +16,12 @@ struct NormalPair {
   float second;
 };
 
-// Two standard normal numbers from 64 bits (Box-Muller). The angle is an eighth of a turn at most,
-// two bits choose the quadrant.
+// Two standard normal numbers from 64 bits (Box-Muller). The angle is at most an eighth of a turn;
+// two bits select the quadrant.
 inline NormalPair normal_pair(uint64_t bits) {
   const auto low = static_cast<uint32_t>(bits);
   const auto high = static_cast<uint32_t>(bits >> 32U);
-  // 31 bits convert to float without a call; half a step keeps the logarithm finite
+  // 31 bits convert to float without a call; adding 0.5 keeps the logarithm finite
   const float u = (static_cast<float>(static_cast<int32_t>(low >> 1U)) + 0.5F) * 0x1p-31F;
   const float radius = std::sqrt(std::fmax(-2.0F * vmath::log(u), 0.0F));
   const float turn = static_cast<float>(static_cast<int32_t>(high << 2U)) * 0x1p-31F;  // [-1, 1)
@@ -83,8 +83,8 @@ Status draw_normal(CpuDevice& device, uint64_t key, Law law, Tensor& out) {
   });
 }
 
-// Inverse of the error function times sqrt(2) for |y| < 0.96, which two standard deviations need;
-// the polynomial of M. Giles, "Approximating the erfinv function".
+// Inverse of the error function times sqrt(2) for |y| < 0.96, which is enough for two standard
+// deviations; the polynomial of M. Giles, "Approximating the erfinv function".
 inline float inverse_normal(float y) {
   const float w = -vmath::log((1.0F - y) * (1.0F + y)) - 2.5F;
   float p = 2.81022636e-08F;
@@ -100,7 +100,8 @@ inline float inverse_normal(float y) {
 }
 
 Status draw_truncated(CpuDevice& device, uint64_t key, Law law, Tensor& out) {
-  // Uniform over what two standard deviations cover, as an argument of the inverse error function.
+  // Uniform over the probability within two standard deviations, as an argument of the inverse
+  // error function.
   constexpr float kCovered = 0.95449974F;
   return dispatch<AllFloatTypes>(out.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;

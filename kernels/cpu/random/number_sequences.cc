@@ -9,7 +9,7 @@
 namespace millrace::kernels {
 namespace {
 
-// The one element of a tensor as T.
+// The value of a one-element tensor as T.
 template <typename T>
 StatusOr<T> one_value(const Tensor& tensor, const char* slot) {
   if (tensor.numel() != 1) {
@@ -21,7 +21,7 @@ StatusOr<T> one_value(const Tensor& tensor, const char* slot) {
   return value;
 }
 
-// Nobody wants more numbers in a row than that; a larger count is a mistake.
+// A larger count is treated as a mistake.
 constexpr int64_t kMostBytes = int64_t{1} << 30U;
 
 Status check_count(const char* what, double count, DType dtype) {
@@ -79,7 +79,7 @@ StatusOr<Kernel> range(const KernelSetup& op) {
   });
 }
 
-// Both halves count from their own end, so that the last element is Stop exactly.
+// Each half is computed from its end of the range, so that the last element is exactly Stop.
 template <typename T>
 void fill_line(double start, double stop, int64_t count, T* out) {
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;

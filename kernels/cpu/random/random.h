@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Each adds the ops of the file it is named after, gradients included.
+// Each function adds the ops of the file it is named after, including gradients.
 void add_dropout(KernelRegistry& registry);
 void add_fill(KernelRegistry& registry);
 void add_integers(KernelRegistry& registry);

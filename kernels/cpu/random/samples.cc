@@ -15,7 +15,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Zeros, so that a program that reads them by mistake does the same at every run.
+// Zeros, so that a program that reads them by mistake behaves the same in every run.
 StatusOr<Kernel> empty_tensor(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
   const ShapeArg shape(op);
@@ -38,7 +38,7 @@ StatusOr<Kernel> bernoulli(const KernelSetup& op) {
       for (int64_t i = 0; i < from.numel(); ++i) {
         const T p = from.data<T>()[i];
         if (!(p >= 0 && p <= 1))
-          return ctx.error("X has {} at {}, expected probabilities", static_cast<double>(p), i);
+          return ctx.error("X has {} at {}, expected a probability", static_cast<double>(p), i);
         const double unit = unit_double(random_bits(key, static_cast<uint64_t>(i)));
         to->data<T>()[i] = unit < static_cast<double>(p) ? T(1) : T(0);
       }
@@ -52,14 +52,14 @@ StatusOr<Kernel> seed_kernel(const KernelSetup& op) {
   const auto given = op.attr<int32_t>("seed");
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_RETURN_IF_ERROR(size_output(ctx.out(out), DType::kInt32, {1}));
-    // 0 would mean no seed to whoever reads it
+    // readers would interpret 0 as no seed
     const auto drawn = static_cast<int32_t>(ctx.device().next_seed() >> 33U) | 1;
     *ctx.out(out).data<int32_t>() = given != 0 ? given : drawn;
     return Ok();
   });
 }
 
-// A permutation of one cycle, which leaves nothing in its place; all of them are as likely.
+// A random cyclic permutation, which moves every element; all of them are equally likely.
 void shuffle_all(uint64_t key, int64_t* places, int64_t count) {
   for (int64_t i = 0; i < count; ++i) places[i] = i;
   for (int64_t i = count - 1; i > 0; --i) {
@@ -87,7 +87,7 @@ StatusOr<Kernel> shuffle_batch(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(start, one_int(*given, "Seed"));
     }
     const int64_t rows = rows_but_last(from);
-    const Tensor copy = from.share();  // Out may be X
+    const Tensor copy = from.share();  // Out may be the same tensor as X
     MILLRACE_RETURN_IF_ERROR(ctx.out(places).resize(DType::kInt64, {rows}));
     int64_t* const to_row = ctx.out(places).data<int64_t>();
     shuffle_all(random_bits(0x2545f4914f6cdd1dULL, static_cast<uint64_t>(start)), to_row, rows);
@@ -97,7 +97,7 @@ StatusOr<Kernel> shuffle_batch(const KernelSetup& op) {
     for (int64_t i = 0; i < rows; ++i)
       std::memcpy(to->raw() + to_row[i] * bytes, source + i * bytes, static_cast<size_t>(bytes));
     MILLRACE_RETURN_IF_ERROR(size_output(ctx.out(seed_out), DType::kInt64, {1}));
-    // the next seed is that of the original
+    // the next seed is computed as in the original
     std::minstd_rand0 engine(static_cast<std::minstd_rand0::result_type>(start));
     *ctx.out(seed_out).data<int64_t>() = static_cast<int64_t>(engine());
     return Ok();

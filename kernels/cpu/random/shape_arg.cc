@@ -33,7 +33,7 @@ ShapeArg::ShapeArg(const KernelSetup& op) : dtype_(op.dtype_attr("dtype")), rows
     own_dim_ = op.attr<int64_t>("output_dim_idx");
   } else {
     shape_ = IntList(op, "shape", "ShapeTensor", "ShapeTensorList");
-    // ops that draw numbers look at the tensor only where the attribute says nothing
+    // ops that draw numbers use the tensor only if the attribute leaves dims open
     const auto fixed = shape_.fixed();
     const bool is_open = fixed.empty() || llvm::any_of(fixed, [](int64_t dim) { return dim < 0; });
     const bool draws = op.op().type() != "fill_constant" && op.op().type() != "empty";
@@ -61,13 +61,14 @@ Status ShapeArg::size(const KernelContext& ctx, Tensor& out) const {
         like_dim_ >= static_cast<int64_t>(like.rank()))
       return ctx.error("dim {} of Input {} cannot be dim {} of {}", like_dim_, describe(like),
                        own_dim_, ops::dims_text(dims));
-    // rows of a LoD tensor do not count, its sequences do
+    // a LoD tensor contributes the number of its sequences, not of its rows
     dims[static_cast<size_t>(own_dim_)] = like_dim_ == 0 && !like.lod().empty()
                                               ? like.lod().sequences(like.lod().size() - 1)
                                               : like.dim(like_dim_);
   }
   for (const int64_t dim : dims) {
-    if (dim < 0) return ctx.error("the shape is {}, expected sizes", ops::dims_text(dims));
+    if (dim < 0)
+      return ctx.error("the shape is {}, expected dims of at least 0", ops::dims_text(dims));
   }
   return size_output(out, dtype_, dims);
 }

@@ -11,9 +11,9 @@ class ShapeArg {
  public:
   explicit ShapeArg(const KernelSetup& op);
 
-  /// Sizes the output and returns its tensor: the var's own, or the values of all rows of a table
-  /// where the program declares selected rows. Errors: dims that no tensor has; tensors that hold
-  /// no integers.
+  /// Sizes the output and returns its tensor: the tensor of the var, or the values of all rows of a
+  /// table if the program declares selected rows. Errors: invalid dims; tensors that hold no
+  /// integers.
   StatusOr<Tensor*> create(const KernelContext& ctx, ArgIndex out) const;
 
  private:
@@ -27,9 +27,9 @@ class ShapeArg {
   bool rows_ = false;
 };
 
-/// True if the program declares Out as selected rows: a table that is made as a whole.
+/// True if the program declares Out as selected rows: a table that is created as a whole.
 bool makes_rows(const KernelSetup& op);
-/// Sizes selected rows to a whole table of these dims, which has every row once.
+/// Sizes selected rows to a whole table of these dims, in which every row occurs once.
 Status size_table(SelectedRows& table, DType dtype, llvm::ArrayRef<int64_t> dims);
 
 }  // namespace millrace::kernels

@@ -15,7 +15,7 @@ struct Range {
   double max;
 };
 
-// Rounding must not reach the upper bound, which does not occur.
+// The upper bound is exclusive, and rounding must not reach it.
 float below(float max, float min) {
   return max > min ? std::nextafter(max, min) : max;
 }
@@ -23,7 +23,7 @@ double below(double max, double min) {
   return max > min ? std::nextafter(max, min) : max;
 }
 
-// Elements [2 * begin, 2 * end) of a tensor of count elements: one draw gives two floats.
+// Elements [2 * begin, 2 * end) of a tensor of count elements: one draw produces two floats.
 template <typename T>
 void draw_floats_uniform(uint64_t key, Range range, T* out, int64_t begin, int64_t end,
                          int64_t count) {
@@ -72,7 +72,7 @@ Status draw(CpuDevice& device, uint64_t key, Range range, Tensor& out) {
   });
 }
 
-// Overwritten diagonal: diag_num elements, diag_step + 1 apart.
+// Diagonal that is overwritten: diag_num elements, diag_step + 1 apart.
 struct UniformDiagonal {
   int64_t count = 0;
   int64_t step = 0;

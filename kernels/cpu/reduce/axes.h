@@ -7,25 +7,26 @@
 
 namespace millrace::kernels {
 
-/// Which axes an op reduces: an attribute, or tensors that replace it.
+/// The axes that an op reduces: from an attribute, or from tensors that replace it.
 class ReduceAxes {
  public:
-  /// \param attr  attribute with a list of axes; empty reduces all
+  /// \param attr  attribute with a list of axes; empty reduces all axes
   /// \param keep  attribute that keeps reduced dims with size 1
   ReduceAxes(const KernelSetup& op, const char* attr, const char* keep);
 
-  /// Dims and loop nest of one run. Element i of the nest is that of X, results are those of Out.
+  /// Dims and loop nest of one run. Element i of the nest is element i of X; results are elements
+  /// of Out.
   struct Plan {
     Dims out_dims;
     ReduceNest nest;
     int64_t out_count = 1;
-    /// Elements that go into one result.
+    /// Number of elements per result.
     [[nodiscard]] int64_t each() const { return out_count == 0 ? 0 : nest.count() / out_count; }
   };
-  /// The plan for an X of these dims; kept until dims or axes change. Errors: an axis is not one of
-  /// X, or is no integer.
+  /// The plan for an X of these dims, cached until dims or axes change. Errors: an axis is out of
+  /// range or is not an integer.
   StatusOr<const Plan*> plan(const KernelContext& ctx, llvm::ArrayRef<int64_t> x);
-  /// True if tensors say which axes, so that shape inference did not know them.
+  /// True if the axes come from tensors, so that shape inference did not know them.
   [[nodiscard]] bool from_tensors() const { return static_cast<bool>(tensor_) || list_.count > 0; }
 
  private:

@@ -9,7 +9,7 @@
 namespace millrace::kernels {
 namespace {
 
-// out = x, scaled down to the largest norm that is allowed.
+// out = x, scaled down to the maximum norm if it exceeds it.
 Status clip_tensor(CpuDevice& device, const Tensor& x, Tensor& out, float largest) {
   return dispatch<AllFloatTypes>(x.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
@@ -39,7 +39,7 @@ StatusOr<Kernel> clip_by_norm(const KernelSetup& op) {
   const auto largest = op.attr<float>("max_norm");
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (const Tensor* const x = ctx.find_in(x_arg)) {
-      // inference sizes no output that is declared as selected rows
+      // inference does not size an output that is declared as selected rows
       Tensor& out = ctx.out(out_arg);
       if (!out.initialized() || out.dtype() != x->dtype() || out.dims() != x->dims())
         MILLRACE_RETURN_IF_ERROR(out.resize(x->dtype(), x->dims()));
@@ -47,7 +47,7 @@ StatusOr<Kernel> clip_by_norm(const KernelSetup& op) {
     }
     const auto* const rows = ctx.in_value(x_arg).get_if<SelectedRows>();
     if (rows == nullptr) return ctx.error("X must be a dense tensor or selected rows");
-    // The norm is that of the sums, so the parts of a row are added up first.
+    // The norm is that of the summed rows, so duplicate rows are added up first.
     MILLRACE_ASSIGN_OR_RETURN(SelectedRows merged, merged_rows(*rows));
     MILLRACE_RETURN_IF_ERROR(clip_tensor(ctx.device(), merged.value, merged.value, largest));
     ctx.out_value(out_arg).as<SelectedRows>() = std::move(merged);

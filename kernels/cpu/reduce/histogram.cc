@@ -9,7 +9,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Counts in the arithmetic of the elements, as the original does: integers divide to integers.
+// Counts in the element type, as the original does: integers use integer division.
 template <typename T>
 Status count_elements(const KernelContext& ctx, const Tensor& x, T low, T high, int64_t* counts,
                       int64_t bins) {
@@ -21,7 +21,7 @@ Status count_elements(const KernelContext& ctx, const Tensor& x, T low, T high, 
     if constexpr (std::is_floating_point_v<T>) {
       const bool finite =
           std::all_of(values, values + x.numel(), [](T value) { return std::isfinite(value); });
-      if (!finite) return ctx.error("X has elements that are not finite, which gives no range");
+      if (!finite) return ctx.error("X has elements that are not finite, so it has no range");
     }
   }
   if (low == high) {

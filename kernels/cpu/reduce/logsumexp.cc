@@ -35,7 +35,7 @@ Status run_logsumexp(CpuDevice& device, const ReduceAxes::Plan& plan, const T* x
   T* const sums = top + plan.out_count;
   MILLRACE_RETURN_IF_ERROR((reduce<Max, T>(device, plan.nest, x, top, plan.out_count)));
   for (int64_t i = 0; i < plan.out_count; ++i) {
-    // An infinite maximum is the result; nothing may be subtracted from it.
+    // If the maximum is infinite it is the result; subtracting it would produce NaN.
     if (std::isinf(top[i])) top[i] = 0;
     sums[i] = 0;
   }

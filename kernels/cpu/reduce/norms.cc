@@ -117,7 +117,7 @@ struct PNorm {
   }
 };
 
-// Norm of count elements step apart.
+// Norm of count elements that are step elements apart.
 template <typename T>
 double p_norm_of(const T* x, int64_t count, int64_t step, double p) {
   double total = p < 0 && std::isinf(p) ? std::numeric_limits<double>::infinity() : 0;

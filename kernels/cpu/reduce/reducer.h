@@ -20,12 +20,12 @@
 ///   };
 namespace millrace::kernels {
 
-/// Numbers of the arrays in a nest of a reduction.
+/// Index of each array in the nest of a reduction.
 inline constexpr size_t kIn = 0;
 inline constexpr size_t kReduced = 1;
 using ReduceNest = Nest<2>;
 
-/// Identity of elements, for rules that combine them as they are.
+/// Identity map, for rules that combine elements unchanged.
 struct AsIs {
   template <typename T>
   static T map(T x) {
@@ -70,7 +70,7 @@ constexpr T kLowest = std::numeric_limits<T>::has_infinity ? -std::numeric_limit
 template <typename T>
 constexpr T kHighest = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity()
                                                             : std::numeric_limits<T>::max();
-// A NaN that is met stays.
+// Once a NaN is met, the result is NaN.
 struct Max : AsIs {
   template <typename T>
   static T start() {
@@ -104,7 +104,7 @@ struct MinMagnitude : Min {
   }
 };
 
-/// All of count elements that stand side by side.
+/// Reduces count contiguous elements.
 template <typename Rule, typename T>
 T reduce_run(const T* values, int64_t count) {
   return combine_mapped(
@@ -112,7 +112,8 @@ T reduce_run(const T* values, int64_t count) {
       [](T a, T b) { return Rule::template combine<T>(a, b); });
 }
 
-/// All of count elements, on the threads of the device. The result does not depend on how many.
+/// Reduces count elements on the threads of the device. The result does not depend on the number of
+/// threads.
 template <typename Rule, typename T>
 StatusOr<T> reduce_all(CpuDevice& device, const T* values, int64_t count) {
   if (count <= kGrain) return reduce_run<Rule>(values, count);
@@ -128,14 +129,14 @@ StatusOr<T> reduce_all(CpuDevice& device, const T* values, int64_t count) {
                        [](T a, T b) { return Rule::template combine<T>(a, b); });
 }
 
-/// Writes out_count results; the nest says which elements belong to which. Uses scratch slot 3.
+/// Writes out_count results; the nest maps elements to results. Uses scratch slot 3.
 template <typename Rule, typename T>
 Status reduce(CpuDevice& device, const ReduceNest& nest, const T* in, T* out, int64_t out_count) {
   if (out_count == 1 && nest.levels().size() <= 1) {
     MILLRACE_ASSIGN_OR_RETURN(*out, (reduce_all<Rule, T>(device, in, nest.count())));
     return Ok();
   }
-  if (out_count == nest.count()) {  // nothing to combine; out may be in
+  if (out_count == nest.count()) {  // nothing to combine; out may be the same as in
     for (int64_t i = 0; i < out_count; ++i) out[i] = Rule::template map<T>(in[i]);
     return Ok();
   }

@@ -8,7 +8,7 @@
 namespace millrace::kernels {
 namespace {
 
-// What happens to the results in the end.
+// The last operation on the results.
 enum class Finish { kNothing, kDivide, kRoot };
 
 template <Finish kFinish, typename T>
@@ -23,7 +23,7 @@ void finish_reductions(T* out, int64_t count, int64_t each) {
   }
 }
 
-// X and the result of one run, both as elements of one type.
+// X and the result of one run, both with elements of one type.
 struct Run {
   const ReduceAxes::Plan* plan;
   const std::byte* x;

@@ -27,7 +27,7 @@ struct SumOptions {
   }
 };
 
-// One after the other along the axis, side by side over the inner dims. out may be x.
+// Sequential along the axis, vectorised over the inner dims. out may be x.
 template <typename T>
 void running_sum(const Extent& extent, bool exclusive, bool reverse, const T* x, T* out) {
   const int64_t inner = extent.inner;
@@ -70,7 +70,7 @@ StatusOr<Kernel> cumsum_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dout, needed(ctx, dout_arg, "Out@GRAD"));
     Tensor& dx = ctx.out(dx_arg);
     if (dx.numel() != dout->numel() || dx.dtype() != dout->dtype())
-      return ctx.error("Out@GRAD is {}, but X@GRAD {}", describe(*dout), describe(dx));
+      return ctx.error("Out@GRAD is {}, but X@GRAD is {}", describe(*dout), describe(dx));
     MILLRACE_ASSIGN_OR_RETURN(const Extent extent, options.extent(dx));
     return dispatch<NumberTypes>(dx.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -103,13 +103,13 @@ StatusOr<Kernel> cumprod(const KernelSetup& op) {
   });
 }
 
-// Gradient along one line of elements step apart: dx[i] = sum over j >= i of dout[j] times the
-// product of x[0..j] without x[i].
+// Gradient along one line of elements that are step elements apart: dx[i] = sum over j >= i of
+// dout[j] times the product of x[0..j] without x[i].
 template <typename T>
 void cumprod_line(const T* x, const T* out, const T* dout, T* dx, int64_t count, int64_t step) {
   int64_t zero = 0;
   while (zero < count && x[zero * step] != T(0)) ++zero;
-  // Before the first zero the factor is divided out again. Products behind it are 0 and add
+  // Before the first zero, the factor is divided out again. Products after it are 0 and contribute
   // nothing.
   T sum = 0;
   for (int64_t i = zero; i-- > 0;) {
@@ -117,7 +117,7 @@ void cumprod_line(const T* x, const T* out, const T* dout, T* dx, int64_t count,
     dx[i * step] = sum / x[i * step];
   }
   if (zero == count) return;
-  // At the first zero all products that have no other zero count; behind it nothing is left.
+  // At the first zero, all products without another zero contribute. After it, the gradient is 0.
   T product = zero == 0 ? T(1) : out[(zero - 1) * step];
   sum = dout[zero * step] * product;
   for (int64_t j = zero + 1; j < count; ++j) {
@@ -138,7 +138,7 @@ StatusOr<Kernel> cumprod_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dout, needed(ctx, dout_arg, "Out@GRAD"));
     for (const Tensor* const other : {out, dout}) {
       if (other->dims() != x->dims() || other->dtype() != x->dtype())
-        return ctx.error("Out and Out@GRAD must be like X {}, found {}", describe(*x),
+        return ctx.error("Out and Out@GRAD must match X {}, found {}", describe(*x),
                          describe(*other));
     }
     MILLRACE_ASSIGN_OR_RETURN(const Extent extent, extent_of(x->dims(), dim, "dim"));

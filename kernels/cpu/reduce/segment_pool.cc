@@ -21,7 +21,7 @@ SegmentKind segment_kind(const KernelSetup& op) {
   return name == "MIN" ? SegmentKind::kMin : SegmentKind::kSum;
 }
 
-// Neighbouring rows of one id.
+// Adjacent rows with the same id.
 struct Segment {
   int64_t id;
   int64_t begin;
@@ -41,8 +41,9 @@ StatusOr<std::vector<Segment>> segments_of(const KernelContext& ctx, const Tenso
     const auto row = static_cast<int64_t>(i);
     const int64_t before = segments.empty() ? 0 : segments.back().id;
     if (ids[i] < before)
-      return ctx.error("SegmentIds has {} after {} at {}, expected ids from 0 on that never fall",
-                       ids[i], before, i);
+      return ctx.error(
+          "SegmentIds has {} after {} at {}, expected non-negative ids in ascending order", ids[i],
+          before, i);
     if (segments.empty() || ids[i] > before) segments.push_back({ids[i], row, row});
     segments.back().end = row + 1;
   }
@@ -101,7 +102,7 @@ StatusOr<Kernel> segment_pool(const KernelSetup& op) {
   });
 }
 
-// The gradient of an extreme goes to every row that has it, whole.
+// The gradient of a minimum or maximum goes to every row that has it, undivided.
 StatusOr<Kernel> segment_pool_grad(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex ids = op.input("SegmentIds");

@@ -6,10 +6,10 @@
 
 namespace millrace::kernels {
 
-/// Gradient of a reduction: dx = F::slope(x, out, dout, each) for every element, where out and dout
-/// are those of its result and each is the number of elements that went into it. Works in a float
-/// type. out is null if the formula does without. Uses all scratch slots.
-/// Errors: sizes that do not fit the plan; integers.
+/// Gradient of a reduction: dx = F::slope(x, out, dout, each) for every element. out and dout
+/// belong to the element's result, and each is the number of elements per result. Computes in a
+/// float type. out is null if the formula does not use it. Uses all scratch slots. Errors: sizes
+/// that do not fit the plan; integers.
 template <typename F>
 Status spread(const KernelContext& ctx, const ReduceAxes::Plan& plan, const Tensor& x,
               const Tensor* out, const Tensor& dout, Tensor& dx) {
@@ -19,7 +19,7 @@ Status spread(const KernelContext& ctx, const ReduceAxes::Plan& plan, const Tens
                        plan.out_count, describe(*result));
   }
   if (dx.numel() != plan.nest.count())
-    return ctx.error("X@GRAD must be like X {}, found {}", describe(x), describe(dx));
+    return ctx.error("X@GRAD must match X {}, found {}", describe(x), describe(dx));
   CpuDevice& device = ctx.device();
   const DType dtype = wide_type(dx.dtype());
   MILLRACE_ASSIGN_OR_RETURN(const std::byte* const raw_x, elements_as(device, x, dtype, 0));

@@ -86,11 +86,11 @@ StatusOr<Kernel> total_grad(const KernelSetup& op) {
 
 enum class TotalsTest { kFinite, kInfinite, kNan };
 
-// isfinite: all are; the others: any is.
+// isfinite: true if all elements are finite; the others: true if any element matches.
 template <TotalsTest kTest, typename T>
 bool holds_totals(const T* values, int64_t count) {
   if constexpr (std::is_integral_v<T>) return kTest == TotalsTest::kFinite;
-  // Without an early end the loop becomes vector code.
+  // No early exit, so that the loop vectorises.
   bool found = false;
   for (int64_t i = 0; i < count; ++i) {
     const auto value = static_cast<Compute<T>>(values[i]);

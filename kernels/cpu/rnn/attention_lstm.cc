@@ -4,14 +4,14 @@
 #include "kernels/cpu/attention_rows.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/rnn/activation.h"
 #include "kernels/cpu/rnn/rnn.h"
+#include "kernels/cpu/sequence/gate_activation.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
-// attention_lstm: at each step every row of the sequence is scored with the cell state, and the
-// step sees their mean with softmax of the scores as weights.
+// attention_lstm: in each time step, every row of the sequence is scored together with the cell
+// state. The input of the time step is the mean of the rows, weighted by the softmax of the scores.
 namespace millrace::kernels {
 namespace rnn {
 namespace {
@@ -25,7 +25,7 @@ struct AttentionLstmTensors {
   const Tensor* c0 = nullptr;
   const Tensor* h0 = nullptr;  ///< optional
   const Tensor* weight = nullptr;
-  const Tensor* bias = nullptr;  ///< optional, as the two that follow
+  const Tensor* bias = nullptr;  ///< optional, like the next two
   const Tensor* scalar = nullptr;
   const Tensor* scalar_bias = nullptr;
   const Tensor* lstm_weight = nullptr;
@@ -78,10 +78,10 @@ StatusOr<AttentionLstmTensors> attention_lstm_tensors(const KernelContext& ctx,
   return t;
 }
 
-// Memory of one call.
+// Buffers of one call.
 template <typename T>
 struct AttentionLstmScratch {
-  T* of_rows;  ///< what a row adds to its score, whatever the step
+  T* of_rows;  ///< contribution of a row to its score, the same in all time steps
   T* shares;   ///< scores, then weights of the rows
   T* seen;     ///< the weighted mean
   T* gates;
@@ -113,7 +113,7 @@ T element_or(const Tensor* tensor, T otherwise) {
   return tensor == nullptr ? otherwise : *tensor->data<T>();
 }
 
-// Weights of the rows [begin, begin + count) as the cells before the step want them.
+// Weights of the rows [begin, begin + count), given the cell state before the time step.
 template <typename T>
 void weigh_rows_by_cells(const AttentionLstmTensors& t, const T* cells, const T* of_rows,
                          int64_t count, T* shares) {
@@ -129,7 +129,7 @@ void weigh_rows_by_cells(const AttentionLstmTensors& t, const T* cells, const T*
   masked_softmax(shares, static_cast<const T*>(nullptr), false, count);
 }
 
-// Gates stand in the order forget, input, output, candidate.
+// Order of the gates: forget, input, output, candidate.
 template <typename T>
 void step_attention_lstm(const AttentionLstmState& state, int64_t size, const T* before, T* gates,
                          T* active, T* cell, T* hidden) {

@@ -1,19 +1,19 @@
 #pragma once
 
-#include "kernels/cpu/rnn/activation.h"
 #include "kernels/cpu/rnn/dense_rnn.h"
+#include "kernels/cpu/sequence/gate_activation.h"
 
 namespace millrace::kernels::rnn {
 
-/// One row of one step. Gates of LSTM: input, forget, candidate, output; of GRU: reset, update,
-/// candidate.
+/// One row of one time step. Gates of LSTM: input, forget, candidate, output; of GRU: reset,
+/// update, candidate.
 template <typename T>
 struct CellRow {
-  T* gates;             ///< sums from the input; results after the functions
-  const T* from_state;  ///< sums from the state before
-  const T* before;      ///< hidden state before
+  T* gates;             ///< in: sums from the input; out: results of the activation functions
+  const T* from_state;  ///< sums from the previous state
+  const T* before;      ///< previous hidden state
   const T* cell_before;
-  T* cell;  ///< cell state; GRU keeps the state's part of the candidate here
+  T* cell;  ///< cell state; for GRU, the contribution of the state to the candidate
   T* hidden;
 };
 
@@ -50,17 +50,18 @@ void cell_row(Mode mode, int64_t size, const CellRow<T>& r) {
   }
 }
 
-/// Gradient of one row of one step.
+/// Gradient of one row of one time step.
 template <typename T>
 struct CellRowGrad {
   const T* gates;
   const T* cell;
   const T* before;
   const T* cell_before;
-  T* dhidden;      ///< in: of the state after; out: what passes straight to the state before
-  T* dcell;        ///< LSTM: the same for the cell state
-  T* dgates;       ///< out: of the sums from the input
-  T* dfrom_state;  ///< out: of the sums from the state; may be dgates except for GRU
+  T* dhidden;  ///< in: gradient of the new state; out: the part that goes directly to the previous
+               ///< state
+  T* dcell;    ///< LSTM: the same for the cell state
+  T* dgates;   ///< out: gradient of the sums from the input
+  T* dfrom_state;  ///< out: gradient of the sums from the state; may be dgates except for GRU
 };
 
 template <typename T>

@@ -36,7 +36,7 @@ DenseSettings cudnn_lstm_settings(const KernelSetup& op) {
   s.directions = op.attr<bool>("is_bidirec") ? 2 : 1;
   s.size = op.attr<int32_t>("hidden_size");
   if (!op.attr<bool>("is_test") && s.layers > 1) s.dropout = op.attr<float>("dropout_prob");
-  // programs of 1.x say whether their seed counts
+  // in programs of 1.x an attribute says whether the seed is used
   if (get_attr_or<bool>(op.op(), "fix_seed", true))
     s.seed = static_cast<uint64_t>(op.attr<int32_t>("seed"));
   return s;
@@ -150,7 +150,7 @@ struct DenseState {
   std::mt19937_64 engine;
 };
 
-// Everything of one call.
+// State of one call.
 template <typename T>
 struct DenseRnnForward {
   const KernelContext& ctx;
@@ -254,7 +254,7 @@ Status DenseRnnForward<T>::run() {
   return Ok();
 }
 
-// Memory of Reserve, or of the workspace where the program has no gradient.
+// Memory of Reserve; a workspace buffer if the program has no gradient.
 template <typename T>
 StatusOr<T*> reserve_of(Tensor* reserve, Workspace& work, int64_t count) {
   if (reserve == nullptr) return work.take<T>(1, count);
@@ -266,13 +266,13 @@ struct DenseOutputs {
   ArgIndex out;
   StateArgs states;
   ArgIndex reserve;
-  ArgIndex dropout_state;  // of another random generator; empty here
+  ArgIndex dropout_state;  // the original stores its random generator here; empty in millrace
 };
 
 Kernel dense_kernel(const DenseSettings& s, const DenseSlots& slots, const DenseOutputs& outputs) {
   auto state = std::make_shared<DenseState>();
   return [=](const KernelContext& ctx) -> Status {
-    // other numbers in every run, also with a seed of the op's own; the device alone knows which
+    // the numbers must differ in every run even if the op has a seed; next_seed() ensures that
     if (s.dropout > 0) {
       const uint64_t run = ctx.device().next_seed();
       state->engine.seed(s.seed != 0 ? random_bits(static_cast<uint64_t>(s.seed), run) : run);
@@ -299,7 +299,7 @@ StatusOr<Kernel> dense_rnn(const KernelSetup& op) {
   return dense_kernel(dense_settings(op), dense_slots(op), outputs);
 }
 
-// Programs of 1.x name the last states in small letters.
+// Programs of 1.x use lower-case names for the last states.
 StatusOr<Kernel> cudnn_lstm(const KernelSetup& op) {
   const auto either = [&](const char* name, const char* old) {
     const ArgIndex arg = op.output(name);

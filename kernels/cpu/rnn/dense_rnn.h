@@ -19,24 +19,25 @@ struct DenseSettings {
   Mode mode = Mode::kTanh;
   int64_t layers = 1;
   int64_t directions = 1;
-  int64_t size = 0;    ///< cells
-  double dropout = 0;  ///< share of a layer's outputs that the next layer does not see
+  int64_t size = 0;    ///< number of cells
+  double dropout = 0;  ///< fraction of a layer's outputs that is dropped before the next layer
   uint64_t seed = 0;
 
-  /// Gates of a cell.
+  /// Number of gates per cell.
   [[nodiscard]] int64_t gates() const {
     return mode == Mode::kLstm ? 4 : (mode == Mode::kGru ? 3 : 1);
   }
 };
 DenseSettings dense_settings(const KernelSetup& op);
 
-/// Two lists of states: hidden ones and, for LSTM, those of the cells.
+/// One or two states: the hidden state and, for LSTM, the cell state.
 using StateArgs = llvm::SmallVector<ArgIndex, 2>;
 
 struct DenseSlots {
   ArgIndex input;
-  StateArgs states;  ///< before the first step
-  ArgRange weights;  ///< of layers and directions in order: input, state; then biases likewise
+  StateArgs states;  ///< before the first time step
+  ArgRange weights;  ///< of layers and directions in order: input weights, state weights; then
+                     ///< biases in the same order
   ArgIndex lengths;
   ArgIndex flat;  ///< all weights in one var, in that order; replaces `weights`
 };
@@ -45,16 +46,16 @@ DenseSlots dense_slots(const KernelSetup& op);
 DenseSettings cudnn_lstm_settings(const KernelSetup& op);
 DenseSlots cudnn_lstm_slots(const KernelSetup& op);
 
-/// Dims and inputs of one call, checked.
+/// Checked dims and inputs of one call.
 struct DenseTensors {
   const Tensor* input = nullptr;
   int64_t length = 0;
   int64_t batch = 0;
   int64_t width = 0;
-  const int64_t* lengths = nullptr;  ///< null: all rows are full
+  const int64_t* lengths = nullptr;  ///< null: all rows have full length
 
   [[nodiscard]] int64_t rows() const { return length * batch; }
-  /// True if row b has no step t.
+  /// True if row b has no time step t.
   [[nodiscard]] bool is_over(int64_t b, int64_t t) const {
     return lengths != nullptr && t >= lengths[b];
   }
@@ -62,23 +63,24 @@ struct DenseTensors {
 /// Rows and columns of weight k; a bias has one column.
 /// \param input_width  width of Input
 std::pair<int64_t, int64_t> weight_shape(const DenseSettings& s, int64_t input_width, int64_t k);
-/// Elements in front of weight k, in a var that holds all of them.
+/// Offset of weight k, in elements, in a var that holds all weights.
 int64_t weight_offset(const DenseSettings& s, int64_t input_width, int64_t k);
 
 /// Uses scratch slot 0. Errors: kExecution for inputs that do not fit.
 StatusOr<DenseTensors> dense_tensors(const KernelContext& ctx, const DenseSlots& slots,
                                      const DenseSettings& s);
 
-/// Where the values for the gradient stand in `Reserve`, in elements. Each layer and direction has
-/// gates, cells (for GRU: the state's part of the candidate) and states of all steps; each layer
-/// but the first has its inputs, and factors of dropout if there is any.
+/// Offsets, in elements, of the values that `Reserve` stores for the gradient. Each layer and
+/// direction has gates, cells (for GRU: the contribution of the state to the candidate) and states
+/// of all time steps. Each layer but the first has its inputs, and dropout factors if there is
+/// dropout.
 struct ReserveLayout {
   ReserveLayout(const DenseSettings& s, const DenseTensors& t);
   int64_t total = 0;
-  int64_t part = 0;  ///< of one layer and direction
+  int64_t part = 0;  ///< size of one layer and direction
   int64_t gates = 0;
   int64_t states = 0;
-  int64_t inputs = 0;  ///< of one layer
+  int64_t inputs = 0;  ///< size for one layer
   bool has_factors = false;
 
   [[nodiscard]] int64_t gates_at(int64_t part_index) const { return part_index * part; }
@@ -99,7 +101,7 @@ template <typename T>
 struct DensePart {
   int64_t index = 0;  ///< layer * directions + direction
   bool backwards = false;
-  int64_t width = 0;  ///< of its input
+  int64_t width = 0;  ///< width of its input
   const T* input_weights = nullptr;
   const T* state_weights = nullptr;
   const T* input_bias = nullptr;
@@ -125,7 +127,7 @@ DensePart<T> dense_part(const KernelContext& ctx, const DenseSlots& slots, const
   return p;
 }
 
-/// Where the gradient op reads and writes.
+/// Inputs and outputs of the gradient op.
 struct DenseGradSlots {
   ArgIndex reserve;
   ArgIndex dout;

@@ -24,7 +24,7 @@ enum DenseRnnGradPiece : size_t {
   kNothing
 };
 
-// Everything of one call, layer by layer from the last.
+// State of one call, which processes the layers from last to first.
 template <typename T>
 struct DenseRnnGradBackward {
   const KernelContext& ctx;
@@ -36,7 +36,7 @@ struct DenseRnnGradBackward {
   const T* reserve;
   GradState& state;
 
-  // of one part
+  // for one layer and direction
   T* dhidden = nullptr;
   T* dcell = nullptr;
   T* dgates = nullptr;
@@ -45,14 +45,14 @@ struct DenseRnnGradBackward {
   [[nodiscard]] const T* first_state(size_t which, const DensePart<T>& part) const {
     return ctx.in(slots.states[which]).template data<T>() + part.index * t.batch * s.size;
   }
-  /// Hidden states, or cell states, before step i of the part's order.
+  /// Hidden states, or cell states, before time step i in the order of the layer and direction.
   [[nodiscard]] const T* state_before(const DensePart<T>& part, int64_t i, bool cells) const;
   Status open_part(const DensePart<T>& part);
   void step(const DensePart<T>& part, int64_t i, const T* dout);
   Status steps(const DensePart<T>& part, const T* dout);
   Status weights(const DensePart<T>& part, const T* input);
   Status run_part(const DensePart<T>& part, const T* input, const T* dout, T* dinput, bool add);
-  /// Out@GRAD; zeros where only last states have a gradient.
+  /// Out@GRAD; zeros if only the last states have a gradient.
   StatusOr<const T*> grad_of_out();
   Status run();
 };
@@ -203,7 +203,7 @@ Status DenseRnnGradBackward<T>::run() {
     const T* const input = layer == 0 ? t.input->data<T>() : reserve + layout.inputs_at(layer);
     T* dinput = nullptr;
     if (layer > 0) {
-      // two pieces by turns: one is read while the other is written
+      // two alternating buffers: one is read while the other is written
       MILLRACE_ASSIGN_OR_RETURN(dinput,
                                 state.work.take<T>(layer % 2 == 0 ? kOut : kInput, layout.inputs));
     } else if (Tensor* const to = ctx.find_out(grads.dinput)) {
@@ -236,7 +236,7 @@ Status check_grads(const KernelContext& ctx, const DenseGradSlots& grads, const 
     const Tensor& last = ctx.in(arg);
     if (last.numel() != s.layers * s.directions * t.batch * s.size ||
         last.dtype() != t.input->dtype())
-      return ctx.error("gradients of the last states must look like the first ones, found {}",
+      return ctx.error("gradients of the last states must match the first ones, found {}",
                        describe(last));
   }
   return Ok();
@@ -258,7 +258,7 @@ Kernel dense_grad_kernel(const DenseSettings& s, const DenseSlots& slots,
   };
 }
 
-// Arguments 0 and 1 of a slot, absent ones included.
+// Arguments 0 and 1 of a slot, including absent ones.
 template <typename Find>
 StateArgs state_args(Find&& find) {
   return {find(0), find(1)};

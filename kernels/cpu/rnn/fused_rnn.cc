@@ -8,8 +8,8 @@
 #include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/sequence/sequence.h"
 
-// fusion_lstm, fusion_gru and fused_embedding_fc_lstm: the input is projected here, the rest is
-// lstm and gru.
+// fusion_lstm, fusion_gru and fused_embedding_fc_lstm: projects the input here and then runs lstm
+// or gru.
 namespace millrace::kernels {
 namespace rnn {
 namespace {

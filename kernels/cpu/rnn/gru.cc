@@ -35,7 +35,8 @@ Status measure_gru(GruTensors& t) {
   if (!fits(t.input, t.rows * 3 * t.size) || !fits(t.weight, 3 * t.size * t.size) ||
       !fits(t.bias, 3 * t.size) || !fits(t.h0, sequences * t.size))
     return KernelContext::error(
-        "Input {} and Bias must have 3 columns a cell as Weight {}, H0 one row for each of the {} "
+        "Input {} and Bias must have 3 columns per cell as Weight {}, H0 one row for each of the "
+        "{} "
         "sequences",
         describe(*t.input), describe(*t.weight), sequences);
   return Ok();

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/rnn/activation.h"
+#include "kernels/cpu/sequence/gate_activation.h"
 #include "kernels/device.h"
 
 namespace millrace::kernels::rnn {
@@ -11,24 +11,24 @@ namespace millrace::kernels::rnn {
 struct GruFunctions {
   Activation gate = Activation::kSigmoid;
   Activation candidate = Activation::kTanh;
-  bool origin = false;  ///< the update gate weighs the old state, not the new one
+  bool origin = false;  ///< the update gate weights the old state, not the new one
 };
 
-/// Makers of the ops of one step; see gru_unit.cc.
+/// Makers of the ops that run one time step; see gru_unit.cc.
 StatusOr<Kernel> gru_unit(const KernelSetup& op);
 StatusOr<Kernel> gru_unit_grad(const KernelSetup& op);
 
-/// The weights lie one after the other: [size, 2 * size] of update and reset gate, then
+/// The weights are stored one after the other: [size, 2 * size] of update and reset gate, then
 /// [size, size] of the candidate.
 template <typename T>
 const T* candidate_weights(const T* weights, int64_t size) {
   return weights + 2 * size * size;
 }
 
-/// One step of rows with `size` cells. Gates of a row are update, reset, candidate.
-/// \param gates     sums from the input before the functions; results after them
-/// \param previous  states before, null for zero
-/// \param reset     out: states before, as the reset gate lets them through
+/// One time step of rows with `size` cells. Order of the gates of a row: update, reset, candidate.
+/// \param gates     in: sums from the input; out: results of the activation functions
+/// \param previous  previous states, null for zero
+/// \param reset     out: previous states multiplied by the reset gate
 template <typename T>
 Status gru_step(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64_t rows, int64_t size,
                 const T* weights, T* gates, const T* previous, T* reset, T* hidden) {
@@ -72,11 +72,11 @@ Status gru_step(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64_t ro
   return Ok();
 }
 
-/// Gradient of one step.
+/// Gradient of one time step.
 /// \param gates      as gru_step() left them
-/// \param dhidden    gradient of the states after the step
+/// \param dhidden    gradient of the new states
 /// \param dgates     out: gradient of the sums
-/// \param dprevious  out: gradient of the states before is added; null if nobody wants it
+/// \param dprevious  the gradient of the previous states is added to it; null if not requested
 /// \param dreset     scratch, rows * size elements
 template <typename T>
 Status gru_step_grad(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64_t rows,
@@ -124,8 +124,8 @@ Status gru_step_grad(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64
               dgates, weights, dprevious);
 }
 
-/// Gradient of the weights over any number of rows: what the gates saw times the gradients of their
-/// sums.
+/// Gradient of the weights over any number of rows: the inputs of the gates times the gradients of
+/// their sums.
 template <typename T>
 Status gru_weights_grad(CpuDevice& device, Gemm& gemm, int64_t rows, int64_t size,
                         const T* previous, const T* reset, const T* dgates, T* dweights) {

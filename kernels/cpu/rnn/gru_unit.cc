@@ -7,7 +7,7 @@
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
-// One step of gru.
+// One time step of gru.
 namespace millrace::kernels::rnn {
 
 namespace {
@@ -61,7 +61,7 @@ StatusOr<UnitTensors> unit_tensors(const KernelContext& ctx, const UnitSlots& sl
   };
   if (!fits(t.previous, t.rows * t.size) || !fits(t.input, t.rows * 3 * t.size) ||
       !fits(t.weight, 3 * t.size * t.size) || !fits(t.bias, 3 * t.size))
-    return ctx.error("Input {}, Weight {} and Bias must have 3 columns a cell of HiddenPrev {}",
+    return ctx.error("Input {}, Weight {} and Bias must have 3 columns per cell of HiddenPrev {}",
                      describe(*t.input), describe(*t.weight), describe(*t.previous));
   return t;
 }

@@ -9,8 +9,8 @@
 
 namespace millrace::kernels::rnn {
 
-/// Memory of an intermediate output, or a piece of the workspace where the program does not ask for
-/// it. \param count  elements
+/// Memory of an intermediate output, or a workspace buffer if the program does not request it.
+/// \param count  number of elements
 template <typename T>
 StatusOr<T*> kept_or_scratch(Tensor* output, Workspace& work, size_t piece, int64_t count) {
   if (output != nullptr && output->numel() == count) return output->data<T>();

@@ -20,7 +20,7 @@ LstmSettings lstm_settings(const KernelSetup& op, bool projected) {
   if (projected) {
     s.functions.cell_clip = op.attr<float>("cell_clip");
     s.projection = activation_of(op, "proj_activation");
-    // the original computes this one with a function of its own, which does not clamp
+    // the original uses a separate function for the projection, which does not clamp
     if (s.projection == Activation::kClampedSigmoid) s.projection = Activation::kSigmoid;
     s.projection_clip = op.attr<float>("proj_clip");
   }
@@ -47,7 +47,7 @@ Status measure_lstm(const LstmSettings& settings, LstmTensors& t) {
   };
   if (!fits(t.input, t.rows * 4 * t.size) || !fits(t.weight, t.width * 4 * t.size) ||
       !fits(t.projection, t.size * t.width))
-    return KernelContext::error("Input {} must have 4 columns a cell, as Weight {}",
+    return KernelContext::error("Input {} must have 4 columns per cell, as Weight {}",
                                 describe(*t.input), describe(*t.weight));
   if (!fits(t.bias, (settings.peepholes ? 7 : 4) * t.size))
     return KernelContext::error("Bias must have {} elements, found {}",

@@ -7,7 +7,7 @@
 #include "kernels/dispatch.h"
 
 /// lstm, and lstmp, which feeds back a projection of the hidden state. Without a projection the
-/// hidden state itself is fed back, and `width` is `size`.
+/// hidden state itself is fed back, and `width` equals `size`.
 namespace millrace::kernels::rnn {
 
 struct LstmSettings {
@@ -16,11 +16,11 @@ struct LstmSettings {
   double projection_clip = 0;
   bool peepholes = false;
   bool reverse = false;
-  bool biased_input = false;  ///< the first part of the bias is in the input
+  bool biased_input = false;  ///< the gate bias is already added to the input
 };
 LstmSettings lstm_settings(const KernelSetup& op, bool projected);
 
-/// Arguments that the op and its gradient have in common.
+/// Arguments that the op and its gradient share.
 struct LstmSlots {
   ArgIndex input;
   ArgIndex weight;
@@ -31,7 +31,7 @@ struct LstmSlots {
 };
 LstmSlots lstm_slots(const KernelSetup& op);
 
-/// Tensors of one call, checked; optional ones may be null.
+/// Checked tensors of one call; optional ones may be null.
 struct LstmTensors {
   const Tensor* input = nullptr;
   const Tensor* weight = nullptr;
@@ -40,17 +40,17 @@ struct LstmTensors {
   const Tensor* h0 = nullptr;
   const Tensor* c0 = nullptr;
   int64_t rows = 0;
-  int64_t size = 0;   ///< cells
-  int64_t width = 0;  ///< of what is fed back
+  int64_t size = 0;   ///< number of cells
+  int64_t width = 0;  ///< width of the state that is fed back
 };
 /// Errors: kExecution for inputs that are missing or do not fit.
 StatusOr<LstmTensors> lstm_tensors(const KernelContext& ctx, const LstmSlots& slots,
                                    const LstmSettings& settings, bool projected);
 
-/// Sets the numbers of t from its tensors. Errors: kExecution for tensors that do not fit.
+/// Sets the sizes in t from its tensors. Errors: kExecution for tensors that do not fit.
 Status measure_lstm(const LstmSettings& settings, LstmTensors& t);
 
-/// Weights of the peepholes inside the bias; null without them.
+/// Peephole weights, which are stored in the bias; null without peepholes.
 template <typename T>
 const T* peepholes_of(const LstmTensors& t, const LstmSettings& s) {
   return s.peepholes && t.bias != nullptr ? t.bias->data<T>() + 4 * t.size : nullptr;
@@ -59,12 +59,12 @@ const T* peepholes_of(const LstmTensors& t, const LstmSettings& s) {
 struct LstmOutputs {
   Tensor* fed_back = nullptr;  ///< Hidden or Projection
   Tensor* cell = nullptr;
-  Tensor* gates = nullptr;   ///< may be null, as those that follow
-  Tensor* cells = nullptr;   ///< in order of the steps
-  Tensor* hidden = nullptr;  ///< in order of the steps; lstmp only
+  Tensor* gates = nullptr;   ///< may be null, like the following ones
+  Tensor* cells = nullptr;   ///< in time-step order
+  Tensor* hidden = nullptr;  ///< in time-step order; lstmp only
 };
 
-/// Takes all steps. order: that of the sequences of the input. T: float or double. Errors:
+/// Runs all time steps. order: the order of the sequences of the input. T: float or double. Errors:
 /// kResource.
 template <typename T>
 Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettings& s,

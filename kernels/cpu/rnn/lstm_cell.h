@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/rnn/activation.h"
+#include "kernels/cpu/sequence/gate_activation.h"
 
 namespace millrace::kernels::rnn {
 
@@ -11,16 +11,17 @@ struct LstmFunctions {
   Activation gate = Activation::kSigmoid;
   Activation cell = Activation::kTanh;
   Activation candidate = Activation::kTanh;
-  double cell_clip = 0;  ///< bound of the cell state; 0: none
+  double cell_clip = 0;  ///< clipping bound of the cell state; 0: none
 };
 
-/// Weights [3 * size] with which the gates see the cell state: input, forget, output. Null: not.
+/// Peephole weights [3 * size] of the gates on the cell state: input, forget, output. Null: none.
 template <typename T>
 using Peepholes = const T*;
 
-/// One step of rows with `size` cells. Gates of a row are candidate, input, forget, output.
-/// \param gates     sums before the functions; results after them
-/// \param previous  cell states before, null for zero
+/// One time step of rows with `size` cells. Order of the gates of a row: candidate, input, forget,
+/// output.
+/// \param gates     in: sums; out: results of the activation functions
+/// \param previous  previous cell states, null for zero
 /// \param scratch   size elements
 template <typename T>
 void lstm_step(const LstmFunctions& f, int64_t rows, int64_t size, Peepholes<T> peepholes, T* gates,
@@ -57,11 +58,11 @@ void lstm_step(const LstmFunctions& f, int64_t rows, int64_t size, Peepholes<T> 
   }
 }
 
-/// Gradient of one step.
+/// Gradient of one time step.
 /// \param gates       as lstm_step() left them
 /// \param dhidden     gradient of the hidden states
-/// \param dcells      in: gradient of the cell states from later steps; out: that of the states
-///                    before
+/// \param dcells      in: gradient of the cell states from later time steps; out: gradient of the
+///                    previous cell states
 /// \param dgates      out: gradient of the sums
 /// \param dpeepholes  is added to; null without peepholes
 /// \param scratch     2 * size elements
@@ -115,7 +116,7 @@ void lstm_step_grad(const LstmFunctions& f, int64_t rows, int64_t size, Peephole
   }
 }
 
-/// to[k] += sum of the rows' elements k.
+/// to[k] += sum over the rows of element k.
 template <typename T>
 void add_columns(const T* from, int64_t rows, int64_t width, T* to) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -123,7 +124,7 @@ void add_columns(const T* from, int64_t rows, int64_t width, T* to) {
     for (int64_t k = 0; k < width; ++k) to[k] += row[k];
   }
 }
-/// Every row of to gets the vector added.
+/// Adds the vector to every row of `to`.
 template <typename T>
 void add_to_rows(const T* vector, int64_t rows, int64_t width, T* to) {
   for (int64_t r = 0; r < rows; ++r) {

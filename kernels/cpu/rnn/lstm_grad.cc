@@ -5,8 +5,8 @@
 #include "kernels/cpu/rnn/lstm.h"
 #include "kernels/cpu/sequence/sequence.h"
 
-// Gradients of lstm and lstmp: the steps from last to first; what all steps share (the weights) is
-// one product at the end.
+// Gradients of lstm and lstmp: processes the time steps from last to first. The gradients of the
+// weights, which all time steps share, are computed by one matrix product at the end.
 namespace millrace::kernels::rnn {
 namespace {
 
@@ -89,7 +89,7 @@ StatusOr<LstmGradGradTensors> grad_tensors_lstm_grad(const KernelContext& ctx,
   return g;
 }
 
-// Gradient of what a projection is computed from: back through clipping and function.
+// Gradient of the input of a projection: back through clipping and activation function.
 template <typename T>
 void unproject(const LstmSettings& s, const T* y, T* grad, int64_t count) {
   if (s.projection_clip > 0) {
@@ -99,7 +99,7 @@ void unproject(const LstmSettings& s, const T* y, T* grad, int64_t count) {
   multiply_slope(s.projection, y, grad, count);
 }
 
-// One call, with its memory.
+// One call and its buffers.
 template <typename T>
 struct Pass {
   const KernelContext& ctx;
@@ -110,12 +110,12 @@ struct Pass {
   Workspace& work;
   Gemm& gemm;
 
-  T* fed = nullptr;   // rows in order of the steps, as all that follow
-  T* dfed = nullptr;  // gradient of what is fed back
+  T* fed = nullptr;   // rows in time-step order, like the following ones
+  T* dfed = nullptr;  // gradient of the state that is fed back
   T* cells = nullptr;
-  T* dcells = nullptr;  // of the cell states of a step, then of those before it
+  T* dcells = nullptr;  // gradient of the cell states of a time step, then of the previous ones
   T* dgates = nullptr;
-  T* dhidden = nullptr;  // of one step; dfed itself without a projection
+  T* dhidden = nullptr;  // for one time step; without a projection this is dfed
   T* dbias = nullptr;    // 7 * size elements
   T* scratch = nullptr;
   const T* c0 = nullptr;
@@ -169,7 +169,7 @@ Status Pass<T>::step(int64_t step) {
                  cells + begin * t.size, dh, dcells, dgates + begin * 4 * t.size,
                  dbias + 4 * t.size, scratch);
   if (step == 0) return Ok();
-  // what this step was fed
+  // gradient of the state that was fed back into this time step
   return gemm(ctx.device(),
               {.rows = rows,
                .columns = t.width,
@@ -179,7 +179,7 @@ Status Pass<T>::step(int64_t step) {
               dgates + begin * 4 * t.size, t.weight->data<T>(), dfed + before * t.width);
 }
 
-// Gradients of weights over all steps at once.
+// Gradients of the weights over all time steps at once.
 template <typename T>
 Status Pass<T>::weights() {
   if (g.dweight != nullptr) {
@@ -216,7 +216,7 @@ Status Pass<T>::run() {
   for (int64_t i = order.steps() - 1; i >= 0; --i) MILLRACE_RETURN_IF_ERROR(step(i));
   MILLRACE_RETURN_IF_ERROR(weights());
   if (g.dinput != nullptr) order.scatter(dgates, 4 * t.size, g.dinput->data<T>());
-  // sequences without rows take no step: the gradient of their first states is zero
+  // sequences without rows have no time steps: the gradient of their first states is zero
   const int64_t first = order.steps() == 0 ? 0 : order.count(0);
   if (g.dc0 != nullptr) order.scatter_sequences(dcells, t.size, g.dc0->data<T>());
   if (g.dh0 == nullptr) return Ok();

@@ -3,7 +3,8 @@
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
 
-// One step of lstm whose sums are given: gates in the order input, forget, output, candidate.
+// One time step of lstm whose sums are inputs. Order of the gates: input, forget, output,
+// candidate.
 namespace millrace::kernels {
 namespace {
 
@@ -54,7 +55,7 @@ struct GradRow {
   double forget_bias;
 };
 
-// dc or dh may be null: no gradient comes that way.
+// dc or dh may be null: that output has no gradient.
 template <typename T>
 void grad_row_lstm_unit(const GradRow& row, const T* g, const T* old, const T* c, const T* dc,
                         const T* dh, T* dold, T* dg) {
@@ -95,8 +96,8 @@ StatusOr<Kernel> lstm_unit_grad(const KernelSetup& op) {
     for (const Tensor* const other : {c, dc, dh}) {
       if (other != nullptr &&
           (other->numel() != before->numel() || other->dtype() != before->dtype()))
-        return ctx.error("C, C@GRAD and H@GRAD must look like C_prev {}, found {}",
-                         describe(*before), describe(*other));
+        return ctx.error("C, C@GRAD and H@GRAD must match C_prev {}, found {}", describe(*before),
+                         describe(*other));
     }
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_previous, result_like(ctx, dprevious, *before));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_x, result_like(ctx, dx, *sums));

@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/rnn, a function a file.
+// Kernels of ops/rnn, one function per file.
 void add_attention_lstm_kernel(KernelRegistry& registry);
 void add_dense_rnn_kernels(KernelRegistry& registry);
 void add_fused_rnn_kernels(KernelRegistry& registry);

@@ -10,25 +10,25 @@
 
 namespace millrace::kernels::rnn {
 
-/// Rows of LoD sequences in the order in which a recurrent layer takes them: step 0 of all
-/// sequences, longest first, then step 1 of those that have one, and so on. The sequences of a step
-/// are the first ones of the step before.
+/// Rows of LoD sequences in the order in which a recurrent layer processes them: time step 0 of all
+/// sequences, longest first, then time step 1 of those that have one, and so on. The sequences of a
+/// time step are the first ones of the previous time step.
 class StepOrder {
  public:
-  /// \param reverse  the last row of a sequence is its step 0
+  /// \param reverse  the last row of a sequence is its time step 0
   void build(llvm::ArrayRef<int64_t> offsets, bool reverse);
 
   [[nodiscard]] int64_t steps() const { return static_cast<int64_t>(starts_.size()) - 1; }
-  /// First row of a step, and rows in it.
+  /// First row of a time step, and its number of rows.
   [[nodiscard]] int64_t start(int64_t t) const { return starts_[static_cast<size_t>(t)]; }
   [[nodiscard]] int64_t count(int64_t t) const { return start(t + 1) - start(t); }
   [[nodiscard]] int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
   [[nodiscard]] int64_t sequences() const { return static_cast<int64_t>(sequences_.size()); }
-  /// The starts, the row of the LoD order that stands at each place, and the sequences by length:
-  /// what fluid keeps as LoD of the intermediate outputs.
+  /// The starts, the LoD row at each position, and the sequences by length. fluid stores these as
+  /// LoD of the intermediate outputs.
   [[nodiscard]] Lod as_lod() const { return Lod({starts_, rows_, sequences_}); }
 
-  /// to[i] = from[row at place i], and back.
+  /// to[i] = from[LoD row at position i]; scatter() is the inverse.
   template <typename T>
   void gather(const T* from, int64_t width, T* to) const {
     for (size_t i = 0; i < rows_.size(); ++i) copy(from + rows_[i] * width, width, to, i);
@@ -38,12 +38,12 @@ class StepOrder {
     for (size_t i = 0; i < rows_.size(); ++i)
       copy(from + static_cast<int64_t>(i) * width, width, to, static_cast<size_t>(rows_[i]));
   }
-  /// The same for one row a sequence.
+  /// The same for one row per sequence.
   template <typename T>
   void gather_sequences(const T* from, int64_t width, T* to) const {
     for (size_t i = 0; i < sequences_.size(); ++i) copy(from + sequences_[i] * width, width, to, i);
   }
-  /// Only for the sequences that take step 0, which stand first.
+  /// Only for the sequences that have a time step 0; these come first.
   template <typename T>
   void gather_starting(const T* from, int64_t width, T* to) const {
     const auto starting = static_cast<size_t>(steps() == 0 ? 0 : count(0));

@@ -11,19 +11,19 @@
 namespace millrace::kernels {
 namespace {
 
-// A way on for one beam.
+// A continuation of one beam.
 template <typename T>
 struct BeamCandidate {
   int64_t beam;
   int64_t id;
   T score;
-  // Of equal scores the later beam wins.
+  // If scores are equal, the later beam wins.
   bool operator<(const BeamCandidate& other) const {
     return score < other.score || (score == other.score && beam < other.beam);
   }
 };
 
-// Keeps the best `most` of them, best first. What is no worse than the last one takes its place.
+// Keeps the best `most` candidates, best first. A candidate equal to the last one replaces it.
 template <typename T>
 void keep_best(std::vector<BeamCandidate<T>>& best, const BeamCandidate<T>& candidate,
                size_t most) {
@@ -39,10 +39,10 @@ void keep_best(std::vector<BeamCandidate<T>>& best, const BeamCandidate<T>& cand
 struct BeamInputs {
   const int64_t* pre_ids = nullptr;
   const Tensor* pre_scores = nullptr;
-  const int64_t* ids = nullptr;  // null: columns
+  const int64_t* ids = nullptr;  // null: use column numbers
   const Tensor* scores = nullptr;
   int64_t width = 0;
-  std::vector<int64_t> sources;  // first beam of each, and the end
+  std::vector<int64_t> sources;  // first beam of each source, then the end
 };
 
 struct BeamSettings {
@@ -52,7 +52,7 @@ struct BeamSettings {
   bool accumulated = true;
 };
 
-// Offsets of a LoD level counted in rows.
+// Offsets of a LoD level converted to rows.
 StatusOr<std::vector<int64_t>> rows_of_level(const KernelContext& ctx, const Tensor& tensor,
                                              size_t level) {
   const Lod& lod = tensor.lod();
@@ -64,7 +64,7 @@ StatusOr<std::vector<int64_t>> rows_of_level(const KernelContext& ctx, const Ten
     const auto offsets = lod.level(below);
     for (int64_t& row : rows) {
       if (row < 0 || row >= static_cast<int64_t>(offsets.size()))
-        return ctx.error("LoD {} of scores does not nest", lod.to_string());
+        return ctx.error("LoD {} of scores is not nested", lod.to_string());
       row = offsets[static_cast<size_t>(row)];
     }
   }
@@ -75,7 +75,7 @@ template <typename T>
 std::vector<BeamCandidate<T>> best_of_source(const BeamInputs& in, const BeamSettings& s,
                                              int64_t begin, int64_t end) {
   std::vector<BeamCandidate<T>> best;
-  bool all_over = true;  // nothing but beams that had ended before
+  bool all_over = true;  // true if all beams had already ended
   for (int64_t beam = begin; beam < end; ++beam) {
     const T before = in.pre_scores->data<T>()[beam];
     if (in.pre_ids[beam] == s.end) {
@@ -177,7 +177,7 @@ StatusOr<Kernel> beam_search(const KernelSetup& op) {
   });
 }
 
-// A hypothesis while it is followed back: its tokens, last first, and the place of the next one.
+// A hypothesis during backtracking: its tokens, last first, and the position of the next one.
 template <typename T>
 struct BeamPath {
   std::vector<int64_t> ids;
@@ -185,7 +185,7 @@ struct BeamPath {
   int64_t place = 0;
 };
 
-// One step of the search, checked.
+// One time step of the search, checked.
 template <typename T>
 struct BeamStep {
   llvm::ArrayRef<int64_t> sources;  // first beam of each source
@@ -193,7 +193,7 @@ struct BeamStep {
   const int64_t* ids;
   const T* scores;
 
-  // The beam that a candidate came from.
+  // The beam that a candidate continues.
   [[nodiscard]] int64_t beam_of(int64_t candidate) const {
     return std::upper_bound(beams.begin(), beams.end(), candidate) - beams.begin() - 1;
   }
@@ -215,12 +215,13 @@ StatusOr<BeamStep<T>> beam_step(const KernelContext& ctx, const TensorArray& ids
   return BeamStep<T>{id.lod().level(0), id.lod().level(1), id.data<int64_t>(), score.data<T>()};
 }
 
-// Starts the paths of a source at this step, or leads them one step back.
+// Starts the paths of a source at this time step, or extends them back by one time step.
 template <typename T>
 Status follow_back(const KernelContext& ctx, const BeamStep<T>& step, size_t source, int64_t end,
                    size_t most, std::vector<BeamPath<T>>& paths) {
   if (source + 1 >= step.sources.size())
-    return ctx.error("a step has {} sources, the first one has more", step.sources.size() - 1);
+    return ctx.error("a time step has {} sources, fewer than the first one",
+                     step.sources.size() - 1);
   const int64_t first = step.beams[static_cast<size_t>(step.sources[source])];
   const int64_t last = step.beams[static_cast<size_t>(step.sources[source + 1])];
   if (paths.empty()) {
@@ -236,7 +237,7 @@ Status follow_back(const KernelContext& ctx, const BeamStep<T>& step, size_t sou
       return ctx.error("a beam of source {} continues candidate {}, which is outside of [{}, {})",
                        source, path.place, first, last);
     const int64_t id = step.ids[path.place];
-    if (id != end) {  // ends that follow an end are left out
+    if (id != end) {  // repeated end tokens are left out
       path.ids.push_back(id);
       path.scores.push_back(step.scores[path.place]);
     }
@@ -285,7 +286,7 @@ StatusOr<Kernel> beam_search_decode(const KernelSetup& op) {
     const auto* const score_steps = ctx.in_value(scores).get_if<TensorArray>();
     if (id_steps == nullptr || score_steps == nullptr || id_steps->empty() ||
         id_steps->size() != score_steps->size())
-      return ctx.error("Ids and Scores must be arrays of as many steps, found {} and {}",
+      return ctx.error("Ids and Scores must be arrays of the same length, found {} and {}",
                        describe(ctx.in_value(ids)), describe(ctx.in_value(scores)));
     return dispatch<FloatTypes>(score_steps->front().dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;

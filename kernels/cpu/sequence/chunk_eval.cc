@@ -6,7 +6,8 @@
 #include "kernels/cpu/sequence/row_spans.h"
 
 // Precision, recall and F1 of chunks: runs of tags of one type. A tag number is the type times the
-// number of tags of the scheme, plus the tag; the number behind all types is outside of any chunk.
+// number of tags of the scheme, plus the tag. The number after all types means outside of any
+// chunk.
 namespace millrace::kernels {
 namespace {
 
@@ -39,14 +40,14 @@ struct Chunk {
   bool operator==(const Chunk&) const = default;
 };
 
-// "plain" joins neighbours of one type, so its only tag continues a chunk.
+// "plain" joins adjacent tags of one type, so its only tag continues a chunk.
 bool continues(const Scheme& scheme, Tag before, Tag now) {
   if (scheme.count() == 1) return true;
   const bool ended = before == Tag::kEnd || before == Tag::kSingle;
   return !ended && now != Tag::kBegin && now != Tag::kSingle;
 }
 
-// Chunks of one sequence in order. Errors: a number beyond all types.
+// Chunks of one sequence in order. Errors: a tag number that is too large.
 Status find_chunks(const KernelContext& ctx, const Scheme& scheme, const int64_t* tags,
                    int64_t count, std::vector<Chunk>& chunks) {
   chunks.clear();
@@ -134,7 +135,7 @@ Status run_chunk_eval(const KernelContext& ctx, const ChunkEvalSlots& slots, con
   const Tensor& inference = ctx.in(slots.inference);
   const Tensor& label = ctx.in(slots.label);
   if (inference.numel() != label.numel())
-    return ctx.error("Inference and Label must have as many tags, found {} and {}",
+    return ctx.error("Inference and Label must have the same number of tags, found {} and {}",
                      describe(inference), describe(label));
   const Tensor* const lengths = ctx.find_in(slots.lengths);
   const int64_t steps =

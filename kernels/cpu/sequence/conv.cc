@@ -8,7 +8,8 @@
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
 
-// A window of rows times a matrix: the windows are written out, then one product does.
+// Window of rows times a matrix: the windows are copied into a matrix, then one matrix product
+// follows.
 namespace millrace::kernels {
 namespace {
 

@@ -8,7 +8,7 @@
 #include "kernels/dispatch.h"
 
 // Linear-chain conditional random fields by the forward and backward algorithms. Sums over tag
-// sequences are kept as shares of 1 with their logarithm apart, so that nothing overflows.
+// sequences are stored as fractions of 1, with the logarithm stored separately, to avoid overflow.
 namespace millrace::kernels {
 namespace {
 
@@ -50,7 +50,7 @@ T normalise_crf(T* x, int64_t count) {
   return sum;
 }
 
-// Scores, and their exponentials; of emissions after the largest of the row was subtracted.
+// Scores and their exponentials; for emissions, the largest score of the row is subtracted first.
 template <typename T>
 struct Scores {
   int64_t tags;
@@ -99,7 +99,7 @@ T forward_crf(const Scores<T>& s, const int64_t* labels, int64_t rows, T* exps, 
 
 struct CrfOutputs {
   Tensor* loss;
-  Tensor* alpha;  // optional, as those that follow
+  Tensor* alpha;  // optional, like the following ones
   Tensor* emission_exps;
   Tensor* transition_exps;
 };
@@ -273,7 +273,8 @@ StatusOr<Kernel> linear_chain_crf_grad(const KernelSetup& op) {
   });
 }
 
-// The best tag sequence. best has 2 * tags elements, from one tag index a row and tag.
+// The best tag sequence (Viterbi). best has 2 * tags elements; `from` stores one tag index per row
+// and tag.
 template <typename T>
 void decode_crf(const T* x, const T* transition, int64_t rows, int64_t tags, T* best, int64_t* from,
                 int64_t* path) {
@@ -331,7 +332,7 @@ StatusOr<Kernel> crf_decoding(const KernelSetup& op) {
     }));
     const Tensor* const right = ctx.find_in(label);
     if (right == nullptr) return Ok();
-    // with labels the result says which tags are right
+    // with labels, the result marks the correct tags
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                               class_labels(ctx, *right, in.rows, in.tags, 0, 0));
     for (const RowSpan& span : in.spans) {

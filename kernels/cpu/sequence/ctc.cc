@@ -6,7 +6,7 @@
 #include "kernels/cpu/sequence/row_spans.h"
 #include "kernels/dispatch.h"
 
-// Sequences of labels: what is left of an alignment, and how far two are apart.
+// Label sequences: collapsing an alignment (ctc_align), and the edit distance of two sequences.
 namespace millrace::kernels {
 namespace {
 
@@ -16,7 +16,7 @@ struct AlignSettings {
   int64_t padding = 0;
 };
 
-// Labels that are left of one sequence.
+// The remaining labels of one sequence.
 template <typename T>
 void align(const AlignSettings& s, const T* labels, int64_t count, std::vector<T>& out) {
   for (int64_t i = 0; i < count; ++i) {
@@ -71,7 +71,7 @@ StatusOr<Kernel> ctc_align(const KernelSetup& op) {
         MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets,
                                   sequences_of(from, "Input"));
         if (from.numel() != from.dim(0))
-          return ctx.error("Input must have one label a row, found {}", describe(from));
+          return ctx.error("Input must have one label per row, found {}", describe(from));
         return align_sequences<T>(s, from, offsets, ctx.out(output));
       }
       MILLRACE_ASSIGN_OR_RETURN(const std::vector<RowSpan> spans,
@@ -82,7 +82,7 @@ StatusOr<Kernel> ctc_align(const KernelSetup& op) {
   });
 }
 
-// Insertions, deletions and replacements; row has right_count + 1 elements.
+// Number of insertions, deletions and replacements; row has right_count + 1 elements.
 template <typename T>
 int64_t distance_ctc(const T* found, int64_t found_count, const T* right, int64_t right_count,
                      std::vector<int64_t>& row) {
@@ -124,8 +124,8 @@ Status run_distance(const KernelContext& ctx, const DistanceSlots& slots, bool n
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<RowSpan> right,
                             spans(refs, "Refs", slots.refs_lengths));
   if (found.size() != right.size())
-    return ctx.error("Hyps and Refs must have as many sequences, found {} and {}", found.size(),
-                     right.size());
+    return ctx.error("Hyps and Refs must have the same number of sequences, found {} and {}",
+                     found.size(), right.size());
   Tensor& out = ctx.out(slots.out);
   MILLRACE_RETURN_IF_ERROR(out.resize(DType::kFloat32, {static_cast<int64_t>(found.size()), 1}));
   if (Tensor* const count = ctx.find_out(slots.count))

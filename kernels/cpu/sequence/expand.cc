@@ -6,7 +6,7 @@
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
 
-// Repeating rows or sequences of X as often as LoD entries of Y are long.
+// Repeats rows or sequences of X, as often as the LoD entries of Y are long.
 namespace millrace::kernels {
 namespace {
 
@@ -25,7 +25,7 @@ struct Expansion {
   llvm::ArrayRef<int64_t> x_offsets;  ///< empty: each row of X is a sequence
 };
 
-// How an op repeats: by a LoD level of Y, -1 for the last; sequences of X, or its rows.
+// What an op repeats: by a LoD level of Y (-1 for the last); sequences of X, or its rows.
 struct ExpandRule {
   int32_t ref_level = 0;
   bool by_rows = false;
@@ -35,7 +35,7 @@ StatusOr<Expansion> expansion_of(const KernelContext& ctx, const Tensor& x, cons
                                  const ExpandRule& rule) {
   const int32_t ref_level = rule.ref_level;
   const size_t levels = y.lod().size();
-  if (levels == 0) return ctx.error("Y must have LoD, found {} without", describe(y));
+  if (levels == 0) return ctx.error("Y must have LoD, found {} without LoD", describe(y));
   if (ref_level >= 0 && static_cast<size_t>(ref_level) >= levels)
     return ctx.error("attribute 'ref_level' is {}, but Y has {} LoD levels", ref_level, levels);
   Expansion e;

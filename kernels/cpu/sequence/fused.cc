@@ -5,18 +5,18 @@
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/rnn/activation.h"
+#include "kernels/cpu/sequence/gate_activation.h"
 #include "kernels/cpu/sequence/pool_rows.h"
 #include "kernels/cpu/sequence/row_windows.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
-// Ops that stand for several: pools side by side, windows and expanded rows times a matrix.
+// Fused ops: several pooled sequences concatenated; windows, or expanded rows, times a matrix.
 namespace millrace::kernels {
 namespace {
 
-// Rows of a matrix with the bias added and the function taken.
+// Adds the bias to the rows of a matrix and applies the activation function.
 template <typename T>
 void finish_rows(const T* bias, rnn::Activation function, int64_t rows, int64_t columns, T* out) {
   for (int64_t r = 0; r < rows && bias != nullptr; ++r) {
@@ -29,7 +29,7 @@ void finish_rows(const T* bias, rnn::Activation function, int64_t rows, int64_t 
 struct PooledInputs {
   std::vector<const Tensor*> parts;
   int64_t sequences = 0;
-  int64_t width = 0;  // of all parts
+  int64_t width = 0;  // over all parts
 };
 
 StatusOr<PooledInputs> pooled_inputs(const KernelContext& ctx, ArgRange args) {
@@ -48,8 +48,8 @@ StatusOr<PooledInputs> pooled_inputs(const KernelContext& ctx, ArgRange args) {
   return in;
 }
 
-// Shows and clicks, the first two elements, become the logarithm of the shows and that of clicks
-// for each show.
+// Replaces the first two elements, shows and clicks, by the logarithm of the shows and that of the
+// click rate.
 template <typename T>
 void take_logarithms(T* row) {
   row[0] = std::log(row[0] + 1);
@@ -133,7 +133,7 @@ StatusOr<Kernel> fusion_seqconv_eltadd_relu(const KernelSetup& op) {
   });
 }
 
-// The first X beside the rows of the others that belong to its sequences.
+// Each row of the first X, concatenated with the rows of the other X for its sequence.
 struct ExpandedInputs {
   std::vector<const Tensor*> parts;
   llvm::ArrayRef<int64_t> offsets;
@@ -151,7 +151,8 @@ StatusOr<ExpandedInputs> expanded_inputs(const KernelContext& ctx, ArgRange args
           "X {} must be a matrix with a row for each of the {} sequences of X 0, "
           "found {}",
           k, sequences, describe(x));
-    // Longer sequences would have to be repeated as a whole, which the rows of the result exclude.
+    // Sequences of several rows would have to be repeated as a whole; the rows of the result do not
+    // allow that.
     if (k > 0 && !x.lod().empty() && x.lod().sequences(x.lod().size() - 1) != sequences)
       return ctx.error("X {} has {} sequences, expected {} of one row each", k,
                        x.lod().sequences(x.lod().size() - 1), sequences);

@@ -7,7 +7,7 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/sequence.h"
 
-// Ops that move rows from sequences to sequences, whatever the element type.
+// Ops that move rows between sequences, for any element type.
 namespace millrace::kernels {
 namespace {
 
@@ -23,7 +23,7 @@ void copy_rows_moves(const Tensor& from, int64_t from_row, Tensor& to, int64_t t
               static_cast<size_t>(rows * bytes));
 }
 
-// Calls body(input, first row in it, first row in the joined tensor, rows) piece by piece.
+// Calls body(input, first row in it, first row in the joined tensor, rows) for each run of rows.
 template <typename Body>
 Status each_piece(const KernelContext& ctx, ArgRange x, Body&& body) {
   std::vector<llvm::ArrayRef<int64_t>> offsets;
@@ -31,7 +31,7 @@ Status each_piece(const KernelContext& ctx, ArgRange x, Body&& body) {
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> found, sequences_of(ctx.in(x, k), "X"));
     offsets.push_back(found);
     if (found.size() != offsets.front().size())
-      return ctx.error("X must have as many sequences each, found {} and {}",
+      return ctx.error("all X must have the same number of sequences, found {} and {}",
                        offsets.front().size() - 1, found.size() - 1);
     if (row_bytes_moves(ctx.in(x, k)) != row_bytes_moves(ctx.in(x, 0)))
       return ctx.error("X must have rows alike, found {} and {}", describe(ctx.in(x, 0)),
@@ -80,7 +80,7 @@ StatusOr<Kernel> sequence_concat_grad(const KernelSetup& op) {
   });
 }
 
-// The elements stay in order, so that one copy does; inference has found dims and LoD.
+// The order of the elements does not change, so one copy is enough; inference has set dims and LoD.
 Status copy_elements_moves(const KernelContext& ctx, const Tensor& from, Tensor& to) {
   if (from.bytes() != to.bytes())
     return ctx.error("found {}, expected as many elements as {}", describe(to), describe(from));
@@ -169,8 +169,8 @@ StatusOr<MovesParts> parts_of_moves(const KernelContext& ctx, const Tensor& x, c
     const auto at = static_cast<size_t>(i);
     const int64_t rows = parts.sequences[at + 1] - parts.sequences[at];
     if (parts.offset[i] < 0 || parts.length[i] < 0 || parts.offset[i] + parts.length[i] > rows)
-      return ctx.error("rows [{}, {}) are wanted of sequence {}, which has {}", parts.offset[i],
-                       parts.offset[i] + parts.length[i], i, rows);
+      return ctx.error("rows [{}, {}) of sequence {} are requested, which has {} rows",
+                       parts.offset[i], parts.offset[i] + parts.length[i], i, rows);
   }
   return parts;
 }
@@ -228,7 +228,7 @@ StatusOr<Kernel> sequence_slice_grad(const KernelSetup& op) {
   });
 }
 
-// Inference has set the LoD where it does not come from elements of Y.
+// Inference has set the LoD unless it comes from the elements of Y.
 StatusOr<Kernel> lod_reset(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex y = op.input("Y");

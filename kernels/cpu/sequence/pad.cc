@@ -8,15 +8,15 @@
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
 
-// Between sequences with LoD and rows of fixed length.
+// Conversion between sequences with LoD and rows of fixed length.
 namespace millrace::kernels {
 namespace {
 
-// Moves whole steps between rows that follow each other and rows that are padded.
+// Copies whole time steps between packed rows and padded rows.
 struct PadLayout {
   llvm::ArrayRef<int64_t> offsets;
-  int64_t length = 0;      ///< steps of a padded row
-  int64_t step_bytes = 0;  ///< of one step
+  int64_t length = 0;      ///< time steps per padded row
+  int64_t step_bytes = 0;  ///< bytes per time step
 
   template <typename Body>
   void each(Body&& body) const {
@@ -38,7 +38,7 @@ int64_t longest(llvm::ArrayRef<int64_t> offsets) {
   return most;
 }
 
-// Fills the steps behind the end of each sequence with the padding.
+// Fills the time steps after the end of each sequence with the padding.
 void fill_padding(const PadLayout& layout, const Tensor& pad, std::byte* out) {
   const auto pad_bytes = static_cast<size_t>(pad.bytes());
   const auto row_bytes = static_cast<size_t>(layout.length * layout.step_bytes);
@@ -78,7 +78,7 @@ StatusOr<Kernel> sequence_pad(const KernelSetup& op) {
   });
 }
 
-// The rows of one tensor at the places of sequences of another.
+// Copies the padded rows back to packed sequences.
 StatusOr<Kernel> sequence_pad_grad(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex dout = op.input("Out@GRAD");
@@ -111,7 +111,7 @@ StatusOr<Kernel> sequence_unpad(const KernelSetup& op) {
     const Tensor& from = ctx.in(x);
     const Tensor& given = ctx.in(length);
     if (given.numel() != from.dim(0))
-      return ctx.error("Length must have one number a row of X {}, found {}", describe(from),
+      return ctx.error("Length must have one number per row of X {}, found {}", describe(from),
                        describe(given));
     MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes_of_lengths,
                               elements_as(ctx.device(), given, DType::kInt64, 0));

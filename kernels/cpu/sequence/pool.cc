@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Sequences below which another thread does not pay.
+// Minimum number of sequences that justifies another thread.
 int64_t grain_of_pool(const Tensor& x, int64_t sequences) {
   const int64_t each = std::max<int64_t>(1, x.numel() / std::max<int64_t>(1, sequences));
   return std::max<int64_t>(1, kGrain / each);
@@ -89,7 +89,7 @@ StatusOr<Kernel> sequence_pool_grad(const KernelSetup& op) {
     const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
     const int64_t width = row_width(*from);
     if (d->numel() != sequences * width || d->dtype() != from->dtype())
-      return ctx.error("Out@GRAD must have one row a sequence, [{}, {}], found {}", sequences,
+      return ctx.error("Out@GRAD must have one row per sequence, [{}, {}], found {}", sequences,
                        width, describe(*d));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
     const Tensor* rows = nullptr;

@@ -7,13 +7,13 @@
 
 #include "kernels/kernel.h"
 
-/// Rows of a sequence made into one.
+/// Pools the rows of a sequence into one.
 namespace millrace::kernels {
 
-/// How they are.
+/// How rows are pooled.
 enum class SequencePool { kSum, kAverage, kSqrt, kLast, kFirst, kMax };
 
-/// By attribute "pooltype", which the schema has checked.
+/// From attribute "pooltype", which the schema has checked.
 inline SequencePool pool_of(const KernelSetup& op) {
   const auto name = op.attr<std::string>("pooltype");
   if (name == "SUM") return SequencePool::kSum;
@@ -23,7 +23,7 @@ inline SequencePool pool_of(const KernelSetup& op) {
   return name == "MAX" ? SequencePool::kMax : SequencePool::kAverage;
 }
 
-/// Factor of a sum over so many rows.
+/// Factor of a sum over that many rows.
 template <typename T>
 T factor_pool(SequencePool pool, int64_t rows) {
   if (pool == SequencePool::kAverage) return 1 / static_cast<T>(rows);
@@ -42,7 +42,7 @@ void sum_rows(const T* __restrict x, int64_t rows, int64_t width, T scale, T* __
   for (int64_t k = 0; k < width; ++k) out[k] *= scale;
 }
 
-/// out = largest of the rows [begin, end), index = where each stands; null: not wanted.
+/// out = maximum of the rows [begin, end), index = row of each maximum; null: not requested.
 template <typename T>
 void max_rows(const T* x, int64_t begin, int64_t end, int64_t width, T* out, int32_t* index) {
   std::copy_n(x + begin * width, width, out);
@@ -57,7 +57,7 @@ void max_rows(const T* x, int64_t begin, int64_t end, int64_t width, T* out, int
   }
 }
 
-/// One sequence, the rows [begin, end) of x; pad for all elements of an empty one.
+/// Pools one sequence, the rows [begin, end) of x; an empty one gets pad in all elements.
 template <typename T>
 void pool_one(SequencePool pool, const T* x, int64_t begin, int64_t end, int64_t width, T pad,
               T* out, int32_t* index) {

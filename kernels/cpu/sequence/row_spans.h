@@ -13,9 +13,9 @@ struct RowSpan {
   int64_t count = 0;
 };
 
-/// The sequences of a tensor: those of its LoD, or the leading rows of each batch entry if lengths
-/// are given. Uses scratch slot 2. Errors: kExecution for lengths that do not fit.
-/// \param steps  rows of a batch entry if lengths are given
+/// The sequences of a tensor: those of its LoD or, if lengths are given, the leading rows of each
+/// batch entry. Uses scratch slot 2. Errors: kExecution for lengths that do not fit.
+/// \param steps  number of rows of a batch entry if lengths are given
 inline StatusOr<std::vector<RowSpan>> spans_of(const KernelContext& ctx, const Tensor& tensor,
                                                const char* slot, const Tensor* lengths,
                                                int64_t steps) {

@@ -8,21 +8,21 @@
 /// Windows of rows inside sequences.
 namespace millrace::kernels {
 
-/// Which rows of its sequence a row sees.
+/// The rows of its sequence that belong to the window of a row.
 struct RowWindow {
   int64_t length = 1;
   int64_t start = 0;
-  bool padded = false;  ///< rows beyond a sequence come from PaddingData
+  bool padded = false;  ///< rows outside of a sequence come from PaddingData
 
-  /// Rows of PaddingData before a sequence, and all of them.
+  /// Rows of PaddingData before a sequence, and their total number.
   [[nodiscard]] int64_t before() const { return std::max<int64_t>(0, -start); }
   [[nodiscard]] int64_t padding_rows() const {
     return before() + std::max<int64_t>(0, start + length - 1);
   }
 };
 
-/// Calls body(row of the window's matrix, place in the window, row of X or -1, row of the padding
-/// or -1) for every place.
+/// Calls body(row of the window's matrix, position in the window, row of X or -1, row of the
+/// padding or -1) for every position.
 template <typename Body>
 void each_place(llvm::ArrayRef<int64_t> offsets, const RowWindow& w, Body&& body) {
   for (size_t i = 0; i + 1 < offsets.size(); ++i) {
@@ -41,7 +41,7 @@ void each_place(llvm::ArrayRef<int64_t> offsets, const RowWindow& w, Body&& body
   }
 }
 
-/// The windows of all rows as a matrix; zeros beyond a sequence if padding is null.
+/// The windows of all rows as a matrix; zeros outside of a sequence if padding is null.
 template <typename T>
 void write_windows(llvm::ArrayRef<int64_t> offsets, const RowWindow& w, const T* x,
                    const T* padding, int64_t width, T* out) {

@@ -5,7 +5,7 @@ namespace millrace::kernels {
 StatusOr<llvm::ArrayRef<int64_t>> sequences_of(const Tensor& tensor, const char* slot) {
   if (tensor.lod().empty())
     return Status(StatusCode::kExecution,
-                  fmt::format("{} must have LoD, found {} without", slot, describe(tensor)));
+                  fmt::format("{} must have LoD, found {} without LoD", slot, describe(tensor)));
   const llvm::ArrayRef<int64_t> offsets = tensor.lod().last();
   const int64_t rows = tensor.rank() == 0 ? 1 : tensor.dim(0);
   if (offsets.empty() || offsets.back() != rows) {

@@ -8,13 +8,14 @@
 namespace millrace::kernels {
 
 /// Offsets of the innermost LoD level, which cover the rows of the tensor. Errors: kExecution if
-/// the tensor has no LoD or the offsets end elsewhere; slot names the input in the message.
+/// the tensor has no LoD or the offsets do not end at the last row; slot is the name of the input
+/// for the message.
 StatusOr<llvm::ArrayRef<int64_t>> sequences_of(const Tensor& tensor, const char* slot);
 
-/// A LoD with the last level replaced.
+/// A copy of a LoD with the last level replaced.
 Lod with_last_level(const Lod& lod, LodLevel level);
 
-// Kernels of ops/sequence, a function a file.
+// Kernels of ops/sequence, one function per file.
 /// beam_search and beam_search_decode.
 void add_beam_search_kernels(KernelRegistry& registry);
 void add_chunk_eval_kernel(KernelRegistry& registry);

@@ -10,7 +10,7 @@ namespace {
 
 Status check_one_column(const KernelContext& ctx, const Tensor& x) {
   if (x.numel() == (x.rank() == 0 ? 1 : x.dim(0))) return Ok();
-  return ctx.error("X must have one element a row, found {}", describe(x));
+  return ctx.error("X must have one element per row, found {}", describe(x));
 }
 
 template <typename T>
@@ -52,7 +52,7 @@ StatusOr<Kernel> sequence_softmax_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*from, "X"));
     if (d->numel() != y->numel() || y->numel() != from->dim(0) || d->dtype() != y->dtype())
-      return ctx.error("Out and Out@GRAD must look like X {}, found {} and {}", describe(*from),
+      return ctx.error("Out and Out@GRAD must match X {}, found {} and {}", describe(*from),
                        describe(*y), describe(*d));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
     to->set_lod(from->lod());

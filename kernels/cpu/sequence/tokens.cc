@@ -20,7 +20,7 @@ StatusOr<Kernel> sequence_erase(const KernelSetup& op) {
     const Tensor& from = ctx.in(x);
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
     if (from.numel() != from.dim(0))
-      return ctx.error("X must have one token a row, found {}", describe(from));
+      return ctx.error("X must have one token per row, found {}", describe(from));
     return dispatch<IntTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       const auto kept = [&](T token) {
@@ -51,7 +51,7 @@ StatusOr<Kernel> sequence_enumerate(const KernelSetup& op) {
     const Tensor& from = ctx.in(x);
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
     if (from.numel() != from.dim(0))
-      return ctx.error("X must have one token a row, found {}", describe(from));
+      return ctx.error("X must have one token per row, found {}", describe(from));
     return dispatch<IntTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       T* to = ctx.out(out).data<T>();
@@ -67,7 +67,7 @@ StatusOr<Kernel> sequence_enumerate(const KernelSetup& op) {
   });
 }
 
-// Columns that a sequence of ids names, checked.
+// Columns given by a sequence of ids, checked.
 StatusOr<const int64_t*> columns_of_tokens(const KernelContext& ctx, const Tensor& ids,
                                            int64_t width) {
   return class_labels(ctx, ids, ids.numel(), width, 0, 0);
@@ -87,7 +87,7 @@ StatusOr<Kernel> sequence_scatter(const KernelSetup& op) {
       return ctx.error("X must have a row for each of the {} sequences of Ids, found {}",
                        offsets.size() - 1, describe(from));
     if (added.numel() != ctx.in(ids).numel() || added.dtype() != from.dtype())
-      return ctx.error("Updates must have one summand of the type of X an id, found {}",
+      return ctx.error("Updates must have one summand per id, of the type of X, found {}",
                        describe(added));
     const int64_t width = row_width(from);
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns,

@@ -6,8 +6,8 @@
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
 
-// Each sequence of X is one matrix [channels, rows, columns]; for every row and channel the largest
-// values are added up and divided by k, for several k.
+// Each sequence of X is one matrix [channels, rows, columns]. For every row and channel, the k
+// largest values are summed and divided by k, for several k.
 namespace millrace::kernels {
 namespace {
 
@@ -39,8 +39,9 @@ StatusOr<Offsets> offsets_of_topk_pooling(const KernelContext& ctx, const Tensor
   MILLRACE_ASSIGN_OR_RETURN(o.rows, sequences_of(row, "ROW"));
   MILLRACE_ASSIGN_OR_RETURN(o.columns, sequences_of(column, "COLUMN"));
   if (o.rows.size() != o.x.size() || o.columns.size() != o.x.size() || x.numel() != o.x.back())
-    return ctx.error("X, ROW and COLUMN must have as many sequences, found {}, {} and {}",
-                     o.x.size() - 1, o.rows.size() - 1, o.columns.size() - 1);
+    return ctx.error(
+        "X, ROW and COLUMN must have the same number of sequences, found {}, {} and {}",
+        o.x.size() - 1, o.rows.size() - 1, o.columns.size() - 1);
   for (size_t i = 0; i + 1 < o.x.size(); ++i) {
     const int64_t rows = o.rows[i + 1] - o.rows[i];
     const int64_t columns = o.columns[i + 1] - o.columns[i];
@@ -51,7 +52,7 @@ StatusOr<Offsets> offsets_of_topk_pooling(const KernelContext& ctx, const Tensor
   return o;
 }
 
-// Calls body(first element of a row of a channel, columns, place of its results) for each.
+// Calls body(first element of a row of a channel, columns, position of its results) for each row.
 template <typename Body>
 void each_row_topk_pooling(const Offsets& o, int64_t channels, Body&& body) {
   for (size_t i = 0; i + 1 < o.x.size(); ++i) {
@@ -90,7 +91,7 @@ StatusOr<Kernel> topk_pooling(const KernelSetup& op) {
         const int64_t found = std::min(columns, s.most);
         order.resize(static_cast<size_t>(columns));
         std::iota(order.begin(), order.end(), 0);
-        // ties in order of the columns, so that results do not depend on the library
+        // ties are ordered by column, so that results do not depend on the library
         std::partial_sort(order.begin(), order.begin() + found, order.end(),
                           [&](int32_t a, int32_t b) {
                             return values[a] > values[b] || (values[a] == values[b] && a < b);

@@ -9,7 +9,8 @@
 #include "kernels/dispatch.h"
 
 // Connectionist temporal classification: minus the logarithm of the probability of all alignments
-// of the labels with the steps. In logarithms, as products over many steps vanish.
+// of the labels with the time steps. Computed with logarithms, because products over many time
+// steps underflow.
 namespace millrace::kernels {
 namespace {
 
@@ -20,7 +21,7 @@ double log_add(double a, double b) {
   return b == kNever ? a : a + std::log1p(std::exp(b - a));
 }
 
-// Logits of one sequence: row t stands at t * stride.
+// Logits of one sequence: row t is at t * stride.
 template <typename T>
 struct Steps {
   const T* logits;
@@ -29,7 +30,7 @@ struct Steps {
   int64_t classes;
 };
 
-// The loss of one sequence, and its gradient if wanted. Keeps its memory.
+// The loss of one sequence, and its gradient if requested. Keeps its buffers between calls.
 class Ctc {
  public:
   explicit Ctc(int64_t blank) : blank_(blank) {}
@@ -54,7 +55,7 @@ class Ctc {
   int64_t blank_;
   int64_t places_ = 0;
   int64_t classes_ = 0;
-  std::vector<int64_t> extended_;  // labels with blanks between and around
+  std::vector<int64_t> extended_;  // labels with blanks between and around them
   std::vector<double> log_probs_;
   std::vector<double> alpha_;
   std::vector<double> beta_;
@@ -92,7 +93,7 @@ void Ctc::forward(int64_t steps) {
   }
 }
 
-// Without the probability of the step itself.
+// beta excludes the probability of the time step itself.
 void Ctc::backward(int64_t steps) {
   beta_.assign(static_cast<size_t>(steps * places_), kNever);
   const auto next = [&](int64_t t, int64_t s) {
@@ -127,7 +128,8 @@ double Ctc::loss(const Steps<T>& steps, const int64_t* labels, int64_t label_cou
   forward(steps.count);
   double total = at(alpha_, steps.count - 1, places_ - 1);
   if (places_ > 1) total = log_add(total, at(alpha_, steps.count - 1, places_ - 2));
-  if (total == kNever) return 0;  // fewer steps than labels need: no loss, as in the original
+  if (total == kNever)
+    return 0;  // fewer time steps than the labels need: no loss, as in the original
   if (grad == nullptr) return -total;
   backward(steps.count);
   shares_.resize(static_cast<size_t>(classes_));
@@ -153,11 +155,11 @@ struct WarpctcSlots {
   ArgIndex label_lengths;
 };
 
-// Where the sequences of Logits stand: padded logits are [length, batch, classes].
+// Positions of the sequences in Logits; padded logits are [length, batch, classes].
 struct WarpctcLayout {
   int64_t classes = 0;
-  std::vector<RowSpan> logits;  ///< first row and steps
-  int64_t stride = 0;           ///< elements from step to step
+  std::vector<RowSpan> logits;  ///< first row and number of time steps
+  int64_t stride = 0;           ///< elements between time steps
   std::vector<RowSpan> labels;
 };
 
@@ -210,9 +212,9 @@ StatusOr<Kernel> warpctc(const KernelSetup& op) {
                               spans_of(ctx, label, "Label", ctx.find_in(slots.label_lengths),
                                        label.rank() > 1 ? label.dim(1) : 1));
     if (layout.labels.size() != layout.logits.size())
-      return ctx.error("Logits and Label must have as many sequences, found {} and {}",
+      return ctx.error("Logits and Label must have the same number of sequences, found {} and {}",
                        layout.logits.size(), layout.labels.size());
-    // a class beyond the end of a row is never read, so it need not be one
+    // classes after the end of a row are never read, so they need not be valid
     MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
                               elements_as(ctx.device(), label, DType::kInt64, 0));
     const auto* const labels = reinterpret_cast<const int64_t*>(bytes);
@@ -256,7 +258,7 @@ StatusOr<Kernel> warpctc_grad(const KernelSetup& op) {
                               layout_of_logits(ctx, *x, ctx.find_in(lengths)));
     if (slopes->numel() != x->numel() || slopes->dtype() != x->dtype() ||
         d->numel() != static_cast<int64_t>(layout.logits.size()) || d->dtype() != x->dtype())
-      return ctx.error("WarpCTCGrad must look like Logits {}, and Loss@GRAD have {} elements",
+      return ctx.error("WarpCTCGrad must match Logits {}, and Loss@GRAD have {} elements",
                        describe(*x), layout.logits.size());
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dlogits, *x));
     return dispatch<FloatTypes>(x->dtype(), [&](auto tag) -> Status {

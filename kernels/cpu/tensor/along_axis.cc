@@ -21,7 +21,7 @@ Status with_along(const Tensor& x, const Tensor& index, int64_t axis_attr, Fn&& 
   MILLRACE_ASSIGN_OR_RETURN(const int64_t axis, axis_of(axis_attr, x.rank()));
   AxisView view(x.dims(), static_cast<size_t>(axis));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t count, count_along(x, index, static_cast<size_t>(axis)));
-  if (axis > 0)  // the index may end before the tensor does
+  if (axis > 0)  // the index may be shorter than the tensor in the leading dims
     view.outer = ops::dims_product(index.dims().take_front(static_cast<size_t>(axis)));
   return with_index(index, "Index", [&](const auto* ids) -> Status {
     MILLRACE_RETURN_IF_ERROR(check_range(ids, index.numel(), view.size, "Index"));
@@ -108,8 +108,8 @@ T combine_along_axis(Reduce reduce, T old, T value) {
   return value;
 }
 
-// How many values meet at each element, as a mean needs; without the element itself the first
-// value replaces it.
+// Counts how many values are combined at each element, which a mean needs. If the element itself is
+// excluded, the first value replaces it.
 template <typename T, typename I>
 void put(const AxisView& view, const I* ids, int64_t count, const T* values, Reduce reduce,
          bool include_self, T* out, std::vector<int64_t>& met) {
@@ -153,20 +153,19 @@ StatusOr<Kernel> put_along(const KernelSetup& op) {
   });
 }
 
-// What a gradient of put_along_axis is computed from. Result is looked at by products and extremes
-// only.
+// Operands of a gradient of put_along_axis. Result is read for products, minima and maxima only.
 template <typename T>
 struct PutArgs {
   const T* x;
   const T* value;
   const T* result;
   const T* dy;
-  T* dx;  ///< may be null, as dv
+  T* dx;  ///< may be null; the same for dv
   T* dv;
 };
 
-// How many operands share the gradient of each place: those of a mean, or those that equal the
-// extreme, the element itself always among these.
+// The number of operands that share the gradient of each position. For a mean, all of its operands;
+// for a minimum or maximum, the operands that equal it, always including the element itself.
 template <typename T, typename I>
 void count_sharers(const AxisView& view, const I* ids, int64_t count, Reduce reduce,
                    bool include_self, const PutArgs<T>& a, std::vector<int64_t>& sharers) {
@@ -183,7 +182,7 @@ void count_sharers(const AxisView& view, const I* ids, int64_t count, Reduce red
   });
 }
 
-// The part of a place's gradient that an operand gets.
+// The share of a position's gradient that one operand gets.
 template <typename T>
 T share(Reduce reduce, T operand, T result, T dy, int64_t sharers) {
   switch (reduce) {
@@ -200,8 +199,8 @@ T share(Reduce reduce, T operand, T result, T dy, int64_t sharers) {
   }
 }
 
-// Elements that were replaced have no gradient, and of several values for one place the last one
-// has it.
+// Replaced elements have no gradient. If several values are written to one position, only the last
+// one has a gradient.
 template <typename T, typename I>
 void put_gradients(const AxisView& view, const I* ids, int64_t count, Reduce reduce,
                    bool include_self, const PutArgs<T>& a, std::vector<int64_t>& seen) {
@@ -230,7 +229,7 @@ struct PutGradSlots {
   ArgIndex x, index, value, result, grad, dx, dv;
 };
 
-// Checks what a gradient of this kind reads. Products and extremes need all operands.
+// Checks the inputs of a gradient. Products, minima and maxima need all operands.
 template <typename T>
 StatusOr<PutArgs<T>> put_args(const KernelContext& ctx, const PutGradSlots& slots, Reduce reduce,
                               const Tensor& index, const Tensor& from) {

@@ -24,8 +24,8 @@ struct AxisView {
   }
 };
 
-/// Calls fn(place, k) for every element k of an index of [outer, count, inner], place being the
-/// element of the tensor that it names along the axis. The index must be in range.
+/// Calls fn(place, k) for every element k of an index of [outer, count, inner], where place is the
+/// tensor element that the index names along the axis. The index must be in range.
 template <typename I, typename Fn>
 void each_along(const AxisView& view, const I* index, int64_t count, Fn&& fn) {
   int64_t k = 0;
@@ -37,8 +37,8 @@ void each_along(const AxisView& view, const I* index, int64_t count, Fn&& fn) {
   }
 }
 
-/// Elements of an index along the axis. Errors: its shape differs from the tensor's elsewhere,
-/// other than by a smaller dim 0.
+/// Number of elements of an index along the axis. Errors: its shape differs from that of the tensor
+/// in another dim, except for a smaller dim 0.
 inline StatusOr<int64_t> count_along(const Tensor& tensor, const Tensor& index, size_t axis) {
   bool fits = tensor.rank() == index.rank();
   for (size_t d = 0; fits && d < tensor.rank(); ++d)

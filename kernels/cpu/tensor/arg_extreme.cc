@@ -7,7 +7,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Place of the first element along the axis that no other one beats.
+// Index of the first extreme element along the axis.
 template <typename T, typename I>
 void find(const AxisView& view, bool largest, const T* x, I* out, CpuDevice& device) {
   using C = Compute<T>;

@@ -9,7 +9,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// multiplex chooses rows among operands; partial_concat and partial_sum take columns of each.
+// multiplex selects rows from several operands; partial_concat and partial_sum select columns.
 namespace millrace::kernels {
 namespace {
 
@@ -74,7 +74,7 @@ StatusOr<Kernel> multiplex_grad(const KernelSetup& op) {
   });
 }
 
-// The columns that are taken of each operand.
+// The columns selected from each operand.
 struct CombineColumns {
   explicit CombineColumns(const KernelSetup& op)
       : start(op.attr<int64_t>("start_index")), length(op.attr<int64_t>("length")) {}
@@ -89,7 +89,7 @@ struct CombineColumns {
     const int64_t first = start < 0 ? start + columns : start;
     const int64_t count = length < 0 ? columns - first : length;
     if (first < 0 || count < 0 || count > columns - first)
-      return ctx.error("attributes 'start_index' ({}) and 'length' ({}) leave the columns of X {}",
+      return ctx.error("attributes 'start_index' ({}) and 'length' ({}) exceed the columns of X {}",
                        start, length, describe(x));
     return Part{first, count};
   }
@@ -98,7 +98,7 @@ struct CombineColumns {
   int64_t length;
 };
 
-// All rows of a piece `width` wide; both sides have their own rows.
+// A box of all rows, `width` columns wide; each side has its own row stride.
 StridedBox piece(int64_t rows, int64_t width, int64_t to_row, int64_t from_row) {
   StridedBox box;
   box.push(rows, to_row, from_row);
@@ -158,7 +158,7 @@ StatusOr<Kernel> partial_sum(const KernelSetup& op) {
   });
 }
 
-// \param concat  operand k has its own piece of Out@GRAD; else all have the same
+// \param concat  operand k has its own columns of Out@GRAD; else all operands share the same ones
 StatusOr<Kernel> make_partial_grad(const KernelSetup& op, bool concat) {
   const ArgIndex grad_arg = op.input("Out@GRAD");
   const ArgRange x_grad = op.outputs("X@GRAD");

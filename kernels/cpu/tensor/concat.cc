@@ -6,12 +6,12 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// Joining tensors along a dim, and cutting one into parts. Seen from the axis, a tensor is a
-// number of rows (dims before the axis) of so many elements (the others).
+// Joining tensors along a dim, and splitting one into parts. Relative to the axis, a tensor is a
+// number of rows (the dims before the axis) of equal length (the other dims).
 namespace millrace::kernels {
 namespace {
 
-// Copies all of `part` to or from the columns of `whole` that start `offset` elements into a row.
+// Copies all of `part` to or from a range of columns of `whole`.
 StridedBox rows_box(int64_t rows, int64_t part_row, int64_t whole_row, bool into_whole) {
   StridedBox box;
   box.push(rows, into_whole ? whole_row : part_row, into_whole ? part_row : whole_row);
@@ -30,7 +30,7 @@ Status check_part_concat(const KernelContext& ctx, const Tensor& part, const Ten
                    describe(part), describe(whole), axis);
 }
 
-// Dims of the operands joined; those without elements of another rank do not count.
+// Dims of the joined operands. Errors: their ranks differ.
 StatusOr<Dims> joined_dims(const KernelContext& ctx, ArgRange x, size_t axis) {
   Dims dims(ctx.in(x, 0).dims().begin(), ctx.in(x, 0).dims().end());
   for (int32_t k = 1; k < x.count; ++k) {
@@ -75,7 +75,7 @@ StatusOr<Kernel> concat(const KernelSetup& op) {
   });
 }
 
-// Copies the columns of whole that start at offset into a part; nothing if they leave the row.
+// Copies the columns of whole that start at offset into a part. Errors: they exceed the row.
 Status take_part(const KernelContext& ctx, const Tensor& whole, Tensor& part, size_t axis,
                  int64_t offset) {
   MILLRACE_RETURN_IF_ERROR(check_part_concat(ctx, part, whole, axis));
@@ -118,7 +118,7 @@ StatusOr<Kernel> concat_grad(const KernelSetup& op) {
   });
 }
 
-// Sizes of the parts along the axis where inference cannot know them.
+// Sizes of the parts along the axis, if inference cannot know them.
 StatusOr<Ints> part_sizes(const KernelContext& ctx, const Ints& sections, int64_t size,
                           int32_t outputs) {
   Ints sizes = sections;

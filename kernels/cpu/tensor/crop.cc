@@ -4,7 +4,7 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// crop and crop_tensor: the box of some size that starts at some offsets.
+// crop and crop_tensor: the box with the given size and offsets.
 namespace millrace::kernels {
 namespace {
 
@@ -31,15 +31,15 @@ struct CropArgs {
   ArgIndex y;
 };
 
-// Errors: the box leaves the tensor.
+// Errors: the box extends past the tensor.
 StatusOr<Cuts> cuts_of(const KernelContext& ctx, llvm::ArrayRef<int64_t> dims, const Ints& start,
                        llvm::ArrayRef<int64_t> size) {
   Cuts cuts;
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t count = size[i] == -1 ? dims[i] - start[i] : size[i];
     if (start[i] < 0 || count < 0 || start[i] > dims[i] || count > dims[i] - start[i]) {
-      return ctx.error("the box of {} elements from {} on leaves dim {} of {}", count, start[i], i,
-                       ops::dims_text(dims));
+      return ctx.error("the box of {} elements starting at {} exceeds dim {} of {}", count,
+                       start[i], i, ops::dims_text(dims));
     }
     cuts.push_back({start[i], count, 1});
   }
@@ -80,7 +80,7 @@ StatusOr<Kernel> crop_grad(const KernelSetup& op) {
     const Tensor* const from = ctx.find_in(grad);
     if (from == nullptr) return Ok();
     if (from->rank() != to->rank() || from->dtype() != to->dtype())
-      return ctx.error("Out@GRAD {} is no box of X@GRAD {}", describe(*from), describe(*to));
+      return ctx.error("Out@GRAD {} is not a box of X@GRAD {}", describe(*from), describe(*to));
     MILLRACE_ASSIGN_OR_RETURN(const Ints start, args.start(ctx, to->rank()));
     MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, cuts_of(ctx, to->dims(), start, from->dims()));
     const CutBox cut(to->dims(), cuts);

@@ -7,7 +7,7 @@
 
 namespace millrace::kernels {
 
-/// The elements of one dim that a slice takes: `count` of them from `first` on, `stride` apart.
+/// The elements of one dim that a slice selects: `count` of them from `first` on, `stride` apart.
 struct Cut {
   int64_t first = 0;
   int64_t count = 0;
@@ -15,7 +15,7 @@ struct Cut {
 };
 
 /// Bounds as programs write them: negative ones count from the end, all are clamped to the dim.
-/// Walking backwards, an end of -1 means before the first element.
+/// With a negative stride, an end of -1 means before the first element.
 /// \param stride  not 0
 inline Cut cut_dim(int64_t size, int64_t start, int64_t end, int64_t stride) {
   constexpr int64_t kLimit = int64_t{1} << 60;  // sums of clamped bounds cannot overflow
@@ -34,10 +34,10 @@ inline Cut cut_dim(int64_t size, int64_t start, int64_t end, int64_t stride) {
   return {right, right < left ? 0 : (right - left - stride) / -stride, stride};
 }
 
-/// A box cut out of a tensor: the elements in the tensor's memory against dense ones.
+/// A box selected from a tensor: maps the elements in the tensor's memory to dense ones.
 struct CutBox {
   StridedBox box;      ///< to: the dense side; from: the tensor
-  int64_t offset = 0;  ///< of the first element in the tensor, in elements
+  int64_t offset = 0;  ///< first element in the tensor, in elements
 
   CutBox(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<Cut> cuts) {
     const Dims strides = row_major(dims);
@@ -47,7 +47,7 @@ struct CutBox {
     }
     box.to = row_major(box.dims);
   }
-  /// The same with the tensor as the side that is written.
+  /// The same with the tensor as the written side.
   [[nodiscard]] StridedBox reversed() const {
     StridedBox out = box;
     std::swap(out.to, out.from);

@@ -14,7 +14,7 @@ T value_as_diagonal(double value) {
   return static_cast<T>(static_cast<Compute<T>>(value));
 }
 
-// The elements of a diagonal in a row-major matrix: first one, distance, how many.
+// The elements of a diagonal in a row-major matrix: first one, distance, number.
 struct DiagonalDiagonal {
   int64_t first = 0;
   int64_t step = 0;
@@ -79,7 +79,7 @@ StatusOr<Kernel> diag_v2_grad(const KernelSetup& op) {
       fill_zero(ctx.device(), *to);
       return Ok();
     }
-    const bool spread = to->rank() < 2;  // the forward op made a matrix
+    const bool spread = to->rank() < 2;  // the forward op created a matrix
     const Tensor& matrix = spread ? *grad : *to;
     const Tensor& vector = spread ? *to : *grad;
     if (matrix.rank() != 2 || matrix.dtype() != vector.dtype())
@@ -116,8 +116,8 @@ StatusOr<Kernel> eye(const KernelSetup& op) {
   });
 }
 
-// Sets the diagonal of a matrix, or of a cube whose dims are all equal. A tall matrix is wrapped
-// around: the diagonal starts anew one row below each square part.
+// Fills the diagonal of a matrix, or of a cube whose dims are all equal. With wrapping, the
+// diagonal of a tall matrix starts again one row below each square block of rows.
 template <typename T>
 void set_diagonal_op(llvm::ArrayRef<int64_t> dims, int64_t offset, bool wrap, T value, T* out) {
   int64_t step = 1;
@@ -167,7 +167,7 @@ StatusOr<Kernel> fill_diagonal_grad(const KernelSetup& op) {
   return make_fill(op, "Out@GRAD", "X@GRAD", 0);
 }
 
-// Keeps a triangle of every matrix; its own gradient.
+// Keeps a triangle of every matrix; the gradient is the same operation.
 StatusOr<Kernel> make_triangle(const KernelSetup& op, llvm::StringRef in, llvm::StringRef out) {
   const ArgIndex x_arg = op.input(in);
   const ArgIndex out_arg = op.output(out);
@@ -190,7 +190,7 @@ StatusOr<Kernel> make_triangle(const KernelSetup& op, llvm::StringRef in, llvm::
       T* target = to->data<T>();
       const int64_t all_rows = columns == 0 ? 0 : x->numel() / columns;
       for (int64_t r = 0; r < all_rows; ++r, from += columns, target += columns) {
-        // columns left of the split belong to the lower triangle
+        // columns left of the boundary belong to the lower triangle
         const int64_t split =
             std::clamp<int64_t>(r % rows + diagonal + (lower ? 1 : 0), 0, columns);
         for (int64_t c = 0; c < split; ++c) target[c] = lower ? from[c] : T{};

@@ -9,9 +9,9 @@
 namespace millrace::kernels {
 namespace {
 
-// The diagonals of a tensor: where each starts, how far its elements lie apart, how many.
+// The diagonals of a tensor: start of each, distance of its elements, their number.
 struct TensorDiagonals {
-  Dims others;  // dims beside the two
+  Dims others;  // dims other than the two
   Dims other_strides;
   int64_t first = 0;
   int64_t step = 0;
@@ -65,7 +65,8 @@ struct TraceArgs {
         axis2(op.attr<int64_t>("axis2")),
         offset(op.attr<int64_t>("offset")) {}
 
-  // The rows are the smaller one of both dims, as in the original, which matters to the offset.
+  // As in the original, the axis with the smaller number is the row axis; this determines the
+  // direction of the offset.
   [[nodiscard]] StatusOr<TensorDiagonals> diagonals(const KernelContext& ctx,
                                                     llvm::ArrayRef<int64_t> dims) const {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t first, axis_of(axis1, dims.size()));

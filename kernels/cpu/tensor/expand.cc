@@ -4,12 +4,12 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// Ops that repeat a tensor along dims, and their gradients, which sum over the repetitions.
+// Ops that repeat a tensor along dims; their gradients sum over the repetitions.
 namespace millrace::kernels {
 namespace {
 
-// Box of x repeated to dims; to: the large tensor, from: x, whose dims are aligned at the end. Each
-// dim of the large one is a number of repetitions of the dim of x.
+// Box that repeats x to dims; to: the large tensor, from: x, whose dims are aligned at the end.
+// Each dim of the large tensor is a multiple of the dim of x.
 StatusOr<StridedBox> repeated_box(const KernelContext& ctx, llvm::ArrayRef<int64_t> x,
                                   llvm::ArrayRef<int64_t> large) {
   const Dims x_strides = row_major(x);
@@ -25,7 +25,7 @@ StatusOr<StridedBox> repeated_box(const KernelContext& ctx, llvm::ArrayRef<int64
     if (i >= lead) box.push(dim, strides[i], x_strides[i - lead]);
   }
   if (fits) return box;
-  return ctx.error("{} is no multiple of {}", ops::dims_text(large), ops::dims_text(x));
+  return ctx.error("{} is not a multiple of {}", ops::dims_text(large), ops::dims_text(x));
 }
 
 Status repeat(const KernelContext& ctx, const Tensor& x, Tensor& out) {
@@ -35,7 +35,7 @@ Status repeat(const KernelContext& ctx, const Tensor& x, Tensor& out) {
   return Ok();
 }
 
-// Out has the dims of X times counts; the shorter list is filled up with 1 at the front.
+// Out has the dims of X times counts; the shorter list is extended with 1 at the front.
 Status size_by_counts(const KernelContext& ctx, const Tensor& x, const Ints& counts, Tensor& out) {
   const size_t rank = std::max(x.rank(), counts.size());
   Dims dims(rank, 1);
@@ -87,7 +87,7 @@ StatusOr<Kernel> expand_v2(const KernelSetup& op) {
   });
 }
 
-// Inference knows the dims.
+// Inference has set the dims.
 StatusOr<Kernel> expand_as(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
@@ -123,7 +123,7 @@ StatusOr<Kernel> repeat_grad(const KernelSetup& op) {
   });
 }
 
-// Box of operand k of a meshgrid over its grid.
+// Box that repeats operand k of a meshgrid over its grid.
 StridedBox grid_box(llvm::ArrayRef<int64_t> grid, size_t k) {
   StridedBox box;
   box.dims.assign(grid.begin(), grid.end());
@@ -163,7 +163,7 @@ StatusOr<Kernel> meshgrid_grad(const KernelSetup& op) {
       const Tensor& from = ctx.in(grad, k);
       const auto at = static_cast<size_t>(k);
       if (from.rank() <= at || from.dims()[at] != to.numel() || from.dtype() != to.dtype())
-        return ctx.error("{} is no gradient of a grid over X[{}] {}", describe(from), k,
+        return ctx.error("{} is not a gradient of a grid over X[{}] {}", describe(from), k,
                          describe(to));
       MILLRACE_RETURN_IF_ERROR(
           sum_strided(ctx.device(), reversed(grid_box(from.dims(), at)), to, from));

@@ -10,10 +10,10 @@ namespace {
 struct FlattenConcatAttrs {
   std::vector<int64_t> axes;
   size_t flatten = 0;
-  bool columns = false;  // operands stand side by side
+  bool columns = false;  // operands are concatenated along columns
 };
 
-// Writes the operand as a matrix from place `first` of Out on. Returns its rows and columns.
+// Writes the operand as a matrix from position `first` of Out on. Returns its rows and columns.
 StatusOr<std::pair<int64_t, int64_t>> put_matrix(const KernelContext& ctx,
                                                  const FlattenConcatAttrs& attrs, const Tensor& x,
                                                  Tensor& out, int64_t first) {

@@ -11,12 +11,12 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// gather, index_select, gather_nd: slices of a tensor by index. All of them pick rows of equal
-// length; their gradients add the rows up where they came from.
+// gather, index_select, gather_nd: slices of a tensor by index. All of them select rows of equal
+// length; their gradients add the rows to the positions they came from.
 namespace millrace::kernels {
 namespace {
 
-// A tensor around an axis: [outer, size, inner].
+// A tensor viewed around an axis: [outer, size, inner].
 struct Around {
   int64_t outer;
   int64_t size;
@@ -28,7 +28,7 @@ struct Around {
         inner(ops::dims_product(dims.drop_front(axis + 1))) {}
 };
 
-// Copies rows of row_bytes; several threads if there is much to do.
+// Copies rows of row_bytes bytes, on several threads if there are many.
 template <typename I>
 void pick_rows(CpuDevice& device, const Around& a, int64_t element_bytes, const I* index,
                int64_t count, const std::byte* from, std::byte* to) {
@@ -45,7 +45,7 @@ void pick_rows(CpuDevice& device, const Around& a, int64_t element_bytes, const 
   });
 }
 
-// Where the axis and the index of an op are.
+// Arguments of an op with an axis and an index.
 struct PickArgs {
   PickArgs(const KernelSetup& op, llvm::StringRef axis_attr)
       : x(op.input("X")), index(op.input("Index")), axis(op, axis_attr, "Axis") {}

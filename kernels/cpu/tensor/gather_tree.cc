@@ -6,7 +6,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Follows each beam of the last step back to the first.
+// Traces each beam of the last time step back to the first.
 template <typename I>
 void follow(const I* ids, const I* parents, int64_t steps, int64_t batch, int64_t beams, I* out) {
   for (int64_t b = 0; b < batch; ++b) {

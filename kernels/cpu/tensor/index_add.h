@@ -9,10 +9,10 @@
 
 namespace millrace::kernels {
 
-/// Element types that gradients of picking ops add up.
+/// Element types that the gradients of selecting ops support.
 using AddTypes = Types<float, double, Float16, Bfloat16, int32_t, int64_t>;
 
-/// to[index[i]] += from[i] for rows of so many elements.
+/// to[index[i]] += from[i] for rows of that many elements.
 template <typename T, typename I>
 void add_rows(T* to, const T* from, const I* index, int64_t count, int64_t row) {
   for (int64_t i = 0; i < count; ++i) {
@@ -22,8 +22,8 @@ void add_rows(T* to, const T* from, const I* index, int64_t count, int64_t row) 
   }
 }
 
-/// Turns coordinates in the last dim of index into numbers of rows of a tensor of those dims.
-/// \returns elements of a row
+/// Converts coordinates in the last dim of index to row numbers of a tensor with those dims.
+/// \returns number of elements of a row
 /// Errors: a coordinate out of range, more coordinates than dims, an index without dims.
 inline StatusOr<int64_t> flat_rows(const Tensor& index, llvm::ArrayRef<int64_t> dims,
                                    const char* name, std::vector<int64_t>& rows) {

@@ -6,13 +6,13 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// index_sample: from each row the elements that the same row of an index names.
+// index_sample: selects from each row the elements named by the same row of an index.
 namespace millrace::kernels {
 namespace {
 
 Status check_matrices_index_pick(const KernelContext& ctx, const Tensor& x, const Tensor& index) {
   if (x.rank() == 2 && index.rank() == 2 && x.dims()[0] == index.dims()[0]) return Ok();
-  return ctx.error("X {} and Index {} must be matrices of as many rows", describe(x),
+  return ctx.error("X {} and Index {} must be matrices with the same number of rows", describe(x),
                    describe(index));
 }
 

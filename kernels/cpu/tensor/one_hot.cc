@@ -21,7 +21,7 @@ Status write_rows(const I* classes, int64_t count, int64_t depth, bool allow_out
   return Ok();
 }
 
-// \param replaces  the last dim of X, which is 1, gives way to the classes
+// \param replaces  the classes replace the last dim of X, which must be 1
 StatusOr<Kernel> make_one_hot(const KernelSetup& op, bool replaces) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex depth_arg = op.input("depth_tensor");

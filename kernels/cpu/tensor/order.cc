@@ -9,8 +9,8 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// argsort, top_k, kthvalue: the order of the elements along an axis. Equal elements stay in their
-// order, NaN counts as the largest number.
+// argsort, top_k, kthvalue: the order of the elements along an axis. Equal elements keep their
+// order; NaN counts as the largest number.
 namespace millrace::kernels {
 namespace {
 
@@ -49,10 +49,10 @@ struct OrderArgs {
   int64_t axis = -1;
   int64_t k = 0;  // 0: all
   bool largest = false;
-  bool only_last = false;  // kthvalue: the k-th alone
+  bool only_last = false;  // kthvalue: only the k-th
 };
 
-// Elements [first, k) of the order of every row.
+// Elements [first, k) of the sorted order of every row.
 template <typename T>
 void order_rows(const AxisView& view, int64_t first, int64_t k, bool largest, const T* x, T* out,
                 int64_t* indices, CpuDevice& device) {
@@ -154,7 +154,7 @@ StatusOr<Kernel> kthvalue(const KernelSetup& op) {
   return make_order(args);
 }
 
-// The gradient goes where Indices says the elements stood.
+// The gradient goes to the positions in Indices.
 StatusOr<Kernel> make_grad_order(const KernelSetup& op, int64_t axis_attr) {
   const ArgIndex indices_arg = op.input("Indices");
   const ArgIndex grad = op.input("Out@GRAD");

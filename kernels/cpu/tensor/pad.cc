@@ -3,14 +3,15 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// pad and pad_constant_like: a border of one value around a tensor.
+// pad and pad_constant_like: a border with one value around a tensor.
 namespace millrace::kernels {
 namespace {
 
 using Cuts = llvm::SmallVector<Cut, 6>;
 using Longs = std::vector<int64_t>;
 
-// What a small tensor and a padded one have in common: the cut out of either, of one size.
+// The elements that a small tensor and a padded one share, as a range in each; both have the same
+// size.
 struct Overlap {
   Cuts of_small;
   Cuts of_padded;
@@ -30,7 +31,7 @@ Overlap overlap_of(llvm::ArrayRef<int64_t> small, llvm::ArrayRef<int64_t> padded
   return out;
 }
 
-// Copies what the two have in common.
+// Copies the shared elements.
 void copy_overlap(CpuDevice& device, const Overlap& overlap, bool into_padded, Tensor& to,
                   const Tensor& from) {
   const CutBox to_cut(to.dims(), into_padded ? overlap.of_padded : overlap.of_small);

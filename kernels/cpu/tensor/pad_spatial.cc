@@ -6,19 +6,19 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// pad2d and pad3d: a border around the spatial dims, of one value or of elements of the tensor.
+// pad2d and pad3d: a border around the spatial dims, with one value or with elements of the tensor.
 namespace millrace::kernels {
 namespace {
 
 enum class Mode { kConstant, kReflect, kEdge, kCircular };
 
-// Images seen as [outer, depth, height, width, inner]; a dim that is missing has size 1.
+// Images viewed as [outer, depth, height, width, inner]; a missing dim has size 1.
 struct Geometry {
   int64_t outer = 1;
   int64_t inner = 1;
   std::array<int64_t, 3> size{1, 1, 1};    // of the tensor without border
-  std::array<int64_t, 3> padded{1, 1, 1};  // of the one with
-  // for each padded index of each dim the index it comes from; -1: the constant
+  std::array<int64_t, 3> padded{1, 1, 1};  // of the tensor with border
+  // for each padded index of each dim, its source index; -1: the constant
   std::array<std::vector<int64_t>, 3> source;
 };
 
@@ -73,7 +73,7 @@ Status map_dim(const KernelContext& ctx, Mode mode, int64_t size, int64_t before
   return Ok();
 }
 
-// \param x  dims of the tensor without border; its maps are kept from the last call
+// \param x  dims of the tensor without border
 Status set_geometry(const KernelContext& ctx, const PadArgs& args, llvm::ArrayRef<int64_t> x,
                     Geometry& g) {
   if (x.size() != args.spatial + 2) return ctx.error("X must have rank {}", args.spatial + 2);
@@ -103,8 +103,8 @@ Dims padded_dims(const PadArgs& args, llvm::ArrayRef<int64_t> x, const Geometry&
   return dims;
 }
 
-// Calls row(padded_row, source_row) for the rows of image n; both are indices of rows of width *
-// inner elements, source_row is -1 where all of it is the constant.
+// Calls row(padded_row, source_row) for the rows of image n. Both are indices of rows of width *
+// inner elements; source_row is -1 if the whole row is the constant.
 template <typename Fn>
 void each_row_pad_spatial(const Geometry& g, int64_t n, Fn&& row) {
   for (int64_t d = 0; d < g.padded[0]; ++d) {

@@ -24,7 +24,7 @@ StatusOr<Kernel> random_crop(const KernelSetup& op) {
     const auto dims = x.dims().drop_front(lead);
     for (size_t d = 0; d < dims.size(); ++d) {
       if (window[d] < 0 || window[d] > dims[d])
-        return ctx.error("attribute 'shape' wants {} in dim {}, but X is {}", window[d], lead + d,
+        return ctx.error("attribute 'shape' is {} in dim {}, but X is {}", window[d], lead + d,
                          describe(x));
     }
     const int64_t instances = ops::dims_product(x.dims().take_front(lead));

@@ -8,20 +8,20 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// Ops whose output has the elements of the input in the same order. Where the memory plan lets the
-// output take over the input's memory, nothing is moved.
+// Ops whose output has the elements of the input in the same order. If the memory plan lets the
+// output use the input's memory, nothing is copied.
 namespace millrace::kernels {
 namespace {
 
 Status copy_elements_reshape(const KernelContext& ctx, const Tensor& from, Tensor& to) {
   if (to.numel() != from.numel() || to.dtype() != from.dtype()) {
-    return ctx.error("{} cannot take the elements of {}", describe(to), describe(from));
+    return ctx.error("{} cannot hold the elements of {}", describe(to), describe(from));
   }
   copy_bytes(ctx.device(), to.raw(), from.raw(), from.bytes());
   return Ok();
 }
 
-// Dims are those that inference gave the output.
+// The dims are those that inference set for the output.
 StatusOr<Kernel> same_elements(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
@@ -38,14 +38,15 @@ StatusOr<Kernel> same_elements_grad(const KernelSetup& op) {
     if (to == nullptr) return Ok();
     const Tensor* const from = ctx.find_in(grad);
     if (!to->initialized())
-      return ctx.error("the op has neither X nor XShape, which give X@GRAD its shape");
+      return ctx.error(
+          "X and XShape are both missing, one of which must determine the shape of X@GRAD");
     if (from != nullptr) return copy_elements_reshape(ctx, *from, *to);
     fill_zero(ctx.device(), *to);
     return Ok();
   });
 }
 
-// Replaces 0 by the dim of X at its place and -1 by what is left.
+// Replaces 0 by the dim of X at the same position and -1 by the remaining size.
 Status solve_shape(const KernelContext& ctx, const Tensor& x, Ints& shape) {
   int64_t product = 1;
   std::optional<size_t> open;
@@ -56,7 +57,7 @@ Status solve_shape(const KernelContext& ctx, const Tensor& x, Ints& shape) {
       continue;
     }
     if (shape[i] < 0 || __builtin_mul_overflow(product, shape[i], &product))
-      return ctx.error("the shape {} has no meaning for X {}", ops::dims_text(shape), describe(x));
+      return ctx.error("the shape {} is invalid for X {}", ops::dims_text(shape), describe(x));
   }
   if (open) shape[*open] = product == 0 ? 0 : x.numel() / product;
   const int64_t found = open ? product * shape[*open] : product;

@@ -5,7 +5,7 @@
 #include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
 
-// flip, reverse and roll: elements in another order along dims.
+// flip, reverse and roll: reorder elements along dims.
 namespace millrace::kernels {
 namespace {
 
@@ -63,7 +63,7 @@ StatusOr<Dims> distances(const KernelContext& ctx, llvm::ArrayRef<int64_t> dims,
   return moved;
 }
 
-// Each moved dim falls into two parts; all combinations of them are boxes to copy.
+// Each rolled dim is split into two parts; every combination of parts is one box to copy.
 void copy_parts(CpuDevice& device, llvm::ArrayRef<int64_t> dims, const Dims& moved, int64_t size,
                 std::byte* to, const std::byte* from) {
   Ints cut;
@@ -80,7 +80,7 @@ void copy_parts(CpuDevice& device, llvm::ArrayRef<int64_t> dims, const Dims& mov
     int64_t from_offset = 0;
     for (size_t c = 0; c < cut.size(); ++c) {
       const auto at = static_cast<size_t>(cut[c]);
-      const bool wraps = (choice >> c & 1U) != 0;  // the part that comes back in front
+      const bool wraps = (choice >> c & 1U) != 0;  // the part that wraps around to the front
       box.dims[at] = wraps ? moved[at] : dims[at] - moved[at];
       (wraps ? from_offset : to_offset) += (wraps ? dims[at] - moved[at] : moved[at]) * strides[at];
     }
@@ -103,7 +103,7 @@ StatusOr<Kernel> make_roll(const KernelSetup& op, llvm::StringRef in, llvm::Stri
       return Ok();
     }
     if (x->numel() != to->numel() || x->dtype() != to->dtype())
-      return ctx.error("what is rolled is {}, but the result {}", describe(*x), describe(*to));
+      return ctx.error("the input is {}, but the result is {}", describe(*x), describe(*to));
     MILLRACE_ASSIGN_OR_RETURN(const Ints by, shifts.read(ctx));
     const int64_t flat[] = {x->numel()};
     const llvm::ArrayRef<int64_t> dims = axes.empty() ? llvm::ArrayRef<int64_t>(flat) : x->dims();

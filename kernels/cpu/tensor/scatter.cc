@@ -13,7 +13,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Elements of a row of X; the number of rows is dim 0.
+// Number of elements of a row of X; the number of rows is dim 0.
 int64_t row_of(const Tensor& x) {
   return x.rank() == 0 ? 1 : ops::dims_product(x.dims().drop_front(1));
 }
@@ -71,7 +71,7 @@ StatusOr<Kernel> scatter_kernel(const KernelSetup& op) {
   });
 }
 
-// X@GRAD is Out@GRAD with the rows cleared that were replaced, Updates@GRAD those rows.
+// X@GRAD is Out@GRAD with the replaced rows set to zero; Updates@GRAD has those rows.
 StatusOr<Kernel> scatter_grad(const KernelSetup& op) {
   const ArgIndex ids_arg = op.input("Ids");
   const ArgIndex grad = op.input("Out@GRAD");

@@ -5,7 +5,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
-// shape, size and shard_index: integers about tensors and indices.
+// shape, size and shard_index: integer results about tensors and indices.
 namespace millrace::kernels {
 namespace {
 

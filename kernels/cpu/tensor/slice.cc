@@ -12,7 +12,7 @@ namespace {
 
 using Cuts = llvm::SmallVector<Cut, 6>;
 
-// Where the bounds of slice and strided_slice come from.
+// The bounds of slice and strided_slice, from attributes or tensors.
 struct SliceBounds {
   explicit SliceBounds(const KernelSetup& op)
       : axes(op.attr<std::vector<int64_t>>("axes")),
@@ -22,7 +22,7 @@ struct SliceBounds {
     const bool strided = op.def().find_attr("strides") != nullptr;
     if (strided) strides.emplace(op, "strides", "StridesTensor", "StridesTensorList");
     dynamic = starts.dynamic() || ends.dynamic() || (strides && strides->dynamic());
-    // inference leaves such dims open, even though the attributes say where they are cut
+    // inference leaves such dims open, even though the attributes have the bounds
     const auto flags = op.attr<std::vector<int64_t>>("infer_flags");
     dynamic |= std::any_of(flags.begin(), flags.end(), [](int64_t flag) { return flag < 0; });
   }
@@ -52,7 +52,7 @@ struct SliceBounds {
     return cuts;
   }
 
-  // Dims of the result, those of decrease_axis left out.
+  // Dims of the result, without those of decrease_axis.
   StatusOr<Dims> result_dims(const KernelContext& ctx, const Cuts& cuts) const {
     std::vector<bool> gone(cuts.size() + 1, false);
     for (const int64_t dropped : decrease) {
@@ -121,7 +121,8 @@ StatusOr<Kernel> slice(const KernelSetup& op) {
   });
 }
 
-// Gradients of the elements of an array stand at their places; the others are zero.
+// Gradients of the selected elements of an array are stored at their positions; the others are
+// zero.
 Status slice_array_grad(const KernelContext& ctx, const SliceBounds& bounds,
                         const TensorArray& array, const Value* grad, Value& out) {
   MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts,
@@ -150,7 +151,7 @@ StatusOr<Kernel> slice_grad(const KernelSetup& op) {
   const ArgIndex grad = op.input("Out@GRAD");
   const ArgIndex input_grad = op.output("Input@GRAD");
   const SliceBounds bounds(op);
-  if (!input) return op.error("the op lacks Input, which gives the shape of the gradient");
+  if (!input) return op.error("Input is missing, which determines the shape of the gradient");
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!input_grad) return Ok();
     if (const auto* const array = ctx.in_value(input).get_if<TensorArray>()) {

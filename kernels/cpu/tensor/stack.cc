@@ -6,12 +6,12 @@
 #include "kernels/kernel.h"
 #include "ops/infer_context.h"
 
-// Joining tensors along a new dim, and taking one apart along a dim. Slot names differ between the
-// ops; the arithmetic is one of two.
+// Joining tensors along a new dim, and splitting one along a dim. Slot names differ between the
+// ops; there are two operations.
 namespace millrace::kernels {
 namespace {
 
-// Element k of dim axis of whole against all of part.
+// Boxes between element k of dim axis of `whole` and all of `part`.
 struct Layer {
   StridedBox into_whole;
   StridedBox into_part;
@@ -31,10 +31,10 @@ struct Layer {
 Status check_part_stack(const KernelContext& ctx, const Tensor& part, const Tensor& whole,
                         int64_t size) {
   if (part.dtype() == whole.dtype() && part.numel() * size == whole.numel()) return Ok();
-  return ctx.error("{} is no part of {}", describe(part), describe(whole));
+  return ctx.error("{} is not a part of {}", describe(part), describe(whole));
 }
 
-// Joins the parts in order; an absent one counts as zeros.
+// Joins the parts in order; an absent part is filled with zeros.
 Status join(const KernelContext& ctx, ArgRange parts, Tensor& whole, int64_t axis) {
   const Layer layer(whole, static_cast<size_t>(axis));
   const int64_t bytes = dtype_size(whole.dtype());
@@ -95,7 +95,7 @@ StatusOr<Kernel> make_take_apart(const KernelSetup& op, llvm::StringRef in, llvm
         if (ctx.has_out(parts, k)) fill_zero(ctx.device(), ctx.out(parts, k));
       return Ok();
     }
-    if (whole->rank() == 0) return ctx.error("a number without dims cannot be taken apart");
+    if (whole->rank() == 0) return ctx.error("a tensor without dims cannot be split");
     MILLRACE_ASSIGN_OR_RETURN(const int64_t at, axis_of(axis, whole->rank()));
     return take_apart(ctx, *whole, parts, at);
   });

@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Each adds the ops of the file it is named after, gradients included.
+// Each function adds the ops of the file it is named after, including gradients.
 void add_along_axis(KernelRegistry& registry);
 void add_arg_extreme(KernelRegistry& registry);
 void add_combine(KernelRegistry& registry);

@@ -7,7 +7,7 @@ namespace {
 
 using Longs = std::vector<int64_t>;
 
-// Dim i of one tensor is dim axis[i] of the other; the box follows the dims of the one written.
+// Dim i of one tensor is dim axis[i] of the other; the box uses the dims of the written tensor.
 StridedBox box_of(const Tensor& from, const Tensor& to, const Longs& axis) {
   const Dims from_strides = row_major(from.dims());
   const Dims to_strides = row_major(to.dims());
@@ -33,7 +33,7 @@ StatusOr<Longs> read_axis(const KernelSetup& op) {
 Status check_ranks_transpose(const KernelContext& ctx, const Tensor& from, const Tensor& to,
                              size_t rank) {
   if (from.rank() == rank && to.rank() == rank && from.dtype() == to.dtype()) return Ok();
-  return ctx.error("attribute 'axis' has {} entries, which cannot turn {} into {}", rank,
+  return ctx.error("attribute 'axis' has {} entries, which cannot permute {} to {}", rank,
                    describe(from), describe(to));
 }
 

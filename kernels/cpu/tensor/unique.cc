@@ -12,14 +12,14 @@
 namespace millrace::kernels {
 namespace {
 
-// What was found: which of the given items are distinct, in order, and how all map to them.
+// The distinct items in order, and the mapping of all items to them.
 struct Found {
-  std::vector<int64_t> first;    // place where each distinct item occurs first
-  std::vector<int64_t> inverse;  // for each item its place among the distinct ones
-  std::vector<int64_t> counts;   // occurrences of each distinct item
+  std::vector<int64_t> first;    // position of the first occurrence of each distinct item
+  std::vector<int64_t> inverse;  // for each item, its index among the distinct ones
+  std::vector<int64_t> counts;   // number of occurrences of each distinct item
 };
 
-// Items in order of their first occurrence.
+// Distinct items in order of their first occurrence.
 template <typename T>
 Found find_in_order(const T* x, int64_t count) {
   Found found;
@@ -36,7 +36,7 @@ Found find_in_order(const T* x, int64_t count) {
   return found;
 }
 
-// Items in ascending order. less(a, b) compares items by their number.
+// Distinct items in ascending order. less(a, b) compares items by their index.
 template <typename Less>
 Found find_sorted(int64_t count, Less less) {
   std::vector<int64_t> order(static_cast<size_t>(count));
@@ -80,7 +80,7 @@ struct UniqueArgs {
   bool sorted = false;
 };
 
-// True if slice a of the view comes before slice b, element by element.
+// True if slice a of the view is ordered before slice b, element by element.
 template <typename T>
 bool slice_less(const AxisView& view, const T* x, int64_t a, int64_t b) {
   for (int64_t o = 0; o < view.outer; ++o) {
@@ -105,7 +105,7 @@ Status unique_elements(const KernelContext& ctx, const UniqueArgs& args, const T
   const Found found =
       args.sorted ? find_sorted(x.numel(), [&](int64_t a, int64_t b) { return from[a] < from[b]; })
                   : find_in_order(from, x.numel());
-  Tensor out;  // the output may be the input
+  Tensor out;  // the output may be the same tensor as the input
   MILLRACE_RETURN_IF_ERROR(out.resize(x.dtype(), {static_cast<int64_t>(found.first.size())}));
   for (size_t i = 0; i < found.first.size(); ++i) out.data<T>()[i] = from[found.first[i]];
   MILLRACE_RETURN_IF_ERROR(write_lists(ctx, args, found));

@@ -71,7 +71,7 @@ StatusOr<Kernel> where_grad(const KernelSetup& op) {
   });
 }
 
-// Writes the coordinates of the elements that are not zero.
+// Writes the coordinates of the non-zero elements.
 template <typename T>
 Status write_coordinates(const Tensor& condition, Tensor& out) {
   const T* const c = condition.data<T>();

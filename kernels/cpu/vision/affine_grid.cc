@@ -18,7 +18,7 @@ AffineGridAttrs read_attrs_affine_grid(const KernelSetup& op) {
   return {{shape.begin(), shape.end()}, op.attr<bool>("align_corners")};
 }
 
-// Shape of the image: of a tensor, if there is one, else of the attribute.
+// Shape of the image: from a tensor if there is one, else from the attribute.
 StatusOr<Dims> image_shape(const KernelContext& ctx, ArgIndex arg, const AffineGridAttrs& attrs,
                            const Tensor& theta) {
   Dims shape = attrs.shape;

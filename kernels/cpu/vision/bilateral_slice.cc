@@ -12,7 +12,7 @@ namespace {
 struct SliceDims {
   int64_t batch, channels, height, width;
   int64_t depth, rows, columns;
-  int64_t factors;  // of an output channel: one for each input channel, and the offset
+  int64_t factors;  // per output channel: one for each input channel, and the offset
   int64_t outputs;
 
   [[nodiscard]] int64_t pixels() const { return height * width; }
@@ -24,8 +24,8 @@ StatusOr<SliceDims> slice_dims(const KernelContext& ctx, const Tensor& x, const 
   const bool ranks = x.rank() == 4 && grid.rank() == 5 && guide.rank() == 3;
   if (!ranks || grid.dim(0) != x.dim(0) || guide.dim(0) != x.dim(0) || guide.dim(1) != x.dim(2) ||
       guide.dim(2) != x.dim(3) || grid.dtype() != x.dtype() || guide.dtype() != x.dtype())
-    return ctx.error("X {}, Grid {} and Guide {} do not belong together", describe(x),
-                     describe(grid), describe(guide));
+    return ctx.error("X {}, Grid {} and Guide {} do not match", describe(x), describe(grid),
+                     describe(guide));
   SliceDims d{x.dim(0), x.dim(1), x.dim(2), x.dim(3), grid.dim(2), grid.dim(3), grid.dim(4), 0, 0};
   d.factors = d.channels + (has_offset ? 1 : 0);
   if (d.factors == 0 || grid.dim(1) % d.factors != 0 || d.cells() == 0)
@@ -35,12 +35,12 @@ StatusOr<SliceDims> slice_dims(const KernelContext& ctx, const Tensor& x, const 
   return d;
 }
 
-// Up to two cells along an axis that a place lies between.
+// The (up to two) cells along an axis between which a position is.
 template <typename T>
 struct CellPair {
   int64_t cell[2];
   T weight[2];
-  T slope[2];  // of the weight, by the place
+  T slope[2];  // d weight / d position
 };
 
 template <typename T>
@@ -50,7 +50,7 @@ CellPair<T> cells_along(T place, int64_t size, bool smooth) {
   for (int k = 0; k < 2; ++k) {
     const T centre = first + static_cast<T>(k) + T(0.5);
     const T distance = centre - place;
-    // the root makes the derivative continuous where guide and cell meet
+    // the square root makes the derivative continuous where guide and cell coincide
     const T away = smooth ? std::sqrt(distance * distance + T(1e-8)) : std::abs(distance);
     const T bounded = std::clamp(first + static_cast<T>(k), T(0), static_cast<T>(size - 1));
     pair.cell[k] = static_cast<int64_t>(bounded);
@@ -60,7 +60,7 @@ CellPair<T> cells_along(T place, int64_t size, bool smooth) {
   return pair;
 }
 
-// Calls body(cell, weight, slope of the weight by the guide) for the cells around a pixel.
+// Calls body(cell, weight, d weight / d guide) for the cells around a pixel.
 template <typename T, typename Body>
 void around_pixel(const SliceDims& d, int64_t y, int64_t x, T guide, Body&& body) {
   const auto scaled = [](int64_t at, int64_t cells, int64_t pixels) {
@@ -84,7 +84,7 @@ void around_pixel(const SliceDims& d, int64_t y, int64_t x, T guide, Body&& body
 struct SlicePixel {
   int64_t image, y, x;
 };
-// Calls body(pixel, place in Guide) for all pixels.
+// Calls body(pixel, index in Guide) for all pixels.
 template <typename Body>
 void each_pixel(const SliceDims& d, Body&& body) {
   for (int64_t i = 0; i < d.batch * d.pixels(); ++i) {

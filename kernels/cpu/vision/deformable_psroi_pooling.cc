@@ -19,7 +19,7 @@ struct MovedPoolSettings {
   std::array<int64_t, 2> group{};
   std::array<int64_t, 2> part{};
   int64_t samples = 1;
-  float reach = 0;  // share of the region that a cell moves by
+  float reach = 0;  // offsets are multiplied by this fraction of the region's size
 };
 
 StatusOr<MovedPoolSettings> read_moved_pool(const KernelSetup& op) {
@@ -51,7 +51,7 @@ struct MovedPool {
   const Tensor* input;
   const Tensor* rois;
   const Tensor* trans;  // null: cells do not move
-  int64_t movers = 1;   // groups of output channels that move together
+  int64_t movers = 1;   // groups of output channels that share their offsets
 
   [[nodiscard]] int64_t regions() const { return static_cast<int64_t>(plan.image.size()); }
   [[nodiscard]] int64_t cells() const { return s.roi.pooled_height * s.roi.pooled_width; }
@@ -78,11 +78,11 @@ StatusOr<MovedPool> plan_moved_pool(const KernelContext& ctx, const MovedPoolSet
 // One cell of a region in one output channel.
 template <typename T>
 struct MovedCell {
-  T top, left;  // of the first point
+  T top, left;  // first sampling point
   T step_down, step_right;
-  T height, width;            // of the region
-  int64_t plane;              // first pixel in Input
-  int64_t down_at, right_at;  // elements of Trans
+  T height, width;            // size of the region
+  int64_t plane;              // index of the plane's first pixel in Input
+  int64_t down_at, right_at;  // indices of elements of Trans
 
   MovedCell(const MovedPool& p, int64_t region, int64_t channel, int64_t cell) {
     const MovedPoolSettings& s = p.s;
@@ -104,7 +104,7 @@ struct MovedCell {
     step_right = cell_width / static_cast<T>(s.samples);
     top += static_cast<T>(row) * cell_height;
     left += static_cast<T>(column) * cell_width;
-    // in floating point, as the original has it
+    // in floating point, as in the original
     const auto part_row =
         static_cast<int64_t>(static_cast<T>(row) / rows * static_cast<T>(s.part[0]));
     const auto part_column =
@@ -134,7 +134,7 @@ struct MovedPoint {
   }
 };
 
-// Calls body(point) for the points of a cell that lie in the image. Returns their number.
+// Calls body(point) for the points of a cell that are inside the image. Returns their number.
 template <typename T, typename Body>
 int64_t for_moved_points(const MovedPool& p, const MovedCell<T>& cell, Body&& body) {
   const T half = static_cast<T>(0.5);
@@ -150,7 +150,7 @@ int64_t for_moved_points(const MovedPool& p, const MovedCell<T>& cell, Body&& bo
       y = std::min(std::max(y, T{0}), bottom - 1);
       const auto left = static_cast<int64_t>(x);
       const auto top = static_cast<int64_t>(y);
-      // on a pixel there is no slope, and where the point was moved to the border there is none
+      // on a pixel the slope is 0, and so it is where the point was clamped to the border
       const int64_t right = x > static_cast<T>(left) ? left + 1 : left;
       const int64_t below = y > static_cast<T>(top) ? top + 1 : top;
       ++count;

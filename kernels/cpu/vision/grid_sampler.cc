@@ -36,7 +36,7 @@ struct GridSamplerShape {
   int64_t channels = 0;
   size_t spatial = 2;
   std::array<int64_t, 3> in{1, 1, 1};
-  int64_t out = 1;  // points
+  int64_t out = 1;  // number of points
   [[nodiscard]] int64_t pixels() const { return in[0] * in[1] * in[2]; }
 };
 
@@ -44,8 +44,7 @@ StatusOr<GridSamplerShape> shape_of_grid_sampler(const Tensor& x, const Tensor& 
   const size_t rank = x.rank();
   if ((rank != 4 && rank != 5) || grid.rank() != rank || grid.dtype() != x.dtype() ||
       grid.dim(0) != x.dim(0) || grid.dims().back() != static_cast<int64_t>(rank) - 2) {
-    return KernelContext::error("X {} and Grid {} do not belong together", describe(x),
-                                describe(grid));
+    return KernelContext::error("X {} and Grid {} do not match", describe(x), describe(grid));
   }
   GridSamplerShape s;
   s.batch = x.dim(0);
@@ -57,7 +56,7 @@ StatusOr<GridSamplerShape> shape_of_grid_sampler(const Tensor& x, const Tensor& 
   return s;
 }
 
-// A coordinate in pixels and its derivative by the coordinate in the grid.
+// A coordinate in pixels and its derivative with respect to the coordinate in the grid.
 template <typename T>
 struct Place {
   T at;
@@ -71,8 +70,8 @@ Place<T> clip_grid_sampler(Place<T> p, T last) {
   return p;
 }
 
-// Folds the line at the borders of the image, which are the middles of the outer pixels or their
-// edges.
+// Reflects a coordinate at the borders of the image. The borders are the centres of the outer
+// pixels (align_corners) or their outer edges.
 template <typename T>
 Place<T> reflect(Place<T> p, T last, bool align_corners) {
   const T shift = align_corners ? T{0} : T{0.5};
@@ -95,7 +94,7 @@ Place<T> place_of_grid_sampler(const GridSamplerAttrs& attrs, T coordinate, int6
              half};
   if (attrs.padding == Padding::kReflection) p = reflect(p, last, attrs.align_corners);
   if (attrs.padding != Padding::kZeros) p = clip_grid_sampler(p, last);
-  // what is no number, or far away, is outside
+  // NaN and distant coordinates count as outside
   if (!(p.at > -2 && p.at < last + 2)) p = {T{-2}, T{0}};
   return p;
 }
@@ -113,7 +112,7 @@ template <typename T>
 Corners<T> corners_of(const GridSamplerAttrs& attrs, const GridSamplerShape& s,
                       const T* coordinates) {
   std::array<Place<T>, 3> place{Place<T>{0, 0}, Place<T>{0, 0}, Place<T>{0, 0}};
-  // the grid has x, y, z, dims go depth, height, width
+  // the grid has the order x, y, z; dims have the order depth, height, width
   for (size_t i = 0; i < s.spatial; ++i)
     place[2 - i] = place_of_grid_sampler(attrs, coordinates[i], s.in[2 - i]);
   Corners<T> c;

@@ -7,13 +7,13 @@
 #include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
 
-// prroi_pool: the mean of the image over each cell, where the image between pixels is bilinear and
-// outside of them falls to zero. The integral of a bilinear image is a sum over pixels of their
-// values times one weight for each direction.
+// prroi_pool: the mean of the image over each cell. Between pixels the image is interpolated
+// bilinearly; outside of them it falls to zero. The integral of a bilinear image is the sum over
+// pixels of their value times one weight per direction.
 namespace millrace::kernels {
 namespace {
 
-// A pixel's share of the value at a place, and its integral up to there.
+// The weight of a pixel at a distance, and the integral of the weight up to there.
 template <typename T>
 T hat(T distance) {
   return std::max(T{0}, T{1} - std::abs(distance));
@@ -26,7 +26,7 @@ T hat_integral(T distance) {
                       : 1 - (1 - distance) * (1 - distance) / 2;
 }
 
-// One direction of one cell: [begin, end) in pixels, and what pixels from first on weigh.
+// One direction of one cell: [begin, end) in pixels, and the weights of the pixels from `first` on.
 template <typename T>
 struct PrroiPoolSide {
   T begin = 0;
@@ -76,7 +76,7 @@ void each_cell(const RoiAttrs& attrs, const RoiPlan& plan, const T* roi, Cell<T>
   }
 }
 
-// Sum of the pixels of one channel by the weights row(i) * column(j).
+// Sum of the pixels of one channel with weights row(i) * column(j).
 template <typename T, typename Row, typename Column>
 T weighted_sum(const RoiPlan& plan, const Cell<T>& cell, const T* image, Row&& row,
                Column&& column) {
@@ -123,8 +123,8 @@ struct PrroiPoolGradients {
   T* drois;  // optional
 };
 
-// The ends of a side move with the ends of the region: what the gradient of a side's ends adds to
-// those of the region.
+// The ends of a side depend on the ends of the region. Adds the contribution of the gradients of a
+// side's ends to those of the region.
 template <typename T>
 void add_ends(T begin_slope, T end_slope, int64_t index, int64_t count, T scale, T* low, T* high) {
   const T begin_share = static_cast<T>(index) / static_cast<T>(count);

@@ -7,18 +7,18 @@
 #include "kernels/cpu/nn/window.h"
 #include "kernels/cpu/vision/vision.h"
 
-// pixel_shuffle, shuffle_channel, space_to_depth and temporal_shift: elements change places only,
-// so their type does not matter but their size.
+// pixel_shuffle, shuffle_channel, space_to_depth and temporal_shift: elements are only moved, so
+// only the size of the element type matters.
 namespace millrace::kernels {
 namespace {
 
-// A tensor seen with six dims, and the order in which another tensor has them.
+// A tensor viewed with six dims, and the order of these dims in another tensor.
 struct Permutation {
-  std::array<int64_t, 6> dims;  // of the tensor read
-  std::array<size_t, 6> order;  // dim i of the tensor written is dim order[i] of the one read
+  std::array<int64_t, 6> dims;  // of the source tensor
+  std::array<size_t, 6> order;  // dim i of the target tensor is dim order[i] of the source
 };
 
-// The way back.
+// The inverse permutation.
 Permutation inverse(const Permutation& p) {
   Permutation back{};
   for (size_t i = 0; i < 6; ++i) {
@@ -72,7 +72,7 @@ Status permute(const Permutation& p, const Tensor& from, Tensor& to) {
   }
 }
 
-// Permutation of one op, from the dims of its X (or of what has the shape of X).
+// Returns the permutation of one op, given the dims of its X (or of a tensor of that shape).
 using Rule = std::function<StatusOr<Permutation>(llvm::ArrayRef<int64_t> x)>;
 
 Status misfit_rearrange(const char* what, int64_t number, llvm::ArrayRef<int64_t> dims) {
@@ -80,7 +80,7 @@ Status misfit_rearrange(const char* what, int64_t number, llvm::ArrayRef<int64_t
                               ops::dims_text(dims));
 }
 
-// Channels [rest, factor, factor] become pixels.
+// Moves channels [rest, factor, factor] to pixels.
 Rule pixel_shuffle_rule(const KernelSetup& op) {
   return [factor = op.attr<int64_t>("upscale_factor"), last = channels_last(op, "data_format")](
              llvm::ArrayRef<int64_t> x) -> StatusOr<Permutation> {
@@ -103,9 +103,9 @@ Rule shuffle_channel_rule(const KernelSetup& op) {
   };
 }
 
-// Not what the name says, but what Darknet's reorg layer does and the original with it: the memory
-// of X is read as an image [rows, columns of a block, rest] of channels, those of a block become
-// pixels, and the result is seen with the dims of Out.
+// As in the original, this is what Darknet's reorg layer does, not what the name says: the channels
+// of X are viewed as [rows, columns of a block, rest]; those of a block become pixels, and the
+// result is viewed with the dims of Out.
 Rule space_to_depth_rule(const KernelSetup& op) {
   return
       [block = op.attr<int64_t>("blocksize")](llvm::ArrayRef<int64_t> x) -> StatusOr<Permutation> {
@@ -128,8 +128,8 @@ StatusOr<Kernel> forward_rearrange(const KernelSetup& op) {
   });
 }
 
-// The original's gradient of shuffle_channel shuffles forward again, which is the way back only
-// where there are as many groups as channels in a group.
+// The original's gradient of shuffle_channel applies the forward shuffle again. That is the inverse
+// only if the number of groups equals the number of channels per group.
 StatusOr<Kernel> shuffle_channel_grad(const KernelSetup& op) {
   const ArgIndex out_grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
@@ -142,7 +142,7 @@ StatusOr<Kernel> shuffle_channel_grad(const KernelSetup& op) {
   });
 }
 
-// Inference has given X@GRAD the dims of X.
+// Inference has set the dims of X@GRAD to those of X.
 template <Rule (*kRule)(const KernelSetup&)>
 StatusOr<Kernel> backward_rearrange(const KernelSetup& op) {
   const ArgIndex out_grad = op.input("Out@GRAD");
@@ -156,8 +156,8 @@ StatusOr<Kernel> backward_rearrange(const KernelSetup& op) {
   });
 }
 
-// Of each image of a video, some channels come from the image before, some from the one behind;
-// `back` swaps the two, which is the gradient.
+// For each image of a video, some channels come from the previous image and some from the next one;
+// `back` swaps the two, which gives the gradient.
 template <bool kBack>
 StatusOr<Kernel> temporal_shift(const KernelSetup& op) {
   const ArgIndex x = op.input(kBack ? "Out@GRAD" : "X");
@@ -176,7 +176,8 @@ StatusOr<Kernel> temporal_shift(const KernelSetup& op) {
     const auto second =
         std::min(static_cast<int64_t>(static_cast<float>(channels) * 2 * ratio), channels);
     const int64_t image = in->bytes() / in->dim(0);
-    const int64_t runs = last ? in->dim(1) * in->dim(2) : 1;  // runs of all channels in an image
+    const int64_t runs =
+        last ? in->dim(1) * in->dim(2) : 1;  // contiguous runs with all channels, per image
     const int64_t run = image / runs;
     const int64_t channel = run / channels;
     const std::array<int64_t, 4> ends = {0, first * channel, second * channel, run};

@@ -20,14 +20,14 @@ RoiAlignAttrs read_attrs_roi_align(const KernelSetup& op) {
   return {read_roi_attrs(op), op.attr<int64_t>("sampling_ratio"), op.attr<bool>("aligned")};
 }
 
-// The points that one region is sampled at.
+// The points at which one region is sampled.
 template <typename T>
 struct Region {
   T top, left;
   T cell_height, cell_width;
-  int64_t rows, columns;  // points in a cell
+  int64_t rows, columns;  // points per cell
 
-  // Regions are at least one pixel large where at_least_one says so.
+  // If at_least_one, regions are enlarged to at least one pixel.
   Region(const RoiAlignAttrs& attrs, const T* roi, bool at_least_one) {
     const T scale = static_cast<T>(attrs.roi.scale);
     const T shift = attrs.aligned ? T{0.5} : T{0};
@@ -48,7 +48,7 @@ struct Region {
   }
 };
 
-// Four pixels around a point and their weights; all weights are 0 far outside.
+// Four pixels around a point and their weights; all weights are 0 far outside the image.
 template <typename T>
 struct RoiAlignPoint {
   std::array<int64_t, 4> at{};
@@ -150,7 +150,7 @@ StatusOr<Kernel> roi_align_grad(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       const int64_t cells = attrs.roi.pooled_height * attrs.roi.pooled_width;
       for (size_t r = 0; r < plan.image.size(); ++r) {
-        // The original's gradient takes aligned regions for one pixel large at least, too.
+        // The original's gradient also enlarges aligned regions to at least one pixel.
         const Region<T> region(attrs, rois.data<T>() + 4 * r, true);
         const T share = T{1} / static_cast<T>(std::max<int64_t>(region.rows * region.columns, 1));
         T* const image = dx->data<T>() + plan.image[r] * plan.channels * plan.pixels();

@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Distances below are none.
+// Smaller distances count as 0.
 constexpr double kNear = 1e-4;
 
 template <typename T>
@@ -23,7 +23,7 @@ bool at_least_of(T a, T b) {
   return a > b || near_of(a, b);
 }
 
-// Corners from top left on, clockwise.
+// Corners, clockwise from the top left.
 template <typename T>
 struct Quadrangle {
   std::array<T, 4> x;
@@ -42,7 +42,7 @@ struct Quadrangle {
   [[nodiscard]] bool contains(T px, T py) const;
 };
 
-// On an edge, or with an odd number of edges to the right of the point.
+// True if the point is on an edge, or has an odd number of edges to its right.
 template <typename T>
 bool Quadrangle<T>::contains(T px, T py) const {
   int crossed = 0;
@@ -64,14 +64,14 @@ bool Quadrangle<T>::contains(T px, T py) const {
   return crossed % 2 == 1;
 }
 
-// The projective map from pixels of Out to points of the image. Out is as high as it is asked for;
-// its width follows from the sides of the quadrangle, and what lies beyond is empty.
+// The projective map from pixels of Out to points of the image. The height of Out is given. The
+// width that is used follows from the sides of the quadrangle; the rest of the row is empty.
 template <typename T>
 std::array<T, 9> perspective_of(const Quadrangle<T>& q, int64_t height, int64_t width) {
   const T tall = (q.side(1) + q.side(3)) / 2;
   const T wide = (q.side(0) + q.side(2)) / 2;
   const T rows = static_cast<T>(std::max<int64_t>(height, 2) - 1);
-  // not a number where the quadrangle is a point; max() takes 1 then
+  // NaN if the quadrangle is a single point; then 1 is used
   const T asked = std::min(std::round(wide * rows / tall), static_cast<T>(width - 1));
   const T columns = asked > 1 ? asked : T{1};
   const auto bend = [](const std::array<T, 4>& v) { return v[0] - v[1] + v[2] - v[3]; };
@@ -101,7 +101,7 @@ struct WarpedPoint {
   std::array<T, 4> weight{};
 };
 
-// False for points out of the image by half a pixel.
+// False for points more than half a pixel outside of the image.
 template <typename T>
 bool warped_point(const RoiPlan& plan, T x, T y, WarpedPoint<T>& point) {
   const T half = static_cast<T>(0.5);
@@ -150,7 +150,7 @@ WarpSettings read_warp(const KernelSetup& op) {
   return s;
 }
 
-// Calls body(pixel of Out, point) for the pixels of a region that show something of the image.
+// Calls body(pixel of Out, point) for the pixels of a region that show a part of the image.
 template <typename T, typename Body>
 std::array<T, 9> for_warped_points(const RoiPlan& plan, const WarpSettings& s, const T* roi,
                                    Body&& body) {
@@ -173,7 +173,7 @@ struct WarpOutputs {
   ArgIndex out, mask, matrix, index, weights;
 };
 
-// Outputs of one region; null where the program does not ask.
+// Outputs of one region; null if the program does not request them.
 template <typename T>
 struct WarpTargets {
   T* out;

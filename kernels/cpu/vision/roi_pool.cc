@@ -39,7 +39,7 @@ void for_cells(const RoiPlan& plan, const RoiAttrs& attrs, T top, T left, T heig
   }
 }
 
-// Regions are rounded to pixels, both borders included. Cells count from the rounded start.
+// Regions are rounded to pixels and include both borders. Cells are relative to the rounded start.
 template <typename T, typename Body>
 void for_pool_cells(const RoiPlan& plan, const RoiAttrs& attrs, const T* roi, Body&& body) {
   const auto pixel = [&](int64_t i) { return std::round(roi[i] * static_cast<T>(attrs.scale)); };
@@ -125,7 +125,7 @@ StatusOr<Kernel> roi_pool_grad(const KernelSetup& op) {
       for (int64_t i = 0; i < dout.numel(); ++i) {
         const int64_t at = places->data<int64_t>()[i];
         if (at < -1 || at >= plan.pixels())
-          return ctx.error("Argmax has place {} in an image of {} pixels", at, plan.pixels());
+          return ctx.error("Argmax has position {} in an image of {} pixels", at, plan.pixels());
         if (at < 0) continue;
         const int64_t r = i / (plan.channels * cells);
         const int64_t plane =

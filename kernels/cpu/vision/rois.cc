@@ -9,7 +9,7 @@
 namespace millrace::kernels {
 namespace {
 
-// Regions of each image from a tensor of counts.
+// Number of regions of each image, read from a tensor.
 StatusOr<std::vector<int64_t>> counts_of_rois(const KernelContext& ctx, const Tensor& tensor) {
   std::vector<int64_t> counts;
   MILLRACE_RETURN_IF_ERROR(dispatch<IntTypes>(tensor.dtype(), [&](auto tag) {

@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-// The two dims of a slice, how far their elements lie apart, and the same for the sliced dim.
+// Sizes and strides of the two dims of a slice and of the sliced dim.
 struct FocusDims {
   int64_t rows, columns, slices;
   int64_t row_step, column_step, slice_step;
@@ -24,8 +24,8 @@ FocusDims focus_dims(llvm::ArrayRef<int64_t> dims, size_t axis) {
   return {dims[r], dims[c], dims[axis], strides[r], strides[c], strides[axis]};
 }
 
-// Marks the largest element, then the largest of the rows and columns that are left, and so on;
-// of equal ones the first.
+// Marks the largest element, then the largest one in the remaining rows and columns, and so on; the
+// first one for ties.
 template <typename T>
 void mark_largest(const FocusDims& d, const T* slice, T* image, std::vector<int64_t>& order) {
   order.resize(static_cast<size_t>(d.rows * d.columns));

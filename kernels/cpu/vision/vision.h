@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-// Kernels of ops/vision, a function a file.
+// Kernels of ops/vision, one function per file.
 void add_affine_grid(KernelRegistry& registry);
 void add_deformable_psroi_pooling(KernelRegistry& registry);
 void add_grid_sampler(KernelRegistry& registry);

@@ -5,7 +5,7 @@
 namespace millrace::gpu {
 namespace {
 
-// What a plan may work in; more is of use to very large products only.
+// Limit of a plan's workspace; only very large products benefit from more.
 constexpr size_t kScratchBytes = size_t{32} << 20U;
 
 }  // namespace
@@ -59,7 +59,7 @@ Status Blas::check(cublasStatus_t status, const char* what) const {
   return {code, fmt::format("cuBLASLt: {}: status {}", what, static_cast<int>(status))};
 }
 
-// In the order of the library: a column of `rows` elements after the other.
+// The library stores matrices column by column: each column has `rows` contiguous elements.
 Status Blas::make_layout(cublasLtMatrixLayout_t& layout, int64_t rows, int64_t columns,
                          int64_t batch, int64_t stride) const {
   MILLRACE_RETURN_IF_ERROR(
@@ -76,7 +76,7 @@ Status Blas::make_layout(cublasLtMatrixLayout_t& layout, int64_t rows, int64_t c
       "describing a batch");
 }
 
-// Row-major matrices are transposed ones to the library: it computes c' = b' x a'.
+// A row-major matrix is a transposed matrix to the library, so it computes c' = b' x a'.
 Status Blas::make(const MatrixProduct& p, Plan& plan) const {
   const cublasComputeType_t type = tf32_ ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   MILLRACE_RETURN_IF_ERROR(
@@ -99,20 +99,20 @@ Status Blas::make(const MatrixProduct& p, Plan& plan) const {
 
 Status Blas::choose(Plan& plan) const {
   cublasLtMatmulPreference_t preference = nullptr;
-  MILLRACE_RETURN_IF_ERROR(check(api_.preference_create(&preference), "choosing a way"));
+  MILLRACE_RETURN_IF_ERROR(check(api_.preference_create(&preference), "choosing an algorithm"));
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   Status status = check(api_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                             &kScratchBytes, sizeof kScratchBytes),
-                        "choosing a way");
+                        "choosing an algorithm");
   if (status.ok()) {
     status = check(api_.get_heuristic(handle_, plan.desc, plan.first, plan.second, plan.result,
                                       plan.result, preference, 1, &found, &count),
-                   "choosing a way");
+                   "choosing an algorithm");
   }
   api_.preference_destroy(preference);
   MILLRACE_RETURN_IF_ERROR(std::move(status));
-  if (count == 0) return {StatusCode::kUnimplemented, "cuBLASLt: no way to make the product"};
+  if (count == 0) return {StatusCode::kUnimplemented, "cuBLASLt: no algorithm for the product"};
   plan.algo = found.algo;
   plan.scratch_bytes = found.workspaceSize;
   return Ok();

@@ -9,14 +9,14 @@
 
 #include "kernels/gpu/cuda/library.h"
 #include "kernels/gpu/cuda/scratch.h"
-#include "kernels/gpu/products.h"
+#include "kernels/gpu/functors/products.h"
 
 namespace millrace::gpu {
 
-/// Products of matrices by cuBLASLt, which is loaded by open(). Plans are kept by shape.
+/// Products of matrices by cuBLASLt, which open() loads. Plans are cached by shape.
 class Blas {
  public:
-  /// Errors: kUnimplemented where the library cannot be loaded.
+  /// Errors: kUnimplemented if the library cannot be loaded.
   static StatusOr<std::unique_ptr<Blas>> open(cudaStream_t stream, bool tf32);
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
@@ -24,7 +24,7 @@ class Blas {
 
   /// "cuBLASLt 13.0.2".
   [[nodiscard]] std::string version() const;
-  /// Queues the product. Errors: kUnimplemented where the library has no way; kExecution.
+  /// Queues the product. Errors: kUnimplemented if the library has no algorithm for it; kExecution.
   Status multiply(const MatrixProduct& product, Scratch& scratch);
 
  private:
@@ -44,11 +44,11 @@ class Blas {
     decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
     decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
   };
-  /// Everything about a product but its pointers and factors.
+  /// Everything about a product except its pointers and factors.
   struct Plan {
     cublasLtMatmulDesc_t desc = nullptr;
-    cublasLtMatrixLayout_t first = nullptr;   ///< b of the product
-    cublasLtMatrixLayout_t second = nullptr;  ///< a
+    cublasLtMatrixLayout_t first = nullptr;   ///< layout of b of the product
+    cublasLtMatrixLayout_t second = nullptr;  ///< layout of a of the product
     cublasLtMatrixLayout_t result = nullptr;
     cublasLtMatmulAlgo_t algo{};
     size_t scratch_bytes = 0;

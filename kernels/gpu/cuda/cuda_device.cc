@@ -36,14 +36,14 @@ std::string version_text(int number) {
 StatusOr<DeviceInfo> describe_device(int ordinal) {
   cudaDeviceProp properties{};
   MILLRACE_RETURN_IF_ERROR(
-      cuda_status(cudaGetDeviceProperties(&properties, ordinal), "asking for properties"));
-  MILLRACE_RETURN_IF_ERROR(cuda_status(cudaSetDevice(ordinal), "choosing the GPU"));
+      cuda_status(cudaGetDeviceProperties(&properties, ordinal), "querying properties"));
+  MILLRACE_RETURN_IF_ERROR(cuda_status(cudaSetDevice(ordinal), "selecting the GPU"));
   size_t free_bytes = 0;
   size_t all_bytes = 0;
   MILLRACE_RETURN_IF_ERROR(
-      cuda_status(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for free memory"));
+      cuda_status(cudaMemGetInfo(&free_bytes, &all_bytes), "querying free memory"));
   int driver = 0;
-  MILLRACE_RETURN_IF_ERROR(cuda_status(cudaDriverGetVersion(&driver), "asking for the driver"));
+  MILLRACE_RETURN_IF_ERROR(cuda_status(cudaDriverGetVersion(&driver), "querying the driver"));
   DeviceInfo info;
   info.name = properties.name;
   info.capability = fmt::format("{}.{}", properties.major, properties.minor);
@@ -65,16 +65,16 @@ class CudaDevice final : public Device {
 
   Status start() {
     MILLRACE_ASSIGN_OR_RETURN(info_, describe_device(ordinal_));
-    MILLRACE_RETURN_IF_ERROR(
-        cuda_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a queue"));
-    // what is given back is kept for the next allocation
+    MILLRACE_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+                                         "creating a stream"));
+    // keep freed memory in the pool for later allocations
     cudaMemPool_t pool = nullptr;
     MILLRACE_RETURN_IF_ERROR(
-        cuda_status(cudaDeviceGetDefaultMemPool(&pool, ordinal_), "asking for the pool"));
+        cuda_status(cudaDeviceGetDefaultMemPool(&pool, ordinal_), "querying the memory pool"));
     uint64_t most = UINT64_MAX;
     MILLRACE_RETURN_IF_ERROR(
         cuda_status(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most),
-                    "setting up the pool"));
+                    "setting up the memory pool"));
     scratch_ = std::make_unique<Scratch>(stream_);
     take(Blas::open(stream_, options_.tf32), blas_, "cuBLASLt");
     take(Dnn::open(stream_, options_.tf32), dnn_, "cuDNN");
@@ -91,7 +91,7 @@ class CudaDevice final : public Device {
     void* data = nullptr;
     const cudaError_t error = cudaMallocAsync(&data, static_cast<size_t>(bytes), stream_);
     if (error == cudaErrorMemoryAllocation) {
-      (void)cudaGetLastError();  // this one is over
+      (void)cudaGetLastError();  // clears the error, which is handled here
       size_t free_bytes = 0;
       size_t all_bytes = 0;
       (void)cudaMemGetInfo(&free_bytes, &all_bytes);
@@ -109,7 +109,7 @@ class CudaDevice final : public Device {
     const auto found = sizes_.find(data);
     used_ -= found->second;
     sizes_.erase(found);
-    (void)cudaFreeAsync(data, stream_);  // an error of the device comes back from the next call
+    (void)cudaFreeAsync(data, stream_);  // a device error is returned by the next call
   }
 
   Status copy_in(const std::byte* from, std::byte* to, int64_t bytes) override {
@@ -126,7 +126,7 @@ class CudaDevice final : public Device {
     return cuda_status(cudaStreamSynchronize(stream_), "waiting for queued work");
   }
 
-  // What a library cannot do is done by the plain functors.
+  // Falls back to the plain functors if a library does not support the product.
   Status multiply(const MatrixProduct& product) override {
     if (blas_ == nullptr) return Device::multiply(product);
     MILLRACE_RETURN_IF_ERROR(choose());
@@ -158,9 +158,9 @@ class CudaDevice final : public Device {
   }
 
  private:
-  // The runtime has one GPU a thread.
+  // The current GPU of the CUDA runtime is a per-thread setting.
   [[nodiscard]] Status choose() const {
-    return cuda_status(cudaSetDevice(ordinal_), "choosing the GPU");
+    return cuda_status(cudaSetDevice(ordinal_), "selecting the GPU");
   }
   Status copy(const std::byte* from, std::byte* to, int64_t bytes, cudaMemcpyKind kind,
               const char* what) {
@@ -183,9 +183,9 @@ class CudaDevice final : public Device {
   DeviceInfo info_;
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<Scratch> scratch_;
-  std::unique_ptr<Blas> blas_;  ///< null: plain functors
-  std::unique_ptr<Dnn> dnn_;    ///< likewise
-  std::unique_ptr<Nccl> nccl_;  ///< null: nobody has asked for it
+  std::unique_ptr<Blas> blas_;  ///< null: plain functors are used
+  std::unique_ptr<Dnn> dnn_;    ///< null: plain functors are used
+  std::unique_ptr<Nccl> nccl_;  ///< null: not requested so far
   std::map<std::byte*, int64_t> sizes_;
   int64_t used_ = 0;
 };

@@ -7,7 +7,7 @@
 
 namespace millrace::gpu {
 
-/// What the module "gpu" exports (kernels/gpu/module.h).
+/// The interface that the module "gpu" exports (kernels/gpu/module.h).
 StatusOr<std::shared_ptr<Device>> open_cuda_device(int ordinal, const DeviceOptions& options);
 StatusOr<std::vector<DeviceInfo>> list_cuda_devices();
 

@@ -13,7 +13,7 @@ int number(int64_t value) {
   return static_cast<int>(value);
 }
 
-// The library pads both sides alike.
+// The library uses the same padding on both sides.
 bool pads_alike(const Convolution& c) {
   for (int i = 0; i < 2; ++i) {
     const int64_t reach = c.dilation[i] * (c.kernel[i] - 1) + 1;
@@ -83,7 +83,7 @@ std::string Dnn::version() const {
 
 Status Dnn::check(int status, const char* what) const {
   if (status == dnn::kSuccess) return Ok();
-  const bool is_unsupported = status / 1000 == 3;  // CUDNN_STATUS_NOT_SUPPORTED and its kinds
+  const bool is_unsupported = status / 1000 == 3;  // CUDNN_STATUS_NOT_SUPPORTED and its variants
   return {is_unsupported ? StatusCode::kUnimplemented : StatusCode::kExecution,
           fmt::format("cuDNN: {}: {}", what, api_.GetErrorString(status))};
 }
@@ -119,7 +119,7 @@ Status Dnn::make(const Convolution& c, Plan& plan) const {
   return choose(c, plan);
 }
 
-// The first that the library recommends whose result does not depend on timing.
+// The first recommended algorithm whose result does not depend on timing.
 Status Dnn::choose(const Convolution& c, Plan& plan) const {
   std::array<dnn::AlgoPerf, kMostAlgos> found{};
   int count = 0;
@@ -141,8 +141,8 @@ Status Dnn::choose(const Convolution& c, Plan& plan) const {
                                                              &count, found.data());
       break;
   }
-  MILLRACE_RETURN_IF_ERROR(check(status, "choosing a way"));
-  // those that say they are for the kind of arithmetic that was asked for come first
+  MILLRACE_RETURN_IF_ERROR(check(status, "choosing an algorithm"));
+  // prefer algorithms declared for the requested math type
   const int math = tf32_ ? dnn::kDefaultMath : dnn::kFmaMath;
   for (const bool any_math : {false, true}) {
     for (const dnn::AlgoPerf& algo : llvm::ArrayRef(found).take_front(static_cast<size_t>(count))) {
@@ -154,12 +154,12 @@ Status Dnn::choose(const Convolution& c, Plan& plan) const {
       return Ok();
     }
   }
-  return {StatusCode::kUnimplemented, "cuDNN: no way to make the convolution"};
+  return {StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution"};
 }
 
 Status Dnn::convolve(const Convolution& c, Scratch& scratch) {
   if (!pads_alike(c))
-    return {StatusCode::kUnimplemented, "cuDNN: padding differs in front and behind"};
+    return {StatusCode::kUnimplemented, "cuDNN: padding differs between the two sides of a dim"};
   const Key key{static_cast<int64_t>(c.what),
                 c.batch,
                 c.in_channels,

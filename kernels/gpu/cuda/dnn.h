@@ -8,14 +8,14 @@
 #include "kernels/gpu/cuda/dnn_api.h"
 #include "kernels/gpu/cuda/library.h"
 #include "kernels/gpu/cuda/scratch.h"
-#include "kernels/gpu/products.h"
+#include "kernels/gpu/functors/products.h"
 
 namespace millrace::gpu {
 
-/// Convolutions by cuDNN, which is loaded by open(). Plans are kept by shape.
+/// Convolutions by cuDNN, which open() loads. Plans are cached by shape.
 class Dnn {
  public:
-  /// Errors: kUnimplemented where the library cannot be loaded.
+  /// Errors: kUnimplemented if the library cannot be loaded.
   static StatusOr<std::unique_ptr<Dnn>> open(cudaStream_t stream, bool tf32);
   Dnn(const Dnn&) = delete;
   Dnn& operator=(const Dnn&) = delete;
@@ -23,12 +23,12 @@ class Dnn {
 
   /// "cuDNN 9.19.0".
   [[nodiscard]] std::string version() const;
-  /// Queues the computation. Errors: kUnimplemented where the library has no way, such as for
-  /// padding that differs in front and behind; kExecution.
+  /// Queues the computation. Errors: kUnimplemented if the library has no algorithm for it, such as
+  /// for padding that differs between the two sides of a dim; kExecution.
   Status convolve(const Convolution& convolution, Scratch& scratch);
 
  private:
-  /// Everything about a convolution but its pointers.
+  /// Everything about a convolution except its pointers.
   struct Plan {
     dnn::TensorDesc input = nullptr;
     dnn::FilterDesc filter = nullptr;

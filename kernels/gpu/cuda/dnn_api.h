@@ -5,9 +5,9 @@
 
 #include <cuda_runtime_api.h>
 
-/// The part of cuDNN 9 that we call, written down here so that a build needs no header of it:
-/// names, numbers and argument lists as the library's reference states them. tests/kernels/gpu
-/// compares them with the header where there is one.
+/// The part of cuDNN 9 that millrace calls, declared here so that a build does not need its header:
+/// names, numbers and argument lists as in the library's reference. tests/kernels/gpu compares them
+/// with the header if there is one.
 namespace millrace::gpu::dnn {
 
 using Handle = struct HandleTag*;

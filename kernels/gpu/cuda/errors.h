@@ -6,9 +6,9 @@
 
 namespace millrace::gpu {
 
-/// What a call of the CUDA runtime returned, as a status. After an error of queued work the device
-/// answers every later call with that error; the process must start anew to use it again.
-/// \param what  was tried, for the message
+/// Converts the result of a CUDA runtime call to a status. After an error of queued work the device
+/// returns that error from every later call; the process must be restarted to use it again.
+/// \param what  what was attempted, for the message
 inline Status cuda_status(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return Ok();
   const StatusCode code =

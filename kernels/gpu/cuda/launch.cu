@@ -6,10 +6,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
-// Enough blocks to fill every GPU of today; threads walk over what is more.
+// Enough blocks to fill every current GPU; with more work, threads loop.
 constexpr int64_t kMostBlocks = 16384;
 
-// The threads of a block.
+// The threads of a CUDA block.
 class BlockTeam {
  public:
   __device__ explicit BlockTeam(double* shared) : shared_(shared) {}
@@ -26,8 +26,7 @@ class BlockTeam {
   }
 
  private:
-  // Every thread gets the result. Barriers stand on both sides, so that calls may follow each
-  // other.
+  // Every thread gets the result. Barriers before and after allow consecutive calls.
   template <typename Combine>
   __device__ double all(double x, Combine combine, double neutral) const {
     const unsigned lane = threadIdx.x % kWarp;

@@ -5,11 +5,13 @@
 
 #include <cuda_runtime_api.h>
 
-// The border between what the CUDA compiler sees and the rest: plain numbers and pointers.
+// The interface between code compiled by the CUDA compiler and the rest: plain numbers and
+// pointers.
 namespace millrace::gpu {
 
 /// Queues a functor of the list EachFunctors, or RowFunctors.
-/// \param functor  its number \param data  the functor itself; it is copied
+/// \param functor  its number
+/// \param data     the functor object; it is copied
 cudaError_t cuda_launch_each(size_t functor, const void* data, int64_t count, cudaStream_t stream);
 cudaError_t cuda_launch_rows(size_t functor, const void* data, int64_t rows, cudaStream_t stream);
 

@@ -7,15 +7,15 @@
 
 namespace millrace::gpu {
 
-/// A shared library that is looked for when it is needed: where the loader looks, and beside the
-/// module. Once loaded it stays until the process ends.
+/// A shared library that is loaded on demand: from the loader's search path, or from the folder of
+/// the module. Once loaded it stays loaded until the process ends.
 class SharedLibrary {
  public:
-  /// Takes the first of the names that can be loaded. Errors: kUnimplemented with the loader's
-  /// words.
+  /// Loads the first of the names that can be loaded. Errors: kUnimplemented with the loader's
+  /// message.
   static StatusOr<SharedLibrary> open(std::initializer_list<const char*> names);
 
-  /// Points a pointer to a function of the library at it. Errors: kUnimplemented, naming it.
+  /// Sets a pointer to a function of the library. Errors: kUnimplemented; the message has its name.
   template <typename Function>
   Status find(const char* name, Function*& to) const {
     MILLRACE_ASSIGN_OR_RETURN(void* const symbol, find_symbol(name));

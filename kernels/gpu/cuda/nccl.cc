@@ -12,10 +12,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A communicator that ends in good order waits so long at most for the others to do the same.
-constexpr int64_t kMostFarewellMs = 5'000;
+// Limit on how long the destructor waits for the other ranks after a successful run.
+constexpr int64_t kFinalizeTimeoutMs = 5'000;
 
-// What a call returned, as a status.
+// Converts the result of an NCCL call to a status.
 Status nccl_status(const nccl::Api& api, nccl::Comm comm, int result, const char* what) {
   if (result == nccl::kSuccess || result == nccl::kInProgress) return Ok();
   StatusCode code = StatusCode::kDistributed;
@@ -41,7 +41,7 @@ int number_of(Reduction reduction) {
   }
 }
 
-// Of the types that is_exchanged() names.
+// For the types that is_exchanged() accepts.
 int number_of(DType dtype) {
   switch (dtype) {
     case DType::kInt8:
@@ -63,11 +63,11 @@ int number_of(DType dtype) {
   }
 }
 
-// Looks often at first, because most work is short, and seldom later.
-class Patience {
+// Polls often at first, because most work is short, and less often later.
+class PollTimer {
  public:
-  explicit Patience(int64_t ms) : deadline_(Clock::now() + std::chrono::milliseconds(ms)) {}
-  // False when the time is over.
+  explicit PollTimer(int64_t ms) : deadline_(Clock::now() + std::chrono::milliseconds(ms)) {}
+  // Returns false when the deadline has passed.
   bool wait() {
     constexpr int kYields = 2'000;
     if (++turns_ < kYields) {
@@ -89,13 +89,14 @@ class NcclCommunicator final : public Communicator {
                    cudaStream_t stream)
       : Communicator(place), api_(api), ordinal_(ordinal), stream_(stream) {}
 
-  // In good order where nothing has failed. The others may be gone, so that has a deadline, too.
+  // Finalizes the communicator unless an operation has failed. Other ranks may be gone, so this has
+  // a deadline, too.
   ~NcclCommunicator() override {
     if (comm_ == nullptr) return;
     Status status = choose();
     if (status.ok()) status = check(api_.CommFinalize(comm_), "ending a communicator");
     if (status.ok()) {
-      status = settle("ending a communicator", std::min(place().timeout_ms, kMostFarewellMs));
+      status = settle("ending a communicator", std::min(place().timeout_ms, kFinalizeTimeoutMs));
     }
     (void)(status.ok() ? api_.CommDestroy(comm_) : api_.CommAbort(comm_));
   }
@@ -115,13 +116,13 @@ class NcclCommunicator final : public Communicator {
 
  private:
   [[nodiscard]] Status choose() const {
-    return cuda_status(cudaSetDevice(ordinal_), "choosing the GPU");
+    return cuda_status(cudaSetDevice(ordinal_), "selecting the GPU");
   }
   [[nodiscard]] Status check(int result, const char* what) const {
     return nccl_status(api_, comm_, result, what);
   }
 
-  // True when the library has done what it was told; work in the stream may go on.
+  // True when the library has completed the call; work in the stream may continue.
   StatusOr<bool> is_settled(const char* what) const {
     int state = nccl::kSuccess;
     MILLRACE_RETURN_IF_ERROR(check(api_.CommGetAsyncError(comm_, &state), what));
@@ -129,24 +130,25 @@ class NcclCommunicator final : public Communicator {
     return state == nccl::kSuccess;
   }
   Status settle(const char* what, int64_t timeout_ms) const {
-    Patience patience(timeout_ms);
+    PollTimer timer(timeout_ms);
     do {
       MILLRACE_ASSIGN_OR_RETURN(const bool settled, is_settled(what));
       if (settled) return Ok();
-    } while (patience.wait());
-    return {StatusCode::kDistributed,
-            fmt::format("NCCL: {}: the other ranks were not there within {} ms", what, timeout_ms)};
+    } while (timer.wait());
+    return {
+        StatusCode::kDistributed,
+        fmt::format("NCCL: {}: the other ranks did not respond within {} ms", what, timeout_ms)};
   }
 
-  // Nothing else may be queued in the stream before the library has settled.
+  // Nothing else may be queued in the stream until the library has completed the call.
   Status queue(const CollectiveCall& call, const std::byte* from, std::byte* to) override {
     MILLRACE_RETURN_IF_ERROR(choose());
     const char* const what = "queueing a collective";
-    MILLRACE_RETURN_IF_ERROR(check(tell(call, from, to), what));
+    MILLRACE_RETURN_IF_ERROR(check(enqueue(call, from, to), what));
     return settle(what, place().timeout_ms);
   }
 
-  int tell(const CollectiveCall& call, const std::byte* from, std::byte* to) {
+  int enqueue(const CollectiveCall& call, const std::byte* from, std::byte* to) {
     const auto count = static_cast<size_t>(call.count);
     const int type = number_of(call.dtype);
     const int op = number_of(call.reduction);
@@ -166,17 +168,18 @@ class NcclCommunicator final : public Communicator {
     return nccl::kInvalidArgument;
   }
 
-  // A rank that is gone leaves the work in the stream waiting for ever: both are looked at.
+  // If a rank is lost, the work in the stream never completes, so both stream and communicator are
+  // polled.
   Status finish() override {
     MILLRACE_RETURN_IF_ERROR(choose());
     const char* const what = "exchanging values";
-    Patience patience(place().timeout_ms);
+    PollTimer timer(place().timeout_ms);
     do {
       const cudaError_t state = cudaStreamQuery(stream_);
       if (state == cudaSuccess) return Ok();
       if (state != cudaErrorNotReady) return cuda_status(state, what);
       MILLRACE_RETURN_IF_ERROR(is_settled(what).status());
-    } while (patience.wait());
+    } while (timer.wait());
     return {StatusCode::kDistributed,
             fmt::format("NCCL: {}: not done after {} ms, so a rank is lost or too slow", what,
                         place().timeout_ms)};
@@ -184,7 +187,7 @@ class NcclCommunicator final : public Communicator {
 
   void stop(const Status& /*reason*/) override { give_up(); }
 
-  // Ends what is queued and frees the communicator.
+  // Ends queued work and frees the communicator.
   void give_up() {
     if (comm_ != nullptr && choose().ok()) (void)api_.CommAbort(comm_);
     comm_ = nullptr;

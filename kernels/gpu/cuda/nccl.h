@@ -8,17 +8,17 @@
 
 namespace millrace::gpu {
 
-/// Collectives by NCCL, which is loaded by open(): they are queued in the stream of a GPU. Nothing
-/// in it blocks, so every wait has a deadline, after which the communicator is aborted. Errors have
-/// NCCL's own words.
+/// Collectives by NCCL, which open() loads. They are queued in the stream of a GPU. No call blocks,
+/// so every wait has a deadline, after which the communicator is aborted. Errors contain NCCL's
+/// messages.
 ///
 /// Source: NCCL user guide, "Fault tolerance" (non-blocking communicators, ncclCommGetAsyncError,
 /// ncclCommAbort).
 class Nccl final : public Collectives {
  public:
-  /// \param ordinal  of the GPU that ranks use
-  /// \param stream   of it
-  /// Errors: kUnimplemented where the library, or a function of it, cannot be loaded.
+  /// \param ordinal  the GPU that ranks use
+  /// \param stream   stream of that GPU
+  /// Errors: kUnimplemented if the library, or a function of it, cannot be loaded.
   static StatusOr<std::unique_ptr<Nccl>> open(int ordinal, cudaStream_t stream);
 
   [[nodiscard]] std::string library() const override;
@@ -35,7 +35,7 @@ class Nccl final : public Collectives {
   nccl::Api api_{};
 };
 
-/// What the module "gpu" exports (kernels/gpu/module.h).
+/// The interface that the module "gpu" exports (kernels/gpu/module.h).
 StatusOr<std::string> find_nccl();
 
 }  // namespace millrace::gpu

@@ -4,9 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
-/// The part of NCCL 2 that we call, written down here so that a build needs no header of it: names,
-/// numbers and argument lists as the library's reference states them. tests/kernels compares them
-/// with the header where there is one.
+/// The part of NCCL 2 that millrace calls, declared here so that a build does not need its header:
+/// names, numbers and argument lists as in the library's reference. tests/kernels compares them
+/// with the header if there is one.
 namespace millrace::gpu::nccl {
 
 using Comm = struct CommTag*;
@@ -36,8 +36,8 @@ struct UniqueId {
   char internal[128];
 };
 
-/// ncclConfig_t in its form of 2.14, which later versions take as well: they look at `version`
-/// before they read what was added since.
+/// ncclConfig_t as of version 2.14. Later versions accept it as well: they check `version` before
+/// they read fields that were added later.
 struct Config {
   size_t size = sizeof(Config);
   unsigned int magic = 0xcafebeef;

@@ -6,8 +6,8 @@
 
 namespace millrace::gpu {
 
-/// Memory that one queued call of a library works in; the next call in the same stream uses it
-/// again. It grows, up to what the library asks for.
+/// Workspace of one queued library call; the next call in the same stream reuses it. It grows up to
+/// the size that the library requests.
 class Scratch {
  public:
   explicit Scratch(cudaStream_t stream) : stream_(stream) {}

@@ -11,13 +11,13 @@
 #include "kernels/gpu/functors/pool.h"
 #include "kernels/gpu/functors/rows.h"
 
-/// The arithmetic of our own GPU kernels. A functor is a struct of numbers and pointers to memory
-/// of the device, with a call operator that computes one element, or one row by a team of threads.
-/// Both the CUDA compiler and the C++ compiler see these headers, so they include neither fmt nor
-/// LLVM; the operators are constexpr, which the CUDA compiler takes as code for both processors.
+/// The arithmetic of millrace's GPU kernels. A functor is a struct of numbers and pointers to
+/// device memory. Its call operator computes one element, or one row by a team of threads. Both the
+/// CUDA compiler and the C++ compiler read these headers, so they include neither fmt nor LLVM. The
+/// operators are constexpr, which the CUDA compiler accepts for host and device code.
 ///
-/// A team (functors of rows) has rank() in [0, size()), and sum(x) and max(x) over its threads,
-/// which are barriers, too.
+/// A team (for row functors) has rank() in [0, size()), and sum(x) and max(x) over its threads,
+/// which are also barriers.
 namespace millrace::gpu {
 
 template <typename... Functors>
@@ -25,7 +25,7 @@ struct FunctorList {
   static constexpr size_t kSize = sizeof...(Functors);
 };
 
-/// The number of a functor in a list; a functor that is missing there does not compile.
+/// The number of a functor in a list; does not compile if the functor is missing from the list.
 template <typename Functor, typename... Functors>
 constexpr size_t index_of(FunctorList<Functors...> /*list*/) {
   static_assert((std::is_same_v<Functor, Functors> || ...), "add the functor to the list");
@@ -34,7 +34,7 @@ constexpr size_t index_of(FunctorList<Functors...> /*list*/) {
   return index;
 }
 
-/// Functors of one element.
+/// Functors that compute one element.
 using EachFunctors = FunctorList<
     Fill, FillFrom, Scale, Binary<Add>, Binary<Subtract>, Binary<Multiply>, Binary<Divide>,
     Unary<Relu>, Unary<Sigmoid>, Unary<Tanh>, Unary<Sqrt>, Unary<Square>, Gradient<ReluGradient>,
@@ -42,7 +42,7 @@ using EachFunctors = FunctorList<
     SoftmaxEntropyGradient, PoolForward, PoolBackward, NormInference, Descend, DescendWithMomentum,
     DescendByMoments, AdvancePowers, MultiplyElement, ConvolveOutput, ConvolveInputGradient>;
 
-/// Functors of one row.
+/// Functors that compute one row.
 using RowFunctors = FunctorList<SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy,
                                 NormTraining, NormBackward, ConvolveFilterGradient>;
 

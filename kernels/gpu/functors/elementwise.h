@@ -45,7 +45,7 @@ struct Divide {
   static constexpr float of(float x, float y) { return x / y; }
 };
 
-/// out = x op y; y has the dims [middle] of out's dims [outer, middle, inner]. out may be x.
+/// out = x op y. The dims of out are [outer, middle, inner], those of y [middle]. out may be x.
 template <typename Formula>
 struct Binary {
   const float* x;
@@ -60,7 +60,7 @@ struct Binary {
 };
 
 struct Relu {
-  static constexpr float of(float x) { return x < 0.0F ? 0.0F : x; }  // NaN stays
+  static constexpr float of(float x) { return x < 0.0F ? 0.0F : x; }  // NaN is kept
 };
 struct Sigmoid {
   static constexpr float of(float x) { return 1.0F / (1.0F + std::exp(-x)); }
@@ -93,7 +93,7 @@ struct TanhGradient {
   static constexpr float of(float out, float dout) { return dout * (1.0F - out * out); }
 };
 
-/// Of x in place of the result.
+/// Computed from x instead of the result.
 struct SquareGradient {
   static constexpr float of(float x, float dout) { return 2.0F * x * dout; }
 };

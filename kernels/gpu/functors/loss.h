@@ -6,12 +6,12 @@
 
 namespace millrace::gpu {
 
-/// Class labels of rows. A label that is no class gives NaN, which the next check of numbers finds:
-/// a device cannot end the run by itself.
+/// Class labels of rows. A label out of range gives NaN, which the next NaN check detects: a device
+/// cannot report an error directly.
 struct Labels {
   const int64_t* labels;
   int64_t classes;
-  int64_t ignored;  ///< rows with this label count nothing
+  int64_t ignored;  ///< rows with this label are ignored
   [[nodiscard]] constexpr bool is_ignored(int64_t row) const { return labels[row] == ignored; }
   [[nodiscard]] constexpr bool is_good(int64_t row) const {
     return labels[row] >= 0 && labels[row] < classes;
@@ -68,7 +68,7 @@ struct SoftmaxEntropy {
     for (int64_t c = team.rank(); c < columns; c += team.size())
       part += static_cast<double>(std::exp(from[c] - most));
     const double sum = team.sum(part);
-    // before softmax is written, which may stand where the logits are
+    // before softmax is written, which may share memory with the logits
     if (team.rank() == 0) {
       float value = 0.0F;
       if (!labels.is_ignored(row)) {

@@ -10,7 +10,7 @@ struct NormImages {
   int64_t batch;
   int64_t channels;
   int64_t inner;
-  /// Place of element i of a channel.
+  /// Index of element i of a channel.
   [[nodiscard]] constexpr int64_t at(int64_t channel, int64_t i) const {
     return (i / inner * channels + channel) * inner + i % inner;
   }
@@ -18,7 +18,7 @@ struct NormImages {
 };
 
 /// Batch normalisation of one channel with the statistics of the batch. Pointers to vectors with
-/// one element a channel may be null, but for mean and variance. y may be x.
+/// one element per channel may be null, except mean and variance. y may be x.
 struct NormTraining {
   NormImages images;
   const float* x;
@@ -86,8 +86,8 @@ struct NormInference {
   }
 };
 
-/// Gradients of one channel. With constant statistics those do not depend on x. dx may be dy;
-/// dx, dscale and dbias may be null.
+/// Gradients of one channel. With constant statistics, the statistics do not depend on x. dx may be
+/// dy; dx, dscale and dbias may be null.
 struct NormBackward {
   NormImages images;
   const float* x;

@@ -62,7 +62,7 @@ struct DescendByMoments {
   }
 };
 
-/// Powers of the decays for the next step; one call, i = 0.
+/// Updates the powers of the decays for the next step; called once, with i = 0.
 struct AdvancePowers {
   const float* power1;
   const float* power2;

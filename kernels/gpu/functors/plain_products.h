@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "kernels/gpu/products.h"
+#include "kernels/gpu/functors/products.h"
 
-/// Products without a library: what devices fall back to, and what libraries are compared with.
+/// Products without a library: the fallback of devices, and the reference for library results.
 namespace millrace::gpu {
 
 /// Element i of the results of all matrices of the batch.

@@ -11,8 +11,8 @@ struct PoolSide {
   int64_t kernel;
   int64_t stride;
   int64_t before;
-  bool shared;     ///< adaptive: places share the image
-  bool exclusive;  ///< padding does not count
+  bool shared;     ///< adaptive: output positions share the image
+  bool exclusive;  ///< averages ignore padding
 
   [[nodiscard]] constexpr int64_t begin(int64_t place) const {
     if (shared) return place * size / places;
@@ -24,14 +24,14 @@ struct PoolSide {
     const int64_t stop = place * stride - before + kernel;
     return stop < size ? stop : size;
   }
-  /// What an average divides by; padding behind counts as far as there is padding in front.
+  /// Divisor of an average; padding after the image counts up to the amount of padding before it.
   [[nodiscard]] constexpr int64_t count(int64_t place) const {
     if (shared || exclusive) return end(place) - begin(place);
     const int64_t start = place * stride - before;
     const int64_t stop = start + kernel < size + before ? start + kernel : size + before;
     return stop - start;
   }
-  /// Places whose windows may have an element: first and behind the last.
+  /// Output positions whose windows may contain an element: the first, and one past the last.
   [[nodiscard]] constexpr int64_t first_place(int64_t at) const {
     if (shared) return at * places / size;
     const int64_t reach = at + before - kernel + 1;
@@ -93,10 +93,10 @@ struct PoolForward {
   }
 };
 
-/// Element i of the gradient of the input, gathered from the windows that have it.
+/// Element i of the gradient of the input, summed over the windows that contain it.
 struct PoolBackward {
   PoolWindows windows;
-  const float* x;  ///< read for maxima only
+  const float* x;  ///< read for maximum pooling only
   const float* dout;
   float* dx;
   constexpr void operator()(int64_t i) const {

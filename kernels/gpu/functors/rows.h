@@ -24,7 +24,7 @@ struct SumMiddle {
   }
 };
 
-/// Softmax of rows of so many columns. y may be x.
+/// Softmax of rows with that many columns. y may be x.
 struct Softmax {
   const float* x;
   float* y;

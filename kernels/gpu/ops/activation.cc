@@ -15,7 +15,7 @@ StatusOr<Kernel> forward_activation(const KernelSetup& op) {
   });
 }
 
-// \param slot  what the formula reads besides the gradient
+// \param slot  the input that the formula reads in addition to the gradient
 template <typename Formula>
 StatusOr<Kernel> backward_from(const KernelSetup& op, const char* slot) {
   return Kernel([&device = device_of(op), slot, out = op.input(slot), dout = op.input("Out@GRAD"),

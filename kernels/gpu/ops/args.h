@@ -11,8 +11,8 @@
 #include "kernels/gpu/launch.h"
 #include "kernels/kernel.h"
 
-/// What the GPU kernels of ops share: finding the device, and refusing what only the kernels of the
-/// processor can do.
+/// Shared code of the GPU kernels of ops: finding the device, and rejecting calls that only the CPU
+/// kernels support.
 namespace millrace::gpu {
 
 using kernels::ArgIndex;
@@ -22,13 +22,13 @@ using kernels::KernelContext;
 using kernels::KernelRegistry;
 using kernels::KernelSetup;
 
-/// Leaves the call to the processor, which has the complete kernel. Before anything is written.
+/// Rejects the call, which the CPU kernel then handles. Must be called before anything is written.
 template <typename... Args>
 Status refuse(fmt::format_string<Args...> format, Args&&... args) {
   return {StatusCode::kUnimplemented, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-/// The device that was attached to the op's.
+/// The device that is attached to the op's device.
 inline Device& device_of(const KernelSetup& op) {
   return context_of(op.device())->device();
 }
@@ -36,7 +36,7 @@ inline Memory& memory_of(const KernelSetup& op) {
   return context_of(op.device())->memory();
 }
 
-/// Refuses unless all of these are dense floats; null ones are absent arguments.
+/// Rejects the call unless all of these are dense floats; null ones are absent arguments.
 inline Status all_floats(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* const tensor : tensors) {
     if (tensor != nullptr && tensor->dtype() != DType::kFloat32)
@@ -45,8 +45,7 @@ inline Status all_floats(std::initializer_list<const Tensor*> tensors) {
   return Ok();
 }
 
-/// An input that the kernel cannot do without. Errors: it refuses, so that the processor says what
-/// is missing.
+/// A required input. Errors: rejects the call if it is missing, so that the CPU kernel reports it.
 inline StatusOr<const Tensor*> needed_here(const KernelContext& ctx, ArgIndex arg,
                                            const char* slot) {
   const Tensor* const tensor = ctx.find_in(arg);
@@ -54,7 +53,7 @@ inline StatusOr<const Tensor*> needed_here(const KernelContext& ctx, ArgIndex ar
   return refuse("input {} holds no tensor", slot);
 }
 
-/// Memory of the device; null for an absent argument.
+/// Device memory of the tensor; null for an absent argument.
 inline const float* floats(const Tensor* tensor) {
   return tensor == nullptr ? nullptr : reinterpret_cast<const float*>(tensor->raw());
 }
@@ -68,8 +67,8 @@ inline float* floats(Tensor& tensor) {
   return floats(&tensor);
 }
 
-/// An output that shape inference has given the dims of `like`. Null if the op lacks it. Errors: it
-/// refuses other dims.
+/// An output to which shape inference has given the dims of `like`. Null if the op lacks it.
+/// Errors: rejects the call for other dims.
 inline StatusOr<Tensor*> output_like(const KernelContext& ctx, ArgIndex arg, const Tensor& like) {
   Tensor* const out = ctx.find_out(arg);
   if (out == nullptr || (out->dtype() == like.dtype() && out->dims() == like.dims())) return out;

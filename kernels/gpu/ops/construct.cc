@@ -1,7 +1,7 @@
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/register_all.h"
 
-// Ops that make or hand on values: constants, copies, and the same elements with other dims.
+// Ops that create or copy values: constants, copies, and the same elements with other dims.
 namespace millrace::gpu {
 namespace {
 
@@ -39,7 +39,7 @@ StatusOr<Kernel> gpu_assign(const KernelSetup& op) {
   return copy(op, "X", "Out");
 }
 
-// Dims that are given as tensors are read by inference on the processor.
+// Shape inference on the CPU reads dims that are given as tensors.
 StatusOr<Kernel> gpu_reshape(const KernelSetup& op) {
   for (const char* const slot : {"Shape", "ShapeTensor"}) {
     if (op.inputs(slot).count > 0) return refuse("dims given by {} are read on the CPU", slot);

@@ -19,7 +19,7 @@ StatusOr<ConvSettings> read_conv_settings(const KernelSetup& op) {
   return ConvSettings{kernels::read_window_attrs(op), op.attr<int64_t>("groups")};
 }
 
-// What both directions know of the shapes. Errors: it refuses what does not fit.
+// Shapes for both directions. Errors: rejects calls whose shapes do not fit.
 StatusOr<Convolution> gpu_describe(const ConvSettings& settings, const Tensor& x, const Tensor& w,
                                    const Tensor& y) {
   const auto misfit = [&] {
@@ -49,14 +49,14 @@ StatusOr<Convolution> gpu_describe(const ConvSettings& settings, const Tensor& x
   return c;
 }
 
-// Each of the three is an input of two of the computations.
+// Each of the three tensors is an input of two of the computations.
 float* memory(const Tensor& tensor) {
   return const_cast<float*>(floats(tensor));
 }
 
 StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
   if (get_attr_or<bool>(op.op(), "fuse_relu_before_depthwise_conv", false))
-    return refuse("a convolution after a relu of its own runs on the CPU");
+    return refuse("a convolution with attribute 'fuse_relu_before_depthwise_conv' runs on the CPU");
   MILLRACE_ASSIGN_OR_RETURN(const ConvSettings settings, read_conv_settings(op));
   return Kernel([settings, &device = device_of(op), input = op.input("Input"),
                  filter = op.input("Filter"),
@@ -76,7 +76,7 @@ StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
 
 StatusOr<Kernel> gpu_conv_grad(const KernelSetup& op) {
   if (get_attr_or<bool>(op.op(), "fuse_relu_before_depthwise_conv", false))
-    return refuse("a convolution after a relu of its own runs on the CPU");
+    return refuse("a convolution with attribute 'fuse_relu_before_depthwise_conv' runs on the CPU");
   MILLRACE_ASSIGN_OR_RETURN(const ConvSettings settings, read_conv_settings(op));
   if (op.output("Bias@GRAD")) return refuse("a convolution with Bias runs on the CPU");
   return Kernel([settings, &device = device_of(op), input = op.input("Input"),

@@ -4,7 +4,7 @@
 namespace millrace::gpu {
 namespace {
 
-// Y within X: [outer, middle, inner], of which Y has the middle.
+// Y within X: X is [outer, middle, inner], Y is [middle].
 struct Fit {
   int64_t outer = 1;
   int64_t middle = 1;
@@ -57,7 +57,8 @@ StatusOr<Kernel> binary(const KernelSetup& op) {
   });
 }
 
-// Gradients of a sum or a difference: that of Y is summed over what Y was stretched along.
+// Gradients of a sum or a difference: the gradient of Y is summed over the dims along which Y was
+// repeated.
 template <bool kNegative>
 StatusOr<Kernel> sum_grad(const KernelSetup& op) {
   return Kernel([&device = device_of(op), y = op.input("Y"), dout = op.input("Out@GRAD"),
@@ -70,7 +71,7 @@ StatusOr<Kernel> sum_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_x, output_like(ctx, dx, *d));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_y, output_like(ctx, dy, *b));
     constexpr float kSign = kNegative ? -1.0F : 1.0F;
-    // Y's gradient first: X's may stand where the incoming one is
+    // Y's gradient first: X's may share memory with the incoming one
     if (to_y != nullptr && f.alike) {
       MILLRACE_RETURN_IF_ERROR(
           each(device, Scale{floats(d), floats(to_y), kSign, 0.0F, true}, d->numel()));

@@ -1,7 +1,7 @@
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/register_all.h"
 
-// Cross entropy of hard labels, classes in the last dim.
+// Cross entropy of hard labels; classes are in the last dim.
 namespace millrace::gpu {
 namespace {
 
@@ -16,7 +16,7 @@ StatusOr<LossSettings> read_loss_settings(const KernelSetup& op) {
   return LossSettings{op.attr<int32_t>("ignore_index")};
 }
 
-// Labels for the rows of a tensor. Errors: it refuses what does not fit.
+// Labels for the rows of a tensor. Errors: rejects calls that do not fit.
 StatusOr<Labels> labels_for(const Tensor& label, const Tensor& x, const LossSettings& settings,
                             int64_t axis = -1) {
   const auto rank = static_cast<int64_t>(x.rank());

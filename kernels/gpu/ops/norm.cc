@@ -2,7 +2,7 @@
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/register_all.h"
 
-// Batch normalisation, channels in dim 1.
+// Batch normalisation; channels are in dim 1.
 namespace millrace::gpu {
 namespace {
 
@@ -25,7 +25,7 @@ StatusOr<NormSettings> read_norm_settings(const KernelSetup& op) {
   return s;
 }
 
-// Errors: it refuses what the kernel of the processor has rules of its own for.
+// Errors: rejects images for which the CPU kernel has special rules.
 StatusOr<NormImages> images_of(const Tensor& x) {
   if (x.rank() < 2 || x.numel() == 0) return refuse("X {}", describe(x));
   NormImages images{x.dim(0), x.dim(1), 1};
@@ -34,7 +34,7 @@ StatusOr<NormImages> images_of(const Tensor& x) {
   return images;
 }
 
-// Vectors with one element a channel, or absent.
+// Checks vectors with one element per channel; they may be absent.
 Status check_vectors(int64_t channels, std::initializer_list<const Tensor*> vectors) {
   MILLRACE_RETURN_IF_ERROR(all_floats(vectors));
   for (const Tensor* const vector : vectors) {
@@ -44,7 +44,7 @@ Status check_vectors(int64_t channels, std::initializer_list<const Tensor*> vect
   return Ok();
 }
 
-// The running statistics pass.
+// Copies the running statistics.
 Status hand_on(Device& device, const Tensor& from, Tensor* to) {
   if (to == nullptr || to->raw() == from.raw()) return Ok();
   return device.copy(from.raw(), to->raw(), from.bytes());
@@ -86,7 +86,7 @@ Status gpu_run_forward(Device& device, const KernelContext& ctx, const NormForwa
   if (s.global) {
     MILLRACE_RETURN_IF_ERROR(hand_on(device, *mean, mean_out));
     MILLRACE_RETURN_IF_ERROR(hand_on(device, *variance, variance_out));
-    // nobody reads what a batch without statistics would save, but it is there on the processor
+    // no op reads the saved statistics in this case, but the CPU kernel writes them, too
     if (saved_mean != nullptr && saved_mean->numel() == images.channels)
       MILLRACE_RETURN_IF_ERROR(hand_on(device, *mean, saved_mean));
     return each(device,
@@ -105,7 +105,7 @@ Status gpu_run_forward(Device& device, const KernelContext& ctx, const NormForwa
 
 StatusOr<Kernel> forward_norm(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const NormSettings settings, read_norm_settings(op));
-  // its 1 / sqrt(variance) is made on the processor
+  // the CPU kernel computes 1 / sqrt(variance) for it
   if (settings.global && op.output("SavedVariance") && !op.attr<bool>("is_test"))
     return refuse("saved statistics of a frozen normalisation are made on the CPU");
   return Kernel(
@@ -116,7 +116,7 @@ StatusOr<Kernel> forward_norm(const KernelSetup& op) {
 
 StatusOr<Kernel> backward_norm(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(NormSettings settings, read_norm_settings(op));
-  // as on the processor: the gradient of a test does not ask for trainable_statistics
+  // as on the CPU: in test mode, the gradient ignores trainable_statistics
   settings.global = op.attr<bool>("use_global_stats") || op.attr<bool>("is_test");
   const ArgIndex mean =
       settings.global ? op.input(op.input("Mean") ? "Mean" : "MeanOut") : op.input("SavedMean");

@@ -4,7 +4,7 @@
 namespace millrace::gpu {
 namespace {
 
-// Arguments that all updates have; sparse gradients and 16-bit parameters are for the processor.
+// Arguments that all updates share; sparse gradients and 16-bit parameters run on the CPU.
 struct Update {
   explicit Update(const KernelSetup& op)
       : device(&device_of(op)),
@@ -19,7 +19,7 @@ struct Update {
     const Tensor* rate;
     Tensor* out;
   };
-  /// Errors: it refuses what is not dense floats of one shape.
+  /// Errors: rejects anything but dense floats of one shape.
   [[nodiscard]] StatusOr<Tensors> tensors(const KernelContext& ctx) const {
     Tensors t{};
     MILLRACE_ASSIGN_OR_RETURN(t.param, needed_here(ctx, param, "Param"));
@@ -37,7 +37,7 @@ struct Update {
   ArgIndex param, grad, rate, param_out;
 };
 
-// A state like the parameter, and where it goes.
+// A state of the parameter's shape, and its output.
 struct OptimizerState {
   OptimizerState(const KernelSetup& op, const char* in_slot, const char* out_slot)
       : in(op.input(in_slot)), out(op.output(out_slot)), slot(in_slot) {}

@@ -13,7 +13,7 @@ StatusOr<PoolAttrs> read_pool_settings(const KernelSetup& op) {
   return attrs;
 }
 
-// The plan of the processor knows the shapes; its lists of places follow from four numbers a side.
+// Uses the shapes in the CPU kernel's plan; four numbers per dim replace its lists of windows.
 StatusOr<PoolWindows> windows_of(const PoolAttrs& attrs, const Tensor& x, const Tensor& out) {
   if (x.rank() != 4) return refuse("X {}", describe(x));
   const StatusOr<kernels::PoolPlan> plan = kernels::plan_pool(attrs, x.dims(), out.dims());

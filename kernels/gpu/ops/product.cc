@@ -1,7 +1,7 @@
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/register_all.h"
 
-// mul, and the matmuls whose batches are alike.
+// mul, and matmuls in which all matrices of a batch have the same shape.
 namespace millrace::gpu {
 namespace {
 
@@ -11,7 +11,7 @@ int64_t gpu_product_of(llvm::ArrayRef<int64_t> dims) {
   return product;
 }
 
-// X as [rows, inner] and Y as [inner, columns], or turned, for each of a batch.
+// X as [rows, inner] and Y as [inner, columns], or transposed, for each matrix of a batch.
 struct ProductShape {
   int64_t rows = 1;
   int64_t inner = 1;
@@ -19,7 +19,7 @@ struct ProductShape {
   int64_t batch = 1;
   bool turn_x = false;
   bool turn_y = false;
-  bool one_y = false;  ///< all of the batch use one Y
+  bool one_y = false;  ///< the whole batch uses one Y
 };
 
 // Sets up c = a x b; strides follow from the sizes.
@@ -91,7 +91,8 @@ class ProductProduct {
     MILLRACE_RETURN_IF_ERROR(all_floats({a, b, d}));
     MILLRACE_ASSIGN_OR_RETURN(const ProductShape s, shape_of(*a, *b));
     if (d->numel() != s.batch * s.rows * s.columns) return refuse("Out@GRAD {}", describe(*d));
-    if (s.one_y) return refuse("the gradient of a Y that is used by a batch is summed on the CPU");
+    if (s.one_y)
+      return refuse("the gradient of a Y that the whole batch uses is summed on the CPU");
     const float* const dout = floats(d);
     if (to_x != nullptr) {
       // dX = dOut x Y', or its transpose Y x dOut'

@@ -3,16 +3,17 @@
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/register_all.h"
 
-// Sums and means over everything, or over the last dims.
+// Sums and means over all dims, or over the last dims.
 namespace millrace::gpu {
 namespace {
 
-// Which dims go.
+// The dims to reduce.
 struct Axes {
   std::vector<int64_t> dims;
   bool all = true;
 
-  /// Elements of the dims that stay, if those that go are the last ones. Errors: it refuses others.
+  /// Number of elements of the remaining dims, if the reduced ones are the last. Errors: rejects
+  /// other dims.
   [[nodiscard]] StatusOr<int64_t> kept(const Tensor& x) const {
     if (all || dims.empty()) return int64_t{1};
     const auto rank = static_cast<int64_t>(x.rank());
@@ -57,7 +58,7 @@ StatusOr<Kernel> forward_reduce(const KernelSetup& op) {
   });
 }
 
-// Every element gets the gradient of its sum; here of a single one.
+// Every element gets the gradient of its sum; only for a single sum.
 template <bool kMean>
 StatusOr<Kernel> backward_reduce(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(Axes axes, read_axes(op));

@@ -4,7 +4,7 @@
 namespace millrace::gpu {
 namespace {
 
-// Columns of rows along the last dim. Errors: it refuses another axis.
+// Columns of rows along the last dim. Errors: rejects another axis.
 StatusOr<int64_t> gpu_columns_of(const Tensor& x, int64_t axis) {
   const auto rank = static_cast<int64_t>(x.rank());
   if (rank == 0 || x.numel() == 0 || (axis != -1 && axis != rank - 1))

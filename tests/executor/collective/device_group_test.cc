@@ -1,5 +1,5 @@
-// Groups whose values lie in the memory of devices, here emulated ones of threads: every call gives
-// what that of any other group does, and what goes wrong is named.
+// Groups whose values are in the memory of devices, here emulated ones of threads: every call has
+// the same result as in any other group, and errors are reported.
 
 #include "executor/collective/device_group.h"
 
@@ -36,7 +36,7 @@ void on_ranks_of_devices(int size, const std::function<void(size_t)>& body) {
     threads.emplace_back([&body, rank] { body(rank); });
 }
 
-// Answers every call at once, without the other ranks.
+// Returns from every call at once, without the other ranks.
 class LonelyCommunicator final : public gpu::Communicator {
  public:
   LonelyCommunicator(const gpu::CommunicatorPlace& place, Status answer)
@@ -53,7 +53,7 @@ class LonelyCommunicator final : public gpu::Communicator {
   Status answer_;
 };
 
-// Takes values of the process, as the checks of groups have them, by way of the device.
+// Copies values of the process, which the checks of groups use, through the device.
 class StagedGroup final : public CollectiveGroup {
  public:
   StagedGroup(std::unique_ptr<CollectiveGroup> group, std::shared_ptr<gpu::Context> context)
@@ -164,13 +164,13 @@ TEST(DeviceGroup, NamesTheRankThatDoesNotCome) {
     const auto block = contexts[rank]->memory().allocate(40, "a test");
     const Status status = groups[rank]->all_reduce(DType::kFloat32, (*block)->data(), 10);
     EXPECT_EQ(status.code(), StatusCode::kDistributed);
-    EXPECT_THAT(status.to_string(), HasSubstr("for rank 1, which has not come"));
+    EXPECT_THAT(status.to_string(), HasSubstr("for rank 1, which has not arrived"));
     EXPECT_THAT(status.to_string(), HasSubstr("in call 1, all_reduce (sum) of 10 elements of f32"));
     EXPECT_THAT(groups[rank]->barrier().to_string(), HasSubstr("broken by: waited"));
   });
 }
 
-// Two ranks meet for a call, rank 1 does not take part in it but goes. \returns what rank 0 gets
+// Two ranks start a call; rank 1 does not take part in it but exits. \returns the status of rank 0
 Status gather_without_rank_1(const Status& answer_of_rank_1) {
   Groups processes = hosts(2);
   Status result;

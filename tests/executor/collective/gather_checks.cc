@@ -17,7 +17,7 @@ namespace {
 
 const Dims kDims = {40, 300};
 
-// What rank a sends to rank b: none to some, and more than a mailbox holds to others.
+// The messages from rank a to rank b: some are empty, others are longer than a mailbox.
 std::string message_gather_checks(int32_t a, int32_t b, int32_t round) {
   if ((a + b + round) % 4 == 3) return {};
   const size_t length = round == 2 ? 300'000 : 1000;
@@ -43,7 +43,7 @@ Status check_texts(io::Gather& gather) {
   return Ok();
 }
 
-// Numbers that count up, as the part of a whole tensor.
+// Consecutive numbers: a part of a whole tensor.
 StatusOr<Value> part_of_gather_checks(const io::Box& box) {
   Value value;
   Tensor& tensor = value.as<Tensor>();
@@ -57,7 +57,8 @@ StatusOr<Value> part_of_gather_checks(const io::Box& box) {
   return value;
 }
 
-// Each rank saves rows on a disk of its own, with a value that differs, and reads columns.
+// Each rank saves rows on a separate disk, with a value that differs between ranks, and reads
+// columns.
 Status check_checkpoint(io::Gather& gather, const std::string& own_disk) {
   const int32_t rank = gather.rank();
   const int32_t size = gather.world_size();
@@ -97,7 +98,7 @@ Status check_checkpoint(io::Gather& gather, const std::string& own_disk) {
   return Ok();
 }
 
-// The group goes on while a thread exchanges texts by a group of its own.
+// The group is used while a thread exchanges texts through another group.
 Status check_side_by_side(CollectiveGroup& group) {
   MILLRACE_ASSIGN_OR_RETURN(const auto own, group_of_all(group));
   const auto gather = make_group_gather(*own);

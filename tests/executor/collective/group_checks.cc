@@ -11,7 +11,7 @@
 namespace millrace::executor {
 namespace {
 
-// Small whole numbers, so that every order of combining gives the same in every type.
+// Small whole numbers, so that every order of combining produces the same result in every type.
 template <typename T>
 T element(int rank, int64_t index) {
   return static_cast<T>(static_cast<float>((rank * 3 + index * 5) % 4 + 1));
@@ -62,7 +62,7 @@ class Checker {
     for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{4096}, int64_t{300'001}}) {
       for (const Reduction reduction :
            {Reduction::kSum, Reduction::kProd, Reduction::kMax, Reduction::kMin}) {
-        // the largest takes long and differs by nothing but its pieces
+        // the largest size takes long and differs only in its number of messages
         if (count > 100'000 && reduction != Reduction::kSum) continue;
         check_reductions<T>(count, reduction);
       }
@@ -178,7 +178,7 @@ std::string check_group(CollectiveGroup& group) {
 }
 
 std::string check_subgroups(CollectiveGroup& group) {
-  std::vector<int> same;  // ranks of the same parity, the last one first
+  std::vector<int> same;  // ranks with the same parity, the last one first
   for (int rank = group.size() - 1; rank >= 0; --rank) {
     if (rank % 2 == group.rank() % 2) same.push_back(rank);
   }

@@ -1,4 +1,4 @@
-// Process groups as the way in which ranks save and load checkpoints together.
+// Process groups as used by ranks that save and load checkpoints together.
 #include "executor/collective/group_gather.h"
 
 #include <thread>
@@ -26,7 +26,7 @@ std::vector<std::unique_ptr<CollectiveGroup>> groups_of_group_gather(int size,
   return std::move(groups).value();
 }
 
-// What rank a sends to rank b: as long as no other message, and none to some.
+// The messages from rank a to rank b: no two lengths are equal, and some are empty.
 std::string message_group_gather(int32_t a, int32_t b) {
   if ((a + b) % 4 == 3) return {};
   return std::string(static_cast<size_t>(a * 1000 + b * 37), static_cast<char>('a' + a * 5 + b));

@@ -4,7 +4,7 @@ both name the other within the deadline.
 
     tests/executor/collective/namespaces.py COLLECTIVE_RANK
 
-Exit status 77 (skipped) where namespaces cannot be made or this build has no Gloo.
+Exit status 77 (skipped) if namespaces cannot be created or this build has no Gloo.
 """
 import os
 import subprocess

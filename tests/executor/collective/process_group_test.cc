@@ -1,4 +1,4 @@
-// Groups of processes: every engine passes the same checks, and names ranks that are killed or
+// Groups of processes: every engine passes the same checks, and reports ranks that are killed or
 // stopped within its deadline.
 
 #include <filesystem>
@@ -70,7 +70,7 @@ TEST_P(ProcessGroup, FindsTheOthersByAFolder) {
   std::filesystem::remove_all(folder);
 }
 
-// Each rank in turn is killed or stopped; the others name it and end in time.
+// Each rank in turn is killed or stopped; the others report it and end in time.
 void expect_named(const std::string& engine, const std::string& check, int signal) {
   for (int victim = 0; victim < 3; ++victim) {
     std::vector<Process> ranks = start(check, 3, engine, kTimeoutMs);
@@ -104,7 +104,7 @@ TEST_P(ProcessGroup, NamesARankThatIsStopped) {
 TEST_P(ProcessGroup, LeavesNothingBehind) {
   std::vector<Process> ranks = start("steps", 2, GetParam(), kTimeoutMs);
   for (Process& rank : ranks) ASSERT_TRUE(rank.has_written("step 1", kPatienceMs)) << rank.output();
-  // rank 0 makes the file, and its name has the process in it
+  // rank 0 creates the file, and its name contains the process id
   const std::string name = "millrace-" + std::to_string(ranks[0].pid()) + "-";
   ranks.clear();
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
@@ -130,7 +130,7 @@ class Mpirun : public ::testing::Test {
   }
 };
 
-// Signals rank 1 in the midst of a job; what the job has written when mpirun has ended.
+// Sends a signal to rank 1 while a job runs. \returns the output of the job after mpirun has ended
 std::string output_after(Process job, int signal) {
   const std::string says = "rank 1 is pid ";
   EXPECT_TRUE(job.has_written(says, kPatienceMs)) << job.output();
@@ -153,7 +153,7 @@ TEST_F(Mpirun, EndsTheJobWhenARankIsKilled) {
   EXPECT_THAT(output_after(start("steps", "3", kTimeoutMs), SIGKILL), HasSubstr("process rank 1"));
 }
 
-// All ranks are on this machine, so its memory carries the values.
+// All ranks are on this machine, so the values are exchanged through shared memory.
 TEST_F(Mpirun, ChoosesSharedMemoryOnOneMachine) {
   for (const char* const size : {"2", "3"}) {
     Process job = start("suite", size, 30'000, "auto");
@@ -166,7 +166,7 @@ TEST_F(Mpirun, ChoosesSharedMemoryOnOneMachine) {
                                HasSubstr("again: error: the group of ranks is broken")));
 }
 
-// Nobody but the others notices a rank that is stopped.
+// Only the other ranks can detect a rank that is stopped.
 TEST_F(Mpirun, NamesARankThatIsStopped) {
   for (const char* const check : {"steps", "large-steps"}) {
     EXPECT_THAT(output_after(start(check, "3", kTimeoutMs), SIGSTOP),

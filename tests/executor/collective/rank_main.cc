@@ -1,7 +1,7 @@
 // One rank of a group of processes, for tests:
 //   collective_rank CHECK rank size engine endpoints timeout_ms [folder]
-// CHECK is suite, gather (texts of ranks, as checkpoints exchange them), steps (an all_reduce again
-// and again, a line each), large-steps, or absent (others never come).
+// CHECK is suite, gather (texts of ranks, as checkpoints exchange them), steps (repeated all_reduce
+// with a line each), large-steps, or absent (other ranks never connect).
 
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +26,7 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-// Longer than any test waits, so that a rank which nobody ends does not stay.
+// Longer than any test waits, so that a rank that is not killed exits eventually.
 constexpr int kMostSteps = 30'000;
 
 int run_steps(CollectiveGroup& group, int64_t count) {
@@ -36,7 +36,7 @@ int run_steps(CollectiveGroup& group, int64_t count) {
                                            reinterpret_cast<std::byte*>(data.data()), count);
     if (!status.ok()) {
       say(status.to_string());
-      // what is broken stays broken
+      // after an error the group stays unusable
       say("again: " + group.barrier().to_string());
       return 5;
     }

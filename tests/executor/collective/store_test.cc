@@ -1,4 +1,5 @@
-// Stores in which ranks find each other: what one sets the others get, and strangers are refused.
+// Stores in which ranks find each other: values that one rank sets are visible to the others, and
+// connections of other programs are refused.
 
 #include "executor/collective/store.h"
 
@@ -112,8 +113,8 @@ TEST(RollCall, NamesWhoDoesNotAnswer) {
   EXPECT_THAT(call_roll(*two, "h", {0, 1, 2}, 2, 300, why).message(), HasSubstr("lost rank 0"));
 }
 
-// Rank 0 notices first that rank 1 is gone, and goes; who notices later must not take rank 0 for
-// the reason.
+// Rank 0 is the first to detect that rank 1 is gone, and exits; ranks that detect it later must not
+// report rank 0 as the cause.
 TEST(RollCall, TheStoreStaysUntilAllHaveHeard) {
   const std::string endpoint = millrace::spawn::free_endpoints(1);
   const auto open = [&](int rank) {

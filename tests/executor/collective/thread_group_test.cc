@@ -1,4 +1,4 @@
-// Groups of threads: every call gives what it should, and what goes wrong is named.
+// Groups of threads: every call has the right result, and errors are reported.
 
 #include <cmath>
 #include <functional>
@@ -64,10 +64,10 @@ TEST(ThreadGroup, NamesTheRankThatDoesNotCome) {
     std::vector<float> data(10);
     const Status status = group.all_reduce(DType::kFloat32, raw_thread_group(data), 10);
     EXPECT_EQ(status.code(), StatusCode::kDistributed);
-    EXPECT_THAT(status.message(), HasSubstr("for rank 1, which has not come"));
+    EXPECT_THAT(status.message(), HasSubstr("for rank 1, which has not arrived"));
     EXPECT_THAT(group.barrier().to_string(), HasSubstr("broken by: waited"));
   });
-  // the late one learns why
+  // the late rank gets the reason
   std::vector<float> data(10);
   const Status late = groups[1]->barrier();
   EXPECT_EQ(late.code(), StatusCode::kDistributed);
@@ -104,7 +104,7 @@ TEST(ThreadGroup, RefusesBadArguments) {
   EXPECT_THAT(group()->broadcast(raw_thread_group(data), 4, 1).message(),
               HasSubstr("expected a root in [0, 1), found 1"));
   EXPECT_THAT(group()->send(raw_thread_group(data), 4, 0).message(), HasSubstr("sends to itself"));
-  EXPECT_THAT(group()->subgroup({0, 0}).status().message(), HasSubstr("stands twice"));
+  EXPECT_THAT(group()->subgroup({0, 0}).status().message(), HasSubstr("listed twice"));
   EXPECT_FALSE(make_thread_groups(0).ok());
   EXPECT_FALSE(make_thread_groups(65).ok());
 }

@@ -1,5 +1,5 @@
-// What an executor does with a GPU, on the emulated device: its memory cannot be touched by kernels
-// of the processor, so a step that gets the wrong memory ends the test.
+// What an executor does with a GPU, on the emulated device. CPU kernels cannot access the memory of
+// that device, so a step that gets the wrong memory crashes the test.
 
 #include <cmath>
 #include <thread>
@@ -12,6 +12,7 @@
 #include "executor/executor.h"
 #include "executor/feed_values.h"
 #include "executor/gpu/gpu_steps.h"
+#include "executor/standard_runtime.h"
 #include "kernels/gpu/context.h"
 #include "kernels/gpu/host_device.h"
 #include "kernels/gpu/resident.h"
@@ -27,7 +28,7 @@ std::shared_ptr<gpu::Context> emulated(int64_t memory_limit = 0) {
   return std::make_shared<gpu::Context>(gpu::open_host_device({.memory_limit = memory_limit}));
 }
 
-// A program in a scope with start values, on the GPU or on the processor.
+// A program in a scope with initial values, on the GPU or on the CPU.
 struct GpuJob {
   GpuJob(const Program& program, std::shared_ptr<gpu::Context> gpu) {
     scope.local("w") = tensor_value({3, 1}, {1, 2, 3});
@@ -126,7 +127,7 @@ block 0 {
 }
 
 TEST(GpuExecutor, RefusedStepsGoOnOnTheProcessor) {
-  // whole numbers: known only when the step runs
+  // whole numbers that are known only at run time
   const auto program = program_of(R"(# millrace
 block 0 {
     var n: i64(-1, 2)
@@ -244,7 +245,7 @@ block 0 {
     ASSERT_EQ(there[rank].results.size(), fetches.size());
     EXPECT_EQ(there[rank].results, here[rank].results);
     EXPECT_EQ(there[rank].results[4].size(), 4U);
-    // x goes there, what is fetched comes back: nothing else is copied
+    // x is copied to the device, fetched values are copied back: nothing else is copied
     EXPECT_EQ(there[rank].traffic.copies_in, 1);
     EXPECT_EQ(there[rank].traffic.copies_out, 5);
     EXPECT_GT(here[rank].traffic.copies_in, 1);
@@ -252,7 +253,8 @@ block 0 {
   EXPECT_EQ(there[0].results[0], there[1].results[0]);
 }
 
-// Elements that GPUs do not exchange, and rows of sparse gradients, go by the processes.
+// Element types that GPUs cannot exchange, and rows of sparse gradients, are exchanged in the
+// memory of the process.
 TEST(GpuExecutor, CollectiveOpsSendOtherValuesByTheProcesses) {
   const auto program = program_of(R"(# millrace
 block 0 {
@@ -285,7 +287,7 @@ TEST(GpuExecutor, OtherExecutorsReadWhatStaysOnTheDevice) {
   EXPECT_NEAR(floats(results[0])[0], reference.step(1)[0], 1e-5);
 }
 
-// Everything the frontend can build: ops with and without GPU kernels, sub-blocks, sparse rows.
+// All nets that the frontend can build: ops with and without GPU kernels, sub-blocks, sparse rows.
 class GpuRandomNets : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(GpuRandomNets, TrainAlike) {

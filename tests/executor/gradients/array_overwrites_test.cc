@@ -1,9 +1,10 @@
-// Gradients of programs that write elements of an array again, against central differences.
+// Gradients of programs that overwrite elements of an array, compared with central differences.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "executor/gradients/check_gradients.h"
+#include "executor/standard_runtime.h"
 #include "framework/read_program.h"
 #include "ops/backward/append_backward.h"
 #include "ops/verify.h"
@@ -71,11 +72,13 @@ TEST(ArrayOverwritesAreRefusedTest, InBranches) {
     request.loss = "loss";
     const auto pairs = ops::append_backward(*standard_runtime()->ops, **program, request);
     EXPECT_EQ(pairs.status().code(), StatusCode::kUnimplemented) << name;
-    EXPECT_THAT(pairs.status().message(), HasSubstr("of which a branch may overwrite elements"));
+    EXPECT_THAT(pairs.status().message(),
+                HasSubstr("whose elements may be overwritten in a branch"));
   }
 }
 
-// Counted indices are told apart, so that usual loops get no op more than the original gives them.
+// Counted indices are known to be distinct, so that usual loops get no more ops than in the
+// original.
 TEST(ArrayOverwritesAreToldApartTest, WhereIndicesCountUp) {
   for (const char* const net : {"read_twice", "nested_loops", "two_memories",
                                 "inner_reads_outer_memory", "cond_reads_memory"}) {

@@ -8,6 +8,7 @@
 
 #include "executor/gradients/float64.h"
 #include "executor/gradients/sample_elements.h"
+#include "executor/standard_runtime.h"
 #include "framework/read_program.h"
 #include "io/npz.h"
 #include "ops/backward/append_backward.h"
@@ -55,7 +56,7 @@ class CheckGradientsTest : public ::testing::Test {
     return check_gradients(runtime_, *program_, scope_, feeds_, options_);
   }
 
-  // The program with its gradients, for tests that spoil them.
+  // The program with its gradients, for tests that corrupt them.
   void append_gradients() {
     ops::BackwardRequest request;
     request.loss = "loss";
@@ -87,7 +88,7 @@ TEST_F(CheckGradientsTest, AgreesWithCentralDifferences) {
 TEST_F(CheckGradientsTest, FindsAWrongGradientAndTheElement) {
   op("mean", {{"X", "b"}}, "loss");
   append_gradients();
-  // a factor that no loss has
+  // a factor that is not in the loss
   op("scale", {{"X", "w@GRAD"}}, "w@GRAD").set_float("scale", 1.01F).set_int("op_role", 1);
   const auto report = check();
   ASSERT_TRUE(report.ok()) << report.status().to_string();
@@ -135,7 +136,7 @@ TEST_F(CheckGradientsTest, HoldsVarsConstantThatNoGradientFlowsThrough) {
   ASSERT_TRUE(report.ok()) << report.status().to_string();
   EXPECT_TRUE(report->ok());
   EXPECT_THAT(report->notes, ElementsAre(HasSubstr("'mask' is held constant")));
-  // the same var named by the caller
+  // the same var given by the caller
   mask.stop_gradient = false;
   program_->root().declare("mask", mask);
   options_.no_grad = {"mask"};
@@ -170,10 +171,10 @@ TEST_F(CheckGradientsTest, NamesWhatIsNotThere) {
   op("mean", {{"X", "b"}}, "loss");
   options_.params = {"v"};
   EXPECT_THAT(check().status().message(),
-              HasSubstr("'v' is no parameter that the loss is computed from"));
+              HasSubstr("'v' is not a parameter that the loss depends on"));
   options_.params.clear();
   options_.loss.clear();
-  EXPECT_THAT(check().status().message(), HasSubstr("the program has no gradients; --loss says"));
+  EXPECT_THAT(check().status().message(), HasSubstr("the program has no gradients; name the loss"));
   append_gradients();
   options_.loss = "other";
   EXPECT_THAT(check().status().message(), HasSubstr("the program has gradients of loss only"));
@@ -221,10 +222,11 @@ TEST(SampleElementsTest, TakesHalfWhereTheGradientIsNotZero) {
   EXPECT_THAT(indices_of(17, {3, 2, 4}), ElementsAre(2, 0, 1));
 }
 
-// Nets with loops and branches, made with the original (tests/data/backward/control_flow_nets.py).
+// Nets with loops and branches, generated with the original
+// (tests/data/backward/control_flow_nets.py).
 struct ControlFlowNet {
   const char* name;
-  // Wrong in the original and here, but not without a word: the gradient of a state of recurrent is
+  // Wrong in the original and in millrace, but reported: the gradient of a state of recurrent is
   // lost, or a value that a gradient op needs is overwritten before.
   bool is_lost = false;
 };
@@ -271,7 +273,8 @@ TEST_P(ControlFlowGradientsTest, AreThoseOfCentralDifferences) {
   }
 }
 
-// Differences of our forward run are those of the original's, so the judge is right as well.
+// Central differences of the forward run equal those of the original, so they are a valid
+// reference.
 TEST_P(ControlFlowGradientsTest, AreThoseOfTheOriginalsForwardProgram) {
   options_.samples = 0;
   const auto report = check_gradients(runtime_, *program_, scope_, feeds_, options_);
@@ -324,8 +327,8 @@ INSTANTIATE_TEST_SUITE_P(
         ControlFlowNet{"two_losses_of_recurrence"}),
     [](const auto& net) { return std::string(net.param.name); });
 
-// A program with the gradients of two losses: those of the second do not depend on what the first
-// have left, such as counters that were counted back.
+// A program with the gradients of two losses: those of the second do not depend on values that the
+// first has changed, such as counters that were decremented.
 class TwoLossesTest : public ControlFlowGradientsTest {};
 
 TEST_P(TwoLossesTest, HaveTheGradientsOfBoth) {

@@ -57,8 +57,8 @@ TEST(Dependencies, NothingIsUsedByAnEmptyRange) {
   EXPECT_THAT(before(found, 2), IsEmpty());
 }
 
-// Whatever the steps: two of which one writes what the other uses are in order, directly or through
-// others, and each step waits only for steps with which it shares something.
+// For all plans: two steps of which one writes what the other uses are ordered, directly or through
+// other steps, and each step waits only for steps with which it shares a var.
 TEST(Dependencies, OrderAllConflicts) {
   std::mt19937 random(5);
   for (int round = 0; round < 200; ++round) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-// Which steps run side by side, from times and dependencies alone: no program, no kernels.
+// Which steps run concurrently, computed from times and dependencies only: no program, no kernels.
 
 namespace millrace::executor {
 namespace {
@@ -29,7 +29,7 @@ std::string plan(const std::vector<Given>& steps, int threads = 2) {
 }
 
 TEST(Groups, HoldStepsThatDoNotGainByThreads) {
-  // 100 us each, in turn 400
+  // 100 us each, 400 in sequence
   EXPECT_EQ(plan({{100, 100, {}}, {100, 100, {}}, {100, 100, {}}, {100, 100, {}}}),
             "0-3 saves 200\n");
 }
@@ -60,8 +60,8 @@ TEST(Groups, EndBeforeAStepThatRunsAlone) {
             "0-1 saves 100\n3-4 saves 100\n");
 }
 
-// Backward through a net of convolutions: a chain of gradients of images, beside it the gradients
-// of filters, each followed by an update that is as fast on one thread as on two.
+// The backward pass of a net of convolutions: a chain of image gradients, in parallel to filter
+// gradients, each followed by an update that is as fast on one thread as on two.
 TEST(Groups, PutUpdatesBesideAChainOfGradients) {
   std::vector<Given> steps;
   for (int32_t layer = 0; layer < 4; ++layer) {

@@ -7,7 +7,7 @@
 namespace millrace::executor {
 namespace {
 
-// A graph of so many steps, each of which waits for up to three of those before it.
+// A graph with the given number of steps, each of which waits for up to three earlier ones.
 Dependencies random_graph(std::mt19937& random, size_t steps) {
   Dependencies result;
   for (size_t s = 0; s < steps; ++s) {
@@ -21,8 +21,8 @@ Dependencies random_graph(std::mt19937& random, size_t steps) {
   return result;
 }
 
-// What a step computes from those that it waits for; plain memory, so that the thread sanitizer
-// sees a step that runs too early.
+// The value that a step computes from its predecessors; plain memory, so that the thread sanitizer
+// detects a step that runs too early.
 uint64_t value_of(const Dependencies& graph, size_t step, const std::vector<uint64_t>& values) {
   uint64_t result = step + 1;
   for (const int32_t before : graph.before(step))

@@ -5,14 +5,15 @@
 #include <gtest/gtest.h>
 
 #include "executor/executor.h"
+#include "executor/standard_runtime.h"
 #include "tests/executor/values.h"
 
-// Programs whose steps run side by side compute the same bits as on one thread.
+// Programs whose steps run concurrently compute the same bits as on one thread.
 
 namespace millrace::executor {
 namespace {
 
-// Ops over so many elements take long enough to share out, and do not fit into caches.
+// Ops with this many elements are worth running concurrently, and do not fit into caches.
 constexpr int64_t kOverlapColumns = 512;
 constexpr int64_t kOverlapRows = 700;
 
@@ -25,8 +26,8 @@ Value filled_overlap(int64_t rows, float first) {
   return made;
 }
 
-// Sums, products and functions of one number over a fed var, stored ones and earlier results, some
-// written in place, some back to what is stored.
+// Sums, products and unary functions of a fed var, stored vars and earlier results; some in place,
+// some written back to stored vars.
 class RandomProgram {
  public:
   explicit RandomProgram(uint32_t seed) : random_(seed) {
@@ -84,7 +85,7 @@ class RandomProgram {
   std::vector<std::string> names_;
 };
 
-// What is fetched and stored after each run, and the plan.
+// Fetched and stored values after each run, and the plan.
 struct Ran {
   std::vector<std::vector<float>> values;
   std::string plan;
@@ -94,7 +95,7 @@ Ran run_overlap(const Program& program, const std::vector<std::string>& fetches,
                 const std::vector<int64_t>& rows, bool inter_op = true) {
   Ran ran;
   Scope scope;
-  // single ops, so that there is something to run side by side
+  // no fused ops, so that there are ops to run concurrently
   auto prepared =
       Executor(standard_runtime(), {.threads = threads, .optimize = false, .inter_op = inter_op})
           .prepare(program, scope);
@@ -145,7 +146,7 @@ TEST(Overlap, ShapesMayChange) {
   }
 }
 
-// Two branches over x, the second of which has a step that fails where `rows` are not as expected.
+// Two branches over x; the second has a step that fails if `rows` are not as expected.
 std::unique_ptr<Program> branches() {
   auto program = Program::create();
   Block& block = program->root();
@@ -181,7 +182,7 @@ TEST(Overlap, IsShownInThePlanAndCanBeSwitchedOff) {
         inter_op)
         << plan;
 
-    // an error names its op, side by side or not, and the program can run again
+    // an error names its op in both cases, and the program can run again
     ids.data<int64_t>()[7] = kOverlapRows;
     const Status status = prepared.value()->run(feeds, {"y"}, results);
     EXPECT_EQ(status.location().op, 3) << status.to_string();

@@ -13,7 +13,7 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Calls body(device) on a thread each.
+// Calls body(device) on one thread per device.
 template <typename Body>
 void on_devices(int count, Body&& body) {
   std::vector<std::thread> threads;
@@ -117,8 +117,9 @@ TEST(ExchangeGroupTest, SaysWhoHasNotCome) {
   std::vector<float> values(4);
   const ExchangePart part = as_part(values);
   ASSERT_TRUE(group.begin(0, 0, {}, DType::kFloat32, {&part, 1}).ok());
-  EXPECT_THAT(group.end(0, 0).to_string(),
-              HasSubstr("device 0 has waited 20 ms for exchange 0; devices that have not come: 1"));
+  EXPECT_THAT(
+      group.end(0, 0).to_string(),
+      HasSubstr("device 0 has waited 20 ms for exchange 0; devices that have not arrived: 1"));
 }
 
 TEST(ExchangeGroupTest, SaysWhichPartsDoNotFit) {
@@ -132,11 +133,11 @@ TEST(ExchangeGroupTest, SaysWhichPartsDoNotFit) {
     if (status.ok()) status = group.end(d, 0);
     messages[static_cast<size_t>(d)] = status.to_string();
   });
-  EXPECT_THAT(messages, Each(HasSubstr("exchange 0: device 1 brings [4] elements of f32, "
+  EXPECT_THAT(messages, Each(HasSubstr("exchange 0: device 1 contributes [4] elements of f32, "
                                        "device 0 [3] of f32")));
 }
 
-// Two processes of two devices each, joined by an exchange of their own.
+// Two processes of two devices each, joined by an exchange between processes.
 class MemoryLink final : public TrainerLink {
  public:
   MemoryLink(ExchangeGroup& hub, int trainer) : hub_(hub), trainer_(trainer) {}

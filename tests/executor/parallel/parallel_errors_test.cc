@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/parallel/parallel_executor.h"
+#include "executor/standard_runtime.h"
 #include "tests/executor/parallel/small_job.h"
 
 namespace millrace::executor {
@@ -93,7 +94,7 @@ TEST(ParallelErrorsTest, RefusesProgramsItCannotRun) {
     auto given = linear_regression();
     given->root().append_op(type);
     EXPECT_THAT(create_error(devices(2), *given).to_string(),
-                HasSubstr("one that is given must not have it"));
+                HasSubstr("the given program must not have it"));
   }
 }
 
@@ -108,7 +109,7 @@ TEST(ParallelErrorsTest, RefusesFeedsThatDoNotFit) {
   const NamedValues eight = batch(8, 0);
   status = job.executor->run(ParallelFeeds::rows(eight, rows), {}, results);
   EXPECT_THAT(status.to_string(),
-              HasSubstr("rows [1, 2, 3] for the devices do not cut 8 rows into 4 parts"));
+              HasSubstr("rows [1, 2, 3] for the devices do not split 8 rows into 4 parts"));
   std::vector<NamedValues> list(3);
   for (NamedValues& feed : list) feed = batch(2, 0);
   status = job.executor->run(ParallelFeeds::list(list), {}, results);
@@ -137,10 +138,10 @@ TEST(ParallelErrorsTest, RunsAgainAfterAnOpHasFailedOnOneDevice) {
     for (int repeat = 0; repeat < 3; ++repeat) {
       std::vector<Value> results;
       const Status status = job.executor->run(ParallelFeeds::list(feeds), {"loss"}, results);
-      EXPECT_THAT(status.to_string(),
-                  AllOf(HasSubstr("block 0, op 1 (fc)"), HasSubstr("on device 1 in step"),
-                        HasSubstr("parameters are as they were before the step"),
-                        Not(HasSubstr("cancelled"))));
+      EXPECT_THAT(
+          status.to_string(),
+          AllOf(HasSubstr("block 0, op 1 (fc)"), HasSubstr("on device 1 in step"),
+                HasSubstr("parameters are unchanged by the step"), Not(HasSubstr("cancelled"))));
       for (int d = 0; d < 3; ++d)
         EXPECT_EQ(floats(*job.executor->local_scope(d).find("w")), before);
     }
@@ -173,7 +174,7 @@ block 0 {
   feeds[1]["x"] = tensor_value({1, 3}, {1, 2, 3});
   std::vector<Value> results;
   EXPECT_THAT(job.executor->run(ParallelFeeds::list(feeds), {"y"}, results).to_string(),
-              AllOf(HasSubstr("'y': fetch: devices gave f32 [1, 2] and f32 [1, 3]"),
+              AllOf(HasSubstr("'y': fetch: results of devices are f32 [1, 2] and f32 [1, 3]"),
                     HasSubstr("hint: fetch without merging")));
 }
 

@@ -5,6 +5,7 @@
 
 #include "executor/parallel/device_programs.h"
 #include "executor/parallel/timeline.h"
+#include "executor/standard_runtime.h"
 #include "tests/executor/parallel/small_job.h"
 
 namespace millrace::executor {
@@ -47,7 +48,7 @@ TEST(ParallelExecutorTest, GivesTheSameBitsEveryTime) {
   };
   const auto expected = run(devices(4));
   for (int repeat = 0; repeat < 5; ++repeat) EXPECT_EQ(run(devices(4)), expected);
-  // nor does it matter how gradients are bundled, who updates, or how memory is used
+  // bundling of gradients, the device that updates, and memory use do not matter either
   for (int variant = 0; variant < 8; ++variant) {
     ParallelOptions options = devices(4);
     if (variant == 0) options.build_strategy.fuse_all_reduce_ops = false;
@@ -62,7 +63,7 @@ TEST(ParallelExecutorTest, GivesTheSameBitsEveryTime) {
   }
 }
 
-// The sum of the means of uneven parts is not the mean over all rows, unless parts are weighted.
+// The mean of the means of unequal shares is not the mean over all rows, unless they are weighted.
 TEST(ParallelExecutorTest, WeighsUnevenParts) {
   Job one(devices(1));
   one.train(4, 7);
@@ -148,7 +149,7 @@ TEST(ParallelExecutorTest, SharesVariables) {
     std::vector<float> expected = param(job, 0, "w");
     for (float& value : expected) value += param(job, 0, "b")[0];
     expect_near_parallel_executor(floats(results[0]), expected, 1e-6F);
-    job.train(1, 4);  // the other one goes on
+    job.train(1, 4);  // the other one continues
   }
 }
 
@@ -177,7 +178,7 @@ TEST(ParallelExecutorTest, JoinsParametersAndLeavesThemApart) {
   EXPECT_THAT(apart[0][1].get_if<Tensor>()->dims(), ElementsAre(3, 1));
 }
 
-// Optimizing has removed m, until somebody asks for it.
+// Optimizing removes m, until a caller fetches it.
 TEST(ParallelExecutorTest, FetchesWhatOptimizingHasRemoved) {
   Job job(devices(2));
   job.train(2, 4);
@@ -257,7 +258,8 @@ TEST(ParallelExecutorTest, LeavesOutOpsInADryRun) {
   EXPECT_THAT(param(job, 0, "w"), ElementsAre(0.3F, -0.2F, 0.1F));
 }
 
-// A program for parameter servers: all devices sum their gradients, one sends and receives.
+// A program for parameter servers: gradients of all devices are summed, one device sends and
+// receives.
 TEST(ParallelExecutorTest, SpeaksWithServersOnce) {
   const auto program = program_of(R"(# millrace
 block 0 {
@@ -298,7 +300,7 @@ block 0 {
                   {"exchange_begin", "exchange_end", "exchange_begin", "exchange_end"});
     EXPECT_EQ(types(*(*made)[0]), first);
     EXPECT_EQ(types(*(*made)[1]), second);
-    EXPECT_THAT(remarks, ::testing::Contains(HasSubstr("device 0 alone speaks")));
+    EXPECT_THAT(remarks, ::testing::Contains(HasSubstr("only device 0 communicates")));
   }
 }
 

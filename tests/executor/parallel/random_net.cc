@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "frontend/layers.h"
 #include "tests/executor/parallel/small_job.h"
 
@@ -16,7 +17,7 @@ constexpr int32_t kRandomNetColumns = 10;
 constexpr int32_t kSide = 8;
 constexpr int32_t kTime = 4;
 
-// Each number of a feed follows from its place, step and var.
+// Each number of a feed is computed from its position, step and var.
 uint32_t mixed(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t x = a * 0x9e3779b1U + b * 0x85ebca77U + c * 0xc2b2ae3dU;
   x = (x ^ (x >> 15U)) * 0x2c1b3c6dU;
@@ -138,7 +139,7 @@ class RandomNet::Maker {
     return layers::array_read(states, i);
   }
 
-  // The choice hangs on a weight, which all devices share.
+  // The condition depends on a weight, which all devices share.
   VarRef branch(const VarRef& x) {
     say("cond");
     const VarRef h = layers::fc(x, 10, {.act = "relu"});
@@ -207,7 +208,7 @@ class RandomNet::Maker {
       const VarRef guess = layers::fc(h, 1);
       second = layers::mean(layers::square_error_cost(guess, net_.data("target", {-1, 1})));
     }
-    // gradients of a loop leave its counter at the start, so there can be but one back-propagation
+    // gradients of a loop leave its counter at the start, so only one back-propagation is possible
     const bool apart = second.ok() && !has_loop_ && chance(60);
     if (second.ok()) say(apart ? "two_losses_apart" : "two_losses");
     if (second.ok() && !apart) loss = layers::elementwise_add(loss, layers::scale(second, 0.5));

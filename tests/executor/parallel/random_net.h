@@ -10,25 +10,25 @@
 
 namespace millrace::executor {
 
-/// A network with updates that follows from a number: images, numbers or sparse ids, then layers in
-/// any order (convolutions, normalisations, residuals, attention, loops, branches), one or two
-/// losses, any optimizer. Devices with equal shards must train it as one device does.
+/// A random network with updates, determined by a number: images, numbers or sparse ids, then
+/// layers in any order (convolutions, normalisations, residuals, attention, loops, branches), one
+/// or two losses, any optimizer. Devices with equal shards must train it as one device does.
 class RandomNet {
  public:
   explicit RandomNet(uint32_t seed);
 
   [[nodiscard]] const Program& main() const { return net_.main(); }
   [[nodiscard]] const std::string& loss() const { return loss_; }
-  /// It needs statistics over the rows of all devices.
+  /// True if it needs statistics over the rows of all devices.
   [[nodiscard]] bool normalises_batches() const { return normalises_batches_; }
-  /// Gradients of one loss are computed after the update that follows from another.
+  /// True if gradients of one loss are computed after the update of another.
   [[nodiscard]] bool updates_between() const { return updates_between_; }
-  /// Layers, optimizer and so on, for messages.
+  /// Names of layers, optimizer and so on, for messages.
   [[nodiscard]] std::string describe() const;
-  /// Rows that follow from the number of a step.
+  /// Rows that are computed from the number of a step.
   [[nodiscard]] NamedValues feeds(int64_t rows, int step) const;
 
-  /// The net on devices of its own, from the start values.
+  /// The net on separate devices, with its initial values.
   struct Run {
     std::unique_ptr<Scope> scope;
     std::unique_ptr<ParallelExecutor> executor;

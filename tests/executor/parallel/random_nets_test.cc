@@ -1,5 +1,5 @@
-// Properties of data-parallel runs over random networks. MILLRACE_RANDOM_NETS in the environment
-// says how many networks, MILLRACE_LONG_RUNS how many runs of one.
+// Properties of data-parallel runs over random networks. The environment variable
+// MILLRACE_RANDOM_NETS sets the number of networks, MILLRACE_LONG_RUNS the number of runs of one.
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "framework/base/file.h"
 #include "tests/executor/parallel/memory_use.h"
 #include "tests/executor/parallel/random_net.h"
@@ -62,7 +63,7 @@ float mean_of(const std::vector<float>& values) {
   return static_cast<float>(sum / static_cast<double>(values.size()));
 }
 
-// Anything that must not matter.
+// Options that must not change the results.
 ParallelOptions any_options(std::mt19937& random) {
   const auto chance = [&] { return random() % 2 == 0; };
   ParallelOptions options = devices(2 + static_cast<int>(random() % 3));
@@ -169,7 +170,7 @@ TEST(RandomNets, LoseNothingByStrategyFields) {
   }
 }
 
-// Fails in the n-th op from now on.
+// The n-th op from now on fails.
 class RandomNetsTestSaboteur final : public StepObserver {
  public:
   Status after(const Step& /*step*/, Value* const* /*table*/) override {
@@ -182,8 +183,8 @@ class RandomNetsTestSaboteur final : public StepObserver {
   int64_t countdown_ = -1;
 };
 
-// An error in any op of any device, in loops and exchanges, too, is named; nobody hangs; the next
-// run works, and gives what it would have given if nothing had been updated.
+// An error in any op of any device, also in loops and exchanges, is reported; nothing hangs; the
+// next run works, and its results are as if nothing had been updated.
 TEST(RandomNets, GoOnAfterErrorsInAnyOp) {
   std::mt19937 random(3);
   int untouched = 0;
@@ -208,9 +209,9 @@ TEST(RandomNets, GoOnAfterErrorsInAnyOp) {
       if (status.ok()) break;  // the step has fewer ops
       EXPECT_THAT(status.to_string(), HasSubstr("sabotage")) << net.describe();
       EXPECT_THAT(status.to_string(), HasSubstr("on device " + std::to_string(device)));
-      if (status.to_string().find("as they were") == std::string::npos) break;
+      if (status.to_string().find("are unchanged") == std::string::npos) break;
       ++untouched;
-      if (net.normalises_batches()) continue;  // statistics may have moved
+      if (net.normalises_batches()) continue;  // statistics may have changed
       EXPECT_EQ(net.variables(run), before) << net.describe();
       if (trial == 5) {
         EXPECT_EQ(train_random_nets(net, run, 1, 1).back(), expected[1]) << net.describe();
@@ -223,7 +224,7 @@ TEST(RandomNets, GoOnAfterErrorsInAnyOp) {
   EXPECT_GT(untouched, net_count()) << "most errors come before updates";
 }
 
-// Control flow, sparse rows and convolutions, again and again.
+// Control flow, sparse rows and convolutions, many times.
 TEST(RandomNets, DoNotGrow) {
   if (spawn::kSanitizerKeepsMemory) GTEST_SKIP() << "a sanitizer keeps memory that was freed";
   const int runs = from_environment("MILLRACE_LONG_RUNS", 300);
@@ -243,7 +244,7 @@ TEST(RandomNets, DoNotGrow) {
   }
 }
 
-// A picture of the graph as given, rewritten, and of every device; loops and all.
+// A drawing of the graph as given, rewritten, and of every device, including loops.
 TEST(RandomNets, DrawGraphs) {
   const auto folder =
       std::filesystem::temp_directory_path() / ("millrace_graphs_" + std::to_string(::getpid()));

@@ -1,10 +1,11 @@
-// Updates that devices make together give the same bits as those that each makes by itself.
+// Updates that devices share produce the same bits as updates that each device makes separately.
 
 #include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "tests/executor/parallel/random_net.h"
 #include "tests/executor/parallel/small_job.h"
 
@@ -86,7 +87,7 @@ struct Net {
   }
 
   Scope scope;
-  NamedValues extra;  ///< fed in the next step, too
+  NamedValues extra;  ///< also fed in the next step
   std::unique_ptr<ParallelExecutor> executor;
   std::vector<Value> results;
 };
@@ -154,7 +155,7 @@ TEST(SharedUpdates, ServeEveryElementwiseOptimizer) {
   }
 }
 
-// The sum of a gradient is there for those who ask, from then on in a program without sharing.
+// The sum of a gradient is available if it is fetched; the program then runs without sharing.
 TEST(SharedUpdates, GiveWayToFetchedGradients) {
   Net shared(kMomentum, sharing(true));
   Net apart(kMomentum, sharing(false));
@@ -172,7 +173,7 @@ TEST(SharedUpdates, GiveWayToFetchedGradients) {
   }
 }
 
-// Devices with values of their own keep them.
+// Devices with different values keep them.
 TEST(SharedUpdates, GiveWayToFedStates) {
   Net shared(kMomentum, sharing(true));
   Net apart(kMomentum, sharing(false));
@@ -196,7 +197,7 @@ TEST(SharedUpdates, GiveWayToFedStates) {
   EXPECT_NE(shared.value(0, "a"), shared.value(1, "a"));
 }
 
-// So they do where their learning rates differ, once or for ever.
+// The same if their learning rates differ, once or permanently.
 TEST(SharedUpdates, LeaveDevicesWithOtherRatesApart) {
   Net shared(kAdam, sharing(true));
   Net apart(kAdam, sharing(false));
@@ -211,7 +212,8 @@ TEST(SharedUpdates, LeaveDevicesWithOtherRatesApart) {
   EXPECT_NE(shared.value(0, "w"), shared.value(1, "w"));
 }
 
-// An executor that shares scopes with one that shares updates leaves each device its own states.
+// An executor that shares scopes with one that shares updates leaves each device its separate
+// states.
 TEST(SharedUpdates, EndWhereAnotherExecutorTakesOver) {
   std::vector<std::vector<float>> found;
   for (const bool is_shared : {true, false}) {
@@ -236,7 +238,7 @@ TEST(SharedUpdates, EndWhereAnotherExecutorTakesOver) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i], found[i + 4]) << i;
 }
 
-// What reads a parameter after its update waits for all devices.
+// Ops that read a parameter after its update wait for all devices.
 TEST(SharedUpdates, AreCompleteBeforeTheyAreRead) {
   const std::string update = std::string(kSgd) + "\n  scale X=w -> Out=c {scale: 2.0, op_role: 2}";
   Net shared(update, sharing(true));
@@ -266,7 +268,7 @@ TEST(SharedUpdates, LeaveOutWhatNeedsWholeGradients) {
   }
 }
 
-// Fails on one device in the given op.
+// Fails in the given op on one device.
 class SharedUpdatesTestSaboteur final : public StepObserver {
  public:
   explicit SharedUpdatesTestSaboteur(std::string type) : type_(std::move(type)) {}
@@ -287,7 +289,7 @@ TEST(SharedUpdates, SayWhatAnErrorHasLeftBehind) {
     net.executor->observe(1, &saboteur);
     const std::string text = net.step().to_string();
     EXPECT_THAT(text, HasSubstr("sabotage"));
-    EXPECT_THAT(text, HasSubstr(is_update ? "may have been updated" : "as they were before"));
+    EXPECT_THAT(text, HasSubstr(is_update ? "may have been partly updated" : "are unchanged"));
     EXPECT_EQ(net.value(1, "w") == before, !is_update);
     net.executor->observe(1, nullptr);
     ASSERT_TRUE(net.step().ok());

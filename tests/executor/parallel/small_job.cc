@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "framework/tensor/layout.h"
 #include "framework/text_form/parse.h"
 

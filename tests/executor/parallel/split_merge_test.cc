@@ -23,7 +23,7 @@ TEST(SplitTest, FloorGivesTheSurplusToTheLast) {
   EXPECT_THAT(divided(2, 4, SplitRule::kFloor), ElementsAre(1, 1, 0, 0));
 }
 
-// Where the rule of the original runs out of rows, the last devices get one each.
+// If the rule of the original runs out of rows, the last devices get one row each.
 TEST(SplitTest, CeilLeavesARowForEveryDevice) {
   EXPECT_THAT(divided(3, 2, SplitRule::kCeil), ElementsAre(2, 1));
   EXPECT_THAT(divided(17, 4, SplitRule::kCeil), ElementsAre(5, 5, 5, 2));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "tests/executor/parallel/small_job.h"
 
 namespace millrace::executor {
@@ -49,7 +50,7 @@ TEST(StrategyFields, SayWhatIsWrong) {
   EXPECT_THAT(set_field(exec, "num_thread", "2").to_string(), HasSubstr("'num_threads'"));
 }
 
-// A job of two devices by whatever one field is set to that all fields of its kind take.
+// A job of two devices with one field set to a value that all fields of its kind accept.
 TEST(StrategyFields, AllRunOrAreRefusedByName) {
   const auto refused = {"allow_cuda_graph_capture", "build_cinn_pass", "sequential_run"};
   for (const std::string_view name : build_strategy_fields()) {

@@ -1,12 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/standard_runtime.h"
 #include "tests/executor/parallel/small_job.h"
 
 namespace millrace::executor {
 namespace {
 
-// Rows of x are scaled by w, normalised, weighted by their own target and averaged.
+// Rows of x are scaled by w, normalised, weighted by a target each and averaged.
 constexpr const char* kNormalised = R"(# millrace
 block 0 {
   param w: f32(3, 2)
@@ -47,7 +48,7 @@ block 0 {
 
 class SyncBatchNormTest : public ::testing::Test {
  protected:
-  // What is trained after some steps on so many devices.
+  // Trained values after some steps on the given number of devices.
   std::map<std::string, std::vector<float>> train(int count, bool sync, int64_t rows) {
     Scope scope;
     scope.local("w") = tensor_value({3, 2}, {0.3F, -0.2F, 0.1F, 0.5F, 0.4F, -0.6F});

@@ -1,5 +1,6 @@
 // Data-parallel processes (here: threads with a group each) train as one device does; strategy
-// fields change nothing but speed; long runs do not grow; errors at any step leave no hang.
+// fields change only speed; long runs do not use more memory; errors at any step do not cause a
+// hang.
 
 #include <chrono>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 
 #include "executor/collective/group_link.h"
 #include "executor/collective/shared_group.h"
+#include "executor/standard_runtime.h"
 #include "tests/executor/parallel/memory_use.h"
 #include "tests/executor/parallel/small_job.h"
 #include "tests/support/sanitizers.h"
@@ -23,7 +25,7 @@ using ::testing::HasSubstr;
 
 constexpr int kTrainersSteps = 4;
 
-// Rows of a batch that belong to one of so many trainers.
+// Rows of a batch that belong to one of the given number of trainers.
 NamedValues part_of_trainers(const NamedValues& all, int trainer, int trainers) {
   NamedValues part;
   for (const auto& [name, value] : all) {
@@ -138,13 +140,13 @@ TEST(Trainers, SayThatTheyHoldOtherVars) {
       auto made =
           ParallelExecutor::create(standard_runtime(), *linear_regression(), scope, options);
       EXPECT_THAT(made.status().message(),
-                  HasSubstr("1 of 2 trainers hold other persistable vars"));
+                  HasSubstr("1 of 2 trainers have other persistable vars"));
     });
   }
   for (std::thread& thread : threads) thread.join();
 }
 
-// A trainer that fails tells the other, which need not wait for its deadline.
+// A trainer that fails notifies the other, which does not wait for its deadline.
 TEST(Trainers, TellEachOtherOfAFailure) {
   auto groups = make_thread_groups(2, 60'000);
   ASSERT_TRUE(groups.ok());
@@ -173,7 +175,7 @@ TEST(Trainers, TellEachOtherOfAFailure) {
 }
 
 // Fields of the BuildStrategy that name optimizations: rewrites that the executor makes anyway, or
-// that a CPU does not gain from. Losses stay the same.
+// that do not help on a CPU. Losses stay the same.
 TEST(BuildStrategyTest, FusionFieldsDoNotChangeLosses) {
   using Change = void (*)(BuildStrategy&);
   const std::pair<const char*, Change> changes[] = {
@@ -211,7 +213,7 @@ TEST(BuildStrategyTest, FusionFieldsDoNotChangeLosses) {
   }
 }
 
-// The short form; MILLRACE_LONG_RUNS in the environment says how many.
+// Few runs by default; the environment variable MILLRACE_LONG_RUNS sets another number.
 TEST(ParallelRuns, DoNotGrow) {
   if (spawn::kSanitizerKeepsMemory) GTEST_SKIP() << "a sanitizer keeps memory that was freed";
   const char* const asked = std::getenv("MILLRACE_LONG_RUNS");
@@ -229,8 +231,8 @@ TEST(ParallelRuns, DoNotGrow) {
   EXPECT_LT(resident_kb() - before, 2048);
 }
 
-// Steps that fail, on any device, between steps that do not: named, no hang, and the next one
-// works.
+// Steps that fail on any device, between steps that do not: the error is reported, nothing hangs,
+// and the next step works.
 TEST(ParallelRuns, GoOnAfterErrorsAtRandomSteps) {
   Job job(devices(2));
   std::mt19937 random(5);
@@ -251,7 +253,7 @@ TEST(ParallelRuns, GoOnAfterErrorsAtRandomSteps) {
   EXPECT_GT(failures, 10);
 }
 
-// Devices that train apart keep weights of their own.
+// Devices that train separately keep separate weights.
 TEST(BuildStrategyTest, AsyncModeLetsDevicesTrainApart) {
   ParallelOptions options = devices(2);
   options.build_strategy.async_mode = true;

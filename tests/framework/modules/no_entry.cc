@@ -1,4 +1,4 @@
-// A shared library that is no module: what it has is not exported.
+// A shared library that is not a module: it does not export the entry function.
 extern "C" int nothing() {
   return 0;
 }

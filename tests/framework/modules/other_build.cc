@@ -1,4 +1,4 @@
-// A module that some other build made.
+// A module of another build.
 extern "C" const char* millrace_module(const void** functions) {
   *functions = nullptr;
   return "0.0.0 of long ago";

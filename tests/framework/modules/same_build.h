@@ -2,7 +2,7 @@
 
 namespace millrace {
 
-/// What the module of module_test does.
+/// The function of the module of module_test.
 struct SameBuild {
   int (*twice)(int number);
 };

@@ -1,5 +1,5 @@
 // Tensor arrays and complex numbers: in checkpoints and in safetensors files, from one rank and
-// from several, cut anew, cast, and refused where manifest or metadata say what is not there.
+// from several, resharded, cast, and refused if manifest or metadata contradict the data.
 #include "io/checkpoint/arrays.h"
 
 #include <algorithm>
@@ -104,7 +104,7 @@ TEST_F(ArraysTest, RoundTrip) {
   const auto checkpoint = Checkpoint::open(folder_ / "c");
   ASSERT_EQ(outcome(checkpoint), "ok");
   expect_all(*checkpoint);
-  // elements can be read alone, parts of complex tensors, too
+  // elements can be read separately, and so can slices of complex tensors
   EXPECT_EQ(outcome(checkpoint->load("steps[2]")), "ok");
   EXPECT_THAT(outcome(checkpoint->load("steps[1]")), HasSubstr("no such tensor"));
   const auto part = checkpoint->load_box("z128", {{2, 1}, {2, 1}});
@@ -190,11 +190,11 @@ TEST_F(ArraysTest, RefusesArraysThatAreNoWholeOrMeetANameOfTheirs) {
   LocalState twice = state();
   twice.add("steps[0]", values_["plain"]);
   EXPECT_THAT(outcome(save_state_dict(twice, folder_ / "c")),
-              HasSubstr("'steps[0]': the name is there twice"));
+              HasSubstr("'steps[0]': the name occurs twice"));
   LocalState again = state();
   again.add("nothing", values_["nothing"]);
   EXPECT_THAT(outcome(save_state_dict(again, folder_ / "c")),
-              HasSubstr("'nothing': the name is there twice"));
+              HasSubstr("'nothing': the name occurs twice"));
 }
 
 TEST_F(ArraysTest, ManifestsAreChecked) {
@@ -210,9 +210,9 @@ TEST_F(ArraysTest, ManifestsAreChecked) {
   EXPECT_THAT(refusal([](Manifest& m) { m.arrays[1].written[1] = true; }),
               HasSubstr("'steps': element 1 of 4: expected a dense tensor, found none"));
   EXPECT_THAT(refusal([](Manifest& m) { m.arrays[1].written.resize(60, true); }),
-              HasSubstr("'steps': an array of 60 elements: at most"));
+              HasSubstr("'steps': array length 60: the manifest lists at most"));
   EXPECT_THAT(refusal([](Manifest& m) { m.arrays[0].name = "plain"; }),
-              HasSubstr("'plain': a tensor and an array have the name"));
+              HasSubstr("'plain': a tensor and an array have the same name"));
   EXPECT_THAT(refusal([](Manifest& m) { std::swap(m.arrays[0], m.arrays[1]); }),
               HasSubstr("expected names in order"));
 }
@@ -231,7 +231,7 @@ TEST_F(ArraysTest, InSafetensorsFiles) {
   };
   const std::string path = folder_ / "w.safetensors";
   ASSERT_EQ(outcome(write_tensor_file(path, entries, load, Replace::kNo)), "ok");
-  EXPECT_EQ(loads, 6);  // elements of one type follow each other: steps twice
+  EXPECT_EQ(loads, 6);  // elements of one type are consecutive: two changes of type
   const auto file = TensorFile::open(path);
   ASSERT_EQ(outcome(file), "ok");
   EXPECT_THAT(file->names(),
@@ -241,7 +241,7 @@ TEST_F(ArraysTest, InSafetensorsFiles) {
     ASSERT_EQ(outcome(loaded), "ok") << name;
     expect_same(*loaded, value, name);
   }
-  // what others see: float64 with one axis more
+  // the view of other readers: float64 with one more axis
   const auto raw = system_file_calls()->open(path);
   ASSERT_EQ(outcome(raw), "ok");
   const auto header = read_safetensors_header(**raw);
@@ -260,7 +260,8 @@ TEST_F(ArraysTest, MetadataOfFilesIsChecked) {
     return outcome(TensorFile::open(folder_ / "f"));
   };
   EXPECT_EQ(refusal({{"dtype:x", "c128"}}), "ok");
-  EXPECT_THAT(refusal({{"dtype:y", "c128"}}), HasSubstr("expected one of a tensor of the file"));
+  EXPECT_THAT(refusal({{"dtype:y", "c128"}}),
+              HasSubstr("expected a known type, for a tensor of the file"));
   EXPECT_THAT(refusal({{"dtype:x", "f16"}}), HasSubstr("does not fit f64 of shape [2]"));
   EXPECT_THAT(refusal({{"dtype:x", "quaternion"}}), HasSubstr("\"quaternion\""));
   EXPECT_THAT(refusal({{"array:x", "1"}}), HasSubstr("no tensor of that name"));

@@ -1,5 +1,5 @@
-// A save in the background stores what the values were at the call, errors come out at the next
-// call, and buffers are used again.
+// A background save stores the values at the time of the call, errors are returned by the next
+// call, and buffers are reused.
 #include "io/checkpoint/async_save.h"
 
 #include <atomic>
@@ -60,8 +60,7 @@ TEST(AsyncSave, StoresTheValuesOfTheCall) {
   EXPECT_EQ(*last->checkpoint.load_record("r"), "before");
 }
 
-// Copies are made while the caller goes on; only who changes a value waits for the copy of that
-// one.
+// Copies are made while the caller continues; only code that changes a value waits for its copy.
 TEST(AsyncSave, LazyCopiesHaveTheValuesOfTheCall) {
   const TempFolder folder;
   AsyncSaver saver;
@@ -138,7 +137,7 @@ class Backward final : public Layout {
   int64_t elements_;
 };
 
-// Where only one thread may read.
+// If only one thread may read.
 class Elsewhere final : public Layout {
  public:
   [[nodiscard]] int64_t bytes() const override { return 8; }
@@ -175,7 +174,7 @@ TEST(AsyncSave, ValuesInOtherMemoryAreCopiedByTheCall) {
               ::testing::ElementsAre(3, 4));
 }
 
-// Copies keep the order that the values have, and files are row-major all the same.
+// Copies keep the layout of the values; files are row-major nevertheless.
 TEST(AsyncSave, OtherLayoutsAreSavedRowMajor) {
   const TempFolder folder;
   std::vector<Value> values(4);

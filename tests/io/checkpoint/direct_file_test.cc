@@ -25,7 +25,7 @@ std::string some_bytes(size_t size) {
   return bytes;
 }
 
-// Hands the bytes over in pieces of odd sizes.
+// Writes the bytes in chunks of odd sizes.
 Status write_in_pieces(WritableFile& file, std::string_view bytes) {
   size_t size = 1;
   while (!bytes.empty()) {
@@ -40,8 +40,8 @@ Status write_in_pieces(WritableFile& file, std::string_view bytes) {
   return Ok();
 }
 
-// The first size goes past the cache where the file system can do that; sizes around sectors and
-// blocks; the last never does.
+// The first size bypasses the cache if the file system supports it; then sizes around sectors and
+// blocks; the last size never does.
 TEST(DirectFile, HoldsWhatWasWritten) {
   const TempFolder folder;
   const auto calls = system_file_calls();
@@ -60,7 +60,7 @@ TEST(DirectFile, HoldsWhatWasWritten) {
   }
 }
 
-// A hint that was too large or too small, writes after sync(), and no sync() at all.
+// A hint that was too large or too small, writes after sync(), and no call of sync().
 TEST(DirectFile, TakesBytesInAnyOrderOfCalls) {
   const TempFolder folder;
   const auto calls = system_file_calls();

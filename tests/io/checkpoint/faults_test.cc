@@ -1,5 +1,5 @@
-// A disk that loses power, refuses a call or is full while a checkpoint is saved: afterwards the
-// old checkpoint or the new one loads, bit by bit, and never a mixture; flipped bits are found.
+// A disk that loses power, fails a call or is full while a checkpoint is saved: afterwards the old
+// or the new checkpoint loads, bit by bit, and never a mixture; flipped bits are detected.
 #include <csignal>
 #include <cstdlib>
 
@@ -24,7 +24,7 @@ using testing::TempFolder;
 
 constexpr const char* kRoot = "root";
 
-// A checkpoint of two files and a record, all of which depend on the step.
+// A checkpoint of two files and a record, all with contents that depend on the step.
 Status save_step(const std::shared_ptr<FileCalls>& calls, int64_t step, const std::string& root,
                  int keep_last = 0, std::string* warning = nullptr, Replace replace = Replace::kNo,
                  float content = -1) {
@@ -39,13 +39,13 @@ Status save_step(const std::shared_ptr<FileCalls>& calls, int64_t step, const st
   CheckpointSaveOptions options;
   options.calls = calls;
   options.max_file_bytes = 30;
-  options.threads = 1;  // calls are counted
+  options.threads = 1;  // so that the order of calls is fixed
   options.block_bytes = 16;
   options.replace = replace;
   return save_checkpoint(state, root, step, options, keep_last, warning);
 }
 
-// The step whose content the newest checkpoint has; -1 for none, -2 for a mixture.
+// The step of the content of the newest checkpoint; -1 for none, -2 for a mixture.
 int64_t content_of(const Checkpoint& checkpoint) {
   const auto a = checkpoint.load("a");
   const auto b = checkpoint.load("b");
@@ -62,7 +62,7 @@ int64_t last_content(const std::shared_ptr<FileCalls>& calls, const std::string&
   return last.ok() ? content_of(last->checkpoint) : -1;
 }
 
-// The thread that hashes a large file ends with the one that cannot write it.
+// The thread that hashes a large file ends if the file cannot be written.
 TEST(CheckpointFaults, ErrorsWhileAnotherThreadHashes) {
   const Value large = counting({3 << 19});
   LocalState state;
@@ -103,7 +103,7 @@ TEST(CheckpointFaults, PowerLostAtAnyCall) {
       if (saved.ok()) {
         ASSERT_EQ(content, 2) << "cut at call " << cut - before;
       }
-      // Whatever was left, the next save works.
+      // Whatever the failed save left, the next save works.
       ASSERT_EQ(outcome(save_step(survivor, 3, kRoot)), "ok");
       ASSERT_EQ(last_content(survivor), 3);
     };
@@ -141,8 +141,8 @@ TEST(CheckpointFaults, PowerLostWhileReplacing) {
   }
 }
 
-// Syncs that do nothing may cost the new checkpoint, which nobody can prevent, but not the old one,
-// and a mixture is never taken for a checkpoint.
+// Syncs that do nothing may lose the new checkpoint, which cannot be prevented, but not the old
+// one, and a mixture is never accepted as a checkpoint.
 TEST(CheckpointFaults, LostSyncs) {
   for (int64_t cut = 0; cut < 60; ++cut) {
     const auto disk = std::make_shared<MemoryDisk>();
@@ -180,7 +180,7 @@ TEST(CheckpointFaults, AnyCallMayFail) {
     if (saved.ok()) {
       EXPECT_EQ(content, 2);
     }
-    if (content == 1) {  // nothing is left of the save
+    if (content == 1) {  // the failed save left nothing
       for (const std::string& path : disk->files())
         EXPECT_THAT(path, ::testing::StartsWith("root/step-1/")) << "call " << n;
     }
@@ -247,7 +247,7 @@ TEST(CheckpointFaults, EveryFlippedBitIsFound) {
       ++flips;
       if (!checkpoint.ok()) continue;
       ASSERT_FALSE(checkpoint->verify().empty()) << path << " bit " << bit;
-      // Loading fails or gives what was saved: a flip in a header of safetensors is not read.
+      // Loading fails or returns the saved values: some bits of safetensors headers are not read.
       const int64_t content = content_of(*checkpoint);
       ASSERT_TRUE(content == -2 || content == 1) << path << " bit " << bit;
     }
@@ -273,7 +273,7 @@ TEST(CheckpointFaults, MismatchNamesFileTensorExpectedAndFound) {
   EXPECT_THAT(outcome(checkpoint->load("b")),
               ::testing::AllOf(HasSubstr("data-0-1.safetensors"), HasSubstr("'b'")));
   EXPECT_EQ(outcome(checkpoint->load("a")), "ok");
-  // Cut off, and gone.
+  // Truncated, and missing.
   testing::put_file(path, bytes.substr(0, bytes.size() - 1));
   EXPECT_THAT(outcome(Checkpoint::open(folder / "root/step-1")),
               ::testing::AllOf(HasSubstr("data-0-1.safetensors"), HasSubstr("expected")));
@@ -283,7 +283,7 @@ TEST(CheckpointFaults, MismatchNamesFileTensorExpectedAndFound) {
   EXPECT_THAT(outcome(Checkpoint::open(folder / "root/step-1")), HasSubstr("symbolic link"));
 }
 
-// Names that a manifest with a right checksum brings still lead nowhere else.
+// Names in a manifest with a correct checksum still cannot refer to files elsewhere.
 TEST(CheckpointFaults, PathsOutsideAreRefused) {
   for (const char* name : {"../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "",
                            ".hidden.safetensors", "passwd", ".."}) {

@@ -96,7 +96,7 @@ std::shared_ptr<MemoryDisk> MemoryDisk::after_loss(Loss loss, uint64_t kept_byte
     }
     disk->names_[path] = std::move(copy);
   }
-  // A name in a folder that is lost is lost.
+  // If a folder is lost, the names in it are lost.
   for (auto it = disk->names_.begin(); it != disk->names_.end();) {
     const std::string folder = folder_of(it->first);
     const bool reachable = folder.empty() || disk->names_.contains(folder);

@@ -12,31 +12,31 @@
 
 namespace millrace::testing {
 
-/// A disk in memory that forgets what was not synced when its power goes, refuses the n-th call,
-/// and can be full. Folders and names are durable once the folder that holds them was synced, data
-/// once its file was.
+/// A disk in memory that loses unsynced data on a power failure, fails the n-th call, and can be
+/// full. Folders and names are durable once the folder that contains them was synced, data once its
+/// file was.
 class MemoryDisk final : public io::FileCalls {
  public:
-  /// What a loss of power leaves of that which was not synced.
+  /// How much of the unsynced data a power failure destroys.
   enum class Loss {
-    kAll,         ///< nothing of it
-    kData,        ///< names and renames are there, data is not: they were written in another order
-    kLaterBytes,  ///< names are there, and the first bytes of the data of each file
-    kNothing,     ///< everything is there
+    kAll,         ///< all of it
+    kData,        ///< names and renames are kept, data is lost: they were written in another order
+    kLaterBytes,  ///< names are kept, and the first bytes of the data of each file
+    kNothing,     ///< everything is kept
   };
 
-  /// The call of this number, from 0, and all behind it are not carried out: the power is gone.
+  /// The call with this number, from 0, and all later ones have no effect: the power is off.
   void cut_power_at(int64_t call) { power_ends_at_ = call; }
-  /// The call of this number fails, those behind it do not.
+  /// The call with this number fails, later ones do not.
   void fail_at(int64_t call) { fails_at_ = call; }
-  /// A sync that reports success and has done nothing.
+  /// A sync that reports success but does nothing.
   void lose_syncs() { syncs_ = false; }
   void set_capacity(uint64_t bytes) { capacity_ = bytes; }
-  /// Gives a file other bytes; no call.
+  /// Replaces the bytes of a file; not counted as a call.
   void put(const std::string& path, std::string bytes);
-  /// Calls that change the disk, so far.
+  /// Number of calls so far that change the disk.
   [[nodiscard]] int64_t calls() const { return calls_; }
-  /// The disk after the power was gone. \param kept_bytes  of each file, for kLaterBytes
+  /// The disk after the power failure. \param kept_bytes  of each file, for kLaterBytes
   [[nodiscard]] std::shared_ptr<MemoryDisk> after_loss(Loss loss, uint64_t kept_bytes = 0) const;
   /// Paths of all files.
   [[nodiscard]] std::set<std::string> files() const;

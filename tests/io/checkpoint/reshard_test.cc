@@ -1,5 +1,5 @@
-// A checkpoint that N ranks wrote is read by M ranks, for all N and M in 1..16, cut by rows and by
-// columns, replicated, and as rows of a table: bit by bit the same. Replicas are stored once.
+// A checkpoint that N ranks wrote is read by M ranks, for all N and M in 1..16, sliced by rows and
+// by columns, replicated, and as rows of a table: bit by bit the same. Replicas are stored once.
 #include "io/checkpoint/reshard.h"
 
 #include <atomic>
@@ -25,12 +25,12 @@ using testing::TempFolder;
 
 const Dims kReshardDims = {19, 23};
 
-// Of another length on every rank.
+// Has a different length on every rank.
 std::string record_of(int32_t rank) {
   return "rank " + std::to_string(rank) + std::string(static_cast<size_t>(rank) * 3, '.');
 }
 
-// Everything that a job of n ranks has.
+// All values of a job of n ranks.
 Status save_all(const std::string& folder, int32_t n) {
   ThreadGroup group(n);
   std::vector<Status> statuses = on_ranks(n, [&](int32_t rank) -> Status {
@@ -45,7 +45,7 @@ Status save_all(const std::string& folder, int32_t n) {
     SelectedRows& some = table.as<SelectedRows>();
     some.height = 100;
     for (int64_t row = rank; row < 100; row += n) some.rows.push_back(row);
-    std::ranges::reverse(some.rows);  // tables are in no order
+    std::ranges::reverse(some.rows);  // tables are not sorted
     EXPECT_TRUE(
         some.value.resize(DType::kFloat32, {static_cast<int64_t>(some.rows.size()), 3}).ok());
     for (size_t i = 0; i < some.rows.size(); ++i)
@@ -108,7 +108,7 @@ TEST(CheckpointReshard, AnyCountToAnyCount) {
                           *counting({3, 2}, 50).get_if<Tensor>()));
     for (int32_t rank = 0; rank < n; ++rank)
       EXPECT_EQ(*checkpoint->load_record("record", rank), record_of(rank));
-    // Replicas once, so the data is what one rank would have, and headers.
+    // Replicas are stored once, so the size is that of one rank's data, plus headers.
     uint64_t bytes = 0;
     for (const StoredTensor& tensor : checkpoint->manifest().tensors) bytes += tensor.bytes();
     EXPECT_EQ(bytes, 2 * 19 * 23 * 4 + 32 + 24 + 100 * (8 + 12));
@@ -200,7 +200,7 @@ TEST(CheckpointReshard, RanksMeetInAFolder) {
   EXPECT_EQ(last->step, 2);
   EXPECT_TRUE(
       same_bits(*last->checkpoint.load("v")->get_if<Tensor>(), *counting({7}).get_if<Tensor>()));
-  // Files of jobs before the last one are gone.
+  // Files of all jobs except the last two have been removed.
   EXPECT_LE(system_file_calls()->list(folder / "meet")->size(), 6);
 }
 
@@ -284,7 +284,7 @@ TEST(CheckpointReshard, RewritesForOtherCounts) {
         options.ranks = m;
         options.axis = m % 2;
         options.rows_by_remainder = by_remainder;
-        options.max_memory_bytes = 200;  // less than a row of the larger tensors takes
+        options.max_memory_bytes = 200;  // smaller than a row of the larger tensors
         options.save.replace = Replace::kYes;
         options.save.sync = false;
         const std::string to = folder / "to";
@@ -303,8 +303,8 @@ TEST(CheckpointReshard, RewritesForOtherCounts) {
   }
 }
 
-// Whole values that differ between ranks are kept apart, by their bytes, shapes or LoD; parts are
-// not.
+// Whole values that differ between ranks are stored separately, compared by their bytes, shapes or
+// LoD; slices are not.
 TEST(CheckpointReshard, ValuesOfEachRankGetNamesOfTheirOwn) {
   ThreadGroup group(2);
   std::vector<std::vector<std::string>> names(2);

@@ -1,5 +1,5 @@
-// What is saved is loaded again, bit by bit: all element types, ranks 0 to 6, empty tensors, LoD,
-// selected rows and records; and what cannot be saved is refused with the var.
+// Saved values are loaded again, bit by bit: all element types, ranks 0 to 6, empty tensors, LoD,
+// selected rows and records; values that cannot be saved are refused with the name of the var.
 #include <cmath>
 #include <filesystem>
 
@@ -93,7 +93,7 @@ TEST(CheckpointRoundTrip, LodRowsRecordsAndNotes) {
   EXPECT_THAT(outcome(checkpoint.load_record("sequences", 1)), HasSubstr("'sequences' of rank 1"));
 }
 
-// Values of every kind that are asked for one after another.
+// Values of every kind that are requested one after another.
 TEST(CheckpointRoundTrip, ValuesThatAreAskedFor) {
   const TempFolder folder;
   std::map<std::string, Value> values;
@@ -172,7 +172,7 @@ TEST(CheckpointRoundTrip, SplitsOverFiles) {
   }
 }
 
-// Larger files are hashed by a thread beside the one that writes.
+// Larger files are hashed by a second thread, concurrently with the writing one.
 TEST(CheckpointRoundTrip, ThreadsDoNotChangeFiles) {
   const TempFolder folder;
   const Value large = counting({3 << 19});
@@ -206,7 +206,8 @@ TEST(CheckpointRoundTrip, ReplacesOnlyIfToldTo) {
   ASSERT_EQ(outcome(save_state_dict(state, folder / "c")), "ok");
   LocalState other;
   other.add("v", second);
-  EXPECT_THAT(outcome(save_state_dict(other, folder / "c")), HasSubstr("there is a checkpoint"));
+  EXPECT_THAT(outcome(save_state_dict(other, folder / "c")),
+              HasSubstr("a checkpoint already exists"));
   CheckpointSaveOptions options;
   options.replace = Replace::kYes;
   ASSERT_EQ(outcome(save_state_dict(other, folder / "c", options)), "ok");
@@ -238,10 +239,10 @@ TEST(CheckpointRoundTrip, RefusesWhatCannotBeSaved) {
   EXPECT_THAT(refusal(state), HasSubstr("leave a gap: expected 8 elements of shape [8], found 4"));
   state.tensors[0] = {"v", &some, {}, {}, false};
   state.add("v", some);
-  EXPECT_THAT(refusal(state), HasSubstr("'v': the name is there twice"));
+  EXPECT_THAT(refusal(state), HasSubstr("'v': the name occurs twice"));
   state.tensors.pop_back();
   state.add("bad\xFFname", some);
-  EXPECT_THAT(refusal(state), HasSubstr("no valid UTF-8"));
+  EXPECT_THAT(refusal(state), HasSubstr("not valid UTF-8"));
   EXPECT_EQ(outcome(system_file_calls()->open(folder / "c/manifest.json")).find("ok"),
             std::string::npos);
   const Value deep = filled(DType::kFloat32, Dims(17, 1));
@@ -269,7 +270,7 @@ TEST(CheckpointRoundTrip, KeepsTheLastAndFallsBack) {
   for (const CheckpointEntry& entry : *entries) found.emplace_back(entry.step, entry.complete);
   EXPECT_THAT(found, ElementsAre(std::pair(3, true), std::pair(4, true), std::pair(5, true),
                                  std::pair(9, false)));
-  // One flipped bit in the newest: the one before is taken, and it is said why.
+  // One flipped bit in the newest: the previous one is used, and the reason is reported.
   const std::string path = root + "/step-5/data-0-0.safetensors";
   std::string bytes = testing::bytes_of(path);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -288,7 +289,7 @@ TEST(CheckpointRoundTrip, ReadsInTheOrderOfTheFile) {
   const TempFolder folder;
   std::map<std::string, Value> values;
   LocalState state;
-  // In the file t10 stands before t2, and whole numbers of 64 bits before all others.
+  // In the file t10 is before t2, and 64-bit integers are before all others.
   for (int i = 0; i < 12; ++i) {
     const DType dtype = i % 3 == 0 ? DType::kInt64 : DType::kFloat32;
     const std::string name = "t" + std::to_string(i);

@@ -1,12 +1,12 @@
-// Headers of safetensors files are written as the layout asks for and read back; malformed ones are
-// refused with the tensor and what is wrong.
+// Headers of safetensors files are written according to the layout and read back; malformed ones
+// are refused with the tensor and the error.
 #include "io/checkpoint/safetensors.h"
 
 #include <cstring>
 
 #include <gmock/gmock.h>
 
-#include "io/checkpoint/json.h"
+#include "io/json.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
 

@@ -1,6 +1,6 @@
-// Ranks whose folders lie on disks of their own: what they save together they load together, in any
-// number, over any disks; each gets from others exactly the blocks that its disk does not have; a
-// rank or a byte that is lost is named on all of them within the deadline.
+// Ranks whose folders are on separate disks: values that they save together they load together,
+// with any number of ranks and disks; each rank gets from others exactly the blocks that its disk
+// does not have; a lost rank or byte is reported by all of them within the deadline.
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -40,7 +40,7 @@ void copy_over(const std::string& from, const std::string& to) {
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
 }
 
-// What rank `rank` of n has; `first` tells saves apart.
+// The values of rank `rank` of n; `first` identifies the save.
 struct Held {
   Held(int32_t rank, int32_t n, float first) : box(even_part(kSpreadDims, 0, rank, n)) {
     rows = counting_part(kSpreadDims, box, first);
@@ -100,7 +100,7 @@ Status save(const TempFolder& folder, int32_t n, int32_t disks, float first = 0,
   }));
 }
 
-// Loads columns, a share of the rows of the table and what is whole, and compares.
+// Loads columns, a share of the rows of the table and the whole values, and compares.
 Status load_rank(Gather& gather, const std::string& folder, const SpreadLoadOptions& options = {},
                  float first = 0, uint64_t* received = nullptr) {
   MILLRACE_ASSIGN_OR_RETURN(SpreadCheckpoint checkpoint,
@@ -160,11 +160,11 @@ TEST(SpreadCheckpoint, EveryDiskHasItsFilesAndTheManifest) {
                 ElementsAre("data-" + std::to_string(rank) + "-0.safetensors", "manifest.json"));
     EXPECT_EQ(testing::bytes_of(disk(folder, rank) + "/c/manifest.json"),
               testing::bytes_of(disk(folder, 0) + "/c/manifest.json"));
-    // Alone it is not complete, which is said.
+    // A single disk is not complete, which is reported.
     EXPECT_THAT(outcome(Checkpoint::open(disk(folder, rank) + "/c")),
                 HasSubstr("they must load it together"));
   }
-  // What is put into one folder is a checkpoint like any other.
+  // Files copied into one folder are a normal checkpoint.
   for (int32_t rank = 1; rank < 3; ++rank)
     copy_over(disk(folder, rank) + "/c", disk(folder, 0) + "/c");
   const auto joined = Checkpoint::open(disk(folder, 0) + "/c");
@@ -178,7 +178,7 @@ TEST(SpreadCheckpoint, AnyCountOverAnyDisks) {
       const TempFolder folder;
       ASSERT_EQ(outcome(save(folder, n, disks)), "ok") << n << " over " << disks;
       for (const int32_t m : {2, 3, 5, 7}) {
-        if (m < disks) continue;  // somebody has to see every disk
+        if (m < disks) continue;  // every disk must be visible to a rank
         for (const Status& status : load_spread(folder, m, disks))
           EXPECT_EQ(outcome(status), "ok") << n << " to " << m << " over " << disks;
       }
@@ -190,7 +190,7 @@ TEST(SpreadCheckpoint, SendsInRoundsOfBoundedSize) {
   const TempFolder folder;
   ASSERT_EQ(outcome(save(folder, 3, 3)), "ok");
   SpreadLoadOptions options;
-  options.max_sent_bytes = 1;  // a block each
+  options.max_sent_bytes = 1;  // one block per message
   for (const Status& status : load_spread(folder, 3, 3, options)) EXPECT_EQ(outcome(status), "ok");
 }
 
@@ -209,14 +209,14 @@ TEST(SpreadCheckpoint, SendsOnlyWhatADiskDoesNotHave) {
       EXPECT_EQ(outcome(status), "ok");
   }
   EXPECT_EQ(common, 0);
-  // Rank 1 sees nothing at all and gets every block that it needs, each once.
+  // Rank 1 has no files at all and receives every block that it needs exactly once.
   const auto whole = Checkpoint::open(disk(folder, 0) + "/c");
   ASSERT_EQ(outcome(whole), "ok");
   EXPECT_GT(spread, 0);
   EXPECT_LE(spread, whole->manifest().bytes());
 }
 
-// Passes calls on until one, at which the rank is gone.
+// Forwards calls up to a given one, at which the rank fails.
 class LostRank final : public Gather {
  public:
   LostRank(std::unique_ptr<Gather> inner, int calls) : inner_(std::move(inner)), left_(calls) {}
@@ -237,7 +237,7 @@ class LostRank final : public Gather {
   int left_;
 };
 
-// Loses rank 1 of 3 at every exchange in turn. \param body  what each rank does
+// Rank 1 of 3 fails at every exchange in turn. \param body  what each rank does
 void lose_at_every_exchange(const std::function<Status(Gather&)>& body,
                             const std::function<void(int)>& check) {
   using Clock = std::chrono::steady_clock;
@@ -289,7 +289,7 @@ TEST(SpreadCheckpoint, ARankThatIsLostWhileSavingLeavesTheOldOrTheNew) {
         return save_rank(gather, disk(folder, gather.rank()) + "/c", 1000, Replace::kYes);
       },
       [&](int exchange) {
-        // Old or new on all ranks, and never the old one again.
+        // The old or the new checkpoint on all ranks, and never the old one after the new one.
         bool good = false;
         for (const float first : {newest, 1000.0F}) {
           ThreadGroup group(3);
@@ -416,12 +416,13 @@ TEST(SpreadCheckpoint, OneRankThatFailsStopsAll) {
 TEST(SpreadCheckpoint, TheNewerOfTwoManifestsCounts) {
   const TempFolder folder;
   ASSERT_EQ(outcome(save(folder, 2, 2)), "ok");
-  // A save that was cut off between the manifests leaves the old one, and its files, on one disk.
+  // A save that was interrupted between the manifests keeps the old checkpoint, and its files, on
+  // one disk.
   fs::copy(disk(folder, 1) + "/c", folder / "kept");
   ASSERT_EQ(outcome(save(folder, 2, 2, 1000, Replace::kYes)), "ok");
   copy_over(folder / "kept", disk(folder, 1) + "/c");
   for (const Status& status : load_spread(folder, 2, 2, {}, 1000)) EXPECT_EQ(outcome(status), "ok");
-  // What is left goes with the next save.
+  // The next save removes the rest.
   ASSERT_EQ(outcome(save(folder, 2, 2, 2000, Replace::kYes)), "ok");
   EXPECT_THAT(*system_file_calls()->list(disk(folder, 1) + "/c"),
               ElementsAre("data-1-0-2.safetensors", "manifest.json"));
@@ -438,7 +439,7 @@ TEST(SpreadCheckpoint, KeepsTheLastOnEveryDisk) {
     }));
   };
   for (int64_t step = 1; step <= 4; ++step) ASSERT_EQ(outcome(save_step(step)), "ok");
-  // Rank 1 was cut off before its manifest got its name: complete all the same.
+  // Rank 1 was interrupted before it renamed its manifest: the checkpoint is complete nevertheless.
   fs::remove(disk(folder, 1) + "/step-4/manifest.json");
   ASSERT_EQ(outcome(save_step(5)), "ok");
   for (int32_t rank = 0; rank < 2; ++rank)

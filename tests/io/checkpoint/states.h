@@ -15,7 +15,7 @@
 
 namespace millrace::testing {
 
-/// A float tensor that counts up: element i is first + i.
+/// A float tensor with consecutive numbers: element i is first + i.
 inline Value counting(Dims dims, float first = 0) {
   Value value;
   Tensor& tensor = value.as<Tensor>();
@@ -24,7 +24,7 @@ inline Value counting(Dims dims, float first = 0) {
   return value;
 }
 
-/// Part of a counting() tensor of the given dims.
+/// A slice of a counting() tensor of the given dims.
 inline Value counting_part(const Dims& dims, const io::Box& box, float first = 0) {
   const Value whole = counting(dims, first);
   Value part;
@@ -43,7 +43,7 @@ inline std::string bytes_of(const Tensor& tensor) {
   return {reinterpret_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.bytes())};
 }
 
-/// True if both are tensors of one dtype, shape and content, to the bit.
+/// True if both are tensors with the same dtype, shape and bits.
 inline ::testing::AssertionResult same_bits(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.dims() != b.dims())
     return ::testing::AssertionFailure() << describe(a) << " and " << describe(b);
@@ -51,7 +51,7 @@ inline ::testing::AssertionResult same_bits(const Tensor& a, const Tensor& b) {
   return ::testing::AssertionSuccess();
 }
 
-/// Calls body(rank) on a thread for each rank; statuses by rank.
+/// Calls body(rank) on one thread per rank; returns the statuses by rank.
 template <typename Body>
 std::vector<Status> on_ranks(int32_t ranks, Body body) {
   std::vector<Status> statuses(static_cast<size_t>(ranks));
@@ -62,7 +62,7 @@ std::vector<Status> on_ranks(int32_t ranks, Body body) {
   return statuses;
 }
 
-/// "ok", or everything that the status says.
+/// "ok", or the full text of the status.
 inline std::string outcome(const Status& status) {
   return status.ok() ? "ok" : status.to_string();
 }

@@ -1,5 +1,5 @@
 // Checkpoints that the original wrote are read by a reader that knows their few names and opcodes;
-// anything else in such a file is refused and nothing is carried out.
+// anything else in such a file is refused, and no code is executed.
 #include "io/original/original_checkpoint.h"
 
 #include <fstream>
@@ -53,7 +53,7 @@ class ChangedSample : public ::testing::Test {
     for (const char* name : {"0.metadata", "0_0.distcp", "1_0.distcp"})
       testing::put_file(folder_ / name, testing::bytes_of(std::string(kSample) + "/" + name));
   }
-  // Replaces text of equal length.
+  // Replaces text by text of equal length.
   void change(const std::string& file, const std::string& from, const std::string& to) {
     std::string bytes = testing::bytes_of(folder_ / file);
     const size_t at = bytes.find(from);
@@ -69,12 +69,12 @@ class ChangedSample : public ::testing::Test {
 TEST_F(ChangedSample, OtherNamesAreRefused) {
   change("0_0.distcp", "_reconstruct", "_Reconstruct");
   EXPECT_THAT(opened(), ::testing::AllOf(HasSubstr("numpy._core.multiarray._Reconstruct"),
-                                         HasSubstr("nothing of it was carried out")));
+                                         HasSubstr("nothing in it was executed")));
 }
 
 TEST_F(ChangedSample, OtherPlacesAreRefused) {
   change("0.metadata", "1_0.distcp", "/_0.distcp");
-  EXPECT_THAT(opened(), HasSubstr("no name of a data file"));
+  EXPECT_THAT(opened(), HasSubstr("expected the name of a data file"));
 }
 
 TEST_F(ChangedSample, MissingFilesAreNamed) {
@@ -100,9 +100,9 @@ TEST_F(ChangedSample, EveryCutIsRefused) {
   }
 }
 
-// A part that is missing, or there twice, leaves a gap or an overlap.
+// A slice that is missing or duplicated leaves a gap or an overlap.
 TEST_F(ChangedSample, PartsMustMakeUpTheTensor) {
-  // The offset of the second part of w_row, (2, 0), becomes (1, 0).
+  // The offset of the second slice of w_row, (2, 0), becomes (1, 0).
   change("0.metadata", std::string("h\x0DK\x02K\x00\x86\x94h\x0F", 10),
          std::string("h\x0DK\x01K\x00\x86\x94h\x0F", 10));
   EXPECT_THAT(opened(), HasSubstr("w_row"));
@@ -120,7 +120,7 @@ TEST(Pickle, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(p("N."), "ok");
   EXPECT_THAT(read_text("\x80\x02N."), HasSubstr("protocol 4"));
   EXPECT_THAT(read_text(""), HasSubstr("cut off"));
-  // GLOBAL, INST, OBJ, PERSID, EXT1 and others are not there at all.
+  // GLOBAL, INST, OBJ, PERSID, EXT1 and others are not implemented.
   for (const char* opcode : {"cos\nsystem\n", "ios\nsystem\n", "o", "P0\n", "Q", "\x82\x01"})
     EXPECT_THAT(p(opcode), HasSubstr("opcode")) << opcode;
   EXPECT_THAT(p("\x8C\x02os\x8C\x06system\x93."), HasSubstr("\"os.system\""));
@@ -128,13 +128,13 @@ TEST(Pickle, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(p("NN."), HasSubstr("left on the stack"));
   EXPECT_THAT(p("(N."), HasSubstr("left on the stack"));
   EXPECT_THAT(p("t."), HasSubstr("no mark"));
-  EXPECT_THAT(p("h\x01."), HasSubstr("not kept"));
-  EXPECT_THAT(p("NNa."), HasSubstr("no list"));
-  EXPECT_THAT(p("N)R."), HasSubstr("no name"));
+  EXPECT_THAT(p("h\x01."), HasSubstr("missing memo entry"));
+  EXPECT_THAT(p("NNa."), HasSubstr("not a list"));
+  EXPECT_THAT(p("N)R."), HasSubstr("not a known name"));
   EXPECT_THAT(p("NNb."), HasSubstr("takes none"));
   EXPECT_THAT(p("B\xFF\xFF\xFF\x7Fx."), HasSubstr("expected 2147483647 more bytes"));
   EXPECT_THAT(p("N.x"), HasSubstr("found 1 more bytes"));
-  // A list that contains itself is no trouble, because nobody follows it.
+  // A list that contains itself is harmless, because references are not followed.
   EXPECT_EQ(p("]\x94h" + std::string(1, '\0') + "a."), "ok");
   EXPECT_EQ(p(std::string("\x8A\x02\x00\xFF.", 5)), "ok");
 }

@@ -1,0 +1,85 @@
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "kernels/cpu/activation/gelu.h"
+#include "kernels/cpu/attention_rows.h"
+#include "kernels/cpu/nn/few_places_loops.h"
+#include "kernels/cpu/nn/norm_columns.h"
+#include "kernels/cpu/wide_loops.h"
+
+// Everything called here is inlined (flatten), so that only these functions need such a processor.
+namespace millrace::kernels {
+namespace {
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+gelu_wide(const void* formula, const float* v, const float* dout, float* out, int64_t count) {
+  detail::value_loop<Gelu, float>(formula, v, dout, out, count);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+gelu_grad_wide(const void* formula, const float* v, const float* dout, float* out, int64_t count) {
+  detail::grad_loop<Gelu, float>(formula, v, dout, out, count);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+softmax_wide(float* x, const float* mask, bool mask_advances, int64_t count) {
+  masked_softmax(x, mask, mask_advances, count);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+softmax_grad(const float* p, float* dp, int64_t count) {
+  softmax_gradient(p, dp, count);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+norm_forward(const NormForward& f, int64_t begin, int64_t end) {
+  detail::norm_forward(f, begin, end);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+norm_backward(const NormBackward& g, int64_t begin, int64_t end) {
+  detail::norm_backward(g, begin, end);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+few_places_forward(const PlaceSizes& sizes, const float* images, const float* weights,
+                   float* sums) {
+  detail::few_places_forward(sizes, images, weights, sums);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+few_places_data(const PlaceSizes& sizes, const float* images, const float* weights, float* sums) {
+  detail::few_places_data(sizes, images, weights, sums);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+few_places_weights(const size_t* taps, int64_t tap_count, const PlacePair* pairs, const float* x,
+                   const float* y, float* weights) {
+  detail::few_places_weights(taps, tap_count, pairs, x, y, weights);
+}
+
+constexpr WideLoops kLoops = {
+    .gelu = gelu_wide,
+    .gelu_grad = gelu_grad_wide,
+    .masked_softmax = softmax_wide,
+    .softmax_gradient = softmax_grad,
+    .norm_forward = norm_forward,
+    .norm_backward = norm_backward,
+    .few_places_forward = few_places_forward,
+    .few_places_data = few_places_data,
+    .few_places_weights = few_places_weights,
+};
+
+}  // namespace
+
+const WideLoops* wide_loops() {
+  // Respects oneDNN's limit (ONEDNN_MAX_CPU_ISA): one setting shows what an older processor would
+  // compute.
+  static const bool supported = [] {
+    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+    return (isa & wanted) == wanted;
+  }();
+  return supported ? &kLoops : nullptr;
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+
+namespace millrace::gpu {
+
+/// c = alpha * a x b + beta * c for a batch of row-major float matrices in device memory.
+struct MatrixProduct {
+  const float* a = nullptr;  ///< [rows, inner], or [inner, rows] if transpose_a
+  const float* b = nullptr;  ///< [inner, columns], or [columns, inner] if transpose_b
+  float* c = nullptr;        ///< [rows, columns]
+  int64_t rows = 0;
+  int64_t inner = 0;
+  int64_t columns = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  float alpha = 1.0F;
+  float beta = 0.0F;  ///< 0: c is not read
+  int64_t batch = 1;
+  int64_t a_stride = 0;  ///< elements from one matrix of the batch to the next; 0: the same matrix
+                         ///< for the whole batch
+  int64_t b_stride = 0;
+  int64_t c_stride = 0;
+};
+
+/// One of the three computations around a convolution of float images: channels first, filters
+/// [out_channels, in_channels / groups, height, width]. Dims of images and windows are (height,
+/// width).
+struct Convolution {
+  enum class What : int32_t {
+    kOutput,          ///< input, filter -> output
+    kInputGradient,   ///< output, filter -> input; both are gradients
+    kFilterGradient,  ///< input, output -> filter; the last two are gradients
+  };
+  What what = What::kOutput;
+  float* input = nullptr;
+  float* filter = nullptr;
+  float* output = nullptr;
+  int64_t batch = 0;
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  int64_t groups = 1;
+  int64_t in[2] = {};
+  int64_t out[2] = {};
+  int64_t kernel[2] = {};
+  int64_t stride[2] = {1, 1};
+  int64_t before[2] = {};  ///< padding at the top and left; bottom and right follow from the dims
+  int64_t dilation[2] = {1, 1};
+
+  [[nodiscard]] constexpr int64_t input_count() const {
+    return batch * in_channels * in[0] * in[1];
+  }
+  [[nodiscard]] constexpr int64_t output_count() const {
+    return batch * out_channels * out[0] * out[1];
+  }
+  [[nodiscard]] constexpr int64_t filter_count() const {
+    return out_channels * (in_channels / groups) * kernel[0] * kernel[1];
+  }
+};
+
+}  // namespace millrace::gpu
