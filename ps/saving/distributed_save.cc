@@ -96,7 +96,7 @@ Status add_held_vars(const SavingTrainer& trainer, std::map<std::string, Value>&
     if (gathered.contains(name)) continue;
     const Value* const value = trainer.scope->find(name);
     if (value == nullptr || !value->initialized()) return nothing_to_save(name);
-    gathered[name] = *value;
+    MILLRACE_ASSIGN_OR_RETURN(gathered[name], clone(*value));
   }
   return Ok();
 }

@@ -47,10 +47,24 @@ class Job:
             path = f"{self.out}/{made}"
             if not os.path.exists(path):
                 raise Finding("programs", f"{made} is not written")
-            load = self.judge.program_diff.load if "trainer" in made else self.server_program
+            load = self.trainer_program if "trainer" in made else self.server_program
             lines = self.judge.program_diff.diff_programs(load(f"{self.folder}/{want}"), load(path))
             if lines:
                 raise Finding("programs", f"{made}: " + " | ".join(lines[:3])[:500])
+
+    def trainer_program(self, path):
+        """A trainer's program without the ids of geo tables that lookup_table_v2 reads: in release 2.6.2 that op's `is_sparse` is not among
+        all_attrs(), so the original sends none of them, and rows that are trained never reach the servers (known_differences.py)."""
+        program = self.judge.program_diff.load(path)
+        if self.plan["cluster"]["transpiler"] == "geo":
+            left_out = {op.ins["W"][0] for op in program.blocks[0].ops if op.type == "lookup_table_v2"}
+            for op in program.blocks[0].ops:
+                if op.type == "send" and "X" in op.ins:
+                    kind, tables = op.attrs["send_varnames"]
+                    kept = [i for i, table in enumerate(tables) if table not in left_out]
+                    op.attrs["send_varnames"] = (kind, type(tables)(tables[i] for i in kept))
+                    op.ins["X"] = [op.ins["X"][i] for i in kept]
+        return program
 
     def server_program(self, path):
         """A server's program without the id of the trainer as which the original ran; those of millrace serve all

@@ -1,5 +1,4 @@
-// Tensors in the layout of a library: every program must have the result of f64, which is
-// row-major.
+// Tensors in the layout of a library: every program must have the result of row-major f64.
 #include <cmath>
 #include <map>
 
