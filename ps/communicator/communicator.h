@@ -94,7 +94,8 @@ class Communicator {
 
   /// Sync and half-async: called by a thread at the end of its batch. When all threads that run
   /// steps have arrived, their values are merged and sent, and parameters are received; then all
-  /// threads continue. Other modes: no effect.
+  /// threads continue. Other modes: no effect. Errors: kDistributed if not all threads arrive by
+  /// the deadline; later calls fail with the same error.
   Status barrier();
   /// Sets the number of threads that barrier() waits for; initially cpu_num.
   void set_barrier_trigger(int threads);

@@ -185,6 +185,7 @@ Status Communicator::Impl::count_step() {
 Status Communicator::Impl::barrier() {
   if (!waits_for_threads()) return Ok();
   if (!running_) return InvalidArgument("barrier: the communicator does not run");
+  MILLRACE_RETURN_IF_ERROR(lanes_->error());
   MILLRACE_RETURN_IF_ERROR(count_step());
   std::unique_lock lock(barrier_mutex_);
   const int64_t round = round_;
@@ -195,10 +196,14 @@ Status Communicator::Impl::barrier() {
   MILLRACE_RETURN_IF_ERROR(lanes_->error());
   if (round_ != round) return Ok();
   if (!running_) return InvalidArgument("barrier: the communicator was stopped");
-  return in_time ? Ok()
-                 : Status(StatusCode::kDistributed,
-                          fmt::format("{} of {} threads reached the barrier by the deadline",
-                                      arrived_, trigger_));
+  if (in_time) return Ok();
+  const Status late(
+      StatusCode::kDistributed,
+      fmt::format("{} of {} threads reached the barrier by the deadline", arrived_, trigger_));
+  lock.unlock();
+  // This thread is counted for the round that did not start; a retry would count it twice.
+  lanes_->fail(late);
+  return late;
 }
 
 // Runs a round if all threads have arrived. The lock is released while it sends and receives.
