@@ -7,17 +7,10 @@
 #include <gtest/gtest.h>
 
 #include "executor/standard_runtime.h"
-#include "fleet/job/contexts.h"
-#include "fleet/job/fleet_job.h"
 #include "fleet/runtime/fleet_server.h"
-#include "fleet/runtime/fleet_worker.h"
-#include "fleet/strategy/communicator_flags.h"
-#include "framework/read_program.h"
-#include "ops/construct/builder.h"
-#include "ops/minimize/minimize.h"
-#include "ops/registry.h"
 #include "ps/transport/inproc.h"
-#include "tests/fleet/equal_nets.h"
+#include "tests/fleet/nets.h"
+#include "tests/fleet/training_job.h"
 
 namespace millrace::fleet {
 namespace {
@@ -26,37 +19,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-void check_equal(const Status& status) {
-  ASSERT_TRUE(status.ok()) << status.to_string();
-}
-
-struct EqualNet {
-  std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
-  std::unique_ptr<Program> main;
-  std::unique_ptr<Program> startup;
-
-  EqualNet(const char* const (&texts)[2], const std::vector<MinimizeOptions>& optimizers) {
-    auto body = read_program_bytes(texts[0], "main", {});
-    auto first = read_program_bytes(texts[1], "startup", {});
-    check_equal(body.status());
-    check_equal(first.status());
-    main = *std::move(body);
-    startup = *std::move(first);
-    ops::Builder builder(*registry, *main, *startup);
-    for (const MinimizeOptions& optimizer : optimizers)
-      check_equal(ops::minimize(builder, "loss", optimizer).status());
-  }
-  EqualNet(const char* const (&texts)[2], const MinimizeOptions& optimizer)
-      : EqualNet(texts, std::vector<MinimizeOptions>{optimizer}) {}
-};
-
-MinimizeOptions optimizer_of(UpdateMethod method) {
-  MinimizeOptions options;
-  options.method = std::move(method);
-  options.learning_rate = 0.05;
-  return options;
-}
-
+constexpr double kEqualRate = 0.05;
 constexpr int64_t kBatch = 8;
 
 // Some rows occur twice in a batch, some in both batches.
@@ -68,8 +31,8 @@ executor::NamedValues equal_feeds(int first_worker, int workers, int step) {
   executor::NamedValues feeds;
   auto& ids = feeds["ids"].as<Tensor>();
   auto& x = feeds["x"].as<Tensor>();
-  check_equal(ids.resize(DType::kInt64, {workers * kBatch, 1}));
-  check_equal(x.resize(DType::kFloat32, {workers * kBatch, 4}));
+  check_ok(ids.resize(DType::kInt64, {workers * kBatch, 1}));
+  check_ok(x.resize(DType::kFloat32, {workers * kBatch, 4}));
   for (int64_t i = 0; i < workers * kBatch; ++i) {
     const int worker = first_worker + static_cast<int>(i / kBatch);
     ids.data<int64_t>()[i] = id_at(worker, step, i % kBatch);
@@ -95,15 +58,15 @@ std::vector<float> elements_of(const Value& value) {
   return {values.begin(), values.end()};
 }
 
-EqualParams train_together(const EqualNet& net, int workers, int steps) {
+EqualParams train_together(const TrainingNet& net, int workers, int steps) {
   const executor::Executor executor(executor::make_runtime(""), {});
   Scope scope;
   std::vector<Value> none;
-  check_equal((*executor.prepare(*net.startup, scope))->run({}, {}, none));
+  check_ok((*executor.prepare(*net.startup, scope))->run({}, {}, none));
   const auto prepared = executor.prepare(*net.main, scope);
-  check_equal(prepared.status());
+  check_ok(prepared.status());
   for (int step = 0; step < steps; ++step)
-    check_equal((*prepared)->run(feeds_for(*net.main, 0, workers, step), {}, none));
+    check_ok((*prepared)->run(feeds_for(*net.main, 0, workers, step), {}, none));
   EqualParams out;
   for (const char* const name : {"emb", "w", "b"}) {
     if (net.main->root().find_var(name) != nullptr) out[name] = elements_of(*scope.find(name));
@@ -119,28 +82,12 @@ JobSpec equal_spec(int workers) {
   return spec;
 }
 
-WorkerSetup equal_setup(const FleetJob& job, const RoleOutput& role, int worker) {
-  WorkerSetup setup;
-  setup.main = role.programs.main.get();
-  setup.startup = role.programs.startup.get();
-  setup.description = role.ps_desc;
-  setup.mode = job.mode();
-  setup.servers = job.spec().servers;
-  setup.worker = worker;
-  setup.workers = job.spec().workers;
-  setup.send = send_contexts(job.plan(), job.spec().servers, worker);
-  setup.dense_tables = dense_receives(job.plan());
-  setup.communicator = communicator_flags(job.mode(), 0, job.spec().environment);
-  setup.client.deadline = std::chrono::seconds(30);
-  return setup;
-}
-
 // Two servers and some workers, each in a thread.
 class EqualJob {
  public:
-  EqualJob(const EqualNet& net, int workers) : net_(net) {
+  EqualJob(const TrainingNet& net, int workers) : net_(net) {
     auto job = FleetJob::create(*net.main, *net.startup, equal_spec(workers));
-    check_equal(job.status());
+    check_ok(job.status());
     job_.emplace(*std::move(job));
   }
 
@@ -166,7 +113,7 @@ class EqualJob {
     setup.servers = 2;
     const auto server = FleetServer::create(std::move(setup));
     ASSERT_TRUE(server.ok()) << server.status().to_string();
-    check_equal((*server)->serve(*transport_, job_->spec().servers[static_cast<size_t>(index)]));
+    check_ok((*server)->serve(*transport_, job_->spec().servers[static_cast<size_t>(index)]));
   }
 
   void give_rows(FleetWorker& worker) {
@@ -177,28 +124,28 @@ class EqualJob {
     if (!gives_rows) return;
     std::vector<int64_t> rows(12);
     for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
-    check_equal(
+    check_ok(
         worker.table_client().set_sparse(entry.layout, rows, train_together(net_, 1, 0).at("emb")));
   }
 
   void work(int index, int steps) {
     const auto role = job_->role({false, index});
     ASSERT_TRUE(role.ok()) << role.status().to_string();
-    const auto made = FleetWorker::create(equal_setup(*job_, *role, index), transport_);
+    const auto made = FleetWorker::create(worker_setup(*job_, *role, index), transport_);
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     FleetWorker& worker = **made;
-    check_equal(worker.start());
+    check_ok(worker.start());
     if (index == 0 && worker.tables() != nullptr) give_rows(worker);
-    check_equal(worker.table_client().barrier("rows"));
+    check_ok(worker.table_client().barrier("rows"));
     std::vector<Value> none;
     for (int step = 0; step < steps; ++step) {
       const Status done = worker.step(feeds_for(*net_.main, index, 1, step), {}, none);
-      check_equal(done);
+      check_ok(done);
       if (!done.ok()) break;
     }
-    check_equal(worker.wait_for_all());
+    check_ok(worker.wait_for_all());
     if (index == 0) keep(worker);
-    check_equal(worker.stop());
+    check_ok(worker.stop());
   }
 
   void keep(FleetWorker& worker) {
@@ -213,7 +160,7 @@ class EqualJob {
     }
   }
 
-  const EqualNet& net_;
+  const TrainingNet& net_;
   std::optional<FleetJob> job_;
   std::shared_ptr<ps::Transport> transport_ = std::make_shared<ps::InprocTransport>();
   std::vector<std::thread> threads_;
@@ -230,7 +177,7 @@ void expect_equal_params(const EqualParams& found, const EqualParams& wanted) {
   }
 }
 
-void expect_equal_job(const EqualNet& net, int workers) {
+void expect_equal_job(const TrainingNet& net, int workers) {
   EqualJob job(net, workers);
   expect_equal_params(job.train(5), train_together(net, workers, 5));
 }
@@ -239,15 +186,15 @@ void expect_equal_job(const EqualNet& net, int workers) {
 // rules of servers do not (AdamOfRowsIsTold).
 TEST(FleetEqual, RowsOfSeveralWorkersAreAveragedAsDenseParametersAre) {
   for (const int workers : {1, 2, 3})
-    expect_equal_job(EqualNet(kRowsAndLayer, optimizer_of(Sgd{})), workers);
+    expect_equal_job(TrainingNet(kRowsAndLayer, optimizer_of(Sgd{}, kEqualRate)), workers);
 }
 
 TEST(FleetEqual, WorkersOfAJobOfRowsAloneWaitForEachOther) {
-  expect_equal_job(EqualNet(kRowsAlone, optimizer_of(Sgd{})), 2);
+  expect_equal_job(TrainingNet(kRowsAlone, optimizer_of(Sgd{}, kEqualRate)), 2);
 }
 
 TEST(FleetEqual, TheSameJobEndsWithTheSameBits) {
-  const EqualNet net(kRowsAndLayer, optimizer_of(Adam{}));
+  const TrainingNet net(kRowsAndLayer, optimizer_of(Adam{}, kEqualRate));
   EXPECT_EQ(EqualJob(net, 3).train(4), EqualJob(net, 3).train(4));
 }
 
@@ -261,30 +208,30 @@ struct Carried {
 std::vector<Carried> carried_out() {
   std::vector<Carried> all;
   all.push_back({"decays and epsilon of adam",
-                 optimizer_of(Adam{.beta1 = 0.5, .beta2 = 0.7, .epsilon = 0.25})});
-  all.push_back({"lazy adam", optimizer_of(Adam{.lazy_mode = true})});
-  MinimizeOptions l1 = optimizer_of(Sgd{});
+                 optimizer_of(Adam{.beta1 = 0.5, .beta2 = 0.7, .epsilon = 0.25}, kEqualRate)});
+  all.push_back({"lazy adam", optimizer_of(Adam{.lazy_mode = true}, kEqualRate)});
+  MinimizeOptions l1 = optimizer_of(Sgd{}, kEqualRate);
   l1.parameter_options["w"].regularizer = L1Decay{0.25};
   all.push_back({"L1 of one parameter", l1});
-  MinimizeOptions l2 = optimizer_of(Adam{});
+  MinimizeOptions l2 = optimizer_of(Adam{}, kEqualRate);
   l2.parameter_options["w"].regularizer = L2Decay{0.25};
   l2.parameter_options["b"].regularizer = L1Decay{0.5};
   all.push_back({"L1 and L2", l2});
-  MinimizeOptions value = optimizer_of(Sgd{});
+  MinimizeOptions value = optimizer_of(Sgd{}, kEqualRate);
   value.parameter_options["w"].clip = ClipByValue{0.01, {}};
   all.push_back({"clip by value of one parameter", value, 1});
-  MinimizeOptions norm = optimizer_of(Sgd{});
+  MinimizeOptions norm = optimizer_of(Sgd{}, kEqualRate);
   norm.clip = ClipByNorm{0.05};
   norm.parameter_options["emb"].need_clip = false;
   all.push_back({"clip by norm without the embedding", norm, 1});
-  MinimizeOptions global = optimizer_of(Sgd{});
+  MinimizeOptions global = optimizer_of(Sgd{}, kEqualRate);
   global.clip = ClipByGlobalNorm{0.05};
   global.parameter_options["emb"].need_clip = false;
   all.push_back({"clip by global norm without the embedding", global, 1});
-  MinimizeOptions error = optimizer_of(Sgd{});
+  MinimizeOptions error = optimizer_of(Sgd{}, kEqualRate);
   error.error_clips["o"] = {-0.01F, 0.01F};
   all.push_back({"clipped errors", error, 1});
-  MinimizeOptions some = optimizer_of(Sgd{});
+  MinimizeOptions some = optimizer_of(Sgd{}, kEqualRate);
   some.parameters = {"emb", "w"};
   all.push_back({"a parameter that is not trained", some});
   return all;
@@ -294,8 +241,8 @@ TEST(FleetEqual, OptionsReachTheServers) {
   for (const auto& [name, options, workers] : carried_out()) {
     SCOPED_TRACE(name);
     const bool is_sgd = std::holds_alternative<Sgd>(options.method);
-    expect_equal_job(is_sgd ? EqualNet(kRowsAndLayer, options) : EqualNet(kLayerAlone, options),
-                     workers);
+    expect_equal_job(
+        is_sgd ? TrainingNet(kRowsAndLayer, options) : TrainingNet(kLayerAlone, options), workers);
   }
 }
 
@@ -304,23 +251,23 @@ TEST(FleetEqual, ClippingOfDenseParametersStaysOnTheWorker) {
        {GradientClip(ClipByValue{0.01, {}}), GradientClip(ClipByNorm{0.05}),
         GradientClip(ClipByGlobalNorm{0.05})}) {
     for (const UpdateMethod& method : {UpdateMethod(Sgd{}), UpdateMethod(Adam{})}) {
-      MinimizeOptions options = optimizer_of(method);
+      MinimizeOptions options = optimizer_of(method, kEqualRate);
       options.clip = clip;
-      expect_equal_job(EqualNet(kLayerAlone, options), 1);
+      expect_equal_job(TrainingNet(kLayerAlone, options), 1);
     }
   }
 }
 
 // ---- refused options
 
-std::string job_refusal(const EqualNet& net) {
+std::string job_refusal(const TrainingNet& net) {
   const auto job = FleetJob::create(*net.main, *net.startup, equal_spec(2));
   if (!job.ok()) return job.status().message();
   const auto role = job->role({false, 0});
   if (!role.ok()) return role.status().message();
   // Clipped rows stay in the program, as in the original's transpiler; no worker runs that op.
   const auto worker =
-      FleetWorker::create(equal_setup(*job, *role, 0), std::make_shared<ps::InprocTransport>());
+      FleetWorker::create(worker_setup(*job, *role, 0), std::make_shared<ps::InprocTransport>());
   return worker.ok() ? "carried out" : worker.status().message();
 }
 
@@ -333,7 +280,7 @@ TEST(FleetEqual, WhatTablesLackIsRefused) {
   std::vector<Refused> all;
   const auto add = [&](const char* name, const char* message, UpdateMethod method,
                        const std::function<void(MinimizeOptions&)>& change = nullptr) {
-    MinimizeOptions options = optimizer_of(std::move(method));
+    MinimizeOptions options = optimizer_of(std::move(method), kEqualRate);
     if (change) change(options);
     all.push_back({name, std::move(options), message});
   };
@@ -368,17 +315,17 @@ TEST(FleetEqual, WhatTablesLackIsRefused) {
   add("schedule", rate, Sgd{}, [](auto& o) { o.learning_rate = Decay(NoamDecay{4, 10}); });
   add("warm-up", rate, Sgd{}, [](auto& o) { o.learning_rate = LinearWarmup{0.1, 5, 0, 0.1}; });
   for (const auto& [name, options, message] : all) {
-    const std::string found = job_refusal(EqualNet(kRowsAndLayer, options));
+    const std::string found = job_refusal(TrainingNet(kRowsAndLayer, options));
     EXPECT_THAT(found, HasSubstr(message)) << name;
   }
 }
 
 TEST(FleetEqual, SeveralOptimizersAreRefused) {
-  MinimizeOptions first = optimizer_of(Sgd{});
+  MinimizeOptions first = optimizer_of(Sgd{}, kEqualRate);
   first.parameters = {"emb", "w"};
-  MinimizeOptions second = optimizer_of(Adam{});
+  MinimizeOptions second = optimizer_of(Adam{}, kEqualRate);
   second.parameters = {"b"};
-  EXPECT_THAT(job_refusal(EqualNet(kRowsAndLayer, {first, second})),
+  EXPECT_THAT(job_refusal(TrainingNet(kRowsAndLayer, {first, second})),
               HasSubstr("the trainer gets the new value only in the next step"));
 }
 
@@ -389,7 +336,7 @@ Op* update_of(Program& main, llvm::StringRef param) {
   return nullptr;
 }
 
-Op& append_companion(EqualNet& net, const char* type, const std::string& in,
+Op& append_companion(TrainingNet& net, const char* type, const std::string& in,
                      const std::string& out) {
   if (net.main->root().find_var(out) == nullptr) {
     VarSpec spec = net.main->root().find_var(in)->spec();
@@ -403,18 +350,18 @@ Op& append_companion(EqualNet& net, const char* type, const std::string& in,
 }
 
 TEST(FleetEqual, AveragesAndStateOfOnesOwnAreRefused) {
-  EqualNet average(kLayerAlone, optimizer_of(Sgd{}));
+  TrainingNet average(kLayerAlone, optimizer_of(Sgd{}, kEqualRate));
   append_companion(average, "assign", "w", "w_ema");
   EXPECT_THAT(job_refusal(average), HasSubstr("'assign' does more for the parameter 'w' than its "
                                               "update (such as an average or additional state)"));
-  EqualNet fading(kLayerAlone, optimizer_of(Adam{}));
+  TrainingNet fading(kLayerAlone, optimizer_of(Adam{}, kEqualRate));
   const std::string moment = update_of(*fading.main, "w")->first_input("Moment1").str();
   append_companion(fading, "scale", moment, moment).set_float("scale", 0.5F);
   EXPECT_THAT(job_refusal(fading), HasSubstr("'scale' does more for the parameter 'w'"));
 }
 
 TEST(FleetEqual, PowersOfDecaysBelongToTheUpdate) {
-  EqualNet net(kLayerAlone, optimizer_of(Adam{}));
+  TrainingNet net(kLayerAlone, optimizer_of(Adam{}, kEqualRate));
   const std::string power = update_of(*net.main, "w")->first_input("Beta1Pow").str();
   Op& scale = append_companion(net, "scale", power, power);
   scale.set_float("scale", 0.9F).set_float("bias", 0.0F);
@@ -424,7 +371,7 @@ TEST(FleetEqual, PowersOfDecaysBelongToTheUpdate) {
 }
 
 TEST(FleetEqual, InputsThatTablesLackAreRefused) {
-  EqualNet net(kLayerAlone, optimizer_of(Adam{}));
+  TrainingNet net(kLayerAlone, optimizer_of(Adam{}, kEqualRate));
   net.main->root().declare("beta", VarSpec::tensor(DType::kFloat32, {1}));
   update_of(*net.main, "w")->set_input("Beta1Tensor", "beta");
   EXPECT_THAT(job_refusal(net),
@@ -433,26 +380,29 @@ TEST(FleetEqual, InputsThatTablesLackAreRefused) {
 }
 
 TEST(FleetEqual, StateThatDoesNotBeginWithZerosIsRefused) {
-  EqualNet net(kLayerAlone, optimizer_of(Adam{}));
+  TrainingNet net(kLayerAlone, optimizer_of(Adam{}, kEqualRate));
   const std::string moment = update_of(*net.main, "b")->first_input("Moment2").str();
   net.startup->root().writers_of(moment)[0]->set_float("value", 0.5F);
   EXPECT_THAT(job_refusal(net), HasSubstr("'Moment2' of 'b' starts with 'fill_constant&0.5'"));
 }
 
 TEST(FleetEqual, AdamOfRowsIsTold) {
-  const auto remarks = [](const EqualNet& net) {
+  const auto remarks = [](const TrainingNet& net) {
     const auto job = FleetJob::create(*net.main, *net.startup, equal_spec(2));
     EXPECT_TRUE(job.ok()) << job.status().to_string();
     return job->role({false, 0})->programs.remarks;
   };
   const auto told = HasSubstr("rows of 'emb' are updated by adam only in steps that use them");
-  EXPECT_THAT(remarks(EqualNet(kRowsAndLayer, optimizer_of(Adam{}))), Contains(told));
-  EXPECT_THAT(remarks(EqualNet(kRowsAndLayer, optimizer_of(Sgd{}))), Not(Contains(told)));
-  EXPECT_THAT(remarks(EqualNet(kLayerAlone, optimizer_of(Adam{}))), Not(Contains(told)));
+  EXPECT_THAT(remarks(TrainingNet(kRowsAndLayer, optimizer_of(Adam{}, kEqualRate))),
+              Contains(told));
+  EXPECT_THAT(remarks(TrainingNet(kRowsAndLayer, optimizer_of(Sgd{}, kEqualRate))),
+              Not(Contains(told)));
+  EXPECT_THAT(remarks(TrainingNet(kLayerAlone, optimizer_of(Adam{}, kEqualRate))),
+              Not(Contains(told)));
 }
 
 TEST(FleetEqual, RowsBeginAsTheProgramSays) {
-  EqualNet constant(kRowsAlone, optimizer_of(Sgd{}));
+  TrainingNet constant(kRowsAlone, optimizer_of(Sgd{}, kEqualRate));
   Op& filled = *constant.startup->root().writers_of("emb")[0];
   constant.startup->root().erase(filled);
   Op& fill = constant.startup->root().append_op("fill_constant");
@@ -463,7 +413,7 @@ TEST(FleetEqual, RowsBeginAsTheProgramSays) {
   job.train(0);
   EXPECT_EQ(job.first_rows, std::vector<float>(48, 0.25F));
 
-  EqualNet uneven(kRowsAlone, optimizer_of(Adam{}));
+  TrainingNet uneven(kRowsAlone, optimizer_of(Adam{}, kEqualRate));
   uneven.startup->root().writers_of("emb")[0]->set_float("min", 0.25F);
   EqualJob drawn(uneven, 1);
   drawn.gives_rows = false;

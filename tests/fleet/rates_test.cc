@@ -6,23 +6,16 @@
 #include <gtest/gtest.h>
 
 #include "executor/standard_runtime.h"
-#include "fleet/job/contexts.h"
-#include "fleet/job/fleet_job.h"
 #include "fleet/runtime/fleet_server.h"
-#include "fleet/runtime/fleet_worker.h"
-#include "fleet/strategy/communicator_flags.h"
-#include "framework/read_program.h"
-#include "ops/construct/builder.h"
-#include "ops/minimize/minimize.h"
-#include "ops/registry.h"
 #include "ps/transport/inproc.h"
+#include "tests/fleet/training_job.h"
 
 namespace millrace::fleet {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kRatesMain = R"(# millrace program 1
+constexpr const char* kRatesNet[2] = {R"(# millrace program 1
 
 block 0 {
   param emb: f32(50, 4)
@@ -40,8 +33,8 @@ block 0 {
   square X=o -> Out=q
   mean X=q -> Out=loss
 }
-)";
-constexpr const char* kRatesStartup = R"(# millrace program 1
+)",
+                                      R"(# millrace program 1
 
 block 0 {
   persist emb: f32(50, 4)
@@ -51,41 +44,13 @@ block 0 {
   uniform_random -> Out=w {shape: [4l, 3l], seed: 2, min: -0.1, max: 0.1, dtype: 5}
   fill_constant -> Out=b {shape: [3l], value: 0.5, dtype: 5}
 }
-)";
+)"};
 constexpr const char* kStepped = "learning_rate_0";
-
-void check_rates(const Status& status) {
-  ASSERT_TRUE(status.ok()) << status.to_string();
-}
-
-struct Net {
-  std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
-  std::unique_ptr<Program> main;
-  std::unique_ptr<Program> startup;
-
-  explicit Net(const MinimizeOptions& options) {
-    auto body = read_program_bytes(kRatesMain, "main", {});
-    auto first = read_program_bytes(kRatesStartup, "startup", {});
-    check_rates(body.status());
-    check_rates(first.status());
-    main = *std::move(body);
-    startup = *std::move(first);
-    ops::Builder builder(*registry, *main, *startup);
-    check_rates(ops::minimize(builder, "loss", options).status());
-  }
-};
-
-MinimizeOptions trained_by(UpdateMethod method, LearningRate rate) {
-  MinimizeOptions options;
-  options.method = std::move(method);
-  options.learning_rate = std::move(rate);
-  return options;
-}
 
 executor::NamedValues rate_feeds(int step) {
   executor::NamedValues feeds;
   auto& ids = feeds["ids"].as<Tensor>();
-  check_rates(ids.resize(DType::kInt64, {6, 1}));
+  check_ok(ids.resize(DType::kInt64, {6, 1}));
   for (int64_t i = 0; i < 6; ++i) ids.data<int64_t>()[i] = (i * i + step) % 50;  // some occur twice
   return feeds;
 }
@@ -96,7 +61,7 @@ float stepped_rate(int step) {
 
 void put_rate(Value& value, float rate) {
   auto& tensor = value.as<Tensor>();
-  check_rates(tensor.resize(DType::kFloat32, {1}));
+  check_ok(tensor.resize(DType::kFloat32, {1}));
   *tensor.data<float>() = rate;
 }
 
@@ -107,16 +72,16 @@ std::vector<float> floats_of_value(const Value& value) {
   return {values.begin(), values.end()};
 }
 
-Params train_one_process(const Net& net, int steps, bool stepped) {
+Params train_one_process(const TrainingNet& net, int steps, bool stepped) {
   const executor::Executor executor(executor::make_runtime(""), {});
   Scope scope;
   std::vector<Value> none;
-  check_rates((*executor.prepare(*net.startup, scope))->run({}, {}, none));
+  check_ok((*executor.prepare(*net.startup, scope))->run({}, {}, none));
   const auto prepared = executor.prepare(*net.main, scope);
-  check_rates(prepared.status());
+  check_ok(prepared.status());
   for (int step = 0; step < steps; ++step) {
     if (stepped) *scope.find(kStepped)->get_if<Tensor>()->data<float>() = stepped_rate(step);
-    check_rates((*prepared)->run(rate_feeds(step), {}, none));
+    check_ok((*prepared)->run(rate_feeds(step), {}, none));
   }
   Params out;
   for (const char* const name : {"emb", "w", "b"}) out[name] = floats_of_value(*scope.find(name));
@@ -132,68 +97,58 @@ JobSpec rates_spec(bool stepped) {
 }
 
 // One worker and two servers; rows have the same initial values as in the one process.
-void train_on_servers(const Net& net, int steps, bool stepped, Params& out) {
+void train_on_servers(const TrainingNet& net, int steps, bool stepped, Params& out) {
   const auto job = FleetJob::create(*net.main, *net.startup, rates_spec(stepped));
-  check_rates(job.status());
+  check_ok(job.status());
   const auto transport = std::make_shared<ps::InprocTransport>();
   std::vector<std::thread> servers;
   for (int i = 0; i < 2; ++i) {
     servers.emplace_back([&, i] {
       const auto role = job->role({true, i});
-      check_rates(role.status());
+      check_ok(role.status());
       ServerSetup setup;
       setup.description = role->ps_desc;
       setup.server = i;
       setup.servers = 2;
       const auto server = FleetServer::create(std::move(setup));
-      check_rates(server.status());
-      check_rates((*server)->serve(*transport, job->spec().servers[static_cast<size_t>(i)]));
+      check_ok(server.status());
+      check_ok((*server)->serve(*transport, job->spec().servers[static_cast<size_t>(i)]));
     });
   }
   const auto role = job->role({false, 0});
-  check_rates(role.status());
-  WorkerSetup setup;
-  setup.main = role->programs.main.get();
-  setup.startup = role->programs.startup.get();
-  setup.description = role->ps_desc;
-  setup.mode = job->mode();
-  setup.servers = job->spec().servers;
-  setup.send = send_contexts(job->plan(), job->spec().servers, 0);
-  setup.dense_tables = dense_receives(job->plan());
-  setup.communicator = communicator_flags(job->mode(), 0, job->spec().environment);
-  setup.client.deadline = std::chrono::seconds(30);
-  const auto made = FleetWorker::create(setup, transport);
-  check_rates(made.status());
+  check_ok(role.status());
+  const auto made = FleetWorker::create(worker_setup(*job, *role, 0), transport);
+  check_ok(made.status());
   FleetWorker& worker = **made;
   EXPECT_EQ(worker.scheduled_rate(), stepped ? kStepped : "");
-  check_rates(worker.start());
+  check_ok(worker.start());
   const auto& [id, entry] = *worker.tables()->all().begin();
   std::vector<int64_t> rows(50);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   const std::vector<float> first = train_one_process(net, 0, false).at("emb");
-  check_rates(worker.table_client().set_sparse(entry.layout, rows, first));
+  check_ok(worker.table_client().set_sparse(entry.layout, rows, first));
   std::vector<Value> none;
   for (int step = 0; step < steps; ++step) {
     executor::NamedValues feeds = rate_feeds(step);
     if (stepped && step % 2 == 0) {
       put_rate(feeds[kStepped], stepped_rate(step));
     } else if (stepped) {
-      check_rates(worker.set_rate(stepped_rate(step)));
+      check_ok(worker.set_rate(stepped_rate(step)));
     } else {
       EXPECT_THAT(worker.set_rate(1).message(), HasSubstr("is a constant and cannot be set"));
     }
-    check_rates(worker.step(feeds, {}, none));
+    check_ok(worker.step(feeds, {}, none));
   }
-  check_rates(worker.wait_for_all());
+  check_ok(worker.wait_for_all());
   const auto gathered = worker.tables()->gather(entry);
-  check_rates(gathered.status());
+  check_ok(gathered.status());
   out["emb"] = floats_of_value(*gathered);
   for (const char* const name : {"w", "b"}) out[name] = floats_of_value(*worker.scope().find(name));
-  check_rates(worker.stop());
+  check_ok(worker.stop());
   for (std::thread& server : servers) server.join();
 }
 
-void expect_same(const Net& net, bool stepped) {
+void expect_same(const TrainingNet& net, bool stepped) {
   Params found;
   train_on_servers(net, 6, stepped, found);
   for (const auto& [name, wanted] : train_one_process(net, 6, stepped)) {
@@ -206,32 +161,32 @@ void expect_same(const Net& net, bool stepped) {
 
 // Rows beyond 10 show that values are not clipped.
 TEST(FleetRates, SgdOnServersIsSgd) {
-  expect_same(Net(trained_by(Sgd{}, 0.05)), false);
+  expect_same(TrainingNet(kRatesNet, optimizer_of(Sgd{}, 0.05)), false);
 }
 
 TEST(FleetRates, ServersFollowARateThatIsStepped) {
-  expect_same(Net(trained_by(Sgd{}, SteppedRate{0.0})), true);
+  expect_same(TrainingNet(kRatesNet, optimizer_of(Sgd{}, SteppedRate{0.0})), true);
 }
 
 TEST(FleetRates, RegularisationAndClippingStayOnTheWorker) {
   // Only dense parameters, because rows of the embedding are on the servers.
-  MinimizeOptions options = trained_by(Sgd{}, 0.05);
+  MinimizeOptions options = optimizer_of(Sgd{}, 0.05);
   options.parameter_options["w"].regularizer = L2Decay{0.5};
   options.parameter_options["b"].regularizer = L2Decay{0.5};
-  expect_same(Net(options), false);
+  expect_same(TrainingNet(kRatesNet, options), false);
 }
 
 std::string rates_refusal(const MinimizeOptions& options) {
-  const Net net(options);
+  const TrainingNet net(kRatesNet, options);
   const auto job = FleetJob::create(*net.main, *net.startup, rates_spec(false));
   return job.ok() ? job->role({false, 0}).status().message() : job.status().message();
 }
 
 TEST(FleetRates, WhatServersCannotDoIsRefused) {
-  MinimizeOptions decay = trained_by(Sgd{}, 0.05);
+  MinimizeOptions decay = optimizer_of(Sgd{}, 0.05);
   decay.regularization = L2Decay{0.5};
   EXPECT_THAT(rates_refusal(decay), HasSubstr("an embedding on servers cannot be regularised"));
-  MinimizeOptions own_rate = trained_by(Sgd{}, 0.05);
+  MinimizeOptions own_rate = optimizer_of(Sgd{}, 0.05);
   own_rate.parameter_options["w"].learning_rate = 2.0;
   EXPECT_THAT(rates_refusal(own_rate), HasSubstr("is computed by the program, or differs"));
 }

@@ -7,33 +7,18 @@
 #include <gtest/gtest.h>
 
 #include "executor/standard_runtime.h"
-#include "fleet/job/contexts.h"
-#include "fleet/job/fleet_job.h"
 #include "fleet/runtime/fleet_server.h"
-#include "fleet/runtime/fleet_worker.h"
-#include "fleet/strategy/communicator_flags.h"
-#include "framework/read_program.h"
-#include "ops/construct/builder.h"
-#include "ops/minimize/minimize.h"
-#include "ops/registry.h"
 #include "ps/transport/inproc.h"
+#include "tests/fleet/nets.h"
+#include "tests/fleet/training_job.h"
 
 namespace millrace::fleet {
 namespace {
 
 using ::testing::HasSubstr;
 
-void check_runtime(const Status& status) {
-  ASSERT_TRUE(status.ok()) << status.to_string();
-}
-
-std::unique_ptr<Program> parse_runtime(const std::string& text) {
-  auto program = read_program_bytes(text, "model", {});
-  EXPECT_TRUE(program.ok()) << program.status().to_string();
-  return *std::move(program);
-}
-
-constexpr const char* kMain = R"(# millrace program 1
+// Two look-ups of one table, and a layer.
+constexpr const char* kTwoLookups[2] = {R"(# millrace program 1
 
 block 0 {
   param emb: f32(50, 4)
@@ -56,8 +41,8 @@ block 0 {
   square X=o -> Out=q
   mean X=q -> Out=loss
 }
-)";
-constexpr const char* kStartup = R"(# millrace program 1
+)",
+                                        R"(# millrace program 1
 
 block 0 {
   persist emb: f32(50, 4)
@@ -67,79 +52,22 @@ block 0 {
   uniform_random -> Out=w {shape: [4l, 3l], seed: 2, min: -0.5, max: 0.5, dtype: 5}
   fill_constant -> Out=b {shape: [3l], value: 0.5, dtype: 5}
 }
-)";
-constexpr const char* kDenseMain = R"(# millrace program 1
-
-block 0 {
-  param w: f32(4, 3)
-  param b: f32(3)
-  var x: f32(-1, 4)
-  var h: f32(-1, 3)
-  var o: f32(-1, 3)
-  var q: f32(-1, 3)
-  var loss: f32(1)
-  mul X=x Y=w -> Out=h {x_num_col_dims: 1, y_num_col_dims: 1}
-  elementwise_add X=h Y=b -> Out=o {axis: 1}
-  square X=o -> Out=q
-  mean X=q -> Out=loss
-}
-)";
-constexpr const char* kDenseStartup = R"(# millrace program 1
-
-block 0 {
-  persist w: f32(4, 3)
-  persist b: f32(3)
-  uniform_random -> Out=w {shape: [4l, 3l], seed: 2, min: -0.5, max: 0.5, dtype: 5}
-  fill_constant -> Out=b {shape: [3l], value: 0.5, dtype: 5}
-}
-)";
-
-struct Model {
-  std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
-  std::unique_ptr<Program> main;
-  std::unique_ptr<Program> startup;
-
-  Model(const char* main_text, const char* startup_text, UpdateMethod method)
-      : main(parse_runtime(main_text)), startup(parse_runtime(startup_text)) {
-    ops::Builder builder(*registry, *main, *startup);
-    MinimizeOptions options;
-    options.method = std::move(method);
-    options.learning_rate = 0.1;
-    check_runtime(ops::minimize(builder, "loss", options).status());
-  }
-};
+)"};
 
 executor::NamedValues feeds_of_runtime(int worker, int step) {
   executor::NamedValues feeds;
   constexpr int64_t kRows = 6;
   for (const char* const name : {"ids", "more"}) {
     auto& ids = feeds[name].as<Tensor>();
-    check_runtime(ids.resize(DType::kInt64, {kRows, 1}));
+    check_ok(ids.resize(DType::kInt64, {kRows, 1}));
     for (int64_t i = 0; i < kRows; ++i)
       ids.data<int64_t>()[i] = (i * 7 + step * 3 + worker * 11 + (name[0] == 'm' ? 5 : 0)) % 50;
   }
   auto& x = feeds["x"].as<Tensor>();
-  check_runtime(x.resize(DType::kFloat32, {kRows, 4}));
+  check_ok(x.resize(DType::kFloat32, {kRows, 4}));
   for (int64_t i = 0; i < kRows * 4; ++i)
     x.data<float>()[i] = static_cast<float>((i * 5 + step + worker) % 9) * 0.1F - 0.3F;
   return feeds;
-}
-
-WorkerSetup setup_of(const FleetJob& job, const RoleOutput& role, int worker) {
-  WorkerSetup setup;
-  setup.main = role.programs.main.get();
-  setup.startup = role.programs.startup.get();
-  setup.description = role.ps_desc;
-  setup.mode = job.mode();
-  setup.servers = job.spec().servers;
-  setup.worker = worker;
-  setup.workers = job.spec().workers;
-  setup.send = send_contexts(job.plan(), job.spec().servers, worker);
-  setup.dense_tables = dense_receives(job.plan());
-  setup.communicator = communicator_flags(job.mode(), job.spec().strategy.a_sync_configs().k_steps,
-                                          job.spec().environment);
-  setup.client.deadline = std::chrono::seconds(30);
-  return setup;
 }
 
 // A job that trains a few steps and ends.
@@ -150,13 +78,13 @@ struct Outcome {
 
 class Job {
  public:
-  Job(const Model& model, bool sync, int workers, int servers,
+  Job(const TrainingNet& model, bool sync, int workers, int servers,
       const std::vector<std::string>& endpoints = {}, int64_t k_steps = 0) {
     JobSpec spec;
     spec.strategy.set_a_sync(!sync);
     const Status set =
         k_steps > 0 ? spec.strategy.set_a_sync_configs({{"k_steps", ConfigValue(k_steps)}}) : Ok();
-    check_runtime(set);
+    check_ok(set);
     spec.workers = workers;
     for (int i = 0; i < servers; ++i)
       spec.servers.push_back(endpoints.empty() ? "127.0.0.1:" + std::to_string(7000 + i)
@@ -190,26 +118,26 @@ class Job {
     setup.server = index;
     const auto server = FleetServer::create(std::move(setup));
     ASSERT_TRUE(server.ok()) << server.status().to_string();
-    check_runtime((*server)->serve(transport, job_->spec().servers[static_cast<size_t>(index)]));
+    check_ok((*server)->serve(transport, job_->spec().servers[static_cast<size_t>(index)]));
   }
 
   void work(const std::shared_ptr<ps::Transport>& transport, int index, int steps, Outcome& out) {
     const auto role = job_->role({false, index});
     ASSERT_TRUE(role.ok()) << role.status().to_string();
-    const auto made = FleetWorker::create(setup_of(*job_, *role, index), transport);
+    const auto made = FleetWorker::create(worker_setup(*job_, *role, index), transport);
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     FleetWorker& worker = **made;
-    check_runtime(worker.start());
+    check_ok(worker.start());
     for (int step = 0; step < steps; ++step) {
       std::vector<Value> results(1);
       const Status done = worker.step(feeds_of_runtime(index, step), {"loss"}, results);
-      check_runtime(done);
+      check_ok(done);
       if (!done.ok()) break;
       out.losses[static_cast<size_t>(index)].push_back(
           results[0].get_if<Tensor>()->data<float>()[0]);
     }
-    check_runtime(worker.wait_for_all());
-    check_runtime(worker.stop());
+    check_ok(worker.wait_for_all());
+    check_ok(worker.stop());
     for (const char* const name : {"w", "b"}) {
       const auto values = worker.scope().find(name)->get_if<Tensor>()->values<float>();
       out.params[static_cast<size_t>(index)][name] = {values.begin(), values.end()};
@@ -220,17 +148,18 @@ class Job {
 };
 
 // The same steps in one process.
-std::map<std::string, std::vector<float>> train_alone(const Model& model, int workers, int steps) {
+std::map<std::string, std::vector<float>> train_alone(const TrainingNet& model, int workers,
+                                                      int steps) {
   const auto runtime = executor::make_runtime("");
   const executor::Executor executor(runtime, {});
   Scope scope;
   std::vector<Value> none;
-  check_runtime((*executor.prepare(*model.startup, scope))->run({}, {}, none));
+  check_ok((*executor.prepare(*model.startup, scope))->run({}, {}, none));
   const auto prepared = executor.prepare(*model.main, scope);
   EXPECT_TRUE(prepared.ok()) << prepared.status().to_string();
   for (int step = 0; step < steps; ++step) {
     for (int worker = 0; worker < workers; ++worker)
-      check_runtime((*prepared)->run(feeds_of_runtime(worker, step), {}, none));
+      check_ok((*prepared)->run(feeds_of_runtime(worker, step), {}, none));
   }
   std::map<std::string, std::vector<float>> out;
   for (const char* const name : {"w", "b"}) {
@@ -242,7 +171,7 @@ std::map<std::string, std::vector<float>> train_alone(const Model& model, int wo
 
 TEST(FleetRuntime, OneSynchronousWorkerTrainsAsOneProcess) {
   for (const UpdateMethod& method : {UpdateMethod(Sgd{}), UpdateMethod(Adam{})}) {
-    const Model model(kDenseMain, kDenseStartup, method);
+    const TrainingNet model(kLayerAlone, optimizer_of(method, 0.1));
     Job job(model, true, 1, 2);
     const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 5);
     const auto wanted = train_alone(model, 1, 5);
@@ -256,7 +185,7 @@ TEST(FleetRuntime, OneSynchronousWorkerTrainsAsOneProcess) {
 }
 
 TEST(FleetRuntime, WorkersOfASynchronousJobEndWithTheSameParameters) {
-  const Model model(kMain, kStartup, Sgd{});
+  const TrainingNet model(kTwoLookups, optimizer_of(Sgd{}, 0.1));
   Job job(model, true, 2, 2);
   const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 20);
   EXPECT_EQ(run.params[0], run.params[1]);
@@ -264,7 +193,7 @@ TEST(FleetRuntime, WorkersOfASynchronousJobEndWithTheSameParameters) {
 }
 
 TEST(FleetRuntime, AnAsynchronousJobTrainsAndEnds) {
-  const Model model(kMain, kStartup, Sgd{});
+  const TrainingNet model(kTwoLookups, optimizer_of(Sgd{}, 0.1));
   Job job(model, false, 2, 2);
   const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 200);
   for (const auto& losses : run.losses) {
@@ -275,8 +204,8 @@ TEST(FleetRuntime, AnAsynchronousJobTrainsAndEnds) {
 
 // With one worker the servers add up only its differences: they end with its values.
 TEST(FleetRuntime, AGeoJobOfOneWorkerTrainsAsOneProcess) {
-  for (const auto& [main, startup] : {std::pair(kMain, kStartup), {kDenseMain, kDenseStartup}}) {
-    const Model model(main, startup, Adam{});
+  for (const auto* const texts : {&kTwoLookups, &kLayerAlone}) {
+    const TrainingNet model(*texts, optimizer_of(Adam{}, 0.1));
     Job job(model, false, 1, 2, {}, 2);
     const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 6);
     const auto wanted = train_alone(model, 1, 6);
@@ -290,7 +219,7 @@ TEST(FleetRuntime, AGeoJobOfOneWorkerTrainsAsOneProcess) {
 }
 
 TEST(FleetRuntime, WorkersOfAGeoJobLearnFromEachOther) {
-  const Model model(kMain, kStartup, Sgd{});
+  const TrainingNet model(kTwoLookups, optimizer_of(Sgd{}, 0.1));
   Job job(model, false, 2, 3, {}, 4);
   const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 200);
   EXPECT_EQ(run.params[0], run.params[1]);  // the parameters of the servers

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Nets of equal_test.cc: main program and startup program without an optimizer.
+/// Networks of the tests that run fleet jobs: main program and startup program without an
+/// optimizer.
 namespace millrace::fleet {
 
 // A layer over 12 rows; the batches of two workers together look all of them up.
