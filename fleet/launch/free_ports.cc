@@ -14,8 +14,8 @@
 namespace millrace::fleet {
 namespace {
 
-constexpr int kFirstPort = 10000;  // those below belong to well-known services
-constexpr int kLastPort = 65535;
+constexpr int kLowestPort = 10000;  // those below belong to well-known services
+constexpr int kHighestPort = 65535;
 
 // Sockets that occupy their ports until all are found, so that the ports differ.
 class HeldPorts {
@@ -62,7 +62,7 @@ std::string system_port_range() {
 std::vector<int> ports_from_anywhere() {
   const PortRange given = parse_port_range(system_port_range());
   std::vector<int> list;
-  for (int port = kFirstPort; port <= kLastPort; ++port)
+  for (int port = kLowestPort; port <= kHighestPort; ++port)
     if (port < given.first || port > given.last) list.push_back(port);
   if (list.empty()) return list;
   std::uniform_int_distribution<size_t> draw(0, list.size() - 1);
@@ -77,7 +77,7 @@ PortRange parse_port_range(const std::string& text) {
   std::istringstream words(text);
   PortRange range;
   if (words >> range.first >> range.last && range.first > 0 && range.first <= range.last &&
-      range.last <= kLastPort)
+      range.last <= kHighestPort)
     return range;
   return {};
 }
