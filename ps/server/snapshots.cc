@@ -1,13 +1,18 @@
 #include "ps/server/snapshots.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/folder.h"
 #include "ps/kill_points.h"
+#include "ps/server/snapshot_identity.h"
 #include "ps/table/table_handler.h"
 #include "ps/table/typed_table.h"
 
@@ -17,6 +22,11 @@ namespace {
 // With a slow disk, the newest complete snapshot of a server may be two snapshots older than that
 // of another server. Keeping three makes sure that all servers have one step in common.
 constexpr int kKept = 3;
+
+// Resharded from snapshots of other servers: a new job starts from the values.
+bool has_values_only(const CallsRecord& record) {
+  return record.trainers.empty() && record.applied == 0;
+}
 
 }  // namespace
 
@@ -47,9 +57,8 @@ CallsRecord Snapshots::calls(int64_t applied) const {
 }
 
 Status Snapshots::take_calls(CallsRecord record, int64_t& applied) {
-  // Resharded from snapshots of other servers: has only values, from which a new job starts.
-  const bool values_only = record.trainers.empty() && record.applied == 0;
-  if (!values_only && static_cast<int>(record.trainers.size()) != core_.trainers.count())
+  if (!has_values_only(record) &&
+      static_cast<int>(record.trainers.size()) != core_.trainers.count())
     return InvalidData("the snapshot belongs to a job with another number of trainers than {}",
                        core_.trainers.count());
   int id = 0;
@@ -83,17 +92,34 @@ StatusOr<bool> Snapshots::restore(int64_t& applied) {
 }
 
 Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(kCallsRecord));
+  StatusOr<CallsRecord> calls = parse_calls(text);
+  if (!calls.ok()) return std::move(calls).status().in_file(checkpoint.folder());
+  if (!has_values_only(*calls)) {
+    const StatusOr<std::string> identity = checkpoint.load_record(kIdentityRecord);
+    if (!identity.ok())
+      return std::move(identity).status().with_note(
+          "a snapshot without this record does not tell which job it belongs to");
+    if (Status status = check_identity(*identity, identity_of(core_)); !status.ok())
+      return std::move(status).in_file(checkpoint.folder());
+  }
+  std::set<std::string> stored;
+  for (const io::StoredTensor& tensor : checkpoint.manifest().tensors) stored.insert(tensor.name);
   std::vector<io::LoadTarget> targets;
+  std::vector<std::string> missing;
   for (const auto& var : core_.vars()) {
     const Var* const declared = var.getValue().var;
     if (!declared->persistable()) continue;
     targets.push_back({var.getKey().str(), var.getValue().value, std::nullopt, {}, {}, {}});
+    if (!stored.contains(targets.back().name) && var.getValue().value->initialized())
+      missing.push_back(targets.back().name);
   }
+  std::ranges::sort(missing);
+  if (!missing.empty())
+    core_.log(fmt::format("the snapshot has no values for these vars, which keep theirs: {}",
+                          fmt::join(missing, ", ")));
   MILLRACE_RETURN_IF_ERROR(io::load_state_dict(checkpoint, targets, {.allow_missing = true}));
   MILLRACE_RETURN_IF_ERROR(load_tables(checkpoint));
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(kCallsRecord));
-  StatusOr<CallsRecord> calls = parse_calls(text);
-  if (!calls.ok()) return std::move(calls).status().in_file(checkpoint.folder());
   return take_calls(*std::move(calls), applied);
 }
 
@@ -177,6 +203,8 @@ Status Snapshots::take(int64_t applied, bool wait) {
   for (const auto& [name, value] : tables) state.add(name, value);
   const std::string text = calls_text(calls(applied));
   state.add_record(kCallsRecord, text);
+  const std::string identity = identity_of(core_);
+  state.add_record(kIdentityRecord, identity);
   state.user["endpoint"] = core_.plan.endpoint;
   const int64_t number = ++number_;
   MILLRACE_RETURN_IF_ERROR(saver_.start(

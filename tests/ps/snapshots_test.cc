@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,9 +45,9 @@ class ServerSnapshots : public ::testing::Test {
     return server.end(true);
   }
   // The status of a server that is started with the folder; the server is stopped if it serves.
-  Status start() {
-    TestServer server(std::make_shared<InprocTransport>(), sync_server(1), kSnapshotsStart,
-                      options_);
+  Status start() { return start(sync_server(1)); }
+  Status start(const std::string& program) {
+    TestServer server(std::make_shared<InprocTransport>(), program, kSnapshotsStart, options_);
     return server.end(true);
   }
   [[nodiscard]] std::vector<std::string> folders() const {
@@ -114,6 +116,52 @@ TEST_F(ServerSnapshots, AnEmptyFolderIsABeginning) {
   EXPECT_THAT(seen, ElementsAre(7, 14));
   ASSERT_TRUE(train(0, seen).ok());
   EXPECT_THAT(log_, HasSubstr("loaded snapshot"));
+}
+
+// A folder of another job is no state of this one, although names and trainers may agree.
+TEST_F(ServerSnapshots, OneOfAnotherJobIsRefused) {
+  options_.job = "clicks";
+  Floats seen;
+  ASSERT_TRUE(train(2, seen).ok());
+  const auto refused = [&](const Status& status, const char* what) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidData) << status.to_string();
+    EXPECT_THAT(status.to_string(), AllOf(HasSubstr("the snapshot belongs to another job: "),
+                                          HasSubstr(what), HasSubstr(root_ + "/server-0")));
+  };
+  const auto changed = [](const char* from, const char* to) {
+    std::string program = sync_server(1);
+    program.replace(program.find(from), std::strlen(from), to);
+    return program;
+  };
+  refused(start(async_server(1)), "mode: expected async, found sync");
+  refused(start(changed("persist rate: f32(1)", "persist rate: f32(1)\n  persist moment: f32(2)")),
+          "var 'moment': expected f32 [2], found none");
+  refused(start(changed("persist w: f32(2)", "persist w: f32(3)")),
+          "var 'w': expected f32 [3], found f32 [2]");
+  refused(start(changed("persist w@GRAD: f32(2)", "var w@GRAD: f32(2)")),
+          "var 'w@GRAD': expected none, found f32 [2]");
+  options_.job = "views";
+  refused(start(), "job: expected views, found clicks");
+  options_.job.clear();
+  EXPECT_TRUE(start().ok());
+  options_.job = "clicks";
+  EXPECT_TRUE(start().ok());
+}
+
+TEST_F(ServerSnapshots, OneThatDoesNotTellItsJobIsRefused) {
+  Floats seen;
+  ASSERT_TRUE(train(1, seen).ok());
+  for (const std::string& folder : folders()) {
+    const std::string path = folder + "/manifest.json";
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    std::string changed = text.str();
+    changed.replace(changed.find("\"identity\""), 10, "\"identite\"");
+    std::ofstream(path) << changed;
+  }
+  const Status status = start();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.to_string(), AllOf(HasSubstr("identity"), HasSubstr("which job")));
 }
 
 }  // namespace
