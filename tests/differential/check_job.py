@@ -55,16 +55,19 @@ class Job:
     def trainer_program(self, path):
         """A trainer's program without the ids of geo tables that lookup_table_v2 reads: in release 2.6.2 that op's `is_sparse` is not among
         all_attrs(), so the original sends none of them, and rows that are trained never reach the servers (known_differences.py)."""
-        program = self.judge.program_diff.load(path)
+        message = self.judge.program_diff.ProgramDesc()
+        with open(path, "rb") as f:
+            message.ParseFromString(f.read())
         if self.plan["cluster"]["transpiler"] == "geo":
-            left_out = {op.ins["W"][0] for op in program.blocks[0].ops if op.type == "lookup_table_v2"}
-            for op in program.blocks[0].ops:
-                if op.type == "send" and "X" in op.ins:
-                    kind, tables = op.attrs["send_varnames"]
-                    kept = [i for i, table in enumerate(tables) if table not in left_out]
-                    op.attrs["send_varnames"] = (kind, type(tables)(tables[i] for i in kept))
-                    op.ins["X"] = [op.ins["X"][i] for i in kept]
-        return program
+            ops = message.blocks[0].ops
+            left_out = {slot.arguments[0] for op in ops if op.type == "lookup_table_v2" for slot in op.inputs if slot.parameter == "W"}
+            for op in ops:
+                tables = next((a.strings for a in op.attrs if op.type == "send" and a.name == "send_varnames"), [])
+                ids = next((slot.arguments for slot in op.inputs if slot.parameter == "X"), [])
+                for i in reversed(range(min(len(tables), len(ids)))):
+                    if tables[i] in left_out:
+                        del tables[i], ids[i]
+        return self.judge.program_diff.Program(message)
 
     def server_program(self, path):
         """A server's program without the id of the trainer as which the original ran; those of millrace serve all
