@@ -96,7 +96,7 @@ Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
   StatusOr<CallsRecord> calls = parse_calls(text);
   if (!calls.ok()) return std::move(calls).status().in_file(checkpoint.folder());
   if (!has_values_only(*calls)) {
-    const StatusOr<std::string> identity = checkpoint.load_record(kIdentityRecord);
+    StatusOr<std::string> identity = checkpoint.load_record(kIdentityRecord);
     if (!identity.ok())
       return std::move(identity).status().with_note(
           "a snapshot without this record does not tell which job it belongs to");
