@@ -63,8 +63,8 @@ class Rendezvous {
         return {StatusCode::kDistributed,
                 fmt::format("lost {}: it has left the communicator", name(gone))};
       if (std::chrono::steady_clock::now() >= deadline)
-        return {StatusCode::kDistributed,
-                fmt::format("waited {} ms for {}, which has not come", timeout_ms, name(awaited))};
+        return {StatusCode::kDistributed, fmt::format("waited {} ms for {}, which has not arrived",
+                                                      timeout_ms, name(awaited))};
       changed_.wait_until(lock, deadline);
     }
     return {StatusCode::kDistributed, fmt::format("another rank has failed: {}", failure_)};

@@ -94,14 +94,16 @@ StatusOr<bool> Snapshots::restore(int64_t& applied) {
 Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(kCallsRecord));
   StatusOr<CallsRecord> calls = parse_calls(text);
-  if (!calls.ok()) return std::move(calls).status().in_file(checkpoint.folder());
+  if (!calls.ok()) return std::move(calls).status().with_note("in " + checkpoint.folder());
   if (!has_values_only(*calls)) {
     StatusOr<std::string> identity = checkpoint.load_record(kIdentityRecord);
     if (!identity.ok())
-      return std::move(identity).status().with_note(
-          "a snapshot without this record does not tell which job it belongs to");
+      return std::move(identity)
+          .status()
+          .with_note("a snapshot without this record does not tell which job it belongs to")
+          .with_note("in " + checkpoint.folder());
     if (Status status = check_identity(*identity, identity_of(core_)); !status.ok())
-      return std::move(status).in_file(checkpoint.folder());
+      return std::move(status).with_note("in " + checkpoint.folder());
   }
   std::set<std::string> stored;
   for (const io::StoredTensor& tensor : checkpoint.manifest().tensors) stored.insert(tensor.name);
@@ -151,7 +153,7 @@ Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
     if (Status status = table->set_state(state); !status.ok())
       return std::move(status)
           .with_note(fmt::format("in typed table {}", id))
-          .in_file(checkpoint.folder());
+          .with_note("in " + checkpoint.folder());
   }
   core_.options.tables->forget_calls();
   return Ok();

@@ -380,7 +380,7 @@ TEST(CommunicatorTest, ABarrierThatNobodyElseReachesEnds) {
   const Status status = comm->barrier();
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_THAT(status.message(), HasSubstr("1 of 2 threads"));
-  // A retry by the same thread must not stand in for the one that is missing.
+  // A retry by the same thread must not count as the missing one.
   EXPECT_EQ(comm->barrier().message(), status.message());
   EXPECT_EQ(comm->send("g", dense({1})).message(), status.message());
 }

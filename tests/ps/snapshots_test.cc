@@ -2,11 +2,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "io/checkpoint/folder.h"
+#include "ps/server/calls_record.h"
 #include "tests/ps/server_fixture.h"
 
 // Start of a server with a folder of snapshots: it continues from an intact one, starts from
@@ -40,7 +41,7 @@ class ServerSnapshots : public ::testing::Test {
   Status train(int steps, Floats& seen) {
     const auto way = std::make_shared<InprocTransport>();
     TestServer server(way, sync_server(1), kSnapshotsStart, options_);
-    TestTrainer trainer(way, 0);
+    TestTrainer trainer(way, 0, 20'000, options_.job);
     for (int k = 0; k < steps; ++k) MILLRACE_RETURN_IF_ERROR(trainer.step("w@GRAD", {2, 4}, seen));
     return server.end(true);
   }
@@ -149,16 +150,12 @@ TEST_F(ServerSnapshots, OneOfAnotherJobIsRefused) {
 }
 
 TEST_F(ServerSnapshots, OneThatDoesNotTellItsJobIsRefused) {
-  Floats seen;
-  ASSERT_TRUE(train(1, seen).ok());
-  for (const std::string& folder : folders()) {
-    const std::string path = folder + "/manifest.json";
-    std::stringstream text;
-    text << std::ifstream(path).rdbuf();
-    std::string changed = text.str();
-    changed.replace(changed.find("\"identity\""), 10, "\"identite\"");
-    std::ofstream(path) << changed;
-  }
+  const Value w = floats({1, 2});
+  const std::string calls = calls_text({.applied = 1, .trainers = {CallsRecord::Trainer()}});
+  io::LocalState state;
+  state.add("w", w);
+  state.add_record(kCallsRecord, calls);
+  ASSERT_TRUE(io::save_checkpoint(state, root_ + "/server-0", 1, {}, 3).ok());
   const Status status = start();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.to_string(), AllOf(HasSubstr("identity"), HasSubstr("which job")));

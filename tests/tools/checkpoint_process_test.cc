@@ -147,7 +147,7 @@ TEST_F(CheckpointProcess, ComplexNumbersAreComparedInThePlane) {
   }
   const Ended differ = run({"diff", at("a"), at("b")});
   EXPECT_EQ(differ.code, 1);
-  EXPECT_THAT(differ.out, HasSubstr("z: 1 elements differ, by 0.5 at most"));
+  EXPECT_THAT(differ.out, HasSubstr("z: 1 elements differ, by at most 0.5"));
   succeed({"diff", at("a"), at("b"), "--atol", "0.5"});
 }
 

@@ -115,7 +115,7 @@ TEST_F(CheckpointTool, ListsShowsAndRemoves) {
   EXPECT_THAT(run("list " + path("ck")).out, HasSubstr("complete"));
   const CheckpointToolTestResult show = run("show " + path("ck") + " fc_0.w_0");
   EXPECT_THAT(show.out, AllOf(HasSubstr("[13, 1]"), HasSubstr("1.94002"),
-                              HasSubstr("part at [0, 0] of shape [13, 1]")));
+                              HasSubstr("slice at [0, 0] of shape [13, 1]")));
   const CheckpointToolTestResult unknown = run("show " + path("ck") + " fc_0.w_1");
   EXPECT_EQ(unknown.code, 3);
   EXPECT_THAT(unknown.out, HasSubstr("did you mean 'fc_0.w_0'?"));

@@ -64,8 +64,9 @@ std::string with_batch_norm(std::string text, bool startup) {
     using Filled = std::pair<const char*, const char*>;
     for (const auto& [name, value] : {Filled("size", "1.0"), Filled("shift", "0.0"),
                                       Filled("mean", "0.0"), Filled("spread", "1.0")})
-      put("}", fmt::format("  fill_constant -> Out={} {{shape: [100l], value: {}, dtype: 5}}\n",
-                           name, value));
+      text.insert(text.rfind('}'),
+                  fmt::format("  fill_constant -> Out={} {{shape: [100l], value: {}, dtype: 5}}\n",
+                              name, value));
     return text;
   }
   put("  var x:",
