@@ -80,22 +80,24 @@ StatusOr<std::string> folder_of(const DistributedSaveOptions& options) {
   return path;
 }
 
-StatusOr<transpiler::SavePrograms> plan_of(const SavingTrainer& trainer,
-                                           const std::string& folder) {
-  transpiler::ProgramProperties properties = trainer.slices->properties;
-  properties.is_chief = true;
-  return transpiler::make_save_programs(*trainer.program, trainer.slices->overview, properties,
-                                        folder);
-}
-
 }  // namespace
 
-Status add_held_vars(const SavingTrainer& trainer, std::map<std::string, Value>& gathered) {
-  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SavePrograms plan, plan_of(trainer, "held"));
-  for (const std::string& name : plan.local_vars) {
-    if (gathered.contains(name)) continue;
+Status add_held_vars(const SavingTrainer& trainer, const Program* startup,
+                     std::map<std::string, Value>& gathered) {
+  std::set<std::string> placeholders;
+  if (startup != nullptr) {
+    for (const Op& op : startup->root().ops()) {
+      if (op.type() != "fake_init") continue;
+      for (const llvm::StringRef name : op.output("Out")) placeholders.insert(name.str());
+    }
+  }
+  const transpiler::SlicesFile& slices = *trainer.slices;
+  for (const Var* const var :
+       transpiler::locally_saved_vars(*trainer.program, slices.overview, slices.properties)) {
+    const std::string name = var->name().str();
     const Value* const value = trainer.scope->find(name);
-    if (value == nullptr || !value->initialized()) return nothing_to_save(name);
+    if (value == nullptr || !value->initialized()) continue;
+    if (gathered.contains(name) || placeholders.contains(name)) continue;
     MILLRACE_ASSIGN_OR_RETURN(gathered[name], clone(*value));
   }
   return Ok();
@@ -104,8 +106,13 @@ Status add_held_vars(const SavingTrainer& trainer, std::map<std::string, Value>&
 Status save_distributed_persistables(const SavingTrainer& trainer,
                                      const DistributedSaveOptions& options) {
   if (trainer.trainer != 0) return Ok();
+  transpiler::ProgramProperties properties = trainer.slices->properties;
+  properties.is_chief = true;
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder, folder_of(options));
-  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SavePrograms plan, plan_of(trainer, options.folder));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const transpiler::SavePrograms plan,
+      transpiler::make_save_programs(*trainer.program, trainer.slices->overview, properties,
+                                     options.folder));
   // The trainer's copies may be older than the values on the servers.
   const std::set<std::string> params = names_on_servers(*trainer.slices, "Param");
   Names stale;
