@@ -1,8 +1,7 @@
 #include "ps/server/snapshot_identity.h"
 
-#include <map>
 #include <set>
-#include <vector>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,7 +28,7 @@ const char* mode_name(ServePlan::Mode mode) {
   return "";
 }
 
-// "var w f32 [2, 3]"; the second word tells facts of one var apart from those of another.
+// "var w f32 [2, 3]"
 std::string var_line(llvm::StringRef name, const Var& var) {
   std::string line = fmt::format("var {}", name);
   if (!var.spec().has_tensor()) return line;
@@ -38,26 +37,33 @@ std::string var_line(llvm::StringRef name, const Var& var) {
                             fmt::join(var.dims(), ", "));
 }
 
-// The facts by the words that name them.
-std::map<std::string, std::string> facts_of(std::string_view text) {
-  std::map<std::string, std::string> facts;
+// The lines of a record without the name of the job.
+std::set<std::string> lines_of(std::string_view text) {
   llvm::SmallVector<llvm::StringRef, 0> lines;
   llvm::StringRef(text.data(), text.size()).split(lines, '\n', -1, false);
-  for (const llvm::StringRef line : lines) {
-    const auto [kind, rest] = line.split(' ');
-    const bool is_list = kind == "var" || kind == "table";
-    const std::string key =
-        is_list ? (kind + " '" + rest.split(' ').first + "'").str() : kind.str();
-    facts[key] = (is_list ? rest.split(' ').second : rest).str();
-  }
-  return facts;
+  std::set<std::string> kept;
+  for (const llvm::StringRef line : lines)
+    if (!line.startswith(kJob)) kept.insert(line.str());
+  return kept;
+}
+
+// The line with the name of the job; empty if it has none.
+std::string job_line(std::string_view text) {
+  const llvm::StringRef first = llvm::StringRef(text.data(), text.size()).split('\n').first;
+  return first.startswith(kJob) ? first.str() : std::string();
+}
+
+// The first line that only `lines` have.
+std::string only_in(const std::set<std::string>& lines, const std::set<std::string>& others) {
+  for (const std::string& line : lines)
+    if (!others.contains(line)) return "'" + line + "'";
+  return "nothing";
 }
 
 }  // namespace
 
 std::string identity_of(const ServerCore& core) {
   std::set<std::string> lines;
-  if (!core.options.job.empty()) lines.insert((kJob + core.options.job).str());
   lines.insert(fmt::format("mode {}{}{}", mode_name(core.plan.mode),
                            core.plan.federated ? " federated" : "",
                            core.plan.dc_asgd ? " dc_asgd" : ""));
@@ -68,34 +74,26 @@ std::string identity_of(const ServerCore& core) {
   if (core.options.tables != nullptr)
     for (const auto& [id, table] : core.options.tables->sparse())
       lines.insert(fmt::format("table {}", id));
-  return fmt::format("{}\n", fmt::join(lines, "\n"));
+  const std::string& job = core.options.job;
+  return fmt::format("{}{}\n", job.empty() ? "" : (kJob + job + "\n").str(),
+                     fmt::join(lines, "\n"));
 }
 
 Status check_identity(std::string_view stored, std::string_view own) {
-  if (stored == own) return Ok();
-  const auto found = facts_of(stored);
-  const auto expected = facts_of(own);
-  const auto fail = [](const std::string& what, const std::string& wanted,
-                       const std::string& there) {
-    return InvalidData("the snapshot belongs to another job: {}: expected {}, found {}", what,
-                       wanted, there)
+  const auto fail = [](const std::string& expected, const std::string& found) {
+    return InvalidData("the snapshot belongs to another job: expected {}, found {}", expected,
+                       found)
         .with_hint(
             "name the snapshot folder of this job, or load the values of the other one: checkpoint "
             "reshard");
   };
-  for (const auto& [what, value] : expected) {
-    const auto at = found.find(what);
-    if (at == found.end()) {
-      if (what != "job") return fail(what, value.empty() ? "it" : value, "none");
-    } else if (at->second != value) {
-      return fail(what, value, at->second);
-    }
-  }
-  for (const auto& [what, value] : found) {
-    if (what != "job" && !expected.contains(what))
-      return fail(what, "none", value.empty() ? "it" : value);
-  }
-  return Ok();
+  const std::string job = job_line(own);
+  const std::string other = job_line(stored);
+  if (!job.empty() && !other.empty() && job != other)
+    return fail("'" + job + "'", "'" + other + "'");
+  const std::set<std::string> expected = lines_of(own);
+  const std::set<std::string> found = lines_of(stored);
+  return expected == found ? Ok() : fail(only_in(expected, found), only_in(found, expected));
 }
 
 }  // namespace millrace::ps

@@ -134,15 +134,15 @@ TEST_F(ServerSnapshots, OneOfAnotherJobIsRefused) {
     program.replace(program.find(from), std::strlen(from), to);
     return program;
   };
-  refused(start(async_server(1)), "mode: expected async, found sync");
+  refused(start(async_server(1)), "expected 'mode async', found 'mode sync'");
   refused(start(changed("persist rate: f32(1)", "persist rate: f32(1)\n  persist moment: f32(2)")),
-          "var 'moment': expected f32 [2], found none");
+          "expected 'var moment f32 [2]', found nothing");
   refused(start(changed("persist w: f32(2)", "persist w: f32(3)")),
-          "var 'w': expected f32 [3], found f32 [2]");
+          "expected 'var w f32 [3]', found 'var w f32 [2]'");
   refused(start(changed("persist w@GRAD: f32(2)", "var w@GRAD: f32(2)")),
-          "var 'w@GRAD': expected none, found f32 [2]");
+          "expected nothing, found 'var w@GRAD f32 [2]'");
   options_.job = "views";
-  refused(start(), "job: expected views, found clicks");
+  refused(start(), "expected 'job views', found 'job clicks'");
   options_.job.clear();
   EXPECT_TRUE(start().ok());
   options_.job = "clicks";

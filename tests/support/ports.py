@@ -42,7 +42,9 @@ def free_ports(count, in_a_row=False):
         runs = [range(FIRST, LAST + 1)]
     held = {}
     try:
-        while len(held) < count:
+        for _ in range(1000 * count):
+            if len(held) >= count:
+                return list(held)
             run = random.choice(runs)
             size = count if in_a_row else 1
             first = random.choice(run[:len(run) - size + 1])
@@ -50,6 +52,6 @@ def free_ports(count, in_a_row=False):
             sockets = None if held.keys() & set(ports) else hold(ports)
             if sockets:
                 held.update(zip(ports, sockets))
-        return list(held)
+        raise OSError(f"cannot find {count} free ports")
     finally:
         release(held.values())
