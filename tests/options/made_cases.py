@@ -193,7 +193,6 @@ made("two steps", "elementwise_chain", {"X": [f(5), f(5)]}, {"steps": ["tanh X=x
      {"Out": "float32"})
 made("stretched", "elementwise_add", {"X": f(2, 1), "Y": f(2, 3)}, {}, {"Out": "float32"})
 
-made("declared", "fake_init", {}, {"shape": ("longs", [2, 3])}, {"Out": "float32"})
 made("six", "fill", {}, {"value": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "shape": [2, 3]}, {"Out": "float32"})
 
 tags = {"Ins": Lod(f(4, 2), [1, 2, 1]), "Ins_tag": Lod(i(4, 1, hi=4), [1, 1, 2])}

@@ -148,6 +148,7 @@ def make_runs():
         "statistics": alone("statistics", "--params", "{in}/statistics.npz", "--feed", "x=4x2xf32=random:1", "--fetch", "z", "--devices",
                             "cpu:2"),
         "rows": alone("rows", "--fetch", "d0,d1"),
+        "declared": alone("declared", "--fetch", "x"),
         "memory": alone("memory", "--fetch", "y"),
         "remote": alone("remote", "--fetch", "a,b,c,d"),
         "classes": alone("classes", "--fetch", "cost,out"),

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <cstring>
 
+#include <fmt/ranges.h>
+
 #include "kernels/cpu/distributed/distributed.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/lane_sum.h"
@@ -104,15 +106,22 @@ StatusOr<Kernel> ref_by_trainer_id(const KernelSetup& op) {
   });
 }
 
-// The elements of the var stay undefined; selected rows cover the whole table.
+// Only servers hold the table. A trainer needs no memory for it, and reading it must be an error:
+// nobody has set its elements. A value that was loaded stays.
 StatusOr<Kernel> fake_init(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
-  const DType dtype = op.dtype_attr("dtype");
   const auto shape = op.attr<Longs>("shape");
   const bool rows = makes_rows(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    if (rows) return size_table(ctx.out_value(out).as<SelectedRows>(), dtype, shape);
-    return size_output(ctx.out(out), dtype, shape);
+    Value& value = ctx.out_value(out);
+    const Tensor& loaded = rows ? value.as<SelectedRows>().value : value.as<Tensor>();
+    if (!loaded.initialized()) {
+      if (rows && !shape.empty()) value.as<SelectedRows>().height = shape[0];
+      return Ok();
+    }
+    if (rows || loaded.dims() == llvm::ArrayRef<int64_t>(shape)) return Ok();
+    return ctx.error("Out has a value of {}, but attribute 'shape' declares [{}]", describe(loaded),
+                     fmt::join(shape, ", "));
   });
 }
 
