@@ -27,14 +27,28 @@ def parameter_lists(net, main, plan):
     return [names[::2] or names, names[1::2] or names]
 
 
+def bytes_so_far(program):
+    """A program as it is while it is being built."""
+    desc = core.ProgramDesc(program.desc)
+    for b in range(desc.num_blocks()):
+        block = desc.block(b)
+        for i in range(block.op_size()):
+            if block.op(i).has_attr("op_callstack"):
+                block.op(i).remove_attr("op_callstack")
+    desc.flush()
+    return desc.serialize_to_string()
+
+
 def build(plan, mode):
-    """The programs after building ("forward"), append_backward ("backward") or minimize ("full")."""
+    """The programs after append_backward ("backward") or minimize ("full"); the last element of the result is the bytes of both programs before
+    either."""
     framework._name_scope = framework.NameScope()
     made = {}
 
     def network():
         net, losses = build_net(plan)
         made["net"] = net
+        made["forward"] = [bytes_so_far(program) for program in (static.default_main_program(), static.default_startup_program())]
         network.no_grad = net.no_grad or None
         case["params"] = parameter_lists(net, static.default_main_program(), plan)
         return losses
@@ -44,7 +58,7 @@ def build(plan, mode):
     # gen.build reads no_grad after the network is built, and the lists by index
     case["params"] = Lists(made, plan)
     main, startup, losses, pgs, rates = gen.build(case, mode)
-    return main, startup, losses, pgs, rates, made["net"], case
+    return main, startup, losses, pgs, rates, made["net"], case, made["forward"]
 
 
 class Lists:
@@ -93,7 +107,7 @@ def off(a, b, floor):
 
 
 def describe(plan, built, grads, names, fetch, tolerance):
-    main, _, losses, pgs, rates, net, case = built
+    main, _, losses, pgs, rates, net, case, _ = built
     lists = parameter_lists(net, main, plan)
     optimizers = []
     for i, spec in enumerate(plan["optimizers"]):
@@ -146,11 +160,12 @@ def make(plan, out):
     """Writes programs, parameters, feeds and configuration first: if the original fails to run, millrace can still use
     them."""
     os.makedirs(out, exist_ok=True)
-    forward, backward, full = (build(plan, mode) for mode in ("forward", "backward", "full"))
-    for name, program in (("main_forward", forward[0]), ("startup_forward", forward[1]), ("backward", backward[0]), ("main", full[0]), ("startup", full[1])):
+    backward, full = (build(plan, mode) for mode in ("backward", "full"))
+    main, startup, losses, _, rates, net, case, forward = full
+    programs = dict(main_forward=forward[0], startup_forward=forward[1], backward=gen.strip(backward[0]), main=gen.strip(main), startup=gen.strip(startup))
+    for name, data in programs.items():
         with open(f"{out}/{name}.pb", "wb") as f:
-            f.write(gen.strip(program))
-    main, startup, losses, _, rates, net, case = full
+            f.write(data)
     names = gen.persistables(main)
     read = {n for b in main.blocks for op in b.ops for n in op.input_arg_names}
     fetch = list(dict.fromkeys([v.name for v in losses] + [v.name for v in rates if v.name in read]))

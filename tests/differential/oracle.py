@@ -7,12 +7,14 @@ only once and its counters and crashes do not affect the next plan.
 
     oracle.py SHARED_TOOLS_FOLDER
 """
+import gc
 import json
 import os
 import signal
 import sys
 import time
 import traceback
+import types
 
 sys.path.insert(0, sys.argv[1])
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -63,6 +65,12 @@ def in_child(request):
 def main():
     import gen_training_goldens  # noqa: F401  loads the original, before the first fork
     import building, steps_control, steps_dense, steps_sequence  # noqa: F401, E401
+    # Where Python created each op is left out of all programs, and collecting garbage would copy the pages that a fork shares.
+    from paddle.base import framework
+    framework.traceback = types.SimpleNamespace(extract_stack=list)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
     for line in sys.stdin:
         began = time.monotonic()
         reply = json.loads(in_child(json.loads(line)))
