@@ -133,6 +133,17 @@ TEST_F(GeoTest, BrokenRoleVarsAreReportedWithTheirPlace) {
   EXPECT_EQ(result().message(), "op_role_var names \"gone\", which block 0 does not declare");
 }
 
+TEST_F(GeoTest, AProgramWithoutUpdatesIsRefused) {
+  const SmallNet net = small_net(options_);
+  Block& block = net.main->root();
+  for (Op& op : llvm::make_early_inc_range(block.ops()))
+    if (op.type() == "sgd") block.erase(op);
+  const StatusOr<GeoPrograms> result =
+      transpile_geo(*net.main, *net.startup, config_, arguments_, *registry_);
+  EXPECT_EQ(result.status().message(),
+            "the program updates no parameter, so trainers have nothing to exchange");
+}
+
 TEST_F(GeoTest, PushesNeedAPeriod) {
   config_.geo_sgd_need_push_nums = 0;
   EXPECT_EQ(refusal(), "geo_sgd_need_push_nums must be at least 1 (found 0)");

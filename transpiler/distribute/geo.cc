@@ -51,6 +51,8 @@ StatusOr<GeoPrograms> transpile_geo(const Program& main, const Program& startup,
   steps.push_back(geo_send_ids());
   steps.push_back(geo_extend_startup());
   MILLRACE_RETURN_IF_ERROR(run_steps(steps, *out.trainer.main, context));
+  if (job.pairs.empty())
+    return InvalidProgram("the program updates no parameter, so trainers have nothing to exchange");
 
   for (size_t server = 0; server < job.endpoints.size(); ++server) {
     RolePrograms programs;
