@@ -38,6 +38,19 @@ struct NmsInput {
 StatusOr<NmsInput> read_nms_input(const Tensor& boxes, const Tensor& scores, const Tensor* counts,
                                   bool takes_polygons = false);
 
+/// Attributes that multiclass_nms and locality_aware_nms share.
+struct NmsAttrs {
+  explicit NmsAttrs(const KernelSetup& op);
+
+  int64_t background;     ///< class without detections; -1: none
+  float score_threshold;  ///< boxes need a score above it
+  int64_t nms_top_k;      ///< boxes of a class that are compared; -1: all
+  int64_t keep_top_k;     ///< detections of an image; -1: all
+  float nms_threshold;    ///< boxes that overlap more are one
+  float eta;              ///< factor of the threshold after each kept box
+  bool normalized;        ///< false: coordinates are pixels, and a box includes its last one
+};
+
 /// A box that is kept.
 template <typename T>
 struct Detection {
