@@ -25,6 +25,11 @@ class FewPlaces {
   /// oneDNN's name of the filter's layout.
   static constexpr const char* kFilterLayout = "ABcd16b16a";
 
+  /// Computes the gradient of the whole batch. Runs on the threads of the device, which share the
+  /// blocks of the filter; the result does not depend on their number.
+  /// \param src           images of the input, in blocks of 16 channels
+  /// \param diff_dst      gradient of the result, in blocks of 16 channels
+  /// \param diff_weights  overwritten, in the layout kFilterLayout; overlaps no operand
   void run(CpuDevice& device, const float* src, const float* diff_dst, float* diff_weights) const;
 
  private:

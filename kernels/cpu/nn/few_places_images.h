@@ -27,11 +27,19 @@ class FewPlacesImages {
   static std::optional<FewPlacesImages> plan(const dnn::Convolution& spec, Kind kind);
 
   /// bias: may be null. Uses scratch slot 0 of the device. Errors: kResource.
+  /// Images past the last full group of eight are computed with a group that is filled up with
+  /// zeros.
+  /// \param images   src or gradient of dst, by kind
+  /// \param result   overwritten, or added to if the spec accumulates; overlaps no operand
   Status run(CpuDevice& device, const float* images, const float* weights, const float* bias,
              float* result) const;
 
  private:
+  /// Copies eight images from image `first` so that the numbers of one pixel and channel of all
+  /// eight are contiguous.
   void pack(const float* images, int64_t first, float* to) const;
+  /// Adds bias and old content to the sums of two blocks of channels (`pair`), applies the
+  /// rectifier and writes them to the result.
   void finish(const float* sums, int64_t first, int64_t pair, const float* bias,
               float* result) const;
 

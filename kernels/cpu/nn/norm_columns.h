@@ -51,14 +51,18 @@ struct NormBackward {
 };
 
 /// Number of channels of a column.
+/// 16 channels fill a register of 512 bits; blocks of 8 lanes need columns of 8.
 inline int64_t norm_column_width(const ChannelBlocks& l) {
   return l.lanes % 16 == 0 ? 16 : 8;
 }
+/// Number of columns, including those of padding channels.
 inline int64_t norm_column_count(const ChannelBlocks& l) {
   return l.padded() / norm_column_width(l);
 }
 
 /// Calls body(begin, end) for ranges of columns on the threads of the device.
+/// Columns are independent, and each is computed in a fixed order: results do not depend on the
+/// number of threads.
 template <typename Body>
 void for_norm_columns(CpuDevice& device, const ChannelBlocks& l, Body&& body) {
   constexpr int64_t kEnough = 32768;  // minimum number of elements per thread

@@ -9,9 +9,10 @@
 namespace millrace::kernels {
 
 /// Attributes of a pooling.
+/// pool2d, pool3d and their gradients; ops without an attribute have its default.
 struct PoolAttrs {
   WindowAttrs window;
-  Dims kernel;
+  Dims kernel;  ///< one entry per spatial dim
   bool max = false;
   bool global = false;    ///< one window, the whole image
   bool adaptive = false;  ///< kernel is the number of output positions
@@ -24,9 +25,9 @@ PoolAttrs read_pool_attrs(const KernelSetup& op);
 /// The windows along one spatial dim.
 struct PoolAxis {
   int64_t size = 1;
-  int64_t places = 1;
+  int64_t places = 1;  ///< output positions
   int64_t stride = 1;
-  int64_t before = 0;
+  int64_t before = 0;  ///< padding before the first element
   int64_t kernel = 1;
   /// Output positions whose windows are complete and start at position * stride - before; may be
   /// none.
@@ -50,6 +51,8 @@ struct PoolPlan {
   [[nodiscard]] int64_t places() const { return axes[0].places * axes[1].places * axes[2].places; }
 };
 /// Computed from the dims of X and Out. Errors: they do not match.
+/// \param x    [batch, channels, spatial...], or with the channels last
+/// \param out  the same with output positions in place of spatial dims
 StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, llvm::ArrayRef<int64_t> x,
                              llvm::ArrayRef<int64_t> out);
 
