@@ -135,7 +135,7 @@ class ConvPass {
 };
 
 /// Adds bias[c] to all elements of channel c. Element types: float, double.
-/// Images are row-major; Errors: bias has another type, or another number of elements than
+/// Images are row-major. Errors: bias has another type, or another number of elements than
 /// channels.
 Status add_channel_bias(Tensor& images, const Tensor& bias, bool channels_last);
 /// sums[c] = sum over channel c. Element types: float, double.

@@ -23,8 +23,8 @@ inline int64_t row_grain(int64_t width) {
 }
 
 /// y = (x - mean) * deviation * scale + bias for one row; scale and bias may be null.
-/// T is the type of elements, C that of sums and parameters; y may be x. \param deviation 1 /
-/// sqrt(variance + epsilon)
+/// T is the type of elements, C that of sums and parameters; y may be x.
+/// \param deviation  1 / sqrt(variance + epsilon)
 template <typename T, typename C>
 void normalise_row(const T* x, const C* scale, const C* bias, int64_t width, C mean, C deviation,
                    T* y) {

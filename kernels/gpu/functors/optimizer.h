@@ -60,7 +60,7 @@ struct DescendByMoments {
     first_out[i] = m;
     second_out[i] = v;
     // Corrects the moments for their start at zero. As in the original, epsilon is scaled with the
-    // root, which is the same as adding it to the corrected second moment.
+    // root, which is the same as adding it to the corrected root.
     const float root = std::sqrt(1.0F - *power2);
     const float step = *rate * root / (1.0F - *power1);
     out[i] = param[i] - step * (m / (std::sqrt(v) + epsilon * root));
