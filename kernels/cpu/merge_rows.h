@@ -36,7 +36,9 @@ class RowMerger {
   llvm::ArrayRef<int32_t> positions(int64_t height);
 
  private:
+  /// Sets rows_ and slots_ with the hash table.
   void find_distinct(llvm::ArrayRef<int64_t> rows);
+  /// Sets sums_ and values_ to the sums of equal rows, added in the order of the input.
   template <typename T>
   Status add_up(const Tensor& from);
 
