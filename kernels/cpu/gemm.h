@@ -30,6 +30,7 @@ struct GemmShape {
 /// kUnimplemented. Thread-safety: one call at a time.
 class Gemm {
  public:
+  /// c must not overlap a or b.
   Status operator()(CpuDevice& device, const GemmShape& shape, const float* a, const float* b,
                     float* c);
   Status operator()(CpuDevice& device, const GemmShape& shape, const double* a, const double* b,

@@ -126,10 +126,10 @@ class Nest {
     return true;
   }
 
-  llvm::SmallVector<Level, 4> levels_;
+  llvm::SmallVector<Level, 4> levels_;  ///< outermost first
   /// Offsets of the first point; not 0 after slice().
   Offsets base_{};
-  int64_t count_ = 1;
+  int64_t count_ = 1;  ///< product of the sizes
 };
 
 }  // namespace millrace::kernels

@@ -28,15 +28,16 @@ using BinaryLoop = void (*)(const T* x, const T* y, R* out, int64_t count);
 /// Loops of one formula: both operands advance, or one of them is a single element.
 template <typename T, typename R>
 struct BinaryLoops {
-  BinaryLoop<T, R> both;
-  BinaryLoop<T, R> y_once;
-  BinaryLoop<T, R> x_once;
+  BinaryLoop<T, R> both;    ///< both operands have count elements
+  BinaryLoop<T, R> y_once;  ///< y is one element
+  BinaryLoop<T, R> x_once;  ///< x is one element
 };
 
 /// The gradient of one operand for each element of the result; dout and out have count elements.
 template <typename T>
 using BinaryGradLoop = void (*)(const T* x, const T* y, const T* dout, T* out, int64_t count);
 
+/// As BinaryLoops, with the gradient of the result as third operand.
 template <typename T>
 struct BinaryGradLoops {
   BinaryGradLoop<T> both;
@@ -105,6 +106,7 @@ struct BinaryArgs {
   ArgIndex y;
   ArgIndex out;
   int64_t axis = -1;  ///< attribute axis, for broadcast_nest()
+  /// Resolves "X", "Y" and "Out".
   explicit BinaryArgs(const KernelSetup& op)
       : x(op.input("X")), y(op.input("Y")), out(op.output("Out")) {
     if (op.def().find_attr("axis") != nullptr) axis = op.attr<int32_t>("axis");
@@ -112,9 +114,9 @@ struct BinaryArgs {
 };
 /// Operands as dense tensors: for selected rows, the values of all rows.
 struct BinaryOperands {
-  const Tensor* x;
-  const Tensor* y;
-  Tensor* out;
+  const Tensor* x;  ///< values of X
+  const Tensor* y;  ///< values of Y
+  Tensor* out;      ///< resized already
 };
 /// Finds the operands, and sizes the rows of a sparse result. Errors: types differ, Y is sparse.
 StatusOr<BinaryOperands> binary_operands(const KernelContext& ctx, const BinaryArgs& args);
@@ -127,6 +129,7 @@ struct BinaryGradArgs {
   ArgIndex dx;  ///< absent: not requested; the same for dy
   ArgIndex dy;
   int64_t axis = -1;
+  /// Resolves the slots of the gradient op; all of them are optional.
   explicit BinaryGradArgs(const KernelSetup& op)
       : x(op.input("X")),
         y(op.input("Y")),
@@ -142,8 +145,8 @@ struct BinaryGradInputs {
   const std::byte* x;
   const std::byte* y;
   const std::byte* dout;
-  const BroadcastNest* nest;
-  DType dtype;
+  const BroadcastNest* nest;  ///< owned by the cache
+  DType dtype;                ///< of the three operands: f32 or f64
 };
 StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const BinaryGradArgs& args,
                                               BroadcastCache& cache);

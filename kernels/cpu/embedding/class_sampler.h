@@ -70,13 +70,14 @@ class ClassSampler {
  private:
   Law law_;
   int64_t classes_;
-  const float* probabilities_ = nullptr;
-  const int32_t* alias_ = nullptr;
-  const float* alias_probabilities_ = nullptr;
+  const float* probabilities_ = nullptr;        ///< of each class
+  const int32_t* alias_ = nullptr;              ///< second class of each column
+  const float* alias_probabilities_ = nullptr;  ///< share of the first class of each column
 };
 
 /// Reads the sampler of an nce op.
 struct SamplerArgs {
+  /// Reads attributes and resolves the inputs of a custom distribution.
   explicit SamplerArgs(const KernelSetup& op)
       : kind(op.attr<int64_t>("sampler")),
         classes(op.attr<int64_t>("num_total_classes")),
@@ -107,8 +108,8 @@ struct SamplerArgs {
     return ClassSampler(classes, p->data<float>(), a->data<int32_t>(), q->data<float>());
   }
 
-  int64_t kind;  ///< attribute sampler: 0 uniform, 1 log-uniform, else custom
-  int64_t classes;
+  int64_t kind;     ///< attribute sampler: 0 uniform, 1 log-uniform, else custom
+  int64_t classes;  ///< attribute num_total_classes
   ArgIndex probabilities, alias, alias_probabilities;
 };
 

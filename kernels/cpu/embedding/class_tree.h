@@ -47,9 +47,9 @@ class ClassTree {
 
  private:
   int64_t classes_ = 0;
-  const int64_t* labels_ = nullptr;
-  const int64_t* table_ = nullptr;
-  const int64_t* code_ = nullptr;
+  const int64_t* labels_ = nullptr;  ///< null with listed paths
+  const int64_t* table_ = nullptr;   ///< null with the complete tree
+  const int64_t* code_ = nullptr;    ///< branch at each node of table_
   int64_t width_ = 0;
 };
 

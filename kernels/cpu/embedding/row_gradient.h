@@ -54,9 +54,9 @@ class RowGradient {
   }
 
  private:
-  T* data_ = nullptr;
+  T* data_ = nullptr;  ///< of the output
   int64_t width_ = 0;
-  const std::vector<int64_t>* rows_ = nullptr;
+  const std::vector<int64_t>* rows_ = nullptr;  ///< null if dense
 };
 
 /// to += factor * from.

@@ -15,9 +15,9 @@ namespace millrace::kernels {
 
 /// Attributes of a convolution.
 struct ConvAttrs {
-  WindowAttrs window;
-  int64_t groups = 1;  ///< input and output channels are divided into that many
-  bool channels_last = false;
+  WindowAttrs window;          ///< strides, paddings, dilations
+  int64_t groups = 1;          ///< input and output channels are divided into that many
+  bool channels_last = false;  ///< [batch, spatial..., channels]
   /// The op is the gradient of a convolution: its Output is the input of the convolution (src), its
   /// Input the result of the convolution (dst).
   bool transposed = false;
@@ -31,9 +31,9 @@ ConvAttrs read_conv_attrs(const KernelSetup& op);
 /// Operands of a convolution. The computed one is written; the others are only read, but may be
 /// converted to another layout.
 struct ConvTensors {
-  Tensor& src;
-  Tensor& weights;
-  Tensor& dst;
+  Tensor& src;      ///< input of the convolution, or its gradient
+  Tensor& weights;  ///< filter, or its gradient
+  Tensor& dst;      ///< result of the convolution, or its gradient
 };
 
 /// One of the three computations around y = x * w, with its prepared primitives.
@@ -130,6 +130,7 @@ class ConvPass {
   Kind kind_;
   ConvAttrs attrs_;
   Fusion fusion_;
+  /// Counts forget_weights(); compared with KeptWeights::version.
   int64_t weights_version_ = 0;
   dnn::ShapeCache<Prepared> cache_;
 };

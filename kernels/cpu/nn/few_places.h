@@ -37,8 +37,8 @@ class FewPlaces {
   int64_t out_blocks_ = 0;
   int64_t src_plane_ = 0;  // elements of one channel block of one image
   int64_t dst_plane_ = 0;
-  std::vector<PlacePair> pairs_;
-  std::vector<size_t> taps_;  // start of the pairs of each tap, then the end
+  std::vector<PlacePair> pairs_;  ///< of all taps, one after the other
+  std::vector<size_t> taps_;      // start of the pairs of each tap, then the end
 };
 
 }  // namespace millrace::kernels

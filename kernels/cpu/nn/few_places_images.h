@@ -44,13 +44,13 @@ class FewPlacesImages {
               float* result) const;
 
   Kind kind_ = Kind::kForward;
-  int64_t count_ = 0;          // images
-  int64_t result_blocks_ = 0;  // of 16 channels
-  int64_t result_stride_ = 0;  // elements between the weights of adjacent blocks of the result
-  PlaceSizes sizes_;           // pointers not set
-  std::vector<int32_t> starts_;
-  std::vector<PlaceMeeting> meetings_;
-  bool accumulate_ = false;
+  int64_t count_ = 0;            // images
+  int64_t result_blocks_ = 0;    // of 16 channels
+  int64_t result_stride_ = 0;    // elements between the weights of adjacent blocks of the result
+  PlaceSizes sizes_;             // pointers not set
+  std::vector<int32_t> starts_;  ///< PlaceSizes::starts
+  std::vector<PlaceMeeting> meetings_;  ///< PlaceSizes::meetings
+  bool accumulate_ = false;             ///< adds to the old result
   dnn::Rectifier rectifier_ = dnn::Rectifier::kNone;
   float alpha_ = 0;
 };

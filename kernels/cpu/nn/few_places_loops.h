@@ -13,26 +13,26 @@ namespace millrace::kernels {
 
 /// A tap of the kernel, and the position in the input that it reads for a position of the result.
 struct PlaceMeeting {
-  int32_t tap;
-  int32_t place;
+  int32_t tap;    ///< of the kernel
+  int32_t place;  ///< position of the input
 };
 
 /// Offsets of a pixel of src and of the dst position that uses it under one tap, within channel
 /// block 0.
 struct PlacePair {
-  int32_t src;
-  int32_t dst;
+  int32_t src;  ///< in elements
+  int32_t dst;  ///< in elements
 };
 
 /// Sizes of a pass from input images to result images, both in blocks of 16 channels. The meetings
 /// of position p of the result are those in [starts[p], starts[p + 1]).
 struct PlaceSizes {
-  int64_t blocks = 0;  ///< channel blocks of the input
-  int64_t places = 0;  ///< positions of the input
-  int64_t result_places = 0;
-  int64_t taps = 0;
-  int64_t next_block = 0;  ///< elements between the weights of adjacent input blocks
-  int64_t second = 0;      ///< elements to the weights of the second result block
+  int64_t blocks = 0;         ///< channel blocks of the input
+  int64_t places = 0;         ///< positions of the input
+  int64_t result_places = 0;  ///< positions of the result
+  int64_t taps = 0;           ///< positions of the kernel
+  int64_t next_block = 0;     ///< elements between the weights of adjacent input blocks
+  int64_t second = 0;         ///< elements to the weights of the second result block
   const int32_t* starts = nullptr;
   const PlaceMeeting* meetings = nullptr;
 };
@@ -49,6 +49,7 @@ namespace detail {
 using PlaceVector [[gnu::vector_size(64)]] = float;
 using StoredPlaces [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
 
+/// Loads and stores of 16 floats at any alignment of float.
 inline const StoredPlaces& places_in(const float* at) {
   return *reinterpret_cast<const StoredPlaces*>(at);
 }
@@ -97,8 +98,8 @@ template <int kBit>
 /// Weight blocks for two blocks of the result, and those needed next, which are prefetched
 /// meanwhile.
 struct PlaceWeights {
-  const float* left;
-  const float* right;
+  const float* left;   ///< for the first block of the result
+  const float* right;  ///< for the second
   const float* next_left;
   const float* next_right;
 };
@@ -170,6 +171,7 @@ inline void few_places_data(const PlaceSizes& sizes, const float* images, const 
                             float* sums) {
   constexpr int64_t kTap = kPlaceLanes * kPlaceLanes;
   constexpr int64_t kPixel = kPlaceLanes * kPlaceImages;
+  // the blocks of both result blocks, transposed once and used for all positions
   alignas(64) float turned[2][kMostTurnedTaps * kTap];
   for (int64_t block = 0; block < sizes.blocks; ++block) {
     const float* const left = weights + block * sizes.next_block;

@@ -18,16 +18,16 @@ enum class InterpMethod : uint8_t { kNearest, kLinear, kCubic };
 /// attribute), the size attributes.
 struct InterpAttrs {
   InterpMethod method = InterpMethod::kNearest;
-  size_t spatial = 2;
-  std::vector<float> scale;  ///< one, or one per spatial dim; empty: use the sizes
-  Dims sizes;                ///< from the attributes, per spatial dim
-  bool align_corners = true;
+  size_t spatial = 2;         ///< number of spatial dims, 1 to 3
+  std::vector<float> scale;   ///< one, or one per spatial dim; empty: use the sizes
+  Dims sizes;                 ///< from the attributes, per spatial dim
+  bool align_corners = true;  ///< first and last elements of both sizes coincide
   bool centres = false;  ///< positions refer to pixel centres: align_mode 0 without align_corners
   bool second = false;   ///< a v2 op: a given scale, not the sizes, determines the distance
   bool channels_last = false;
-  ArgIndex out_size;
-  ArgRange size_tensors;
-  ArgIndex scale_tensor;
+  ArgIndex out_size;      ///< OutSize
+  ArgRange size_tensors;  ///< SizeTensor
+  ArgIndex scale_tensor;  ///< Scale
 };
 /// Reads method, sizes and layout of an interpolation op or of its gradient.
 InterpAttrs read_interp_attrs(const KernelSetup& op);
@@ -46,9 +46,9 @@ struct InterpAxis {
 
 /// Three axes; with fewer spatial dims, the leading ones have size 1.
 struct InterpPlan {
-  int64_t parts = 0;  ///< planes, or images if channels come last
-  int64_t lanes = 1;  ///< elements per pixel
-  std::array<InterpAxis, 3> axes;
+  int64_t parts = 0;               ///< planes, or images if channels come last
+  int64_t lanes = 1;               ///< elements per pixel
+  std::array<InterpAxis, 3> axes;  ///< depth, height, width
 
   /// True if every element of the result is a copy of an input element.
   [[nodiscard]] bool copies() const { return axes[0].taps * axes[1].taps * axes[2].taps == 1; }

@@ -13,8 +13,8 @@ namespace millrace::kernels {
 /// A tensor viewed as rows, as layer_norm does.
 /// begin_norm_axis divides the dims into those of `count` and those of `width`.
 struct LayerNormRows {
-  int64_t count = 1;
-  int64_t width = 1;
+  int64_t count = 1;  ///< number of rows
+  int64_t width = 1;  ///< elements of a row, normalised together
 };
 
 /// Minimum number of rows that justifies another thread.

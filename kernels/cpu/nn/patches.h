@@ -11,11 +11,11 @@ namespace millrace::kernels {
 /// Arrays have an entry for height and one for width. An element of the patch is a channel and a
 /// position within the window, in the order [channels, kernel height, kernel width].
 struct Patches {
-  int64_t channels = 0;
-  int64_t size[2] = {};
-  int64_t kernel[2] = {};
-  int64_t places[2] = {};  ///< window positions along each dim
-  int64_t strides[2] = {};
+  int64_t channels = 0;     ///< of the image
+  int64_t size[2] = {};     ///< of the image
+  int64_t kernel[2] = {};   ///< size of a window
+  int64_t places[2] = {};   ///< window positions along each dim
+  int64_t strides[2] = {};  ///< distance of the windows
   int64_t dilations[2] = {1, 1};
   int64_t before[2] = {};  ///< padding on top and on the left
 
@@ -51,10 +51,10 @@ struct Patches {
 /// Reads strides, dilations and paddings (top, left, bottom, right, or two values for both sides)
 /// once.
 struct PatchAttrs {
-  Dims kernel;
+  Dims kernel;  ///< height and width of a window
   Dims strides;
   Dims dilations;
-  Dims paddings;
+  Dims paddings;  ///< two or four numbers
 };
 /// \param kernel_attr  attribute with the size of the window: "kernels" or "kernel_sizes"
 PatchAttrs read_patch_attrs(const KernelSetup& op, const char* kernel_attr);

@@ -8,10 +8,10 @@ namespace millrace::kernels {
 /// x and out are read by max pooling only. dx is added to.
 template <typename T>
 struct PoolGrad {
-  const T* x;
-  const T* out;
-  const T* dout;
-  T* dx;
+  const T* x;     ///< input of the pooling
+  const T* out;   ///< its result
+  const T* dout;  ///< gradient of the result
+  T* dx;          ///< gradient of the input
 };
 
 /// Output positions or channels that are processed together; their gradients fit in the L1 cache.
@@ -52,6 +52,7 @@ void give_whole(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t 
   const int64_t n = end - begin;
   for_lines(p, d, h, [&](int64_t line) {
     for (int64_t k = 0; k < width.kernel; ++k) {
+      // element k of the window of the first output position
       const int64_t at = line * width.size + k - width.before + begin * width.stride;
       with_step(width.stride, [&](auto step) {
         if constexpr (kMax) {

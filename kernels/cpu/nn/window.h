@@ -13,7 +13,7 @@ namespace millrace::kernels {
 
 /// How a kernel moves over images; read once when the op's kernel is made.
 struct WindowAttrs {
-  Dims strides;
+  Dims strides;        ///< one entry per spatial dim, also of dilations
   Dims dilations;      ///< empty: 1
   Dims paddings;       ///< one or two entries per spatial dim
   bool same = false;   ///< padding_algorithm SAME: computed from the sizes

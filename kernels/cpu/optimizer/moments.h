@@ -9,15 +9,15 @@ namespace millrace::kernels::optimizer {
 struct MomentSlots {
   ArgIndex beta1_pow;  ///< one element, beta1 ^ step
   ArgIndex beta1_pow_out;
-  ArgIndex beta2_pow;
+  ArgIndex beta2_pow;  ///< absent in adamax
   ArgIndex beta2_pow_out;
   ArgIndex skip;          ///< one bool: true skips the update, as after an overflow
   ArgIndex beta1_tensor;  ///< one element, may be absent
   ArgIndex beta2_tensor;
-  ArgIndex epsilon_tensor;
-  double beta1 = 0;  ///< attribute
-  double beta2 = 0;
-  double epsilon = 0;
+  ArgIndex epsilon_tensor;   ///< one element, may be absent
+  double beta1 = 0;          ///< attribute
+  double beta2 = 0;          ///< attribute
+  double epsilon = 0;        ///< attribute
   bool keep_powers = false;  ///< another op updates them
 };
 /// \param k  index of the parameter, for ops that update several
@@ -25,7 +25,7 @@ MomentSlots moment_slots(const KernelSetup& op, size_t k = 0);
 
 /// Values of one run.
 struct MomentSettings {
-  double beta1 = 0;
+  double beta1 = 0;  ///< of the tensor, else the attribute; also the next two
   double beta2 = 0;
   double epsilon = 0;
   double beta1_pow = 0;  ///< before this update

@@ -41,12 +41,12 @@ enum class Sparse {
 
 /// Arguments of an update op for one of its parameters.
 struct UpdateSlots {
-  ArgIndex param;      ///< any float type
-  ArgIndex grad;       ///< dense, or selected rows
-  ArgIndex rate;       ///< one element; may be absent if default_rate is set
-  ArgIndex param_out;  ///< usually the same var as param
-  ArgIndex master;     ///< float copy of a 16-bit parameter; absent unless multi_precision is set
-  ArgIndex master_out;
+  ArgIndex param;       ///< any float type
+  ArgIndex grad;        ///< dense, or selected rows
+  ArgIndex rate;        ///< one element; may be absent if default_rate is set
+  ArgIndex param_out;   ///< usually the same var as param
+  ArgIndex master;      ///< float copy of a 16-bit parameter; absent unless multi_precision is set
+  ArgIndex master_out;  ///< usually the same var as master
   bool wants_master = false;                                   ///< attribute multi_precision
   llvm::SmallVector<std::pair<ArgIndex, ArgIndex>, 3> states;  ///< input and output slots
   int shared = -1;  ///< number of an update that all devices make together; else -1
@@ -111,7 +111,7 @@ void apply_zero(const Formula& formula, int64_t count, T* __restrict param,
 /// Pointers of one type to the parameter and its states.
 template <typename T, size_t... I>
 struct Pointers {
-  T* param;
+  T* param;  ///< element 0, in memory order
   std::array<T*, sizeof...(I)> states;
 
   /// Updates elements [begin, begin + count) from their gradients, which start at grad[0].
@@ -146,6 +146,7 @@ Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formu
   const int64_t width = row_width(*t.param);
   const T* const values = merger.values<T>();
   const llvm::ArrayRef<int64_t> rows = merger.rows();
+  // rows per thread, so that each has at least kUpdateGrain elements
   const int64_t row_grain = std::max<int64_t>(1, kUpdateGrain / std::max<int64_t>(width, 1));
   if (sparse != Sparse::kAllRows) {
     ctx.device().parallel_for(
@@ -160,6 +161,7 @@ Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formu
   }
   const int64_t height = t.param->rank() == 0 ? 1 : t.param->dim(0);
   const llvm::ArrayRef<int32_t> positions = merger.positions(height);
+  // formula for the rows that the gradient lacks
   const auto absent = [&] {
     if constexpr (requires { f.for_absent_rows(); }) {
       return f.for_absent_rows();
@@ -198,6 +200,7 @@ Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const For
                      std::index_sequence<I...> /*states*/) {
   if (t.grad == nullptr)
     return {StatusCode::kUnimplemented, "sparse gradients of 16-bit parameters"};
+  // the values that the formula reads
   Tensor& wide = t.master != nullptr ? *t.master : *t.param;
   ctx.device().parallel_for(t.param->numel(), kUpdateGrain, [&](int64_t begin, int64_t end) {
     constexpr int64_t kBlock = 512;

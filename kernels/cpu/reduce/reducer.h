@@ -57,6 +57,7 @@ struct SumOfMagnitudes : Sum {
     return x < T(0) ? -x : x;
   }
 };
+/// reduce_prod.
 struct Product : AsIs {
   template <typename T>
   static T start() {
@@ -85,6 +86,7 @@ struct Max : AsIs {
     return a > b || a != a ? a : b;
   }
 };
+/// As Max, with the smallest element.
 struct Min : AsIs {
   template <typename T>
   static T start() {
@@ -124,6 +126,7 @@ T reduce_run(const T* values, int64_t count) {
 template <typename Rule, typename T>
 StatusOr<T> reduce_all(CpuDevice& device, const T* values, int64_t count) {
   if (count <= kGrain) return reduce_run<Rule>(values, count);
+  // one result per block, whichever thread computes it
   const int64_t parts = (count + kGrain - 1) / kGrain;
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
                             device.scratch(static_cast<size_t>(parts) * sizeof(T), 3));

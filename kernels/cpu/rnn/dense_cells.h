@@ -13,12 +13,12 @@ namespace millrace::kernels::rnn {
 /// cell.
 template <typename T>
 struct CellRow {
-  T* gates;             ///< in: sums from the input; out: results of the activation functions
-  const T* from_state;  ///< sums from the previous state
-  const T* before;      ///< previous hidden state
-  const T* cell_before;
-  T* cell;  ///< cell state; for GRU, the contribution of the state to the candidate
-  T* hidden;
+  T* gates;              ///< in: sums from the input; out: results of the activation functions
+  const T* from_state;   ///< sums from the previous state
+  const T* before;       ///< previous hidden state
+  const T* cell_before;  ///< previous cell state, LSTM only
+  T* cell;               ///< cell state; for GRU, the contribution of the state to the candidate
+  T* hidden;             ///< out: new hidden state
 };
 
 /// Computes one row of one time step, from the sums to the new states.
@@ -66,10 +66,10 @@ void cell_row(Mode mode, int64_t size, const CellRow<T>& r) {
 /// Gradient of one row of one time step.
 template <typename T>
 struct CellRowGrad {
-  const T* gates;
-  const T* cell;
-  const T* before;
-  const T* cell_before;
+  const T* gates;        ///< as cell_row() left them
+  const T* cell;         ///< as cell_row() left it
+  const T* before;       ///< previous hidden state
+  const T* cell_before;  ///< previous cell state, LSTM only
   T* dhidden;  ///< in: gradient of the new state; out: the part that goes directly to the previous
                ///< state
   T* dcell;    ///< LSTM: the same for the cell state

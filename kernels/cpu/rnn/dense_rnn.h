@@ -16,16 +16,17 @@
 /// are padded.
 namespace millrace::kernels::rnn {
 
+/// Kind of the cells, from attribute mode.
 enum class Mode { kLstm, kGru, kTanh, kRelu };
 
 /// Attributes of one op.
 struct DenseSettings {
-  Mode mode = Mode::kTanh;
-  int64_t layers = 1;      ///< one above the other
-  int64_t directions = 1;  ///< 2: each layer also runs from the end to the start
-  int64_t size = 0;        ///< number of cells
-  double dropout = 0;      ///< fraction of a layer's outputs that is dropped before the next layer
-  uint64_t seed = 0;
+  Mode mode = Mode::kTanh;  ///< kind of the cells
+  int64_t layers = 1;       ///< one above the other
+  int64_t directions = 1;   ///< 2: each layer also runs from the end to the start
+  int64_t size = 0;         ///< number of cells
+  double dropout = 0;       ///< fraction of a layer's outputs that is dropped before the next layer
+  uint64_t seed = 0;        ///< attribute seed, of the dropout
 
   /// Number of gates per cell.
   [[nodiscard]] int64_t gates() const {
@@ -54,7 +55,7 @@ DenseSlots cudnn_lstm_slots(const KernelSetup& op);
 
 /// Checked dims and inputs of one call.
 struct DenseTensors {
-  const Tensor* input = nullptr;
+  const Tensor* input = nullptr;     ///< [length, batch, width]
   int64_t length = 0;                ///< time steps of the batch
   int64_t batch = 0;                 ///< rows per time step
   int64_t width = 0;                 ///< numbers per row of the input

@@ -26,8 +26,8 @@ Status measure_gru(GruTensors& t);
 
 /// State that a kernel keeps between calls.
 struct GruState {
-  StepOrder order;
-  Workspace work;
+  StepOrder order;  ///< of the sequences of this call
+  Workspace work;   ///< buffers for outputs that the program does not request
   Gemm gemm;
   GruFunctions functions;  ///< activation functions
   bool reverse = false;    ///< sequences are read from their last row
@@ -38,10 +38,10 @@ std::shared_ptr<GruState> gru_state(const KernelSetup& op);
 
 /// Rows of hidden are in the order of the input; those of the others in the order of StepOrder.
 struct GruOutputs {
-  Tensor* hidden = nullptr;  ///< [rows, size]
-  Tensor* gates = nullptr;   ///< optional, like the following ones; rows in time-step order
-  Tensor* reset = nullptr;
-  Tensor* ordered_hidden = nullptr;
+  Tensor* hidden = nullptr;          ///< [rows, size]
+  Tensor* gates = nullptr;           ///< optional, like the following ones; rows in time-step order
+  Tensor* reset = nullptr;           ///< [rows, size]: reset gate times previous state
+  Tensor* ordered_hidden = nullptr;  ///< [rows, size]
 };
 
 /// Runs all time steps in the order given by state. T: float or double. Errors: kResource.

@@ -12,12 +12,12 @@ namespace millrace::kernels::rnn {
 
 /// Attributes of one op.
 struct LstmSettings {
-  LstmFunctions functions;
+  LstmFunctions functions;                    ///< activations and clipping of the cell
   Activation projection = Activation::kTanh;  ///< applied to the projection
   double projection_clip = 0;                 ///< bound of the projection; 0: none
-  bool peepholes = false;
-  bool reverse = false;       ///< sequences are read from their last row
-  bool biased_input = false;  ///< the gate bias is already added to the input
+  bool peepholes = false;                     ///< the bias has three more numbers per cell
+  bool reverse = false;                       ///< sequences are read from their last row
+  bool biased_input = false;                  ///< the gate bias is already added to the input
 };
 /// \param projected  the op is lstmp
 LstmSettings lstm_settings(const KernelSetup& op, bool projected);
@@ -38,7 +38,7 @@ struct LstmTensors {
   const Tensor* input = nullptr;
   const Tensor* weight = nullptr;
   const Tensor* bias = nullptr;
-  const Tensor* projection = nullptr;
+  const Tensor* projection = nullptr;  ///< [size, width], lstmp only
   const Tensor* h0 = nullptr;
   const Tensor* c0 = nullptr;
   int64_t rows = 0;   ///< of all sequences together

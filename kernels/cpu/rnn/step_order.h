@@ -68,9 +68,9 @@ class StepOrder {
     for (int64_t k = 0; k < width; ++k) target[k] = from[k];
   }
 
-  LodLevel starts_;
-  LodLevel rows_;
-  LodLevel sequences_;
+  LodLevel starts_;     ///< first row of each time step, then the end
+  LodLevel rows_;       ///< LoD row at each position
+  LodLevel sequences_;  ///< sequences, longest first
 };
 
 }  // namespace millrace::kernels::rnn

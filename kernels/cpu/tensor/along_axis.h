@@ -13,9 +13,9 @@ namespace millrace::kernels {
 /// A tensor seen from one of its dims: [outer, size, inner]. Rank 0 counts as one element.
 /// Element (o, s, i) is at offset (o * size + s) * inner + i.
 struct AxisView {
-  int64_t outer = 1;
-  int64_t size = 1;
-  int64_t inner = 1;
+  int64_t outer = 1;  ///< product of the dims before the axis
+  int64_t size = 1;   ///< extent of the axis
+  int64_t inner = 1;  ///< product of the dims after the axis
 
   AxisView(llvm::ArrayRef<int64_t> dims, size_t axis) {
     if (dims.empty()) return;

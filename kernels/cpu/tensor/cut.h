@@ -10,9 +10,9 @@ namespace millrace::kernels {
 /// The elements of one dim that a slice selects: `count` of them from `first` on, `stride` apart.
 /// Source: attributes starts, ends and strides of slice and strided_slice.
 struct Cut {
-  int64_t first = 0;
+  int64_t first = 0;  ///< index of the first selected element
   int64_t count = 0;
-  int64_t stride = 1;
+  int64_t stride = 1;  ///< may be negative
 };
 
 /// Bounds as programs write them: negative ones count from the end, all are clamped to the dim.
