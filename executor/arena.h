@@ -93,21 +93,35 @@ class Arena {
     int32_t range = -1;       ///< its range in the plan
     bool resident = false;    ///< in the memory of a device
   };
+  /// Fills release_: for each step, the values that no later step uses.
   void note_releases(size_t steps);
+  /// Finds outputs that may use the memory of an input (the op's in-place pairs) whose last use is
+  /// that step.
   void find_takeovers(llvm::ArrayRef<Step> steps);
+  /// Notes the sizes of the values last used in the step, and drops their memory.
   void release(size_t step, Value* const* table);
+  /// Drops the region and the memory of all temporaries, after sizes have grown.
   void drop(Value* const* table);
+  /// True if a temporary has become larger than its range.
   bool outgrown(Value* const* table) const;
+  /// Updates the sizes from the tensors of this run.
   void note_sizes(Value* const* table);
+  /// \param resident  plans the temporaries in device memory, else those in host memory
   MemoryPlan plan_places(Value* const* table, bool resident);
+  /// Lets the temporaries use their ranges of the region.
   void bind_places(Value* const* table);
   Status bind_resident_places(Value* const* table);
+  /// True if the value has a range in the host region; place_of() is its first byte.
   [[nodiscard]] bool has_place(unsigned index) const;
   [[nodiscard]] std::byte* place_of(unsigned index) const;
+  /// True if a value that begins in the step reuses the range of one that ends there.
   [[nodiscard]] bool is_reused(unsigned index, int32_t step) const;
+  /// With a guard: opens the memory of values that begin in the step; check_step() closes that of
+  /// values that end there, so that a wrong lifetime is found where it happens.
   void guard_step(size_t step);
   Status check_step(size_t step, Value* const* table);
 
+  /// Table entries whose memory the arena may reuse.
   llvm::BitVector temporary_;
   std::vector<Use> uses_;
   std::vector<int32_t> release_;       ///< table entries by the last step that uses them

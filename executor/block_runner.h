@@ -114,21 +114,34 @@ class BlockRunner {
 
  private:
   BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device);
+  /// Table index of a name; a new one if no op mentioned it before.
   int32_t index_of(NameId name);
+  /// Creates the value of a name that no scope has, in the scope of the block that declares it.
   [[nodiscard]] Value& make_value(Scope& scope, llvm::StringRef name) const;
+  /// Table entries that an op with a kernel writes before any op reads them.
   [[nodiscard]] llvm::BitVector written_first() const;
+  /// Compiles one op: resolves its arguments and makes its kernel or control op.
   Status add_step(const Op& op);
+  /// Notes the arguments that are input and output at once, with a spare value for each.
   void find_shared(Step& step);
+  /// Notes in each step the vars that it is the first to mention and only writes.
   void find_begun();
+  /// True if a run might use what an earlier run left in the value. \param var  null: not declared
   [[nodiscard]] bool is_stale(const Var* var, bool is_written_first) const;
+  /// \param skipped  steps to leave out; null: none
   Status run_steps(const llvm::BitVector* skipped);
   Status run_in_order(size_t first, size_t end, const llvm::BitVector* skipped);
   Status run_with_overlap();
+  /// Called before the first run, when fed and persistable values already have their dims.
   Status choose_overlap();
+  /// Makes the kernels of a group again for a device with one thread, which runs them in parallel.
   Status make_kernels(const Group& group, kernels::CpuDevice& device);
+  /// Runs a step of a group on a device with one thread.
   Status run_placed(size_t index, kernels::CpuDevice& device);
+  /// Checks inputs, prepares outputs and calls the kernel or control op.
   Status run_step(Step& step, kernels::CpuDevice& device);
   Status run_gpu_step(Step& step, kernels::CpuDevice& device);
+  /// Adds the op's location to an error, unless an op of a sub-block has set its own.
   Status place_error(const Step& step, Status status) const;
 
   const Runtime& runtime_;

@@ -18,19 +18,22 @@ namespace millrace {
 struct Scalar {
   enum class Type : int32_t { kBool = 1, kLong = 2, kFloat64 = 3, kComplex = 4 };
   Type type = Type::kLong;
-  bool boolean = false;
-  int64_t integer = 0;
-  double real = 0;
-  double imaginary = 0;
+  bool boolean = false;  ///< of kBool
+  int64_t integer = 0;   ///< of kLong
+  double real = 0;       ///< of kFloat64 and kComplex
+  double imaginary = 0;  ///< of kComplex
   bool operator==(const Scalar&) const = default;
 };
 
 /// One attribute value: a kind and its payload. Immutable; copies of lists and strings share their
+/// Thread-safety: concurrent readers.
 /// storage.
 class AttrValue {
  public:
   AttrValue() = default;  ///< INT 0
 
+  /// One maker per kind. Kinds with the same payload differ by meaning: a BLOCK is the index of a
+  /// block, a VAR the name of a var.
   static AttrValue of_int(int32_t v) { return {AttrKind::kInt, static_cast<int64_t>(v)}; }
   static AttrValue of_long(int64_t v) { return {AttrKind::kLong, v}; }
   static AttrValue of_block(int32_t v) { return {AttrKind::kBlock, static_cast<int64_t>(v)}; }
@@ -39,6 +42,7 @@ class AttrValue {
   static AttrValue of_float64(double v) { return {AttrKind::kFloat64, v}; }
   static AttrValue of_string(std::string v) { return {AttrKind::kString, share(std::move(v))}; }
   static AttrValue of_var(std::string v) { return {AttrKind::kVar, share(std::move(v))}; }
+  /// Lists; the kind of a list does not depend on its length.
   static AttrValue of_ints(std::vector<int32_t> v) {
     return {AttrKind::kInts, share(std::move(v))};
   }
@@ -104,6 +108,7 @@ class AttrValue {
  private:
   template <typename T>
   using Shared = std::shared_ptr<const T>;
+  /// The type that stores each kind: integers and flags share one, and so do strings and var names.
   using Payload =
       std::variant<int64_t, float, double, Shared<std::string>, Shared<std::vector<int32_t>>,
                    Shared<std::vector<int64_t>>, Shared<std::vector<float>>,
@@ -115,6 +120,7 @@ class AttrValue {
   static Shared<T> share(T v) {
     return std::make_shared<const T>(std::move(v));
   }
+  /// The list of T. Undefined for another kind: the accessors above state which kinds they are for.
   template <typename T>
   [[nodiscard]] llvm::ArrayRef<T> list() const {
     return *std::get<Shared<std::vector<T>>>(payload_);
@@ -125,6 +131,8 @@ class AttrValue {
 };
 
 /// A named attribute of an op.
+/// An op has one entry per attribute of the file; attributes that are not listed have the default
+/// of the op's schema (ops/read_attr.h).
 struct Attr {
   NameId name;
   AttrValue value;

@@ -42,8 +42,10 @@ class Block {
   [[nodiscard]] int32_t stated_index() const { return stated_index_; }
   /// Index of the enclosing block; -1 for block 0.
   [[nodiscard]] int32_t parent() const { return parent_; }
+  /// Edits of the header fields of the block.
   void set_parent(int32_t parent);
   void set_stated_index(int32_t index);
+  /// Block whose gradient this block computes; absent or -1 if it computes none.
   [[nodiscard]] std::optional<int32_t> forward_block() const { return forward_block_; }
   void set_forward_block(std::optional<int32_t> index);
   /// Wire bytes of fields that the format does not define; null if none.
@@ -53,7 +55,9 @@ class Block {
   // ---- ops
   [[nodiscard]] auto ops() { return llvm::make_range(ops_.begin(), ops_.end()); }
   [[nodiscard]] auto ops() const { return llvm::make_range(ops_.begin(), ops_.end()); }
+  /// Number of ops. Cost: O(1).
   [[nodiscard]] size_t op_count() const { return op_count_; }
+  /// First and last op; the block must have one.
   [[nodiscard]] Op& front() { return ops_.front(); }
   [[nodiscard]] Op& back() { return ops_.back(); }
   /// Neighbours in block order; null at the ends.
@@ -61,6 +65,7 @@ class Block {
   [[nodiscard]] Op* previous(const Op& op) const;
   /// All ops by index; valid until the next insertion or removal.
   [[nodiscard]] std::vector<Op*> op_vector();
+  /// Position of an op; -1 for an op of another block. Cost: O(ops of the block).
   [[nodiscard]] int64_t index_of(const Op& op) const;
 
   /// Creates an op without slots and attributes: at the end, or next to `where`.
@@ -90,6 +95,7 @@ class Block {
   Var& declare(llvm::StringRef name, VarSpec spec);
   /// Adds a declaration even if the name is already declared; only the file readers need this.
   Var& add_declaration(llvm::StringRef name, VarSpec spec);
+  /// Deletes the declaration; uses of the name by ops stay.
   void erase(Var& var);
   /// Renames the declaration, if there is one, and every use by an op of this block. Attributes are
   /// not changed.
@@ -100,6 +106,7 @@ class Block {
   /// k uses.
   [[nodiscard]] llvm::SmallVector<Op*, 4> readers_of(llvm::StringRef name) const;
   [[nodiscard]] llvm::SmallVector<Op*, 4> writers_of(llvm::StringRef name) const;
+  /// True if some op of this block reads (writes) the name. Cost: O(1).
   [[nodiscard]] bool has_readers(llvm::StringRef name) const;
   [[nodiscard]] bool has_writers(llvm::StringRef name) const;
   /// First writer in block order (last_writer(): last); null if there is none. Cost: O(number of
@@ -116,12 +123,15 @@ class Block {
   friend class Program;
   friend class Var;
 
+  /// One mention of a name: the op, the slot (inputs and outputs are counted apart) and the
+  /// position in the slot.
   struct Use {
     Op* op;
     uint32_t slot;
     uint32_t arg;
   };
   using UseList = llvm::SmallVector<Use, 2>;
+  /// All mentions of one name in the block, in no particular order.
   struct Uses {
     UseList reads;
     UseList writes;
@@ -130,14 +140,20 @@ class Block {
   Block(Program* program, int32_t index, int32_t parent)
       : program_(program), index_(index), stated_index_(index), parent_(parent) {}
 
+  /// Marks the program as edited.
   void touch();
   Op& insert(OpList::iterator where, std::unique_ptr<Op> op);
+  /// \param same_ids  the other op is of a program with the same name table
   Op& clone_with(Op* where, const Op& other, bool same_ids);
+  /// Builds the index of readers and writers from all ops.
   void index_uses();
+  /// Keep the index up to date when an op is inserted, changed or removed.
   void link_uses(Op& op);
   void link_slot(Op& op, bool is_output, uint32_t slot);
   void unlink_uses(Op& op);
   void unlink_slot_uses(Op& op, bool is_output);
+  /// Gives a new op a number between those of its neighbours, for Op::comes_before(); renumber()
+  /// spaces all numbers again when there is none left.
   void assign_order(Op& op);
   void renumber();
   [[nodiscard]] const Uses* uses_of(llvm::StringRef name) const;
@@ -153,6 +169,7 @@ class Block {
   VarList vars_;
   size_t op_count_ = 0;
   size_t var_count_ = 0;
+  /// First declaration of each name.
   llvm::DenseMap<NameId, Var*> var_index_;
   // Built on demand: most programs are read, copied or written without any query for readers or
   // writers, and the index takes as much memory as the ops.

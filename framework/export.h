@@ -16,6 +16,7 @@ struct ExportOptions {
 ///
 /// An unedited program produces the bytes it was read from. In an edited program, every op and var
 /// that was not edited keeps its bytes; everything else is encoded with fields in order of their
+/// Thread-safety: concurrent readers of the program. Cost: linear in its size.
 /// numbers, repeated scalars unpacked, unknown fields last.
 std::string export_program(const Program& program, const ExportOptions& options = {});
 

@@ -29,6 +29,7 @@ class FindingList {
   /// \param limit  number of findings kept; further findings are only counted
   explicit FindingList(size_t limit) : limit_(limit) {}
 
+  /// Add a finding with one of the severities.
   void error(std::string_view rule, const Status& status) { add(Severity::kError, rule, status); }
   void warning(std::string_view rule, const Status& status) {
     add(Severity::kWarning, rule, status);

@@ -8,9 +8,13 @@
 #include "framework/base/status.h"
 #include "framework/wire.h"
 
+// Reading of attributes, the most frequent messages of a program file.
 namespace millrace {
 
 /// Calls each(value) for every varint of a packed field. Errors: kInvalidProgram if the last one is
+/// \param packed  content of the field, without its tag and length
+/// \param what    name of the field for the message
+/// \param each    called with a uint64_t; signed numbers are its two's complement
 /// truncated.
 template <typename Each>
 Status wire_each_varint(llvm::StringRef packed, std::string_view what, Each each) {
@@ -27,6 +31,7 @@ Status wire_each_varint(llvm::StringRef packed, std::string_view what, Each each
         break;
       }
     }
+    // the last byte had the continuation bit, or the number is longer than ten bytes
     if (shift != 0) return InvalidProgram("malformed program: truncated packed {}", what);
     each(value);
     packed = packed.drop_front(used);

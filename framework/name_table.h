@@ -29,6 +29,7 @@ class NameTable {
   NameId intern(llvm::StringRef name);
   /// Id of the name; nullopt if it is not in the table.
   [[nodiscard]] std::optional<NameId> find(llvm::StringRef name) const;
+  /// The name of an id of this table.
   [[nodiscard]] llvm::StringRef str(NameId id) const { return names_[static_cast<uint32_t>(id)]; }
   [[nodiscard]] size_t size() const { return names_.size(); }
 
@@ -44,7 +45,9 @@ class NameTable {
   };
   static constexpr uint32_t kFree = ~0U;
 
+  /// Position of the entry with the name, or of the free entry where it belongs.
   [[nodiscard]] size_t position_of(llvm::StringRef name, uint32_t hash) const;
+  /// Doubles the hash table and inserts all ids again.
   void grow();
 
   std::vector<Entry> entries_;  // the size is a power of two
@@ -59,6 +62,7 @@ class NameTable {
 /// Lets NameId be a key of llvm::DenseMap.
 template <>
 struct llvm::DenseMapInfo<millrace::NameId> {
+  /// The two largest ids mark free and deleted entries; no table has that many names.
   static millrace::NameId getEmptyKey() { return static_cast<millrace::NameId>(~0U); }
   static millrace::NameId getTombstoneKey() { return static_cast<millrace::NameId>(~0U - 1); }
   static unsigned getHashValue(millrace::NameId id) { return static_cast<unsigned>(id) * 37U; }

@@ -41,14 +41,18 @@ class Op : public llvm::ilist_node<Op> {
   Op& operator=(const Op&) = delete;
   ~Op() = default;
 
+  /// Op type, such as "conv2d"; as text and as an id of the program's names.
   [[nodiscard]] llvm::StringRef type() const;
   [[nodiscard]] NameId type_id() const { return type_; }
   void set_type(llvm::StringRef type);
+  /// Owners of the op.
   [[nodiscard]] Block& block() const { return *block_; }
   [[nodiscard]] Program& program() const;
 
+  /// Slots in file order; valid until the op is edited.
   [[nodiscard]] llvm::ArrayRef<Slot> inputs() const { return inputs_; }
   [[nodiscard]] llvm::ArrayRef<Slot> outputs() const { return outputs_; }
+  /// The text of a name id of this program.
   [[nodiscard]] llvm::StringRef name_of(NameId id) const;
 
   /// Names in a slot; empty if the op does not have the slot.
@@ -57,6 +61,7 @@ class Op : public llvm::ilist_node<Op> {
   /// First name in a slot; empty if there is none.
   [[nodiscard]] llvm::StringRef first_input(llvm::StringRef slot) const;
   [[nodiscard]] llvm::StringRef first_output(llvm::StringRef slot) const;
+  /// The slot itself; null if the op does not have it.
   [[nodiscard]] const Slot* find_input(llvm::StringRef slot) const;
   [[nodiscard]] const Slot* find_output(llvm::StringRef slot) const;
   /// All input (output) names in slot order, including repeated names.
@@ -89,6 +94,7 @@ class Op : public llvm::ilist_node<Op> {
   Op& set_output(llvm::StringRef slot, const std::string& name) {
     return set_output(slot, llvm::StringRef(name));
   }
+  /// Removes a slot and its uses; does nothing if the op does not have it.
   void remove_input(llvm::StringRef slot);
   void remove_output(llvm::StringRef slot);
   /// Adds a slot even if a slot of that name already exists; only the file readers need this.
@@ -97,11 +103,14 @@ class Op : public llvm::ilist_node<Op> {
   bool replace_input(llvm::StringRef from, llvm::StringRef to);
   bool replace_output(llvm::StringRef from, llvm::StringRef to);
 
+  /// Attributes in file order; valid until the op is edited.
   [[nodiscard]] llvm::ArrayRef<Attr> attrs() const {
     return attrs_ == nullptr ? llvm::ArrayRef<Attr>() : llvm::ArrayRef<Attr>(*attrs_);
   }
+  /// The value; null if the op does not set the attribute, even if its schema has a default.
   [[nodiscard]] const AttrValue* find_attr(llvm::StringRef name) const;
   [[nodiscard]] bool has_attr(llvm::StringRef name) const { return find_attr(name) != nullptr; }
+  /// Sets or replaces an attribute. The kind is not compared with the schema.
   Op& set_attr(llvm::StringRef name, AttrValue value);
   /// Shorthands for the most common kinds.
   Op& set_int(llvm::StringRef name, int32_t v) { return set_attr(name, AttrValue::of_int(v)); }
@@ -113,6 +122,7 @@ class Op : public llvm::ilist_node<Op> {
   Op& set_strings(llvm::StringRef name, std::vector<std::string> v) {
     return set_attr(name, AttrValue::of_strings(std::move(v)));
   }
+  /// Does nothing if the op does not set the attribute.
   void remove_attr(llvm::StringRef name);
   /// Adds an attribute even if an attribute of that name exists; only the file readers need this.
   void add_attr(Attr attr);
@@ -136,14 +146,17 @@ class Op : public llvm::ilist_node<Op> {
  private:
   friend class Block;
   Op(Block* block, NameId type) : block_(block), type_(type) {}
+  /// Marks op and program as edited: the op's wire bytes are dropped.
   void touch();
   Op& set_slot(bool is_output, llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names);
   void remove_slot(bool is_output, llvm::StringRef slot);
   bool replace_arg(bool is_output, llvm::StringRef from, llvm::StringRef to);
+  /// The attributes for writing; copies them first if another op shares them.
   std::vector<Attr>& own_attrs();
 
   Block* block_;
   NameId type_;
+  /// Grows along the block; see Block::assign_order().
   uint64_t order_ = 0;
   llvm::SmallVector<Slot, 3> inputs_;
   llvm::SmallVector<Slot, 2> outputs_;

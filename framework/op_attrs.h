@@ -11,6 +11,9 @@
 #include "framework/base/status.h"
 #include "framework/op.h"
 
+// Attributes of ops as C++ values. The types are bool, int32_t, int64_t, float, double, std::string
+// and lists of these; BLOCK and VAR attributes are read through AttrValue. Code that knows the
+// schema of an op uses ops/read_attr.h, which also knows the defaults.
 namespace millrace {
 
 /// The kind under which attributes of C++ type T are stored.
@@ -92,6 +95,7 @@ bool attr_kind_converts(AttrKind from, AttrKind to);
 std::optional<AttrValue> convert_attr(const AttrValue& value, AttrKind to);
 
 /// The C++ value; the kind must match T.
+/// Use get_attr() unless the value comes from convert_attr() to the kind of T.
 template <typename T>
 T attr_cast(const AttrValue& value);
 template <>
@@ -125,6 +129,9 @@ Status attr_error(const Op& op, llvm::StringRef name, AttrKind wanted, const Att
 
 /// The attribute converted to T. Errors: kInvalidProgram with op and attribute if it is absent or
 /// not convertible.
+/// \code{.cc}
+///   MILLRACE_ASSIGN_OR_RETURN(const int64_t axis, get_attr<int64_t>(op, "axis"));
+/// \endcode
 template <typename T>
 StatusOr<T> get_attr(const Op& op, llvm::StringRef name) {
   const AttrValue* const value = op.find_attr(name);

@@ -15,8 +15,9 @@
 namespace millrace {
 
 /// One entry of the op version map.
+/// A file states it for op types whose meaning has changed since their first version.
 struct OpVersion {
-  std::string op;
+  std::string op;  ///< op type
   int32_t version = 0;
   bool operator==(const OpVersion&) const = default;
 };
@@ -34,10 +35,12 @@ class Program {
   /// A program with an empty block 0.
   static std::unique_ptr<Program> create();
 
+  /// Blocks by index; block 0 is the root.
   [[nodiscard]] size_t block_count() const { return blocks_.size(); }
   [[nodiscard]] Block& block(size_t index) const { return *blocks_[index]; }
   [[nodiscard]] Block& root() const { return *blocks_[0]; }
   [[nodiscard]] auto blocks() const { return llvm::make_pointee_range(blocks_); }
+  /// Appends an empty block. \param parent  index of the enclosing block; -1: none
   Block& add_block(int32_t parent);
   /// Removes all blocks with index >= count.
   void truncate_blocks(size_t count);
@@ -47,13 +50,16 @@ class Program {
   /// \param keep  one entry per block
   void retain_blocks(llvm::ArrayRef<bool> keep);
 
+  /// The interned names of vars, op types, slots and attributes.
   [[nodiscard]] NameTable& names() { return names_; }
   [[nodiscard]] const NameTable& names() const { return names_; }
 
   /// Whether the file has a version message; it may be present without a number.
   [[nodiscard]] bool has_version() const { return has_version_; }
+  /// Version of the release that wrote the file: 1006001 is 1.6.1 (version_text()).
   [[nodiscard]] std::optional<int64_t> version() const { return version_; }
   void set_version(bool present, std::optional<int64_t> version);
+  /// Whether the file has an op version map; it may be present and empty.
   [[nodiscard]] bool has_op_versions() const { return has_op_versions_; }
   [[nodiscard]] llvm::ArrayRef<OpVersion> op_versions() const { return op_versions_; }
   void set_op_versions(bool present, std::vector<OpVersion> versions);
@@ -84,6 +90,7 @@ class Program {
   [[nodiscard]] uint64_t edits() const { return edits_; }
 
  private:
+  /// \param same_ids  the name table is already a copy of the other's
   void copy_blocks(const Program& from, bool same_ids);
 
   NameTable names_;
@@ -93,6 +100,8 @@ class Program {
   bool has_op_versions_ = false;
   std::vector<OpVersion> op_versions_;
   std::shared_ptr<const std::string> unknown_;
+  /// The bytes that wire() of ops and vars refers to; null for a program that was not read from
+  /// bytes.
   std::shared_ptr<const std::string> source_;
   bool pristine_ = false;
   uint64_t edits_ = 0;

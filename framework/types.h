@@ -15,6 +15,7 @@ enum class DType : int32_t {
   kFloat16 = 4,
   kFloat32 = 5,
   kFloat64 = 6,
+  /// Element type of the machine's size type; read from files, never computed with.
   kSizeT = 19,
   kUint8 = 20,
   kInt8 = 21,
@@ -28,12 +29,16 @@ enum class DType : int32_t {
 enum class VarKind : int32_t {
   kLodTensor = 7,
   kSelectedRows = 8,
+  /// Holders of what a run is fed and what it returns.
   kFeedMinibatch = 9,
   kFetchList = 10,
+  /// Scopes of the iterations of a loop, kept for its gradient.
   kStepScopes = 11,
+  /// Sequences by falling length, for recurrent blocks.
   kLodRankTable = 12,
   kLodTensorArray = 13,
   kPlaceList = 14,
+  /// Pipelines of input data.
   kReader = 15,
   kRaw = 17,
   kTuple = 18,
@@ -56,14 +61,17 @@ enum class AttrKind : int32_t {
   kStrings = 5,
   kBool = 6,
   kBools = 7,
+  /// Index of a block, such as the body of a loop.
   kBlock = 8,
   kLong = 9,
   kBlocks = 10,
   kLongs = 11,
   kFloat64s = 12,
+  /// Name of a var; newer releases only.
   kVar = 13,
   kVars = 14,
   kFloat64 = 15,
+  /// A number with its own type tag; newer releases only.
   kScalar = 16,
   kScalars = 17,
 };

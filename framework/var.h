@@ -38,13 +38,13 @@ enum class TensorForm : int32_t {
 struct VarSpec {
   VarKind kind = VarKind::kLodTensor;
   TensorForm form = TensorForm::kNone;
-  DType dtype = DType::kFloat32;     ///< meaningless if form is kNone
-  Dims dims;                         ///< empty if form is kNone, and for a tensor of rank 0
-  std::optional<int32_t> lod_level;  ///< number of LoD levels; absent counts as 0
-  std::optional<bool> persistable;   ///< absent counts as false, also below
-  std::optional<bool> need_check_feed;
-  std::optional<bool> is_parameter;
-  std::optional<bool> stop_gradient;
+  DType dtype = DType::kFloat32;        ///< meaningless if form is kNone
+  Dims dims;                            ///< empty if form is kNone, and for a tensor of rank 0
+  std::optional<int32_t> lod_level;     ///< number of LoD levels; absent counts as 0
+  std::optional<bool> persistable;      ///< absent counts as false, also below
+  std::optional<bool> need_check_feed;  ///< fed values must have the declared dims and dtype
+  std::optional<bool> is_parameter;     ///< stated by newer releases
+  std::optional<bool> stop_gradient;    ///< no gradient is computed for it
   /// Encoded wire fields of VarType (reader, tuple, unknown) and of VarDesc (attrs, unknown); null
   /// if none.
   std::shared_ptr<const std::string> type_extra;
@@ -53,9 +53,11 @@ struct VarSpec {
   /// Dense tensor of the given element type, dims and LoD level 0.
   static VarSpec tensor(DType dtype, llvm::ArrayRef<int64_t> dims);
   /// Declaration without shape, as used for control variables: LOD_TENSOR kind, no tensor
+  /// \param kind  stated in the declaration
   /// description.
   static VarSpec shapeless(VarKind kind);
 
+  /// True if the declaration describes a tensor, so that dtype and dims mean something.
   [[nodiscard]] bool has_tensor() const { return form != TensorForm::kNone; }
   bool operator==(const VarSpec& other) const;
 };
@@ -66,6 +68,7 @@ class Var : public llvm::ilist_node<Var> {
   Var(const Var&) = delete;
   Var& operator=(const Var&) = delete;
 
+  /// Facts of the declaration; absent flags and levels have their defaults.
   [[nodiscard]] llvm::StringRef name() const;
   [[nodiscard]] NameId id() const { return name_; }
   [[nodiscard]] Block& block() const { return *block_; }
@@ -81,6 +84,7 @@ class Var : public llvm::ilist_node<Var> {
 
   /// Replaces the declaration.
   void set_spec(VarSpec spec);
+  /// Change one fact of the declaration.
   void set_dims(llvm::ArrayRef<int64_t> dims);
   void set_persistable(bool value);
 

@@ -59,6 +59,7 @@ class Reader {
   [[nodiscard]] const char* position() const { return position_; }
 
  private:
+  /// Reads one number of at most ten bytes. False on an error.
   bool read_varint(uint64_t& value);
   bool fail(const char* error) {
     error_ = error;
@@ -72,6 +73,7 @@ class Reader {
 
 // ---- writing
 
+/// Append encoded numbers and fields to `out`; a tag is the field number and the wire type.
 void put_varint(std::string& out, uint64_t value);
 void put_tag(std::string& out, uint32_t number, Type type);
 /// Writes int32 and int64 fields. Negative numbers take ten bytes, as the format requires.
@@ -82,6 +84,7 @@ void put_bytes(std::string& out, uint32_t number, llvm::StringRef value);
 /// the length; contents of 128 bytes and more are moved once.
 size_t begin_message(std::string& out, uint32_t number);
 void end_message(std::string& out, size_t begin);
+/// Write fixed fields of four and eight bytes, little endian.
 void put_float(std::string& out, uint32_t number, float value);
 void put_double(std::string& out, uint32_t number, double value);
 /// Number of bytes put_varint() writes.

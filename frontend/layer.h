@@ -23,8 +23,11 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
   ~Layer();
 
+  /// False after an error; ops are then not appended.
   [[nodiscard]] bool ok() const { return state_ != nullptr && state_->status.ok(); }
+  /// The network; ok() must be true.
   [[nodiscard]] State& state() const { return *state_; }
+  /// Name of the layer, the prefix of its vars.
   [[nodiscard]] const std::string& name() const { return name_; }
 
   /// Records the error with the user's source line. Returns the result of a failed layer.
@@ -52,6 +55,7 @@ class Layer {
   void set_dtype(const VarRef& ref, DType dtype);
 
  private:
+  /// Starts the call: takes the name or generates one, and sets op_callstack to the user's line.
   void begin(const std::string& name);
 
   State* state_;

@@ -31,9 +31,11 @@ class VarRef {
 
   /// False for the result of a layer call that failed; Network::status() has the error.
   [[nodiscard]] bool ok() const { return state_ != nullptr; }
+  /// Name in both programs; empty if not ok().
   [[nodiscard]] const std::string& name() const { return name_; }
   /// Dims as inferred so far; -1 is a dim that is unknown until run time. Empty if not ok().
   [[nodiscard]] std::vector<int64_t> dims() const;
+  /// Element type as inferred so far; kFloat32 if not ok().
   [[nodiscard]] DType dtype() const;
   /// Stops gradients from flowing through the var.
   void stop_gradient() const;
@@ -52,9 +54,9 @@ struct ParamAttr {
   std::optional<Initializer> initializer = {};  ///< absent: the default of the layer
   double learning_rate = 1.0;                   ///< factor for the learning rate
   std::optional<Regularizer> regularizer = {};  ///< replaces that of the optimizer
-  bool trainable = true;
-  bool need_clip = true;
-  std::optional<GradientClip> clip = {};  ///< replaces that of the optimizer
+  bool trainable = true;                        ///< false: minimize() leaves the parameter as it is
+  bool need_clip = true;                        ///< false: gradient clipping skips its gradient
+  std::optional<GradientClip> clip = {};        ///< replaces that of the optimizer
 };
 
 /// A network under construction: a main and a startup program to which layers (frontend/layers.h)
@@ -96,6 +98,7 @@ class Network {
   /// The result of minimize().
   struct Training {
     std::string learning_rate;  ///< name of the var that holds the learning rate
+    /// Each trained parameter with the var of its gradient.
     std::vector<std::pair<std::string, std::string>> param_grads;
   };
   /// Appends gradient and optimizer ops; see ops/minimize/minimize.h. options.parameters and

@@ -17,15 +17,15 @@ namespace millrace::frontend {
 struct State {
   explicit State(int32_t seed);
 
-  std::unique_ptr<ops::OpRegistry> registry;
-  std::unique_ptr<Program> main;
-  std::unique_ptr<Program> startup;
-  std::unique_ptr<ops::Builder> builder;
-  int32_t random_seed = 0;
-  Status status;                        ///< the first error
-  std::vector<std::string> parameters;  ///< trained parameters, in order of creation
-  std::set<std::string> frozen;         ///< parameters that are not trained
-  std::map<std::string, ParameterOptions> parameter_options;
+  std::unique_ptr<ops::OpRegistry> registry;  ///< schemas of all ops
+  std::unique_ptr<Program> main;              ///< ops of the layers
+  std::unique_ptr<Program> startup;           ///< ops that fill parameters
+  std::unique_ptr<ops::Builder> builder;      ///< appends to the programs
+  int32_t random_seed = 0;                    ///< for initializers without a seed
+  Status status;                              ///< the first error
+  std::vector<std::string> parameters;        ///< trained parameters, in order of creation
+  std::set<std::string> frozen;               ///< parameters that are not trained
+  std::map<std::string, ParameterOptions> parameter_options;  ///< by name, for minimize()
 
   /// Records an error, unless there is one already.
   void fail(const char* layer, Status status, std::source_location where);

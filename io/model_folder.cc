@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <map>
 #include <system_error>
 
 #include <fmt/ranges.h>
@@ -12,6 +11,7 @@
 #include "io/npz.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
+#include "io/persistables.h"
 
 namespace millrace::io {
 namespace {
@@ -81,23 +81,9 @@ StatusOr<bool> is_archive(const std::string& path) {
 
 // Persistable vars of the given kinds in all blocks, sorted by name.
 std::vector<ParamSpec> persistables(const Program& program, llvm::ArrayRef<VarKind> kinds) {
-  std::map<std::string, ParamSpec> by_name;
-  for (const Block& block : program.blocks()) {
-    for (const Var& var : block.vars()) {
-      if (!var.persistable() || !llvm::is_contained(kinds, var.kind())) continue;
-      ParamSpec spec;
-      spec.name = var.name().str();
-      spec.kind = var.kind();
-      if (var.spec().has_tensor()) {
-        spec.dtype = var.dtype();
-        spec.dims.emplace(var.dims().begin(), var.dims().end());
-      }
-      by_name.try_emplace(spec.name, std::move(spec));
-    }
-  }
-  std::vector<ParamSpec> specs;
-  for (auto& [name, spec] : by_name) specs.push_back(std::move(spec));
-  return specs;
+  return specs_where(program, [kinds](const Var& var) {
+    return var.persistable() && llvm::is_contained(kinds, var.kind());
+  });
 }
 
 // Dims without those of extent 1: numpy and old programs disagree on how to write a single number.

@@ -37,11 +37,11 @@ void put_persistables(ParamValues values, Scope& scope) {
 
 }  // namespace
 
-std::vector<ParamSpec> vars_where(const Program& program, const VarPredicate& wanted) {
+std::vector<ParamSpec> specs_where(const Program& program, const VarPredicate& wanted) {
   std::map<std::string, ParamSpec> by_name;
   for (const Block& block : program.blocks()) {
     for (const Var& var : block.vars()) {
-      if (!has_file(var) || !wanted(var)) continue;
+      if (!wanted(var)) continue;
       ParamSpec spec;
       spec.name = var.name().str();
       spec.kind = var.kind();
@@ -55,6 +55,10 @@ std::vector<ParamSpec> vars_where(const Program& program, const VarPredicate& wa
   std::vector<ParamSpec> specs;
   for (auto& [name, spec] : by_name) specs.push_back(std::move(spec));
   return specs;
+}
+
+std::vector<ParamSpec> vars_where(const Program& program, const VarPredicate& wanted) {
+  return specs_where(program, [&](const Var& var) { return has_file(var) && wanted(var); });
 }
 
 StatusOr<size_t> save_vars(const Scope& scope, const Program& program, const std::string& folder,

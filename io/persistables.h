@@ -19,7 +19,11 @@ namespace millrace::io {
 /// Selects vars of a program.
 using VarPredicate = std::function<bool(const Var&)>;
 
-/// The vars of all blocks for which the predicate holds and that can be stored in a file (dense
+/// What the program declares about the vars of all blocks for which the predicate holds, sorted by
+/// name as bytes. Of vars with the same name in several blocks the first counts.
+std::vector<ParamSpec> specs_where(const Program& program, const VarPredicate& wanted);
+
+/// specs_where() for vars for which the predicate holds and that can be stored in a file (dense
 /// tensors and selected rows; RAW vars and the like are skipped), sorted by name as bytes, which is
 /// their order in a combined file.
 std::vector<ParamSpec> vars_where(const Program& program, const VarPredicate& wanted);

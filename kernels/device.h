@@ -24,6 +24,7 @@ class CpuDevice {
   CpuDevice& operator=(const CpuDevice&) = delete;
   ~CpuDevice();
 
+  /// Threads that a kernel may use, including the calling one.
   [[nodiscard]] int threads() const { return threads_; }
 
   /// Calls body(begin, end) for ranges that together cover [0, count) exactly once. The ranges

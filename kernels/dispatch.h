@@ -11,15 +11,16 @@
 namespace millrace::kernels {
 
 /// A list of element types, for dispatch().
+/// A kernel names the types that it has loops for; each adds one instance of its code to the build.
 template <typename... Ts>
 struct Types {};
 
 using FloatTypes = Types<float, double>;
 /// The same with the 16-bit types, whose arithmetic is done in float.
 using AllFloatTypes = Types<float, double, Float16, Bfloat16>;
-using IntTypes = Types<int32_t, int64_t>;
+using IntTypes = Types<int32_t, int64_t>;  ///< of indices and ids
 using AllIntTypes = Types<int8_t, uint8_t, int16_t, int32_t, int64_t>;
-using NumberTypes = Types<float, double, int32_t, int64_t>;
+using NumberTypes = Types<float, double, int32_t, int64_t>;  ///< with loops of their own
 using AllNumberTypes =
     Types<float, double, Float16, Bfloat16, int8_t, uint8_t, int16_t, int32_t, int64_t>;
 using AllTypes =
@@ -31,6 +32,7 @@ using Compute =
     std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>, float, T>;
 
 namespace detail {
+/// Carries a type to a generic lambda.
 template <typename T>
 struct Tag {
   using type = T;

@@ -17,6 +17,8 @@
 #include "ops/infer_context.h"
 #include "ops/op_def.h"
 
+// What every kernel of an op is written against: KernelSetup while it is made, once per op and
+// executor; KernelContext while it runs. docs/extending.md shows a complete kernel.
 namespace millrace::kernels {
 
 /// Position of one argument among the inputs (or the outputs) of a compiled op. It is looked up
@@ -29,8 +31,8 @@ struct ArgIndex {
 };
 /// All arguments of a slot, in order.
 struct ArgRange {
-  int32_t begin = 0;
-  int32_t count = 0;
+  int32_t begin = 0;  ///< position of the first argument
+  int32_t count = 0;  ///< number of arguments
 };
 
 /// What a kernel sees of its op while it is made: schema, attributes, and which slots are filled.
@@ -39,6 +41,7 @@ class KernelSetup {
  public:
   KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device);
 
+  /// The op, its schema, and the device that the kernel will run on.
   [[nodiscard]] const Op& op() const { return op_; }
   [[nodiscard]] const ops::OpDef& def() const { return def_; }
   [[nodiscard]] CpuDevice& device() const { return device_; }
@@ -46,6 +49,7 @@ class KernelSetup {
   /// Argument k of a slot; absent if the slot has fewer arguments.
   [[nodiscard]] ArgIndex input(llvm::StringRef slot, size_t k = 0) const;
   [[nodiscard]] ArgIndex output(llvm::StringRef slot, size_t k = 0) const;
+  /// All arguments of a slot, including absent ones; count is 0 if the op lacks the slot.
   [[nodiscard]] ArgRange inputs(llvm::StringRef slot) const;
   [[nodiscard]] ArgRange outputs(llvm::StringRef slot) const;
 
@@ -106,6 +110,7 @@ class KernelContext {
   /// Input as a dense tensor; it must be one (otherwise use in_value()).
   [[nodiscard]] const Tensor& in(ArgIndex arg) const { return in(arg.index); }
   [[nodiscard]] const Tensor& in(ArgRange args, int32_t k) const { return in(args.begin + k); }
+  /// Input of any kind: selected rows, tensor arrays. The slot must accept it (value_kinds.h).
   [[nodiscard]] const Value& in_value(ArgIndex arg) const { return *table_[inputs_[arg.index]]; }
   [[nodiscard]] const Value& in_value(ArgRange args, int32_t k) const {
     return *table_[inputs_[args.begin + k]];
@@ -126,6 +131,7 @@ class KernelContext {
   [[nodiscard]] Tensor& out(ArgRange args, int32_t k) const {
     return out_value(args, k).as<Tensor>();
   }
+  /// Output of any kind.
   [[nodiscard]] Value& out_value(ArgIndex arg) const { return *table_[outputs_[arg.index]]; }
   [[nodiscard]] Value& out_value(ArgRange args, int32_t k) const {
     return *table_[outputs_[args.begin + k]];

@@ -14,11 +14,11 @@ namespace millrace::kernels {
 
 /// What one device contributes to an update that all devices of a process make together.
 struct SharedUpdate {
-  int number = 0;           ///< number of the update in the program
-  Tensor* param = nullptr;  ///< this device's copy
-  Tensor* grad = nullptr;   ///< gradient of this device; the sum over all devices is applied
-  llvm::ArrayRef<Tensor*> states;
-  double rate = 0;
+  int number = 0;                  ///< number of the update in the program
+  Tensor* param = nullptr;         ///< this device's copy
+  Tensor* grad = nullptr;          ///< gradient of this device; the sum over all devices is applied
+  llvm::ArrayRef<Tensor*> states;  ///< shared by all devices after meet()
+  double rate = 0;                 ///< learning rate, equal on all devices
 };
 
 /// The devices of a process, as seen by an update op on one of them. Each element of a parameter is

@@ -12,6 +12,7 @@ struct AcceptedKinds {
 };
 
 /// What the CPU kernel of an op accepts in an input slot; the executor rejects everything else.
+/// An op or slot that is not in the list accepts dense tensors only. Thread-safety: pure.
 AcceptedKinds accepted_kinds(llvm::StringRef op_type, llvm::StringRef slot);
 
 }  // namespace millrace::kernels

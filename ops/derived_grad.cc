@@ -3,6 +3,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "ops/infer_context.h"
+#include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 
 namespace millrace::ops {
@@ -53,10 +54,7 @@ Status infer_grad_with_offsets(InferContext& ctx) {
 
 void copy_each_without_offsets(InferContext& ctx, llvm::StringRef input_slot,
                                llvm::StringRef output_slot) {
-  const Slot* const inputs = ctx.op().find_input(input_slot);
-  const Slot* const outputs = ctx.op().find_output(output_slot);
-  if (inputs == nullptr || outputs == nullptr) return;
-  const size_t count = std::min(inputs->args.size(), outputs->args.size());
+  const size_t count = paired_args(ctx, input_slot, output_slot);
   for (size_t i = 0; i < count; ++i)
     ctx.set_output(output_slot, without_offsets(ctx.input(input_slot, i)), i);
 }

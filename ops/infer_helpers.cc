@@ -22,17 +22,6 @@ std::optional<int64_t> stretch(int64_t a, int64_t b) {
   return std::nullopt;
 }
 
-// The dims of the smaller operand, moved to dim axis of the larger one and padded with 1; nullopt
-// if they do not fit.
-std::optional<Dims> placed(llvm::ArrayRef<int64_t> dims, int64_t axis, size_t rank) {
-  const auto start = static_cast<size_t>(axis);
-  while (start + dims.size() > rank && !dims.empty() && dims.back() == 1) dims = dims.drop_back();
-  if (start + dims.size() > rank) return std::nullopt;
-  Dims out(rank, 1);
-  std::copy(dims.begin(), dims.end(), out.begin() + static_cast<std::ptrdiff_t>(start));
-  return out;
-}
-
 }  // namespace
 
 bool dims_known(const VarMeta& meta) {
@@ -41,6 +30,14 @@ bool dims_known(const VarMeta& meta) {
 
 bool same_dims(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
   return std::ranges::equal(a, b, dims_agree);
+}
+
+std::optional<Dims> aligned_dims(llvm::ArrayRef<int64_t> dims, size_t start, size_t rank) {
+  while (start + dims.size() > rank && !dims.empty() && dims.back() == 1) dims = dims.drop_back();
+  if (start + dims.size() > rank) return std::nullopt;
+  Dims out(rank, 1);
+  std::copy(dims.begin(), dims.end(), out.begin() + static_cast<std::ptrdiff_t>(start));
+  return out;
 }
 
 VarMeta tensor_meta(DType dtype, llvm::ArrayRef<int64_t> dims, int32_t lod_level) {
@@ -95,12 +92,16 @@ Status infer_unary_bool(InferContext& ctx) {
   return Ok();
 }
 
-void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef output_slot) {
-  // argument positions, not vars: a position with the placeholder @EMPTY@ counts, too
+size_t paired_args(const InferContext& ctx, llvm::StringRef input_slot,
+                   llvm::StringRef output_slot) {
   const Slot* const inputs = ctx.op().find_input(input_slot);
   const Slot* const outputs = ctx.op().find_output(output_slot);
-  if (inputs == nullptr || outputs == nullptr) return;
-  const size_t count = std::min(inputs->args.size(), outputs->args.size());
+  if (inputs == nullptr || outputs == nullptr) return 0;
+  return std::min(inputs->args.size(), outputs->args.size());
+}
+
+void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef output_slot) {
+  const size_t count = paired_args(ctx, input_slot, output_slot);
   for (size_t i = 0; i < count; ++i) ctx.set_output(output_slot, ctx.input(input_slot, i), i);
 }
 
@@ -134,8 +135,8 @@ StatusOr<std::optional<Dims>> broadcast_dims(const InferContext& ctx, llvm::Stri
   }
   // With equal ranks the axis has no effect, and old programs hold any value there.
   const int64_t start = x.rank() == y.rank() ? 0 : axis;
-  const auto a = placed(x.dims, x.rank() < y.rank() ? start : 0, rank);
-  const auto b = placed(y.dims, y.rank() < x.rank() ? start : 0, rank);
+  const auto a = aligned_dims(x.dims, x.rank() < y.rank() ? start : 0, rank);
+  const auto b = aligned_dims(y.dims, y.rank() < x.rank() ? start : 0, rank);
   bool fits = a && b;
   Dims out(rank, -1);
   for (size_t i = 0; fits && i < rank; ++i) {

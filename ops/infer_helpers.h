@@ -23,6 +23,10 @@ bool dims_known(const VarMeta& meta);
 /// True for dims of the same rank that agree in every position (dims_agree()).
 bool same_dims(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
 
+/// The dims at position `start` of `rank` dims, with 1 elsewhere, as a broadcast needs them.
+/// Trailing dims of 1 that exceed the rank are dropped; nullopt if the others do not fit.
+std::optional<Dims> aligned_dims(llvm::ArrayRef<int64_t> dims, size_t start, size_t rank);
+
 /// Meta of a dense tensor.
 VarMeta tensor_meta(DType dtype, llvm::ArrayRef<int64_t> dims, int32_t lod_level = 0);
 /// Meta of a dense tensor of unknown rank.
@@ -39,6 +43,10 @@ double elementwise_flops(const InferContext& ctx);
 Status infer_unary(InferContext& ctx);
 /// Gives Out the dims and LoD of X, with element type bool.
 Status infer_unary_bool(InferContext& ctx);
+/// The number of arguments of the slot that has fewer; 0 if the op lacks a slot. Positions count,
+/// not vars: one with the placeholder @EMPTY@ counts, too.
+size_t paired_args(const InferContext& ctx, llvm::StringRef input_slot,
+                   llvm::StringRef output_slot);
 /// Copies metas pairwise from an input slot with several vars to an output slot.
 void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef output_slot);
 

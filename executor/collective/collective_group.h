@@ -19,8 +19,8 @@ using kernels::Reduction;
 
 /// Settings of one rank of a group.
 struct GroupSettings {
-  int rank = 0;
-  int size = 1;
+  int rank = 0;  ///< of this process or thread, in [0, size)
+  int size = 1;  ///< number of ranks
   /// Longest time that one call waits for the other ranks.
   int64_t timeout_ms = 600'000;
 };
@@ -41,6 +41,7 @@ class CollectiveGroup {
   CollectiveGroup& operator=(const CollectiveGroup&) = delete;
   virtual ~CollectiveGroup() = default;
 
+  /// Facts of the group; the deadline is that of one call.
   [[nodiscard]] int rank() const { return settings_.rank; }
   [[nodiscard]] int size() const { return settings_.size; }
   [[nodiscard]] int64_t timeout_ms() const { return settings_.timeout_ms; }
@@ -104,9 +105,13 @@ class CollectiveGroup {
   [[nodiscard]] const GroupSettings& settings() const { return settings_; }
 
  private:
+  /// Check arguments. Errors: kUnimplemented for types that cannot be combined; kInvalidArgument.
   Status check_reduction(DType dtype, int64_t count) const;
   Status check_rank(const char* what, int rank) const;
+  /// The error of every call after the group broke; it names the reason.
   Status refuse() const;
+  /// Makes a call unless the group is broken, and breaks the group if the call fails.
+  /// \param needs_others  false if there is nothing to exchange, which every rank can tell
   template <typename Call>
   Status guarded(Status arguments, bool needs_others, Call&& call);
 

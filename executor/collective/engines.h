@@ -20,10 +20,12 @@ struct GlooPlace {
   std::string key = "world";       ///< of the group in the store
   /// Ranks of the members in the group of all; filled in by open_gloo_group().
   std::vector<int> ranks = {};
-  int64_t join_timeout_ms = 120'000;
+  int64_t join_timeout_ms = 120'000;  ///< until all ranks have joined
 };
 
+/// Whether this build has the engine.
 bool has_gloo();
+/// Joins the group; returns when all ranks have. Errors: kDistributed if they do not in time.
 StatusOr<std::unique_ptr<CollectiveGroup>> open_gloo_group(const GroupSettings& settings,
                                                            const GlooPlace& place);
 

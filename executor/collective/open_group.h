@@ -22,7 +22,7 @@ StatusOr<GroupEngine> parse_engine(const std::string& name);
 
 /// How a process finds the others of its job.
 struct GroupOptions {
-  GroupSettings settings;
+  GroupSettings settings;  ///< rank, size, deadline
   GroupEngine engine = GroupEngine::kAuto;
   bool by_mpirun = false;  ///< this process was started by mpirun
   /// host:port of every rank. Rank 0 serves the store, by which the ranks find each other, at its
@@ -31,8 +31,8 @@ struct GroupOptions {
   /// Folder that all ranks can access, for a store of files instead; then endpoints are not needed
   /// (engine shm) or only their hosts are used.
   std::string folder;
-  std::string job;  ///< name of the job; processes of other jobs are rejected
-  int64_t join_timeout_ms = 120'000;
+  std::string job;                    ///< name of the job; processes of other jobs are rejected
+  int64_t join_timeout_ms = 120'000;  ///< until all ranks have joined
 };
 
 /// Joins the group of all ranks of a job; every rank calls it, at any time.

@@ -17,11 +17,11 @@ class PairwiseGroup : public CollectiveGroup {
 
   /// What one rank sends and receives at the same time; to or from may be -1 for none.
   struct Exchange {
-    const std::byte* out = nullptr;
+    const std::byte* out = nullptr;  ///< bytes to send
     int64_t out_bytes = 0;
     int to = -1;
-    std::byte* in = nullptr;
-    int64_t in_bytes = 0;
+    std::byte* in = nullptr;  ///< memory for what is received
+    int64_t in_bytes = 0;     ///< exactly what `from` sends
     int from = -1;
   };
   /// Moves the bytes and waits until both directions are done. Errors: kDistributed.
@@ -46,10 +46,16 @@ class PairwiseGroup : public CollectiveGroup {
   Status do_receive(std::byte* data, int64_t bytes, int from) override;
 
  private:
+  /// The rank at a distance in the ring.
   [[nodiscard]] int neighbour(int distance) const { return (rank() + distance + size()) % size(); }
+  /// log2(size) rounds in which partners exchange all values; size() must be a power of two. All
+  /// ranks get the same bits.
   Status reduce_by_doubling(DType dtype, std::byte* data, int64_t count, Reduction reduction);
+  /// Part r starts at rank r + 1 and ends, combined, at rank r. \param starts  of the parts, and
+  /// the end
   Status combine_ring(DType dtype, std::byte* data, const std::vector<int64_t>& starts,
                       Reduction reduction);
+  /// The parts travel around the ring until all ranks have all of them.
   Status gather_ring(std::byte* data, const std::vector<int64_t>& starts, int64_t element_bytes);
 
   std::vector<std::byte> scratch_;

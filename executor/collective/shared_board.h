@@ -17,12 +17,13 @@ struct BoardCall {
   uint32_t kind = 0;  ///< the function of CollectiveGroup
   int32_t dtype = 0;
   int32_t reduction = 0;
-  int32_t root = 0;
-  int64_t count = 0;
+  int32_t root = 0;   ///< of calls that have one
+  int64_t count = 0;  ///< elements or bytes, as the call counts them
   /// The memory of the rank, for threads of the same process; other processes ignore it.
-  std::byte* data = nullptr;
-  const std::byte* source = nullptr;
+  std::byte* data = nullptr;          ///< read and written by the other ranks
+  const std::byte* source = nullptr;  ///< only read by them
 
+  /// True if both are the same call, apart from the memory.
   [[nodiscard]] bool agrees_with(const BoardCall& other) const {
     return kind == other.kind && dtype == other.dtype && reduction == other.reduction &&
            root == other.root && count == other.count;
@@ -46,6 +47,7 @@ class SharedBoard {
     size_t mailbox_bytes = 0;  ///< between two ranks, in each direction
     bool operator==(const Shape&) const = default;
   };
+  /// Size of the memory that a board of this shape needs.
   static size_t bytes(const Shape& shape);
 
   /// \param memory   aligned to a page; must outlive the board
@@ -56,6 +58,7 @@ class SharedBoard {
 
   /// The rank's call in this round; others may read it once the rank has arrived.
   BoardCall& call(int rank, uint64_t round);
+  /// One of the two slots of the rank, by turns.
   [[nodiscard]] std::byte* slot(int rank, uint64_t use) const;
 
   /// Waits once until all ranks have mapped the memory; before any round.
@@ -85,7 +88,9 @@ class SharedBoard {
   [[nodiscard]] Header& header() const;
   [[nodiscard]] Line& line(int rank) const;
   [[nodiscard]] Mailbox& mailbox(int from, int to) const;
+  /// Wakes the ranks that sleep; one atomic read if there are none.
   void ring_bell();
+  /// Sleeps until the bell differs from the number passed, at most ms milliseconds.
   void sleep(uint32_t bell, int64_t ms);
   /// \param partner     the rank that is waited for; -1: all
   /// \param has_arrived true for ranks that need not be waited for

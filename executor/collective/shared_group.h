@@ -71,22 +71,33 @@ class SharedGroup final : public CollectiveGroup {
   void do_abort(const Status& reason) override;
 
   struct Range {
-    int64_t begin;
-    int64_t end;
+    int64_t begin;  ///< first element
+    int64_t end;    ///< one past the last
   };
   using Parts = llvm::SmallVector<const std::byte*, 8>;
   using Results = llvm::SmallVector<std::byte*, 8>;
 
   /// One round: publishes this rank's call and waits until all others make the same call.
   Status meet(const BoardCall& call);
+  /// The call in words, for messages.
   [[nodiscard]] std::string describe(const BoardCall& call) const;
+  /// The elements that a rank combines: multiples of 64, so that no two ranks write to a cache
+  /// line.
   [[nodiscard]] Range share(int64_t count, int rank) const;
+  /// Slot of a rank for the current use.
   [[nodiscard]] std::byte* slot(int rank) const { return board_.slot(rank, use_); }
   /// Number of elements that fit a slot and can be divided evenly.
   [[nodiscard]] int64_t elements_of_slot(int64_t element_bytes) const;
+  /// Chooses one of the following functions by the size of the values.
+  /// \param wanted  this rank gets the result
   Status combine(const BoardCall& call, std::byte* data, bool wanted);
+  /// Copies the values into the slot; after one round each rank that wants the result combines all
+  /// slots.
   Status combine_small(const BoardCall& call, std::byte* data, int64_t bytes, bool wanted);
+  /// Each rank combines its share directly from the memory of the others and writes it to all, or
+  /// to the root.
   Status combine_threads(const BoardCall& call, std::byte* data, bool everywhere);
+  /// Chunks that fit the slots are copied in, combined in shares and copied out.
   Status combine_pieces(const BoardCall& call, std::byte* data, bool wanted);
 
   std::unique_ptr<CollectiveGroup> found_by_;

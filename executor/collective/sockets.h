@@ -14,6 +14,7 @@ using SocketDeadline = std::chrono::steady_clock::time_point;
 /// An open socket; the destructor closes it.
 class Socket {
  public:
+  /// \param file  descriptor to own; -1: none
   explicit Socket(int file = -1) : file_(file) {}
   Socket(Socket&& other) noexcept : file_(other.release()) {}
   Socket& operator=(Socket&& other) noexcept;
@@ -21,8 +22,10 @@ class Socket {
   Socket& operator=(const Socket&) = delete;
   ~Socket();
 
+  /// The descriptor; negative if none is open.
   [[nodiscard]] int file() const { return file_; }
   [[nodiscard]] bool is_open() const { return file_ >= 0; }
+  /// Returns the descriptor without closing it; the object owns none afterwards.
   int release();
 
  private:
@@ -31,8 +34,8 @@ class Socket {
 
 /// "host:port", "[::1]:port". Errors: kInvalidArgument.
 struct HostPort {
-  std::string host;
-  std::string port;
+  std::string host;  ///< name or address, without brackets
+  std::string port;  ///< decimal number
 };
 StatusOr<HostPort> parse_endpoint(const std::string& endpoint);
 

@@ -20,6 +20,7 @@ class Store {
   virtual ~Store() = default;
 
   /// Errors of all functions: kDistributed.
+  /// Sets the value of a key for all ranks; a later call replaces it.
   virtual Status set(const std::string& key, const std::string& value) = 0;
   /// Waits until a rank has set the key.
   virtual StatusOr<std::string> get(const std::string& key, int64_t timeout_ms) = 0;
@@ -31,6 +32,7 @@ class Store {
   /// The key that a store sets when a rank is disconnected, if it can detect that.
   static std::string lost_key(int rank) { return "lost/" + std::to_string(rank); }
 
+  /// Limits of keys and values, in bytes.
   static constexpr size_t kMostKeyBytes = 512;
   static constexpr size_t kMostValueBytes = size_t{1} << 20U;
 };
@@ -43,9 +45,9 @@ StatusOr<std::unique_ptr<Store>> open_file_store(const std::string& folder, cons
 /// How ranks reach a store that one of them serves.
 struct TcpStoreOptions {
   std::string endpoint = {};  ///< host:port of the rank that serves
-  int rank = 0;
-  bool serve = false;    ///< this rank serves
-  std::string job = {};  ///< ranks of another job are rejected
+  int rank = 0;               ///< of this process
+  bool serve = false;         ///< this rank serves
+  std::string job = {};       ///< ranks of another job are rejected
   int64_t join_timeout_ms = 120'000;
 };
 

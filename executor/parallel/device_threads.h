@@ -18,6 +18,7 @@ namespace millrace::executor {
 /// between two steps is shorter than waking up takes.
 class DeviceThreads {
  public:
+  /// \param devices  at least 1; devices - 1 threads are started
   explicit DeviceThreads(int devices);
   DeviceThreads(const DeviceThreads&) = delete;
   DeviceThreads& operator=(const DeviceThreads&) = delete;
@@ -27,9 +28,12 @@ class DeviceThreads {
   void run(llvm::function_ref<void(int device)> body);
 
  private:
+  /// The loop of one thread: waits for a round, calls the body, reports that it is done.
   void work(int device);
+  /// Spins, then sleeps until done() is true.
   template <typename Done>
   void wait(std::condition_variable& changed, Done&& done);
+  /// Wakes the sleepers, if there are any.
   void notify(std::condition_variable& changed);
 
   const int spins_;

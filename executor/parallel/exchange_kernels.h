@@ -11,11 +11,11 @@ namespace millrace::executor {
 
 /// State of a device (CpuDevice::library()) for the ops that exchange values.
 struct DeviceInGroup {
-  ExchangeGroup* group = nullptr;
+  ExchangeGroup* group = nullptr;  ///< sums over all devices
   SharedUpdates* updates = nullptr;
-  int device = 0;
-  int micro_batch = 0;  ///< of this step, from 0
-  int micro_batches = 1;
+  int device = 0;         ///< number of this device, from 0
+  int micro_batch = 0;    ///< of this step, from 0
+  int micro_batches = 1;  ///< of this step
 };
 
 /// Sums for kernels of one device; uses one exchange of the group for all of them.

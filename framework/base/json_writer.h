@@ -12,12 +12,14 @@ namespace millrace {
 std::string json_string(std::string_view text);
 
 /// Builds one JSON document from start to end. Keys stay in the order of the calls, numbers are
+/// Does not check that keys and values alternate: the caller's calls must nest correctly.
 /// exact, NaN and infinities become strings. Thread-safety: one writer.
 class JsonWriter {
  public:
   /// \param indent  spaces per level; 0 writes everything on one line
   explicit JsonWriter(int indent = 2) : indent_(indent) {}
 
+  /// Open and close containers; they return the writer, so that calls can be chained.
   JsonWriter& begin_object() { return open('{'); }
   JsonWriter& end_object() { return close('}'); }
   JsonWriter& begin_array() { return open('['); }
@@ -25,12 +27,14 @@ class JsonWriter {
   /// The next value belongs to this key of the open object.
   JsonWriter& key(std::string_view name);
 
+  /// Values: elements of an open array, or of the last key.
   JsonWriter& value(std::string_view text);
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(bool flag);
   JsonWriter& value(int64_t number);
   JsonWriter& value(int number) { return value(static_cast<int64_t>(number)); }
   JsonWriter& value(uint64_t number);
+  /// Shortest text that reads back to the same double.
   JsonWriter& value(double number);
   /// Shortest text that reads back to the same float.
   JsonWriter& value(float number);
@@ -49,6 +53,7 @@ class JsonWriter {
   [[nodiscard]] std::string take();
 
  private:
+  /// State of one open object or array.
   struct Level {
     bool empty = true;
     bool on_one_line = false;
@@ -56,6 +61,7 @@ class JsonWriter {
   JsonWriter& open(char bracket);
   JsonWriter& close(char bracket);
   JsonWriter& raw(std::string_view text);
+  /// Writes what must come before the next value: a comma, a line break, nothing after a key.
   void separate();
   void line_break();
 

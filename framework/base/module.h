@@ -29,6 +29,7 @@ const char* build_stamp();
 /// Thread-safety: concurrent calls.
 StatusOr<const void*> load_module(std::string_view name);
 
+/// The same with the type of the table, which the module's header declares (kernels/gpu/module.h).
 template <typename Functions>
 StatusOr<const Functions*> load_functions(std::string_view name) {
   MILLRACE_ASSIGN_OR_RETURN(const void* const functions, load_module(name));

@@ -9,6 +9,7 @@
 namespace millrace {
 
 /// The same error with the var set in its location; the other location fields stay.
+/// An ok status stays ok.
 inline Status of_var(Status status, std::string_view name) {
   Location location = status.location();
   location.var = name;

@@ -59,12 +59,16 @@ class [[nodiscard]] Status {
   [[nodiscard]] StatusCode code() const { return rep_ ? rep_->code : StatusCode::kOk; }
   /// What went wrong: one line, lower-case, without location.
   [[nodiscard]] const std::string& message() const;
+  /// Where it happened; empty if nothing is known.
   [[nodiscard]] const Location& location() const;
+  /// What the user can do about it; may be empty.
   [[nodiscard]] const std::string& hint() const;
+  /// Further facts, one line each, in the order they were added.
   [[nodiscard]] const std::vector<std::string>& notes() const;
 
   /// This status with the given information added; an ok status stays ok.
   Status at(Location location) &&;
+  /// Sets the file of the location unless it has one; its other fields stay.
   Status in_file(std::string file) &&;
   Status with_hint(std::string hint) &&;
   Status with_note(std::string note) &&;
@@ -74,6 +78,7 @@ class [[nodiscard]] Status {
   [[nodiscard]] std::string to_string() const;
 
  private:
+  /// Shared by copies; own() copies it before a change.
   struct Rep {
     StatusCode code;
     std::string message;

@@ -17,17 +17,18 @@ using Names = std::vector<llvm::StringRef>;
 
 /// An op without empty slots and ignored attributes; slots and attributes are ordered by name.
 struct NormalOp {
-  int64_t index = 0;
+  int64_t index = 0;  ///< position in the block of the program
   llvm::StringRef type;
   std::map<llvm::StringRef, Names> inputs;
   std::map<llvm::StringRef, Names> outputs;
   std::map<llvm::StringRef, const AttrValue*> attrs;
 };
 
+/// A block whose vars are ordered by name; ops keep their order.
 struct NormalBlock {
   int32_t index = 0;
   int32_t parent = -1;
-  int32_t forward = -1;
+  int32_t forward = -1;  ///< block that this one is the gradient of
   std::map<llvm::StringRef, const Var*> vars;
   std::vector<NormalOp> ops;
 };
@@ -45,9 +46,14 @@ class NormalForm {
 
  private:
   using Renames = std::map<llvm::StringRef, llvm::StringRef>;
+  /// Stores a name that the program does not contain, for the lifetime of this object.
   llvm::StringRef keep(std::string name);
+  /// New names of control vars, made from the op that writes each.
   [[nodiscard]] Renames control_names();
+  /// Adds names for control vars that no op writes.
   void name_unwritten(Renames& names);
+  /// Replaces names in ops and vars.
+  /// \param sort_controls  orders the names of slots that hold control vars only
   void apply(const Renames& names, bool sort_controls);
 
   std::vector<NormalBlock> blocks_;

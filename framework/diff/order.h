@@ -12,6 +12,7 @@ namespace millrace::diff {
 /// Hash that is the same on every machine and in every run. Not cryptographic.
 class StableHash {
  public:
+  /// Adds a text or a number; the order of the calls matters.
   StableHash& add(std::string_view text);
   StableHash& add(uint64_t number);
   [[nodiscard]] uint64_t value() const { return state_; }

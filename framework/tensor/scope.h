@@ -29,6 +29,7 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
   ~Scope() = default;
 
+  /// The scopes passed to the constructor; null if there are none.
   [[nodiscard]] Scope* parent() const { return parent_; }
   [[nodiscard]] const std::shared_ptr<Scope>& beside() const { return beside_; }
   /// The outermost scope.
@@ -38,7 +39,9 @@ class Scope {
   Value& local(llvm::StringRef name);
   /// Searches this scope, then `beside`, then the enclosing scopes; null if not found.
   [[nodiscard]] Value* find(llvm::StringRef name) const;
+  /// The value in this scope itself; null if not found.
   [[nodiscard]] Value* find_local(llvm::StringRef name) const;
+  /// Removes a value of this scope; does nothing if there is none.
   void erase(llvm::StringRef name) { values_.erase(name); }
   /// Names in this scope itself, in alphabetical order.
   [[nodiscard]] std::vector<std::string> names() const;

@@ -67,6 +67,7 @@ class Tensor {
   static StatusOr<Tensor> create(DType dtype, llvm::ArrayRef<int64_t> dims);
 
   [[nodiscard]] bool initialized() const { return data_ != nullptr; }
+  /// Element type and dims; those of a tensor that is not initialized mean nothing.
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] llvm::ArrayRef<int64_t> dims() const { return dims_; }
   [[nodiscard]] size_t rank() const { return dims_.size(); }
@@ -97,6 +98,7 @@ class Tensor {
     assert(kDTypeOf<T> == dtype_ && layout_ == nullptr);
     return reinterpret_cast<const T*>(data_);
   }
+  /// All elements in row-major order; T must be the C++ type of dtype().
   template <typename T>
   [[nodiscard]] std::span<T> values() {
     return {data<T>(), static_cast<size_t>(numel_)};
@@ -105,6 +107,7 @@ class Tensor {
   [[nodiscard]] std::span<const T> values() const {
     return {data<T>(), static_cast<size_t>(numel_)};
   }
+  /// First byte of the elements, in the order of layout(); null if not initialized.
   [[nodiscard]] std::byte* raw() { return data_; }
   [[nodiscard]] const std::byte* raw() const { return data_; }
 
@@ -144,12 +147,14 @@ class Tensor {
   Dims dims_;
   int64_t numel_ = 0;
   std::byte* data_ = nullptr;
+  /// Bytes that may be used from data_ on; data_ may be inside of what owner_ keeps alive.
   size_t capacity_ = 0;
   std::shared_ptr<void> owner_;
   std::shared_ptr<const Layout> layout_;
   Lod lod_;
   DType dtype_ = DType::kFloat32;
 
+  /// Makes room for that many bytes: keeps memory that suffices and is not shared.
   Status reserve(int64_t bytes);
 };
 

@@ -17,9 +17,9 @@ class Scope;
 /// Some rows of a [height, ...] tensor: row i of `value` belongs to row rows[i]. A row may occur
 /// more than once; its values are then added.
 struct SelectedRows {
-  std::vector<int64_t> rows;
-  int64_t height = 0;
-  Tensor value;  ///< dim 0 is rows.size()
+  std::vector<int64_t> rows;  ///< row numbers, in any order
+  int64_t height = 0;         ///< rows of the whole tensor
+  Tensor value;               ///< dim 0 is rows.size()
 };
 
 /// LOD_TENSOR_ARRAY: grows on write. Elements that were never written are not initialized.
@@ -32,8 +32,8 @@ struct RankTable {
     int64_t index = 0;   ///< index of the sequence in its level
     int64_t length = 0;  ///< number of entries of the next level
   };
-  Lod coarse_lod;  ///< levels above the ranked one
-  std::vector<Item> items;
+  Lod coarse_lod;           ///< levels above the ranked one
+  std::vector<Item> items;  ///< longest sequence first
 };
 
 /// STEP_SCOPES: the scopes of the runs of a sub-block, kept for its gradient.
@@ -52,6 +52,7 @@ class Value {
   Value& operator=(const Value&) = delete;
   ~Value();
 
+  /// True if the content is a T (or, for std::monostate, nothing).
   template <typename T>
   [[nodiscard]] bool holds() const {
     return std::holds_alternative<T>(payload_);
@@ -75,6 +76,7 @@ class Value {
   [[nodiscard]] bool initialized() const;
   /// Kind of the content; kRaw if there is none.
   [[nodiscard]] VarKind kind() const;
+  /// Drops the content.
   void clear();
 
  private:

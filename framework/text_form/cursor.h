@@ -11,6 +11,7 @@
 namespace millrace::text_form {
 
 /// Parser state: the current token, and the elements that all parts of the grammar share.
+/// \param text  must outlive the cursor; call advance() once before the first token is read
 class Cursor {
  public:
   explicit Cursor(llvm::StringRef text) : lexer_(text) {}

@@ -22,6 +22,7 @@ bool is_keyword(llvm::StringRef word);
 
 /// The tensor form that a kind has unless stated otherwise.
 TensorForm usual_form(VarKind kind);
+/// Name of a tensor form in the text form, and its inverse; nullopt for an unknown name.
 std::string_view form_name(TensorForm form);
 std::optional<TensorForm> parse_form(std::string_view name);
 
@@ -36,7 +37,7 @@ enum class TokenKind {
 
 struct Token {
   TokenKind kind = TokenKind::kEnd;
-  llvm::StringRef text;
+  llvm::StringRef text;  ///< refers to the text of the lexer
 
   [[nodiscard]] bool is(char mark) const {
     return kind == TokenKind::kMark && text.front() == mark;
@@ -59,6 +60,7 @@ class Lexer {
   [[nodiscard]] std::string place(const char* at) const;
 
  private:
+  /// Skips blanks and, at the end of a line, comments.
   void skip_blanks();
   StatusOr<Token> string();
 

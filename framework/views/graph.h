@@ -15,20 +15,20 @@ struct BlockGraph {
     int64_t op = -1;    ///< op index; -1 for a var that no op of the block writes before it is read
     std::string label;  ///< op type or var name, as in the program
     bool stored = false;  ///< a persistable var
-    int layer = 0;
-    double x = 0;  ///< centre, in pixels
+    int layer = 0;        ///< set by lay_out(), like the following fields
+    double x = 0;         ///< centre, in pixels
     double y = 0;
-    double width = 0;
+    double width = 0;  ///< of the box, in pixels
     double height = 0;
   };
   struct Edge {
-    size_t from = 0;
-    size_t to = 0;
-    std::string var;
+    size_t from = 0;  ///< index of the node that writes the var
+    size_t to = 0;    ///< index of the node that reads it
+    std::string var;  ///< name of the var that is passed
   };
   std::vector<Node> nodes;
   std::vector<Edge> edges;
-  double width = 0;
+  double width = 0;  ///< of the picture, in pixels
   double height = 0;
 };
 

@@ -8,7 +8,7 @@ namespace millrace {
 
 /// What json_view() includes.
 struct JsonOptions {
-  bool attrs = true;
+  bool attrs = true;      ///< attributes of ops
   bool callstack = true;  ///< the attribute op_callstack
 };
 

@@ -12,6 +12,7 @@ namespace millrace::kernels {
 /// Adds the mask of one row (null: none) to its scores and applies softmax in place. Like softmax,
 /// clips exponents at -64.
 /// \param mask_advances  false: one mask value for the whole row
+/// \param count  numbers of the row, > 0; mask has as many, or one
 template <typename T>
 inline void masked_softmax(T* x, const T* mask, bool mask_advances, int64_t count) {
   if (mask != nullptr && mask_advances) {

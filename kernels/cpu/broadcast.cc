@@ -1,23 +1,14 @@
 #include "kernels/cpu/broadcast.h"
 
 #include <algorithm>
-#include <optional>
 
 #include <fmt/format.h>
 
 #include "ops/infer_context.h"
+#include "ops/infer_helpers.h"
 
 namespace millrace::kernels {
 namespace {
-
-// The dims aligned at start within rank dims, with 1 elsewhere; nullopt if they do not fit.
-std::optional<Dims> placed(llvm::ArrayRef<int64_t> dims, size_t start, size_t rank) {
-  while (start + dims.size() > rank && !dims.empty() && dims.back() == 1) dims = dims.drop_back();
-  if (start + dims.size() > rank) return std::nullopt;
-  Dims out(rank, 1);
-  std::copy(dims.begin(), dims.end(), out.begin() + static_cast<std::ptrdiff_t>(start));
-  return out;
-}
 
 // Stride of each dim in elements; 0 where the operand repeats.
 Dims strides(llvm::ArrayRef<int64_t> dims) {
@@ -44,8 +35,8 @@ StatusOr<BroadcastNest> broadcast_nest(llvm::ArrayRef<int64_t> x, llvm::ArrayRef
   if (axis < -1 || axis > static_cast<int64_t>(rank)) return mismatch(x, y, axis);
   // With equal ranks there is nothing to align.
   const size_t start = axis == -1 ? rank - lower : static_cast<size_t>(axis);
-  const auto a = placed(x, x.size() < rank ? start : 0, rank);
-  const auto b = placed(y, y.size() < rank ? start : 0, rank);
+  const auto a = ops::aligned_dims(x, x.size() < rank ? start : 0, rank);
+  const auto b = ops::aligned_dims(y, y.size() < rank ? start : 0, rank);
   if (!a || !b) return mismatch(x, y, axis);
   Dims out(rank, 1);
   for (size_t i = 0; i < rank; ++i) {

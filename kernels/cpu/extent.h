@@ -12,9 +12,9 @@ namespace millrace::kernels {
 
 /// A tensor viewed as [outer, count, inner] around the axis that an op works along.
 struct Extent {
-  int64_t outer = 1;
-  int64_t count = 1;
-  int64_t inner = 1;
+  int64_t outer = 1;  ///< product of the dims before the axis
+  int64_t count = 1;  ///< extent of the axis
+  int64_t inner = 1;  ///< product of the dims after the axis: stride of the axis in elements
 };
 
 /// The extent around an axis, which may count from the end; a scalar has one element. Errors: the

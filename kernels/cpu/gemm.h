@@ -11,12 +11,12 @@ namespace millrace::kernels {
 /// Shape of a matrix product: c [rows, columns] = op(a) [rows, inner] times op(b) [inner, columns],
 /// all row-major; added to c if accumulate is set.
 struct GemmShape {
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t inner = 0;
+  int64_t rows = 0;           ///< of c
+  int64_t columns = 0;        ///< of c
+  int64_t inner = 0;          ///< terms of each sum
   bool a_transposed = false;  ///< a is [inner, rows]
   bool b_transposed = false;  ///< b is [columns, inner]
-  bool accumulate = false;
+  bool accumulate = false;    ///< adds to the old content of c
   /// Row stride of each matrix in elements; 0: rows are contiguous.
   int64_t a_stride = 0;
   int64_t b_stride = 0;
@@ -30,6 +30,7 @@ struct GemmShape {
 /// kUnimplemented. Thread-safety: one call at a time.
 class Gemm {
  public:
+  /// c must not overlap a or b.
   Status operator()(CpuDevice& device, const GemmShape& shape, const float* a, const float* b,
                     float* c);
   Status operator()(CpuDevice& device, const GemmShape& shape, const double* a, const double* b,

@@ -51,9 +51,11 @@ StatusOr<int64_t> axis_of(int64_t axis, size_t rank);
 /// An axis that a program passes as an attribute or as a one-element tensor.
 class AxisArg {
  public:
+  /// \param tensor  slot of the one-element tensor
   AxisArg(const KernelSetup& op, llvm::StringRef attr, llvm::StringRef tensor);
   /// The axis for an operand of that rank, counted from the front. Errors: as axis_of().
   StatusOr<int64_t> read(const KernelContext& ctx, size_t rank) const;
+  /// True if the axis comes from a tensor and may differ from run to run.
   [[nodiscard]] bool dynamic() const { return static_cast<bool>(tensor_); }
 
  private:

@@ -62,11 +62,11 @@ bool keeps_private_layouts(llvm::StringRef op_type);
 /// How a layout stores images: element i of channel c of image n is at ((n * blocks + c / lanes) *
 /// inner + i) * lanes + c % lanes. Channels after the last one of the tensor are padding.
 struct ChannelBlocks {
-  int64_t outer = 0;  ///< images
-  int64_t blocks = 0;
-  int64_t inner = 0;  ///< elements of a channel in one image
-  int64_t lanes = 0;  ///< a multiple of 8
-  int64_t channels = 0;
+  int64_t outer = 0;     ///< images
+  int64_t blocks = 0;    ///< channel blocks of an image
+  int64_t inner = 0;     ///< elements of a channel in one image
+  int64_t lanes = 0;     ///< a multiple of 8
+  int64_t channels = 0;  ///< without padding
 
   /// Number of channels including padding.
   [[nodiscard]] int64_t padded() const { return blocks * lanes; }

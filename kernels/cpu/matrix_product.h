@@ -19,9 +19,9 @@ struct ProductShape {
   static constexpr size_t kB = 1;
   static constexpr size_t kC = 2;
 
-  int64_t rows = 1;
-  int64_t inner = 1;
-  int64_t columns = 1;
+  int64_t rows = 1;     ///< of a and c
+  int64_t inner = 1;    ///< columns of a, rows of b
+  int64_t columns = 1;  ///< of b and c
   /// Memory holds [inner, rows] and [columns, inner] instead of [rows, inner] and [inner, columns].
   bool transpose_a = false;
   bool transpose_b = false;

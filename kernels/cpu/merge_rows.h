@@ -36,17 +36,19 @@ class RowMerger {
   llvm::ArrayRef<int32_t> positions(int64_t height);
 
  private:
+  /// Sets rows_ and slots_ with the hash table.
   void find_distinct(llvm::ArrayRef<int64_t> rows);
+  /// Sets sums_ and values_ to the sums of equal rows, added in the order of the input.
   template <typename T>
   Status add_up(const Tensor& from);
 
-  std::vector<int64_t> rows_;
+  std::vector<int64_t> rows_;   ///< distinct rows
   std::vector<int32_t> slots_;  ///< position in rows_ of every input row
   std::vector<int32_t> table_;  ///< open addressing: position in rows_ + 1, 0 is free
   std::vector<int32_t> positions_;
-  Tensor sums_;
+  Tensor sums_;  ///< values of rows_, if a row occurs twice
   int64_t width_ = 0;
-  const std::byte* values_ = nullptr;
+  const std::byte* values_ = nullptr;  ///< of sums_, or of the argument of merge()
 };
 
 /// The same as new selected rows. Errors: as RowMerger::merge().

@@ -21,12 +21,15 @@ template <size_t N>
 class Nest {
  public:
   using Offsets = std::array<int64_t, N>;
+  /// One loop: its length, and how far each array moves per iteration, in elements.
   struct Level {
     int64_t size;
     Offsets stride;
   };
 
   /// Adds a level inside the existing ones; dims of size 1 are dropped.
+  /// \param size    length of the loop; 0 makes the whole nest empty
+  /// \param stride  per array, in elements; 0 repeats, negative goes backwards
   void add(int64_t size, const Offsets& stride) {
     count_ *= size;
     if (size == 1) return;
@@ -69,6 +72,8 @@ class Nest {
     llvm::SmallVector<int64_t, 8> index(levels_.size(), 0);
     while (true) {
       body(at, length);
+      // like a counter: the innermost of the outer levels advances, and carries over to the next
+      // one
       int d = last - 1;
       for (; d >= 0; --d) {
         const Level& level = levels_[static_cast<size_t>(d)];
@@ -98,6 +103,7 @@ class Nest {
   ///                 overlaps no other part; if that is impossible, one thread does all the work
   template <typename Body>
   void parallel_runs(CpuDevice& device, size_t written, Body&& body) const {
+    // the longest level along which the written array moves, so that ranges of it do not overlap
     size_t widest = levels_.size();
     for (size_t i = 0; i < levels_.size(); ++i) {
       if (levels_[i].stride[written] == 0) continue;
@@ -112,6 +118,7 @@ class Nest {
   }
 
  private:
+  /// True if the outer level continues exactly where the inner one ends, in every array.
   static bool fits(const Level& outer, int64_t size, const Offsets& stride) {
     for (size_t k = 0; k < N; ++k) {
       if (outer.stride[k] != stride[k] * size) return false;
@@ -119,9 +126,10 @@ class Nest {
     return true;
   }
 
-  llvm::SmallVector<Level, 4> levels_;
+  llvm::SmallVector<Level, 4> levels_;  ///< outermost first
+  /// Offsets of the first point; not 0 after slice().
   Offsets base_{};
-  int64_t count_ = 1;
+  int64_t count_ = 1;  ///< product of the sizes
 };
 
 }  // namespace millrace::kernels

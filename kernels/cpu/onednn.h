@@ -22,9 +22,9 @@ namespace millrace::kernels::dnn {
 /// An argument of a primitive as the caller stores it: element [i, j, ...] of dims is at offset i *
 /// strides[0] + j * strides[1] + ..., in elements.
 struct Desc {
-  DType dtype = DType::kFloat32;
-  Dims dims;     ///< in the order of oneDNN: batch, channels, spatial dims
-  Dims strides;  ///< one entry per dim
+  DType dtype = DType::kFloat32;  ///< of the elements in memory
+  Dims dims;                      ///< in the order of oneDNN: batch, channels, spatial dims
+  Dims strides;                   ///< one entry per dim
 };
 /// Row-major elements of these dims.
 Desc dense(DType dtype, llvm::ArrayRef<int64_t> dims);
@@ -84,14 +84,14 @@ enum class Rectifier : uint8_t { kNone, kRelu, kRelu6, kLeakyRelu };
 /// A convolution of spatial rank 1 to 3. All makers fail with kUnimplemented and the library's
 /// message where it has no such primitive; callers then use another kernel.
 struct Convolution {
-  Desc src;
+  Desc src;      ///< [batch, in, spatial...]
   Desc weights;  ///< [out, in, kernel...], or [groups, out / groups, in / groups, kernel...]
-  Desc dst;
+  Desc dst;      ///< [batch, out, spatial...]
   Dims strides;  ///< one entry per spatial dim, also in the following lists
   Dims dilations;
-  Dims before;  ///< padding
-  Dims after;
-  bool bias = false;
+  Dims before;              ///< padding
+  Dims after;               ///< padding after the last element
+  bool bias = false;        ///< kBias has one element per output channel
   bool accumulate = false;  ///< adds to the old content of dst
   Rectifier rectifier = Rectifier::kNone;
   float alpha = 0.0F;  ///< of the rectifier
@@ -144,15 +144,15 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec);
 
 /// c = alpha * op(a) x op(b), all row-major; strides are from row to row, in elements.
 struct SmallProduct {
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t inner = 0;
+  int64_t rows = 0;           ///< of c
+  int64_t columns = 0;        ///< of c
+  int64_t inner = 0;          ///< terms of each sum
   bool a_transposed = false;  ///< a is [inner, rows]
   bool b_transposed = false;  ///< b is [columns, inner]
   int64_t a_stride = 0;
   int64_t b_stride = 0;
   int64_t c_stride = 0;
-  float alpha = 1.0F;
+  float alpha = 1.0F;  ///< factor of the product
 };
 /// Multiplies on the calling thread, without a prepared primitive: for kernels that distribute many
 /// small matrices over threads themselves. Matrices must not be empty. Errors: kResource,
@@ -180,6 +180,7 @@ class ShapeCache {
   }
 
  private:
+  /// Bounds the memory of programs whose shapes differ in every run.
   static constexpr size_t kLimit = 64;
   struct Entry {
     llvm::SmallVector<int64_t, 12> key;

@@ -28,6 +28,8 @@ class NativeLayout final : public Layout {
   Status from_plain(const std::byte* from, std::byte* to) const;
   [[nodiscard]] std::string name() const override;
 
+  /// The engine, the order itself, row-major order, and the order as blocks of channels if it is
+  /// one.
   [[nodiscard]] const dnnl::engine& engine() const { return engine_; }
   [[nodiscard]] const dnnl::memory::desc& desc() const { return desc_; }
   [[nodiscard]] const dnnl::memory::desc& plain() const { return plain_; }

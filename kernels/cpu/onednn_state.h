@@ -18,7 +18,7 @@ inline constexpr int kScratchSlot = 3;
 
 /// Engine and stream of a device, created at first use; see CpuDevice::library().
 struct Library {
-  dnnl::engine engine;
+  dnnl::engine engine;  ///< the processor
   dnnl::stream stream;
 };
 /// Errors: kInternal with the library's message.

@@ -17,9 +17,9 @@ namespace millrace::kernels {
 /// A box of indices and the strides of its dims in the two tensors. Strides count elements; 0
 /// repeats one element, a negative stride goes backwards.
 struct StridedBox {
-  Dims dims;
-  Dims to;
-  Dims from;
+  Dims dims;  ///< extents of the box
+  Dims to;    ///< strides in the written tensor
+  Dims from;  ///< strides in the read tensor
 
   /// Adds a dim after the existing ones.
   void push(int64_t dim, int64_t to_stride, int64_t from_stride) {

@@ -23,6 +23,7 @@ inline constexpr int64_t kPartBytes = 2 * kTileBytes;
 /// parts follow each other; the two tiles of a part are adjacent.
 inline constexpr int64_t kStepBytes = kParts * kPartBytes;
 
+/// Number of blocks of that size that cover count elements.
 constexpr int64_t blocks_of(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
@@ -36,8 +37,8 @@ constexpr uint16_t first_lanes(int64_t count) {
 /// A factor seen as "lines", each of which is a sequence of terms. Lines are rows of the result for
 /// a and columns for b.
 struct Factor {
-  const float* data;
-  int64_t stride;
+  const float* data;  ///< element 0 of line 0
+  int64_t stride;     ///< elements between lines, or between terms
   bool terms_follow;  ///< the terms of a line are contiguous, not the lines of a term
   bool lines_down;    ///< the rows of a tile are lines (a), not pairs of terms (b)
 };

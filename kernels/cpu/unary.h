@@ -39,6 +39,7 @@ struct UnaryLoops {
   UnaryLoop<int64_t> i64 = nullptr;
 };
 
+/// The loops of formula F, by element type: out may be v or dout.
 template <typename F, typename T>
 void value_loop(const void* formula, const T* v, const T* /*dout*/, T* out, int64_t count) {
   const F f = *static_cast<const F*>(formula);
@@ -54,9 +55,11 @@ void grad_loop(const void* formula, const T* v, const T* dout, T* out, int64_t c
   }
 }
 
+/// True for formulas with loops for integers as well.
 template <typename F>
 concept HasIntegers = F::kIntegers;
 
+/// The loops of the op, and of its gradient.
 template <typename F>
 constexpr UnaryLoops value_loops() {
   UnaryLoops loops{value_loop<F, float>, value_loop<F, double>};
@@ -80,6 +83,7 @@ inline constexpr UnaryLoops kValueLoops = value_loops<F>();
 template <typename F>
 inline constexpr UnaryLoops kGradLoops = grad_loops<F>();
 
+/// Constructs the formula, from the attributes of the op if it has any.
 template <typename F>
 F make_formula(const KernelSetup& op) {
   if constexpr (std::constructible_from<F, const KernelSetup&>) {

@@ -19,10 +19,13 @@ struct ExpParts {
   float high;
 };
 
+/// 2^n for n in [-126, 127], made from the exponent bits.
 inline float power_of_two(int32_t n) {
   return std::bit_cast<float>((n + 127) << 23);
 }
 
+/// x = n * log(2) + r with |r| <= log(2) / 2; the polynomial is exp(r) - 1. log(2) is subtracted as
+/// two constants, of which the first is exact in few bits, so that r keeps its digits.
 inline ExpParts exp_parts(float x) {
   // Outside these bounds the result is 0 or infinite anyway; NaN compares false and is unchanged.
   x = x < -104.0F ? -104.0F : x;
@@ -44,6 +47,7 @@ inline ExpParts exp_parts(float x) {
 }
 }  // namespace detail
 
+/// e^x: 0 below -104, infinite above 89.
 inline float exp(float x) {
   const detail::ExpParts p = detail::exp_parts(x);
   return (p.fraction * p.low + p.low) * p.high;
@@ -63,6 +67,7 @@ inline double expm1(double x) {
   return std::expm1(x);
 }
 
+/// (e^2x - 1) / (e^2x + 1); beyond 9.2 the result is 1 in float.
 inline float tanh(float x) {
   float y = x < -9.2F ? -9.2F : x;
   y = y > 9.2F ? 9.2F : y;
@@ -73,6 +78,7 @@ inline double tanh(double x) {
   return std::tanh(x);
 }
 
+/// 1 / (1 + e^-x).
 inline float sigmoid(float x) {
   return 1.0F / (1.0F + exp(-x));
 }
@@ -80,6 +86,7 @@ inline double sigmoid(double x) {
   return 1.0 / (1.0 + std::exp(-x));
 }
 
+/// Natural logarithm: -infinity at 0, NaN below 0; subnormal numbers are scaled first.
 inline float log(float x) {
   constexpr float kSmallest = 1.17549435e-38F;
   const float normal = x < kSmallest ? x * 8388608.0F : x;
@@ -127,6 +134,8 @@ inline T softplus(T x) {
   return (x > T(0) ? x : T(0)) + log1p_unit(exp(-magnitude)) + (x != x ? x : T(0));
 }
 
+/// Error function: x * polynomial(x^2) below 1; above, 1 - exp(-g), where a polynomial approximates
+/// g = -log(1 - erf).
 inline float erf(float x) {
   const float t = x < 0.0F ? -x : x;
   const float z = x * x;

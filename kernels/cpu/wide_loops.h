@@ -30,13 +30,16 @@ using FewPlacesWeights = void (*)(const size_t* taps, int64_t tap_count, const P
 /// Loops over floats, compiled for processors with 512-bit vectors: the same formulas as in all
 /// other kernels, twice as fast where exponentials dominate the time.
 struct WideLoops {
+  /// Loops of the formula Gelu (activation/gelu.h).
   detail::UnaryLoop<float> gelu;
   detail::UnaryLoop<float> gelu_grad;
   /// masked_softmax() and softmax_gradient() of attention_rows.h.
   void (*masked_softmax)(float* x, const float* mask, bool mask_advances, int64_t count);
   void (*softmax_gradient)(const float* p, float* dp, int64_t count);
+  /// norm_forward() and norm_backward() of nn/norm_columns.h.
   NormForwardLoop norm_forward;
   NormBackwardLoop norm_backward;
+  /// Those of nn/few_places_loops.h.
   FewPlacesLoop few_places_forward;
   FewPlacesLoop few_places_data;
   FewPlacesWeights few_places_weights;

@@ -7,6 +7,8 @@
 namespace millrace::kernels {
 
 /// Buffers that a kernel keeps between calls.
+/// Kernels number their buffers with an enum; they grow as needed and are freed with the kernel.
+/// Thread-safety: one call at a time.
 class Workspace {
  public:
   /// Buffer `slot` with room for that many elements, not initialised; valid until the next call

@@ -23,7 +23,7 @@ struct CommunicatorId {
 /// Rank of a process in a communicator, and its timeouts.
 struct CommunicatorPlace {
   int rank = 0;
-  int size = 1;
+  int size = 1;                       ///< number of ranks
   int64_t join_timeout_ms = 120'000;  ///< until all ranks have joined
   int64_t timeout_ms = 600'000;       ///< limit of one wait() for queued work
   /// Gathers the same number of bytes from all ranks, in rank order, through the memory of the
@@ -31,6 +31,7 @@ struct CommunicatorPlace {
   std::function<Status(const std::byte* part, int64_t bytes, std::byte* all)> gather = {};
 };
 
+/// The operations; Communicator::start() says what each does.
 enum class CollectiveKind : int32_t {
   kAllReduce,
   kReduce,
@@ -44,7 +45,7 @@ struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DType dtype = DType::kUint8;
   Reduction reduction = Reduction::kSum;
-  int32_t root = 0;
+  int32_t root = 0;   ///< of kReduce and kBroadcast
   int64_t count = 0;  ///< elements per rank; elements per part for kAllGather and kReduceScatter
 
   bool operator==(const CollectiveCall&) const = default;

@@ -66,6 +66,7 @@ class Device {
   virtual Status wait() = 0;
 
   /// Products of matrices and convolutions. Devices without a suitable library run the plain
+  /// Errors: kResource, kExecution.
   /// functors.
   virtual Status multiply(const MatrixProduct& product);
   virtual Status convolve(const Convolution& convolution);

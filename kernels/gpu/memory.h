@@ -15,9 +15,9 @@ namespace millrace::gpu {
 
 /// Number of copies and bytes between the processor and a device.
 struct Traffic {
-  int64_t copies_in = 0;  ///< to the device
-  int64_t bytes_in = 0;
-  int64_t copies_out = 0;
+  int64_t copies_in = 0;   ///< to the device
+  int64_t bytes_in = 0;    ///< sum of their sizes
+  int64_t copies_out = 0;  ///< to the processor; each waits for the device
   int64_t bytes_out = 0;
 };
 
@@ -53,11 +53,13 @@ class Memory : public std::enable_shared_from_this<Memory> {
   /// Errors: kResource; the message has the bytes requested, those in use, and the largest holders.
   StatusOr<std::shared_ptr<Block>> allocate(int64_t bytes, std::string_view holder);
 
+  /// Copies and counts; see Device::copy_in() and copy_out().
   Status copy_in(const std::byte* from, std::byte* to, int64_t bytes);
   Status copy_out(const std::byte* from, std::byte* to, int64_t bytes);
 
   [[nodiscard]] Device& device() const { return *device_; }
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
+  /// Bytes allocated and not yet released.
   [[nodiscard]] int64_t bytes_in_use() const { return in_use_; }
   /// The largest number of bytes in use at any time so far.
   [[nodiscard]] int64_t peak_bytes() const { return peak_; }
@@ -65,10 +67,11 @@ class Memory : public std::enable_shared_from_this<Memory> {
  private:
   friend class Block;
   struct Held {
-    int64_t bytes = 0;
+    int64_t bytes = 0;  ///< of the allocation
     std::string holder;
   };
   void release(std::byte* data);
+  /// The vars that hold most memory, for the message of kResource.
   [[nodiscard]] std::string holders_text() const;
 
   std::shared_ptr<Device> device_;

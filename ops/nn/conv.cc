@@ -30,10 +30,7 @@ StatusOr<std::optional<Dims>> output_dims_conv(const InferContext& ctx) {
   const VarMeta& input = ctx.input("Input");
   const VarMeta& filter = ctx.input("Filter");
   if (!input.has_shape || !filter.has_shape) return std::optional<Dims>{};
-  if (input.rank() < 3 || input.rank() != filter.rank()) {
-    return ctx.error("Input {} and Filter {} must have the same rank, at least 3",
-                     dims_text(input.dims), dims_text(filter.dims));
-  }
+  MILLRACE_RETURN_IF_ERROR(check_filter_rank(ctx, input, filter));
   const bool last = channels_last(ctx, "data_format");
   MILLRACE_RETURN_IF_ERROR(check_channels_conv(ctx, input, filter, last));
   const auto spatial = spatial_dims(input, last);

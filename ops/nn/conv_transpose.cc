@@ -37,10 +37,7 @@ StatusOr<std::optional<Dims>> output_dims_conv_transpose(const InferContext& ctx
   const VarMeta& input = ctx.input("Input");
   const VarMeta& filter = ctx.input("Filter");
   if (!input.has_shape || !filter.has_shape) return std::optional<Dims>{};
-  if (input.rank() < 3 || input.rank() != filter.rank()) {
-    return ctx.error("Input {} and Filter {} must have the same rank, at least 3",
-                     dims_text(input.dims), dims_text(filter.dims));
-  }
+  MILLRACE_RETURN_IF_ERROR(check_filter_rank(ctx, input, filter));
   // The three-dimensional op of 2.6.2 treats NDHWC as NCDHW.
   const bool last = ctx.attr<std::string>("data_format") == "NHWC";
   const size_t channel = channel_dim(input, last);

@@ -67,6 +67,12 @@ Status check_positive(const InferContext& ctx, llvm::StringRef attr, int64_t val
   return ctx.error("attribute '{}' must be at least 1, found {}", view_window(attr), value);
 }
 
+Status check_filter_rank(const InferContext& ctx, const VarMeta& input, const VarMeta& filter) {
+  if (input.rank() >= 3 && input.rank() == filter.rank()) return Ok();
+  return ctx.error("Input {} and Filter {} must have the same rank, at least 3",
+                   dims_text(input.dims), dims_text(filter.dims));
+}
+
 StatusOr<Window> read_window(const InferContext& ctx, llvm::ArrayRef<int64_t> kernel,
                              llvm::ArrayRef<int64_t> input) {
   const size_t n = input.size();

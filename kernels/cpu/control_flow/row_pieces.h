@@ -9,6 +9,10 @@
 namespace millrace::kernels {
 
 /// Collects runs of rows of several tensors, and the LoD of their concatenation.
+/// For the ops that divide a batch by sequences or conditions and join it again:
+/// lod_tensor_to_array, array_to_lod_tensor, split_lod_tensor, merge_lod_tensor,
+/// reorder_lod_tensor_by_rank. Keeps pointers to the tensors until write(); no rows are copied
+/// before.
 class RowPieces {
  public:
   /// \param levels  LoD levels of the result
@@ -16,6 +20,8 @@ class RowPieces {
 
   /// Appends an entry of a LoD level of x with everything below it; level lod().size() means rows.
   /// Errors: x has no such entry.
+  /// \param level  LoD level of x that the entry is counted on
+  /// \param entry  index of a sequence of that level, or of a row
   Status append(const Tensor& x, size_t level, int64_t entry) {
     const Lod& lod = x.lod();
     const int64_t entries = level < lod.size() ? lod.sequences(level)
@@ -27,6 +33,7 @@ class RowPieces {
     }
     int64_t begin = entry;
     int64_t end = entry + 1;
+    // from the entry's level down to rows: each level maps the range to a range of the next one
     for (size_t j = level; j < lod.size(); ++j) {
       const auto offsets = lod.level(j);
       if (j - level < lod_.size()) {
@@ -46,6 +53,7 @@ class RowPieces {
 
   /// The LoD below the appended entries.
   [[nodiscard]] std::vector<LodLevel>& lod() { return lod_; }
+  /// Number of rows collected so far.
   [[nodiscard]] int64_t rows() const { return rows_; }
 
   /// Writes the rows one after the other. out gets the dims of `like` with another number of rows.
@@ -53,6 +61,7 @@ class RowPieces {
   Status write(const Tensor& like, Tensor& out) const {
     Dims dims(like.dims().begin(), like.dims().end());
     if (dims.empty()) dims.push_back(1);
+    // bytes of one row; 0 if `like` has no rows to learn it from
     const int64_t row = like.rank() == 0 || like.dims()[0] == 0 ? 0 : like.bytes() / like.dims()[0];
     dims[0] = rows_;
     MILLRACE_RETURN_IF_ERROR(out.resize(like.dtype(), dims));
@@ -62,6 +71,7 @@ class RowPieces {
                                 ? 0
                                 : piece.of->bytes() / piece.of->dims()[0];
       if (piece.begin == piece.end) continue;
+      // tensors of a program may change between runs: shape inference cannot have compared them
       if (piece.of->dtype() != like.dtype() || (row != 0 && width != row))
         return KernelContext::error("rows of {} and {} cannot be in one tensor",
                                     describe(*piece.of), describe(like));
@@ -78,6 +88,7 @@ class RowPieces {
     int64_t begin;
     int64_t end;
   };
+  /// In the order of the calls of append().
   std::vector<Piece> pieces_;
   std::vector<LodLevel> lod_;
   int64_t rows_ = 0;

@@ -30,6 +30,7 @@ T box_overlap(const T* a, const T* b, bool normalized) {
 }
 
 /// Iterates over the boxes in the given order and keeps those that overlap no kept box by more than
+/// \param candidates  indices of boxes, the best one first
 /// the threshold. After each kept box the threshold is multiplied by eta while it is above 1/2.
 /// \param overlap  overlap(i, k) of two candidates
 template <typename T, typename Overlap>
@@ -37,6 +38,7 @@ std::vector<int64_t> suppress(llvm::ArrayRef<int64_t> candidates, T threshold, T
                               Overlap&& overlap) {
   std::vector<int64_t> kept;
   for (const int64_t candidate : candidates) {
+    // a box that overlaps a kept box too much is dropped, and suppresses no other box itself
     bool good = true;
     for (size_t i = 0; good && i < kept.size(); ++i)
       good = overlap(candidate, kept[i]) <= threshold;

@@ -14,16 +14,6 @@
 namespace millrace::kernels {
 namespace {
 
-struct LocalityAttrs {
-  int64_t background;
-  float score_threshold;
-  int64_t nms_top_k;
-  int64_t keep_top_k;
-  float nms_threshold;
-  float eta;
-  bool normalized;
-};
-
 // Boxes of one image, which change when they are merged, and the scores of one class.
 template <typename T>
 struct LocalBoxes {
@@ -55,7 +45,7 @@ struct LocalBoxes {
 // Merges each box into the previous one while they overlap. Returns the remaining boxes by falling
 // score.
 template <typename T>
-std::vector<int64_t> merged(const LocalBoxes<T>& b, const LocalityAttrs& attrs) {
+std::vector<int64_t> merged(const LocalBoxes<T>& b, const NmsAttrs& attrs) {
   std::vector<int64_t> left;
   for (int64_t i = 0; i < b.count; ++i) {
     if (!left.empty() && b.overlap(i, left.back()) > static_cast<T>(attrs.nms_threshold)) {
@@ -78,8 +68,8 @@ std::vector<int64_t> merged(const LocalBoxes<T>& b, const LocalityAttrs& attrs) 
 // Detections of one image by class, within a class by falling score. Each class starts from the
 // boxes as merged for the classes before it.
 template <typename T>
-void detect_merged(const NmsInput& input, const LocalityAttrs& attrs, int64_t image, T* boxes,
-                   T* scores, std::vector<Detection<T>>& all) {
+void detect_merged(const NmsInput& input, const NmsAttrs& attrs, int64_t image, T* boxes, T* scores,
+                   std::vector<Detection<T>>& all) {
   std::vector<Detection<T>> found;
   for (int64_t klass = 0; klass < input.classes; ++klass) {
     if (klass == attrs.background) continue;
@@ -118,10 +108,7 @@ StatusOr<Kernel> locality_aware_nms(const KernelSetup& op) {
   NmsOutputs outputs;
   outputs.out = op.output("Out");
   outputs.minus_one_if_empty = true;
-  const LocalityAttrs attrs{op.attr<int64_t>("background_label"), op.attr<float>("score_threshold"),
-                            op.attr<int64_t>("nms_top_k"),        op.attr<int64_t>("keep_top_k"),
-                            op.attr<float>("nms_threshold"),      op.attr<float>("nms_eta"),
-                            op.attr<bool>("normalized")};
+  const NmsAttrs attrs(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const boxes, needed(ctx, box_arg, "BBoxes"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, score_arg, "Scores"));

@@ -11,20 +11,10 @@
 namespace millrace::kernels {
 namespace {
 
-struct MulticlassNmsAttrs {
-  int64_t background;
-  float score_threshold;
-  int64_t nms_top_k;
-  int64_t keep_top_k;
-  float nms_threshold;
-  float eta;
-  bool normalized;
-};
-
 // The boxes of a class by falling score, limited to the configured number.
 template <typename T>
-std::vector<int64_t> candidates_of(const NmsInput& input, const MulticlassNmsAttrs& attrs,
-                                   const T* scores, int64_t image, int64_t klass) {
+std::vector<int64_t> candidates_of(const NmsInput& input, const NmsAttrs& attrs, const T* scores,
+                                   int64_t image, int64_t klass) {
   std::vector<int64_t> found;
   const auto score = [&](int64_t box) { return scores[input.score_at(image, klass, box)]; };
   for (int64_t box = 0; box < input.boxes_of(image); ++box) {
@@ -40,7 +30,7 @@ std::vector<int64_t> candidates_of(const NmsInput& input, const MulticlassNmsAtt
 // Detections of one image by class. Within a class they are ordered by falling score, or by
 // position if images differ in size.
 template <typename T>
-void detect_multiclass_nms(const NmsInput& input, const MulticlassNmsAttrs& attrs, const T* boxes,
+void detect_multiclass_nms(const NmsInput& input, const NmsAttrs& attrs, const T* boxes,
                            const T* scores, int64_t image, std::vector<Detection<T>>& all) {
   std::vector<Detection<T>> found;
   for (int64_t klass = 0; klass < input.classes; ++klass) {
@@ -86,11 +76,7 @@ StatusOr<Kernel> multiclass_nms(const KernelSetup& op) {
   if (kThird) outputs.counts = op.output("NmsRoisNum");
   outputs.with_lod = !outputs.counts;
   outputs.minus_one_if_empty = kVersion == Version::kFirst;
-  const MulticlassNmsAttrs attrs{
-      op.attr<int64_t>("background_label"), op.attr<float>("score_threshold"),
-      op.attr<int64_t>("nms_top_k"),        op.attr<int64_t>("keep_top_k"),
-      op.attr<float>("nms_threshold"),      op.attr<float>("nms_eta"),
-      op.attr<bool>("normalized")};
+  const NmsAttrs attrs(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const boxes, needed(ctx, bboxes, "BBoxes"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, score_arg, "Scores"));

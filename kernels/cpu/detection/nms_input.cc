@@ -9,6 +9,15 @@
 
 namespace millrace::kernels {
 
+NmsAttrs::NmsAttrs(const KernelSetup& op)
+    : background(op.attr<int64_t>("background_label")),
+      score_threshold(op.attr<float>("score_threshold")),
+      nms_top_k(op.attr<int64_t>("nms_top_k")),
+      keep_top_k(op.attr<int64_t>("keep_top_k")),
+      nms_threshold(op.attr<float>("nms_threshold")),
+      eta(op.attr<float>("nms_eta")),
+      normalized(op.attr<bool>("normalized")) {}
+
 StatusOr<NmsInput> read_nms_input(const Tensor& boxes, const Tensor& scores, const Tensor* counts,
                                   bool takes_polygons) {
   NmsInput input;

@@ -11,12 +11,13 @@ namespace millrace::kernels {
 /// Either [batch, boxes, 4] with scores [batch, classes, boxes], or the boxes of all images one
 /// after the other, [boxes, classes, 4] with scores [boxes, classes] and LoD or counts.
 struct NmsInput {
-  bool by_image = true;
+  bool by_image = true;  ///< the first of the two forms
   int64_t images = 0;
-  int64_t classes = 0;
+  int64_t classes = 0;           ///< including the background
   int64_t width = 4;             ///< numbers per box
   std::vector<int64_t> offsets;  ///< first box of each image, then the end
 
+  /// Number of boxes of an image.
   [[nodiscard]] int64_t boxes_of(int64_t image) const {
     return offsets[static_cast<size_t>(image) + 1] - offsets[static_cast<size_t>(image)];
   }
@@ -38,21 +39,35 @@ struct NmsInput {
 StatusOr<NmsInput> read_nms_input(const Tensor& boxes, const Tensor& scores, const Tensor* counts,
                                   bool takes_polygons = false);
 
+/// Attributes that multiclass_nms and locality_aware_nms share.
+struct NmsAttrs {
+  /// Reads the attributes, whose names are those of the op.
+  explicit NmsAttrs(const KernelSetup& op);
+
+  int64_t background;     ///< class without detections; -1: none
+  float score_threshold;  ///< boxes need a score above it
+  int64_t nms_top_k;      ///< boxes of a class that are compared; -1: all
+  int64_t keep_top_k;     ///< detections of an image; -1: all
+  float nms_threshold;    ///< boxes that overlap more are one
+  float eta;              ///< factor of the threshold after each kept box
+  bool normalized;        ///< false: coordinates are pixels, and a box includes its last one
+};
+
 /// A box that is kept.
 template <typename T>
 struct Detection {
-  int64_t image;
-  int64_t klass;
-  T score;
-  int64_t box;  ///< index in the flattened BBoxes
+  int64_t image;  ///< index in the batch
+  int64_t klass;  ///< index of the class
+  T score;        ///< as in Scores
+  int64_t box;    ///< index in the flattened BBoxes
 };
 
 /// Output slots of the results; absent ones are not set.
 struct NmsOutputs {
-  ArgIndex out;
-  ArgIndex index;
-  ArgIndex counts;
-  bool with_lod = true;
+  ArgIndex out;          ///< [detections, 2 + width]: class, score, coordinates
+  ArgIndex index;        ///< i32 [detections, 1]: Detection::box
+  ArgIndex counts;       ///< i32 [images]: detections of each image
+  bool with_lod = true;  ///< the outputs have one sequence per image
   /// If nothing is kept, the result is one row with a single -1.
   bool minus_one_if_empty = false;
 };

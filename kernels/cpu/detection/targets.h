@@ -30,8 +30,8 @@ T pixel_overlap(const T* a, const T* b) {
 /// the lowest number and place 0.
 template <typename T>
 struct BestOverlap {
-  T overlap = std::numeric_limits<T>::lowest();
-  int64_t place = 0;
+  T overlap = std::numeric_limits<T>::lowest();  ///< as pixel_overlap()
+  int64_t place = 0;                             ///< index of the other box
 };
 
 /// Offset of a target from a box: distance of the centres divided by the size of the box, and the
@@ -42,6 +42,7 @@ std::array<T, 4> offsets_to(const T* box, const T* target) {
   const T height = box[3] - box[1] + 1;
   const T target_width = target[2] - target[0] + 1;
   const T target_height = target[3] - target[1] + 1;
+  // centres are half of the size, in pixels, from the left and top corner
   const T half = static_cast<T>(0.5);
   const T x = (target[0] + half * target_width) - (box[0] + half * width);
   const T y = (target[1] + half * target_height) - (box[1] + half * height);
@@ -52,6 +53,7 @@ std::array<T, 4> offsets_to(const T* box, const T* target) {
 /// how many such ops ran before.
 class Draws {
  public:
+  /// Takes a seed from the device, so that the next op draws other numbers.
   explicit Draws(CpuDevice& device) : key_(device.next_seed()) {}
   /// A number in [0, count), count > 0.
   int64_t below(int64_t count) {
@@ -71,6 +73,7 @@ void keep_some(std::vector<E>& list, int64_t count, Draws* draws) {
   count = std::max<int64_t>(count, 0);
   const auto size = static_cast<int64_t>(list.size());
   if (size <= count) return;
+  // reservoir sampling: element i replaces a kept one with probability count / (i + 1)
   for (int64_t i = count; draws != nullptr && i < size; ++i) {
     const int64_t place = draws->below(i + 1);
     if (place < count) std::swap(list[static_cast<size_t>(place)], list[static_cast<size_t>(i)]);
@@ -88,6 +91,7 @@ StatusOr<std::vector<int64_t>> image_offsets(const Tensor& tensor, int64_t image
                                              const char* slot);
 
 /// Checks a tensor [rows, columns], such as boxes with 4 columns. Errors: other dims, or another
+/// The message names the slot.
 /// element type than that of `like`.
 Status check_rows(const Tensor& tensor, int64_t columns, const Tensor& like, const char* slot);
 

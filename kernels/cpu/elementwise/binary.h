@@ -21,20 +21,23 @@
 /// Loops exist for float, double, int32 and int64; other types are converted, see wide_type().
 namespace millrace::kernels {
 
+/// x, y and out have count elements, but an operand that is repeated has one.
 template <typename T, typename R>
 using BinaryLoop = void (*)(const T* x, const T* y, R* out, int64_t count);
 
 /// Loops of one formula: both operands advance, or one of them is a single element.
 template <typename T, typename R>
 struct BinaryLoops {
-  BinaryLoop<T, R> both;
-  BinaryLoop<T, R> y_once;
-  BinaryLoop<T, R> x_once;
+  BinaryLoop<T, R> both;    ///< both operands have count elements
+  BinaryLoop<T, R> y_once;  ///< y is one element
+  BinaryLoop<T, R> x_once;  ///< x is one element
 };
 
+/// The gradient of one operand for each element of the result; dout and out have count elements.
 template <typename T>
 using BinaryGradLoop = void (*)(const T* x, const T* y, const T* dout, T* out, int64_t count);
 
+/// As BinaryLoops, with the gradient of the result as third operand.
 template <typename T>
 struct BinaryGradLoops {
   BinaryGradLoop<T> both;
@@ -42,6 +45,7 @@ struct BinaryGradLoops {
   BinaryGradLoop<T> x_once;
 };
 
+/// The loops of formula F, which are instantiated once per type and shared by all ops.
 template <typename F, typename T, typename R = T>
 inline constexpr BinaryLoops<T, R> kBinaryLoops = {
     [](const T* x, const T* y, R* out, int64_t count) {
@@ -56,6 +60,7 @@ inline constexpr BinaryLoops<T, R> kBinaryLoops = {
       for (int64_t i = 0; i < count; ++i) out[i] = F::value(once, y[i]);
     }};
 
+/// The loops of a formula of a gradient (F::grad_x or F::grad_y).
 template <auto kFormula, typename T>
 inline constexpr BinaryGradLoops<T> kBinaryGradLoops = {
     [](const T* x, const T* y, const T* dout, T* out, int64_t count) {
@@ -71,6 +76,7 @@ inline constexpr BinaryGradLoops<T> kBinaryGradLoops = {
     }};
 
 /// out = x op y on the threads of the device. out may be x or y if that operand is not broadcast.
+/// \param nest  of the operands' dims (broadcast.h)
 template <typename T, typename R>
 void run_binary(CpuDevice& device, const BroadcastNest& nest, const BinaryLoops<T, R>& loops,
                 const T* x, const T* y, R* out) {
@@ -84,6 +90,7 @@ void run_binary(CpuDevice& device, const BroadcastNest& nest, const BinaryLoops<
 }
 
 /// Gradient of one operand (kOfX or kOfY): the formula for every element of the result, summed
+/// \param size  number of elements of out, that is, of the operand
 /// where the operand was repeated. out may be dout if the operand is not broadcast.
 template <typename T>
 void run_binary_grad(CpuDevice& device, const BroadcastNest& nest, const BinaryGradLoops<T>& loops,
@@ -98,16 +105,18 @@ struct BinaryArgs {
   ArgIndex x;
   ArgIndex y;
   ArgIndex out;
-  int64_t axis = -1;
+  int64_t axis = -1;  ///< attribute axis, for broadcast_nest()
+  /// Resolves "X", "Y" and "Out".
   explicit BinaryArgs(const KernelSetup& op)
       : x(op.input("X")), y(op.input("Y")), out(op.output("Out")) {
     if (op.def().find_attr("axis") != nullptr) axis = op.attr<int32_t>("axis");
   }
 };
+/// Operands as dense tensors: for selected rows, the values of all rows.
 struct BinaryOperands {
-  const Tensor* x;
-  const Tensor* y;
-  Tensor* out;
+  const Tensor* x;  ///< values of X
+  const Tensor* y;  ///< values of Y
+  Tensor* out;      ///< resized already
 };
 /// Finds the operands, and sizes the rows of a sparse result. Errors: types differ, Y is sparse.
 StatusOr<BinaryOperands> binary_operands(const KernelContext& ctx, const BinaryArgs& args);
@@ -117,9 +126,10 @@ struct BinaryGradArgs {
   ArgIndex x;
   ArgIndex y;
   ArgIndex dout;
-  ArgIndex dx;
+  ArgIndex dx;  ///< absent: not requested; the same for dy
   ArgIndex dy;
   int64_t axis = -1;
+  /// Resolves the slots of the gradient op; all of them are optional.
   explicit BinaryGradArgs(const KernelSetup& op)
       : x(op.input("X")),
         y(op.input("Y")),
@@ -135,8 +145,8 @@ struct BinaryGradInputs {
   const std::byte* x;
   const std::byte* y;
   const std::byte* dout;
-  const BroadcastNest* nest;
-  DType dtype;
+  const BroadcastNest* nest;  ///< owned by the cache
+  DType dtype;                ///< of the three operands: f32 or f64
 };
 StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const BinaryGradArgs& args,
                                               BroadcastCache& cache);
@@ -148,8 +158,10 @@ StatusOr<bool> run_in_layout(const KernelContext& ctx, const BinaryArgs& args,
                              const BinaryLoops<float, float>& loops);
 
 /// Checks that Y has no zero, for integers: their division by zero is not defined.
+/// \param y  elements of type dtype; floats are not checked
 Status check_divisors(DType dtype, const std::byte* y, int64_t count);
 
+/// True for formulas with a division, which say so by kDivides = true.
 template <typename F>
 concept Divides = F::kDivides;
 
@@ -161,6 +173,7 @@ StatusOr<Kernel> binary(const KernelSetup& op) {
   op.accept_layout(args.y);
   return Kernel([args, cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
+    // images that a convolution left in the layout of its library
     if (on.x->layout() != nullptr || on.y->layout() != nullptr) {
       MILLRACE_ASSIGN_OR_RETURN(const bool done, run_in_layout(ctx, args, kBinaryLoops<F, float>));
       if (done) return Ok();

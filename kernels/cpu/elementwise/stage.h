@@ -6,15 +6,18 @@
 
 #include "kernels/cpu/unary.h"
 
+// Stages of the op that fuses a chain of elementwise ops: a block of elements passes through all
+// stages while it is in the cache.
 namespace millrace::kernels {
 
 /// The formula of an elementwise op, and its loop over floats.
 struct Stage {
-  detail::UnaryLoop<float> loop = nullptr;
-  std::shared_ptr<const void> formula;
-  bool is_gradient = false;
-  GradSource from = GradSource::kNothing;  ///< of a gradient
+  detail::UnaryLoop<float> loop = nullptr;  ///< called for one block after the other
+  std::shared_ptr<const void> formula;      ///< argument of the loop
+  bool is_gradient = false;                 ///< the stage multiplies by a slope
+  GradSource from = GradSource::kNothing;   ///< of a gradient
 };
+/// Makes the stage of one op of the chain from its attributes.
 using StageMaker = Stage (*)(const KernelSetup&);
 
 /// Makers of stages by op type.

@@ -10,10 +10,15 @@
 namespace millrace::kernels {
 
 /// Draws negative classes and returns their probabilities.
+/// Used by nce and its gradient. The distributions are those of the original
+/// (operators/math/sampler.cc). Does not own the lists of a custom distribution.
 class ClassSampler {
  public:
+  /// Uniform; P(c) proportional to log((c + 2) / (c + 1)), which suits classes sorted by falling
+  /// frequency; or a list of probabilities.
   enum class Law { kUniform, kLogUniform, kListed };
 
+  /// \param classes  number of classes; draws are in [0, classes)
   ClassSampler(Law law, int64_t classes) : law_(law), classes_(classes) {}
   /// A custom distribution: probabilities, and the alias table used to draw from them.
   ClassSampler(int64_t classes, const float* probabilities, const int32_t* alias,
@@ -36,6 +41,8 @@ class ClassSampler {
         return value % classes_;
       }
       case Law::kListed: {
+        // The alias method: the integer part selects a column, the rest decides between its two
+        // classes.
         const double scaled = unit * static_cast<double>(classes_);
         const auto at = static_cast<int64_t>(scaled);
         const double rest = scaled - static_cast<double>(at);
@@ -45,6 +52,7 @@ class ClassSampler {
     return 0;
   }
 
+  /// Probability that draw() returns the class; value must be in [0, classes).
   [[nodiscard]] double probability(int64_t value) const {
     switch (law_) {
       case Law::kUniform:
@@ -62,13 +70,14 @@ class ClassSampler {
  private:
   Law law_;
   int64_t classes_;
-  const float* probabilities_ = nullptr;
-  const int32_t* alias_ = nullptr;
-  const float* alias_probabilities_ = nullptr;
+  const float* probabilities_ = nullptr;        ///< of each class
+  const int32_t* alias_ = nullptr;              ///< second class of each column
+  const float* alias_probabilities_ = nullptr;  ///< share of the first class of each column
 };
 
 /// Reads the sampler of an nce op.
 struct SamplerArgs {
+  /// Reads attributes and resolves the inputs of a custom distribution.
   explicit SamplerArgs(const KernelSetup& op)
       : kind(op.attr<int64_t>("sampler")),
         classes(op.attr<int64_t>("num_total_classes")),
@@ -99,8 +108,8 @@ struct SamplerArgs {
     return ClassSampler(classes, p->data<float>(), a->data<int32_t>(), q->data<float>());
   }
 
-  int64_t kind;
-  int64_t classes;
+  int64_t kind;     ///< attribute sampler: 0 uniform, 1 log-uniform, else custom
+  int64_t classes;  ///< attribute num_total_classes
   ArgIndex probabilities, alias, alias_probabilities;
 };
 

@@ -8,15 +8,19 @@
 namespace millrace::kernels {
 
 /// A binary tree whose leaves are classes and whose inner nodes are rows of a weight. Either the
+/// Used by hierarchical_sigmoid. Does not own the labels and lists.
 /// complete tree over the classes, or paths that the program lists for each row of the input.
 class ClassTree {
  public:
   /// The complete tree.
+  /// \param classes  at least 2
+  /// \param labels   class of each row of the input, in [0, classes)
   ClassTree(int64_t classes, const int64_t* labels) : classes_(classes), labels_(labels) {
     width_ = std::bit_width(static_cast<uint64_t>(classes - 1));
   }
   /// Listed paths: row i has the nodes table[i * width, ...) up to the first negative one, and the
   /// branches taken there.
+  /// \param width  length of the longest path; table and code are [rows, width]
   ClassTree(const int64_t* table, const int64_t* code, int64_t width)
       : table_(table), code_(code), width_(width) {}
 
@@ -24,6 +28,8 @@ class ClassTree {
   [[nodiscard]] int64_t width() const { return width_; }
 
   /// Calls fn(j, node, taken) for every node of the path of row i; taken is the branch.
+  /// Nodes are visited from the leaf upwards in the complete tree, in listed order otherwise; node
+  /// is a row of the weight.
   template <typename Fn>
   void each_node(int64_t i, Fn&& fn) const {
     if (table_ != nullptr) {
@@ -41,9 +47,9 @@ class ClassTree {
 
  private:
   int64_t classes_ = 0;
-  const int64_t* labels_ = nullptr;
-  const int64_t* table_ = nullptr;
-  const int64_t* code_ = nullptr;
+  const int64_t* labels_ = nullptr;  ///< null with listed paths
+  const int64_t* table_ = nullptr;   ///< null with the complete tree
+  const int64_t* code_ = nullptr;    ///< branch at each node of table_
   int64_t width_ = 0;
 };
 

@@ -8,6 +8,8 @@
 namespace millrace::kernels {
 
 /// Errors: an id outside [0, rows) other than the padding id. A negative padding id means none.
+/// \param ids      int32 or int64
+/// \param padding  id whose row is zeros; it need not be in the table
 template <typename I>
 Status check_ids(const I* ids, int64_t count, int64_t rows, int64_t padding) {
   if (padding < 0) return check_range(ids, count, rows, "Ids");

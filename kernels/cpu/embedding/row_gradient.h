@@ -10,11 +10,17 @@
 namespace millrace::kernels {
 
 /// The gradient of a [rows, width] weight of which some rows were used: dense, or selected rows
+/// Does not own the memory, which belongs to the output var. Thread-safety: different rows may be
+/// written at the same time.
 /// that have each used row once.
 template <typename T>
 class RowGradient {
  public:
   /// \param used  row numbers in any order, repeats allowed; read if sparse
+  /// \param out     output var; its elements are set to 0
+  /// \param sparse  writes selected rows instead of a dense tensor
+  /// \param dims    of the weight, [rows, width]
+  /// Errors: kResource.
   static StatusOr<RowGradient> open(const KernelContext& ctx, Value& out, bool sparse,
                                     llvm::ArrayRef<int64_t> dims, std::vector<int64_t> used) {
     RowGradient gradient;
@@ -40,6 +46,7 @@ class RowGradient {
   }
 
   /// Elements of a used row.
+  /// The row must be one of `used`, if the gradient is sparse. Cost: O(log used) if sparse.
   T* row(int64_t index) {
     if (rows_ == nullptr) return data_ + index * width_;
     const auto found = std::lower_bound(rows_->begin(), rows_->end(), index);
@@ -47,9 +54,9 @@ class RowGradient {
   }
 
  private:
-  T* data_ = nullptr;
+  T* data_ = nullptr;  ///< of the output
   int64_t width_ = 0;
-  const std::vector<int64_t>* rows_ = nullptr;
+  const std::vector<int64_t>* rows_ = nullptr;  ///< null if dense
 };
 
 /// to += factor * from.

@@ -22,9 +22,9 @@ class NgramFilter {
   [[nodiscard]] bool has(const void* key, size_t bytes) const;
 
  private:
-  const uint8_t* bits_ = nullptr;
+  const uint8_t* bits_ = nullptr;  ///< in the memory of the tensor
   uint64_t bit_count_ = 0;
-  uint64_t hashes_ = 0;
+  uint64_t hashes_ = 0;  ///< number of hash functions
 };
 
 }  // namespace millrace::kernels

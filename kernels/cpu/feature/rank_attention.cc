@@ -78,11 +78,11 @@ struct RankState {
   Gemm gemm;
 };
 
-template <typename T>
-Status run_rank_attention(const KernelContext& ctx, const RankSizes& s,
-                          const std::vector<std::vector<RankPair>>& blocks, const T* x,
-                          const T* param, T* out, RankState& state) {
-  std::fill_n(out, s.rows * s.columns, T(0));
+// Calls multiply(pairs, rows, rows of x of the partners [rows, width], scratch [rows, columns],
+// first element of the block in RankParam) for each block that pairs use.
+template <typename T, typename Multiply>
+Status each_used_block(const RankSizes& s, const std::vector<std::vector<RankPair>>& blocks,
+                       const T* x, RankState& state, Multiply&& multiply) {
   for (size_t block = 0; block < blocks.size(); ++block) {
     const std::vector<RankPair>& pairs = blocks[block];
     const auto count = static_cast<int64_t>(pairs.size());
@@ -94,17 +94,30 @@ Status run_rank_attention(const KernelContext& ctx, const RankSizes& s,
         state.work.take<T>(static_cast<size_t>(RankPiece::kMade), count * s.columns));
     collect_rows(
         pairs, x, s.width, [](const RankPair& p) { return p.partner; }, seen);
-    MILLRACE_RETURN_IF_ERROR(
-        state.gemm(ctx.device(), {.rows = count, .columns = s.columns, .inner = s.width},
-                   static_cast<const T*>(seen),
-                   param + static_cast<int64_t>(block) * s.width * s.columns, made));
+    MILLRACE_RETURN_IF_ERROR(multiply(pairs, count, static_cast<const T*>(seen), made,
+                                      static_cast<int64_t>(block) * s.width * s.columns));
+  }
+  return Ok();
+}
+
+template <typename T>
+Status run_rank_attention(const KernelContext& ctx, const RankSizes& s,
+                          const std::vector<std::vector<RankPair>>& blocks, const T* x,
+                          const T* param, T* out, RankState& state) {
+  std::fill_n(out, s.rows * s.columns, T(0));
+  const auto multiply = [&](const std::vector<RankPair>& pairs, int64_t count, const T* seen,
+                            T* made, int64_t first) -> Status {
+    MILLRACE_RETURN_IF_ERROR(state.gemm(ctx.device(),
+                                        {.rows = count, .columns = s.columns, .inner = s.width},
+                                        seen, param + first, made));
     for (size_t i = 0; i < pairs.size(); ++i) {
       T* const row = out + pairs[i].row * s.columns;
       const T* const from = made + static_cast<int64_t>(i) * s.columns;
       for (int64_t c = 0; c < s.columns; ++c) row[c] += from[c];
     }
-  }
-  return Ok();
+    return Ok();
+  };
+  return each_used_block(s, blocks, x, state, multiply);
 }
 
 // Outputs that the original keeps for the gradient. millrace does not need them, but programs may
@@ -155,25 +168,15 @@ Status run_rank_attention_grad(const KernelContext& ctx, const RankSizes& s,
                                const std::vector<std::vector<RankPair>>& blocks, const T* x,
                                const T* dout, T* dparam, RankState& state) {
   std::fill_n(dparam, s.ranks * s.ranks * s.width * s.columns, T(0));
-  for (size_t block = 0; block < blocks.size(); ++block) {
-    const std::vector<RankPair>& pairs = blocks[block];
-    const auto count = static_cast<int64_t>(pairs.size());
-    if (count == 0) continue;
-    MILLRACE_ASSIGN_OR_RETURN(
-        T* const seen, state.work.take<T>(static_cast<size_t>(RankPiece::kSeen), count * s.width));
-    MILLRACE_ASSIGN_OR_RETURN(
-        T* const made,
-        state.work.take<T>(static_cast<size_t>(RankPiece::kMade), count * s.columns));
-    collect_rows(
-        pairs, x, s.width, [](const RankPair& p) { return p.partner; }, seen);
+  const auto multiply = [&](const std::vector<RankPair>& pairs, int64_t count, const T* seen,
+                            T* made, int64_t first) {
     collect_rows(
         pairs, dout, s.columns, [](const RankPair& p) { return p.row; }, made);
-    MILLRACE_RETURN_IF_ERROR(state.gemm(
-        ctx.device(), {.rows = s.width, .columns = s.columns, .inner = count, .a_transposed = true},
-        static_cast<const T*>(seen), static_cast<const T*>(made),
-        dparam + static_cast<int64_t>(block) * s.width * s.columns));
-  }
-  return Ok();
+    return state.gemm(ctx.device(),
+                      {.rows = s.width, .columns = s.columns, .inner = count, .a_transposed = true},
+                      seen, static_cast<const T*>(made), dparam + first);
+  };
+  return each_used_block(s, blocks, x, state, multiply);
 }
 
 StatusOr<Kernel> rank_attention_grad(const KernelSetup& op) {

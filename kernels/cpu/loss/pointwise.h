@@ -13,12 +13,15 @@ namespace millrace::kernels {
 
 namespace detail {
 
+/// The loop itself, apart from the kernel so that it vectorises: formula is a local copy, and in
+/// and out are plain pointers.
 template <typename T, typename Formula, typename... In>
 void map_loop(const Formula& formula, int64_t count, T* out, const In*... in) {
   const Formula f = formula;
   for (int64_t i = 0; i < count; ++i) out[i] = f(in[i]...);
 }
 
+/// Divides the elements among the threads of the device.
 template <typename T, typename Formula, size_t N, size_t... I>
 void map_tensors(CpuDevice& device, const Formula& formula,
                  const std::array<const Tensor*, N>& inputs, Tensor& out,
@@ -61,6 +64,7 @@ Kernel map_kernel(const KernelSetup& op, const std::array<const char*, N>& slots
 }
 
 /// Runs kernels one after another.
+/// For ops with two outputs that are computed by two formulas. Stops at the first error.
 inline Kernel in_order(Kernel first, Kernel second) {
   return
       [first = std::move(first), second = std::move(second)](const KernelContext& ctx) -> Status {

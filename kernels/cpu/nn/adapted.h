@@ -17,6 +17,8 @@ StatusOr<Kernel> in_float(const KernelSetup& op) {
 
 /// Wraps the kernel of an op so that it sees max(Input, 0) in place of Input. For a gradient op,
 /// the gradient of Input is then set to 0 where Input is not above 0. Input must be f32 or f64.
+/// Errors of the wrapped kernel are passed on. Used where a program has fused a rectifier into the
+/// op before it.
 Kernel behind_relu(const KernelSetup& op, Kernel kernel);
 
 }  // namespace millrace::kernels

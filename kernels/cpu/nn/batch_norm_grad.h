@@ -2,32 +2,42 @@
 
 #include "kernels/cpu/nn/channel_moments.h"
 
+// The gradient of batch normalisation over row-major images, for the ops that contain one:
+// batch_norm, sync_batch_norm and inplace_abn. Images in blocks of channels have loops of their own
+// (norm_columns.h).
 namespace millrace::kernels {
 
 /// Maker of the kernel of batch_norm, for ops that contain a batch normalisation.
+/// The schema is that of batch_norm (ops/nn/batch_norm.cc). Errors: those of the maker of
+/// batch_norm.
 StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op);
 /// Maker of the kernel of its gradient.
 StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op);
 
 /// Operands of the gradient of a batch normalisation; vectors have one element per channel, absent
 /// operands are null.
+/// T is the type of the images and of their gradients; vectors and sums have type Compute<T>, which
+/// is f32 for 16-bit images.
 template <typename T>
 struct BatchNormGrad {
   using C = Compute<T>;
-  const T* x;
-  const T* dy;
-  const C* scale;
+  const T* x;          ///< images, normalised by the forward op
+  const T* dy;         ///< gradient of the result, with the dims of x
+  const C* scale;      ///< null: 1
   const C* mean;       ///< that the forward op subtracted
   const C* deviation;  ///< 1 / sqrt(variance + epsilon) that it multiplied with
   T* dx;               ///< may be x or dy
   C* dscale;           ///< never null; the same for dbias
   C* dbias;
-  C* work;  ///< three elements per channel
-  bool constant_statistics;
+  C* work;                   ///< three elements per channel
+  bool constant_statistics;  ///< mean and variance are not functions of x
 };
 
 /// dbias = sum of dy; dscale = sum of dy * (x - mean) * deviation; and dx, which includes the
 /// gradient through the statistics unless they are constant.
+/// \param l      layout of x, dy and dx
+/// \param begin  first channel; the call computes channels [begin, end) and touches no other, so
+/// that threads may work on disjoint ranges
 template <typename T>
 void batch_norm_gradient(const BatchNormGrad<T>& g, const ChannelLayout& l, int64_t begin,
                          int64_t end) {
@@ -42,9 +52,11 @@ void batch_norm_gradient(const BatchNormGrad<T>& g, const ChannelLayout& l, int6
       return static_cast<C>(dy[at]) * (static_cast<C>(x[at]) - middle);
     };
   });
+  // dx = factor * (dy - shift - (x - mean) * tilt)
   C* const factor = g.work;
   C* const shift = factor + l.channels;
   C* const tilt = shift + l.channels;
+  // the derivative of a mean: each element contributes 1 / count
   const C share = g.constant_statistics ? C{0} : C{1} / static_cast<C>(l.of_channel());
   for (int64_t c = begin; c < end; ++c) {
     g.dscale[c] *= g.deviation[c];

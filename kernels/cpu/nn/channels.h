@@ -15,6 +15,8 @@ namespace millrace::kernels {
 /// Memory layout of the channels of images: element i of channel c of part n is at (n * channels +
 /// c) * inner + i. Parts are images if channels come first, else pixels.
 struct ChannelLayout {
+  /// \param dims  of the tensor: [batch, channels, spatial...] or [batch, spatial..., channels]
+  /// \param last  the channels are the last dim; a tensor without elements has outer 0
   ChannelLayout(llvm::ArrayRef<int64_t> dims, bool last) {
     int64_t all = 1;
     for (const int64_t dim : dims) all *= dim;
@@ -40,8 +42,10 @@ struct ChannelLayout {
     });
   }
 
+  /// Number of parts: images, or pixels of all images.
   int64_t outer = 0;
   int64_t channels = 0;
+  /// Elements of a channel that are contiguous: those of a plane, or 1 if channels come last.
   int64_t inner = 1;
 };
 
@@ -71,6 +75,7 @@ StatusOr<T*> channel_results(Tensor* tensor, const char* slot, int64_t count) {
 }
 
 /// Errors: a and b differ in element type or dims; the message names both slots.
+/// Used by gradient ops, whose inputs no shape inference has compared.
 Status check_alike(const Tensor& a, const char* slot_a, const Tensor& b, const char* slot_b);
 
 }  // namespace millrace::kernels

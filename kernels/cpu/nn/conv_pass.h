@@ -9,13 +9,15 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/kernel.h"
 
+// Convolutions on CPU: the choice between oneDNN, the loops for few positions, Winograd's method
+// and the plain products, made once per combination of shapes and layouts and kept.
 namespace millrace::kernels {
 
 /// Attributes of a convolution.
 struct ConvAttrs {
-  WindowAttrs window;
-  int64_t groups = 1;
-  bool channels_last = false;
+  WindowAttrs window;          ///< strides, paddings, dilations
+  int64_t groups = 1;          ///< input and output channels are divided into that many
+  bool channels_last = false;  ///< [batch, spatial..., channels]
   /// The op is the gradient of a convolution: its Output is the input of the convolution (src), its
   /// Input the result of the convolution (dst).
   bool transposed = false;
@@ -29,12 +31,17 @@ ConvAttrs read_conv_attrs(const KernelSetup& op);
 /// Operands of a convolution. The computed one is written; the others are only read, but may be
 /// converted to another layout.
 struct ConvTensors {
-  Tensor& src;
-  Tensor& weights;
-  Tensor& dst;
+  Tensor& src;      ///< input of the convolution, or its gradient
+  Tensor& weights;  ///< filter, or its gradient
+  Tensor& dst;      ///< result of the convolution, or its gradient
 };
 
 /// One of the three computations around y = x * w, with its prepared primitives.
+/// Images are [batch, channels, spatial...] or, with ConvAttrs::channels_last, [batch, spatial...,
+/// channels]; weights are [out channels, in channels / groups, kernel...] in both cases. There are
+/// one to three spatial dims. f64 is computed with plain products.
+///
+/// Thread-safety: one call at a time; the prepared primitives keep state.
 class ConvPass {
  public:
   enum class Kind : uint8_t {
@@ -43,6 +50,7 @@ class ConvPass {
     kBackwardWeights,  ///< src, dst -> weights
   };
   /// Allowed layouts of the tensors.
+  /// Set by the op's kernel from what the executor allows it (KernelSetup::accept_layout()).
   struct Layouts {
     bool free_result = false;  ///< images: the result may have the library's layout
     bool pack_weights =
@@ -57,6 +65,7 @@ class ConvPass {
     dnn::Rectifier rectifier = dnn::Rectifier::kNone;
     float alpha = 0.0F;
   };
+  /// \param kind  which operand is computed
   ConvPass(Kind kind, ConvAttrs attrs) : kind_(kind), attrs_(std::move(attrs)) {}
   ConvPass(Kind kind, ConvAttrs attrs, const Fusion& fusion)
       : kind_(kind), attrs_(std::move(attrs)), fusion_(fusion) {}
@@ -72,10 +81,12 @@ class ConvPass {
   void forget_weights() { ++weights_version_; }
 
  private:
+  /// Converted weights and the value of weights_version_ that they were made from; -1: none yet.
   struct KeptWeights {
     Tensor weights;
     int64_t version = -1;
   };
+  /// What is prepared for one combination of dims and types of the operands.
   struct Prepared {
     dnn::Convolution spec;
     std::optional<dnn::Primitive> primitive;  ///< none: the plain kernel
@@ -88,31 +99,45 @@ class ConvPass {
     std::optional<FewPlaces> few_places;
     std::optional<FewPlacesImages> few_places_images;
   };
+  /// Chooses the ways to compute for these operands. Called when cache_ has no entry for them.
   StatusOr<Prepared> prepare(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
                              bool bias, bool residual) const;
+  /// The primitive of kind_. Errors: kUnimplemented where the library has none.
   StatusOr<dnn::Primitive> make(CpuDevice& device, const dnn::Convolution& spec) const;
+  /// Replaces `faster` by a primitive that rounds to bfloat16, if ConvAttrs::bf16 asks for it and
+  /// the processor has one.
   void add_rounding(CpuDevice& device, Prepared& prepared) const;
+  /// Sets `faster` where winograd_pays() and the library has the method.
   void add_winograd(CpuDevice& device, const Layouts& layouts, Prepared& prepared) const;
+  /// Runs `faster` with weights that are converted at most once per change.
   Status run_kept(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
                   const Layouts& layouts, const Tensor* bias, Tensor* residual) const;
+  /// Both return false if the operands do not have the layouts that the loops need; nothing is
+  /// written then, and the primitive runs instead.
   static StatusOr<bool> run_few_places(CpuDevice& device, const FewPlaces& pass,
                                        const ConvTensors& t, const LayoutPtr& weights_grad);
   StatusOr<bool> run_few_places_images(CpuDevice& device, const Prepared& prepared,
                                        const ConvTensors& t, const Layouts& layouts,
                                        const Tensor* bias, Tensor* residual) const;
+  /// Brings the operands to the layouts of the primitive as far as `layouts` permits, and runs it.
   Status run_primitive(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
                        const Layouts& layouts, const Tensor* bias, Tensor* residual) const;
+  /// Brings all operands to row-major order and multiplies matrices of copied windows
+  /// (plain_conv.h).
   Status run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
                    const Tensor* bias, Tensor* residual) const;
 
   Kind kind_;
   ConvAttrs attrs_;
   Fusion fusion_;
+  /// Counts forget_weights(); compared with KeptWeights::version.
   int64_t weights_version_ = 0;
   dnn::ShapeCache<Prepared> cache_;
 };
 
 /// Adds bias[c] to all elements of channel c. Element types: float, double.
+/// Images are row-major. Errors: bias has another type, or another number of elements than
+/// channels.
 Status add_channel_bias(Tensor& images, const Tensor& bias, bool channels_last);
 /// sums[c] = sum over channel c. Element types: float, double.
 Status sum_channels(const Tensor& images, Tensor& sums, bool channels_last);

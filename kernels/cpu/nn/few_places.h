@@ -25,6 +25,11 @@ class FewPlaces {
   /// oneDNN's name of the filter's layout.
   static constexpr const char* kFilterLayout = "ABcd16b16a";
 
+  /// Computes the gradient of the whole batch. Runs on the threads of the device, which share the
+  /// blocks of the filter; the result does not depend on their number.
+  /// \param src           images of the input, in blocks of 16 channels
+  /// \param diff_dst      gradient of the result, in blocks of 16 channels
+  /// \param diff_weights  overwritten, in the layout kFilterLayout; overlaps no operand
   void run(CpuDevice& device, const float* src, const float* diff_dst, float* diff_weights) const;
 
  private:
@@ -32,8 +37,8 @@ class FewPlaces {
   int64_t out_blocks_ = 0;
   int64_t src_plane_ = 0;  // elements of one channel block of one image
   int64_t dst_plane_ = 0;
-  std::vector<PlacePair> pairs_;
-  std::vector<size_t> taps_;  // start of the pairs of each tap, then the end
+  std::vector<PlacePair> pairs_;  ///< of all taps, one after the other
+  std::vector<size_t> taps_;      // start of the pairs of each tap, then the end
 };
 
 }  // namespace millrace::kernels

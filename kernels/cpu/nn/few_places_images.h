@@ -27,22 +27,30 @@ class FewPlacesImages {
   static std::optional<FewPlacesImages> plan(const dnn::Convolution& spec, Kind kind);
 
   /// bias: may be null. Uses scratch slot 0 of the device. Errors: kResource.
+  /// Images past the last full group of eight are computed with a group that is filled up with
+  /// zeros.
+  /// \param images   src or gradient of dst, by kind
+  /// \param result   overwritten, or added to if the spec accumulates; overlaps no operand
   Status run(CpuDevice& device, const float* images, const float* weights, const float* bias,
              float* result) const;
 
  private:
+  /// Copies eight images from image `first` so that the numbers of one pixel and channel of all
+  /// eight are contiguous.
   void pack(const float* images, int64_t first, float* to) const;
+  /// Adds bias and old content to the sums of two blocks of channels (`pair`), applies the
+  /// rectifier and writes them to the result.
   void finish(const float* sums, int64_t first, int64_t pair, const float* bias,
               float* result) const;
 
   Kind kind_ = Kind::kForward;
-  int64_t count_ = 0;          // images
-  int64_t result_blocks_ = 0;  // of 16 channels
-  int64_t result_stride_ = 0;  // elements between the weights of adjacent blocks of the result
-  PlaceSizes sizes_;           // pointers not set
-  std::vector<int32_t> starts_;
-  std::vector<PlaceMeeting> meetings_;
-  bool accumulate_ = false;
+  int64_t count_ = 0;            // images
+  int64_t result_blocks_ = 0;    // of 16 channels
+  int64_t result_stride_ = 0;    // elements between the weights of adjacent blocks of the result
+  PlaceSizes sizes_;             // pointers not set
+  std::vector<int32_t> starts_;  ///< PlaceSizes::starts
+  std::vector<PlaceMeeting> meetings_;  ///< PlaceSizes::meetings
+  bool accumulate_ = false;             ///< adds to the old result
   dnn::Rectifier rectifier_ = dnn::Rectifier::kNone;
   float alpha_ = 0;
 };

@@ -6,30 +6,33 @@
 
 /// The loops of FewPlaces, inlined into code for processors with 32 registers of 512 bits
 /// (wide_loops.h).
+/// Memory of a pass: input images are [block][position][16 channels][8 images], so that one number
+/// of all images is contiguous; weights are [tap][16 in][16 out] per pair of blocks; sums are
+/// [position][8 images][2 blocks][16 channels].
 namespace millrace::kernels {
 
 /// A tap of the kernel, and the position in the input that it reads for a position of the result.
 struct PlaceMeeting {
-  int32_t tap;
-  int32_t place;
+  int32_t tap;    ///< of the kernel
+  int32_t place;  ///< position of the input
 };
 
 /// Offsets of a pixel of src and of the dst position that uses it under one tap, within channel
 /// block 0.
 struct PlacePair {
-  int32_t src;
-  int32_t dst;
+  int32_t src;  ///< in elements
+  int32_t dst;  ///< in elements
 };
 
 /// Sizes of a pass from input images to result images, both in blocks of 16 channels. The meetings
 /// of position p of the result are those in [starts[p], starts[p + 1]).
 struct PlaceSizes {
-  int64_t blocks = 0;  ///< channel blocks of the input
-  int64_t places = 0;  ///< positions of the input
-  int64_t result_places = 0;
-  int64_t taps = 0;
-  int64_t next_block = 0;  ///< elements between the weights of adjacent input blocks
-  int64_t second = 0;      ///< elements to the weights of the second result block
+  int64_t blocks = 0;         ///< channel blocks of the input
+  int64_t places = 0;         ///< positions of the input
+  int64_t result_places = 0;  ///< positions of the result
+  int64_t taps = 0;           ///< positions of the kernel
+  int64_t next_block = 0;     ///< elements between the weights of adjacent input blocks
+  int64_t second = 0;         ///< elements to the weights of the second result block
   const int32_t* starts = nullptr;
   const PlaceMeeting* meetings = nullptr;
 };
@@ -41,9 +44,12 @@ inline constexpr int64_t kPlaceLanes = 16;
 
 namespace detail {
 
+/// The channels of a block in one register; the second type is for memory at any alignment of
+/// float.
 using PlaceVector [[gnu::vector_size(64)]] = float;
 using StoredPlaces [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
 
+/// Loads and stores of 16 floats at any alignment of float.
 inline const StoredPlaces& places_in(const float* at) {
   return *reinterpret_cast<const StoredPlaces*>(at);
 }
@@ -64,6 +70,7 @@ template <int kBit, int... kColumns>
       a, b, ((kColumns & kBit) == 0 ? kColumns + kBit : kPlaceLanes + kColumns)...);
 }
 
+/// The same for all 16 rows.
 template <int kBit>
 [[gnu::always_inline]] inline void exchange_bit(PlaceVector (&rows)[kPlaceLanes]) {
 #pragma GCC unroll 16
@@ -79,6 +86,7 @@ template <int kBit>
   PlaceVector rows[kPlaceLanes];
 #pragma GCC unroll 16
   for (int i = 0; i < kPlaceLanes; ++i) rows[i] = places_in(from + i * kPlaceLanes);
+  // Transposing exchanges the index of rows with that of columns, bit by bit: four stages for 16.
   exchange_bit<1>(rows);
   exchange_bit<2>(rows);
   exchange_bit<4>(rows);
@@ -90,19 +98,25 @@ template <int kBit>
 /// Weight blocks for two blocks of the result, and those needed next, which are prefetched
 /// meanwhile.
 struct PlaceWeights {
-  const float* left;
-  const float* right;
+  const float* left;   ///< for the first block of the result
+  const float* right;  ///< for the second
   const float* next_left;
   const float* next_right;
 };
 
 /// Adds one block of images to one position of the result.
+/// \param place   position of the result
+/// \param images  one channel block of eight images: [position][16 channels][8 images]
+/// \param w       weights of this input block for two blocks of the result
+/// \param first   the sums start at 0; otherwise `sum` is added to
+/// \param sum     [8 images][2 blocks][16 channels] of that position
 [[gnu::always_inline]] inline void add_meetings(const PlaceSizes& sizes, int64_t place,
                                                 const float* images, const PlaceWeights& w,
                                                 bool first, float* sum) {
   constexpr int64_t kTap = kPlaceLanes * kPlaceLanes;
   constexpr int64_t kPixel = kPlaceLanes * kPlaceImages;
   constexpr int64_t kRow = 2 * kPlaceLanes;
+  // 16 sums, 2 vectors of weights and a broadcast number fit in the 32 registers
   PlaceVector a[kPlaceImages];
   PlaceVector b[kPlaceImages];
 #pragma GCC unroll 8
@@ -133,6 +147,10 @@ struct PlaceWeights {
   }
 }
 
+/// The sums of eight images for two blocks of the result's channels, over all input blocks.
+/// \param weights  of the first result block and of input block 0, in layout
+/// FewPlaces::kFilterLayout
+/// \param sums     [position][8 images][2 blocks][16 channels], overwritten
 inline void few_places_forward(const PlaceSizes& sizes, const float* images, const float* weights,
                                float* sums) {
   constexpr int64_t kPixel = kPlaceLanes * kPlaceImages;
@@ -153,6 +171,7 @@ inline void few_places_data(const PlaceSizes& sizes, const float* images, const 
                             float* sums) {
   constexpr int64_t kTap = kPlaceLanes * kPlaceLanes;
   constexpr int64_t kPixel = kPlaceLanes * kPlaceImages;
+  // the blocks of both result blocks, transposed once and used for all positions
   alignas(64) float turned[2][kMostTurnedTaps * kTap];
   for (int64_t block = 0; block < sizes.blocks; ++block) {
     const float* const left = weights + block * sizes.next_block;
@@ -170,9 +189,15 @@ inline void few_places_data(const PlaceSizes& sizes, const float* images, const 
   }
 }
 
+/// The gradient of one block of the filter (16 in x 16 out) for all taps: the sum over all pairs of
+/// positions of the products of 16 input channels and 16 result channels.
+/// \param taps     start of the pairs of each tap, tap_count + 1 entries
+/// \param x, y     input and gradient of the result, as offsets of `pairs` refer to them
+/// \param weights  [tap][16 in][16 out], overwritten
 inline void few_places_weights(const size_t* taps, int64_t tap_count, const PlacePair* pairs,
                                const float* x, const float* y, float* weights) {
   for (int64_t tap = 0; tap < tap_count; ++tap) {
+    // the whole block of 16 x 16 sums stays in registers
     PlaceVector rows[kPlaceLanes] = {};
     for (size_t k = taps[tap]; k < taps[tap + 1]; ++k) {
       const float* const pixel = x + pairs[k].src;

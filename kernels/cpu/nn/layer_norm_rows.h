@@ -11,9 +11,10 @@
 namespace millrace::kernels {
 
 /// A tensor viewed as rows, as layer_norm does.
+/// begin_norm_axis divides the dims into those of `count` and those of `width`.
 struct LayerNormRows {
-  int64_t count = 1;
-  int64_t width = 1;
+  int64_t count = 1;  ///< number of rows
+  int64_t width = 1;  ///< elements of a row, normalised together
 };
 
 /// Minimum number of rows that justifies another thread.
@@ -22,6 +23,8 @@ inline int64_t row_grain(int64_t width) {
 }
 
 /// y = (x - mean) * deviation * scale + bias for one row; scale and bias may be null.
+/// T is the type of elements, C that of sums and parameters; y may be x.
+/// \param deviation  1 / sqrt(variance + epsilon)
 template <typename T, typename C>
 void normalise_row(const T* x, const C* scale, const C* bias, int64_t width, C mean, C deviation,
                    T* y) {
@@ -38,6 +41,10 @@ void normalise_row(const T* x, const C* scale, const C* bias, int64_t width, C m
 }
 
 /// layer_norm of all rows; y may be x. Means and variances are written if requested.
+/// Sums have a fixed order (lane_sum()), so results do not depend on the number of threads.
+/// \param epsilon           added to the variance
+/// \param scale, bias       one element per column, or null for 1 and 0
+/// \param means, variances  one element per row, or null; the variance is divided by the width
 template <typename T, typename C>
 void normalise_rows(CpuDevice& device, const LayerNormRows& rows, C epsilon, const T* x,
                     const C* scale, const C* bias, T* y, C* means, C* variances) {
@@ -48,6 +55,7 @@ void normalise_rows(CpuDevice& device, const LayerNormRows& rows, C epsilon, con
       const T* const row = x + r * width;
       const C mean =
           share * lane_sum<C>(width, [row](int64_t i) { return static_cast<C>(row[i]); });
+      // second pass over the row: the difference of two large sums would lose digits
       const C variance = share * lane_sum<C>(width, [row, mean](int64_t i) {
                            const C distance = static_cast<C>(row[i]) - mean;
                            return distance * distance;

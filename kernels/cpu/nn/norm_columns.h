@@ -14,51 +14,55 @@ namespace millrace::kernels {
 
 /// y = (x - mean) * factor + bias [+ z], not below 0 if relu. Vectors have one element per channel.
 struct NormForward {
-  ChannelBlocks l;
-  const float* x = nullptr;
-  const float* z = nullptr;      ///< another image; null: none
-  float* y = nullptr;            ///< may be x or z
-  const float* scale = nullptr;  ///< null: 1
-  const float* bias = nullptr;   ///< null: 0
-  const float* mean = nullptr;   ///< running mean; the next field is the running variance
-  const float* variance = nullptr;
-  float* mean_out = nullptr;  ///< null: not requested; the same for the next field
-  float* variance_out = nullptr;
+  ChannelBlocks l;                   ///< layout of x, y and z
+  const float* x = nullptr;          ///< images
+  const float* z = nullptr;          ///< another image; null: none
+  float* y = nullptr;                ///< may be x or z
+  const float* scale = nullptr;      ///< null: 1
+  const float* bias = nullptr;       ///< null: 0
+  const float* mean = nullptr;       ///< running mean; the next field is the running variance
+  const float* variance = nullptr;   ///< running variance
+  float* mean_out = nullptr;         ///< null: not requested; the same for the next field
+  float* variance_out = nullptr;     ///< new running variance
   float* saved_mean = nullptr;       ///< mean that was subtracted
   float* saved_deviation = nullptr;  ///< 1 / sqrt(variance + epsilon)
-  float momentum = 0;
-  float epsilon = 0;
-  bool global = false;  ///< the running statistics are used, not those of the images
-  bool relu = false;
+  float momentum = 0;                ///< weight of the old running statistics
+  float epsilon = 0;                 ///< added to the variance
+  bool global = false;               ///< the running statistics are used, not those of the images
+  bool relu = false;                 ///< applies max(y, 0)
 };
 
 /// The gradient. The incoming gradient is the sum of dy and `more` (if not null). It is 0 where y
 /// is not above 0 (if y is not null).
 struct NormBackward {
-  ChannelBlocks l;
-  const float* x = nullptr;
-  const float* y = nullptr;  ///< result of the rectifier; null: no rectifier
-  const float* dy = nullptr;
-  const float* more = nullptr;  ///< second summand of the incoming gradient
-  const float* scale = nullptr;
+  ChannelBlocks l;                   ///< layout of all images
+  const float* x = nullptr;          ///< images that the forward op normalised
+  const float* y = nullptr;          ///< result of the rectifier; null: no rectifier
+  const float* dy = nullptr;         ///< incoming gradient
+  const float* more = nullptr;       ///< second summand of the incoming gradient
+  const float* scale = nullptr;      ///< null: 1
   const float* mean = nullptr;       ///< mean that was subtracted
   const float* deviation = nullptr;  ///< factor that was applied
   float* dz = nullptr;               ///< gradient of z; may be dy or more
   float* dx = nullptr;               ///< null: not requested; may be x, dy or more
-  float* dscale = nullptr;
-  float* dbias = nullptr;
-  bool constant_statistics = false;
+  float* dscale = nullptr;           ///< overwritten
+  float* dbias = nullptr;            ///< overwritten
+  bool constant_statistics = false;  ///< mean and variance are not functions of x
 };
 
 /// Number of channels of a column.
+/// 16 channels fill a register of 512 bits; blocks of 8 lanes need columns of 8.
 inline int64_t norm_column_width(const ChannelBlocks& l) {
   return l.lanes % 16 == 0 ? 16 : 8;
 }
+/// Number of columns, including those of padding channels.
 inline int64_t norm_column_count(const ChannelBlocks& l) {
   return l.padded() / norm_column_width(l);
 }
 
 /// Calls body(begin, end) for ranges of columns on the threads of the device.
+/// Columns are independent, and each is computed in a fixed order: results do not depend on the
+/// number of threads.
 template <typename Body>
 void for_norm_columns(CpuDevice& device, const ChannelBlocks& l, Body&& body) {
   constexpr int64_t kEnough = 32768;  // minimum number of elements per thread
@@ -75,6 +79,7 @@ struct Lanes {
   using Stored [[gnu::vector_size(kWidth * sizeof(float)), gnu::aligned(4), gnu::may_alias]] =
       float;
 
+  /// Load and store of one float per channel.
   static const Stored& in(const float* at) { return *reinterpret_cast<const Stored*>(at); }
   static Stored& out(float* at) { return *reinterpret_cast<Stored*>(at); }
 };
@@ -107,6 +112,9 @@ template <typename Body>
   for (int64_t n = 0; n < l.outer; ++n) body(first + n * image);
 }
 
+/// Mean and variance of each channel of a column, over all images.
+/// \param first  offset of the column in image 0 (column_start())
+/// \param mean, variance  kWidth numbers each
 template <int kWidth>
 inline void column_moments(const ChannelBlocks& l, int64_t first, const float* x, float* mean,
                            float* variance) {
@@ -134,6 +142,8 @@ inline void column_moments(const ChannelBlocks& l, int64_t first, const float* x
   L::out(variance) = spread * share;
 }
 
+/// y = (x - mean) * factor + summand [+ z], with rectifier if kRelu, for one column of all images.
+/// \param mean, factor, summand  kWidth numbers each
 template <int kWidth, bool kSummand, bool kRelu>
 inline void column_affine(const NormForward& f, int64_t first, const float* mean,
                           const float* factor, const float* summand) {
@@ -155,10 +165,13 @@ inline void column_affine(const NormForward& f, int64_t first, const float* mean
   });
 }
 
+/// Computes the column that starts at a channel. Padding channels get mean 0 and factor 0, so that
+/// padding stays zero.
 template <int kWidth>
 inline void forward_column(const NormForward& f, int64_t channel) {
   const int64_t first = column_start<kWidth>(f.l, channel);
   const int64_t count = std::clamp<int64_t>(f.l.channels - channel, 0, kWidth);
+  // zeros for the padding channels
   float mean[kWidth] = {};
   float variance[kWidth] = {};
   float factor[kWidth] = {};
@@ -213,6 +226,7 @@ inline void backward_column(const NormBackward& given, int64_t channel) {
   float mean[kWidth] = {};
   std::copy_n(g.mean + channel, count, mean);
   const V middle = L::in(mean);
+  // both sums are taken in one pass: dy and x are read once
   V total{};
   V product{};
   for_images(g.l, first, [&](int64_t image) {
@@ -263,6 +277,7 @@ inline void backward_column(const NormBackward& given, int64_t channel) {
   });
 }
 
+/// Selects the instance of backward_column() for the operands: its inner loops have no branches.
 template <int kWidth, bool kMask, bool kMore>
 inline void backward_column(const NormBackward& g, int64_t channel) {
   g.dz != nullptr ? backward_column<kWidth, kMask, kMore, true>(g, channel)
@@ -280,6 +295,7 @@ inline void backward_column(const NormBackward& g, int64_t channel) {
   }
 }
 
+/// The columns [begin, end) of norm_column_count().
 inline void norm_forward(const NormForward& f, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     norm_column_width(f.l) == 16 ? forward_column<16>(f, i * 16) : forward_column<8>(f, i * 8);

@@ -5,17 +5,22 @@
 namespace millrace::kernels {
 
 /// Operands of the gradient of a pooling, for one plane or one image.
+/// x and out are read by max pooling only. dx is added to.
 template <typename T>
 struct PoolGrad {
-  const T* x;
-  const T* out;
-  const T* dout;
-  T* dx;
+  const T* x;     ///< input of the pooling
+  const T* out;   ///< its result
+  const T* dout;  ///< gradient of the result
+  T* dx;          ///< gradient of the input
 };
 
+/// Output positions or channels that are processed together; their gradients fit in the L1 cache.
 constexpr int64_t kPoolLanes = 256;
 
 /// Adds the remaining gradient to the first element of each window that equals the maximum; the
+/// The windows of adjacent positions overlap, so callers visit the elements of the windows in the
+/// order of memory: the first maximum of a window gets the gradient, as in the original.
+/// \param step  elements from one position's input element to the next; often a constant
 /// remainder in `left` is then 0.
 template <typename T, typename Step>
 void give_to_maximum(int64_t n, const T* __restrict x, const T* __restrict out, Step step,
@@ -28,6 +33,8 @@ void give_to_maximum(int64_t n, const T* __restrict x, const T* __restrict out, 
 }
 
 /// For output positions [begin, end) of a line, the gradient that each element of the window gets.
+/// Max pooling: the gradient itself. Average pooling: the gradient divided by the number of
+/// elements that the average counted.
 template <typename T, bool kMax>
 void load_shares(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t end, const T* dout,
                  T* left) {
@@ -45,6 +52,7 @@ void give_whole(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t 
   const int64_t n = end - begin;
   for_lines(p, d, h, [&](int64_t line) {
     for (int64_t k = 0; k < width.kernel; ++k) {
+      // element k of the window of the first output position
       const int64_t at = line * width.size + k - width.before + begin * width.stride;
       with_step(width.stride, [&](auto step) {
         if constexpr (kMax) {
@@ -96,6 +104,7 @@ void pool_plane_grad(const PoolPlan& p, PoolGrad<T> g) {
 }
 
 /// One image, channels last; dx must be zero before.
+/// Positions are visited one after the other, because their windows overlap.
 /// \tparam kChannels number of channels if known at compile time; else 0
 template <typename T, bool kMax, int64_t kChannels>
 void pool_pixels_grad_of(const PoolPlan& p, const PoolGrad<T>& g) {
@@ -130,6 +139,7 @@ void pool_pixels_grad_of(const PoolPlan& p, const PoolGrad<T>& g) {
   }
 }
 
+/// pool_pixels_grad_of() for this number of channels.
 template <typename T, bool kMax>
 void pool_pixels_grad(const PoolPlan& p, const PoolGrad<T>& g) {
   // the block sizes of libraries

@@ -12,6 +12,8 @@
 // operations on several lanes at once are vectorised.
 namespace millrace::kernels {
 
+/// How a pooling joins elements: by maximum, starting from the lowest number, or by sum, starting
+/// from 0. A NaN never replaces a maximum, for comparisons with it are false.
 template <typename T, bool kMax>
 struct PoolRule {
   static constexpr T kStart = kMax ? std::numeric_limits<T>::lowest() : T{0};
@@ -22,6 +24,7 @@ struct PoolRule {
 };
 
 /// Calls body(step) with the step as a compile-time constant if it is 1 or 2.
+/// A constant lets the compiler use vector loads; other steps gather.
 template <typename Body>
 void with_step(int64_t step, Body&& body) {
   if (step == 1) return body(std::integral_constant<int64_t, 1>{});
@@ -42,6 +45,7 @@ void for_lines(const PoolPlan& p, int64_t d, int64_t h, Line&& line) {
   }
 }
 
+/// The result for a window that covers all `count` elements of a plane.
 template <typename T, bool kMax>
 T pool_whole(const T* image, int64_t count) {
   if constexpr (kMax) {
@@ -53,6 +57,7 @@ T pool_whole(const T* image, int64_t count) {
 }
 
 /// Divides the sums of positions (d, h, w), w in [begin, end), by the counts; each position has
+/// \param first  result of position (d, h, begin)
 /// `lanes` elements.
 template <typename T>
 void divide_by_counts(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t end,
@@ -66,6 +71,8 @@ void divide_by_counts(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, in
 }
 
 /// One channel of one image.
+/// \param image  [depth, height, width]
+/// \param out    [places of depth, of height, of width], overwritten
 template <typename T, bool kMax>
 void pool_plane(const PoolPlan& p, const T* image, T* out) {
   using Rule = PoolRule<T, kMax>;
@@ -86,6 +93,7 @@ void pool_plane(const PoolPlan& p, const T* image, T* out) {
               out[w] = Rule::join(out[w], from[w * step]);
           }
         });
+        // windows that the border clips
         for (int64_t w = 0; w < width.places; ++w) {
           if (w == width.whole_begin) w = width.whole_end;
           if (w >= width.places) break;
@@ -100,6 +108,9 @@ void pool_plane(const PoolPlan& p, const T* image, T* out) {
 }
 
 /// All channels of the output positions of one line of one image, channels last.
+/// \param image  [depth, height, width, channels]
+/// \param d, h   output position of the line
+/// \param out    [places of width, channels], overwritten
 template <typename T, bool kMax>
 void pool_pixels(const PoolPlan& p, const T* image, int64_t d, int64_t h, T* out) {
   using Rule = PoolRule<T, kMax>;

@@ -9,10 +9,11 @@
 namespace millrace::kernels {
 
 /// Attributes of a pooling.
+/// pool2d, pool3d and their gradients; ops without an attribute have its default.
 struct PoolAttrs {
-  WindowAttrs window;
-  Dims kernel;
-  bool max = false;
+  WindowAttrs window;     ///< strides, paddings
+  Dims kernel;            ///< one entry per spatial dim
+  bool max = false;       ///< else averages
   bool global = false;    ///< one window, the whole image
   bool adaptive = false;  ///< kernel is the number of output positions
   bool exclusive = true;  ///< averages do not count padding
@@ -23,11 +24,11 @@ PoolAttrs read_pool_attrs(const KernelSetup& op);
 
 /// The windows along one spatial dim.
 struct PoolAxis {
-  int64_t size = 1;
-  int64_t places = 1;
-  int64_t stride = 1;
-  int64_t before = 0;
-  int64_t kernel = 1;
+  int64_t size = 1;    ///< extent of the input along the dim
+  int64_t places = 1;  ///< output positions
+  int64_t stride = 1;  ///< distance of the windows
+  int64_t before = 0;  ///< padding before the first element
+  int64_t kernel = 1;  ///< size of a window
   /// Output positions whose windows are complete and start at position * stride - before; may be
   /// none.
   int64_t whole_begin = 0;
@@ -39,17 +40,20 @@ struct PoolAxis {
 
 /// Sizes and windows of a pooling; dims are extended to three spatial ones.
 struct PoolPlan {
-  int64_t batch = 0;
+  int64_t batch = 0;  ///< images
   int64_t channels = 0;
   std::array<PoolAxis, 3> axes;  ///< depth, height, width
   bool max = false;
   bool channels_last = false;
   bool one_window = false;  ///< a single output position that sees the whole image
 
+  /// Elements of one channel of an image, and output positions.
   [[nodiscard]] int64_t size() const { return axes[0].size * axes[1].size * axes[2].size; }
   [[nodiscard]] int64_t places() const { return axes[0].places * axes[1].places * axes[2].places; }
 };
 /// Computed from the dims of X and Out. Errors: they do not match.
+/// \param x    [batch, channels, spatial...], or with the channels last
+/// \param out  the same with output positions in place of spatial dims
 StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, llvm::ArrayRef<int64_t> x,
                              llvm::ArrayRef<int64_t> out);
 

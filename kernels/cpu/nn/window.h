@@ -13,11 +13,11 @@ namespace millrace::kernels {
 
 /// How a kernel moves over images; read once when the op's kernel is made.
 struct WindowAttrs {
-  Dims strides;
-  Dims dilations;  ///< empty: 1
-  Dims paddings;   ///< one or two entries per spatial dim
-  bool same = false;
-  bool valid = false;
+  Dims strides;        ///< one entry per spatial dim, also of dilations
+  Dims dilations;      ///< empty: 1
+  Dims paddings;       ///< one or two entries per spatial dim
+  bool same = false;   ///< padding_algorithm SAME: computed from the sizes
+  bool valid = false;  ///< padding_algorithm VALID: no padding
 };
 /// Reads those of the attributes strides, dilations, paddings and padding_algorithm that the op
 /// has.
@@ -35,6 +35,7 @@ bool channels_last(const KernelSetup& op, llvm::StringRef attr);
 inline llvm::ArrayRef<int64_t> spatial_dims(llvm::ArrayRef<int64_t> dims, bool last) {
   return last ? dims.slice(1, dims.size() - 2) : dims.drop_front(2);
 }
+/// Extent of the channel dim of an image tensor of rank >= 2.
 inline int64_t channel_count(llvm::ArrayRef<int64_t> dims, bool last) {
   return last ? dims.back() : dims[1];
 }

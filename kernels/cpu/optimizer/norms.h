@@ -6,6 +6,7 @@
 namespace millrace::kernels::optimizer {
 
 /// Sum of the squares of all elements, added up block by block, so that it does not depend on the
+/// Computed in double; for lars_momentum and dpsgd.
 /// number of threads. For floating-point types; 0 for other element types.
 double squared_norm(const Tensor& tensor, CpuDevice& device);
 

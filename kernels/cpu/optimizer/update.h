@@ -41,12 +41,12 @@ enum class Sparse {
 
 /// Arguments of an update op for one of its parameters.
 struct UpdateSlots {
-  ArgIndex param;
-  ArgIndex grad;
-  ArgIndex rate;
-  ArgIndex param_out;
-  ArgIndex master;  ///< float copy of a 16-bit parameter; absent unless multi_precision is set
-  ArgIndex master_out;
+  ArgIndex param;       ///< any float type
+  ArgIndex grad;        ///< dense, or selected rows
+  ArgIndex rate;        ///< one element; may be absent if default_rate is set
+  ArgIndex param_out;   ///< usually the same var as param
+  ArgIndex master;      ///< float copy of a 16-bit parameter; absent unless multi_precision is set
+  ArgIndex master_out;  ///< usually the same var as master
   bool wants_master = false;                                   ///< attribute multi_precision
   llvm::SmallVector<std::pair<ArgIndex, ArgIndex>, 3> states;  ///< input and output slots
   int shared = -1;  ///< number of an update that all devices make together; else -1
@@ -55,6 +55,7 @@ struct UpdateSlots {
 
 /// \param states  names of input and output slots
 /// \param k       index of the parameter, for ops that update several
+/// The slots Param, Grad, LearningRate, ParamOut, MasterParam and those of the states.
 UpdateSlots update_slots(const KernelSetup& op,
                          std::initializer_list<std::pair<const char*, const char*>> states,
                          size_t k = 0);
@@ -67,12 +68,12 @@ void accept_layouts(const KernelSetup& op, const UpdateSlots& slots);
 /// The checked tensors of one update. All have as many elements as param and the same element type,
 /// except for 16-bit parameters and gradients, whose states and master are float.
 struct UpdateTensors {
-  Tensor* param = nullptr;
-  Tensor* master = nullptr;
-  const Tensor* grad = nullptr;  ///< null if it is sparse
-  const SelectedRows* rows = nullptr;
-  llvm::SmallVector<Tensor*, 3> states;
-  double rate = 0;
+  Tensor* param = nullptr;               ///< output, which holds the old values
+  Tensor* master = nullptr;              ///< float values of a 16-bit parameter, or null
+  const Tensor* grad = nullptr;          ///< null if it is sparse
+  const SelectedRows* rows = nullptr;    ///< null if the gradient is dense
+  llvm::SmallVector<Tensor*, 3> states;  ///< in the order of the slots
+  double rate = 0;                       ///< learning rate of this run
   UpdateGroup* group = nullptr;  ///< for an update that all devices make together; else null
   SharedUpdate own;              ///< what this device contributes to it
 
@@ -91,12 +92,15 @@ namespace detail {
 /// Number of rows that a sparse update prefetches.
 inline constexpr int64_t kRowsAhead = 12;
 
+/// Calls the formula for each element. __restrict: param, grad and states never overlap, which lets
+/// the loop vectorise.
 template <typename T, typename Formula, typename... States>
 void apply(const Formula& formula, int64_t count, T* __restrict param, const T* __restrict grad,
            States* __restrict... states) {
   const Formula f = formula;  // a local copy, which no store below can change
   for (int64_t i = 0; i < count; ++i) f(param[i], grad[i], states[i]...);
 }
+/// The same with a gradient of 0.
 template <typename T, typename Formula, typename... States>
 void apply_zero(const Formula& formula, int64_t count, T* __restrict param,
                 States* __restrict... states) {
@@ -107,27 +111,33 @@ void apply_zero(const Formula& formula, int64_t count, T* __restrict param,
 /// Pointers of one type to the parameter and its states.
 template <typename T, size_t... I>
 struct Pointers {
-  T* param;
+  T* param;  ///< element 0, in memory order
   std::array<T*, sizeof...(I)> states;
 
+  /// Updates elements [begin, begin + count) from their gradients, which start at grad[0].
   template <typename Formula>
   void dense(const Formula& f, const T* grad, int64_t begin, int64_t count) const {
     apply(f, count, param + begin, grad, (states[I] + begin)...);
   }
+  /// Prefetches the cache line of element begin of the parameter and of each state.
   void fetch(int64_t begin) const {
     __builtin_prefetch(param + begin, 1);
     (__builtin_prefetch(states[I] + begin, 1), ...);
   }
+  /// Updates elements [begin, begin + count) with a gradient of 0.
   template <typename Formula>
   void zero(const Formula& f, int64_t begin, int64_t count) const {
     apply_zero<T>(f, count, param + begin, (states[I] + begin)...);
   }
 };
+/// Elements in memory order, in the layout of the parameter.
 template <typename T, size_t... I>
 Pointers<T, I...> pointers_of(const UpdateTensors& t, std::index_sequence<I...>) {
   return {stored<T>(*t.param), {stored<T>(*t.states[I])...}};
 }
 
+/// Updates from selected rows. Rows that occur several times are added up first, since updating
+/// twice with parts is not the same as once with the sum.
 template <typename T, typename Formula, typename Pointers>
 Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formula& f,
                    const Pointers& to, Sparse sparse, RowMerger& merger) {
@@ -136,6 +146,7 @@ Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formu
   const int64_t width = row_width(*t.param);
   const T* const values = merger.values<T>();
   const llvm::ArrayRef<int64_t> rows = merger.rows();
+  // rows per thread, so that each has at least kUpdateGrain elements
   const int64_t row_grain = std::max<int64_t>(1, kUpdateGrain / std::max<int64_t>(width, 1));
   if (sparse != Sparse::kAllRows) {
     ctx.device().parallel_for(
@@ -150,6 +161,7 @@ Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formu
   }
   const int64_t height = t.param->rank() == 0 ? 1 : t.param->dim(0);
   const llvm::ArrayRef<int32_t> positions = merger.positions(height);
+  // formula for the rows that the gradient lacks
   const auto absent = [&] {
     if constexpr (requires { f.for_absent_rows(); }) {
       return f.for_absent_rows();
@@ -182,11 +194,13 @@ inline void store(const float* from, int64_t begin, int64_t count, Tensor& to) {
 }
 
 /// 16-bit elements are converted block by block.
+/// Arithmetic is done in float. With a master, the parameter is its rounded copy.
 template <typename Formula, size_t... I>
 Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const Formula& f,
                      std::index_sequence<I...> /*states*/) {
   if (t.grad == nullptr)
     return {StatusCode::kUnimplemented, "sparse gradients of 16-bit parameters"};
+  // the values that the formula reads
   Tensor& wide = t.master != nullptr ? *t.master : *t.param;
   ctx.device().parallel_for(t.param->numel(), kUpdateGrain, [&](int64_t begin, int64_t end) {
     constexpr int64_t kBlock = 512;
@@ -199,6 +213,7 @@ Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const For
       load(*t.grad, at, count, grad);
       (load(*t.states[I], at, count, states[I]), ...);
       apply(f, count, param, grad, states[I]...);
+      // the states of 16-bit parameters are float and are copied through the block as well
       (store(states[I], at, count, *t.states[I]), ...);
       if (t.master != nullptr) store(param, at, count, *t.master);
       store(param, at, count, *t.param);
@@ -208,6 +223,7 @@ Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const For
 }
 
 /// The gradient is summed over the devices.
+/// Every device calls this for the same update; see UpdateGroup.
 template <typename T, typename Formula, size_t... I>
 Status update_together(const KernelContext& ctx, const UpdateTensors& t, const Formula& f,
                        std::index_sequence<I...> indices) {
@@ -261,6 +277,7 @@ inline Tensor* few_in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out,
   return to == from ? to : nullptr;
 }
 
+/// Checks only what is needed to know that the fast case applies.
 template <typename Make, size_t... I>
 bool update_few(const KernelContext& ctx, const UpdateSlots& slots, const Make& make,
                 std::index_sequence<I...> /*states*/) {
@@ -303,6 +320,7 @@ Kernel update_kernel(UpdateSlots slots, Sparse sparse, Make make) {
 }
 
 /// Adds the name of the parameter to an error of an op that updates several parameters.
+/// \param k  index of the parameter
 ///
 /// \param params  names of all parameters
 Status in_parameter(Status status, llvm::ArrayRef<std::string> params, size_t k);

@@ -34,6 +34,8 @@ struct Grid {
 };
 
 /// Rounds count values; scale is their largest magnitude.
+/// \param x, out  may be the same
+/// \param scale   >= 0; values beyond it are clipped
 template <typename T>
 void round_to_grid(const T* x, T* out, int64_t count, Compute<T> scale, const Grid& grid) {
   using C = Compute<T>;

@@ -9,6 +9,7 @@ namespace millrace::kernels {
 /// dim of another tensor (the *_batch_size_like ops).
 class ShapeArg {
  public:
+  /// Reads shape and dtype and, for *_batch_size_like ops, input_dim_idx and output_dim_idx.
   explicit ShapeArg(const KernelSetup& op);
 
   /// Sizes the output and returns its tensor: the tensor of the var, or the values of all rows of a
@@ -20,11 +21,11 @@ class ShapeArg {
   Status size(const KernelContext& ctx, Tensor& out) const;
 
   IntList shape_;
-  ArgIndex like_;
+  ArgIndex like_;  ///< tensor whose dim like_dim_ is copied
   int64_t like_dim_ = 0;
-  int64_t own_dim_ = 0;
+  int64_t own_dim_ = 0;  ///< dim that the copied one replaces
   DType dtype_;
-  bool rows_ = false;
+  bool rows_ = false;  ///< makes_rows()
 };
 
 /// True if the program declares Out as selected rows: a table that is created as a whole.

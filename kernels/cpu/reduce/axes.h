@@ -19,7 +19,7 @@ class ReduceAxes {
   struct Plan {
     Dims out_dims;
     ReduceNest nest;
-    int64_t out_count = 1;
+    int64_t out_count = 1;  ///< number of results
     /// Number of elements per result.
     [[nodiscard]] int64_t each() const { return out_count == 0 ? 0 : nest.count() / out_count; }
   };
@@ -35,9 +35,9 @@ class ReduceAxes {
   ArgIndex tensor_;
   ArgRange list_;
   std::vector<int64_t> fixed_;
-  bool all_;
+  bool all_;  ///< attribute reduce_all
   bool keep_;
-  bool filled_ = false;
+  bool filled_ = false;  ///< plan_ is for x_
   Dims x_;
   Plan plan_;
 };

@@ -32,6 +32,7 @@ struct AsIs {
     return x;
   }
 };
+/// Rules of the ops.
 struct Sum : AsIs {
   template <typename T>
   static T start() {
@@ -42,18 +43,21 @@ struct Sum : AsIs {
     return a + b;
   }
 };
+/// squared_l2_norm, frobenius_norm (the op takes the root) and clip_by_norm.
 struct SumOfSquares : Sum {
   template <typename T>
   static T map(T x) {
     return x * x;
   }
 };
+/// l1_norm.
 struct SumOfMagnitudes : Sum {
   template <typename T>
   static T map(T x) {
     return x < T(0) ? -x : x;
   }
 };
+/// reduce_prod.
 struct Product : AsIs {
   template <typename T>
   static T start() {
@@ -64,6 +68,7 @@ struct Product : AsIs {
     return a * b;
   }
 };
+/// The neutral element of a maximum, and of a minimum.
 template <typename T>
 constexpr T kLowest = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
                                                            : std::numeric_limits<T>::lowest();
@@ -81,6 +86,7 @@ struct Max : AsIs {
     return a > b || a != a ? a : b;
   }
 };
+/// As Max, with the smallest element.
 struct Min : AsIs {
   template <typename T>
   static T start() {
@@ -105,6 +111,7 @@ struct MinMagnitude : Min {
 };
 
 /// Reduces count contiguous elements.
+/// The order of the combinations depends on count only (combine_mapped()).
 template <typename Rule, typename T>
 T reduce_run(const T* values, int64_t count) {
   return combine_mapped(
@@ -113,10 +120,13 @@ T reduce_run(const T* values, int64_t count) {
 }
 
 /// Reduces count elements on the threads of the device. The result does not depend on the number of
+/// Blocks of kGrain elements are reduced first, then their results: the blocks do not depend on the
+/// threads either. Errors: kResource.
 /// threads.
 template <typename Rule, typename T>
 StatusOr<T> reduce_all(CpuDevice& device, const T* values, int64_t count) {
   if (count <= kGrain) return reduce_run<Rule>(values, count);
+  // one result per block, whichever thread computes it
   const int64_t parts = (count + kGrain - 1) / kGrain;
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
                             device.scratch(static_cast<size_t>(parts) * sizeof(T), 3));
@@ -130,6 +140,8 @@ StatusOr<T> reduce_all(CpuDevice& device, const T* values, int64_t count) {
 }
 
 /// Writes out_count results; the nest maps elements to results. Uses scratch slot 3.
+/// \param nest  from elements of `in` (kIn) to results (kReduced), with stride 0 along reduced dims
+/// Errors: kResource.
 template <typename Rule, typename T>
 Status reduce(CpuDevice& device, const ReduceNest& nest, const T* in, T* out, int64_t out_count) {
   if (out_count == 1 && nest.levels().size() <= 1) {
@@ -141,6 +153,7 @@ Status reduce(CpuDevice& device, const ReduceNest& nest, const T* in, T* out, in
     return Ok();
   }
   std::fill_n(out, out_count, Rule::template start<T>());
+  // the innermost level is reduced to one result; otherwise rows are combined element by element
   const bool sideways = nest.run_stride()[kReduced] == 0;
   nest.parallel_runs(device, kReduced, [&](const ReduceNest::Offsets& at, int64_t count) {
     const T* const from = in + at[kIn];

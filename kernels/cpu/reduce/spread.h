@@ -7,6 +7,8 @@
 namespace millrace::kernels {
 
 /// Gradient of a reduction: dx = F::slope(x, out, dout, each) for every element. out and dout
+/// F has `template <typename T> static T slope(T x, T out, T dout, T each)`; examples are in
+/// reduction_grads.cc.
 /// belong to the element's result, and each is the number of elements per result. Computes in a
 /// float type. out is null if the formula does not use it. Uses all scratch slots. Errors: sizes
 /// that do not fit the plan; integers.
@@ -32,6 +34,7 @@ Status spread(const KernelContext& ctx, const ReduceAxes::Plan& plan, const Tens
   MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto each = static_cast<T>(plan.each());
+    // all elements of a run belong to one result
     const bool sideways = plan.nest.run_stride()[kReduced] == 0;
     plan.nest.parallel_runs(device, kIn, [&](const ReduceNest::Offsets& at, int64_t count) {
       const T* const from = reinterpret_cast<const T*>(raw_x) + at[kIn];

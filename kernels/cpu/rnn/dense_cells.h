@@ -3,20 +3,32 @@
 #include "kernels/cpu/rnn/dense_rnn.h"
 #include "kernels/cpu/sequence/gate_activation.h"
 
+// The cells of the op `rnn` (dense_rnn.h), one row of the batch at a time; the products with the
+// weights are done for all rows together before. T is float or double.
 namespace millrace::kernels::rnn {
 
 /// One row of one time step. Gates of LSTM: input, forget, candidate, output; of GRU: reset,
 /// update, candidate.
+/// All pointers are to the values of this row. Cells without gates (tanh, relu) have one sum per
+/// cell.
 template <typename T>
 struct CellRow {
-  T* gates;             ///< in: sums from the input; out: results of the activation functions
-  const T* from_state;  ///< sums from the previous state
-  const T* before;      ///< previous hidden state
-  const T* cell_before;
-  T* cell;  ///< cell state; for GRU, the contribution of the state to the candidate
-  T* hidden;
+  T* gates;              ///< in: sums from the input; out: results of the activation functions
+  const T* from_state;   ///< sums from the previous state
+  const T* before;       ///< previous hidden state
+  const T* cell_before;  ///< previous cell state, LSTM only
+  T* cell;               ///< cell state; for GRU, the contribution of the state to the candidate
+  T* hidden;             ///< out: new hidden state
 };
 
+/// Computes one row of one time step, from the sums to the new states.
+///
+///   LSTM: c = f * c' + i * g,  h = o * tanh(c)
+///   GRU:  h = (1 - z) * n + z * h',  n = tanh(x_n + r * s_n)
+///
+/// where s_n is the sum from the previous state, with its bias: the reset gate is applied after the
+/// product, unlike in gru_cell.h.
+/// \param size  number of cells
 template <typename T>
 void cell_row(Mode mode, int64_t size, const CellRow<T>& r) {
   if (mode == Mode::kGru) {
@@ -29,6 +41,7 @@ void cell_row(Mode mode, int64_t size, const CellRow<T>& r) {
     }
     activate(Activation::kTanh, candidate, size);
     for (int64_t k = 0; k < size; ++k) {
+      // z weights the old state here; in gru_cell.h it weights the new one
       const T update = r.gates[size + k];
       r.hidden[k] = (1 - update) * candidate[k] + update * r.before[k];
     }
@@ -53,10 +66,10 @@ void cell_row(Mode mode, int64_t size, const CellRow<T>& r) {
 /// Gradient of one row of one time step.
 template <typename T>
 struct CellRowGrad {
-  const T* gates;
-  const T* cell;
-  const T* before;
-  const T* cell_before;
+  const T* gates;        ///< as cell_row() left them
+  const T* cell;         ///< as cell_row() left it
+  const T* before;       ///< previous hidden state
+  const T* cell_before;  ///< previous cell state, LSTM only
   T* dhidden;  ///< in: gradient of the new state; out: the part that goes directly to the previous
                ///< state
   T* dcell;    ///< LSTM: the same for the cell state
@@ -64,6 +77,7 @@ struct CellRowGrad {
   T* dfrom_state;  ///< out: gradient of the sums from the state; may be dgates except for GRU
 };
 
+/// The inverse direction of cell_row(), with the values that it left in gates and cell.
 template <typename T>
 void cell_row_grad(Mode mode, int64_t size, const CellRowGrad<T>& r) {
   if (mode == Mode::kGru) {
@@ -91,6 +105,7 @@ void cell_row_grad(Mode mode, int64_t size, const CellRowGrad<T>& r) {
       const T output = r.gates[3 * size + k];
       const T active = vmath::tanh(r.cell[k]);
       const T dh = r.dhidden[k];
+      // the cell state is used by the next time step and by this hidden state
       const T dc = r.dcell[k] + dh * output * (1 - active * active);
       r.dgates[k] = dc * candidate * input * (1 - input);
       r.dgates[size + k] = dc * r.cell_before[k] * forget * (1 - forget);

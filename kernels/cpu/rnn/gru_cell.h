@@ -6,10 +6,18 @@
 #include "kernels/cpu/sequence/gate_activation.h"
 #include "kernels/device.h"
 
+// The GRU cell of gru, gru_unit and fusion_gru. With gates u (update), r (reset) and the candidate
+// n:
+//
+//   h = h' + u * (n - h'),  n = f(x_n + (r * h') W_n)
+//
+// origin_mode exchanges u and 1 - u. The cell of the op `rnn` (dense_cells.h) differs. Weights,
+// gates and states are row-major; T is float or double.
 namespace millrace::kernels::rnn {
 
+/// Attributes of a GRU op.
 struct GruFunctions {
-  Activation gate = Activation::kSigmoid;
+  Activation gate = Activation::kSigmoid;  ///< of update and reset gate
   Activation candidate = Activation::kTanh;
   bool origin = false;  ///< the update gate weights the old state, not the new one
 };
@@ -26,12 +34,17 @@ const T* candidate_weights(const T* weights, int64_t size) {
 }
 
 /// One time step of rows with `size` cells. Order of the gates of a row: update, reset, candidate.
+/// \param rows      independent rows, such as the sequences that reach this time step
+/// \param weights   [size, 3 * size] as described at candidate_weights()
+/// \param hidden    out: new states, [rows, size]
+/// Errors: kResource.
 /// \param gates     in: sums from the input; out: results of the activation functions
 /// \param previous  previous states, null for zero
 /// \param reset     out: previous states multiplied by the reset gate
 template <typename T>
 Status gru_step(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64_t rows, int64_t size,
                 const T* weights, T* gates, const T* previous, T* reset, T* hidden) {
+  // update and reset gate of all rows in one product; the candidate needs the reset gate first
   if (previous != nullptr) {
     MILLRACE_RETURN_IF_ERROR(gemm(device,
                                   {.rows = rows,
@@ -65,6 +78,7 @@ Status gru_step(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64_t ro
     T* const h = hidden + r * size;
     for (int64_t k = 0; k < size; ++k) {
       const T before = previous == nullptr ? T(0) : previous[r * size + k];
+      // weight of the candidate
       const T share = f.origin ? 1 - update[k] : update[k];
       h[k] = before + share * (candidate[k] - before);
     }
@@ -108,6 +122,7 @@ Status gru_step_grad(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64
     const T* const d = dreset + r * size;
     for (int64_t k = 0; k < size; ++k) {
       const T before = previous == nullptr ? T(0) : previous[r * size + k];
+      // the reset gate and the state are factors of each other
       drow[size + k] = d[k] * before;
       if (dprevious != nullptr) dprevious[r * size + k] += d[k] * row[size + k];
     }
@@ -125,6 +140,10 @@ Status gru_step_grad(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64
 }
 
 /// Gradient of the weights over any number of rows: the inputs of the gates times the gradients of
+/// \param previous  states before each row, [rows, size]
+/// \param reset     as gru_step() left them, [rows, size]
+/// \param dgates    as gru_step_grad() left them, [rows, 3 * size]
+/// \param dweights  overwritten, in the order of the weights
 /// their sums.
 template <typename T>
 Status gru_weights_grad(CpuDevice& device, Gemm& gemm, int64_t rows, int64_t size,

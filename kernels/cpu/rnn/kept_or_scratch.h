@@ -10,6 +10,8 @@
 namespace millrace::kernels::rnn {
 
 /// Memory of an intermediate output, or a workspace buffer if the program does not request it.
+/// \param piece  number of the buffer in the workspace
+/// Errors: kResource.
 /// \param count  number of elements
 template <typename T>
 StatusOr<T*> kept_or_scratch(Tensor* output, Workspace& work, size_t piece, int64_t count) {

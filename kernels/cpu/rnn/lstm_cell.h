@@ -5,13 +5,19 @@
 
 #include "kernels/cpu/sequence/gate_activation.h"
 
+// The LSTM cell of lstm, lstmp and the fused ops. With gates i, f, o, candidate g, peepholes p:
+//
+//   c = g * i(+ p_i c') + c' * f(+ p_f c'),  h = o(+ p_o c) * f_cell(c)
+//
+// Gates, cells and states are row-major; T is float or double.
 namespace millrace::kernels::rnn {
 
+/// Attributes of an LSTM op.
 struct LstmFunctions {
-  Activation gate = Activation::kSigmoid;
-  Activation cell = Activation::kTanh;
-  Activation candidate = Activation::kTanh;
-  double cell_clip = 0;  ///< clipping bound of the cell state; 0: none
+  Activation gate = Activation::kSigmoid;    ///< of input, forget and output gate
+  Activation cell = Activation::kTanh;       ///< of the cell state, before the output gate
+  Activation candidate = Activation::kTanh;  ///< of the candidate
+  double cell_clip = 0;                      ///< clipping bound of the cell state; 0: none
 };
 
 /// Peephole weights [3 * size] of the gates on the cell state: input, forget, output. Null: none.
@@ -22,6 +28,8 @@ using Peepholes = const T*;
 /// output.
 /// \param gates     in: sums; out: results of the activation functions
 /// \param previous  previous cell states, null for zero
+/// \param cells     out: new cell states, [rows, size]
+/// \param hidden    out: new hidden states, [rows, size]
 /// \param scratch   size elements
 template <typename T>
 void lstm_step(const LstmFunctions& f, int64_t rows, int64_t size, Peepholes<T> peepholes, T* gates,
@@ -33,6 +41,7 @@ void lstm_step(const LstmFunctions& f, int64_t rows, int64_t size, Peepholes<T> 
     T* const output = forget + size;
     const T* const before = previous == nullptr ? nullptr : previous + r * size;
     T* const cell = cells + r * size;
+    // input and forget gate see the old cell state, the output gate the new one
     if (peepholes != nullptr && before != nullptr) {
       for (int64_t k = 0; k < size; ++k) input[k] += before[k] * peepholes[k];
       for (int64_t k = 0; k < size; ++k) forget[k] += before[k] * peepholes[size + k];
@@ -95,6 +104,7 @@ void lstm_step_grad(const LstmFunctions& f, int64_t rows, int64_t size, Peephole
     if (peepholes != nullptr) {
       for (int64_t k = 0; k < size; ++k) dc[k] += doutput[k] * peepholes[2 * size + k];
     }
+    // a clipped state does not depend on the sums
     if (f.cell_clip > 0) {
       const T bound = static_cast<T>(f.cell_clip);
       for (int64_t k = 0; k < size; ++k) dc[k] = std::abs(cell[k]) < bound ? dc[k] : T(0);
@@ -104,6 +114,7 @@ void lstm_step_grad(const LstmFunctions& f, int64_t rows, int64_t size, Peephole
     for (int64_t k = 0; k < size; ++k) dinput[k] = dc[k] * candidate[k];
     for (int64_t k = 0; k < size; ++k) dforget[k] = before == nullptr ? T(0) : dc[k] * before[k];
     multiply_slope(f.gate, input, dinput, 2 * size);
+    // the previous cell state, directly and through the peepholes
     for (int64_t k = 0; k < size; ++k) dc[k] *= forget[k];
     if (peepholes == nullptr) continue;
     for (int64_t k = 0; k < size; ++k)
@@ -117,6 +128,7 @@ void lstm_step_grad(const LstmFunctions& f, int64_t rows, int64_t size, Peephole
 }
 
 /// to[k] += sum over the rows of element k.
+/// The gradient of a bias that add_to_rows() added.
 template <typename T>
 void add_columns(const T* from, int64_t rows, int64_t width, T* to) {
   for (int64_t r = 0; r < rows; ++r) {

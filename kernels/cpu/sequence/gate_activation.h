@@ -28,6 +28,7 @@ inline Activation activation_of(const KernelSetup& op, llvm::StringRef attr) {
 }
 
 /// x = f(x) for count contiguous elements.
+/// T is float or double.
 template <typename T>
 void activate(Activation function, T* x, int64_t count) {
   switch (function) {
@@ -53,6 +54,7 @@ void activate(Activation function, T* x, int64_t count) {
 }
 
 /// grad *= f'(x), given y = f(x).
+/// All these functions have a slope that follows from their value, so x need not be kept.
 template <typename T>
 void multiply_slope(Activation function, const T* y, T* grad, int64_t count) {
   switch (function) {

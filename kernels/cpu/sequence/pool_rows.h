@@ -11,6 +11,8 @@
 namespace millrace::kernels {
 
 /// How rows are pooled.
+/// kSqrt divides the sum by the square root of the number of rows; kMax takes the maximum of each
+/// column.
 enum class SequencePool { kSum, kAverage, kSqrt, kLast, kFirst, kMax };
 
 /// From attribute "pooltype", which the schema has checked.
@@ -50,6 +52,7 @@ void max_rows(const T* x, int64_t begin, int64_t end, int64_t width, T* out, int
   for (int64_t r = begin + 1; r < end; ++r) {
     const T* const row = x + r * width;
     for (int64_t k = 0; k < width; ++k) {
+      // the first of equal rows is kept; a NaN never replaces a number
       const bool larger = row[k] > out[k];
       if (index != nullptr) index[k] = larger ? static_cast<int32_t>(r) : index[k];
       out[k] = larger ? row[k] : out[k];
@@ -58,6 +61,9 @@ void max_rows(const T* x, int64_t begin, int64_t end, int64_t width, T* out, int
 }
 
 /// Pools one sequence, the rows [begin, end) of x; an empty one gets pad in all elements.
+/// \param width  elements of a row
+/// \param out    one row
+/// \param index  one number per column for kMax (-1 for an empty sequence), else null
 template <typename T>
 void pool_one(SequencePool pool, const T* x, int64_t begin, int64_t end, int64_t width, T pad,
               T* out, int32_t* index) {

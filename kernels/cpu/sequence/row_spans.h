@@ -10,12 +10,14 @@ namespace millrace::kernels {
 /// One sequence inside a tensor of rows.
 struct RowSpan {
   int64_t begin = 0;  ///< first row
-  int64_t count = 0;
+  int64_t count = 0;  ///< number of rows, may be 0
 };
 
 /// The sequences of a tensor: those of its LoD or, if lengths are given, the leading rows of each
 /// batch entry. Uses scratch slot 2. Errors: kExecution for lengths that do not fit.
 /// \param steps  number of rows of a batch entry if lengths are given
+/// \param slot     name of the tensor's slot, for messages
+/// \param lengths  integers, one per batch entry; null: LoD
 inline StatusOr<std::vector<RowSpan>> spans_of(const KernelContext& ctx, const Tensor& tensor,
                                                const char* slot, const Tensor* lengths,
                                                int64_t steps) {

@@ -6,16 +6,19 @@
 #include <llvm/ADT/ArrayRef.h>
 
 /// Windows of rows inside sequences.
+/// sequence_conv multiplies the matrix of these windows by its filter; rows outside of a sequence
+/// are zeros, or trained rows of PaddingData.
 namespace millrace::kernels {
 
 /// The rows of its sequence that belong to the window of a row.
 struct RowWindow {
-  int64_t length = 1;
-  int64_t start = 0;
+  int64_t length = 1;   ///< attribute contextLength
+  int64_t start = 0;    ///< attribute contextStart: first row, relative to the row itself
   bool padded = false;  ///< rows outside of a sequence come from PaddingData
 
   /// Rows of PaddingData before a sequence, and their total number.
   [[nodiscard]] int64_t before() const { return std::max<int64_t>(0, -start); }
+  /// Number of rows of PaddingData: those before a sequence, then those after it.
   [[nodiscard]] int64_t padding_rows() const {
     return before() + std::max<int64_t>(0, start + length - 1);
   }
@@ -42,6 +45,8 @@ void each_place(llvm::ArrayRef<int64_t> offsets, const RowWindow& w, Body&& body
 }
 
 /// The windows of all rows as a matrix; zeros outside of a sequence if padding is null.
+/// \param width  elements of a row of x and of padding
+/// \param out    [rows, length * width], overwritten
 template <typename T>
 void write_windows(llvm::ArrayRef<int64_t> offsets, const RowWindow& w, const T* x,
                    const T* padding, int64_t width, T* out) {

@@ -11,6 +11,14 @@
 namespace millrace::kernels {
 namespace {
 
+// Offsets of the sequences of X. Errors: none, or rows of several tokens.
+StatusOr<llvm::ArrayRef<int64_t>> token_sequences(const KernelContext& ctx, const Tensor& x) {
+  MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(x, "X"));
+  if (x.numel() != x.dim(0))
+    return ctx.error("X must have one token per row, found {}", describe(x));
+  return offsets;
+}
+
 StatusOr<Kernel> sequence_erase(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
@@ -18,9 +26,7 @@ StatusOr<Kernel> sequence_erase(const KernelSetup& op) {
   std::sort(tokens.begin(), tokens.end());
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
-    if (from.numel() != from.dim(0))
-      return ctx.error("X must have one token per row, found {}", describe(from));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, token_sequences(ctx, from));
     return dispatch<IntTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       const auto kept = [&](T token) {
@@ -49,9 +55,7 @@ StatusOr<Kernel> sequence_enumerate(const KernelSetup& op) {
   const int64_t pad = op.attr<int32_t>("pad_value");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
-    if (from.numel() != from.dim(0))
-      return ctx.error("X must have one token per row, found {}", describe(from));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, token_sequences(ctx, from));
     return dispatch<IntTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       T* to = ctx.out(out).data<T>();

@@ -11,10 +11,11 @@
 namespace millrace::kernels {
 
 /// A tensor seen from one of its dims: [outer, size, inner]. Rank 0 counts as one element.
+/// Element (o, s, i) is at offset (o * size + s) * inner + i.
 struct AxisView {
-  int64_t outer = 1;
-  int64_t size = 1;
-  int64_t inner = 1;
+  int64_t outer = 1;  ///< product of the dims before the axis
+  int64_t size = 1;   ///< extent of the axis
+  int64_t inner = 1;  ///< product of the dims after the axis
 
   AxisView(llvm::ArrayRef<int64_t> dims, size_t axis) {
     if (dims.empty()) return;
@@ -26,6 +27,8 @@ struct AxisView {
 
 /// Calls fn(place, k) for every element k of an index of [outer, count, inner], where place is the
 /// tensor element that the index names along the axis. The index must be in range.
+/// k counts in memory order, so fn may write element k of a result. Not parallel: several k may
+/// name the same place.
 template <typename I, typename Fn>
 void each_along(const AxisView& view, const I* index, int64_t count, Fn&& fn) {
   int64_t k = 0;

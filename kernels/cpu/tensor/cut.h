@@ -8,10 +8,11 @@
 namespace millrace::kernels {
 
 /// The elements of one dim that a slice selects: `count` of them from `first` on, `stride` apart.
+/// Source: attributes starts, ends and strides of slice and strided_slice.
 struct Cut {
-  int64_t first = 0;
+  int64_t first = 0;  ///< index of the first selected element
   int64_t count = 0;
-  int64_t stride = 1;
+  int64_t stride = 1;  ///< may be negative
 };
 
 /// Bounds as programs write them: negative ones count from the end, all are clamped to the dim.
@@ -39,6 +40,7 @@ struct CutBox {
   StridedBox box;      ///< to: the dense side; from: the tensor
   int64_t offset = 0;  ///< first element in the tensor, in elements
 
+  /// \param cuts  one per dim, within the dim; strides may be negative
   CutBox(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<Cut> cuts) {
     const Dims strides = row_major(dims);
     for (size_t i = 0; i < dims.size(); ++i) {

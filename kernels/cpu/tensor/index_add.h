@@ -13,6 +13,8 @@ namespace millrace::kernels {
 using AddTypes = Types<float, double, Float16, Bfloat16, int32_t, int64_t>;
 
 /// to[index[i]] += from[i] for rows of that many elements.
+/// Runs on the calling thread, in the order of the index: rows that occur twice get the same sum in
+/// every run.
 template <typename T, typename I>
 void add_rows(T* to, const T* from, const I* index, int64_t count, int64_t row) {
   for (int64_t i = 0; i < count; ++i) {
@@ -23,6 +25,9 @@ void add_rows(T* to, const T* from, const I* index, int64_t count, int64_t row) 
 }
 
 /// Converts coordinates in the last dim of index to row numbers of a tensor with those dims.
+/// \param index  integers [..., depth]; depth coordinates name a row of the remaining dims
+/// \param dims   of the tensor that the index refers to
+/// \param rows   out: one number per leading position of the index
 /// \returns number of elements of a row
 /// Errors: a coordinate out of range, more coordinates than dims, an index without dims.
 inline StatusOr<int64_t> flat_rows(const Tensor& index, llvm::ArrayRef<int64_t> dims,

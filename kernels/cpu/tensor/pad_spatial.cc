@@ -117,25 +117,30 @@ void each_row_pad_spatial(const Geometry& g, int64_t n, Fn&& row) {
   }
 }
 
+// each_row_pad_spatial() for all images, on several threads.
+template <typename Fn>
+void each_row_of_images(CpuDevice& device, const Geometry& g, Fn&& row) {
+  const int64_t elements = g.padded[2] * g.inner;
+  const int64_t work = std::max<int64_t>(1, elements * g.padded[0] * g.padded[1]);
+  device.parallel_for(g.outer, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) each_row_pad_spatial(g, n, row);
+  });
+}
+
 template <typename U>
 void pad_images(CpuDevice& device, const Geometry& g, U value, const U* x, U* out) {
   const int64_t row = g.padded[2] * g.inner;
-  const int64_t work = std::max<int64_t>(1, row * g.padded[0] * g.padded[1]);
-  device.parallel_for(g.outer, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      each_row_pad_spatial(g, n, [&](int64_t padded_row, int64_t source_row) {
-        U* const to = out + padded_row * row;
-        if (source_row < 0) {
-          std::fill_n(to, row, value);
-          return;
-        }
-        const U* const from = x + source_row * g.size[2] * g.inner;
-        for (int64_t w = 0; w < g.padded[2]; ++w) {
-          const int64_t sw = g.source[2][static_cast<size_t>(w)];
-          for (int64_t c = 0; c < g.inner; ++c)
-            to[w * g.inner + c] = sw < 0 ? value : from[sw * g.inner + c];
-        }
-      });
+  each_row_of_images(device, g, [&](int64_t padded_row, int64_t source_row) {
+    U* const to = out + padded_row * row;
+    if (source_row < 0) {
+      std::fill_n(to, row, value);
+      return;
+    }
+    const U* const from = x + source_row * g.size[2] * g.inner;
+    for (int64_t w = 0; w < g.padded[2]; ++w) {
+      const int64_t sw = g.source[2][static_cast<size_t>(w)];
+      for (int64_t c = 0; c < g.inner; ++c)
+        to[w * g.inner + c] = sw < 0 ? value : from[sw * g.inner + c];
     }
   });
 }
@@ -143,20 +148,15 @@ void pad_images(CpuDevice& device, const Geometry& g, U value, const U* x, U* ou
 template <typename T>
 void add_images_pad_spatial(CpuDevice& device, const Geometry& g, const T* grad, T* x_grad) {
   const int64_t row = g.padded[2] * g.inner;
-  const int64_t work = std::max<int64_t>(1, row * g.padded[0] * g.padded[1]);
-  device.parallel_for(g.outer, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      each_row_pad_spatial(g, n, [&](int64_t padded_row, int64_t source_row) {
-        if (source_row < 0) return;
-        const T* const from = grad + padded_row * row;
-        T* const to = x_grad + source_row * g.size[2] * g.inner;
-        for (int64_t w = 0; w < g.padded[2]; ++w) {
-          const int64_t sw = g.source[2][static_cast<size_t>(w)];
-          if (sw < 0) continue;
-          for (int64_t c = 0; c < g.inner; ++c)
-            to[sw * g.inner + c] = to[sw * g.inner + c] + from[w * g.inner + c];
-        }
-      });
+  each_row_of_images(device, g, [&](int64_t padded_row, int64_t source_row) {
+    if (source_row < 0) return;
+    const T* const from = grad + padded_row * row;
+    T* const to = x_grad + source_row * g.size[2] * g.inner;
+    for (int64_t w = 0; w < g.padded[2]; ++w) {
+      const int64_t sw = g.source[2][static_cast<size_t>(w)];
+      if (sw < 0) continue;
+      for (int64_t c = 0; c < g.inner; ++c)
+        to[sw * g.inner + c] = to[sw * g.inner + c] + from[w * g.inner + c];
     }
   });
 }

@@ -14,9 +14,12 @@
 namespace millrace::gpu {
 
 /// Products of matrices by cuBLASLt, which open() loads. Plans are cached by shape.
+/// Thread-safety: as the Device that owns it.
 class Blas {
  public:
   /// Errors: kUnimplemented if the library cannot be loaded.
+  /// \param stream  queue of the device; products run in it
+  /// \param tf32    factors may be rounded to 10 bits of mantissa
   static StatusOr<std::unique_ptr<Blas>> open(cudaStream_t stream, bool tf32);
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
@@ -28,6 +31,7 @@ class Blas {
   Status multiply(const MatrixProduct& product, Scratch& scratch);
 
  private:
+  /// Functions of the library by their names without the prefix cublasLt.
   struct Api {
     decltype(&cublasLtCreate) create;
     decltype(&cublasLtDestroy) destroy;
@@ -53,11 +57,14 @@ class Blas {
     cublasLtMatmulAlgo_t algo{};
     size_t scratch_bytes = 0;
   };
+  /// The fields of a product that a plan depends on.
   using Key = std::array<int64_t, 10>;
 
   Blas(cudaStream_t stream, bool tf32) : stream_(stream), tf32_(tf32) {}
+  /// Finds the functions of api_. Errors: kUnimplemented; the message names the missing one.
   Status load(const SharedLibrary& library);
   Status check(cublasStatus_t status, const char* what) const;
+  /// Creates the descriptors of a plan; choose() then asks the library for the best algorithm.
   Status make(const MatrixProduct& product, Plan& plan) const;
   Status make_layout(cublasLtMatrixLayout_t& layout, int64_t rows, int64_t columns, int64_t batch,
                      int64_t stride) const;

@@ -13,6 +13,7 @@
 namespace millrace::gpu {
 
 /// Convolutions by cuDNN, which open() loads. Plans are cached by shape.
+/// Thread-safety: as the Device that owns it.
 class Dnn {
  public:
   /// Errors: kUnimplemented if the library cannot be loaded.
@@ -37,13 +38,16 @@ class Dnn {
     int algo = 0;
     size_t scratch_bytes = 0;
   };
+  /// The fields of a convolution that a plan depends on.
   using Key = std::array<int64_t, 17>;
 
   explicit Dnn(bool tf32) : tf32_(tf32) {}
   Status load(const SharedLibrary& library);
   Status check(int status, const char* what) const;
+  /// Creates the descriptors of a plan; choose() then asks the library for the fastest algorithm.
   Status make(const Convolution& c, Plan& plan) const;
   Status choose(const Convolution& c, Plan& plan) const;
+  /// Destroys the descriptors of a plan.
   void drop(const Plan& plan) const;
 
   bool tf32_;

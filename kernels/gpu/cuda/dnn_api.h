@@ -25,12 +25,12 @@ inline constexpr int kDeterministic = 1;     ///< CUDNN_DETERMINISTIC
 
 /// cudnnConvolutionFwdAlgoPerf_t, and those of the two gradients.
 struct AlgoPerf {
-  int algo;
-  int status;
-  float time;
-  size_t memory;
-  int determinism;
-  int math_type;
+  int algo;         ///< number of the algorithm, for the calls that compute
+  int status;       ///< kSuccess if the algorithm supports the convolution
+  float time;       ///< milliseconds; negative: not measured
+  size_t memory;    ///< bytes of scratch memory
+  int determinism;  ///< kDeterministic: the same bits in every run
+  int math_type;    ///< that the algorithm was found for
   int reserved[3];
 };
 

@@ -22,6 +22,7 @@ class SharedLibrary {
     to = reinterpret_cast<Function*>(symbol);
     return Ok();
   }
+  /// The name that could be loaded.
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:

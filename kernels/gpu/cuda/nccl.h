@@ -28,6 +28,7 @@ class Nccl final : public Collectives {
 
  private:
   Nccl(int ordinal, cudaStream_t stream) : ordinal_(ordinal), stream_(stream) {}
+  /// Loads the library and finds its functions.
   Status load();
 
   int ordinal_;

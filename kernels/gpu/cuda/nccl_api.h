@@ -11,17 +11,20 @@ namespace millrace::gpu::nccl {
 
 using Comm = struct CommTag*;
 
+/// ncclResult_t, as far as millrace distinguishes errors.
 inline constexpr int kSuccess = 0;          ///< ncclSuccess
 inline constexpr int kUnhandledCuda = 1;    ///< ncclUnhandledCudaError
 inline constexpr int kInvalidArgument = 4;  ///< ncclInvalidArgument
 inline constexpr int kInvalidUsage = 5;     ///< ncclInvalidUsage
 inline constexpr int kInProgress = 7;       ///< ncclInProgress
 
+/// ncclRedOp_t.
 inline constexpr int kSum = 0;   ///< ncclSum
 inline constexpr int kProd = 1;  ///< ncclProd
 inline constexpr int kMax = 2;   ///< ncclMax
 inline constexpr int kMin = 3;   ///< ncclMin
 
+/// ncclDataType_t.
 inline constexpr int kInt8 = 0;      ///< ncclInt8
 inline constexpr int kUint8 = 1;     ///< ncclUint8
 inline constexpr int kInt32 = 2;     ///< ncclInt32
@@ -39,10 +42,10 @@ struct UniqueId {
 /// ncclConfig_t as of version 2.14. Later versions accept it as well: they check `version` before
 /// they read fields that were added later.
 struct Config {
-  size_t size = sizeof(Config);
+  size_t size = sizeof(Config);  ///< of the version that `version` names
   unsigned int magic = 0xcafebeef;
   unsigned int version = 21400;
-  int blocking = 0;
+  int blocking = 0;  ///< 0: calls return before they are done; CommGetAsyncError reports the end
 };
 
 /// Functions by their names without the prefix nccl.

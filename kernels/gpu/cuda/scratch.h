@@ -7,6 +7,8 @@
 namespace millrace::gpu {
 
 /// Workspace of one queued library call; the next call in the same stream reuses it. It grows up to
+/// Memory is allocated and freed in the order of the stream, so growing does not wait for the
+/// device.
 /// the size that the library requests.
 class Scratch {
  public:
@@ -18,6 +20,7 @@ class Scratch {
   }
 
   /// Errors: kResource.
+  /// \returns at least that many bytes, not initialised
   StatusOr<void*> get(size_t bytes) {
     if (bytes <= bytes_) return data_;
     if (data_ != nullptr) cudaFreeAsync(data_, stream_);

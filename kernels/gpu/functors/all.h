@@ -18,6 +18,9 @@
 ///
 /// A team (for row functors) has rank() in [0, size()), and sum(x) and max(x) over its threads,
 /// which are also barriers.
+/// A new functor is added to one of the lists below. Its number in the list is how the C++ side
+/// names it to the CUDA side (kernels/gpu/launch.h), so both sides must be built from the same
+/// list.
 namespace millrace::gpu {
 
 template <typename... Functors>

@@ -3,11 +3,13 @@
 #include <cmath>
 #include <cstdint>
 
+// Functors of elementwise ops on f32. Call number i computes element i only, so operands may share
+// memory where this is said, and results do not depend on the order of the calls.
 namespace millrace::gpu {
 
 /// y[i] = value.
 struct Fill {
-  float* y;
+  float* y;  ///< device memory, like all pointers of functors
   float value;
   constexpr void operator()(int64_t i) const { y[i] = value; }
 };
@@ -16,7 +18,7 @@ struct Fill {
 struct FillFrom {
   const float* from;
   float* y;
-  float factor;
+  float factor;  ///< 1 copies
   constexpr void operator()(int64_t i) const { y[i] = factor * *from; }
 };
 
@@ -26,12 +28,13 @@ struct Scale {
   float* y;
   float factor;
   float bias;
-  bool bias_after;
+  bool bias_after;  ///< false: the bias is added before the product
   constexpr void operator()(int64_t i) const {
     y[i] = bias_after ? factor * x[i] + bias : factor * (x[i] + bias);
   }
 };
 
+/// Formulas of Binary: of(element of x, element of y).
 struct Add {
   static constexpr float of(float x, float y) { return x + y; }
 };
@@ -51,14 +54,15 @@ struct Binary {
   const float* x;
   const float* y;
   float* out;
-  int64_t middle;
-  int64_t inner;
-  bool alike;  ///< x and y have the same dims
+  int64_t middle;  ///< extent of the dims that y has
+  int64_t inner;   ///< elements of out for one element of y
+  bool alike;      ///< x and y have the same dims
   constexpr void operator()(int64_t i) const {
     out[i] = Formula::of(x[i], y[alike ? i : i / inner % middle]);
   }
 };
 
+/// Formulas of Unary: of(element of x).
 struct Relu {
   static constexpr float of(float x) { return x < 0.0F ? 0.0F : x; }  // NaN is kept
 };
@@ -83,6 +87,7 @@ struct Unary {
   constexpr void operator()(int64_t i) const { y[i] = Formula::of(x[i]); }
 };
 
+/// Formulas of Gradient: of(element of the forward result, gradient of that element).
 struct ReluGradient {
   static constexpr float of(float out, float dout) { return out > 0.0F ? dout : 0.0F; }
 };

@@ -4,14 +4,16 @@
 #include <cstdint>
 #include <limits>
 
+// Functors of losses over rows of class scores, f32. Row r has the elements [r * classes, (r + 1) *
+// classes) of x, logits and softmax.
 namespace millrace::gpu {
 
 /// Class labels of rows. A label out of range gives NaN, which the next NaN check detects: a device
 /// cannot report an error directly.
 struct Labels {
-  const int64_t* labels;
-  int64_t classes;
-  int64_t ignored;  ///< rows with this label are ignored
+  const int64_t* labels;  ///< one per row
+  int64_t classes;        ///< columns of each row
+  int64_t ignored;        ///< rows with this label are ignored
   [[nodiscard]] constexpr bool is_ignored(int64_t row) const { return labels[row] == ignored; }
   [[nodiscard]] constexpr bool is_good(int64_t row) const {
     return labels[row] >= 0 && labels[row] < classes;
@@ -21,8 +23,8 @@ struct Labels {
 /// y[row] = -log(x[row, label]), at most 1e20.
 struct Entropy {
   Labels labels;
-  const float* x;
-  float* y;
+  const float* x;  ///< [rows, classes]: probabilities
+  float* y;        ///< [rows]
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     if (team.rank() != 0) return;
@@ -39,9 +41,9 @@ struct Entropy {
 /// Element i of the gradient of Entropy.
 struct EntropyGradient {
   Labels labels;
-  const float* x;
-  const float* dy;
-  float* dx;
+  const float* x;   ///< as in Entropy
+  const float* dy;  ///< [rows]: gradient of the losses
+  float* dx;        ///< [rows, classes]
   constexpr void operator()(int64_t i) const {
     const int64_t row = i / labels.classes;
     const bool hit = !labels.is_ignored(row) && labels.labels[row] == i % labels.classes;
@@ -52,18 +54,20 @@ struct EntropyGradient {
 /// Softmax of a row of logits and the loss of its label, without overflow.
 struct SoftmaxEntropy {
   Labels labels;
-  const float* logits;
-  float* softmax;
-  float* loss;
+  const float* logits;  ///< [rows, classes]
+  float* softmax;       ///< [rows, classes]; may be logits
+  float* loss;          ///< [rows]
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t columns = labels.classes;
     const float* const from = logits + row * columns;
     float* const to = softmax + row * columns;
+    // the largest logit is subtracted, so that no exponential is above 1
     float most = from[0];
     for (int64_t c = team.rank(); c < columns; c += team.size())
       most = from[c] > most ? from[c] : most;
     most = team.max(most);
+    // sums are kept in double, so that their order, which depends on the team, hardly matters
     double part = 0;
     for (int64_t c = team.rank(); c < columns; c += team.size())
       part += static_cast<double>(std::exp(from[c] - most));
@@ -78,6 +82,7 @@ struct SoftmaxEntropy {
       }
       loss[row] = value;
     }
+    // A barrier: no thread writes softmax before the loss has been read from the logits.
     team.max(0.0F);
     const float inverse = static_cast<float>(1.0 / sum);
     for (int64_t c = team.rank(); c < columns; c += team.size())
@@ -88,9 +93,9 @@ struct SoftmaxEntropy {
 /// Element i of the gradient of the logits. dlogits may be softmax.
 struct SoftmaxEntropyGradient {
   Labels labels;
-  const float* softmax;
-  const float* dloss;
-  float* dlogits;
+  const float* softmax;  ///< [rows, classes]: result of SoftmaxEntropy
+  const float* dloss;    ///< [rows]
+  float* dlogits;        ///< [rows, classes]
   constexpr void operator()(int64_t i) const {
     const int64_t row = i / labels.classes;
     const float hit = labels.labels[row] == i % labels.classes ? 1.0F : 0.0F;

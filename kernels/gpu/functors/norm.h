@@ -3,17 +3,20 @@
 #include <cmath>
 #include <cstdint>
 
+// Functors of batch normalisation on f32 images. Sums are kept in double, so that their order,
+// which depends on the size of the team, hardly matters.
 namespace millrace::gpu {
 
 /// Images [batch, channels, inner] that are normalised by channel.
 struct NormImages {
   int64_t batch;
-  int64_t channels;
-  int64_t inner;
+  int64_t channels;  ///< each is normalised with statistics over batch and inner
+  int64_t inner;     ///< pixels of one channel of one image
   /// Index of element i of a channel.
   [[nodiscard]] constexpr int64_t at(int64_t channel, int64_t i) const {
     return (i / inner * channels + channel) * inner + i % inner;
   }
+  /// Number of elements of a channel.
   [[nodiscard]] constexpr int64_t of_channel() const { return batch * inner; }
 };
 
@@ -21,22 +24,24 @@ struct NormImages {
 /// one element per channel may be null, except mean and variance. y may be x.
 struct NormTraining {
   NormImages images;
-  const float* x;
-  float* y;
-  const float* scale;
-  const float* bias;
-  const float* mean;
-  const float* variance;
-  float* mean_out;
-  float* variance_out;
-  float* saved_mean;
+  const float* x;          ///< images
+  float* y;                ///< result, with the dims of x
+  const float* scale;      ///< null: 1
+  const float* bias;       ///< null: 0
+  const float* mean;       ///< running mean before this batch
+  const float* variance;   ///< running variance before this batch
+  float* mean_out;         ///< running mean after this batch
+  float* variance_out;     ///< running variance after this batch
+  float* saved_mean;       ///< mean of this batch, for the gradient
   float* saved_deviation;  ///< 1 / sqrt(variance + epsilon)
-  float momentum;
-  float epsilon;
-  bool relu;
+  float momentum;          ///< weight of the old running statistics
+  float epsilon;           ///< added to the variance
+  bool relu;               ///< results below 0 become 0
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t c) const {
     const int64_t count = images.of_channel();
+    // Two passes: the variance is summed from the distances to the mean, which loses fewer digits
+    // than a difference of sums of squares.
     double part = 0;
     for (int64_t i = team.rank(); i < count; i += team.size())
       part += static_cast<double>(x[images.at(c, i)]);
@@ -71,10 +76,10 @@ struct NormInference {
   NormImages images;
   const float* x;
   float* y;
-  const float* scale;
-  const float* bias;
-  const float* mean;
-  const float* variance;
+  const float* scale;     ///< null: 1
+  const float* bias;      ///< null: 0
+  const float* mean;      ///< running mean
+  const float* variance;  ///< running variance
   float epsilon;
   bool relu;
   constexpr void operator()(int64_t i) const {
@@ -91,15 +96,15 @@ struct NormInference {
 struct NormBackward {
   NormImages images;
   const float* x;
-  const float* dy;
-  const float* scale;
-  const float* mean;
+  const float* dy;         ///< gradient of the result
+  const float* scale;      ///< null: 1
+  const float* mean;       ///< that the forward op subtracted
   const float* deviation;  ///< 1 / sqrt(variance + epsilon); the variance if constant
-  float* dx;
-  float* dscale;
-  float* dbias;
-  float epsilon;
-  bool constant;
+  float* dx;               ///< gradient of x
+  float* dscale;           ///< sum of dy * (x - mean) * deviation
+  float* dbias;            ///< sum of dy
+  float epsilon;           ///< used with constant statistics only
+  bool constant;           ///< statistics are running ones, not functions of x
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t c) const {
     const int64_t count = images.of_channel();

@@ -5,9 +5,12 @@
 #include "kernels/gpu/functors/products.h"
 
 /// Products without a library: the fallback of devices, and the reference for library results.
+/// Sums are kept in double: the results are closer to the exact ones than those of a library, and
+/// slower by far.
 namespace millrace::gpu {
 
 /// Element i of the results of all matrices of the batch.
+/// i counts [batch, rows, columns]. Strides are those of MatrixProduct.
 struct MultiplyElement {
   MatrixProduct p;
   constexpr void operator()(int64_t i) const {
@@ -30,6 +33,7 @@ struct MultiplyElement {
 };
 
 /// Element i of the output.
+/// i counts [batch, out_channels, out height, out width].
 struct ConvolveOutput {
   Convolution c;
   constexpr void operator()(int64_t i) const {
@@ -38,6 +42,7 @@ struct ConvolveOutput {
     const int64_t oc = i / (c.out[1] * c.out[0]) % c.out_channels;
     const int64_t n = i / (c.out[1] * c.out[0] * c.out_channels);
     const int64_t depth = c.in_channels / c.groups;
+    // first input channel of the group that the output channel belongs to
     const int64_t first = oc / (c.out_channels / c.groups) * depth;
     double sum = 0;
     for (int64_t ic = 0; ic < depth; ++ic) {
@@ -45,6 +50,7 @@ struct ConvolveOutput {
       const float* const taps = c.filter + (oc * depth + ic) * c.kernel[0] * c.kernel[1];
       for (int64_t ky = 0; ky < c.kernel[0]; ++ky) {
         const int64_t at_y = y * c.stride[0] - c.before[0] + ky * c.dilation[0];
+        // rows of padding contribute nothing
         if (at_y < 0 || at_y >= c.in[0]) continue;
         for (int64_t kx = 0; kx < c.kernel[1]; ++kx) {
           const int64_t at_x = x * c.stride[1] - c.before[1] + kx * c.dilation[1];
@@ -59,6 +65,8 @@ struct ConvolveOutput {
 };
 
 /// Element i of the gradient of the input.
+/// i counts [batch, in_channels, in height, in width]. Sums over the output positions whose windows
+/// contain the pixel, so that no two calls write to the same element.
 struct ConvolveInputGradient {
   Convolution c;
   constexpr void operator()(int64_t i) const {
@@ -76,6 +84,7 @@ struct ConvolveInputGradient {
       const float* const taps = c.filter + (oc * depth + ic % depth) * c.kernel[0] * c.kernel[1];
       for (int64_t ky = 0; ky < c.kernel[0]; ++ky) {
         const int64_t at_y = y + c.before[0] - ky * c.dilation[0];
+        // only every stride-th position has a window
         if (at_y < 0 || at_y % c.stride[0] != 0 || at_y / c.stride[0] >= c.out[0]) continue;
         for (int64_t kx = 0; kx < c.kernel[1]; ++kx) {
           const int64_t at_x = x + c.before[1] - kx * c.dilation[1];
@@ -90,6 +99,8 @@ struct ConvolveInputGradient {
 };
 
 /// Element `row` of the gradient of the filter.
+/// row counts [out_channels, in_channels / groups, kernel height, kernel width]. The team divides
+/// the output positions of all images among its threads.
 struct ConvolveFilterGradient {
   Convolution c;
   template <typename Team>

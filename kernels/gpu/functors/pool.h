@@ -2,18 +2,21 @@
 
 #include <cstdint>
 
+// Functors of two-dimensional poolings of f32 images with the channels first. The windows follow
+// the same rules as on CPU (kernels/cpu/nn/pool_plan.h).
 namespace millrace::gpu {
 
 /// The windows of a pooling along one spatial dim.
 struct PoolSide {
-  int64_t size;
-  int64_t places;
-  int64_t kernel;
-  int64_t stride;
-  int64_t before;
+  int64_t size;    ///< of the image along the dim
+  int64_t places;  ///< output positions
+  int64_t kernel;  ///< size of a window
+  int64_t stride;  ///< distance of the windows
+  int64_t before;  ///< padding before the image
   bool shared;     ///< adaptive: output positions share the image
   bool exclusive;  ///< averages ignore padding
 
+  /// The elements of the image that a window covers: first, and one past the last.
   [[nodiscard]] constexpr int64_t begin(int64_t place) const {
     if (shared) return place * size / places;
     const int64_t start = place * stride - before;
@@ -48,8 +51,9 @@ struct PoolSide {
 struct PoolWindows {
   PoolSide height;
   PoolSide width;
-  bool max;
+  bool max;  ///< else the average
 
+  /// The result for position (h, w) of one plane.
   [[nodiscard]] constexpr float of(const float* plane, int64_t h, int64_t w) const {
     float most = 0;
     double sum = 0;
@@ -83,8 +87,8 @@ struct PoolWindows {
 /// Element i of the result.
 struct PoolForward {
   PoolWindows windows;
-  const float* x;
-  float* out;
+  const float* x;  ///< [planes, height, width]
+  float* out;      ///< [planes, places of height, places of width]
   constexpr void operator()(int64_t i) const {
     const int64_t w = i % windows.width.places;
     const int64_t h = i / windows.width.places % windows.height.places;
@@ -96,9 +100,9 @@ struct PoolForward {
 /// Element i of the gradient of the input, summed over the windows that contain it.
 struct PoolBackward {
   PoolWindows windows;
-  const float* x;  ///< read for maximum pooling only
-  const float* dout;
-  float* dx;
+  const float* x;     ///< read for maximum pooling only
+  const float* dout;  ///< with the dims of the result
+  float* dx;          ///< with the dims of x
   constexpr void operator()(int64_t i) const {
     const PoolSide& height = windows.height;
     const PoolSide& width = windows.width;
@@ -108,6 +112,7 @@ struct PoolBackward {
     const float* const image = x + plane * height.size * width.size;
     const float* const from = dout + plane * height.places * width.places;
     double sum = 0;
+    // No other call writes this element: windows that overlap need no atomic additions.
     for (int64_t h = height.first_place(at_y); h < height.end_place(at_y); ++h) {
       if (at_y < height.begin(h) || at_y >= height.end(h)) continue;
       for (int64_t w = width.first_place(at_x); w < width.end_place(at_x); ++w) {

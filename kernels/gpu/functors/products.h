@@ -9,9 +9,9 @@ struct MatrixProduct {
   const float* a = nullptr;  ///< [rows, inner], or [inner, rows] if transpose_a
   const float* b = nullptr;  ///< [inner, columns], or [columns, inner] if transpose_b
   float* c = nullptr;        ///< [rows, columns]
-  int64_t rows = 0;
-  int64_t inner = 0;
-  int64_t columns = 0;
+  int64_t rows = 0;          ///< of c
+  int64_t inner = 0;         ///< terms of each sum
+  int64_t columns = 0;       ///< of c
   bool transpose_a = false;
   bool transpose_b = false;
   float alpha = 1.0F;
@@ -33,20 +33,21 @@ struct Convolution {
     kFilterGradient,  ///< input, output -> filter; the last two are gradients
   };
   What what = What::kOutput;
-  float* input = nullptr;
+  float* input = nullptr;  ///< [batch, in_channels, in]
   float* filter = nullptr;
-  float* output = nullptr;
+  float* output = nullptr;  ///< [batch, out_channels, out]
   int64_t batch = 0;
   int64_t in_channels = 0;
   int64_t out_channels = 0;
-  int64_t groups = 1;
-  int64_t in[2] = {};
-  int64_t out[2] = {};
-  int64_t kernel[2] = {};
+  int64_t groups = 1;      ///< each combines its own range of input and output channels
+  int64_t in[2] = {};      ///< size of the input images
+  int64_t out[2] = {};     ///< size of the results
+  int64_t kernel[2] = {};  ///< size of a window
   int64_t stride[2] = {1, 1};
   int64_t before[2] = {};  ///< padding at the top and left; bottom and right follow from the dims
   int64_t dilation[2] = {1, 1};
 
+  /// Number of elements of each operand.
   [[nodiscard]] constexpr int64_t input_count() const {
     return batch * in_channels * in[0] * in[1];
   }

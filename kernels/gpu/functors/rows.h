@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
+// Functors whose results need a whole row: a team of threads computes each. team.sum() and
+// team.max() return the same value to all threads of the team.
 namespace millrace::gpu {
 
 /// y[row] = factor * sum of x[:, row, :]; x has the dims [outer, rows, inner]. Sums are kept in
@@ -11,9 +13,9 @@ struct SumMiddle {
   const float* x;
   float* y;
   int64_t outer;
-  int64_t rows;
+  int64_t rows;  ///< results
   int64_t inner;
-  float factor;
+  float factor;  ///< of the sums; 1 / count for a mean
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     double sum = 0;
@@ -26,13 +28,14 @@ struct SumMiddle {
 
 /// Softmax of rows with that many columns. y may be x.
 struct Softmax {
-  const float* x;
-  float* y;
+  const float* x;  ///< [rows, columns]
+  float* y;        ///< [rows, columns]
   int64_t columns;
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const float* const from = x + row * columns;
     float* const to = y + row * columns;
+    // the largest element is subtracted, so that no exponential is above 1
     float most = from[0];
     for (int64_t c = team.rank(); c < columns; c += team.size())
       most = from[c] > most ? from[c] : most;
@@ -48,9 +51,9 @@ struct Softmax {
 
 /// dx = (dy - sum(y * dy)) * y.
 struct SoftmaxGradient {
-  const float* y;
-  const float* dy;
-  float* dx;
+  const float* y;   ///< [rows, columns]: result of Softmax
+  const float* dy;  ///< [rows, columns]
+  float* dx;        ///< [rows, columns]; may be dy
   int64_t columns;
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {

@@ -15,6 +15,7 @@
 /// kernels support.
 namespace millrace::gpu {
 
+/// Names of kernels/kernel.h that every file of this folder uses.
 using kernels::ArgIndex;
 using kernels::ArgRange;
 using kernels::Kernel;
@@ -29,9 +30,11 @@ Status refuse(fmt::format_string<Args...> format, Args&&... args) {
 }
 
 /// The device that is attached to the op's device.
+/// One must be attached (kernels/gpu/context.h): these kernels are made for such devices only.
 inline Device& device_of(const KernelSetup& op) {
   return context_of(op.device())->device();
 }
+/// The memory of that device.
 inline Memory& memory_of(const KernelSetup& op) {
   return context_of(op.device())->memory();
 }
@@ -54,6 +57,7 @@ inline StatusOr<const Tensor*> needed_here(const KernelContext& ctx, ArgIndex ar
 }
 
 /// Device memory of the tensor; null for an absent argument.
+/// The elements must not be accessed by the processor.
 inline const float* floats(const Tensor* tensor) {
   return tensor == nullptr ? nullptr : reinterpret_cast<const float*>(tensor->raw());
 }
