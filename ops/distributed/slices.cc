@@ -80,12 +80,8 @@ Status infer_ref(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_fake_init(InferContext& ctx) {
-  const auto shape = ctx.attr<std::vector<int64_t>>("shape");
-  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "dtype"));
-  ctx.set_output("Out", as_declared(ctx, tensor_meta(dtype, shape)));
-  return Ok();
-}
+// The output gets no dims: an executor would allocate it, and it must stay without a value.
+Status infer_fake_init(InferContext& ctx) { return checked_dtype(ctx, "dtype").status(); }
 
 }  // namespace
 

@@ -100,10 +100,12 @@ StatusOr<std::map<std::string, Value>> gather_schedule(Client& client, const Sli
   std::map<std::string, Value> values;
   const llvm::ArrayRef<DistributedVar> vars(slices.overview.vars());
   const std::vector<std::string>& names = slices.properties.schedule;
-  if (names.empty() || vars.empty()) return values;
-  // All servers that update parameters run the schedule, so the first one will do.
+  const std::vector<std::string>& servers = slices.properties.endpoints;
+  if (names.empty() || servers.empty()) return values;
+  // All servers that update parameters run the schedule, and all servers if none updates any.
+  const std::string& server = vars.empty() ? servers.front() : vars.front().endpoint;
   std::vector<std::pair<std::string, std::string>> places;
-  for (const std::string& name : names) places.emplace_back(vars.front().endpoint, name);
+  for (const std::string& name : names) places.emplace_back(server, name);
   MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> found, fetch(client, places));
   for (size_t i = 0; i < names.size(); ++i) values[names[i]] = std::move(found[i]);
   return values;

@@ -82,22 +82,14 @@ StatusOr<std::string> folder_of(const DistributedSaveOptions& options) {
 
 }  // namespace
 
-Status add_held_vars(const SavingTrainer& trainer, const Program* startup,
-                     std::map<std::string, Value>& gathered) {
-  std::set<std::string> placeholders;
-  if (startup != nullptr) {
-    for (const Op& op : startup->root().ops()) {
-      if (op.type() != "fake_init") continue;
-      for (const llvm::StringRef name : op.output("Out")) placeholders.insert(name.str());
-    }
-  }
+Status add_held_vars(const SavingTrainer& trainer, std::map<std::string, Value>& gathered) {
   const transpiler::SlicesFile& slices = *trainer.slices;
   for (const Var* const var :
        transpiler::locally_saved_vars(*trainer.program, slices.overview, slices.properties)) {
     const std::string name = var->name().str();
     const Value* const value = trainer.scope->find(name);
     if (value == nullptr || !value->initialized()) continue;
-    if (gathered.contains(name) || placeholders.contains(name)) continue;
+    if (gathered.contains(name)) continue;
     MILLRACE_ASSIGN_OR_RETURN(gathered[name], clone(*value));
   }
   return Ok();

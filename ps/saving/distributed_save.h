@@ -57,11 +57,8 @@ Status save_distributed_persistables(const SavingTrainer& trainer,
 /// Adds persistable vars that only trainers hold, with the values of this trainer, to values
 /// gathered from the servers: for example, moving means of batch_norm. These are the vars that
 /// transpiler::locally_saved_vars() lists, as far as they have a value.
-/// \param startup  startup program of the trainer; the outputs of its fake_init ops are left out,
-///                 because they are placeholders. Null: none
 /// Errors: kResource.
-Status add_held_vars(const SavingTrainer& trainer, const Program* startup,
-                     std::map<std::string, Value>& gathered);
+Status add_held_vars(const SavingTrainer& trainer, std::map<std::string, Value>& gathered);
 
 /// What save_fleet_inference_model() needs to know of the model.
 struct FleetModel {

@@ -122,13 +122,14 @@ def batches(config, numbers):
 
 
 def parameters(program_diff, path, numbers):
-    """Random numbers for the vars that optimizers update, and these vars."""
+    """Random numbers for the vars that optimizers update, and for the tables that ops read: one without an update is on no server, and trainers have
+    no value for it."""
     message = program_diff.ProgramDesc()
     with open(path, "rb") as f:
         message.ParseFromString(f.read())
     block = message.blocks[0]
     dims = {v.name: list(v.type.lod_tensor.tensor.dims) for v in block.vars if v.type.HasField("lod_tensor")}
-    names = {a for op in block.ops for slot in op.inputs if slot.parameter == "Param" for a in slot.arguments}
+    names = {a for op in block.ops for slot in op.inputs if slot.parameter == "Param" or op.type.startswith("lookup_table") and slot.parameter == "W" for a in slot.arguments}
     return {n: numbers.uniform(-0.3, 0.3, dims[n]).astype("f4") for n in sorted(names)}
 
 

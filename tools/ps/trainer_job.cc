@@ -401,8 +401,7 @@ Status TrainerJob::finish(const Tool& tool, const Ending& ending) {
   if (ending.gather != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(*ending.gather, ps::gather_vars(*client_, *slices_));
     MILLRACE_RETURN_IF_ERROR(gather_tables(*ending.gather));
-    MILLRACE_RETURN_IF_ERROR(
-        ps::add_held_vars(saving_trainer(), startup_program_.get(), *ending.gather));
+    MILLRACE_RETURN_IF_ERROR(ps::add_held_vars(saving_trainer(), *ending.gather));
   }
   if (saves) MILLRACE_RETURN_IF_ERROR(save(tool, ending));
   return client_->complete(false);
