@@ -22,6 +22,14 @@ std::optional<int64_t> stretch(int64_t a, int64_t b) {
   return std::nullopt;
 }
 
+// The error for two vars that must agree in what is named.
+Status disagreement(const InferContext& ctx, std::string_view what, llvm::StringRef slot_a,
+                    llvm::StringRef slot_b, size_t index) {
+  return ctx.error("{} and {} must have the same {}, found {} and {}", view_infer_helpers(slot_a),
+                   view_infer_helpers(slot_b), what, dims_text(ctx.input(slot_a, index).dims),
+                   dims_text(ctx.input(slot_b, index).dims));
+}
+
 }  // namespace
 
 bool dims_known(const VarMeta& meta) {
@@ -186,14 +194,24 @@ StatusOr<Dims> reduced_dims(const InferContext& ctx, llvm::StringRef attr,
   return out;
 }
 
+Status infer_over_axes(InferContext& ctx, llvm::ArrayRef<int64_t> axes, bool all) {
+  const VarMeta& x = ctx.input("X");
+  if (!dims_known(x)) {
+    ctx.set_output("Out", shapeless_meta(x.dtype));
+    return Ok();
+  }
+  MILLRACE_ASSIGN_OR_RETURN(
+      const Dims dims, reduced_dims(ctx, "axis", x.dims, axes, all, ctx.attr<bool>("keepdim")));
+  ctx.set_output("Out", x.dtype, dims);
+  return Ok();
+}
+
 Status check_same_dims(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
                        size_t index) {
   const VarMeta& a = ctx.input(slot_a, index);
   const VarMeta& b = ctx.input(slot_b, index);
   if (!dims_known(a) || !dims_known(b) || same_dims(a.dims, b.dims)) return Ok();
-  return ctx.error("{} and {} must have the same shape, found {} and {}",
-                   view_infer_helpers(slot_a), view_infer_helpers(slot_b), dims_text(a.dims),
-                   dims_text(b.dims));
+  return disagreement(ctx, "shape", slot_a, slot_b, index);
 }
 
 Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
@@ -204,9 +222,7 @@ Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::S
   const int64_t count_a = dims_product(a.dims);
   const int64_t count_b = dims_product(b.dims);
   if (count_a == count_b || count_a < 0 || count_b < 0) return Ok();
-  return ctx.error("{} and {} must have the same number of elements, found {} and {}",
-                   view_infer_helpers(slot_a), view_infer_helpers(slot_b), dims_text(a.dims),
-                   dims_text(b.dims));
+  return disagreement(ctx, "number of elements", slot_a, slot_b, index);
 }
 
 Status check_rank(const InferContext& ctx, llvm::StringRef slot, size_t min_rank, size_t max_rank) {

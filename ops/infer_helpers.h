@@ -80,6 +80,10 @@ StatusOr<Dims> reduced_dims(const InferContext& ctx, llvm::StringRef attr,
                             llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> axes, bool all,
                             bool keep_dims);
 
+/// Sets Out to X reduced over axes, for ops with attributes "axis" and "keepdim". Errors: as
+/// reduced_dims().
+Status infer_over_axes(InferContext& ctx, llvm::ArrayRef<int64_t> axes, bool all);
+
 /// Errors: both shapes are known and differ in rank or in a known dim.
 Status check_same_dims(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
                        size_t index = 0);

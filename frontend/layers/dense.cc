@@ -26,6 +26,16 @@ Status check_features(const Var& x, int num_flatten_dims, int64_t features) {
                          num_flatten_dims, fmt::join(x.dims().vec(), ", "));
 }
 
+VarRef look_up(Layer& layer, const VarRef& ids, const VarRef& table,
+               const EmbeddingOptions& options, DType dtype) {
+  NewOp op("lookup_table");
+  op.input("Ids", {ids.name()})
+      .input("W", {table.name()})
+      .attr("is_sparse", make_attr(options.is_sparse))
+      .attr("padding_idx", make_attr(options.padding_idx));
+  return layer.result(std::move(op), dtype);
+}
+
 }  // namespace
 
 VarRef fc(const VarRef& x, int64_t size, const FcOptions& options, Where where) {
@@ -67,24 +77,14 @@ VarRef embedding(const VarRef& ids, int64_t rows, int64_t width, const Embedding
   if (!layer.ok()) return {};
   const VarRef table =
       layer.param(options.param, "w", {rows, width}, DType::kFloat32, init::Xavier{});
-  NewOp op("lookup_table");
-  op.input("Ids", {ids.name()})
-      .input("W", {table.name()})
-      .attr("is_sparse", make_attr(options.is_sparse))
-      .attr("padding_idx", make_attr(options.padding_idx));
-  return layer.result(std::move(op));
+  return look_up(layer, ids, table, options, DType::kFloat32);
 }
 
 VarRef lookup_table(const VarRef& ids, const VarRef& table, const EmbeddingOptions& options,
                     Where where) {
   Layer layer({ids, table}, "lookup_table", where, options.name);
   if (!layer.ok()) return {};
-  NewOp op("lookup_table");
-  op.input("Ids", {ids.name()})
-      .input("W", {table.name()})
-      .attr("is_sparse", make_attr(options.is_sparse))
-      .attr("padding_idx", make_attr(options.padding_idx));
-  return layer.result(std::move(op), table.dtype());
+  return look_up(layer, ids, table, options, table.dtype());
 }
 
 VarRef layer_norm(const VarRef& x, const LayerNormOptions& options, Where where) {

@@ -22,20 +22,28 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Calls fn(piece) for the bytes, piece by piece, until one fails.
+template <typename Fn>
+Status each_piece(std::span<const std::byte> bytes, Fn&& fn) {
+  while (!bytes.empty()) {
+    const std::span<const std::byte> piece = bytes.first(std::min(kPiece, bytes.size()));
+    bytes = bytes.subspan(piece.size());
+    MILLRACE_RETURN_IF_ERROR(fn(piece));
+  }
+  return Ok();
+}
+
 class Writer {
  public:
   Writer(WritableFile& file, const DataFileOptions& options) : file_(file), options_(options) {}
 
   /// The bytes must stay valid until the next flush().
   Status add(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const std::span<const std::byte> piece = bytes.first(std::min(kPiece, bytes.size()));
-      bytes = bytes.subspan(piece.size());
+    return each_piece(bytes, [this](std::span<const std::byte> piece) {
       pieces_.push_back(as_text(piece));
       pending_ += piece.size();
-      if (pending_ >= kPiece || pieces_.size() == kMaxPieces) MILLRACE_RETURN_IF_ERROR(flush());
-    }
-    return Ok();
+      return pending_ >= kPiece || pieces_.size() == kMaxPieces ? flush() : Ok();
+    });
   }
 
   Status flush() {
@@ -90,13 +98,10 @@ class Hasher {
 
  private:
   Status add_block(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const std::span<const std::byte> piece = bytes.first(std::min(kPiece, bytes.size()));
-      bytes = bytes.subspan(piece.size());
+    return each_piece(bytes, [this](std::span<const std::byte> piece) {
       block_.add(piece);
-      MILLRACE_RETURN_IF_ERROR(add(piece));
-    }
-    return Ok();
+      return add(piece);
+    });
   }
 
   uint64_t block_bytes_;

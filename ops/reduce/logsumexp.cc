@@ -6,16 +6,7 @@ namespace millrace::ops {
 namespace {
 
 Status infer_logsumexp(InferContext& ctx) {
-  const VarMeta& x = ctx.input("X");
-  if (!dims_known(x)) {
-    ctx.set_output("Out", shapeless_meta(x.dtype));
-    return Ok();
-  }
-  MILLRACE_ASSIGN_OR_RETURN(
-      const Dims dims, reduced_dims(ctx, "axis", x.dims, ctx.attr<std::vector<int64_t>>("axis"),
-                                    ctx.attr<bool>("reduce_all"), ctx.attr<bool>("keepdim")));
-  ctx.set_output("Out", x.dtype, dims);
-  return Ok();
+  return infer_over_axes(ctx, ctx.attr<std::vector<int64_t>>("axis"), ctx.attr<bool>("reduce_all"));
 }
 
 double flops_logsumexp(const InferContext& ctx) {

@@ -5,16 +5,7 @@ namespace millrace::ops {
 namespace {
 
 Status infer_p_norm(InferContext& ctx) {
-  const VarMeta& x = ctx.input("X");
-  if (!dims_known(x)) {
-    ctx.set_output("Out", shapeless_meta(x.dtype));
-    return Ok();
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const Dims dims,
-                            reduced_dims(ctx, "axis", x.dims, {ctx.attr<int64_t>("axis")},
-                                         ctx.attr<bool>("asvector"), ctx.attr<bool>("keepdim")));
-  ctx.set_output("Out", x.dtype, dims);
-  return Ok();
+  return infer_over_axes(ctx, {ctx.attr<int64_t>("axis")}, ctx.attr<bool>("asvector"));
 }
 
 double flops_p_norm(const InferContext& ctx) {

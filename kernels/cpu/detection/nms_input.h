@@ -48,7 +48,7 @@ struct NmsAttrs {
   float score_threshold;  ///< boxes need a score above it
   int64_t nms_top_k;      ///< boxes of a class that are compared; -1: all
   int64_t keep_top_k;     ///< detections of an image; -1: all
-  float nms_threshold;    ///< boxes that overlap more are one
+  float nms_threshold;    ///< a box that overlaps a kept one more is dropped
   float eta;              ///< factor of the threshold after each kept box
   bool normalized;        ///< false: coordinates are pixels, and a box includes its last one
 };

@@ -38,14 +38,18 @@ Status take_merged(const SelectedRows& from, const RowMerger& merged, SelectedRo
   return Ok();
 }
 
+StatusOr<const SelectedRows*> rows_of_input(const KernelContext& ctx, ArgIndex x) {
+  const auto* const rows = ctx.in_value(x).get_if<SelectedRows>();
+  if (rows != nullptr) return rows;
+  return ctx.error("X must be selected rows, found {}", describe(ctx.in_value(x)));
+}
+
 StatusOr<Kernel> merge_selected_rows(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   const auto merger = std::make_shared<RowMerger>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    const auto* const from = ctx.in_value(x).get_if<SelectedRows>();
-    if (from == nullptr)
-      return ctx.error("X must be selected rows, found {}", describe(ctx.in_value(x)));
+    MILLRACE_ASSIGN_OR_RETURN(const SelectedRows* const from, rows_of_input(ctx, x));
     MILLRACE_RETURN_IF_ERROR(merger->merge(*from));
     return take_merged(*from, *merger, ctx.out_value(out).as<SelectedRows>());
   });
@@ -55,9 +59,7 @@ StatusOr<Kernel> get_tensor(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    const auto* const from = ctx.in_value(x).get_if<SelectedRows>();
-    if (from == nullptr)
-      return ctx.error("X must be selected rows, found {}", describe(ctx.in_value(x)));
+    MILLRACE_ASSIGN_OR_RETURN(const SelectedRows* const from, rows_of_input(ctx, x));
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(size_output(to, from->value.dtype(), from->value.dims()));
     copy_bytes(ctx.device(), to.raw(), from->value.raw(), to.bytes());

@@ -68,10 +68,8 @@ StatusOr<const T*> needed_values(const KernelContext& ctx, ArgIndex arg, const c
 /// The same for an output that shape inference has sized.
 template <typename T>
 StatusOr<T*> channel_results(Tensor* tensor, const char* slot, int64_t count) {
-  if (tensor == nullptr) return static_cast<T*>(nullptr);
-  if (tensor->dtype() == kDTypeOf<T> && tensor->numel() == count) return tensor->data<T>();
-  return KernelContext::error("{} must have {} elements of type {}, found {}", slot, count,
-                              dtype_name(kDTypeOf<T>), describe(*tensor));
+  MILLRACE_RETURN_IF_ERROR(channel_values<T>(tensor, slot, count).status());
+  return tensor == nullptr ? static_cast<T*>(nullptr) : tensor->data<T>();
 }
 
 /// Errors: a and b differ in element type or dims; the message names both slots.

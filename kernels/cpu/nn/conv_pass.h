@@ -112,7 +112,7 @@ class ConvPass {
   /// Runs `faster` with weights that are converted at most once per change.
   Status run_kept(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
                   const Layouts& layouts, const Tensor* bias, Tensor* residual) const;
-  /// Both return false if the operands do not have the layouts that the loops need; nothing is
+  /// Both return false if the operands do not have the layouts that the loops need; no result is
   /// written then, and the primitive runs instead.
   static StatusOr<bool> run_few_places(CpuDevice& device, const FewPlaces& pass,
                                        const ConvTensors& t, const LayoutPtr& weights_grad);

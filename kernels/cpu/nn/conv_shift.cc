@@ -1,5 +1,6 @@
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/nn.h"
+#include "kernels/cpu/nn/pair_grad.h"
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
@@ -54,28 +55,19 @@ StatusOr<Kernel> conv_shift(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> conv_shift_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
-  const ArgIndex y = op.input("Y");
-  const ArgIndex out_grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
-  const ArgIndex y_grad = op.output("Y@GRAD");
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
-    MILLRACE_RETURN_IF_ERROR(check_operands_conv_shift(*a, *b));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const da, result_like(ctx, x_grad, *a));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const db, result_like(ctx, y_grad, *b));
-    if (da != nullptr) fill_zero(*da);
-    if (db != nullptr) fill_zero(*db);
-    const Tensor* const dout = ctx.find_in(out_grad);
-    if (dout == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(check_alike(*a, "X", *dout, "Out@GRAD"));
-    return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
+  return Kernel([args = PairGradArgs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const PairGrad grad, args.read(ctx));
+    const Tensor& a = *grad.x;
+    const Tensor& b = *grad.y;
+    MILLRACE_RETURN_IF_ERROR(check_operands_conv_shift(a, b));
+    if (grad.dout == nullptr) return Ok();
+    MILLRACE_RETURN_IF_ERROR(check_alike(a, "X", *grad.dout, "Out@GRAD"));
+    return dispatch<FloatTypes>(a.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      const T* const g = dout->data<T>();
-      for_products(*a, *b, [&](int64_t o, int64_t i, int64_t k) {
-        if (da != nullptr) da->data<T>()[i] += g[o] * b->data<T>()[k];
-        if (db != nullptr) db->data<T>()[k] += g[o] * a->data<T>()[i];
+      const T* const g = grad.dout->data<T>();
+      for_products(a, b, [&](int64_t o, int64_t i, int64_t k) {
+        if (grad.dx != nullptr) grad.dx->data<T>()[i] += g[o] * b.data<T>()[k];
+        if (grad.dy != nullptr) grad.dy->data<T>()[k] += g[o] * a.data<T>()[i];
       });
       return Ok();
     });

@@ -1,6 +1,7 @@
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/nn.h"
+#include "kernels/cpu/nn/pair_grad.h"
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
@@ -66,30 +67,20 @@ void spread(const FspShape& s, const T* g, const T* from, bool by_columns, T* to
 }
 
 StatusOr<Kernel> fsp_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
-  const ArgIndex y = op.input("Y");
-  const ArgIndex out_grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
-  const ArgIndex y_grad = op.output("Y@GRAD");
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
-    MILLRACE_ASSIGN_OR_RETURN(const FspShape s, shape_of_fsp(*a, *b));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const da, result_like(ctx, x_grad, *a));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const db, result_like(ctx, y_grad, *b));
-    if (da != nullptr) fill_zero(*da);
-    if (db != nullptr) fill_zero(*db);
-    const Tensor* const dout = ctx.find_in(out_grad);
-    if (dout == nullptr) return Ok();
-    if (dout->dtype() != a->dtype() || dout->numel() != s.batch * s.x * s.y) {
+  return Kernel([args = PairGradArgs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const PairGrad grad, args.read(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(const FspShape s, shape_of_fsp(*grad.x, *grad.y));
+    if (grad.dout == nullptr) return Ok();
+    const Tensor& dout = *grad.dout;
+    if (dout.dtype() != grad.x->dtype() || dout.numel() != s.batch * s.x * s.y) {
       return ctx.error("Out@GRAD must be [{}, {}, {}], found {}", s.batch, s.x, s.y,
-                       describe(*dout));
+                       describe(dout));
     }
-    return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
+    return dispatch<FloatTypes>(grad.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      const T* const g = dout->data<T>();
-      if (da != nullptr) spread(s, g, b->data<T>(), false, da->data<T>());
-      if (db != nullptr) spread(s, g, a->data<T>(), true, db->data<T>());
+      const T* const g = dout.data<T>();
+      if (grad.dx != nullptr) spread(s, g, grad.y->data<T>(), false, grad.dx->data<T>());
+      if (grad.dy != nullptr) spread(s, g, grad.x->data<T>(), true, grad.dy->data<T>());
       return Ok();
     });
   });

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/nn/window.h"
+
+namespace millrace::kernels {
+
+/// Operands of the gradient of an op with operands X and Y and one result.
+struct PairGrad {
+  const Tensor* x = nullptr;
+  const Tensor* y = nullptr;
+  const Tensor* dout = nullptr;  ///< null: the program has no gradient of the result
+  Tensor* dx = nullptr;          ///< zeros with the dims of X; null: not requested
+  Tensor* dy = nullptr;          ///< zeros with the dims of Y; null: not requested
+};
+
+/// Their arguments.
+struct PairGradArgs {
+  /// Resolves X, Y, Out@GRAD, X@GRAD and Y@GRAD.
+  explicit PairGradArgs(const KernelSetup& op)
+      : x(op.input("X")),
+        y(op.input("Y")),
+        dout(op.input("Out@GRAD")),
+        dx(op.output("X@GRAD")),
+        dy(op.output("Y@GRAD")) {}
+
+  /// Errors: X or Y holds no tensor; kResource.
+  [[nodiscard]] StatusOr<PairGrad> read(const KernelContext& ctx) const {
+    PairGrad grad;
+    MILLRACE_ASSIGN_OR_RETURN(grad.x, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(grad.y, needed(ctx, y, "Y"));
+    MILLRACE_ASSIGN_OR_RETURN(grad.dx, result_like(ctx, dx, *grad.x));
+    MILLRACE_ASSIGN_OR_RETURN(grad.dy, result_like(ctx, dy, *grad.y));
+    if (grad.dx != nullptr) fill_zero(*grad.dx);
+    if (grad.dy != nullptr) fill_zero(*grad.dy);
+    grad.dout = ctx.find_in(dout);
+    return grad;
+  }
+
+  ArgIndex x;
+  ArgIndex y;
+  ArgIndex dout;
+  ArgIndex dx;
+  ArgIndex dy;
+};
+
+}  // namespace millrace::kernels
