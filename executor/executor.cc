@@ -72,7 +72,8 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
                            .bf16_products = options_.bf16_products,
                            .split_gradients = options_.inter_op && options_.threads > 1,
                            .merge_updates = true,
-                           .release_folded = options_.release_folded}));
+                           .release_folded = options_.release_folded,
+                           .verify_passes = options_.debug_memory}));
   }
   if (changed) {
     places_.after(*program_);

@@ -42,8 +42,9 @@ struct ExecutorOptions {
   bool release_folded = false;
   /// Detects kernels that read unwritten memory or write to memory that is not theirs: outputs and
   /// released memory are filled with NaN and unusual numbers, writes to released memory are errors
-  /// (kInternal), and no run starts with memory of an earlier one. Costs time; steps never run in
-  /// parallel. CPU only: cannot be combined with a GPU.
+  /// (kInternal), and no run starts with memory of an earlier one. Also finds rewrites that leave
+  /// an invalid program (kInternal). Costs time; steps never run in parallel. CPU only: cannot be
+  /// combined with a GPU.
   bool debug_memory = false;
   /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Programs are then not
   /// rewritten, and persistable vars that the GPU used stay in its memory until they are read
