@@ -11,16 +11,16 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/arena.h"
+#include "executor/compiled_ops/compiled_op.h"
 #include "executor/observer.h"
 #include "executor/runtime.h"
-#include "executor/steps/step.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 
 namespace millrace::executor {
 
-class GpuSteps;
+class GpuOps;
 class Overlap;
 struct Group;
 
@@ -79,25 +79,25 @@ class BlockRunner {
   /// values stay bound to one scope. To be called after bind().
   /// \param in_place  an op may write to the memory of an input that no later op reads
   void plan_memory(bool in_place = true);
-  /// Lets steps run in parallel if that is expected to save time (executor/overlap). Has no effect
+  /// Lets ops run in parallel if that is expected to save time (executor/overlap). Has no effect
   /// with one thread. To be called after plan_memory() and before the first run.
   void allow_overlap();
-  /// The chosen groups of parallel steps; null: none.
+  /// The chosen groups of parallel ops; null: none.
   [[nodiscard]] const Overlap* overlap() const { return overlap_.get(); }
-  /// Runs the steps if the device has a GPU attached and this is not a sub-block; else null.
-  [[nodiscard]] const GpuSteps* gpu() const { return gpu_.get(); }
+  /// Runs the ops if the device has a GPU attached and this is not a sub-block; else null.
+  [[nodiscard]] const GpuOps* gpu() const { return gpu_.get(); }
   /// Keeps a value readable after run(); the memory of other values may have been reused.
   void keep(llvm::StringRef name);
   [[nodiscard]] const Arena& arena() const { return arena_; }
 
   /// Sets an observer that is notified of every op, including those of sub-blocks; null: none. Must
   /// outlive the runs.
-  void observe(StepObserver* observer);
+  void observe(OpObserver* observer);
 
   /// Runs all ops in order. Errors: the first one, with the op's location; outputs of ops before it
   /// are kept.
   Status run();
-  /// The same without some of the ops (entries of steps()).
+  /// The same without some of the ops (entries of compiled_ops()).
   Status run_without(const llvm::BitVector& skipped);
   /// bind() and run(), for a scope that is used once.
   Status run_in(Scope& scope) {
@@ -110,31 +110,31 @@ class BlockRunner {
   /// The runner of another block of the program, compiled at first use.
   StatusOr<BlockRunner*> sub_block(int32_t index);
 
-  [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
+  [[nodiscard]] const std::vector<CompiledOp>& compiled_ops() const { return compiled_ops_; }
 
  private:
   BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device);
   int32_t index_of(NameId name);
   [[nodiscard]] Value& make_value(Scope& scope, llvm::StringRef name) const;
   [[nodiscard]] llvm::BitVector written_first() const;
-  Status add_step(const Op& op);
-  void find_shared(Step& step);
+  Status add_op(const Op& op);
+  void find_shared(CompiledOp& compiled);
   void find_begun();
   [[nodiscard]] bool is_stale(const Var* var, bool is_written_first) const;
-  Status run_steps(const llvm::BitVector* skipped);
+  Status run_ops(const llvm::BitVector* skipped);
   Status run_in_order(size_t first, size_t end, const llvm::BitVector* skipped);
   Status run_with_overlap();
   Status choose_overlap();
   Status make_kernels(const Group& group, kernels::CpuDevice& device);
   Status run_placed(size_t index, kernels::CpuDevice& device);
-  Status run_step(Step& step, kernels::CpuDevice& device);
-  Status run_gpu_step(Step& step, kernels::CpuDevice& device);
-  Status place_error(const Step& step, Status status) const;
+  Status run_op(CompiledOp& compiled, kernels::CpuDevice& device);
+  Status run_gpu_op(CompiledOp& compiled, kernels::CpuDevice& device);
+  Status place_error(const CompiledOp& compiled, Status status) const;
 
   const Runtime& runtime_;
   const Block& block_;
   kernels::CpuDevice& device_;
-  std::vector<Step> steps_;
+  std::vector<CompiledOp> compiled_ops_;
   /// Name of each table entry; spares, which have no names, follow the named ones.
   std::vector<NameId> names_;
   llvm::DenseMap<NameId, int32_t> indices_;
@@ -142,12 +142,12 @@ class BlockRunner {
   std::vector<int32_t> stale_;  ///< as in Binding
   std::vector<std::unique_ptr<Value>> spares_;
   Scope* scope_ = nullptr;
-  StepObserver* observer_ = nullptr;
+  OpObserver* observer_ = nullptr;
   Arena arena_;
   bool arena_is_used_ = false;
   bool watches_memory_ = false;  ///< MemoryWatch of the device
   std::unique_ptr<Overlap> overlap_;
-  std::unique_ptr<GpuSteps> gpu_;
+  std::unique_ptr<GpuOps> gpu_;
   std::atomic<bool> shapes_changed_ = false;
   int depth_ = 0;  ///< number of enclosing blocks
   llvm::DenseMap<int32_t, std::unique_ptr<BlockRunner>> sub_blocks_;

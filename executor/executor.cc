@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
+#include "executor/compiled_ops/memory_guard.h"
 #include "executor/feed_targets.h"
 #include "executor/feed_values.h"
 #include "executor/optimize.h"
 #include "executor/print_plan.h"
-#include "executor/steps/memory_guard.h"
 #include "executor/update_order.h"
 #include "kernels/gpu/context.h"
 #include "kernels/gpu/resident.h"

@@ -44,7 +44,7 @@ Status run_passes(Program& program, const ops::OpRegistry& registry,
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::PassManager manager,
                             transpiler::PassManager::create(passes, std::move(pipeline)));
   transpiler::PassContext context(registry);
-  return manager.run(program, context, pass_options(registry, false)).status();
+  return manager.run(program, context, pass_options(program, registry, false)).status();
 }
 
 // The last component of the path, as in the original: names never lead out of the folder.

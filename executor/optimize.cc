@@ -46,12 +46,13 @@ bool writes_persistable(const Program& program) {
 
 }  // namespace
 
-transpiler::PassManagerOptions pass_options(const ops::OpRegistry& registry, bool verify) {
+transpiler::PassManagerOptions pass_options(const Program& program, const ops::OpRegistry& registry,
+                                            bool verify) {
   transpiler::PassManagerOptions options;
   options.check_changes = verify;
-  if (verify) {
-    options.verify = [&registry](const Program& program) {
-      return ops::check_program(registry, program);
+  if (verify && ops::check_program(registry, program).ok()) {
+    options.verify = [&registry](const Program& result) {
+      return ops::check_program(registry, result);
     };
   }
   return options;
@@ -86,7 +87,7 @@ StatusOr<bool> optimize(Program& program, const ops::OpRegistry& registry,
   transpiler::PassContext context(registry);
   MILLRACE_ASSIGN_OR_RETURN(
       const transpiler::PipelineReport report,
-      manager.run(program, context, pass_options(registry, wanted.verify_passes)));
+      manager.run(program, context, pass_options(program, registry, wanted.verify_passes)));
   return report.changed();
 }
 

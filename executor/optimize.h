@@ -27,10 +27,11 @@ struct OptimizeOptions {
 /// How the passes run that rewrite a program before it is compiled.
 ///
 /// \param registry  must outlive the result
-/// \param verify    the program is verified after each pass that changed it, and each change that a
-/// pass does not report is found; an error is kInternal. False: no checks, because the program has
-/// been verified and the tests check the passes (docs/decisions, decision 25).
-transpiler::PassManagerOptions pass_options(const ops::OpRegistry& registry, bool verify);
+/// \param verify    a change that a pass does not report is found, and if the program verifies as
+/// it is, so must the result of each pass that changed it; an error is kInternal. False: no checks,
+/// because the tests check the passes (docs/decisions, decision 25).
+transpiler::PassManagerOptions pass_options(const Program& program, const ops::OpRegistry& registry,
+                                            bool verify);
 
 /// The passes that make a program faster before it runs, in order: one list for inference, where no
 /// op writes a persistable var, and one for everything else.

@@ -75,7 +75,7 @@ StatusOr<std::unique_ptr<Program>> with_joint_statistics(const Program& given,
   transpiler::PassContext context(registry);
   std::unique_ptr<Program> program = given.clone();
   StatusOr<transpiler::PipelineReport> report =
-      manager.run(*program, context, pass_options(registry, verify));
+      manager.run(*program, context, pass_options(given, registry, verify));
   if (!report.ok()) return std::move(report).status();
   return program;
 }
@@ -115,7 +115,7 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
     transpiler::PassContext context(registry);
     std::unique_ptr<Program> copy = base->clone();
     StatusOr<transpiler::PipelineReport> report =
-        manager.run(*copy, context, pass_options(registry, options.debug_memory));
+        manager.run(*copy, context, pass_options(*copy, registry, options.debug_memory));
     if (!report.ok()) return std::move(report).status();
     if (device == 0) remarks.insert(remarks.end(), context.remarks.begin(), context.remarks.end());
     programs.push_back(std::move(copy));

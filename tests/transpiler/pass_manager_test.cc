@@ -185,7 +185,7 @@ TEST_F(PassManagerTest, APassWithoutTextFormRunsAlone) {
 }
 
 // Writes down when it is called.
-class Recorder final : public PassInstrumentation {
+class CallRecorder final : public PassInstrumentation {
  public:
   Status begin(const Pipeline& pipeline) override {
     calls_ += "begin " + pipeline.to_string() + "\n";
@@ -209,7 +209,7 @@ class Recorder final : public PassInstrumentation {
 };
 
 TEST_F(PassManagerTest, InstrumentationsSeeBeginAndEndOfARun) {
-  Recorder recorder;
+  CallRecorder recorder;
   options_.instrumentations = {&recorder};
   EXPECT_EQ(error_of("nothing,undo"), "ok");
   EXPECT_EQ(recorder.calls(),
@@ -218,7 +218,7 @@ TEST_F(PassManagerTest, InstrumentationsSeeBeginAndEndOfARun) {
 }
 
 TEST_F(PassManagerTest, AnInstrumentationCanRefuseAPipeline) {
-  Recorder recorder;
+  CallRecorder recorder;
   options_.instrumentations = {&recorder};
   EXPECT_EQ(error_of("append,append,append"), "error: too long");
   EXPECT_EQ(recorder.calls(), "begin append,append,append\n");
