@@ -36,29 +36,29 @@ void give_back_free_memory(int64_t planned_bytes) {
 
 }  // namespace
 
-Arena::Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary, bool in_place)
+Arena::Arena(llvm::ArrayRef<CompiledOp> compiled_ops, llvm::BitVector temporary, bool in_place)
     : temporary_(std::move(temporary)), uses_(temporary_.size()) {
-  for (size_t s = 0; s < steps.size(); ++s) {
-    for (const int32_t index : steps[s].inputs) {
+  for (size_t s = 0; s < compiled_ops.size(); ++s) {
+    for (const int32_t index : compiled_ops[s].inputs) {
       if (index < 0) continue;
       // read before it is written: it keeps a value between runs
       if (uses_[static_cast<size_t>(index)].first < 0)
         temporary_.reset(static_cast<unsigned>(index));
       uses_[static_cast<size_t>(index)].last = static_cast<int32_t>(s);
     }
-    for (const int32_t index : steps[s].outputs) {
+    for (const int32_t index : compiled_ops[s].outputs) {
       if (index < 0) continue;
       Use& use = uses_[static_cast<size_t>(index)];
       if (use.first < 0) use.first = static_cast<int32_t>(s);
       use.last = static_cast<int32_t>(s);
     }
   }
-  note_releases(steps.size());
-  if (in_place) find_takeovers(steps);
+  note_releases(compiled_ops.size());
+  if (in_place) find_takeovers(compiled_ops);
 }
 
-void Arena::note_releases(size_t steps) {
-  release_from_.assign(steps + 1, 0);
+void Arena::note_releases(size_t count) {
+  release_from_.assign(count + 1, 0);
   for (const unsigned index : temporary_.set_bits()) {
     if (uses_[index].last < 0) continue;
     release_.push_back(static_cast<int32_t>(index));
@@ -70,16 +70,16 @@ void Arena::note_releases(size_t steps) {
   });
 }
 
-void Arena::find_takeovers(llvm::ArrayRef<Step> steps) {
+void Arena::find_takeovers(llvm::ArrayRef<CompiledOp> compiled_ops) {
   std::vector<bool> taken(uses_.size(), false);
-  for (size_t s = 0; s < steps.size(); ++s) {
-    const Step& step = steps[s];
-    for (const auto& [input, output] : step.def->inplace_pairs()) {
-      const int32_t from = first_of(*step.op, step.op->inputs(), step.inputs, input);
-      const int32_t to = first_of(*step.op, step.op->outputs(), step.outputs, output);
+  for (size_t s = 0; s < compiled_ops.size(); ++s) {
+    const CompiledOp& compiled = compiled_ops[s];
+    for (const auto& [input, output] : compiled.def->inplace_pairs()) {
+      const int32_t from = first_of(*compiled.op, compiled.op->inputs(), compiled.inputs, input);
+      const int32_t to = first_of(*compiled.op, compiled.op->outputs(), compiled.outputs, output);
       if (from < 0 || to < 0 || from == to || taken[static_cast<size_t>(from)]) continue;
       // an input that the op also reads in another slot must be kept until the op is done
-      if (std::count(step.inputs.begin(), step.inputs.end(), from) > 1) continue;
+      if (std::count(compiled.inputs.begin(), compiled.inputs.end(), from) > 1) continue;
       const auto now = static_cast<int32_t>(s);
       Use& taker = uses_[static_cast<size_t>(to)];
       const Use& giver = uses_[static_cast<size_t>(from)];
@@ -98,9 +98,9 @@ void Arena::keep(int32_t index, Value* const* table) {
   temporary_.reset(bit);
 }
 
-void Arena::release(size_t step, Value* const* table) {
-  const auto first = static_cast<size_t>(release_from_[step]);
-  const auto end = static_cast<size_t>(release_from_[step + 1]);
+void Arena::release(size_t op, Value* const* table) {
+  const auto first = static_cast<size_t>(release_from_[op]);
+  const auto end = static_cast<size_t>(release_from_[op + 1]);
   for (const int32_t index : llvm::ArrayRef(release_).slice(first, end - first)) {
     if (!temporary_.test(static_cast<unsigned>(index))) continue;
     auto* const tensor = table[index]->get_if<Tensor>();
@@ -140,27 +140,27 @@ void Arena::begin_run(Value* const* table) {
   if (buffer_ != nullptr) guard_->close({buffer_->data(), static_cast<size_t>(plan_.bytes)});
 }
 
-void Arena::guard_step(size_t step) {
+void Arena::guard_op(size_t op) {
   for (const unsigned index : temporary_.set_bits()) {
-    if (has_place(index) && uses_[index].first == static_cast<int32_t>(step))
+    if (has_place(index) && uses_[index].first == static_cast<int32_t>(op))
       guard_->open({place_of(index), static_cast<size_t>(uses_[index].bytes)});
   }
 }
 
-// True if a value that begins in the step reuses the space of one that ends there.
-bool Arena::is_reused(unsigned index, int32_t step) const {
+// True if a value that begins in the op reuses the space of one that ends there.
+bool Arena::is_reused(unsigned index, int32_t op) const {
   for (const unsigned other : temporary_.set_bits()) {
     if (other != index && has_place(other) && place_of(other) == place_of(index) &&
-        uses_[other].first == step && uses_[other].last > step)
+        uses_[other].first == op && uses_[other].last > op)
       return true;
   }
   return false;
 }
 
-// Closes the memory of values last used in the step, unless a result has reused it.
-Status Arena::check_step(size_t step, Value* const* table) {
+// Closes the memory of values last used in the op, unless a result has reused it.
+Status Arena::check_op(size_t op, Value* const* table) {
   MILLRACE_RETURN_IF_ERROR(guard_->check());
-  const auto now = static_cast<int32_t>(step);
+  const auto now = static_cast<int32_t>(op);
   for (const unsigned index : temporary_.set_bits()) {
     if (!has_place(index) || uses_[index].last != now) continue;
     if (is_reused(index, now)) continue;

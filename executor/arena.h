@@ -8,9 +8,9 @@
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/BitVector.h>
 
+#include "executor/compiled_ops/compiled_op.h"
+#include "executor/compiled_ops/memory_guard.h"
 #include "executor/memory_plan.h"
-#include "executor/steps/memory_guard.h"
-#include "executor/steps/step.h"
 #include "framework/tensor/buffer.h"
 
 namespace millrace::gpu {
@@ -28,12 +28,12 @@ namespace millrace::executor {
 class Arena {
  public:
   Arena() = default;
-  /// \param steps      the block's steps in order
+  /// \param compiled_ops  the block's ops in order
   /// \param temporary  table entries that are dense tensors used by this block only
-  /// \param in_place   an output may reuse the memory of an input whose last use is the same step
-  Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary, bool in_place = true);
+  /// \param in_place   an output may reuse the memory of an input whose last use is the same op
+  Arena(llvm::ArrayRef<CompiledOp> compiled_ops, llvm::BitVector temporary, bool in_place = true);
 
-  /// Sets for each step the step until which memory last used there is kept, because steps need not
+  /// Sets for each op the op until which memory last used there is kept, because ops need not
   /// run in order. Takes effect with the next plan.
   void hold(std::vector<int32_t> until) { until_ = std::move(until); }
 
@@ -44,7 +44,7 @@ class Arena {
   /// kept before.
   void keep(int32_t index, Value* const* table);
 
-  /// Drops the content of a table entry before a step that computes it again. Its space in planned
+  /// Drops the content of a table entry before an op that computes it again. Its space in planned
   /// memory is kept, so this costs no allocation.
   void forget(int32_t index, Tensor& tensor);
 
@@ -53,16 +53,16 @@ class Arena {
   void watch() { guard_ = std::make_unique<MemoryGuard>(); }
   /// With watch(): drops temporaries of earlier runs.
   void begin_run(Value* const* table);
-  /// With watch(): marks the memory of values that the step is the first to write as in use.
-  void before_step(size_t step) {
-    if (guard_ != nullptr && buffer_ != nullptr) guard_step(step);
+  /// With watch(): marks the memory of values that the op is the first to write as in use.
+  void before_op(size_t op) {
+    if (guard_ != nullptr && buffer_ != nullptr) guard_op(op);
   }
 
-  /// Frees values that no later step uses; does nothing once memory is planned, unless watched.
-  /// Errors: kInternal if the step has written to watched memory that is not in use.
-  Status after_step(size_t step, Value* const* table) {
-    if (buffer_ == nullptr && !release_.empty()) release(step, table);
-    return guard_ != nullptr && buffer_ != nullptr ? check_step(step, table) : Ok();
+  /// Frees values that no later op uses; does nothing once memory is planned, unless watched.
+  /// Errors: kInternal if the op has written to watched memory that is not in use.
+  Status after_op(size_t op, Value* const* table) {
+    if (buffer_ == nullptr && !release_.empty()) release(op, table);
+    return guard_ != nullptr && buffer_ != nullptr ? check_op(op, table) : Ok();
   }
   /// Plans memory after the first run, and again after a run in which a temporary outgrew its
   /// space. Errors: kResource.
@@ -87,19 +87,19 @@ class Arena {
  private:
   struct Use {
     int64_t bytes = 0;        ///< largest size seen
-    int32_t first = -1;       ///< step
-    int32_t last = -1;        ///< step
+    int32_t first = -1;       ///< op
+    int32_t last = -1;        ///< op
     int32_t takes_over = -1;  ///< table entry whose memory this one may reuse
     int32_t range = -1;       ///< its range in the plan
     bool resident = false;    ///< in the memory of a device
   };
-  /// Fills release_: for each step, the values that no later step uses.
-  void note_releases(size_t steps);
+  /// Fills release_: for each op, the values that no later op uses.
+  void note_releases(size_t count);
   /// Finds outputs that may use the memory of an input (the op's in-place pairs) whose last use is
-  /// that step.
-  void find_takeovers(llvm::ArrayRef<Step> steps);
-  /// Notes the sizes of the values last used in the step, and drops their memory.
-  void release(size_t step, Value* const* table);
+  /// that op.
+  void find_takeovers(llvm::ArrayRef<CompiledOp> compiled_ops);
+  /// Notes the sizes of the values last used by the op, and drops their memory.
+  void release(size_t op, Value* const* table);
   /// Drops the region and the memory of all temporaries, after sizes have grown.
   void drop(Value* const* table);
   /// True if a temporary has become larger than its range.
@@ -114,19 +114,19 @@ class Arena {
   /// True if the value has a range in the host region; place_of() is its first byte.
   [[nodiscard]] bool has_place(unsigned index) const;
   [[nodiscard]] std::byte* place_of(unsigned index) const;
-  /// True if a value that begins in the step reuses the range of one that ends there.
-  [[nodiscard]] bool is_reused(unsigned index, int32_t step) const;
-  /// With a guard: opens the memory of values that begin in the step; check_step() closes that of
+  /// True if a value that begins at the op reuses the range of one that ends there.
+  [[nodiscard]] bool is_reused(unsigned index, int32_t op) const;
+  /// With a guard: opens the memory of values that begin at the op; check_op() closes that of
   /// values that end there, so that a wrong lifetime is found where it happens.
-  void guard_step(size_t step);
-  Status check_step(size_t step, Value* const* table);
+  void guard_op(size_t op);
+  Status check_op(size_t op, Value* const* table);
 
   /// Table entries whose memory the arena may reuse.
   llvm::BitVector temporary_;
   std::vector<Use> uses_;
-  std::vector<int32_t> release_;       ///< table entries by the last step that uses them
-  std::vector<int32_t> release_from_;  ///< start of each step's range in release_, and the end
-  std::vector<int32_t> until_;         ///< one per step; empty: the step itself
+  std::vector<int32_t> release_;       ///< table entries by the last op that uses them
+  std::vector<int32_t> release_from_;  ///< start of each op's range in release_, and the end
+  std::vector<int32_t> until_;         ///< one per op; empty: the op itself
   MemoryPlan plan_;
   std::shared_ptr<Buffer> buffer_;
   std::shared_ptr<gpu::Memory> device_memory_;  ///< null: there is no device

@@ -1,12 +1,12 @@
 #include "executor/block_runner.h"
+#include "executor/overlap/op_work.h"
 #include "executor/overlap/overlap.h"
-#include "executor/overlap/step_work.h"
 
-// The part of BlockRunner that runs steps in parallel.
+// The part of BlockRunner that runs ops in parallel.
 namespace millrace::executor {
 
 void BlockRunner::allow_overlap() {
-  // with watched memory, steps must run in order: memory is opened and closed for each step
+  // with watched memory, ops must run in order: memory is opened and closed for each op
   overlap_ = device_.threads() > 1 && !watches_memory_
                  ? std::make_unique<Overlap>(device_.threads())
                  : nullptr;
@@ -14,8 +14,8 @@ void BlockRunner::allow_overlap() {
 
 // Called before the first run, when fed and persistable values already have their dims.
 Status BlockRunner::choose_overlap() {
-  overlap_->choose(steps_,
-                   estimate_work(steps_, table_.data(), *runtime_.kernels, device_.threads()));
+  overlap_->choose(compiled_ops_, estimate_work(compiled_ops_, table_.data(), *runtime_.kernels,
+                                                device_.threads()));
   for (const Group& group : overlap_->groups())
     MILLRACE_RETURN_IF_ERROR(make_kernels(group, overlap_->device()));
   arena_.hold(overlap_->holds());
@@ -26,24 +26,24 @@ Status BlockRunner::choose_overlap() {
 // device with one thread.
 Status BlockRunner::make_kernels(const Group& group, kernels::CpuDevice& device) {
   for (int32_t s = group.first; s < group.end; ++s) {
-    Step& step = steps_[static_cast<size_t>(s)];
-    const kernels::KernelSetup setup(*step.def, *step.op, device);
-    StatusOr<kernels::Kernel> kernel = runtime_.kernels->find(step.op->type())(setup);
-    if (!kernel.ok()) return place_error(step, std::move(kernel).status());
-    step.kernel = *std::move(kernel);
+    CompiledOp& compiled = compiled_ops_[static_cast<size_t>(s)];
+    const kernels::KernelSetup setup(*compiled.def, *compiled.op, device);
+    StatusOr<kernels::Kernel> kernel = runtime_.kernels->find(compiled.op->type())(setup);
+    if (!kernel.ok()) return place_error(compiled, std::move(kernel).status());
+    compiled.kernel = *std::move(kernel);
   }
   return Ok();
 }
 
-// Runs a step of a group on a device with one thread. With an observer, steps run one after
+// Runs an op of a group on a device with one thread. With an observer, ops run one after
 // another.
 Status BlockRunner::run_placed(size_t index, kernels::CpuDevice& device) {
-  Step& step = steps_[index];
-  if (observer_ != nullptr) observer_->before(step);
-  Status status = run_step(step, device);
-  if (status.ok() && observer_ != nullptr) status = observer_->after(step, table_.data());
-  if (status.ok()) status = arena_.after_step(index, table_.data());
-  return status.ok() ? Ok() : place_error(step, std::move(status));
+  CompiledOp& compiled = compiled_ops_[index];
+  if (observer_ != nullptr) observer_->before(compiled);
+  Status status = run_op(compiled, device);
+  if (status.ok() && observer_ != nullptr) status = observer_->after(compiled, table_.data());
+  if (status.ok()) status = arena_.after_op(index, table_.data());
+  return status.ok() ? Ok() : place_error(compiled, std::move(status));
 }
 
 Status BlockRunner::run_with_overlap() {
@@ -54,11 +54,11 @@ Status BlockRunner::run_with_overlap() {
     const Group& group = overlap_->groups()[g];
     MILLRACE_RETURN_IF_ERROR(run_in_order(next, static_cast<size_t>(group.first), nullptr));
     MILLRACE_RETURN_IF_ERROR(overlap_->run(
-        g, steps_, table_.data(), device_, steady,
-        [this](size_t step, kernels::CpuDevice& device) { return run_placed(step, device); }));
+        g, compiled_ops_, table_.data(), device_, steady,
+        [this](size_t index, kernels::CpuDevice& device) { return run_placed(index, device); }));
     next = static_cast<size_t>(group.end);
   }
-  MILLRACE_RETURN_IF_ERROR(run_in_order(next, steps_.size(), nullptr));
+  MILLRACE_RETURN_IF_ERROR(run_in_order(next, compiled_ops_.size(), nullptr));
   if (overlap_->is_useless()) {
     for (const Group& group : overlap_->groups())
       MILLRACE_RETURN_IF_ERROR(make_kernels(group, device_));

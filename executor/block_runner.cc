@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
-#include "executor/gpu/gpu_steps.h"
+#include "executor/compiled_ops/memory_guard.h"
+#include "executor/gpu/gpu_ops.h"
 #include "executor/overlap/overlap.h"
-#include "executor/steps/memory_guard.h"
 #include "framework/names.h"
 #include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
@@ -38,22 +38,22 @@ StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runti
                                                             llvm::ArrayRef<const Op*> order) {
   std::unique_ptr<BlockRunner> runner(new BlockRunner(runtime, block, device));
   runner->depth_ = depth;
-  runner->steps_.reserve(block.op_count());
+  runner->compiled_ops_.reserve(block.op_count());
   std::vector<const Op*> as_they_stand;
   if (order.empty()) {
     for (const Op& op : block.ops()) as_they_stand.push_back(&op);
     order = as_they_stand;
   }
   for (const Op* const op : order) {
-    if (Status status = runner->add_step(*op); !status.ok())
+    if (Status status = runner->add_op(*op); !status.ok())
       return std::move(status).at(op->location());
   }
-  for (Step& step : runner->steps_) runner->find_shared(step);
+  for (CompiledOp& compiled : runner->compiled_ops_) runner->find_shared(compiled);
   runner->find_begun();
   // sub-blocks run on the CPU, because their scopes are short-lived
   if (const std::shared_ptr<gpu::Context>& context = gpu::context_of(device);
       context != nullptr && depth == 0)
-    runner->gpu_ = std::make_unique<GpuSteps>(context, runner->steps_, device);
+    runner->gpu_ = std::make_unique<GpuOps>(context, runner->compiled_ops_, device);
   return runner;
 }
 
@@ -63,11 +63,11 @@ int32_t BlockRunner::index_of(NameId name) {
   return found->second;
 }
 
-Status BlockRunner::add_step(const Op& op) {
-  Step step;
-  step.op = &op;
-  step.def = runtime_.ops->find(op.type());
-  if (step.def == nullptr) {
+Status BlockRunner::add_op(const Op& op) {
+  CompiledOp compiled;
+  compiled.op = &op;
+  compiled.def = runtime_.ops->find(op.type());
+  if (compiled.def == nullptr) {
     const std::string near = runtime_.ops->suggest(op.type());
     return Status(StatusCode::kUnimplemented, "unknown op type")
         .with_hint(near.empty() ? "" : fmt::format("did you mean '{}'?", near));
@@ -76,21 +76,21 @@ Status BlockRunner::add_step(const Op& op) {
     for (const Arg& arg : slot.args) {
       const bool absent = op.name_of(arg.name) == names::kEmpty ||
                           ops::is_absent_gradient(op, op.name_of(slot.name), op.name_of(arg.name));
-      step.inputs.push_back(absent ? -1 : index_of(arg.name));
+      compiled.inputs.push_back(absent ? -1 : index_of(arg.name));
     }
   }
   for (const Slot& slot : op.outputs()) {
     for (const Arg& arg : slot.args)
-      step.outputs.push_back(op.name_of(arg.name) == names::kEmpty ? -1 : index_of(arg.name));
+      compiled.outputs.push_back(op.name_of(arg.name) == names::kEmpty ? -1 : index_of(arg.name));
   }
-  // positions in a step are 16 bits wide
+  // positions in an op are 16 bits wide
   if (constexpr size_t kMost = UINT16_MAX;
-      std::max(step.inputs.size(), step.outputs.size()) > kMost) {
+      std::max(compiled.inputs.size(), compiled.outputs.size()) > kMost) {
     return {StatusCode::kUnimplemented,
             fmt::format("an op with {} inputs and {} outputs, expected at most {} of each",
-                        step.inputs.size(), step.outputs.size(), kMost)};
+                        compiled.inputs.size(), compiled.outputs.size(), kMost)};
   }
-  const auto inputs = static_cast<uint16_t>(step.inputs.size());
+  const auto inputs = static_cast<uint16_t>(compiled.inputs.size());
   llvm::SmallVector<uint16_t, 8> needed;
   llvm::SmallVector<uint16_t, 8> incoming;
   llvm::SmallVector<uint16_t, 8> plain;
@@ -98,56 +98,56 @@ Status BlockRunner::add_step(const Op& op) {
   uint16_t position = 0;
   const bool is_gradient = op.type().endswith("_grad");
   for (const Slot& slot : op.inputs()) {
-    const bool required = is_required(*step.def, op.name_of(slot.name));
+    const bool required = is_required(*compiled.def, op.name_of(slot.name));
     const kernels::AcceptedKinds kinds = kernels::accepted_kinds(op.type(), op.name_of(slot.name));
     for (size_t k = 0; k < slot.args.size(); ++k, ++position) {
-      if (step.inputs[position] < 0) continue;
+      if (compiled.inputs[position] < 0) continue;
       if (required) needed.push_back(position);
-      if (kinds.rows || kinds.arrays || kinds.others) step.kinds.push_back({position, kinds});
+      if (kinds.rows || kinds.arrays || kinds.others) compiled.kinds.push_back({position, kinds});
       if (!kinds.others && is_gradient && op.name_of(slot.name).endswith("@GRAD"))
         incoming.push_back(position);
     }
   }
-  const kernels::KernelSetup setup(*step.def, op, device_);
+  const kernels::KernelSetup setup(*compiled.def, op, device_);
   if (const ControlMaker* const control = runtime_.controls.find(op.type())) {
     MILLRACE_ASSIGN_OR_RETURN(Control made, (*control)(setup, *this));
-    step.control = std::make_unique<Control>(std::move(made));
+    compiled.control = std::make_unique<Control>(std::move(made));
   } else if (const kernels::KernelMaker kernel = runtime_.kernels->find(op.type())) {
-    MILLRACE_ASSIGN_OR_RETURN(step.kernel, kernel(setup));
+    MILLRACE_ASSIGN_OR_RETURN(compiled.kernel, kernel(setup));
   } else if (const auto custom = runtime_.custom_kernels.find(op.type());
              custom != runtime_.custom_kernels.end()) {
-    MILLRACE_ASSIGN_OR_RETURN(step.kernel, custom->getValue()(setup));
+    MILLRACE_ASSIGN_OR_RETURN(compiled.kernel, custom->getValue()(setup));
   } else {
     return {StatusCode::kUnimplemented,
             fmt::format("op '{}' has no kernel for CPU", op.type().str())};
   }
   for (position = 0; position < inputs; ++position) {
-    if (step.inputs[position] < 0) continue;
+    if (compiled.inputs[position] < 0) continue;
     if (!llvm::is_contained(setup.accepted_layouts(), position)) {
       plain.push_back(position);
-    } else if (step.control == nullptr && !kernels::keeps_private_layouts(op.type())) {
+    } else if (compiled.control == nullptr && !kernels::keeps_private_layouts(op.type())) {
       shared_layout.push_back(position);
     }
   }
-  step.lists = InputLists(needed, incoming, plain, shared_layout);
-  steps_.push_back(std::move(step));
+  compiled.lists = InputLists(needed, incoming, plain, shared_layout);
+  compiled_ops_.push_back(std::move(compiled));
   return Ok();
 }
 
-void BlockRunner::find_shared(Step& step) {
-  if (step.control) return;
-  for (size_t i = 0; i < step.inputs.size(); ++i) {
-    for (size_t o = 0; o < step.outputs.size(); ++o) {
-      if (step.inputs[i] < 0 || step.inputs[i] != step.outputs[o]) continue;
+void BlockRunner::find_shared(CompiledOp& compiled) {
+  if (compiled.control) return;
+  for (size_t i = 0; i < compiled.inputs.size(); ++i) {
+    for (size_t o = 0; o < compiled.outputs.size(); ++o) {
+      if (compiled.inputs[i] < 0 || compiled.inputs[i] != compiled.outputs[o]) continue;
       spares_.push_back(std::make_unique<Value>());
-      step.shared.push_back({static_cast<uint16_t>(i), static_cast<uint16_t>(o),
-                             static_cast<int32_t>(names_.size() + spares_.size() - 1)});
+      compiled.shared.push_back({static_cast<uint16_t>(i), static_cast<uint16_t>(o),
+                                 static_cast<int32_t>(names_.size() + spares_.size() - 1)});
     }
   }
 }
 
-// A var of the block begins in the step that mentions it first, if that step only writes it. Arrays
-// are excluded because several steps write them.
+// A var of the block begins in the op that mentions it first, if that op only writes it. Arrays
+// are excluded because several ops write them.
 void BlockRunner::find_begun() {
   llvm::BitVector seen(static_cast<unsigned>(names_.size()));
   const auto see = [&](llvm::ArrayRef<int32_t> args) {
@@ -155,15 +155,15 @@ void BlockRunner::find_begun() {
       if (index >= 0) seen.set(static_cast<unsigned>(index));
     }
   };
-  for (Step& step : steps_) {
-    see(step.inputs);
-    for (const int32_t index : step.outputs) {
+  for (CompiledOp& compiled : compiled_ops_) {
+    see(compiled.inputs);
+    for (const int32_t index : compiled.outputs) {
       if (index < 0 || seen.test(static_cast<unsigned>(index))) continue;
       const Var* const var = block_.find_var(names_[static_cast<size_t>(index)]);
       if (var != nullptr && !var->persistable() && var->kind() != VarKind::kLodTensorArray)
-        step.begun.push_back(index);
+        compiled.begun.push_back(index);
     }
-    see(step.outputs);
+    see(compiled.outputs);
   }
 }
 
@@ -193,9 +193,9 @@ llvm::BitVector BlockRunner::written_first() const {
       if (writes) written.set(static_cast<unsigned>(index));
     }
   };
-  for (const Step& step : steps_) {
-    visit(step.inputs, false);
-    visit(step.outputs, !step.control);
+  for (const CompiledOp& compiled : compiled_ops_) {
+    visit(compiled.inputs, false);
+    visit(compiled.outputs, !compiled.control);
   }
   return written;
 }
@@ -261,16 +261,16 @@ Status BlockRunner::run(Binding& binding) {
 }
 
 Status BlockRunner::run() {
-  return run_steps(nullptr);
+  return run_ops(nullptr);
 }
 
 Status BlockRunner::run_without(const llvm::BitVector& skipped) {
-  return run_steps(&skipped);
+  return run_ops(&skipped);
 }
 
-Status BlockRunner::run_steps(const llvm::BitVector* skipped) {
+Status BlockRunner::run_ops(const llvm::BitVector* skipped) {
   shapes_changed_.store(false, std::memory_order_relaxed);
-  MILLRACE_RETURN_IF_ERROR(overlap_ == nullptr ? run_in_order(0, steps_.size(), skipped)
+  MILLRACE_RETURN_IF_ERROR(overlap_ == nullptr ? run_in_order(0, compiled_ops_.size(), skipped)
                                                : run_with_overlap());
   const bool changed = shapes_changed_.load(std::memory_order_relaxed);
   return arena_is_used_ ? arena_.after_run(table_.data(), changed) : Ok();
@@ -278,30 +278,31 @@ Status BlockRunner::run_steps(const llvm::BitVector* skipped) {
 
 Status BlockRunner::run_in_order(size_t first, size_t end, const llvm::BitVector* skipped) {
   for (size_t i = first; i < end; ++i) {
-    arena_.before_step(i);
+    arena_.before_op(i);
     if (skipped != nullptr && skipped->test(static_cast<unsigned>(i))) {
-      MILLRACE_RETURN_IF_ERROR(arena_.after_step(i, table_.data()));
+      MILLRACE_RETURN_IF_ERROR(arena_.after_op(i, table_.data()));
       continue;
     }
-    if (observer_ != nullptr) observer_->before(steps_[i]);
-    Status status = run_step(steps_[i], device_);
-    if (status.ok() && observer_ != nullptr) status = observer_->after(steps_[i], table_.data());
-    if (status.ok()) status = arena_.after_step(i, table_.data());
-    if (!status.ok()) return place_error(steps_[i], std::move(status));
+    if (observer_ != nullptr) observer_->before(compiled_ops_[i]);
+    Status status = run_op(compiled_ops_[i], device_);
+    if (status.ok() && observer_ != nullptr)
+      status = observer_->after(compiled_ops_[i], table_.data());
+    if (status.ok()) status = arena_.after_op(i, table_.data());
+    if (!status.ok()) return place_error(compiled_ops_[i], std::move(status));
   }
   return Ok();
 }
 
-Status BlockRunner::place_error(const Step& step, Status status) const {
+Status BlockRunner::place_error(const CompiledOp& compiled, Status status) const {
   if (status.location().op >= 0) return status;  // already set by an op of a sub-block
-  Location place = step.op->location();
+  Location place = compiled.op->location();
   place.slot = status.location().slot;
   place.slot_index = status.location().slot_index;
   place.var = status.location().var;
   // kernels that resize their outputs do not report which one failed
   if (status.code() == StatusCode::kResource && place.var.empty()) {
     std::string written;
-    for (const llvm::StringRef name : step.op->output_names())
+    for (const llvm::StringRef name : compiled.op->output_names())
       written += (written.empty() ? "'" : ", '") + name.str() + "'";
     if (!written.empty()) status = std::move(status).with_note("the op writes " + written);
   }
@@ -324,11 +325,11 @@ void BlockRunner::plan_memory(bool in_place) {
       for (const Arg& arg : slot.args) exclude(arg.name);
     }
   };
-  // for values that control ops or other blocks use, the order of steps does not give the lifetime
-  for (const Step& step : steps_) {
-    if (!step.control) continue;
-    exclude_args(step.op->inputs());
-    exclude_args(step.op->outputs());
+  // for values that control ops or other blocks use, the order of ops does not give the lifetime
+  for (const CompiledOp& compiled : compiled_ops_) {
+    if (!compiled.control) continue;
+    exclude_args(compiled.op->inputs());
+    exclude_args(compiled.op->outputs());
   }
   for (const Block& block : block_.program().blocks()) {
     if (&block == &block_) continue;
@@ -337,13 +338,13 @@ void BlockRunner::plan_memory(bool in_place) {
       exclude_args(op.outputs());
     }
   }
-  arena_ = Arena(steps_, std::move(temporary), in_place);
+  arena_ = Arena(compiled_ops_, std::move(temporary), in_place);
   if (watches_memory_) arena_.watch();
   if (gpu_ != nullptr) arena_.use(gpu_->context().memory().shared_from_this());
   arena_is_used_ = true;
 }
 
-void BlockRunner::observe(StepObserver* observer) {
+void BlockRunner::observe(OpObserver* observer) {
   observer_ = observer;
   for (auto& [index, runner] : sub_blocks_) runner->observe(observer);
 }
@@ -355,36 +356,37 @@ void BlockRunner::keep(llvm::StringRef name) {
   if (found != indices_.end()) arena_.keep(found->second, table_.data());
 }
 
-Status BlockRunner::run_step(Step& step, kernels::CpuDevice& device) {
-  MILLRACE_RETURN_IF_ERROR(check_inputs(step, table_.data()));
-  if (gpu_ != nullptr && !step.control) return run_gpu_step(step, device);
-  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, table_.data(), device));
-  if (step.control) {
-    ControlContext ctx{{table_.data(), step.inputs, step.outputs, device}, *scope_, *this};
-    return (*step.control)(ctx);
+Status BlockRunner::run_op(CompiledOp& compiled, kernels::CpuDevice& device) {
+  MILLRACE_RETURN_IF_ERROR(check_inputs(compiled, table_.data()));
+  if (gpu_ != nullptr && !compiled.control) return run_gpu_op(compiled, device);
+  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(compiled, table_.data(), device));
+  if (compiled.control) {
+    ControlContext ctx{{table_.data(), compiled.inputs, compiled.outputs, device}, *scope_, *this};
+    return (*compiled.control)(ctx);
   }
   bool changed = false;
   MILLRACE_ASSIGN_OR_RETURN(
       const bool apart,
-      prepare_outputs(step, table_.data(), changed, nullptr,
+      prepare_outputs(compiled, table_.data(), changed, nullptr,
                       [this](int32_t index, Tensor& tensor) { arena_.forget(index, tensor); }));
-  if (watches_memory_) fill_new_outputs(step, table_.data());
+  if (watches_memory_) fill_new_outputs(compiled, table_.data());
   if (changed) shapes_changed_.store(true, std::memory_order_relaxed);
-  const kernels::KernelContext ctx(table_.data(),
-                                   apart ? llvm::ArrayRef<int32_t>(step.inputs_apart) : step.inputs,
-                                   step.outputs, device);
-  MILLRACE_RETURN_IF_ERROR(step.kernel(ctx));
+  const kernels::KernelContext ctx(
+      table_.data(), apart ? llvm::ArrayRef<int32_t>(compiled.inputs_apart) : compiled.inputs,
+      compiled.outputs, device);
+  MILLRACE_RETURN_IF_ERROR(compiled.kernel(ctx));
   if (apart) {
-    for (const Step::Shared& shared : step.shared) table_[shared.spare]->clear();
+    for (const CompiledOp::Shared& shared : compiled.shared) table_[shared.spare]->clear();
   }
   // control ops pass on values of sub-blocks and do not support layouts
-  return depth_ == 0 ? Ok() : make_outputs_plain(step, table_.data(), device);
+  return depth_ == 0 ? Ok() : make_outputs_plain(compiled, table_.data(), device);
 }
 
-Status BlockRunner::run_gpu_step(Step& step, kernels::CpuDevice& device) {
+Status BlockRunner::run_gpu_op(CompiledOp& compiled, kernels::CpuDevice& device) {
   bool changed = false;
-  const auto index = static_cast<size_t>(&step - steps_.data());
-  MILLRACE_RETURN_IF_ERROR(gpu_->run(index, step, table_, device, observer_ != nullptr, changed));
+  const auto index = static_cast<size_t>(&compiled - compiled_ops_.data());
+  MILLRACE_RETURN_IF_ERROR(
+      gpu_->run(index, compiled, table_, device, observer_ != nullptr, changed));
   if (changed) shapes_changed_.store(true, std::memory_order_relaxed);
   return Ok();
 }

@@ -11,16 +11,16 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/arena.h"
+#include "executor/compiled_ops/compiled_op.h"
 #include "executor/observer.h"
 #include "executor/runtime.h"
-#include "executor/steps/step.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 
 namespace millrace::executor {
 
-class GpuSteps;
+class GpuOps;
 class Overlap;
 struct Group;
 
@@ -79,25 +79,25 @@ class BlockRunner {
   /// values stay bound to one scope. To be called after bind().
   /// \param in_place  an op may write to the memory of an input that no later op reads
   void plan_memory(bool in_place = true);
-  /// Lets steps run in parallel if that is expected to save time (executor/overlap). Has no effect
+  /// Lets ops run in parallel if that is expected to save time (executor/overlap). Has no effect
   /// with one thread. To be called after plan_memory() and before the first run.
   void allow_overlap();
-  /// The chosen groups of parallel steps; null: none.
+  /// The chosen groups of parallel ops; null: none.
   [[nodiscard]] const Overlap* overlap() const { return overlap_.get(); }
-  /// Runs the steps if the device has a GPU attached and this is not a sub-block; else null.
-  [[nodiscard]] const GpuSteps* gpu() const { return gpu_.get(); }
+  /// Runs the ops if the device has a GPU attached and this is not a sub-block; else null.
+  [[nodiscard]] const GpuOps* gpu() const { return gpu_.get(); }
   /// Keeps a value readable after run(); the memory of other values may have been reused.
   void keep(llvm::StringRef name);
   [[nodiscard]] const Arena& arena() const { return arena_; }
 
   /// Sets an observer that is notified of every op, including those of sub-blocks; null: none. Must
   /// outlive the runs.
-  void observe(StepObserver* observer);
+  void observe(OpObserver* observer);
 
   /// Runs all ops in order. Errors: the first one, with the op's location; outputs of ops before it
   /// are kept.
   Status run();
-  /// The same without some of the ops (entries of steps()).
+  /// The same without some of the ops (entries of compiled_ops()).
   Status run_without(const llvm::BitVector& skipped);
   /// bind() and run(), for a scope that is used once.
   Status run_in(Scope& scope) {
@@ -110,7 +110,7 @@ class BlockRunner {
   /// The runner of another block of the program, compiled at first use.
   StatusOr<BlockRunner*> sub_block(int32_t index);
 
-  [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
+  [[nodiscard]] const std::vector<CompiledOp>& compiled_ops() const { return compiled_ops_; }
 
  private:
   BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device);
@@ -121,33 +121,33 @@ class BlockRunner {
   /// Table entries that an op with a kernel writes before any op reads them.
   [[nodiscard]] llvm::BitVector written_first() const;
   /// Compiles one op: resolves its arguments and makes its kernel or control op.
-  Status add_step(const Op& op);
+  Status add_op(const Op& op);
   /// Notes the arguments that are input and output at once, with a spare value for each.
-  void find_shared(Step& step);
-  /// Notes in each step the vars that it is the first to mention and only writes.
+  void find_shared(CompiledOp& compiled);
+  /// Notes in each op the vars that it is the first to mention and only writes.
   void find_begun();
   /// True if a run might use what an earlier run left in the value. \param var  null: not declared
   [[nodiscard]] bool is_stale(const Var* var, bool is_written_first) const;
-  /// \param skipped  steps to leave out; null: none
-  Status run_steps(const llvm::BitVector* skipped);
+  /// \param skipped  ops to leave out; null: none
+  Status run_ops(const llvm::BitVector* skipped);
   Status run_in_order(size_t first, size_t end, const llvm::BitVector* skipped);
   Status run_with_overlap();
   /// Called before the first run, when fed and persistable values already have their dims.
   Status choose_overlap();
   /// Makes the kernels of a group again for a device with one thread, which runs them in parallel.
   Status make_kernels(const Group& group, kernels::CpuDevice& device);
-  /// Runs a step of a group on a device with one thread.
+  /// Runs an op of a group on a device with one thread.
   Status run_placed(size_t index, kernels::CpuDevice& device);
   /// Checks inputs, prepares outputs and calls the kernel or control op.
-  Status run_step(Step& step, kernels::CpuDevice& device);
-  Status run_gpu_step(Step& step, kernels::CpuDevice& device);
+  Status run_op(CompiledOp& compiled, kernels::CpuDevice& device);
+  Status run_gpu_op(CompiledOp& compiled, kernels::CpuDevice& device);
   /// Adds the op's location to an error, unless an op of a sub-block has set its own.
-  Status place_error(const Step& step, Status status) const;
+  Status place_error(const CompiledOp& compiled, Status status) const;
 
   const Runtime& runtime_;
   const Block& block_;
   kernels::CpuDevice& device_;
-  std::vector<Step> steps_;
+  std::vector<CompiledOp> compiled_ops_;
   /// Name of each table entry; spares, which have no names, follow the named ones.
   std::vector<NameId> names_;
   llvm::DenseMap<NameId, int32_t> indices_;
@@ -155,12 +155,12 @@ class BlockRunner {
   std::vector<int32_t> stale_;  ///< as in Binding
   std::vector<std::unique_ptr<Value>> spares_;
   Scope* scope_ = nullptr;
-  StepObserver* observer_ = nullptr;
+  OpObserver* observer_ = nullptr;
   Arena arena_;
   bool arena_is_used_ = false;
   bool watches_memory_ = false;  ///< MemoryWatch of the device
   std::unique_ptr<Overlap> overlap_;
-  std::unique_ptr<GpuSteps> gpu_;
+  std::unique_ptr<GpuOps> gpu_;
   std::atomic<bool> shapes_changed_ = false;
   int depth_ = 0;  ///< number of enclosing blocks
   llvm::DenseMap<int32_t, std::unique_ptr<BlockRunner>> sub_blocks_;

@@ -60,21 +60,21 @@ std::string describe_non_finite(const Tensor& tensor) {
   return status.ok() ? text : status.message();
 }
 
-Status NanCheck::after(const Step& step, Value* const* table) {
+Status NanCheck::after(const CompiledOp& compiled, Value* const* table) {
   size_t i = 0;
-  for (const Slot& slot : step.op->outputs()) {
+  for (const Slot& slot : compiled.op->outputs()) {
     for (size_t k = 0; k < slot.args.size(); ++k, ++i) {
-      if (step.outputs[i] < 0) continue;
-      const Value& value = *table[step.outputs[i]];
+      if (compiled.outputs[i] < 0) continue;
+      const Value& value = *table[compiled.outputs[i]];
       const auto* tensor = value.get_if<Tensor>();
       if (const auto* const rows = value.get_if<SelectedRows>()) tensor = &rows->value;
       if (tensor == nullptr || !tensor->initialized()) continue;
       const std::string found = describe_non_finite(*tensor);
       if (found.empty()) continue;
       Location place;
-      place.slot = step.op->name_of(slot.name).str();
+      place.slot = compiled.op->name_of(slot.name).str();
       place.slot_index = static_cast<int>(k);
-      place.var = step.op->name_of(slot.args[k].name).str();
+      place.var = compiled.op->name_of(slot.args[k].name).str();
       return Status(StatusCode::kExecution, "the output has " + found).at(std::move(place));
     }
   }

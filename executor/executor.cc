@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
+#include "executor/compiled_ops/memory_guard.h"
 #include "executor/feed_targets.h"
 #include "executor/feed_values.h"
 #include "executor/optimize.h"
 #include "executor/print_plan.h"
-#include "executor/steps/memory_guard.h"
 #include "executor/update_order.h"
 #include "kernels/gpu/context.h"
 #include "kernels/gpu/resident.h"
@@ -72,7 +72,8 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
                            .bf16_products = options_.bf16_products,
                            .split_gradients = options_.inter_op && options_.threads > 1,
                            .merge_updates = true,
-                           .release_folded = options_.release_folded}));
+                           .release_folded = options_.release_folded,
+                           .verify_passes = options_.debug_memory}));
   }
   if (changed) {
     places_.after(*program_);

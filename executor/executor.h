@@ -42,8 +42,9 @@ struct ExecutorOptions {
   bool release_folded = false;
   /// Detects kernels that read unwritten memory or write to memory that is not theirs: outputs and
   /// released memory are filled with NaN and unusual numbers, writes to released memory are errors
-  /// (kInternal), and no run starts with memory of an earlier one. Costs time; steps never run in
-  /// parallel. CPU only: cannot be combined with a GPU.
+  /// (kInternal), and no run starts with memory of an earlier one. Also finds rewrites that leave
+  /// an invalid program (kInternal). Costs time; ops never run in parallel. CPU only: cannot be
+  /// combined with a GPU.
   bool debug_memory = false;
   /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Programs are then not
   /// rewritten, and persistable vars that the GPU used stay in its memory until they are read
@@ -80,7 +81,7 @@ class PreparedProgram {
              std::vector<Value>& results);
 
   /// Sets an observer that is notified of every op of later runs; null: none. Must outlive them.
-  void observe(StepObserver* observer) {
+  void observe(OpObserver* observer) {
     observer_ = observer;
     runner_->observe(observer);
   }
@@ -88,12 +89,12 @@ class PreparedProgram {
   /// position continues like the program that was at that position.
   [[nodiscard]] uint64_t random_position() const { return kernels::random_position(*device_); }
   void set_random_position(uint64_t position) { kernels::set_random_position(*device_, position); }
-  /// Steps and memory as text; includes dims and memory offsets after a run.
+  /// Compiled ops and memory as text; includes dims and memory offsets after a run.
   [[nodiscard]] std::string plan_text() const;
   /// Bytes of the memory that temporaries share; 0 before the first run.
   [[nodiscard]] int64_t memory_bytes() const { return runner_->arena().bytes(); }
-  /// Runs its steps; null without a GPU.
-  [[nodiscard]] const GpuSteps* gpu() const { return runner_->gpu(); }
+  /// Runs its ops; null without a GPU.
+  [[nodiscard]] const GpuOps* gpu() const { return runner_->gpu(); }
   /// The program after rewriting.
   [[nodiscard]] const Program& program() const { return *program_; }
   /// The program as passed to prepare().
@@ -114,7 +115,7 @@ class PreparedProgram {
 
   std::shared_ptr<const Runtime> runtime_;
   Scope* scope_ = nullptr;
-  StepObserver* observer_ = nullptr;
+  OpObserver* observer_ = nullptr;
   ExecutorOptions options_;
   OriginalPlaces places_;              ///< in original_
   std::unique_ptr<Program> original_;  ///< null if the program was not rewritten

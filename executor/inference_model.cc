@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "executor/feed_targets.h"
+#include "executor/optimize.h"
 #include "framework/base/errors.h"
 #include "framework/export.h"
 #include "framework/op_attrs.h"
@@ -15,7 +16,6 @@
 #include "io/params_manifest.h"
 #include "io/paths.h"
 #include "io/persistables.h"
-#include "transpiler/pass_manager.h"
 #include "transpiler/register_all.h"
 
 namespace millrace::executor {
@@ -44,9 +44,7 @@ Status run_passes(Program& program, const ops::OpRegistry& registry,
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::PassManager manager,
                             transpiler::PassManager::create(passes, std::move(pipeline)));
   transpiler::PassContext context(registry);
-  transpiler::PassManagerOptions options;
-  options.check_changes = false;
-  return manager.run(program, context, options).status();
+  return manager.run(program, context, pass_options(program, registry, false)).status();
 }
 
 // The last component of the path, as in the original: names never lead out of the folder.

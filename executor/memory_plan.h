@@ -7,12 +7,12 @@
 
 namespace millrace::executor {
 
-/// Memory that is needed from one step to another, both inclusive.
+/// Memory that is needed from one op to another, both inclusive.
 struct LiveRange {
-  int64_t first = 0;  ///< step that writes it first
-  int64_t last = 0;   ///< last step that reads or writes it, >= first
+  int64_t first = 0;  ///< op that writes it first
+  int64_t last = 0;   ///< last op that reads or writes it, >= first
   int64_t bytes = 0;
-  /// Index of a range whose memory this one reuses: that range ends in the step in which this one
+  /// Index of a range whose memory this one reuses: that range ends in the op in which this one
   /// begins, and is at least as large. -1: none.
   int32_t takes_over = -1;
 };
@@ -25,7 +25,7 @@ struct MemoryPlan {
 };
 
 /// Places ranges so that no two that are live at once overlap, except those that reuse memory.
-/// Walks the steps once and takes the smallest hole that fits. Cost: O(n log n).
+/// Walks the ops once and takes the smallest hole that fits. Cost: O(n log n).
 MemoryPlan plan_memory(llvm::ArrayRef<LiveRange> ranges);
 
 }  // namespace millrace::executor

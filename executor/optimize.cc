@@ -3,8 +3,8 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/op_attrs.h"
+#include "ops/verify.h"
 #include "transpiler/fusion/fusions.h"
-#include "transpiler/pass_manager.h"
 
 namespace millrace::executor {
 namespace {
@@ -46,6 +46,18 @@ bool writes_persistable(const Program& program) {
 
 }  // namespace
 
+transpiler::PassManagerOptions pass_options(const Program& program, const ops::OpRegistry& registry,
+                                            bool verify) {
+  transpiler::PassManagerOptions options;
+  options.check_changes = verify;
+  if (verify && ops::check_program(registry, program).ok()) {
+    options.verify = [&registry](const Program& result) {
+      return ops::check_program(registry, result);
+    };
+  }
+  return options;
+}
+
 transpiler::Pipeline optimization_pipeline(const Program& program,
                                            const std::vector<std::string>& keep,
                                            const OptimizeOptions& options) {
@@ -73,12 +85,9 @@ StatusOr<bool> optimize(Program& program, const ops::OpRegistry& registry,
       const transpiler::PassManager manager,
       transpiler::PassManager::create(passes, optimization_pipeline(program, keep, wanted)));
   transpiler::PassContext context(registry);
-  transpiler::PassManagerOptions options;
-  // The program has been verified; the results of the passes are covered by tests, not checked at
-  // every start.
-  options.check_changes = false;
-  MILLRACE_ASSIGN_OR_RETURN(const transpiler::PipelineReport report,
-                            manager.run(program, context, options));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const transpiler::PipelineReport report,
+      manager.run(program, context, pass_options(program, registry, wanted.verify_passes)));
   return report.changed();
 }
 

@@ -6,6 +6,7 @@
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "ops/registry.h"
+#include "transpiler/pass_manager.h"
 #include "transpiler/pipeline.h"
 
 namespace millrace::executor {
@@ -20,7 +21,17 @@ struct OptimizeOptions {
   bool merge_updates = false;
   /// Inference: the first run frees parameters that are folded into others.
   bool release_folded = false;
+  bool verify_passes = false;  ///< see pass_options()
 };
+
+/// How the passes run that rewrite a program before it is compiled.
+///
+/// \param registry  must outlive the result
+/// \param verify    a change that a pass does not report is found, and if the program verifies as
+/// it is, so must the result of each pass that changed it; an error is kInternal. False: no checks,
+/// because the tests check the passes (docs/decisions, decision 25).
+transpiler::PassManagerOptions pass_options(const Program& program, const ops::OpRegistry& registry,
+                                            bool verify);
 
 /// The passes that make a program faster before it runs, in order: one list for inference, where no
 /// op writes a persistable var, and one for everything else.

@@ -3,34 +3,34 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "executor/gpu/gpu_steps.h"
+#include "executor/gpu/gpu_ops.h"
 #include "executor/overlap/overlap.h"
 #include "framework/program.h"
 
 namespace millrace::executor {
 namespace {
 
-std::string output_text(const BlockRunner& runner, const Step& step, size_t position,
+std::string output_text(const BlockRunner& runner, const CompiledOp& compiled, size_t position,
                         llvm::StringRef name) {
   std::string text = name.str();
-  for (const Step::Result& result : step.results) {
+  for (const CompiledOp::Result& result : compiled.results) {
     if (result.output != position) continue;
     text += fmt::format(": {} [{}]", dtype_name(result.dtype),
                         result.sized ? fmt::format("{}", fmt::join(result.dims, ", "))
                                      : std::string("by the kernel"));
   }
-  const int64_t offset = runner.arena().offset(step.outputs[position]);
+  const int64_t offset = runner.arena().offset(compiled.outputs[position]);
   return offset < 0 ? text : text + fmt::format(" at {}", offset);
 }
 
-int32_t group_of_print_plan(const BlockRunner& runner, size_t step) {
-  return runner.overlap() == nullptr ? -1 : runner.overlap()->group_of(step);
+int32_t group_of_print_plan(const BlockRunner& runner, size_t compiled) {
+  return runner.overlap() == nullptr ? -1 : runner.overlap()->group_of(compiled);
 }
 
-// Where a step runs, and what it copied to and from the device in the latest run.
+// Where an op runs, and what it copied to and from the device in the latest run.
 std::string place_text(const BlockRunner& runner, size_t index) {
-  if (runner.gpu() == nullptr || runner.steps()[index].control) return "";
-  const GpuSteps::Placed& placed = runner.gpu()->placed(index);
+  if (runner.gpu() == nullptr || runner.compiled_ops()[index].control) return "";
+  const GpuOps::Placed& placed = runner.gpu()->placed(index);
   const gpu::Traffic& copied = placed.copied;
   std::string text = placed.kernel ? " [gpu]" : fmt::format(" [cpu: {}]", placed.reason);
   if (copied.bytes_in > 0) text += fmt::format(" [{} bytes to the gpu]", copied.bytes_in);
@@ -42,20 +42,20 @@ std::string place_text(const BlockRunner& runner, size_t index) {
 
 std::string print_plan(const BlockRunner& runner) {
   std::string text =
-      fmt::format("block {}: {} steps\n", runner.block().index(), runner.steps().size());
+      fmt::format("block {}: {} steps\n", runner.block().index(), runner.compiled_ops().size());
   int64_t number = 0;
-  for (const Step& step : runner.steps()) {
+  for (const CompiledOp& compiled : runner.compiled_ops()) {
     const int32_t group = group_of_print_plan(runner, static_cast<size_t>(number));
-    text += fmt::format("{:>6}  {:<28}{}{}{}", number, step.op->type().str(),
-                        step.control ? " [control]" : "",
+    text += fmt::format("{:>6}  {:<28}{}{}{}", number, compiled.op->type().str(),
+                        compiled.control ? " [control]" : "",
                         group < 0 ? "" : fmt::format(" [side by side {}]", group),
                         place_text(runner, static_cast<size_t>(number)));
     ++number;
     size_t position = 0;
-    for (const Slot& slot : step.op->outputs()) {
+    for (const Slot& slot : compiled.op->outputs()) {
       for (const Arg& arg : slot.args) {
-        if (step.outputs[position] >= 0)
-          text += "  " + output_text(runner, step, position, step.op->name_of(arg.name));
+        if (compiled.outputs[position] >= 0)
+          text += "  " + output_text(runner, compiled, position, compiled.op->name_of(arg.name));
         ++position;
       }
     }
@@ -65,7 +65,7 @@ std::string print_plan(const BlockRunner& runner) {
   text += fmt::format("memory of temporaries: {} bytes; live at once: {} bytes\n",
                       runner.arena().bytes(), runner.arena().peak_live());
   if (runner.gpu() != nullptr) {
-    const GpuSteps::Counts counts = runner.gpu()->counts();
+    const GpuOps::Counts counts = runner.gpu()->counts();
     text += fmt::format(
         "device memory of temporaries: {} bytes; live at once: {} bytes\n"
         "ops on the gpu: {}; on the cpu: {}\n",

@@ -6,7 +6,7 @@
 
 namespace millrace::executor {
 
-/// The steps of a block in order, one line each: index, op type, outputs with dtype, dims and
+/// The ops of a block in order, one line each: index, op type, outputs with dtype, dims and
 /// offset in the shared memory, and which neighbours run in parallel; then the memory. Dims,
 /// offsets and neighbours are known after a run; before it they are left out.
 std::string print_plan(const BlockRunner& runner);

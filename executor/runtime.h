@@ -7,7 +7,7 @@
 #include <llvm/ADT/StringMap.h>
 
 #include "executor/collective/rings.h"
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 #include "kernels/registry.h"
 #include "ops/registry.h"
 

@@ -10,19 +10,19 @@
 
 namespace millrace::executor {
 
-void Trace::before(const Step& /*step*/) {
+void Trace::before(const CompiledOp& /*compiled*/) {
   open_.push_back(Clock::now());
   if (first_ == Clock::time_point{}) first_ = open_.back();
 }
 
-Status Trace::after(const Step& step, Value* const* table) {
+Status Trace::after(const CompiledOp& compiled, Value* const* table) {
   const auto end = Clock::now();
   const auto ns = [this](Clock::time_point t) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(t - first_).count();
   };
-  Event event{step.op, ns(open_.back()), ns(end), {}, 0};
+  Event event{compiled.op, ns(open_.back()), ns(end), {}, 0};
   open_.pop_back();
-  for (const int32_t index : step.outputs) {
+  for (const int32_t index : compiled.outputs) {
     if (index < 0) continue;
     event.outputs += (event.outputs.empty() ? "" : ", ") + describe(*table[index]);
     if (const auto* const tensor = table[index]->get_if<Tensor>()) event.bytes += tensor->bytes();

@@ -10,10 +10,10 @@
 namespace millrace::executor {
 
 /// Times every op. Thread-safety: one run at a time.
-class Trace final : public StepObserver {
+class Trace final : public OpObserver {
  public:
-  void before(const Step& step) override;
-  Status after(const Step& step, Value* const* table) override;
+  void before(const CompiledOp& compiled) override;
+  Status after(const CompiledOp& compiled, Value* const* table) override;
 
   /// The events as a Chrome trace (chrome://tracing, Perfetto): one complete event per op with
   /// type, block, index, output dims and bytes; times in microseconds since the first op.

@@ -16,6 +16,20 @@ class PrintAfter final : public PassInstrumentation {
   PrintAfter(std::vector<std::string> passes, PrintFn print, SinkFn sink)
       : passes_(std::move(passes)), print_(std::move(print)), sink_(std::move(sink)) {}
 
+  Status begin(const Pipeline& pipeline) override {
+    for (const std::string& name : passes_) {
+      if (llvm::any_of(pipeline.steps, [&](const PipelineStep& step) { return step.pass == name; }))
+        continue;
+      std::vector<std::string_view> known;
+      for (const PipelineStep& step : pipeline.steps) known.push_back(step.pass);
+      const std::string nearest = nearest_name(name, known);
+      return InvalidArgument("cannot print after '{}': the pipeline '{}' has no such pass", name,
+                             pipeline.to_string())
+          .with_hint(nearest.empty() ? "" : "did you mean '" + nearest + "'?");
+    }
+    return Ok();
+  }
+
   Status after(const PassEvent& event) override {
     if (!passes_.empty() && llvm::find(passes_, event.pass) == passes_.end()) return Ok();
     const std::string title =
@@ -42,8 +56,13 @@ Status write_file(const std::filesystem::path& path, const std::string& text) {
 
 class DumpToFolder final : public PassInstrumentation {
  public:
-  DumpToFolder(std::string folder, std::string pipeline, PrintFn print)
-      : folder_(std::move(folder)), pipeline_(std::move(pipeline)), print_(std::move(print)) {}
+  DumpToFolder(std::string folder, PrintFn print)
+      : folder_(std::move(folder)), print_(std::move(print)) {}
+
+  Status begin(const Pipeline& pipeline) override {
+    pipeline_ = pipeline.to_string();
+    return Ok();
+  }
 
   Status before(const PassEvent& event) override {
     if (event.index != 0) return Ok();
@@ -80,26 +99,13 @@ class DumpToFolder final : public PassInstrumentation {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<PassInstrumentation>> print_after(std::vector<std::string> passes,
-                                                           const Pipeline& pipeline, PrintFn print,
-                                                           SinkFn sink) {
-  for (const std::string& name : passes) {
-    if (llvm::any_of(pipeline.steps, [&](const PipelineStep& step) { return step.pass == name; }))
-      continue;
-    std::vector<std::string_view> known;
-    for (const PipelineStep& step : pipeline.steps) known.push_back(step.pass);
-    const std::string nearest = nearest_name(name, known);
-    return InvalidArgument("cannot print after '{}': the pipeline '{}' has no such pass", name,
-                           pipeline.to_string())
-        .with_hint(nearest.empty() ? "" : "did you mean '" + nearest + "'?");
-  }
-  return std::unique_ptr<PassInstrumentation>(
-      std::make_unique<PrintAfter>(std::move(passes), std::move(print), std::move(sink)));
+std::unique_ptr<PassInstrumentation> print_after(std::vector<std::string> passes, PrintFn print,
+                                                 SinkFn sink) {
+  return std::make_unique<PrintAfter>(std::move(passes), std::move(print), std::move(sink));
 }
 
-std::unique_ptr<PassInstrumentation> dump_to_folder(std::string folder, const Pipeline& pipeline,
-                                                    PrintFn print) {
-  return std::make_unique<DumpToFolder>(std::move(folder), pipeline.to_string(), std::move(print));
+std::unique_ptr<PassInstrumentation> dump_to_folder(std::string folder, PrintFn print) {
+  return std::make_unique<DumpToFolder>(std::move(folder), std::move(print));
 }
 
 }  // namespace millrace::transpiler

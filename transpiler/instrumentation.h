@@ -18,10 +18,9 @@ using SinkFn = std::function<void(const std::string&)>;
 /// a line "# after 'x' (1 of 2): changed".
 ///
 /// \param passes  names of passes; empty: all
-/// Errors: kInvalidArgument if the pipeline has no pass of a given name.
-StatusOr<std::unique_ptr<PassInstrumentation>> print_after(std::vector<std::string> passes,
-                                                           const Pipeline& pipeline, PrintFn print,
-                                                           SinkFn sink);
+/// Errors of the run: kInvalidArgument if the pipeline has no pass of a given name.
+std::unique_ptr<PassInstrumentation> print_after(std::vector<std::string> passes, PrintFn print,
+                                                 SinkFn sink);
 
 /// Writes the input of the pipeline and the result of each pass into files of a folder:
 /// 000-input.prog, 001-<pass>.prog, ... and the same with .startup.prog. pipeline.txt has the
@@ -29,7 +28,6 @@ StatusOr<std::unique_ptr<PassInstrumentation>> print_after(std::vector<std::stri
 ///
 /// The folder is created if it does not exist. Files of an earlier run are replaced.
 /// Errors of the run: kIo naming the file.
-std::unique_ptr<PassInstrumentation> dump_to_folder(std::string folder, const Pipeline& pipeline,
-                                                    PrintFn print);
+std::unique_ptr<PassInstrumentation> dump_to_folder(std::string folder, PrintFn print);
 
 }  // namespace millrace::transpiler

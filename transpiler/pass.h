@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,11 +28,17 @@ struct PassContext {
   const ops::OpRegistry& registry;
   /// Startup program that belongs to the one being rewritten; null if there is none.
   Program* startup = nullptr;
-  /// Facts of the running distribution (DistributionJob); null otherwise.
+  /// Facts of what the pipeline works on (DistributionJob, CollectivePlan); null if there are none.
   Facts* job = nullptr;
   /// Lines for the user, in order ("fc_0.w_0: 2 slices"); printed by the tools with -v.
   std::vector<std::string> remarks;
 };
+
+/// Number of edits of the program and of the startup program of the context so far; equal numbers
+/// mean that neither was edited in between.
+inline uint64_t count_edits(const Program& program, const PassContext& context) {
+  return program.edits() + (context.startup == nullptr ? 0 : context.startup->edits());
+}
 
 /// One rewrite of a program. Stateless between runs; options are given when it is made.
 class Pass {
@@ -54,6 +62,6 @@ class Pass {
 
 /// Makes a pass from its checked options. Errors: kInvalidArgument for constraints beyond the
 /// types, such as two options that exclude each other; the registry adds the name of the pass.
-using PassFactory = StatusOr<std::unique_ptr<Pass>> (*)(const PassOptions&);
+using PassFactory = std::function<StatusOr<std::unique_ptr<Pass>>(const PassOptions&)>;
 
 }  // namespace millrace::transpiler

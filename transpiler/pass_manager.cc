@@ -55,6 +55,9 @@ Status blame_pass(const Status& finding, llvm::StringRef pass) {
 
 }  // namespace
 
+Status PassInstrumentation::begin(const Pipeline& /*pipeline*/) {
+  return Ok();
+}
 Status PassInstrumentation::before(const PassEvent& /*event*/) {
   return Ok();
 }
@@ -62,6 +65,7 @@ Status PassInstrumentation::after(const PassEvent& /*event*/) {
   return Ok();
 }
 void PassInstrumentation::failed(const PassEvent& /*event*/, const Status& /*status*/) {}
+void PassInstrumentation::finished(const PipelineReport& /*report*/) {}
 
 bool PipelineReport::changed() const {
   return std::any_of(passes.begin(), passes.end(), [](const auto& pass) { return pass.changed; });
@@ -103,6 +107,28 @@ StatusOr<PassManager> PassManager::create(const PassRegistry& registry, llvm::St
   return create(registry, std::move(parsed));
 }
 
+PassManager PassManager::of(std::unique_ptr<Pass> pass) {
+  PassManager manager;
+  manager.pipeline_.steps.push_back({pass->name().str(), {}});
+  manager.passes_.push_back(std::move(pass));
+  return manager;
+}
+
+Status PassManager::with_note(Status status, size_t index, ErrorNote note) const {
+  const std::string& name = pipeline_.steps[index].pass;
+  switch (note) {
+    case ErrorNote::kPipeline:
+      return std::move(status).with_note(fmt::format("in pass '{}' ({} of {}) of '{}'", name,
+                                                     index + 1, passes_.size(),
+                                                     pipeline_.to_string()));
+    case ErrorNote::kPass:
+      return std::move(status).with_note(fmt::format("in pass '{}'", name));
+    case ErrorNote::kNothing:
+      break;
+  }
+  return status;
+}
+
 StatusOr<PassRecord> PassManager::run_pass(size_t index, Program& program, PassContext& context,
                                            const PassManagerOptions& options) const {
   Pass& pass = *passes_[index];
@@ -138,6 +164,8 @@ StatusOr<PassRecord> PassManager::run_pass(size_t index, Program& program, PassC
 
 StatusOr<PipelineReport> PassManager::run(Program& program, PassContext& context,
                                           const PassManagerOptions& options) const {
+  for (PassInstrumentation* watcher : options.instrumentations)
+    MILLRACE_RETURN_IF_ERROR(watcher->begin(pipeline_));
   bool may_be_old = !passes_.empty() && passes_.front()->takes_old_forms();
   MILLRACE_RETURN_IF_ERROR(
       verify(program, context, may_be_old, options)
@@ -154,15 +182,14 @@ StatusOr<PipelineReport> PassManager::run(Program& program, PassContext& context
     }
     StatusOr<PassRecord> record = run_pass(i, program, context, options);
     if (!record.ok()) {
-      const Status status = std::move(record).status().with_note(
-          fmt::format("in pass '{}' ({} of {}) of '{}'", pipeline_.steps[i].pass, i + 1,
-                      passes_.size(), pipeline_.to_string()));
+      const Status status = with_note(std::move(record).status(), i, options.error_note);
       const PassEvent event{passes_[i]->name(), i, passes_.size(), program, context.startup, false};
       for (PassInstrumentation* watcher : options.instrumentations) watcher->failed(event, status);
       return status;
     }
     report.passes.push_back(*std::move(record));
   }
+  for (PassInstrumentation* watcher : options.instrumentations) watcher->finished(report);
   return report;
 }
 

@@ -23,6 +23,8 @@ struct PassEvent {
   bool changed = false;              ///< result of the pass; false before it ran
 };
 
+struct PipelineReport;
+
 /// Observes a pipeline; instrumentation.h has the available ones. An error stops the run.
 class PassInstrumentation {
  public:
@@ -31,10 +33,21 @@ class PassInstrumentation {
   PassInstrumentation(const PassInstrumentation&) = delete;
   PassInstrumentation& operator=(const PassInstrumentation&) = delete;
 
+  /// Called first, before the input is verified.
+  virtual Status begin(const Pipeline& pipeline);
   virtual Status before(const PassEvent& event);
   virtual Status after(const PassEvent& event);
   /// The program may be half rewritten; the status has its notes.
   virtual void failed(const PassEvent& event, const Status& status);
+  /// Called last, if no pass failed.
+  virtual void finished(const PipelineReport& report);
+};
+
+/// What the note on an error of a pass names.
+enum class ErrorNote {
+  kPipeline,  ///< "in pass 'x' (1 of 2) of '<pipeline>'"
+  kPass,      ///< "in pass 'x'": the caller composed the pipeline, its user knows nothing of it
+  kNothing,   ///< no note: the pass is the whole command
 };
 
 /// How a pipeline runs.
@@ -48,6 +61,7 @@ struct PassManagerOptions {
   /// Compares fingerprints before and after each pass; a change that a pass does not report is
   /// kInternal.
   bool check_changes = true;
+  ErrorNote error_note = ErrorNote::kPipeline;
   /// Called in order; not owned.
   std::vector<PassInstrumentation*> instrumentations;
 };
@@ -79,13 +93,15 @@ class PassManager {
   static StatusOr<PassManager> create(const PassRegistry& registry, Pipeline pipeline);
   /// As above, from text. Errors: also those of parse_pipeline().
   static StatusOr<PassManager> create(const PassRegistry& registry, llvm::StringRef pipeline);
+  /// A pipeline of one pass with state that has no text form.
+  static PassManager of(std::unique_ptr<Pass> pass);
 
   [[nodiscard]] const Pipeline& pipeline() const { return pipeline_; }
 
   /// Runs the passes in order and stops at the first error; then the program is unspecified.
   ///
-  /// Errors: those of the passes, with the note "in pass 'x' (1 of 2) of '<pipeline>'"; kInternal
-  /// if a pass produces a program that does not verify, or does not report a change.
+  /// Errors: those of the passes, with a note on the pass (ErrorNote); those of instrumentations;
+  /// kInternal if a pass produces a program that does not verify, or does not report a change.
   StatusOr<PipelineReport> run(Program& program, PassContext& context,
                                const PassManagerOptions& options = {}) const;
 
@@ -93,6 +109,7 @@ class PassManager {
   PassManager() = default;
   StatusOr<PassRecord> run_pass(size_t index, Program& program, PassContext& context,
                                 const PassManagerOptions& options) const;
+  [[nodiscard]] Status with_note(Status status, size_t index, ErrorNote note) const;
 
   Pipeline pipeline_;
   std::vector<std::unique_ptr<Pass>> passes_;

@@ -147,7 +147,7 @@ PassInfo& PassInfo::one_of(std::initializer_list<llvm::StringRef> choices) {
   return *this;
 }
 PassInfo& PassInfo::factory(PassFactory make) {
-  factory_ = make;
+  factory_ = std::move(make);
   return *this;
 }
 

@@ -55,7 +55,7 @@ class PassInfo {
   [[nodiscard]] llvm::StringRef name() const { return name_; }
   [[nodiscard]] llvm::StringRef summary() const { return summary_; }
   [[nodiscard]] llvm::ArrayRef<OptionDef> options() const { return options_; }
-  [[nodiscard]] PassFactory factory() const { return factory_; }
+  [[nodiscard]] const PassFactory& factory() const { return factory_; }
 
  private:
   PassInfo& add(llvm::StringRef name, OptionType type, OptionValue fallback, llvm::StringRef doc);
@@ -63,7 +63,7 @@ class PassInfo {
   llvm::StringRef name_;
   llvm::StringRef summary_;
   std::vector<OptionDef> options_;
-  PassFactory factory_ = nullptr;
+  PassFactory factory_;
 };
 
 /// The passes that can be used in pipelines. Filled by function calls, then immutable.

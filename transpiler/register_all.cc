@@ -1,7 +1,7 @@
 #include "transpiler/register_all.h"
 
 #include "transpiler/distribute/distribute_pass.h"
-#include "transpiler/distribute/steps.h"
+#include "transpiler/distribute/distribution_passes.h"
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/parallel/parallel.h"
 #include "transpiler/passes/passes.h"
@@ -11,14 +11,16 @@ namespace millrace::transpiler {
 
 void register_all_passes(PassRegistry& registry) {
   register_add_feed_fetch(registry);
+  register_append_backward(registry);
   register_canonicalize(registry);
   register_data_parallel(registry);
   register_distribute(registry);
-  register_distribution_steps(registry);
+  register_distribution_passes(registry);
   register_extract_forward(registry);
   register_fold_shape_constants(registry);
   register_fusions(registry);
   register_infer_shapes(registry);
+  register_minimize(registry);
   register_prune(registry);
   register_remove_dead_ops(registry);
   register_remove_feed_fetch(registry);

@@ -7,7 +7,7 @@
 
 #include "executor/collective/collective_group.h"
 #include "executor/collective/rings.h"
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 #include "framework/tensor/tensor.h"
 #include "framework/tensor/value.h"
 #include "kernels/gpu/context.h"

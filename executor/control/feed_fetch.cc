@@ -1,7 +1,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 
 namespace millrace::executor {
 namespace {

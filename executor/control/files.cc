@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "executor/block_runner.h"
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 #include "framework/names.h"
 #include "io/params.h"
 #include "io/paths.h"

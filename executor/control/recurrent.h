@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 #include "framework/tensor/tensor.h"
 
 namespace millrace::executor {

@@ -4,8 +4,8 @@
 
 #include "executor/block_runner.h"
 #include "executor/collective/rings.h"
+#include "executor/compiled_ops/control.h"
 #include "executor/control/exchange_place.h"
-#include "executor/steps/control.h"
 #include "framework/base/errors.h"
 #include "framework/names.h"
 

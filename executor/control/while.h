@@ -1,6 +1,6 @@
 #pragma once
 
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 
 namespace millrace::executor {
 

@@ -8,10 +8,10 @@
 namespace millrace::executor {
 namespace {
 
-// The steps that last used each location. Locations that were not used are absent.
+// The ops that last used each location. Locations that were not used are absent.
 class LastUses {
  public:
-  void visit(int32_t step, const Access& access, llvm::SmallVectorImpl<int32_t>& before) {
+  void visit(int32_t op, const Access& access, llvm::SmallVectorImpl<int32_t>& before) {
     if (access.begin >= access.end) return;
     split(access.begin);
     split(access.end);
@@ -20,18 +20,18 @@ class LastUses {
     auto it = first;
     for (; it != uses_.end() && it->first < access.end; ++it) {
       Use& use = it->second;
-      if (use.writer >= 0 && use.writer != step) before.push_back(use.writer);
+      if (use.writer >= 0 && use.writer != op) before.push_back(use.writer);
       if (!access.writes) {
-        if (use.readers.empty() || use.readers.back() != step) use.readers.push_back(step);
+        if (use.readers.empty() || use.readers.back() != op) use.readers.push_back(op);
         continue;
       }
       for (const int32_t reader : use.readers) {
-        if (reader != step) before.push_back(reader);
+        if (reader != op) before.push_back(reader);
       }
     }
     if (!access.writes) return;
     uses_.erase(std::next(first), it);
-    first->second = {access.end, step, {}};
+    first->second = {access.end, op, {}};
   }
 
  private:
@@ -72,15 +72,15 @@ void Dependencies::add(llvm::ArrayRef<int32_t> before) {
   ends_.push_back(static_cast<int32_t>(before_.size()));
 }
 
-Dependencies find_dependencies(llvm::ArrayRef<std::vector<Access>> steps) {
+Dependencies find_dependencies(llvm::ArrayRef<std::vector<Access>> ops) {
   Dependencies result;
   LastUses uses;
   llvm::SmallVector<int32_t, 8> before;
-  for (size_t s = 0; s < steps.size(); ++s) {
+  for (size_t s = 0; s < ops.size(); ++s) {
     before.clear();
-    // reads first, so that a step does not wait for its own read of what it also writes
+    // reads first, so that an op does not wait for its own read of what it also writes
     for (const bool writes : {false, true}) {
-      for (const Access& access : steps[s]) {
+      for (const Access& access : ops[s]) {
         if (access.writes == writes) uses.visit(static_cast<int32_t>(s), access, before);
       }
     }

@@ -11,19 +11,19 @@ constexpr size_t kLongest = 256;
 // Estimates are rough, and the threads have to synchronize: a group must save at least this much.
 constexpr double kLeastGain_us = 20;
 constexpr double kLeastShare = 0.05;
-// Cost of taking a step and updating the steps that wait for it.
+// Cost of taking an op and updating the ops that wait for it.
 constexpr double kStep_us = 0.2;
 
-// Assigns steps in order, each to the thread on which it can begin first.
+// Assigns ops in order, each to the thread on which it can begin first.
 class Simulation {
  public:
   Simulation(const Dependencies& dependencies, int threads, size_t first)
       : dependencies_(dependencies), free_at_(static_cast<size_t>(threads), 0), first_(first) {}
 
-  // Time at which all steps up to this one are done.
-  double add(size_t step, double us) {
+  // Time at which all ops up to this one are done.
+  double add(size_t op, double us) {
     double ready = 0;
-    for (const int32_t before : dependencies_.before(step)) {
+    for (const int32_t before : dependencies_.before(op)) {
       if (static_cast<size_t>(before) >= first_)
         ready = std::max(ready, done_at_[static_cast<size_t>(before) - first_]);
     }
@@ -50,9 +50,9 @@ class Simulation {
 
 }  // namespace
 
-std::vector<Group> choose_groups(llvm::ArrayRef<StepWork> work, const Dependencies& dependencies,
+std::vector<Group> choose_groups(llvm::ArrayRef<OpWork> work, const Dependencies& dependencies,
                                  int threads) {
-  // least time of the first i steps, and the start of the group that ends there; i: no group
+  // least time of the first i ops, and the start of the group that ends there; i: no group
   std::vector<double> least(work.size() + 1, 0);
   std::vector<size_t> from(work.size() + 1);
   for (size_t i = 1; i <= work.size(); ++i) least[i] = -1;

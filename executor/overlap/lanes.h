@@ -14,35 +14,35 @@
 
 namespace millrace::executor {
 
-/// Runs steps in parallel, in any order that their dependencies allow. Each step has a counter of
-/// steps that it still waits for. The thread that brings it to zero runs the step next, or hands it
+/// Runs ops in parallel, in any order that their dependencies allow. Each op has a counter of
+/// ops that it still waits for. The thread that brings it to zero runs the op next, or hands it
 /// to an idle thread. Uses no locks and, once constructed, allocates no memory.
 ///
 /// Thread-safety: one run at a time.
 class Lanes {
  public:
-  /// \param dependencies  of the steps, numbered from 0
+  /// \param dependencies  of the ops, numbered from 0
   explicit Lanes(const Dependencies& dependencies);
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
   ~Lanes() = default;
 
-  /// Calls run_step(lane, step) once per step, on the threads of the device; calls of one lane are
-  /// sequential. After an error no further step begins.
-  /// \returns the error of the step that failed; if there are several, that of the first step
+  /// Calls run_op(lane, op) once per op, on the threads of the device; calls of one lane are
+  /// sequential. After an error no further op begins.
+  /// \returns the error of the op that failed; if there are several, that of the first op
   Status run(kernels::CpuDevice& device, int lanes,
-             llvm::function_ref<Status(int lane, size_t step)> run_step);
+             llvm::function_ref<Status(int lane, size_t op)> run_op);
 
  private:
-  void work(int lane, llvm::function_ref<Status(int lane, size_t step)> run_step);
+  void work(int lane, llvm::function_ref<Status(int lane, size_t op)> run_op);
   int32_t take();
-  void offer(int32_t step);
-  int32_t finish(int32_t step);
-  void fail(int32_t step, Status status);
+  void offer(int32_t op);
+  int32_t finish(int32_t op);
+  void fail(int32_t op, Status status);
 
   // Constant after construction.
   std::vector<int32_t> waits_for_;
-  std::vector<int32_t> next_from_;  // start in next_ of the steps that wait for each step
+  std::vector<int32_t> next_from_;  // start in next_ of the ops that wait for each op
   std::vector<int32_t> next_;       // in order
   std::vector<int32_t> roots_;
 
@@ -54,7 +54,7 @@ class Lanes {
   std::atomic<int32_t> done_{0};
   std::atomic<bool> failed_{false};
   std::atomic_flag failing_ = ATOMIC_FLAG_INIT;
-  int32_t failed_step_ = -1;
+  int32_t failed_op_ = -1;
   Status failure_ = Ok();
 };
 

@@ -9,7 +9,7 @@
 namespace millrace::executor {
 namespace {
 
-// Number of steps for which memory that is not needed any more is kept: a larger number lets steps
+// Number of ops for which memory that is not needed any more is kept: a larger number lets ops
 // run further ahead but takes more memory.
 constexpr int32_t kHold = 8;
 // How often the arguments of a group may have moved since they were recorded.
@@ -56,20 +56,20 @@ void add_accesses(int32_t index, const Value& value, bool writes, std::vector<Ac
   to.push_back({begin, begin + std::max<int64_t>(tensor->storage_bytes(), 1), writes});
 }
 
-// Visits all values that a step uses, including the spares of shared inputs.
+// Visits all values that an op uses, including the spares of shared inputs.
 template <typename Visit>
-void for_each_argument(const Step& step, Visit visit) {
-  for (const int32_t index : step.inputs)
+void for_each_argument(const CompiledOp& compiled, Visit visit) {
+  for (const int32_t index : compiled.inputs)
     if (index >= 0) visit(index, false);
-  for (const int32_t index : step.outputs)
+  for (const int32_t index : compiled.outputs)
     if (index >= 0) visit(index, true);
-  for (const Step::Shared& shared : step.shared) visit(shared.spare, true);
+  for (const CompiledOp::Shared& shared : compiled.shared) visit(shared.spare, true);
 }
 
-std::vector<std::vector<Access>> named_accesses(llvm::ArrayRef<Step> steps) {
-  std::vector<std::vector<Access>> result(steps.size());
-  for (size_t s = 0; s < steps.size(); ++s) {
-    for_each_argument(steps[s], [&](int32_t index, bool writes) {
+std::vector<std::vector<Access>> named_accesses(llvm::ArrayRef<CompiledOp> compiled_ops) {
+  std::vector<std::vector<Access>> result(compiled_ops.size());
+  for (size_t s = 0; s < compiled_ops.size(); ++s) {
+    for_each_argument(compiled_ops[s], [&](int32_t index, bool writes) {
       result[s].push_back({index, index + 1, writes});
     });
   }
@@ -95,12 +95,12 @@ Overlap::Overlap(int threads) {
 }
 Overlap::~Overlap() = default;
 
-void Overlap::choose(llvm::ArrayRef<Step> steps, llvm::ArrayRef<StepWork> work) {
+void Overlap::choose(llvm::ArrayRef<CompiledOp> compiled_ops, llvm::ArrayRef<OpWork> work) {
   has_chosen_ = true;
-  groups_ = choose_groups(work, find_dependencies(named_accesses(steps)),
+  groups_ = choose_groups(work, find_dependencies(named_accesses(compiled_ops)),
                           static_cast<int>(devices_.size()));
   if (groups_.empty()) return;
-  group_of_.assign(steps.size(), -1);
+  group_of_.assign(compiled_ops.size(), -1);
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::fill(group_of_.begin() + groups_[g].first, group_of_.begin() + groups_[g].end,
               static_cast<int32_t>(g));
@@ -111,10 +111,10 @@ void Overlap::choose(llvm::ArrayRef<Step> steps, llvm::ArrayRef<StepWork> work) 
 std::vector<int32_t> Overlap::holds() const {
   std::vector<int32_t> result(group_of_.size());
   for (size_t s = 0; s < result.size(); ++s) {
-    const auto step = static_cast<int32_t>(s);
+    const auto compiled = static_cast<int32_t>(s);
     const int32_t group = group_of_[s];
-    result[s] =
-        group < 0 ? step : std::min(step + kHold, groups_[static_cast<size_t>(group)].end - 1);
+    result[s] = group < 0 ? compiled
+                          : std::min(compiled + kHold, groups_[static_cast<size_t>(group)].end - 1);
   }
   return result;
 }
@@ -125,26 +125,28 @@ bool Overlap::is_useless() const {
                      [](const auto& prepared) { return prepared->notes > kMostNotes; });
 }
 
-Status Overlap::run(size_t group, llvm::ArrayRef<Step> steps, Value* const* table,
-                    kernels::CpuDevice& all, bool memory_planned, RunStep run_step) {
+Status Overlap::run(size_t group, llvm::ArrayRef<CompiledOp> compiled_ops, Value* const* table,
+                    kernels::CpuDevice& all, bool memory_planned, RunOp run_op) {
   const Group& range = groups_[group];
-  if (!memory_planned) return run_in_turn(range, run_step);
+  if (!memory_planned) return run_in_turn(range, run_op);
   Prepared& prepared = *prepared_[group];
-  if (!prepared.fits(table)) return note(group, steps, table, run_step);
-  return prepared.lanes->run(all, static_cast<int>(devices_.size()), [&](int lane, size_t step) {
-    return run_step(static_cast<size_t>(range.first) + step, *devices_[static_cast<size_t>(lane)]);
-  });
+  if (!prepared.fits(table)) return note(group, compiled_ops, table, run_op);
+  return prepared.lanes->run(all, static_cast<int>(devices_.size()),
+                             [&](int lane, size_t compiled) {
+                               return run_op(static_cast<size_t>(range.first) + compiled,
+                                             *devices_[static_cast<size_t>(lane)]);
+                             });
 }
 
-Status Overlap::run_in_turn(const Group& group, RunStep run_step) {
+Status Overlap::run_in_turn(const Group& group, RunOp run_op) {
   for (int32_t s = group.first; s < group.end; ++s)
-    MILLRACE_RETURN_IF_ERROR(run_step(static_cast<size_t>(s), device()));
+    MILLRACE_RETURN_IF_ERROR(run_op(static_cast<size_t>(s), device()));
   return Ok();
 }
 
-// Runs the steps in order and records what each of them reads and writes.
-Status Overlap::note(size_t group, llvm::ArrayRef<Step> steps, Value* const* table,
-                     RunStep run_step) {
+// Runs the ops in order and records what each of them reads and writes.
+Status Overlap::note(size_t group, llvm::ArrayRef<CompiledOp> compiled_ops, Value* const* table,
+                     RunOp run_op) {
   const Group& range = groups_[group];
   Prepared& prepared = *prepared_[group];
   ++prepared.notes;
@@ -152,7 +154,7 @@ Status Overlap::note(size_t group, llvm::ArrayRef<Step> steps, Value* const* tab
   prepared.seen.clear();
   std::map<int32_t, Seen> before;
   for (int32_t s = range.first; s < range.end; ++s) {
-    for_each_argument(steps[static_cast<size_t>(s)], [&](int32_t index, bool writes) {
+    for_each_argument(compiled_ops[static_cast<size_t>(s)], [&](int32_t index, bool writes) {
       before.try_emplace(index, see(index, !writes, *table[index]));
     });
   }
@@ -160,23 +162,23 @@ Status Overlap::note(size_t group, llvm::ArrayRef<Step> steps, Value* const* tab
 
   std::vector<std::vector<Access>> accesses;
   for (int32_t s = range.first; s < range.end; ++s) {
-    const Step& step = steps[static_cast<size_t>(s)];
-    std::vector<Access> of_step;
+    const CompiledOp& compiled = compiled_ops[static_cast<size_t>(s)];
+    std::vector<Access> of_op;
     std::vector<Seen> inputs;
-    for_each_argument(step, [&](int32_t index, bool writes) {
-      add_accesses(index, *table[index], writes, of_step);
+    for_each_argument(compiled, [&](int32_t index, bool writes) {
+      add_accesses(index, *table[index], writes, of_op);
       if (!writes) inputs.push_back(see(index, true, *table[index]));
     });
-    MILLRACE_RETURN_IF_ERROR(run_step(static_cast<size_t>(s), device()));
-    for_each_argument(step, [&](int32_t index, bool writes) {
-      if (writes) add_accesses(index, *table[index], true, of_step);
+    MILLRACE_RETURN_IF_ERROR(run_op(static_cast<size_t>(s), device()));
+    for_each_argument(compiled, [&](int32_t index, bool writes) {
+      if (writes) add_accesses(index, *table[index], true, of_op);
     });
     // a kernel may convert an input to another layout
     for (const Seen& input : inputs) {
       if (!input.is_still(*table[input.index]))
-        add_accesses(input.index, *table[input.index], true, of_step);
+        add_accesses(input.index, *table[input.index], true, of_op);
     }
-    accesses.push_back(std::move(of_step));
+    accesses.push_back(std::move(of_op));
   }
   prepared.lanes = std::make_unique<Lanes>(find_dependencies(accesses));
   return Ok();

@@ -66,14 +66,16 @@ Status write_graphs(const std::string& prefix, const Program& given, const Progr
 // its own device.
 StatusOr<std::unique_ptr<Program>> with_joint_statistics(const Program& given,
                                                          const ops::OpRegistry& registry,
-                                                         const transpiler::PassRegistry& passes) {
+                                                         const transpiler::PassRegistry& passes,
+                                                         bool verify) {
   transpiler::Pipeline pipeline;
   pipeline.steps.push_back({"sync-batch-norm", {}});
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::PassManager manager,
                             transpiler::PassManager::create(passes, std::move(pipeline)));
   transpiler::PassContext context(registry);
   std::unique_ptr<Program> program = given.clone();
-  StatusOr<transpiler::PipelineReport> report = manager.run(*program, context, {});
+  StatusOr<transpiler::PipelineReport> report =
+      manager.run(*program, context, pass_options(given, registry, verify));
   if (!report.ok()) return std::move(report).status();
   return program;
 }
@@ -87,12 +89,15 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
   transpiler::register_all_passes(passes);
   std::unique_ptr<Program> joint;
   if (options.build_strategy.sync_batch_norm) {
-    MILLRACE_ASSIGN_OR_RETURN(joint, with_joint_statistics(given, registry, passes));
+    MILLRACE_ASSIGN_OR_RETURN(joint,
+                              with_joint_statistics(given, registry, passes, options.debug_memory));
   }
   const Program& program = joint == nullptr ? given : *joint;
   std::unique_ptr<Program> base;
   if (options.optimize || options.bf16_products) {
-    const OptimizeOptions wanted{.fuse = options.optimize, .bf16_products = options.bf16_products};
+    const OptimizeOptions wanted{.fuse = options.optimize,
+                                 .bf16_products = options.bf16_products,
+                                 .verify_passes = options.debug_memory};
     MILLRACE_ASSIGN_OR_RETURN(base, optimized(program, registry, wanted, keep));
   } else {
     base = program.clone();
@@ -108,10 +113,9 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
         const transpiler::PassManager manager,
         transpiler::PassManager::create(passes, device_pipeline(options, device, keep)));
     transpiler::PassContext context(registry);
-    transpiler::PassManagerOptions settings;
-    settings.check_changes = false;
     std::unique_ptr<Program> copy = base->clone();
-    StatusOr<transpiler::PipelineReport> report = manager.run(*copy, context, settings);
+    StatusOr<transpiler::PipelineReport> report =
+        manager.run(*copy, context, pass_options(*copy, registry, options.debug_memory));
     if (!report.ok()) return std::move(report).status();
     if (device == 0) remarks.insert(remarks.end(), context.remarks.begin(), context.remarks.end());
     programs.push_back(std::move(copy));

@@ -70,8 +70,8 @@ struct ParallelExecutor::Parts {
   std::vector<Status> statuses;
 
   int threads_granted = 1;
-  std::vector<std::string> kept;         ///< fetches and feeds that passes must keep
-  std::vector<StepObserver*> observers;  ///< by device
+  std::vector<std::string> kept;       ///< fetches and feeds that passes must keep
+  std::vector<OpObserver*> observers;  ///< by device
 
   Status compile(const ParallelOptions& options, std::vector<std::string>& remarks);
   void find_updated_apart();
@@ -171,14 +171,14 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
 // An observer between ops must not see values that other devices still write.
 void ParallelExecutor::Parts::watch_updates() const {
   updates->wait_each(std::any_of(observers.begin(), observers.end(),
-                                 [](const StepObserver* observer) { return observer != nullptr; }));
+                                 [](const OpObserver* observer) { return observer != nullptr; }));
 }
 
 void ParallelExecutor::Parts::find_updated_apart() {
   updated_apart.clear();
   for (size_t d = 1; d < replicas.size(); ++d) {
-    for (const Step& step : replicas[d]->runner().steps()) {
-      const Op& op = *step.op;
+    for (const CompiledOp& compiled : replicas[d]->runner().compiled_ops()) {
+      const Op& op = *compiled.op;
       if (!transpiler::role::is_optimizer(op) || op.has_attr("shared_update")) continue;
       for (const llvm::StringRef name : op.output_names()) {
         Value* const own = replicas[d]->runner().find(name);
@@ -446,7 +446,7 @@ Scope& ParallelExecutor::local_scope(int device) const {
   return *parts_->scopes.scopes[static_cast<size_t>(device)];
 }
 
-void ParallelExecutor::observe(int device, StepObserver* observer) {
+void ParallelExecutor::observe(int device, OpObserver* observer) {
   parts_->observers[static_cast<size_t>(device)] = observer;
   parts_->replicas[static_cast<size_t>(device)]->runner().observe(observer);
   parts_->watch_updates();

@@ -81,7 +81,7 @@ class ParallelExecutor {
   [[nodiscard]] bool need_create_local_exe_scopes() const { return runs_since_drop_ == 0; }
 
   /// Sets an observer that is notified of every op of a device; null: none. Must outlive the runs.
-  void observe(int device, StepObserver* observer);
+  void observe(int device, OpObserver* observer);
   /// State of the random numbers of ops on a device (PreparedProgram::random_position()).
   [[nodiscard]] uint64_t random_position(int device) const;
   void set_random_position(int device, uint64_t position);

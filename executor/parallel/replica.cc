@@ -4,8 +4,8 @@
 
 #include <llvm/ADT/STLExtras.h>
 
+#include "executor/compiled_ops/memory_guard.h"
 #include "executor/feed_values.h"
-#include "executor/steps/memory_guard.h"
 #include "transpiler/parallel/owners.h"
 #include "transpiler/roles.h"
 
@@ -57,14 +57,14 @@ void Replica::join(ExchangeGroup& group, int exchange, SharedUpdates& updates) {
 }
 
 void Replica::find_phases() {
-  const std::vector<Step>& steps = runner_->steps();
-  const auto count = static_cast<unsigned>(steps.size());
+  const std::vector<CompiledOp>& compiled_ops = runner_->compiled_ops();
+  const auto count = static_cast<unsigned>(compiled_ops.size());
   all_.resize(count, true);
   schedule_.resize(count);
   update_.resize(count);
   first_update_ = static_cast<int64_t>(count);
   for (unsigned i = 0; i < count; ++i) {
-    const Op& op = *steps[i].op;
+    const Op& op = *compiled_ops[i].op;
     const int32_t bits = role::of(op);
     const bool known = bits != role::kUnspecified;
     if (known && (bits & role::kLrSched) != 0) {
@@ -84,9 +84,9 @@ void Replica::bind() {
   runner_->bind(*locals_);
   if (options_.shares_memory) runner_->plan_memory(options_.in_place);
   // the update after the last micro-batch uses the rates of the first one
-  for (const unsigned step : schedule_.set_bits()) {
+  for (const unsigned index : schedule_.set_bits()) {
     if (options_.micro_batches == 1) break;
-    for (const llvm::StringRef name : runner_->steps()[step].op->output_names())
+    for (const llvm::StringRef name : runner_->compiled_ops()[index].op->output_names())
       runner_->keep(name);
   }
 }
@@ -105,11 +105,11 @@ Value* Replica::find(const std::string& name) const {
 void Replica::forget_last_run(const NamedValues& feeds, int micro_batch) {
   std::vector<const Value*> lasting;
   for (const auto& [name, value] : feeds) lasting.push_back(runner_->find(name));
-  for (const Step& step : runner_->steps()) {
+  for (const CompiledOp& compiled : runner_->compiled_ops()) {
     if (micro_batch == 0) break;
-    const auto index = static_cast<unsigned>(&step - runner_->steps().data());
-    if (!schedule_.test(index) && step.op->type() != "merge_gradient") continue;
-    for (const llvm::StringRef name : step.op->output_names())
+    const auto index = static_cast<unsigned>(&compiled - runner_->compiled_ops().data());
+    if (!schedule_.test(index) && compiled.op->type() != "merge_gradient") continue;
+    for (const llvm::StringRef name : compiled.op->output_names())
       lasting.push_back(runner_->find(name));
   }
   runner_->forget_last_run(

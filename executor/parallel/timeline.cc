@@ -26,16 +26,16 @@ bool is_exchange_timeline(const Op& op) {
 
 }  // namespace
 
-class Timeline::Lane final : public StepObserver {
+class Timeline::Lane final : public OpObserver {
  public:
   explicit Lane(Clock::time_point start) : start_(start) {}
 
-  void before(const Step& /*step*/) override { open_.push_back(now()); }
+  void before(const CompiledOp& /*compiled*/) override { open_.push_back(now()); }
 
-  Status after(const Step& step, Value* const* table) override {
-    Event event{step.op, static_cast<int>(open_.size()) - 1, open_.back(), now(), 0};
+  Status after(const CompiledOp& compiled, Value* const* table) override {
+    Event event{compiled.op, static_cast<int>(open_.size()) - 1, open_.back(), now(), 0};
     open_.pop_back();
-    for (const int32_t index : step.outputs) {
+    for (const int32_t index : compiled.outputs) {
       const auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
       if (tensor != nullptr) event.bytes += tensor->bytes();
     }
@@ -62,7 +62,7 @@ Timeline::Timeline(int devices) {
 
 Timeline::~Timeline() = default;
 
-StepObserver& Timeline::lane(int device) {
+OpObserver& Timeline::lane(int device) {
   return *lanes_[static_cast<size_t>(device)];
 }
 

@@ -19,7 +19,7 @@ class Timeline {
   Timeline& operator=(const Timeline&) = delete;
 
   /// The observer of a device; lives as long as the timeline.
-  [[nodiscard]] StepObserver& lane(int device);
+  [[nodiscard]] OpObserver& lane(int device);
 
   /// The events as a Chrome trace (chrome://tracing, Perfetto): one thread per device; times in
   /// microseconds since the timeline was created. To be called while no lane is in use.

@@ -73,7 +73,7 @@ class FleetWorker {
   /// done.
   Status stop();
   /// Sets an observer of the ops of later steps; null: none.
-  void observe(executor::StepObserver* observer) { prepared_->observe(observer); }
+  void observe(executor::OpObserver* observer) { prepared_->observe(observer); }
   /// Seconds for which steps have waited for other workers and for parameters.
   [[nodiscard]] double waited_seconds() const { return waited_; }
   [[nodiscard]] Scope& scope() { return scope_; }

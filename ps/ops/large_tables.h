@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 #include "framework/base/status.h"
 #include "ps/table/entry_policy.h"
 #include "ps/table/initializer.h"

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 #include "ps/server/service.h"
 #include "ps/transport/transport.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 #include "ps/client/saved_parts.h"
 #include "ps/client/trainer_link.h"
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 #include "ps/client/trainer_link.h"
 
 namespace millrace::ps {

@@ -38,13 +38,13 @@ Status ServerBlock::run() {
 }
 
 Status ServerBlock::run_first(size_t count) {
-  llvm::BitVector skipped(static_cast<unsigned>(runner_->steps().size()));
+  llvm::BitVector skipped(static_cast<unsigned>(runner_->compiled_ops().size()));
   if (count < skipped.size()) skipped.set(static_cast<unsigned>(count), skipped.size());
   return runner_->run_without(skipped);
 }
 
 Status ServerBlock::run_after(size_t count) {
-  llvm::BitVector skipped(static_cast<unsigned>(runner_->steps().size()));
+  llvm::BitVector skipped(static_cast<unsigned>(runner_->compiled_ops().size()));
   skipped.set(0, static_cast<unsigned>(std::min<size_t>(count, skipped.size())));
   return runner_->run_without(skipped);
 }

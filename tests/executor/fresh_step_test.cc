@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/compiled_ops/memory_guard.h"
 #include "executor/executor.h"
 #include "executor/session.h"
 #include "executor/standard_runtime.h"
-#include "executor/steps/memory_guard.h"
 #include "tests/executor/parallel/small_job.h"
 
 // A run of a program sees nothing of earlier runs except persistable vars.

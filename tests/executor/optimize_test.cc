@@ -120,6 +120,29 @@ TEST_F(OptimizeTest, HasOneListForInferenceAndOneForTraining) {
   EXPECT_THAT(passes(), ::testing::Contains("fuse-fc"));
 }
 
+TEST_F(OptimizeTest, PassesAreCheckedOnlyIfAsked) {
+  const ops::OpRegistry& registry = *standard_runtime()->ops;
+  const transpiler::PassManagerOptions plain = pass_options(*program_, registry, false);
+  EXPECT_FALSE(plain.check_changes);
+  EXPECT_FALSE(plain.verify);
+  const transpiler::PassManagerOptions checked = pass_options(*program_, registry, true);
+  EXPECT_TRUE(checked.check_changes);
+  ASSERT_TRUE(checked.verify);
+  EXPECT_TRUE(checked.verify(*program_).ok());
+  program_->root().front().set_input("X", "undeclared");
+  EXPECT_FALSE(checked.verify(*program_).ok());
+  // a program that never verified says nothing about the passes
+  EXPECT_FALSE(pass_options(*program_, registry, true).verify);
+}
+
+TEST_F(OptimizeTest, RewritesUnderChecks) {
+  const auto changed =
+      optimize(*program_, *standard_runtime()->ops, {"y"}, {.verify_passes = true});
+  ASSERT_TRUE(changed.ok()) << changed.status().to_string();
+  EXPECT_TRUE(*changed);
+  EXPECT_THAT(op_types(*program_), ElementsAre("fc"));
+}
+
 TEST_F(OptimizeTest, RoundsTheFactorsOfProductsIfAsked) {
   scope_.local("b") = tensor_value({2}, {0, 0});
   feeds_["x"] = tensor_value({1, 2}, {1.001F, 0});

@@ -10,6 +10,7 @@
 #include "framework/names.h"
 #include "ops/verify.h"
 #include "transpiler/distribute/pserver_mode.h"
+#include "transpiler/distribute/transpilation.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
@@ -178,6 +179,15 @@ void expect_sent_once(const RandomJob& job, const Block& trainer) {
   EXPECT_EQ(sent, std::multiset<std::string>(job.params.begin(), job.params.end()));
 }
 
+// No pass may hide a change, and each must leave a valid program.
+PassManagerOptions checked(const ops::OpRegistry& registry) {
+  PassManagerOptions options;
+  options.verify = [&registry](const Program& program) {
+    return ops::check_program(registry, program);
+  };
+  return options;
+}
+
 TEST(DistributeProperties, HoldForRandomPrograms) {
   const auto registry = ops::standard_registry();
   for (int seed = 0; seed < kCases; ++seed) {
@@ -185,9 +195,8 @@ TEST(DistributeProperties, HoldForRandomPrograms) {
     const RandomJob job = Generator(static_cast<uint32_t>(seed)).job();
     const Status valid = ops::check_program(*registry, *job.main);
     ASSERT_TRUE(valid.ok()) << valid.to_string();
-    PassManagerOptions checked;  // fingerprints: no pass may hide a change
     const auto mode = PserverMode::transpile(*job.main, *job.startup, job.config, job.arguments,
-                                             *registry, checked);
+                                             *registry, checked(*registry));
     ASSERT_TRUE(mode.ok()) << mode.status().to_string();
     const auto trainer = (*mode)->trainer();
     ASSERT_TRUE(trainer.ok()) << trainer.status().to_string();
@@ -199,6 +208,37 @@ TEST(DistributeProperties, HoldForRandomPrograms) {
       ASSERT_TRUE(server.ok()) << server.status().to_string();
       expect_verifies(*registry, *server, "pserver " + std::to_string(s));
       EXPECT_EQ(export_program(*server->main), export_program(*(*mode)->pserver(s)->main));
+    }
+  }
+}
+
+struct OtherMode {
+  const char* transpiler;
+  const char* mode = "pserver";
+  const char* collective_mode = "";
+};
+
+TEST(DistributeProperties, PassesOfTheOtherModesLeaveValidPrograms) {
+  constexpr int kPrograms = 20;
+  const auto registry = ops::standard_registry();
+  for (const OtherMode& other :
+       {OtherMode{"geo"}, OtherMode{"federated"}, OtherMode{"distribute", "nccl2"},
+        OtherMode{"distribute", "collective", "grad_allreduce"},
+        OtherMode{"distribute", "collective", "local_sgd"},
+        OtherMode{"distribute", "collective", "single_process_multi_thread"}}) {
+    SCOPED_TRACE(std::string(other.transpiler) + " " + other.mode + " " + other.collective_mode);
+    for (int seed = 0; seed < kPrograms; ++seed) {
+      const RandomJob job = Generator(static_cast<uint32_t>(seed)).job();
+      DistributeTranspilerConfig config;
+      config.mode = other.mode;
+      config.collective_mode = other.collective_mode;
+      TranspileArguments arguments;
+      arguments.pservers = "h:1";
+      arguments.trainers = config.mode == "pserver" ? "2" : "h:1,h:2";
+      arguments.current_endpoint = "h:1";
+      const auto made = Transpilation::create(other.transpiler, *job.main, *job.startup, config,
+                                              arguments, *registry, checked(*registry));
+      ASSERT_TRUE(made.ok()) << "seed " << seed << ": " << made.status().to_string();
     }
   }
 }

@@ -165,6 +165,66 @@ TEST_F(PassManagerTest, ErrorsOfPassesGetANote) {
             "  note: in pass 'fail' (2 of 3) of 'append{type=a},fail,nothing'");
 }
 
+TEST_F(PassManagerTest, NotesNameWhatTheCallerAsksFor) {
+  program_->root().append_op("a");
+  options_.error_note = ErrorNote::kPass;
+  EXPECT_EQ(error_of("nothing,fail"),
+            "error: block 0, op 0 (a): the op is bad\n  note: in pass 'fail'");
+  options_.error_note = ErrorNote::kNothing;
+  EXPECT_EQ(error_of("nothing,fail"), "error: block 0, op 0 (a): the op is bad");
+}
+
+TEST_F(PassManagerTest, APassWithoutTextFormRunsAlone) {
+  PassOptions liar_options;
+  liar_options.set("startup", false, true);
+  const PassManager manager = PassManager::of(*make_liar(liar_options));
+  EXPECT_EQ(manager.pipeline().to_string(), "liar");
+  EXPECT_EQ(manager.run(*program_, context_).status().to_string(),
+            "error: pass 'liar' changed the program but reported that it did not\n"
+            "  note: in pass 'liar' (1 of 1) of 'liar'");
+}
+
+// Writes down when it is called.
+class CallRecorder final : public PassInstrumentation {
+ public:
+  Status begin(const Pipeline& pipeline) override {
+    calls_ += "begin " + pipeline.to_string() + "\n";
+    return pipeline.steps.size() > 2 ? InvalidArgument("too long") : Ok();
+  }
+  Status before(const PassEvent& event) override {
+    calls_ += "before " + event.pass.str() + "\n";
+    return Ok();
+  }
+  Status after(const PassEvent& event) override {
+    calls_ += "after " + event.pass.str() + "\n";
+    return Ok();
+  }
+  void finished(const PipelineReport& report) override {
+    calls_ += "finished " + std::to_string(report.passes.size()) + "\n";
+  }
+  [[nodiscard]] const std::string& calls() const { return calls_; }
+
+ private:
+  std::string calls_;
+};
+
+TEST_F(PassManagerTest, InstrumentationsSeeBeginAndEndOfARun) {
+  CallRecorder recorder;
+  options_.instrumentations = {&recorder};
+  EXPECT_EQ(error_of("nothing,undo"), "ok");
+  EXPECT_EQ(recorder.calls(),
+            "begin nothing,undo\nbefore nothing\nafter nothing\nbefore undo\nafter undo\n"
+            "finished 2\n");
+}
+
+TEST_F(PassManagerTest, AnInstrumentationCanRefuseAPipeline) {
+  CallRecorder recorder;
+  options_.instrumentations = {&recorder};
+  EXPECT_EQ(error_of("append,append,append"), "error: too long");
+  EXPECT_EQ(recorder.calls(), "begin append,append,append\n");
+  EXPECT_EQ(op_list(*program_), "");
+}
+
 TEST_F(PassManagerTest, PassesAreMadeBeforeAnyRuns) {
   EXPECT_EQ(error_of("append,nothng"),
             "error: there is no pass 'nothng'\n  hint: did you mean 'nothing'?\n"

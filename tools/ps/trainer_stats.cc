@@ -33,22 +33,22 @@ bool looks_up_remotely(const Op& op) {
 
 }  // namespace
 
-void TransferClock::before(const executor::Step& /*step*/) {
+void TransferClock::before(const executor::CompiledOp& /*compiled*/) {
   start_ = Clock::now();
 }
 
-Status TransferClock::after(const executor::Step& step, Value* const* /*table*/) {
+Status TransferClock::after(const executor::CompiledOp& compiled, Value* const* /*table*/) {
   const std::chrono::duration<double> took = Clock::now() - start_;
   if (trace_ != nullptr) {
     const auto end = ps::CallTrace::Clock::now();
     const auto begin = end - std::chrono::duration_cast<ps::CallTrace::Clock::duration>(took);
-    const llvm::StringRef type = step.op->type();
+    const llvm::StringRef type = compiled.op->type();
     trace_->add_op({type.data(), type.size()}, begin, end);
   }
-  const Transfer transfer = transfer_of(*step.op);
+  const Transfer transfer = transfer_of(*compiled.op);
   if (transfer == Transfer::kSend) {
     send_ += took.count();
-  } else if (transfer == Transfer::kWait || looks_up_remotely(*step.op)) {
+  } else if (transfer == Transfer::kWait || looks_up_remotely(*compiled.op)) {
     wait_ += took.count();
   }
   return Ok();

@@ -31,10 +31,10 @@ StatusOr<TrainerStats> parse_stats_json(const std::string& text);
 
 /// Measures the time of ops that send (send, split_byref and the like) and of ops that wait (recv,
 /// barriers, look-ups on servers). Thread-safety: one run at a time.
-class TransferClock final : public executor::StepObserver {
+class TransferClock final : public executor::OpObserver {
  public:
-  void before(const executor::Step& step) override;
-  Status after(const executor::Step& step, Value* const* table) override;
+  void before(const executor::CompiledOp& compiled) override;
+  Status after(const executor::CompiledOp& compiled, Value* const* table) override;
   /// Records ops there as well; null: not recorded.
   void note_ops(ps::CallTrace* trace) { trace_ = trace; }
   [[nodiscard]] double send_seconds() const { return send_; }

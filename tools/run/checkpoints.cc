@@ -203,21 +203,21 @@ StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Sessio
   return resume_from(tool, options, SpreadFolder(how, *gather), session);
 }
 
-void CopyGuard::before(const executor::Step& step) {
+void CopyGuard::before(const executor::CompiledOp& compiled) {
   if (!saver_.copying()) return;
   const CostClock clock(costs_);
-  for (const llvm::StringRef name : step.op->output_names())
+  for (const llvm::StringRef name : compiled.op->output_names())
     saver_.before_change(scope_.find_local(name));
   // a reader may convert a value in the layout of a library in place, to another layout
-  const auto inputs = step.op->input_names();
+  const auto inputs = compiled.op->input_names();
   const auto read = [&](size_t position) {
     if (position >= inputs.size()) return;
     const Value* const value = scope_.find_local(inputs[position]);
     const auto* const tensor = value == nullptr ? nullptr : value->get_if<Tensor>();
     if (tensor != nullptr && tensor->layout() != nullptr) saver_.before_change(value);
   };
-  for (const uint16_t position : step.lists.plain()) read(position);
-  for (const uint16_t position : step.lists.shared_layout()) read(position);
+  for (const uint16_t position : compiled.lists.plain()) read(position);
+  for (const uint16_t position : compiled.lists.shared_layout()) read(position);
 }
 
 Status RunCheckpoints::begin(Session& session, bool observed) {

@@ -40,13 +40,15 @@ struct CheckpointCosts {
 };
 
 /// Delays ops that would change a value until its copy for a checkpoint has been made.
-class CopyGuard final : public executor::StepObserver {
+class CopyGuard final : public executor::OpObserver {
  public:
   /// \param scope  of the vars that are saved
   CopyGuard(io::AsyncSaver& saver, const Scope& scope, CheckpointCosts& costs)
       : saver_(saver), scope_(scope), costs_(costs) {}
-  void before(const executor::Step& step) override;
-  Status after(const executor::Step& /*step*/, Value* const* /*table*/) override { return Ok(); }
+  void before(const executor::CompiledOp& compiled) override;
+  Status after(const executor::CompiledOp& /*compiled*/, Value* const* /*table*/) override {
+    return Ok();
+  }
 
  private:
   io::AsyncSaver& saver_;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
-#include "executor/gpu/gpu_steps.h"
+#include "executor/gpu/gpu_ops.h"
 #include "framework/base/errors.h"
 #include "kernels/gpu/host_device.h"
 #include "kernels/gpu/module.h"
@@ -40,26 +40,26 @@ StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& optio
 }
 
 std::string gpu_summary(const Session& session) {
-  const executor::GpuSteps* const steps =
+  const executor::GpuOps* const gpu_ops =
       session.prepared == nullptr ? nullptr : session.prepared->gpu();
-  if (steps == nullptr) return "";
-  const executor::GpuSteps::Counts counts = steps->counts();
-  const gpu::Traffic& traffic = steps->context().memory().traffic();
+  if (gpu_ops == nullptr) return "";
+  const executor::GpuOps::Counts counts = gpu_ops->counts();
+  const gpu::Traffic& traffic = gpu_ops->context().memory().traffic();
   return fmt::format(
       "{} ops on the gpu, {} on the cpu; copied {} to the gpu ({} bytes), {} from it "
       "({} bytes); peak {} bytes of its memory",
       counts.on_gpu, counts.on_cpu, traffic.copies_in, traffic.bytes_in, traffic.copies_out,
-      traffic.bytes_out, steps->context().memory().peak_bytes());
+      traffic.bytes_out, gpu_ops->context().memory().peak_bytes());
 }
 
 void write_gpu_summary(const Session& session, JsonWriter& out) {
-  const executor::GpuSteps* const steps =
+  const executor::GpuOps* const gpu_ops =
       session.prepared == nullptr ? nullptr : session.prepared->gpu();
-  if (steps == nullptr) return;
-  const executor::GpuSteps::Counts counts = steps->counts();
-  const gpu::Memory& memory = steps->context().memory();
+  if (gpu_ops == nullptr) return;
+  const executor::GpuOps::Counts counts = gpu_ops->counts();
+  const gpu::Memory& memory = gpu_ops->context().memory();
   out.key("gpu").begin_object();
-  out.member("name", steps->context().device().info().name);
+  out.member("name", gpu_ops->context().device().info().name);
   out.member("ops_on_gpu", counts.on_gpu).member("ops_on_cpu", counts.on_cpu);
   out.member("copies_in", memory.traffic().copies_in);
   out.member("bytes_in", memory.traffic().bytes_in);

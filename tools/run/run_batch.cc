@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "executor/gpu/gpu_steps.h"
+#include "executor/gpu/gpu_ops.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "tools/run/parallel.h"

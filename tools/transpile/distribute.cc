@@ -12,6 +12,7 @@
 #include "tools/transpile/earlier_job.h"
 #include "tools/transpile/parallel.h"
 #include "tools/transpile/program_form.h"
+#include "tools/transpile/run_passes.h"
 #include "transpiler/distribute/cost_model.h"
 #include "transpiler/distribute/explain.h"
 #include "transpiler/distribute/io_programs.h"
@@ -171,7 +172,8 @@ class Roles {
         writer_(writer),
         in_(std::move(in)),
         trainers_(std::move(trainers)),
-        jobs_(trainers_.size()) {}
+        jobs_(trainers_.size()),
+        watched_(options, registry) {}
 
   // Plans one trainer per thread; the others are planned when they are built, so that not all
   // copies of a large program are in memory at once.
@@ -184,6 +186,8 @@ class Roles {
   }
 
   [[nodiscard]] const tp::Transpilation& first() const { return *jobs_[0]; }
+  // The times of the passes of the first trainer, with --timing.
+  [[nodiscard]] std::string times() const { return watched_.times(); }
   // The trainers first, because they are the largest, then the servers.
   [[nodiscard]] size_t count() const { return trainers_.size() + first().server_count(); }
 
@@ -205,9 +209,11 @@ class Roles {
   Status plan_trainer(size_t i) {
     tp::TranspileArguments arguments = options_.arguments;
     arguments.trainer_id = trainers_[i];
+    const bool is_watched = i == 0 && WatchedPasses::wanted(options_);
     MILLRACE_ASSIGN_OR_RETURN(
         jobs_[i], tp::Transpilation::create(options_.transpiler, *in_.main, *in_.startup,
-                                            options_.config, arguments, registry_));
+                                            options_.config, arguments, registry_,
+                                            is_watched ? watched_.options() : tp::fast_options()));
     return Ok();
   }
 
@@ -242,6 +248,7 @@ class Roles {
   Inputs in_;
   std::vector<int64_t> trainers_;
   std::vector<std::unique_ptr<tp::Transpilation>> jobs_;
+  WatchedPasses watched_;  // the passes of the first trainer
 };
 
 // What report.html and --explain show; without a report for modes without servers.
@@ -339,6 +346,7 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   const LogLevel level = options.config.print_log ? LogLevel::kInfo : LogLevel::kWarning;
   for (const std::string& remark : remarks) tool.log(level, remark);
   const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;
+  if (options.timing) tool.log(LogLevel::kInfo, "\n" + roles.times());
   tool.log(LogLevel::kInfo, fmt::format("{}, {:.0f} ms", result, spent.count()));
   return kDone;
 }

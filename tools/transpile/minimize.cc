@@ -5,18 +5,18 @@
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
 #include "ops/absent_gradients.h"
-#include "ops/backward/append_backward.h"
-#include "ops/minimize/error_clip.h"
-#include "ops/minimize/minimize.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
 #include "tools/transpile/minimize_config.h"
 #include "tools/transpile/program_form.h"
+#include "transpiler/pass_manager.h"
+#include "transpiler/passes/training.h"
 
 namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
+namespace tp = millrace::transpiler;
 
 StatusOr<std::unique_ptr<Program>> read_checked(Tool& tool, const ops::OpRegistry& registry,
                                                 const std::string& path) {
@@ -35,40 +35,37 @@ void warn_of_minimize(const Tool& tool, const std::vector<Status>& warnings) {
   }
 }
 
-Status append_gradients(const Tool& tool, const ops::OpRegistry& registry, Program& program,
-                        const MinimizeConfig& config) {
-  int earlier_calls = 0;
-  for (const MinimizeConfig::Loss& loss : config.losses) {
-    MILLRACE_RETURN_IF_ERROR(ops::check_error_clips(loss.options.error_clips));
-    ops::BackwardRequest request;
-    request.loss = loss.name;
-    request.parameters = loss.options.parameters;
-    request.no_grad = loss.options.no_grad;
-    request.earlier_calls = earlier_calls++;
-    request.after_append = ops::clip_errors(loss.options.error_clips);
-    std::vector<Status> warnings;
-    request.warnings = &warnings;
-    MILLRACE_RETURN_IF_ERROR(ops::append_backward(registry, program, request).status());
-    warn_of_minimize(tool, warnings);
-  }
-  return Ok();
+std::vector<tp::TrainedLoss> losses_of(const MinimizeConfig& config) {
+  std::vector<tp::TrainedLoss> losses;
+  for (const MinimizeConfig::Loss& loss : config.losses)
+    losses.push_back({loss.name, loss.options});
+  return losses;
+}
+
+// Runs the pass and logs its warnings. The caller verifies the result.
+Status run_pass(const Tool& tool, std::unique_ptr<tp::Pass> pass, Program& main,
+                tp::PassContext& context) {
+  tp::PassManagerOptions options;
+  options.check_changes = false;
+  options.error_note = tp::ErrorNote::kNothing;
+  const Status status = tp::PassManager::of(std::move(pass)).run(main, context, options).status();
+  for (const std::string& warning : context.remarks) tool.log(LogLevel::kWarning, warning);
+  return status;
 }
 
 // \param scheduled_rate  receives the var of a learning rate that the trainer must update
 Status append_training(const Tool& tool, const ops::OpRegistry& registry, Program& main,
                        Program& startup, const MinimizeConfig& config,
                        std::string& scheduled_rate) {
-  ops::Builder builder(registry, main, startup);
-  for (const auto& [prefix, openings] : config.name_scopes)
-    builder.scopes().continue_after(prefix, openings);
-  for (const MinimizeConfig::Loss& loss : config.losses) {
-    MILLRACE_ASSIGN_OR_RETURN(const ops::MinimizeResult made,
-                              ops::minimize(builder, loss.name, loss.options));
-    warn_of_minimize(tool, made.warnings);
-    if (&loss == &config.losses.front() &&
-        std::holds_alternative<SteppedRate>(loss.options.learning_rate))
-      scheduled_rate = made.learning_rate;
-  }
+  tp::PassContext context(registry);
+  tp::TrainingFacts facts;
+  context.startup = &startup;
+  context.job = &facts;
+  MILLRACE_RETURN_IF_ERROR(
+      run_pass(tool, tp::minimize_pass(losses_of(config), config.name_scopes), main, context));
+  if (!config.losses.empty() &&
+      std::holds_alternative<SteppedRate>(config.losses.front().options.learning_rate))
+    scheduled_rate = facts.learning_rates.front();
   return Ok();
 }
 
@@ -92,7 +89,9 @@ StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> main,
                             read_checked(tool, registry, options.program));
   MILLRACE_ASSIGN_OR_RETURN(const MinimizeConfig config, read_minimize_config(options.minimize));
-  if (Status status = append_gradients(tool, registry, *main, config); !status.ok())
+  tp::PassContext context(registry);
+  if (Status status = run_pass(tool, tp::append_backward_pass(losses_of(config)), *main, context);
+      !status.ok())
     return std::move(status).in_file(options.program);
   if (options.verify) MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *main, "backward"));
   warn_of_minimize(tool, ops::lost_state_gradients(*main));

@@ -1,6 +1,6 @@
 #include "tools/transpile/run_passes.h"
 
-#include <memory>
+#include <cstdio>
 
 #include "framework/base/file.h"
 #include "framework/read_program.h"
@@ -9,7 +9,6 @@
 #include "ops/verify.h"
 #include "tools/transpile/program_form.h"
 #include "transpiler/instrumentation.h"
-#include "transpiler/pass_manager.h"
 #include "transpiler/register_all.h"
 
 namespace millrace::tools {
@@ -17,26 +16,53 @@ namespace {
 
 namespace tp = millrace::transpiler;
 
-// The instrumentations that the flags ask for.
-StatusOr<std::vector<std::unique_ptr<tp::PassInstrumentation>>> instrumentations(
-    const TranspileOptions& options, const tp::Pipeline& pipeline) {
-  std::vector<std::unique_ptr<tp::PassInstrumentation>> out;
+}  // namespace
+
+// Keeps the report of the last run.
+class WatchedPasses::Times final : public tp::PassInstrumentation {
+ public:
+  void finished(const tp::PipelineReport& report) override { table_ = report.table(); }
+  [[nodiscard]] const std::string& table() const { return table_; }
+
+ private:
+  std::string table_;
+};
+
+bool WatchedPasses::wanted(const TranspileOptions& options) {
+  return options.print_after_all || !options.print_after.empty() || !options.dump_dir.empty() ||
+         options.timing;
+}
+
+WatchedPasses::WatchedPasses(const TranspileOptions& options, const ops::OpRegistry& registry) {
+  if (options.verify) {
+    run_options_.verify = [&registry](const Program& p) { return ops::check_program(registry, p); };
+    run_options_.verify_old_forms = [&registry](const Program& p) {
+      ops::VerifyOptions rules;
+      rules.allow_old_forms = true;
+      return ops::check_program(registry, p, rules);
+    };
+  }
   if (options.print_after_all || !options.print_after.empty()) {
     const auto to_stderr = [](const std::string& text) {
       std::fwrite(text.data(), 1, text.size(), stderr);
     };
-    MILLRACE_ASSIGN_OR_RETURN(
-        auto printer,
+    watchers_.push_back(
         tp::print_after(options.print_after_all ? std::vector<std::string>() : options.print_after,
-                        pipeline, readable_text, to_stderr));
-    out.push_back(std::move(printer));
+                        readable_text, to_stderr));
   }
   if (!options.dump_dir.empty())
-    out.push_back(tp::dump_to_folder(options.dump_dir, pipeline, readable_text));
-  return out;
+    watchers_.push_back(tp::dump_to_folder(options.dump_dir, readable_text));
+  if (options.timing) {
+    auto times = std::make_unique<Times>();
+    times_ = times.get();
+    watchers_.push_back(std::move(times));
+  }
+  for (const auto& watcher : watchers_) run_options_.instrumentations.push_back(watcher.get());
 }
 
-}  // namespace
+std::string WatchedPasses::times() const {
+  return times_ == nullptr ? std::string() : times_->table();
+}
 
 StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
   const std::unique_ptr<ops::OpRegistry> ops = ops::standard_registry();
@@ -56,21 +82,10 @@ StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
   if (!manager.pipeline().steps.empty()) {
     tp::PassContext context(*ops);
     context.startup = startup.get();
-    tp::PassManagerOptions run_options;
-    if (options.verify) {
-      run_options.verify = [&ops](const Program& p) { return ops::check_program(*ops, p); };
-      run_options.verify_old_forms = [&ops](const Program& p) {
-        ops::VerifyOptions rules;
-        rules.allow_old_forms = true;
-        return ops::check_program(*ops, p, rules);
-      };
-    }
-    MILLRACE_ASSIGN_OR_RETURN(const auto watchers, instrumentations(options, manager.pipeline()));
-    for (const auto& watcher : watchers) run_options.instrumentations.push_back(watcher.get());
-    MILLRACE_ASSIGN_OR_RETURN(const tp::PipelineReport report,
-                              manager.run(*program, context, run_options));
+    const WatchedPasses watched(options, *ops);
+    MILLRACE_RETURN_IF_ERROR(manager.run(*program, context, watched.options()).status());
     for (const std::string& remark : context.remarks) tool.log(LogLevel::kDebug, remark);
-    if (options.timing) tool.log(LogLevel::kInfo, "\n" + report.table());
+    if (options.timing) tool.log(LogLevel::kInfo, "\n" + watched.times());
   }
   if (options.strip_debug) strip_debug(*program);
   const bool as_text = tool.given("--format") ? options.format == "text"

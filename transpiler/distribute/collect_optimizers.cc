@@ -6,7 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "transpiler/distribute/divide_updates.h"
-#include "transpiler/distribute/steps.h"
+#include "transpiler/distribute/pserver_passes.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {

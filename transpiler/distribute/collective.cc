@@ -2,23 +2,12 @@
 
 #include <algorithm>
 
-#include "transpiler/distribute/collective_passes.h"
-#include "transpiler/distribute/run_steps.h"
+#include <fmt/format.h>
+
+#include "transpiler/distribute/collective_plan.h"
 
 namespace millrace::transpiler {
 namespace {
-
-Steps startup_steps(const CollectivePlan& plan, const std::string& mode) {
-  Steps steps;
-  if (mode == "single_process_multi_thread") {
-    steps.push_back(init_device_communicators(plan));
-    return steps;
-  }
-  steps.push_back(init_communicators(plan));
-  steps.push_back(broadcast_parameters(plan));
-  if (mode == "local_sgd") steps.push_back(snapshot_parameters(plan));
-  return steps;
-}
 
 // Number of gradients to reduce; if there are none, the loss is scaled by the number of devices
 // only, not by machines.
@@ -32,27 +21,29 @@ StatusOr<int64_t> count_reduced(const Program& main, const CollectivePlan& plan)
   return count;
 }
 
-Steps main_steps(const CollectivePlan& plan, const DistributeTranspilerConfig& config,
-                 int64_t reduced) {
-  Steps steps;
-  if (config.collective_mode == "local_sgd") {
-    steps.push_back(average_updates(plan));
-    return steps;
-  }
-  if (config.collective_mode == "grad_allreduce") {
-    steps.push_back(scale_loss_gradient(1.0 / static_cast<double>(plan.ranks)));
-    steps.push_back(allreduce_gradients(plan));
-    return steps;
-  }
+// The pipeline of the mode; `reduced` is the number of gradients to reduce.
+std::string collective_pipeline(const CollectivePlan& plan,
+                                const DistributeTranspilerConfig& config, int64_t reduced) {
+  const std::string init = "collective-init-communicators";
+  const std::string start = init + ",collective-broadcast-parameters";
+  const auto scale = [](double factor) {
+    return fmt::format(",collective-scale-loss-gradient{{factor={}}}", factor);
+  };
+  const auto ranks = static_cast<double>(plan.ranks);
+  if (config.collective_mode == "local_sgd")
+    return start + ",collective-snapshot-parameters,collective-average-updates";
+  if (config.collective_mode == "grad_allreduce")
+    return start + scale(1.0 / ranks) + ",collective-allreduce-gradients";
+  std::string out = init;
   if (config.scale_loss_gradient) {
     const auto devices = static_cast<double>(std::max<int64_t>(plan.device_count, 1));
-    const double ranks = reduced > 0 ? static_cast<double>(plan.ranks) : 1.0;
-    steps.push_back(scale_loss_gradient(1.0 / ranks / devices));
+    out += scale(1.0 / (reduced > 0 ? ranks : 1.0) / devices);
   }
   if (reduced > 0) {
-    steps.push_back(plan.fuse_allreduce > 0 ? allreduce_fused(plan) : allreduce_gradients(plan));
+    out +=
+        plan.fuse_allreduce > 0 ? ",collective-allreduce-fused" : ",collective-allreduce-gradients";
   }
-  return steps;
+  return out;
 }
 
 }  // namespace
@@ -61,9 +52,9 @@ StatusOr<RolePrograms> transpile_collective(const Program& main, const Program& 
                                             const DistributeTranspilerConfig& config,
                                             const TranspileArguments& arguments,
                                             const ops::OpRegistry& registry,
-                                            ProgramProperties* properties) {
-  MILLRACE_ASSIGN_OR_RETURN(const CollectivePlan plan,
-                            plan_collective(main, startup, config, arguments));
+                                            ProgramProperties* properties,
+                                            PassManagerOptions pass_options) {
+  MILLRACE_ASSIGN_OR_RETURN(CollectivePlan plan, plan_collective(main, startup, config, arguments));
   // Counted on the input program, so that an invalid op is reported with its original index.
   MILLRACE_ASSIGN_OR_RETURN(const int64_t reduced, count_reduced(main, plan));
   if (config.collective_mode != "local_sgd")
@@ -71,9 +62,11 @@ StatusOr<RolePrograms> transpile_collective(const Program& main, const Program& 
   RolePrograms out{main.clone(), startup.clone()};
   PassContext context(registry);
   context.startup = out.startup.get();
+  context.job = &plan;
+  pass_options.error_note = ErrorNote::kPass;
   MILLRACE_RETURN_IF_ERROR(
-      run_steps(startup_steps(plan, config.collective_mode), *out.startup, context));
-  MILLRACE_RETURN_IF_ERROR(run_steps(main_steps(plan, config, reduced), *out.main, context));
+      run_distribution(collective_pipeline(plan, config, reduced), *out.main, context, pass_options)
+          .status());
   if (properties != nullptr) *properties = ProgramProperties{};
   return out;
 }

@@ -2,6 +2,7 @@
 
 #include "framework/base/status.h"
 #include "ops/registry.h"
+#include "transpiler/distribute/distribution_passes.h"
 #include "transpiler/distribute_config.h"
 #include "transpiler/distribute_result.h"
 
@@ -17,6 +18,7 @@ namespace millrace::transpiler {
 ///
 /// \returns rewritten clones of the two programs; the inputs are not changed
 /// \param properties  is_distributed stays false, as in the original
+/// \param pass_options  how the pipeline of the passes runs: verification, printing, dumps
 /// Errors: kInvalidArgument for an unknown mode, a single endpoint (except the last mode), a
 /// negative trainer_id, a current_endpoint that is not a trainer; kInvalidProgram for an
 /// op_role_var of odd length or that names an undeclared var. Source: spec/transpiler.md
@@ -25,6 +27,7 @@ StatusOr<RolePrograms> transpile_collective(const Program& main, const Program& 
                                             const DistributeTranspilerConfig& config,
                                             const TranspileArguments& arguments,
                                             const ops::OpRegistry& registry,
-                                            ProgramProperties* properties);
+                                            ProgramProperties* properties,
+                                            PassManagerOptions pass_options = fast_options());
 
 }  // namespace millrace::transpiler

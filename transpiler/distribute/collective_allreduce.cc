@@ -6,64 +6,52 @@
 namespace millrace::transpiler {
 namespace {
 
-class AllreduceGradients final : public Pass {
- public:
-  explicit AllreduceGradients(const CollectivePlan& plan) : plan_(plan) {}
-
-  llvm::StringRef name() const override { return "collective-allreduce-gradients"; }
-
-  // From the last op back, so that rings are assigned in the same order as in the original.
-  StatusOr<bool> run(Program& main, PassContext& /*context*/) override {
-    Block& block = main.root();
-    std::string last_grad;
-    int64_t count = 0;
-    const std::vector<Op*> ops = block.op_vector();
-    for (Op* op : llvm::reverse(ops)) {
-      StatusOr<std::vector<GradPair>> pairs = backward_pairs(*op);
-      if (!pairs.ok()) return std::move(pairs).status();
-      if (pairs->empty()) continue;
-      last_grad = pairs->back().grad;
-      reduce_after(*op, *pairs, count);
+// Inserts one wait for the computation, then the reductions. A later pair is reduced before an
+// earlier one.
+void reduce_after(Op& op, const std::vector<GradPair>& pairs, const CollectivePlan& plan,
+                  int64_t& count) {
+  Block& block = op.block();
+  Op* wait = nullptr;
+  for (const GradPair& pair : pairs) {
+    if (plan.is_table(pair.param)) continue;
+    if (wait == nullptr) {
+      wait =
+          &insert_in_place(block, block.next(op), "c_sync_calc_stream", pair.grad, role::kBackward);
     }
-    if (last_grad.empty()) return false;
-    wait_before_optimizer(block, last_grad);
-    return true;
+    insert_on_ring(block, block.next(*wait), "c_allreduce_sum", pair.grad, count++ % plan.rings,
+                   role::kBackward);
   }
+}
 
- private:
-  // Inserts one wait for the computation, then the reductions. A later pair is reduced before an
-  // earlier one.
-  void reduce_after(Op& op, const std::vector<GradPair>& pairs, int64_t& count) const {
-    Block& block = op.block();
-    Op* wait = nullptr;
-    for (const GradPair& pair : pairs) {
-      if (plan_.is_table(pair.param)) continue;
-      if (wait == nullptr) {
-        wait = &insert_in_place(block, block.next(op), "c_sync_calc_stream", pair.grad,
-                                role::kBackward);
-      }
-      insert_on_ring(block, block.next(*wait), "c_allreduce_sum", pair.grad, count++ % plan_.rings,
-                     role::kBackward);
+void wait_before_optimizer(Block& block, const std::string& grad, const CollectivePlan& plan) {
+  for (Op& op : block.ops()) {
+    if ((role::of(op) & role::kOptimize) == 0) continue;
+    for (int64_t ring = 0; ring < plan.rings; ++ring) {
+      insert_on_ring(block, &op, "c_sync_comm_stream", grad, ring, role::kBackward);
     }
+    return;
   }
-
-  void wait_before_optimizer(Block& block, const std::string& grad) const {
-    for (Op& op : block.ops()) {
-      if ((role::of(op) & role::kOptimize) == 0) continue;
-      for (int64_t ring = 0; ring < plan_.rings; ++ring) {
-        insert_on_ring(block, &op, "c_sync_comm_stream", grad, ring, role::kBackward);
-      }
-      return;
-    }
-  }
-
-  const CollectivePlan& plan_;
-};
+}
 
 }  // namespace
 
-std::unique_ptr<Pass> allreduce_gradients(const CollectivePlan& plan) {
-  return std::make_unique<AllreduceGradients>(plan);
+Status allreduce_gradients(Program& main, PassContext& context, CollectivePlan& plan) {
+  (void)context;
+  Block& block = main.root();
+  std::string last_grad;
+  int64_t count = 0;
+  // From the last op back, so that rings are assigned in the same order as in the original.
+  const std::vector<Op*> ops = block.op_vector();
+  for (Op* op : llvm::reverse(ops)) {
+    StatusOr<std::vector<GradPair>> pairs = backward_pairs(*op);
+    if (!pairs.ok()) return std::move(pairs).status();
+    if (pairs->empty()) continue;
+    last_grad = pairs->back().grad;
+    reduce_after(*op, *pairs, plan, count);
+  }
+  if (last_grad.empty()) return Ok();
+  wait_before_optimizer(block, last_grad, plan);
+  return Ok();
 }
 
 }  // namespace millrace::transpiler

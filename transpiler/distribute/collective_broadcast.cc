@@ -2,39 +2,23 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
-namespace {
 
-class BroadcastParameters final : public Pass {
- public:
-  explicit BroadcastParameters(const CollectivePlan& plan) : plan_(plan) {}
-
-  llvm::StringRef name() const override { return "collective-broadcast-parameters"; }
-
-  StatusOr<bool> run(Program& startup, PassContext& /*context*/) override {
-    if (plan_.parameters.empty()) return false;
-    Block& block = startup.root();
-    int64_t count = 0;
-    for (const std::string& param : plan_.parameters) {
-      if (plan_.is_table(param)) continue;
-      insert_on_ring(block, nullptr, "c_broadcast", param, count++ % plan_.rings, role::kForward)
-          .set_int("root", 0);
-    }
-    // A ring's stream is waited for through any var; the original takes the last parameter.
-    for (int64_t ring = 0; ring < plan_.rings; ++ring) {
-      insert_on_ring(block, nullptr, "c_sync_comm_stream", plan_.parameters.back(), ring,
-                     role::kForward);
-    }
-    return true;
+Status broadcast_parameters(Program& main, PassContext& context, CollectivePlan& plan) {
+  (void)main;
+  if (plan.parameters.empty()) return Ok();
+  Block& block = context.startup->root();
+  int64_t count = 0;
+  for (const std::string& param : plan.parameters) {
+    if (plan.is_table(param)) continue;
+    insert_on_ring(block, nullptr, "c_broadcast", param, count++ % plan.rings, role::kForward)
+        .set_int("root", 0);
   }
-
- private:
-  const CollectivePlan& plan_;
-};
-
-}  // namespace
-
-std::unique_ptr<Pass> broadcast_parameters(const CollectivePlan& plan) {
-  return std::make_unique<BroadcastParameters>(plan);
+  // A ring's stream is waited for through any var; the original takes the last parameter.
+  for (int64_t ring = 0; ring < plan.rings; ++ring) {
+    insert_on_ring(block, nullptr, "c_sync_comm_stream", plan.parameters.back(), ring,
+                   role::kForward);
+  }
+  return Ok();
 }
 
 }  // namespace millrace::transpiler

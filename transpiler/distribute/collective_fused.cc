@@ -8,70 +8,57 @@
 namespace millrace::transpiler {
 namespace {
 
-class AllreduceFused final : public Pass {
- public:
-  explicit AllreduceFused(const CollectivePlan& plan) : plan_(plan) {}
+void reduce_list(Block& block, Op* where, const std::vector<std::string>& grads) {
+  insert_in_place(block, where, "c_sync_calc_stream", grads.front(), role::kBackward);
+  Op& reduce = block.insert_before(where, "c_allreduce_xsum");
+  reduce.set_input("X", grads).set_output("Out", grads).set_int("ring_id", 0);
+  finish(reduce, role::kBackward);
+  insert_on_ring(block, where, "c_sync_comm_stream", grads.front(), 0, role::kBackward);
+}
 
-  llvm::StringRef name() const override { return "collective-allreduce-fused"; }
-
-  StatusOr<bool> run(Program& main, PassContext& /*context*/) override {
-    Block& block = main.root();
-    std::vector<std::string> grads;  // the gradient computed last is first
-    Op* last = nullptr;              // the op that computes it
-    const std::vector<Op*> ops = block.op_vector();
-    for (Op* op : llvm::reverse(ops)) {
-      StatusOr<std::vector<GradPair>> pairs = backward_pairs(*op);
-      if (!pairs.ok()) return std::move(pairs).status();
-      for (const GradPair& pair : *pairs) {
-        if (plan_.is_table(pair.param)) continue;
-        if (last == nullptr) last = op;
-        grads.push_back(pair.grad);
-      }
-    }
-    if (last == nullptr) return false;
-    Op* const where = block.next(*last);
-    if (plan_.fuse_allreduce == 2) {
-      reduce_list(block, where, grads);
-    } else {
-      reduce_buffer(block, where, grads);
-    }
-    return true;
-  }
-
- private:
-  static void reduce_list(Block& block, Op* where, const std::vector<std::string>& grads) {
-    insert_in_place(block, where, "c_sync_calc_stream", grads.front(), role::kBackward);
-    Op& reduce = block.insert_before(where, "c_allreduce_xsum");
-    reduce.set_input("X", grads).set_output("Out", grads).set_int("ring_id", 0);
-    finish(reduce, role::kBackward);
-    insert_on_ring(block, where, "c_sync_comm_stream", grads.front(), 0, role::kBackward);
-  }
-
-  static void reduce_buffer(Block& block, Op* where, const std::vector<std::string>& grads) {
-    // The size is known only at run time; coalesce_tensor sets it.
-    VarSpec spec = VarSpec::tensor(DType::kFloat32, {1});
-    spec.stop_gradient = true;
-    block.declare(names::kFusedGrads, std::move(spec));
-    Op& join = block.insert_before(where, "coalesce_tensor");
-    join.set_input("Input", grads).set_output("Output", grads);
-    join.set_output("FusedOutput", names::kFusedGrads);
-    join.set_bool("copy_data", true).set_bool("set_constant", false);
-    join.set_int("dtype", static_cast<int32_t>(DType::kFloat32)).set_float("constant", 0);
-    join.set_bool("use_align", true).set_int("align_size", -1);
-    join.set_int("user_defined_size_of_dtype", -1).set_bool("persist_output", false);
-    finish(join, role::kForward);
-    insert_in_place(block, where, "c_sync_calc_stream", names::kFusedGrads, role::kBackward);
-    insert_on_ring(block, where, "c_allreduce_sum", names::kFusedGrads, 0, role::kBackward);
-    insert_on_ring(block, where, "c_sync_comm_stream", names::kFusedGrads, 0, role::kBackward);
-  }
-
-  const CollectivePlan& plan_;
-};
+void reduce_buffer(Block& block, Op* where, const std::vector<std::string>& grads) {
+  // The size is known only at run time; coalesce_tensor sets it.
+  VarSpec spec = VarSpec::tensor(DType::kFloat32, {1});
+  spec.stop_gradient = true;
+  block.declare(names::kFusedGrads, std::move(spec));
+  Op& join = block.insert_before(where, "coalesce_tensor");
+  join.set_input("Input", grads).set_output("Output", grads);
+  join.set_output("FusedOutput", names::kFusedGrads);
+  join.set_bool("copy_data", true).set_bool("set_constant", false);
+  join.set_int("dtype", static_cast<int32_t>(DType::kFloat32)).set_float("constant", 0);
+  join.set_bool("use_align", true).set_int("align_size", -1);
+  join.set_int("user_defined_size_of_dtype", -1).set_bool("persist_output", false);
+  finish(join, role::kForward);
+  insert_in_place(block, where, "c_sync_calc_stream", names::kFusedGrads, role::kBackward);
+  insert_on_ring(block, where, "c_allreduce_sum", names::kFusedGrads, 0, role::kBackward);
+  insert_on_ring(block, where, "c_sync_comm_stream", names::kFusedGrads, 0, role::kBackward);
+}
 
 }  // namespace
 
-std::unique_ptr<Pass> allreduce_fused(const CollectivePlan& plan) {
-  return std::make_unique<AllreduceFused>(plan);
+Status allreduce_fused(Program& main, PassContext& context, CollectivePlan& plan) {
+  (void)context;
+  Block& block = main.root();
+  std::vector<std::string> grads;  // the gradient computed last is first
+  Op* last = nullptr;              // the op that computes it
+  const std::vector<Op*> ops = block.op_vector();
+  for (Op* op : llvm::reverse(ops)) {
+    StatusOr<std::vector<GradPair>> pairs = backward_pairs(*op);
+    if (!pairs.ok()) return std::move(pairs).status();
+    for (const GradPair& pair : *pairs) {
+      if (plan.is_table(pair.param)) continue;
+      if (last == nullptr) last = op;
+      grads.push_back(pair.grad);
+    }
+  }
+  if (last == nullptr) return Ok();
+  Op* const where = block.next(*last);
+  if (plan.fuse_allreduce == 2) {
+    reduce_list(block, where, grads);
+  } else {
+    reduce_buffer(block, where, grads);
+  }
+  return Ok();
 }
 
 }  // namespace millrace::transpiler

@@ -88,6 +88,7 @@ StatusOr<CollectivePlan> plan_collective(const Program& main, const Program& sta
   MILLRACE_ASSIGN_OR_RETURN(plan.others,
                             other_endpoints(plan.endpoints, arguments.current_endpoint));
   const bool threads = mode == kMultiThread;
+  plan.many_devices = threads;
   plan.rank = arguments.trainer_id;
   plan.rings = threads ? 1 : config.nccl_comm_num;
   plan.current_endpoint = arguments.current_endpoint;

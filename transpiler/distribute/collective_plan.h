@@ -10,17 +10,19 @@
 #include "framework/block.h"
 #include "framework/program.h"
 #include "transpiler/distribute_config.h"
+#include "transpiler/pass.h"
 
 namespace millrace::transpiler {
 
 /// What the passes of collective mode need to know about the job. Immutable while they run.
-struct CollectivePlan {
+struct CollectivePlan final : Facts {
   int64_t rank = 0;
   int64_t rings = 1;  ///< communicators; collectives are assigned to them round-robin
   std::vector<std::string> endpoints;
   std::vector<std::string> others;  ///< all endpoints except the current one
   std::string current_endpoint;
-  int64_t device_count = 0;  ///< local GPUs; communicators are set up only where there are some
+  bool many_devices = false;  ///< each process has several devices (single_process_multi_thread)
+  int64_t device_count = 0;   ///< local GPUs; communicators are set up only where there are some
   /// Parameters of the startup program in order of creation, tables included.
   std::vector<std::string> parameters;
   /// Parameters that live on several machines (tables of is_distributed lookups): never reduced.

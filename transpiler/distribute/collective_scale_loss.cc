@@ -8,7 +8,7 @@ namespace {
 
 class ScaleLossGradient final : public Pass {
  public:
-  explicit ScaleLossGradient(double factor) : factor_(factor) {}
+  explicit ScaleLossGradient(const PassOptions& options) : factor_(options.real("factor")) {}
 
   llvm::StringRef name() const override { return "collective-scale-loss-gradient"; }
 
@@ -35,8 +35,12 @@ class ScaleLossGradient final : public Pass {
 
 }  // namespace
 
-std::unique_ptr<Pass> scale_loss_gradient(double factor) {
-  return std::make_unique<ScaleLossGradient>(factor);
+void register_scale_loss_gradient(PassRegistry& registry) {
+  registry.add(PassInfo("collective-scale-loss-gradient",
+                        "multiply every gradient of a loss, so that sums over ranks become means")
+                   .real("factor", 1, "what it is multiplied by")
+                   .required()
+                   .makes<ScaleLossGradient>());
 }
 
 }  // namespace millrace::transpiler

@@ -5,8 +5,8 @@
 
 #include "framework/base/errors.h"
 #include "ops/cost.h"
+#include "transpiler/distribute/optimizer_state.h"
 #include "transpiler/distribute/slices_json.h"
-#include "transpiler/distribute/steps.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {

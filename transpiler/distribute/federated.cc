@@ -3,18 +3,11 @@
 #include "framework/base/errors.h"
 #include "transpiler/distribute/federated_passes.h"
 #include "transpiler/distribute/pserver_program.h"
-#include "transpiler/distribute/run_steps.h"
 #include "transpiler/distribute/server_job.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
-
-Status run_step(std::unique_ptr<Pass> step, Program& program, PassContext& context) {
-  Steps steps;
-  steps.push_back(std::move(step));
-  return run_steps(steps, program, context);
-}
 
 // A copy of the program with only the ops [begin, end) of block 0.
 std::unique_ptr<Program> with_ops(const Program& program, size_t begin, size_t end) {
@@ -31,7 +24,8 @@ std::unique_ptr<Program> with_ops(const Program& program, size_t begin, size_t e
 StatusOr<FederatedPrograms> transpile_federated(const Program& main, const Program& startup,
                                                 const DistributeTranspilerConfig& config,
                                                 const TranspileArguments& arguments,
-                                                const ops::OpRegistry& registry) {
+                                                const ops::OpRegistry& registry,
+                                                PassManagerOptions pass_options) {
   DistributionJob job;
   MILLRACE_RETURN_IF_ERROR(set_up_job(config, arguments, job));
   if (job.endpoints.size() > 1) {
@@ -41,19 +35,19 @@ StatusOr<FederatedPrograms> transpile_federated(const Program& main, const Progr
         job.endpoints.size());
   }
   job.config.enable_dc_asgd = false;
-  PassContext context(registry);
-  context.job = &job;
-
   FederatedPrograms out;
   const std::unique_ptr<Program> whole = main.clone();
-  MILLRACE_RETURN_IF_ERROR(run_step(federated_copy_params(), *whole, context));
-  out.recv = whole->clone();
-  MILLRACE_RETURN_IF_ERROR(run_step(federated_recv(), *out.recv, context));
-  const size_t split = whole->root().op_count();
-  MILLRACE_RETURN_IF_ERROR(run_step(federated_send(), *whole, context));
-  out.compute = with_ops(*whole, 0, split);
-  out.send = with_ops(*whole, split, whole->root().op_count());
   out.startup = startup.clone();
+  PassContext context(registry);
+  context.startup = out.startup.get();
+  context.job = &job;
+  pass_options.error_note = ErrorNote::kPass;
+  MILLRACE_RETURN_IF_ERROR(run_distribution("federated-copy-params,federated-recv,federated-send",
+                                            *whole, context, pass_options)
+                               .status());
+  out.recv = std::move(job.recv);
+  out.compute = with_ops(*whole, 0, job.first_send);
+  out.send = with_ops(*whole, job.first_send, whole->root().op_count());
 
   job.lr_ops = role::lr_ops(main.root());
   RolePrograms server;

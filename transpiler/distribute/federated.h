@@ -6,6 +6,7 @@
 
 #include "framework/base/status.h"
 #include "ops/registry.h"
+#include "transpiler/distribute/distribution_passes.h"
 #include "transpiler/distribute_config.h"
 #include "transpiler/distribute_result.h"
 #include "transpiler/vars_distributed.h"
@@ -32,12 +33,14 @@ struct FederatedPrograms {
 ///
 /// Only parameters updated by an sgd op take part; others stay local, and a remark says so. The
 /// attribute sync_mode of send and recv is the negation of the argument, as in the original.
+/// \param pass_options  how the pipeline of the passes runs: verification, printing, dumps
 /// Errors: kInvalidArgument for several servers (each would have to hold every parameter) and those
 /// of the configuration; kInvalidProgram naming the op.
 /// Source: spec/transpiler.md section 10, seed 001.
 StatusOr<FederatedPrograms> transpile_federated(const Program& main, const Program& startup,
                                                 const DistributeTranspilerConfig& config,
                                                 const TranspileArguments& arguments,
-                                                const ops::OpRegistry& registry);
+                                                const ops::OpRegistry& registry,
+                                                PassManagerOptions pass_options = fast_options());
 
 }  // namespace millrace::transpiler

@@ -6,15 +6,15 @@
 #include "transpiler/distribute/job.h"
 #include "transpiler/pass.h"
 
-/// The passes of federated mode. Each works on the DistributionJob in the pass context.
+/// What the passes of federated mode do, in the order of its pipeline (JobPass).
 namespace millrace::transpiler {
 
-/// Main: finds the parameters of sgd ops and appends "<p>.opti.trainer_i" = <p> for each.
-std::unique_ptr<Pass> federated_copy_params();
-/// Copy of main: drops all ops and receives the parameters.
-std::unique_ptr<Pass> federated_recv();
-/// Main: appends a send per copy and, in sync mode, a barrier after them.
-std::unique_ptr<Pass> federated_send();
+/// Finds the parameters of sgd ops and appends "<p>.opti.trainer_i" = <p> for each.
+Status federated_copy_params(Program& main, PassContext& context, DistributionJob& job);
+/// Makes job.recv, which declares the vars of main and receives the parameters. Main is unchanged.
+Status federated_recv(Program& main, PassContext& context, DistributionJob& job);
+/// Appends a send per copy and, in sync mode, a barrier after them; sets job.first_send.
+Status federated_send(Program& main, PassContext& context, DistributionJob& job);
 
 /// The main program of the server: a block per parameter that averages what the trainers sent.
 /// Errors: kInvalidProgram for a learning-rate op that reads an undeclared var.

@@ -17,65 +17,49 @@ void finish_transfer(Op& op, const DistributionJob& job, const ParamGrad& pair) 
   finish(op, role::kRpc);
 }
 
-class FederatedRecv final : public Pass {
- public:
-  llvm::StringRef name() const override { return "federated-recv"; }
-
-  StatusOr<bool> run(Program& main, PassContext& context) override {
-    MILLRACE_ASSIGN_OR_RETURN(DistributionJob* const job, job_of(context, name()));
-    Block& block = main.root();
-    for (Op* const op : block.op_vector()) block.erase(*op);
-    std::vector<std::string> params;
-    for (const ParamGrad& pair : job->pairs) {
-      Op& recv = block.append_op("recv").set_output("Out", pair.param);
-      recv.set_int("trainer_id", trainer_of(*job));
-      finish_transfer(recv, *job, pair);
-      params.push_back(pair.param);
-    }
-    if (job->sync()) {
-      Op& barrier = block.append_op("fetch_barrier").set_output("Out", params);
-      barrier.set_strings("endpoints", job->endpoints).set_int("trainer_id", trainer_of(*job));
-      finish(barrier, role::kRpc);
-    }
-    return true;
-  }
-};
-
-class FederatedSend final : public Pass {
- public:
-  llvm::StringRef name() const override { return "federated-send"; }
-
-  StatusOr<bool> run(Program& main, PassContext& context) override {
-    MILLRACE_ASSIGN_OR_RETURN(DistributionJob* const job, job_of(context, name()));
-    Block& block = main.root();
-    std::vector<std::string> sent;
-    for (ParamGrad& pair : job->pairs) {
-      pair.send_control = job->controls.create(block);
-      Op& send = block.append_op("send").set_input("X", pair.slices.front().grad);
-      send.set_output("Out", pair.send_control);
-      finish_transfer(send, *job, pair);
-      sent.push_back(pair.send_control);
-    }
-    if (job->sync()) {
-      Op& barrier = block.append_op("send_barrier").set_input("X", sent);
-      barrier.set_output("Out", job->controls.create(block))
-          .set_strings("endpoints", job->endpoints)
-          .set_bool("sync_mode", true)
-          .set_int("trainer_id", trainer_of(*job));
-      finish(barrier, role::kRpc);
-    }
-    return !job->pairs.empty() || job->sync();
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<Pass> federated_recv() {
-  return std::make_unique<FederatedRecv>();
+Status federated_recv(Program& main, PassContext& context, DistributionJob& job) {
+  (void)context;
+  job.recv = main.clone();
+  Block& block = job.recv->root();
+  for (Op* const op : block.op_vector()) block.erase(*op);
+  std::vector<std::string> params;
+  for (const ParamGrad& pair : job.pairs) {
+    Op& recv = block.append_op("recv").set_output("Out", pair.param);
+    recv.set_int("trainer_id", trainer_of(job));
+    finish_transfer(recv, job, pair);
+    params.push_back(pair.param);
+  }
+  if (job.sync()) {
+    Op& barrier = block.append_op("fetch_barrier").set_output("Out", params);
+    barrier.set_strings("endpoints", job.endpoints).set_int("trainer_id", trainer_of(job));
+    finish(barrier, role::kRpc);
+  }
+  return Ok();
 }
 
-std::unique_ptr<Pass> federated_send() {
-  return std::make_unique<FederatedSend>();
+Status federated_send(Program& main, PassContext& context, DistributionJob& job) {
+  (void)context;
+  Block& block = main.root();
+  job.first_send = block.op_count();
+  std::vector<std::string> sent;
+  for (ParamGrad& pair : job.pairs) {
+    pair.send_control = job.controls.create(block);
+    Op& send = block.append_op("send").set_input("X", pair.slices.front().grad);
+    send.set_output("Out", pair.send_control);
+    finish_transfer(send, job, pair);
+    sent.push_back(pair.send_control);
+  }
+  if (job.sync()) {
+    Op& barrier = block.append_op("send_barrier").set_input("X", sent);
+    barrier.set_output("Out", job.controls.create(block))
+        .set_strings("endpoints", job.endpoints)
+        .set_bool("sync_mode", true)
+        .set_int("trainer_id", trainer_of(job));
+    finish(barrier, role::kRpc);
+  }
+  return Ok();
 }
 
 }  // namespace millrace::transpiler

@@ -1,6 +1,6 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "transpiler/distribute/steps.h"
+#include "transpiler/distribute/pserver_passes.h"
 
 namespace millrace::transpiler {
 namespace {

@@ -3,7 +3,6 @@
 #include "framework/base/errors.h"
 #include "transpiler/distribute/geo_passes.h"
 #include "transpiler/distribute/pserver_program.h"
-#include "transpiler/distribute/run_steps.h"
 #include "transpiler/distribute/server_job.h"
 
 namespace millrace::transpiler {
@@ -30,7 +29,8 @@ std::vector<GeoVar> vars_info(const DistributionJob& job) {
 StatusOr<GeoPrograms> transpile_geo(const Program& main, const Program& startup,
                                     const DistributeTranspilerConfig& config,
                                     const TranspileArguments& arguments,
-                                    const ops::OpRegistry& registry) {
+                                    const ops::OpRegistry& registry,
+                                    PassManagerOptions pass_options) {
   if (config.geo_sgd_need_push_nums < 1) {
     return InvalidArgument("geo_sgd_need_push_nums must be at least 1 (found {})",
                            config.geo_sgd_need_push_nums);
@@ -45,12 +45,10 @@ StatusOr<GeoPrograms> transpile_geo(const Program& main, const Program& startup,
   PassContext context(registry);
   context.startup = out.trainer.startup.get();
   context.job = &job;
-  Steps steps;
-  steps.push_back(geo_collect());
-  steps.push_back(geo_cut());
-  steps.push_back(geo_send_ids());
-  steps.push_back(geo_extend_startup());
-  MILLRACE_RETURN_IF_ERROR(run_steps(steps, *out.trainer.main, context));
+  pass_options.error_note = ErrorNote::kPass;
+  MILLRACE_RETURN_IF_ERROR(run_distribution("geo-collect,geo-cut,geo-send-ids,geo-extend-startup",
+                                            *out.trainer.main, context, pass_options)
+                               .status());
   if (job.pairs.empty())
     return InvalidProgram("the program updates no parameter, so trainers have nothing to exchange");
 

@@ -6,20 +6,19 @@
 #include "transpiler/distribute/job.h"
 #include "transpiler/pass.h"
 
-/// The passes of geo mode. Each works on the DistributionJob in the pass context.
+/// What the passes of geo mode do, in the order of its pipeline (JobPass).
 namespace millrace::transpiler {
 
-/// Main: finds parameters, gradients and tables from the optimizer ops on the trainer.
-std::unique_ptr<Pass> geo_collect();
-/// Main: slices the parameters, declares the slices and the vars of changes, assigns slices to
-/// servers.
-std::unique_ptr<Pass> geo_cut();
-/// Main: appends the send that passes the ids of sparse lookups to the communicator. Lookups read
-/// the trainer's own copy of the table.
-std::unique_ptr<Pass> geo_send_ids();
-/// Startup (of the context): receives the parameters, declares the vars of changes, and signals
-/// that the parameters are ready.
-std::unique_ptr<Pass> geo_extend_startup();
+/// Finds parameters, gradients and tables from the optimizer ops on the trainer.
+Status geo_collect(Program& main, PassContext& context, DistributionJob& job);
+/// Slices the parameters, declares the slices and the vars of changes, assigns slices to servers.
+Status geo_cut(Program& main, PassContext& context, DistributionJob& job);
+/// Appends the send that passes the ids of sparse lookups to the communicator. Lookups read the
+/// trainer's own copy of the table.
+Status geo_send_ids(Program& main, PassContext& context, DistributionJob& job);
+/// In the startup program: receives the parameters, declares the vars of changes, and signals that
+/// the parameters are ready.
+Status geo_extend_startup(Program& main, PassContext& context, DistributionJob& job);
 
 /// The main program of one server: a block per slice that adds the received changes.
 std::unique_ptr<Program> make_geo_pserver(const Program& main, const DistributionJob& job,

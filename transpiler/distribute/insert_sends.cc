@@ -1,6 +1,6 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
-#include "transpiler/distribute/steps.h"
+#include "transpiler/distribute/pserver_passes.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {

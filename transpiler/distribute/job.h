@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -93,6 +94,10 @@ struct DistributionJob final : Facts {
   std::vector<std::string> rates;     ///< vars of learning rates that updates read, sorted
   std::vector<std::string> schedule;  ///< vars that schedules keep between steps, sorted
 
+  // federated mode
+  std::unique_ptr<Program> recv;  ///< receives the params; declares all vars of the main program
+  size_t first_send = 0;          ///< ops of the main program from this one on send the copies
+
   // control variables
   ControlVars controls;
   ControlVars startup_controls;
@@ -110,9 +115,5 @@ struct DistributionJob final : Facts {
   /// Value of listen_and_serv's distributed_mode.
   [[nodiscard]] int32_t distributed_mode() const;
 };
-
-/// The distribution job that a pass works on. Errors: kInvalidArgument if the pass runs without
-/// one.
-StatusOr<DistributionJob*> job_of(PassContext& context, llvm::StringRef pass);
 
 }  // namespace millrace::transpiler

@@ -7,53 +7,18 @@
 #include "framework/base/text.h"
 #include "framework/names.h"
 #include "transpiler/distribute/endpoints.h"
+#include "transpiler/distribute/nccl2_passes.h"
 #include "transpiler/distribute/op_builder.h"
-#include "transpiler/distribute/run_steps.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
 
-struct Nccl2Plan {
-  std::vector<std::string> endpoints;
-  int64_t trainer_id = 0;
-  int64_t communicators = 1;
-  bool hierarchical = false;
-  int64_t inter_nranks = 0;
-};
-
-class GenerateIds final : public Pass {
- public:
-  explicit GenerateIds(const Nccl2Plan& plan) : plan_(plan) {}
-
-  llvm::StringRef name() const override { return "nccl2-generate-ids"; }
-
-  StatusOr<bool> run(Program& startup, PassContext& /*context*/) override {
-    Block& block = startup.root();
-    for (int64_t i = 0; i < plan_.communicators; ++i) declare_id(block, names::nccl_id(i));
-    for (int64_t i = 0; plan_.hierarchical && i < plan_.communicators; ++i) {
-      declare_id(block, names::inter_nccl_id(i));
-      declare_id(block, names::exter_nccl_id(i));
-    }
-    Op& op = block.append_op("gen_nccl_id").set_output("NCCLID", names::nccl_id(0));
-    op.set_strings("trainers", plan_.endpoints)
-        .set_int("trainer_id", static_cast<int32_t>(plan_.trainer_id))
-        .set_int("nccl_comm_num", static_cast<int32_t>(plan_.communicators))
-        .set_bool("use_hierarchical_allreduce", plan_.hierarchical)
-        .set_int("hierarchical_allreduce_inter_nranks", static_cast<int32_t>(plan_.inter_nranks));
-    finish(op, role::kForward);
-    return true;
-  }
-
- private:
-  static void declare_id(Block& block, const std::string& name) {
-    VarSpec spec = VarSpec::shapeless(VarKind::kRaw);
-    spec.persistable = true;
-    block.declare(name, std::move(spec));
-  }
-
-  const Nccl2Plan& plan_;
-};
+void declare_id(Block& block, const std::string& name) {
+  VarSpec spec = VarSpec::shapeless(VarKind::kRaw);
+  spec.persistable = true;
+  block.declare(name, std::move(spec));
+}
 
 Status check_hierarchy(const Nccl2Plan& plan) {
   const auto trainers = static_cast<int64_t>(plan.endpoints.size());
@@ -107,17 +72,38 @@ StatusOr<Nccl2Plan> plan_nccl2(const DistributeTranspilerConfig& config,
 
 }  // namespace
 
+Status nccl2_generate_ids(Program& main, PassContext& context, Nccl2Plan& plan) {
+  (void)main;
+  Block& block = context.startup->root();
+  for (int64_t i = 0; i < plan.communicators; ++i) declare_id(block, names::nccl_id(i));
+  for (int64_t i = 0; plan.hierarchical && i < plan.communicators; ++i) {
+    declare_id(block, names::inter_nccl_id(i));
+    declare_id(block, names::exter_nccl_id(i));
+  }
+  Op& op = block.append_op("gen_nccl_id").set_output("NCCLID", names::nccl_id(0));
+  op.set_strings("trainers", plan.endpoints)
+      .set_int("trainer_id", static_cast<int32_t>(plan.trainer_id))
+      .set_int("nccl_comm_num", static_cast<int32_t>(plan.communicators))
+      .set_bool("use_hierarchical_allreduce", plan.hierarchical)
+      .set_int("hierarchical_allreduce_inter_nranks", static_cast<int32_t>(plan.inter_nranks));
+  finish(op, role::kForward);
+  return Ok();
+}
+
 StatusOr<RolePrograms> transpile_nccl2(const Program& main, const Program& startup,
                                        const DistributeTranspilerConfig& config,
                                        const TranspileArguments& arguments,
                                        const ops::OpRegistry& registry,
-                                       ProgramProperties* properties) {
-  MILLRACE_ASSIGN_OR_RETURN(const Nccl2Plan plan, plan_nccl2(config, arguments));
+                                       ProgramProperties* properties,
+                                       PassManagerOptions pass_options) {
+  MILLRACE_ASSIGN_OR_RETURN(Nccl2Plan plan, plan_nccl2(config, arguments));
   RolePrograms out{main.clone(), startup.clone()};
   PassContext context(registry);
-  Steps steps;
-  steps.push_back(std::make_unique<GenerateIds>(plan));
-  MILLRACE_RETURN_IF_ERROR(run_steps(steps, *out.startup, context));
+  context.startup = out.startup.get();
+  context.job = &plan;
+  pass_options.error_note = ErrorNote::kPass;
+  MILLRACE_RETURN_IF_ERROR(
+      run_distribution("nccl2-generate-ids", *out.main, context, pass_options).status());
   if (properties != nullptr) {
     *properties = ProgramProperties{};
     properties->trainers_endpoints = plan.endpoints;

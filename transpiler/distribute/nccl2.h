@@ -2,6 +2,7 @@
 
 #include "framework/base/status.h"
 #include "ops/registry.h"
+#include "transpiler/distribute/distribution_passes.h"
 #include "transpiler/distribute_config.h"
 #include "transpiler/distribute_result.h"
 
@@ -15,6 +16,7 @@ namespace millrace::transpiler {
 ///
 /// \returns clones of the two programs
 /// \param properties  gets the endpoints and the communicator settings
+/// \param pass_options  how the pipeline of the passes runs: verification, printing, dumps
 /// Errors: kInvalidArgument for a negative trainer_id (0 is legal), a current_endpoint that is not
 /// a trainer, a trainers list that is a bare number, a number of trainers that is not above
 /// hierarchical_allreduce_inter_nranks or not a multiple of it.
@@ -23,6 +25,7 @@ StatusOr<RolePrograms> transpile_nccl2(const Program& main, const Program& start
                                        const DistributeTranspilerConfig& config,
                                        const TranspileArguments& arguments,
                                        const ops::OpRegistry& registry,
-                                       ProgramProperties* properties);
+                                       ProgramProperties* properties,
+                                       PassManagerOptions pass_options = fast_options());
 
 }  // namespace millrace::transpiler

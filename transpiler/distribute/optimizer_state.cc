@@ -1,3 +1,5 @@
+#include "transpiler/distribute/optimizer_state.h"
+
 #include <array>
 #include <set>
 #include <string>
@@ -7,7 +9,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "transpiler/distribute/steps.h"
+#include "transpiler/distribute/pserver_passes.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {

@@ -2,7 +2,8 @@
 #include "ops/cost.h"
 #include "transpiler/distribute/dispatcher.h"
 #include "transpiler/distribute/legacy_shuffle.h"
-#include "transpiler/distribute/steps.h"
+#include "transpiler/distribute/optimizer_state.h"
+#include "transpiler/distribute/pserver_passes.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {

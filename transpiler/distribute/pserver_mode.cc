@@ -3,17 +3,21 @@
 #include <set>
 #include <string>
 
-#include <llvm/ADT/StringSet.h>
+#include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
 #include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/pserver_program.h"
-#include "transpiler/distribute/steps.h"
 #include "transpiler/distribute/trainer_program.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
+
+constexpr llvm::StringLiteral kPserverPipeline =
+    "collect-optimizers,find-tables,slice-vars,place-slices,insert-sends,share-step-counter,"
+    "append-send-barrier,append-recvs,replace-prefetched-lookups,join-params,"
+    "extend-trainer-startup,replace-distributed-lookups,list-optimizer-state";
 
 Status check_arguments(const DistributionJob& job) {
   const int64_t id = job.arguments.trainer_id;
@@ -73,20 +77,11 @@ StatusOr<std::unique_ptr<PserverMode>> PserverMode::transpile(
   mode->startup_ = startup.clone();
   mode->context_.startup = mode->startup_.get();
   mode->context_.job = &job;
-  PassRegistry passes;
-  register_distribution_steps(passes);
-  MILLRACE_ASSIGN_OR_RETURN(const PassManager manager,
-                            PassManager::create(passes, pserver_mode_pipeline()));
-  MILLRACE_ASSIGN_OR_RETURN(mode->report_, manager.run(*mode->main_, mode->context_, pass_options));
+  MILLRACE_RETURN_IF_ERROR(
+      run_distribution(kPserverPipeline, *mode->main_, mode->context_, pass_options).status());
   job.lr_ops = role::lr_ops(mode->main_->root());
   list_rates(mode->main_->root(), mode->startup_->root(), job);
   return mode;
-}
-
-PassManagerOptions PserverMode::fast_options() {
-  PassManagerOptions options;
-  options.check_changes = false;
-  return options;
 }
 
 ProgramProperties PserverMode::properties() const {

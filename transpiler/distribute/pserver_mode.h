@@ -4,9 +4,9 @@
 #include <string>
 
 #include "framework/base/status.h"
+#include "transpiler/distribute/distribution_passes.h"
 #include "transpiler/distribute/job.h"
 #include "transpiler/distribute_result.h"
-#include "transpiler/pass_manager.h"
 
 namespace millrace::transpiler {
 
@@ -27,16 +27,11 @@ class PserverMode {
       const TranspileArguments& arguments, const ops::OpRegistry& registry,
       const PassManagerOptions& pass_options = fast_options());
 
-  /// Options without checks between the passes; the tools verify the result.
-  static PassManagerOptions fast_options();
-
   [[nodiscard]] const DistributionJob& job() const { return job_; }
   /// The rewritten main program that the job's ops belong to, optimizer included.
   [[nodiscard]] const Program& main() const { return *main_; }
   [[nodiscard]] ProgramProperties properties() const;
   [[nodiscard]] const std::vector<std::string>& remarks() const { return context_.remarks; }
-  /// What each pass did and how long it took.
-  [[nodiscard]] const PipelineReport& report() const { return report_; }
 
   /// Programs of the trainer.
   [[nodiscard]] StatusOr<RolePrograms> trainer() const;
@@ -54,7 +49,6 @@ class PserverMode {
   std::unique_ptr<Program> startup_;
   DistributionJob job_;
   PassContext context_;
-  PipelineReport report_;
 };
 
 /// Checks the fields that do not depend on a program. Errors: kInvalidArgument naming the field.

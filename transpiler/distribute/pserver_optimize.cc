@@ -5,8 +5,8 @@
 #include "framework/names.h"
 #include "ops/infer_shapes.h"
 #include "transpiler/distribute/emit.h"
+#include "transpiler/distribute/optimizer_state.h"
 #include "transpiler/distribute/pserver_builder.h"
-#include "transpiler/distribute/steps.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {

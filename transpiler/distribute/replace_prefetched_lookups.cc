@@ -1,5 +1,5 @@
 #include "framework/base/errors.h"
-#include "transpiler/distribute/steps.h"
+#include "transpiler/distribute/pserver_passes.h"
 #include "transpiler/distribute/table_plan.h"
 #include "transpiler/roles.h"
 

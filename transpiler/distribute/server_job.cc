@@ -6,8 +6,8 @@
 #include "framework/base/text.h"
 #include "transpiler/distribute/dispatcher.h"
 #include "transpiler/distribute/endpoints.h"
+#include "transpiler/distribute/optimizer_state.h"
 #include "transpiler/distribute/pserver_mode.h"
-#include "transpiler/distribute/steps.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {

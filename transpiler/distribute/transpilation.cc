@@ -127,40 +127,43 @@ int64_t trainer_number(const TranspileArguments& arguments) {
 }
 
 Result geo(const Program& main, const Program& startup, const DistributeTranspilerConfig& config,
-           const TranspileArguments& arguments, const ops::OpRegistry& registry) {
-  MILLRACE_ASSIGN_OR_RETURN(GeoPrograms out,
-                            transpile_geo(main, startup, config, arguments, registry));
+           const TranspileArguments& arguments, const ops::OpRegistry& registry,
+           const PassManagerOptions& pass_options) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      GeoPrograms out, transpile_geo(main, startup, config, arguments, registry, pass_options));
   return std::unique_ptr<Transpilation>(std::make_unique<GeoRoles>(
       std::move(out), trainer_number(arguments), config.geo_sgd_need_push_nums));
 }
 
 Result federated(const Program& main, const Program& startup,
                  const DistributeTranspilerConfig& config, const TranspileArguments& arguments,
-                 const ops::OpRegistry& registry) {
-  MILLRACE_ASSIGN_OR_RETURN(FederatedPrograms out,
-                            transpile_federated(main, startup, config, arguments, registry));
+                 const ops::OpRegistry& registry, const PassManagerOptions& pass_options) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      FederatedPrograms out,
+      transpile_federated(main, startup, config, arguments, registry, pass_options));
   return std::unique_ptr<Transpilation>(
       std::make_unique<FederatedRoles>(std::move(out), trainer_number(arguments)));
 }
 
 Result with_pservers(const Program& main, const Program& startup,
                      const DistributeTranspilerConfig& config, const TranspileArguments& arguments,
-                     const ops::OpRegistry& registry) {
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PserverMode> mode,
-                            PserverMode::transpile(main, startup, config, arguments, registry));
+                     const ops::OpRegistry& registry, const PassManagerOptions& pass_options) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::unique_ptr<PserverMode> mode,
+      PserverMode::transpile(main, startup, config, arguments, registry, pass_options));
   return std::unique_ptr<Transpilation>(std::make_unique<WithPservers>(std::move(mode), registry));
 }
 
 // nccl2 and collective: trainers only, known by their endpoints.
 Result among_trainers(const Program& main, const Program& startup,
                       const DistributeTranspilerConfig& config, const TranspileArguments& arguments,
-                      const ops::OpRegistry& registry) {
+                      const ops::OpRegistry& registry, const PassManagerOptions& pass_options) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> endpoints,
                             split_endpoints(arguments.trainers, "trainers"));
   ProgramProperties properties;
   const auto transpile = config.mode == "nccl2" ? transpile_nccl2 : transpile_collective;
-  MILLRACE_ASSIGN_OR_RETURN(RolePrograms trainer,
-                            transpile(main, startup, config, arguments, registry, &properties));
+  MILLRACE_ASSIGN_OR_RETURN(RolePrograms trainer, transpile(main, startup, config, arguments,
+                                                            registry, &properties, pass_options));
   return std::unique_ptr<Transpilation>(std::make_unique<FixedRoles>(
       std::move(trainer), std::vector<RolePrograms>(), std::move(properties), VarsDistributed(),
       static_cast<int64_t>(endpoints.size())));
@@ -191,16 +194,19 @@ StatusOr<RolePrograms> Transpilation::pserver(size_t server) const {
 
 Result Transpilation::create(const std::string& transpiler, const Program& main,
                              const Program& startup, const DistributeTranspilerConfig& config,
-                             const TranspileArguments& arguments, const ops::OpRegistry& registry) {
+                             const TranspileArguments& arguments, const ops::OpRegistry& registry,
+                             const PassManagerOptions& pass_options) {
   constexpr std::array<std::string_view, 3> kTranspilers = {"distribute", "geo", "federated"};
   constexpr std::array<std::string_view, 3> kModes = {"pserver", "nccl2", "collective"};
   MILLRACE_RETURN_IF_ERROR(check_ranges(config, arguments));
-  if (transpiler == "geo") return geo(main, startup, config, arguments, registry);
-  if (transpiler == "federated") return federated(main, startup, config, arguments, registry);
+  if (transpiler == "geo") return geo(main, startup, config, arguments, registry, pass_options);
+  if (transpiler == "federated")
+    return federated(main, startup, config, arguments, registry, pass_options);
   if (transpiler != "distribute") return unknown("transpiler", transpiler, kTranspilers);
-  if (config.mode == "pserver") return with_pservers(main, startup, config, arguments, registry);
+  if (config.mode == "pserver")
+    return with_pservers(main, startup, config, arguments, registry, pass_options);
   if (config.mode == "nccl2" || config.mode == "collective") {
-    return among_trainers(main, startup, config, arguments, registry);
+    return among_trainers(main, startup, config, arguments, registry, pass_options);
   }
   return unknown("mode", config.mode, kModes);
 }

@@ -8,6 +8,7 @@
 #include "framework/base/status.h"
 #include "ops/registry.h"
 #include "transpiler/distribute/cost_model.h"
+#include "transpiler/distribute/distribution_passes.h"
 #include "transpiler/distribute_config.h"
 #include "transpiler/distribute_result.h"
 
@@ -28,13 +29,12 @@ class Transpilation {
   ///
   /// \param transpiler  distribute (config.mode selects the mode), geo or federated
   /// \param registry    must outlive the result
+  /// \param pass_options  how the pipeline of the mode runs: verification, printing, dumps
   /// Errors: kInvalidArgument naming the field, kInvalidProgram naming the op, kUnimplemented.
-  static StatusOr<std::unique_ptr<Transpilation>> create(const std::string& transpiler,
-                                                         const Program& main,
-                                                         const Program& startup,
-                                                         const DistributeTranspilerConfig& config,
-                                                         const TranspileArguments& arguments,
-                                                         const ops::OpRegistry& registry);
+  static StatusOr<std::unique_ptr<Transpilation>> create(
+      const std::string& transpiler, const Program& main, const Program& startup,
+      const DistributeTranspilerConfig& config, const TranspileArguments& arguments,
+      const ops::OpRegistry& registry, const PassManagerOptions& pass_options = fast_options());
 
   /// Number of trainers that the arguments of create() state; 1 if that is missing or invalid.
   static int64_t count_trainers(const std::string& transpiler,

@@ -93,9 +93,9 @@ int64_t count_of(llvm::ArrayRef<int64_t> dims) {
 }
 
 // The constants of block 0, found op by op in order.
-class Folder {
+class KnownConstants {
  public:
-  Folder(const Program& program, const ops::OpRegistry& registry, const InnerVars& inner)
+  KnownConstants(const Program& program, const ops::OpRegistry& registry, const InnerVars& inner)
       : block_(program.root()), registry_(registry), inner_(inner) {
     for (const Block& block : program.blocks()) {
       for (const Op& op : block.ops()) {
@@ -289,13 +289,13 @@ class FoldConstants final : public Pass {
 
   StatusOr<bool> run(Program& program, PassContext& context) override {
     const InnerVars inner(program, keep_);
-    Folder folder(program, context.registry, inner);
+    KnownConstants known(program, context.registry, inner);
     bool changed = false;
     std::vector<Op*> sources;
     for (Op* const op : program.root().op_vector()) {
-      std::optional<Constant> constant = folder.evaluate(*op);
+      std::optional<Constant> constant = known.evaluate(*op);
       if (!constant) continue;
-      folder.remember(*op, *constant);
+      known.remember(*op, *constant);
       sources.push_back(op);
       if (op->input_names().empty()) continue;
       turn_into_constant(*op, *constant);

@@ -11,7 +11,7 @@
 #include "executor/collective/shared_group.h"
 #include "executor/executor.h"
 #include "executor/feed_values.h"
-#include "executor/gpu/gpu_steps.h"
+#include "executor/gpu/gpu_ops.h"
 #include "executor/standard_runtime.h"
 #include "kernels/gpu/context.h"
 #include "kernels/gpu/host_device.h"

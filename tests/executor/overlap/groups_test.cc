@@ -16,7 +16,7 @@ struct Given {
 };
 
 std::string plan(const std::vector<Given>& steps, int threads = 2) {
-  std::vector<StepWork> work;
+  std::vector<OpWork> work;
   Dependencies dependencies;
   for (const Given& step : steps) {
     work.push_back({step.one_us, step.all_us, step.alone});

@@ -171,9 +171,9 @@ TEST(RandomNets, LoseNothingByStrategyFields) {
 }
 
 // The n-th op from now on fails.
-class RandomNetsTestSaboteur final : public StepObserver {
+class RandomNetsTestSaboteur final : public OpObserver {
  public:
-  Status after(const Step& /*step*/, Value* const* /*table*/) override {
+  Status after(const CompiledOp& /*compiled*/, Value* const* /*table*/) override {
     return countdown_-- == 0 ? Status(StatusCode::kExecution, "sabotage") : Ok();
   }
   void arm(int64_t ops) { countdown_ = ops; }

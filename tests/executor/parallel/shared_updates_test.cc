@@ -269,11 +269,11 @@ TEST(SharedUpdates, LeaveOutWhatNeedsWholeGradients) {
 }
 
 // Fails in the given op on one device.
-class SharedUpdatesTestSaboteur final : public StepObserver {
+class SharedUpdatesTestSaboteur final : public OpObserver {
  public:
   explicit SharedUpdatesTestSaboteur(std::string type) : type_(std::move(type)) {}
-  Status after(const Step& step, Value* const* /*table*/) override {
-    return step.op->type() == type_ ? Status(StatusCode::kExecution, "sabotage") : Ok();
+  Status after(const CompiledOp& compiled, Value* const* /*table*/) override {
+    return compiled.op->type() == type_ ? Status(StatusCode::kExecution, "sabotage") : Ok();
   }
 
  private:

@@ -1,4 +1,4 @@
-#include "executor/gpu/gpu_steps.h"
+#include "executor/gpu/gpu_ops.h"
 
 #include <deque>
 #include <utility>
@@ -32,18 +32,18 @@ bool is_resident(const Value& value) {
   return tensor != nullptr && gpu::resident(*tensor) != nullptr;
 }
 
-// Moves back the values that prepare_outputs() moved to spares, because the step will run again.
-void undo_moves(const Step& step, Value* const* table) {
-  for (const Step::Shared& shared : step.shared) {
+// Moves back the values that prepare_outputs() moved to spares, because the op will run again.
+void undo_moves(const CompiledOp& compiled, Value* const* table) {
+  for (const CompiledOp::Shared& shared : compiled.shared) {
     Value& spare = *table[shared.spare];
     if (!spare.initialized()) continue;
-    std::swap(*table[step.inputs[shared.input]], spare);
+    std::swap(*table[compiled.inputs[shared.input]], spare);
     spare.clear();
   }
 }
 
-void clear_spares(const Step& step, Value* const* table) {
-  for (const Step::Shared& shared : step.shared) table[shared.spare]->clear();
+void clear_spares(const CompiledOp& compiled, Value* const* table) {
+  for (const CompiledOp::Shared& shared : compiled.shared) table[shared.spare]->clear();
 }
 
 gpu::Traffic difference(const gpu::Traffic& now, const gpu::Traffic& before) {
@@ -53,21 +53,22 @@ gpu::Traffic difference(const gpu::Traffic& now, const gpu::Traffic& before) {
 
 }  // namespace
 
-GpuSteps::GpuSteps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<Step> steps,
-                   kernels::CpuDevice& device)
-    : context_(std::move(context)), placed_(steps.size()), is_control_(steps.size()) {
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const Step& step = steps[i];
-    is_control_[i] = step.control != nullptr;
-    note_names(*step.op, step.op->inputs(), step.inputs, names_);
-    note_names(*step.op, step.op->outputs(), step.outputs, names_);
+GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp> compiled_ops,
+               kernels::CpuDevice& device)
+    : context_(std::move(context)), placed_(compiled_ops.size()), is_control_(compiled_ops.size()) {
+  for (size_t i = 0; i < compiled_ops.size(); ++i) {
+    const CompiledOp& compiled = compiled_ops[i];
+    is_control_[i] = compiled.control != nullptr;
+    note_names(*compiled.op, compiled.op->inputs(), compiled.inputs, names_);
+    note_names(*compiled.op, compiled.op->outputs(), compiled.outputs, names_);
     if (is_control_[i]) continue;
-    const kernels::KernelMaker maker = context_->kernels().find(step.op->type());
+    const kernels::KernelMaker maker = context_->kernels().find(compiled.op->type());
     if (maker == nullptr) {
       placed_[i].reason = "there is no GPU kernel";
       continue;
     }
-    StatusOr<kernels::Kernel> kernel = maker(kernels::KernelSetup(*step.def, *step.op, device));
+    StatusOr<kernels::Kernel> kernel =
+        maker(kernels::KernelSetup(*compiled.def, *compiled.op, device));
     if (kernel.ok()) {
       placed_[i].kernel = *std::move(kernel);
     } else {
@@ -76,7 +77,7 @@ GpuSteps::GpuSteps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<Step> s
   }
 }
 
-GpuSteps::Counts GpuSteps::counts() const {
+GpuOps::Counts GpuOps::counts() const {
   Counts counts;
   for (size_t i = 0; i < placed_.size(); ++i) {
     if (!is_control_[i]) ++(placed_[i].kernel ? counts.on_gpu : counts.on_cpu);
@@ -84,34 +85,34 @@ GpuSteps::Counts GpuSteps::counts() const {
   return counts;
 }
 
-Status GpuSteps::run(size_t index, Step& step, llvm::ArrayRef<Value*> table,
-                     kernels::CpuDevice& device, bool watched, bool& changed) {
+Status GpuOps::run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> table,
+                   kernels::CpuDevice& device, bool watched, bool& changed) {
   Placed& placed = placed_[index];
   const gpu::Traffic before = context_->memory().traffic();
   Status status;
   if (placed.kernel) {
-    status = run_on_gpu(placed, step, table.data(), device, changed);
+    status = run_on_gpu(placed, compiled, table.data(), device, changed);
     if (status.code() == StatusCode::kUnimplemented) {
       placed.reason = status.message();
       placed.kernel = nullptr;
     }
   }
-  if (!placed.kernel) status = run_on_cpu(step, table, device, changed);
+  if (!placed.kernel) status = run_on_cpu(compiled, table, device, changed);
   if (status.ok() && watched) status = context_->device().wait();
   placed.copied = difference(context_->memory().traffic(), before);
   return status;
 }
 
-Status GpuSteps::run_on_gpu(const Placed& placed, Step& step, Value* const* table,
-                            kernels::CpuDevice& device, bool& changed) {
-  for (const int32_t index : step.inputs) {
+Status GpuOps::run_on_gpu(const Placed& placed, CompiledOp& compiled, Value* const* table,
+                          kernels::CpuDevice& device, bool& changed) {
+  for (const int32_t index : compiled.inputs) {
     if (index < 0 || table[index]->holds<Tensor>() || table[index]->holds<std::monostate>())
       continue;
     return {StatusCode::kUnimplemented,
             fmt::format("the GPU kernel expects dense tensors, found {}", describe(*table[index]))};
   }
   gpu::Memory& memory = context_->memory();
-  for (const int32_t index : step.inputs) {
+  for (const int32_t index : compiled.inputs) {
     auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
     if (tensor != nullptr && tensor->initialized())
       MILLRACE_RETURN_IF_ERROR(gpu::move_in(*tensor, memory, names_[static_cast<size_t>(index)]));
@@ -119,30 +120,30 @@ Status GpuSteps::run_on_gpu(const Placed& placed, Step& step, Value* const* tabl
   const auto size = [&](int32_t index, Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims) {
     return gpu::resize_resident(tensor, dtype, dims, memory, names_[static_cast<size_t>(index)]);
   };
-  MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(step, table, changed, size));
-  const kernels::KernelContext ctx(table,
-                                   apart ? llvm::ArrayRef<int32_t>(step.inputs_apart) : step.inputs,
-                                   step.outputs, device);
+  MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(compiled, table, changed, size));
+  const kernels::KernelContext ctx(
+      table, apart ? llvm::ArrayRef<int32_t>(compiled.inputs_apart) : compiled.inputs,
+      compiled.outputs, device);
   Status status = placed.kernel(ctx);
   if (apart && status.code() == StatusCode::kUnimplemented) {
-    undo_moves(step, table);
+    undo_moves(compiled, table);
   } else if (apart) {
-    clear_spares(step, table);
+    clear_spares(compiled, table);
   }
   return status;
 }
 
-Status GpuSteps::run_on_cpu(Step& step, llvm::ArrayRef<Value*> table, kernels::CpuDevice& device,
-                            bool& changed) {
+Status GpuOps::run_on_cpu(CompiledOp& compiled, llvm::ArrayRef<Value*> table,
+                          kernels::CpuDevice& device, bool& changed) {
   table_.assign(table.begin(), table.end());
-  std::deque<Value> copies;  // as long as the step runs
-  for (const int32_t index : step.inputs) {
+  std::deque<Value> copies;  // as long as the op runs
+  for (const int32_t index : compiled.inputs) {
     if (index < 0 || table_[static_cast<size_t>(index)] != table[static_cast<size_t>(index)])
       continue;
     Value& value = *table[static_cast<size_t>(index)];
     if (!is_resident(value)) continue;
     Tensor& tensor = value.as<Tensor>();
-    if (llvm::is_contained(step.outputs, index)) {
+    if (llvm::is_contained(compiled.outputs, index)) {
       MILLRACE_RETURN_IF_ERROR(make_plain(tensor));
       continue;
     }
@@ -151,13 +152,13 @@ Status GpuSteps::run_on_cpu(Step& step, llvm::ArrayRef<Value*> table, kernels::C
     table_[static_cast<size_t>(index)] = &copy;
   }
   Value* const* const values = table_.data();
-  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, values, device));
-  MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(step, values, changed));
-  const kernels::KernelContext ctx(values,
-                                   apart ? llvm::ArrayRef<int32_t>(step.inputs_apart) : step.inputs,
-                                   step.outputs, device);
-  MILLRACE_RETURN_IF_ERROR(step.kernel(ctx));
-  if (apart) clear_spares(step, values);
+  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(compiled, values, device));
+  MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(compiled, values, changed));
+  const kernels::KernelContext ctx(
+      values, apart ? llvm::ArrayRef<int32_t>(compiled.inputs_apart) : compiled.inputs,
+      compiled.outputs, device);
+  MILLRACE_RETURN_IF_ERROR(compiled.kernel(ctx));
+  if (apart) clear_spares(compiled, values);
   return Ok();
 }
 

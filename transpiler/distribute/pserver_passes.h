@@ -1,27 +1,13 @@
 #pragma once
 
-#include <llvm/ADT/ArrayRef.h>
-#include <llvm/ADT/StringRef.h>
-
 #include "framework/base/status.h"
 #include "transpiler/distribute/job.h"
 #include "transpiler/pass.h"
-#include "transpiler/pass_registry.h"
-#include "transpiler/pipeline.h"
 
-/// The passes that turn a training program into the program of one trainer, in pserver mode. Each
-/// rewrites the main program and uses the facts of the job; docs/passes.md lists them. Source:
-/// spec/transpiler.md section 4.
+/// What the passes that turn a training program into the program of one trainer do, in pserver mode
+/// and in the order of its pipeline (JobPass). docs/passes.md lists the passes.
+/// Source: spec/transpiler.md section 4.
 namespace millrace::transpiler {
-
-using Step = Status (*)(Program&, PassContext&, DistributionJob&);
-
-/// A pass with its name in pipelines, logs and errors.
-struct NamedStep {
-  llvm::StringRef name;
-  llvm::StringRef summary;
-  Step run;
-};
 
 /// Finds optimize ops and (param, grad) pairs; moves clipping to the trainer. Errors: an optimize
 /// op without a param.
@@ -52,26 +38,5 @@ Status extend_trainer_startup(Program& main, PassContext& context, DistributionJ
 Status replace_distributed_lookups(Program& main, PassContext& context, DistributionJob& job);
 /// Lists the optimizer state of every server in the overview.
 Status list_optimizer_state(Program& main, PassContext& context, DistributionJob& job);
-
-/// The passes of transpile() in order.
-llvm::ArrayRef<NamedStep> pserver_mode_steps();
-/// The same as a pipeline: "collect-optimizers,find-tables,...".
-Pipeline pserver_mode_pipeline();
-/// Adds each pass to the registry. They work only with a DistributionJob in the pass context.
-void register_distribution_steps(PassRegistry& registry);
-
-/// Decides how the state of an optimizer op is sliced along with its param.
-/// \returns true if the accumulator in the slot has the shape of the param and is sliced with it
-/// Errors: kUnimplemented if the op type's state cannot be sliced over servers, naming op and slot.
-StatusOr<bool> accumulator_follows_param(const Op& op, llvm::StringRef slot, bool param_is_cut);
-/// True for slots that are not accumulators: Param, Grad, LearningRate, Beta1Tensor, Beta2Tensor.
-bool is_plain_optimizer_slot(llvm::StringRef slot);
-
-/// Whether a var kept by another op than the update (such as an average) is sliced with the param
-/// of the pair.
-bool kept_var_follows_param(const Var& var, const Block& block, const ParamGrad& pair);
-
-/// Facts of a var for the overview.
-VarFacts facts_of(const Var& var);
 
 }  // namespace millrace::transpiler

@@ -1,11 +1,11 @@
-#include "executor/steps/step.h"
+#include "executor/compiled_ops/compiled_op.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
-#include "executor/steps/memory_guard.h"
+#include "executor/compiled_ops/memory_guard.h"
 #include "framework/names.h"
 #include "framework/program.h"
 #include "kernels/cpu/layouts.h"
@@ -15,18 +15,18 @@ namespace {
 
 using ops::VarMeta;
 
-// Shape inference over the values of one step.
-class StepInfer final : public ops::InferContext {
+// Shape inference over the values of one op.
+class OpInfer final : public ops::InferContext {
  public:
-  StepInfer(const Step& step, Value* const* table)
-      : InferContext(*step.def, *step.op), metas_(step.inputs.size()) {
+  OpInfer(const CompiledOp& compiled, Value* const* table)
+      : InferContext(*compiled.def, *compiled.op), metas_(compiled.inputs.size()) {
     size_t i = 0;
-    for (const Slot& slot : step.op->inputs()) {
+    for (const Slot& slot : compiled.op->inputs()) {
       for (const Arg& arg : slot.args) {
-        if (step.inputs[i] >= 0) {
+        if (compiled.inputs[i] >= 0) {
           metas_[i].name = arg.name;
           metas_[i].present = true;
-          metas_[i].meta = meta_of_value(*table[step.inputs[i]]);
+          metas_[i].meta = meta_of_value(*table[compiled.inputs[i]]);
         }
         ++i;
       }
@@ -58,11 +58,11 @@ class StepInfer final : public ops::InferContext {
   std::vector<std::pair<NameId, VarMeta>> results_;
 };
 
-bool same_inputs(const Step& step, Value* const* table) {
-  for (size_t i = 0; i < step.inputs.size(); ++i) {
-    if (step.inputs[i] < 0) continue;
-    const Step::Seen& seen = step.seen[i];
-    const Value& value = *table[step.inputs[i]];
+bool same_inputs(const CompiledOp& compiled, Value* const* table) {
+  for (size_t i = 0; i < compiled.inputs.size(); ++i) {
+    if (compiled.inputs[i] < 0) continue;
+    const CompiledOp::Seen& seen = compiled.seen[i];
+    const Value& value = *table[compiled.inputs[i]];
     if (value.holds<std::monostate>()) {
       if (seen.kind != value.kind() || !seen.dims.empty()) return false;
     } else if (const auto* const tensor = value.get_if<Tensor>()) {
@@ -77,44 +77,44 @@ bool same_inputs(const Step& step, Value* const* table) {
   return true;
 }
 
-void remember_inputs(Step& step, Value* const* table) {
-  step.seen.resize(step.inputs.size());
-  for (size_t i = 0; i < step.inputs.size(); ++i) {
-    if (step.inputs[i] < 0) continue;
-    VarMeta meta = meta_of_value(*table[step.inputs[i]]);
-    step.seen[i] = {meta.dtype, meta.kind, std::move(meta.dims), std::move(meta.lod)};
+void remember_inputs(CompiledOp& compiled, Value* const* table) {
+  compiled.seen.resize(compiled.inputs.size());
+  for (size_t i = 0; i < compiled.inputs.size(); ++i) {
+    if (compiled.inputs[i] < 0) continue;
+    VarMeta meta = meta_of_value(*table[compiled.inputs[i]]);
+    compiled.seen[i] = {meta.dtype, meta.kind, std::move(meta.dims), std::move(meta.lod)};
   }
 }
 
-void add_result(Step& step, uint16_t output, VarMeta meta) {
-  Step::Result result;
+void add_result(CompiledOp& compiled, uint16_t output, VarMeta meta) {
+  CompiledOp::Result result;
   result.output = output;
   result.is_also_input = llvm::any_of(
-      step.shared, [&](const Step::Shared& shared) { return shared.output == output; });
+      compiled.shared, [&](const CompiledOp::Shared& shared) { return shared.output == output; });
   result.dtype = meta.dtype;
   result.sized = meta.has_shape &&
                  std::all_of(meta.dims.begin(), meta.dims.end(), [](int64_t d) { return d >= 0; });
   result.dims = std::move(meta.dims);
   result.lod = std::move(meta.lod);
-  step.results.push_back(std::move(result));
+  compiled.results.push_back(std::move(result));
 }
 
 // True for dense outputs; kernels create selected rows and arrays.
-bool is_dense(const Step& step, NameId name, const VarMeta& meta) {
+bool is_dense(const CompiledOp& compiled, NameId name, const VarMeta& meta) {
   if (meta.kind != VarKind::kLodTensor) return false;
-  const Var* const var = step.op->block().find_var_recursive(step.op->name_of(name));
+  const Var* const var = compiled.op->block().find_var_recursive(compiled.op->name_of(name));
   return var == nullptr ||
          (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray);
 }
 
 // Kernels produce selected rows or arrays from other such values, or if inference says so.
-Status check_declared_kind(const Step& step, Value* const* table, llvm::StringRef slot, NameId name,
-                           const VarMeta& meta) {
-  const Var* const var = step.op->block().find_var_recursive(step.op->name_of(name));
+Status check_declared_kind(const CompiledOp& compiled, Value* const* table, llvm::StringRef slot,
+                           NameId name, const VarMeta& meta) {
+  const Var* const var = compiled.op->block().find_var_recursive(compiled.op->name_of(name));
   if (meta.kind != VarKind::kLodTensor || var == nullptr) return Ok();
   if (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray) return Ok();
   const bool rows = var->kind() == VarKind::kSelectedRows;
-  const bool may = llvm::any_of(step.inputs, [&](int32_t index) {
+  const bool may = llvm::any_of(compiled.inputs, [&](int32_t index) {
     return index >= 0 && (rows ? table[index]->holds<SelectedRows>()
                                : table[index]->initialized() && !table[index]->holds<Tensor>());
   });
@@ -122,7 +122,7 @@ Status check_declared_kind(const Step& step, Value* const* table, llvm::StringRe
   Location place;
   place.slot = slot.str();
   place.slot_index = 0;
-  place.var = step.op->name_of(name).str();
+  place.var = compiled.op->name_of(name).str();
   return Status(StatusCode::kExecution,
                 fmt::format("the op makes a dense tensor, but the var is declared as {}",
                             rows ? "selected rows" : "an array"))
@@ -130,15 +130,15 @@ Status check_declared_kind(const Step& step, Value* const* table, llvm::StringRe
 }
 
 // Location of an input or output in the op, for messages.
-Location place_of(const Step& step, uint16_t position, bool is_output = false) {
+Location place_of(const CompiledOp& compiled, uint16_t position, bool is_output = false) {
   Location place;
   size_t i = 0;
-  for (const Slot& slot : is_output ? step.op->outputs() : step.op->inputs()) {
+  for (const Slot& slot : is_output ? compiled.op->outputs() : compiled.op->inputs()) {
     for (size_t k = 0; k < slot.args.size(); ++k, ++i) {
       if (i != position) continue;
-      place.slot = step.op->name_of(slot.name).str();
+      place.slot = compiled.op->name_of(slot.name).str();
       place.slot_index = static_cast<int>(k);
-      place.var = step.op->name_of(slot.args[k].name).str();
+      place.var = compiled.op->name_of(slot.args[k].name).str();
     }
   }
   return place;
@@ -146,14 +146,14 @@ Location place_of(const Step& step, uint16_t position, bool is_output = false) {
 
 // A kernel that needs a tensor must get one. Checked only when an input changed; inputs that are
 // not tensors always count as changed.
-Status check_kinds(const Step& step, Value* const* table) {
-  const auto* rule = step.kinds.begin();
-  const auto count = static_cast<uint16_t>(step.inputs.size());
+Status check_kinds(const CompiledOp& compiled, Value* const* table) {
+  const auto* rule = compiled.kinds.begin();
+  const auto count = static_cast<uint16_t>(compiled.inputs.size());
   for (uint16_t position = 0; position < count; ++position) {
     kernels::AcceptedKinds accepted;
-    if (rule != step.kinds.end() && rule->position == position) accepted = (rule++)->accepted;
-    if (step.inputs[position] < 0) continue;
-    const Value& value = *table[step.inputs[position]];
+    if (rule != compiled.kinds.end() && rule->position == position) accepted = (rule++)->accepted;
+    if (compiled.inputs[position] < 0) continue;
+    const Value& value = *table[compiled.inputs[position]];
     if (value.holds<Tensor>() || value.holds<std::monostate>() || accepted.others ||
         (accepted.rows && value.holds<SelectedRows>()) ||
         (accepted.arrays && value.holds<TensorArray>()))
@@ -162,67 +162,69 @@ Status check_kinds(const Step& step, Value* const* table) {
                   fmt::format("the input must be a dense tensor{}{}, found {}",
                               accepted.rows ? " or selected rows" : "",
                               accepted.arrays ? " or an array" : "", describe(value)))
-        .at(place_of(step, position));
+        .at(place_of(compiled, position));
   }
   const auto is_there = [&](uint16_t position) {
-    return table[step.inputs[position]]->initialized();
+    return table[compiled.inputs[position]]->initialized();
   };
-  if (step.lists.incoming().empty() || llvm::any_of(step.lists.incoming(), is_there)) return Ok();
+  if (compiled.lists.incoming().empty() || llvm::any_of(compiled.lists.incoming(), is_there))
+    return Ok();
   return Status(StatusCode::kExecution, "the incoming gradient holds no value")
-      .at(place_of(step, step.lists.incoming().front()))
+      .at(place_of(compiled, compiled.lists.incoming().front()))
       .with_hint("the op that computes it has not run, or its var is overwritten or deleted");
 }
 
 // A tensor that was never resized does not count as a tensor for kernels: optional inputs of that
 // kind are treated as absent. Such a tensor counts as changed, so that it is handled here.
-void drop_empty_inputs(const Step& step, Value* const* table) {
-  for (const int32_t index : step.inputs) {
+void drop_empty_inputs(const CompiledOp& compiled, Value* const* table) {
+  for (const int32_t index : compiled.inputs) {
     const auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
     if (tensor != nullptr && !tensor->initialized()) *table[index] = Value();
   }
 }
 
-Status infer(Step& step, Value* const* table) {
-  drop_empty_inputs(step, table);
-  MILLRACE_RETURN_IF_ERROR(check_kinds(step, table));
-  step.results.clear();
-  step.inferred = false;
-  if (step.def->infer_fn() != nullptr) {
-    StepInfer ctx(step, table);
-    MILLRACE_RETURN_IF_ERROR(step.def->infer_fn()(ctx));
+Status infer(CompiledOp& compiled, Value* const* table) {
+  drop_empty_inputs(compiled, table);
+  MILLRACE_RETURN_IF_ERROR(check_kinds(compiled, table));
+  compiled.results.clear();
+  compiled.inferred = false;
+  if (compiled.def->infer_fn() != nullptr) {
+    OpInfer ctx(compiled, table);
+    MILLRACE_RETURN_IF_ERROR(compiled.def->infer_fn()(ctx));
     for (auto& [name, meta] : ctx.results()) {
-      const bool dense = is_dense(step, name, meta);
+      const bool dense = is_dense(compiled, name, meta);
       uint16_t position = 0;
-      for (const Slot& slot : step.op->outputs()) {
+      for (const Slot& slot : compiled.op->outputs()) {
         for (const Arg& arg : slot.args) {
-          if (arg.name == name && step.outputs[position] >= 0 && !dense) {
+          if (arg.name == name && compiled.outputs[position] >= 0 && !dense) {
             MILLRACE_RETURN_IF_ERROR(
-                check_declared_kind(step, table, step.op->name_of(slot.name), name, meta));
-          } else if (arg.name == name && step.outputs[position] >= 0) {
-            add_result(step, position, meta);
+                check_declared_kind(compiled, table, compiled.op->name_of(slot.name), name, meta));
+          } else if (arg.name == name && compiled.outputs[position] >= 0) {
+            add_result(compiled, position, meta);
           }
           ++position;
         }
       }
     }
   }
-  step.unknown.clear();
-  step.forgotten.clear();
-  for (size_t i = 0; i < step.outputs.size(); ++i) {
-    const bool is_known =
-        std::any_of(step.results.begin(), step.results.end(),
-                    [i](const Step::Result& result) { return result.output == i && result.sized; });
-    if (step.outputs[i] < 0 || is_known) continue;
-    step.unknown.push_back(step.outputs[i]);
-    if (llvm::is_contained(step.begun, step.outputs[i])) step.forgotten.push_back(step.outputs[i]);
+  compiled.unknown.clear();
+  compiled.forgotten.clear();
+  for (size_t i = 0; i < compiled.outputs.size(); ++i) {
+    const bool is_known = std::any_of(
+        compiled.results.begin(), compiled.results.end(),
+        [i](const CompiledOp::Result& result) { return result.output == i && result.sized; });
+    if (compiled.outputs[i] < 0 || is_known) continue;
+    compiled.unknown.push_back(compiled.outputs[i]);
+    if (llvm::is_contained(compiled.begun, compiled.outputs[i]))
+      compiled.forgotten.push_back(compiled.outputs[i]);
   }
-  remember_inputs(step, table);
-  step.inferred = true;
+  remember_inputs(compiled, table);
+  compiled.inferred = true;
   return Ok();
 }
 
 // True if giving a value the kind, type and dims of the output keeps its content.
-bool keeps_content(const Value& value, const Step::Result& result) {
+bool keeps_content(const Value& value, const CompiledOp::Result& result) {
   const auto* const tensor = value.get_if<Tensor>();
   return tensor == nullptr ? value.holds<std::monostate>()
                            : result.sized && tensor->dtype() == result.dtype &&
@@ -231,41 +233,41 @@ bool keeps_content(const Value& value, const Step::Result& result) {
 
 // Moves the content of an input to its spare if setting the kind, type and dims of the output would
 // lose it.
-bool move_apart(Step& step, Value* const* table) {
-  // checked at every step, even for ops with hundreds of inputs that are also outputs
-  const bool all_stay = llvm::all_of(step.results, [&](const Step::Result& result) {
-    return !result.is_also_input || keeps_content(*table[step.outputs[result.output]], result);
+bool move_apart(CompiledOp& compiled, Value* const* table) {
+  // checked at every op, even for ops with hundreds of inputs that are also outputs
+  const bool all_stay = llvm::all_of(compiled.results, [&](const CompiledOp::Result& result) {
+    return !result.is_also_input || keeps_content(*table[compiled.outputs[result.output]], result);
   });
   if (all_stay) return false;
-  for (const Step::Shared& shared : step.shared) {
-    for (const Step::Result& result : step.results) {
-      Value& value = *table[step.inputs[shared.input]];
+  for (const CompiledOp::Shared& shared : compiled.shared) {
+    for (const CompiledOp::Result& result : compiled.results) {
+      Value& value = *table[compiled.inputs[shared.input]];
       if (result.output == shared.output && !keeps_content(value, result))
         std::swap(value, *table[shared.spare]);
     }
   }
   // inputs that stay where they are need no spare
-  step.inputs_apart.assign(step.inputs.begin(), step.inputs.end());
-  for (const Step::Shared& shared : step.shared) {
-    if (table[shared.spare]->initialized()) step.inputs_apart[shared.input] = shared.spare;
+  compiled.inputs_apart.assign(compiled.inputs.begin(), compiled.inputs.end());
+  for (const CompiledOp::Shared& shared : compiled.shared) {
+    if (table[shared.spare]->initialized()) compiled.inputs_apart[shared.input] = shared.spare;
   }
   return true;
 }
 
 // True if the output is also an input and keeps type and dims: the kernel finds its input there, in
 // a layout that it accepts.
-bool stays_in_layout(const Step::Result& result, const Tensor& tensor) {
+bool stays_in_layout(const CompiledOp::Result& result, const Tensor& tensor) {
   return result.is_also_input && tensor.dtype() == result.dtype &&
          tensor.dims() == llvm::ArrayRef<int64_t>(result.dims);
 }
 
 // Outputs about which inference says nothing also start in row-major order.
-Status drop_layouts(const Step& step, Value* const* table) {
-  for (const int32_t index : step.unknown) {
+Status drop_layouts(const CompiledOp& compiled, Value* const* table) {
+  for (const int32_t index : compiled.unknown) {
     auto* const tensor = table[index]->get_if<Tensor>();
     if (tensor == nullptr || tensor->layout() == nullptr) continue;
     const bool is_input =
-        std::find(step.inputs.begin(), step.inputs.end(), index) != step.inputs.end();
+        std::find(compiled.inputs.begin(), compiled.inputs.end(), index) != compiled.inputs.end();
     if (is_input) continue;
     const Dims dims(tensor->dims().begin(), tensor->dims().end());
     MILLRACE_RETURN_IF_ERROR(tensor->resize(tensor->dtype(), dims));
@@ -274,7 +276,7 @@ Status drop_layouts(const Step& step, Value* const* table) {
 }
 
 // A tensor that was given memory but no dims yet looks like a scalar without its element.
-bool is_sized(const Tensor& tensor, const Step::Result& result) {
+bool is_sized(const Tensor& tensor, const CompiledOp::Result& result) {
   return tensor.initialized() && tensor.layout() == nullptr && tensor.dtype() == result.dtype &&
          tensor.dims() == llvm::ArrayRef<int64_t>(result.dims) &&
          (tensor.rank() > 0 || tensor.numel() == 1);
@@ -308,21 +310,21 @@ ops::VarMeta meta_of_value(const Value& value) {
   return meta;
 }
 
-StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed, SizeOutput size,
-                               ForgetOutput forget) {
-  if (!step.inferred || !same_inputs(step, table)) {
+StatusOr<bool> prepare_outputs(CompiledOp& compiled, Value* const* table, bool& changed,
+                               SizeOutput size, ForgetOutput forget) {
+  if (!compiled.inferred || !same_inputs(compiled, table)) {
     changed = true;
-    MILLRACE_RETURN_IF_ERROR(infer(step, table));
+    MILLRACE_RETURN_IF_ERROR(infer(compiled, table));
   }
-  const bool apart = !step.shared.empty() && move_apart(step, table);
+  const bool apart = !compiled.shared.empty() && move_apart(compiled, table);
   // the kernel sees the same content as in a first run, so that all runs give equal results
-  for (const int32_t index : step.forgotten) {
+  for (const int32_t index : compiled.forgotten) {
     auto* const tensor = table[index]->get_if<Tensor>();
     if (tensor == nullptr) continue;
     forget ? forget(index, *tensor) : tensor->reset();
   }
-  for (const Step::Result& result : step.results) {
-    const int32_t index = step.outputs[result.output];
+  for (const CompiledOp::Result& result : compiled.results) {
+    const int32_t index = compiled.outputs[result.output];
     auto& tensor = table[index]->as<Tensor>();
     Status status;
     if (result.sized && size) {
@@ -331,10 +333,10 @@ StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed, S
                (tensor.layout() == nullptr || !stays_in_layout(result, tensor))) {
       status = tensor.resize(result.dtype, result.dims);
     }
-    if (!status.ok()) return std::move(status).at(place_of(step, result.output, true));
+    if (!status.ok()) return std::move(status).at(place_of(compiled, result.output, true));
     if (!tensor.lod().empty() || !result.lod.empty()) tensor.set_lod(result.lod);
   }
-  if (!step.unknown.empty()) MILLRACE_RETURN_IF_ERROR(drop_layouts(step, table));
+  if (!compiled.unknown.empty()) MILLRACE_RETURN_IF_ERROR(drop_layouts(compiled, table));
   return apart;
 }
 
@@ -347,7 +349,7 @@ void add_range(const Tensor& tensor, std::vector<MemoryRange>& ranges) {
     ranges.emplace_back(tensor.raw(), tensor.raw() + tensor.storage_bytes());
 }
 
-std::vector<MemoryRange> input_memory(const Step& step, Value* const* table) {
+std::vector<MemoryRange> input_memory(const CompiledOp& compiled, Value* const* table) {
   std::vector<MemoryRange> ranges;
   const auto add = [&](int32_t index) {
     if (index < 0) return;
@@ -358,17 +360,17 @@ std::vector<MemoryRange> input_memory(const Step& step, Value* const* table) {
       for (const Tensor& element : *array) add_range(element, ranges);
     }
   };
-  llvm::for_each(step.inputs, add);
-  for (const Step::Shared& shared : step.shared) add(shared.spare);
+  llvm::for_each(compiled.inputs, add);
+  for (const CompiledOp::Shared& shared : compiled.shared) add(shared.spare);
   return ranges;
 }
 
 }  // namespace
 
-void fill_new_outputs(const Step& step, Value* const* table) {
-  const std::vector<MemoryRange> used = input_memory(step, table);
-  for (const Step::Result& result : step.results) {
-    auto* const tensor = table[step.outputs[result.output]]->get_if<Tensor>();
+void fill_new_outputs(const CompiledOp& compiled, Value* const* table) {
+  const std::vector<MemoryRange> used = input_memory(compiled, table);
+  for (const CompiledOp::Result& result : compiled.results) {
+    auto* const tensor = table[compiled.outputs[result.output]]->get_if<Tensor>();
     if (!result.sized || result.is_also_input || tensor == nullptr || !tensor->initialized())
       continue;
     const MemoryRange own(tensor->raw(), tensor->raw() + tensor->storage_bytes());
@@ -379,22 +381,24 @@ void fill_new_outputs(const Step& step, Value* const* table) {
   }
 }
 
-Status make_inputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device) {
-  for (const uint16_t position : step.lists.plain()) {
-    auto* const tensor = table[step.inputs[position]]->get_if<Tensor>();
+Status make_inputs_plain(const CompiledOp& compiled, Value* const* table,
+                         kernels::CpuDevice& device) {
+  for (const uint16_t position : compiled.lists.plain()) {
+    auto* const tensor = table[compiled.inputs[position]]->get_if<Tensor>();
     if (tensor != nullptr && tensor->layout() != nullptr)
       MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
   }
-  for (const uint16_t position : step.lists.shared_layout()) {
-    auto* const tensor = table[step.inputs[position]]->get_if<Tensor>();
+  for (const uint16_t position : compiled.lists.shared_layout()) {
+    auto* const tensor = table[compiled.inputs[position]]->get_if<Tensor>();
     if (tensor != nullptr && tensor->layout() != nullptr && tensor->layout()->is_private())
       MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
   }
   return Ok();
 }
 
-Status make_outputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device) {
-  for (const int32_t index : step.outputs) {
+Status make_outputs_plain(const CompiledOp& compiled, Value* const* table,
+                          kernels::CpuDevice& device) {
+  for (const int32_t index : compiled.outputs) {
     auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
     if (tensor != nullptr && tensor->layout() != nullptr)
       MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
@@ -402,11 +406,11 @@ Status make_outputs_plain(const Step& step, Value* const* table, kernels::CpuDev
   return Ok();
 }
 
-Status check_inputs(const Step& step, Value* const* table) {
-  for (const uint16_t position : step.lists.required()) {
-    if (table[step.inputs[position]]->initialized()) continue;
+Status check_inputs(const CompiledOp& compiled, Value* const* table) {
+  for (const uint16_t position : compiled.lists.required()) {
+    if (table[compiled.inputs[position]]->initialized()) continue;
     return Status(StatusCode::kExecution, "the input holds no value")
-        .at(place_of(step, position))
+        .at(place_of(compiled, position))
         .with_hint("feed it, load parameters, or run the startup program");
   }
   return Ok();

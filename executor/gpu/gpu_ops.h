@@ -7,64 +7,64 @@
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/StringRef.h>
 
-#include "executor/steps/step.h"
+#include "executor/compiled_ops/compiled_op.h"
 #include "kernels/gpu/context.h"
 
 namespace millrace::executor {
 
-/// Runs the steps of a block whose processor device has a GPU attached (kernels/gpu/context.h).
+/// Runs the ops of a block whose processor device has a GPU attached (kernels/gpu/context.h).
 ///
-/// The inputs of a step with a GPU kernel are moved into device memory, where they stay; its
-/// outputs are created there. A step without one runs on the CPU: it gets copies of inputs that are
+/// The inputs of an op with a GPU kernel are moved into device memory, where they stay; its
+/// outputs are created there. An op without one runs on the CPU: it gets copies of inputs that are
 /// on the device, and its outputs are moved there when a GPU kernel reads them. If a GPU kernel
 /// does not support its input, the op runs on the CPU in all later runs. The object reports where
-/// steps run and what they copied.
+/// ops run and what they copied.
 ///
 /// Source: docs/decisions/0017-gpu.md. Thread-safety: one thread at a time.
-class GpuSteps {
+class GpuOps {
  public:
-  /// The placement of a step.
+  /// The placement of an op.
   struct Placed {
-    kernels::Kernel kernel;  ///< on the GPU; empty: the step runs on the CPU
+    kernels::Kernel kernel;  ///< on the GPU; empty: the op runs on the CPU
     std::string reason;      ///< why it runs on the CPU; empty for control ops, which always do
     gpu::Traffic copied;     ///< bytes copied in the latest run
   };
-  /// Number of steps on GPU and CPU, without control ops.
+  /// Number of ops on GPU and CPU, without control ops.
   struct Counts {
     int64_t on_gpu = 0;
     int64_t on_cpu = 0;
   };
 
-  /// Makes the GPU kernels. \param steps  of the block; compiled for the CPU device
-  GpuSteps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<Step> steps,
-           kernels::CpuDevice& device);
-  GpuSteps(const GpuSteps&) = delete;
-  GpuSteps& operator=(const GpuSteps&) = delete;
+  /// Makes the GPU kernels. \param compiled_ops  of the block; compiled for the CPU device
+  GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp> compiled_ops,
+         kernels::CpuDevice& device);
+  GpuOps(const GpuOps&) = delete;
+  GpuOps& operator=(const GpuOps&) = delete;
 
-  /// Runs a step that is not a control op.
-  /// \param index    of the step in its block
+  /// Runs an op that is not a control op.
+  /// \param index    of the op in its block
   /// \param table    values of the block; entries after the named ones are spares
-  /// \param watched  an observer needs times or values after each step: waits for queued work
+  /// \param watched  an observer needs times or values after each op: waits for queued work
   /// \param changed  set to true if shape inference ran
   /// Errors: those of kernels; kResource for device memory.
-  Status run(size_t index, Step& step, llvm::ArrayRef<Value*> table, kernels::CpuDevice& device,
-             bool watched, bool& changed);
+  Status run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> table,
+             kernels::CpuDevice& device, bool watched, bool& changed);
 
   [[nodiscard]] const Placed& placed(size_t index) const { return placed_[index]; }
   [[nodiscard]] Counts counts() const;
   [[nodiscard]] gpu::Context& context() const { return *context_; }
 
  private:
-  Status run_on_gpu(const Placed& placed, Step& step, Value* const* table,
+  Status run_on_gpu(const Placed& placed, CompiledOp& compiled, Value* const* table,
                     kernels::CpuDevice& device, bool& changed);
-  Status run_on_cpu(Step& step, llvm::ArrayRef<Value*> table, kernels::CpuDevice& device,
+  Status run_on_cpu(CompiledOp& compiled, llvm::ArrayRef<Value*> table, kernels::CpuDevice& device,
                     bool& changed);
 
   std::shared_ptr<gpu::Context> context_;
   std::vector<Placed> placed_;
   std::vector<bool> is_control_;
   std::vector<llvm::StringRef> names_;  ///< by table index
-  std::vector<Value*> table_;           ///< of a step on the CPU: copies instead of inputs
+  std::vector<Value*> table_;           ///< of an op on the CPU: copies instead of inputs
 };
 
 }  // namespace millrace::executor

@@ -9,7 +9,7 @@
 #include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/ADT/SmallVector.h>
 
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 #include "framework/op.h"
 #include "framework/tensor/value.h"
 #include "kernels/kernel.h"
@@ -18,8 +18,8 @@
 
 namespace millrace::executor {
 
-/// Four lists of the inputs of a step, by position, in one allocation: a large program has many
-/// steps, and most lists are short.
+/// Four lists of the inputs of an op, by position, in one allocation: a large program has many
+/// ops, and most lists are short.
 class InputLists {
  public:
   using Positions = llvm::ArrayRef<uint16_t>;
@@ -51,7 +51,7 @@ class InputLists {
 };
 
 /// What one op needs to run: its kernel and the indices of its arguments in the table of values.
-struct Step {
+struct CompiledOp {
   const Op* op = nullptr;
   const ops::OpDef* def = nullptr;
   kernels::Kernel kernel;
@@ -113,7 +113,7 @@ struct Step {
 /// The facts about a value for inference; without a shape if it has no content.
 ops::VarMeta meta_of_value(const Value& value);
 
-/// Sets dtype and dims of an output, in memory of the device that its step runs on.
+/// Sets dtype and dims of an output, in memory of the device that its op runs on.
 /// \param index  in the table of values
 using SizeOutput = llvm::function_ref<Status(int32_t index, Tensor& tensor, DType dtype,
                                              llvm::ArrayRef<int64_t> dims)>;
@@ -121,7 +121,7 @@ using SizeOutput = llvm::function_ref<Status(int32_t index, Tensor& tensor, DTyp
 /// Drops the content of an output; may keep its memory for the next content.
 using ForgetOutput = llvm::function_ref<void(int32_t index, Tensor& tensor)>;
 
-/// Sets the dtype, dims and LoD of the outputs of a step as inferred from its present inputs;
+/// Sets the dtype, dims and LoD of the outputs of an op as inferred from its present inputs;
 /// inference runs again only if an input changed.
 ///
 /// \param table    values of the block
@@ -131,20 +131,22 @@ using ForgetOutput = llvm::function_ref<void(int32_t index, Tensor& tensor)>;
 /// \returns true if shared inputs were moved to their spares, so that the kernel must read
 /// inputs_apart
 /// Errors: those of inference; kResource.
-StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed,
+StatusOr<bool> prepare_outputs(CompiledOp& compiled, Value* const* table, bool& changed,
                                SizeOutput size = nullptr, ForgetOutput forget = nullptr);
 
 /// Fills the dense outputs that share no memory with an input with values that no kernel may leave
-/// there (executor/steps/memory_guard.h). To be called after prepare_outputs().
-void fill_new_outputs(const Step& step, Value* const* table);
+/// there (executor/compiled_ops/memory_guard.h). To be called after prepare_outputs().
+void fill_new_outputs(const CompiledOp& compiled, Value* const* table);
 
 /// Converts inputs to row-major order, in their own memory, if the kernel needs that.
 /// Errors: kResource, kExecution.
-Status make_inputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device);
+Status make_inputs_plain(const CompiledOp& compiled, Value* const* table,
+                         kernels::CpuDevice& device);
 /// The same for the outputs, after the kernel has run.
-Status make_outputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device);
+Status make_outputs_plain(const CompiledOp& compiled, Value* const* table,
+                          kernels::CpuDevice& device);
 
 /// kExecution if a required input has no content, naming slot and var.
-Status check_inputs(const Step& step, Value* const* table);
+Status check_inputs(const CompiledOp& compiled, Value* const* table);
 
 }  // namespace millrace::executor

@@ -1,4 +1,4 @@
-#include "executor/overlap/step_work.h"
+#include "executor/overlap/op_work.h"
 
 #include <algorithm>
 
@@ -36,11 +36,11 @@ class Metas {
     const auto found = known_.find(name);
     return found == known_.end() ? unknown_ : found->second;
   }
-  void see(const Step& step, Value* const* table) {
+  void see(const CompiledOp& compiled, Value* const* table) {
     size_t i = 0;
-    for (const Slot& slot : step.op->inputs()) {
+    for (const Slot& slot : compiled.op->inputs()) {
       for (const Arg& arg : slot.args) {
-        const int32_t index = step.inputs[i++];
+        const int32_t index = compiled.inputs[i++];
         if (index >= 0 && known_.find(arg.name) == known_.end())
           known_[arg.name] = meta_of_value(*table[index]);
       }
@@ -61,8 +61,8 @@ class Metas {
 
 class AheadContext final : public ops::InferContext {
  public:
-  AheadContext(const Step& step, const Metas& metas)
-      : InferContext(*step.def, *step.op), metas_(metas) {}
+  AheadContext(const CompiledOp& compiled, const Metas& metas)
+      : InferContext(*compiled.def, *compiled.op), metas_(metas) {}
   std::vector<std::pair<NameId, VarMeta>> results;
 
  protected:
@@ -74,7 +74,7 @@ class AheadContext final : public ops::InferContext {
 };
 
 // -1 if it is not a dense tensor of known dims.
-int64_t bytes_of_step_work(const VarMeta& meta) {
+int64_t bytes_of_op_work(const VarMeta& meta) {
   if (!meta.has_shape || meta.kind != VarKind::kLodTensor) return -1;
   const int64_t count = ops::dims_product(meta.dims);
   return count < 0 ? -1 : count * dtype_size(meta.dtype);
@@ -82,8 +82,8 @@ int64_t bytes_of_step_work(const VarMeta& meta) {
 
 // Total bytes of the inputs or outputs; -1 if one is not a dense tensor or has no dims before the
 // run.
-int64_t bytes_of_step_work(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots,
-                           bool outputs, const Metas& metas) {
+int64_t bytes_of_op_work(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots,
+                         bool outputs, const Metas& metas) {
   int64_t total = 0;
   for (const Slot& slot : slots) {
     const ops::SlotDef* const declared =
@@ -95,7 +95,7 @@ int64_t bytes_of_step_work(const Op& op, const ops::OpDef& def, llvm::ArrayRef<S
       if (op.name_of(arg.name) == names::kEmpty) continue;
       const Var* const var = op.block().find_var_recursive(op.name_of(arg.name));
       if (var != nullptr && var->kind() != VarKind::kLodTensor) return -1;
-      const int64_t bytes = bytes_of_step_work(metas.of(arg.name));
+      const int64_t bytes = bytes_of_op_work(metas.of(arg.name));
       if (bytes < 0 && !optional) return -1;
       total += std::max<int64_t>(bytes, 0);
     }
@@ -104,24 +104,24 @@ int64_t bytes_of_step_work(const Op& op, const ops::OpDef& def, llvm::ArrayRef<S
 }
 
 // Gradient ops have the attribute but draw no numbers.
-bool draws_random_numbers(const Step& step) {
-  return step.def->forward() == nullptr &&
-         llvm::any_of(step.def->attrs(),
+bool draws_random_numbers(const CompiledOp& compiled) {
+  return compiled.def->forward() == nullptr &&
+         llvm::any_of(compiled.def->attrs(),
                       [](const ops::AttrDef& attr) { return attr.name.contains("seed"); });
 }
 
-bool runs_alone(const Step& step, const kernels::KernelRegistry& kernels) {
-  const llvm::StringRef type = step.op->type();
-  return step.control || kernels.find(type) == nullptr || step.op->outputs().empty() ||
-         step.def->has_side_effects() || step.def->capability() != ops::Capability::kPure ||
-         draws_random_numbers(step) || kernels::keeps_private_layouts(type) ||
+bool runs_alone(const CompiledOp& compiled, const kernels::KernelRegistry& kernels) {
+  const llvm::StringRef type = compiled.op->type();
+  return compiled.control || kernels.find(type) == nullptr || compiled.op->outputs().empty() ||
+         compiled.def->has_side_effects() || compiled.def->capability() != ops::Capability::kPure ||
+         draws_random_numbers(compiled) || kernels::keeps_private_layouts(type) ||
          type == "coalesce_tensor" || type.startswith("sync_");
 }
 
-StepWork work_of(double flops, int64_t bytes, int threads) {
+OpWork work_of(double flops, int64_t bytes, int threads) {
   const double compute = flops / kFlopsPerUs;
   const double memory = static_cast<double>(bytes) / kBytesPerUs;
-  StepWork work;
+  OpWork work;
   work.alone = false;
   work.one_us = std::max({compute, memory, kLeast_us});
   const double lanes = 1 + kShare * (threads - 1);
@@ -133,23 +133,25 @@ StepWork work_of(double flops, int64_t bytes, int threads) {
 
 }  // namespace
 
-std::vector<StepWork> estimate_work(llvm::ArrayRef<Step> steps, Value* const* table,
-                                    const kernels::KernelRegistry& kernels, int threads) {
-  std::vector<StepWork> result(steps.size());
+std::vector<OpWork> estimate_work(llvm::ArrayRef<CompiledOp> compiled_ops, Value* const* table,
+                                  const kernels::KernelRegistry& kernels, int threads) {
+  std::vector<OpWork> result(compiled_ops.size());
   Metas metas;
-  for (size_t s = 0; s < steps.size(); ++s) {
-    const Step& step = steps[s];
-    metas.see(step, table);
-    AheadContext ctx(step, metas);
-    const bool told = step.def->infer_fn() != nullptr && step.def->infer_fn()(ctx).ok();
-    const ops::FlopsFn flops_fn = step.def->flops_fn();
+  for (size_t s = 0; s < compiled_ops.size(); ++s) {
+    const CompiledOp& compiled = compiled_ops[s];
+    metas.see(compiled, table);
+    AheadContext ctx(compiled, metas);
+    const bool told = compiled.def->infer_fn() != nullptr && compiled.def->infer_fn()(ctx).ok();
+    const ops::FlopsFn flops_fn = compiled.def->flops_fn();
     const double flops = told && flops_fn != nullptr ? flops_fn(ctx) : 0;
-    metas.forget(*step.op);
+    metas.forget(*compiled.op);
     if (!told) continue;
     for (auto& [name, meta] : ctx.results) metas.set(name, std::move(meta));
-    const int64_t in = bytes_of_step_work(*step.op, *step.def, step.op->inputs(), false, metas);
-    const int64_t out = bytes_of_step_work(*step.op, *step.def, step.op->outputs(), true, metas);
-    if (in >= 0 && out >= 0 && !runs_alone(step, kernels))
+    const int64_t in =
+        bytes_of_op_work(*compiled.op, *compiled.def, compiled.op->inputs(), false, metas);
+    const int64_t out =
+        bytes_of_op_work(*compiled.op, *compiled.def, compiled.op->outputs(), true, metas);
+    if (in >= 0 && out >= 0 && !runs_alone(compiled, kernels))
       result[s] = work_of(flops, in + out, threads);
   }
   return result;

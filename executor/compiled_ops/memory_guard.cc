@@ -1,4 +1,4 @@
-#include "executor/steps/memory_guard.h"
+#include "executor/compiled_ops/memory_guard.h"
 
 #include <algorithm>
 #include <cstring>

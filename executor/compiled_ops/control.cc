@@ -1,4 +1,4 @@
-#include "executor/steps/control.h"
+#include "executor/compiled_ops/control.h"
 
 namespace millrace::executor {
 

@@ -1,0 +1,166 @@
+#include "transpiler/passes/training.h"
+
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "ops/backward/append_backward.h"
+#include "ops/construct/builder.h"
+#include "ops/minimize/error_clip.h"
+#include "ops/minimize/minimize.h"
+#include "transpiler/passes/passes.h"
+
+namespace millrace::transpiler {
+namespace {
+
+void add_warnings(const std::vector<Status>& warnings, PassContext& context) {
+  for (const Status& warning : warnings) {
+    const std::string text = warning.to_string();
+    llvm::StringRef words = text;
+    words.consume_front("error: ");
+    context.remarks.push_back(words.str());
+  }
+}
+
+class AppendBackward final : public Pass {
+ public:
+  AppendBackward(std::vector<TrainedLoss> losses, int earlier_calls)
+      : losses_(std::move(losses)), earlier_calls_(earlier_calls) {}
+
+  [[nodiscard]] llvm::StringRef name() const override { return "append-backward"; }
+
+  StatusOr<bool> run(Program& program, PassContext& context) override {
+    const uint64_t before = count_edits(program, context);
+    int earlier_calls = earlier_calls_;
+    for (const TrainedLoss& loss : losses_) {
+      MILLRACE_RETURN_IF_ERROR(ops::check_error_clips(loss.options.error_clips));
+      ops::BackwardRequest request;
+      request.loss = loss.name;
+      request.parameters = loss.options.parameters;
+      request.no_grad = loss.options.no_grad;
+      request.earlier_calls = earlier_calls++;
+      request.after_append = ops::clip_errors(loss.options.error_clips);
+      std::vector<Status> warnings;
+      request.warnings = &warnings;
+      MILLRACE_RETURN_IF_ERROR(ops::append_backward(context.registry, program, request).status());
+      add_warnings(warnings, context);
+    }
+    return count_edits(program, context) != before;
+  }
+
+ private:
+  std::vector<TrainedLoss> losses_;
+  int earlier_calls_;
+};
+
+class Minimize final : public Pass {
+ public:
+  Minimize(std::vector<TrainedLoss> losses, std::map<std::string, int64_t> name_scopes)
+      : losses_(std::move(losses)), name_scopes_(std::move(name_scopes)) {}
+
+  [[nodiscard]] llvm::StringRef name() const override { return "minimize"; }
+
+  StatusOr<bool> run(Program& program, PassContext& context) override {
+    if (context.startup == nullptr) {
+      return InvalidArgument(
+          "there is no startup program, which initializes the state of the optimizer");
+    }
+    const uint64_t before = count_edits(program, context);
+    auto* const facts = dynamic_cast<TrainingFacts*>(context.job);
+    ops::Builder builder(context.registry, program, *context.startup);
+    for (const auto& [prefix, openings] : name_scopes_)
+      builder.scopes().continue_after(prefix, openings);
+    for (const TrainedLoss& loss : losses_) {
+      MILLRACE_ASSIGN_OR_RETURN(ops::MinimizeResult made,
+                                ops::minimize(builder, loss.name, loss.options));
+      add_warnings(made.warnings, context);
+      if (facts != nullptr) facts->learning_rates.push_back(std::move(made.learning_rate));
+    }
+    return count_edits(program, context) != before;
+  }
+
+ private:
+  std::vector<TrainedLoss> losses_;
+  std::map<std::string, int64_t> name_scopes_;
+};
+
+// The methods under the names of their ops, with the defaults of their hyper-parameters.
+std::vector<std::pair<llvm::StringRef, UpdateMethod>> update_methods() {
+  return {{"sgd", Sgd{}},
+          {"momentum", Momentum{}},
+          {"lars_momentum", LarsMomentum{}},
+          {"adagrad", Adagrad{}},
+          {"decayed_adagrad", DecayedAdagrad{}},
+          {"adadelta", Adadelta{}},
+          {"rmsprop", RmsProp{}},
+          {"adam", Adam{}},
+          {"adamw", AdamW{}},
+          {"adamax", Adamax{}},
+          {"lamb", Lamb{}},
+          {"ftrl", Ftrl{}},
+          {"dpsgd", Dpsgd{}}};
+}
+
+TrainedLoss loss_of(const PassOptions& options) {
+  TrainedLoss loss;
+  loss.name = options.string("loss");
+  loss.options.parameters = options.strings("parameters");
+  const std::vector<std::string>& no_grad = options.strings("no-grad");
+  loss.options.no_grad.insert(no_grad.begin(), no_grad.end());
+  return loss;
+}
+
+StatusOr<std::unique_ptr<Pass>> make_append_backward(const PassOptions& options) {
+  return append_backward_pass({loss_of(options)},
+                              static_cast<int>(options.integer("earlier-calls")));
+}
+
+StatusOr<std::unique_ptr<Pass>> make_minimize(const PassOptions& options) {
+  TrainedLoss loss = loss_of(options);
+  for (const auto& [name, method] : update_methods()) {
+    if (name == options.string("method")) loss.options.method = method;
+  }
+  loss.options.learning_rate = options.real("learning-rate");
+  loss.options.name = options.string("name");
+  return minimize_pass({std::move(loss)});
+}
+
+// The options that both passes take.
+PassInfo with_loss(PassInfo info) {
+  info.string("loss", "", "var of block 0 to be minimized").required();
+  info.strings("parameters", "parameters to be trained, in order of creation; empty: all");
+  info.strings("no-grad", "vars through which no gradient flows");
+  return info;
+}
+
+}  // namespace
+
+std::unique_ptr<Pass> append_backward_pass(std::vector<TrainedLoss> losses, int earlier_calls) {
+  return std::make_unique<AppendBackward>(std::move(losses), earlier_calls);
+}
+
+std::unique_ptr<Pass> minimize_pass(std::vector<TrainedLoss> losses,
+                                    std::map<std::string, int64_t> name_scopes) {
+  return std::make_unique<Minimize>(std::move(losses), std::move(name_scopes));
+}
+
+void register_append_backward(PassRegistry& registry) {
+  constexpr double kMostCalls = 1000;
+  registry.add(
+      with_loss(PassInfo("append-backward", "append the ops that compute the gradients of a loss"))
+          .integer("earlier-calls", 0, "losses whose gradients the program already computes")
+          .range(0, kMostCalls)
+          .factory(make_append_backward));
+}
+
+void register_minimize(PassRegistry& registry) {
+  registry.add(
+      with_loss(PassInfo("minimize", "append gradients of a loss and updates"))
+          .string("method", "sgd", "the optimizer, with the defaults of its constants")
+          .one_of({"sgd", "momentum", "lars_momentum", "adagrad", "decayed_adagrad", "adadelta",
+                   "rmsprop", "adam", "adamw", "adamax", "lamb", "ftrl", "dpsgd"})
+          .real("learning-rate", 0.001, "the rate, constant")
+          .string("name", "", "part of the names of the optimizer's vars")
+          .factory(make_minimize));
+}
+
+}  // namespace millrace::transpiler
