@@ -1,7 +1,7 @@
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -97,7 +97,7 @@ StatusOr<Kernel> fsp_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fsp(KernelRegistry& registry) {
+void add_nn_fsp(KernelRegistry& registry) {
   registry.add("fsp", fsp);
   registry.add("fsp_grad", fsp_grad);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/rnn/dense_rnn.h"
+#include "kernels/cpu/rnn/dense_tensors.h"
 #include "kernels/cpu/sequence/gate_activation.h"
 
 namespace millrace::kernels::rnn {
