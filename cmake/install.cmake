@@ -7,11 +7,9 @@ include(CMakePackageConfigHelpers)
 # Shared library millrace_<name> that consists of archives, used as millrace::<name>.
 function(millrace_shared name)
   set(target millrace_${name}_shared)
-  set(archives ${ARGN})
   file(WRITE ${PROJECT_BINARY_DIR}/generated/${name}.cc "// the library consists of the archives only\n")
   add_library(${target} SHARED ${PROJECT_BINARY_DIR}/generated/${name}.cc)
-  set(files ${archives})
-  list(TRANSFORM files REPLACE "(.+)" "$<TARGET_FILE:\\1>")
+  list(TRANSFORM ARGN REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
   set_target_properties(
     ${target}
     PROPERTIES OUTPUT_NAME millrace_${name}
@@ -20,7 +18,7 @@ function(millrace_shared name)
                SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
                LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
   millrace_flags(${target})
-  target_link_libraries(${target} PRIVATE ${archives})
+  target_link_libraries(${target} PRIVATE ${ARGN})
   # Users call functions that the library itself does not call, so the archives are linked whole. They are listed a
   # second time for their dependencies.
   target_link_options(${target} PRIVATE
@@ -45,9 +43,8 @@ foreach(header IN LISTS headers)
 endforeach()
 
 # component dev: the internal headers that a pass uses
-foreach(folder framework ops transpiler)
-  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace COMPONENT dev FILES_MATCHING PATTERN "*.h")
-endforeach()
+install(DIRECTORY framework ops transpiler DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace COMPONENT dev
+        FILES_MATCHING PATTERN "*.h")
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
 configure_package_config_file(cmake/millraceConfig.cmake.in generated/millraceConfig.cmake
@@ -60,8 +57,7 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfig.cmake
 
 foreach(name transpiler runtime)
   configure_file(cmake/millrace-${name}.pc.in generated/millrace-${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/generated/millrace-${name}.pc
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
 endforeach()
-install(FILES ${PROJECT_BINARY_DIR}/generated/millrace-transpiler.pc
-              ${PROJECT_BINARY_DIR}/generated/millrace-runtime.pc
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)

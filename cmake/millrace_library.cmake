@@ -1,12 +1,47 @@
-# The helpers that every CMakeLists.txt uses:
+# The functions that every CMakeLists.txt uses.
 #
-#   millrace_library(<folder> SRCS a.cc ... [DEPS t ...] [PRIVATE_DEPS t ...] [UNITY])
-#   millrace_module(<name> SRCS a.cc ... DEPS t ...)
-#   millrace_tool(<name> SRCS main.cc ... [DEPS t ...])
-#   millrace_test(<name> SRCS a_test.cc ... [DEPS t ...] [ARGS arg ...])
-#   millrace_fuzz(<name> SRCS a_fuzz.cc ... CORPUS <dir> [DEPS t ...])
-#
-# Sources include each other from the repository root: #include "framework/program.h".
+# Sources are found, not listed (docs/decisions/0026-sources-are-found.md): a library consists of all sources of its
+# folder, a test program of those that match its patterns. Sources include each other from the repository root:
+# #include "framework/program.h".
+
+# The sources that match the patterns, relative to the current folder, sorted by name. CMake looks for new ones before
+# each build. A pattern without a match is an error.
+function(millrace_glob out)
+  set(found "")
+  foreach(pattern IN LISTS ARGN)
+    file(GLOB matches CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${pattern})
+    if(NOT matches)
+      message(FATAL_ERROR "no file matches ${CMAKE_CURRENT_SOURCE_DIR}/${pattern}")
+    endif()
+    list(APPEND found ${matches})
+  endforeach()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# All sources of the current folder and of the folders in it, except those that match the patterns.
+function(millrace_sources out)
+  file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
+  millrace_glob(except ${ARGN})
+  list(REMOVE_ITEM found ${except})
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# For what a build may lack: appends to the list `out` the source that is not compiled, which is `without` if the
+# condition holds, otherwise `with`. The condition is a list: "TARGET;gloo".
+function(millrace_choose out condition with without)
+  if(${condition})
+    list(APPEND ${out} ${without})
+  else()
+    list(APPEND ${out} ${with})
+  endif()
+  set(${out} ${${out}} PARENT_SCOPE)
+endfunction()
+
+# A condition, and the options of sources that are compiled for processors with AVX2, FMA and F16C.
+set(MILLRACE_IS_X86 CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(${MILLRACE_IS_X86})
+  set(MILLRACE_WIDE_OPTIONS -march=x86-64-v3)
+endif()
 
 # Warnings, hardening and sanitizers, the same for all code that is not generated.
 function(millrace_flags target)
@@ -54,47 +89,64 @@ function(millrace_check_ranks folder)
   endforeach()
 endfunction()
 
-# Compiles sources eight at a time if MILLRACE_UNITY is on. GCC then treats the sources as headers, for which
-# -Wsubobject-linkage is meant, so that warning is off.
+# If MILLRACE_UNITY is on, compiles several sources at once. Names in unnamed namespaces must then be unique among them
+# (tests/layers/check_names.py). GCC treats the sources as headers, for which -Wsubobject-linkage is meant, so that
+# warning is off. BY_FOLDER: ten sources of a folder at a time, so that a new source changes few of the groups; sources
+# outside of the current folder are compiled separately. Otherwise eight at a time.
 function(millrace_unity target)
-  if(MILLRACE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  cmake_parse_arguments(arg "BY_FOLDER" "" "" ${ARGN})
+  if(NOT MILLRACE_UNITY)
+    return()
   endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  if(NOT arg_BY_FOLDER)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "^/")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    string(REPLACE / _ folder "${folder}")
+    if(NOT DEFINED count_${folder})
+      set(count_${folder} 0)
+    endif()
+    math(EXPR group "${count_${folder}} / 10")
+    math(EXPR count_${folder} "${count_${folder}} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP sources_${folder}_${group})
+  endforeach()
 endfunction()
 
-# Library millrace_<folder>, used as millrace::<folder>. DEPS are visible to headers of the folder.
-# UNITY: if MILLRACE_UNITY is on, sources are compiled eight at a time; their unnamed namespaces must then not share
-# names.
+# Library millrace_<folder>, used as millrace::<folder>: the sources of the current folder, without those that match
+# EXCEPT, and SRCS, which are generated. DEPS are visible to headers of the folder.
 function(millrace_library folder)
-  cmake_parse_arguments(arg "UNITY" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "EXCEPT;SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target millrace_${folder})
   millrace_check_ranks(${folder} ${arg_DEPS} ${arg_PRIVATE_DEPS})
-  if(arg_SRCS)
-    add_library(${target} STATIC ${arg_SRCS})
-    millrace_flags(${target})
-    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-    target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
-    if(arg_UNITY)
-      millrace_unity(${target})
-    endif()
-  else()
-    add_library(${target} INTERFACE)
-    target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-    target_link_libraries(${target} INTERFACE ${arg_DEPS} ${arg_PRIVATE_DEPS})
-  endif()
+  millrace_sources(sources ${arg_EXCEPT})
+  add_library(${target} STATIC ${sources} ${arg_SRCS})
   add_library(millrace::${folder} ALIAS ${target})
+  millrace_flags(${target})
+  millrace_unity(${target} BY_FOLDER)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
 endfunction()
 
 # A module that framework/base/module.h loads: <build>/<lib>/millrace/<name>.so, installed into the same folder unless
 # FOR_TESTS is given. It contains its own copy of the archives that it uses and exports one function (cmake/module.map).
+# There is no module if the target IF is given and does not exist.
 set(MILLRACE_MODULE_FOLDER ${CMAKE_INSTALL_LIBDIR}/millrace)
 add_custom_target(millrace_modules)
 function(millrace_module name)
-  cmake_parse_arguments(arg "FOR_TESTS" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "FOR_TESTS" "IF" "SRCS;DEPS" ${ARGN})
+  if(arg_IF AND NOT TARGET ${arg_IF})
+    return()
+  endif()
   set(target millrace_${name}_module)
   set(map ${PROJECT_SOURCE_DIR}/cmake/module.map)
-  add_library(${target} MODULE ${arg_SRCS})
+  millrace_glob(sources ${arg_SRCS})
+  add_library(${target} MODULE ${sources})
   millrace_flags(${target})
   set_target_properties(
     ${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} LINK_DEPENDS ${map}
@@ -121,9 +173,18 @@ function(millrace_uses_modules target)
   endforeach()
 endfunction()
 
-# Executable <build>/tools/<name>: a main for the function of tools/verbs.h with the same name and _ for -. Its objects
-# are also linked into the program millrace, which is installed for all of them. APART: it is installed as a separate
-# program.
+# Executable <build>/<folder>/<name>.
+function(millrace_program name folder)
+  cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SRCS})
+  millrace_flags(${name})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+endfunction()
+
+# Executable <build>/tools/<name>: a main for the function of tools/verbs.h with the same name and _ for -, which is in
+# the source of that name. Its objects are also linked into the program millrace, which is installed for all of them.
+# APART: it is installed as a separate program. SRCS: additional sources.
 function(millrace_tool name)
   cmake_parse_arguments(arg "APART" "" "SRCS;DEPS" ${ARGN})
   string(REPLACE - _ verb ${name})
@@ -134,14 +195,11 @@ int main(int argc, char** argv) {
   return millrace::tools::@verb@(argc, argv);
 }
 " @ONLY)
-  add_library(${name}-verb OBJECT ${arg_SRCS})
+  add_library(${name}-verb OBJECT ${verb}.cc ${arg_SRCS})
   millrace_flags(${name}-verb)
-  target_link_libraries(${name}-verb PUBLIC ${arg_DEPS})
-  add_executable(${name} ${PROJECT_BINARY_DIR}/generated/${verb}_main.cc)
-  millrace_uses_modules(${name} ${arg_DEPS})
-  millrace_flags(${name})
-  target_link_libraries(${name} PRIVATE ${name}-verb)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools)
+  target_link_libraries(${name}-verb PUBLIC millrace::tools ${arg_DEPS})
+  millrace_program(${name} tools SRCS ${PROJECT_BINARY_DIR}/generated/${verb}_main.cc DEPS ${name}-verb)
+  millrace_uses_modules(${name} millrace::tools)
   set_property(GLOBAL APPEND PROPERTY MILLRACE_TOOLS ${name})
   if(arg_APART)
     install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
@@ -151,56 +209,72 @@ int main(int argc, char** argv) {
 endfunction()
 
 # GoogleTest program; each of its cases is one ctest entry. It runs in the repository root and finds the tools in
-# $MILLRACE_BIN_DIR. ARGS are passed to every case.
+# $MILLRACE_BIN_DIR. REST: those of the matching sources that are in no earlier test program. NEEDS: what must be built
+# for the test to run.
 function(millrace_test name)
-  cmake_parse_arguments(arg "" "" "SRCS;DEPS;ARGS" ${ARGN})
-  if(NOT MILLRACE_TESTS)
-    return()
-  endif()
-  add_executable(${name} ${arg_SRCS})
-  millrace_flags(${name})
+  cmake_parse_arguments(arg "" "" "SRCS;REST;DEPS;NEEDS" ${ARGN})
+  millrace_glob(sources ${arg_SRCS})
+  millrace_untested(rest ${arg_REST})
+  list(APPEND sources ${rest})
+  list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+  set_property(GLOBAL APPEND PROPERTY MILLRACE_TESTED ${paths})
+  millrace_program(${name} tests SRCS ${sources} DEPS ${arg_DEPS} GTest::gmock GTest::gtest_main)
   millrace_uses_modules(${name} ${arg_DEPS})
-  target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
   millrace_unity(${name})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  if(arg_NEEDS)
+    add_dependencies(${name} ${arg_NEEDS})
+  endif()
   gtest_discover_tests(
     ${name}
     TEST_PREFIX ${name}.
-    EXTRA_ARGS ${arg_ARGS}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
     DISCOVERY_MODE PRE_TEST
     NO_PRETTY_VALUES
     PROPERTIES ENVIRONMENT MILLRACE_BIN_DIR=${PROJECT_BINARY_DIR}/tools TIMEOUT 120)
 endfunction()
 
-# A source with LLVMFuzzerTestOneInput and CORPUS, the folder of its seeds (relative to the repository root). With
-# MILLRACE_FUZZ: libFuzzer program <build>/fuzz/<name>, and next to it <name>.corpus with the name of the folder.
-# Otherwise a test that runs every seed once.
-function(millrace_fuzz name)
-  cmake_parse_arguments(arg "" "CORPUS" "SRCS;DEPS" ${ARGN})
-  if(MILLRACE_FUZZ)
-    set(folder fuzz)
-    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/fuzz/${name}.corpus CONTENT "${arg_CORPUS}\n")
-  else()
-    set(folder tests)
-    list(APPEND arg_DEPS millrace_fuzz_replay)
+# Those of the matching sources that are in no test program so far.
+function(millrace_untested out)
+  millrace_glob(found ${ARGN})
+  get_property(tested GLOBAL PROPERTY MILLRACE_TESTED)
+  foreach(source IN LISTS found)
+    if(${CMAKE_CURRENT_SOURCE_DIR}/${source} IN_LIST tested)
+      list(REMOVE_ITEM found ${source})
+    endif()
+  endforeach()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# A Python script of the current folder as a test. It exits with 77 to be skipped.
+function(millrace_script_test name script)
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${ARGN}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
+# Fuzz target <name>_fuzz: <name>_fuzz.cc with LLVMFuzzerTestOneInput, millrace::<library>, and the folder of its seeds
+# in tests/fuzz/seeds, by default <name>. With MILLRACE_FUZZ: libFuzzer program <build>/fuzz/<name>_fuzz, and next to it
+# <name>_fuzz.corpus with the path of the seeds. Otherwise a test that runs every seed once.
+function(millrace_fuzz name library)
+  set(seeds tests/fuzz/seeds/${name})
+  if(ARGN)
+    set(seeds tests/fuzz/seeds/${ARGN})
   endif()
-  add_executable(${name} ${arg_SRCS})
-  millrace_flags(${name})
-  target_link_libraries(${name} PRIVATE ${arg_DEPS})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+  set(target ${name}_fuzz)
   if(MILLRACE_FUZZ)
-    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
-    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    add_dependencies(millrace_fuzz_targets ${name})
+    millrace_program(${target} fuzz SRCS ${target}.cc DEPS millrace::${library})
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/fuzz/${target}.corpus CONTENT "${seeds}\n")
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(millrace_fuzz_targets ${target})
   else()
-    add_test(NAME ${name}.seeds COMMAND ${name} ${arg_CORPUS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    millrace_program(${target} tests SRCS ${target}.cc DEPS millrace::${library} millrace_fuzz_replay)
+    add_test(NAME ${target}.seeds COMMAND ${target} ${seeds} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   endif()
 endfunction()
 
 if(MILLRACE_TESTS)
   include(GoogleTest)
+  find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 endif()
-if(MILLRACE_FUZZ)
-  add_custom_target(millrace_fuzz_targets)
-endif()
+add_custom_target(millrace_fuzz_targets)

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kSharedUpdatesCacheLine = 64;
 // Unit in which devices claim work.
-constexpr int64_t kChunkBytes = int64_t{64} << 10U;
+constexpr int64_t kUpdateChunkBytes = int64_t{64} << 10U;
 // Summed, updated and written together; with the states it fits the L1 cache.
 constexpr int64_t kBlockBytes = int64_t{4} << 10U;
 
@@ -169,7 +169,7 @@ Status SharedUpdates::prepare(Slot& slot, kernels::CpuDevice& cpu) {
   }
   slot.dtype = first.dtype();
   slot.elements = first.numel();
-  slot.chunk = kChunkBytes / dtype_size(slot.dtype);
+  slot.chunk = kUpdateChunkBytes / dtype_size(slot.dtype);
   slot.chunks = (slot.elements + slot.chunk - 1) / slot.chunk;
   slot.work = slot.apart ? slot.chunks * devices : slot.chunks;
   slot.done.store(0, std::memory_order_relaxed);

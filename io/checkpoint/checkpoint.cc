@@ -18,7 +18,7 @@ namespace {
 
 using Kind = StoredTensor::Kind;
 
-constexpr size_t kPiece = size_t{256} << 10U;
+constexpr size_t kReadPiece = size_t{256} << 10U;
 
 // The folder inside `other` with the name of `folder`, if it exists; else `other` itself. For
 // CheckpointLoadOptions::beside, which accepts both.
@@ -127,8 +127,8 @@ Status Checkpoint::read_block(const StoredBytes& stored, uint64_t block, const s
   const uint64_t begin = stored.begin + block * manifest_.block_bytes;
   // Hash the bytes while they are in the processor's cache.
   ChecksumStream stream;
-  for (size_t at = 0; at < to.size(); at += kPiece) {
-    const std::span<std::byte> piece = to.subspan(at, std::min(kPiece, to.size() - at));
+  for (size_t at = 0; at < to.size(); at += kReadPiece) {
+    const std::span<std::byte> piece = to.subspan(at, std::min(kReadPiece, to.size() - at));
     MILLRACE_RETURN_IF_ERROR(of_var(file.read(begin + at, piece), owner));
     stream.add(piece);
   }

@@ -1,4 +1,5 @@
-#include "ops/activation/defs.h"
+#include "ops/activation/unary_op.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -77,7 +78,7 @@ void add_smooth(OpRegistry& registry) {
 
 }  // namespace
 
-void add_activation_ops(OpRegistry& registry) {
+void add_activation_activations(OpRegistry& registry) {
   add_rectifiers(registry);
   add_smooth(registry);
 }

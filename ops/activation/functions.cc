@@ -1,6 +1,7 @@
-#include "ops/activation/defs.h"
+#include "ops/activation/unary_op.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -79,7 +80,7 @@ void add_tests(OpRegistry& registry) {
 
 }  // namespace
 
-void add_function_ops(OpRegistry& registry) {
+void add_activation_functions(OpRegistry& registry) {
   add_powers_and_logs(registry);
   add_trigonometry(registry);
   add_parts(registry);

@@ -1,6 +1,6 @@
-#include "ops/activation/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -31,24 +31,24 @@ Status infer_prelu(InferContext& ctx) {
 
 }  // namespace
 
-OpDef prelu() {
-  return OpDef("prelu")
-      .doc("x if x > 0 else Alpha * x")
-      .input("X", "batch first, rank >= 2 unless mode is all")
-      .input("Alpha", "slopes below zero; mode determines their number")
-      .output("Out", "shape, dtype and LoD of X")
-      .attr("mode", "all",
-            "one slope for all elements, one per channel, or one per element of a row")
-      .one_of({"all", "channel", "element"})
-      .attr("data_format", "NCHW", "where the channels are")
-      .infer(infer_prelu)
-      .grad({.type = "prelu_grad",
-             .inputs = {"Alpha", "Out@GRAD", "X"},
-             .outputs = {"Alpha@GRAD", "X@GRAD"},
-             .shape_like = {{"X@GRAD", "Out@GRAD"}},
-             .infer = infer_grad_without_offsets})
-      .flops(elementwise_flops)
-      .inplace("X", "Out");
+void add_activation_prelu(OpRegistry& registry) {
+  registry.add(OpDef("prelu")
+                   .doc("x if x > 0 else Alpha * x")
+                   .input("X", "batch first, rank >= 2 unless mode is all")
+                   .input("Alpha", "slopes below zero; mode determines their number")
+                   .output("Out", "shape, dtype and LoD of X")
+                   .attr("mode", "all",
+                         "one slope for all elements, one per channel, or one per element of a row")
+                   .one_of({"all", "channel", "element"})
+                   .attr("data_format", "NCHW", "where the channels are")
+                   .infer(infer_prelu)
+                   .grad({.type = "prelu_grad",
+                          .inputs = {"Alpha", "Out@GRAD", "X"},
+                          .outputs = {"Alpha@GRAD", "X@GRAD"},
+                          .shape_like = {{"X@GRAD", "Out@GRAD"}},
+                          .infer = infer_grad_without_offsets})
+                   .flops(elementwise_flops)
+                   .inplace("X", "Out"));
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,6 @@
-#include "ops/activation/defs.h"
+#include "ops/activation/unary_op.h"
 #include "ops/grad.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -16,8 +17,8 @@ StatusOr<std::vector<GradOp>> grad_sign(const GradContext& ctx) {
 
 }  // namespace
 
-OpDef sign() {
-  return unary_op("sign", "", GradReads::kNothing, "-1, 0 or 1").grad(grad_sign);
+void add_activation_sign(OpRegistry& registry) {
+  registry.add(unary_op("sign", "", GradReads::kNothing, "-1, 0 or 1").grad(grad_sign));
 }
 
 }  // namespace millrace::ops

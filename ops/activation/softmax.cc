@@ -1,5 +1,6 @@
-#include "ops/activation/defs.h"
+#include "ops/activation/unary_op.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -25,14 +26,19 @@ OpDef family_softmax(llvm::StringRef type, llvm::StringRef grad_type, llvm::Stri
       .flops(flops_softmax);
 }
 
-}  // namespace
-
 OpDef softmax() {
   return family_softmax("softmax", "softmax_grad", "exp(x) divided by its sum along axis");
 }
 
 OpDef log_softmax() {
   return family_softmax("log_softmax", "log_softmax_grad", "logarithm of softmax");
+}
+
+}  // namespace
+
+void add_activation_softmax(OpRegistry& registry) {
+  registry.add(softmax());
+  registry.add(log_softmax());
 }
 
 }  // namespace millrace::ops

@@ -1,4 +1,5 @@
-#include "ops/activation/defs.h"
+#include "ops/activation/unary_op.h"
+
 #include "ops/infer_helpers.h"
 
 namespace millrace::ops {

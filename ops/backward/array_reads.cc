@@ -10,11 +10,11 @@
 namespace millrace::ops::backward {
 namespace {
 
-constexpr int32_t kBackward = 1;
+constexpr int32_t kBackwardFlag = 1;
 
 bool gives_no_gradient(const Op& op) {
   return op.type() == "write_to_array" || op.type() == "lod_array_length" ||
-         (get_attr_or<int32_t>(op, "op_role", 0) & kBackward) != 0;
+         (get_attr_or<int32_t>(op, "op_role", 0) & kBackwardFlag) != 0;
 }
 
 // The reads of one array.

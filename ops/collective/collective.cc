@@ -1,5 +1,5 @@
-#include "ops/collective/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Ops in which all ranks of a group take part. A rank that drops one leaves the others waiting, so
 // all of them count as having side effects.
@@ -107,7 +107,7 @@ OpDef allreduce_list() {
 
 }  // namespace
 
-void add_collective_ops(OpRegistry& registry) {
+void add_collective_collective(OpRegistry& registry) {
   registry.add(reduction("c_allreduce_sum", "sum over all ranks"));
   registry.add(allreduce_list());
   registry.add(coalesce_tensor());

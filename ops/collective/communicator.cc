@@ -1,5 +1,5 @@
-#include "ops/collective/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Ops that create process groups, and ops that order computation and communication.
 namespace millrace::ops {
@@ -35,7 +35,7 @@ OpDef setup_op(llvm::StringRef type, llvm::StringRef doc) {
 
 }  // namespace
 
-void add_communicator_ops(OpRegistry& registry) {
+void add_collective_communicator(OpRegistry& registry) {
   registry.add(order_op("c_sync_calc_stream", "waits until earlier computation is done"));
   registry.add(order_op("c_sync_comm_stream", "waits until earlier communication is done"));
   registry.add(order_op("c_wait_comm", "computation waits for communication"));

@@ -1,5 +1,5 @@
-#include "ops/collective/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Ops with which the devices of one process exchange values. The pass data-parallel inserts them
 // into the program of each device. An exchange has separate begin and end ops, so that a device can
@@ -36,7 +36,7 @@ Status infer_merge_exchange(InferContext& ctx) {
 
 }  // namespace
 
-void add_exchange_ops(OpRegistry& registry) {
+void add_collective_exchange(OpRegistry& registry) {
   registry.add(exchange("exchange_begin", "Offers values to the other devices of the process."));
   registry.add(exchange("exchange_end",
                         "Waits until every device has the result of an exchange: the sum over the "

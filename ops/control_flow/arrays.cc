@@ -1,6 +1,6 @@
-#include "ops/control_flow/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Tensor arrays: lists of tensors that grow on write. The meta of an array describes its elements.
 namespace millrace::ops {
@@ -71,7 +71,7 @@ Status infer_join(InferContext& ctx) {
 
 }  // namespace
 
-void add_array_ops(OpRegistry& registry) {
+void add_control_flow_arrays(OpRegistry& registry) {
   registry.add(OpDef("write_to_array")
                    .doc("Out[I] = X; the array grows as needed")
                    .input("X", "any shape", Arity::kOne, kTensorLike | kTensorArray)

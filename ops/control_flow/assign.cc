@@ -1,7 +1,7 @@
 #include "framework/program.h"
-#include "ops/control_flow/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -110,7 +110,7 @@ Status infer_memory_helper(InferContext& ctx) {
 
 }  // namespace
 
-void add_assign_ops(OpRegistry& registry) {
+void add_control_flow_assign(OpRegistry& registry) {
   registry.add(OpDef("assign")
                    .doc("Out = X")
                    .input("X", "any shape and kind", Arity::kOptional, kAssignData)

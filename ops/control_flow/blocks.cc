@@ -1,8 +1,8 @@
 #include "framework/names.h"
 #include "framework/program.h"
-#include "ops/control_flow/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Ops that run a sub-block. Their gradient rules set the slots. append_backward() then builds the
 // block of gradient ops, sets attribute sub_block to it, and removes output names that no op in it
@@ -243,7 +243,7 @@ void add_recurrent(OpRegistry& registry) {
 
 }  // namespace
 
-void add_block_ops(OpRegistry& registry) {
+void add_control_flow_blocks(OpRegistry& registry) {
   add_while(registry);
   add_conditional(registry);
   add_recurrent(registry);

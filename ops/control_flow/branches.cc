@@ -1,6 +1,6 @@
-#include "ops/control_flow/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Choosing between vars, and splitting rows by a mask.
 namespace millrace::ops {
@@ -108,7 +108,7 @@ OpDef merge(llvm::StringRef type) {
 
 }  // namespace
 
-void add_branch_ops(OpRegistry& registry) {
+void add_control_flow_branches(OpRegistry& registry) {
   registry.add(OpDef("select_input")
                    .doc("Out = X[Mask]")
                    .input("X", "one var per branch", Arity::kMany, kBranchesData)

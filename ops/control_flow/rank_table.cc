@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "ops/control_flow/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Dynamic RNNs of fluid: sequences ordered by length (rank table), split into one tensor per time
 // step.
@@ -81,7 +81,7 @@ OpDef reorder(llvm::StringRef type, llvm::StringRef doc) {
 
 }  // namespace
 
-void add_rank_table_ops(OpRegistry& registry) {
+void add_control_flow_rank_table(OpRegistry& registry) {
   registry.add(OpDef("lod_rank_table")
                    .doc("sequences of a LoD level, longest first")
                    .input("X", "tensor with LoD")

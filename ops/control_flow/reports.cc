@@ -1,6 +1,6 @@
-#include "ops/control_flow/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Ops that print for the user or stop the run.
 namespace millrace::ops {
@@ -28,7 +28,7 @@ Status infer_assert(InferContext& ctx) {
 
 }  // namespace
 
-void add_report_ops(OpRegistry& registry) {
+void add_control_flow_reports(OpRegistry& registry) {
   registry.add(OpDef("print")
                    .doc("Out = In, and writes it to the log")
                    .input("In", "any shape", Arity::kOne, kTensorLike | kTensorArray)

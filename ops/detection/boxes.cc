@@ -1,6 +1,6 @@
-#include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -78,7 +78,8 @@ Status infer_box_decoder(InferContext& ctx) {
 
 }  // namespace
 
-void add_box_ops(OpRegistry& registry) {
+/// iou_similarity, box_coder, box_clip, polygon_box_transform, box_decoder_and_assign
+void add_detection_boxes(OpRegistry& registry) {
   registry.add(OpDef("iou_similarity")
                    .doc("area of the intersection of two boxes / area of their union")
                    .input("X", "[boxes, 4]")

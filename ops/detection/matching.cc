@@ -1,5 +1,5 @@
-#include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -38,7 +38,8 @@ Status infer_mine_hard_examples(InferContext& ctx) {
 
 }  // namespace
 
-void add_matching_ops(OpRegistry& registry) {
+/// bipartite_match, target_assign, mine_hard_examples
+void add_detection_matching(OpRegistry& registry) {
   registry.add(
       OpDef("bipartite_match")
           .doc("pairs rows and columns greedily by the largest entry of a matrix")

@@ -1,5 +1,5 @@
-#include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -102,7 +102,9 @@ OpDef retinanet_output() {
 
 }  // namespace
 
-void add_nms_ops(OpRegistry& registry) {
+/// multiclass_nms, multiclass_nms2, multiclass_nms3, matrix_nms, locality_aware_nms,
+/// retinanet_detection_output
+void add_detection_nms(OpRegistry& registry) {
   registry.add(multiclass("multiclass_nms"));
   registry.add(multiclass("multiclass_nms2")
                    .intermediate("Index", "int32 [kept, 1]; index into the flattened BBoxes"));

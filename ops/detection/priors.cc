@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -107,7 +107,8 @@ OpDef prior_family(llvm::StringRef type) {
 
 }  // namespace
 
-void add_prior_ops(OpRegistry& registry) {
+/// prior_box, density_prior_box, anchor_generator
+void add_detection_priors(OpRegistry& registry) {
   const std::vector<float> variances = {0.1F, 0.1F, 0.2F, 0.2F};
   registry.add(prior_family("prior_box")
                    .doc("boxes of several sizes and shapes around each cell of a feature map")

@@ -1,5 +1,5 @@
-#include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -70,7 +70,8 @@ OpDef generate_family(llvm::StringRef type, llvm::StringRef image_slot, llvm::St
 
 }  // namespace
 
-void add_proposal_ops(OpRegistry& registry) {
+/// generate_proposals, generate_proposals_v2, collect_fpn_proposals, distribute_fpn_proposals
+void add_detection_proposals(OpRegistry& registry) {
   registry.add(generate_family("generate_proposals", "ImInfo", "[batch, 3]: height, width, scale")
                    .infer(infer_generate));
   registry.add(generate_family("generate_proposals_v2", "ImShape", "[batch, 2]: height, width")

@@ -1,5 +1,5 @@
-#include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Training targets of detectors. The boxes of all images of a batch are concatenated; LoD assigns
 // them to images.
@@ -126,7 +126,8 @@ OpDef mask_labels() {
 
 }  // namespace
 
-void add_target_ops(OpRegistry& registry) {
+/// rpn_target_assign, retinanet_target_assign, generate_proposal_labels, generate_mask_labels
+void add_detection_targets(OpRegistry& registry) {
   registry.add(
       anchor_targets("rpn_target_assign", "anchors for training the first stage of a detector")
           .attr("rpn_batch_size_per_im", 256, "anchors of an image; 0 or less: all")

@@ -1,6 +1,6 @@
-#include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -55,7 +55,8 @@ Status infer_yolov3_loss(InferContext& ctx) {
 
 }  // namespace
 
-void add_yolo_ops(OpRegistry& registry) {
+/// yolo_box, yolov3_loss
+void add_detection_yolo(OpRegistry& registry) {
   registry.add(OpDef("yolo_box")
                    .doc("boxes and class scores from the output of a YOLO v3 head")
                    .input("X", "[batch, anchors * (5 + class_num), height, width]")

@@ -1,5 +1,5 @@
-#include "ops/distributed/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Gradient compression: only the largest elements are sent, the rest is kept for later steps.
 namespace millrace::ops {
@@ -15,7 +15,7 @@ Status infer_dgc(InferContext& ctx) {
 
 }  // namespace
 
-void add_dgc_ops(OpRegistry& registry) {
+void add_distributed_dgc(OpRegistry& registry) {
   registry.add(
       OpDef("dgc")
           .doc("momentum-corrected top-k gradient compression: exact, ties broken by index")

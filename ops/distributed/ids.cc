@@ -1,6 +1,6 @@
-#include "ops/distributed/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 // Ops that split ids by server and merge the responses in the original order; spec/op_gaps.md.
 namespace millrace::ops {
@@ -41,7 +41,7 @@ Status infer_merge_ids(InferContext& ctx) {
 
 }  // namespace
 
-void add_id_ops(OpRegistry& registry) {
+void add_distributed_ids(OpRegistry& registry) {
   registry.add(OpDef("split_ids")
                    .doc("distinct ids in ascending order, or rows in their order; output i gets "
                         "the ids with id mod n = i")

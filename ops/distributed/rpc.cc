@@ -1,5 +1,5 @@
-#include "ops/distributed/defs.h"
 #include "ops/infer_context.h"
+#include "ops/registry.h"
 
 // Ops with which a trainer communicates with its servers. Received vars keep their declarations, so
 // only the lists in the attributes are checked. Defaults: spec/transpiler.md section 14.
@@ -196,7 +196,7 @@ void add_start(OpRegistry& registry) {
 
 }  // namespace
 
-void add_rpc_ops(OpRegistry& registry) {
+void add_distributed_rpc(OpRegistry& registry) {
   add_transfer(registry);
   add_barriers(registry);
   add_saving(registry);

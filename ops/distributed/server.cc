@@ -1,6 +1,6 @@
 #include "framework/program.h"
-#include "ops/distributed/defs.h"
 #include "ops/infer_context.h"
+#include "ops/registry.h"
 
 // Ops that turn a process into a server. They return when all clients have disconnected.
 namespace millrace::ops {
@@ -69,7 +69,7 @@ OpDef server_op(llvm::StringRef type, llvm::StringRef doc) {
 
 }  // namespace
 
-void add_server_ops(OpRegistry& registry) {
+void add_distributed_server(OpRegistry& registry) {
   registry.add(server_op("listen_and_serv", "serves parameters and runs the optimizer blocks")
                    .attr("distributed_mode", 0, "0 sync, 1 async, 2 half async, 3 geo")
                    .range(0, 3)

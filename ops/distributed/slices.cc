@@ -1,7 +1,7 @@
-#include "ops/distributed/defs.h"
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
 #include "ops/random/create.h"
+#include "ops/registry.h"
 
 // Helper ops of transpiled programs: they split gradients into slices of rows, choose the copy of a
 // trainer, and declare or free vars.
@@ -85,7 +85,7 @@ Status infer_fake_init(InferContext& ctx) { return checked_dtype(ctx, "dtype").s
 
 }  // namespace
 
-void add_slice_ops(OpRegistry& registry) {
+void add_distributed_slices(OpRegistry& registry) {
   registry.add(OpDef("split_byref")
                    .doc("splits X on dim 0 into slices that may share its memory")
                    .input("X", "at least one dim")

@@ -1,6 +1,6 @@
-#include "ops/distributed/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 // Tables whose rows are created when they are first used; spec/fleet.md sections 7 and 13.
 namespace millrace::ops {
@@ -103,7 +103,7 @@ void add_local_tables(OpRegistry& registry) {
 
 }  // namespace
 
-void add_sparse_table_ops(OpRegistry& registry) {
+void add_distributed_sparse_table(OpRegistry& registry) {
   add_local_tables(registry);
   registry.add(OpDef("distributed_lookup_table")
                    .doc("embedding whose table lives on the servers")

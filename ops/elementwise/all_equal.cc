@@ -1,5 +1,5 @@
-#include "ops/elementwise/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 // Comparisons of whole tensors, with one bool as result.
 namespace millrace::ops {
@@ -18,7 +18,8 @@ Status infer_allclose(InferContext& ctx) {
 
 }  // namespace
 
-void add_all_equal_ops(OpRegistry& registry) {
+/// equal_all, allclose.
+void add_elementwise_all_equal(OpRegistry& registry) {
   registry.add(OpDef("equal_all")
                    .doc("whether X and Y have the same shape and equal elements")
                    .input("X", "any shape")

@@ -1,5 +1,5 @@
-#include "ops/elementwise/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -52,7 +52,8 @@ GradSpec from_operands(llvm::StringRef type) {
 
 }  // namespace
 
-void add_elementwise_ops(OpRegistry& registry) {
+/// X op Y with broadcasting and attribute axis, result in the element type of X.
+void add_elementwise_arithmetic(OpRegistry& registry) {
   const auto add = [&](llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc) {
     registry.add(arithmetic(type, doc).grad(from_operands(grad_type)));
   };

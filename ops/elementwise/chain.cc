@@ -1,8 +1,8 @@
 #include <llvm/ADT/StringSwitch.h>
 
 #include "ops/elementwise/chain_steps.h"
-#include "ops/elementwise/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -29,20 +29,22 @@ bool is_chain_operator(llvm::StringRef type) {
       .Default(false);
 }
 
-OpDef elementwise_chain() {
-  return OpDef("elementwise_chain")
-      .doc(
-          "nested elementwise ops, run in one loop; made by the rewrite "
-          "fuse-elementwise")
-      .input("X", "x0, x1, ... as named in attribute steps: f32, the shape of x0 or one element",
-             Arity::kMany)
-      .output("Out", "result of the last op; shape and LoD of x0")
-      .required_attr<std::vector<std::string>>("steps",
-                                               "ops in the text form of programs; t is the result "
-                                               "of the previous op, x0 in the first op")
-      .infer(infer_unary)
-      .flops(flops_chain)
-      .inplace("X", "Out");
+void add_elementwise_chain(OpRegistry& registry) {
+  registry.add(
+      OpDef("elementwise_chain")
+          .doc("nested elementwise ops, run in one loop; made by the rewrite "
+               "fuse-elementwise")
+          .input("X",
+                 "x0, x1, ... as named in attribute steps: f32, the shape of x0 or one element",
+                 Arity::kMany)
+          .output("Out", "result of the last op; shape and LoD of x0")
+          .required_attr<std::vector<std::string>>(
+              "steps",
+              "ops in the text form of programs; t is the result "
+              "of the previous op, x0 in the first op")
+          .infer(infer_unary)
+          .flops(flops_chain)
+          .inplace("X", "Out"));
 }
 
 }  // namespace millrace::ops

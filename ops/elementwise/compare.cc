@@ -1,5 +1,5 @@
-#include "ops/elementwise/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -27,7 +27,8 @@ OpDef binary_compare(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
 
 }  // namespace
 
-void add_compare_ops(OpRegistry& registry) {
+/// Comparisons, logical and bitwise ops.
+void add_elementwise_compare(OpRegistry& registry) {
   const auto compare = [&](llvm::StringRef type, llvm::StringRef doc) {
     registry.add(
         binary_compare(type, doc, infer_compare)

@@ -1,6 +1,6 @@
-#include "ops/elementwise/defs.h"
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -26,16 +26,16 @@ StatusOr<std::vector<GradOp>> grad_minus(const GradContext& ctx) {
 
 }  // namespace
 
-OpDef minus() {
-  return OpDef("minus")
-      .doc("Out = X - Y")
-      .input("X", "any shape")
-      .input("Y", "shape of X")
-      .output("Out", "shape, dtype and LoD of X")
-      .infer(infer_minus)
-      .grad(grad_minus)
-      .flops(elementwise_flops)
-      .inplace("X", "Out");
+void add_elementwise_minus(OpRegistry& registry) {
+  registry.add(OpDef("minus")
+                   .doc("Out = X - Y")
+                   .input("X", "any shape")
+                   .input("Y", "shape of X")
+                   .output("Out", "shape, dtype and LoD of X")
+                   .infer(infer_minus)
+                   .grad(grad_minus)
+                   .flops(elementwise_flops)
+                   .inplace("X", "Out"));
 }
 
 }  // namespace millrace::ops

@@ -1,6 +1,6 @@
-#include "ops/embedding/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 // Rows of a table by id. Sparse gradients are SELECTED_ROWS of the table's shape.
 namespace millrace::ops {
@@ -96,7 +96,7 @@ OpDef lookup_grad(llvm::StringRef type) {
 
 }  // namespace
 
-void add_lookup_ops(OpRegistry& registry) {
+void add_embedding_lookup(OpRegistry& registry) {
   registry.add(lookup("lookup_table", "lookup_table_grad", "int64, last dim 1",
                       "dims of Ids without the last one, then the width", infer_v1));
   registry.add(lookup_grad("lookup_table_grad"));

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "ops/embedding/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 #include "ops/sequence/lods.h"
 
 // Rows of tables by id, combined per sequence.
@@ -94,7 +94,7 @@ OpDef& with_attrs(OpDef& def) {
 
 }  // namespace
 
-void add_pooled_lookup_ops(OpRegistry& registry) {
+void add_embedding_pooled(OpRegistry& registry) {
   OpDef one("fused_embedding_seq_pool");
   one.doc("rows of a table by id, combined per sequence; the original has the sum only")
       .input("W", "the table [rows, width]")

@@ -1,5 +1,5 @@
-#include "ops/embedding/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -36,7 +36,7 @@ Status infer_sample_logits_grad(InferContext& ctx) {
 
 }  // namespace
 
-void add_sample_logits_ops(OpRegistry& registry) {
+void add_embedding_sample_logits(OpRegistry& registry) {
   registry.add(
       OpDef("sample_logits")
           .doc("logits of the correct classes and of sampled ones, corrected by the "

@@ -1,6 +1,6 @@
-#include "ops/embedding/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 // Losses over many classes that evaluate only a few of them.
 namespace millrace::ops {
@@ -173,7 +173,7 @@ void add_hsigmoid(OpRegistry& registry) {
 
 }  // namespace
 
-void add_sampled_loss_ops(OpRegistry& registry) {
+void add_embedding_sampled_loss(OpRegistry& registry) {
   add_nce(registry);
   add_hsigmoid(registry);
 }

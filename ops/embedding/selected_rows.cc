@@ -1,5 +1,5 @@
-#include "ops/embedding/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -14,7 +14,7 @@ Status infer_to_tensor(InferContext& ctx) {
 
 }  // namespace
 
-void add_selected_rows_ops(OpRegistry& registry) {
+void add_embedding_selected_rows(OpRegistry& registry) {
   registry.add(OpDef("merge_selected_rows")
                    .doc("adds rows of the same number; row numbers become distinct")
                    .input("X", "rows of a table")

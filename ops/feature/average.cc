@@ -1,5 +1,5 @@
-#include "ops/feature/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -29,7 +29,7 @@ Status infer_averages(InferContext& ctx) {
 
 }  // namespace
 
-void add_average_ops(OpRegistry& registry) {
+void add_feature_average(OpRegistry& registry) {
   OpDef def("average_accumulates");
   def.doc("sums of a param over a sliding window of steps").input("param", "the param");
   for (const Pair& pair : kPairs) def.input(pair.in, pair.doc).output(pair.out, "the same, after");

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "ops/feature/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 // Products with a bias, and ops that fuse two functions.
 namespace millrace::ops {
@@ -185,7 +185,7 @@ void add_fused_pair(OpRegistry& registry) {
 
 }  // namespace
 
-void add_fused_ops(OpRegistry& registry) {
+void add_feature_fused(OpRegistry& registry) {
   add_fused_pair(registry);
   registry.add(OpDef("batch_fc")
                    .doc("Out[s] = Input[s] * W[s] + Bias[s] for every slot s")

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "ops/feature/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 // Fused layers, written by optimizers of inference programs. They have no gradients.
 namespace millrace::ops {
@@ -137,7 +137,7 @@ Status infer_fc_layernorm(InferContext& ctx) {
 
 }  // namespace
 
-void add_fused_layer_ops(OpRegistry& registry) {
+void add_feature_fused_layers(OpRegistry& registry) {
   registry.add(OpDef("fusion_repeated_fc_relu")
                    .doc("relu(X * W + Bias), applied several times")
                    .input("X", "[rows, width]")

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "ops/feature/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 // Features of ranking and recommendation nets.
 namespace millrace::ops {
@@ -99,7 +99,7 @@ OpDef pyramid_hash(llvm::StringRef type, llvm::StringRef grad_type) {
 
 }  // namespace
 
-void add_ranking_ops(OpRegistry& registry) {
+void add_feature_ranking(OpRegistry& registry) {
   registry.add(OpDef("cvm")
                    .doc("log of the show and click columns, or X without them")
                    .input("X", "[rows, width], show and click first")

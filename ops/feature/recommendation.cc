@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "ops/feature/defs.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
+#include "ops/registry.h"
 
 // Layers of matching and recommendation models: trees of items, matrices of matches, attention by
 // rank.
@@ -243,7 +243,7 @@ void add_trees(OpRegistry& registry) {
 
 }  // namespace
 
-void add_recommendation_ops(OpRegistry& registry) {
+void add_feature_recommendation(OpRegistry& registry) {
   add_trees(registry);
   registry.add(
       OpDef("rank_attention")

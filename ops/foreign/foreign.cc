@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "ops/foreign/defs.h"
 #include "ops/grad_rules.h"
+#include "ops/registry.h"
 
 // Ops of other tools and of users. Programs with them can be loaded, printed and saved, but not
 // run.
@@ -35,7 +35,7 @@ StatusOr<std::vector<GradOp>> grad_py_func(const GradContext& ctx) {
 
 }  // namespace
 
-void add_foreign_ops(OpRegistry& registry) {
+void add_foreign_foreign(OpRegistry& registry) {
   const auto add = [&](llvm::StringRef type, llvm::StringRef doc, llvm::StringRef why) {
     registry.add(OpDef(type).doc(doc).open_slots().side_effects().unsupported(why));
   };

@@ -1,4 +1,4 @@
-#include "ops/io/defs.h"
+#include "ops/registry.h"
 
 // Ops for the inputs and results of a run; spec/model_format.md section 3.
 namespace millrace::ops {
@@ -10,7 +10,7 @@ constexpr uint32_t kFetchList = kFeedFetch | kTensorArray;
 
 }  // namespace
 
-void add_feed_ops(OpRegistry& registry) {
+void add_io_feed(OpRegistry& registry) {
   registry.add(OpDef("feed")
                    .doc("Out = element col of the feed list")
                    .input("X", "the feed list", Arity::kOne, kFeedFetch)

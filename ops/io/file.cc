@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/io/defs.h"
+#include "ops/registry.h"
 
 // Saving and loading vars; formats in spec/model_format.md section 4.
 namespace millrace::ops {
@@ -26,7 +26,7 @@ Status infer_load(InferContext& ctx) {
 
 }  // namespace
 
-void add_file_ops(OpRegistry& registry) {
+void add_io_file(OpRegistry& registry) {
   registry.add(file_op("save", "writes X to a file")
                    .input("X", "any var with data", Arity::kOne, kAnyKind)
                    .output("kLookupTablePath", "name of the folder, set by the caller",

@@ -1,4 +1,4 @@
-#include "ops/io/defs.h"
+#include "ops/registry.h"
 
 // Reader objects of early releases, which fetch batches from files inside the program.
 namespace millrace::ops {
@@ -9,7 +9,7 @@ constexpr const char* kWhyNot =
 
 }  // namespace
 
-void add_reader_ops(OpRegistry& registry) {
+void add_io_reader(OpRegistry& registry) {
   registry.add(OpDef("read")
                    .doc("Out = the next batch of a reader")
                    .input("Reader", "the reader", Arity::kOne, kReaderKind)

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/loss/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -33,25 +33,27 @@ double flops_center_loss(const InferContext& ctx) {
 
 }  // namespace
 
-OpDef center_loss() {
-  return OpDef("center_loss")
-      .doc("half the squared distance of each row to the centre of its class; moves the centres")
-      .input("X", "[n, ...]")
-      .input("Label", "class numbers [n, 1]")
-      .input("Centers", "[classes, width of a row]")
-      .input("CenterUpdateRate", "one element")
-      .intermediate("SampleCenterDiff", "X minus the centres")
-      .output("Loss", "[n, 1]")
-      .output("CentersOut", "the moved centres, the same var as Centers")
-      .attr("cluster_num", 0, "number of classes")
-      .range(0)
-      .attr("need_update", false, "whether to move the centres")
-      .infer(infer_center_loss)
-      .grad({.type = "center_loss_grad",
-             .inputs = {"Loss@GRAD", "SampleCenterDiff", "X"},
-             .outputs = {"X@GRAD"}})
-      .flops(flops_center_loss)
-      .inplace("Centers", "CentersOut");
+void add_loss_center_loss(OpRegistry& registry) {
+  registry.add(
+      OpDef("center_loss")
+          .doc(
+              "half the squared distance of each row to the centre of its class; moves the centres")
+          .input("X", "[n, ...]")
+          .input("Label", "class numbers [n, 1]")
+          .input("Centers", "[classes, width of a row]")
+          .input("CenterUpdateRate", "one element")
+          .intermediate("SampleCenterDiff", "X minus the centres")
+          .output("Loss", "[n, 1]")
+          .output("CentersOut", "the moved centres, the same var as Centers")
+          .attr("cluster_num", 0, "number of classes")
+          .range(0)
+          .attr("need_update", false, "whether to move the centres")
+          .infer(infer_center_loss)
+          .grad({.type = "center_loss_grad",
+                 .inputs = {"Loss@GRAD", "SampleCenterDiff", "X"},
+                 .outputs = {"X@GRAD"}})
+          .flops(flops_center_loss)
+          .inplace("Centers", "CentersOut"));
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/loss/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -79,7 +79,8 @@ OpDef base(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
 
 }  // namespace
 
-void add_cross_entropy_ops(OpRegistry& registry) {
+/// cross_entropy, bpr_loss and the second form of cross_entropy with its gradient op.
+void add_loss_cross_entropy(OpRegistry& registry) {
   registry.add(base("cross_entropy", "negative logarithm of the probability of the label",
                     infer_cross_entropy)
                    .attr("soft_label", false, "Label holds probabilities")

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/loss/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -131,7 +131,8 @@ void add_huber(OpRegistry& registry) {
 
 }  // namespace
 
-void add_elementwise_losses(OpRegistry& registry) {
+/// Losses that compare two tensors element by element and keep their shape.
+void add_loss_elementwise_losses(OpRegistry& registry) {
   add_classification(registry);
   add_focal(registry);
   add_huber(registry);

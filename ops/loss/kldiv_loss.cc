@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/loss/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -17,19 +17,19 @@ Status infer_kldiv_loss(InferContext& ctx) {
 
 }  // namespace
 
-OpDef kldiv_loss() {
-  return OpDef("kldiv_loss")
-      .doc("divergence of two distributions, X given as logarithms")
-      .input("X", "logarithms of probabilities")
-      .input("Target", "probabilities, shape of X")
-      .output("Loss", "shape of X, or rank 0")
-      .attr("reduction", "mean", "how the values are reduced")
-      .one_of({"none", "mean", "sum", "batchmean"})
-      .infer(infer_kldiv_loss)
-      .grad({.type = "kldiv_loss_grad",
-             .inputs = {"Loss@GRAD", "Target", "X"},
-             .outputs = {"X@GRAD"}})
-      .flops(elementwise_flops);
+void add_loss_kldiv_loss(OpRegistry& registry) {
+  registry.add(OpDef("kldiv_loss")
+                   .doc("divergence of two distributions, X given as logarithms")
+                   .input("X", "logarithms of probabilities")
+                   .input("Target", "probabilities, shape of X")
+                   .output("Loss", "shape of X, or rank 0")
+                   .attr("reduction", "mean", "how the values are reduced")
+                   .one_of({"none", "mean", "sum", "batchmean"})
+                   .infer(infer_kldiv_loss)
+                   .grad({.type = "kldiv_loss_grad",
+                          .inputs = {"Loss@GRAD", "Target", "X"},
+                          .outputs = {"X@GRAD"}})
+                   .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/loss/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -13,21 +13,22 @@ Status infer_label_smooth(InferContext& ctx) {
 
 }  // namespace
 
-OpDef label_smooth() {
-  return OpDef("label_smooth")
-      .doc("(1 - epsilon) * X + epsilon * prior, where the prior is uniform unless given")
-      .input("X", "one-hot labels, classes in the last dim")
-      .input("PriorDist", "probabilities of the classes", Arity::kOptional)
-      .output("Out", "shape of X")
-      .attr("epsilon", 0.0F, "weight of the prior")
-      .range(0, 1)
-      .infer(infer_label_smooth)
-      .grad({.type = "label_smooth_grad",
-             .inputs = {"Out@GRAD"},
-             .outputs = {"X@GRAD"},
-             .shape_like = {{"X@GRAD", "Out@GRAD"}}})
-      .flops(elementwise_flops)
-      .inplace("X", "Out");
+void add_loss_label_smooth(OpRegistry& registry) {
+  registry.add(
+      OpDef("label_smooth")
+          .doc("(1 - epsilon) * X + epsilon * prior, where the prior is uniform unless given")
+          .input("X", "one-hot labels, classes in the last dim")
+          .input("PriorDist", "probabilities of the classes", Arity::kOptional)
+          .output("Out", "shape of X")
+          .attr("epsilon", 0.0F, "weight of the prior")
+          .range(0, 1)
+          .infer(infer_label_smooth)
+          .grad({.type = "label_smooth_grad",
+                 .inputs = {"Out@GRAD"},
+                 .outputs = {"X@GRAD"},
+                 .shape_like = {{"X@GRAD", "Out@GRAD"}}})
+          .flops(elementwise_flops)
+          .inplace("X", "Out"));
 }
 
 }  // namespace millrace::ops

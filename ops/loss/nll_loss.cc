@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/loss/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -39,23 +39,23 @@ Status infer_nll_loss(InferContext& ctx) {
 
 }  // namespace
 
-OpDef nll_loss() {
-  return OpDef("nll_loss")
-      .doc("negative of the log probability of the label")
-      .input("X", "log probabilities [n, classes, ...]")
-      .input("Label", "class numbers [n, ...]")
-      .input("Weight", "factors of the classes", Arity::kOptional)
-      .output("Out", "shape of Label, or rank 0")
-      .output("Total_weight", "sum of the factors that count, rank 0")
-      .attr("ignore_index", int64_t{-100}, "class whose loss is 0")
-      .attr("reduction", "mean", "how the values are reduced")
-      .one_of({"none", "mean", "sum"})
-      .infer(infer_nll_loss)
-      .grad({.type = "nll_loss_grad",
-             .inputs = {"Label", "Out@GRAD", "Total_weight", "Weight", "X"},
-             .outputs = {"X@GRAD"},
-             .infer = infer_grad_without_offsets})
-      .flops(elementwise_flops);
+void add_loss_nll_loss(OpRegistry& registry) {
+  registry.add(OpDef("nll_loss")
+                   .doc("negative of the log probability of the label")
+                   .input("X", "log probabilities [n, classes, ...]")
+                   .input("Label", "class numbers [n, ...]")
+                   .input("Weight", "factors of the classes", Arity::kOptional)
+                   .output("Out", "shape of Label, or rank 0")
+                   .output("Total_weight", "sum of the factors that count, rank 0")
+                   .attr("ignore_index", int64_t{-100}, "class whose loss is 0")
+                   .attr("reduction", "mean", "how the values are reduced")
+                   .one_of({"none", "mean", "sum"})
+                   .infer(infer_nll_loss)
+                   .grad({.type = "nll_loss_grad",
+                          .inputs = {"Label", "Out@GRAD", "Total_weight", "Weight", "X"},
+                          .outputs = {"X@GRAD"},
+                          .infer = infer_grad_without_offsets})
+                   .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/loss/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -25,7 +25,8 @@ Status infer_margin_rank(InferContext& ctx) {
 
 }  // namespace
 
-void add_rank_losses(OpRegistry& registry) {
+/// Losses that rank two scores.
+void add_loss_rank_losses(OpRegistry& registry) {
   registry.add(OpDef("rank_loss")
                    .doc("log(1 + exp(Left - Right)) - Label * (Left - Right)")
                    .input("Label", "1 if Left should rank higher, else 0")

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/loss/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -48,7 +48,8 @@ double flops_row_losses(const InferContext& ctx) {
 
 }  // namespace
 
-void add_row_losses(OpRegistry& registry) {
+/// Losses of fluid 1.x with one value per row.
+void add_loss_row_losses(OpRegistry& registry) {
   registry.add(OpDef("smooth_l1_loss")
                    .doc("squared error near 0, absolute error beyond 1 / sigma^2, summed by row")
                    .input("X", "[n, ...]")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/loss/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -46,26 +46,26 @@ double flops_softmax_with_cross_entropy(const InferContext& ctx) {
 
 }  // namespace
 
-OpDef softmax_with_cross_entropy() {
-  return OpDef("softmax_with_cross_entropy")
-      .doc("cross entropy of softmax(Logits) and labels, without overflow")
-      .input("Logits", "classes along axis")
-      .input("Label", "class numbers with size 1 along axis, or probabilities")
-      .output("Softmax", "shape of Logits")
-      .output("Loss", "shape of Logits with size 1 along axis")
-      .attr("soft_label", false, "Label holds probabilities")
-      .attr("use_softmax", true, "false: Logits are probabilities already")
-      .attr("numeric_stable_mode", true, "subtract the maximum first")
-      .attr("ignore_index", -100, "class whose loss is 0")
-      .attr("axis", -1, "dim of the classes")
-      .infer(infer_softmax_with_cross_entropy)
-      .grad({.type = "softmax_with_cross_entropy_grad",
-             .inputs = {"Label", "Loss@GRAD", "Softmax"},
-             .outputs = {"Logits@GRAD"},
-             .shape_like = {{"Logits@GRAD", "Softmax"}},
-             .drops_lod = true})
-      .flops(flops_softmax_with_cross_entropy)
-      .inplace("Logits", "Softmax");
+void add_loss_softmax_with_cross_entropy(OpRegistry& registry) {
+  registry.add(OpDef("softmax_with_cross_entropy")
+                   .doc("cross entropy of softmax(Logits) and labels, without overflow")
+                   .input("Logits", "classes along axis")
+                   .input("Label", "class numbers with size 1 along axis, or probabilities")
+                   .output("Softmax", "shape of Logits")
+                   .output("Loss", "shape of Logits with size 1 along axis")
+                   .attr("soft_label", false, "Label holds probabilities")
+                   .attr("use_softmax", true, "false: Logits are probabilities already")
+                   .attr("numeric_stable_mode", true, "subtract the maximum first")
+                   .attr("ignore_index", -100, "class whose loss is 0")
+                   .attr("axis", -1, "dim of the classes")
+                   .infer(infer_softmax_with_cross_entropy)
+                   .grad({.type = "softmax_with_cross_entropy_grad",
+                          .inputs = {"Label", "Loss@GRAD", "Softmax"},
+                          .outputs = {"Logits@GRAD"},
+                          .shape_like = {{"Logits@GRAD", "Softmax"}},
+                          .drops_lod = true})
+                   .flops(flops_softmax_with_cross_entropy)
+                   .inplace("Logits", "Softmax"));
 }
 
 }  // namespace millrace::ops

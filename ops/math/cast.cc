@@ -1,6 +1,6 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -26,16 +26,16 @@ StatusOr<std::vector<GradOp>> grad_cast(const GradContext& ctx) {
 
 }  // namespace
 
-OpDef cast() {
-  return OpDef("cast")
-      .doc("X with another element type; floats are truncated towards zero")
-      .input("X", "any shape")
-      .output("Out", "shape and LoD of X")
-      .required_attr<int32_t>("out_dtype", "element type of Out")
-      .required_attr<int32_t>("in_dtype", "element type of X")
-      .infer(infer_cast)
-      .grad(grad_cast)
-      .flops(elementwise_flops);
+void add_math_cast(OpRegistry& registry) {
+  registry.add(OpDef("cast")
+                   .doc("X with another element type; floats are truncated towards zero")
+                   .input("X", "any shape")
+                   .output("Out", "shape and LoD of X")
+                   .required_attr<int32_t>("out_dtype", "element type of Out")
+                   .required_attr<int32_t>("in_dtype", "element type of X")
+                   .infer(infer_cast)
+                   .grad(grad_cast)
+                   .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -15,22 +15,22 @@ Status infer_clip(InferContext& ctx) {
 
 }  // namespace
 
-OpDef clip() {
-  return OpDef("clip")
-      .doc("each element clipped to [min, max]")
-      .input("X", "dense or sparse rows, any shape")
-      .input("Min", "one element; replaces min", Arity::kOptional)
-      .input("Max", "one element; replaces max", Arity::kOptional)
-      .output("Out", "shape, dtype, LoD and kind of X")
-      .required_attr<float>("min", "lower bound")
-      .required_attr<float>("max", "upper bound, not below min")
-      .infer(infer_clip)
-      .grad({.type = "clip_grad",
-             .inputs = {"Max", "Min", "Out@GRAD", "X"},
-             .outputs = {"X@GRAD"},
-             .shape_like = {{"X@GRAD", "Out@GRAD"}}})
-      .flops(elementwise_flops)
-      .inplace("X", "Out");
+void add_math_clip(OpRegistry& registry) {
+  registry.add(OpDef("clip")
+                   .doc("each element clipped to [min, max]")
+                   .input("X", "dense or sparse rows, any shape")
+                   .input("Min", "one element; replaces min", Arity::kOptional)
+                   .input("Max", "one element; replaces max", Arity::kOptional)
+                   .output("Out", "shape, dtype, LoD and kind of X")
+                   .required_attr<float>("min", "lower bound")
+                   .required_attr<float>("max", "upper bound, not below min")
+                   .infer(infer_clip)
+                   .grad({.type = "clip_grad",
+                          .inputs = {"Max", "Min", "Out@GRAD", "X"},
+                          .outputs = {"X@GRAD"},
+                          .shape_like = {{"X@GRAD", "Out@GRAD"}}})
+                   .flops(elementwise_flops)
+                   .inplace("X", "Out"));
 }
 
 }  // namespace millrace::ops

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -33,19 +33,19 @@ double flops_cos_sim(const InferContext& ctx) {
 
 }  // namespace
 
-OpDef cos_sim() {
-  return OpDef("cos_sim")
-      .doc("cosine of the angle between rows")
-      .input("X", "[n, ...]")
-      .input("Y", "shape of X, or one row for all")
-      .output("Out", "[n, 1], LoD of X")
-      .intermediate("XNorm", "norms of the rows of X")
-      .intermediate("YNorm", "norms of the rows of Y")
-      .infer(infer_cos_sim)
-      .grad({.type = "cos_sim_grad",
-             .inputs = {"Out", "Out@GRAD", "X", "XNorm", "Y", "YNorm"},
-             .outputs = {"X@GRAD", "Y@GRAD"}})
-      .flops(flops_cos_sim);
+void add_math_cos_sim(OpRegistry& registry) {
+  registry.add(OpDef("cos_sim")
+                   .doc("cosine of the angle between rows")
+                   .input("X", "[n, ...]")
+                   .input("Y", "shape of X, or one row for all")
+                   .output("Out", "[n, 1], LoD of X")
+                   .intermediate("XNorm", "norms of the rows of X")
+                   .intermediate("YNorm", "norms of the rows of Y")
+                   .infer(infer_cos_sim)
+                   .grad({.type = "cos_sim_grad",
+                          .inputs = {"Out", "Out@GRAD", "X", "XNorm", "Y", "YNorm"},
+                          .outputs = {"X@GRAD", "Y@GRAD"}})
+                   .flops(flops_cos_sim));
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -23,17 +23,18 @@ Status infer_cross(InferContext& ctx) {
 
 }  // namespace
 
-OpDef cross() {
-  return OpDef("cross")
-      .doc("cross product of vectors of three elements")
-      .input("X", "any shape with a dim of size 3")
-      .input("Y", "shape of X")
-      .output("Out", "shape of X")
-      .attr("dim", kFirstOfSizeThree, "dim of the vectors; 9: the first one of size 3")
-      .infer(infer_cross)
-      .grad(
-          {.type = "cross_grad", .inputs = {"Out@GRAD", "X", "Y"}, .outputs = {"X@GRAD", "Y@GRAD"}})
-      .flops(elementwise_flops);
+void add_math_cross(OpRegistry& registry) {
+  registry.add(OpDef("cross")
+                   .doc("cross product of vectors of three elements")
+                   .input("X", "any shape with a dim of size 3")
+                   .input("Y", "shape of X")
+                   .output("Out", "shape of X")
+                   .attr("dim", kFirstOfSizeThree, "dim of the vectors; 9: the first one of size 3")
+                   .infer(infer_cross)
+                   .grad({.type = "cross_grad",
+                          .inputs = {"Out@GRAD", "X", "Y"},
+                          .outputs = {"X@GRAD", "Y@GRAD"}})
+                   .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

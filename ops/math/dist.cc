@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -12,18 +12,18 @@ Status infer_dist(InferContext& ctx) {
 
 }  // namespace
 
-OpDef dist() {
-  return OpDef("dist")
-      .doc("p-norm of X - Y")
-      .input("X", "any shape")
-      .input("Y", "a shape that broadcasts with X")
-      .output("Out", "rank 0")
-      .attr("p", 2.0F, "order of the norm; 0 and infinities as in p_norm")
-      .infer(infer_dist)
-      .grad({.type = "dist_grad",
-             .inputs = {"Out", "Out@GRAD", "X", "Y"},
-             .outputs = {"X@GRAD", "Y@GRAD"}})
-      .flops(elementwise_flops);
+void add_math_dist(OpRegistry& registry) {
+  registry.add(OpDef("dist")
+                   .doc("p-norm of X - Y")
+                   .input("X", "any shape")
+                   .input("Y", "a shape that broadcasts with X")
+                   .output("Out", "rank 0")
+                   .attr("p", 2.0F, "order of the norm; 0 and infinities as in p_norm")
+                   .infer(infer_dist)
+                   .grad({.type = "dist_grad",
+                          .inputs = {"Out", "Out@GRAD", "X", "Y"},
+                          .outputs = {"X@GRAD", "Y@GRAD"}})
+                   .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

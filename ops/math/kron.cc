@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -29,16 +29,17 @@ double flops_kron(const InferContext& ctx) {
 
 }  // namespace
 
-OpDef kron() {
-  return OpDef("kron")
-      .doc("Kronecker product: each element of X times the whole of Y")
-      .input("X", "any shape")
-      .input("Y", "any shape")
-      .output("Out", "dim by dim the product of both sizes, aligned at the end")
-      .infer(infer_kron)
-      .grad(
-          {.type = "kron_grad", .inputs = {"Out@GRAD", "X", "Y"}, .outputs = {"X@GRAD", "Y@GRAD"}})
-      .flops(flops_kron);
+void add_math_kron(OpRegistry& registry) {
+  registry.add(OpDef("kron")
+                   .doc("Kronecker product: each element of X times the whole of Y")
+                   .input("X", "any shape")
+                   .input("Y", "any shape")
+                   .output("Out", "dim by dim the product of both sizes, aligned at the end")
+                   .infer(infer_kron)
+                   .grad({.type = "kron_grad",
+                          .inputs = {"Out@GRAD", "X", "Y"},
+                          .outputs = {"X@GRAD", "Y@GRAD"}})
+                   .flops(flops_kron));
 }
 
 }  // namespace millrace::ops

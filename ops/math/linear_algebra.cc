@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 // Ops on square matrices, which the last two dims hold.
 namespace millrace::ops {
@@ -37,7 +37,8 @@ double flops_cholesky(const InferContext& ctx) {
 
 }  // namespace
 
-void add_linear_algebra_ops(OpRegistry& registry) {
+/// inverse, cholesky
+void add_math_linear_algebra(OpRegistry& registry) {
   registry.add(OpDef("inverse")
                    .doc("the inverse of each matrix")
                    .input("Input", "square matrices in the last two dims")

@@ -1,6 +1,6 @@
 #include "ops/lod_offsets.h"
-#include "ops/math/defs.h"
 #include "ops/math/matrix_dims.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -99,8 +99,6 @@ double flops_v2(const InferContext& ctx) {
                        right_matrix(y.dims, ctx.attr<bool>("trans_y") && y.rank() > 1));
 }
 
-}  // namespace
-
 OpDef matmul() {
   return OpDef("matmul")
       .doc("alpha times the product of the last two dims, batched over the others (fluid 1.x)")
@@ -134,6 +132,13 @@ OpDef matmul_v2() {
              .outputs = {"X@GRAD", "Y@GRAD"},
              .infer = infer_v2_grad})
       .flops(flops_v2);
+}
+
+}  // namespace
+
+void add_math_matmul(OpRegistry& registry) {
+  registry.add(matmul());
+  registry.add(matmul_v2());
 }
 
 }  // namespace millrace::ops

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -73,8 +73,6 @@ double summed_grad_flops(const InferContext& ctx) {
   return 2 * flops_mul(ctx);
 }
 
-}  // namespace
-
 OpDef summed_mul_grad() {
   return OpDef("summed_mul_grad")
       .doc("mul_grad that adds to a gradient of X; made by the rewrite accumulate-gradients")
@@ -106,6 +104,13 @@ OpDef mul() {
       .infer(infer_mul)
       .grad({.type = "mul_grad", .inputs = {"Out@GRAD", "X", "Y"}, .outputs = {"X@GRAD", "Y@GRAD"}})
       .flops(flops_mul);
+}
+
+}  // namespace
+
+void add_math_mul(OpRegistry& registry) {
+  registry.add(summed_mul_grad());
+  registry.add(mul());
 }
 
 }  // namespace millrace::ops

@@ -1,6 +1,6 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -20,19 +20,20 @@ StatusOr<std::vector<GradOp>> grad_scale(const GradContext& ctx) {
 
 }  // namespace
 
-OpDef scale() {
-  return OpDef("scale")
-      .doc("Out = scale * X + bias; the bias is added before scaling if bias_after_scale is false")
-      .input("X", "any shape")
-      .input("ScaleTensor", "one element; replaces the attribute", Arity::kOptional)
-      .output("Out", "shape, dtype and LoD of X")
-      .attr("scale", 1.0F, "factor")
-      .attr("bias", 0.0F, "summand")
-      .attr("bias_after_scale", true)
-      .infer(infer_unary)
-      .grad(grad_scale)
-      .flops(elementwise_flops)
-      .inplace("X", "Out");
+void add_math_scale(OpRegistry& registry) {
+  registry.add(OpDef("scale")
+                   .doc("Out = scale * X + bias; the bias is added before scaling if "
+                        "bias_after_scale is false")
+                   .input("X", "any shape")
+                   .input("ScaleTensor", "one element; replaces the attribute", Arity::kOptional)
+                   .output("Out", "shape, dtype and LoD of X")
+                   .attr("scale", 1.0F, "factor")
+                   .attr("bias", 0.0F, "summand")
+                   .attr("bias_after_scale", true)
+                   .infer(infer_unary)
+                   .grad(grad_scale)
+                   .flops(elementwise_flops)
+                   .inplace("X", "Out"));
 }
 
 }  // namespace millrace::ops

@@ -1,6 +1,6 @@
 #include "ops/lod_offsets.h"
-#include "ops/math/defs.h"
 #include "ops/math/matrix_dims.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -79,7 +79,8 @@ double flops_mv(const InferContext& ctx) {
 
 }  // namespace
 
-void add_small_product_ops(OpRegistry& registry) {
+/// addmm, bmm, dot, mv: products of matrices and vectors of fixed rank.
+void add_math_small_products(OpRegistry& registry) {
   registry.add(OpDef("bmm")
                    .doc("product of two batches of matrices")
                    .input("X", "[batch, m, k]")

@@ -3,7 +3,7 @@
 #include "framework/names.h"
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
-#include "ops/math/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -67,16 +67,17 @@ StatusOr<std::vector<GradOp>> grad_sum(const GradContext& ctx) {
 
 }  // namespace
 
-OpDef sum() {
-  return OpDef("sum")
-      .doc("sum of all inputs; sparse rows stay sparse if every input is")
-      .input("X", "tensors of one shape, or tensor arrays", Arity::kMany,
-             kTensorLike | kTensorArray)
-      .output("Out", "shape and dtype of the first input", Arity::kOne, kTensorLike | kTensorArray)
-      .infer(infer_sum)
-      .grad(grad_sum)
-      .flops(elementwise_flops)
-      .inplace("X", "Out");
+void add_math_sum(OpRegistry& registry) {
+  registry.add(OpDef("sum")
+                   .doc("sum of all inputs; sparse rows stay sparse if every input is")
+                   .input("X", "tensors of one shape, or tensor arrays", Arity::kMany,
+                          kTensorLike | kTensorArray)
+                   .output("Out", "shape and dtype of the first input", Arity::kOne,
+                           kTensorLike | kTensorArray)
+                   .infer(infer_sum)
+                   .grad(grad_sum)
+                   .flops(elementwise_flops)
+                   .inplace("X", "Out"));
 }
 
 }  // namespace millrace::ops

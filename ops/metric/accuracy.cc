@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/metric/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -22,17 +22,17 @@ Status infer_accuracy(InferContext& ctx) {
 
 }  // namespace
 
-OpDef accuracy() {
-  return OpDef("accuracy")
-      .doc("share of rows whose label is among the predicted classes")
-      .input("Out", "scores of the best k classes [n, k]")
-      .input("Indices", "the best k classes [n, k]")
-      .input("Label", "the correct classes [n, 1]")
-      .output("Accuracy", "rank 0; fluid 1.x declares [1]")
-      .output("Correct", "number of hits")
-      .output("Total", "number of rows")
-      .infer(infer_accuracy)
-      .flops(elementwise_flops);
+void add_metric_accuracy(OpRegistry& registry) {
+  registry.add(OpDef("accuracy")
+                   .doc("share of rows whose label is among the predicted classes")
+                   .input("Out", "scores of the best k classes [n, k]")
+                   .input("Indices", "the best k classes [n, k]")
+                   .input("Label", "the correct classes [n, 1]")
+                   .output("Accuracy", "rank 0; fluid 1.x declares [1]")
+                   .output("Correct", "number of hits")
+                   .output("Total", "number of rows")
+                   .infer(infer_accuracy)
+                   .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

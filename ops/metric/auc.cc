@@ -2,7 +2,7 @@
 
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/metric/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -31,27 +31,28 @@ Status infer_auc(InferContext& ctx) {
 
 }  // namespace
 
-OpDef auc() {
-  return OpDef("auc")
-      .doc("area under the curve, from counts by score that are kept over steps")
-      .input("Predict", "probabilities [n, 2] or [n, 1]; the last column is the positive class")
-      .input("Label", "0 or 1 [n, 1]")
-      .input("StatPos", "positives by score bucket, int64")
-      .input("StatNeg", "negatives by score bucket, int64")
-      .input("InsTagWeight", "weight 0 ignores a row", Arity::kOptional)
-      .output("AUC", "f64, rank 0; fluid 1.x declares [1]")
-      .output("StatPosOut", "the counts after the step, the same var")
-      .output("StatNegOut", "the counts after the step, the same var")
-      .attr("curve", "ROC", "which curve")
-      .one_of({"ROC", "PR"})
-      .attr("num_thresholds", (1 << 12) * 2 - 1, "number of buckets, less 1")
-      .range(1)
-      .attr("slide_steps", 1, "number of most recent steps to use; 0: all")
-      .range(0)
-      .infer(infer_auc)
-      .flops(elementwise_flops)
-      .inplace("StatPos", "StatPosOut")
-      .inplace("StatNeg", "StatNegOut");
+void add_metric_auc(OpRegistry& registry) {
+  registry.add(
+      OpDef("auc")
+          .doc("area under the curve, from counts by score that are kept over steps")
+          .input("Predict", "probabilities [n, 2] or [n, 1]; the last column is the positive class")
+          .input("Label", "0 or 1 [n, 1]")
+          .input("StatPos", "positives by score bucket, int64")
+          .input("StatNeg", "negatives by score bucket, int64")
+          .input("InsTagWeight", "weight 0 ignores a row", Arity::kOptional)
+          .output("AUC", "f64, rank 0; fluid 1.x declares [1]")
+          .output("StatPosOut", "the counts after the step, the same var")
+          .output("StatNegOut", "the counts after the step, the same var")
+          .attr("curve", "ROC", "which curve")
+          .one_of({"ROC", "PR"})
+          .attr("num_thresholds", (1 << 12) * 2 - 1, "number of buckets, less 1")
+          .range(1)
+          .attr("slide_steps", 1, "number of most recent steps to use; 0: all")
+          .range(0)
+          .infer(infer_auc)
+          .flops(elementwise_flops)
+          .inplace("StatPos", "StatPosOut")
+          .inplace("StatNeg", "StatNegOut"));
 }
 
 }  // namespace millrace::ops

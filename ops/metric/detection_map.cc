@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/metric/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -29,27 +29,28 @@ Status infer_detection_map(InferContext& ctx) {
 
 }  // namespace
 
-OpDef detection_map() {
-  return OpDef("detection_map")
-      .doc("mean average precision of detected boxes, over this batch and those counted before")
-      .input("DetectRes", "[boxes, 6]: class, score, corners between 0 and 1; one LoD level")
-      .input("Label", "[objects, 5 or 6]: class, whether it is difficult (of 6), corners; LoD")
-      .input("HasState", "int32 [1]; 0: restart the counts", Arity::kOptional)
-      .input("PosCount", "int32 [classes, 1]; objects so far", Arity::kOptional)
-      .input("TruePos", "[n, 2]: score, 1 for a hit; LoD of classes", Arity::kOptional)
-      .input("FalsePos", "[n, 2]: score, 1 for a miss; LoD of classes", Arity::kOptional)
-      .output("AccumPosCount", "PosCount with this batch")
-      .output("AccumTruePos", "TruePos with this batch")
-      .output("AccumFalsePos", "FalsePos with this batch")
-      .output("MAP", "[1]")
-      .required_attr<int32_t>("class_num", "number of classes")
-      .range(1, 1 << 20)
-      .attr("background_label", 0, "classes with that many objects are ignored")
-      .attr("overlap_threshold", 0.5F, "overlap above which a box is found")
-      .attr("evaluate_difficult", true, "include difficult objects")
-      .attr("ap_type", "integral", "area below the curve, or its mean at eleven points")
-      .one_of({"integral", "11point"})
-      .infer(infer_detection_map);
+void add_metric_detection_map(OpRegistry& registry) {
+  registry.add(
+      OpDef("detection_map")
+          .doc("mean average precision of detected boxes, over this batch and those counted before")
+          .input("DetectRes", "[boxes, 6]: class, score, corners between 0 and 1; one LoD level")
+          .input("Label", "[objects, 5 or 6]: class, whether it is difficult (of 6), corners; LoD")
+          .input("HasState", "int32 [1]; 0: restart the counts", Arity::kOptional)
+          .input("PosCount", "int32 [classes, 1]; objects so far", Arity::kOptional)
+          .input("TruePos", "[n, 2]: score, 1 for a hit; LoD of classes", Arity::kOptional)
+          .input("FalsePos", "[n, 2]: score, 1 for a miss; LoD of classes", Arity::kOptional)
+          .output("AccumPosCount", "PosCount with this batch")
+          .output("AccumTruePos", "TruePos with this batch")
+          .output("AccumFalsePos", "FalsePos with this batch")
+          .output("MAP", "[1]")
+          .required_attr<int32_t>("class_num", "number of classes")
+          .range(1, 1 << 20)
+          .attr("background_label", 0, "classes with that many objects are ignored")
+          .attr("overlap_threshold", 0.5F, "overlap above which a box is found")
+          .attr("evaluate_difficult", true, "include difficult objects")
+          .attr("ap_type", "integral", "area below the curve, or its mean at eleven points")
+          .one_of({"integral", "11point"})
+          .infer(infer_detection_map));
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/metric/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -15,21 +15,22 @@ Status infer_mean_iou(InferContext& ctx) {
 
 }  // namespace
 
-OpDef mean_iou() {
-  return OpDef("mean_iou")
-      .doc("by class correct / (correct + wrong), averaged over the classes that occur")
-      .input("Predictions", "predicted classes")
-      .input("Labels", "correct classes, shape of Predictions")
-      .input("InWrongs", "counts to start from", Arity::kAny)
-      .input("InCorrects", "counts to start from", Arity::kAny)
-      .input("InMeanIou", "values to add", Arity::kAny)
-      .output("OutMeanIou", "f32 [1]")
-      .output("OutWrong", "misses by class; a miss counts for both classes")
-      .output("OutCorrect", "hits by class")
-      .required_attr<int32_t>("num_classes", "number of classes")
-      .range(1)
-      .infer(infer_mean_iou)
-      .flops(elementwise_flops);
+void add_metric_mean_iou(OpRegistry& registry) {
+  registry.add(
+      OpDef("mean_iou")
+          .doc("by class correct / (correct + wrong), averaged over the classes that occur")
+          .input("Predictions", "predicted classes")
+          .input("Labels", "correct classes, shape of Predictions")
+          .input("InWrongs", "counts to start from", Arity::kAny)
+          .input("InCorrects", "counts to start from", Arity::kAny)
+          .input("InMeanIou", "values to add", Arity::kAny)
+          .output("OutMeanIou", "f32 [1]")
+          .output("OutWrong", "misses by class; a miss counts for both classes")
+          .output("OutCorrect", "hits by class")
+          .required_attr<int32_t>("num_classes", "number of classes")
+          .range(1)
+          .infer(infer_mean_iou)
+          .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/metric/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -21,24 +21,24 @@ Status infer_pairs(InferContext& ctx) {
 
 }  // namespace
 
-OpDef positive_negative_pair() {
-  return OpDef("positive_negative_pair")
-      .doc(
-          "counts of item pairs of a query that scores and labels order alike, oppositely, or "
-          "neither way")
-      .input("Score", "[items, width]")
-      .input("Label", "the correct order [items, 1]")
-      .input("QueryID", "int64 [items, 1]")
-      .input("AccumulatePositivePair", "sum to start from", Arity::kOptional)
-      .input("AccumulateNegativePair", "sum to start from", Arity::kOptional)
-      .input("AccumulateNeutralPair", "sum to start from", Arity::kOptional)
-      .input("Weight", "of each item; a pair weighs the mean of both", Arity::kOptional)
-      .output("PositivePair", "ordered alike")
-      .output("NegativePair", "ordered oppositely, including pairs of equal scores")
-      .output("NeutralPair", "of equal scores", Arity::kOptional)
-      .attr("column", -1, "column of Score that orders")
-      .infer(infer_pairs)
-      .flops(elementwise_flops);
+void add_metric_positive_negative_pair(OpRegistry& registry) {
+  registry.add(
+      OpDef("positive_negative_pair")
+          .doc("counts of item pairs of a query that scores and labels order alike, oppositely, or "
+               "neither way")
+          .input("Score", "[items, width]")
+          .input("Label", "the correct order [items, 1]")
+          .input("QueryID", "int64 [items, 1]")
+          .input("AccumulatePositivePair", "sum to start from", Arity::kOptional)
+          .input("AccumulateNegativePair", "sum to start from", Arity::kOptional)
+          .input("AccumulateNeutralPair", "sum to start from", Arity::kOptional)
+          .input("Weight", "of each item; a pair weighs the mean of both", Arity::kOptional)
+          .output("PositivePair", "ordered alike")
+          .output("NegativePair", "ordered oppositely, including pairs of equal scores")
+          .output("NeutralPair", "of equal scores", Arity::kOptional)
+          .attr("column", -1, "column of Score that orders")
+          .infer(infer_pairs)
+          .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

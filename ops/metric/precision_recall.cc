@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/metric/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -24,21 +24,21 @@ Status infer_precision_recall(InferContext& ctx) {
 
 }  // namespace
 
-OpDef precision_recall() {
-  return OpDef("precision_recall")
-      .doc("precision, recall and F1 of a batch and of all batches so far")
-      .input("MaxProbs", "scores of the predicted classes [n, 1]")
-      .input("Indices", "predicted classes [n, 1]")
-      .input("Labels", "correct classes [n, 1]")
-      .input("Weights", "weights of the rows [n, 1]", Arity::kOptional)
-      .input("StatesInfo", "counts so far [classes, 4]", Arity::kOptional)
-      .output("BatchMetrics", "macro and micro averages of the batch, 6 values")
-      .output("AccumMetrics", "the same over all batches")
-      .output("AccumStatesInfo", "counts with the batch [classes, 4]")
-      .required_attr<int32_t>("class_number", "number of classes")
-      .range(1)
-      .infer(infer_precision_recall)
-      .flops(elementwise_flops);
+void add_metric_precision_recall(OpRegistry& registry) {
+  registry.add(OpDef("precision_recall")
+                   .doc("precision, recall and F1 of a batch and of all batches so far")
+                   .input("MaxProbs", "scores of the predicted classes [n, 1]")
+                   .input("Indices", "predicted classes [n, 1]")
+                   .input("Labels", "correct classes [n, 1]")
+                   .input("Weights", "weights of the rows [n, 1]", Arity::kOptional)
+                   .input("StatesInfo", "counts so far [classes, 4]", Arity::kOptional)
+                   .output("BatchMetrics", "macro and micro averages of the batch, 6 values")
+                   .output("AccumMetrics", "the same over all batches")
+                   .output("AccumStatesInfo", "counts with the batch [classes, 4]")
+                   .required_attr<int32_t>("class_number", "number of classes")
+                   .range(1)
+                   .infer(infer_precision_recall)
+                   .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

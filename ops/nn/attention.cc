@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/nn/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -36,7 +36,8 @@ double attention_flops(const InferContext& ctx) {
 
 }  // namespace
 
-void add_attention_ops(OpRegistry& registry) {
+/// multi_head_attention
+void add_nn_attention(OpRegistry& registry) {
   registry.add(
       OpDef("multi_head_attention")
           .doc("softmax(scale * Q K' + Mask) V for every head; made by the rewrite fuse-attention")

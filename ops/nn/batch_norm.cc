@@ -1,8 +1,8 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -203,7 +203,8 @@ OpDef fused_backward() {
 
 }  // namespace
 
-void add_batch_norm_ops(OpRegistry& registry) {
+/// batch_norm, sync_batch_norm, inplace_abn and their gradient ops
+void add_nn_batch_norm(OpRegistry& registry) {
   registry.add(forward("batch_norm",
                        "every channel shifted and scaled to mean 0 and variance 1, "
                        "then by Scale and Bias")

@@ -1,7 +1,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -55,7 +55,8 @@ Status infer_maxout(InferContext& ctx) {
 
 }  // namespace
 
-void add_channel_ops(OpRegistry& registry) {
+/// affine_channel, lrn, maxout
+void add_nn_channels(OpRegistry& registry) {
   registry.add(OpDef("affine_channel")
                    .doc("Out = X * Scale + Bias, one factor and summand for each channel")
                    .input("X", "images")

@@ -1,7 +1,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -168,7 +168,8 @@ OpDef conv_fusion(llvm::StringRef type) {
 
 }  // namespace
 
-void add_conv_ops(OpRegistry& registry) {
+/// conv2d, depthwise_conv2d, conv3d, fused_conv2d, conv2d_fusion, fused_conv2d_add_act
+void add_nn_conv(OpRegistry& registry) {
   registry.add(family_conv("conv2d", "conv2d_grad", 2, "two-dimensional convolution"));
   registry.add(family_conv("depthwise_conv2d", "depthwise_conv2d_grad", 2,
                            "two-dimensional convolution, every channel separately"));

@@ -1,7 +1,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -100,7 +100,8 @@ OpDef family_conv_transpose(llvm::StringRef type, llvm::StringRef grad_type, siz
 
 }  // namespace
 
-void add_conv_transpose_ops(OpRegistry& registry) {
+/// conv2d_transpose, depthwise_conv2d_transpose, conv3d_transpose
+void add_nn_conv_transpose(OpRegistry& registry) {
   registry.add(
       family_conv_transpose("conv2d_transpose", "conv2d_transpose_grad", 2,
                             "the gradient of a two-dimensional convolution as a forward op"));

@@ -1,6 +1,6 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
-#include "ops/nn/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -71,7 +71,8 @@ void add_attrs_data_norm(OpDef& def) {
 
 }  // namespace
 
-void add_data_norm_ops(OpRegistry& registry) {
+/// data_norm, data_norm_grad
+void add_nn_data_norm(OpRegistry& registry) {
   OpDef forward("data_norm");
   forward.doc("every column shifted and scaled by statistics gathered over all batches so far")
       .input("scale_w", "[columns], factor", Arity::kOptional)

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -77,8 +77,6 @@ OpDef& add_deformable_attrs(OpDef& def) {
       .flops(flops_deformable_conv);
 }
 
-}  // namespace
-
 OpDef deformable_conv() {
   OpDef def("deformable_conv");
   def.doc(
@@ -105,6 +103,13 @@ OpDef deformable_conv_v1() {
   return add_deformable_attrs(def).grad({.type = "deformable_conv_v1_grad",
                                          .inputs = {"Input", "Offset", "Filter", "Output@GRAD"},
                                          .outputs = {"Input@GRAD", "Offset@GRAD", "Filter@GRAD"}});
+}
+
+}  // namespace
+
+void add_nn_deformable_conv(OpRegistry& registry) {
+  registry.add(deformable_conv());
+  registry.add(deformable_conv_v1());
 }
 
 }  // namespace millrace::ops

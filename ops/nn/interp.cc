@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -103,7 +103,8 @@ OpDef family_interp(llvm::StringRef type, llvm::StringRef grad_type, llvm::Strin
 
 }  // namespace
 
-void add_interp_ops(OpRegistry& registry) {
+/// linear, bilinear, trilinear, bicubic and nearest interpolation
+void add_nn_interp(OpRegistry& registry) {
   const auto add_old = [&](llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc,
                            const char* method, InferFn infer_fn) {
     registry.add(family_interp(type, grad_type, doc, method)

@@ -1,7 +1,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -103,7 +103,8 @@ GradSpec grad_norm(llvm::StringRef type, std::vector<llvm::StringRef> inputs) {
 
 }  // namespace
 
-void add_norm_ops(OpRegistry& registry) {
+/// layer_norm, group_norm, instance_norm
+void add_nn_norm(OpRegistry& registry) {
   registry.add(
       normalisation("layer_norm")
           .doc("every row shifted and scaled to mean 0 and variance 1, then by Scale and Bias")

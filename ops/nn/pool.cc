@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -124,7 +124,8 @@ OpDef& add_pool_attrs(OpDef& def, size_t spatial, llvm::StringRef grad_type) {
 
 }  // namespace
 
-void add_pool_ops(OpRegistry& registry) {
+/// pool2d, pool3d, max_pool2d_with_index, max_pool3d_with_index
+void add_nn_pool(OpRegistry& registry) {
   OpDef pool2d = family_pool("pool2d", "maximum or average of each window of an image", 2);
   registry.add(add_pool_attrs(pool2d, 2, "pool2d_grad").infer(infer_pool2d));
   OpDef pool3d = family_pool("pool3d", "maximum or average of each window of a volume", 3);

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/nn/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -86,7 +86,8 @@ double row_conv_flops(const InferContext& ctx) {
 
 }  // namespace
 
-void add_row_ops(OpRegistry& registry) {
+/// add_position_encoding, row_conv, conv_shift, fsp, spectral_norm, tree_conv
+void add_nn_row_ops(OpRegistry& registry) {
   registry.add(OpDef("add_position_encoding")
                    .doc("alpha * X + beta * sines and cosines of the position")
                    .input("X", "[batch, steps, features], or rows with LoD")

@@ -2,7 +2,7 @@
 
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/nn/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -21,20 +21,20 @@ Status infer_spp(InferContext& ctx) {
 
 }  // namespace
 
-OpDef spp() {
-  return OpDef("spp")
-      .doc("poolings of an image into 1, 2x2, 4x4, ... windows, concatenated")
-      .input("X", "[batch, channels, height, width]")
-      .output("Out", "[batch, channels * (1 + 4 + 16 + ...)]")
-      .required_attr<int32_t>("pyramid_height", "number of levels")
-      .range(1, 16)
-      .required_attr<std::string>("pooling_type", "how each window is reduced")
-      .one_of({"max", "avg"})
-      .infer(infer_spp)
-      .grad({.type = "spp_grad",
-             .inputs = {"X", "Out", "Out@GRAD"},
-             .outputs = {"X@GRAD"},
-             .infer = infer_grad_without_offsets});
+void add_nn_spp(OpRegistry& registry) {
+  registry.add(OpDef("spp")
+                   .doc("poolings of an image into 1, 2x2, 4x4, ... windows, concatenated")
+                   .input("X", "[batch, channels, height, width]")
+                   .output("Out", "[batch, channels * (1 + 4 + 16 + ...)]")
+                   .required_attr<int32_t>("pyramid_height", "number of levels")
+                   .range(1, 16)
+                   .required_attr<std::string>("pooling_type", "how each window is reduced")
+                   .one_of({"max", "avg"})
+                   .infer(infer_spp)
+                   .grad({.type = "spp_grad",
+                          .inputs = {"X", "Out", "Out@GRAD"},
+                          .outputs = {"X@GRAD"},
+                          .infer = infer_grad_without_offsets}));
 }
 
 }  // namespace millrace::ops

@@ -1,7 +1,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -79,7 +79,8 @@ Status infer_im2sequence(InferContext& ctx) {
 
 }  // namespace
 
-void add_unfold_ops(OpRegistry& registry) {
+/// unfold, im2sequence
+void add_nn_unfold(OpRegistry& registry) {
   registry.add(
       OpDef("unfold")
           .doc("the windows of an image as columns")

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
-#include "ops/nn/defs.h"
 #include "ops/nn/window.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -35,27 +35,28 @@ Status infer_unpool(InferContext& ctx) {
 
 }  // namespace
 
-OpDef unpool() {
-  return OpDef("unpool")
-      .doc("puts pooled values back at the positions of their maxima, 0 elsewhere")
-      .input("X", "rank 4; the values")
-      .input("Indices", "shape of X; index of each value in the flattened image")
-      .output("Out", "images with larger spatial dims")
-      .required_attr<std::vector<int32_t>>("ksize", "window of the pooling")
-      .range(1)
-      .attr("strides", std::vector<int32_t>{1, 1}, "stride of the window")
-      .range(1)
-      .attr("paddings", std::vector<int32_t>{0, 0}, "of the pooling")
-      .range(0)
-      .attr("unpooling_type", "max", "the pooling to undo")
-      .one_of({"max"})
-      .attr("output_size", std::vector<int32_t>{0, 0}, "spatial dims; 0: from the window")
-      .attr("data_format", "NCHW")
-      .one_of({"NCHW", "NHWC"})
-      .infer(infer_unpool)
-      .grad({.type = "unpool_grad",
-             .inputs = {"X", "Indices", "Out", "Out@GRAD"},
-             .outputs = {"X@GRAD"}});
+void add_nn_unpool(OpRegistry& registry) {
+  registry.add(
+      OpDef("unpool")
+          .doc("puts pooled values back at the positions of their maxima, 0 elsewhere")
+          .input("X", "rank 4; the values")
+          .input("Indices", "shape of X; index of each value in the flattened image")
+          .output("Out", "images with larger spatial dims")
+          .required_attr<std::vector<int32_t>>("ksize", "window of the pooling")
+          .range(1)
+          .attr("strides", std::vector<int32_t>{1, 1}, "stride of the window")
+          .range(1)
+          .attr("paddings", std::vector<int32_t>{0, 0}, "of the pooling")
+          .range(0)
+          .attr("unpooling_type", "max", "the pooling to undo")
+          .one_of({"max"})
+          .attr("output_size", std::vector<int32_t>{0, 0}, "spatial dims; 0: from the window")
+          .attr("data_format", "NCHW")
+          .one_of({"NCHW", "NHWC"})
+          .infer(infer_unpool)
+          .grad({.type = "unpool_grad",
+                 .inputs = {"X", "Indices", "Out", "Out@GRAD"},
+                 .outputs = {"X@GRAD"}}));
 }
 
 }  // namespace millrace::ops

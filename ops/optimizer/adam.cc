@@ -1,5 +1,5 @@
-#include "ops/optimizer/defs.h"
 #include "ops/optimizer/update_op.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -36,7 +36,7 @@ OpDef adam_like(llvm::StringRef type, llvm::StringRef doc) {
 
 }  // namespace
 
-void add_adam_ops(OpRegistry& registry) {
+void add_optimizer_adam(OpRegistry& registry) {
   registry.add(adam_like("adam", "update from bias-corrected first and second moments"));
   registry.add(adam_like("adamw", "adam with weight decay decoupled from the gradient")
                    .attr("lr_ratio", 1.0F, "factor of LearningRate")

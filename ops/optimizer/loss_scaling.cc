@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/optimizer/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -21,8 +21,6 @@ Status infer_update(InferContext& ctx) {
   ctx.copy("InBadSteps", "OutBadSteps");
   return Ok();
 }
-
-}  // namespace
 
 OpDef check_finite_and_unscale() {
   return OpDef("check_finite_and_unscale")
@@ -60,6 +58,13 @@ OpDef update_loss_scaling() {
       .infer(infer_update)
       .flops(elementwise_flops)
       .inplace("X", "Out");
+}
+
+}  // namespace
+
+void add_optimizer_loss_scaling(OpRegistry& registry) {
+  registry.add(check_finite_and_unscale());
+  registry.add(update_loss_scaling());
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,5 @@
-#include "ops/optimizer/defs.h"
 #include "ops/optimizer/update_op.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -8,7 +8,7 @@ constexpr StateSlots kMergedUpdatesVelocity{"Velocity", "VelocityOut", "velociti
 
 }  // namespace
 
-void add_merged_update_ops(OpRegistry& registry) {
+void add_optimizer_merged_updates(OpRegistry& registry) {
   OpDef lars = merged_update_op(
       "lars_momentum", "momentum with a rate that follows the norms of parameter and gradient",
       {kMergedUpdatesVelocity});

@@ -1,5 +1,5 @@
-#include "ops/optimizer/defs.h"
 #include "ops/optimizer/update_op.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -91,7 +91,9 @@ void add_proximal(OpRegistry& registry) {
 
 }  // namespace
 
-void add_update_ops(OpRegistry& registry) {
+/// Ops that update one parameter from its gradient, and ops that update a list of parameters. All
+/// work in place: ParamOut is the var of Param, and likewise for each state.
+void add_optimizer_updates(OpRegistry& registry) {
   add_plain(registry);
   add_adaptive(registry);
   add_proximal(registry);

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/quant/defs.h"
+#include "ops/registry.h"
 
 // Values stored as bytes: indices into a dictionary, and rows of a table with their range.
 namespace millrace::ops {
@@ -34,7 +34,7 @@ Status infer_lookup_table_dequant(InferContext& ctx) {
 
 }  // namespace
 
-void add_dictionary_ops(OpRegistry& registry) {
+void add_quant_dictionary(OpRegistry& registry) {
   registry.add(OpDef("dequantize_log")
                    .doc("Dict[X] for X of at least 0, -Dict[X + 128] else")
                    .input("X", "int8")

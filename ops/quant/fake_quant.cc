@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/quant/defs.h"
+#include "ops/registry.h"
 
 // Simulated quantisation: values are rounded to scaled integers, in floating point. Ops with
 // "quantize_dequantize" also convert back to the original range; the others write integers to a
@@ -97,7 +97,7 @@ OpDef channel_wise(llvm::StringRef type, llvm::StringRef doc) {
 
 }  // namespace
 
-void add_fake_quant_ops(OpRegistry& registry) {
+void add_quant_fake_quant(OpRegistry& registry) {
   registry.add(OpDef("stright_throuth_estimator_grad")
                    .doc("X@GRAD = Out@GRAD")
                    .input("Out@GRAD", "gradient of the rounded values")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/quant/defs.h"
+#include "ops/registry.h"
 
 // Dequantisation to floating point, and the pair of ops of 2.x with scale and zero point.
 namespace millrace::ops {
@@ -78,7 +78,7 @@ OpDef linear(llvm::StringRef type, llvm::StringRef doc) {
 
 }  // namespace
 
-void add_linear_quant_ops(OpRegistry& registry) {
+void add_quant_linear_quant(OpRegistry& registry) {
   registry.add(OpDef("fake_dequantize_max_abs")
                    .doc("Out = X * Scale / max_range")
                    .input("X", "integers")

@@ -1,5 +1,5 @@
 #include "ops/random/create.h"
-#include "ops/random/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -63,7 +63,8 @@ void add_uniform(OpRegistry& registry) {
 
 }  // namespace
 
-void add_draw_ops(OpRegistry& registry) {
+/// Ops that draw numbers.
+void add_random_draw(OpRegistry& registry) {
   add_normal(registry);
   add_uniform(registry);
 

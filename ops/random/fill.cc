@@ -1,5 +1,5 @@
 #include "ops/random/create.h"
-#include "ops/random/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -37,7 +37,8 @@ OpDef like_x(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
 
 }  // namespace
 
-void add_fill_ops(OpRegistry& registry) {
+/// Ops that fill a tensor with one value or with given values.
+void add_random_fill(OpRegistry& registry) {
   OpDef constant("fill_constant");
   constant.doc("tensor with one value everywhere")
       .input("ValueTensor", "one element; replaces value", Arity::kOptional);

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/random/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -21,7 +21,8 @@ Status infer_linspace(InferContext& ctx) {
 
 }  // namespace
 
-void add_sequence_of_number_ops(OpRegistry& registry) {
+/// range and linspace.
+void add_random_number_sequences(OpRegistry& registry) {
   registry.add(OpDef("range")
                    .doc("numbers from Start in increments of Step, up to but excluding End")
                    .input("Start", "one element")

@@ -1,7 +1,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 #include "ops/random/create.h"
-#include "ops/random/defs.h"
+#include "ops/registry.h"
 
 // bernoulli, seed and shuffle_batch.
 namespace millrace::ops {
@@ -30,7 +30,8 @@ Status infer_shuffle_batch(InferContext& ctx) {
 
 }  // namespace
 
-void add_sample_ops(OpRegistry& registry) {
+/// empty, bernoulli, seed, shuffle_batch
+void add_random_samples(OpRegistry& registry) {
   OpDef empty("empty");
   empty.doc("tensor whose elements the program must not read before it writes them; zeros here");
   registry.add(with_shape_and_dtype(empty, 5));

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/reduce/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -10,16 +10,16 @@ double flops_clip_by_norm(const InferContext& ctx) {
 
 }  // namespace
 
-OpDef clip_by_norm() {
-  return OpDef("clip_by_norm")
-      .doc("X scaled down so that its 2-norm is at most max_norm")
-      .input("X", "dense or sparse rows, any shape")
-      .output("Out", "shape, dtype and kind of X")
-      .required_attr<float>("max_norm", "largest norm of the result, > 0")
-      .range(0)
-      .infer(infer_unary)
-      .flops(flops_clip_by_norm)
-      .inplace("X", "Out");
+void add_reduce_clip_by_norm(OpRegistry& registry) {
+  registry.add(OpDef("clip_by_norm")
+                   .doc("X scaled down so that its 2-norm is at most max_norm")
+                   .input("X", "dense or sparse rows, any shape")
+                   .output("Out", "shape, dtype and kind of X")
+                   .required_attr<float>("max_norm", "largest norm of the result, > 0")
+                   .range(0)
+                   .infer(infer_unary)
+                   .flops(flops_clip_by_norm)
+                   .inplace("X", "Out"));
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/reduce/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -16,17 +16,19 @@ Status infer_histogram(InferContext& ctx) {
 
 }  // namespace
 
-OpDef histogram() {
-  return OpDef("histogram")
-      .doc("how many elements fall into each of several equal parts of a range")
-      .input("X", "any shape")
-      .output("Out", "int64 [bins]")
-      .attr("bins", int64_t{100}, "number of parts")
-      .range(1)
-      .attr("min", 0, "where the range begins")
-      .attr("max", 0, "where it ends, included in the last part; equal to min: use the range of X")
-      .infer(infer_histogram)
-      .flops(elementwise_flops);
+void add_reduce_histogram(OpRegistry& registry) {
+  registry.add(
+      OpDef("histogram")
+          .doc("how many elements fall into each of several equal parts of a range")
+          .input("X", "any shape")
+          .output("Out", "int64 [bins]")
+          .attr("bins", int64_t{100}, "number of parts")
+          .range(1)
+          .attr("min", 0, "where the range begins")
+          .attr("max", 0,
+                "where it ends, included in the last part; equal to min: use the range of X")
+          .infer(infer_histogram)
+          .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/reduce/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -26,17 +26,18 @@ double flops_norm(const InferContext& ctx) {
 
 }  // namespace
 
-OpDef norm() {
-  return OpDef("norm")
-      .doc("X divided by its 2-norm along an axis")
-      .input("X", "any shape")
-      .output("Out", "shape of X")
-      .intermediate("Norm", "the norms; size 1 along the axis")
-      .required_attr<int32_t>("axis", "dim along which the norm is taken")
-      .attr("epsilon", 1e-10F, "added to the sum of squares under the root")
-      .infer(infer_norm)
-      .grad({.type = "norm_grad", .inputs = {"Norm", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
-      .flops(flops_norm);
+void add_reduce_norm(OpRegistry& registry) {
+  registry.add(
+      OpDef("norm")
+          .doc("X divided by its 2-norm along an axis")
+          .input("X", "any shape")
+          .output("Out", "shape of X")
+          .intermediate("Norm", "the norms; size 1 along the axis")
+          .required_attr<int32_t>("axis", "dim along which the norm is taken")
+          .attr("epsilon", 1e-10F, "added to the sum of squares under the root")
+          .infer(infer_norm)
+          .grad({.type = "norm_grad", .inputs = {"Norm", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
+          .flops(flops_norm));
 }
 
 }  // namespace millrace::ops

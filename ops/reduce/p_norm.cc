@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/reduce/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -14,21 +14,23 @@ double flops_p_norm(const InferContext& ctx) {
 
 }  // namespace
 
-OpDef p_norm() {
-  return OpDef("p_norm")
-      .doc("p-norm along one axis")
-      .input("X", "any shape")
-      .output("Out", "X without the axis, or with size 1 for it")
-      .attr("porder", 2.0F,
-            "p; 0: number of elements that are not 0; infinities: extremes of the absolute values")
-      .attr("axis", -1, "dim to reduce")
-      .attr("epsilon", 1e-12F, "keeps the gradient finite at 0")
-      .range(0)
-      .attr("keepdim", false, "keep the reduced dim with size 1")
-      .attr("asvector", false, "treat X as one vector")
-      .infer(infer_p_norm)
-      .grad({.type = "p_norm_grad", .inputs = {"Out", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
-      .flops(flops_p_norm);
+void add_reduce_p_norm(OpRegistry& registry) {
+  registry.add(
+      OpDef("p_norm")
+          .doc("p-norm along one axis")
+          .input("X", "any shape")
+          .output("Out", "X without the axis, or with size 1 for it")
+          .attr("porder", 2.0F,
+                "p; 0: number of elements that are not 0; infinities: extremes of the absolute "
+                "values")
+          .attr("axis", -1, "dim to reduce")
+          .attr("epsilon", 1e-12F, "keeps the gradient finite at 0")
+          .range(0)
+          .attr("keepdim", false, "keep the reduced dim with size 1")
+          .attr("asvector", false, "treat X as one vector")
+          .infer(infer_p_norm)
+          .grad({.type = "p_norm_grad", .inputs = {"Out", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
+          .flops(flops_p_norm));
 }
 
 }  // namespace millrace::ops

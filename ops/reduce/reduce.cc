@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/reduce/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -91,7 +91,9 @@ GradSpec from_both(llvm::StringRef type) {
 
 }  // namespace
 
-void add_reduce_ops(OpRegistry& registry) {
+/// reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, reduce_all, reduce_any and
+/// frobenius_norm.
+void add_reduce_reduce(OpRegistry& registry) {
   registry.add(reduce("reduce_sum", "sum over axes", infer_sum_reduce)
                    .grad(from_x_reduce("reduce_sum_grad")));
   registry.add(reduce("reduce_mean", "mean over axes", infer_reduce)

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/reduce/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -26,7 +26,8 @@ Status infer_cumprod(InferContext& ctx) {
 
 }  // namespace
 
-void add_scan_ops(OpRegistry& registry) {
+/// cumsum and cumprod.
+void add_reduce_scans(OpRegistry& registry) {
   registry.add(
       OpDef("cumsum")
           .doc("running sum along an axis")

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/reduce/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -22,20 +22,21 @@ Status infer_segment_pool(InferContext& ctx) {
 
 }  // namespace
 
-OpDef segment_pool() {
-  return OpDef("segment_pool")
-      .doc("sum, mean, maximum or minimum of the rows with the same id; 0 for an id without rows")
-      .input("X", "rows")
-      .input("SegmentIds", "int32 or int64, one per row, non-decreasing")
-      .output("Out", "last id + 1 rows")
-      .intermediate("SummedIds", "rows of each id; for MEAN")
-      .attr("pooltype", "SUM", "how the rows of an id are reduced")
-      .one_of({"SUM", "MEAN", "MAX", "MIN"})
-      .infer(infer_segment_pool)
-      .grad({.type = "segment_pool_grad",
-             .inputs = {"X", "SegmentIds", "Out", "SummedIds", "Out@GRAD"},
-             .outputs = {"X@GRAD"}})
-      .flops(elementwise_flops);
+void add_reduce_segment_pool(OpRegistry& registry) {
+  registry.add(OpDef("segment_pool")
+                   .doc("sum, mean, maximum or minimum of the rows with the same id; 0 for an id "
+                        "without rows")
+                   .input("X", "rows")
+                   .input("SegmentIds", "int32 or int64, one per row, non-decreasing")
+                   .output("Out", "last id + 1 rows")
+                   .intermediate("SummedIds", "rows of each id; for MEAN")
+                   .attr("pooltype", "SUM", "how the rows of an id are reduced")
+                   .one_of({"SUM", "MEAN", "MAX", "MIN"})
+                   .infer(infer_segment_pool)
+                   .grad({.type = "segment_pool_grad",
+                          .inputs = {"X", "SegmentIds", "Out", "SummedIds", "Out@GRAD"},
+                          .outputs = {"X@GRAD"}})
+                   .flops(elementwise_flops));
 }
 
 }  // namespace millrace::ops

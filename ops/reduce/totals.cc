@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/reduce/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -30,7 +30,8 @@ GradSpec from_x_totals(llvm::StringRef type) {
 
 }  // namespace
 
-void add_total_ops(OpRegistry& registry) {
+/// mean, l1_norm, squared_l2_norm, and the checks of fluid 1.x with one bool as result.
+void add_reduce_totals(OpRegistry& registry) {
   registry.add(total("mean", "mean of all elements", "rank 0; fluid 1.x declares [1]", infer_scalar)
                    .grad(from_x_totals("mean_grad")));
   registry.add(total("l1_norm", "sum of the absolute values", "rank 0", infer_scalar)

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/rnn/defs.h"
+#include "ops/registry.h"
 
 // Single time steps of recurrent layers, and the layer of 2.x over padded batches.
 namespace millrace::ops {
@@ -113,7 +113,7 @@ double rnn_flops(const InferContext& ctx) {
 
 }  // namespace
 
-void add_dense_rnn_ops(OpRegistry& registry) {
+void add_rnn_dense_rnn(OpRegistry& registry) {
   registry.add(
       OpDef("gru_unit")
           .doc("one time step of gru")

@@ -2,7 +2,7 @@
 
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/rnn/defs.h"
+#include "ops/registry.h"
 
 // Recurrent layers fused with the projection of their input, written by optimizers of inference
 // programs. They have no gradients.
@@ -238,7 +238,7 @@ void add_attention_lstm(OpRegistry& registry) {
 
 }  // namespace
 
-void add_fused_rnn_ops(OpRegistry& registry) {
+void add_rnn_fused_rnn(OpRegistry& registry) {
   add_fusion_lstms(registry);
   add_fusion_gru(registry);
   add_attention_lstm(registry);

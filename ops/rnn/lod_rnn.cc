@@ -2,7 +2,7 @@
 
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/rnn/defs.h"
+#include "ops/registry.h"
 
 // Recurrent layers of fluid over LoD sequences. Their inputs are already projected, so the width of
 // the input is a multiple of the number of cells.
@@ -207,7 +207,7 @@ void add_gru(OpRegistry& registry) {
 
 }  // namespace
 
-void add_lod_rnn_ops(OpRegistry& registry) {
+void add_rnn_lod_rnn(OpRegistry& registry) {
   add_lstm(registry);
   add_lstmp(registry);
   add_gru(registry);

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/sequence/defs.h"
+#include "ops/registry.h"
 
 // Beam search: one time step of the search, and the walk back through all time steps. The LoD
 // levels are the beams of each source, and the continuations of each beam.
@@ -29,7 +29,7 @@ Status infer_beam_search_decode(InferContext& ctx) {
 
 }  // namespace
 
-void add_beam_search_ops(OpRegistry& registry) {
+void add_sequence_beam_search(OpRegistry& registry) {
   registry.add(
       OpDef("beam_search")
           .doc("the beam_size best continuations of the beams of each source")

@@ -3,7 +3,7 @@
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/sequence/defs.h"
+#include "ops/registry.h"
 #include "ops/sequence/lods.h"
 
 // Ops that compute over the rows of LoD sequences.
@@ -168,7 +168,7 @@ Status infer_topk_pooling(InferContext& ctx) {
 
 }  // namespace
 
-void add_sequence_compute_ops(OpRegistry& registry) {
+void add_sequence_compute(OpRegistry& registry) {
   add_pool(registry);
   add_conv(registry);
   registry.add(OpDef("sequence_softmax")

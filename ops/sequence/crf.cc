@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/sequence/defs.h"
+#include "ops/registry.h"
 
 // Linear-chain conditional random fields, and chunk_eval, the metric used with them.
 namespace millrace::ops {
@@ -62,7 +62,7 @@ Status infer_chunks(InferContext& ctx) {
 
 }  // namespace
 
-void add_crf_ops(OpRegistry& registry) {
+void add_sequence_crf(OpRegistry& registry) {
   registry.add(
       OpDef("linear_chain_crf")
           .doc("negative log likelihood of tag sequences")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/sequence/defs.h"
+#include "ops/registry.h"
 
 // Sequences of labels without alignment: loss, alignment, distance.
 namespace millrace::ops {
@@ -46,7 +46,7 @@ Status infer_distance_ctc(InferContext& ctx) {
 
 }  // namespace
 
-void add_ctc_ops(OpRegistry& registry) {
+void add_sequence_ctc(OpRegistry& registry) {
   registry.add(OpDef("warpctc")
                    .doc("connectionist temporal classification loss")
                    .input("Logits", "sequences [rows, classes] or [length, batch, classes]")

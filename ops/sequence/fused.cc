@@ -2,7 +2,7 @@
 
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/sequence/defs.h"
+#include "ops/registry.h"
 #include "ops/sequence/lods.h"
 
 // Fused ops over sequences, written by optimizers of inference programs. They have no gradients.
@@ -108,7 +108,7 @@ OpDef& pool_attrs_fused(OpDef& def) {
 
 }  // namespace
 
-void add_fused_sequence_ops(OpRegistry& registry) {
+void add_sequence_fused(OpRegistry& registry) {
   OpDef pooled("fusion_seqpool_concat");
   pooled.doc("sequence_pool of each X, concatenated by columns; empty sequences yield 0")
       .input("X", "sequences [rows, width], equally many in each", Arity::kMany)

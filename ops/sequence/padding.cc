@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "ops/infer_helpers.h"
-#include "ops/sequence/defs.h"
+#include "ops/registry.h"
 
 // Conversion between sequences with LoD and dense tensors with a length per row.
 namespace millrace::ops {
@@ -56,7 +56,7 @@ Status infer_mask(InferContext& ctx) {
 
 }  // namespace
 
-void add_sequence_padding_ops(OpRegistry& registry) {
+void add_sequence_padding(OpRegistry& registry) {
   registry.add(OpDef("sequence_pad")
                    .doc("one row of fixed length for each sequence")
                    .input("X", "sequences")

@@ -2,7 +2,7 @@
 
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
-#include "ops/sequence/defs.h"
+#include "ops/registry.h"
 #include "ops/sequence/lods.h"
 
 // Ops that move rows of LoD sequences. The number of result rows is known at run time only.
@@ -215,7 +215,7 @@ void add_moves(OpRegistry& registry) {
 
 }  // namespace
 
-void add_sequence_shape_ops(OpRegistry& registry) {
+void add_sequence_shape(OpRegistry& registry) {
   add_moves(registry);
   registry.add(OpDef("sequence_enumerate")
                    .doc("row i = the win_size elements of its sequence from i on")

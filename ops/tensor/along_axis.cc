@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -39,7 +39,8 @@ Status infer_put_grad(InferContext& ctx) {
 
 }  // namespace
 
-void add_along_axis_ops(OpRegistry& registry) {
+/// take_along_axis, put_along_axis
+void add_tensor_along_axis(OpRegistry& registry) {
   registry.add(OpDef("take_along_axis")
                    .doc("elements of Input whose coordinate along Axis is given by Index")
                    .input("Input", "any shape")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -43,7 +43,8 @@ OpDef family_arg_extreme(llvm::StringRef type, llvm::StringRef doc) {
 
 }  // namespace
 
-void add_arg_extreme_ops(OpRegistry& registry) {
+/// arg_max, arg_min
+void add_tensor_arg_extreme(OpRegistry& registry) {
   registry.add(
       family_arg_extreme("arg_max", "index of the largest element; the first of equal ones"));
   registry.add(

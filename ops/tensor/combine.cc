@@ -1,7 +1,7 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -121,7 +121,8 @@ OpDef partial(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef d
 
 }  // namespace
 
-void add_combine_ops(OpRegistry& registry) {
+/// meshgrid, multiplex, partial_concat, partial_sum
+void add_tensor_combine(OpRegistry& registry) {
   registry.add(OpDef("meshgrid")
                    .doc("each vector repeated over the dims of the others")
                    .input("X", "vectors", Arity::kMany)

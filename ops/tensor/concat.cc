@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -75,15 +75,15 @@ Status infer_concat(InferContext& ctx) {
 
 }  // namespace
 
-OpDef concat() {
-  return OpDef("concat")
-      .doc("the operands, concatenated along a dim")
-      .input("X", "the same shape except along axis", Arity::kMany)
-      .input("AxisTensor", "one element; replaces the attribute", Arity::kOptional)
-      .output("Out", "shape of the operands, the sum along axis")
-      .attr("axis", 0, "dim along which to join")
-      .infer(infer_concat)
-      .grad(grad_of_x("concat_grad", {"AxisTensor", "X"}));
+void add_tensor_concat(OpRegistry& registry) {
+  registry.add(OpDef("concat")
+                   .doc("the operands, concatenated along a dim")
+                   .input("X", "the same shape except along axis", Arity::kMany)
+                   .input("AxisTensor", "one element; replaces the attribute", Arity::kOptional)
+                   .output("Out", "shape of the operands, the sum along axis")
+                   .attr("axis", 0, "dim along which to join")
+                   .infer(infer_concat)
+                   .grad(grad_of_x("concat_grad", {"AxisTensor", "X"})));
 }
 
 }  // namespace millrace::ops

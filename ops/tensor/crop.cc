@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -70,7 +70,8 @@ Status infer_crop_tensor(InferContext& ctx) {
 
 }  // namespace
 
-void add_crop_ops(OpRegistry& registry) {
+/// crop, crop_tensor
+void add_tensor_crop(OpRegistry& registry) {
   registry.add(OpDef("crop")
                    .doc("the box of the given shape that starts at offsets")
                    .input("X", "at least one dim")

@@ -3,7 +3,7 @@
 
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -63,7 +63,8 @@ Status infer_matrices(InferContext& ctx) {
 
 }  // namespace
 
-void add_diagonal_ops(OpRegistry& registry) {
+/// diag, diag_v2, eye, fill_diagonal, tril_triu
+void add_tensor_diagonal(OpRegistry& registry) {
   registry.add(OpDef("diag")
                    .doc("square matrix with the vector on its diagonal")
                    .input("Diagonal", "a vector")

@@ -2,7 +2,7 @@
 
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 // Ops on the diagonals of matrices that two dims of a tensor hold: sums of diagonals, and matrices
@@ -62,7 +62,8 @@ Status infer_diag_embed(InferContext& ctx) {
 
 }  // namespace
 
-void add_diagonals_ops(OpRegistry& registry) {
+/// trace, diag_embed
+void add_tensor_diagonals(OpRegistry& registry) {
   registry.add(OpDef("trace")
                    .doc("sum of a diagonal of each matrix that two dims hold")
                    .input("Input", "at least two dims")

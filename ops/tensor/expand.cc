@@ -4,7 +4,7 @@
 
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -146,7 +146,8 @@ Status infer_expand_as_expand(InferContext& ctx) {
 
 }  // namespace
 
-void add_expand_ops(OpRegistry& registry) {
+/// expand, expand_as, expand_v2, expand_as_v2, tile
+void add_tensor_expand(OpRegistry& registry) {
   registry.add(OpDef("expand")
                    .doc("repeats X expand_times[i] times along dim i")
                    .input("X", "at least one dim")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -66,7 +66,8 @@ OpDef matrix_family(llvm::StringRef type) {
 
 }  // namespace
 
-void add_flatten_ops(OpRegistry& registry) {
+/// flatten, flatten2, flatten_contiguous_range
+void add_tensor_flatten(OpRegistry& registry) {
   registry.add(matrix_family("flatten").grad(grad_of_x("flatten_grad", {"X"})));
   registry.add(matrix_family("flatten2")
                    .intermediate("XShape", "0 and the dims of X; no data")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -63,18 +63,19 @@ Status infer_flatten_concat(InferContext& ctx) {
 
 }  // namespace
 
-OpDef fusion_transpose_flatten_concat() {
-  return OpDef("fusion_transpose_flatten_concat")
-      .doc("the operands, transposed, reshaped to matrices and concatenated")
-      .input("X", "the same rank", Arity::kMany)
-      .output("Out", "a matrix")
-      .required_attr<std::vector<int32_t>>("trans_axis",
-                                           "a permutation of the dims of each operand")
-      .required_attr<int32_t>("flatten_axis", "dims before it become rows, the others columns")
-      .range(0)
-      .required_attr<int32_t>("concat_axis", "0: more rows; 1: more columns")
-      .range(0, 1)
-      .infer(infer_flatten_concat);
+void add_tensor_flatten_concat(OpRegistry& registry) {
+  registry.add(
+      OpDef("fusion_transpose_flatten_concat")
+          .doc("the operands, transposed, reshaped to matrices and concatenated")
+          .input("X", "the same rank", Arity::kMany)
+          .output("Out", "a matrix")
+          .required_attr<std::vector<int32_t>>("trans_axis",
+                                               "a permutation of the dims of each operand")
+          .required_attr<int32_t>("flatten_axis", "dims before it become rows, the others columns")
+          .range(0)
+          .required_attr<int32_t>("concat_axis", "0: more rows; 1: more columns")
+          .range(0, 1)
+          .infer(infer_flatten_concat));
 }
 
 }  // namespace millrace::ops

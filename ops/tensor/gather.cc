@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -96,7 +96,8 @@ Status infer_gather_tree(InferContext& ctx) {
 
 }  // namespace
 
-void add_gather_ops(OpRegistry& registry) {
+/// gather, gather_nd, gather_tree, index_sample, index_select
+void add_tensor_gather(OpRegistry& registry) {
   registry.add(OpDef("gather")
                    .doc("the slices of X along axis that Index names")
                    .input("X", "at least one dim")

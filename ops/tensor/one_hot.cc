@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -48,7 +48,8 @@ OpDef family_one_hot(llvm::StringRef type, llvm::StringRef doc) {
 
 }  // namespace
 
-void add_one_hot_ops(OpRegistry& registry) {
+/// one_hot, one_hot_v2
+void add_tensor_one_hot(OpRegistry& registry) {
   registry.add(
       family_one_hot("one_hot", "a row with a 1 at the class, in place of the last dim of 1")
           .input("X", "int32 or int64; the last dim is 1")

@@ -3,7 +3,7 @@
 #include "framework/block.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -89,7 +89,8 @@ OpDef values_and_indices(llvm::StringRef type) {
 
 }  // namespace
 
-void add_order_ops(OpRegistry& registry) {
+/// argsort, kthvalue, top_k, top_k_v2
+void add_tensor_order(OpRegistry& registry) {
   registry.add(values_and_indices("top_k")
                    .doc("the k largest elements of each row, largest first")
                    .input("K", "one element; replaces the attribute", Arity::kOptional)

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -118,7 +118,8 @@ Status infer_pad_constant_like(InferContext& ctx) {
 
 }  // namespace
 
-void add_pad_ops(OpRegistry& registry) {
+/// pad, pad2d, pad3d, pad_constant_like
+void add_tensor_pad(OpRegistry& registry) {
   registry.add(OpDef("pad")
                    .doc("X with a border of one value")
                    .input("X", "any shape")

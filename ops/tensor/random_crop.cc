@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -30,17 +30,17 @@ Status infer_random_crop(InferContext& ctx) {
 
 }  // namespace
 
-OpDef random_crop() {
-  return OpDef("random_crop")
-      .doc("a window at a random position in the trailing dims, one per leading index")
-      .input("X", "at least as many dims as shape")
-      .input("Seed", "int64, one element; state of the generator")
-      .output("Out", "leading dims of X, then shape")
-      .output("SeedOut", "state for the next run")
-      .required_attr<std::vector<int32_t>>("shape", "size of the window")
-      .range(1)
-      .attr("startup_seed", 0, "state to start from where Seed has none")
-      .infer(infer_random_crop);
+void add_tensor_random_crop(OpRegistry& registry) {
+  registry.add(OpDef("random_crop")
+                   .doc("a window at a random position in the trailing dims, one per leading index")
+                   .input("X", "at least as many dims as shape")
+                   .input("Seed", "int64, one element; state of the generator")
+                   .output("Out", "leading dims of X, then shape")
+                   .output("SeedOut", "state for the next run")
+                   .required_attr<std::vector<int32_t>>("shape", "size of the window")
+                   .range(1)
+                   .attr("startup_seed", 0, "state to start from where Seed has none")
+                   .infer(infer_random_crop));
 }
 
 }  // namespace millrace::ops

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -116,7 +116,8 @@ OpDef family_reshape(llvm::StringRef type) {
 
 }  // namespace
 
-void add_reshape_ops(OpRegistry& registry) {
+/// reshape, reshape2
+void add_tensor_reshape(OpRegistry& registry) {
   registry.add(family_reshape("reshape").grad(
       without_offsets(grad_of_x("reshape_grad", {"X", "Out", "Shape", "ShapeTensor"}))));
   registry.add(family_reshape("reshape2")

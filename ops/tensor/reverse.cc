@@ -1,6 +1,6 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -37,7 +37,8 @@ StatusOr<std::vector<GradOp>> grad_reverse(const GradContext& ctx) {
 
 }  // namespace
 
-void add_reverse_ops(OpRegistry& registry) {
+/// flip, reverse, roll
+void add_tensor_reverse(OpRegistry& registry) {
   registry.add(OpDef("flip")
                    .doc("X with the order reversed along some dims")
                    .input("X", "any shape")

@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -45,7 +45,8 @@ GradSpec grad_scatter(llvm::StringRef type, llvm::StringRef index) {
 
 }  // namespace
 
-void add_scatter_ops(OpRegistry& registry) {
+/// scatter, scatter_nd_add
+void add_tensor_scatter(OpRegistry& registry) {
   registry.add(OpDef("scatter")
                    .doc("X with Updates as rows Ids; if overwrite is false, rows with the same "
                         "id are summed")

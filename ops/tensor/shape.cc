@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -18,7 +18,8 @@ Status infer_size(InferContext& ctx) {
 
 }  // namespace
 
-void add_shape_ops(OpRegistry& registry) {
+/// shape, size
+void add_tensor_shape(OpRegistry& registry) {
   registry.add(OpDef("shape")
                    .doc("the dims of Input as a tensor")
                    .input("Input", "any shape; its data is not read")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -15,20 +15,21 @@ Status infer_shard_index(InferContext& ctx) {
 
 }  // namespace
 
-OpDef shard_index() {
-  return OpDef("shard_index")
-      .doc("the index within this shard, or ignore_value for an index of another shard")
-      .input("X", "integers in [0, index_num)")
-      .output("Out", "shape, dtype and LoD of X")
-      .required_attr<int32_t>("index_num", "number of indices in all")
-      .range(1)
-      .required_attr<int32_t>("nshards", "number of shards; each has ceil(index_num / nshards)")
-      .range(1)
-      .required_attr<int32_t>("shard_id", "this shard, from 0")
-      .range(0)
-      .attr("ignore_value", -1, "result for an index of another shard")
-      .infer(infer_shard_index)
-      .inplace("X", "Out");
+void add_tensor_shard_index(OpRegistry& registry) {
+  registry.add(
+      OpDef("shard_index")
+          .doc("the index within this shard, or ignore_value for an index of another shard")
+          .input("X", "integers in [0, index_num)")
+          .output("Out", "shape, dtype and LoD of X")
+          .required_attr<int32_t>("index_num", "number of indices in all")
+          .range(1)
+          .required_attr<int32_t>("nshards", "number of shards; each has ceil(index_num / nshards)")
+          .range(1)
+          .required_attr<int32_t>("shard_id", "this shard, from 0")
+          .range(0)
+          .attr("ignore_value", -1, "result for an index of another shard")
+          .infer(infer_shard_index)
+          .inplace("X", "Out"));
 }
 
 }  // namespace millrace::ops

@@ -2,7 +2,7 @@
 
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 #include "ops/tensor/slice_axes.h"
 
@@ -59,7 +59,8 @@ OpDef family_slice(llvm::StringRef type) {
 
 }  // namespace
 
-void add_slicing_ops(OpRegistry& registry) {
+/// slice, strided_slice
+void add_tensor_slice(OpRegistry& registry) {
   registry.add(family_slice("slice")
                    .doc("the elements from starts to ends along some dims")
                    .infer(infer_slice)

@@ -3,7 +3,7 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -105,20 +105,21 @@ StatusOr<std::vector<GradOp>> grad_split(const GradContext& ctx) {
 
 }  // namespace
 
-OpDef split() {
-  return OpDef("split")
-      .doc("splits X into parts along a dim")
-      .input("X", "at least one dim")
-      .input("AxisTensor", "one element; replaces the attribute", Arity::kOptional)
-      .input("SectionsTensorList", "one element for each part; replaces sections", Arity::kAny)
-      .output("Out", "the parts in order", Arity::kMany)
-      .attr("sections", std::vector<int32_t>{}, "sizes of the parts; one may be -1")
-      .range(-1)
-      .attr("num", 0, "number of equal parts; read if sections is empty")
-      .range(0)
-      .attr("axis", 0, "dim to split")
-      .infer(infer_split)
-      .grad(grad_split);
+void add_tensor_split(OpRegistry& registry) {
+  registry.add(
+      OpDef("split")
+          .doc("splits X into parts along a dim")
+          .input("X", "at least one dim")
+          .input("AxisTensor", "one element; replaces the attribute", Arity::kOptional)
+          .input("SectionsTensorList", "one element for each part; replaces sections", Arity::kAny)
+          .output("Out", "the parts in order", Arity::kMany)
+          .attr("sections", std::vector<int32_t>{}, "sizes of the parts; one may be -1")
+          .range(-1)
+          .attr("num", 0, "number of equal parts; read if sections is empty")
+          .range(0)
+          .attr("axis", 0, "dim to split")
+          .infer(infer_split)
+          .grad(grad_split));
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -93,7 +93,8 @@ OpDef unsqueeze_family(llvm::StringRef type) {
 
 }  // namespace
 
-void add_squeeze_ops(OpRegistry& registry) {
+/// squeeze, squeeze2, unsqueeze, unsqueeze2
+void add_tensor_squeeze(OpRegistry& registry) {
   registry.add(squeeze_family("squeeze").grad(grad_of_x("squeeze_grad", {"X"})));
   registry.add(squeeze_family("squeeze2")
                    .intermediate("XShape", "0 and the dims of X; no data")

@@ -1,7 +1,7 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -107,7 +107,8 @@ StatusOr<std::vector<GradOp>> unbind_grad(const GradContext& ctx) {
 
 }  // namespace
 
-void add_stack_ops(OpRegistry& registry) {
+/// stack, unstack, unbind
+void add_tensor_stack(OpRegistry& registry) {
   registry.add(OpDef("stack")
                    .doc("joins operands of one shape along a new dim")
                    .input("X", "all of the same shape", Arity::kMany)

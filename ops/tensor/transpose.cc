@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -68,7 +68,8 @@ GradSpec with_infer(GradSpec spec) {
 
 }  // namespace
 
-void add_transpose_ops(OpRegistry& registry) {
+/// transpose, transpose2
+void add_tensor_transpose(OpRegistry& registry) {
   registry.add(
       family_transpose("transpose").grad(with_infer(grad_of_x("transpose_grad", {"X", "Out"}))));
   registry.add(family_transpose("transpose2")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -45,7 +45,8 @@ Status infer_with_counts(InferContext& ctx) {
 
 }  // namespace
 
-void add_unique_ops(OpRegistry& registry) {
+/// unique, unique_with_counts
+void add_tensor_unique(OpRegistry& registry) {
   registry.add(
       OpDef("unique")
           .doc("the distinct elements, in order of first occurrence or sorted")

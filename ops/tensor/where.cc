@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/tensor/defs.h"
+#include "ops/registry.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -34,7 +34,8 @@ Status infer_masked_select(InferContext& ctx) {
 
 }  // namespace
 
-void add_where_ops(OpRegistry& registry) {
+/// where, where_index, masked_select
+void add_tensor_where(OpRegistry& registry) {
   registry.add(OpDef("where")
                    .doc("X where Condition holds, else Y")
                    .input("Condition", "bool; shape of X")

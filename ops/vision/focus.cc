@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/vision/defs.h"
+#include "ops/registry.h"
 
 // similarity_focus and bilateral_slice.
 namespace millrace::ops {
@@ -46,7 +46,8 @@ Status infer_bilateral_slice(InferContext& ctx) {
 
 }  // namespace
 
-void add_focus_ops(OpRegistry& registry) {
+/// similarity_focus, bilateral_slice
+void add_vision_focus(OpRegistry& registry) {
   registry.add(OpDef("similarity_focus")
                    .doc("1 at the largest elements of a slice of X, one for each row and "
                         "column, else 0")

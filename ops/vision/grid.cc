@@ -1,6 +1,6 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
-#include "ops/vision/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -61,7 +61,8 @@ Status infer_grid_sampler(InferContext& ctx) {
 
 }  // namespace
 
-void add_grid_ops(OpRegistry& registry) {
+/// affine_grid, grid_sampler
+void add_vision_grid(OpRegistry& registry) {
   registry.add(OpDef("affine_grid")
                    .doc("the points to which an affine map moves the pixels of an image")
                    .input("Theta", "[batch, 2, 3] or [batch, 3, 4], the maps")

@@ -1,7 +1,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 #include "ops/nn/window.h"
-#include "ops/vision/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -110,7 +110,8 @@ GradSpec from_out(llvm::StringRef type) {
 
 }  // namespace
 
-void add_rearrange_ops(OpRegistry& registry) {
+/// pixel_shuffle, shuffle_channel, space_to_depth, temporal_shift
+void add_vision_rearrange(OpRegistry& registry) {
   registry.add(OpDef("pixel_shuffle")
                    .doc("an enlarged image, with pixels taken from the channels")
                    .input("X", "rank 4")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/vision/defs.h"
+#include "ops/registry.h"
 
 namespace millrace::ops {
 namespace {
@@ -61,7 +61,8 @@ OpDef& counted(OpDef& def) {
 
 }  // namespace
 
-void add_roi_ops(OpRegistry& registry) {
+/// roi_align, roi_pool, psroi_pool, prroi_pool
+void add_vision_roi(OpRegistry& registry) {
   OpDef align = family_roi("roi_align", "average of points read between pixels, in each cell");
   registry.add(counted(align)
                    .attr("sampling_ratio", -1, "points along each side of a cell; -1: by its size")

@@ -1,5 +1,5 @@
 #include "ops/infer_helpers.h"
-#include "ops/vision/defs.h"
+#include "ops/registry.h"
 
 // Regions that are not axis-aligned boxes, or whose cells are moved.
 namespace millrace::ops {
@@ -66,7 +66,8 @@ Status infer_perspective(InferContext& ctx) {
 
 }  // namespace
 
-void add_warped_roi_ops(OpRegistry& registry) {
+/// deformable_psroi_pooling, roi_perspective_transform
+void add_vision_warped_roi(OpRegistry& registry) {
   registry.add(
       OpDef("deformable_psroi_pooling")
           .doc("average of points in each cell; every cell has separate channels and is moved")

@@ -23,7 +23,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PAGE, FOLDER = "docs/extending.md", "docs/extending"
-CHECKS = ("layers", "tree", "words")
+CHECKS = ("layers", "names", "tree", "words")
 TESTS = re.compile(r"# tests: (\S+) (\S+)")
 CPP = (".h", ".cc")
 
@@ -39,7 +39,6 @@ class Diff:
         self.sentence = head.splitlines()[0] if head else ""
         self.tests = TESTS.findall(head)  # (target, regex)
         self.files = re.findall(r"^diff --git a/(\S+) b/\1$", body, re.M)
-        self.added = re.findall(r"^diff --git a/(\S+) b/\1\nnew file", body, re.M)
 
 
 def environment(folder):
@@ -133,19 +132,7 @@ def write(path, data, mode):
     os.chmod(path, mode)
 
 
-def apart(diffs):
-    """CMake code that compiles the added sources of libraries separately. Otherwise they would move sources from one
-    unity file to another, and the compiler cache would know none of them."""
-    code = ""
-    for name in (name for diff in diffs for name in diff.added):
-        if not name.endswith(".cc") or name.startswith("tests/"):
-            continue
-        code += (f"set_property(SOURCE ${{PROJECT_SOURCE_DIR}}/{name} TARGET_DIRECTORY millrace_{name.split('/')[0]}\n"
-                 "             PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)\n")
-    return code.encode()
-
-
-def write_tree(stage, tree, diffs):
+def write_tree(stage, tree):
     names = set()
     for at, _, files in os.walk(stage):
         for file in files:
@@ -153,8 +140,6 @@ def write_tree(stage, tree, diffs):
             name = os.path.relpath(path, stage)
             with open(path, "rb") as source:
                 data = source.read()
-            if name == "CMakeLists.txt":
-                data += apart(diffs)
             write(os.path.join(tree, name), data, os.stat(path).st_mode)
             names.add(name)
     for at, folders, files in os.walk(tree):
@@ -208,7 +193,7 @@ def main():
         broken = apply_all(ROOT, diffs, stage)
         findings += broken or layout_findings(stage, diffs) + source_findings(stage, diffs)
         if args.build and not findings:
-            write_tree(stage, tree, diffs)
+            write_tree(stage, tree)
     if args.build and not findings:
         findings += build_and_test(tree, diffs, args.jobs)
     for line in findings:

@@ -10,15 +10,14 @@ A row of the table says how the effect of the attribute is observed:
     {"none": REASON}                               it has no effect
     {"run": NAME, ...}                             a run of attribute_runs.py shows it, which tries these rows
 
-K is a number, or the name of a case of made_cases.py. "with": {ATTRIBUTE: VALUE} sets other attributes beforehand,
-"arguments": [...] are additional arguments of run-program. Cases that rows name are run twice without a flip: if values
+K is a number, or the name of a case of made_cases.py. An op X -> Out without a case has one, "plain". "with": {ATTRIBUTE:
+VALUE} sets other attributes beforehand, "arguments": [...] are additional arguments of run-program. Cases that rows name are run twice without a flip: if values
 differ between both runs, only shapes are compared.
 
-gradient_attributes.json has the same rows for gradient ops, by the name of the forward op: there only the gradient op
-is flipped, and the forward op keeps its value.
+The rows of an op are below its name, those of its gradient op below "OP gradient": there only the gradient op is flipped,
+and the forward op keeps its value.
 
-First the names: those of docs/ops.md (which a test keeps equal to the schemas) and those of the tables must be the
-same. Then every flip is run. --search tries values for every row without a case, and writes the results. Exit status: 0
+First the names: those of docs/ops.md (which a test keeps equal to the schemas) and those of the table must be the same. Then every flip is run. --search tries values for every row without a case, and writes the results. Exit status: 0
 all rows pass, 1 some do not. The last line is "N passed, M failed".
 """
 import argparse
@@ -37,7 +36,7 @@ from program_bytes import FIELD, decode_attr, encode_attr, fields, lump
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TABLE = os.path.join(ROOT, "tests/options/op_attributes.json")
-GRADIENTS = os.path.join(ROOT, "tests/options/gradient_attributes.json")
+OF_GRADIENT = " gradient"  # ends the keys of rows of gradient ops
 LIMIT = ["--max-tensor-bytes", str(1 << 28), "--threads", "1"]
 SECONDS_A_CASE = 5
 CHUNK = 60
@@ -148,8 +147,8 @@ def parse_default(text):
 
 
 def schemas():
-    """op -> attribute -> (kind, default) or None; op -> (type of its gradient op, whether a rule makes it)."""
-    ops, gradients = {}, {}
+    """op -> attribute -> (kind, default) or None; op -> (type of its gradient op, whether a rule makes it); ops X -> Out."""
+    ops, gradients, plain = {}, {}, set()
     with open(os.path.join(ROOT, "docs/ops.md"), encoding="utf-8") as file:
         for line in file:
             if not line.startswith("| `"):
@@ -158,18 +157,22 @@ def schemas():
             op, text, gradient = cells[0].strip().strip("`"), cells[4], cells[5].strip()
             ops[op] = {}
             gradients[op] = (op + "_grad", True) if gradient == "rule" else (gradient, False)
+            if [cell.strip() for cell in cells[2:4]] == ["X", "Out"]:
+                plain.add(op)
             for part in re.split(r", (?=[A-Za-z_]\w*(?: = |! ))", text.strip()):
                 if match := re.match(r"(\w+) = (.*)$", part):
                     ops[op][match[1]] = parse_default(match[2])
                 elif match := re.match(r"(\w+)! (\w+)$", part):
                     ops[op][match[1]] = (match[2], None)
-    return ops, gradients
+    return ops, gradients, plain
 
 
 class Cases:
     """The reference cases and those of made_cases.py, read once per op."""
 
-    def __init__(self, shared):
+    def __init__(self, shared, plain):
+        """plain: op -> whether its "plain" case, for lack of others, has a gradient op"""
+        self.plain = plain
         sys.path.insert(0, os.path.join(shared, "tools"))
         import check_ops  # the checker of the references can read their form
         # the second folder has cases that the references lack
@@ -185,6 +188,8 @@ class Cases:
             self.known[op] = {k: (arrays["program"].tobytes(), self.form.feed_members(meta, arrays), self.form.fetch_names(meta, False))
                               for k, (meta, arrays) in enumerate(listed)}
             self.known[op].update({case.name: case.build() for case in made_cases.CASES.get(op, [])})
+            if not self.known[op] and op in self.plain:
+                self.known[op] = {"plain": made_cases.plain(op, self.plain[op]).build()}
         return self.known[op]
 
     def job(self, folder, tag, op, row, program):
@@ -201,15 +206,21 @@ class Cases:
 
 
 class Table:
-    """Rows of ops, or of their gradient ops, with their programs and cases."""
+    """Rows of ops, or of their gradient ops (suffix OF_GRADIENT), with their programs and cases."""
 
-    def __init__(self, path, cases, ops, types):
-        self.path, self.cases, self.types = path, cases, types  # types: op -> types of the ops that a flip changes
+    def __init__(self, suffix, cases, ops, types):
+        self.suffix, self.cases, self.types = suffix, cases, types  # types: op -> types of the ops that a flip changes
         self.ops = {op: attrs for op, attrs in ops.items() if op in types}
-        self.rows = {}
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                self.rows = json.load(file)
+        self.rows = {key.removesuffix(OF_GRADIENT): attrs for key, attrs in self.stored().items() if self.has(key)}
+
+    def has(self, key):
+        return key.endswith(OF_GRADIENT) == bool(self.suffix)
+
+    @staticmethod
+    def stored():
+        """The rows of the file."""
+        with open(TABLE, encoding="utf-8") as file:
+            return json.load(file)
 
     def base(self, op, row):
         """The program of a row before its flip."""
@@ -241,10 +252,12 @@ class Table:
         return [{"case": k, "flip": new} for _, k, new in rows][:MOST_TURNS]
 
     def write(self, found):
-        with open(self.path, "w", encoding="utf-8") as file:
+        rows = {key: attrs for key, attrs in self.stored().items() if not self.has(key)}
+        rows.update({op + self.suffix: attrs for op, attrs in {**self.rows, **found}.items()})
+        with open(TABLE, "w", encoding="utf-8") as file:
             file.write("{\n" + ",\n".join(
                 f" {json.dumps(op)}: {{\n" + ",\n".join(f"  {json.dumps(attr)}: {json.dumps(row)}" for attr, row in attrs.items()) + "\n }"
-                for op, attrs in sorted({**self.rows, **found}.items())) + "\n}\n")
+                for op, attrs in sorted(rows.items())) + "\n}\n")
 
 
 def outcome(job, answer):
@@ -370,10 +383,10 @@ def search(table, runner):
 def check(table, runner, only):
     faults = []
     listed = {op: attrs for op, attrs in table.rows.items() if not only or op in only}
-    name = os.path.basename(table.path)
+    name = os.path.basename(TABLE)
     for op in sorted(set(table.ops) | set(listed)):
         for attr in sorted(set(table.ops.get(op, {})) ^ set(listed.get(op, {}))):
-            faults.append(f"{op} {attr}: " + (f"not in {name}" if attr in table.ops.get(op, {}) else f"no attribute any more, but in {name}"))
+            faults.append(f"{op}{table.suffix} {attr}: " + (f"not in {name}" if attr in table.ops.get(op, {}) else f"no attribute any more, but in {name}"))
     rows = [(op, attr, row) for op, attrs in listed.items() for attr, row in attrs.items() if attr in table.ops.get(op, {})]
     flips = [row for row in rows if "case" in row[2]]
     plain = bases(table, runner, [(op, row) for op, _, row in flips])
@@ -383,29 +396,29 @@ def check(table, runner, only):
         before = plain[key_of(op, row)]
         seen = seen_of(before, outcome_of)
         if before[0] not in ("ran", "unsteady"):
-            faults.append(f"{op} case {row['case']}: {before[0]} as it is: {before[1]}")
+            faults.append(f"{op}{table.suffix} case {row['case']}: {before[0]} as it is: {before[1]}")
         elif seen != row["sees"]:
-            faults.append(f"{name}: {op} {attr} = {row['flip']} in case {row['case']}: {seen}, expected {row['sees']}"
+            faults.append(f"{name}: {op}{table.suffix} {attr} = {row['flip']} in case {row['case']}: {seen}, expected {row['sees']}"
                           + (f": {outcome_of[1][-200:]}" if seen == "refused" else ""))
     for op, attr, row in rows:
         if not {"case", "run", "none"} & set(row):
-            faults.append(f"{name}: {op} {attr}: nobody sees it")
+            faults.append(f"{name}: {op}{table.suffix} {attr}: nobody sees it")
         if "none" in row and len(row["none"]) < 8:
-            faults.append(f"{name}: {op} {attr}: no reason is given")
+            faults.append(f"{name}: {op}{table.suffix} {attr}: no reason is given")
     return len(rows), faults
 
 
 def tables(shared, only):
-    ops, gradients = schemas()
+    ops, gradients, plain = schemas()
     ops = {op: attrs for op, attrs in ops.items() if not only or op in only}
-    cases = Cases(os.path.abspath(shared))
+    cases = Cases(os.path.abspath(shared), {op: gradients[op] == (op + "_grad", False) for op in plain})
     grads = {}
     for op in ops:
         # gradients may consist of forward ops, whose rows are in the first table
         gradient, by_rule = gradients[op]
         if gradient and (not by_rule or any(gradient in types_in(program) for program, _, _ in cases.of(op).values())):
             grads[op] = {gradient}
-    return Table(TABLE, cases, ops, {op: {op, op + "_grad"} for op in ops}), Table(GRADIENTS, cases, ops, grads)
+    return Table("", cases, ops, {op: {op, op + "_grad"} for op in ops}), Table(OF_GRADIENT, cases, ops, grads)
 
 
 def main():

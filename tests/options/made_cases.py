@@ -134,6 +134,12 @@ def f(*shape, lo=-1.0, hi=1.0, dt="float32"):
     return DRAWS[0].uniform(lo, hi, shape).astype(dt)
 
 
+def plain(op, grad):
+    """A case of an op X -> Out with default attributes."""
+    return Made("plain", op, {"X": np.random.default_rng(17).uniform(-1, 1, (2, 3)).astype("float32")}, {}, {"Out": "float32"},
+                (["X"], {"Out": (2, 3)}) if grad else None)
+
+
 def i(*shape, lo=0, hi=10, dt="int64"):
     return DRAWS[0].integers(lo, hi, shape).astype(dt)
 

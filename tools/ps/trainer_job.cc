@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 using executor::NamedValues;
 
-constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
+constexpr int64_t kMaxSliceFileBytes = int64_t{1} << 30;
 // Interval between log lines about servers that cannot be reached yet.
 constexpr std::chrono::seconds kReportInterval{10};
 
@@ -78,7 +78,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   std::unique_ptr<TrainerJob> job(new TrainerJob(settings));
   job->name_ = files.program;
   if (!files.slices.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(files.slices, kMaxSlicesBytes));
+    MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(files.slices, kMaxSliceFileBytes));
     StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
     if (!slices.ok()) return std::move(slices).status().in_file(files.slices);
     job->slices_ = *std::move(slices);

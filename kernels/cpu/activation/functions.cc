@@ -1,10 +1,10 @@
 #include <cmath>
 
-#include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/activation/gamma.h"
 #include "kernels/cpu/elementwise/stage.h"
 #include "kernels/cpu/unary.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -271,7 +271,8 @@ void add_formulas_functions(Table& table) {
 
 }  // namespace
 
-void add_functions(KernelRegistry& registry) {
+/// Powers, logarithms, rounding, error and gamma functions.
+void add_activation_functions(KernelRegistry& registry) {
   add_formulas_functions(registry);
   registry.add("sign", unary<Sign>);
 }

@@ -1,5 +1,5 @@
-#include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/elementwise/binary.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -102,7 +102,7 @@ StatusOr<Kernel> prelu_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_prelu(KernelRegistry& registry) {
+void add_activation_prelu(KernelRegistry& registry) {
   registry.add("prelu", prelu);
   registry.add("prelu_grad", prelu_grad);
 }

@@ -1,6 +1,6 @@
-#include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/elementwise/stage.h"
 #include "kernels/cpu/unary.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -168,7 +168,8 @@ void add_formulas_rectifiers(Table& table) {
 
 }  // namespace
 
-void add_rectifiers(KernelRegistry& registry) {
+/// relu and other piecewise linear functions.
+void add_activation_rectifiers(KernelRegistry& registry) {
   add_formulas_rectifiers(registry);
 }
 void add_rectifiers(StageTable& table) {

@@ -1,11 +1,11 @@
 #include <cmath>
 
-#include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/activation/gelu.h"
 #include "kernels/cpu/elementwise/stage.h"
 #include "kernels/cpu/unary.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/cpu/wide_loops.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -286,7 +286,8 @@ void add_formulas_smooth(Table& table) {
 
 }  // namespace
 
-void add_smooth_activations(KernelRegistry& registry) {
+/// sigmoid, tanh, gelu and other smooth functions.
+void add_activation_smooth(KernelRegistry& registry) {
   add_formulas_smooth(registry);
   registry.add("gelu", gelu_smooth);
   registry.add("gelu_grad", gelu_grad_smooth);

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/extent.h"
 #include "kernels/cpu/nest.h"
@@ -11,6 +10,7 @@
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -203,7 +203,8 @@ StatusOr<Kernel> backward_softmax(const KernelSetup& op) {
 
 }  // namespace
 
-void add_softmax(KernelRegistry& registry) {
+/// softmax and log_softmax.
+void add_activation_softmax(KernelRegistry& registry) {
   registry.add("softmax", forward_softmax<false>);
   registry.add("softmax_grad", backward_softmax<false>);
   registry.add("log_softmax", forward_softmax<true>);

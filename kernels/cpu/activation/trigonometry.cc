@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/unary.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -125,7 +125,7 @@ struct Atanh : FromX {
 
 }  // namespace
 
-void add_trigonometry(KernelRegistry& registry) {
+void add_activation_trigonometry(KernelRegistry& registry) {
   add_unary<Sin>(registry, "sin", "sin_grad");
   add_unary<Cos>(registry, "cos", "cos_grad");
   add_unary<Tan>(registry, "tan", "tan_grad");

@@ -1,10 +1,10 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -50,7 +50,8 @@ StatusOr<Kernel> make_value_tests(const KernelSetup& op) {
 
 }  // namespace
 
-void add_value_tests(KernelRegistry& registry) {
+/// isfinite_v2, isinf_v2, isnan_v2.
+void add_activation_value_tests(KernelRegistry& registry) {
   registry.add("isfinite_v2", make_value_tests<ValueTest::kFinite>);
   registry.add("isinf_v2", make_value_tests<ValueTest::kInfinite>);
   registry.add("isnan_v2", make_value_tests<ValueTest::kNan>);

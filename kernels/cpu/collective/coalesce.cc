@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cpu/collective/collective.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // coalesce_tensor: places tensors in one buffer, so that one reduction handles all of them.
 namespace millrace::kernels {
@@ -104,7 +104,7 @@ StatusOr<Kernel> coalesce_tensor(const KernelSetup& op) {
 
 }  // namespace
 
-void add_coalesce(KernelRegistry& registry) {
+void add_collective_coalesce(KernelRegistry& registry) {
   registry.add("coalesce_tensor", coalesce_tensor);
 }
 

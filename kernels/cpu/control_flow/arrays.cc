@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "kernels/cpu/control_flow/control_flow.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // Tensor arrays: lists of tensors that grow when written.
@@ -200,7 +200,7 @@ StatusOr<Kernel> tensor_array_to_tensor_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_arrays(KernelRegistry& registry) {
+void add_control_flow_arrays(KernelRegistry& registry) {
   registry.add("write_to_array", write_to_array);
   registry.add("read_from_array", read_from_array);
   registry.add("lod_array_length", lod_array_length);

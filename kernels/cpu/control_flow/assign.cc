@@ -1,8 +1,8 @@
-#include "kernels/cpu/control_flow/control_flow.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
@@ -151,7 +151,7 @@ StatusOr<Kernel> memory_helper_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_assign(KernelRegistry& registry) {
+void add_control_flow_assign(KernelRegistry& registry) {
   registry.add("assign", assign_kernel);
   registry.add("assign_value", assign_value);
   registry.add("increment", increment);

@@ -1,8 +1,8 @@
-#include "kernels/cpu/control_flow/control_flow.h"
 #include "kernels/cpu/control_flow/row_pieces.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // Selecting between vars, and splitting rows by a mask.
 namespace millrace::kernels {
@@ -128,7 +128,7 @@ StatusOr<Kernel> merge_lod_tensor(const KernelSetup& op) {
 
 }  // namespace
 
-void add_branches(KernelRegistry& registry) {
+void add_control_flow_branches(KernelRegistry& registry) {
   registry.add("select_input", select_input);
   registry.add("select_output", select_output);
   registry.add("split_lod_tensor", split_lod_tensor);

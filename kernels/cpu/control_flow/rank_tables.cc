@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "kernels/cpu/control_flow/control_flow.h"
 #include "kernels/cpu/control_flow/row_pieces.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // Sequences ordered by length (the rank table) and split into one tensor per time step. An "entry"
 // is what a time step takes from a sequence: a row, or a sequence of the next LoD level.
@@ -202,7 +202,7 @@ StatusOr<Kernel> reorder_back(const KernelSetup& op) {
 
 }  // namespace
 
-void add_rank_tables(KernelRegistry& registry) {
+void add_control_flow_rank_tables(KernelRegistry& registry) {
   registry.add("lod_rank_table", lod_rank_table);
   registry.add("max_sequence_len", max_sequence_len);
   registry.add("lod_tensor_to_array", lod_tensor_to_array);

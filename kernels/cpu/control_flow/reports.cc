@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cpu/control_flow/control_flow.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // print and assert: ops that report to the user.
@@ -132,7 +132,7 @@ StatusOr<Kernel> assert_true(const KernelSetup& op) {
 
 }  // namespace
 
-void add_reports(KernelRegistry& registry) {
+void add_control_flow_reports(KernelRegistry& registry) {
   registry.add("print", print);
   registry.add("assert", assert_true);
 }

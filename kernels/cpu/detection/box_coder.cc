@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -116,7 +116,7 @@ StatusOr<Kernel> box_coder(const KernelSetup& op) {
 
 }  // namespace
 
-void add_box_coder(KernelRegistry& registry) {
+void add_detection_box_coder(KernelRegistry& registry) {
   registry.add("box_coder", box_coder);
 }
 

@@ -2,10 +2,10 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/detection/targets.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // box_decoder_and_assign: the boxes of all classes, and the box of the best class.
 namespace millrace::kernels {
@@ -107,7 +107,7 @@ StatusOr<Kernel> box_decoder_and_assign(const KernelSetup& op) {
 
 }  // namespace
 
-void add_box_decoder(KernelRegistry& registry) {
+void add_detection_box_decoder(KernelRegistry& registry) {
   registry.add("box_decoder_and_assign", box_decoder_and_assign);
 }
 

@@ -2,9 +2,9 @@
 #include <string>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // iou_similarity, box_clip and polygon_box_transform.
 namespace millrace::kernels {
@@ -97,7 +97,7 @@ StatusOr<Kernel> polygon_box_transform(const KernelSetup& op) {
 
 }  // namespace
 
-void add_box_ops(KernelRegistry& registry) {
+void add_detection_box_ops(KernelRegistry& registry) {
   registry.add("iou_similarity", iou_similarity);
   registry.add("box_clip", box_clip);
   registry.add("polygon_box_transform", polygon_box_transform);

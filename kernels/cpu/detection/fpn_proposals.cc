@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // collect_fpn_proposals and distribute_fpn_proposals: collect the boxes of all levels of a feature
 // pyramid in one tensor, and distribute them to the levels again.
@@ -170,7 +170,7 @@ StatusOr<Kernel> collect_fpn_proposals(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fpn_proposals(KernelRegistry& registry) {
+void add_detection_fpn_proposals(KernelRegistry& registry) {
   registry.add("collect_fpn_proposals", collect_fpn_proposals);
   registry.add("distribute_fpn_proposals", distribute_fpn_proposals);
 }

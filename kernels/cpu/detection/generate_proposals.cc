@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -206,7 +206,7 @@ StatusOr<Kernel> generate_proposals(const KernelSetup& op) {
 
 }  // namespace
 
-void add_generate_proposals(KernelRegistry& registry) {
+void add_detection_generate_proposals(KernelRegistry& registry) {
   registry.add("generate_proposals", generate_proposals<true>);
   registry.add("generate_proposals_v2", generate_proposals<false>);
 }

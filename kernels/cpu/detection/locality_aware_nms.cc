@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/detection/nms_input.h"
 #include "kernels/cpu/detection/polygons.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // locality_aware_nms: merges adjacent boxes in the list that overlap, then continues as
 // multiclass_nms.
@@ -131,7 +131,7 @@ StatusOr<Kernel> locality_aware_nms(const KernelSetup& op) {
 
 }  // namespace
 
-void add_locality_aware_nms(KernelRegistry& registry) {
+void add_detection_locality_aware_nms(KernelRegistry& registry) {
   registry.add("locality_aware_nms", locality_aware_nms);
 }
 

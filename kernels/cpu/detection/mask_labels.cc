@@ -1,9 +1,9 @@
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/detection/polygon_mask.h"
 #include "kernels/cpu/detection/targets.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // generate_mask_labels: determines which pixels of a region belong to its object.
 namespace millrace::kernels {
@@ -177,7 +177,7 @@ StatusOr<Kernel> generate_mask_labels(const KernelSetup& op) {
 
 }  // namespace
 
-void add_mask_labels(KernelRegistry& registry) {
+void add_detection_mask_labels(KernelRegistry& registry) {
   registry.add("generate_mask_labels", generate_mask_labels);
 }
 

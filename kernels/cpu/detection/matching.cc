@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -253,7 +253,7 @@ StatusOr<Kernel> mine_hard_examples(const KernelSetup& op) {
 
 }  // namespace
 
-void add_matching(KernelRegistry& registry) {
+void add_detection_matching(KernelRegistry& registry) {
   registry.add("bipartite_match", bipartite_match);
   registry.add("target_assign", target_assign);
   registry.add("mine_hard_examples", mine_hard_examples);

@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/detection/nms_input.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -106,7 +106,7 @@ StatusOr<Kernel> matrix_nms(const KernelSetup& op) {
 
 }  // namespace
 
-void add_matrix_nms(KernelRegistry& registry) {
+void add_detection_matrix_nms(KernelRegistry& registry) {
   registry.add("matrix_nms", matrix_nms);
 }
 

@@ -2,11 +2,11 @@
 #include <vector>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/detection/nms_input.h"
 #include "kernels/cpu/detection/polygons.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -94,7 +94,7 @@ StatusOr<Kernel> multiclass_nms(const KernelSetup& op) {
 
 }  // namespace
 
-void add_multiclass_nms(KernelRegistry& registry) {
+void add_detection_multiclass_nms(KernelRegistry& registry) {
   registry.add("multiclass_nms", multiclass_nms<Version::kFirst>);
   registry.add("multiclass_nms2", multiclass_nms<Version::kSecond>);
   registry.add("multiclass_nms3", multiclass_nms<Version::kThird>);

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // prior_box, density_prior_box and anchor_generator: boxes for every cell of a feature map.
 namespace millrace::kernels {
@@ -256,7 +256,7 @@ StatusOr<Kernel> anchor_generator(const KernelSetup& op) {
 
 }  // namespace
 
-void add_priors(KernelRegistry& registry) {
+void add_detection_priors(KernelRegistry& registry) {
   registry.add("prior_box", prior_box);
   registry.add("density_prior_box", density_prior_box);
   registry.add("anchor_generator", anchor_generator);

@@ -2,10 +2,10 @@
 #include <optional>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/detection/targets.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // generate_proposal_labels: regions for training the second stage of a detector.
 namespace millrace::kernels {
@@ -242,7 +242,7 @@ StatusOr<Kernel> generate_proposal_labels(const KernelSetup& op) {
 
 }  // namespace
 
-void add_proposal_labels(KernelRegistry& registry) {
+void add_detection_proposal_labels(KernelRegistry& registry) {
   registry.add("generate_proposal_labels", generate_proposal_labels);
 }
 

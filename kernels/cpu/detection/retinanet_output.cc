@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/detection/targets.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // retinanet_detection_output: boxes from the scores and offsets of several feature maps.
 namespace millrace::kernels {
@@ -188,7 +188,7 @@ StatusOr<Kernel> retinanet_detection_output(const KernelSetup& op) {
 
 }  // namespace
 
-void add_retinanet_output(KernelRegistry& registry) {
+void add_detection_retinanet_output(KernelRegistry& registry) {
   registry.add("retinanet_detection_output", retinanet_detection_output);
 }
 

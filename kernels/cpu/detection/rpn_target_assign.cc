@@ -2,10 +2,10 @@
 #include <optional>
 
 #include "kernels/cpu/detection/boxes.h"
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/detection/targets.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // rpn_target_assign and retinanet_target_assign: select which anchors are compared with which box.
 namespace millrace::kernels {
@@ -248,7 +248,7 @@ StatusOr<Kernel> retinanet_target_assign(const KernelSetup& op) {
 
 }  // namespace
 
-void add_rpn_target_assign(KernelRegistry& registry) {
+void add_detection_rpn_target_assign(KernelRegistry& registry) {
   registry.add("rpn_target_assign", rpn_target_assign);
   registry.add("retinanet_target_assign", retinanet_target_assign);
 }

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -131,7 +131,7 @@ StatusOr<Kernel> yolo_box(const KernelSetup& op) {
 
 }  // namespace
 
-void add_yolo_box(KernelRegistry& registry) {
+void add_detection_yolo_box(KernelRegistry& registry) {
   registry.add("yolo_box", yolo_box);
 }
 

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -391,7 +391,7 @@ StatusOr<Kernel> yolov3_loss_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_yolov3_loss(KernelRegistry& registry) {
+void add_detection_yolov3_loss(KernelRegistry& registry) {
   registry.add("yolov3_loss", yolov3_loss);
   registry.add("yolov3_loss_grad", yolov3_loss_grad);
 }

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cpu/distributed/distributed.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -188,7 +188,7 @@ StatusOr<Kernel> dgc(const KernelSetup& op) {
 
 }  // namespace
 
-void add_dgc(KernelRegistry& registry) {
+void add_distributed_dgc(KernelRegistry& registry) {
   registry.add("dgc", dgc);
 }
 

@@ -3,11 +3,11 @@
 #include <memory>
 #include <unordered_map>
 
-#include "kernels/cpu/distributed/distributed.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // Sorting ids by server, and putting the responses back into the order of the ids.
 namespace millrace::kernels {
@@ -139,7 +139,7 @@ StatusOr<Kernel> merge_ids(const KernelSetup& op) {
 
 }  // namespace
 
-void add_ids(KernelRegistry& registry) {
+void add_distributed_ids(KernelRegistry& registry) {
   registry.add("split_ids", split_ids);
   registry.add("merge_ids", merge_ids);
 }

@@ -4,7 +4,6 @@
 
 #include <fmt/ranges.h>
 
-#include "kernels/cpu/distributed/distributed.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/merge_rows.h"
@@ -12,6 +11,7 @@
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // Ops that support transpiled programs: splitting tensors into slices of rows, selecting a
@@ -157,7 +157,7 @@ StatusOr<Kernel> dgc_clip_by_norm(const KernelSetup& op) {
 
 }  // namespace
 
-void add_slices(KernelRegistry& registry) {
+void add_distributed_slices(KernelRegistry& registry) {
   registry.add("split_byref", split_byref);
   registry.add("split_selected_rows", split_selected_rows);
   registry.add("ref_by_trainer_id", ref_by_trainer_id);

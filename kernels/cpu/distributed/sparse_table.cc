@@ -2,13 +2,13 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cpu/distributed/distributed.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/row_position.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // Look-ups in the slice of a table that a server has, and splitting a gradient into row numbers and
 // values.
@@ -78,7 +78,7 @@ StatusOr<Kernel> grad_split(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sparse_tables(KernelRegistry& registry) {
+void add_distributed_sparse_table(KernelRegistry& registry) {
   registry.add("lookup_sparse_table", lookup_sparse_table);
   registry.add("lookup_sparse_table_grad_split", grad_split);
 }

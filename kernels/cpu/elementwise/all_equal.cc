@@ -2,11 +2,11 @@
 #include <cstdlib>
 #include <string>
 
-#include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/scalar.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -111,7 +111,8 @@ StatusOr<Kernel> allclose(const KernelSetup& op) {
 
 }  // namespace
 
-void add_all_equal(KernelRegistry& registry) {
+/// equal_all, allclose.
+void add_elementwise_all_equal(KernelRegistry& registry) {
   registry.add("equal_all", equal_all);
   registry.add("allclose", allclose);
 }

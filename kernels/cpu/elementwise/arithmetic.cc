@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "kernels/cpu/elementwise/binary.h"
-#include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/layouts.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -171,7 +171,8 @@ StatusOr<Kernel> sub_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_arithmetic(KernelRegistry& registry) {
+/// Sum, difference, product and quotient with their gradients, and minus.
+void add_elementwise_arithmetic(KernelRegistry& registry) {
   registry.add("elementwise_add", binary<Add>);
   registry.add("elementwise_add_grad", add_grad);
   registry.add("elementwise_sub", binary<Sub>);

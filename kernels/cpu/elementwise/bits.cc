@@ -1,5 +1,5 @@
 #include "kernels/cpu/elementwise/binary.h"
-#include "kernels/cpu/elementwise/elementwise.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -77,7 +77,8 @@ StatusOr<Kernel> logical_not(const KernelSetup& op) {
 
 }  // namespace
 
-void add_bit_ops(KernelRegistry& registry) {
+/// logical_* and bitwise_*.
+void add_elementwise_bits(KernelRegistry& registry) {
   registry.add("bitwise_and", bitwise<And>);
   registry.add("bitwise_or", bitwise<Or>);
   registry.add("bitwise_xor", bitwise<Xor>);

@@ -7,10 +7,10 @@
 
 #include "framework/program.h"
 #include "framework/text_form/parse.h"
-#include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/elementwise/stage.h"
 #include "kernels/cpu/layouts.h"
 #include "kernels/cpu/nest.h"
+#include "kernels/registry.h"
 #include "ops/register_all.h"
 
 // elementwise_chain: each chunk, small enough for the L1 cache, passes through all operations.
@@ -92,8 +92,7 @@ struct Known {
     add_smooth_activations(stages);
     add_functions(stages);
     stages.add("scale", scale_stage);
-    ops::register_activation(defs);
-    ops::register_math(defs);
+    ops::register_all(defs);
   }
 };
 
@@ -239,7 +238,8 @@ StatusOr<Kernel> elementwise_chain(const KernelSetup& op) {
 
 }  // namespace
 
-void add_chain(KernelRegistry& registry) {
+/// Elementwise ops fused into one loop.
+void add_elementwise_chain(KernelRegistry& registry) {
   registry.add("elementwise_chain", elementwise_chain);
 }
 

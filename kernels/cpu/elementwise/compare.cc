@@ -1,5 +1,5 @@
 #include "kernels/cpu/elementwise/binary.h"
-#include "kernels/cpu/elementwise/elementwise.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -62,7 +62,8 @@ StatusOr<Kernel> comparison(const KernelSetup& op) {
 
 }  // namespace
 
-void add_comparisons(KernelRegistry& registry) {
+/// equal, less_than and the like.
+void add_elementwise_compare(KernelRegistry& registry) {
   registry.add("equal", comparison<Equal>);
   registry.add("not_equal", comparison<NotEqual>);
   registry.add("less_than", comparison<Less>);

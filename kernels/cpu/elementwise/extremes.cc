@@ -1,5 +1,5 @@
 #include "kernels/cpu/elementwise/binary.h"
-#include "kernels/cpu/elementwise/elementwise.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -65,7 +65,8 @@ struct Fmin {
 
 }  // namespace
 
-void add_extremes(KernelRegistry& registry) {
+/// Maxima and minima with their gradients.
+void add_elementwise_extremes(KernelRegistry& registry) {
   registry.add("elementwise_max", binary<Max>);
   registry.add("elementwise_max_grad", binary_grad<Max>);
   registry.add("elementwise_min", binary<Min>);

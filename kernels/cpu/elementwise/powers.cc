@@ -2,7 +2,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/elementwise/binary.h"
-#include "kernels/cpu/elementwise/elementwise.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -60,7 +60,8 @@ struct FloorDiv {
 
 }  // namespace
 
-void add_powers(KernelRegistry& registry) {
+/// Powers with their gradient, remainders, and quotients rounded down.
+void add_elementwise_powers(KernelRegistry& registry) {
   registry.add("elementwise_pow", binary<Pow>);
   registry.add("elementwise_pow_grad", binary_grad<Pow>);
   registry.add("elementwise_mod", binary<Mod>);

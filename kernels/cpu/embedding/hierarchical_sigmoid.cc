@@ -1,13 +1,13 @@
 #include <cmath>
 
 #include "kernels/cpu/embedding/class_tree.h"
-#include "kernels/cpu/embedding/embedding.h"
 #include "kernels/cpu/embedding/remote_rows.h"
 #include "kernels/cpu/embedding/row_gradient.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -203,7 +203,7 @@ StatusOr<Kernel> backward_hierarchical_sigmoid(const KernelSetup& op) {
 
 }  // namespace
 
-void add_hierarchical_sigmoid(KernelRegistry& registry) {
+void add_embedding_hierarchical_sigmoid(KernelRegistry& registry) {
   registry.add("hierarchical_sigmoid", forward_hierarchical_sigmoid);
   registry.add("hierarchical_sigmoid_grad", backward_hierarchical_sigmoid);
 }

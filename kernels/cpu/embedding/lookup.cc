@@ -2,7 +2,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "kernels/cpu/embedding/embedding.h"
 #include "kernels/cpu/embedding/ids.h"
 #include "kernels/cpu/embedding/remote_rows.h"
 #include "kernels/cpu/int_list.h"
@@ -12,6 +11,7 @@
 #include "kernels/cpu/tensor/index_add.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // Rows of a table by id, and the gradient of the table: dense, or as the rows that were used.
 namespace millrace::kernels {
@@ -167,7 +167,7 @@ StatusOr<Kernel> lookup_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_lookup(KernelRegistry& registry) {
+void add_embedding_lookup(KernelRegistry& registry) {
   registry.add("lookup_table", lookup);
   registry.add("lookup_table_v2", lookup);
   registry.add("lookup_table_grad", lookup_grad);

@@ -1,13 +1,13 @@
 #include <cmath>
 
 #include "kernels/cpu/embedding/class_sampler.h"
-#include "kernels/cpu/embedding/embedding.h"
 #include "kernels/cpu/embedding/remote_rows.h"
 #include "kernels/cpu/embedding/row_gradient.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // Noise-contrastive estimation: each row is scored for its correct classes and for some drawn
 // classes. With o the sigmoid of a score and b the expected number of draws of its class, a correct
@@ -226,7 +226,7 @@ StatusOr<Kernel> backward_nce(const KernelSetup& op) {
 
 }  // namespace
 
-void add_nce(KernelRegistry& registry) {
+void add_embedding_nce(KernelRegistry& registry) {
   registry.add("nce", forward_nce);
   registry.add("nce_grad", backward_nce);
 }

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/embedding/embedding.h"
 #include "kernels/cpu/embedding/ids.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
@@ -11,6 +10,7 @@
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Looks up rows of tables by id and pools them sequence by sequence, without storing the rows or
 // their gradients one by one. Handles one table, or several tables whose results are adjacent
@@ -322,7 +322,7 @@ StatusOr<Kernel> many_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_pooled_lookup(KernelRegistry& registry) {
+void add_embedding_pooled(KernelRegistry& registry) {
   registry.add("fused_embedding_seq_pool", one);
   registry.add("fused_embedding_seq_pool_grad", one_grad);
   registry.add("fused_embedding_seq_pool_concat", many);

@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "kernels/cpu/embedding/class_sampler.h"
-#include "kernels/cpu/embedding/embedding.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -190,7 +190,7 @@ StatusOr<Kernel> sample_logits_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sample_logits(KernelRegistry& registry) {
+void add_embedding_sample_logits(KernelRegistry& registry) {
   registry.add("sample_logits", sample_logits);
   registry.add("sample_logits_grad", sample_logits_grad);
 }

@@ -3,12 +3,12 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cpu/embedding/embedding.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -69,7 +69,7 @@ StatusOr<Kernel> get_tensor(const KernelSetup& op) {
 
 }  // namespace
 
-void add_selected_rows(KernelRegistry& registry) {
+void add_embedding_selected_rows(KernelRegistry& registry) {
   registry.add("merge_selected_rows", merge_selected_rows);
   registry.add("get_tensor_from_selected_rows", get_tensor);
 }

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -107,7 +107,7 @@ StatusOr<Kernel> average_accumulates(const KernelSetup& op) {
 
 }  // namespace
 
-void add_average_kernels(KernelRegistry& registry) {
+void add_feature_average(KernelRegistry& registry) {
   registry.add("average_accumulates", average_accumulates);
 }
 

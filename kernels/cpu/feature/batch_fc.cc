@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // batch_fc: a matrix product with bias for each slot.
 namespace millrace::kernels {
@@ -129,7 +129,7 @@ StatusOr<Kernel> batch_fc_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_batch_fc_kernels(KernelRegistry& registry) {
+void add_feature_batch_fc(KernelRegistry& registry) {
   registry.add("batch_fc", batch_fc);
   registry.add("batch_fc_grad", batch_fc_grad);
 }

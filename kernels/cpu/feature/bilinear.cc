@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Out[:, k] = the row-wise dot product of (X times Weight[k]) and Y.
 namespace millrace::kernels {
@@ -177,7 +177,7 @@ StatusOr<Kernel> bilinear_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_bilinear_kernels(KernelRegistry& registry) {
+void add_feature_bilinear(KernelRegistry& registry) {
   registry.add("bilinear_tensor_product", bilinear);
   registry.add("bilinear_tensor_product_grad", bilinear_grad);
 }

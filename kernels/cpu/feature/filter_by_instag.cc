@@ -3,10 +3,10 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Keeps the instances that have one of the filter's tags. Each row of IndexMap describes a kept
 // instance: first row in Out, first row in Ins, number of rows.
@@ -176,7 +176,7 @@ StatusOr<Kernel> filter_by_instag_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_filter_by_instag_kernels(KernelRegistry& registry) {
+void add_feature_filter_by_instag(KernelRegistry& registry) {
   registry.add("filter_by_instag", filter_by_instag);
   registry.add("filter_by_instag_grad", filter_by_instag_grad);
 }

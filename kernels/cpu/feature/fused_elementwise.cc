@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "kernels/cpu/broadcast.h"
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/adapted.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // fused_elemwise_activation: binary(x, unary(y)) or unary(binary(x, y)).
 namespace millrace::kernels {
@@ -241,7 +241,7 @@ StatusOr<Kernel> fused_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fused_elementwise_kernels(KernelRegistry& registry) {
+void add_feature_fused_elementwise(KernelRegistry& registry) {
   registry.add("fused_elemwise_activation", in_float<fused>);
   registry.add("fused_elemwise_activation_grad", in_float<fused_grad>);
 }

@@ -2,13 +2,13 @@
 #include <memory>
 #include <string>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/layer_norm_rows.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Fused layers: products combined with the ops before and after them.
 namespace millrace::kernels {
@@ -200,7 +200,7 @@ StatusOr<Kernel> fused_fc_elementwise_layernorm(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fused_layer_kernels(KernelRegistry& registry) {
+void add_feature_fused_layers(KernelRegistry& registry) {
   registry.add("fusion_repeated_fc_relu", fusion_repeated_fc_relu);
   registry.add("fusion_squared_mat_sub", fusion_squared_mat_sub);
   registry.add("fused_fc_elementwise_layernorm", fused_fc_elementwise_layernorm);

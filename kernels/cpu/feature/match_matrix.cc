@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // match_matrix_tensor: x W[:, t] y' for every pair of rows of the sequences of X and Y. X W is
 // computed once for all sequences, followed by one product for each sequence and t.
@@ -196,7 +196,7 @@ StatusOr<Kernel> match_matrix_tensor_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_match_matrix_kernels(KernelRegistry& registry) {
+void add_feature_match_matrix(KernelRegistry& registry) {
   registry.add("match_matrix_tensor", match_matrix_tensor);
   registry.add("match_matrix_tensor_grad", match_matrix_tensor_grad);
 }

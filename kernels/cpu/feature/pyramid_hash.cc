@@ -6,10 +6,10 @@
 
 #include <xxhash.h>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/feature/ngram_filter.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Every n-gram of 2 to pyramid_layer tokens has a row of num_emb elements. The row is composed of
 // chunks of rand_len elements of W, at positions given by hashes of the n-gram. The gradient op
@@ -249,7 +249,7 @@ StatusOr<Kernel> pyramid_hash_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_pyramid_hash_kernels(KernelRegistry& registry) {
+void add_feature_pyramid_hash(KernelRegistry& registry) {
   for (const char* const type : {"pyramid_hash", "search_pyramid_hash"})
     registry.add(type, pyramid_hash);
   for (const char* const type : {"pyramid_hash_grad", "search_pyramid_hash_grad"})

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // rank_attention: each row is multiplied by the blocks of RankParam for its rank and the ranks of
 // its partners. All rows that use the same block are multiplied together.
@@ -209,7 +209,7 @@ StatusOr<Kernel> rank_attention_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_rank_attention_kernels(KernelRegistry& registry) {
+void add_feature_rank_attention(KernelRegistry& registry) {
   registry.add("rank_attention", rank_attention);
   registry.add("rank_attention_grad", rank_attention_grad);
 }

@@ -2,10 +2,10 @@
 
 #include <xxhash.h>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Features of ranking networks: show and click counts, hashed ids.
 namespace millrace::kernels {
@@ -116,7 +116,7 @@ StatusOr<Kernel> hash(const KernelSetup& op) {
 
 }  // namespace
 
-void add_ranking_kernels(KernelRegistry& registry) {
+void add_feature_ranking(KernelRegistry& registry) {
   registry.add("cvm", cvm);
   registry.add("cvm_grad", cvm_grad);
   registry.add("hash", hash);

@@ -1,7 +1,7 @@
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/random/bits.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -47,7 +47,7 @@ StatusOr<Kernel> sampling_id(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sampling_kernels(KernelRegistry& registry) {
+void add_feature_sampling_id(KernelRegistry& registry) {
   registry.add("sampling_id", sampling_id);
 }
 

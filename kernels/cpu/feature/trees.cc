@@ -2,9 +2,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/random/bits.h"
+#include "kernels/registry.h"
 
 // Trees of items: tdm_child and tdm_sampler.
 namespace millrace::kernels {
@@ -193,7 +193,7 @@ StatusOr<Kernel> tdm_sampler(const KernelSetup& op) {
 
 }  // namespace
 
-void add_tree_kernels(KernelRegistry& registry) {
+void add_feature_trees(KernelRegistry& registry) {
   registry.add("tdm_child", tdm_child);
   registry.add("tdm_sampler", tdm_sampler);
 }

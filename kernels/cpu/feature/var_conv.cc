@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // var_conv_2d: a convolution of images of different sizes. The windows of an image are copied into
 // a matrix with one column per output position; one matrix product computes the result.
@@ -211,7 +211,7 @@ StatusOr<Kernel> var_conv_2d_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_var_conv_kernels(KernelRegistry& registry) {
+void add_feature_var_conv(KernelRegistry& registry) {
   registry.add("var_conv_2d", var_conv_2d);
   registry.add("var_conv_2d_grad", var_conv_2d_grad);
 }

@@ -2,11 +2,11 @@
 
 #include "kernels/cpu/labels.h"
 #include "kernels/cpu/lane_sum.h"
-#include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Cross entropy of probabilities; classes are in the last dim.
 namespace millrace::kernels {
@@ -233,7 +233,7 @@ StatusOr<Kernel> bpr_loss_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_cross_entropy_kernels(KernelRegistry& registry) {
+void add_loss_cross_entropy(KernelRegistry& registry) {
   registry.add("cross_entropy", cross_entropy);
   registry.add("cross_entropy_grad", cross_entropy_grad);
   registry.add("cross_entropy2", cross_entropy2);

@@ -2,9 +2,9 @@
 #include <string>
 
 #include "kernels/cpu/lane_sum.h"
-#include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/loss/pointwise.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/registry.h"
 
 // Divergence of distributions, and label smoothing.
 namespace millrace::kernels {
@@ -111,7 +111,7 @@ StatusOr<Kernel> label_smooth_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_distribution_loss_kernels(KernelRegistry& registry) {
+void add_loss_distribution(KernelRegistry& registry) {
   registry.add("kldiv_loss", kldiv_loss);
   registry.add("kldiv_loss_grad", kldiv_loss_grad);
   registry.add("label_smooth", label_smooth);

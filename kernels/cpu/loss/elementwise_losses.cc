@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/loss/pointwise.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/registry.h"
 
 // Losses of one prediction and one label, each with a formula and its derivative.
 namespace millrace::kernels {
@@ -131,7 +131,7 @@ StatusOr<Kernel> modified_huber_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_elementwise_loss_kernels(KernelRegistry& registry) {
+void add_loss_elementwise_losses(KernelRegistry& registry) {
   registry.add("bce_loss", bce_loss);
   registry.add("bce_loss_grad", bce_loss_grad);
   registry.add("log_loss", log_loss);

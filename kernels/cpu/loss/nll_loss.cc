@@ -2,9 +2,9 @@
 #include <string>
 
 #include "kernels/cpu/labels.h"
-#include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -136,7 +136,7 @@ StatusOr<Kernel> nll_loss_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_nll_loss_kernels(KernelRegistry& registry) {
+void add_loss_nll_loss(KernelRegistry& registry) {
   registry.add("nll_loss", nll_loss);
   registry.add("nll_loss_grad", nll_loss_grad);
 }

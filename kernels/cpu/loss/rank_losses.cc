@@ -1,6 +1,6 @@
-#include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/loss/pointwise.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/registry.h"
 
 // Losses of two scores and a label that says which score should be larger.
 namespace millrace::kernels {
@@ -53,7 +53,7 @@ StatusOr<Kernel> margin_rank_loss_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_rank_loss_kernels(KernelRegistry& registry) {
+void add_loss_rank_losses(KernelRegistry& registry) {
   registry.add("rank_loss", rank_loss);
   registry.add("rank_loss_grad", rank_loss_grad);
   registry.add("margin_rank_loss", margin_rank_loss);

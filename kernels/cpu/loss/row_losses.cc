@@ -4,11 +4,11 @@
 
 #include "kernels/cpu/labels.h"
 #include "kernels/cpu/lane_sum.h"
-#include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/scalar.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Losses with one value per row.
 namespace millrace::kernels {
@@ -271,7 +271,7 @@ StatusOr<Kernel> center_loss_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_row_loss_kernels(KernelRegistry& registry) {
+void add_loss_row_losses(KernelRegistry& registry) {
   registry.add("smooth_l1_loss", smooth_l1_loss);
   registry.add("smooth_l1_loss_grad", smooth_l1_loss_grad);
   registry.add("squared_l2_distance", squared_l2_distance);

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/cpu/sums.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -112,7 +112,7 @@ StatusOr<Kernel> make_sigmoid_cross_entropy(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sigmoid_cross_entropy_kernels(KernelRegistry& registry) {
+void add_loss_sigmoid_cross_entropy(KernelRegistry& registry) {
   registry.add("sigmoid_cross_entropy_with_logits", make_sigmoid_cross_entropy<false>);
   registry.add("sigmoid_cross_entropy_with_logits_grad", make_sigmoid_cross_entropy<true>);
 }

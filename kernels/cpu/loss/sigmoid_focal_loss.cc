@@ -3,10 +3,10 @@
 #include <limits>
 
 #include "kernels/cpu/index.h"
-#include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -149,7 +149,7 @@ StatusOr<Kernel> sigmoid_focal_loss_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sigmoid_focal_loss_kernels(KernelRegistry& registry) {
+void add_loss_sigmoid_focal_loss(KernelRegistry& registry) {
   registry.add("sigmoid_focal_loss", sigmoid_focal_loss);
   registry.add("sigmoid_focal_loss_grad", sigmoid_focal_loss_grad);
 }

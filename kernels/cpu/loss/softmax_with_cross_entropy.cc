@@ -2,13 +2,13 @@
 
 #include "kernels/cpu/labels.h"
 #include "kernels/cpu/lane_sum.h"
-#include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/cpu/nn/adapted.h"
 #include "kernels/cpu/sums.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Softmax and cross entropy in one pass over the logits. This avoids overflow and logarithms of
 // probabilities that have become 0.
@@ -303,7 +303,7 @@ StatusOr<Kernel> softmax_with_cross_entropy_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_softmax_with_cross_entropy_kernels(KernelRegistry& registry) {
+void add_loss_softmax_with_cross_entropy(KernelRegistry& registry) {
   registry.add("softmax_with_cross_entropy", in_float<softmax_with_cross_entropy>);
   registry.add("softmax_with_cross_entropy_grad", in_float<softmax_with_cross_entropy_grad>);
 }

@@ -4,12 +4,12 @@
 
 #include "kernels/cpu/attention_rows.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/wide_loops.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // Heads are processed one by one, so that the scores of a head stay in the cache between the
 // product that computes them and the one that uses them. No tensor is transposed: rows of a head
@@ -341,7 +341,8 @@ StatusOr<Kernel> multihead_matmul(const KernelSetup& op) {
 
 }  // namespace
 
-void add_attention(KernelRegistry& registry) {
+/// multi_head_attention with its gradient, multihead_matmul.
+void add_math_attention(KernelRegistry& registry) {
   registry.add("multihead_matmul", multihead_matmul);
   registry.add("multi_head_attention", attention);
   registry.add("multi_head_attention_grad", attention_grad);

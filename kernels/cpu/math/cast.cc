@@ -1,7 +1,7 @@
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -37,7 +37,7 @@ StatusOr<Kernel> cast(const KernelSetup& op) {
 
 }  // namespace
 
-void add_cast(KernelRegistry& registry) {
+void add_math_cast(KernelRegistry& registry) {
   registry.add("cast", cast);
 }
 

@@ -1,7 +1,7 @@
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/scalar.h"
 #include "kernels/cpu/unary.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -73,7 +73,8 @@ StatusOr<Kernel> clip_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_clip(KernelRegistry& registry) {
+/// clip with its gradient.
+void add_math_clip(KernelRegistry& registry) {
   registry.add("clip", clip_kernel);
   registry.add("clip_grad", clip_grad);
 }

@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/sums.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -111,7 +111,8 @@ StatusOr<Kernel> cos_sim_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_cos_sim(KernelRegistry& registry) {
+/// cos_sim with its gradient.
+void add_math_cos_sim(KernelRegistry& registry) {
   registry.add("cos_sim", cos_sim);
   registry.add("cos_sim_grad", cos_sim_grad);
 }

@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "kernels/cpu/elementwise/binary.h"
-#include "kernels/cpu/math/math.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -126,7 +126,8 @@ StatusOr<Kernel> dist_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_dist(KernelRegistry& registry) {
+/// dist with its gradient.
+void add_math_dist(KernelRegistry& registry) {
   registry.add("dist", dist);
   registry.add("dist_grad", dist_grad);
 }

@@ -5,12 +5,12 @@
 #include "framework/program.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/layouts.h"
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -260,7 +260,8 @@ StatusOr<Kernel> fc(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fc(KernelRegistry& registry) {
+/// fc: a product with its bias and activation.
+void add_math_fc(KernelRegistry& registry) {
   registry.add("fc", fc);
 }
 

@@ -3,9 +3,9 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Inverses and triangular factors of small square matrices, processed one by one. All arithmetic is
 // in double: an inverse loses digits, and f32 has few of them.
@@ -232,7 +232,8 @@ StatusOr<Kernel> cholesky_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_linear_algebra(KernelRegistry& registry) {
+/// inverse, cholesky with their gradients.
+void add_math_linear_algebra(KernelRegistry& registry) {
   registry.add("inverse", inverse_kernel);
   registry.add("inverse_grad", inverse_grad);
   registry.add("cholesky", cholesky);

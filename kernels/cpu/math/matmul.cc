@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/cpu/math/math.h"
+#include "kernels/cpu/math/matmul_heads.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/math/matrix_dims.h"
 
 namespace millrace::kernels {
@@ -189,7 +190,8 @@ StatusOr<Kernel> backward_matmul(const KernelSetup& op) {
 
 }  // namespace
 
-void add_matmul(KernelRegistry& registry) {
+/// matmul, matmul_v2, bmm with their gradients.
+void add_math_matmul(KernelRegistry& registry) {
   registry.add("matmul", forward_matmul<kMatmul>);
   registry.add("matmul_grad", backward_matmul<kMatmul>);
   registry.add("matmul_v2", forward_matmul<kMatmulV2>);

@@ -1,8 +1,9 @@
+#include "kernels/cpu/math/matmul_heads.h"
+
 #include <algorithm>
 #include <memory>
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"

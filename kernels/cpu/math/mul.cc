@@ -2,9 +2,9 @@
 
 #include "kernels/cpu/broadcast.h"
 #include "kernels/cpu/elementwise/binary.h"
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -192,7 +192,8 @@ StatusOr<Kernel> addmm_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_mul(KernelRegistry& registry) {
+/// mul, mv, addmm with their gradients.
+void add_math_mul(KernelRegistry& registry) {
   registry.add("mul", mul);
   registry.add("mul_grad", mul_grad);
   registry.add("summed_mul_grad", mul_grad);

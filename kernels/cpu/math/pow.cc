@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/scalar.h"
 #include "kernels/cpu/unary.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -67,7 +67,8 @@ StatusOr<Kernel> pow_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_pow(KernelRegistry& registry) {
+/// pow with its gradient.
+void add_math_pow(KernelRegistry& registry) {
   registry.add("pow", pow);
   registry.add("pow_grad", pow_grad);
 }

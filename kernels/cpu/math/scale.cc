@@ -1,6 +1,6 @@
 #include "kernels/cpu/int_list.h"
-#include "kernels/cpu/math/math.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -75,7 +75,7 @@ StatusOr<Kernel> scale(const KernelSetup& op) {
 
 }  // namespace
 
-void add_scale(KernelRegistry& registry) {
+void add_math_scale(KernelRegistry& registry) {
   registry.add("scale", scale);
 }
 

@@ -4,11 +4,11 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/layouts.h"
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -234,7 +234,8 @@ StatusOr<Kernel> sum_kernel(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sum(KernelRegistry& registry) {
+/// sum of dense tensors, selected rows and tensor arrays.
+void add_math_sum(KernelRegistry& registry) {
   registry.add("sum", sum_kernel);
 }
 

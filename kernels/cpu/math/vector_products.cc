@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "kernels/cpu/elementwise/binary.h"
-#include "kernels/cpu/math/math.h"
 #include "kernels/cpu/sums.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -261,7 +261,8 @@ StatusOr<Kernel> kron_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_vector_products(KernelRegistry& registry) {
+/// cross, dot, kron with their gradients.
+void add_math_vector_products(KernelRegistry& registry) {
   registry.add("dot", dot_vector_products);
   registry.add("dot_grad", dot_grad);
   registry.add("cross", cross);

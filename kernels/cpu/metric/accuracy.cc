@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/labels.h"
-#include "kernels/cpu/metric/metric.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Counts of correct and wrong classes.
 namespace millrace::kernels {
@@ -108,7 +108,7 @@ StatusOr<Kernel> mean_iou(const KernelSetup& op) {
 
 }  // namespace
 
-void add_accuracy_kernels(KernelRegistry& registry) {
+void add_metric_accuracy(KernelRegistry& registry) {
   registry.add("accuracy", accuracy);
   registry.add("mean_iou", mean_iou);
 }

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/metric/metric.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Area under the ROC curve from counts of positive and negative examples by score.
 //
@@ -148,7 +148,7 @@ StatusOr<Kernel> auc(const KernelSetup& op) {
 
 }  // namespace
 
-void add_auc_kernel(KernelRegistry& registry) {
+void add_metric_auc(KernelRegistry& registry) {
   registry.add("auc", auc);
 }
 

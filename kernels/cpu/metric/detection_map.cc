@@ -6,9 +6,9 @@
 
 #include "kernels/cpu/detection/boxes.h"
 #include "kernels/cpu/detection/targets.h"
-#include "kernels/cpu/metric/metric.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -300,7 +300,7 @@ StatusOr<Kernel> detection_map(const KernelSetup& op) {
 
 }  // namespace
 
-void add_detection_map_kernel(KernelRegistry& registry) {
+void add_metric_detection_map(KernelRegistry& registry) {
   registry.add("detection_map", detection_map);
 }
 

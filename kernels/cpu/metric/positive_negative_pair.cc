@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "kernels/cpu/int_list.h"
-#include "kernels/cpu/metric/metric.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -100,7 +100,7 @@ StatusOr<Kernel> positive_negative_pair(const KernelSetup& op) {
 
 }  // namespace
 
-void add_positive_negative_pair_kernel(KernelRegistry& registry) {
+void add_metric_positive_negative_pair(KernelRegistry& registry) {
   registry.add("positive_negative_pair", positive_negative_pair);
 }
 

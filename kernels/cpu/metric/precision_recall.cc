@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "kernels/cpu/labels.h"
-#include "kernels/cpu/metric/metric.h"
 #include "kernels/cpu/scalar.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -109,7 +109,7 @@ StatusOr<Kernel> precision_recall(const KernelSetup& op) {
 
 }  // namespace
 
-void add_precision_recall_kernel(KernelRegistry& registry) {
+void add_metric_precision_recall(KernelRegistry& registry) {
   registry.add("precision_recall", precision_recall);
 }
 

@@ -1,5 +1,5 @@
 #include "kernels/cpu/nn/channel_moments.h"
-#include "kernels/cpu/nn/nn.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -98,7 +98,7 @@ StatusOr<Kernel> affine_channel_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_affine_channel(KernelRegistry& registry) {
+void add_nn_affine_channel(KernelRegistry& registry) {
   registry.add("affine_channel", affine_channel);
   registry.add("affine_channel_grad", affine_channel_grad);
 }

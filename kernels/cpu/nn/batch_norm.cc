@@ -3,11 +3,11 @@
 #include <string>
 #include <type_traits>
 
-#include "kernels/cpu/nn/batch_norm_grad.h"
+#include "kernels/cpu/nn/batch_norm_kernels.h"
 #include "kernels/cpu/nn/channel_moments.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/norm_columns.h"
 #include "kernels/cpu/wide_loops.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -276,7 +276,7 @@ StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op) {
   });
 }
 
-void add_batch_norm(KernelRegistry& registry) {
+void add_nn_batch_norm(KernelRegistry& registry) {
   registry.add("batch_norm", batch_norm_kernel);
   registry.add("fused_batch_norm", batch_norm_kernel);
 }

@@ -1,13 +1,12 @@
-#include "kernels/cpu/nn/batch_norm_grad.h"
-
 #include <cmath>
 #include <optional>
 #include <type_traits>
 
 #include "kernels/cpu/nest.h"
-#include "kernels/cpu/nn/nn.h"
+#include "kernels/cpu/nn/batch_norm_kernels.h"
 #include "kernels/cpu/nn/norm_columns.h"
 #include "kernels/cpu/wide_loops.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -228,7 +227,7 @@ StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op) {
   });
 }
 
-void add_batch_norm_grad(KernelRegistry& registry) {
+void add_nn_batch_norm_grad(KernelRegistry& registry) {
   registry.add("batch_norm_grad", batch_norm_grad_kernel);
   registry.add("fused_batch_norm_grad", batch_norm_grad_kernel);
 }

@@ -3,8 +3,8 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/adapted.h"
 #include "kernels/cpu/nn/conv_pass.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -154,14 +154,11 @@ ConvAttrs read_conv_attrs(const KernelSetup& op) {
   return attrs;
 }
 
-void add_conv(KernelRegistry& registry) {
+void add_nn_conv(KernelRegistry& registry) {
   for (const char* const type : {"conv2d", "depthwise_conv2d", "conv3d"})
     registry.add(type, in_float<conv_or_behind_relu<conv_kernel>>);
   for (const char* const type : {"conv2d_grad", "depthwise_conv2d_grad", "conv3d_grad"})
     registry.add(type, in_float<conv_or_behind_relu<conv_grad_kernel>>);
-}
-
-void add_conv_transpose(KernelRegistry& registry) {
   for (const char* const type :
        {"conv2d_transpose", "depthwise_conv2d_transpose", "conv3d_transpose"})
     registry.add(type, in_float<conv_transpose>);

@@ -4,10 +4,10 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/conv_pass.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // conv2d_fusion: the original's convolution for inference with bias, another summand and an
 // activation. It can split the channels of the result into several outputs.
@@ -92,7 +92,7 @@ StatusOr<Kernel> conv_fusion(const KernelSetup& op) {
 
 }  // namespace
 
-void add_conv_fusion(KernelRegistry& registry) {
+void add_nn_conv_fusion(KernelRegistry& registry) {
   registry.add("conv2d_fusion", conv_fusion);
   registry.add("fused_conv2d_add_act", conv_fusion);
 }

@@ -1,7 +1,7 @@
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/pair_grad.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -76,7 +76,7 @@ StatusOr<Kernel> conv_shift_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_conv_shift(KernelRegistry& registry) {
+void add_nn_conv_shift(KernelRegistry& registry) {
   registry.add("conv_shift", conv_shift);
   registry.add("conv_shift_grad", conv_shift_grad);
 }

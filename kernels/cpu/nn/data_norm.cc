@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -246,7 +246,7 @@ StatusOr<Kernel> data_norm_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_data_norm(KernelRegistry& registry) {
+void add_nn_data_norm(KernelRegistry& registry) {
   registry.add("data_norm", data_norm);
   registry.add("data_norm_grad", data_norm_grad);
 }

@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -344,7 +344,7 @@ StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_deformable_conv(KernelRegistry& registry) {
+void add_nn_deformable_conv(KernelRegistry& registry) {
   registry.add("deformable_conv", deformable_conv<true>);
   registry.add("deformable_conv_grad", deformable_conv_grad<true>);
   registry.add("deformable_conv_v1", deformable_conv<false>);

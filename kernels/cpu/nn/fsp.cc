@@ -1,8 +1,8 @@
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/pair_grad.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -88,7 +88,7 @@ StatusOr<Kernel> fsp_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fsp(KernelRegistry& registry) {
+void add_nn_fsp(KernelRegistry& registry) {
   registry.add("fsp", fsp);
   registry.add("fsp_grad", fsp_grad);
 }

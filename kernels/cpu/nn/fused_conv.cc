@@ -6,7 +6,7 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/conv_pass.h"
-#include "kernels/cpu/nn/nn.h"
+#include "kernels/registry.h"
 
 // fused_conv2d: a convolution for inference with bias, batch_norm, another summand and a rectifier.
 // The normalisation is folded into a copy of the filter and into the bias.
@@ -181,7 +181,7 @@ StatusOr<Kernel> fused_conv(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fused_conv(KernelRegistry& registry) {
+void add_nn_fused_conv(KernelRegistry& registry) {
   registry.add("fused_conv2d", fused_conv);
 }
 

@@ -4,8 +4,8 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // group_norm, and instance_norm, where every channel is a group.
 namespace millrace::kernels {
@@ -319,7 +319,7 @@ StatusOr<Kernel> backward_group_norm(const KernelSetup& op) {
 
 }  // namespace
 
-void add_group_norm(KernelRegistry& registry) {
+void add_nn_group_norm(KernelRegistry& registry) {
   registry.add("group_norm", forward_group_norm<group_flavour>);
   registry.add("group_norm_grad", backward_group_norm<group_flavour>);
   registry.add("instance_norm", forward_group_norm<instance_flavour>);

@@ -1,9 +1,9 @@
 #include <vector>
 
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/patches.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -100,7 +100,7 @@ StatusOr<Kernel> im2sequence_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_im2sequence(KernelRegistry& registry) {
+void add_nn_im2sequence(KernelRegistry& registry) {
   registry.add("im2sequence", im2sequence);
   registry.add("im2sequence_grad", im2sequence_grad);
 }

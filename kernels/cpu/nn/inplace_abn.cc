@@ -1,8 +1,8 @@
 #include <cmath>
 #include <string>
 
-#include "kernels/cpu/nn/batch_norm_grad.h"
-#include "kernels/cpu/nn/nn.h"
+#include "kernels/cpu/nn/batch_norm_kernels.h"
+#include "kernels/registry.h"
 
 // The activation of inplace_abn and its inverse; the batch normalisation is that of batch_norm.
 namespace millrace::kernels {
@@ -175,7 +175,7 @@ StatusOr<Kernel> inplace_abn_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_inplace_abn(KernelRegistry& registry) {
+void add_nn_inplace_abn(KernelRegistry& registry) {
   registry.add("inplace_abn", inplace_abn);
   registry.add("inplace_abn_grad", inplace_abn_grad);
 }

@@ -1,8 +1,8 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/interp_taps.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -196,7 +196,7 @@ StatusOr<Kernel> interp_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_interp(KernelRegistry& registry) {
+void add_nn_interp(KernelRegistry& registry) {
   for (const char* const type :
        {"bicubic_interp", "bilinear_interp", "linear_interp", "nearest_interp", "trilinear_interp",
         "bicubic_interp_v2", "bilinear_interp_v2", "linear_interp_v2", "nearest_interp_v2",

@@ -3,8 +3,8 @@
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/layer_norm_rows.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -201,7 +201,7 @@ StatusOr<Kernel> layer_norm_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_layer_norm(KernelRegistry& registry) {
+void add_nn_layer_norm(KernelRegistry& registry) {
   registry.add("layer_norm", layer_norm);
   registry.add("layer_norm_grad", layer_norm_grad);
 }

@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -113,7 +113,7 @@ StatusOr<Kernel> lrn_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_lrn(KernelRegistry& registry) {
+void add_nn_lrn(KernelRegistry& registry) {
   registry.add("lrn", lrn);
   registry.add("lrn_grad", lrn_grad);
 }

@@ -1,6 +1,6 @@
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -102,7 +102,7 @@ StatusOr<Kernel> maxout_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_maxout(KernelRegistry& registry) {
+void add_nn_maxout(KernelRegistry& registry) {
   registry.add("maxout", maxout);
   registry.add("maxout_grad", maxout_grad);
 }

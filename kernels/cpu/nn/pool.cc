@@ -4,11 +4,11 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/adapted.h"
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/pool_grad_loops.h"
 #include "kernels/cpu/nn/pool_loops.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -172,7 +172,7 @@ StatusOr<Kernel> pool_grad_kernel(const KernelSetup& op) {
 
 }  // namespace
 
-void add_pool(KernelRegistry& registry) {
+void add_nn_pool(KernelRegistry& registry) {
   for (const char* const type : {"pool2d", "pool3d"}) registry.add(type, in_float<pool_kernel>);
   for (const char* const type : {"pool2d_grad", "pool3d_grad"})
     registry.add(type, in_float<pool_grad_kernel>);

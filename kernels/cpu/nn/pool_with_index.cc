@@ -2,9 +2,9 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/pool_loops.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -96,7 +96,7 @@ StatusOr<Kernel> max_pool_with_index_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_pool_with_index(KernelRegistry& registry) {
+void add_nn_pool_with_index(KernelRegistry& registry) {
   registry.add("max_pool2d_with_index", max_pool_with_index);
   registry.add("max_pool2d_with_index_grad", max_pool_with_index_grad<2>);
   registry.add("max_pool3d_with_index", max_pool_with_index);

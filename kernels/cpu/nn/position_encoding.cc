@@ -1,9 +1,9 @@
 #include <cmath>
 
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -78,7 +78,7 @@ StatusOr<Kernel> add_position_encoding_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_position_encoding_ops(KernelRegistry& registry) {
+void add_nn_position_encoding(KernelRegistry& registry) {
   registry.add("add_position_encoding", add_position_encoding);
   registry.add("add_position_encoding_grad", add_position_encoding_grad);
 }

@@ -1,8 +1,8 @@
 #include <functional>
 
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -100,7 +100,7 @@ StatusOr<Kernel> row_conv_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_row_conv(KernelRegistry& registry) {
+void add_nn_row_conv(KernelRegistry& registry) {
   registry.add("row_conv", row_conv);
   registry.add("row_conv_grad", row_conv_grad);
 }

@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -158,7 +158,7 @@ StatusOr<Kernel> spectral_norm_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_spectral_norm(KernelRegistry& registry) {
+void add_nn_spectral_norm(KernelRegistry& registry) {
   registry.add("spectral_norm", spectral_norm);
   registry.add("spectral_norm_grad", spectral_norm_grad);
 }

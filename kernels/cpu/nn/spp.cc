@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "kernels/cpu/nn/channels.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/pool_grad_loops.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -117,7 +117,7 @@ StatusOr<Kernel> spp_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_spp(KernelRegistry& registry) {
+void add_nn_spp(KernelRegistry& registry) {
   registry.add("spp", spp);
   registry.add("spp_grad", spp_grad);
 }

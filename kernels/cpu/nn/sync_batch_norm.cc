@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/nn/batch_norm_grad.h"
+#include "kernels/cpu/nn/batch_norm_kernels.h"
 #include "kernels/cpu/nn/channel_moments.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/device_group.h"
+#include "kernels/registry.h"
 
 // batch_norm with statistics over the batches of all devices of a group. Devices exchange sums in
 // double, so that splitting the batch changes the result by rounding only.
@@ -232,7 +232,7 @@ StatusOr<Kernel> sync_batch_norm_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sync_batch_norm(KernelRegistry& registry) {
+void add_nn_sync_batch_norm(KernelRegistry& registry) {
   registry.add("sync_batch_norm", sync_batch_norm);
   registry.add("sync_batch_norm_grad", sync_batch_norm_grad);
 }

@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -251,7 +251,7 @@ StatusOr<Kernel> tree_conv_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_tree_conv(KernelRegistry& registry) {
+void add_nn_tree_conv(KernelRegistry& registry) {
   registry.add("tree_conv", tree_conv);
   registry.add("tree_conv_grad", tree_conv_grad);
 }

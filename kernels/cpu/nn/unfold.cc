@@ -1,7 +1,7 @@
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/patches.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -58,7 +58,7 @@ StatusOr<Kernel> unfold_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_unfold(KernelRegistry& registry) {
+void add_nn_unfold(KernelRegistry& registry) {
   registry.add("unfold", unfold);
   registry.add("unfold_grad", unfold_grad);
 }

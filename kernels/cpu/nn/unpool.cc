@@ -1,9 +1,9 @@
 #include <string>
 
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -87,7 +87,7 @@ StatusOr<Kernel> unpool_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_unpool(KernelRegistry& registry) {
+void add_nn_unpool(KernelRegistry& registry) {
   registry.add("unpool", unpool);
   registry.add("unpool_grad", unpool_grad);
 }

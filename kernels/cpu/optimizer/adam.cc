@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels/cpu/optimizer/moments.h"
-#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -155,7 +155,7 @@ StatusOr<Kernel> adamax(const KernelSetup& op) {
 
 }  // namespace
 
-void add_adam_kernels(KernelRegistry& registry) {
+void add_optimizer_adam(KernelRegistry& registry) {
   registry.add("adam", adam_kernel);
   registry.add("adamw", adamw);
   registry.add("adamax", adamax);

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/optimizer/update.h"
+#include "kernels/registry.h"
 
 // Updates that scale the rate by the size of past gradients, element by element.
 namespace millrace::kernels {
@@ -120,7 +120,7 @@ StatusOr<Kernel> rmsprop(const KernelSetup& op) {
 
 }  // namespace
 
-void add_adaptive_kernels(KernelRegistry& registry) {
+void add_optimizer_adaptive(KernelRegistry& registry) {
   registry.add("adagrad", adagrad);
   registry.add("decayed_adagrad", decayed_adagrad);
   registry.add("adadelta", adadelta);

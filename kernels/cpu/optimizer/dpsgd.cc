@@ -3,9 +3,9 @@
 #include <random>
 
 #include "kernels/cpu/optimizer/norms.h"
-#include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/optimizer/update.h"
 #include "kernels/cpu/random/bits.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -59,7 +59,7 @@ StatusOr<Kernel> dpsgd(const KernelSetup& op) {
 
 }  // namespace
 
-void add_dpsgd_kernel(KernelRegistry& registry) {
+void add_optimizer_dpsgd(KernelRegistry& registry) {
   registry.add("dpsgd", dpsgd);
 }
 

@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/optimizer/moments.h"
-#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -123,7 +123,7 @@ StatusOr<Kernel> lamb(const KernelSetup& op) {
 
 }  // namespace
 
-void add_lamb_kernel(KernelRegistry& registry) {
+void add_optimizer_lamb(KernelRegistry& registry) {
   registry.add("lamb", lamb);
 }
 

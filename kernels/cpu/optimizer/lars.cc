@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "kernels/cpu/optimizer/norms.h"
-#include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/optimizer/update.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -78,7 +78,7 @@ StatusOr<Kernel> lars_momentum(const KernelSetup& op) {
 
 }  // namespace
 
-void add_lars_kernel(KernelRegistry& registry) {
+void add_optimizer_lars(KernelRegistry& registry) {
   registry.add("lars_momentum", lars_momentum);
 }
 

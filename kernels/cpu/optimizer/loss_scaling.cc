@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/scalar.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -183,7 +183,7 @@ StatusOr<Kernel> update_loss_scaling(const KernelSetup& op) {
 
 }  // namespace
 
-void add_loss_scaling_kernels(KernelRegistry& registry) {
+void add_optimizer_loss_scaling(KernelRegistry& registry) {
   registry.add("check_finite_and_unscale", check_finite_and_unscale);
   registry.add("update_loss_scaling", update_loss_scaling);
 }

@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "framework/block.h"
-#include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/optimizer/update.h"
 #include "kernels/cpu/row_position.h"
+#include "kernels/registry.h"
 
 // sgd and momentum, for one parameter and for several at once.
 namespace millrace::kernels {
@@ -146,7 +146,7 @@ StatusOr<Kernel> merged_momentum(const KernelSetup& op) {
 
 }  // namespace
 
-void add_plain_kernels(KernelRegistry& registry) {
+void add_optimizer_plain(KernelRegistry& registry) {
   registry.add("sgd", sgd_plain);
   registry.add("momentum", momentum_plain);
   registry.add("merged_sgd", merged_sgd);

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/optimizer/update.h"
+#include "kernels/registry.h"
 
 // Updates that shrink parameters towards zero by l1 and l2.
 namespace millrace::kernels {
@@ -108,7 +108,7 @@ StatusOr<Kernel> ftrl(const KernelSetup& op) {
 
 }  // namespace
 
-void add_proximal_kernels(KernelRegistry& registry) {
+void add_optimizer_proximal(KernelRegistry& registry) {
   registry.add("proximal_gd", proximal_gd);
   registry.add("proximal_adagrad", proximal_adagrad);
   registry.add("ftrl", ftrl);

@@ -1,5 +1,6 @@
-#include "kernels/cpu/quant/quant.h"
-#include "kernels/cpu/tensor/along_axis.h"
+#include "kernels/cpu/tensor/axis_view.h"
+#include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -83,7 +84,7 @@ StatusOr<Kernel> dequantize_channels(const KernelSetup& op) {
 
 }  // namespace
 
-void add_dequantize(KernelRegistry& registry) {
+void add_quant_dequantize(KernelRegistry& registry) {
   registry.add("fake_dequantize_max_abs", dequantize);
   registry.add("dequantize_abs_max", dequantize);
   registry.add("fake_channel_wise_dequantize_max_abs", dequantize_channels);

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "kernels/cpu/int_list.h"
-#include "kernels/cpu/quant/quant.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -67,7 +67,7 @@ StatusOr<Kernel> lookup_table_dequant(const KernelSetup& op) {
 
 }  // namespace
 
-void add_dictionary(KernelRegistry& registry) {
+void add_quant_dictionary(KernelRegistry& registry) {
   registry.add("dequantize_log", dequantize_log);
   registry.add("lookup_table_dequant", lookup_table_dequant);
 }

@@ -1,7 +1,8 @@
 #include "kernels/cpu/int_list.h"
-#include "kernels/cpu/quant/quant.h"
+#include "kernels/cpu/quant/grid.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/along_axis.h"
+#include "kernels/cpu/tensor/axis_view.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -222,7 +223,7 @@ StatusOr<Kernel> with(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fake_quantize(KernelRegistry& registry) {
+void add_quant_fake_quantize(KernelRegistry& registry) {
   registry.add("fake_quantize_abs_max", with<make_abs_max, false>);
   registry.add("fake_quantize_dequantize_abs_max", with<make_abs_max, true>);
   registry.add("fake_channel_wise_quantize_abs_max", with<make_channel_wise, false>);

@@ -1,6 +1,7 @@
-#include "kernels/cpu/quant/quant.h"
+#include "kernels/cpu/quant/grid.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/along_axis.h"
+#include "kernels/cpu/tensor/axis_view.h"
+#include "kernels/registry.h"
 
 // quantize_linear and dequantize_linear: integers stored as floating point, with one scale per
 // tensor or per channel. A zero point shifts the integers.
@@ -155,7 +156,7 @@ StatusOr<Kernel> dequantize_linear(const KernelSetup& op) {
 
 }  // namespace
 
-void add_linear_quantize(KernelRegistry& registry) {
+void add_quant_linear_quantize(KernelRegistry& registry) {
   registry.add("quantize_linear", quantize_linear);
   registry.add("dequantize_linear", dequantize_linear);
 }

@@ -4,10 +4,10 @@
 
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/random/bits.h"
-#include "kernels/cpu/random/random.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -166,7 +166,7 @@ StatusOr<Kernel> dropout_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_dropout(KernelRegistry& registry) {
+void add_random_dropout(KernelRegistry& registry) {
   registry.add("dropout", dropout);
   registry.add("dropout_grad", dropout_grad);
 }

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "kernels/cpu/random/random.h"
 #include "kernels/cpu/random/shape_arg.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // Ops that create tensors of one value, or of listed values.
@@ -188,7 +188,7 @@ StatusOr<Kernel> fill_zeros_like2(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fill(KernelRegistry& registry) {
+void add_random_fill(KernelRegistry& registry) {
   registry.add("fill_constant", fill_constant_fill);
   registry.add("fill_constant_batch_size_like", fill_constant_fill);
   registry.add("fill", fill_listed);

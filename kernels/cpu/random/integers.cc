@@ -2,10 +2,10 @@
 #include <utility>
 
 #include "kernels/cpu/random/bits.h"
-#include "kernels/cpu/random/random.h"
 #include "kernels/cpu/random/shape_arg.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -66,7 +66,7 @@ StatusOr<Kernel> randperm(const KernelSetup& op) {
 
 }  // namespace
 
-void add_integers(KernelRegistry& registry) {
+void add_random_integers(KernelRegistry& registry) {
   registry.add("randint", randint);
   registry.add("randperm", randperm);
 }

@@ -2,11 +2,11 @@
 #include <numbers>
 
 #include "kernels/cpu/random/bits.h"
-#include "kernels/cpu/random/random.h"
 #include "kernels/cpu/random/shape_arg.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -142,7 +142,7 @@ StatusOr<Kernel> truncated(const KernelSetup& op) {
 
 }  // namespace
 
-void add_normal(KernelRegistry& registry) {
+void add_random_normal(KernelRegistry& registry) {
   registry.add("gaussian_random", gaussian);
   registry.add("gaussian_random_batch_size_like", gaussian);
   registry.add("truncated_gaussian_random", truncated);

@@ -2,9 +2,9 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/int_list.h"
-#include "kernels/cpu/random/random.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -113,7 +113,7 @@ StatusOr<Kernel> linspace(const KernelSetup& op) {
 
 }  // namespace
 
-void add_number_sequences(KernelRegistry& registry) {
+void add_random_number_sequences(KernelRegistry& registry) {
   registry.add("range", range);
   registry.add("linspace", linspace);
 }

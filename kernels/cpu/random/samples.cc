@@ -5,11 +5,11 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/random/bits.h"
-#include "kernels/cpu/random/random.h"
 #include "kernels/cpu/random/shape_arg.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // empty, bernoulli, seed and shuffle_batch.
 namespace millrace::kernels {
@@ -131,7 +131,7 @@ StatusOr<Kernel> shuffle_batch_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_samples(KernelRegistry& registry) {
+void add_random_samples(KernelRegistry& registry) {
   registry.add("empty", empty_tensor);
   registry.add("bernoulli", bernoulli);
   registry.add("seed", seed_kernel);

@@ -2,10 +2,10 @@
 #include <cmath>
 
 #include "kernels/cpu/random/bits.h"
-#include "kernels/cpu/random/random.h"
 #include "kernels/cpu/random/shape_arg.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -114,7 +114,7 @@ StatusOr<Kernel> uniform(const KernelSetup& op) {
 
 }  // namespace
 
-void add_uniform(KernelRegistry& registry) {
+void add_random_uniform(KernelRegistry& registry) {
   registry.add("uniform_random", uniform);
   registry.add("uniform_random_batch_size_like", uniform);
 }

@@ -1,10 +1,10 @@
 #include <cmath>
 
 #include "kernels/cpu/merge_rows.h"
-#include "kernels/cpu/reduce/reduce.h"
 #include "kernels/cpu/reduce/reducer.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -57,7 +57,7 @@ StatusOr<Kernel> clip_by_norm(const KernelSetup& op) {
 
 }  // namespace
 
-void add_clip_by_norm(KernelRegistry& registry) {
+void add_reduce_clip_by_norm(KernelRegistry& registry) {
   registry.add("clip_by_norm", clip_by_norm);
 }
 

@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "kernels/cpu/int_list.h"
-#include "kernels/cpu/reduce/reduce.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -59,7 +59,7 @@ StatusOr<Kernel> histogram(const KernelSetup& op) {
 
 }  // namespace
 
-void add_histogram(KernelRegistry& registry) {
+void add_reduce_histogram(KernelRegistry& registry) {
   registry.add("histogram", histogram);
 }
 

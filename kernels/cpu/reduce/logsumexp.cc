@@ -1,9 +1,9 @@
 #include <cmath>
 
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/reduce/reduce.h"
 #include "kernels/cpu/reduce/spread.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -88,7 +88,8 @@ StatusOr<Kernel> logsumexp_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_logsumexp(KernelRegistry& registry) {
+/// logsumexp with its gradient.
+void add_reduce_logsumexp(KernelRegistry& registry) {
   registry.add("logsumexp", logsumexp);
   registry.add("logsumexp_grad", logsumexp_grad);
 }

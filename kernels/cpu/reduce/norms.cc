@@ -2,9 +2,9 @@
 
 #include "kernels/cpu/extent.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/reduce/reduce.h"
 #include "kernels/cpu/reduce/reducer.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -194,7 +194,8 @@ StatusOr<Kernel> p_norm_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_norms(KernelRegistry& registry) {
+/// norm and p_norm with their gradients.
+void add_reduce_norms(KernelRegistry& registry) {
   registry.add("norm", norm);
   registry.add("norm_grad", norm_grad);
   registry.add("p_norm", p_norm);

@@ -1,8 +1,8 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/reduce/axes.h"
-#include "kernels/cpu/reduce/reduce.h"
 #include "kernels/cpu/reduce/spread.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -58,7 +58,8 @@ StatusOr<Kernel> grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_reduction_grads(KernelRegistry& registry) {
+/// Gradients of reduce_sum, reduce_mean and the like.
+void add_reduce_reduction_grads(KernelRegistry& registry) {
   registry.add("reduce_sum_grad", grad<SumGrad, false>);
   registry.add("reduce_mean_grad", grad<MeanGrad, false>);
   registry.add("reduce_max_grad", grad<ExtremeGrad, true>);

@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/reduce/axes.h"
-#include "kernels/cpu/reduce/reduce.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -113,7 +113,9 @@ StatusOr<Kernel> test_reductions(const KernelSetup& op) {
 
 }  // namespace
 
-void add_reductions(KernelRegistry& registry) {
+/// reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, reduce_all, reduce_any and
+/// frobenius_norm.
+void add_reduce_reductions(KernelRegistry& registry) {
   registry.add("reduce_sum", reduction<Sum, Finish::kNothing, true>);
   registry.add("reduce_mean", reduction<Sum, Finish::kDivide>);
   registry.add("reduce_max", reduction<Max>);

@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/extent.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/reduce/reduce.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -159,7 +159,8 @@ StatusOr<Kernel> cumprod_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_scans(KernelRegistry& registry) {
+/// cumsum and cumprod with their gradients.
+void add_reduce_scans(KernelRegistry& registry) {
   registry.add("cumsum", cumsum);
   registry.add("cumsum_grad", cumsum_grad);
   registry.add("cumprod", cumprod);

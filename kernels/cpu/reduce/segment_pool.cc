@@ -5,9 +5,9 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/reduce/reduce.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -149,7 +149,8 @@ StatusOr<Kernel> segment_pool_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_segment_pool(KernelRegistry& registry) {
+/// segment_pool with its gradient.
+void add_reduce_segment_pool(KernelRegistry& registry) {
   registry.add("segment_pool", segment_pool);
   registry.add("segment_pool_grad", segment_pool_grad);
 }

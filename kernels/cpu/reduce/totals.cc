@@ -2,9 +2,9 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/reduce/reduce.h"
 #include "kernels/cpu/reduce/reducer.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -127,7 +127,8 @@ StatusOr<Kernel> test_totals(const KernelSetup& op) {
 
 }  // namespace
 
-void add_totals(KernelRegistry& registry) {
+/// mean, l1_norm, squared_l2_norm with their gradients, isfinite, isinf, isnan.
+void add_reduce_totals(KernelRegistry& registry) {
   registry.add("mean", total<Sum, true>);
   registry.add("mean_grad", total_grad<Mean>);
   registry.add("l1_norm", total<SumOfMagnitudes, false>);

@@ -4,11 +4,11 @@
 #include "kernels/cpu/attention_rows.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/sequence/gate_activation.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // attention_lstm: in each time step, every row of the sequence is scored together with the cell
 // state. The input of the time step is the mean of the rows, weighted by the softmax of the scores.
@@ -211,7 +211,7 @@ StatusOr<Kernel> attention_lstm(const KernelSetup& op) {
 }  // namespace
 }  // namespace rnn
 
-void add_attention_lstm_kernel(KernelRegistry& registry) {
+void add_rnn_attention_lstm(KernelRegistry& registry) {
   registry.add("attention_lstm", rnn::attention_lstm);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/rnn/dense_rnn.h"
+#include "kernels/cpu/rnn/dense_tensors.h"
 #include "kernels/cpu/sequence/gate_activation.h"
 
 // The cells of the op `rnn` (dense_rnn.h), one row of the batch at a time; the products with the

@@ -1,5 +1,3 @@
-#include "kernels/cpu/rnn/dense_rnn.h"
-
 #include <algorithm>
 #include <random>
 
@@ -7,8 +5,9 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/random/bits.h"
 #include "kernels/cpu/rnn/dense_cells.h"
+#include "kernels/cpu/rnn/dense_tensors.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
-#include "kernels/cpu/rnn/rnn.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace rnn {
@@ -315,11 +314,9 @@ StatusOr<Kernel> cudnn_lstm(const KernelSetup& op) {
 }  // namespace
 }  // namespace rnn
 
-void add_dense_rnn_kernels(KernelRegistry& registry) {
+void add_rnn_dense_rnn(KernelRegistry& registry) {
   registry.add("rnn", rnn::dense_rnn);
-  registry.add("rnn_grad", rnn::dense_rnn_grad);
   registry.add("cudnn_lstm", rnn::cudnn_lstm);
-  registry.add("cudnn_lstm_grad", rnn::cudnn_lstm_grad);
 }
 
 }  // namespace millrace::kernels

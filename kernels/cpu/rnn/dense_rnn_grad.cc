@@ -2,8 +2,9 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/rnn/dense_cells.h"
-#include "kernels/cpu/rnn/dense_rnn.h"
+#include "kernels/cpu/rnn/dense_tensors.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels::rnn {
 namespace {
@@ -264,8 +265,6 @@ StateArgs state_args(Find&& find) {
   return {find(0), find(1)};
 }
 
-}  // namespace
-
 StatusOr<Kernel> dense_rnn_grad(const KernelSetup& op) {
   const DenseGradSlots grads{op.input("Reserve"),
                              op.input("Out@GRAD"),
@@ -293,4 +292,14 @@ StatusOr<Kernel> cudnn_lstm_grad(const KernelSetup& op) {
   return dense_grad_kernel(cudnn_lstm_settings(op), cudnn_lstm_slots(op), grads);
 }
 
+}  // namespace
 }  // namespace millrace::kernels::rnn
+
+namespace millrace::kernels {
+
+void add_rnn_dense_rnn_grad(KernelRegistry& registry) {
+  registry.add("rnn_grad", rnn::dense_rnn_grad);
+  registry.add("cudnn_lstm_grad", rnn::cudnn_lstm_grad);
+}
+
+}  // namespace millrace::kernels

@@ -3,10 +3,10 @@
 
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/rnn/gru.h"
-#include "kernels/cpu/rnn/lstm.h"
-#include "kernels/cpu/rnn/rnn.h"
+#include "kernels/cpu/rnn/gru_tensors.h"
+#include "kernels/cpu/rnn/lstm_tensors.h"
 #include "kernels/cpu/sequence/sequence.h"
+#include "kernels/registry.h"
 
 // fusion_lstm, fusion_gru and fused_embedding_fc_lstm: projects the input here and then runs lstm
 // or gru.
@@ -127,7 +127,7 @@ StatusOr<Kernel> fusion_gru(const KernelSetup& op) {
 }  // namespace
 }  // namespace rnn
 
-void add_fused_rnn_kernels(KernelRegistry& registry) {
+void add_rnn_fused_rnn(KernelRegistry& registry) {
   registry.add("fusion_lstm", rnn::fusion_lstm);
   registry.add("fused_embedding_fc_lstm", rnn::fused_embedding_fc_lstm);
   registry.add("fusion_gru", rnn::fusion_gru);

@@ -1,13 +1,12 @@
-#include "kernels/cpu/rnn/gru.h"
-
 #include <algorithm>
 
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/rnn/gru_tensors.h"
 #include "kernels/cpu/rnn/kept_or_scratch.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
-#include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // gru over LoD sequences.
 namespace millrace::kernels {
@@ -65,12 +64,22 @@ StatusOr<GruTensors> gru_tensors(const KernelContext& ctx, const GruSlots& slots
   return t;
 }
 
-enum GruPiece : size_t { kGates, kReset, kHidden, kH0, kHiddenGrad, kGateGrad, kScratch, kBefore };
+enum GruPiece : size_t {
+  kGruGates,
+  kGruReset,
+  kGruHidden,
+  kGruH0,
+  kGruHiddenGrad,
+  kGruGateGrad,
+  kGruScratch,
+  kGruBefore
+};
 
 template <typename T>
 StatusOr<const T*> first_states(const GruTensors& t, GruState& state) {
   if (t.h0 == nullptr) return static_cast<const T*>(nullptr);
-  MILLRACE_ASSIGN_OR_RETURN(T* const h0, state.work.take<T>(kH0, state.order.sequences() * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(T* const h0,
+                            state.work.take<T>(kGruH0, state.order.sequences() * t.size));
   state.order.gather_sequences(t.h0->data<T>(), t.size, h0);
   return static_cast<const T*>(h0);
 }
@@ -81,12 +90,12 @@ template <typename T>
 Status run_gru(const KernelContext& ctx, const GruTensors& t, const GruOutputs& out,
                GruState& state) {
   const StepOrder& order = state.order;
-  MILLRACE_ASSIGN_OR_RETURN(T* const gates,
-                            kept_or_scratch<T>(out.gates, state.work, kGates, t.rows * 3 * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(
+      T* const gates, kept_or_scratch<T>(out.gates, state.work, kGruGates, t.rows * 3 * t.size));
   MILLRACE_ASSIGN_OR_RETURN(T* const reset,
-                            kept_or_scratch<T>(out.reset, state.work, kReset, t.rows * t.size));
+                            kept_or_scratch<T>(out.reset, state.work, kGruReset, t.rows * t.size));
   MILLRACE_ASSIGN_OR_RETURN(T* const hidden, kept_or_scratch<T>(out.ordered_hidden, state.work,
-                                                                kHidden, t.rows * t.size));
+                                                                kGruHidden, t.rows * t.size));
   MILLRACE_ASSIGN_OR_RETURN(const T* const h0, first_states<T>(t, state));
   order.gather(t.input->data<T>(), 3 * t.size, gates);
   if (t.bias != nullptr) add_to_rows(t.bias->data<T>(), t.rows, 3 * t.size, gates);
@@ -179,7 +188,7 @@ template <typename T>
 Status weights_grad(const KernelContext& ctx, const GruTensors& t, const GruGradTensors& g,
                     const T* h0, const T* dgates, GruState& state) {
   const StepOrder& order = state.order;
-  MILLRACE_ASSIGN_OR_RETURN(T* const before, state.work.take<T>(kBefore, t.rows * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(T* const before, state.work.take<T>(kGruBefore, t.rows * t.size));
   const int64_t first = order.steps() == 0 ? 0 : order.count(0);
   if (h0 != nullptr) {
     std::copy_n(h0, first * t.size, before);
@@ -198,11 +207,12 @@ Status run_gru_grad(const KernelContext& ctx, const GruTensors& t, const GruGrad
                     GruState& state) {
   const StepOrder& order = state.order;
   const int64_t size = t.size;
-  MILLRACE_ASSIGN_OR_RETURN(T* const dhidden, state.work.take<T>(kHiddenGrad, t.rows * size));
-  MILLRACE_ASSIGN_OR_RETURN(T* const dgates, state.work.take<T>(kGateGrad, t.rows * 3 * size));
+  MILLRACE_ASSIGN_OR_RETURN(T* const dhidden, state.work.take<T>(kGruHiddenGrad, t.rows * size));
+  MILLRACE_ASSIGN_OR_RETURN(T* const dgates, state.work.take<T>(kGruGateGrad, t.rows * 3 * size));
   MILLRACE_ASSIGN_OR_RETURN(T* const scratch,
-                            state.work.take<T>(kScratch, order.sequences() * size));
-  MILLRACE_ASSIGN_OR_RETURN(T* const dfirst, state.work.take<T>(kReset, order.sequences() * size));
+                            state.work.take<T>(kGruScratch, order.sequences() * size));
+  MILLRACE_ASSIGN_OR_RETURN(T* const dfirst,
+                            state.work.take<T>(kGruReset, order.sequences() * size));
   MILLRACE_ASSIGN_OR_RETURN(const T* const h0, first_states<T>(t, state));
   std::fill_n(dfirst, order.sequences() * size, T(0));
   order.gather(g.dhidden->data<T>(), size, dhidden);
@@ -245,11 +255,9 @@ StatusOr<Kernel> gru_grad(const KernelSetup& op) {
 
 }  // namespace rnn
 
-void add_gru_kernels(KernelRegistry& registry) {
+void add_rnn_gru(KernelRegistry& registry) {
   registry.add("gru", rnn::gru);
   registry.add("gru_grad", rnn::gru_grad);
-  registry.add("gru_unit", rnn::gru_unit);
-  registry.add("gru_unit_grad", rnn::gru_unit_grad);
 }
 
 }  // namespace millrace::kernels

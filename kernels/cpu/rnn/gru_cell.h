@@ -22,10 +22,6 @@ struct GruFunctions {
   bool origin = false;  ///< the update gate weights the old state, not the new one
 };
 
-/// Makers of the ops that run one time step; see gru_unit.cc.
-StatusOr<Kernel> gru_unit(const KernelSetup& op);
-StatusOr<Kernel> gru_unit_grad(const KernelSetup& op);
-
 /// The weights are stored one after the other: [size, 2 * size] of update and reset gate, then
 /// [size, size] of the candidate.
 template <typename T>

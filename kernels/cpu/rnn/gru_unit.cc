@@ -3,9 +3,9 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/rnn/gru_cell.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
-#include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // One time step of gru.
 namespace millrace::kernels::rnn {
@@ -102,8 +102,6 @@ Status run_grad_gru_unit(const KernelContext& ctx, const UnitTensors& t, const U
                           g.reset->data<T>(), static_cast<const T*>(dgates), g.dweight->data<T>());
 }
 
-}  // namespace
-
 StatusOr<Kernel> gru_unit(const KernelSetup& op) {
   const UnitSlots slots = unit_slots(op);
   const ArgIndex gate = op.output("Gate");
@@ -160,4 +158,14 @@ StatusOr<Kernel> gru_unit_grad(const KernelSetup& op) {
   });
 }
 
+}  // namespace
 }  // namespace millrace::kernels::rnn
+
+namespace millrace::kernels {
+
+void add_rnn_gru_unit(KernelRegistry& registry) {
+  registry.add("gru_unit", rnn::gru_unit);
+  registry.add("gru_unit_grad", rnn::gru_unit_grad);
+}
+
+}  // namespace millrace::kernels

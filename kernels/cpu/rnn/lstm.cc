@@ -1,11 +1,10 @@
-#include "kernels/cpu/rnn/lstm.h"
-
 #include <algorithm>
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/rnn/kept_or_scratch.h"
-#include "kernels/cpu/rnn/rnn.h"
+#include "kernels/cpu/rnn/lstm_tensors.h"
 #include "kernels/cpu/sequence/sequence.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace rnn {
@@ -76,7 +75,15 @@ StatusOr<LstmTensors> lstm_tensors(const KernelContext& ctx, const LstmSlots& sl
 namespace {
 
 // Slots of the workspace.
-enum LstmPiece : size_t { kGates, kCells, kHidden, kFed, kH0, kC0, kScratch };
+enum LstmPiece : size_t {
+  kLstmGates,
+  kLstmCells,
+  kLstmHidden,
+  kLstmFed,
+  kLstmH0,
+  kLstmC0,
+  kLstmScratch
+};
 
 template <typename T>
 StatusOr<const T*> ordered(const Tensor* first, const StepOrder& order, int64_t width,
@@ -102,18 +109,18 @@ Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettin
                 const LstmOutputs& out, const StepOrder& order, Workspace& work, Gemm& gemm) {
   const int64_t size = t.size;
   MILLRACE_ASSIGN_OR_RETURN(T* const gates,
-                            kept_or_scratch<T>(out.gates, work, kGates, t.rows * 4 * size));
+                            kept_or_scratch<T>(out.gates, work, kLstmGates, t.rows * 4 * size));
   MILLRACE_ASSIGN_OR_RETURN(T* const cells,
-                            kept_or_scratch<T>(out.cells, work, kCells, t.rows * size));
+                            kept_or_scratch<T>(out.cells, work, kLstmCells, t.rows * size));
   MILLRACE_ASSIGN_OR_RETURN(T* const hidden,
-                            kept_or_scratch<T>(out.hidden, work, kHidden, t.rows * size));
+                            kept_or_scratch<T>(out.hidden, work, kLstmHidden, t.rows * size));
   T* fed = hidden;
   if (t.projection != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(fed, work.take<T>(kFed, t.rows * t.width));
+    MILLRACE_ASSIGN_OR_RETURN(fed, work.take<T>(kLstmFed, t.rows * t.width));
   }
-  MILLRACE_ASSIGN_OR_RETURN(T* const scratch, work.take<T>(kScratch, size));
-  MILLRACE_ASSIGN_OR_RETURN(const T* const h0, ordered<T>(t.h0, order, t.width, work, kH0));
-  MILLRACE_ASSIGN_OR_RETURN(const T* const c0, ordered<T>(t.c0, order, size, work, kC0));
+  MILLRACE_ASSIGN_OR_RETURN(T* const scratch, work.take<T>(kLstmScratch, size));
+  MILLRACE_ASSIGN_OR_RETURN(const T* const h0, ordered<T>(t.h0, order, t.width, work, kLstmH0));
+  MILLRACE_ASSIGN_OR_RETURN(const T* const c0, ordered<T>(t.c0, order, size, work, kLstmC0));
   order.gather(t.input->data<T>(), 4 * size, gates);
   if (t.bias != nullptr && !s.biased_input) add_to_rows(t.bias->data<T>(), t.rows, 4 * size, gates);
   for (int64_t step = 0; step < order.steps(); ++step) {
@@ -180,11 +187,9 @@ StatusOr<Kernel> lstmp(const KernelSetup& op) {
 }  // namespace
 }  // namespace rnn
 
-void add_lstm_kernels(KernelRegistry& registry) {
+void add_rnn_lstm(KernelRegistry& registry) {
   registry.add("lstm", rnn::lstm);
   registry.add("lstmp", rnn::lstmp);
-  registry.add("lstm_grad", rnn::lstm_grad);
-  registry.add("lstmp_grad", rnn::lstmp_grad);
 }
 
 }  // namespace millrace::kernels

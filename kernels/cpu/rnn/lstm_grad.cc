@@ -2,8 +2,9 @@
 #include <cmath>
 
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/rnn/lstm.h"
+#include "kernels/cpu/rnn/lstm_tensors.h"
 #include "kernels/cpu/sequence/sequence.h"
+#include "kernels/registry.h"
 
 // Gradients of lstm and lstmp: processes the time steps from last to first. The gradients of the
 // weights, which all time steps share, are computed by one matrix product at the end.
@@ -39,17 +40,17 @@ struct LstmGradGradTensors {
 };
 
 enum LstmGradPiece : size_t {
-  kFed,
-  kFedGrad,
-  kCells,
-  kCellGrad,
-  kGateGrad,
-  kHiddenGrad,
-  kBefore,
-  kBiasGrad,
-  kScratch,
-  kH0,
-  kC0
+  kLstmBackFed,
+  kLstmBackFedGrad,
+  kLstmBackCells,
+  kLstmBackCellGrad,
+  kLstmBackGateGrad,
+  kLstmBackHiddenGrad,
+  kLstmBackBefore,
+  kLstmBackBiasGrad,
+  kLstmBackScratch,
+  kLstmBackH0,
+  kLstmBackC0
 };
 
 StatusOr<LstmGradGradTensors> grad_tensors_lstm_grad(const KernelContext& ctx,
@@ -128,15 +129,15 @@ struct Pass {
 
 template <typename T>
 Status Pass<T>::open() {
-  MILLRACE_ASSIGN_OR_RETURN(fed, work.take<T>(kFed, t.rows * t.width));
-  MILLRACE_ASSIGN_OR_RETURN(dfed, work.take<T>(kFedGrad, t.rows * t.width));
-  MILLRACE_ASSIGN_OR_RETURN(cells, work.take<T>(kCells, t.rows * t.size));
-  MILLRACE_ASSIGN_OR_RETURN(dcells, work.take<T>(kCellGrad, order.sequences() * t.size));
-  MILLRACE_ASSIGN_OR_RETURN(dgates, work.take<T>(kGateGrad, t.rows * 4 * t.size));
-  MILLRACE_ASSIGN_OR_RETURN(dbias, work.take<T>(kBiasGrad, 7 * t.size));
-  MILLRACE_ASSIGN_OR_RETURN(scratch, work.take<T>(kScratch, 2 * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(fed, work.take<T>(kLstmBackFed, t.rows * t.width));
+  MILLRACE_ASSIGN_OR_RETURN(dfed, work.take<T>(kLstmBackFedGrad, t.rows * t.width));
+  MILLRACE_ASSIGN_OR_RETURN(cells, work.take<T>(kLstmBackCells, t.rows * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(dcells, work.take<T>(kLstmBackCellGrad, order.sequences() * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(dgates, work.take<T>(kLstmBackGateGrad, t.rows * 4 * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(dbias, work.take<T>(kLstmBackBiasGrad, 7 * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(scratch, work.take<T>(kLstmBackScratch, 2 * t.size));
   if (t.projection != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(dhidden, work.take<T>(kHiddenGrad, t.rows * t.size));
+    MILLRACE_ASSIGN_OR_RETURN(dhidden, work.take<T>(kLstmBackHiddenGrad, t.rows * t.size));
   }
   std::fill_n(dcells, order.sequences() * t.size, T(0));
   std::fill_n(dbias, 7 * t.size, T(0));
@@ -144,7 +145,8 @@ Status Pass<T>::open() {
   order.gather(g.dfed_back->data<T>(), t.width, dfed);
   order.gather(g.cell->data<T>(), t.size, cells);
   if (t.c0 != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(T* const first, work.take<T>(kC0, order.sequences() * t.size));
+    MILLRACE_ASSIGN_OR_RETURN(T* const first,
+                              work.take<T>(kLstmBackC0, order.sequences() * t.size));
     order.gather_sequences(t.c0->data<T>(), t.size, first);
     c0 = first;
   }
@@ -183,7 +185,7 @@ Status Pass<T>::step(int64_t step) {
 template <typename T>
 Status Pass<T>::weights() {
   if (g.dweight != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(T* const before, work.take<T>(kBefore, t.rows * t.width));
+    MILLRACE_ASSIGN_OR_RETURN(T* const before, work.take<T>(kLstmBackBefore, t.rows * t.width));
     const int64_t first = order.steps() == 0 ? 0 : order.count(0);
     if (t.h0 != nullptr) {
       order.gather_starting(t.h0->data<T>(), t.width, before);
@@ -220,7 +222,7 @@ Status Pass<T>::run() {
   const int64_t first = order.steps() == 0 ? 0 : order.count(0);
   if (g.dc0 != nullptr) order.scatter_sequences(dcells, t.size, g.dc0->data<T>());
   if (g.dh0 == nullptr) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(T* const dh0, work.take<T>(kH0, order.sequences() * t.width));
+  MILLRACE_ASSIGN_OR_RETURN(T* const dh0, work.take<T>(kLstmBackH0, order.sequences() * t.width));
   std::fill_n(dh0, order.sequences() * t.width, T(0));
   MILLRACE_RETURN_IF_ERROR(gemm(
       ctx.device(), {.rows = first, .columns = t.width, .inner = 4 * t.size, .b_transposed = true},
@@ -258,8 +260,6 @@ StatusOr<Kernel> make_grad_lstm_grad(const KernelSetup& op, bool projected) {
   });
 }
 
-}  // namespace
-
 StatusOr<Kernel> lstm_grad(const KernelSetup& op) {
   return make_grad_lstm_grad(op, false);
 }
@@ -267,4 +267,14 @@ StatusOr<Kernel> lstmp_grad(const KernelSetup& op) {
   return make_grad_lstm_grad(op, true);
 }
 
+}  // namespace
 }  // namespace millrace::kernels::rnn
+
+namespace millrace::kernels {
+
+void add_rnn_lstm_grad(KernelRegistry& registry) {
+  registry.add("lstm_grad", rnn::lstm_grad);
+  registry.add("lstmp_grad", rnn::lstmp_grad);
+}
+
+}  // namespace millrace::kernels

@@ -1,7 +1,7 @@
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // One time step of lstm whose sums are inputs. Order of the gates: input, forget, output,
 // candidate.
@@ -119,7 +119,7 @@ StatusOr<Kernel> lstm_unit_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_lstm_unit_kernels(KernelRegistry& registry) {
+void add_rnn_lstm_unit(KernelRegistry& registry) {
   registry.add("lstm_unit", lstm_unit);
   registry.add("lstm_unit_grad", lstm_unit_grad);
 }

@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
@@ -306,7 +306,8 @@ StatusOr<Kernel> beam_search_decode(const KernelSetup& op) {
 
 }  // namespace
 
-void add_beam_search_kernels(KernelRegistry& registry) {
+/// beam_search and beam_search_decode.
+void add_sequence_beam_search(KernelRegistry& registry) {
   registry.add("beam_search", beam_search);
   registry.add("beam_search_decode", beam_search_decode);
 }

@@ -170,7 +170,7 @@ StatusOr<Kernel> chunk_eval(const KernelSetup& op) {
 
 }  // namespace
 
-void add_chunk_eval_kernel(KernelRegistry& registry) {
+void add_sequence_chunk_eval(KernelRegistry& registry) {
   registry.add("chunk_eval", chunk_eval);
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/cpu/sequence/row_windows.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Window of rows times a matrix: the windows are copied into a matrix, then one matrix product
 // follows.
@@ -152,7 +153,7 @@ StatusOr<Kernel> sequence_conv_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sequence_conv_kernels(KernelRegistry& registry) {
+void add_sequence_conv(KernelRegistry& registry) {
   registry.add("sequence_conv", sequence_conv);
   registry.add("sequence_conv_grad", sequence_conv_grad);
 }

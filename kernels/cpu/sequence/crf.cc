@@ -345,7 +345,8 @@ StatusOr<Kernel> crf_decoding(const KernelSetup& op) {
 
 }  // namespace
 
-void add_linear_chain_crf_kernels(KernelRegistry& registry) {
+/// linear_chain_crf and crf_decoding.
+void add_sequence_crf(KernelRegistry& registry) {
   registry.add("linear_chain_crf", linear_chain_crf);
   registry.add("linear_chain_crf_grad", linear_chain_crf_grad);
   registry.add("crf_decoding", crf_decoding);

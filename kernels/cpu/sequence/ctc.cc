@@ -155,10 +155,8 @@ StatusOr<Kernel> edit_distance(const KernelSetup& op) {
 
 }  // namespace
 
-void add_ctc_align_kernel(KernelRegistry& registry) {
+void add_sequence_ctc(KernelRegistry& registry) {
   registry.add("ctc_align", ctc_align);
-}
-void add_edit_distance_kernel(KernelRegistry& registry) {
   registry.add("edit_distance", edit_distance);
 }
 

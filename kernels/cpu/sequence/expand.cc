@@ -5,6 +5,7 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Repeats rows or sequences of X, as often as the LoD entries of Y are long.
 namespace millrace::kernels {
@@ -135,7 +136,7 @@ StatusOr<Kernel> sequence_expand_as_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sequence_expand_kernels(KernelRegistry& registry) {
+void add_sequence_expand(KernelRegistry& registry) {
   registry.add("sequence_expand", sequence_expand);
   registry.add("sequence_expand_grad", sequence_expand_grad);
   registry.add("sequence_expand_as", sequence_expand_as);

@@ -11,6 +11,7 @@
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Fused ops: several pooled sequences concatenated; windows, or expanded rows, times a matrix.
 namespace millrace::kernels {
@@ -212,7 +213,7 @@ StatusOr<Kernel> fusion_seqexpand_concat_fc(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fused_sequence_kernels(KernelRegistry& registry) {
+void add_sequence_fused(KernelRegistry& registry) {
   registry.add("fusion_seqpool_concat", fusion_seqpool_concat);
   registry.add("fusion_seqpool_cvm_concat", fusion_seqpool_cvm_concat);
   registry.add("fusion_seqconv_eltadd_relu", fusion_seqconv_eltadd_relu);

@@ -6,6 +6,7 @@
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/sequence.h"
+#include "kernels/registry.h"
 
 // Ops that move rows between sequences, for any element type.
 namespace millrace::kernels {
@@ -256,7 +257,7 @@ StatusOr<Kernel> lod_reset(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sequence_move_kernels(KernelRegistry& registry) {
+void add_sequence_moves(KernelRegistry& registry) {
   registry.add("sequence_concat", sequence_concat);
   registry.add("sequence_concat_grad", sequence_concat_grad);
   registry.add("sequence_reshape", sequence_reshape);

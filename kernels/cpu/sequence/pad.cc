@@ -7,6 +7,7 @@
 #include "kernels/cpu/scalar.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Conversion between sequences with LoD and rows of fixed length.
 namespace millrace::kernels {
@@ -199,7 +200,7 @@ StatusOr<Kernel> sequence_mask(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sequence_pad_kernels(KernelRegistry& registry) {
+void add_sequence_pad(KernelRegistry& registry) {
   registry.add("sequence_pad", sequence_pad);
   registry.add("sequence_pad_grad", sequence_pad_grad);
   registry.add("sequence_unpad", sequence_unpad);

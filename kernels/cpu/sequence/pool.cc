@@ -6,6 +6,7 @@
 #include "kernels/cpu/sequence/pool_rows.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -118,7 +119,7 @@ StatusOr<Kernel> sequence_pool_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sequence_pool_kernels(KernelRegistry& registry) {
+void add_sequence_pool(KernelRegistry& registry) {
   registry.add("sequence_pool", sequence_pool);
   registry.add("sequence_pool_grad", sequence_pool_grad);
 }

@@ -4,6 +4,7 @@
 #include "kernels/cpu/sums.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -73,7 +74,7 @@ StatusOr<Kernel> sequence_softmax_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sequence_softmax_kernels(KernelRegistry& registry) {
+void add_sequence_softmax(KernelRegistry& registry) {
   registry.add("sequence_softmax", sequence_softmax);
   registry.add("sequence_softmax_grad", sequence_softmax_grad);
 }

@@ -6,6 +6,7 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Sequences of ids.
 namespace millrace::kernels {
@@ -145,7 +146,7 @@ StatusOr<Kernel> sequence_scatter_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sequence_token_kernels(KernelRegistry& registry) {
+void add_sequence_tokens(KernelRegistry& registry) {
   registry.add("sequence_erase", sequence_erase);
   registry.add("sequence_enumerate", sequence_enumerate);
   registry.add("sequence_scatter", sequence_scatter);

@@ -5,6 +5,7 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Each sequence of X is one matrix [channels, rows, columns]. For every row and channel, the k
 // largest values are summed and divided by k, for several k.
@@ -161,7 +162,7 @@ StatusOr<Kernel> topk_pooling_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_sequence_topk_kernels(KernelRegistry& registry) {
+void add_sequence_topk_pooling(KernelRegistry& registry) {
   registry.add("sequence_topk_avg_pooling", topk_pooling);
   registry.add("sequence_topk_avg_pooling_grad", topk_pooling_grad);
 }

@@ -281,7 +281,7 @@ StatusOr<Kernel> warpctc_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_warpctc_kernels(KernelRegistry& registry) {
+void add_sequence_warpctc(KernelRegistry& registry) {
   registry.add("warpctc", warpctc);
   registry.add("warpctc_grad", warpctc_grad);
 }

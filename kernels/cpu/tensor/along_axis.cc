@@ -1,5 +1,3 @@
-#include "kernels/cpu/tensor/along_axis.h"
-
 #include <algorithm>
 #include <type_traits>
 #include <vector>
@@ -7,10 +5,11 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
+#include "kernels/cpu/tensor/axis_view.h"
 #include "kernels/cpu/tensor/index_add.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -284,7 +283,7 @@ StatusOr<Kernel> put_along_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_along_axis(KernelRegistry& registry) {
+void add_tensor_along_axis(KernelRegistry& registry) {
   registry.add("take_along_axis", take);
   registry.add("take_along_axis_grad", take_grad);
   registry.add("put_along_axis", put_along);

@@ -1,8 +1,8 @@
 #include "kernels/cpu/int_list.h"
-#include "kernels/cpu/tensor/along_axis.h"
-#include "kernels/cpu/tensor/tensor.h"
+#include "kernels/cpu/tensor/axis_view.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -67,7 +67,7 @@ StatusOr<Kernel> arg_min(const KernelSetup& op) {
 
 }  // namespace
 
-void add_arg_extreme(KernelRegistry& registry) {
+void add_tensor_arg_extreme(KernelRegistry& registry) {
   registry.add("arg_max", arg_max);
   registry.add("arg_min", arg_min);
 }

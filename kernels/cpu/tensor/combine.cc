@@ -5,9 +5,9 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/cpu/tensor/index_add.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // multiplex selects rows from several operands; partial_concat and partial_sum select columns.
 namespace millrace::kernels {
@@ -190,7 +190,7 @@ StatusOr<Kernel> partial_sum_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_combine(KernelRegistry& registry) {
+void add_tensor_combine(KernelRegistry& registry) {
   registry.add("multiplex", multiplex);
   registry.add("multiplex_grad", multiplex_grad);
   registry.add("partial_concat", partial_concat);

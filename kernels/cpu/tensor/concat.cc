@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // Joining tensors along a dim, and splitting one into parts. Relative to the axis, a tensor is a
@@ -188,7 +188,7 @@ StatusOr<Kernel> split(const KernelSetup& op) {
 
 }  // namespace
 
-void add_concat(KernelRegistry& registry) {
+void add_tensor_concat(KernelRegistry& registry) {
   registry.add("concat", concat);
   registry.add("concat_grad", concat_grad);
   registry.add("split", split);

@@ -1,7 +1,7 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/tensor/cut.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // crop and crop_tensor: the box with the given size and offsets.
@@ -92,7 +92,7 @@ StatusOr<Kernel> crop_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_crop(KernelRegistry& registry) {
+void add_tensor_crop(KernelRegistry& registry) {
   registry.add("crop", crop);
   registry.add("crop_tensor", crop);
   registry.add("crop_grad", crop_grad);

@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
@@ -210,7 +210,7 @@ StatusOr<Kernel> tril_triu_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_diagonal(KernelRegistry& registry) {
+void add_tensor_diagonal(KernelRegistry& registry) {
   registry.add("diag", diag);
   registry.add("diag_v2", diag_v2);
   registry.add("diag_v2_grad", diag_v2_grad);

@@ -3,8 +3,8 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -153,7 +153,7 @@ StatusOr<Kernel> diag_embed(const KernelSetup& op) {
 
 }  // namespace
 
-void add_diagonals(KernelRegistry& registry) {
+void add_tensor_diagonals(KernelRegistry& registry) {
   registry.add("trace", trace);
   registry.add("trace_grad", trace_grad);
   registry.add("diag_embed", diag_embed);

@@ -1,7 +1,7 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // Ops that repeat a tensor along dims; their gradients sum over the repetitions.
@@ -174,7 +174,7 @@ StatusOr<Kernel> meshgrid_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_expand(KernelRegistry& registry) {
+void add_tensor_expand(KernelRegistry& registry) {
   registry.add("expand", expand_kernel);
   registry.add("tile", tile);
   registry.add("expand_v2", expand_v2);

@@ -1,8 +1,8 @@
 #include <vector>
 
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -63,7 +63,7 @@ StatusOr<Kernel> flatten_concat(const KernelSetup& op) {
 
 }  // namespace
 
-void add_flatten_concat(KernelRegistry& registry) {
+void add_tensor_flatten_concat(KernelRegistry& registry) {
   registry.add("fusion_transpose_flatten_concat", flatten_concat);
 }
 

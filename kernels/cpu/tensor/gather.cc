@@ -6,9 +6,9 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/cpu/tensor/index_add.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // gather, index_select, gather_nd: slices of a tensor by index. All of them select rows of equal
@@ -165,7 +165,7 @@ StatusOr<Kernel> gather_nd_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_gather(KernelRegistry& registry) {
+void add_tensor_gather(KernelRegistry& registry) {
   registry.add("gather", gather_kernel);
   registry.add("gather_grad", gather_grad);
   registry.add("index_select", index_select);

@@ -1,7 +1,7 @@
 #include "kernels/cpu/index.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -44,7 +44,7 @@ StatusOr<Kernel> gather_tree(const KernelSetup& op) {
 
 }  // namespace
 
-void add_gather_tree(KernelRegistry& registry) {
+void add_tensor_gather_tree(KernelRegistry& registry) {
   registry.add("gather_tree", gather_tree);
 }
 

@@ -2,9 +2,9 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/cpu/tensor/index_add.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // index_sample: selects from each row the elements named by the same row of an index.
 namespace millrace::kernels {
@@ -77,7 +77,7 @@ StatusOr<Kernel> index_sample_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_index_pick(KernelRegistry& registry) {
+void add_tensor_index_pick(KernelRegistry& registry) {
   registry.add("index_sample", index_sample);
   registry.add("index_sample_grad", index_sample_grad);
 }

@@ -1,9 +1,9 @@
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -64,7 +64,7 @@ StatusOr<Kernel> one_hot_v2(const KernelSetup& op) {
 
 }  // namespace
 
-void add_one_hot(KernelRegistry& registry) {
+void add_tensor_one_hot(KernelRegistry& registry) {
   registry.add("one_hot", one_hot);
   registry.add("one_hot_v2", one_hot_v2);
 }

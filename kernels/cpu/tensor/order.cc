@@ -4,10 +4,10 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/along_axis.h"
-#include "kernels/cpu/tensor/tensor.h"
+#include "kernels/cpu/tensor/axis_view.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // argsort, top_k, kthvalue: the order of the elements along an axis. Equal elements keep their
 // order; NaN counts as the largest number.
@@ -196,7 +196,7 @@ StatusOr<Kernel> axis_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_order(KernelRegistry& registry) {
+void add_tensor_order(KernelRegistry& registry) {
   registry.add("argsort", argsort);
   registry.add("argsort_grad", axis_grad);
   registry.add("top_k", top_k);

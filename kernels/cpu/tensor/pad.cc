@@ -1,7 +1,7 @@
 #include "kernels/cpu/tensor/cut.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // pad and pad_constant_like: a border with one value around a tensor.
 namespace millrace::kernels {
@@ -118,7 +118,7 @@ StatusOr<Kernel> pad_constant_like_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_pad(KernelRegistry& registry) {
+void add_tensor_pad(KernelRegistry& registry) {
   registry.add("pad", pad);
   registry.add("pad_grad", pad_grad);
   registry.add("pad_constant_like", pad_constant_like);

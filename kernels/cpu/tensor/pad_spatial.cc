@@ -2,9 +2,9 @@
 
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // pad2d and pad3d: a border around the spatial dims, with one value or with elements of the tensor.
 namespace millrace::kernels {
@@ -203,7 +203,7 @@ StatusOr<Kernel> pad_spatial_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_pad_spatial(KernelRegistry& registry) {
+void add_tensor_pad_spatial(KernelRegistry& registry) {
   registry.add("pad2d", pad_spatial);
   registry.add("pad3d", pad_spatial);
   registry.add("pad2d_grad", pad_spatial_grad);

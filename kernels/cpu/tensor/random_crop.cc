@@ -1,8 +1,8 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/random/bits.h"
 #include "kernels/cpu/tensor/cut.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
@@ -54,7 +54,7 @@ StatusOr<Kernel> random_crop(const KernelSetup& op) {
 
 }  // namespace
 
-void add_random_crop(KernelRegistry& registry) {
+void add_tensor_random_crop(KernelRegistry& registry) {
   registry.add("random_crop", random_crop);
 }
 

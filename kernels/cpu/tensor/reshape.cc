@@ -3,9 +3,9 @@
 
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // Ops whose output has the elements of the input in the same order. If the memory plan lets the
@@ -100,7 +100,7 @@ StatusOr<Kernel> unsqueeze(const KernelSetup& op) {
 
 }  // namespace
 
-void add_reshape(KernelRegistry& registry) {
+void add_tensor_reshape(KernelRegistry& registry) {
   for (const char* const type :
        {"squeeze", "squeeze2", "flatten", "flatten2", "flatten_contiguous_range"})
     registry.add(type, same_elements);

@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // flip, reverse and roll: reorder elements along dims.
 namespace millrace::kernels {
@@ -125,7 +125,7 @@ StatusOr<Kernel> roll_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_reverse(KernelRegistry& registry) {
+void add_tensor_reverse(KernelRegistry& registry) {
   registry.add("flip", reverse);
   registry.add("reverse", reverse);
   registry.add("roll", roll);

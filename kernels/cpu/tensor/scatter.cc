@@ -5,9 +5,9 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/cpu/tensor/index_add.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
@@ -154,7 +154,7 @@ StatusOr<Kernel> scatter_nd_add_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_scatter(KernelRegistry& registry) {
+void add_tensor_scatter(KernelRegistry& registry) {
   registry.add("scatter", scatter_kernel);
   registry.add("scatter_grad", scatter_grad);
   registry.add("scatter_nd_add", scatter_nd_add);

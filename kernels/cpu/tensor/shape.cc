@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "kernels/cpu/int_list.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 // shape, size and shard_index: integer results about tensors and indices.
 namespace millrace::kernels {
@@ -64,7 +64,7 @@ StatusOr<Kernel> shard_index(const KernelSetup& op) {
 
 }  // namespace
 
-void add_shape(KernelRegistry& registry) {
+void add_tensor_shape(KernelRegistry& registry) {
   registry.add("shape", shape);
   registry.add("size", size);
   registry.add("shard_index", shard_index);

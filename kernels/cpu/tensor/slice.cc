@@ -4,8 +4,8 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/tensor/cut.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -178,7 +178,7 @@ StatusOr<Kernel> slice_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_slice(KernelRegistry& registry) {
+void add_tensor_slice(KernelRegistry& registry) {
   registry.add("slice", slice);
   registry.add("strided_slice", slice);
   registry.add("slice_grad", slice_grad);

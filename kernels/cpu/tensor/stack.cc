@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 // Joining tensors along a new dim, and splitting one along a dim. Slot names differ between the
@@ -119,7 +119,7 @@ StatusOr<Kernel> unbind(const KernelSetup& op) {
 
 }  // namespace
 
-void add_stack(KernelRegistry& registry) {
+void add_tensor_stack(KernelRegistry& registry) {
   registry.add("stack", stack);
   registry.add("stack_grad", stack_grad);
   registry.add("unstack", unstack);

@@ -1,6 +1,6 @@
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -75,7 +75,7 @@ StatusOr<Kernel> transpose_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_transpose(KernelRegistry& registry) {
+void add_tensor_transpose(KernelRegistry& registry) {
   registry.add("transpose", transpose);
   registry.add("transpose2", transpose);
   registry.add("transpose_grad", transpose_grad);

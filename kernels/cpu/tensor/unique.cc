@@ -4,10 +4,10 @@
 
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/along_axis.h"
-#include "kernels/cpu/tensor/tensor.h"
+#include "kernels/cpu/tensor/axis_view.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -173,7 +173,7 @@ StatusOr<Kernel> unique_with_counts(const KernelSetup& op) {
 
 }  // namespace
 
-void add_unique(KernelRegistry& registry) {
+void add_tensor_unique(KernelRegistry& registry) {
   registry.add("unique", unique);
   registry.add("unique_with_counts", unique_with_counts);
 }

@@ -3,9 +3,9 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/tensor/tensor.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -152,7 +152,7 @@ StatusOr<Kernel> masked_select_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_where(KernelRegistry& registry) {
+void add_tensor_where(KernelRegistry& registry) {
   registry.add("where", where);
   registry.add("where_grad", where_grad);
   registry.add("where_index", where_index);

@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/window.h"
-#include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -143,7 +143,7 @@ StatusOr<Kernel> affine_grid_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_affine_grid(KernelRegistry& registry) {
+void add_vision_affine_grid(KernelRegistry& registry) {
   registry.add("affine_grid", affine_grid);
   registry.add("affine_grid_grad", affine_grid_grad);
 }

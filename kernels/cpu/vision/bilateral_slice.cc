@@ -3,8 +3,8 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -192,7 +192,7 @@ StatusOr<Kernel> bilateral_slice_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_bilateral_slice(KernelRegistry& registry) {
+void add_vision_bilateral_slice(KernelRegistry& registry) {
   registry.add("bilateral_slice", bilateral_slice);
   registry.add("bilateral_slice_grad", bilateral_slice_grad);
 }

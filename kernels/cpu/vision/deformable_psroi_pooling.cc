@@ -5,8 +5,8 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/cpu/vision/rois.h"
-#include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -262,7 +262,7 @@ StatusOr<Kernel> deformable_psroi_pooling_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_deformable_psroi_pooling(KernelRegistry& registry) {
+void add_vision_deformable_psroi_pooling(KernelRegistry& registry) {
   registry.add("deformable_psroi_pooling", deformable_psroi_pooling);
   registry.add("deformable_psroi_pooling_grad", deformable_psroi_pooling_grad);
 }

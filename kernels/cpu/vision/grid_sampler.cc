@@ -5,8 +5,8 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/window.h"
-#include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -228,7 +228,7 @@ StatusOr<Kernel> grid_sampler_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_grid_sampler(KernelRegistry& registry) {
+void add_vision_grid_sampler(KernelRegistry& registry) {
   registry.add("grid_sampler", grid_sampler);
   registry.add("grid_sampler_grad", grid_sampler_grad);
 }

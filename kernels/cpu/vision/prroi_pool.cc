@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/vision/rois.h"
-#include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // prroi_pool: the mean of the image over each cell. Between pixels the image is interpolated
 // bilinearly; outside of them it falls to zero. The integral of a bilinear image is the sum over
@@ -239,7 +239,7 @@ StatusOr<Kernel> prroi_pool_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_prroi_pool(KernelRegistry& registry) {
+void add_vision_prroi_pool(KernelRegistry& registry) {
   registry.add("prroi_pool", prroi_pool);
   registry.add("prroi_pool_grad", prroi_pool_grad);
 }

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/window.h"
-#include "kernels/cpu/vision/vision.h"
+#include "kernels/registry.h"
 
 // pixel_shuffle, shuffle_channel, space_to_depth and temporal_shift: elements are only moved, so
 // only the size of the element type matters.
@@ -203,7 +203,7 @@ StatusOr<Kernel> temporal_shift(const KernelSetup& op) {
 
 }  // namespace
 
-void add_rearrange(KernelRegistry& registry) {
+void add_vision_rearrange(KernelRegistry& registry) {
   registry.add("pixel_shuffle", forward_rearrange<pixel_shuffle_rule>);
   registry.add("pixel_shuffle_grad", backward_rearrange<pixel_shuffle_rule>);
   registry.add("shuffle_channel", forward_rearrange<shuffle_channel_rule>);

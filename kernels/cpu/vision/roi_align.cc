@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/vision/rois.h"
-#include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -170,7 +170,7 @@ StatusOr<Kernel> roi_align_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_roi_align(KernelRegistry& registry) {
+void add_vision_roi_align(KernelRegistry& registry) {
   registry.add("roi_align", roi_align);
   registry.add("roi_align_grad", roi_align_grad);
 }

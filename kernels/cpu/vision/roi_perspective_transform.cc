@@ -5,8 +5,8 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/cpu/vision/rois.h"
-#include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 namespace millrace::kernels {
 namespace {
@@ -288,7 +288,7 @@ StatusOr<Kernel> roi_perspective_transform_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_roi_perspective_transform(KernelRegistry& registry) {
+void add_vision_roi_perspective_transform(KernelRegistry& registry) {
   registry.add("roi_perspective_transform", roi_perspective_transform);
   registry.add("roi_perspective_transform_grad", roi_perspective_transform_grad);
 }

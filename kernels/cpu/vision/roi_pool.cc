@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/vision/rois.h"
-#include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // roi_pool and psroi_pool: maximum or average of all pixels of each cell.
 namespace millrace::kernels {
@@ -217,7 +217,7 @@ StatusOr<Kernel> psroi_pool_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_roi_pool(KernelRegistry& registry) {
+void add_vision_roi_pool(KernelRegistry& registry) {
   registry.add("roi_pool", roi_pool);
   registry.add("roi_pool_grad", roi_pool_grad);
   registry.add("psroi_pool", psroi_pool);

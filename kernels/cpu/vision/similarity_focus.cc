@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
-#include "kernels/cpu/vision/vision.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
@@ -85,7 +85,7 @@ StatusOr<Kernel> similarity_focus(const KernelSetup& op) {
 
 }  // namespace
 
-void add_similarity_focus(KernelRegistry& registry) {
+void add_vision_similarity_focus(KernelRegistry& registry) {
   registry.add("similarity_focus", similarity_focus);
 }
 

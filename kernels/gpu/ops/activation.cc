@@ -1,5 +1,5 @@
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 namespace millrace::gpu {
 namespace {
@@ -41,7 +41,7 @@ StatusOr<Kernel> square_backward(const KernelSetup& op) {
 
 }  // namespace
 
-void add_activation_kernels(KernelRegistry& registry) {
+void add_activation(KernelRegistry& registry) {
   registry.add("relu", forward_activation<Relu>);
   registry.add("relu_grad", backward_activation<ReluGradient>);
   registry.add("sigmoid", forward_activation<Sigmoid>);

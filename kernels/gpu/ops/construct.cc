@@ -1,5 +1,5 @@
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 // Ops that create or copy values: constants, copies, and the same elements with other dims.
 namespace millrace::gpu {
@@ -52,7 +52,7 @@ StatusOr<Kernel> reshape_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_construct_kernels(KernelRegistry& registry) {
+void add_construct(KernelRegistry& registry) {
   registry.add("fill_constant", gpu_fill_constant);
   registry.add("assign", gpu_assign);
   for (const char* const type : {"reshape", "reshape2", "flatten", "flatten2",

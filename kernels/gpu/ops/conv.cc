@@ -1,7 +1,7 @@
 #include "framework/op_attrs.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 namespace millrace::gpu {
 namespace {
@@ -108,7 +108,7 @@ StatusOr<Kernel> gpu_conv_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_conv_kernels(KernelRegistry& registry) {
+void add_conv(KernelRegistry& registry) {
   for (const char* const type : {"conv2d", "depthwise_conv2d"}) registry.add(type, gpu_conv);
   for (const char* const type : {"conv2d_grad", "depthwise_conv2d_grad"})
     registry.add(type, gpu_conv_grad);

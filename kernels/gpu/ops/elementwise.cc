@@ -1,5 +1,5 @@
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 namespace millrace::gpu {
 namespace {
@@ -125,7 +125,7 @@ StatusOr<Kernel> gpu_sum(const KernelSetup& op) {
 
 }  // namespace
 
-void add_elementwise_kernels(KernelRegistry& registry) {
+void add_elementwise(KernelRegistry& registry) {
   registry.add("elementwise_add", binary<Add>);
   registry.add("elementwise_sub", binary<Subtract>);
   registry.add("elementwise_mul", binary<Multiply>);

@@ -1,5 +1,5 @@
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 // Cross entropy of hard labels; classes are in the last dim.
 namespace millrace::gpu {
@@ -97,7 +97,7 @@ StatusOr<Kernel> softmax_entropy_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_loss_kernels(KernelRegistry& registry) {
+void add_loss(KernelRegistry& registry) {
   registry.add("cross_entropy", gpu_entropy);
   registry.add("cross_entropy_grad", entropy_grad);
   registry.add("softmax_with_cross_entropy", softmax_entropy);

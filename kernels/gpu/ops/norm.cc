@@ -1,6 +1,6 @@
 #include "kernels/cpu/nn/window.h"
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 // Batch normalisation; channels are in dim 1.
 namespace millrace::gpu {
@@ -149,7 +149,7 @@ StatusOr<Kernel> backward_norm(const KernelSetup& op) {
 
 }  // namespace
 
-void add_norm_kernels(KernelRegistry& registry) {
+void add_norm(KernelRegistry& registry) {
   registry.add("batch_norm", forward_norm);
   registry.add("batch_norm_grad", backward_norm);
 }

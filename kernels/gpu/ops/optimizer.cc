@@ -1,5 +1,5 @@
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 namespace millrace::gpu {
 namespace {
@@ -134,7 +134,7 @@ StatusOr<Kernel> gpu_adam(const KernelSetup& op) {
 
 }  // namespace
 
-void add_optimizer_kernels(KernelRegistry& registry) {
+void add_optimizer(KernelRegistry& registry) {
   registry.add("sgd", gpu_sgd);
   registry.add("momentum", gpu_momentum);
   registry.add("adam", gpu_adam);

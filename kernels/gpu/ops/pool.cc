@@ -1,6 +1,6 @@
 #include "kernels/cpu/nn/pool_plan.h"
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 namespace millrace::gpu {
 namespace {
@@ -57,7 +57,7 @@ StatusOr<Kernel> gpu_pool_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_pool_kernels(KernelRegistry& registry) {
+void add_pool(KernelRegistry& registry) {
   registry.add("pool2d", gpu_pool);
   registry.add("pool2d_grad", gpu_pool_grad);
 }

@@ -1,5 +1,5 @@
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 // mul, and matmuls in which all matrices of a batch have the same shape.
 namespace millrace::gpu {
@@ -164,7 +164,7 @@ StatusOr<Kernel> gpu_make(const KernelSetup& op) {
 
 }  // namespace
 
-void add_product_kernels(KernelRegistry& registry) {
+void add_product(KernelRegistry& registry) {
   registry.add("mul", gpu_make<true, true>);
   registry.add("mul_grad", gpu_make<true, false>);
   for (const char* const type : {"matmul", "matmul_v2"}) registry.add(type, gpu_make<false, true>);

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 // Sums and means over all dims, or over the last dims.
 namespace millrace::gpu {
@@ -80,7 +80,7 @@ StatusOr<Kernel> backward_reduce(const KernelSetup& op) {
 
 }  // namespace
 
-void add_reduce_kernels(KernelRegistry& registry) {
+void add_reduce(KernelRegistry& registry) {
   registry.add("mean", forward_reduce<true>);
   registry.add("mean_grad", backward_reduce<true>);
   registry.add("reduce_mean", forward_reduce<true>);

@@ -1,5 +1,5 @@
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/register_all.h"
+#include "kernels/registry.h"
 
 namespace millrace::gpu {
 namespace {
@@ -42,7 +42,7 @@ StatusOr<Kernel> backward_softmax(const KernelSetup& op) {
 
 }  // namespace
 
-void add_softmax_kernels(KernelRegistry& registry) {
+void add_softmax(KernelRegistry& registry) {
   registry.add("softmax", forward_softmax);
   registry.add("softmax_grad", backward_softmax);
 }

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/device.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+
+namespace millrace::kernels {
+
+/// The grid of integers that values are rounded to.
+struct Grid {
+  float bins = 127;  ///< largest integer
+  /// Halves are rounded to even, and -bins - 1 is a possible result. Otherwise halves are rounded
+  /// away from 0, and results are in [-bins, bins].
+  bool half_even = false;
+  bool back = false;  ///< convert back to the range of the values immediately
+
+  Grid() = default;
+  /// Reads bit_length and round_type.
+  Grid(const KernelSetup& op, bool go_back)
+      : bins(static_cast<float>((int64_t{1} << (op.attr<int64_t>("bit_length") - 1)) - 1)),
+        half_even(op.attr<int64_t>("round_type") == 0),
+        back(go_back) {}
+};
+
+/// Rounds count values; scale is their largest magnitude.
+/// \param x, out  may be the same
+/// \param scale   >= 0; values beyond it are clipped
+template <typename T>
+void round_to_grid(const T* x, T* out, int64_t count, Compute<T> scale, const Grid& grid) {
+  using C = Compute<T>;
+  const C bins = static_cast<C>(grid.bins);
+  // with a scale of 0, zeros stay zero
+  const C inverse = scale <= C(1e-30) ? C(1) / (scale + C(1e-6)) : C(1) / scale;
+  const C factor = bins * inverse;
+  const C step = grid.back ? scale / bins : C(1);
+  if (grid.half_even) {
+    for (int64_t i = 0; i < count; ++i) {
+      const C value =
+          std::min(std::max(std::rint(factor * static_cast<C>(x[i])), -bins - C(1)), bins);
+      out[i] = static_cast<T>(grid.back ? value * step : value);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const C kept = std::min(std::max(static_cast<C>(x[i]), -scale), scale);
+    const C value = std::round(factor * kept);
+    out[i] = static_cast<T>(grid.back ? value * step : value);
+  }
+}
+
+/// Largest magnitude; 0 if there are no values.
+template <typename T>
+Compute<T> largest_magnitude(const T* x, int64_t count) {
+  using C = Compute<T>;
+  C largest{};
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(static_cast<C>(x[i])));
+  return largest;
+}
+
+}  // namespace millrace::kernels
