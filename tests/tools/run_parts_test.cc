@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "tools/common/loss_curve.h"
+#include "jobs/stats/loss_curve.h"
 #include "tools/run/check_against.h"
 #include "tools/run/data_set.h"
 #include "tools/run/made_feed.h"
@@ -78,15 +78,15 @@ TEST(Progress, KnowsItsModes) {
 
 TEST(LossCurve, DrawsValuesAndLeavesGapsForWhatIsNotFinite) {
   const std::string svg =
-      loss_curve_svg("loss <1>", {3, 2, std::numeric_limits<double>::quiet_NaN(), 1, 0.5});
+      jobs::loss_curve_svg("loss <1>", {3, 2, std::numeric_limits<double>::quiet_NaN(), 1, 0.5});
   EXPECT_THAT(svg, HasSubstr("loss &lt;1&gt;"));
   EXPECT_THAT(svg, ::testing::ContainsRegex("d=\"M[^\"M]*L[^\"M]*M[^\"]*L"));
   EXPECT_THAT(svg, ::testing::Not(HasSubstr("nan")));
 }
 
 TEST(LossCurve, DrawsOneValueAndNone) {
-  EXPECT_THAT(loss_curve_svg("loss", {1}), HasSubstr("</svg>"));
-  EXPECT_THAT(loss_curve_svg("loss", {}), HasSubstr("</svg>"));
+  EXPECT_THAT(jobs::loss_curve_svg("loss", {1}), HasSubstr("</svg>"));
+  EXPECT_THAT(jobs::loss_curve_svg("loss", {}), HasSubstr("</svg>"));
 }
 
 class MadeFeedTest : public DataSetTest {

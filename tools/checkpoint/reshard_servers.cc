@@ -12,6 +12,7 @@
 #include "io/checkpoint/box_stream.h"
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/save_streams.h"
+#include "jobs/config/typed_tables.h"
 #include "ps/server/calls_record.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/reshard_tables.h"
@@ -19,7 +20,6 @@
 #include "tools/checkpoint/servers.h"
 #include "tools/checkpoint/staged_folder.h"
 #include "tools/checkpoint/write_params.h"
-#include "tools/ps/typed_tables.h"
 
 namespace millrace::tools {
 namespace {
@@ -246,7 +246,7 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
                             ServerSnapshots::open(tool, flags.paths[0], flags.slices));
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile to, read_slices(tool, flags.to_slices));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> tables,
-                            read_typed_tables(flags.to_slices));
+                            jobs::read_typed_tables(flags.to_slices));
   const WriteReport report{"reshard",    "servers",
                            "servers",    from.vars().size(),
                            from.bytes(), static_cast<int>(to.properties.endpoints.size())};

@@ -13,12 +13,10 @@
 
 #include "framework/base/errors.h"
 #include "io/npz.h"
+#include "jobs/ps/fleet_role.h"
+#include "jobs/stats/job_report.h"
 #include "ps/transport/inproc.h"
 #include "tools/common/signal_watch.h"
-#include "tools/ps/fleet_role.h"
-#include "tools/ps/job_report.h"
-#include "tools/ps/server_job.h"
-#include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
 #include "tools/run/progress.h"
 #include "tools/run/roles.h"
@@ -27,6 +25,9 @@ namespace millrace::tools {
 namespace {
 
 using executor::NamedValues;
+using jobs::Server;
+using jobs::Trainer;
+using jobs::TrainerStats;
 using Steps = std::vector<NamedValues>;
 
 // The folder of a transpiled job: trainer_<i>, pserver_<i>, slices.json.
@@ -134,18 +135,20 @@ class Cluster {
   const SignalWatch& watch_;
   CommonStop stop_;
   std::shared_ptr<ps::InprocTransport> transport_ = std::make_shared<ps::InprocTransport>();
-  std::vector<std::unique_ptr<ServerJob>> servers_;
+  std::vector<std::unique_ptr<Server>> servers_;
 };
 
 Status Cluster::open_servers() {
   PsFlags flags = options_.ps;
   flags.silence_timeout_ms = 0;  // trainers in this process cannot be lost
   for (int i = 0; i < folder_.servers; ++i) {
-    const ServerJob::Files files{folder_.program("pserver", i), folder_.startup("pserver", i),
-                                 folder_.slices(), options_.params};
-    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ServerJob> server,
-                              ServerJob::open(tool_, files, flags, threads_for(folder_.servers),
-                                              transport_, options_.allow_dir));
+    const Server::Files files{folder_.program("pserver", i), folder_.startup("pserver", i),
+                              folder_.slices(), options_.params};
+    MILLRACE_ASSIGN_OR_RETURN(Server::Settings settings,
+                              server_settings(tool_, flags, options_.allow_dir));
+    settings.service.threads = threads_for(folder_.servers);
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
+                              jobs::open_server(files, std::move(settings), transport_));
     servers_.push_back(std::move(server));
   }
   return Ok();
@@ -157,14 +160,13 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, Na
                              folder_.slices(), options_.params};
   PsFlags flags = options_.ps;
   flags.silence_timeout_ms = 0;
-  Trainer::Settings settings;
+  MILLRACE_ASSIGN_OR_RETURN(Trainer::Settings settings, trainer_settings(tool_, flags));
   settings.trainer = id;
   settings.threads = threads_for(folder_.trainers);
   settings.optimize = options_.optimize;
   settings.files_root = options_.allow_dir;
-  MILLRACE_RETURN_IF_ERROR(read_communicator_settings(settings));
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job,
-                            open_trainer(tool_, files, flags, settings, transport_));
+                            jobs::open_trainer(files, settings, transport_));
   if (!options_.ps.report.empty()) job->keep_stats(nullptr);
   // Shows the progress of trainer 0 only; the others run at the same pace.
   const std::optional<ProgressMode> mode = progress_mode(options_.progress);
@@ -186,16 +188,16 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, Na
       results[fmt::format("t{}/step{}/{}", id, k, name)] = std::move(value);
   }
   if (shows) progress.finish(state);
-  if (stop_.stopped()) return job->finish(tool_, {});
+  if (stop_.stopped()) return job->finish({});
   const bool gathers = id == 0 && !options_.save_persistables.empty();
   Trainer::Ending ending = ending_of(tool_, options_);
   if (gathers) ending.gather = &gathered;
-  return job->finish(tool_, ending);
+  return job->finish(ending);
 }
 
 Status Cluster::write_report(const std::vector<TrainerStats>& trainers) {
   if (options_.ps.report.empty()) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(const std::string page, make_job_report(folder_.path, trainers));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string page, jobs::make_job_report(folder_.path, trainers));
   return tool_.write_file(options_.ps.report, page);
 }
 
@@ -241,7 +243,7 @@ StatusOr<int> Cluster::run() {
     tool_.log(LogLevel::kWarning, fmt::format("stopped by signal {}", watch_.seen()));
     return watch_.exit_code();
   }
-  tool_.log(LogLevel::kInfo, job_summary(stats));
+  tool_.log(LogLevel::kInfo, jobs::job_summary(stats));
   MILLRACE_RETURN_IF_ERROR(write_report(stats));
   NamedValues all;
   for (NamedValues& output : outputs) all.merge(output);
@@ -262,7 +264,7 @@ StatusOr<int> run_cluster(Tool& tool, const RunOptions& options) {
                   "--cluster: expected the folder of the transpiled job (--transpiled)");
   }
   MILLRACE_ASSIGN_OR_RETURN(Folder folder, open_folder(options.ps.transpiled));
-  if (!options.ps.report.empty() && is_fleet_role(folder.program("trainer", 0)))
+  if (!options.ps.report.empty() && jobs::is_fleet_role(folder.program("trainer", 0)))
     return Unimplemented("--report of a fleet job");
   SignalWatch watch;  // must be created before other threads
   watch.start({});

@@ -1,10 +1,11 @@
 #include "tools/run/parallel.h"
 
-#include <cstdlib>
 #include <map>
+#include <optional>
 
 #include "executor/feed_values.h"
 #include "executor/parallel/strategy_fields.h"
+#include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "framework/names.h"
 #include "io/npz.h"
@@ -150,8 +151,8 @@ StatusOr<int> device_count(const RunOptions& options) {
                   fmt::format("--devices: expected cpu:N or gpu:N, found '{}'", options.devices));
   }
   if (!number.empty()) return parse_count("--devices", number);
-  const char* const given = std::getenv("CPU_NUM");
-  return given == nullptr ? StatusOr<int>(1) : parse_count("CPU_NUM", given);
+  const std::optional<std::string> given = fleet::process_environment()("CPU_NUM");
+  return given ? parse_count("CPU_NUM", *given) : StatusOr<int>(1);
 }
 
 bool wants_parallel(const RunOptions& options, int devices) {

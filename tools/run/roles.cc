@@ -15,13 +15,13 @@
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "io/npz.h"
+#include "jobs/config/slices_file.h"
+#include "jobs/ps/trainer.h"
+#include "jobs/stats/step_facts.h"
 #include "ps/transport/tracing.h"
 #include "tools/common/signal_watch.h"
 #include "tools/ps/metrics_page.h"
 #include "tools/ps/run_server.h"
-#include "tools/ps/step_facts.h"
-#include "tools/ps/trainer.h"
-#include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
@@ -30,12 +30,12 @@ namespace millrace::tools {
 namespace {
 
 using executor::NamedValues;
+using jobs::Trainer;
 
 // Completes the job at the servers, after all pending sends. A trainer that received a stop signal
 // leaves the job instead, which continues without it, and saves nothing.
-Status leave(const Tool& tool, Trainer& job, const Trainer::Ending& ending,
-             const SignalWatch& watch) {
-  return job.finish(tool, watch.stopped() ? Trainer::Ending() : ending);
+Status leave(Trainer& job, const Trainer::Ending& ending, const SignalWatch& watch) {
+  return job.finish(watch.stopped() ? Trainer::Ending() : ending);
 }
 
 // Trains the steps starting at `first`, until a signal arrives, and leaves the job.
@@ -59,7 +59,7 @@ Status train(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder
     state.examples = feeder.examples();
     const auto first =
         options.fetches.empty() ? values.end() : values.find(options.fetches.front());
-    state.loss = first == values.end() ? std::nullopt : loss_of(first->second);
+    state.loss = first == values.end() ? std::nullopt : jobs::loss_of(first->second);
     progress.update(state);
     if (!prefixed) continue;
     for (auto& [name, value] : values)
@@ -69,7 +69,7 @@ Status train(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder
   if (feeder.steps() != 1) progress.finish(state);
   if (feeder.waited_s() > 0)
     tool.log(LogLevel::kInfo, fmt::format("steps waited {:.3f} s for examples", feeder.waited_s()));
-  return leave(tool, job, ending, watch);
+  return leave(job, ending, watch);
 }
 
 // State that the workers of a trainer share.
@@ -107,7 +107,7 @@ Status work(int worker, const RunOptions& options, Trainer& job, Feeder& feeder,
     side.state.examples = feeder.examples();
     const auto first =
         options.fetches.empty() ? values.end() : values.find(options.fetches.front());
-    side.state.loss = first == values.end() ? std::nullopt : loss_of(first->second);
+    side.state.loss = first == values.end() ? std::nullopt : jobs::loss_of(first->second);
     progress.update(side.state);
     for (auto& [name, value] : values) {
       Value& to = results[prefixed ? fmt::format("step{}/", step) + name : name];
@@ -143,7 +143,7 @@ Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, F
   for (std::thread& thread : threads) thread.join();
   MILLRACE_RETURN_IF_ERROR(std::move(side.failure));
   if (feeder.steps() != 1) progress.finish(side.state);
-  return leave(tool, job, ending, watch);
+  return leave(job, ending, watch);
 }
 
 // Goes back each time a server restarts at an older step than this trainer's.
@@ -192,14 +192,14 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   ps::Metrics metrics;
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::MetricsExposer> exposer,
                             show_metrics(options.ps.metrics, metrics));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::ConnectionOptions connection,
+                            connection_options(options.ps));
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<ps::Transport> transport,
-                            open_transport(tool, options.ps));
+                            jobs::open_transport(connection, tool.log_sink()));
   ps::CallTrace trace;
   const bool traces = !options.profile.empty();
   if (traces) transport = ps::make_tracing_transport(std::move(transport), trace);
-  Trainer::Settings settings;
-  settings.trainer = options.ps.trainer_id;
-  settings.threads = tool.common().threads;
+  MILLRACE_ASSIGN_OR_RETURN(Trainer::Settings settings, trainer_settings(tool, options.ps));
   settings.optimize = options.optimize;
   settings.files_root = options.allow_dir;
   settings.workers = options.worker_threads;
@@ -215,11 +215,10 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
       return parallel_options(tool, options, devices, program);
     };
   }
-  MILLRACE_RETURN_IF_ERROR(read_communicator_settings(settings));
   const Trainer::Files files{options.program, options.startup,
-                             find_slices(options.ps.slices, options.program), options.params};
+                             jobs::find_slices(options.ps.slices, options.program), options.params};
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job,
-                            open_trainer(tool, files, options.ps, settings, transport));
+                            jobs::open_trainer(files, settings, transport));
   if (traces || exposer != nullptr || !options.ps.stats.empty())
     job->keep_stats(traces ? &trace : nullptr);
   if (exposer != nullptr) job->publish_to(metrics);
@@ -245,7 +244,7 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   }
   MILLRACE_RETURN_IF_ERROR(trained);
   if (!options.ps.stats.empty())
-    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.ps.stats, stats_json(job->stats())));
+    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.ps.stats, jobs::stats_json(job->stats())));
   MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
   if (!tool.common().output.empty()) MILLRACE_RETURN_IF_ERROR(tool.write_output(bytes));
   if (gathers) {
@@ -301,8 +300,8 @@ Status name_programs(RunOptions& options, const Part& part) {
 
 }  // namespace
 
-Trainer::Ending ending_of(const Tool& tool, const RunOptions& options) {
-  Trainer::Ending ending;
+jobs::Trainer::Ending ending_of(const Tool& tool, const RunOptions& options) {
+  jobs::Trainer::Ending ending;
   ending.params = options.save_params;
   ending.save_programs = options.save_programs;
   ending.model = options.save_model;
@@ -325,7 +324,7 @@ StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
   }
   return run_server(tool,
                     {options.program, options.startup,
-                     find_slices(options.ps.slices, options.program), options.params},
+                     jobs::find_slices(options.ps.slices, options.program), options.params},
                     options.ps, options.allow_dir);
 }
 

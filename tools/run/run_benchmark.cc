@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "framework/base/json_writer.h"
-#include "tools/ps/step_facts.h"
+#include "jobs/stats/step_facts.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
@@ -84,7 +84,8 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
   out.member("min", ms.front()).member("p50", quantile(ms, 0.5));
   out.member("p90", quantile(ms, 0.9)).member("max", ms.back()).end_object();
   out.member("cpu_ms", cpu);
-  out.member("examples_per_s", static_cast<double>(batch_of(feeds)) * 1e3 / quantile(ms, 0.5));
+  out.member("examples_per_s",
+             static_cast<double>(jobs::batch_of(feeds)) * 1e3 / quantile(ms, 0.5));
   out.member("peak_rss_mb", peak_rss_mb());
   write_gpu_summary(session, out);
   out.member("plan_ms", session.plan_ms).member("load_ms", session.load_ms).end_object();

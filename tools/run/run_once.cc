@@ -13,9 +13,9 @@
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
 #include "io/npy.h"
-#include "tools/common/loss_curve.h"
+#include "jobs/stats/loss_curve.h"
+#include "jobs/stats/step_facts.h"
 #include "tools/common/program_options.h"
-#include "tools/ps/step_facts.h"
 #include "tools/run/check_against.h"
 #include "tools/run/checkpoints.h"
 #include "tools/run/feeder.h"
@@ -113,7 +113,7 @@ StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const Run
     state.epoch = feeder.epoch(step);
     state.examples = feeder.examples();
     const auto first = fetches.empty() ? values.end() : values.find(fetches.front());
-    state.loss = first == values.end() ? std::nullopt : loss_of(first->second, devices);
+    state.loss = first == values.end() ? std::nullopt : jobs::loss_of(first->second, devices);
     if (state.loss) outcome.losses.push_back(*state.loss);
     progress.update(state);
     MILLRACE_RETURN_IF_ERROR(stop.after_step());
@@ -162,7 +162,7 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
     if (outcome.losses.empty())
       return {StatusCode::kUsage, "--curve: the first var of --fetch is not a single number"};
     MILLRACE_RETURN_IF_ERROR(
-        tool.write_file(options.curve, loss_curve_svg(fetches.front(), outcome.losses)));
+        tool.write_file(options.curve, jobs::loss_curve_svg(fetches.front(), outcome.losses)));
   }
   if (!options.save_params.empty()) {
     const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;

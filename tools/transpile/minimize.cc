@@ -4,13 +4,13 @@
 
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
+#include "jobs/config/minimize_config.h"
 #include "ops/absent_gradients.h"
 #include "ops/backward/append_backward.h"
 #include "ops/minimize/error_clip.h"
 #include "ops/minimize/minimize.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
-#include "tools/transpile/minimize_config.h"
 #include "tools/transpile/program_form.h"
 
 namespace millrace::tools {
@@ -36,9 +36,9 @@ void warn_of_minimize(const Tool& tool, const std::vector<Status>& warnings) {
 }
 
 Status append_gradients(const Tool& tool, const ops::OpRegistry& registry, Program& program,
-                        const MinimizeConfig& config) {
+                        const jobs::MinimizeConfig& config) {
   int earlier_calls = 0;
-  for (const MinimizeConfig::Loss& loss : config.losses) {
+  for (const jobs::MinimizeConfig::Loss& loss : config.losses) {
     MILLRACE_RETURN_IF_ERROR(ops::check_error_clips(loss.options.error_clips));
     ops::BackwardRequest request;
     request.loss = loss.name;
@@ -56,12 +56,12 @@ Status append_gradients(const Tool& tool, const ops::OpRegistry& registry, Progr
 
 // \param scheduled_rate  receives the var of a learning rate that the trainer must update
 Status append_training(const Tool& tool, const ops::OpRegistry& registry, Program& main,
-                       Program& startup, const MinimizeConfig& config,
+                       Program& startup, const jobs::MinimizeConfig& config,
                        std::string& scheduled_rate) {
   ops::Builder builder(registry, main, startup);
   for (const auto& [prefix, openings] : config.name_scopes)
     builder.scopes().continue_after(prefix, openings);
-  for (const MinimizeConfig::Loss& loss : config.losses) {
+  for (const jobs::MinimizeConfig::Loss& loss : config.losses) {
     MILLRACE_ASSIGN_OR_RETURN(const ops::MinimizeResult made,
                               ops::minimize(builder, loss.name, loss.options));
     warn_of_minimize(tool, made.warnings);
@@ -91,7 +91,8 @@ StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
                              const ops::OpRegistry& registry) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> main,
                             read_checked(tool, registry, options.program));
-  MILLRACE_ASSIGN_OR_RETURN(const MinimizeConfig config, read_minimize_config(options.minimize));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config,
+                            jobs::read_minimize_config(options.minimize));
   if (Status status = append_gradients(tool, registry, *main, config); !status.ok())
     return std::move(status).in_file(options.program);
   if (options.verify) MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *main, "backward"));
@@ -124,7 +125,8 @@ StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOpt
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, options));
   TrainingPrograms out;
   MILLRACE_ASSIGN_OR_RETURN(out.main, read_checked(tool, registry, options.program));
-  MILLRACE_ASSIGN_OR_RETURN(const MinimizeConfig config, read_minimize_config(options.minimize));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config,
+                            jobs::read_minimize_config(options.minimize));
   MILLRACE_ASSIGN_OR_RETURN(out.startup, read_checked(tool, registry, options.startup));
   if (Status status =
           append_training(tool, registry, *out.main, *out.startup, config, out.scheduled_rate);
