@@ -13,11 +13,11 @@
 
 #include "framework/base/errors.h"
 #include "io/npz.h"
+#include "jobs/data/feeder.h"
 #include "jobs/ps/fleet_role.h"
 #include "jobs/stats/job_report.h"
 #include "ps/transport/inproc.h"
 #include "tools/common/signal_watch.h"
-#include "tools/run/feeder.h"
 #include "tools/run/progress.h"
 #include "tools/run/roles.h"
 
@@ -78,7 +78,7 @@ StatusOr<std::vector<Steps>> read_feeds_of_all(const RunOptions& options, int tr
   }
   for (size_t t = 0; t < feeds.size(); ++t) {
     MILLRACE_ASSIGN_OR_RETURN(
-        feeds[t], split_steps(std::move(by_trainer[t]), options.steps, options.feed_steps));
+        feeds[t], jobs::split_steps(std::move(by_trainer[t]), options.steps, options.feed_steps));
   }
   return feeds;
 }

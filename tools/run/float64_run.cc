@@ -35,15 +35,6 @@ Status check_float64_run(const RunOptions& options) {
   return Ok();
 }
 
-Status widen_feeds(const RunOptions& options, executor::NamedValues& feeds) {
-  if (!in_double(options)) return Ok();
-  for (auto& [name, value] : feeds) {
-    MILLRACE_ASSIGN_OR_RETURN(Value wide, executor::in_float64(value));
-    value = std::move(wide);
-  }
-  return Ok();
-}
-
 Status widen_session(const RunOptions& options, const ops::OpRegistry& registry, Session& session) {
   if (!in_double(options)) return Ok();
   executor::declare_in_float64(registry, *session.read);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "executor/executor.h"
 #include "framework/base/status.h"
 #include "ops/registry.h"
 #include "tools/run/options.h"
@@ -12,9 +11,6 @@ namespace millrace::tools {
 
 /// Refuses options that float64 runs do not support. Errors: kUnimplemented naming the option.
 Status check_float64_run(const RunOptions& options);
-
-/// Converts feeds to the type in which the program runs: float32 to float64 with --precision f64.
-Status widen_feeds(const RunOptions& options, executor::NamedValues& feeds);
 
 /// With --precision f64: declares the program in float64 and converts the values of its scope,
 /// which were read or initialized in the declared types.

@@ -16,13 +16,13 @@
 #include "framework/base/errors.h"
 #include "io/npz.h"
 #include "jobs/config/slices_file.h"
+#include "jobs/data/feeder.h"
 #include "jobs/ps/trainer.h"
 #include "jobs/stats/step_facts.h"
 #include "ps/transport/tracing.h"
 #include "tools/common/signal_watch.h"
 #include "tools/ps/metrics_page.h"
 #include "tools/ps/run_server.h"
-#include "tools/run/feeder.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 
@@ -39,8 +39,9 @@ Status leave(Trainer& job, const Trainer::Ending& ending, const SignalWatch& wat
 }
 
 // Trains the steps starting at `first`, until a signal arrives, and leaves the job.
-Status train(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder, int64_t begin,
-             NamedValues& results, const Trainer::Ending& ending, const SignalWatch& watch) {
+Status train(Tool& tool, const RunOptions& options, Trainer& job, jobs::Feeder& feeder,
+             int64_t begin, NamedValues& results, const Trainer::Ending& ending,
+             const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
   if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
@@ -82,7 +83,7 @@ struct Side {
 };
 
 // Runs steps in one worker until there are no more, one has failed, or a signal has arrived.
-Status work(int worker, const RunOptions& options, Trainer& job, Feeder& feeder, Side& side,
+Status work(int worker, const RunOptions& options, Trainer& job, jobs::Feeder& feeder, Side& side,
             Progress& progress, NamedValues& results, const SignalWatch& watch) {
   const bool prefixed = !feeder.has_data();
   NamedValues feeds;
@@ -117,7 +118,7 @@ Status work(int worker, const RunOptions& options, Trainer& job, Feeder& feeder,
 }
 
 // Like train(), with several threads; each takes the next batch when it has finished one.
-Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder,
+Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, jobs::Feeder& feeder,
                           int64_t begin, NamedValues& results, const Trainer::Ending& ending,
                           const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
@@ -158,8 +159,8 @@ StatusOr<int64_t> go_back(const Tool& tool, Trainer& job, int trainer) {
 
 Status train_to_the_end(Tool& tool, const RunOptions& options, Trainer& job, NamedValues& results,
                         const Trainer::Ending& ending, const SignalWatch& watch) {
-  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
-                            Feeder::open(options, tool.common().seed, job.program()));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Feeder feeder, jobs::Feeder::open(feed, job.program()));
   for (int64_t first = job.first_step();;) {
     Status status = (job.workers() > 1 ? train_side_by_side : train)(tool, options, job, feeder,
                                                                      first, results, ending, watch);

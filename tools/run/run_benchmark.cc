@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "framework/base/json_writer.h"
+#include "jobs/data/feed_files.h"
 #include "jobs/stats/step_facts.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
@@ -44,7 +45,8 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
                             const std::shared_ptr<const executor::Runtime>& runtime,
                             const SignalWatch& watch) {
   MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
-  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(options, session.program()));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, jobs::read_feeds(feed, session.program()));
   const std::vector<std::string> fetches = wanted_fetches(options, session);
   std::vector<Value> results;
   NamedValues joined;

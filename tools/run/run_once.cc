@@ -13,12 +13,12 @@
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
 #include "io/npy.h"
+#include "jobs/data/check_against.h"
+#include "jobs/data/feeder.h"
 #include "jobs/stats/loss_curve.h"
 #include "jobs/stats/step_facts.h"
 #include "tools/common/program_options.h"
-#include "tools/run/check_against.h"
 #include "tools/run/checkpoints.h"
-#include "tools/run/feeder.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
@@ -84,7 +84,7 @@ struct RunOnceOutcome {
 
 // Runs all steps. The first fetch, if it is one number, is shown as the loss by the progress line.
 StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
-                                   Feeder& feeder, const std::vector<std::string>& fetches,
+                                   jobs::Feeder& feeder, const std::vector<std::string>& fetches,
                                    Progress& progress, StopTogether& stop) {
   RunOnceOutcome outcome;
   RunCheckpoints checkpoints(tool, options);
@@ -197,7 +197,8 @@ StatusOr<int> check_results(const Tool& tool, const RunOptions& options,
   } else {
     MILLRACE_ASSIGN_OR_RETURN(expected, io::read_values(options.check_against));
   }
-  const CheckResult check = check_against(outcome.results, expected, {options.rtol, options.atol});
+  const jobs::CheckResult check =
+      jobs::check_against(outcome.results, expected, {options.rtol, options.atol});
   llvm::SmallVector<llvm::StringRef, 8> lines;
   llvm::StringRef(check.text).split(lines, '\n', -1, false);
   for (const llvm::StringRef line : lines)
@@ -232,8 +233,8 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     return Status(StatusCode::kUsage,
                   "--op-profile supports one device only; use --profile for several");
   }
-  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
-                            Feeder::open(options, tool.common().seed, session.program()));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Feeder feeder, jobs::Feeder::open(feed, session.program()));
   const std::vector<std::string> fetches = wanted_fetches(options, session);
   executor::NanCheck nan_check;
   executor::Trace trace;

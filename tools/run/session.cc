@@ -1,21 +1,17 @@
 #include "tools/run/session.h"
 
 #include <chrono>
-#include <filesystem>
 
 #include "executor/collective/group_link.h"
-#include "executor/feed_targets.h"
 #include "executor/feed_values.h"
 #include "executor/parallel/replica.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "io/model_folder.h"
-#include "io/npy.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
 #include "tools/run/checkpoints.h"
 #include "tools/run/float64_run.h"
-#include "tools/run/made_feed.h"
 #include "tools/run/parallel.h"
 #include "tools/run/ranks.h"
 #include "transpiler/parallel/parallel.h"
@@ -91,35 +87,6 @@ Status run_startup(const Tool& tool, const RunOptions& options, const executor::
   return link_processes(options, runtime, startup.get(), session);
 }
 
-StatusOr<Lod> parse_lod_level(const std::string& flag, llvm::StringRef text, const Lod& before) {
-  std::vector<LodLevel> levels = before.levels();
-  LodLevel level;
-  while (!text.empty()) {
-    const auto [head, rest] = text.split(',');
-    int64_t offset = 0;
-    if (head.getAsInteger(10, offset)) {
-      return Status(StatusCode::kUsage,
-                    fmt::format("--lod {}: '{}' is not an offset", flag, head.str()));
-    }
-    level.push_back(offset);
-    text = rest;
-  }
-  levels.push_back(std::move(level));
-  return Lod(std::move(levels));
-}
-
-Status apply_lods(const RunOptions& options, NamedValues& values) {
-  for (const std::string& flag : options.lods) {
-    const auto [name, offsets] = llvm::StringRef(flag).split('=');
-    const auto found = values.find(name.str());
-    Tensor* const tensor = found == values.end() ? nullptr : found->second.get_if<Tensor>();
-    if (tensor == nullptr) return {StatusCode::kUsage, fmt::format("--lod {}: no such feed", flag)};
-    MILLRACE_ASSIGN_OR_RETURN(Lod lod, parse_lod_level(flag, offsets, tensor->lod()));
-    tensor->set_lod(std::move(lod));
-  }
-  return Ok();
-}
-
 }  // namespace
 
 std::vector<uint64_t> random_positions(const Session& session) {
@@ -145,30 +112,6 @@ bool set_random_positions(Session& session, const std::vector<uint64_t>& positio
 bool is_state_var(const Var& var) {
   return var.persistable() && var.kind() != VarKind::kFeedMinibatch &&
          var.kind() != VarKind::kFetchList && var.kind() != VarKind::kFeedList;
-}
-
-StatusOr<NamedValues> read_feeds(const RunOptions& options, const Program& program) {
-  NamedValues values;
-  for (const std::string& feed : options.feeds) {
-    const auto [name, file] = llvm::StringRef(feed).split('=');
-    MILLRACE_ASSIGN_OR_RETURN(std::optional<Tensor> made, make_feed(name, file, program));
-    const bool named = made || (!file.empty() && !std::filesystem::exists(feed));
-    if (named) MILLRACE_RETURN_IF_ERROR(executor::check_feed_name(program, name));
-    if (made) {
-      values[name.str()].as<Tensor>() = std::move(*made);
-      continue;
-    }
-    if (named) {
-      MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, io::read_npy(file.str()));
-      values[name.str()].as<Tensor>() = std::move(tensor);
-      continue;
-    }
-    MILLRACE_ASSIGN_OR_RETURN(NamedValues more, io::read_values(feed));
-    for (auto& [key, value] : more) values[key] = std::move(value);
-  }
-  MILLRACE_RETURN_IF_ERROR(apply_lods(options, values));
-  MILLRACE_RETURN_IF_ERROR(widen_feeds(options, values));
-  return values;
 }
 
 namespace {

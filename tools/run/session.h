@@ -40,9 +40,6 @@ struct Session {
 StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
                                const std::shared_ptr<const executor::Runtime>& runtime);
 
-/// Values of --feed and --lod. Errors: kInvalidData, kNotFound, kUsage.
-StatusOr<executor::NamedValues> read_feeds(const RunOptions& options, const Program& program);
-
 /// Names of --fetch, or the fetch targets of the program.
 std::vector<std::string> wanted_fetches(const RunOptions& options, const Session& session);
 

@@ -1,15 +1,14 @@
-#include "tools/run/feeder.h"
+#include "jobs/data/feeder.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "framework/base/errors.h"
 #include "io/npz.h"
-#include "tools/run/float64_run.h"
-#include "tools/run/session.h"
-#include "tools/run/shuffle.h"
+#include "jobs/data/feed_files.h"
+#include "jobs/data/shuffle.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 using executor::NamedValues;
@@ -39,24 +38,24 @@ StatusOr<std::vector<NamedValues>> split_steps(NamedValues&& members, int64_t st
   return result;
 }
 
-StatusOr<Feeder> Feeder::open(const RunOptions& options, uint64_t seed, const Program& program) {
+StatusOr<Feeder> Feeder::open(const FeedOptions& options, const Program& program) {
   Feeder feeder;
-  feeder.seed_ = seed;
+  feeder.seed_ = options.seed;
   feeder.steps_ = options.steps;
   MILLRACE_ASSIGN_OR_RETURN(feeder.fixed_, read_feeds(options, program));
   const int sources = static_cast<int>(!options.data.empty()) +
-                      static_cast<int>(!options.feed_steps.empty()) +
+                      static_cast<int>(!options.steps_file.empty()) +
                       static_cast<int>(!options.files.empty());
   if (sources > 1)
     return Status(StatusCode::kUsage, "expected only one of --data, --files and --feed-steps");
-  if (!options.feed_steps.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.feed_steps));
-    MILLRACE_RETURN_IF_ERROR(widen_feeds(options, all));
+  if (!options.steps_file.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.steps_file));
+    if (options.in_float64) MILLRACE_RETURN_IF_ERROR(widen_values(all));
     MILLRACE_ASSIGN_OR_RETURN(feeder.step_feeds_,
-                              split_steps(std::move(all), options.steps, options.feed_steps));
+                              split_steps(std::move(all), options.steps, options.steps_file));
   }
   if (!options.files.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(feeder.slots_, SlotData::open(options, seed, program));
+    MILLRACE_ASSIGN_OR_RETURN(feeder.slots_, SlotData::open(options, program));
     feeder.epochs_ = options.epochs;
     feeder.steps_ = std::max<int64_t>(feeder.slots_->steps(), 0);
     feeder.limit_steps(options.max_steps);
@@ -140,4 +139,4 @@ StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
   return &fixed_;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

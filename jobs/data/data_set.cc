@@ -1,4 +1,4 @@
-#include "tools/run/data_set.h"
+#include "jobs/data/data_set.h"
 
 #include <cmath>
 #include <cstring>
@@ -10,9 +10,9 @@
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "io/npz.h"
-#include "tools/run/csv.h"
+#include "jobs/data/csv.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 constexpr int64_t kMaxDataBytes = int64_t{1} << 40;
@@ -162,4 +162,4 @@ StatusOr<executor::NamedValues> DataSet::batch(llvm::ArrayRef<int64_t> rows) con
   return values;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

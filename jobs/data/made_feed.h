@@ -8,7 +8,7 @@
 #include "framework/program.h"
 #include "framework/tensor/tensor.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 /// A generated feed: `zeros`, `random:SEED` (floats uniform in [-1, 1), bools and integers 0 or 1),
 /// or `random:SEED:HIGH` (integers uniform in [0, HIGH)). Dims and type may precede it; they are
@@ -22,4 +22,4 @@ namespace millrace::tools {
 StatusOr<std::optional<Tensor>> make_feed(llvm::StringRef name, llvm::StringRef text,
                                           const Program& program);
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

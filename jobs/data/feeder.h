@@ -8,18 +8,18 @@
 
 #include "executor/executor.h"
 #include "framework/program.h"
-#include "tools/run/data_set.h"
-#include "tools/run/options.h"
-#include "tools/run/slot_data.h"
+#include "jobs/data/data_set.h"
+#include "jobs/data/feed_options.h"
+#include "jobs/data/slot_data.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 /// Feeds for the steps of a run: always the same values (--feed), separate values for each step
 /// (--feed-steps), or batches of examples (--data, --files), shuffled again in every epoch.
 class Feeder {
  public:
   /// Errors: kUsage for options that exclude each other; those of the readers.
-  static StatusOr<Feeder> open(const RunOptions& options, uint64_t seed, const Program& program);
+  static StatusOr<Feeder> open(const FeedOptions& options, const Program& program);
 
   /// Number of steps of the whole run; 0 if only the end of the files determines it.
   [[nodiscard]] int64_t steps() const { return steps_; }
@@ -69,4 +69,4 @@ class Feeder {
 StatusOr<std::vector<executor::NamedValues>> split_steps(executor::NamedValues&& members,
                                                          int64_t steps, const std::string& file);
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

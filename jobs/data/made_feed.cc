@@ -1,4 +1,4 @@
-#include "tools/run/made_feed.h"
+#include "jobs/data/made_feed.h"
 
 #include <cstring>
 #include <random>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 struct Filling {
@@ -152,4 +152,4 @@ StatusOr<std::optional<Tensor>> make_feed(llvm::StringRef name, llvm::StringRef 
   return std::optional<Tensor>(std::move(tensor));
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

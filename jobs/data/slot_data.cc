@@ -1,4 +1,4 @@
-#include "tools/run/slot_data.h"
+#include "jobs/data/slot_data.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,9 +8,9 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
-#include "tools/run/shuffle.h"
+#include "jobs/data/shuffle.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 constexpr int64_t kMaxSlotsBytes = int64_t{64} << 20;
@@ -63,14 +63,10 @@ void append(const io::SlotRows& from, io::SlotRows& to) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<SlotData>> SlotData::open(const RunOptions& options, uint64_t seed,
+StatusOr<std::unique_ptr<SlotData>> SlotData::open(const FeedOptions& options,
                                                    const Program& program) {
   if (options.slots.empty())
     return Status(StatusCode::kUsage, "--files: expected --slots with the fields of a line");
-  if (options.worker_threads != 1 && options.ps.role.empty())
-    return Unimplemented(
-        "--worker-threads above 1 without --role: not supported; --threads sets the threads of "
-        "ops");
   std::unique_ptr<SlotData> data(new SlotData());
   for (const std::string& pattern : options.files)
     MILLRACE_RETURN_IF_ERROR(add_files(pattern, data->source_.files));
@@ -84,8 +80,8 @@ StatusOr<std::unique_ptr<SlotData>> SlotData::open(const RunOptions& options, ui
   data->source_.readers = options.reader_threads;
   data->epochs_ = options.epochs;
   data->shuffle_ = options.shuffle;
-  data->seed_ = seed;
-  data->in_memory_ = options.dataset == "memory";
+  data->seed_ = options.seed;
+  data->in_memory_ = options.in_memory;
   if (data->in_memory_) {
     MILLRACE_RETURN_IF_ERROR(data->load());
   }
@@ -193,4 +189,4 @@ StatusOr<int64_t> SlotData::next(executor::NamedValues& feeds) {
   return in_memory_ ? next_of_memory(feeds) : next_of_queue(feeds);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

@@ -5,7 +5,7 @@
 #include "executor/executor.h"
 #include "framework/base/status.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 /// Allowed difference between results and expected values: |a - b| <= atol + rtol * |b|, per
 /// element.
@@ -26,4 +26,4 @@ struct CheckResult {
 CheckResult check_against(const executor::NamedValues& results,
                           const executor::NamedValues& expected, const Tolerance& tolerance);
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

@@ -1,11 +1,11 @@
-#include "tools/run/check_against.h"
+#include "jobs/data/check_against.h"
 
 #include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 template <typename T>
@@ -131,4 +131,4 @@ CheckResult check_against(const executor::NamedValues& results,
   return check;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

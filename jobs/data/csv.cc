@@ -1,4 +1,4 @@
-#include "tools/run/csv.h"
+#include "jobs/data/csv.h"
 
 #include <charconv>
 
@@ -6,7 +6,7 @@
 
 #include "framework/base/errors.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 bool parse_row(llvm::StringRef line, std::vector<double>& row, size_t& bad) {
@@ -52,4 +52,4 @@ StatusOr<CsvTable> parse_csv(std::string_view all) {
   return table;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

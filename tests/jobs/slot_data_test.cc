@@ -1,6 +1,6 @@
 // Examples in files of MultiSlot text, in the form in which they are fed to steps.
 
-#include "tools/run/slot_data.h"
+#include "jobs/data/slot_data.h"
 
 #include <algorithm>
 #include <fstream>
@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "jobs/data/feeder.h"
 #include "tests/io/temp_folder.h"
-#include "tools/run/feeder.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 using ::testing::ElementsAre;
@@ -26,6 +26,7 @@ class SlotDataTest : public ::testing::Test {
     program_->root().declare("ids", ids);
     options_.slots = write("slots.json", R"({"slots": ["x", "ids"], "batch_size": 2})");
     options_.files = {folder_ / "part-*"};
+    options_.seed = 7;
     write("part-0", "2 1 2 1 10\n2 3 4 2 20 21\n2 5 6 1 30\n");
     write("part-1", "2 7 8 3 40 41 42\n2 9 10 1 50\n");
   }
@@ -55,11 +56,11 @@ class SlotDataTest : public ::testing::Test {
     return all;
   }
 
-  StatusOr<Feeder> open() { return Feeder::open(options_, 7, *program_); }
+  StatusOr<Feeder> open() { return Feeder::open(options_, *program_); }
 
   std::unique_ptr<Program> program_ = Program::create();
   testing::TempFolder folder_;
-  RunOptions options_;
+  FeedOptions options_;
 };
 
 TEST_F(SlotDataTest, FeedsAreThoseOfTheOriginal) {
@@ -89,20 +90,20 @@ TEST_F(SlotDataTest, QueueEndsWithTheFilesOfTheLastEpoch) {
 
 TEST_F(SlotDataTest, GoingBackReadsTheSameAgain) {
   options_.epochs = 2;
-  for (const char* const dataset : {"queue", "memory"}) {
-    options_.dataset = dataset;
+  for (const bool in_memory : {false, true}) {
+    options_.in_memory = in_memory;
     auto feeder = open();
     ASSERT_TRUE(feeder.ok());
     const auto all = steps(*feeder);
     ASSERT_EQ(all.size(), 6U);
     ASSERT_TRUE(feeder->go_to(4).ok());
-    EXPECT_THAT(steps(*feeder, 4), ElementsAre(all[4], all[5])) << dataset;
-    EXPECT_EQ(feeder->examples(), 10) << dataset;
+    EXPECT_THAT(steps(*feeder, 4), ElementsAre(all[4], all[5])) << in_memory;
+    EXPECT_EQ(feeder->examples(), 10) << in_memory;
   }
 }
 
 TEST_F(SlotDataTest, MemoryShufflesEveryEpochAndLosesNothing) {
-  options_.dataset = "memory";
+  options_.in_memory = true;
   options_.epochs = 3;
   auto feeder = open();
   ASSERT_TRUE(feeder.ok());
@@ -133,9 +134,6 @@ TEST_F(SlotDataTest, SaysWhatIsMissing) {
   options_.files = {folder_ / "none-*"};
   EXPECT_THAT(open().status().message(), HasSubstr("no file matches"));
   options_.files = {folder_ / "part-0"};
-  options_.worker_threads = 2;
-  EXPECT_EQ(open().status().code(), StatusCode::kUnimplemented);
-  options_.worker_threads = 1;
   options_.data = "x.csv";
   EXPECT_EQ(open().status().code(), StatusCode::kUsage);
   options_.data.clear();
@@ -146,4 +144,4 @@ TEST_F(SlotDataTest, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

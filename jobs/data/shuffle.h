@@ -6,7 +6,7 @@
 
 #include <llvm/ADT/ArrayRef.h>
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 /// Permutes the rows of an epoch. The result depends only on the previous order, the seed and the
 /// number of the epoch (from 1).
@@ -16,4 +16,4 @@ inline void shuffle_rows(llvm::MutableArrayRef<int64_t> order, uint64_t seed, in
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

@@ -11,18 +11,18 @@
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "io/multi_slot/reader.h"
-#include "tools/run/options.h"
+#include "jobs/data/feed_options.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
-/// Examples in files of MultiSlot text (--files, --slots): read during training (queue), or read in
+/// Examples in files of MultiSlot text: read during training (queue), or read in
 /// advance and shuffled (memory). Feeds have the same form as those of the original's data feeds:
 /// dense slots are [rows, dims...], others [values, 1] with one level of LoD.
 class SlotData {
  public:
-  /// Finds the files and reads the slots; with --dataset memory also the examples.
+  /// Finds the files and reads the slots; with FeedOptions::in_memory also the examples.
   /// Errors: kUsage, kNotFound for a pattern without files, those of the readers.
-  static StatusOr<std::unique_ptr<SlotData>> open(const RunOptions& options, uint64_t seed,
+  static StatusOr<std::unique_ptr<SlotData>> open(const FeedOptions& options,
                                                   const Program& program);
 
   /// Number of batches of the whole run; -1 if only the end of the files determines it.
@@ -60,4 +60,4 @@ class SlotData {
   size_t at_ = 0;                                ///< next position in order_
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

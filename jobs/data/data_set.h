@@ -9,7 +9,7 @@
 #include "framework/base/status.h"
 #include "framework/program.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 /// Training examples in memory: the rows of every var that is fed.
 class DataSet {
@@ -35,4 +35,4 @@ class DataSet {
   int64_t rows_ = -1;
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

@@ -6,7 +6,7 @@
 
 #include "framework/base/status.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 /// Lines that all have the same number of numbers.
 struct CsvTable {
@@ -18,4 +18,4 @@ struct CsvTable {
 /// that does not consist of numbers is a header. Errors: kInvalidData with line and column.
 StatusOr<CsvTable> parse_csv(std::string_view text);
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs
