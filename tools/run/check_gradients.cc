@@ -8,8 +8,8 @@
 #include "executor/gradients/check_gradients.h"
 #include "framework/base/json_writer.h"
 #include "jobs/data/feeder.h"
+#include "jobs/run/session.h"
 #include "tools/run/parallel.h"
-#include "tools/run/session.h"
 
 namespace millrace::tools {
 namespace {
@@ -170,9 +170,10 @@ StatusOr<int> run_check_gradients(Tool& tool, const RunOptions& options,
     return Status(StatusCode::kUsage,
                   "--check-gradients runs on one device: expected --devices cpu:1");
   }
-  RunOptions session_options = options;
-  session_options.parallel.loss.clear();
-  MILLRACE_ASSIGN_OR_RETURN(const Session session, open_session(tool, session_options, runtime));
+  RunOptions unnamed = options;  // the loss of a forward program is no setting of devices
+  unnamed.parallel.loss.clear();
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, unnamed));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::Session session, jobs::open_session(how, runtime));
   MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
   MILLRACE_ASSIGN_OR_RETURN(jobs::Feeder feeder, jobs::Feeder::open(feed, session.program()));
   MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues* const feeds, feeder.feeds(0));

@@ -7,9 +7,9 @@
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "jobs/data/feed_files.h"
+#include "jobs/run/session.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
-#include "tools/run/session.h"
 
 namespace millrace::tools {
 namespace {
@@ -56,10 +56,11 @@ StatusOr<Case> parse_case(const std::string& line, const RunOptions& all) {
 Status run_case(const Tool& tool, const RunOptions& all, const std::string& line,
                 const std::shared_ptr<const executor::Runtime>& runtime, int64_t& ops_on_cpu) {
   MILLRACE_ASSIGN_OR_RETURN(const Case one, parse_case(line, all));
-  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, one.options, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, one.options));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Session session, jobs::open_session(how, runtime));
   MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, one.options));
   MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, jobs::read_feeds(feed, session.program()));
-  const std::vector<std::string> fetches = wanted_fetches(one.options, session);
+  const std::vector<std::string> fetches = jobs::wanted_fetches(one.options.fetches, session);
   std::vector<Value> values;
   if (Status status = session.prepared->run(feeds, fetches, values); !status.ok())
     return std::move(status).in_file(session.name);

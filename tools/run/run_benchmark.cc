@@ -7,11 +7,11 @@
 
 #include "framework/base/json_writer.h"
 #include "jobs/data/feed_files.h"
+#include "jobs/run/session.h"
 #include "jobs/stats/step_facts.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
-#include "tools/run/session.h"
 #include "tools/run/stop_together.h"
 
 namespace millrace::tools {
@@ -44,16 +44,16 @@ double quantile(const std::vector<double>& sorted, double q) {
 StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
                             const std::shared_ptr<const executor::Runtime>& runtime,
                             const SignalWatch& watch) {
-  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Session session, jobs::open_session(how, runtime));
   MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
   MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, jobs::read_feeds(feed, session.program()));
-  const std::vector<std::string> fetches = wanted_fetches(options, session);
+  const std::vector<std::string> fetches = jobs::wanted_fetches(options.fetches, session);
   std::vector<Value> results;
   NamedValues joined;
   const auto run = [&] {
-    Status status = session.parallel == nullptr
-                        ? session.prepared->run(feeds, fetches, results)
-                        : run_parallel(session, options, feeds, fetches, joined);
+    Status status = session.parallel == nullptr ? session.prepared->run(feeds, fetches, results)
+                                                : jobs::run_step(session, feeds, fetches, joined);
     return std::move(status).in_file(session.name);
   };
   StopTogether stop(watch, session.ranks);

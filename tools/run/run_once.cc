@@ -15,21 +15,22 @@
 #include "io/npy.h"
 #include "jobs/data/check_against.h"
 #include "jobs/data/feeder.h"
+#include "jobs/run/checkpoints.h"
+#include "jobs/run/session.h"
 #include "jobs/stats/loss_curve.h"
 #include "jobs/stats/step_facts.h"
 #include "tools/common/program_options.h"
-#include "tools/run/checkpoints.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 #include "tools/run/ranks.h"
-#include "tools/run/session.h"
 #include "tools/run/stop_together.h"
 
 namespace millrace::tools {
 namespace {
 
 using executor::NamedValues;
+using jobs::Session;
 
 void print_results(const NamedValues& results, std::string& out) {
   for (const auto& [name, value] : results) {
@@ -40,18 +41,6 @@ void print_results(const NamedValues& results, std::string& out) {
     out += fmt::format("  [{}{}]\n", fmt::join(shown, ", "),
                        static_cast<size_t>(tensor->numel()) > shown.size() ? ", ..." : "");
   }
-}
-
-// Runs one step on the device or devices of the session.
-Status run_step(Session& session, const RunOptions& options, const NamedValues& feeds,
-                const std::vector<std::string>& fetches, NamedValues& results) {
-  if (session.parallel != nullptr) return run_parallel(session, options, feeds, fetches, results);
-  std::vector<Value> values;
-  for (const std::string& name : fetches) values.push_back(std::move(results[name]));
-  MILLRACE_RETURN_IF_ERROR(session.prepared->run(feeds, fetches, values));
-  // if a name is fetched twice, the last value is kept
-  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
-  return Ok();
 }
 
 // A fetched var that no op has written (an output that only a gradient reads, a branch that was not
@@ -84,10 +73,11 @@ struct RunOnceOutcome {
 
 // Runs all steps. The first fetch, if it is one number, is shown as the loss by the progress line.
 StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
-                                   jobs::Feeder& feeder, const std::vector<std::string>& fetches,
-                                   Progress& progress, StopTogether& stop) {
+                                   const jobs::SessionOptions& how, jobs::Feeder& feeder,
+                                   const std::vector<std::string>& fetches, Progress& progress,
+                                   StopTogether& stop) {
   RunOnceOutcome outcome;
-  RunCheckpoints checkpoints(tool, options);
+  jobs::RunCheckpoints checkpoints(how.checkpoints, how.log);
   MILLRACE_RETURN_IF_ERROR(checkpoints.begin(
       session, options.check_nan || !options.profile.empty() || options.op_profile));
   const bool prefixed = !feeder.has_data() && (feeder.steps() != 1 || feeder.has_step_feeds());
@@ -100,7 +90,7 @@ StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const Run
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
     if (feeds == nullptr) break;
     if (step < session.first_step) continue;  // feeds of steps that the checkpoint has already done
-    if (Status status = run_step(session, options, *feeds, fetches, values); !status.ok()) {
+    if (Status status = jobs::run_step(session, *feeds, fetches, values); !status.ok()) {
       status = std::move(status).in_file(session.name);
       return feeder.steps() != 1 ? std::move(status).with_note(fmt::format("in step {}", step))
                                  : status;
@@ -173,8 +163,8 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
     MILLRACE_RETURN_IF_ERROR(save_model(tool, options, session, runtime));
   if (!options.save_persistables.empty()) {
     const bool all = options.parallel.persistables_of == "all";
-    MILLRACE_ASSIGN_OR_RETURN(const NamedValues saved,
-                              all ? persistables_of_devices(session) : persistables(session));
+    MILLRACE_ASSIGN_OR_RETURN(const NamedValues saved, all ? jobs::persistables_of_devices(session)
+                                                           : jobs::persistables(session));
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(saved));
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.save_persistables, bytes));
   }
@@ -228,14 +218,15 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   if (options.save_every > 0 && options.checkpoint_dir.empty())
     return Status(StatusCode::kUsage,
                   "--save-every: expected --checkpoint-dir with the folder of the checkpoints");
-  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(Session session, jobs::open_session(how, runtime));
   if (options.op_profile && session.parallel != nullptr) {
     return Status(StatusCode::kUsage,
                   "--op-profile supports one device only; use --profile for several");
   }
   MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
   MILLRACE_ASSIGN_OR_RETURN(jobs::Feeder feeder, jobs::Feeder::open(feed, session.program()));
-  const std::vector<std::string> fetches = wanted_fetches(options, session);
+  const std::vector<std::string> fetches = jobs::wanted_fetches(options.fetches, session);
   executor::NanCheck nan_check;
   executor::Trace trace;
   const int devices = session.parallel == nullptr ? 0 : session.parallel->device_count();
@@ -250,8 +241,9 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   }
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
   StopTogether stop(watch, session.ranks);
-  MILLRACE_ASSIGN_OR_RETURN(const RunOnceOutcome outcome,
-                            run_steps(tool, session, options, feeder, fetches, progress, stop));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const RunOnceOutcome outcome,
+      run_steps(tool, session, options, how, feeder, fetches, progress, stop));
   if (stop.signal() != 0) {
     tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
     return stop.exit_code();

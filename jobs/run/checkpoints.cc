@@ -1,4 +1,4 @@
-#include "tools/run/checkpoints.h"
+#include "jobs/run/checkpoints.h"
 
 #include <ctime>
 #include <utility>
@@ -13,7 +13,7 @@
 #include "io/checkpoint/own_values.h"
 #include "io/checkpoint/spread_folder.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 // Adds the time of its lifetime to the costs.
@@ -108,9 +108,9 @@ Status load(AnyCheckpoint& checkpoint, Session& session) {
 
 // Logs the checkpoint from which the run continues, or that it starts from scratch.
 template <typename AnyCheckpoint>
-StatusOr<int64_t> go_on(const Tool& tool, AnyCheckpoint& checkpoint, Session& session) {
+StatusOr<int64_t> go_on(const LogSink& log, AnyCheckpoint& checkpoint, Session& session) {
   MILLRACE_RETURN_IF_ERROR(load(checkpoint, session));
-  tool.log(LogLevel::kInfo, "continues from " + checkpoint.folder());
+  log(LogLevel::kInfo, "continues from " + checkpoint.folder());
   return checkpoint.manifest().step;
 }
 
@@ -150,14 +150,14 @@ class SpreadFolder {
 };
 
 template <typename Folder>
-StatusOr<int64_t> resume_from(const Tool& tool, const RunOptions& options, const Folder& folder,
-                              Session& session) {
+StatusOr<int64_t> resume_from(const CheckpointOptions& options, const LogSink& log,
+                              const Folder& folder, Session& session) {
   const bool by_itself = options.resume == "auto";
-  const std::string& root = by_itself ? options.checkpoint_dir : options.resume;
+  const std::string& root = by_itself ? options.folder : options.resume;
   const auto entries = folder.list(root);
   if (!by_itself && (!entries.ok() || entries->empty())) {
     MILLRACE_ASSIGN_OR_RETURN(auto checkpoint, folder.open(root));
-    return go_on(tool, checkpoint, session);
+    return go_on(log, checkpoint, session);
   }
   MILLRACE_RETURN_IF_ERROR(entries.status());
   // No checkpoint was ever completed: the run starts from scratch.
@@ -165,9 +165,8 @@ StatusOr<int64_t> resume_from(const Tool& tool, const RunOptions& options, const
   if (by_itself && !any) return int64_t{0};
   MILLRACE_ASSIGN_OR_RETURN(auto last, folder.open_last(root));
   for (const Status& status : last.skipped)
-    tool.log(LogLevel::kWarning,
-             "skipped: " + status.location().to_string() + ": " + status.message());
-  MILLRACE_RETURN_IF_ERROR(go_on(tool, last.checkpoint, session).status());
+    log(LogLevel::kWarning, "skipped: " + status.location().to_string() + ": " + status.message());
+  MILLRACE_RETURN_IF_ERROR(go_on(log, last.checkpoint, session).status());
   return last.step;
 }
 
@@ -192,15 +191,16 @@ StatusOr<std::vector<uint64_t>> parse_random_record(std::string_view text) {
   return InvalidData("the record '{}' is malformed", kRandom);
 }
 
-StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session) {
+StatusOr<int64_t> resume_run(const CheckpointOptions& options, int threads, const LogSink& log,
+                             Session& session) {
   if (options.resume.empty()) return int64_t{0};
-  if (options.resume == "auto" && options.checkpoint_dir.empty())
+  if (options.resume == "auto" && options.folder.empty())
     return Status(StatusCode::kUsage,
                   "--resume auto: expected --checkpoint-dir with the folder of the checkpoints");
-  const io::CheckpointLoadOptions how{.threads = tool.common().threads};
-  if (session.ranks == nullptr) return resume_from(tool, options, AloneFolder(how), session);
+  const io::CheckpointLoadOptions how{.threads = threads};
+  if (session.ranks == nullptr) return resume_from(options, log, AloneFolder(how), session);
   const auto gather = executor::make_group_gather(*session.ranks);
-  return resume_from(tool, options, SpreadFolder(how, *gather), session);
+  return resume_from(options, log, SpreadFolder(how, *gather), session);
 }
 
 void CopyGuard::before(const executor::Step& step) {
@@ -243,8 +243,8 @@ RunCheckpoints::~RunCheckpoints() {
 
 Status RunCheckpoints::judge(Status status) const {
   if (status.ok() || options_.fail_on_save_error) return status;
-  tool_.log(LogLevel::kWarning,
-            "no checkpoint: " + status.location().to_string() + ": " + status.message());
+  log_(LogLevel::kWarning,
+       "no checkpoint: " + status.location().to_string() + ": " + status.message());
   return Ok();
 }
 
@@ -274,22 +274,21 @@ Status RunCheckpoints::write(const io::LocalState& copy, int64_t done) {
   options.threads = 1;              // the other threads train meanwhile
   std::string warning;
   MILLRACE_ASSIGN_OR_RETURN(const io::LocalState named, io::with_own_names(copy, *gather_));
-  MILLRACE_RETURN_IF_ERROR(io::save_checkpoint(named, options_.checkpoint_dir, done, *gather_,
-                                               options, options_.keep_last, &warning));
-  if (!warning.empty()) tool_.log(LogLevel::kWarning, warning);
+  MILLRACE_RETURN_IF_ERROR(io::save_checkpoint(named, options_.folder, done, *gather_, options,
+                                               options_.keep_last, &warning));
+  if (!warning.empty()) log_(LogLevel::kWarning, warning);
   return Ok();
 }
 
 Status RunCheckpoints::finish() {
   Status status = judge(saver_.wait());
   if (costs_.saves > 0) {
-    tool_.log(
-        LogLevel::kInfo,
-        fmt::format("{} checkpoints took {:.3f} ms of training each, {:.3f} ms of the processor",
-                    costs_.saves, costs_.wall_seconds * 1e3 / static_cast<double>(costs_.saves),
-                    costs_.processor_seconds * 1e3 / static_cast<double>(costs_.saves)));
+    log_(LogLevel::kInfo,
+         fmt::format("{} checkpoints took {:.3f} ms of training each, {:.3f} ms of the processor",
+                     costs_.saves, costs_.wall_seconds * 1e3 / static_cast<double>(costs_.saves),
+                     costs_.processor_seconds * 1e3 / static_cast<double>(costs_.saves)));
   }
   return status;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

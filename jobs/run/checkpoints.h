@@ -4,27 +4,28 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "executor/observer.h"
 #include "framework/base/status.h"
 #include "io/checkpoint/async_save.h"
 #include "io/checkpoint/gather.h"
-#include "tools/common/tool.h"
-#include "tools/run/session.h"
+#include "jobs/run/session.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
-/// Loads the checkpoint that --resume names into the scope of a session. For "auto" this is the
-/// newest intact one of --checkpoint-dir; none is not an error.
+/// Loads the checkpoint that `resume` of the options names into the scope of a session. For "auto"
+/// this is the newest intact one of their folder; none is not an error.
 ///
 /// Ranks that train together also load together, from a shared folder or from separate disks. The
 /// number of ranks may differ from that of the run that saved the checkpoint.
 ///
 /// \returns the number of steps done, 0 without a checkpoint
-/// Errors: kUsage for "auto" without --checkpoint-dir; kNotFound for a var with a value that is not
+/// Errors: kUsage for "auto" without a folder; kNotFound for a var with a value that is not
 /// in the checkpoint; those of reading.
-StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session);
+StatusOr<int64_t> resume_run(const CheckpointOptions& options, int threads, const LogSink& log,
+                             Session& session);
 
 /// The checkpoint record with the position of the random number generator of each device: form,
 /// version, and a number per device.
@@ -54,14 +55,15 @@ class CopyGuard final : public executor::StepObserver {
   CheckpointCosts& costs_;
 };
 
-/// Saves a training run every --save-every steps into --checkpoint-dir, in the background. With one
+/// Saves a training run every `save_every` steps into a folder, in the background. With one
 /// device the values are also copied in the background, while the next step runs; CopyGuard delays
 /// ops that would overwrite them. With several devices the run waits for the copies. Ranks that
 /// train together write one checkpoint; the background thread uses a separate group for that. Under
 /// MPI the run waits for the save.
 class RunCheckpoints {
  public:
-  RunCheckpoints(const Tool& tool, const RunOptions& options) : tool_(tool), options_(options) {}
+  RunCheckpoints(CheckpointOptions options, LogSink log)
+      : options_(std::move(options)), log_(std::move(log)) {}
   RunCheckpoints(const RunCheckpoints&) = delete;
   RunCheckpoints& operator=(const RunCheckpoints&) = delete;
   ~RunCheckpoints();
@@ -72,7 +74,7 @@ class RunCheckpoints {
   Status begin(Session& session, bool observed);
   /// Call after each step. \param done  steps so far \param last  true if the run ends here early,
   /// so that this step is saved in any case
-  /// Errors: those of saving, with --fail-on-save-error; without it they are logged.
+  /// Errors: those of saving, with `fail_on_save_error`; without it they are logged.
   Status after_step(const Session& session, int64_t done, bool last);
   /// Waits for the last save, and logs the cost of saving. Errors: as after_step().
   Status finish();
@@ -82,8 +84,8 @@ class RunCheckpoints {
   Status write(const io::LocalState& copy, int64_t done);
   Status judge(Status status) const;
 
-  const Tool& tool_;
-  const RunOptions& options_;
+  CheckpointOptions options_;
+  LogSink log_;
   std::unique_ptr<executor::CollectiveGroup> ranks_;  ///< null: there is only this process
   std::unique_ptr<io::Gather> gather_;                ///< of those ranks, or of one
   io::AsyncSaver saver_;
@@ -92,4 +94,4 @@ class RunCheckpoints {
   Session* watched_ = nullptr;        ///< the guard observes its ops
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

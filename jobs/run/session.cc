@@ -1,22 +1,23 @@
-#include "tools/run/session.h"
+#include "jobs/run/session.h"
 
 #include <chrono>
 
 #include "executor/collective/group_link.h"
 #include "executor/feed_values.h"
+#include "executor/gradients/float64.h"
 #include "executor/parallel/replica.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "framework/read_program.h"
 #include "io/model_folder.h"
+#include "jobs/run/checkpoints.h"
+#include "jobs/run/collective_ops.h"
+#include "jobs/run/parallel_session.h"
+#include "ops/read_checked_program.h"
 #include "ops/verify.h"
-#include "tools/common/program_options.h"
-#include "tools/run/checkpoints.h"
-#include "tools/run/float64_run.h"
-#include "tools/run/parallel.h"
-#include "tools/run/ranks.h"
 #include "transpiler/parallel/parallel.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -26,16 +27,16 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-Status load_params(const Tool& tool, const RunOptions& options, Session& session) {
+Status load_params(const SessionOptions& options, Session& session) {
   if (session.params.empty()) return Ok();
   if (!options.model_dir.empty() && io::persistables_of(session.program()).empty()) return Ok();
   return io::load_parameters(session.params, session.program(), *session.scope,
-                             {.threads = tool.common().threads});
+                             {.threads = options.executor.threads});
 }
 
 // Finds the program and the location of its parameters, from --model-dir unless they are given
 // explicitly.
-Status find_parts(const Tool& tool, const RunOptions& options, Session& session) {
+Status find_parts(const SessionOptions& options, Session& session) {
   session.name = options.program;
   session.params = options.params;
   if (!options.model_dir.empty() && session.name.empty()) {
@@ -43,7 +44,7 @@ Status find_parts(const Tool& tool, const RunOptions& options, Session& session)
   }
   if (session.name.empty())
     return {StatusCode::kUsage, "nothing to run: expected --program or --model-dir"};
-  MILLRACE_ASSIGN_OR_RETURN(session.read, read_program(tool, session.name));
+  MILLRACE_ASSIGN_OR_RETURN(session.read, read_program(session.name, options.reading));
   if (options.model_dir.empty() || !session.params.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(
       session.params,
@@ -53,10 +54,10 @@ Status find_parts(const Tool& tool, const RunOptions& options, Session& session)
 
 // Sets up processes that sum gradients: if the startup program or the caller requires it, and the
 // main program has no ops for it.
-Status link_processes(const RunOptions& options, const executor::Runtime& runtime,
+Status link_processes(const SessionOptions& options, const executor::Runtime& runtime,
                       const Program* startup, Session& session) {
   const Op* const ids = startup == nullptr ? nullptr : find_group_ids(*startup);
-  if (ids == nullptr && !options.ranks.data_parallel) return Ok();
+  if (ids == nullptr && !options.data_parallel) return Ok();
   if (!transpiler::is_training_program(session.program()) || has_collective_ops(session.program()))
     return Ok();
   if (runtime.rings == nullptr) {
@@ -73,13 +74,12 @@ Status link_processes(const RunOptions& options, const executor::Runtime& runtim
   return Ok();
 }
 
-Status run_startup(const Tool& tool, const RunOptions& options, const executor::Executor& executor,
+Status run_startup(const SessionOptions& options, const executor::Executor& executor,
                    const executor::Runtime& runtime, Session& session) {
   if (options.startup.empty()) return link_processes(options, runtime, nullptr, session);
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
-                            read_program(tool, options.startup));
-  if (Status status = ops::check_program(*runtime.ops, *startup); !status.ok())
-    return std::move(status).in_file(options.startup);
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Program> startup,
+      ops::read_checked_program(*runtime.ops, options.startup, options.reading));
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::PreparedProgram> prepared,
                             executor.prepare(*startup, *session.scope));
   std::vector<Value> none;
@@ -116,8 +116,8 @@ bool is_state_var(const Var& var) {
 
 namespace {
 
-// True if the command neither saves nor shows parameters after the run.
-bool may_release_folded(const RunOptions& options, const Program& program) {
+// True if parameters are neither saved nor shown after the run.
+bool may_release_folded(const SessionOptions& options, const Program& program) {
   const auto shows_parameter = [&](llvm::StringRef list) {
     llvm::SmallVector<llvm::StringRef, 4> names;
     list.split(names, ',');
@@ -126,56 +126,62 @@ bool may_release_folded(const RunOptions& options, const Program& program) {
       return var != nullptr && var->persistable();
     });
   };
-  return options.save_params.empty() && options.save_persistables.empty() &&
-         options.save_model.empty() && options.save_every == 0 && options.allow_dir.empty() &&
-         llvm::none_of(options.fetches, shows_parameter);
+  return !options.reads_parameters && llvm::none_of(options.fetches, shows_parameter);
 }
 
-void go_on_with_random_numbers(const Tool& tool, Session& session) {
+// Declares the program in float64, and converts the values of its scope, which were read or
+// initialized in the declared types.
+Status widen_session(const ops::OpRegistry& registry, Session& session) {
+  executor::declare_in_float64(registry, *session.read);
+  for (const std::string& name : session.scope->names()) {
+    Value& value = session.scope->local(name);
+    if (!value.initialized()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(Value wide, executor::in_float64(value));
+    value = std::move(wide);
+  }
+  return Ok();
+}
+
+void go_on_with_random_numbers(const LogSink& log, Session& session) {
   if (session.first_step == 0 || set_random_positions(session, session.random)) return;
-  tool.log(LogLevel::kWarning,
-           "random numbers restart: the checkpoint has no state for them, or for another number of "
-           "devices");
+  log(LogLevel::kWarning,
+      "random numbers restart: the checkpoint has no state for them, or for another number of "
+      "devices");
 }
 
 }  // namespace
 
-StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
+StatusOr<Session> open_session(const SessionOptions& options,
                                const std::shared_ptr<const executor::Runtime>& runtime) {
   Session session;
   const auto start = Clock::now();
-  MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
-  MILLRACE_RETURN_IF_ERROR(find_parts(tool, options, session));
+  MILLRACE_RETURN_IF_ERROR(find_parts(options, session));
   if (Status status = ops::check_program(*runtime->ops, session.program()); !status.ok())
     return std::move(status).in_file(session.name);
   session.scope = std::make_unique<Scope>();
   if (runtime->rings != nullptr) session.rank = runtime->rings->rank();
-  const executor::Executor executor(
-      runtime,
-      {.threads = tool.common().threads,
-       .seed = tool.common().seed + static_cast<uint64_t>(session.rank) * executor::kSeedStep,
-       // a NaN must be traced to an op of the given program
-       .optimize = options.optimize && !options.check_nan,
-       .bf16_products = options.precision == "bf16",
-       .inter_op = options.inter_op,
-       .release_folded = may_release_folded(options, session.program()),
-       .debug_memory = options.debug_memory,
-       .gpu = options.gpu});
-  MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime, session));
-  MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
+  session.device_values = options.device_values;
+  executor::ExecutorOptions how = options.executor;
+  how.seed += static_cast<uint64_t>(session.rank) * executor::kSeedStep;
+  how.release_folded = may_release_folded(options, session.program());
+  const executor::Executor executor(runtime, how);
+  MILLRACE_RETURN_IF_ERROR(run_startup(options, executor, *runtime, session));
+  MILLRACE_RETURN_IF_ERROR(load_params(options, session));
   if (runtime->rings != nullptr &&
       (session.link != nullptr || has_collective_ops(session.program()))) {
     MILLRACE_ASSIGN_OR_RETURN(session.ranks, runtime->rings->world());
   }
-  MILLRACE_ASSIGN_OR_RETURN(session.first_step, resume_run(tool, options, session));
-  MILLRACE_RETURN_IF_ERROR(widen_session(options, *runtime->ops, session));
+  MILLRACE_ASSIGN_OR_RETURN(
+      session.first_step,
+      resume_run(options.checkpoints, options.executor.threads, options.log, session));
+  if (options.in_float64) MILLRACE_RETURN_IF_ERROR(widen_session(*runtime->ops, session));
   session.load_ms = ms_since(start);
   const auto loaded = Clock::now();
-  if (session.link != nullptr || wants_parallel(options, devices)) {
-    if (Status status = open_parallel(tool, options, devices, runtime, session); !status.ok())
+  if (session.link != nullptr || options.wants_parallel) {
+    if (Status status = open_parallel(options, runtime, session); !status.ok())
       return std::move(status).in_file(session.name);
     session.plan_ms = ms_since(loaded);
-    go_on_with_random_numbers(tool, session);
+    go_on_with_random_numbers(options.log, session);
     return session;
   }
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
@@ -183,12 +189,13 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   if (!prepared.ok()) return std::move(prepared).status().in_file(session.name);
   session.prepared = *std::move(prepared);
   session.plan_ms = ms_since(loaded);
-  go_on_with_random_numbers(tool, session);
+  go_on_with_random_numbers(options.log, session);
   return session;
 }
 
-std::vector<std::string> wanted_fetches(const RunOptions& options, const Session& session) {
-  if (!options.fetches.empty()) return options.fetches;
+std::vector<std::string> wanted_fetches(const std::vector<std::string>& given,
+                                        const Session& session) {
+  if (!given.empty()) return given;
   return session.parallel != nullptr ? session.parallel->fetch_targets()
                                      : session.prepared->fetch_targets();
 }
@@ -204,4 +211,4 @@ StatusOr<NamedValues> persistables(const Session& session) {
   return values;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs
