@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Progress, SaysWhereARunStands) {
-  const ProgressState state{
+  const jobs::ProgressState state{
       .epoch = 1, .epochs = 3, .step = 100, .steps = 300, .loss = 0.31214, .examples = 6400};
   EXPECT_EQ(progress_line(state, 2.0, int64_t{412} << 20),
             "epoch 1/3  step 100/300  loss 0.3121  50.0 it/s  3200 ex/s  mem 412 MiB  eta 4s");

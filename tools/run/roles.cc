@@ -45,7 +45,7 @@ Status train(Tool& tool, const RunOptions& options, Trainer& job, jobs::Feeder& 
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
   if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
-  ProgressState state;
+  jobs::ProgressState state;
   state.steps = feeder.steps();
   state.epochs = feeder.epochs();
   const bool prefixed = !feeder.has_data();
@@ -79,7 +79,7 @@ struct Side {
   int64_t next = 0;  ///< step that the next worker runs
   bool ended = false;
   Status failure;
-  ProgressState state;
+  jobs::ProgressState state;
 };
 
 // Runs steps in one worker until there are no more, one has failed, or a signal has arrived.

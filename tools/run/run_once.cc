@@ -81,7 +81,7 @@ StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const Run
   MILLRACE_RETURN_IF_ERROR(checkpoints.begin(
       session, options.check_nan || !options.profile.empty() || options.op_profile));
   const bool prefixed = !feeder.has_data() && (feeder.steps() != 1 || feeder.has_step_feeds());
-  ProgressState state;
+  jobs::ProgressState state;
   state.steps = feeder.steps();
   state.epochs = feeder.epochs();
   const int devices = session.parallel == nullptr ? 1 : session.parallel->device_count();
