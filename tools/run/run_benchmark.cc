@@ -8,11 +8,11 @@
 #include "framework/base/json_writer.h"
 #include "jobs/data/feed_files.h"
 #include "jobs/run/session.h"
+#include "jobs/run/stop_together.h"
 #include "jobs/stats/step_facts.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
-#include "tools/run/stop_together.h"
 
 namespace millrace::tools {
 namespace {
@@ -56,7 +56,7 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
                                                 : jobs::run_step(session, feeds, fetches, joined);
     return std::move(status).in_file(session.name);
   };
-  StopTogether stop(watch, session.ranks);
+  jobs::StopTogether stop([&watch] { return watch.seen(); }, session.ranks);
   for (int64_t i = 0; i < options.warmup && stop.signal() == 0; ++i) {
     MILLRACE_RETURN_IF_ERROR(run());
     MILLRACE_RETURN_IF_ERROR(stop.after_step());
@@ -73,7 +73,7 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
   }
   if (stop.signal() != 0) {
     tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
-    return stop.exit_code();
+    return SignalWatch::exit_code_of(stop.signal());
   }
   const double cpu = (cpu_ms() - cpu_before) / static_cast<double>(ms.size());
   std::sort(ms.begin(), ms.end());

@@ -3,10 +3,9 @@
 #include <optional>
 
 #include <fmt/ranges.h>
-#include <llvm/ADT/StringExtras.h>
+#include <llvm/ADT/StringRef.h>
 
 #include "executor/check_nan.h"
-#include "executor/feed_targets.h"
 #include "executor/inference_model.h"
 #include "executor/parallel/timeline.h"
 #include "executor/trace.h"
@@ -15,16 +14,15 @@
 #include "io/npy.h"
 #include "jobs/data/check_against.h"
 #include "jobs/data/feeder.h"
-#include "jobs/run/checkpoints.h"
+#include "jobs/run/run_steps.h"
 #include "jobs/run/session.h"
+#include "jobs/run/stop_together.h"
 #include "jobs/stats/loss_curve.h"
-#include "jobs/stats/step_facts.h"
 #include "tools/common/program_options.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 #include "tools/run/ranks.h"
-#include "tools/run/stop_together.h"
 
 namespace millrace::tools {
 namespace {
@@ -43,85 +41,6 @@ void print_results(const NamedValues& results, std::string& out) {
   }
 }
 
-// A fetched var that no op has written (an output that only a gradient reads, a branch that was not
-// taken) is missing in the output file.
-void warn_of_absent(const Tool& tool, const NamedValues& values) {
-  for (const auto& [name, value] : values) {
-    if (value.initialized()) continue;
-    tool.log(LogLevel::kWarning,
-             fmt::format("fetch '{}': no op has written it in the first step", name));
-  }
-}
-
-// Warns of feeds from a file for which the program has no var.
-void warn_of_unread(const Tool& tool, const Session& session, const NamedValues& feeds) {
-  std::vector<llvm::StringRef> unread;
-  for (const auto& [name, value] : feeds)
-    if (session.program().root().find_var(name) == nullptr) unread.push_back(name);
-  if (unread.empty()) return;
-  tool.log(LogLevel::kWarning,
-           fmt::format("the program has no var for these feeds: {} (it is fed {})",
-                       llvm::join(unread, ", "),
-                       llvm::join(executor::feeds_of(session.program()), ", ")));
-}
-
-// The results of a run.
-struct RunOnceOutcome {
-  NamedValues results;
-  std::vector<double> losses;  // of the first fetch, if it is one number
-};
-
-// Runs all steps. The first fetch, if it is one number, is shown as the loss by the progress line.
-StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
-                                   const jobs::SessionOptions& how, jobs::Feeder& feeder,
-                                   const std::vector<std::string>& fetches, Progress& progress,
-                                   StopTogether& stop) {
-  RunOnceOutcome outcome;
-  jobs::RunCheckpoints checkpoints(how.checkpoints, how.log);
-  MILLRACE_RETURN_IF_ERROR(checkpoints.begin(
-      session, options.check_nan || !options.profile.empty() || options.op_profile));
-  const bool prefixed = !feeder.has_data() && (feeder.steps() != 1 || feeder.has_step_feeds());
-  jobs::ProgressState state;
-  state.steps = feeder.steps();
-  state.epochs = feeder.epochs();
-  const int devices = session.parallel == nullptr ? 1 : session.parallel->device_count();
-  NamedValues values;
-  for (int64_t step = 0; !feeder.ends_at(step); ++step) {
-    MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
-    if (feeds == nullptr) break;
-    if (step < session.first_step) continue;  // feeds of steps that the checkpoint has already done
-    if (Status status = jobs::run_step(session, *feeds, fetches, values); !status.ok()) {
-      status = std::move(status).in_file(session.name);
-      return feeder.steps() != 1 ? std::move(status).with_note(fmt::format("in step {}", step))
-                                 : status;
-    }
-    if (step == session.first_step) {
-      warn_of_unread(tool, session, *feeds);
-      warn_of_absent(tool, values);
-    }
-    state.step = step + 1;
-    state.epoch = feeder.epoch(step);
-    state.examples = feeder.examples();
-    const auto first = fetches.empty() ? values.end() : values.find(fetches.front());
-    state.loss = first == values.end() ? std::nullopt : jobs::loss_of(first->second, devices);
-    if (state.loss) outcome.losses.push_back(*state.loss);
-    progress.update(state);
-    MILLRACE_RETURN_IF_ERROR(stop.after_step());
-    const bool last = stop.signal() != 0;
-    MILLRACE_RETURN_IF_ERROR(checkpoints.after_step(session, step + 1, last));
-    if (last) break;
-    if (!prefixed) continue;
-    for (auto& [name, value] : values)
-      outcome.results[fmt::format("step{}/", step) + name] = std::move(value);
-  }
-  if (!prefixed) outcome.results = std::move(values);
-  MILLRACE_RETURN_IF_ERROR(checkpoints.finish());
-  if (feeder.steps() != 1) progress.finish(state);
-  if (feeder.waited_s() > 0)
-    tool.log(LogLevel::kInfo, fmt::format("steps waited {:.3f} s for examples", feeder.waited_s()));
-  return outcome;
-}
-
 // Writes the inference model for --save-model, with the values of this run.
 Status save_model(const Tool& tool, const RunOptions& options, const Session& session,
                   const executor::Runtime& runtime) {
@@ -138,7 +57,7 @@ Status save_model(const Tool& tool, const RunOptions& options, const Session& se
 }
 
 Status write_outcome(Tool& tool, const RunOptions& options, const Session& session,
-                     const executor::Runtime& runtime, const RunOnceOutcome& outcome,
+                     const executor::Runtime& runtime, const jobs::StepsResult& outcome,
                      const std::vector<std::string>& fetches) {
   if (!tool.common().output.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(outcome.results));
@@ -173,7 +92,7 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
 
 // Exit code of --check-against; the lines of the comparison go to stderr.
 StatusOr<int> check_results(const Tool& tool, const RunOptions& options,
-                            const RunOnceOutcome& outcome) {
+                            const jobs::StepsResult& outcome) {
   if (options.check_against.empty()) return kDone;
   NamedValues expected;
   if (llvm::StringRef(options.check_against).endswith(".npy")) {
@@ -240,13 +159,18 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     if (!options.profile.empty() || options.op_profile) session.prepared->observe(&trace);
   }
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
-  StopTogether stop(watch, session.ranks);
-  MILLRACE_ASSIGN_OR_RETURN(
-      const RunOnceOutcome outcome,
-      run_steps(tool, session, options, how, feeder, fetches, progress, stop));
+  jobs::StopTogether stop([&watch] { return watch.seen(); }, session.ranks);
+  jobs::StepsOptions steps;
+  steps.fetches = fetches;
+  steps.checkpoints = how.checkpoints;
+  steps.observed = options.check_nan || !options.profile.empty() || options.op_profile;
+  steps.progress = &progress;
+  steps.log = how.log;
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::StepsResult outcome,
+                            jobs::run_steps(session, feeder, steps, stop));
   if (stop.signal() != 0) {
     tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
-    return stop.exit_code();
+    return SignalWatch::exit_code_of(stop.signal());
   }
   if (const std::string summary = gpu_summary(session); !summary.empty())
     tool.log(LogLevel::kInfo, summary);

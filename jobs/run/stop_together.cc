@@ -1,10 +1,10 @@
-#include "tools/run/stop_together.h"
+#include "jobs/run/stop_together.h"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 constexpr double kBetweenQuestionsS = 0.05;
@@ -22,7 +22,7 @@ int64_t StopTogether::wanted_interval() const {
 Status StopTogether::after_step() {
   if (ranks_ == nullptr || ++steps_ < interval_) return Ok();
   // the maximum signal and the minimum interval over all ranks
-  std::array<int64_t, 2> facts = {watch_.seen(), -wanted_interval()};
+  std::array<int64_t, 2> facts = {seen_(), -wanted_interval()};
   MILLRACE_RETURN_IF_ERROR(ranks_->all_reduce(DType::kInt64,
                                               reinterpret_cast<std::byte*>(facts.data()),
                                               facts.size(), executor::Reduction::kMax));
@@ -33,4 +33,4 @@ Status StopTogether::after_step() {
   return Ok();
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs
