@@ -6,11 +6,6 @@
 #include "framework/base/file.h"
 
 namespace millrace::jobs {
-namespace {
-
-constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
-
-}  // namespace
 
 std::string find_slices(const std::string& named, const std::string& program) {
   if (!named.empty()) return named;
@@ -19,8 +14,8 @@ std::string find_slices(const std::string& named, const std::string& program) {
   return std::filesystem::exists(beside) ? beside.string() : std::string();
 }
 
-StatusOr<transpiler::SlicesFile> read_slices(const std::string& path) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxSlicesBytes));
+StatusOr<transpiler::SlicesFile> read_slices(const std::string& path, int64_t max_bytes) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, max_bytes));
   StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
   if (!slices.ok()) return std::move(slices).status().in_file(path);
   return slices;

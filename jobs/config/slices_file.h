@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "framework/base/status.h"
@@ -11,8 +12,11 @@ namespace millrace::jobs {
 /// the program's folder. \returns an empty path if there is no such file
 std::string find_slices(const std::string& named, const std::string& program);
 
-/// Reads a slices.json of at most 1 GiB. Errors: those of read_file() and parse_slices_json(), with
-/// the file name.
-StatusOr<transpiler::SlicesFile> read_slices(const std::string& path);
+/// Limit for a slices.json, in bytes.
+inline constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
+
+/// Reads a slices.json. Errors: those of read_file() and parse_slices_json(), with the file name.
+StatusOr<transpiler::SlicesFile> read_slices(const std::string& path,
+                                             int64_t max_bytes = kMaxSlicesBytes);
 
 }  // namespace millrace::jobs

@@ -7,9 +7,9 @@
 #include "framework/base/json_writer.h"
 #include "io/checkpoint/folder.h"
 #include "io/model_folder.h"
+#include "jobs/checkpoint/servers.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
-#include "tools/checkpoint/servers.h"
 #include "tools/checkpoint/source.h"
 #include "tools/common/program_options.h"
 
@@ -116,7 +116,7 @@ Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::st
     verify_folder(tool, flags, path, program, outcome);
     return Ok();
   }
-  if (const std::vector<std::string> servers = server_folders(path); !servers.empty()) {
+  if (const std::vector<std::string> servers = jobs::server_folders(path); !servers.empty()) {
     for (const std::string& server : servers)
       MILLRACE_RETURN_IF_ERROR(verify_path(tool, flags, server, program, outcome));
     return Ok();

@@ -6,15 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/log.h"
 #include "framework/base/status.h"
 #include "framework/types.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/save.h"
+#include "jobs/checkpoint/tensor_source.h"
+#include "jobs/config/slices_file.h"
 #include "ps/table/typed_table.h"
-#include "tools/checkpoint/source.h"
 #include "transpiler/distribute/slices_json.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
+
+/// How snapshots of servers are read.
+struct SnapshotOptions {
+  int threads = 1;
+  int64_t max_slices_bytes = kMaxSlicesBytes;  ///< a larger slices.json is refused
+  LogSink log = ignore_log;
+};
 
 /// Where the slices of one variable are in the snapshots of a job's servers.
 struct JoinedVar {
@@ -46,8 +55,8 @@ class ServerSnapshots {
   /// \param slices  the slices.json of the job that wrote the snapshots
   /// Errors: kNotFound for a server without a snapshot; kInvalidData if there is no common step
   /// (the message lists the steps), and for slices that do not add up to their variable.
-  static StatusOr<ServerSnapshots> open(const Tool& tool, const std::string& root,
-                                        const std::string& slices);
+  static StatusOr<ServerSnapshots> open(const std::string& root, const std::string& slices,
+                                        const SnapshotOptions& options);
 
   [[nodiscard]] const std::map<std::string, JoinedVar>& vars() const { return vars_; }
   [[nodiscard]] const std::vector<io::Checkpoint>& servers() const { return servers_; }
@@ -67,14 +76,17 @@ class ServerSnapshots {
 Status check_pieces(const JoinedVar& var);
 
 /// ServerSnapshots as a source of values. Errors: as for open().
-StatusOr<std::unique_ptr<TensorSource>> open_servers(const Tool& tool, const std::string& root,
-                                                     const std::string& slices);
+StatusOr<std::unique_ptr<TensorSource>> open_servers(const std::string& root,
+                                                     const std::string& slices,
+                                                     const SnapshotOptions& options);
 
 /// The folders of snapshots `<root>/server-0`, `server-1`, ...; empty if `root` has none.
 std::vector<std::string> server_folders(const std::string& root);
 
-/// Reads slices.json of a job. Errors: those of reading; kInvalidData for a job without servers.
-StatusOr<transpiler::SlicesFile> read_slices(const Tool& tool, const std::string& path);
+/// Reads slices.json of a job. Errors: those of read_slices(); kInvalidData for a job without
+/// servers.
+StatusOr<transpiler::SlicesFile> read_slices_of_servers(const std::string& path,
+                                                        const SnapshotOptions& options);
 
 /// Writes the values of snapshots for the servers of another job, to
 /// `<output>/server-<i>/step-<n>`. Only values are written, so the new job may have any number of
@@ -90,7 +102,4 @@ Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFi
                          const std::vector<ps::TypedTable>& tables, const std::string& output,
                          uint64_t max_bytes, io::CheckpointSaveOptions options);
 
-/// checkpoint reshard with --slices and --to-slices: snapshots for the servers of another job.
-StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags);
-
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

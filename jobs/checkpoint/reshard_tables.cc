@@ -1,4 +1,4 @@
-#include "tools/checkpoint/reshard_tables.h"
+#include "jobs/checkpoint/reshard_tables.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include "ps/table/routing.h"
 #include "ps/table/state_parts.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 constexpr std::string_view kMark = "@TABLE@";
@@ -173,4 +173,4 @@ std::vector<io::StreamedTensor> TableReshard::tensors_of(size_t server) const {
   return tensors;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

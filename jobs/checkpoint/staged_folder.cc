@@ -1,4 +1,4 @@
-#include "tools/checkpoint/staged_folder.h"
+#include "jobs/checkpoint/staged_folder.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -15,7 +15,7 @@
 #include "io/checkpoint/file_calls.h"
 #include "io/paths.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 namespace fs = std::filesystem;
 
@@ -79,4 +79,4 @@ Status StagedFolder::commit(bool sync) {
   return sync ? io::system_file_calls()->sync_folder(io::parent_of(target_)) : Ok();
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

@@ -5,7 +5,7 @@
 #include "framework/base/file.h"
 #include "framework/base/status.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 /// A new folder that appears complete or not at all: it is filled under a temporary name in the
 /// same parent folder and renamed by commit(). Without commit() it is removed. A folder that
@@ -40,4 +40,4 @@ class StagedFolder {
   bool swaps_ = false;     ///< exchange with the existing folder
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

@@ -1,4 +1,4 @@
-#include "tools/checkpoint/servers.h"
+#include "jobs/checkpoint/servers.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,15 +10,14 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/file.h"
 #include "framework/base/of_var.h"
 #include "io/checkpoint/folder.h"
+#include "jobs/checkpoint/reshard_tables.h"
 #include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
-#include "tools/checkpoint/reshard_tables.h"
 #include "transpiler/distribute/slices_json.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 using transpiler::DistributedVar;
@@ -37,20 +36,21 @@ StatusOr<int64_t> applied_steps(const io::Checkpoint& checkpoint) {
 }
 
 // Newest first; damaged snapshots are logged and left out.
-StatusOr<std::vector<Snapshot>> snapshots_of(const Tool& tool, const std::string& folder) {
+StatusOr<std::vector<Snapshot>> snapshots_of(const std::string& folder,
+                                             const SnapshotOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(folder));
   std::vector<Snapshot> found;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (!entry->complete) continue;
-    auto checkpoint = io::Checkpoint::open(entry->folder, {.threads = tool.common().threads});
+    auto checkpoint = io::Checkpoint::open(entry->folder, {.threads = options.threads});
     Status status = checkpoint.ok() ? Ok() : checkpoint.status();
     if (status.ok()) {
       std::vector<Status> wrong = checkpoint->verify();
       if (!wrong.empty()) status = std::move(wrong.front());
     }
     if (!status.ok()) {
-      tool.log(LogLevel::kWarning,
-               "skipped: " + status.location().to_string() + ": " + status.message());
+      options.log(LogLevel::kWarning,
+                  "skipped: " + status.location().to_string() + ": " + status.message());
       continue;
     }
     MILLRACE_ASSIGN_OR_RETURN(const int64_t applied, applied_steps(*checkpoint));
@@ -61,12 +61,13 @@ StatusOr<std::vector<Snapshot>> snapshots_of(const Tool& tool, const std::string
 }
 
 // Selects one snapshot per server, all of the same step, and returns that step.
-StatusOr<int64_t> common_snapshots(const Tool& tool, const std::string& root, size_t servers,
-                                   std::vector<io::Checkpoint>& chosen) {
+StatusOr<int64_t> common_snapshots(const SnapshotOptions& options, const std::string& root,
+                                   size_t servers, std::vector<io::Checkpoint>& chosen) {
   std::vector<std::vector<Snapshot>> all;
   std::map<int64_t, size_t> servers_at;  // step -> number of servers that have a snapshot of it
   for (size_t i = 0; i < servers; ++i) {
-    MILLRACE_ASSIGN_OR_RETURN(auto found, snapshots_of(tool, fmt::format("{}/server-{}", root, i)));
+    MILLRACE_ASSIGN_OR_RETURN(auto found,
+                              snapshots_of(fmt::format("{}/server-{}", root, i), options));
     std::set<int64_t> steps;
     for (const Snapshot& snapshot : found) steps.insert(snapshot.applied);
     for (const int64_t step : steps) ++servers_at[step];
@@ -82,7 +83,7 @@ StatusOr<int64_t> common_snapshots(const Tool& tool, const std::string& root, si
                fmt::join(newest, ", "))
         .in_file(root);
   }
-  tool.log(LogLevel::kInfo, fmt::format("snapshots of step {}", common->first));
+  options.log(LogLevel::kInfo, fmt::format("snapshots of step {}", common->first));
   for (auto& found : all) {
     const auto at = std::ranges::find(found, common->first, &Snapshot::applied);
     chosen.push_back(std::move(at->checkpoint));
@@ -281,22 +282,22 @@ std::vector<std::string> server_folders(const std::string& root) {
   }
 }
 
-StatusOr<transpiler::SlicesFile> read_slices(const Tool& tool, const std::string& path) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, tool.common().max_model_bytes));
-  StatusOr<transpiler::SlicesFile> file = transpiler::parse_slices_json(text);
-  if (!file.ok()) return std::move(file).status().in_file(path);
-  if (file->properties.endpoints.empty())
-    return InvalidData("the job has no servers").in_file(path);
+StatusOr<transpiler::SlicesFile> read_slices_of_servers(const std::string& path,
+                                                        const SnapshotOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(transpiler::SlicesFile file,
+                            read_slices(path, options.max_slices_bytes));
+  if (file.properties.endpoints.empty()) return InvalidData("the job has no servers").in_file(path);
   return file;
 }
 
-StatusOr<ServerSnapshots> ServerSnapshots::open(const Tool& tool, const std::string& root,
-                                                const std::string& slices) {
-  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile file, read_slices(tool, slices));
+StatusOr<ServerSnapshots> ServerSnapshots::open(const std::string& root, const std::string& slices,
+                                                const SnapshotOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile file,
+                            read_slices_of_servers(slices, options));
   ServerSnapshots opened;
   MILLRACE_ASSIGN_OR_RETURN(
       opened.step_,
-      common_snapshots(tool, root, file.properties.endpoints.size(), opened.servers_));
+      common_snapshots(options, root, file.properties.endpoints.size(), opened.servers_));
   std::set<std::string> held;
   StatusOr<Vars> vars = overview_vars(file, opened.servers_, held);
   if (!vars.ok()) return std::move(vars).status().in_file(slices);
@@ -326,10 +327,12 @@ StatusOr<Value> ServerSnapshots::load(const JoinedVar& var) const {
   return servers_[var.pieces[0].server].load(var.pieces[0].stored->name);
 }
 
-StatusOr<std::unique_ptr<TensorSource>> open_servers(const Tool& tool, const std::string& root,
-                                                     const std::string& slices) {
-  MILLRACE_ASSIGN_OR_RETURN(ServerSnapshots snapshots, ServerSnapshots::open(tool, root, slices));
+StatusOr<std::unique_ptr<TensorSource>> open_servers(const std::string& root,
+                                                     const std::string& slices,
+                                                     const SnapshotOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(ServerSnapshots snapshots,
+                            ServerSnapshots::open(root, slices, options));
   return std::unique_ptr<TensorSource>(std::make_unique<ServersSource>(std::move(snapshots)));
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

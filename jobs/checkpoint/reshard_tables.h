@@ -8,10 +8,10 @@
 
 #include "framework/base/status.h"
 #include "io/checkpoint/save_streams.h"
+#include "jobs/checkpoint/rows_stream.h"
 #include "ps/table/typed_table.h"
-#include "tools/checkpoint/rows_stream.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 /// Reshards the typed tables in snapshots of servers (ps/server/snapshots.h) for the servers of
 /// another job: rows with all their state, and keys that wait for admission. Holds the keys of all
@@ -56,4 +56,4 @@ class TableReshard {
 /// True for the name of a tensor that a snapshot uses for part of a typed table.
 bool is_table_part(const std::string& name);
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

@@ -8,9 +8,9 @@
 
 #include "framework/base/status.h"
 #include "io/checkpoint/box_stream.h"
-#include "tools/checkpoint/servers.h"
+#include "jobs/checkpoint/servers.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 /// Selected rows of a table that is spread over several servers, as one stream of bytes.
 class RowsStream {
@@ -53,4 +53,4 @@ class RowsStream {
   uint64_t row_bytes_ = 0;
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs
