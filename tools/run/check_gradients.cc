@@ -10,6 +10,7 @@
 #include "jobs/data/feeder.h"
 #include "jobs/run/session.h"
 #include "tools/run/parallel.h"
+#include "tools/run/session_options.h"
 
 namespace millrace::tools {
 namespace {

@@ -22,10 +22,6 @@ bool wants_parallel(const RunOptions& options, int devices);
 StatusOr<executor::ParallelOptions> parallel_options(const Tool& tool, const RunOptions& options,
                                                      int devices, const Program& program);
 
-/// Options of a session from the flags; `tool` and `options` must outlive them. Errors: those of
-/// device_count().
-StatusOr<jobs::SessionOptions> session_options(const Tool& tool, const RunOptions& options);
-
 /// Runs --share-vars-program once with the variables of the session and writes
 /// --share-vars-output.
 Status run_with_shared_vars(Tool& tool, const RunOptions& options,

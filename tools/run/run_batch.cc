@@ -10,6 +10,7 @@
 #include "jobs/run/session.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
+#include "tools/run/session_options.h"
 
 namespace millrace::tools {
 namespace {

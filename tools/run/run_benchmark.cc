@@ -13,6 +13,7 @@
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
+#include "tools/run/session_options.h"
 
 namespace millrace::tools {
 namespace {

@@ -23,6 +23,7 @@
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 #include "tools/run/ranks.h"
+#include "tools/run/session_options.h"
 
 namespace millrace::tools {
 namespace {
