@@ -1,10 +1,10 @@
 // job-report: writes a page about a finished parameter-server job from the files of its trainers.
 
-#include "tools/ps/job_report.h"
+#include "jobs/stats/job_report.h"
 
 #include "framework/base/file.h"
+#include "jobs/stats/job_trace.h"
 #include "tools/common/tool.h"
-#include "tools/ps/job_trace.h"
 #include "tools/verbs.h"
 
 namespace millrace::tools {
@@ -24,7 +24,7 @@ StatusOr<int> trace(Tool& tool, const ReportFlags& flags) {
   for (const std::string& path : flags.traces) {
     MILLRACE_ASSIGN_OR_RETURN(texts.emplace_back(), read_file(path, kMaxTraceBytes));
   }
-  MILLRACE_ASSIGN_OR_RETURN(const std::string joined, join_traces(texts));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string joined, jobs::join_traces(texts));
   MILLRACE_RETURN_IF_ERROR(tool.write_output(joined));
   return kDone;
 }
@@ -33,16 +33,17 @@ StatusOr<int> report(Tool& tool, const ReportFlags& flags) {
   if (!flags.traces.empty()) return trace(tool, flags);
   if (flags.transpiled.empty() || flags.stats.empty())
     return Status(StatusCode::kUsage, "expected --transpiled and the trainers' files, or --traces");
-  std::vector<TrainerStats> trainers;
+  std::vector<jobs::TrainerStats> trainers;
   for (const std::string& path : flags.stats) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxStatsBytes));
-    StatusOr<TrainerStats> stats = parse_stats_json(text);
+    StatusOr<jobs::TrainerStats> stats = jobs::parse_stats_json(text);
     if (!stats.ok()) return std::move(stats).status().in_file(path);
     trainers.push_back(*std::move(stats));
   }
-  MILLRACE_ASSIGN_OR_RETURN(const std::string page, make_job_report(flags.transpiled, trainers));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string page,
+                            jobs::make_job_report(flags.transpiled, trainers));
   MILLRACE_RETURN_IF_ERROR(tool.write_output(page));
-  tool.log(LogLevel::kInfo, job_summary(trainers));
+  tool.log(LogLevel::kInfo, jobs::job_summary(trainers));
   return kDone;
 }
 

@@ -1,5 +1,6 @@
 // pserver: one parameter server of a transpiled job.
 
+#include "jobs/config/slices_file.h"
 #include "tools/ps/run_server.h"
 #include "tools/verbs.h"
 
@@ -16,7 +17,7 @@ int millrace::tools::pserver(int argc, char** argv) {
                             {143, "terminated by SIGTERM"}},
              .notes = {},
              .unread = {"--output"}});
-  ServerJob::Files files;
+  jobs::Server::Files files;
   PsFlags flags;
   std::string allow_dir;
   CLI::App& app = tool.app();
@@ -43,7 +44,7 @@ int millrace::tools::pserver(int argc, char** argv) {
         tool.log(LogLevel::kWarning, std::string(flag) + " has no effect without --snapshot-dir");
     }
     flags.trace_name = flags.endpoint;
-    files.slices = find_slices(flags.slices, files.program);
+    files.slices = jobs::find_slices(flags.slices, files.program);
     return run_server(tool, files, flags, allow_dir);
   });
 }

@@ -1,5 +1,6 @@
 // status: shows what the servers of a job are doing.
 
+#include "jobs/ps/connection.h"
 #include "ps/transport/wire.h"
 #include "tools/common/tool.h"
 #include "tools/ps/etcd.h"
@@ -54,8 +55,9 @@ StatusOr<std::vector<std::string>> find_servers(const Tool& tool, const StatusFl
     return Status(StatusCode::kUsage, "expected either --pservers or --etcd");
   if (flags.etcd.empty()) return flags.pservers;
   constexpr std::chrono::seconds kUnusedLease{5};
-  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Directory> directory,
-                            open_etcd(tool, flags.etcd, tls, flags.job, kUnusedLease));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::shared_ptr<ps::Directory> directory,
+      jobs::open_directory({flags.etcd, kUnusedLease, tls, flags.job}, tool.log_sink()));
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(flags.timeout_ms);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::Directory::Entry> entries,

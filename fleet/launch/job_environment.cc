@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 
@@ -201,6 +202,12 @@ EnvironmentReader process_environment() {
     const char* const value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
+}
+
+std::vector<std::string> process_variables() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  return entries;
 }
 
 StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read) {

@@ -14,6 +14,8 @@ using EnvironmentReader = std::function<std::optional<std::string>(const std::st
 
 /// Reads the environment of this process.
 EnvironmentReader process_environment();
+/// All variables of the environment of this process, "NAME=VALUE" each.
+std::vector<std::string> process_variables();
 
 /// Rank and endpoints of this process, as set by its launcher.
 struct JobEnvironment {

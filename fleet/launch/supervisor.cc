@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 
 namespace millrace::fleet {
@@ -101,9 +102,9 @@ std::vector<std::string> command_of(std::vector<std::string> command, const Chil
 // The launcher's variables, overridden and extended by those of the child.
 std::vector<std::string> environment_of(const ChildPlan& plan) {
   std::vector<std::string> entries;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    if (!plan.environment.contains(text.substr(0, text.find('=')))) entries.push_back(text);
+  for (std::string& text : process_variables()) {
+    if (!plan.environment.contains(text.substr(0, text.find('='))))
+      entries.push_back(std::move(text));
   }
   for (const auto& [name, value] : plan.environment) entries.push_back(name + "=" + value);
   return entries;

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "jobs/data/csv.h"
 #include "tests/fuzz/require.h"
-#include "tools/run/csv.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using millrace::testing::require;
   const auto table =
-      millrace::tools::parse_csv(std::string_view(reinterpret_cast<const char*>(data), size));
+      millrace::jobs::parse_csv(std::string_view(reinterpret_cast<const char*>(data), size));
   if (!table.ok()) {
     require(table.status().message().find("line") != std::string::npos, "an error names its line");
     return 0;

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "jobs/config/minimize_config.h"
 #include "ops/minimize/minimize.h"
 #include "ops/verify.h"
 #include "tests/fuzz/require.h"
-#include "tools/transpile/minimize_config.h"
 
 using millrace::testing::require;
 
@@ -49,7 +49,7 @@ std::unique_ptr<Program> one_layer() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto* const registry = ops::standard_registry().release();
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const auto config = tools::parse_minimize_config(text);
+  const auto config = jobs::parse_minimize_config(text);
   if (!config.ok()) {
     require(!config.status().message().empty(), "an error has a message");
     return 0;

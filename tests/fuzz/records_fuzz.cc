@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "jobs/run/checkpoints.h"
 #include "ps/server/calls_record.h"
 #include "tests/fuzz/require.h"
-#include "tools/run/checkpoints.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using millrace::testing::require;
@@ -19,9 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     require(!calls.status().message().empty(), "an error has a message");
   }
-  if (const auto random = millrace::tools::parse_random_record(text); random.ok()) {
-    const std::string written = millrace::tools::random_record(*random);
-    const auto again = millrace::tools::parse_random_record(written);
+  if (const auto random = millrace::jobs::parse_random_record(text); random.ok()) {
+    const std::string written = millrace::jobs::random_record(*random);
+    const auto again = millrace::jobs::parse_random_record(written);
     require(again.ok() && *again == *random, "positions are read back");
   } else {
     require(!random.status().message().empty(), "an error has a message");

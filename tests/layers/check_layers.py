@@ -19,13 +19,13 @@ STANDARD = re.compile(r"^([a-z_]+|(assert|errno|limits|math|signal|stdarg|stddef
 SYSTEM = re.compile(r"^(sys|netinet|arpa)/[a-z]+\.h$|^(dirent|dlfcn|fcntl|glob|immintrin|linux\/magic|malloc|netdb|poll|pthread|sched|spawn|unistd)\.h$")
 
 # library: (pattern, folders whose .cc files may use it, folders whose headers may use it)
-ALL = "framework ops kernels transpiler io frontend executor ps fleet tools examples bench tests"
+ALL = "framework ops kernels transpiler io frontend executor ps fleet jobs tools examples bench tests"
 THIRD_PARTY = {
     "installed millrace": (r"^millrace/", "examples", ""),
     "LLVM": (r"^llvm/", ALL, ALL),
     "fmt": (r"^fmt/", ALL, ALL),
     "protobuf": (r"^google/protobuf/|^proto/.*\.pb\.h$", "framework io ps fleet tests bench", ""),
-    "nlohmann-json": (r"^nlohmann/", "transpiler io fleet tools bench tests", "tools"),
+    "nlohmann-json": (r"^nlohmann/", "transpiler io fleet jobs tools bench tests", "jobs tools"),
     "CLI11": (r"^CLI/", "tools examples bench", "tools"),
     "GoogleTest": (r"^g(test|mock)/", "tests", "tests"),
     "Google Benchmark": (r"^benchmark/", "bench", ""),
@@ -40,7 +40,7 @@ THIRD_PARTY = {
     "NCCL": (r"^nccl", "tests", ""),
     "Gloo": (r"^gloo/", "executor bench", ""),
     "MPI": (r"^mpi\.h$", "executor", ""),
-    "spdlog": (r"^spdlog/", "executor ps fleet tools", ""),
+    "spdlog": (r"^spdlog/", "executor ps fleet jobs tools", ""),
     # Headers: those of the gRPC module (ps/transport/grpc_stream.h), which no other source includes.
     "gRPC": (r"^grpc(pp)?/", "ps tests", "ps"),
     "Abseil": (r"^absl/", "ps", ""),

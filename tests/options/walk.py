@@ -51,7 +51,7 @@ def constants(text, table):
 def environment(root):
     """Names of environment variables that the tools and the layers below them read."""
     found = set()
-    for folder in ("tools", "fleet", "executor", "ps", "framework", "kernels"):
+    for folder in ("tools", "jobs", "fleet", "executor", "ps", "framework", "kernels"):
         for path in glob.glob(os.path.join(root, folder, "**", "*.cc"), recursive=True):
             with open(path, encoding="utf-8") as file:
                 text = file.read()
@@ -68,7 +68,7 @@ def config_members(root):
     """Members of the JSON files that --minimize and --fleet read, by the file that reads them."""
     found = set()
     for name in ("minimize_config", "optimizer_config", "fleet_config"):
-        text = read(root, f"tools/transpile/{name}.cc")
+        text = read(root, f"jobs/config/{name}.cc")
         found |= set(re.findall(r'\.(?:number|boolean|text|numbers|strings|require|find)\("(\w+)"', text))
         found |= set(re.findall(r'fields\.find\("(\w+)"\)', text))
     return found

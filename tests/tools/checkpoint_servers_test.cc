@@ -6,9 +6,10 @@
 #include <gmock/gmock.h>
 
 #include "io/checkpoint/folder.h"
+#include "jobs/checkpoint/servers.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
-#include "tools/checkpoint/servers.h"
+#include "tools/checkpoint/options.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::tools {
@@ -83,8 +84,8 @@ class CheckpointServers : public ::testing::Test {
         outcome(io::save_checkpoint(state, folder_ / ("server-" + std::to_string(server)), number)),
         "ok");
   }
-  StatusOr<std::unique_ptr<TensorSource>> open() {
-    return open_servers(tool_, folder_.path(), slices());
+  StatusOr<std::unique_ptr<jobs::TensorSource>> open() {
+    return jobs::open_servers(folder_.path(), slices(), {});
   }
 
   TempFolder folder_;
@@ -215,7 +216,7 @@ class JobOfServers {
   }
 
   // The required contents of a snapshot of this job, however it was made.
-  static void expect_whole(const StatusOr<std::unique_ptr<TensorSource>>& source) {
+  static void expect_whole(const StatusOr<std::unique_ptr<jobs::TensorSource>>& source) {
     ASSERT_EQ(outcome(source.ok() ? Ok() : source.status()), "ok");
     EXPECT_THAT((*source)->names(), ElementsAre("beta", "moment", "steps", "table", "w", "w_mean"));
     const auto same = [&](const char* name, const Value& expected) {
@@ -242,13 +243,13 @@ class ReshardServers : public ::testing::Test {
  protected:
   [[nodiscard]] std::string reshard(const JobOfServers& from, const JobOfServers& to,
                                     const std::string& folder, Replace replace = Replace::kNo) {
-    const auto snapshots = ServerSnapshots::open(tool_, from.root(), from.slices());
-    const auto slices = read_slices(tool_, to.slices());
+    const auto snapshots = jobs::ServerSnapshots::open(from.root(), from.slices(), {});
+    const auto slices = jobs::read_slices_of_servers(to.slices(), {});
     if (!snapshots.ok() || !slices.ok()) return outcome(snapshots) + outcome(slices);
     io::CheckpointSaveOptions options;
     options.sync = false;
     options.replace = replace;
-    return outcome(reshard_snapshots(*snapshots, *slices, {}, folder, 64, options));
+    return outcome(jobs::reshard_snapshots(*snapshots, *slices, {}, folder, 64, options));
   }
 
   TempFolder folder_;
@@ -260,11 +261,11 @@ TEST_F(ReshardServers, AnyNumberToAnyNumber) {
   for (int64_t n = 1; n <= 16; ++n) jobs.push_back(std::make_unique<JobOfServers>(folder_, n));
   for (const auto& from : jobs) {
     from->save();
-    JobOfServers::expect_whole(open_servers(tool_, from->root(), from->slices()));
+    JobOfServers::expect_whole(jobs::open_servers(from->root(), from->slices(), {}));
     for (const auto& to : jobs) {
       const std::string out = folder_ / "anew";
       ASSERT_EQ(reshard(*from, *to, out), "ok");
-      JobOfServers::expect_whole(open_servers(tool_, out, to->slices()));
+      JobOfServers::expect_whole(jobs::open_servers(out, to->slices(), {}));
       std::filesystem::remove_all(out);
     }
   }
@@ -272,9 +273,9 @@ TEST_F(ReshardServers, AnyNumberToAnyNumber) {
 
 TEST_F(ReshardServers, FoldersOfServersAreFound) {
   const JobOfServers three(folder_, 3);
-  EXPECT_THAT(server_folders(three.root()), ::testing::IsEmpty());
+  EXPECT_THAT(jobs::server_folders(three.root()), ::testing::IsEmpty());
   three.save();
-  EXPECT_THAT(server_folders(three.root()),
+  EXPECT_THAT(jobs::server_folders(three.root()),
               ElementsAre(three.root() + "/server-0", three.root() + "/server-1",
                           three.root() + "/server-2"));
 }

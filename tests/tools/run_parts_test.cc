@@ -1,68 +1,18 @@
-#include <cmath>
-#include <fstream>
+// The progress line of runs, and options that exclude each other.
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include "tools/common/loss_curve.h"
-#include "tools/run/check_against.h"
-#include "tools/run/data_set.h"
-#include "tools/run/made_feed.h"
+#include "tools/run/options.h"
 #include "tools/run/progress.h"
 
 namespace millrace::tools {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class DataSetTest : public ::testing::Test {
- protected:
-  DataSetTest() {
-    program_->root().declare("x", VarSpec::tensor(DType::kFloat32, {-1, 2}));
-    program_->root().declare("y", VarSpec::tensor(DType::kInt64, {-1, 1}));
-  }
-
-  StatusOr<DataSet> read(const std::string& text, const std::string& columns = "x=0:1,y=2") {
-    const std::string path =
-        fmt::format("{}data_set_test_{}.csv", ::testing::TempDir(), ::getpid());
-    std::ofstream(path) << text;
-    return DataSet::read(path, columns, *program_);
-  }
-
-  std::unique_ptr<Program> program_ = Program::create();
-};
-
-TEST_F(DataSetTest, ReadsColumnsBehindAHeader) {
-  const auto data = read("a,b,label\n1,2,3\n4, 5.5,6\n");
-  ASSERT_TRUE(data.ok()) << data.status().to_string();
-  EXPECT_EQ(data->rows(), 2);
-  const auto batch = data->batch({1, 0, 1});
-  ASSERT_TRUE(batch.ok());
-  EXPECT_THAT(batch->at("x").get_if<Tensor>()->values<float>(), ElementsAre(4, 5.5, 1, 2, 4, 5.5));
-  EXPECT_THAT(batch->at("y").get_if<Tensor>()->values<int64_t>(), ElementsAre(6, 3, 6));
-  EXPECT_THAT(batch->at("y").get_if<Tensor>()->dims(), ElementsAre(3, 1));
-}
-
-TEST_F(DataSetTest, SaysWhatIsWrongAndWhere) {
-  EXPECT_THAT(read("1,2,3\n4,five,6\n").status().message(),
-              HasSubstr("line 2, column 1: expected a number"));
-  EXPECT_THAT(read("1,2,3\n4,5\n").status().message(),
-              HasSubstr("line 2: expected 3 columns, found 2"));
-  EXPECT_THAT(read("a,b,c\n").status().message(),
-              HasSubstr("expected lines of numbers, found none"));
-  EXPECT_THAT(read("1,2,3\n", "x=0:2").status().message(),
-              HasSubstr("var 'x': expected 2 columns for its dims, found 3"));
-  EXPECT_THAT(read("1,2,3\n", "z=0").status().message(), HasSubstr("no var 'z'"));
-  EXPECT_THAT(read("1,2,3\n", "x=0:1,y=7").status().message(),
-              HasSubstr("var 'y': column 7 does not exist, a line has 3 columns"));
-  EXPECT_THAT(read("1,2,3\n", "x").status().message(), HasSubstr("--columns: expected VAR="));
-}
-
 TEST(Progress, SaysWhereARunStands) {
-  const ProgressState state{
+  const jobs::ProgressState state{
       .epoch = 1, .epochs = 3, .step = 100, .steps = 300, .loss = 0.31214, .examples = 6400};
   EXPECT_EQ(progress_line(state, 2.0, int64_t{412} << 20),
             "epoch 1/3  step 100/300  loss 0.3121  50.0 it/s  3200 ex/s  mem 412 MiB  eta 4s");
@@ -76,98 +26,18 @@ TEST(Progress, KnowsItsModes) {
   EXPECT_EQ(progress_mode("always"), std::nullopt);
 }
 
-TEST(LossCurve, DrawsValuesAndLeavesGapsForWhatIsNotFinite) {
-  const std::string svg =
-      loss_curve_svg("loss <1>", {3, 2, std::numeric_limits<double>::quiet_NaN(), 1, 0.5});
-  EXPECT_THAT(svg, HasSubstr("loss &lt;1&gt;"));
-  EXPECT_THAT(svg, ::testing::ContainsRegex("d=\"M[^\"M]*L[^\"M]*M[^\"]*L"));
-  EXPECT_THAT(svg, ::testing::Not(HasSubstr("nan")));
-}
-
-TEST(LossCurve, DrawsOneValueAndNone) {
-  EXPECT_THAT(loss_curve_svg("loss", {1}), HasSubstr("</svg>"));
-  EXPECT_THAT(loss_curve_svg("loss", {}), HasSubstr("</svg>"));
-}
-
-class MadeFeedTest : public DataSetTest {
- protected:
-  // A generated feed; the test fails if it is not generated.
-  Tensor make(const std::string& text, const std::string& name = "x") {
-    StatusOr<std::optional<Tensor>> made = make_feed(name, text, *program_);
-    EXPECT_TRUE(made.ok() && made->has_value()) << made.status().to_string();
-    return made.ok() && made->has_value() ? std::move(**made) : Tensor();
-  }
-  std::string error(const std::string& text, const std::string& name = "x") {
-    return make_feed(name, text, *program_).status().message();
-  }
-};
-
-TEST_F(MadeFeedTest, TakesDimsAndTypeOfTheVarOrThoseThatAreGiven) {
-  EXPECT_THAT(make("zeros").dims(), ElementsAre(1, 2));
-  EXPECT_THAT(make("zeros").values<float>(), ElementsAre(0, 0));
-  const Tensor given = make("2x3xi32=zeros", "unknown");
-  EXPECT_THAT(given.dims(), ElementsAre(2, 3));
-  EXPECT_EQ(given.dtype(), DType::kInt32);
-  EXPECT_THAT(make("f64=zeros").dims(), ElementsAre());
-  const auto file = make_feed("x", "x.npy", *program_);
-  ASSERT_TRUE(file.ok());
-  EXPECT_FALSE(file->has_value());
-}
-
-TEST_F(MadeFeedTest, RepeatsRandomValuesOfASeed) {
-  const Tensor a = make("1000xf32=random:7");
-  const Tensor b = make("1000xf32=random:7");
-  const Tensor other = make("1000xf32=random:8");
-  EXPECT_TRUE(std::equal(a.values<float>().begin(), a.values<float>().end(), b.data<float>()));
-  EXPECT_FALSE(std::equal(a.values<float>().begin(), a.values<float>().end(), other.data<float>()));
-  double sum = 0;
-  for (const float v : a.values<float>()) {
-    EXPECT_TRUE(v >= -1 && v < 1);
-    sum += v;
-  }
-  EXPECT_NEAR(sum / 1000, 0, 4 * 0.577 / std::sqrt(1000.0));
-  const Tensor ids = make("1000xi64=random:7:50");
-  EXPECT_THAT(ids.values<int64_t>(),
-              ::testing::Each(::testing::AllOf(::testing::Ge(0), ::testing::Lt(50))));
-  EXPECT_THAT(ids.values<int64_t>(), ::testing::Contains(49));
-}
-
-TEST_F(MadeFeedTest, SaysWhatIsWrong) {
-  EXPECT_THAT(error("random"), HasSubstr("expected random:SEED"));
-  EXPECT_THAT(error("random:x"), HasSubstr("found 'random:x'"));
-  EXPECT_THAT(error("random:1:0"), HasSubstr("expected random:SEED or random:SEED:HIGH"));
-  EXPECT_THAT(error("2xax3xf32=zeros"), HasSubstr("'a' is not a valid dim"));
-  EXPECT_THAT(error("2xf33=zeros"), HasSubstr("'f33' is not an element type"));
-  EXPECT_THAT(error("zeros", "z"), HasSubstr("does not declare this tensor"));
-}
-
-executor::NamedValues named(const std::string& name, const std::vector<float>& data) {
-  executor::NamedValues values;
-  auto& tensor = values[name].as<Tensor>();
-  EXPECT_TRUE(tensor.resize(DType::kFloat32, {static_cast<int64_t>(data.size())}).ok());
-  std::copy(data.begin(), data.end(), tensor.data<float>());
-  return values;
-}
-
-TEST(CheckAgainst, NamesTheLargestDifference) {
-  const CheckResult close =
-      check_against(named("y", {1, 2, 4}), named("y", {1, 2.0001F, 4}), {1e-4, 0});
-  EXPECT_TRUE(close.same) << close.text;
-  EXPECT_THAT(close.text, HasSubstr("y: largest difference 9.99e-05 at element 1"));
-  const CheckResult far = check_against(named("y", {1, 2, 5}), named("y", {1, 2.1F, 4}), {1e-4, 0});
-  EXPECT_FALSE(far.same);
-  EXPECT_THAT(far.text,
-              HasSubstr("difference 1 at element 2 (expected 4), 2 of 3 elements beyond"));
-}
-
-TEST(CheckAgainst, FindsWhatDoesNotFit) {
-  EXPECT_THAT(check_against(named("y", {1}), named("z", {1}), {}).text,
-              HasSubstr("z: missing in the results"));
-  EXPECT_THAT(check_against(named("y", {1}), named("y", {1, 1}), {}).text,
-              HasSubstr("y: expected f32 [2], found f32 [1]"));
-  EXPECT_TRUE(check_against(named("y", {NAN}), named("y", {NAN}), {}).same);
-  EXPECT_FALSE(check_against(named("y", {NAN}), named("y", {1}), {}).same);
-  EXPECT_FALSE(check_against(named("y", {1}), named("y", {INFINITY}), {1, 1}).same);
+TEST(FeedOptions, RefusesWorkersWithoutServers) {
+  const Tool tool({.name = "test", .purpose = {}, .examples = {}, .exit_codes = {}, .notes = {}});
+  RunOptions options;
+  options.files = {"part-*"};
+  options.slots = "slots.json";
+  EXPECT_TRUE(feed_options(tool, options).ok());
+  options.worker_threads = 2;
+  const Status status = feed_options(tool, options).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), HasSubstr("--worker-threads above 1 without --role"));
+  options.ps.role = "trainer";
+  EXPECT_TRUE(feed_options(tool, options).ok());
 }
 
 }  // namespace

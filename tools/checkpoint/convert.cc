@@ -11,6 +11,7 @@
 #include "io/npz.h"
 #include "io/output_file.h"
 #include "io/params_manifest.h"
+#include "jobs/checkpoint/write_values.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/source.h"
@@ -23,7 +24,7 @@ namespace {
 // Reads values and reports their bytes to the progress bar.
 class Reader {
  public:
-  Reader(const CheckpointFlags& flags, const TensorSource& source, ByteProgress& progress)
+  Reader(const CheckpointFlags& flags, const jobs::TensorSource& source, ByteProgress& progress)
       : flags_(flags), source_(source), progress_(progress) {}
   [[nodiscard]] StatusOr<Value> operator()(const std::string& name) const {
     MILLRACE_RETURN_IF_ERROR(check_stopped(flags_));
@@ -38,7 +39,7 @@ class Reader {
 
  private:
   const CheckpointFlags& flags_;
-  const TensorSource& source_;
+  const jobs::TensorSource& source_;
   ByteProgress& progress_;
 };
 
@@ -99,18 +100,18 @@ Names outputs_of(const CheckpointFlags& flags, const std::string& output, const 
 }
 
 Status write_convert(Tool& tool, const CheckpointFlags& flags, const Names& names,
-                     const TensorSource& source) {
+                     const jobs::TensorSource& source) {
   const std::string& output = tool.common().output;
   ByteProgress progress = progress_of(tool, flags, "convert", source.bytes());
   const Reader read(flags, source, progress);
   const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
   if (flags.to == "npz") return to_npz(tool, flags, names, read, replace);
   if (flags.to == "fluid-combined") {
-    MILLRACE_RETURN_IF_ERROR(write_combined(output, names, read, replace, flags.sync));
+    MILLRACE_RETURN_IF_ERROR(jobs::write_combined(output, names, read, replace, flags.sync));
     return io::write_file_manifest(output, names, flags.sync);
   }
   if (flags.to == "fluid-separate") {
-    MILLRACE_RETURN_IF_ERROR(write_separate(output, names, read, replace, flags.sync));
+    MILLRACE_RETURN_IF_ERROR(jobs::write_separate(output, names, read, replace, flags.sync));
     return io::write_folder_manifest(output, names, {}, flags.sync);
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::TensorFileEntry> entries,

@@ -13,10 +13,11 @@
 #include "io/model_folder.h"
 #include "io/params.h"
 #include "io/params_manifest.h"
+#include "jobs/checkpoint/staged_folder.h"
+#include "jobs/checkpoint/write_values.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/source.h"
-#include "tools/checkpoint/staged_folder.h"
 #include "tools/checkpoint/write_params.h"
 #include "tools/common/program_options.h"
 
@@ -64,7 +65,7 @@ Status check_export(const Value& value, const io::ParamSpec& spec) {
                      fmt::join(spec.dims.value_or(Dims()), ", "), describe(*tensor));
 }
 
-using Sources = std::vector<std::unique_ptr<TensorSource>>;
+using Sources = std::vector<std::unique_ptr<jobs::TensorSource>>;
 
 // The variables of the program, each from the first source that has it. Holds one value in memory
 // at a time.
@@ -74,7 +75,7 @@ class Parts {
   static StatusOr<Parts> find(const Program& program, const Sources& sources) {
     Parts parts;
     for (io::ParamSpec& spec : io::persistables_of(program)) {
-      const auto has = [&](const std::unique_ptr<TensorSource>& source) {
+      const auto has = [&](const std::unique_ptr<jobs::TensorSource>& source) {
         return std::ranges::binary_search(source->names(), spec.name);
       };
       const auto source = std::ranges::find_if(sources, has);
@@ -106,7 +107,7 @@ class Parts {
  private:
   struct Place {
     io::ParamSpec spec;
-    const TensorSource* source;
+    const jobs::TensorSource* source;
   };
   static Status of_var(Status status, const std::string& name) {
     Location location = status.location();
@@ -123,7 +124,7 @@ Status write_model(Tool& tool, const CheckpointFlags& flags, const Parts& parts,
                    const std::string& program, uint64_t bytes) {
   const std::string& output = tool.common().output;
   const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
-  MILLRACE_ASSIGN_OR_RETURN(StagedFolder staged, StagedFolder::create(output));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::StagedFolder staged, jobs::StagedFolder::create(output));
   const std::string& folder = staged.path();
   {
     ByteProgress progress = progress_of(tool, flags, "export", bytes);
@@ -133,9 +134,10 @@ Status write_model(Tool& tool, const CheckpointFlags& flags, const Parts& parts,
     };
     MILLRACE_RETURN_IF_ERROR(
         flags.params_filename.empty()
-            ? write_separate(folder, parts.names(), load, replace, flags.sync)
-            : write_combined(folder + "/" + fs::path(flags.params_filename).filename().string(),
-                             parts.names(), load, replace, flags.sync));
+            ? jobs::write_separate(folder, parts.names(), load, replace, flags.sync)
+            : jobs::write_combined(
+                  folder + "/" + fs::path(flags.params_filename).filename().string(), parts.names(),
+                  load, replace, flags.sync));
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::string text,
                             read_file(program, tool.common().max_model_bytes));

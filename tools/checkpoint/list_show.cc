@@ -11,9 +11,9 @@
 #include "framework/base/text.h"
 #include "io/checkpoint/arrays.h"
 #include "io/checkpoint/folder.h"
+#include "jobs/checkpoint/servers.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
-#include "tools/checkpoint/servers.h"
 #include "tools/checkpoint/source.h"
 #include "tools/common/program_options.h"
 #include "tools/inspect/params.h"
@@ -141,9 +141,9 @@ void write_facts(JsonWriter& out, const ParamFacts& facts) {
   out.member("nan", facts.nan);
 }
 
-void write_slices(JsonWriter& out, const std::vector<TensorSource::Slice>& slices) {
+void write_slices(JsonWriter& out, const std::vector<jobs::TensorSource::Slice>& slices) {
   out.key("slices").begin_array();
-  for (const TensorSource::Slice& slice : slices) {
+  for (const jobs::TensorSource::Slice& slice : slices) {
     out.begin_object().member("server", static_cast<uint64_t>(slice.server));
     out.member("name", slice.name).member("first", slice.first).member("count", slice.count);
     out.end_object();
@@ -151,9 +151,9 @@ void write_slices(JsonWriter& out, const std::vector<TensorSource::Slice>& slice
   out.end_array();
 }
 
-std::string slices_text(const std::vector<TensorSource::Slice>& slices) {
+std::string slices_text(const std::vector<jobs::TensorSource::Slice>& slices) {
   std::string out;
-  for (const TensorSource::Slice& slice : slices) {
+  for (const jobs::TensorSource::Slice& slice : slices) {
     out += fmt::format("  {} elements starting at {}: {} of server {}\n", slice.count, slice.first,
                        printable(slice.name), slice.server);
   }
@@ -161,7 +161,7 @@ std::string slices_text(const std::vector<TensorSource::Slice>& slices) {
 }
 
 std::string show_json(const std::string& path, const std::vector<ParamFacts>& facts,
-                      const io::Manifest* manifest, const TensorSource& source) {
+                      const io::Manifest* manifest, const jobs::TensorSource& source) {
   JsonWriter out;
   out.begin_object();
   out.key("schema").begin_object().member("name", "millrace.checkpoint").member("version", 1);
@@ -221,7 +221,7 @@ StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return NotFound("no such folder").in_file(path);
   std::vector<ListShowRow> rows;
-  const std::vector<std::string> servers = server_folders(path);
+  const std::vector<std::string> servers = jobs::server_folders(path);
   for (size_t i = 0; i < std::max<size_t>(servers.size(), 1); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(const auto entries,
                               list_steps(flags, servers.empty() ? path : servers[i]));

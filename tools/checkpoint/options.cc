@@ -173,6 +173,10 @@ StatusOr<std::vector<io::CheckpointEntry>> list_steps(const CheckpointFlags& fla
   return io::list_checkpoints(path, nullptr, beside_of(flags, path));
 }
 
+jobs::SnapshotOptions snapshot_options(const Tool& tool) {
+  return {tool.common().threads, tool.common().max_model_bytes, tool.log_sink()};
+}
+
 StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
   const auto* const command = std::ranges::find(kCommands, flags.command, &Command::name);
   if (command == kCommands.end()) {

@@ -9,6 +9,7 @@
 #include "framework/base/status.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/folder.h"
+#include "jobs/checkpoint/servers.h"
 #include "ps/kill_points.h"
 #include "tools/common/tool.h"
 
@@ -80,11 +81,16 @@ StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags);
 StatusOr<std::string> resolve_checkpoint(const Tool& tool, const CheckpointFlags& flags,
                                          const std::string& path);
 
+/// How snapshots of servers are read, from the common flags.
+jobs::SnapshotOptions snapshot_options(const Tool& tool);
+
 /// The commands; each checks the flags that only it uses.
 StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags);
 StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags);
 StatusOr<int> checkpoint_verify(Tool& tool, const CheckpointFlags& flags);
 StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags);
+/// reshard with --slices and --to-slices: snapshots for the servers of another job.
+StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags);
 StatusOr<int> checkpoint_convert(Tool& tool, const CheckpointFlags& flags);
 StatusOr<int> checkpoint_export(Tool& tool, const CheckpointFlags& flags);
 StatusOr<int> checkpoint_diff(Tool& tool, const CheckpointFlags& flags);

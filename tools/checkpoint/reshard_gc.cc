@@ -10,9 +10,9 @@
 #include "framework/base/text.h"
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/reshard.h"
+#include "jobs/checkpoint/servers.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
-#include "tools/checkpoint/servers.h"
 #include "tools/checkpoint/write_params.h"
 
 namespace millrace::tools {
@@ -88,7 +88,7 @@ StatusOr<int> checkpoint_gc(Tool& tool, const CheckpointFlags& flags) {
   if (flags.keep < 1) return Status(StatusCode::kUsage, "--keep: expected at least 1");
   io::Garbage garbage;
   // A folder of snapshots has one folder of checkpoints per server.
-  std::vector<std::string> roots = server_folders(flags.paths[0]);
+  std::vector<std::string> roots = jobs::server_folders(flags.paths[0]);
   if (roots.empty()) roots = flags.paths;
   for (const std::string& root : roots) {
     MILLRACE_ASSIGN_OR_RETURN(

@@ -14,7 +14,7 @@
 #include "io/model_folder.h"
 #include "io/npz.h"
 #include "io/original/original_checkpoint.h"
-#include "tools/checkpoint/servers.h"
+#include "jobs/checkpoint/servers.h"
 #include "tools/common/program_options.h"
 
 namespace millrace::tools {
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class CheckpointSource final : public TensorSource {
+class CheckpointSource final : public jobs::TensorSource {
  public:
   explicit CheckpointSource(io::Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
   [[nodiscard]] std::vector<std::string> names() const override {
@@ -67,7 +67,7 @@ class CheckpointSource final : public TensorSource {
   io::Checkpoint checkpoint_;
 };
 
-class SafetensorsSource final : public TensorSource {
+class SafetensorsSource final : public jobs::TensorSource {
  public:
   explicit SafetensorsSource(io::TensorFile file) : file_(std::move(file)) {}
   [[nodiscard]] std::vector<std::string> names() const override { return file_.names(); }
@@ -81,7 +81,7 @@ class SafetensorsSource final : public TensorSource {
   io::TensorFile file_;
 };
 
-class OriginalSource final : public TensorSource {
+class OriginalSource final : public jobs::TensorSource {
  public:
   explicit OriginalSource(io::OriginalCheckpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
   [[nodiscard]] std::vector<std::string> names() const override {
@@ -109,7 +109,7 @@ class OriginalSource final : public TensorSource {
   io::OriginalCheckpoint checkpoint_;
 };
 
-class NpzSource final : public TensorSource {
+class NpzSource final : public jobs::TensorSource {
  public:
   explicit NpzSource(io::NpzFile file) : file_(std::move(file)) {}
   [[nodiscard]] std::vector<std::string> names() const override { return file_.names(); }
@@ -123,7 +123,7 @@ class NpzSource final : public TensorSource {
   io::NpzFile file_;
 };
 
-class CombinedSource final : public TensorSource {
+class CombinedSource final : public jobs::TensorSource {
  public:
   CombinedSource(io::CombinedParams params, io::LoadOptions options)
       : params_(std::move(params)), options_(options) {}
@@ -139,7 +139,7 @@ class CombinedSource final : public TensorSource {
   io::LoadOptions options_;
 };
 
-class SeparateSource final : public TensorSource {
+class SeparateSource final : public jobs::TensorSource {
  public:
   SeparateSource(std::string folder, std::vector<io::ParamSpec> specs, io::LoadOptions options)
       : folder_(std::move(folder)), options_(options) {
@@ -177,7 +177,7 @@ class SeparateSource final : public TensorSource {
 };
 
 template <typename Source, typename... Args>
-std::unique_ptr<TensorSource> make_source(Args&&... args) {
+std::unique_ptr<jobs::TensorSource> make_source(Args&&... args) {
   return std::make_unique<Source>(std::forward<Args>(args)...);
 }
 
@@ -222,9 +222,10 @@ StatusOr<std::vector<io::ParamSpec>> specs_of_folder(const Tool& tool, const Che
   return specs;
 }
 
-StatusOr<std::unique_ptr<TensorSource>> open_params(const Tool& tool, const CheckpointFlags& flags,
-                                                    const std::string& path,
-                                                    const std::string& form) {
+StatusOr<std::unique_ptr<jobs::TensorSource>> open_params(const Tool& tool,
+                                                          const CheckpointFlags& flags,
+                                                          const std::string& path,
+                                                          const std::string& form) {
   const io::LoadOptions options{.threads = tool.common().threads};
   if (form == "fluid-separate") {
     MILLRACE_ASSIGN_OR_RETURN(const auto specs, specs_of_folder(tool, flags, path));
@@ -247,24 +248,14 @@ StatusOr<std::unique_ptr<TensorSource>> open_params(const Tool& tool, const Chec
 
 }  // namespace
 
-TensorSource::~TensorSource() = default;
-
-StatusOr<io::TensorFileEntry> TensorSource::facts(const std::string& name) const {
-  MILLRACE_ASSIGN_OR_RETURN(const Value value, load(name));
-  return io::tensor_file_entry(name, value);
-}
-
-std::vector<TensorSource::Slice> TensorSource::slices(const std::string& /*name*/) const {
-  return {};
-}
-
-StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const CheckpointFlags& flags,
-                                                    const std::string& path) {
+StatusOr<std::unique_ptr<jobs::TensorSource>> open_source(const Tool& tool,
+                                                          const CheckpointFlags& flags,
+                                                          const std::string& path) {
   std::string form = flags.from;
   std::error_code error;
   if (!fs::exists(path, error)) return NotFound("no such file or folder").in_file(path);
   if (!flags.slices.empty() && fs::is_directory(path + "/server-0", error))
-    return open_servers(tool, path, flags.slices);
+    return jobs::open_servers(path, flags.slices, snapshot_options(tool));
   if (form == "auto") {
     if (fs::is_directory(path, error)) {
       form = form_of_folder(flags, path);

@@ -1,46 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "framework/base/status.h"
-#include "framework/tensor/value.h"
-#include "io/checkpoint/tensor_file.h"
+#include "jobs/checkpoint/tensor_source.h"
 #include "tools/checkpoint/options.h"
 
 namespace millrace::tools {
-
-/// Named values in a file or folder of some form.
-class TensorSource {
- public:
-  TensorSource() = default;
-  TensorSource(const TensorSource&) = delete;
-  TensorSource& operator=(const TensorSource&) = delete;
-  virtual ~TensorSource();
-
-  /// Sorted and unique.
-  [[nodiscard]] virtual std::vector<std::string> names() const = 0;
-  /// A value of names(). Errors: kInvalidData, kIo, kResource.
-  [[nodiscard]] virtual StatusOr<Value> load(const std::string& name) const = 0;
-  /// Name, dtype and dims of a value, without reading its bytes where the source allows it. Errors:
-  /// as load(); kUnimplemented for values that safetensors files cannot hold.
-  [[nodiscard]] virtual StatusOr<io::TensorFileEntry> facts(const std::string& name) const;
-  /// Approximate bytes of all values; for progress.
-  [[nodiscard]] virtual uint64_t bytes() const = 0;
-  /// Where a slice of a value is in the snapshots of servers.
-  struct Slice {
-    size_t server = 0;
-    std::string name;   ///< on that server
-    int64_t first = 0;  ///< first element, counted in the whole value; 0 for rows of a table
-    int64_t count = 0;  ///< elements
-  };
-  /// The slices of a value; empty for sources other than snapshots of servers.
-  [[nodiscard]] virtual std::vector<Slice> slices(const std::string& name) const;
-  /// "checkpoint", "safetensors", ...
-  [[nodiscard]] virtual std::string form() const = 0;
-};
 
 /// Opens what a path means. With flags.from "auto" the form is found by content: a folder with a
 /// manifest or with step-<n> sub-folders, a folder of the original's distributed checkpoint, a
@@ -49,7 +16,8 @@ class TensorSource {
 ///
 /// Sources hold one value in memory at a time.
 /// Errors: kNotFound, kInvalidData, kUsage for a combined file without program.
-StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const CheckpointFlags& flags,
-                                                    const std::string& path);
+StatusOr<std::unique_ptr<jobs::TensorSource>> open_source(const Tool& tool,
+                                                          const CheckpointFlags& flags,
+                                                          const std::string& path);
 
 }  // namespace millrace::tools

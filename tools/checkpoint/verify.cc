@@ -1,15 +1,15 @@
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
 #include "io/checkpoint/folder.h"
-#include "io/model_folder.h"
+#include "jobs/checkpoint/fits_program.h"
+#include "jobs/checkpoint/servers.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
-#include "tools/checkpoint/servers.h"
 #include "tools/checkpoint/source.h"
 #include "tools/common/program_options.h"
 
@@ -24,55 +24,6 @@ struct VerifyOutcome {
   std::vector<Status> wrong;
 };
 
-Status in_checkpoint(Status status, const std::string& folder, const std::string& var) {
-  Location location;
-  location.file = folder;
-  location.var = var;
-  return std::move(status).at(std::move(location));
-}
-
-// Checks that the checkpoint has the variables of a program, with their dtypes and dims.
-void check_program(const Program& program, const io::Checkpoint& checkpoint,
-                   VerifyOutcome& outcome) {
-  for (const io::ParamSpec& spec : io::persistables_of(program)) {
-    const io::StoredTensor* const stored = checkpoint.manifest().find(spec.name);
-    const auto report = [&](Status status) {
-      outcome.wrong.push_back(in_checkpoint(std::move(status), checkpoint.folder(), spec.name));
-    };
-    if (stored == nullptr) {
-      report(NotFound("the program has this variable, the checkpoint does not"));
-      continue;
-    }
-    if (spec.dtype && *spec.dtype != stored->dtype) {
-      report(InvalidData("expected dtype {}, found {}", dtype_name(*spec.dtype),
-                         dtype_name(stored->dtype)));
-    }
-    const bool rows = stored->kind == io::StoredTensor::Kind::kSelectedRows;
-    if (!spec.dims || rows) continue;
-    bool fits = spec.dims->size() == stored->dims.size();
-    for (size_t i = 0; fits && i < stored->dims.size(); ++i)
-      fits = (*spec.dims)[i] == -1 || (*spec.dims)[i] == stored->dims[i];
-    if (!fits) {
-      report(InvalidData("expected shape [{}], found [{}]", fmt::join(*spec.dims, ", "),
-                         fmt::join(stored->dims, ", ")));
-    }
-  }
-}
-
-// The same for its tensor arrays.
-void check_arrays(const Program& program, const io::Checkpoint& checkpoint,
-                  VerifyOutcome& outcome) {
-  for (const Var& var : program.root().vars()) {
-    if (!var.persistable() || var.kind() != VarKind::kLodTensorArray) continue;
-    const std::string name = var.name().str();
-    if (checkpoint.manifest().find_array(name) != nullptr) continue;
-    Status status = checkpoint.manifest().find(name) == nullptr
-                        ? NotFound("the program has this array, the checkpoint does not")
-                        : InvalidData("expected a tensor array, found a tensor");
-    outcome.wrong.push_back(in_checkpoint(std::move(status), checkpoint.folder(), name));
-  }
-}
-
 void verify_folder(const Tool& tool, const CheckpointFlags& flags, const std::string& folder,
                    const Program* program, VerifyOutcome& outcome) {
   outcome.looked_at.push_back(folder);
@@ -86,8 +37,8 @@ void verify_folder(const Tool& tool, const CheckpointFlags& flags, const std::st
   for (Status& status : checkpoint->verify(progress.callback()))
     outcome.wrong.push_back(std::move(status));
   if (program == nullptr) return;
-  check_program(*program, *checkpoint, outcome);
-  check_arrays(*program, *checkpoint, outcome);
+  for (Status& status : jobs::check_fits_program(*checkpoint, *program))
+    outcome.wrong.push_back(std::move(status));
 }
 
 // Files without checksums: if the values can be read, the file passes.
@@ -116,7 +67,7 @@ Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::st
     verify_folder(tool, flags, path, program, outcome);
     return Ok();
   }
-  if (const std::vector<std::string> servers = server_folders(path); !servers.empty()) {
+  if (const std::vector<std::string> servers = jobs::server_folders(path); !servers.empty()) {
     for (const std::string& server : servers)
       MILLRACE_RETURN_IF_ERROR(verify_path(tool, flags, server, program, outcome));
     return Ok();

@@ -4,11 +4,10 @@
 #include <string>
 #include <string_view>
 
+#include "framework/base/log.h"
 #include "framework/base/status.h"
 
 namespace millrace::tools {
-
-enum class LogLevel { kError, kWarning, kInfo, kDebug };
 
 /// "2026-11-21T09:44:13.123Z", UTC with milliseconds.
 std::string utc_time(std::chrono::system_clock::time_point when);

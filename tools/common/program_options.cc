@@ -5,7 +5,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
-#include "ops/verify.h"
 
 namespace millrace::tools {
 namespace {
@@ -39,14 +38,6 @@ bool glob_matches(llvm::StringRef glob, llvm::StringRef name) {
 
 StatusOr<std::unique_ptr<Program>> read_program(const Tool& tool, const std::string& path) {
   return millrace::read_program(path, {.max_bytes = tool.common().max_model_bytes});
-}
-
-StatusOr<std::unique_ptr<Program>> read_checked_program(const Tool& tool, const std::string& path,
-                                                        const ops::OpRegistry& registry) {
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(tool, path));
-  if (Status status = ops::check_program(registry, *program); !status.ok())
-    return std::move(status).in_file(path);
-  return program;
 }
 
 StatusOr<std::function<bool(llvm::StringRef)>> name_pattern(const std::string& pattern,

@@ -8,7 +8,6 @@
 
 #include "framework/base/status.h"
 #include "framework/program.h"
-#include "ops/registry.h"
 #include "tools/common/tool.h"
 
 namespace millrace::tools {
@@ -16,10 +15,6 @@ namespace millrace::tools {
 /// Reads a program file of either form (binary or text), of at most --max-model-bytes; "-" is
 /// stdin.
 StatusOr<std::unique_ptr<Program>> read_program(const Tool& tool, const std::string& path);
-
-/// As read_program(), and also reports the errors of check_program().
-StatusOr<std::unique_ptr<Program>> read_checked_program(const Tool& tool, const std::string& path,
-                                                        const ops::OpRegistry& registry);
 
 /// Predicate "the name matches the pattern": a POSIX extended regular expression, matched anywhere
 /// in the name; null for an empty pattern. Errors: kUsage for an invalid pattern.

@@ -25,7 +25,8 @@ class SignalWatch {
   /// True once a signal was received, for code that polls.
   [[nodiscard]] const std::atomic<bool>& stopped() const { return stopped_; }
   /// 128 plus the number of the signal.
-  [[nodiscard]] int exit_code() const { return 128 + seen_; }
+  [[nodiscard]] int exit_code() const { return exit_code_of(seen_); }
+  static int exit_code_of(int signal) { return 128 + signal; }
 
  private:
   sigset_t signals_{};

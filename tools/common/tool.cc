@@ -285,6 +285,10 @@ void Tool::log(LogLevel level, std::string_view text) const {
   static_cast<void>(print(stderr, line));
 }
 
+LogSink Tool::log_sink() const {
+  return [this](LogLevel level, std::string_view text) { log(level, text); };
+}
+
 void Tool::report(const Status& status) const {
   static_cast<void>(print(stderr, status.to_string() + "\n"));
 }

@@ -87,6 +87,8 @@ class Tool {
   /// Logs a line for users on stderr, with a time stamp. -q suppresses all but errors, -v adds
   /// kDebug.
   void log(LogLevel level, std::string_view text) const;
+  /// log() as a function for libraries; the tool must outlive it.
+  [[nodiscard]] LogSink log_sink() const;
   /// Prints an error as run() does; for tools that continue after it.
   void report(const Status& status) const;
 

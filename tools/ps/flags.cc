@@ -1,16 +1,15 @@
 #include "tools/ps/flags.h"
 
-#include <utility>
+#include <chrono>
 
-#include "ps/discovery/discovering_transport.h"
-#include "ps/transport/wire.h"
+#include "fleet/launch/job_environment.h"
+#include "ps/kill_points.h"
 #include "tools/ps/etcd.h"
 
 namespace millrace::tools {
 namespace {
 
 constexpr int64_t kLongest = int64_t{1} << 40;
-constexpr std::chrono::milliseconds kLookAgain{1000};
 
 void add_transport_flags(Tool& tool, PsFlags& flags) {
   CLI::App& app = tool.app();
@@ -112,9 +111,7 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)");
 }
 
-StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const PsFlags& flags,
-                                                        ps::Metrics* metrics) {
-  ps::GrpcOptions options;
+StatusOr<jobs::ConnectionOptions> connection_options(const PsFlags& flags) {
   const auto tls_file = [&](const std::string& named, const char* usual) {
     return named.empty() && !flags.tls_dir.empty() ? flags.tls_dir + "/" + usual : named;
   };
@@ -127,24 +124,71 @@ StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const 
                   "TLS: expected all of --tls-ca, --tls-cert and --tls-key, or --tls-dir");
   if (flags.etcd.empty() && !flags.advertise.empty())
     return Status(StatusCode::kUsage, "--advertise: expected --etcd as well");
+  jobs::ConnectionOptions options;
+  options.job = flags.job;
+  options.kind = flags.transport == "grpc"  ? ps::WireKind::kGrpc
+                 : flags.transport == "tcp" ? ps::WireKind::kTcp
+                                            : ps::WireKind::kAuto;
   if (all) options.tls = tls;
   options.insecure_listen = flags.insecure_listen;
-  const std::chrono::milliseconds patience(flags.reconnect_timeout_ms);
-  // With a directory, a lost server may be running at another address, so it is looked up soon.
-  options.hurried_first = !flags.etcd.empty();
-  options.reconnect_timeout = flags.etcd.empty() ? patience : std::min(patience, kLookAgain);
-  options.metrics = metrics;
-  const ps::WireKind kind = flags.transport == "grpc"  ? ps::WireKind::kGrpc
-                            : flags.transport == "tcp" ? ps::WireKind::kTcp
-                                                       : ps::WireKind::kAuto;
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::Transport> transport,
-                            ps::make_wire_transport(kind, options));
-  if (flags.etcd.empty()) return std::shared_ptr<ps::Transport>(std::move(transport));
-  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<ps::Directory> directory,
-                            open_etcd(tool, flags.etcd, options.tls, flags.job,
-                                      std::chrono::seconds(flags.etcd_lease_s)));
-  return ps::make_discovering_transport(std::move(transport), std::move(directory),
-                                        {{flags.endpoint, flags.advertise}, patience});
+  options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
+  options.etcd = flags.etcd;
+  options.etcd_lease = std::chrono::seconds(flags.etcd_lease_s);
+  options.endpoint = flags.endpoint;
+  options.advertise = flags.advertise;
+  return options;
+}
+
+StatusOr<ps::ClientOptions> client_options(const PsFlags& flags) {
+  ps::ClientOptions options;
+  options.job = flags.job;
+  options.deadline = std::chrono::milliseconds(flags.deadline_ms);
+  options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
+  options.heartbeat = std::chrono::milliseconds(flags.silence_timeout_ms / 4);
+  if (!flags.kill_point.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(options.kill_point, ps::KillPoint::parse(flags.kill_point));
+  }
+  return options;
+}
+
+StatusOr<jobs::Trainer::Settings> trainer_settings(const Tool& tool, const PsFlags& flags) {
+  jobs::Trainer::Settings settings;
+  settings.trainer = flags.trainer_id;
+  settings.threads = tool.common().threads;
+  settings.seed = tool.common().seed;
+  MILLRACE_ASSIGN_OR_RETURN(settings.client, client_options(flags));
+  settings.reading.max_bytes = tool.common().max_model_bytes;
+  settings.log = tool.log_sink();
+  MILLRACE_RETURN_IF_ERROR(jobs::read_communicator_settings(fleet::process_variables(), settings));
+  return settings;
+}
+
+StatusOr<jobs::Server::Settings> server_settings(const Tool& tool, const PsFlags& flags,
+                                                 const std::string& files_root) {
+  jobs::Server::Settings settings;
+  ps::ServerOptions& service = settings.service;
+  service.job = flags.job;
+  service.threads = tool.common().threads;
+  service.seed = tool.common().seed;
+  service.start_timeout = std::chrono::milliseconds(flags.start_timeout_ms);
+  service.silence_timeout = std::chrono::milliseconds(flags.silence_timeout_ms);
+  service.dc_lambda = flags.dc_lambda;
+  service.elastic = flags.elastic;
+  service.files_root = files_root;
+  service.snapshot_root = flags.snapshot_dir;
+  service.snapshot_every = flags.snapshot_every;
+  service.snapshot_interval = std::chrono::milliseconds(flags.snapshot_interval_ms);
+  service.snapshot_durable = flags.snapshot_durable;
+  service.log = log_at(tool.log_sink(), LogLevel::kInfo);
+  if (!flags.kill_point.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(service.kill_point, ps::KillPoint::parse(flags.kill_point));
+  }
+  // With a directory, the transport knows where to listen, and needs the endpoint in the program
+  // as the name.
+  if (flags.etcd.empty()) settings.endpoint = flags.endpoint;
+  settings.loading_threads = tool.common().threads;
+  settings.reading.max_bytes = tool.common().max_model_bytes;
+  return settings;
 }
 
 }  // namespace millrace::tools

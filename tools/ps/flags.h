@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "ps/metrics/metrics.h"
-#include "ps/transport/transport.h"
+#include "jobs/ps/connection.h"
+#include "jobs/ps/server.h"
+#include "jobs/ps/trainer.h"
 #include "tools/common/tool.h"
 
 namespace millrace::tools {
@@ -54,11 +54,19 @@ void add_job_flags(Tool& tool, PsFlags& flags);
 /// Options that only servers have.
 void add_server_flags(Tool& tool, PsFlags& flags);
 
-/// Opens the transport for calls between processes, with the settings of the flags.
-/// \param metrics  counts what a server does; may be null, else outlives the transport
-/// Errors: kUsage for an incomplete set of TLS files; those of make_wire_transport() and
-/// make_etcd_directory().
-StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const PsFlags& flags,
-                                                        ps::Metrics* metrics = nullptr);
+/// What the flags say about connections. Errors: kUsage for an incomplete set of TLS files, and for
+/// --advertise without --etcd.
+StatusOr<jobs::ConnectionOptions> connection_options(const PsFlags& flags);
+/// What they say about calls of a trainer to its servers. Errors: kInvalidArgument for an unknown
+/// --kill-point.
+StatusOr<ps::ClientOptions> client_options(const PsFlags& flags);
+/// Settings of a trainer from the flags and the environment, without those of several devices.
+/// Errors: those of client_options() and jobs::read_communicator_settings().
+StatusOr<jobs::Trainer::Settings> trainer_settings(const Tool& tool, const PsFlags& flags);
+/// Settings of a server. \param files_root  folder for the files of checkpoint requests; may be
+/// empty
+/// Errors: kInvalidArgument for an unknown --kill-point.
+StatusOr<jobs::Server::Settings> server_settings(const Tool& tool, const PsFlags& flags,
+                                                 const std::string& files_root);
 
 }  // namespace millrace::tools

@@ -25,7 +25,7 @@ void keep_freed_memory() {
 
 }  // namespace
 
-StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlags& flags,
+StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsFlags& flags,
                          const std::string& files_root) {
   if (files.program.empty())
     return Status(StatusCode::kUsage, "expected the program of the server (--program)");
@@ -34,13 +34,15 @@ StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlag
   ps::Metrics metrics;
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::MetricsExposer> exposer,
                             show_metrics(flags.metrics, metrics));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::ConnectionOptions connection, connection_options(flags));
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<ps::Transport> transport,
-                            open_transport(tool, flags, &metrics));
+                            jobs::open_transport(connection, tool.log_sink(), &metrics));
   ps::CallTrace trace;
   if (!flags.trace.empty()) transport = ps::make_tracing_transport(std::move(transport), trace);
-  MILLRACE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<ServerJob> job,
-      ServerJob::open(tool, files, flags, tool.common().threads, transport, files_root));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Server::Settings settings,
+                            server_settings(tool, flags, files_root));
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::Server> job,
+                            jobs::open_server(files, std::move(settings), transport));
   job->on_ready([&metrics](const std::string& endpoint) {
     metrics.health().ready = true;
     std::fputs(fmt::format("ready {}\n", endpoint).c_str(), stdout);

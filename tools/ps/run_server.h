@@ -2,14 +2,15 @@
 
 #include <string>
 
-#include "tools/ps/server_job.h"
+#include "jobs/ps/server.h"
+#include "tools/ps/flags.h"
 
 namespace millrace::tools {
 
 /// Runs one server until all trainers are done. Prints `ready HOST:PORT` when it accepts calls. On
 /// SIGTERM or SIGINT it finishes the running step and notifies the trainers; the exit code is 143
 /// or 130.
-StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlags& flags,
+StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsFlags& flags,
                          const std::string& files_root);
 
 }  // namespace millrace::tools

@@ -7,9 +7,10 @@
 
 #include "executor/gradients/check_gradients.h"
 #include "framework/base/json_writer.h"
-#include "tools/run/feeder.h"
+#include "jobs/data/feeder.h"
+#include "jobs/run/session.h"
 #include "tools/run/parallel.h"
-#include "tools/run/session.h"
+#include "tools/run/session_options.h"
 
 namespace millrace::tools {
 namespace {
@@ -40,7 +41,7 @@ std::string place_of(const executor::GradientSample& sample) {
   return fmt::format("[{}]", fmt::join(sample.at, ", "));
 }
 
-std::string table(const GradientReport& report) {
+std::string report_table(const GradientReport& report) {
   size_t width = 9;
   for (const ParamCheck& check : report.params) width = std::max(width, check.param.size());
   std::string out = fmt::format("loss {} = {:.9g}\n", fmt::join(report.losses, " + "), report.loss);
@@ -56,7 +57,7 @@ std::string table(const GradientReport& report) {
   return out;
 }
 
-std::string json(const GradientReport& report) {
+std::string report_json(const GradientReport& report) {
   JsonWriter writer;
   writer.begin_object().member("ok", report.ok());
   writer.key("losses").begin_array().inline_array();
@@ -170,11 +171,12 @@ StatusOr<int> run_check_gradients(Tool& tool, const RunOptions& options,
     return Status(StatusCode::kUsage,
                   "--check-gradients runs on one device: expected --devices cpu:1");
   }
-  RunOptions session_options = options;
-  session_options.parallel.loss.clear();
-  MILLRACE_ASSIGN_OR_RETURN(const Session session, open_session(tool, session_options, runtime));
-  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
-                            Feeder::open(options, tool.common().seed, session.program()));
+  RunOptions unnamed = options;  // the loss of a forward program is no setting of devices
+  unnamed.parallel.loss.clear();
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, unnamed));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::Session session, jobs::open_session(how, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Feeder feeder, jobs::Feeder::open(feed, session.program()));
   MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues* const feeds, feeder.feeds(0));
   static const executor::NamedValues kNoFeeds;
   StatusOr<GradientReport> checked =
@@ -183,7 +185,8 @@ StatusOr<int> run_check_gradients(Tool& tool, const RunOptions& options,
   if (!checked.ok()) return std::move(checked).status().in_file(session.name);
   const GradientReport& report = *checked;
   for (const std::string& note : report.notes) tool.log(LogLevel::kInfo, note);
-  MILLRACE_RETURN_IF_ERROR(tool.write_output(tool.common().json ? json(report) : table(report)));
+  MILLRACE_RETURN_IF_ERROR(
+      tool.write_output(tool.common().json ? report_json(report) : report_table(report)));
   return report.ok() ? kDone : kAnswerIsNo;
 }
 

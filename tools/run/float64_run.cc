@@ -1,6 +1,5 @@
 #include "tools/run/float64_run.h"
 
-#include "executor/gradients/float64.h"
 #include "framework/base/errors.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
@@ -31,27 +30,6 @@ Status check_float64_run(const RunOptions& options) {
     if (given)
       return Unimplemented("--precision f64 with {}: supported only for one device and fed values",
                            name);
-  }
-  return Ok();
-}
-
-Status widen_feeds(const RunOptions& options, executor::NamedValues& feeds) {
-  if (!in_double(options)) return Ok();
-  for (auto& [name, value] : feeds) {
-    MILLRACE_ASSIGN_OR_RETURN(Value wide, executor::in_float64(value));
-    value = std::move(wide);
-  }
-  return Ok();
-}
-
-Status widen_session(const RunOptions& options, const ops::OpRegistry& registry, Session& session) {
-  if (!in_double(options)) return Ok();
-  executor::declare_in_float64(registry, *session.read);
-  for (const std::string& name : session.scope->names()) {
-    Value& value = session.scope->local(name);
-    if (!value.initialized()) continue;
-    MILLRACE_ASSIGN_OR_RETURN(Value wide, executor::in_float64(value));
-    value = std::move(wide);
   }
   return Ok();
 }

@@ -39,7 +39,7 @@ StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& optio
   return std::make_shared<gpu::Context>(*std::move(device));
 }
 
-std::string gpu_summary(const Session& session) {
+std::string gpu_summary(const jobs::Session& session) {
   const executor::GpuOps* const gpu_ops =
       session.prepared == nullptr ? nullptr : session.prepared->gpu();
   if (gpu_ops == nullptr) return "";
@@ -52,7 +52,7 @@ std::string gpu_summary(const Session& session) {
       traffic.bytes_out, gpu_ops->context().memory().peak_bytes());
 }
 
-void write_gpu_summary(const Session& session, JsonWriter& out) {
+void write_gpu_summary(const jobs::Session& session, JsonWriter& out) {
   const executor::GpuOps* const gpu_ops =
       session.prepared == nullptr ? nullptr : session.prepared->gpu();
   if (gpu_ops == nullptr) return;

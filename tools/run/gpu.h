@@ -4,9 +4,9 @@
 #include <string>
 
 #include "framework/base/json_writer.h"
+#include "jobs/run/session.h"
 #include "kernels/gpu/context.h"
 #include "tools/run/options.h"
-#include "tools/run/session.h"
 
 namespace millrace::tools {
 
@@ -20,8 +20,8 @@ StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& optio
 
 /// "163 ops on the gpu, 2 on the cpu; copied 1 to the gpu (4096 bytes), 2 from it (12 bytes)";
 /// empty for a session without a GPU.
-std::string gpu_summary(const Session& session);
+std::string gpu_summary(const jobs::Session& session);
 /// Writes the same as a member "gpu" of an object; nothing without a GPU.
-void write_gpu_summary(const Session& session, JsonWriter& out);
+void write_gpu_summary(const jobs::Session& session, JsonWriter& out);
 
 }  // namespace millrace::tools

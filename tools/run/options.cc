@@ -1,5 +1,6 @@
 #include "tools/run/options.h"
 
+#include "framework/base/errors.h"
 #include "tools/common/switch.h"
 #include "tools/run/check_gradients.h"
 
@@ -241,6 +242,32 @@ void fill_in_rank(RunOptions& options, int rank) {
     *path = of_rank(std::move(*path), rank);
   for (std::string& feed : options.feeds) feed = of_rank(std::move(feed), rank);
   for (std::string& pattern : options.files) pattern = of_rank(std::move(pattern), rank);
+}
+
+StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& options) {
+  if (!options.files.empty() && !options.slots.empty() && options.worker_threads != 1 &&
+      options.ps.role.empty())
+    return Unimplemented(
+        "--worker-threads above 1 without --role: not supported; --threads sets the threads of "
+        "ops");
+  jobs::FeedOptions feed;
+  feed.values = options.feeds;
+  feed.lods = options.lods;
+  feed.in_float64 = options.precision == "f64";
+  feed.steps_file = options.feed_steps;
+  feed.steps = options.steps;
+  feed.max_steps = options.max_steps;
+  feed.data = options.data;
+  feed.columns = options.columns;
+  feed.files = options.files;
+  feed.slots = options.slots;
+  feed.in_memory = options.dataset == "memory";
+  feed.reader_threads = options.reader_threads;
+  feed.batch_size = options.batch_size;
+  feed.epochs = options.epochs;
+  feed.shuffle = options.shuffle;
+  feed.seed = tool.common().seed;
+  return feed;
 }
 
 void add_run_options(Tool& tool, RunOptions& options) {

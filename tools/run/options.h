@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "jobs/data/feed_options.h"
 #include "tools/common/tool.h"
 #include "tools/ps/flags.h"
 #include "tools/run/ranks.h"
@@ -113,6 +114,10 @@ struct RunOptions {
 
 /// Replaces "{rank}" in the names of files and devices by the rank.
 void fill_in_rank(RunOptions& options, int rank);
+
+/// What the options feed to the steps of a run. Errors: kUnimplemented for --worker-threads in a
+/// run without servers.
+StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& options);
 
 /// Adds the options to the tool.
 void add_run_options(Tool& tool, RunOptions& options);

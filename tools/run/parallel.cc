@@ -1,23 +1,20 @@
 #include "tools/run/parallel.h"
 
-#include <cstdlib>
 #include <map>
+#include <optional>
 
-#include "executor/feed_values.h"
 #include "executor/parallel/strategy_fields.h"
+#include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "framework/names.h"
 #include "io/npz.h"
-#include "ops/verify.h"
-#include "tools/common/program_options.h"
-#include "tools/run/gpu.h"
+#include "tools/run/session_options.h"
 #include "transpiler/parallel/parallel.h"
 
 namespace millrace::tools {
 namespace {
 
 using executor::NamedValues;
-using executor::ParallelFeeds;
 using executor::ParallelOptions;
 
 constexpr int kMostDevices = 1024;
@@ -79,31 +76,6 @@ Status set_fields(const char* flag, const std::vector<std::string>& given, Strat
   return Ok();
 }
 
-// "dev1/x" -> 1 and "x".
-StatusOr<std::pair<size_t, std::string>> split_member(const std::string& name, size_t devices) {
-  const auto [head, rest] = llvm::StringRef(name).split('/');
-  size_t device = 0;
-  if (head.startswith("dev") && !head.drop_front(3).getAsInteger(10, device) && !rest.empty() &&
-      device < devices)
-    return std::pair(device, rest.str());
-  return InvalidData("feed '{}': expected a name like dev0/x of one of {} devices", name, devices);
-}
-
-StatusOr<std::vector<NamedValues>> feeds_by_device(const NamedValues& feeds, size_t devices) {
-  std::vector<NamedValues> result(devices);
-  for (const auto& [name, value] : feeds) {
-    using Member = std::pair<size_t, std::string>;
-    MILLRACE_ASSIGN_OR_RETURN(const Member member, split_member(name, devices));
-    Value& to = result[member.first][member.second];
-    if (const auto* const tensor = value.get_if<Tensor>()) {
-      to.as<Tensor>() = tensor->share();
-    } else {
-      MILLRACE_ASSIGN_OR_RETURN(to, clone(value));
-    }
-  }
-  return result;
-}
-
 }  // namespace
 
 StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& options, int devices,
@@ -150,8 +122,8 @@ StatusOr<int> device_count(const RunOptions& options) {
                   fmt::format("--devices: expected cpu:N or gpu:N, found '{}'", options.devices));
   }
   if (!number.empty()) return parse_count("--devices", number);
-  const char* const given = std::getenv("CPU_NUM");
-  return given == nullptr ? StatusOr<int>(1) : parse_count("CPU_NUM", given);
+  const std::optional<std::string> given = fleet::process_environment()("CPU_NUM");
+  return given ? parse_count("CPU_NUM", *given) : StatusOr<int>(1);
 }
 
 bool wants_parallel(const RunOptions& options, int devices) {
@@ -162,109 +134,26 @@ bool wants_parallel(const RunOptions& options, int devices) {
          !flags.build_strategy.empty() || !flags.exec_strategy.empty();
 }
 
-Status open_parallel(const Tool& tool, const RunOptions& options, int devices,
-                     const std::shared_ptr<const executor::Runtime>& runtime, Session& session) {
-  if (wants_gpu(options)) {
-    return Unimplemented(
-        "--devices {}: several devices, and processes that sum gradients, run on "
-        "the CPU only",
-        options.devices);
-  }
-  if (options.parallel.feed_mode != "split" && options.parallel.feed_mode != "list") {
-    return {StatusCode::kUsage, fmt::format("--feed-mode: expected split or list, found '{}'",
-                                            options.parallel.feed_mode)};
-  }
-  if (options.parallel.persistables_of != "first" && options.parallel.persistables_of != "all") {
-    return {StatusCode::kUsage, fmt::format("--persistables-of: expected first or all, found '{}'",
-                                            options.parallel.persistables_of)};
-  }
-  MILLRACE_ASSIGN_OR_RETURN(ParallelOptions settings,
-                            parallel_options(tool, options, devices, session.program()));
-  if (session.link != nullptr) {
-    settings.trainers = session.link.get();
-    settings.build_strategy.num_trainers = session.link->trainers();
-    settings.build_strategy.trainer_id = session.link->trainer_id();
-    settings.wait_timeout_ms = options.ranks.wait_ms;
-  }
-  MILLRACE_ASSIGN_OR_RETURN(session.parallel, executor::ParallelExecutor::create(
-                                                  runtime, session.program(), *session.scope,
-                                                  settings, tool.common().threads));
-  for (const std::string& remark : session.parallel->remarks()) tool.log(LogLevel::kInfo, remark);
-  return Ok();
-}
-
-Status run_parallel(Session& session, const RunOptions& options, const NamedValues& feeds,
-                    const std::vector<std::string>& fetches, NamedValues& results) {
-  executor::ParallelExecutor& parallel = *session.parallel;
-  std::vector<NamedValues> by_device;
-  ParallelFeeds given = ParallelFeeds::rows(feeds, options.parallel.rows_per_device);
-  if (options.parallel.feed_mode == "list") {
-    MILLRACE_ASSIGN_OR_RETURN(by_device,
-                              feeds_by_device(feeds, static_cast<size_t>(parallel.device_count())));
-    given = ParallelFeeds::list(by_device);
-  }
-  if (options.parallel.merge_fetches) {
-    std::vector<Value> values;
-    MILLRACE_RETURN_IF_ERROR(parallel.run(given, fetches, values));
-    for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
-    return Ok();
-  }
-  std::vector<std::vector<Value>> values;
-  MILLRACE_RETURN_IF_ERROR(parallel.run_unmerged(given, fetches, values));
-  for (size_t i = 0; i < fetches.size(); ++i) {
-    for (size_t d = 0; d < values[i].size(); ++d)
-      results[fmt::format("dev{}/{}", d, fetches[i])] = std::move(values[i][d]);
-  }
-  return Ok();
-}
-
-StatusOr<NamedValues> persistables_of_devices(const Session& session) {
-  NamedValues values;
-  for (const Var& var : session.program().root().vars()) {
-    if (!is_state_var(var)) continue;
-    for (int d = 0; d < session.parallel->device_count(); ++d) {
-      const Value* const value = session.parallel->local_scope(d).find(var.name());
-      if (value == nullptr || !value->initialized()) continue;
-      MILLRACE_RETURN_IF_ERROR(
-          executor::copy_value(*value, values[fmt::format("dev{}/{}", d, var.name().str())]));
-    }
-  }
-  return values;
-}
-
 Status run_with_shared_vars(Tool& tool, const RunOptions& options,
                             const std::shared_ptr<const executor::Runtime>& runtime,
-                            Session& session) {
+                            jobs::Session& session) {
   const ParallelFlags& flags = options.parallel;
   if (flags.share_vars_program.empty()) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
-                            read_program(tool, flags.share_vars_program));
-  if (Status status = ops::check_program(*runtime->ops, *program); !status.ok())
-    return std::move(status).in_file(flags.share_vars_program);
+  MILLRACE_ASSIGN_OR_RETURN(jobs::SessionOptions own, session_options(tool, options));
+  const int devices = session.parallel->device_count();
   // the options of the first run, except those that name vars of its program
-  RunOptions own = options;
-  own.parallel.loss.clear();
-  own.parallel.customized_loss_grad.clear();
+  RunOptions unnamed = options;
+  unnamed.parallel.loss.clear();
+  unnamed.parallel.customized_loss_grad.clear();
+  own.parallel = [&tool, &unnamed, devices](const Program& program) {
+    return parallel_options(tool, unnamed, devices, program);
+  };
   MILLRACE_ASSIGN_OR_RETURN(
-      ParallelOptions settings,
-      parallel_options(tool, own, session.parallel->device_count(), *program));
-  settings.share_vars_from = session.parallel.get();
-  StatusOr<std::unique_ptr<executor::ParallelExecutor>> parallel =
-      executor::ParallelExecutor::create(runtime, *program, *session.scope, settings,
-                                         tool.common().threads);
-  if (!parallel.ok()) return std::move(parallel).status().in_file(flags.share_vars_program);
-  NamedValues feeds;
-  if (!flags.share_vars_feed.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(feeds, io::read_values(flags.share_vars_feed));
-  }
-  const std::vector<std::string>& fetches =
-      flags.share_vars_fetch.empty() ? (*parallel)->fetch_targets() : flags.share_vars_fetch;
-  std::vector<Value> values;
-  if (Status status = (*parallel)->run(ParallelFeeds::split(feeds), fetches, values); !status.ok())
-    return std::move(status).in_file(flags.share_vars_program);
+      const NamedValues results,
+      jobs::run_with_shared_vars(
+          {flags.share_vars_program, flags.share_vars_feed, flags.share_vars_fetch}, own, runtime,
+          session));
   if (flags.share_vars_output.empty()) return Ok();
-  NamedValues results;
-  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
   MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
   return tool.write_file(flags.share_vars_output, bytes);
 }

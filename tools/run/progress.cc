@@ -39,7 +39,7 @@ std::string duration_text(double seconds) {
   return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
 }
 
-std::string progress_line(const ProgressState& state, double seconds, int64_t rss_bytes) {
+std::string progress_line(const jobs::ProgressState& state, double seconds, int64_t rss_bytes) {
   const double rate = seconds > 0 ? static_cast<double>(state.step) / seconds : 0;
   std::string line;
   if (state.epochs > 0) line += fmt::format("epoch {}/{}  ", state.epoch, state.epochs);
@@ -55,18 +55,18 @@ std::string progress_line(const ProgressState& state, double seconds, int64_t rs
   return line;
 }
 
-void Progress::update(const ProgressState& state) {
+void Progress::update(const jobs::ProgressState& state) {
   if (mode_ == ProgressMode::kNever) return;
   const auto since = Clock::now() - shown_;
   if (mode_ == ProgressMode::kTerminal ? since < kTerminalEvery : since < kLineEvery) return;
   show(state, false);
 }
 
-void Progress::finish(const ProgressState& state) {
+void Progress::finish(const jobs::ProgressState& state) {
   if (mode_ != ProgressMode::kNever) show(state, true);
 }
 
-void Progress::show(const ProgressState& state, bool last) {
+void Progress::show(const jobs::ProgressState& state, bool last) {
   shown_ = Clock::now();
   const double seconds = std::chrono::duration<double>(shown_ - start_).count();
   if (mode_ == ProgressMode::kJson) {

@@ -5,17 +5,9 @@
 #include <optional>
 #include <string>
 
-namespace millrace::tools {
+#include "jobs/stats/progress_state.h"
 
-/// The progress of a training run.
-struct ProgressState {
-  int64_t epoch = 0;  ///< from 1
-  int64_t epochs = 0;
-  int64_t step = 0;   ///< of the whole run, from 1
-  int64_t steps = 0;  ///< 0: unknown
-  std::optional<double> loss;
-  int64_t examples = 0;  ///< number of examples so far
-};
+namespace millrace::tools {
 
 /// How progress is shown.
 enum class ProgressMode { kNever, kTerminal, kLines, kJson };
@@ -25,22 +17,24 @@ enum class ProgressMode { kNever, kTerminal, kLines, kJson };
 std::optional<ProgressMode> progress_mode(const std::string& word);
 
 /// "epoch 1/3  step 120/468  loss 0.3121  51.2 it/s  3277 ex/s  mem 412 MiB  eta 1m08s".
-std::string progress_line(const ProgressState& state, double seconds, int64_t rss_bytes);
+std::string progress_line(const jobs::ProgressState& state, double seconds, int64_t rss_bytes);
 /// "1m08s", "2h03m", "4s".
 std::string duration_text(double seconds);
 
 /// Progress on stderr. Not thread-safe.
-class Progress {
+class Progress final : public jobs::ProgressSink {
  public:
   explicit Progress(ProgressMode mode) : mode_(mode), start_(Clock::now()), shown_(start_) {}
+  /// Restarts the measured time.
+  void begin() override { start_ = shown_ = Clock::now(); }
   /// Shows the progress, as often as the mode requires.
-  void update(const ProgressState& state);
+  void update(const jobs::ProgressState& state) override;
   /// Shows the last state in any case.
-  void finish(const ProgressState& state);
+  void finish(const jobs::ProgressState& state) override;
 
  private:
   using Clock = std::chrono::steady_clock;
-  void show(const ProgressState& state, bool last);
+  void show(const jobs::ProgressState& state, bool last);
 
   ProgressMode mode_;
   Clock::time_point start_;

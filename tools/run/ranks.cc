@@ -15,13 +15,6 @@ using fleet::JobEnvironment;
 constexpr int64_t kLongestMs = int64_t{1} << 40;
 constexpr const char* kNeighbour = "127.0.0.1:0";
 
-bool has_op(const Program& program, llvm::function_ref<bool(llvm::StringRef)> is_it) {
-  return std::any_of(program.blocks().begin(), program.blocks().end(), [&](const Block& block) {
-    return std::any_of(block.ops().begin(), block.ops().end(),
-                       [&](const Op& op) { return is_it(op.type()); });
-  });
-}
-
 }  // namespace
 
 void add_rank_options(CLI::App& app, RankFlags& flags) {
@@ -82,20 +75,6 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags) 
                                         options.endpoints, options.settings.rank);
   if (options.engine == executor::GroupEngine::kNccl) rings->use_devices();
   return rings;
-}
-
-bool has_collective_ops(const Program& program) {
-  return has_op(program, [](llvm::StringRef type) {
-    return type.startswith("c_allreduce") || type.startswith("c_reduce") || type == "c_broadcast" ||
-           type == "c_allgather" || type == "allreduce" || type == "broadcast" || type == "barrier";
-  });
-}
-
-const Op* find_group_ids(const Program& startup) {
-  for (const Op& op : startup.root().ops()) {
-    if (op.type() == "gen_nccl_id") return &op;
-  }
-  return nullptr;
 }
 
 std::string of_rank(std::string path, int rank) {

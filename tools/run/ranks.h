@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "executor/collective/rings.h"
-#include "framework/program.h"
 #include "tools/common/tool.h"
 
 namespace millrace::tools {
@@ -31,11 +30,5 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags);
 
 /// The file of a rank: replaces {rank}, as in "out.{rank}.npz".
 std::string of_rank(std::string path, int rank);
-
-/// True if ops of the program exchange values with other ranks.
-bool has_collective_ops(const Program& program);
-/// The op of a startup program of mode nccl2 that generates group ids: the main program is then run
-/// data-parallel over all ranks. Null if there is none.
-const Op* find_group_ids(const Program& startup);
 
 }  // namespace millrace::tools

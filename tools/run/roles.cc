@@ -1,28 +1,22 @@
 #include "tools/run/roles.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <future>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "executor/feed_values.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "io/npz.h"
+#include "jobs/config/slices_file.h"
+#include "jobs/ps/train.h"
 #include "ps/transport/tracing.h"
 #include "tools/common/signal_watch.h"
 #include "tools/ps/metrics_page.h"
 #include "tools/ps/run_server.h"
-#include "tools/ps/step_facts.h"
-#include "tools/ps/trainer.h"
-#include "tools/ps/trainer_job.h"
-#include "tools/run/feeder.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 
@@ -30,143 +24,20 @@ namespace millrace::tools {
 namespace {
 
 using executor::NamedValues;
+using jobs::Trainer;
 
-// Completes the job at the servers, after all pending sends. A trainer that received a stop signal
-// leaves the job instead, which continues without it, and saves nothing.
-Status leave(const Tool& tool, Trainer& job, const Trainer::Ending& ending,
-             const SignalWatch& watch) {
-  return job.finish(tool, watch.stopped() ? Trainer::Ending() : ending);
-}
-
-// Trains the steps starting at `first`, until a signal arrives, and leaves the job.
-Status train(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder, int64_t begin,
-             NamedValues& results, const Trainer::Ending& ending, const SignalWatch& watch) {
+Status train(Tool& tool, const RunOptions& options, Trainer& job, NamedValues& results,
+             const Trainer::Ending& ending, const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
   if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
-  ProgressState state;
-  state.steps = feeder.steps();
-  state.epochs = feeder.epochs();
-  const bool prefixed = !feeder.has_data();
-  NamedValues values;
-  if (begin > 0) MILLRACE_RETURN_IF_ERROR(feeder.go_to(begin));
-  for (int64_t step = begin; !watch.stopped() && !feeder.ends_at(step); ++step) {
-    MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
-    if (feeds == nullptr) break;
-    MILLRACE_RETURN_IF_ERROR(job.step(step, *feeds, options.fetches, values));
-    state.step = step + 1;
-    state.epoch = feeder.epoch(step);
-    state.examples = feeder.examples();
-    const auto first =
-        options.fetches.empty() ? values.end() : values.find(options.fetches.front());
-    state.loss = first == values.end() ? std::nullopt : loss_of(first->second);
-    progress.update(state);
-    if (!prefixed) continue;
-    for (auto& [name, value] : values)
-      results[fmt::format("step{}/", step) + name] = std::move(value);
-  }
-  if (!prefixed) results = std::move(values);
-  if (feeder.steps() != 1) progress.finish(state);
-  if (feeder.waited_s() > 0)
-    tool.log(LogLevel::kInfo, fmt::format("steps waited {:.3f} s for examples", feeder.waited_s()));
-  return leave(tool, job, ending, watch);
-}
-
-// State that the workers of a trainer share.
-struct Side {
-  std::mutex mutex;
-  int64_t next = 0;  ///< step that the next worker runs
-  bool ended = false;
-  Status failure;
-  ProgressState state;
-};
-
-// Runs steps in one worker until there are no more, one has failed, or a signal has arrived.
-Status work(int worker, const RunOptions& options, Trainer& job, Feeder& feeder, Side& side,
-            Progress& progress, NamedValues& results, const SignalWatch& watch) {
-  const bool prefixed = !feeder.has_data();
-  NamedValues feeds;
-  NamedValues values;
-  while (true) {
-    int64_t step = 0;
-    {
-      const std::lock_guard lock(side.mutex);
-      if (side.ended || watch.stopped() || feeder.ends_at(side.next)) return Ok();
-      MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const given, feeder.feeds(side.next));
-      side.ended = given == nullptr;
-      if (side.ended) return Ok();
-      step = side.next++;
-      // the feeder reuses its memory for the next worker
-      for (const auto& [name, value] : *given)
-        MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, feeds[name]));
-    }
-    MILLRACE_RETURN_IF_ERROR(job.worker_step(worker, step, feeds, options.fetches, values));
-    const std::lock_guard lock(side.mutex);
-    side.state.step = std::max(side.state.step, step + 1);
-    side.state.epoch = feeder.epoch(step);
-    side.state.examples = feeder.examples();
-    const auto first =
-        options.fetches.empty() ? values.end() : values.find(options.fetches.front());
-    side.state.loss = first == values.end() ? std::nullopt : loss_of(first->second);
-    progress.update(side.state);
-    for (auto& [name, value] : values) {
-      Value& to = results[prefixed ? fmt::format("step{}/", step) + name : name];
-      MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, to));
-    }
-  }
-}
-
-// Like train(), with several threads; each takes the next batch when it has finished one.
-Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder,
-                          int64_t begin, NamedValues& results, const Trainer::Ending& ending,
-                          const SignalWatch& watch) {
-  const std::optional<ProgressMode> mode = progress_mode(options.progress);
-  if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
-  Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
-  Side side;
-  side.next = begin;
-  side.state.steps = feeder.steps();
-  side.state.epochs = feeder.epochs();
-  if (begin > 0) MILLRACE_RETURN_IF_ERROR(feeder.go_to(begin));
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<size_t>(job.workers()));
-  for (int worker = 0; worker < job.workers(); ++worker) {
-    threads.emplace_back([&, worker] {
-      Status status = work(worker, options, job, feeder, side, progress, results, watch);
-      // so that no worker waits at a barrier for one that has left
-      if (const Status left = job.worker_leaves(); status.ok()) status = left;
-      const std::lock_guard lock(side.mutex);
-      side.ended = side.ended || !status.ok();
-      if (side.failure.ok()) side.failure = std::move(status);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  MILLRACE_RETURN_IF_ERROR(std::move(side.failure));
-  if (feeder.steps() != 1) progress.finish(side.state);
-  return leave(tool, job, ending, watch);
-}
-
-// Goes back each time a server restarts at an older step than this trainer's.
-StatusOr<int64_t> go_back(const Tool& tool, Trainer& job, int trainer) {
-  while (true) {
-    StatusOr<int64_t> step = job.go_back();
-    if (step.ok())
-      tool.log(LogLevel::kWarning, fmt::format("trainer {} goes back to step {}", trainer, *step));
-    if (step.ok() || !job.must_go_back()) return step;
-  }
-}
-
-Status train_to_the_end(Tool& tool, const RunOptions& options, Trainer& job, NamedValues& results,
-                        const Trainer::Ending& ending, const SignalWatch& watch) {
-  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
-                            Feeder::open(options, tool.common().seed, job.program()));
-  for (int64_t first = job.first_step();;) {
-    Status status = (job.workers() > 1 ? train_side_by_side : train)(tool, options, job, feeder,
-                                                                     first, results, ending, watch);
-    if (status.ok() || watch.stopped() || !job.must_go_back()) return status;
-    tool.log(LogLevel::kWarning, status.message());
-    MILLRACE_ASSIGN_OR_RETURN(first, go_back(tool, job, options.ps.trainer_id));
-  }
+  jobs::TrainOptions how;
+  MILLRACE_ASSIGN_OR_RETURN(how.feeds, feed_options(tool, options));
+  how.fetches = options.fetches;
+  how.stopped = [&watch]() -> bool { return watch.stopped(); };
+  how.progress = &progress;
+  how.log = tool.log_sink();
+  return jobs::train(job, options.ps.trainer_id, how, ending, results);
 }
 
 // A signal that arrives while the trainer waits for its servers ends the process, unless the
@@ -192,14 +63,14 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   ps::Metrics metrics;
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::MetricsExposer> exposer,
                             show_metrics(options.ps.metrics, metrics));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::ConnectionOptions connection,
+                            connection_options(options.ps));
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<ps::Transport> transport,
-                            open_transport(tool, options.ps));
+                            jobs::open_transport(connection, tool.log_sink()));
   ps::CallTrace trace;
   const bool traces = !options.profile.empty();
   if (traces) transport = ps::make_tracing_transport(std::move(transport), trace);
-  Trainer::Settings settings;
-  settings.trainer = options.ps.trainer_id;
-  settings.threads = tool.common().threads;
+  MILLRACE_ASSIGN_OR_RETURN(Trainer::Settings settings, trainer_settings(tool, options.ps));
   settings.optimize = options.optimize;
   settings.files_root = options.allow_dir;
   settings.workers = options.worker_threads;
@@ -215,11 +86,10 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
       return parallel_options(tool, options, devices, program);
     };
   }
-  MILLRACE_RETURN_IF_ERROR(read_communicator_settings(settings));
   const Trainer::Files files{options.program, options.startup,
-                             find_slices(options.ps.slices, options.program), options.params};
+                             jobs::find_slices(options.ps.slices, options.program), options.params};
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job,
-                            open_trainer(tool, files, options.ps, settings, transport));
+                            jobs::open_trainer(files, settings, transport));
   if (traces || exposer != nullptr || !options.ps.stats.empty())
     job->keep_stats(traces ? &trace : nullptr);
   if (exposer != nullptr) job->publish_to(metrics);
@@ -230,7 +100,7 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   const bool gathers = !options.save_persistables.empty();
   Trainer::Ending ending = ending_of(tool, options);
   if (gathers) ending.gather = &gathered;
-  const Status trained = train_to_the_end(tool, options, *job, results, ending, watch);
+  const Status trained = train(tool, options, *job, results, ending, watch);
   metrics.health().ready = false;
   if (traces) {
     // write the trace also of a failed job, where it is most useful
@@ -245,7 +115,7 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   }
   MILLRACE_RETURN_IF_ERROR(trained);
   if (!options.ps.stats.empty())
-    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.ps.stats, stats_json(job->stats())));
+    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.ps.stats, jobs::stats_json(job->stats())));
   MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
   if (!tool.common().output.empty()) MILLRACE_RETURN_IF_ERROR(tool.write_output(bytes));
   if (gathers) {
@@ -301,8 +171,8 @@ Status name_programs(RunOptions& options, const Part& part) {
 
 }  // namespace
 
-Trainer::Ending ending_of(const Tool& tool, const RunOptions& options) {
-  Trainer::Ending ending;
+jobs::Trainer::Ending ending_of(const Tool& tool, const RunOptions& options) {
+  jobs::Trainer::Ending ending;
   ending.params = options.save_params;
   ending.save_programs = options.save_programs;
   ending.model = options.save_model;
@@ -325,7 +195,7 @@ StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
   }
   return run_server(tool,
                     {options.program, options.startup,
-                     find_slices(options.ps.slices, options.program), options.params},
+                     jobs::find_slices(options.ps.slices, options.program), options.params},
                     options.ps, options.allow_dir);
 }
 

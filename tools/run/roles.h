@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tools/ps/trainer.h"
+#include "jobs/ps/trainer.h"
 #include "tools/run/options.h"
 
 namespace millrace::tools {
@@ -9,6 +9,6 @@ namespace millrace::tools {
 StatusOr<int> run_role(Tool& tool, const RunOptions& options);
 
 /// What the options save of a job at its end, except for the gathered vars.
-Trainer::Ending ending_of(const Tool& tool, const RunOptions& options);
+jobs::Trainer::Ending ending_of(const Tool& tool, const RunOptions& options);
 
 }  // namespace millrace::tools

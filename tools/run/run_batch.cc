@@ -6,9 +6,11 @@
 #include "executor/gpu/gpu_ops.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "jobs/data/feed_files.h"
+#include "jobs/run/session.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
-#include "tools/run/session.h"
+#include "tools/run/session_options.h"
 
 namespace millrace::tools {
 namespace {
@@ -22,8 +24,8 @@ struct Case {
 
 // \param all  options of the command
 StatusOr<Case> parse_case(const std::string& line, const RunOptions& all) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  if (!json.is_object()) return InvalidData("expected a JSON object, found '{}'", line);
+  const auto fields = nlohmann::json::parse(line, nullptr, false);
+  if (!fields.is_object()) return InvalidData("expected a JSON object, found '{}'", line);
   Case result;
   result.options.devices = all.gpu == nullptr ? "cpu:1" : all.devices;
   result.options.gpu = all.gpu;
@@ -32,9 +34,9 @@ StatusOr<Case> parse_case(const std::string& line, const RunOptions& all) {
   result.options.precision = all.precision;
   result.options.inter_op = all.inter_op;
   const auto text = [&](const char* key, std::string& to) {
-    if (!json.contains(key)) return true;
-    if (!json[key].is_string()) return false;
-    to = json[key].get<std::string>();
+    if (!fields.contains(key)) return true;
+    if (!fields[key].is_string()) return false;
+    to = fields[key].get<std::string>();
     return true;
   };
   std::string feed;
@@ -43,8 +45,8 @@ StatusOr<Case> parse_case(const std::string& line, const RunOptions& all) {
       !text("startup", result.options.startup) || !text("model_dir", result.options.model_dir))
     return InvalidData("expected strings in '{}'", line);
   if (!feed.empty()) result.options.feeds.push_back(feed);
-  if (json.contains("fetch")) {
-    for (const auto& name : json["fetch"]) {
+  if (fields.contains("fetch")) {
+    for (const auto& name : fields["fetch"]) {
       if (!name.is_string()) return InvalidData("fetch: expected a list of names in '{}'", line);
       result.options.fetches.push_back(name.get<std::string>());
     }
@@ -55,9 +57,11 @@ StatusOr<Case> parse_case(const std::string& line, const RunOptions& all) {
 Status run_case(const Tool& tool, const RunOptions& all, const std::string& line,
                 const std::shared_ptr<const executor::Runtime>& runtime, int64_t& ops_on_cpu) {
   MILLRACE_ASSIGN_OR_RETURN(const Case one, parse_case(line, all));
-  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, one.options, runtime));
-  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(one.options, session.program()));
-  const std::vector<std::string> fetches = wanted_fetches(one.options, session);
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, one.options));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Session session, jobs::open_session(how, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, one.options));
+  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, jobs::read_feeds(feed, session.program()));
+  const std::vector<std::string> fetches = jobs::wanted_fetches(one.options.fetches, session);
   std::vector<Value> values;
   if (Status status = session.prepared->run(feeds, fetches, values); !status.ok())
     return std::move(status).in_file(session.name);

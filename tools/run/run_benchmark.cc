@@ -6,12 +6,14 @@
 #include <sys/resource.h>
 
 #include "framework/base/json_writer.h"
-#include "tools/ps/step_facts.h"
+#include "jobs/data/feed_files.h"
+#include "jobs/run/session.h"
+#include "jobs/run/stop_together.h"
+#include "jobs/stats/step_facts.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
-#include "tools/run/session.h"
-#include "tools/run/stop_together.h"
+#include "tools/run/session_options.h"
 
 namespace millrace::tools {
 namespace {
@@ -43,18 +45,19 @@ double quantile(const std::vector<double>& sorted, double q) {
 StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
                             const std::shared_ptr<const executor::Runtime>& runtime,
                             const SignalWatch& watch) {
-  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
-  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(options, session.program()));
-  const std::vector<std::string> fetches = wanted_fetches(options, session);
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Session session, jobs::open_session(how, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, jobs::read_feeds(feed, session.program()));
+  const std::vector<std::string> fetches = jobs::wanted_fetches(options.fetches, session);
   std::vector<Value> results;
   NamedValues joined;
   const auto run = [&] {
-    Status status = session.parallel == nullptr
-                        ? session.prepared->run(feeds, fetches, results)
-                        : run_parallel(session, options, feeds, fetches, joined);
+    Status status = session.parallel == nullptr ? session.prepared->run(feeds, fetches, results)
+                                                : jobs::run_step(session, feeds, fetches, joined);
     return std::move(status).in_file(session.name);
   };
-  StopTogether stop(watch, session.ranks);
+  jobs::StopTogether stop([&watch] { return watch.seen(); }, session.ranks);
   for (int64_t i = 0; i < options.warmup && stop.signal() == 0; ++i) {
     MILLRACE_RETURN_IF_ERROR(run());
     MILLRACE_RETURN_IF_ERROR(stop.after_step());
@@ -71,7 +74,7 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
   }
   if (stop.signal() != 0) {
     tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
-    return stop.exit_code();
+    return SignalWatch::exit_code_of(stop.signal());
   }
   const double cpu = (cpu_ms() - cpu_before) / static_cast<double>(ms.size());
   std::sort(ms.begin(), ms.end());
@@ -84,7 +87,8 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
   out.member("min", ms.front()).member("p50", quantile(ms, 0.5));
   out.member("p90", quantile(ms, 0.9)).member("max", ms.back()).end_object();
   out.member("cpu_ms", cpu);
-  out.member("examples_per_s", static_cast<double>(batch_of(feeds)) * 1e3 / quantile(ms, 0.5));
+  out.member("examples_per_s",
+             static_cast<double>(jobs::batch_of(feeds)) * 1e3 / quantile(ms, 0.5));
   out.member("peak_rss_mb", peak_rss_mb());
   write_gpu_summary(session, out);
   out.member("plan_ms", session.plan_ms).member("load_ms", session.load_ms).end_object();

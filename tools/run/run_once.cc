@@ -3,33 +3,33 @@
 #include <optional>
 
 #include <fmt/ranges.h>
-#include <llvm/ADT/StringExtras.h>
+#include <llvm/ADT/StringRef.h>
 
 #include "executor/check_nan.h"
-#include "executor/feed_targets.h"
 #include "executor/inference_model.h"
 #include "executor/parallel/timeline.h"
 #include "executor/trace.h"
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
 #include "io/npy.h"
-#include "tools/common/loss_curve.h"
+#include "jobs/data/check_against.h"
+#include "jobs/data/feeder.h"
+#include "jobs/run/run_steps.h"
+#include "jobs/run/session.h"
+#include "jobs/run/stop_together.h"
+#include "jobs/stats/loss_curve.h"
 #include "tools/common/program_options.h"
-#include "tools/ps/step_facts.h"
-#include "tools/run/check_against.h"
-#include "tools/run/checkpoints.h"
-#include "tools/run/feeder.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 #include "tools/run/ranks.h"
-#include "tools/run/session.h"
-#include "tools/run/stop_together.h"
+#include "tools/run/session_options.h"
 
 namespace millrace::tools {
 namespace {
 
 using executor::NamedValues;
+using jobs::Session;
 
 void print_results(const NamedValues& results, std::string& out) {
   for (const auto& [name, value] : results) {
@@ -40,96 +40,6 @@ void print_results(const NamedValues& results, std::string& out) {
     out += fmt::format("  [{}{}]\n", fmt::join(shown, ", "),
                        static_cast<size_t>(tensor->numel()) > shown.size() ? ", ..." : "");
   }
-}
-
-// Runs one step on the device or devices of the session.
-Status run_step(Session& session, const RunOptions& options, const NamedValues& feeds,
-                const std::vector<std::string>& fetches, NamedValues& results) {
-  if (session.parallel != nullptr) return run_parallel(session, options, feeds, fetches, results);
-  std::vector<Value> values;
-  for (const std::string& name : fetches) values.push_back(std::move(results[name]));
-  MILLRACE_RETURN_IF_ERROR(session.prepared->run(feeds, fetches, values));
-  // if a name is fetched twice, the last value is kept
-  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
-  return Ok();
-}
-
-// A fetched var that no op has written (an output that only a gradient reads, a branch that was not
-// taken) is missing in the output file.
-void warn_of_absent(const Tool& tool, const NamedValues& values) {
-  for (const auto& [name, value] : values) {
-    if (value.initialized()) continue;
-    tool.log(LogLevel::kWarning,
-             fmt::format("fetch '{}': no op has written it in the first step", name));
-  }
-}
-
-// Warns of feeds from a file for which the program has no var.
-void warn_of_unread(const Tool& tool, const Session& session, const NamedValues& feeds) {
-  std::vector<llvm::StringRef> unread;
-  for (const auto& [name, value] : feeds)
-    if (session.program().root().find_var(name) == nullptr) unread.push_back(name);
-  if (unread.empty()) return;
-  tool.log(LogLevel::kWarning,
-           fmt::format("the program has no var for these feeds: {} (it is fed {})",
-                       llvm::join(unread, ", "),
-                       llvm::join(executor::feeds_of(session.program()), ", ")));
-}
-
-// The results of a run.
-struct RunOnceOutcome {
-  NamedValues results;
-  std::vector<double> losses;  // of the first fetch, if it is one number
-};
-
-// Runs all steps. The first fetch, if it is one number, is shown as the loss by the progress line.
-StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
-                                   Feeder& feeder, const std::vector<std::string>& fetches,
-                                   Progress& progress, StopTogether& stop) {
-  RunOnceOutcome outcome;
-  RunCheckpoints checkpoints(tool, options);
-  MILLRACE_RETURN_IF_ERROR(checkpoints.begin(
-      session, options.check_nan || !options.profile.empty() || options.op_profile));
-  const bool prefixed = !feeder.has_data() && (feeder.steps() != 1 || feeder.has_step_feeds());
-  ProgressState state;
-  state.steps = feeder.steps();
-  state.epochs = feeder.epochs();
-  const int devices = session.parallel == nullptr ? 1 : session.parallel->device_count();
-  NamedValues values;
-  for (int64_t step = 0; !feeder.ends_at(step); ++step) {
-    MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
-    if (feeds == nullptr) break;
-    if (step < session.first_step) continue;  // feeds of steps that the checkpoint has already done
-    if (Status status = run_step(session, options, *feeds, fetches, values); !status.ok()) {
-      status = std::move(status).in_file(session.name);
-      return feeder.steps() != 1 ? std::move(status).with_note(fmt::format("in step {}", step))
-                                 : status;
-    }
-    if (step == session.first_step) {
-      warn_of_unread(tool, session, *feeds);
-      warn_of_absent(tool, values);
-    }
-    state.step = step + 1;
-    state.epoch = feeder.epoch(step);
-    state.examples = feeder.examples();
-    const auto first = fetches.empty() ? values.end() : values.find(fetches.front());
-    state.loss = first == values.end() ? std::nullopt : loss_of(first->second, devices);
-    if (state.loss) outcome.losses.push_back(*state.loss);
-    progress.update(state);
-    MILLRACE_RETURN_IF_ERROR(stop.after_step());
-    const bool last = stop.signal() != 0;
-    MILLRACE_RETURN_IF_ERROR(checkpoints.after_step(session, step + 1, last));
-    if (last) break;
-    if (!prefixed) continue;
-    for (auto& [name, value] : values)
-      outcome.results[fmt::format("step{}/", step) + name] = std::move(value);
-  }
-  if (!prefixed) outcome.results = std::move(values);
-  MILLRACE_RETURN_IF_ERROR(checkpoints.finish());
-  if (feeder.steps() != 1) progress.finish(state);
-  if (feeder.waited_s() > 0)
-    tool.log(LogLevel::kInfo, fmt::format("steps waited {:.3f} s for examples", feeder.waited_s()));
-  return outcome;
 }
 
 // Writes the inference model for --save-model, with the values of this run.
@@ -148,7 +58,7 @@ Status save_model(const Tool& tool, const RunOptions& options, const Session& se
 }
 
 Status write_outcome(Tool& tool, const RunOptions& options, const Session& session,
-                     const executor::Runtime& runtime, const RunOnceOutcome& outcome,
+                     const executor::Runtime& runtime, const jobs::StepsResult& outcome,
                      const std::vector<std::string>& fetches) {
   if (!tool.common().output.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(outcome.results));
@@ -162,7 +72,7 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
     if (outcome.losses.empty())
       return {StatusCode::kUsage, "--curve: the first var of --fetch is not a single number"};
     MILLRACE_RETURN_IF_ERROR(
-        tool.write_file(options.curve, loss_curve_svg(fetches.front(), outcome.losses)));
+        tool.write_file(options.curve, jobs::loss_curve_svg(fetches.front(), outcome.losses)));
   }
   if (!options.save_params.empty()) {
     const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
@@ -173,8 +83,8 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
     MILLRACE_RETURN_IF_ERROR(save_model(tool, options, session, runtime));
   if (!options.save_persistables.empty()) {
     const bool all = options.parallel.persistables_of == "all";
-    MILLRACE_ASSIGN_OR_RETURN(const NamedValues saved,
-                              all ? persistables_of_devices(session) : persistables(session));
+    MILLRACE_ASSIGN_OR_RETURN(const NamedValues saved, all ? jobs::persistables_of_devices(session)
+                                                           : jobs::persistables(session));
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(saved));
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.save_persistables, bytes));
   }
@@ -183,7 +93,7 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
 
 // Exit code of --check-against; the lines of the comparison go to stderr.
 StatusOr<int> check_results(const Tool& tool, const RunOptions& options,
-                            const RunOnceOutcome& outcome) {
+                            const jobs::StepsResult& outcome) {
   if (options.check_against.empty()) return kDone;
   NamedValues expected;
   if (llvm::StringRef(options.check_against).endswith(".npy")) {
@@ -197,7 +107,8 @@ StatusOr<int> check_results(const Tool& tool, const RunOptions& options,
   } else {
     MILLRACE_ASSIGN_OR_RETURN(expected, io::read_values(options.check_against));
   }
-  const CheckResult check = check_against(outcome.results, expected, {options.rtol, options.atol});
+  const jobs::CheckResult check =
+      jobs::check_against(outcome.results, expected, {options.rtol, options.atol});
   llvm::SmallVector<llvm::StringRef, 8> lines;
   llvm::StringRef(check.text).split(lines, '\n', -1, false);
   for (const llvm::StringRef line : lines)
@@ -227,14 +138,15 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   if (options.save_every > 0 && options.checkpoint_dir.empty())
     return Status(StatusCode::kUsage,
                   "--save-every: expected --checkpoint-dir with the folder of the checkpoints");
-  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(Session session, jobs::open_session(how, runtime));
   if (options.op_profile && session.parallel != nullptr) {
     return Status(StatusCode::kUsage,
                   "--op-profile supports one device only; use --profile for several");
   }
-  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
-                            Feeder::open(options, tool.common().seed, session.program()));
-  const std::vector<std::string> fetches = wanted_fetches(options, session);
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Feeder feeder, jobs::Feeder::open(feed, session.program()));
+  const std::vector<std::string> fetches = jobs::wanted_fetches(options.fetches, session);
   executor::NanCheck nan_check;
   executor::Trace trace;
   const int devices = session.parallel == nullptr ? 0 : session.parallel->device_count();
@@ -248,12 +160,18 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     if (!options.profile.empty() || options.op_profile) session.prepared->observe(&trace);
   }
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
-  StopTogether stop(watch, session.ranks);
-  MILLRACE_ASSIGN_OR_RETURN(const RunOnceOutcome outcome,
-                            run_steps(tool, session, options, feeder, fetches, progress, stop));
+  jobs::StopTogether stop([&watch] { return watch.seen(); }, session.ranks);
+  jobs::StepsOptions steps;
+  steps.fetches = fetches;
+  steps.checkpoints = how.checkpoints;
+  steps.observed = options.check_nan || !options.profile.empty() || options.op_profile;
+  steps.progress = &progress;
+  steps.log = how.log;
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::StepsResult outcome,
+                            jobs::run_steps(session, feeder, steps, stop));
   if (stop.signal() != 0) {
     tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
-    return stop.exit_code();
+    return SignalWatch::exit_code_of(stop.signal());
   }
   if (const std::string summary = gpu_summary(session); !summary.empty())
     tool.log(LogLevel::kInfo, summary);

@@ -6,9 +6,9 @@
 
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
+#include "jobs/config/typed_tables.h"
 #include "ops/registry.h"
 #include "ops/verify.h"
-#include "tools/ps/typed_tables.h"
 #include "tools/transpile/earlier_job.h"
 #include "tools/transpile/parallel.h"
 #include "tools/transpile/program_form.h"
@@ -157,7 +157,7 @@ StatusOr<std::vector<ps::TypedTable>> take_tables(const TranspileOptions& option
   llvm::SmallVector<llvm::StringRef, 8> servers;
   llvm::StringRef(options.arguments.pservers).split(servers, ',', -1, false);
   for (const llvm::StringRef server : servers) endpoints.push_back(server.str());
-  return make_typed_tables(options.sparse_tables, endpoints, *in.main, *in.startup);
+  return jobs::make_typed_tables(options.sparse_tables, endpoints, *in.main, *in.startup);
 }
 
 // Builds every role of one distribution and turns it into files. Each trainer has its own
@@ -313,7 +313,7 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
     if (i == count) {
       files[i].push_back(
           {"", "slices.json", tp::slices_json(first.properties(), first.overview())});
-      if (!tables.empty()) files[i].push_back({"", "tables.json", typed_tables_json(tables)});
+      if (!tables.empty()) files[i].push_back({"", "tables.json", jobs::typed_tables_json(tables)});
       return Ok();
     }
     MILLRACE_ASSIGN_OR_RETURN(costs, costs_of(first));

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "fleet/job/fleet_job.h"
+#include "jobs/config/fleet_config.h"
 #include "tools/transpile/earlier_job.h"
-#include "tools/transpile/fleet_config.h"
 #include "tools/transpile/minimize.h"
 #include "tools/transpile/program_form.h"
 
@@ -62,7 +62,7 @@ StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
     return Status(StatusCode::kUsage, "--fleet and --backward-only exclude each other");
   const auto registry = ops::standard_registry();
   MILLRACE_ASSIGN_OR_RETURN(fleet::JobSpec spec,
-                            read_fleet_config(options.fleet, fleet::process_environment()));
+                            jobs::read_fleet_config(options.fleet, fleet::process_environment()));
   MILLRACE_ASSIGN_OR_RETURN(const TrainingPrograms programs,
                             make_training_programs(tool, options, *registry));
   spec.scheduled_rate = programs.scheduled_rate;

@@ -4,10 +4,10 @@
 
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
+#include "jobs/config/minimize_config.h"
 #include "ops/absent_gradients.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
-#include "tools/transpile/minimize_config.h"
 #include "tools/transpile/program_form.h"
 #include "transpiler/pass_manager.h"
 #include "transpiler/passes/training.h"
@@ -35,9 +35,9 @@ void warn_of_minimize(const Tool& tool, const std::vector<Status>& warnings) {
   }
 }
 
-std::vector<tp::TrainedLoss> losses_of(const MinimizeConfig& config) {
+std::vector<tp::TrainedLoss> losses_of(const jobs::MinimizeConfig& config) {
   std::vector<tp::TrainedLoss> losses;
-  for (const MinimizeConfig::Loss& loss : config.losses)
+  for (const jobs::MinimizeConfig::Loss& loss : config.losses)
     losses.push_back({loss.name, loss.options});
   return losses;
 }
@@ -55,7 +55,7 @@ Status run_pass(const Tool& tool, std::unique_ptr<tp::Pass> pass, Program& main,
 
 // \param scheduled_rate  receives the var of a learning rate that the trainer must update
 Status append_training(const Tool& tool, const ops::OpRegistry& registry, Program& main,
-                       Program& startup, const MinimizeConfig& config,
+                       Program& startup, const jobs::MinimizeConfig& config,
                        std::string& scheduled_rate) {
   tp::PassContext context(registry);
   tp::TrainingFacts facts;
@@ -88,7 +88,8 @@ StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
                              const ops::OpRegistry& registry) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> main,
                             read_checked(tool, registry, options.program));
-  MILLRACE_ASSIGN_OR_RETURN(const MinimizeConfig config, read_minimize_config(options.minimize));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config,
+                            jobs::read_minimize_config(options.minimize));
   tp::PassContext context(registry);
   if (Status status = run_pass(tool, tp::append_backward_pass(losses_of(config)), *main, context);
       !status.ok())
@@ -123,7 +124,8 @@ StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOpt
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, options));
   TrainingPrograms out;
   MILLRACE_ASSIGN_OR_RETURN(out.main, read_checked(tool, registry, options.program));
-  MILLRACE_ASSIGN_OR_RETURN(const MinimizeConfig config, read_minimize_config(options.minimize));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config,
+                            jobs::read_minimize_config(options.minimize));
   MILLRACE_ASSIGN_OR_RETURN(out.startup, read_checked(tool, registry, options.startup));
   if (Status status =
           append_training(tool, registry, *out.main, *out.startup, config, out.scheduled_rate);

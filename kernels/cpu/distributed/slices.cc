@@ -107,7 +107,7 @@ StatusOr<Kernel> ref_by_trainer_id(const KernelSetup& op) {
 }
 
 // Only servers hold the table. A trainer needs no memory for it, and reading it must be an error:
-// nobody has set its elements. A value that was loaded stays.
+// no op has set its elements. A value that was loaded stays.
 StatusOr<Kernel> fake_init(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
   const auto shape = op.attr<Longs>("shape");

@@ -1,0 +1,234 @@
+// Reshards the snapshots of servers for the servers of another job.
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "framework/base/errors.h"
+#include "io/checkpoint/box_stream.h"
+#include "io/checkpoint/folder.h"
+#include "io/checkpoint/save_streams.h"
+#include "jobs/checkpoint/reshard_tables.h"
+#include "jobs/checkpoint/rows_stream.h"
+#include "jobs/checkpoint/servers.h"
+#include "ps/server/calls_record.h"
+
+namespace millrace::jobs {
+namespace {
+
+using transpiler::DistributedVar;
+using Kind = JoinedVar::Kind;
+
+// A range of elements of a sliced variable, read from the slices that contain it.
+class SliceStream {
+ public:
+  SliceStream(const std::vector<io::Checkpoint>& servers, const JoinedVar& var, int64_t first,
+              int64_t count, uint64_t max_bytes) {
+    const int64_t size = dtype_size(var.dtype);
+    uint64_t at = 0;
+    for (const JoinedVar::Piece& piece : var.pieces) {
+      io::Box box = io::Box::whole(piece.stored->dims);
+      const int64_t elements = box.numel();
+      const int64_t begin = std::max(first, piece.offset) - piece.offset;
+      const int64_t end = std::min(first + count, piece.offset + elements) - piece.offset;
+      if (begin >= end) continue;
+      // The range, extended to whole rows; slices begin and end at rows.
+      const int64_t row = box.shape.empty() ? 1 : elements / box.shape[0];
+      if (!box.shape.empty()) {
+        box.offset[0] = begin / row;
+        box.shape[0] = (end - 1) / row + 1 - box.offset[0];
+      }
+      const int64_t skipped = box.shape.empty() ? 0 : begin - box.offset[0] * row;
+      parts_.push_back({io::BoxStream(servers[piece.server], *piece.stored, box, max_bytes), at,
+                        at + static_cast<uint64_t>((end - begin) * size),
+                        static_cast<uint64_t>(skipped * size)});
+      at = parts_.back().end;
+    }
+  }
+
+  Status read(uint64_t offset, std::span<std::byte> to) {
+    for (Part& part : parts_) {
+      if (to.empty()) break;
+      if (offset >= part.end) continue;
+      const size_t bytes = std::min<uint64_t>(to.size(), part.end - offset);
+      MILLRACE_RETURN_IF_ERROR(
+          part.stream.read(offset - part.begin + part.skipped, to.first(bytes)));
+      to = to.subspan(bytes);
+      offset += bytes;
+    }
+    return to.empty() ? Ok() : Internal("{} bytes are missing at byte {}", to.size(), offset);
+  }
+
+ private:
+  struct Part {
+    io::BoxStream stream;
+    uint64_t begin;
+    uint64_t end;
+    uint64_t skipped;  // bytes of the box before the range
+  };
+  std::deque<Part> parts_;
+};
+
+class ServerReshard {
+ public:
+  ServerReshard(const ServerSnapshots& from, const transpiler::SlicesFile& to, uint64_t max_bytes)
+      : from_(from), to_(to), max_bytes_(max_bytes) {
+    for (const DistributedVar& var : to.overview.vars()) listed_.insert(var.origin.name);
+  }
+
+  // The tensors that a new server holds.
+  StatusOr<std::vector<io::StreamedTensor>> tensors_of(size_t server) const {
+    std::vector<io::StreamedTensor> tensors;
+    const std::string& table = to_.properties.distributed_lookup_table;
+    std::set<std::string> done;
+    for (const DistributedVar* const var :
+         to_.overview.get_distributed_vars_by_ep(to_.properties.endpoints[server])) {
+      if (var->origin.name == table || !done.insert(var->slice.name).second) continue;
+      StatusOr<io::StreamedTensor> tensor = slice_for(*var);
+      if (!tensor.ok()) return at_var(std::move(tensor).status(), var->origin.name);
+      tensors.push_back(*std::move(tensor));
+    }
+    for (const auto& [name, var] : from_.vars()) {
+      if (listed_.contains(name) && name != table) continue;
+      StatusOr<io::StreamedTensor> tensor =
+          var.kind == Kind::kTable ? rows_for(name, var, server) : all_of(name, var);
+      if (!tensor.ok()) return at_var(std::move(tensor).status(), name);
+      tensors.push_back(*std::move(tensor));
+    }
+    return tensors;
+  }
+
+ private:
+  static Status at_var(Status status, const std::string& name) {
+    Location location = status.location();
+    location.var = name;
+    return std::move(status).at(std::move(location));
+  }
+
+  // Offset and dims of what a server holds. Optimizer state that is listed as whole on several
+  // servers, but has the shape of a sliced parameter, is sliced like it.
+  [[nodiscard]] std::pair<int64_t, std::vector<int64_t>> held_by(const DistributedVar& var) const {
+    const auto elsewhere = [&](const DistributedVar& other) {
+      return other.origin.name == var.origin.name && other.endpoint != var.endpoint;
+    };
+    if (var.is_slice || element_count(var.origin.shape) == 1 ||
+        std::ranges::none_of(to_.overview.vars(), elsewhere))
+      return {var.offset, var.slice.shape};
+    for (const DistributedVar& other : to_.overview.vars()) {
+      if (other.is_slice && other.endpoint == var.endpoint &&
+          other.origin.shape == var.origin.shape)
+        return {other.offset, other.slice.shape};
+    }
+    return {var.offset, var.slice.shape};
+  }
+
+  [[nodiscard]] io::StreamedTensor stream(const std::string& name, const JoinedVar& var, Dims dims,
+                                          int64_t first) const {
+    io::StreamedTensor tensor;
+    tensor.name = name;
+    tensor.dtype = var.dtype;
+    tensor.dims = std::move(dims);
+    const auto slice = std::make_shared<SliceStream>(
+        from_.servers(), var, first, io::Box::whole(tensor.dims).numel(), max_bytes_);
+    tensor.read = [slice](uint64_t offset, std::span<std::byte> to) {
+      return slice->read(offset, to);
+    };
+    return tensor;
+  }
+
+  [[nodiscard]] StatusOr<io::StreamedTensor> slice_for(const DistributedVar& var) const {
+    const auto found = from_.vars().find(var.origin.name);
+    if (found == from_.vars().end()) return NotFound("the snapshots do not have the variable");
+    const JoinedVar& joined = found->second;
+    if (joined.kind == Kind::kTable)
+      return Unimplemented(
+          "the variable is a table of rows in the snapshots and sliced in the new job");
+    if (joined.kind == Kind::kSliced) MILLRACE_RETURN_IF_ERROR(check_pieces(joined));
+    const auto [offset, shape] = held_by(var);
+    const Dims dims(shape.begin(), shape.end());
+    const bool fits = element_count(var.origin.shape) == io::Box::whole(joined.dims).numel() &&
+                      offset >= 0 &&
+                      offset + io::Box::whole(dims).numel() <= io::Box::whole(joined.dims).numel();
+    if (!fits) {
+      return InvalidData("expected shape [{}], found [{}]", fmt::join(var.origin.shape, ", "),
+                         fmt::join(joined.dims, ", "));
+    }
+    return stream(var.slice.name, joined, dims, offset);
+  }
+
+  [[nodiscard]] StatusOr<io::StreamedTensor> all_of(const std::string& name,
+                                                    const JoinedVar& var) const {
+    if (var.kind == Kind::kSliced) MILLRACE_RETURN_IF_ERROR(check_pieces(var));
+    return stream(name, var, var.dims, 0);
+  }
+
+  // A server holds the rows with: row id mod number of servers = server index.
+  [[nodiscard]] StatusOr<io::StreamedTensor> rows_for(const std::string& name, const JoinedVar& var,
+                                                      size_t server) const {
+    const auto servers = static_cast<int64_t>(to_.properties.endpoints.size());
+    std::map<int64_t, RowsStream::Place> rows;
+    for (size_t i = 0; i < var.pieces.size(); ++i) {
+      const JoinedVar::Piece& piece = var.pieces[i];
+      MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
+                                from_.servers()[piece.server].load_row_numbers(piece.stored->name));
+      for (size_t k = 0; k < numbers.size(); ++k) {
+        if (numbers[k] % servers != static_cast<int64_t>(server)) continue;
+        if (!rows.try_emplace(numbers[k], RowsStream::Place{i, k}).second)
+          return InvalidData("two servers have row {}", numbers[k]);
+      }
+    }
+    io::StreamedTensor tensor;
+    tensor.name = name;
+    tensor.dtype = var.dtype;
+    tensor.dims = var.dims;
+    tensor.dims[0] = static_cast<int64_t>(rows.size());
+    tensor.is_table = true;
+    tensor.height = var.dims[0];
+    std::vector<RowsStream::Place> places;
+    for (const auto& [row, place] : rows) {
+      tensor.rows.push_back(row);
+      places.push_back(place);
+    }
+    const auto stream =
+        std::make_shared<RowsStream>(from_.servers(), var, std::move(places), max_bytes_);
+    tensor.read = [stream](uint64_t offset, std::span<std::byte> to) {
+      return stream->read(offset, to);
+    };
+    return tensor;
+  }
+
+  const ServerSnapshots& from_;
+  const transpiler::SlicesFile& to_;
+  uint64_t max_bytes_;
+  std::set<std::string> listed_;
+};
+
+}  // namespace
+
+Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFile& to,
+                         const std::vector<ps::TypedTable>& tables, const std::string& output,
+                         uint64_t max_bytes, io::CheckpointSaveOptions options) {
+  options.step = from.step();
+  const ServerReshard reshard(from, to, max_bytes);
+  MILLRACE_ASSIGN_OR_RETURN(const TableReshard typed,
+                            TableReshard::open(from.servers(), tables, max_bytes));
+  // A server that reads this record loads the values and starts its counts of steps and calls from
+  // zero.
+  const std::string no_calls = ps::calls_text({});
+  for (size_t i = 0; i < to.properties.endpoints.size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<io::StreamedTensor> tensors, reshard.tensors_of(i));
+    std::ranges::move(typed.tensors_of(i), std::back_inserter(tensors));
+    const std::string root = fmt::format("{}/server-{}", output, i);
+    MILLRACE_RETURN_IF_ERROR(io::save_streams(tensors, {{ps::kCallsRecord, no_calls}},
+                                              {{"endpoint", to.properties.endpoints[i]},
+                                               {"cut_anew_from_step", std::to_string(from.step())}},
+                                              io::checkpoint_folder(root, from.step()), options));
+  }
+  return Ok();
+}
+
+}  // namespace millrace::jobs

@@ -1,0 +1,176 @@
+#include "jobs/checkpoint/reshard_tables.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/base/errors.h"
+#include "ps/table/routing.h"
+#include "ps/table/state_parts.h"
+
+namespace millrace::jobs {
+namespace {
+
+constexpr std::string_view kMark = "@TABLE@";
+
+// "@TABLE@<id>@<part>" -> id; -1 for another name.
+int table_of(const std::string& name) {
+  llvm::StringRef rest(name);
+  int id = -1;
+  if (!rest.consume_front(llvm::StringRef(kMark.data(), kMark.size())) ||
+      rest.consumeInteger(10, id) || !rest.startswith("@"))
+    return -1;
+  return id;
+}
+
+// Part of a table's state as an array of numbers; empty if the server does not have it.
+template <typename T>
+StatusOr<std::vector<T>> numbers_of(const io::Checkpoint& server, int id, const char* part,
+                                    DType dtype) {
+  const std::string name = ps::table_item(id, part);
+  if (!server.manifest().has(name)) return std::vector<T>();
+  MILLRACE_ASSIGN_OR_RETURN(const Value value, server.load(name));
+  const auto* const tensor = value.get_if<Tensor>();
+  if (tensor == nullptr || tensor->dtype() != dtype)
+    return InvalidData("'{}': expected a tensor of {}", name, dtype_name(dtype))
+        .in_file(server.folder());
+  const auto values = tensor->template values<T>();
+  return std::vector<T>(values.begin(), values.end());
+}
+
+// Bytes in memory as a stream; the stream keeps them alive.
+template <typename T>
+io::StreamedTensor stream_of(std::string name, DType dtype, std::vector<T> values) {
+  io::StreamedTensor tensor;
+  tensor.name = std::move(name);
+  tensor.dtype = dtype;
+  tensor.dims = {static_cast<int64_t>(values.size())};
+  const auto kept = std::make_shared<const std::vector<T>>(std::move(values));
+  tensor.read = [kept](uint64_t offset, std::span<std::byte> to) {
+    if (!to.empty())
+      std::memcpy(to.data(), reinterpret_cast<const std::byte*>(kept->data()) + offset, to.size());
+    return Ok();
+  };
+  return tensor;
+}
+
+// Distributes the keys of all old servers over the new servers, in ascending order.
+template <typename Part>
+Status deal(const std::vector<std::vector<int64_t>>& keys, const ps::SparseRouting& routing,
+            std::vector<Part>& parts) {
+  struct Key {
+    int64_t key;
+    RowsStream::Place place;
+  };
+  std::vector<Key> all;
+  for (size_t server = 0; server < keys.size(); ++server)
+    for (size_t i = 0; i < keys[server].size(); ++i) all.push_back({keys[server][i], {server, i}});
+  std::ranges::sort(all, {}, &Key::key);
+  const auto twice = std::ranges::adjacent_find(all, {}, &Key::key);
+  if (twice != all.end()) return InvalidData("two servers have key {}", twice->key);
+  for (const Key& each : all) {
+    Part& part = parts[static_cast<size_t>(routing.server_of(each.key))];
+    part.keys.push_back(each.key);
+    part.places.push_back(each.place);
+  }
+  return Ok();
+}
+
+}  // namespace
+
+bool is_table_part(const std::string& name) {
+  return table_of(name) >= 0;
+}
+
+StatusOr<TableReshard> TableReshard::open(const std::vector<io::Checkpoint>& from,
+                                          const std::vector<ps::TypedTable>& tables,
+                                          uint64_t max_bytes) {
+  TableReshard reshard(from, max_bytes);
+  std::set<int> there;
+  for (const io::Checkpoint& server : from) {
+    for (const io::StoredTensor& stored : server.manifest().tensors)
+      if (const int id = table_of(stored.name); id >= 0) there.insert(id);
+  }
+  for (const ps::TypedTable& table : tables) {
+    const int id = table.options.table_id;
+    if (there.erase(id) == 0) continue;  // the new job has it; no snapshot does, so it starts empty
+    if (Status status = reshard.read(table, reshard.tables_[id]); !status.ok())
+      return std::move(status).with_note(fmt::format("in typed table '{}'", table.param));
+  }
+  if (there.empty()) return reshard;
+  return InvalidData("the snapshots have typed table {}, the new job does not", *there.begin());
+}
+
+Status TableReshard::read(const ps::TypedTable& table, Table& to) const {
+  const int id = table.options.table_id;
+  const size_t servers = table.endpoints.size();
+  MILLRACE_ASSIGN_OR_RETURN(
+      const ps::SparseRouting routing,
+      ps::SparseRouting::create(table.shard_num, static_cast<int64_t>(servers)));
+  std::vector<std::vector<int64_t>> keys;
+  std::vector<std::vector<int64_t>> waiting;
+  for (size_t i = 0; i < from_->size(); ++i) {
+    const io::Checkpoint& server = (*from_)[i];
+    MILLRACE_ASSIGN_OR_RETURN(keys.emplace_back(),
+                              numbers_of<int64_t>(server, id, ps::kKeysPart, DType::kInt64));
+    MILLRACE_ASSIGN_OR_RETURN(waiting.emplace_back(),
+                              numbers_of<int64_t>(server, id, ps::kWaitingKeysPart, DType::kInt64));
+    MILLRACE_ASSIGN_OR_RETURN(
+        to.counts.emplace_back(),
+        numbers_of<float>(server, id, ps::kWaitingCountsPart, DType::kFloat32));
+    MILLRACE_ASSIGN_OR_RETURN(to.draws.emplace_back(),
+                              numbers_of<int64_t>(server, id, ps::kDrawsPart, DType::kInt64));
+    const io::StoredTensor* const rows = server.manifest().find(ps::table_item(id, ps::kRowsPart));
+    if (rows == nullptr || rows->dims.size() != 2 ||
+        rows->dims[0] != static_cast<int64_t>(keys.back().size()) ||
+        to.counts.back().size() != waiting.back().size())
+      return InvalidData("numbers of keys and rows of typed table {} differ", id)
+          .in_file(server.folder());
+    if (i > 0 && rows->dims[1] != to.rows.dims[1])
+      return InvalidData("rows of {} floats, expected {} as on the other servers", rows->dims[1],
+                         to.rows.dims[1])
+          .in_file(server.folder());
+    to.rows.kind = JoinedVar::Kind::kTable;
+    to.rows.dims = rows->dims;
+    to.rows.pieces.push_back({i, rows, 0});
+  }
+  to.admitted.resize(servers);
+  to.waiting.resize(servers);
+  MILLRACE_RETURN_IF_ERROR(deal(keys, routing, to.admitted));
+  return deal(waiting, routing, to.waiting);
+}
+
+std::vector<io::StreamedTensor> TableReshard::tensors_of(size_t server) const {
+  std::vector<io::StreamedTensor> tensors;
+  for (const auto& [id, table] : tables_) {
+    const Part& admitted = table.admitted[server];
+    const Part& waiting = table.waiting[server];
+    tensors.push_back(stream_of(ps::table_item(id, ps::kKeysPart), DType::kInt64, admitted.keys));
+    io::StreamedTensor rows;
+    rows.name = ps::table_item(id, ps::kRowsPart);
+    rows.dtype = table.rows.dtype;
+    rows.dims = {static_cast<int64_t>(admitted.keys.size()), table.rows.dims[1]};
+    const auto stream =
+        std::make_shared<RowsStream>(*from_, table.rows, admitted.places, max_bytes_);
+    rows.read = [stream](uint64_t offset, std::span<std::byte> to) {
+      return stream->read(offset, to);
+    };
+    tensors.push_back(std::move(rows));
+    std::vector<float> counts;
+    for (const RowsStream::Place& place : waiting.places)
+      counts.push_back(table.counts[place.piece][place.index]);
+    tensors.push_back(
+        stream_of(ps::table_item(id, ps::kWaitingKeysPart), DType::kInt64, waiting.keys));
+    tensors.push_back(
+        stream_of(ps::table_item(id, ps::kWaitingCountsPart), DType::kFloat32, std::move(counts)));
+    const bool alike = table.admitted.size() == from_->size();
+    tensors.push_back(stream_of(ps::table_item(id, ps::kDrawsPart), DType::kInt64,
+                                alike ? table.draws[server] : std::vector<int64_t>()));
+  }
+  return tensors;
+}
+
+}  // namespace millrace::jobs

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "io/checkpoint/save_streams.h"
+#include "jobs/checkpoint/rows_stream.h"
+#include "ps/table/typed_table.h"
+
+namespace millrace::jobs {
+
+/// Reshards the typed tables in snapshots of servers (ps/server/snapshots.h) for the servers of
+/// another job: rows with all their state, and keys that wait for admission. Holds the keys of all
+/// rows in memory, 56 bytes each while they are sorted. Rows are streamed.
+class TableReshard {
+ public:
+  /// \param from    the old servers; must outlive the object and its streams
+  /// \param tables  of the new job
+  /// Errors: kInvalidData for a table that the new job does not have, or one key on two servers;
+  /// those of reading.
+  static StatusOr<TableReshard> open(const std::vector<io::Checkpoint>& from,
+                                     const std::vector<ps::TypedTable>& tables, uint64_t max_bytes);
+
+  /// The tensors of a new server. Rows are in ascending order of their keys. The random number
+  /// generators for admission are seeded again if the number of servers changed.
+  [[nodiscard]] std::vector<io::StreamedTensor> tensors_of(size_t server) const;
+
+ private:
+  /// Rows, or waiting keys, of one new server.
+  struct Part {
+    std::vector<int64_t> keys;
+    std::vector<RowsStream::Place> places;
+  };
+  struct Table {
+    JoinedVar rows;
+    std::vector<Part> admitted;  ///< by new server
+    std::vector<Part>
+        waiting;  ///< likewise; place.index is an index in `counts` of that old server
+    std::vector<std::vector<float>> counts;   ///< indexed by old server
+    std::vector<std::vector<int64_t>> draws;  ///< likewise
+  };
+
+  TableReshard(const std::vector<io::Checkpoint>& from, uint64_t max_bytes)
+      : from_(&from), max_bytes_(max_bytes) {}
+  Status read(const ps::TypedTable& table, Table& to) const;
+
+  const std::vector<io::Checkpoint>* from_;
+  uint64_t max_bytes_;
+  std::map<int, Table> tables_;
+};
+
+/// True for the name of a tensor that a snapshot uses for part of a typed table.
+bool is_table_part(const std::string& name);
+
+}  // namespace millrace::jobs

@@ -1,0 +1,338 @@
+#include "jobs/checkpoint/servers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/of_var.h"
+#include "io/checkpoint/folder.h"
+#include "jobs/checkpoint/reshard_tables.h"
+#include "ps/client/gather.h"
+#include "ps/server/calls_record.h"
+#include "transpiler/distribute/slices_json.h"
+
+namespace millrace::jobs {
+namespace {
+
+using transpiler::DistributedVar;
+
+// One intact snapshot of a server.
+struct Snapshot {
+  int64_t applied = 0;  // number of steps that the server had applied
+  io::Checkpoint checkpoint;
+};
+
+StatusOr<int64_t> applied_steps(const io::Checkpoint& checkpoint) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(ps::kCallsRecord));
+  StatusOr<ps::CallsRecord> calls = ps::parse_calls(text);
+  if (!calls.ok()) return std::move(calls).status().in_file(checkpoint.folder());
+  return calls->applied;
+}
+
+// Newest first; damaged snapshots are logged and left out.
+StatusOr<std::vector<Snapshot>> snapshots_of(const std::string& folder,
+                                             const SnapshotOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(folder));
+  std::vector<Snapshot> found;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (!entry->complete) continue;
+    auto checkpoint = io::Checkpoint::open(entry->folder, {.threads = options.threads});
+    Status status = checkpoint.ok() ? Ok() : checkpoint.status();
+    if (status.ok()) {
+      std::vector<Status> wrong = checkpoint->verify();
+      if (!wrong.empty()) status = std::move(wrong.front());
+    }
+    if (!status.ok()) {
+      options.log(LogLevel::kWarning,
+                  "skipped: " + status.location().to_string() + ": " + status.message());
+      continue;
+    }
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t applied, applied_steps(*checkpoint));
+    found.push_back({applied, *std::move(checkpoint)});
+  }
+  if (!found.empty()) return found;
+  return NotFound("found no snapshot that can be loaded").in_file(folder);
+}
+
+// Selects one snapshot per server, all of the same step, and returns that step.
+StatusOr<int64_t> common_snapshots(const SnapshotOptions& options, const std::string& root,
+                                   size_t servers, std::vector<io::Checkpoint>& chosen) {
+  std::vector<std::vector<Snapshot>> all;
+  std::map<int64_t, size_t> servers_at;  // step -> number of servers that have a snapshot of it
+  for (size_t i = 0; i < servers; ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(auto found,
+                              snapshots_of(fmt::format("{}/server-{}", root, i), options));
+    std::set<int64_t> steps;
+    for (const Snapshot& snapshot : found) steps.insert(snapshot.applied);
+    for (const int64_t step : steps) ++servers_at[step];
+    all.push_back(std::move(found));
+  }
+  const auto common = std::find_if(servers_at.rbegin(), servers_at.rend(),
+                                   [&](const auto& entry) { return entry.second == servers; });
+  if (common == servers_at.rend()) {
+    std::vector<int64_t> newest;
+    for (const auto& found : all) newest.push_back(found.front().applied);
+    return InvalidData(
+               "the servers have no snapshot of a common step; their newest are of steps {}",
+               fmt::join(newest, ", "))
+        .in_file(root);
+  }
+  options.log(LogLevel::kInfo, fmt::format("snapshots of step {}", common->first));
+  for (auto& found : all) {
+    const auto at = std::ranges::find(found, common->first, &Snapshot::applied);
+    chosen.push_back(std::move(at->checkpoint));
+  }
+  return common->first;
+}
+
+using Kind = JoinedVar::Kind;
+using Vars = std::map<std::string, JoinedVar>;
+
+// Offset of state that slices.json lists as whole, but that may be only as large as the slice of
+// its parameter.
+StatusOr<int64_t> offset_of(llvm::ArrayRef<transpiler::OriginSlices> origins,
+                            const DistributedVar& var, int64_t elements) {
+  const auto whole = element_count(var.origin.shape);
+  if (var.is_slice || !whole || elements == *whole) return var.offset;
+  const int64_t offset = ps::offset_beside_param(origins, var.origin, var.endpoint, elements);
+  if (offset >= 0) return offset;
+  return InvalidData("'{}' on {} has {} of {} elements, and no parameter has a slice of that size",
+                     var.slice.name, var.endpoint, elements, *whole);
+}
+
+// The variables of the overview; `held` receives the names that the servers use for them.
+StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
+                             const std::vector<io::Checkpoint>& servers,
+                             std::set<std::string>& held) {
+  Vars vars;
+  const std::vector<transpiler::OriginSlices> origins = transpiler::slices_by_origin(file.overview);
+  for (const DistributedVar& var : file.overview.vars()) {
+    const auto at = std::ranges::find(file.properties.endpoints, var.endpoint);
+    if (at == file.properties.endpoints.end())
+      return InvalidData("'{}' is on {}, which is not a server of the job", var.slice.name,
+                         var.endpoint);
+    const auto server = static_cast<size_t>(at - file.properties.endpoints.begin());
+    held.insert(var.slice.name);
+    // A table that grows may be empty; an empty one is not saved.
+    const io::StoredTensor* const stored = servers[server].manifest().find(var.slice.name);
+    if (stored == nullptr || var.origin.name == file.properties.distributed_lookup_table) continue;
+    JoinedVar& joined = vars[var.origin.name];
+    const int64_t elements = io::Box::whole(stored->dims).numel();
+    const bool part = var.is_slice || elements != element_count(var.origin.shape);
+    if (!joined.pieces.empty() && !part) continue;  // the same value on several servers
+    joined.kind = part ? Kind::kSliced : Kind::kWhole;
+    joined.dtype = stored->dtype;
+    joined.dims.assign(var.origin.shape.begin(), var.origin.shape.end());
+    if (!part) joined.dims = stored->dims;
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t offset, offset_of(origins, var, elements));
+    joined.pieces.push_back({server, stored, offset});
+  }
+  return vars;
+}
+
+// The distributed table; each server holds some of its rows.
+void add_table(const std::string& name, const std::vector<io::Checkpoint>& servers, Vars& vars) {
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const io::StoredTensor* const stored = servers[i].manifest().find(name);
+    if (stored == nullptr || stored->kind != io::StoredTensor::Kind::kSelectedRows) continue;
+    JoinedVar& joined = vars[name];
+    joined.kind = Kind::kTable;
+    joined.dtype = stored->dtype;
+    joined.dims = stored->dims;
+    joined.dims[0] = stored->height;
+    joined.pieces.push_back({i, stored, 0});
+  }
+}
+
+// Step counters and learning rates are single numbers. Larger tensors that are not listed are
+// temporaries of the updates, and have the shapes of slices.
+void add_numbers(const std::vector<io::Checkpoint>& servers, const std::set<std::string>& held,
+                 Vars& vars) {
+  for (size_t i = 0; i < servers.size(); ++i) {
+    for (const io::StoredTensor& tensor : servers[i].manifest().tensors) {
+      // the rule by which the original tells them apart (spec/distributed_io.md section 3)
+      const bool gradient = tensor.name.find("@GRAD") != std::string::npos;
+      if (tensor.dims != Dims{1} && !tensor.dims.empty()) continue;
+      if (gradient || is_table_part(tensor.name) || held.contains(tensor.name) ||
+          vars.contains(tensor.name))
+        continue;
+      vars[tensor.name] = {Kind::kWhole, tensor.dtype, tensor.dims, {{i, &tensor, 0}}};
+    }
+  }
+}
+
+StatusOr<Value> join_slices(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
+  MILLRACE_RETURN_IF_ERROR(check_pieces(var));
+  Value value;
+  Tensor& whole = value.as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(whole.resize(var.dtype, var.dims));
+  const int64_t size = dtype_size(var.dtype);
+  for (const JoinedVar::Piece& piece : var.pieces) {
+    const io::Box box = io::Box::whole(piece.stored->dims);
+    MILLRACE_RETURN_IF_ERROR(servers[piece.server].read_box(
+        piece.stored->name, box,
+        {whole.raw() + piece.offset * size, static_cast<size_t>(box.numel() * size)}));
+  }
+  return value;
+}
+
+// Joins rows in ascending order. A table that has all its rows becomes the dense tensor of a single
+// process.
+StatusOr<Value> join_rows(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
+  std::vector<SelectedRows> parts;
+  std::map<int64_t, std::pair<size_t, size_t>> places;  // row -> part, index
+  for (const JoinedVar::Piece& piece : var.pieces) {
+    MILLRACE_ASSIGN_OR_RETURN(SelectedRows part,
+                              servers[piece.server].load_rows(piece.stored->name, {}));
+    for (size_t i = 0; i < part.rows.size(); ++i)
+      if (!places.try_emplace(part.rows[i], parts.size(), i).second)
+        return InvalidData("two servers have row {}", part.rows[i]);
+    parts.push_back(std::move(part));
+  }
+  Value value;
+  const bool all = static_cast<int64_t>(places.size()) == var.dims[0];
+  SelectedRows joined;
+  joined.height = var.dims[0];
+  Dims dims = var.dims;
+  dims[0] = static_cast<int64_t>(places.size());
+  MILLRACE_RETURN_IF_ERROR(joined.value.resize(var.dtype, dims));
+  std::byte* to = joined.value.raw();
+  for (const auto& [row, place] : places) {
+    const SelectedRows& part = parts[place.first];
+    const auto bytes = static_cast<size_t>(part.value.bytes()) / part.rows.size();
+    std::memcpy(to, part.value.raw() + place.second * bytes, bytes);
+    to += bytes;
+    joined.rows.push_back(row);
+  }
+  if (all) {
+    value.as<Tensor>() = std::move(joined.value);
+  } else {
+    value.as<SelectedRows>() = std::move(joined);
+  }
+  return value;
+}
+
+class ServersSource final : public TensorSource {
+ public:
+  explicit ServersSource(ServerSnapshots snapshots) : snapshots_(std::move(snapshots)) {}
+
+  [[nodiscard]] std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, joined] : snapshots_.vars()) names.push_back(name);
+    return names;
+  }
+  [[nodiscard]] uint64_t bytes() const override { return snapshots_.bytes(); }
+  [[nodiscard]] std::string form() const override { return "servers"; }
+  [[nodiscard]] std::vector<Slice> slices(const std::string& name) const override {
+    std::vector<Slice> slices;
+    const auto found = snapshots_.vars().find(name);
+    if (found == snapshots_.vars().end()) return slices;
+    for (const JoinedVar::Piece& piece : found->second.pieces) {
+      slices.push_back({piece.server, piece.stored->name, piece.offset,
+                        io::Box::whole(piece.stored->dims).numel()});
+    }
+    return slices;
+  }
+
+  [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
+    const auto found = snapshots_.vars().find(name);
+    if (found == snapshots_.vars().end()) return NotFound("no variable '{}'", name);
+    StatusOr<Value> value = snapshots_.load(found->second);
+    if (value.ok()) return value;
+    return of_var(std::move(value).status(), name);
+  }
+
+ private:
+  ServerSnapshots snapshots_;
+};
+
+}  // namespace
+
+Status check_pieces(const JoinedVar& var) {
+  int64_t at = 0;
+  for (const JoinedVar::Piece& piece : var.pieces) {
+    const io::StoredTensor& stored = *piece.stored;
+    if (stored.kind != io::StoredTensor::Kind::kDense)
+      return Unimplemented("slice '{}' is not a dense tensor", stored.name);
+    if (piece.offset != at || stored.dtype != var.dtype) {
+      return InvalidData("slice '{}': expected one of {} at element {}, found {} at {}",
+                         stored.name, dtype_name(var.dtype), at, dtype_name(stored.dtype),
+                         piece.offset);
+    }
+    at += io::Box::whole(stored.dims).numel();
+  }
+  const int64_t elements = io::Box::whole(var.dims).numel();
+  if (at == elements) return Ok();
+  return InvalidData("expected slices of {} elements, found {}", elements, at);
+}
+
+std::vector<std::string> server_folders(const std::string& root) {
+  std::vector<std::string> folders;
+  std::error_code error;
+  for (;;) {
+    std::string folder = fmt::format("{}/server-{}", root, folders.size());
+    if (!std::filesystem::is_directory(folder, error)) return folders;
+    folders.push_back(std::move(folder));
+  }
+}
+
+StatusOr<transpiler::SlicesFile> read_slices_of_servers(const std::string& path,
+                                                        const SnapshotOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(transpiler::SlicesFile file,
+                            read_slices(path, options.max_slices_bytes));
+  if (file.properties.endpoints.empty()) return InvalidData("the job has no servers").in_file(path);
+  return file;
+}
+
+StatusOr<ServerSnapshots> ServerSnapshots::open(const std::string& root, const std::string& slices,
+                                                const SnapshotOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile file,
+                            read_slices_of_servers(slices, options));
+  ServerSnapshots opened;
+  MILLRACE_ASSIGN_OR_RETURN(
+      opened.step_,
+      common_snapshots(options, root, file.properties.endpoints.size(), opened.servers_));
+  std::set<std::string> held;
+  StatusOr<Vars> vars = overview_vars(file, opened.servers_, held);
+  if (!vars.ok()) return std::move(vars).status().in_file(slices);
+  for (auto& [name, var] : *vars) std::ranges::sort(var.pieces, {}, &JoinedVar::Piece::offset);
+  const std::string& table = file.properties.distributed_lookup_table;
+  if (!table.empty()) add_table(table, opened.servers_, *vars);
+  add_numbers(opened.servers_, held, *vars);
+  opened.vars_ = *std::move(vars);
+  return opened;
+}
+
+uint64_t ServerSnapshots::bytes() const {
+  uint64_t sum = 0;
+  for (const io::Checkpoint& server : servers_) sum += server.manifest().bytes();
+  return sum;
+}
+
+StatusOr<Value> ServerSnapshots::load(const JoinedVar& var) const {
+  switch (var.kind) {
+    case Kind::kSliced:
+      return join_slices(servers_, var);
+    case Kind::kTable:
+      return join_rows(servers_, var);
+    case Kind::kWhole:
+      break;
+  }
+  return servers_[var.pieces[0].server].load(var.pieces[0].stored->name);
+}
+
+StatusOr<std::unique_ptr<TensorSource>> open_servers(const std::string& root,
+                                                     const std::string& slices,
+                                                     const SnapshotOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(ServerSnapshots snapshots,
+                            ServerSnapshots::open(root, slices, options));
+  return std::unique_ptr<TensorSource>(std::make_unique<ServersSource>(std::move(snapshots)));
+}
+
+}  // namespace millrace::jobs

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/base/log.h"
+#include "framework/base/status.h"
+#include "framework/types.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/save.h"
+#include "jobs/checkpoint/tensor_source.h"
+#include "jobs/config/slices_file.h"
+#include "ps/table/typed_table.h"
+#include "transpiler/distribute/slices_json.h"
+
+namespace millrace::jobs {
+
+/// How snapshots of servers are read.
+struct SnapshotOptions {
+  int threads = 1;
+  int64_t max_slices_bytes = kMaxSlicesBytes;  ///< a larger slices.json is refused
+  LogSink log = ignore_log;
+};
+
+/// Where the slices of one variable are in the snapshots of a job's servers.
+struct JoinedVar {
+  struct Piece {
+    size_t server = 0;
+    const io::StoredTensor* stored = nullptr;
+    int64_t offset = 0;  ///< of the whole variable, in elements
+  };
+  /// kWhole: the value of one server. kSliced: slices in order, without gaps. kTable: rows by row
+  /// id.
+  enum class Kind { kWhole, kSliced, kTable };
+
+  Kind kind = Kind::kWhole;
+  DType dtype = DType::kFloat32;
+  Dims dims;  ///< of the whole variable
+  std::vector<Piece> pieces;
+};
+
+/// The variables of a job with parameter servers, whole and under their original names, read from
+/// the snapshots of its servers: `<root>/server-<i>/step-<n>`, where i is the server's index in
+/// slices.json.
+///
+/// Uses the newest intact snapshot of each server; if these are of different steps, the newest step
+/// that all servers have. Slices are joined by their offsets. A value that is the same on several
+/// servers is read from one of them. Single numbers that slices.json does not list (step counters,
+/// learning rates) are included; gradients and temporaries of the updates are not.
+class ServerSnapshots {
+ public:
+  /// \param slices  the slices.json of the job that wrote the snapshots
+  /// Errors: kNotFound for a server without a snapshot; kInvalidData if there is no common step
+  /// (the message lists the steps), and for slices that do not add up to their variable.
+  static StatusOr<ServerSnapshots> open(const std::string& root, const std::string& slices,
+                                        const SnapshotOptions& options);
+
+  [[nodiscard]] const std::map<std::string, JoinedVar>& vars() const { return vars_; }
+  [[nodiscard]] const std::vector<io::Checkpoint>& servers() const { return servers_; }
+  [[nodiscard]] int64_t step() const { return step_; }
+  [[nodiscard]] uint64_t bytes() const;
+  /// A variable as one value; a table with its rows in ascending order of row id, as a dense tensor
+  /// if it has all rows. Errors: those of reading.
+  [[nodiscard]] StatusOr<Value> load(const JoinedVar& var) const;
+
+ private:
+  std::vector<io::Checkpoint> servers_;
+  std::map<std::string, JoinedVar> vars_;
+  int64_t step_ = 0;
+};
+
+/// Checks that the slices of a sliced variable cover it exactly. Errors: kInvalidData.
+Status check_pieces(const JoinedVar& var);
+
+/// ServerSnapshots as a source of values. Errors: as for open().
+StatusOr<std::unique_ptr<TensorSource>> open_servers(const std::string& root,
+                                                     const std::string& slices,
+                                                     const SnapshotOptions& options);
+
+/// The folders of snapshots `<root>/server-0`, `server-1`, ...; empty if `root` has none.
+std::vector<std::string> server_folders(const std::string& root);
+
+/// Reads slices.json of a job. Errors: those of read_slices(); kInvalidData for a job without
+/// servers.
+StatusOr<transpiler::SlicesFile> read_slices_of_servers(const std::string& path,
+                                                        const SnapshotOptions& options);
+
+/// Writes the values of snapshots for the servers of another job, to
+/// `<output>/server-<i>/step-<n>`. Only values are written, so the new job may have any number of
+/// trainers. Streams the data and reads no more than needed.
+///
+/// \param tables     typed tables of the new job
+/// \param max_bytes  of tensor data held at a time; at least one row is held
+/// \param options    step and calls are ignored
+/// Errors: kNotFound for a variable that the snapshots do not have; kInvalidData for one of a
+/// different shape, and for a typed table that the new job does not have; those of reading and
+/// writing.
+Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFile& to,
+                         const std::vector<ps::TypedTable>& tables, const std::string& output,
+                         uint64_t max_bytes, io::CheckpointSaveOptions options);
+
+}  // namespace millrace::jobs

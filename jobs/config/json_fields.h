@@ -1,0 +1,59 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/status.h"
+
+namespace millrace::jobs {
+
+/// Reads the members of one JSON object into variables that hold the defaults. The first error is
+/// kept and returned by finish(), with the path of the member: "'optimizer[0].beta1': expected a
+/// number, found a string". Members that are null count as absent.
+///
+///   JsonFields fields(json, "schedule");
+///   fields.number("decay_steps", decay.decay_steps).boolean("staircase", decay.staircase);
+///   MILLRACE_RETURN_IF_ERROR(fields.finish());
+class JsonFields {
+ public:
+  /// \param path  path of the object from the top of the file; empty for the top itself
+  JsonFields(const nlohmann::json& object, std::string path);
+
+  JsonFields& number(const std::string& key, double& out);
+  JsonFields& number(const std::string& key, std::optional<double>& out);
+  JsonFields& boolean(const std::string& key, bool& out);
+  JsonFields& text(const std::string& key, std::string& out);
+  JsonFields& numbers(const std::string& key, std::vector<double>& out);
+  JsonFields& strings(const std::string& key, std::vector<std::string>& out);
+  /// Members that are allowed but ignored.
+  JsonFields& ignore(std::initializer_list<const char*> keys);
+  /// Requires that the member is present.
+  JsonFields& require(const std::string& key);
+  /// The member, marked as read; null if it is absent.
+  const nlohmann::json* find(const std::string& key);
+
+  /// "optimizer[0].schedule"
+  [[nodiscard]] std::string path_of(const std::string& key) const;
+  /// kInvalidArgument for a member of the wrong type, a required one that is absent, or an unknown
+  /// one.
+  Status finish();
+  /// The same without the check for unknown members.
+  [[nodiscard]] Status status() const { return status_; }
+
+ private:
+  void fail(const std::string& key, const char* expected, const nlohmann::json& found);
+
+  const nlohmann::json* object_;  ///< null if the value is not an object
+  std::string path_;
+  std::set<std::string> known_;
+  Status status_;
+};
+
+/// "a number", "a string", "null", ... for messages.
+std::string json_kind(const nlohmann::json& value);
+
+}  // namespace millrace::jobs

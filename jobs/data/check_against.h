@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "executor/executor.h"
+#include "framework/base/status.h"
+
+namespace millrace::jobs {
+
+/// Allowed difference between results and expected values: |a - b| <= atol + rtol * |b|, per
+/// element.
+struct Tolerance {
+  double rtol = 1e-5;
+  double atol = 1e-8;
+};
+
+/// The outcome of a comparison.
+struct CheckResult {
+  bool same = true;
+  std::string
+      text;  ///< a line per array: largest difference and its position, or what does not match
+};
+
+/// Compares results with arrays that were saved earlier, by name. Results without an expected array
+/// are ignored. Dims and kinds of elements (integers or others) must agree. NaN equals NaN.
+CheckResult check_against(const executor::NamedValues& results,
+                          const executor::NamedValues& expected, const Tolerance& tolerance);
+
+}  // namespace millrace::jobs

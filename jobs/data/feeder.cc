@@ -1,0 +1,142 @@
+#include "jobs/data/feeder.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/base/errors.h"
+#include "io/npz.h"
+#include "jobs/data/feed_files.h"
+#include "jobs/data/shuffle.h"
+
+namespace millrace::jobs {
+namespace {
+
+using executor::NamedValues;
+
+constexpr int64_t kBatchSize = 64;  // of --data
+
+}  // namespace
+
+StatusOr<std::vector<NamedValues>> split_steps(NamedValues&& members, int64_t steps,
+                                               const std::string& file) {
+  std::vector<NamedValues> result;
+  for (auto& [name, value] : members) {
+    const auto [head, rest] = llvm::StringRef(name).split('/');
+    size_t step = 0;
+    if (!head.startswith("step") || head.drop_front(4).getAsInteger(10, step) || rest.empty() ||
+        step > 100'000'000) {
+      return InvalidData("member '{}': expected a name like step0/x", name).in_file(file);
+    }
+    if (step >= static_cast<size_t>(steps)) continue;
+    if (step >= result.size()) result.resize(step + 1);
+    result[step][rest.str()] = std::move(value);
+  }
+  if (result.size() < static_cast<size_t>(steps)) {
+    return InvalidData("expected members for {} steps, found members for {}", steps, result.size())
+        .in_file(file);
+  }
+  return result;
+}
+
+StatusOr<Feeder> Feeder::open(const FeedOptions& options, const Program& program) {
+  Feeder feeder;
+  feeder.seed_ = options.seed;
+  feeder.steps_ = options.steps;
+  MILLRACE_ASSIGN_OR_RETURN(feeder.fixed_, read_feeds(options, program));
+  const int sources = static_cast<int>(!options.data.empty()) +
+                      static_cast<int>(!options.steps_file.empty()) +
+                      static_cast<int>(!options.files.empty());
+  if (sources > 1)
+    return Status(StatusCode::kUsage, "expected only one of --data, --files and --feed-steps");
+  if (!options.steps_file.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.steps_file));
+    if (options.in_float64) MILLRACE_RETURN_IF_ERROR(widen_values(all));
+    MILLRACE_ASSIGN_OR_RETURN(feeder.step_feeds_,
+                              split_steps(std::move(all), options.steps, options.steps_file));
+  }
+  if (!options.files.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(feeder.slots_, SlotData::open(options, program));
+    feeder.epochs_ = options.epochs;
+    feeder.steps_ = std::max<int64_t>(feeder.slots_->steps(), 0);
+    feeder.limit_steps(options.max_steps);
+    return feeder;
+  }
+  if (options.data.empty()) {
+    feeder.limit_steps(options.max_steps);
+    return feeder;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(feeder.data_, DataSet::read(options.data, options.columns, program));
+  const int64_t rows = feeder.data_->rows();
+  feeder.batch_size_ = std::min(options.batch_size > 0 ? options.batch_size : kBatchSize, rows);
+  feeder.epochs_ = options.epochs;
+  feeder.steps_per_epoch_ = (rows + feeder.batch_size_ - 1) / feeder.batch_size_;
+  feeder.steps_ = feeder.steps_per_epoch_ * options.epochs;
+  feeder.limit_steps(options.max_steps);
+  feeder.shuffle_ = options.shuffle;
+  feeder.order_.resize(static_cast<size_t>(rows));
+  std::iota(feeder.order_.begin(), feeder.order_.end(), 0);
+  return feeder;
+}
+
+int64_t Feeder::epoch(int64_t step) const {
+  if (slots_ != nullptr) return slots_->epoch();
+  return has_data() ? step / steps_per_epoch_ + 1 : 0;
+}
+
+// Applies --max-steps; 0 means no limit.
+void Feeder::limit_steps(int64_t limit) {
+  if (limit > 0 && (steps_ == 0 || steps_ > limit)) steps_ = limit;
+}
+
+// Swaps the feeds of a step in or out; they are kept, because the step may be requested again.
+void Feeder::swap_step() {
+  if (fed_ < 0) return;
+  for (auto& [name, value] : step_feeds_[static_cast<size_t>(fed_)]) std::swap(fixed_[name], value);
+}
+
+// Starts from the order of the previous epoch.
+void Feeder::shuffle(int64_t epoch) {
+  if (shuffle_) shuffle_rows(order_, seed_, epoch);
+}
+
+Status Feeder::go_to(int64_t step) {
+  if (slots_ != nullptr) {
+    slots_->rewind();
+    examples_ = 0;
+    for (int64_t past = 0; past < step; ++past) MILLRACE_RETURN_IF_ERROR(feeds(past).status());
+    return Ok();
+  }
+  if (!has_data()) return Ok();
+  std::iota(order_.begin(), order_.end(), 0);
+  const int64_t in_epoch = step % steps_per_epoch_;
+  for (int64_t past = 1; past < epoch(step); ++past) shuffle(past);
+  if (in_epoch > 0) shuffle(epoch(step));
+  examples_ = (epoch(step) - 1) * data_->rows() + in_epoch * batch_size_;
+  return Ok();
+}
+
+StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
+  if (has_step_feeds()) {
+    swap_step();
+    fed_ = step;
+    swap_step();
+    return &fixed_;
+  }
+  if (slots_ != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t rows, slots_->next(fixed_));
+    examples_ += rows;
+    return rows > 0 ? &fixed_ : nullptr;
+  }
+  if (!has_data()) return &fixed_;
+  const int64_t in_epoch = step % steps_per_epoch_;
+  if (in_epoch == 0) shuffle(epoch(step));
+  const auto begin = static_cast<size_t>(in_epoch * batch_size_);
+  const size_t count = std::min(static_cast<size_t>(batch_size_), order_.size() - begin);
+  MILLRACE_ASSIGN_OR_RETURN(NamedValues batch,
+                            data_->batch(llvm::ArrayRef(order_).slice(begin, count)));
+  for (auto& [name, value] : batch) fixed_[name] = std::move(value);
+  examples_ += static_cast<int64_t>(count);
+  return &fixed_;
+}
+
+}  // namespace millrace::jobs

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "executor/executor.h"
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "io/multi_slot/reader.h"
+#include "jobs/data/feed_options.h"
+
+namespace millrace::jobs {
+
+/// Examples in files of MultiSlot text: read during training (queue), or read in
+/// advance and shuffled (memory). Feeds have the same form as those of the original's data feeds:
+/// dense slots are [rows, dims...], others [values, 1] with one level of LoD.
+class SlotData {
+ public:
+  /// Finds the files and reads the slots; with FeedOptions::in_memory also the examples.
+  /// Errors: kUsage, kNotFound for a pattern without files, those of the readers.
+  static StatusOr<std::unique_ptr<SlotData>> open(const FeedOptions& options,
+                                                  const Program& program);
+
+  /// Number of batches of the whole run; -1 if only the end of the files determines it.
+  [[nodiscard]] int64_t steps() const;
+  [[nodiscard]] int64_t epochs() const { return epochs_; }
+  /// Epoch of the last batch, from 1.
+  [[nodiscard]] int64_t epoch() const { return epoch_; }
+  /// Puts the next batch into `feeds`. \returns its number of examples; 0: there are no more
+  StatusOr<int64_t> next(executor::NamedValues& feeds);
+  /// Restarts from the first batch.
+  void rewind();
+  /// Seconds that training has waited for files.
+  [[nodiscard]] double waited_s() const;
+
+ private:
+  SlotData() = default;
+  void start_reader();
+  Status load();
+  StatusOr<int64_t> next_of_queue(executor::NamedValues& feeds);
+  StatusOr<int64_t> next_of_memory(executor::NamedValues& feeds);
+  void begin_epoch();
+  Status fill(const io::SlotRows& from, llvm::ArrayRef<int64_t> rows,
+              executor::NamedValues& feeds) const;
+
+  io::MultiSlotSource source_;
+  int64_t epochs_ = 1;
+  int64_t epoch_ = 1;
+  bool shuffle_ = true;
+  uint64_t seed_ = 0;
+  bool in_memory_ = false;
+  std::unique_ptr<io::MultiSlotReader> reader_;  ///< queue
+  double waited_s_ = 0;                          ///< of readers of earlier epochs
+  io::SlotRows rows_;                            ///< memory: all; queue: the last batch
+  std::vector<int64_t> order_;                   ///< of rows_ in this epoch; queue: 0, 1, ...
+  size_t at_ = 0;                                ///< next position in order_
+};
+
+}  // namespace millrace::jobs

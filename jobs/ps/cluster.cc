@@ -1,0 +1,217 @@
+#include "jobs/ps/cluster.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/base/errors.h"
+#include "io/npz.h"
+#include "jobs/data/feeder.h"
+#include "ps/kill_points.h"
+#include "ps/transport/inproc.h"
+
+namespace millrace::jobs {
+namespace {
+
+using executor::NamedValues;
+using Steps = std::vector<NamedValues>;
+
+// Members "tT/stepK/<var>" by trainer and step.
+StatusOr<std::vector<Steps>> read_feeds_of_all(const ClusterOptions& options) {
+  std::vector<Steps> feeds(static_cast<size_t>(options.folder.trainers));
+  if (options.steps_file.empty()) {
+    for (Steps& steps : feeds) steps.resize(static_cast<size_t>(options.steps));
+    return feeds;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.steps_file));
+  std::vector<NamedValues> by_trainer(feeds.size());
+  for (auto& [name, value] : all) {
+    const auto [head, rest] = llvm::StringRef(name).split('/');
+    size_t trainer = 0;
+    if (!head.startswith("t") || head.drop_front(1).getAsInteger(10, trainer) || rest.empty())
+      return InvalidData("member '{}': expected a name like t0/step0/x", name)
+          .in_file(options.steps_file);
+    if (trainer >= feeds.size())
+      return InvalidData("member '{}' is for trainer {}, but the job has {}", name, trainer,
+                         feeds.size())
+          .in_file(options.steps_file);
+    by_trainer[trainer][rest.str()] = std::move(value);
+  }
+  for (size_t t = 0; t < feeds.size(); ++t) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        feeds[t], split_steps(std::move(by_trainer[t]), options.steps, options.steps_file));
+  }
+  return feeds;
+}
+
+// Coordinates the stop of all trainers: all finish the last step that any of them has begun, so
+// that no step is done by only some of them.
+class CommonStop {
+ public:
+  explicit CommonStop(const std::function<bool()>& wanted) : wanted_(wanted) {}
+  // Call before each step. \returns false if the step is not to be run
+  bool begin(size_t step) {
+    const std::lock_guard lock(mutex_);
+    if (wanted_()) stopped_ = true;
+    if (stopped_ && step >= begun_) return false;
+    begun_ = std::max(begun_, step + 1);
+    return true;
+  }
+  [[nodiscard]] bool stopped() const {
+    const std::lock_guard lock(mutex_);
+    return stopped_;
+  }
+
+ private:
+  const std::function<bool()>& wanted_;
+  mutable std::mutex mutex_;
+  size_t begun_ = 0;  ///< steps
+  bool stopped_ = false;
+};
+
+// The root cause: an error of a process itself is preferred to an error that reports a lost peer.
+Status first_cause(llvm::ArrayRef<Status> results) {
+  Status lost;
+  for (const Status& status : results) {
+    if (status.ok()) continue;
+    if (status.code() != StatusCode::kDistributed) return status;
+    if (lost.ok()) lost = status;
+  }
+  return lost;
+}
+
+// State that all roles share.
+class Cluster {
+ public:
+  explicit Cluster(const ClusterOptions& options) : options_(options), stop_(options.stopped) {}
+
+  StatusOr<ClusterResult> run();
+
+ private:
+  Status open_servers();
+  StatusOr<std::unique_ptr<Trainer>> open_one_trainer(int id);
+  Status run_trainer(int id, const Steps& feeds, NamedValues& fetched, NamedValues& gathered,
+                     TrainerStats& stats);
+  Status train(int id, Trainer& job, const Steps& feeds, NamedValues& fetched, TrainerStats& stats);
+  void stop_servers() {
+    transport_->close();
+    for (const auto& server : servers_) server->stop();
+  }
+  [[nodiscard]] int threads_for(int roles) const { return std::max(1, options_.threads / roles); }
+
+  const ClusterOptions& options_;
+  CommonStop stop_;
+  std::shared_ptr<ps::InprocTransport> transport_ = std::make_shared<ps::InprocTransport>();
+  std::vector<std::unique_ptr<Server>> servers_;
+};
+
+Status Cluster::open_servers() {
+  const JobFolder& folder = options_.folder;
+  for (int i = 0; i < folder.servers; ++i) {
+    const Server::Files files{folder.program("pserver", i), folder.startup("pserver", i),
+                              folder.slices(), options_.params};
+    Server::Settings settings = options_.server;
+    settings.service.threads = threads_for(folder.servers);
+    if (!options_.kill_point.empty()) {
+      MILLRACE_ASSIGN_OR_RETURN(settings.service.kill_point,
+                                ps::KillPoint::parse(options_.kill_point));
+    }
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
+                              open_server(files, std::move(settings), transport_));
+    servers_.push_back(std::move(server));
+  }
+  return Ok();
+}
+
+StatusOr<std::unique_ptr<Trainer>> Cluster::open_one_trainer(int id) {
+  const JobFolder& folder = options_.folder;
+  const Trainer::Files files{folder.program("trainer", id), folder.startup("trainer", id),
+                             folder.slices(), options_.params};
+  Trainer::Settings settings = options_.trainer;
+  settings.trainer = id;
+  settings.threads = threads_for(folder.trainers);
+  if (!options_.kill_point.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(settings.client.kill_point,
+                              ps::KillPoint::parse(options_.kill_point));
+  }
+  return open_trainer(files, settings, transport_);
+}
+
+Status Cluster::train(int id, Trainer& job, const Steps& feeds, NamedValues& fetched,
+                      TrainerStats& stats) {
+  ProgressSink* const progress = id == 0 ? options_.progress : nullptr;
+  if (progress != nullptr) progress->begin();
+  ProgressState state;
+  state.steps = static_cast<int64_t>(feeds.size());
+  state.epoch = state.epochs = 1;
+  NamedValues values;
+  for (size_t k = 0; k < feeds.size() && stop_.begin(k); ++k) {
+    MILLRACE_RETURN_IF_ERROR(job.step(static_cast<int64_t>(k), feeds[k], options_.fetches, values));
+    stats = job.stats();
+    state.step = static_cast<int64_t>(k) + 1;
+    state.examples = stats.examples * options_.folder.trainers;
+    state.loss = stats.losses.empty() ? std::nullopt : std::optional(stats.losses.back());
+    if (progress != nullptr) progress->update(state);
+    for (auto& [name, value] : values)
+      fetched[fmt::format("t{}/step{}/{}", id, k, name)] = std::move(value);
+  }
+  if (progress != nullptr) progress->finish(state);
+  return Ok();
+}
+
+Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& fetched, NamedValues& gathered,
+                            TrainerStats& stats) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job, open_one_trainer(id));
+  if (options_.keeps_stats) job->keep_stats(nullptr);
+  MILLRACE_RETURN_IF_ERROR(train(id, *job, feeds, fetched, stats));
+  if (stop_.stopped()) return job->finish({});
+  Trainer::Ending ending = options_.ending;
+  ending.gather = id == 0 && options_.gathers ? &gathered : nullptr;
+  return job->finish(ending);
+}
+
+StatusOr<ClusterResult> Cluster::run() {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Steps> feeds, read_feeds_of_all(options_));
+  MILLRACE_RETURN_IF_ERROR(open_servers());
+  const auto servers = static_cast<size_t>(options_.folder.servers);
+  const auto trainers = static_cast<size_t>(options_.folder.trainers);
+  std::vector<Status> results(servers + trainers);
+  std::vector<NamedValues> fetched(trainers);
+  ClusterResult out;
+  out.stats.resize(trainers);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < servers; ++i) {
+    threads.emplace_back([&, i] {
+      results[i] = servers_[i]->serve();
+      if (!results[i].ok()) stop_servers();
+    });
+  }
+  for (size_t t = 0; t < trainers; ++t) {
+    threads.emplace_back([&, t] {
+      Status& result = results[servers + t];
+      result = run_trainer(static_cast<int>(t), feeds[t], fetched[t], out.gathered, out.stats[t]);
+      // otherwise the others would wait for this one
+      if (!result.ok()) stop_servers();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  MILLRACE_RETURN_IF_ERROR(first_cause(results));
+  out.stopped = stop_.stopped();
+  for (NamedValues& values : fetched) out.fetched.merge(values);
+  return out;
+}
+
+}  // namespace
+
+StatusOr<ClusterResult> run_cluster(const ClusterOptions& options) {
+  return Cluster(options).run();
+}
+
+}  // namespace millrace::jobs

@@ -1,0 +1,45 @@
+#include "jobs/ps/fill_tables.h"
+
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "ps/table/routing.h"
+
+namespace millrace::jobs {
+namespace {
+
+Status fill_table(const Value& value, const ps::TypedTable& typed, size_t server,
+                  ps::TableHandler& handler) {
+  MILLRACE_ASSIGN_OR_RETURN(const ps::SparseLayout layout, ps::layout_of(typed));
+  const auto* const rows = value.get_if<Tensor>();
+  if (rows == nullptr || rows->dtype() != DType::kFloat32 || rows->rank() != 2 ||
+      rows->dim(1) != layout.pull_width)
+    return InvalidData("'{}' must be f32(n, {}), found {}", typed.param, layout.pull_width,
+                       describe(value));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const ps::SparseRouting routing,
+      ps::SparseRouting::create(typed.shard_num, static_cast<int64_t>(typed.endpoints.size())));
+  std::vector<int64_t> keys;
+  std::vector<float> values;
+  for (int64_t row = 0; row < rows->dim(0); ++row) {
+    if (routing.server_of(row) != static_cast<int64_t>(server)) continue;
+    keys.push_back(row);
+    const float* const from = rows->data<float>() + row * layout.pull_width;
+    values.insert(values.end(), from, from + layout.pull_width);
+  }
+  return handler.sparse().at(layout.table_id)->set(keys, values.data());
+}
+
+}  // namespace
+
+Status fill_tables(const executor::NamedValues& whole, llvm::ArrayRef<ps::TypedTable> tables,
+                   size_t server, ps::TableHandler& handler) {
+  for (const ps::TypedTable& typed : tables) {
+    const auto found = whole.find(typed.param);
+    if (found == whole.end()) continue;
+    MILLRACE_RETURN_IF_ERROR(fill_table(found->second, typed, server, handler));
+  }
+  return Ok();
+}
+
+}  // namespace millrace::jobs

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "executor/executor.h"
+#include "framework/base/status.h"
+#include "ps/table/table_handler.h"
+#include "ps/table/typed_table.h"
+
+namespace millrace::jobs {
+
+/// Loads the rows of typed tables that the parameters contain and that belong to one server.
+/// \param whole   embeddings f32(rows, width) by name of the parameter; the row number is the key
+/// \param server  index of the server among those of the tables
+/// Errors: kInvalidData for an embedding of another type or shape.
+Status fill_tables(const executor::NamedValues& whole, llvm::ArrayRef<ps::TypedTable> tables,
+                   size_t server, ps::TableHandler& handler);
+
+}  // namespace millrace::jobs

@@ -1,0 +1,65 @@
+#include "jobs/ps/fleet_server_job.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "executor/executor.h"
+#include "framework/base/errors.h"
+#include "io/npz.h"
+#include "io/params.h"
+#include "io/params_manifest.h"
+#include "jobs/ps/fill_tables.h"
+#include "jobs/ps/fleet_role.h"
+
+namespace millrace::jobs {
+
+StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
+    const Files& files, Settings settings, std::shared_ptr<ps::Transport> transport) {
+  MILLRACE_ASSIGN_OR_RETURN(FleetRole role,
+                            read_fleet_role(files.program, files.startup, settings.reading));
+  if (!role.is_server)
+    return Status(StatusCode::kUsage, "expected the folder of a server, found that of a trainer")
+        .in_file(files.program);
+  if (!files.load_program.empty())
+    return Unimplemented("--load-program of a fleet job: its tables are loaded with --params");
+  std::unique_ptr<FleetServerJob> job(new FleetServerJob());
+  const auto index = static_cast<size_t>(role.index);
+  MILLRACE_ASSIGN_OR_RETURN(job->typed_,
+                            fleet::described_sparse_tables(role.description, role.servers));
+  job->transport_ = std::move(transport);
+  job->endpoint_ = settings.endpoint.empty() ? role.servers[index] : settings.endpoint;
+  fleet::ServerSetup setup;
+  setup.description = std::move(role.description);
+  setup.workers = role.workers;
+  setup.server = role.index;
+  setup.servers = static_cast<int>(role.servers.size());
+  setup.tables.seed = settings.service.seed;
+  setup.service = std::move(settings.service);
+  StatusOr<std::unique_ptr<fleet::FleetServer>> made = fleet::FleetServer::create(std::move(setup));
+  if (!made.ok()) return std::move(made).status().in_file(files.program);
+  job->server_ = *std::move(made);
+  if (!files.params.empty()) MILLRACE_RETURN_IF_ERROR(job->load(files.params, index));
+  return job;
+}
+
+// Loads tables that a job has saved, or rows of embeddings. In the latter case the dense parameters
+// are sent by the first trainer.
+Status FleetServerJob::load(const std::string& params, size_t index) {
+  executor::NamedValues whole;
+  if (std::filesystem::is_directory(params)) {
+    if (ps::has_tables(params)) return server_->load(params);
+    std::vector<io::ParamSpec> specs;
+    for (const ps::TypedTable& typed : typed_) {
+      if (std::filesystem::exists(std::filesystem::path(params) / typed.param))
+        specs.push_back({typed.param, VarKind::kLodTensor, DType::kFloat32, std::nullopt});
+    }
+    MILLRACE_RETURN_IF_ERROR(io::check_folder(params, io::names_of(specs), io::CheckFiles::kBytes));
+    MILLRACE_ASSIGN_OR_RETURN(whole, io::load_separate(params, specs));
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(whole, io::read_values(params));
+  }
+  return fill_tables(whole, typed_, index, server_->tables()).in_file(params);
+}
+
+}  // namespace millrace::jobs

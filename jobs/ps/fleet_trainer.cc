@@ -1,0 +1,185 @@
+#include "jobs/ps/fleet_trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "executor/feed_values.h"
+#include "fleet/saving/worker_saver.h"
+#include "framework/base/errors.h"
+#include "framework/read_program.h"
+#include "io/model_folder.h"
+#include "io/params_manifest.h"
+#include "jobs/ps/save_place.h"
+#include "ops/verify.h"
+
+namespace millrace::jobs {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using executor::NamedValues;
+
+// Settings from the environment override those that were written with the job.
+std::map<std::string, std::string> communicator_of(const FleetRole& role,
+                                                   const Trainer::Settings& settings) {
+  std::map<std::string, std::string> all = role.communicator;
+  for (const auto& [key, value] : settings.communicator) all[key] = value;
+  return all;
+}
+
+Status check_settings(const Trainer::Settings& settings) {
+  if (settings.workers > 1) return Unimplemented("--worker-threads above 1 in a fleet job");
+  if (settings.devices != nullptr) return Unimplemented("several --devices in a fleet job");
+  return Ok();
+}
+
+Status check_role(const FleetRole& role, int trainer) {
+  if (!role.is_server && role.index == trainer) return Ok();
+  return Status(StatusCode::kUsage, fmt::format("trainer {}: found the folder of {} {}", trainer,
+                                                role.is_server ? "server" : "trainer", role.index))
+      .with_hint("give the number of this trainer with --trainer-id");
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
+    const Files& files, const Settings& settings, std::shared_ptr<ps::Transport> transport) {
+  MILLRACE_RETURN_IF_ERROR(check_settings(settings));
+  MILLRACE_ASSIGN_OR_RETURN(FleetRole role,
+                            read_fleet_role(files.program, files.startup, settings.reading));
+  MILLRACE_RETURN_IF_ERROR(check_role(role, settings.trainer).in_file(files.program));
+  std::unique_ptr<FleetTrainer> trainer(new FleetTrainer(settings, files.program, std::move(role)));
+  const FleetRole& own = trainer->role_;
+  const auto registry = ops::standard_registry();
+  if (Status status = ops::check_program(*registry, *own.main); !status.ok())
+    return std::move(status).in_file(files.program);
+  fleet::WorkerSetup setup;
+  setup.main = own.main.get();
+  setup.startup = own.startup.get();
+  setup.description = own.description;
+  setup.mode = own.mode;
+  setup.servers = own.servers;
+  setup.worker = own.index;
+  setup.workers = own.workers;
+  setup.send = own.send;
+  setup.dense_tables = own.dense_tables;
+  setup.communicator = communicator_of(own, settings);
+  setup.executor.threads = settings.threads;
+  setup.executor.seed = settings.seed;
+  setup.executor.optimize = settings.optimize;
+  setup.client = settings.client;
+  setup.log = log_at(settings.log, LogLevel::kWarning);
+  StatusOr<std::unique_ptr<fleet::FleetWorker>> worker =
+      fleet::FleetWorker::create(setup, std::move(transport));
+  if (!worker.ok()) return std::move(worker).status().in_file(files.program);
+  trainer->worker_ = *std::move(worker);
+  if (!files.params.empty()) MILLRACE_RETURN_IF_ERROR(trainer->load_params(files.params));
+  MILLRACE_RETURN_IF_ERROR(trainer->worker_->start());
+  return trainer;
+}
+
+// Rows of embeddings are skipped: servers load them from the same file.
+Status FleetTrainer::load_params(const std::string& path) {
+  std::set<std::string> embeddings;
+  if (worker_->tables() != nullptr) {
+    for (const auto& [id, entry] : worker_->tables()->all()) embeddings.insert(entry.table.param);
+  }
+  io::ParamValues values;
+  if (std::filesystem::is_directory(path)) {
+    const std::vector<io::ParamSpec> specs = fleet::saved_vars(*worker_);
+    MILLRACE_RETURN_IF_ERROR(io::check_folder(path, io::names_of(specs), io::CheckFiles::kBytes));
+    MILLRACE_ASSIGN_OR_RETURN(values,
+                              io::load_separate(path, specs, {.threads = settings_.threads}));
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(values, io::read_parameters(path, *role_.main));
+  }
+  for (auto& [name, value] : values) {
+    if (!embeddings.contains(name)) worker_->scope().local(name) = std::move(value);
+  }
+  return Ok();
+}
+
+Status FleetTrainer::step(int64_t number, const NamedValues& feeds,
+                          const std::vector<std::string>& fetches, NamedValues& results) {
+  const auto start = Clock::now();
+  std::vector<Value> values;
+  values.reserve(fetches.size());
+  for (const std::string& name : fetches) values.push_back(std::move(results[name]));
+  if (Status status = step_rate(number, feeds); !status.ok())
+    return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
+  if (Status status = worker_->step(feeds, fetches, values); !status.ok())
+    return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
+  count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count(),
+             1);
+  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
+  return Ok();
+}
+
+// A fed rate overrides the one of the schedule.
+Status FleetTrainer::step_rate(int64_t number, const NamedValues& feeds) {
+  const std::string& rate = worker_->scheduled_rate();
+  if (rate.empty() || feeds.contains(rate)) return Ok();
+  if (role_.rate_at) return worker_->set_rate(role_.rate_at(number));
+  if (role_.mode == ps::CommMode::kGeo) return Ok();  // in geo jobs the rate may stay constant
+  return InvalidArgument(
+             "the learning rate '{}' must be set in every step, but it is neither fed nor given by "
+             "a schedule.json in the folder of the program",
+             rate)
+      .with_hint("feed '" + rate + "' in every step, or run transpile-program again");
+}
+
+void FleetTrainer::keep_stats(ps::CallTrace* trace) {
+  clock_.note_ops(trace);
+  worker_->observe(&clock_);
+}
+
+TrainerStats FleetTrainer::stats() const {
+  TrainerStats stats = stats_;
+  stats.send_seconds = clock_.send_seconds();
+  stats.wait_seconds = clock_.wait_seconds() + worker_->waited_seconds();
+  stats.compute_seconds = std::max(0.0, stats.seconds - stats.send_seconds - stats.wait_seconds);
+  return stats;
+}
+
+// The dense parameters as last received from the servers, and all rows that the program declares.
+Status FleetTrainer::gather(NamedValues& values) {
+  for (const auto& [table, names] : role_.dense_tables) {
+    for (const std::string& name : names)
+      MILLRACE_RETURN_IF_ERROR(executor::copy_value(*worker_->scope().find(name), values[name]));
+  }
+  if (worker_->tables() == nullptr) return Ok();
+  for (const auto& [id, entry] : worker_->tables()->all()) {
+    MILLRACE_ASSIGN_OR_RETURN(values[entry.table.param], worker_->tables()->gather(entry));
+  }
+  return Ok();
+}
+
+Status FleetTrainer::finish(const Ending& ending) {
+  const bool saves = settings_.trainer == 0 && (!ending.params.empty() || !ending.model.empty());
+  if (ending.gather == nullptr && !saves) return worker_->stop();
+  if (!ending.save_programs.empty())
+    return Unimplemented("--save-programs of a fleet job: its servers hold no vars of programs");
+  MILLRACE_RETURN_IF_ERROR(worker_->wait_for_all());
+  if (ending.gather != nullptr) MILLRACE_RETURN_IF_ERROR(gather(*ending.gather));
+  if (saves) MILLRACE_RETURN_IF_ERROR(save(ending));
+  return worker_->stop();
+}
+
+Status FleetTrainer::save(const Ending& ending) {
+  const auto target_of = [&](const std::string& path) {
+    const ps::DistributedSaveOptions place = save_place(path, settings_.files_root);
+    return fleet::FleetSaveTarget{place.root, place.folder, ending.replace, 0};
+  };
+  if (!ending.params.empty())
+    MILLRACE_RETURN_IF_ERROR(fleet::save_worker_persistables(*worker_, target_of(ending.params)));
+  if (ending.model.empty()) return Ok();
+  MILLRACE_RETURN_IF_ERROR(need_model_program(ending));
+  MILLRACE_ASSIGN_OR_RETURN(const auto origin,
+                            read_program(ending.model_program, settings_.reading));
+  return fleet::save_worker_model(*worker_, target_of(ending.model), *origin, ending.model_feeds,
+                                  ending.model_fetches);
+}
+
+}  // namespace millrace::jobs

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fleet/runtime/fleet_worker.h"
+#include "jobs/ps/fleet_role.h"
+#include "jobs/ps/trainer.h"
+
+namespace millrace::jobs {
+
+/// A worker of a job that was written by `transpile-program --fleet`: its servers hold only typed
+/// tables.
+class FleetTrainer final : public Trainer {
+ public:
+  /// Reads the folder, runs the startup program, loads parameters, connects to the servers, and
+  /// sends the dense parameters to them or receives them.
+  /// Errors: kUsage for the folder of another trainer; kUnimplemented for several devices or worker
+  /// threads; those of read_fleet_role() and FleetWorker.
+  static StatusOr<std::unique_ptr<FleetTrainer>> open(const Files& files, const Settings& settings,
+                                                      std::shared_ptr<ps::Transport> transport);
+
+  [[nodiscard]] const Program& program() const override { return *role_.main; }
+  Status step(int64_t number, const executor::NamedValues& feeds,
+              const std::vector<std::string>& fetches, executor::NamedValues& results) override;
+  void keep_stats(ps::CallTrace* trace) override;
+  [[nodiscard]] TrainerStats stats() const override;
+  Status finish(const Ending& ending) override;
+
+ private:
+  FleetTrainer(Settings settings, std::string name, FleetRole role)
+      : Trainer(settings.trainer),
+        settings_(std::move(settings)),
+        name_(std::move(name)),
+        role_(std::move(role)) {}
+  Status load_params(const std::string& path);
+  Status step_rate(int64_t number, const executor::NamedValues& feeds);
+  Status gather(executor::NamedValues& values);
+  Status save(const Ending& ending);
+
+  Settings settings_;
+  std::string name_;  ///< the program's file, for messages
+  FleetRole role_;
+  std::unique_ptr<fleet::FleetWorker> worker_;
+  TransferClock clock_;
+};
+
+}  // namespace millrace::jobs

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "framework/base/status.h"
+
+namespace millrace::jobs {
+
+/// The folder of a transpiled job: trainer_<i> and pserver_<i> with their programs, and
+/// slices.json.
+struct JobFolder {
+  std::string path;
+  int trainers = 0;
+  int servers = 0;
+
+  /// Files of a role, "trainer" or "pserver".
+  [[nodiscard]] std::string program(const char* role, int index) const;
+  [[nodiscard]] std::string startup(const char* role, int index) const;
+  [[nodiscard]] std::string slices() const { return path + "/slices.json"; }
+};
+
+/// Counts the trainers and servers of the folder. Errors: kNotFound if there are none.
+StatusOr<JobFolder> open_job_folder(const std::string& path);
+
+}  // namespace millrace::jobs

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/program.h"
+#include "framework/tensor/scope.h"
+#include "transpiler/distribute/slices_json.h"
+
+namespace millrace::jobs {
+
+/// The state of a trainer other than the parameters of its servers: persistable variables of its
+/// program that no server holds, such as the running means of batch norms. Keeps copies of the
+/// variables that steps change, so that a trainer can go back to an earlier step.
+class LocalState {
+ public:
+  using Values = std::map<std::string, Value>;
+
+  /// \param slices  the slices that the servers hold
+  LocalState(const Program& program, const transpiler::SlicesFile& slices);
+
+  /// Copies the variables before a step. Drops the oldest copies when the limit is exceeded.
+  Status keep(int64_t step, const Scope& scope);
+  /// Copies of all local variables, including those that no step changes.
+  StatusOr<Values> copy(const Scope& scope) const;
+  /// Restores the local variables to their values before a step. \param rest  values of the
+  /// variables that no step changes. Errors: kDistributed if the copies of that step no longer
+  /// exist.
+  Status restore(int64_t step, Values rest, Scope& scope);
+  /// Variables of the program that servers hold.
+  [[nodiscard]] const std::vector<std::string>& remote() const { return remote_; }
+
+ private:
+  struct Kept {
+    int64_t step = 0;
+    Values values;
+  };
+
+  std::vector<std::string> remote_;
+  std::vector<std::string> local_;
+  std::vector<std::string> changing_;  // subset of the local variables
+  std::deque<Kept> kept_;
+};
+
+}  // namespace millrace::jobs

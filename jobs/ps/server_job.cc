@@ -1,0 +1,115 @@
+#include "jobs/ps/server_job.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "executor/standard_runtime.h"
+#include "framework/base/errors.h"
+#include "framework/op_attrs.h"
+#include "framework/read_program.h"
+#include "io/npz.h"
+#include "jobs/config/slices_file.h"
+#include "jobs/config/typed_tables.h"
+#include "jobs/ps/fill_tables.h"
+#include "ops/read_checked_program.h"
+#include "ops/verify.h"
+#include "ps/saving/distributed_load.h"
+#include "ps/server/load_slices.h"
+
+namespace millrace::jobs {
+
+StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Files& files, Settings settings,
+                                                     std::shared_ptr<ps::Transport> transport) {
+  std::unique_ptr<ServerJob> job(new ServerJob());
+  job->name_ = files.program;
+  ps::ServerOptions& service = settings.service;
+  const auto runtime = executor::make_runtime(service.files_root);
+  MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(files.program, settings.reading));
+  MILLRACE_RETURN_IF_ERROR(job->make_tables(files, service));
+  // block 0 only runs listen_and_serv, so there is nothing to rewrite
+  const executor::Executor executor(
+      runtime, {.threads = service.threads, .seed = service.seed, .optimize = false});
+  job->role_ =
+      std::make_shared<ps::ServerRole>(std::move(transport), std::move(service), settings.endpoint);
+  ps::add_server_controls(runtime->controls, job->role_);
+  if (Status status = ops::check_program(*runtime->ops, *job->program_); !status.ok())
+    return std::move(status).in_file(files.program);
+  MILLRACE_RETURN_IF_ERROR(job->run_startup(files, settings.reading, *runtime->ops, executor));
+  MILLRACE_RETURN_IF_ERROR(job->load(files, settings.loading_threads));
+  StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
+      executor.prepare(*job->program_, job->scope_);
+  if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
+  job->prepared_ = *std::move(prepared);
+  return job;
+}
+
+// Creates the typed tables that the job's tables.json assigns to this server.
+Status ServerJob::make_tables(const Files& files, ps::ServerOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(typed_, read_typed_tables(files.slices));
+  if (typed_.empty()) return Ok();
+  const Op* serve = nullptr;
+  for (const Op& op : program_->root().ops()) {
+    if (op.type() == "listen_and_serv") serve = &op;
+  }
+  if (serve == nullptr)
+    return Unimplemented("typed tables on a server program without listen_and_serv")
+        .in_file(files.program);
+  const std::string own = get_attr_or<std::string>(*serve, "endpoint", "");
+  const std::vector<std::string>& servers = typed_.front().endpoints;
+  server_ = static_cast<size_t>(std::find(servers.begin(), servers.end(), own) - servers.begin());
+  if (server_ == servers.size())
+    return InvalidData("tables.json does not list the server '{}'", own).in_file(files.program);
+  tables_ = std::make_unique<ps::TableHandler>(get_attr_or<int32_t>(*serve, "Fanin", 1));
+  for (const ps::TypedTable& typed : typed_) {
+    ps::SparseTableOptions settings = typed.options;
+    if (!settings.disk_path.empty()) settings.disk_path += fmt::format("/server-{}", server_);
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::SparseTable> table,
+                              ps::SparseTable::create(std::move(settings)));
+    MILLRACE_RETURN_IF_ERROR(
+        table->clear());  // drops rows of an earlier job; rows of this job are in the snapshots
+    MILLRACE_RETURN_IF_ERROR(tables_->add_sparse(std::move(table), typed.shrink_every));
+  }
+  options.tables = tables_.get();
+  return Ok();
+}
+
+Status ServerJob::run_startup(const Files& files, const ImportOptions& reading,
+                              const ops::OpRegistry& registry, const executor::Executor& executor) {
+  for (const std::string* const file : {&files.startup, &files.load_program}) {
+    if (file->empty()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
+                              ops::read_checked_program(registry, *file, reading));
+    StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
+        executor.prepare(*program, scope_);
+    std::vector<Value> none;
+    Status status = prepared.ok() ? (*prepared)->run({}, {}, none) : prepared.status();
+    if (!status.ok()) return std::move(status).in_file(*file);
+  }
+  return Ok();
+}
+
+Status ServerJob::load(const Files& files, int threads) {
+  if (files.slices.empty()) {
+    if (files.params.empty()) return Ok();
+    return {StatusCode::kUsage, "--params has whole variables; expected --slices as well"};
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile slices, read_slices(files.slices));
+  MILLRACE_RETURN_IF_ERROR(ps::number_table_rows(slices, *program_, scope_));
+  if (files.params.empty()) return Ok();
+  if (std::filesystem::is_directory(files.params)) {
+    return ps::load_server_persistables(slices, *program_, files.params, scope_,
+                                        {.threads = threads});
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::read_values(files.params));
+  if (tables_ != nullptr)
+    MILLRACE_RETURN_IF_ERROR(fill_tables(whole, typed_, server_, *tables_).in_file(files.params));
+  return ps::load_slices(slices, *program_, whole, scope_).in_file(files.params);
+}
+
+Status ServerJob::serve() {
+  std::vector<Value> none;
+  return prepared_->run({}, {}, none).in_file(name_);
+}
+
+}  // namespace millrace::jobs

@@ -1,0 +1,177 @@
+#include "jobs/ps/train.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "executor/feed_values.h"
+#include "jobs/data/feeder.h"
+#include "jobs/stats/step_facts.h"
+
+namespace millrace::jobs {
+namespace {
+
+using executor::NamedValues;
+
+// State that the workers of a trainer share.
+struct Side {
+  std::mutex mutex;
+  int64_t next = 0;  ///< step that the next worker runs
+  bool ended = false;
+  Status failure;
+  ProgressState state;
+};
+
+// Trains a job from a step on.
+class TrainLoop {
+ public:
+  TrainLoop(Trainer& job, const TrainOptions& options, Feeder& feeder, NamedValues& results)
+      : job_(job),
+        options_(options),
+        feeder_(feeder),
+        results_(results),
+        prefixed_(!feeder.has_data()) {}
+
+  // Runs the steps starting at `first`, until the trainer is stopped.
+  Status run(int64_t first);
+  // The same with several threads; each takes the next batch when it has finished one.
+  Status run_side_by_side(int64_t first);
+
+ private:
+  Status work(int worker, Side& side);
+  void note(ProgressState& state, int64_t step, const NamedValues& values) const;
+  void begin_progress(ProgressState& state) const;
+  void end_progress(const ProgressState& state) const;
+
+  Trainer& job_;
+  const TrainOptions& options_;
+  Feeder& feeder_;
+  NamedValues& results_;
+  bool prefixed_;
+};
+
+void TrainLoop::begin_progress(ProgressState& state) const {
+  if (options_.progress != nullptr) options_.progress->begin();
+  state.steps = feeder_.steps();
+  state.epochs = feeder_.epochs();
+}
+
+void TrainLoop::end_progress(const ProgressState& state) const {
+  if (options_.progress != nullptr && feeder_.steps() != 1) options_.progress->finish(state);
+}
+
+// Shows the progress after a step. The caller has set the number of steps.
+void TrainLoop::note(ProgressState& state, int64_t step, const NamedValues& values) const {
+  state.epoch = feeder_.epoch(step);
+  state.examples = feeder_.examples();
+  const auto first =
+      options_.fetches.empty() ? values.end() : values.find(options_.fetches.front());
+  state.loss = first == values.end() ? std::nullopt : loss_of(first->second);
+  if (options_.progress != nullptr) options_.progress->update(state);
+}
+
+Status TrainLoop::run(int64_t first) {
+  ProgressState state;
+  begin_progress(state);
+  NamedValues values;
+  if (first > 0) MILLRACE_RETURN_IF_ERROR(feeder_.go_to(first));
+  for (int64_t step = first; !options_.stopped() && !feeder_.ends_at(step); ++step) {
+    MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder_.feeds(step));
+    if (feeds == nullptr) break;
+    MILLRACE_RETURN_IF_ERROR(job_.step(step, *feeds, options_.fetches, values));
+    state.step = step + 1;
+    note(state, step, values);
+    if (!prefixed_) continue;
+    for (auto& [name, value] : values)
+      results_[fmt::format("step{}/", step) + name] = std::move(value);
+  }
+  if (!prefixed_) results_ = std::move(values);
+  end_progress(state);
+  if (feeder_.waited_s() > 0)
+    options_.log(LogLevel::kInfo,
+                 fmt::format("steps waited {:.3f} s for examples", feeder_.waited_s()));
+  return Ok();
+}
+
+// Runs steps in one worker until there are no more, one has failed, or the trainer is stopped.
+Status TrainLoop::work(int worker, Side& side) {
+  NamedValues feeds;
+  NamedValues values;
+  while (true) {
+    int64_t step = 0;
+    {
+      const std::lock_guard lock(side.mutex);
+      if (side.ended || options_.stopped() || feeder_.ends_at(side.next)) return Ok();
+      MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const given, feeder_.feeds(side.next));
+      side.ended = given == nullptr;
+      if (side.ended) return Ok();
+      step = side.next++;
+      // the feeder reuses its memory for the next worker
+      for (const auto& [name, value] : *given)
+        MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, feeds[name]));
+    }
+    MILLRACE_RETURN_IF_ERROR(job_.worker_step(worker, step, feeds, options_.fetches, values));
+    const std::lock_guard lock(side.mutex);
+    side.state.step = std::max(side.state.step, step + 1);
+    note(side.state, step, values);
+    for (auto& [name, value] : values) {
+      Value& to = results_[prefixed_ ? fmt::format("step{}/", step) + name : name];
+      MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, to));
+    }
+  }
+}
+
+Status TrainLoop::run_side_by_side(int64_t first) {
+  Side side;
+  side.next = first;
+  begin_progress(side.state);
+  if (first > 0) MILLRACE_RETURN_IF_ERROR(feeder_.go_to(first));
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(job_.workers()));
+  for (int worker = 0; worker < job_.workers(); ++worker) {
+    threads.emplace_back([&, worker] {
+      Status status = work(worker, side);
+      // so that no worker waits at a barrier for one that has left
+      if (const Status left = job_.worker_leaves(); status.ok()) status = left;
+      const std::lock_guard lock(side.mutex);
+      side.ended = side.ended || !status.ok();
+      if (side.failure.ok()) side.failure = std::move(status);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  MILLRACE_RETURN_IF_ERROR(std::move(side.failure));
+  end_progress(side.state);
+  return Ok();
+}
+
+// Goes back each time a server restarts at an older step than this trainer's.
+StatusOr<int64_t> go_back(Trainer& job, int number, const LogSink& log) {
+  while (true) {
+    StatusOr<int64_t> step = job.go_back();
+    if (step.ok())
+      log(LogLevel::kWarning, fmt::format("trainer {} goes back to step {}", number, *step));
+    if (step.ok() || !job.must_go_back()) return step;
+  }
+}
+
+}  // namespace
+
+Status train(Trainer& job, int number, const TrainOptions& options, const Trainer::Ending& ending,
+             NamedValues& results) {
+  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder, Feeder::open(options.feeds, job.program()));
+  TrainLoop loop(job, options, feeder, results);
+  for (int64_t first = job.first_step();;) {
+    Status status = job.workers() > 1 ? loop.run_side_by_side(first) : loop.run(first);
+    // completes the job at the servers, after all pending sends
+    if (status.ok()) status = job.finish(options.stopped() ? Trainer::Ending() : ending);
+    if (status.ok() || options.stopped() || !job.must_go_back()) return status;
+    options.log(LogLevel::kWarning, status.message());
+    MILLRACE_ASSIGN_OR_RETURN(first, go_back(job, number, options.log));
+  }
+}
+
+}  // namespace millrace::jobs

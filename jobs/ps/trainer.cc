@@ -1,0 +1,60 @@
+#include "jobs/ps/trainer.h"
+
+#include <optional>
+
+#include "jobs/ps/fleet_role.h"
+#include "jobs/ps/fleet_trainer.h"
+#include "jobs/ps/trainer_job.h"
+#include "jobs/stats/step_facts.h"
+
+namespace millrace::jobs {
+
+void Trainer::count_step(const executor::NamedValues& feeds,
+                         const std::vector<std::string>& fetches, llvm::ArrayRef<Value> values,
+                         double seconds, int devices) {
+  const std::lock_guard lock(counting_);
+  const int64_t batch = batch_of(feeds);
+  stats_.seconds += seconds;
+  ++stats_.steps;
+  stats_.examples += batch;
+  if (numbers_ != nullptr) numbers_->count_step(batch, seconds, stats());
+  const std::optional<double> loss =
+      values.empty() ? std::nullopt : loss_of(values.front(), devices);
+  if (!loss) return;
+  if (numbers_ != nullptr) numbers_->show_loss(*loss);
+  stats_.loss_name = fetches.front();
+  stats_.losses.push_back(*loss);
+}
+
+Status Trainer::need_model_program(const Ending& ending) {
+  if (!ending.model_program.empty()) return Ok();
+  return {StatusCode::kUsage,
+          "--save-model: expected --model-program with the program before transpilation"};
+}
+
+StatusOr<std::unique_ptr<Trainer>> open_trainer(const Trainer::Files& files,
+                                                const Trainer::Settings& settings,
+                                                std::shared_ptr<ps::Transport> transport) {
+  std::unique_ptr<Trainer> trainer;
+  if (is_fleet_role(files.program)) {
+    MILLRACE_ASSIGN_OR_RETURN(trainer, FleetTrainer::open(files, settings, std::move(transport)));
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(trainer, TrainerJob::open(files, settings, std::move(transport)));
+  }
+  return trainer;
+}
+
+Status read_communicator_settings(const std::vector<std::string>& environment,
+                                  Trainer::Settings& settings) {
+  for (const std::string& entry : environment) {
+    const auto [name, value] = llvm::StringRef(entry).split('=');
+    if (name.startswith("FLAGS_communicator_")) settings.communicator[name.str()] = value.str();
+    if (name == "CPU_NUM" && (value.getAsInteger(10, settings.cpu_num) || settings.cpu_num < 1)) {
+      return {StatusCode::kUsage,
+              "CPU_NUM in the environment is '" + value.str() + "', expected a number above 0"};
+    }
+  }
+  return Ok();
+}
+
+}  // namespace millrace::jobs

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "executor/executor.h"
+#include "framework/base/errors.h"
+#include "framework/base/file.h"
+#include "framework/base/log.h"
+#include "framework/import.h"
+#include "framework/program.h"
+#include "jobs/ps/device_steps.h"
+#include "jobs/stats/trainer_numbers.h"
+#include "jobs/stats/trainer_stats.h"
+#include "ps/client/client.h"
+#include "ps/metrics/metrics.h"
+#include "ps/transport/tracing.h"
+
+namespace millrace::jobs {
+
+/// One trainer of a job with parameter servers. The servers hold either slices of vars (TrainerJob)
+/// or only typed tables (FleetTrainer).
+///
+/// Thread-safety: one caller at a time, except for worker_step().
+class Trainer {
+ public:
+  /// The input files.
+  struct Files {
+    std::string program;
+    std::string startup;  ///< may be empty
+    std::string slices;   ///< may be empty if nothing is gathered
+    std::string params;   ///< whole variables; may be empty
+  };
+  /// Settings of the run.
+  struct Settings {
+    int trainer = 0;
+    int threads = 1;
+    uint64_t seed = 0;
+    bool optimize = true;
+    std::string files_root;  ///< folder that ops may use; empty: none
+    /// Settings of the communicator, from environment variables.
+    std::map<std::string, std::string> communicator;
+    int cpu_num = 1;
+    int workers = 1;  ///< threads that run steps concurrently; asynchronous jobs only
+    /// Options of several devices; empty: there is one device.
+    DeviceSteps::Options devices;
+    ps::ClientOptions
+        client;             ///< calls to the servers; `trainer` is set when the trainer is opened
+    ImportOptions reading;  ///< limits for program files
+    LogSink log = ignore_log;
+  };
+
+  explicit Trainer(int number) : number_(number) { stats_.trainer = number; }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+  virtual ~Trainer() = default;
+
+  [[nodiscard]] virtual const Program& program() const = 0;
+  /// First step of the run: 0, unless servers loaded snapshots or this trainer replaces a lost one.
+  [[nodiscard]] virtual int64_t first_step() const { return 0; }
+  /// True after an error of step() or finish() that going back can fix.
+  [[nodiscard]] virtual bool must_go_back() const { return false; }
+  /// Goes back to the step of the servers' snapshots. \returns that step
+  /// Errors: kDistributed if a server or this trainer no longer has the state of that step.
+  virtual StatusOr<int64_t> go_back() {
+    return Status(StatusCode::kDistributed, "this trainer cannot go back");
+  }
+  /// Runs one step; in federated training one round. \param results  by name; their memory is
+  /// reused
+  virtual Status step(int64_t number, const executor::NamedValues& feeds,
+                      const std::vector<std::string>& fetches, executor::NamedValues& results) = 0;
+  /// Runs one step of one of several workers; otherwise like step().
+  /// Thread-safety: different workers at once.
+  virtual Status worker_step(int /*worker*/, int64_t number, const executor::NamedValues& feeds,
+                             const std::vector<std::string>& fetches,
+                             executor::NamedValues& results) {
+    return step(number, feeds, fetches, results);
+  }
+  /// Marks a worker as finished; it runs no more steps.
+  virtual Status worker_leaves() { return Ok(); }
+  [[nodiscard]] virtual int workers() const { return 1; }
+  /// Starts to record the time of later steps, and the value of the first fetch if it is one
+  /// number.
+  /// \param trace  receives the ops; may be null, otherwise it must outlive the job
+  virtual void keep_stats(ps::CallTrace* trace) = 0;
+  [[nodiscard]] virtual TrainerStats stats() const = 0;
+  /// Publishes metrics of every step there; metrics must outlive the job.
+  void publish_to(ps::Metrics& metrics) {
+    numbers_ = std::make_unique<TrainerNumbers>(metrics, number_);
+  }
+
+  /// What is saved when all trainers are done. Only trainer 0 writes files.
+  struct Ending {
+    /// Receives parameters and optimizer state from the servers, by original name; null: not
+    /// gathered.
+    executor::NamedValues* gather = nullptr;
+    std::string params;  ///< folder for files of the original; empty: none
+    std::vector<std::string>
+        save_programs;  ///< run instead of the generated ones that save the variables of servers
+    std::string model;  ///< folder for an inference model; empty: none
+    std::string model_program;  ///< file of the program before it was transpiled
+    std::vector<std::string> model_feeds;
+    std::vector<std::string> model_fetches;
+    Replace replace = Replace::kNo;
+  };
+  /// Notifies the servers that this trainer is done.
+  virtual Status finish(const Ending& ending) = 0;
+
+ protected:
+  /// Errors: kUsage if a model is to be saved and its program is not given.
+  static Status need_model_program(const Ending& ending);
+  /// Counts a completed step. \param values  of the fetches  \param devices  number of devices
+  void count_step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+                  llvm::ArrayRef<Value> values, double seconds, int devices);
+
+  TrainerStats stats_;  ///< of the steps so far, without the time by activity
+
+ private:
+  int number_;
+  std::unique_ptr<TrainerNumbers> numbers_;  ///< null: metrics are not published
+  std::mutex counting_;                      ///< guards stats_ while workers run
+};
+
+/// Opens a trainer of the kind that matches the files: a FleetTrainer if `transpile-program
+/// --fleet` wrote them, otherwise a TrainerJob. Errors: those of their open().
+StatusOr<std::unique_ptr<Trainer>> open_trainer(const Trainer::Files& files,
+                                                const Trainer::Settings& settings,
+                                                std::shared_ptr<ps::Transport> transport);
+
+/// Reads the communicator settings among variables of an environment: FLAGS_communicator_*, and the
+/// number of threads in CPU_NUM (default 1).
+/// \param environment  "NAME=VALUE" each
+/// Errors: kUsage for a CPU_NUM that is not a number above 0.
+Status read_communicator_settings(const std::vector<std::string>& environment,
+                                  Trainer::Settings& settings);
+
+}  // namespace millrace::jobs

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "executor/executor.h"
+#include "framework/base/log.h"
+#include "framework/base/status.h"
+#include "jobs/data/feeder.h"
+#include "jobs/run/session.h"
+#include "jobs/run/stop_together.h"
+#include "jobs/stats/progress_state.h"
+
+namespace millrace::jobs {
+
+/// How the steps of a session are run.
+struct StepsOptions {
+  std::vector<std::string> fetches;
+  CheckpointOptions checkpoints;
+  bool observed = false;             ///< another observer of the session has been set
+  ProgressSink* progress = nullptr;  ///< null: progress is not shown
+  LogSink log = ignore_log;
+};
+
+/// The results of a run.
+struct StepsResult {
+  executor::NamedValues results;  ///< of the last step, or of several as "stepK/<name>"
+  std::vector<double> losses;     ///< of the first fetch, if it is one number
+};
+
+/// Runs all steps that the feeder has, and saves checkpoints. Ends early after a step that `stop`
+/// reports as the last one; a checkpoint of that step is saved. Warns of feeds without a var, and
+/// of fetches that no op has written.
+/// Errors: those of the feeder, of run_step() with file and step, and of RunCheckpoints.
+StatusOr<StepsResult> run_steps(Session& session, Feeder& feeder, const StepsOptions& options,
+                                StopTogether& stop);
+
+}  // namespace millrace::jobs

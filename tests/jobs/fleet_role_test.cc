@@ -1,0 +1,59 @@
+// Errors in runtime.json, the file that says which process of a fleet job a folder is.
+
+#include "jobs/ps/fleet_role.h"
+
+#include <gmock/gmock.h>
+
+namespace millrace::jobs {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(FleetRuntimeJson, NamesWhatIsWrong) {
+  const auto fault = [](const std::string& text) {
+    FleetRole role;
+    return parse_fleet_runtime(text, role).message();
+  };
+  const std::string good =
+      R"("communicator_mode": 0, "role_id": 0, "endpoints": ["a:1"], "fleet_opt": {"mpi_size": 2})";
+  EXPECT_EQ(fault("{" + good + "}"), "");
+  EXPECT_EQ(fault("[]"), "expected a JSON object");
+  EXPECT_THAT(fault("{}"), HasSubstr("communicator_mode"));
+  EXPECT_THAT(fault(R"({"communicator_mode": 9, "role_id": 0})"), HasSubstr("expected 0 to 3"));
+  EXPECT_THAT(fault(R"({"communicator_mode": 0, "role_id": 0.5})"),
+              HasSubstr("'role_id': expected a whole number"));
+  EXPECT_THAT(fault("{" + good + R"(, "recv_dense": {"x": []}})"),
+              HasSubstr("expected table numbers as keys, found 'x'"));
+  EXPECT_THAT(fault("{" + good + R"(, "recv_dense": 3})"), HasSubstr("recv_dense"));
+  EXPECT_THAT(fault("{" + good + R"(, "send_context": {"g": {"colour": 1, "table_id": 0,
+                    "trainer_id": 0}}})"),
+              HasSubstr("send_context.g.colour"));
+  EXPECT_THAT(fault(R"({"communicator_mode": 0, "role_id": 4, "endpoints": ["a:1"],
+                    "fleet_opt": {"mpi_size": 2}})"),
+              HasSubstr("'role_id': expected less than 1, found 4"));
+}
+
+TEST(FleetRuntimeJson, RefusesTrainersThatDoMoreThanTrain) {
+  const auto fault = [](const std::string& option) {
+    FleetRole role;
+    return parse_fleet_runtime(R"({"communicator_mode": 0, "role_id": 0, "endpoints": ["a:1"],
+        "barrier_table_id": 1, "fleet_opt": {"mpi_size": 2, )" +
+                                   option + "}}",
+                               role);
+  };
+  EXPECT_EQ(fault(R"("trainer": "MultiTrainer", "device_worker": "Hogwild", "dump_fields": [])")
+                .message(),
+            "");
+  for (const char* const key : {"dump_fields", "dump_param", "stat_var_names"}) {
+    const Status status = fault("\"" + std::string(key) + R"(": ["x"])");
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(status.message(), HasSubstr("fleet_opt." + std::string(key)));
+  }
+  EXPECT_THAT(fault(R"("trainer": "PipelineTrainer")").message(),
+              HasSubstr("fleet_opt.trainer 'PipelineTrainer'"));
+  EXPECT_THAT(fault(R"("device_worker": "Section")").message(),
+              HasSubstr("fleet_opt.device_worker 'Section'"));
+}
+
+}  // namespace
+}  // namespace millrace::jobs
