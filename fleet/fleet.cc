@@ -235,7 +235,7 @@ Status Fleet::stop_worker() {
 
 Status Fleet::barrier_worker() {
   MILLRACE_RETURN_IF_ERROR(need_worker("barrier_worker"));
-  return worker_->table_client().barrier("worker");
+  return worker_->table_client().barrier(ps::CommBarrier::kWorker);
 }
 
 Status Fleet::wait_for_all() {
@@ -263,12 +263,12 @@ Status Fleet::shrink() {
   MILLRACE_RETURN_IF_ERROR(need_worker("shrink"));
   if (worker_->tables() == nullptr) return Ok();
   ps::TableClient& client = worker_->tables()->client();
-  MILLRACE_RETURN_IF_ERROR(client.barrier("shrink"));
+  MILLRACE_RETURN_IF_ERROR(client.barrier(ps::CommBarrier::kShrink));
   if (role_->is_first_worker()) {
     for (const auto& [id, entry] : worker_->tables()->all())
       MILLRACE_RETURN_IF_ERROR(client.shrink(id));
   }
-  return client.barrier("shrink");
+  return client.barrier(ps::CommBarrier::kShrink);
 }
 
 }  // namespace millrace::fleet

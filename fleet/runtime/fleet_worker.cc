@@ -277,7 +277,7 @@ Status FleetWorker::init_params() {
     return Status(StatusCode::kDistributed,
                   fmt::format("{} of {} servers have loaded dense parameters", have, loaded.size()))
         .with_hint("all servers of a job must load the same folder, or none");
-  MILLRACE_RETURN_IF_ERROR(table_client_->barrier("init"));
+  MILLRACE_RETURN_IF_ERROR(table_client_->barrier(ps::CommBarrier::kInit));
   for (const RowSource& source : row_sources_) {
     const int id = communicator_->receive_contexts().at(source.param).table_id;
     MILLRACE_RETURN_IF_ERROR(communicator_->pull_dense(scope_, id));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ps/client/by_server.h"
 #include "ps/client/client.h"
 #include "ps/client/row_cut.h"
 #include "ps/communicator/sender.h"
@@ -39,15 +40,14 @@ class LinkSender final : public Sender {
     RowCut rows;
     explicit Cut(llvm::ArrayRef<int64_t> sections) : rows(sections) {}
   };
-  /// Calls that are being assembled, and the values that they point to.
+  /// Vars for each server, and the values that they point to.
   struct Load {
-    std::vector<Client::Call> calls;
+    ByServer<SentVars> sent;
     std::deque<std::vector<Value>> pieces;
     std::vector<std::unique_lock<std::mutex>> locks;
   };
-  Status add(const CommContext& context, std::span<const Value* const> values,
-             const std::string& text, Load& load);
-  Status deliver(Load& load);
+  Status add(const CommContext& context, std::span<const Value* const> values, Load& load);
+  Status deliver(Load& load, SendKind kind);
   Cut& cut_of(const std::string& var, llvm::ArrayRef<int64_t> sections);
 
   std::shared_ptr<Client> client_;

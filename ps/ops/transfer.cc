@@ -66,13 +66,9 @@ Status send_count_transfer(TrainerLink& link, const Send& send, const Value& val
             fmt::format("a number of steps must be a single i64, found {}", describe(value))};
   }
   std::vector<Client::Call> calls;
-  for (const std::string& endpoint : send.endpoints) {
-    Client::Call& call = calls.emplace_back();
-    call.endpoint = endpoint;
-    call.method = Method::kCount;
-    call.number = *number->data<int64_t>();
-    call.items.push_back({send.remote_names.front(), nullptr, nullptr});
-  }
+  for (const std::string& endpoint : send.endpoints)
+    calls.emplace_back(endpoint,
+                       protocol::Count{send.remote_names.front(), *number->data<int64_t>()});
   return link.client().call_all(calls);
 }
 
@@ -282,14 +278,11 @@ StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup)
   const kernels::ArgRange out = setup.outputs("Out");
   const auto trainer = static_cast<size_t>(setup.attr<int32_t>("trainer_id"));
   return Control([=](ControlContext& ctx) -> Status {
-    Client::Call call;
-    call.endpoint = endpoints[trainer % endpoints.size()];
-    call.method = Method::kRun;
-    call.text = message;
+    protocol::Run run{message, {}, recv_names};
     for (int32_t i = 0; i < in.count; ++i)
-      call.items.push_back(
+      run.inputs.push_back(
           {send_names[static_cast<size_t>(i)], &ctx.args.in_value(in, i), nullptr});
-    for (const std::string& name : recv_names) call.items.push_back({name, nullptr, nullptr});
+    Client::Call call(endpoints[trainer % endpoints.size()], std::move(run));
     MILLRACE_RETURN_IF_ERROR(link->client().call(call));
     if (call.reply.values.size() != static_cast<size_t>(out.count)) {
       return {StatusCode::kDistributed, fmt::format("the worker returned {} vars, expected {}",

@@ -66,9 +66,9 @@ StatusOr<const Tensor*> ids_at(const ControlContext& ctx, kernels::ArgRange rang
 }
 
 StatusOr<bool> is_synchronous(const Link& link) {
-  MILLRACE_ASSIGN_OR_RETURN(const int mode,
+  MILLRACE_ASSIGN_OR_RETURN(const ServerMode mode,
                             link->client().mode_of(link->tables()->endpoints().front()));
-  return mode == 0;
+  return mode == ServerMode::kSync;
 }
 
 struct Lookup {

@@ -39,7 +39,7 @@ Status blend(const Tensor& param, const Tensor& copy, double lambda, Tensor& loc
 
 StatusOr<std::unique_ptr<AsyncPushes>> AsyncPushes::create(ServerCore& core) {
   std::unique_ptr<AsyncPushes> pushes(new AsyncPushes(core));
-  if (core.plan.mode == ServePlan::Mode::kGeo) MILLRACE_RETURN_IF_ERROR(pushes->add_tables());
+  if (core.plan.mode == ServerMode::kGeo) MILLRACE_RETURN_IF_ERROR(pushes->add_tables());
   if (core.plan.lr_block >= 0) {
     ServerBlock& block = *core.block(core.plan.lr_block);
     const BlockLock lock = block.lock();

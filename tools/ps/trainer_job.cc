@@ -154,12 +154,13 @@ Status TrainerJob::prepare_workers(const std::shared_ptr<const executor::Runtime
     return {StatusCode::kUsage, "expected only one of --worker-threads and --devices"};
   const std::vector<std::string> servers = client_->endpoints();
   if (servers.empty()) return {StatusCode::kUsage, "--worker-threads: the job has no servers"};
-  MILLRACE_ASSIGN_OR_RETURN(const int mode, client_->mode_of(servers.front()));
+  MILLRACE_ASSIGN_OR_RETURN(const ps::ServerMode mode, client_->mode_of(servers.front()));
   const bool is_geo = slices_ && slices_->properties.geo;
-  if (mode == 0 || is_geo || before_ != nullptr)
-    return Unimplemented("--worker-threads above 1 in a {} job", mode == 0 ? "synchronous"
-                                                                 : is_geo  ? "geo"
-                                                                           : "federated")
+  const bool is_sync = mode == ps::ServerMode::kSync;
+  if (is_sync || is_geo || before_ != nullptr)
+    return Unimplemented("--worker-threads above 1 in a {} job", is_sync  ? "synchronous"
+                                                                 : is_geo ? "geo"
+                                                                          : "federated")
         .with_hint(
             "worker threads are for asynchronous jobs; --devices cpu:N splits the batches of "
             "synchronous ones");
@@ -231,9 +232,9 @@ Status TrainerJob::make_communicator(const Tool& tool, const Settings& settings)
     MILLRACE_ASSIGN_OR_RETURN(const ps::CommContexts contexts, ps::send_contexts_of(*program_));
     if (contexts.empty()) return Ok();
     // A synchronous server merges the gradients; the ops then stay in step with it.
-    MILLRACE_ASSIGN_OR_RETURN(const int mode,
+    MILLRACE_ASSIGN_OR_RETURN(const ps::ServerMode mode,
                               client_->mode_of(contexts.begin()->second.split_endpoints.front()));
-    if (mode == 0) return Ok();
+    if (mode == ps::ServerMode::kSync) return Ok();
   }
   ps::Remarks remarks;
   MILLRACE_ASSIGN_OR_RETURN(communicator_, communicator_of(settings, remarks));
