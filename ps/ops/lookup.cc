@@ -11,9 +11,9 @@
 #include "executor/block_runner.h"
 #include "framework/op.h"
 #include "ps/client/failed.h"
-#include "ps/client/row_routes.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/ops/typed_tables.h"
+#include "ps/slices/row_routes.h"
 
 // prefetch and distributed_lookup_table: look up rows of tables on servers. Source:
 // spec/ps_runtime.md section 6, spec/transpiler.md section 9.
@@ -143,16 +143,16 @@ StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Cal
 // Copies rows of any width; rows of common sizes are copied without calling memcpy.
 void copy_rows_lookup(llvm::ArrayRef<RowRoutes::Place> places,
                       llvm::ArrayRef<const std::byte*> from, size_t bytes, std::byte* to) {
-  constexpr size_t kPiece = 32;
-  const bool in_pieces = bytes % kPiece == 0 && bytes <= 8 * kPiece;
+  constexpr size_t kChunk = 32;
+  const bool in_chunks = bytes % kChunk == 0 && bytes <= 8 * kChunk;
   for (const RowRoutes::Place& place : places) {
-    if (place.piece < 0) {
+    if (place.slice < 0) {
       std::memset(to, 0, bytes);
     } else {
       const std::byte* const row =
-          from[static_cast<size_t>(place.piece)] + static_cast<size_t>(place.position) * bytes;
-      if (in_pieces) {
-        for (size_t i = 0; i < bytes; i += kPiece) std::memcpy(to + i, row + i, kPiece);
+          from[static_cast<size_t>(place.slice)] + static_cast<size_t>(place.position) * bytes;
+      if (in_chunks) {
+        for (size_t i = 0; i < bytes; i += kChunk) std::memcpy(to + i, row + i, kChunk);
       } else {
         std::memcpy(to, row, bytes);
       }

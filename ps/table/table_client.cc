@@ -38,17 +38,17 @@ StatusOr<const Tensor*> tensor_of_table_client(int table_id, const TableRequest&
 // Values by server. Values of equal ids are added up, except for the labels.
 StatusOr<std::vector<Value>> merge_by_server(const KeyPlan& plan, std::span<const float> values,
                                              int width, int labels) {
-  std::vector<Value> merged(plan.parts.size());
-  std::vector<float*> to(plan.parts.size());
+  std::vector<Value> merged(plan.by_server.size());
+  std::vector<float*> to(plan.by_server.size());
   const auto row = static_cast<size_t>(width);
-  for (size_t server = 0; server < plan.parts.size(); ++server) {
+  for (size_t server = 0; server < plan.by_server.size(); ++server) {
     MILLRACE_ASSIGN_OR_RETURN(
-        Tensor tensor,
-        Tensor::create(DType::kFloat32, {static_cast<int64_t>(plan.parts[server].size), width}));
+        Tensor tensor, Tensor::create(DType::kFloat32,
+                                      {static_cast<int64_t>(plan.by_server[server].size), width}));
     merged[server].as<Tensor>() = std::move(tensor);
     to[server] = merged[server].get_if<Tensor>()->data<float>();
   }
-  std::vector<uint32_t> seen(plan.parts.size());  // by part: number of rows that have a value
+  std::vector<uint32_t> seen(plan.by_server.size());  // by part: number of rows that have a value
   for (size_t i = 0; i < plan.places.size(); ++i) {
     const KeyPlan::Place place = plan.places[i];
     if (place.server < 0) continue;
@@ -106,20 +106,20 @@ Status TableClient::pull_sparse(const SparseLayout& table, std::span<const int64
                         : table.counts_accesses ? PullKind::kCounted
                                                 : PullKind::kPlain;
   std::vector<TableRequest> requests;
-  std::vector<const float*> answers(plan->parts.size());
-  for (size_t server = 0; server < plan->parts.size(); ++server) {
-    const KeyPlan::Part& part = plan->parts[server];
-    if (part.size == 0) continue;
-    protocol::Pull pull{table.table_id, kind, {{"keys", &part.keys, nullptr}}};
-    if (plan->has_repeats && training) pull.args.push_back({"counts", &part.counts, nullptr});
+  std::vector<const float*> answers(plan->by_server.size());
+  for (size_t server = 0; server < plan->by_server.size(); ++server) {
+    const KeyPlan::ServerKeys& own = plan->by_server[server];
+    if (own.size == 0) continue;
+    protocol::Pull pull{table.table_id, kind, {{"keys", &own.keys, nullptr}}};
+    if (plan->has_repeats && training) pull.args.push_back({"counts", &own.counts, nullptr});
     requests.push_back({server, pack(std::move(pull)), {}});
   }
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   const auto width = static_cast<size_t>(table.pull_width);
   for (const TableRequest& request : requests) {
-    MILLRACE_ASSIGN_OR_RETURN(
-        const Tensor* const tensor,
-        tensor_of_table_client(table.table_id, request, plan->parts[request.server].size * width));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
+                              tensor_of_table_client(table.table_id, request,
+                                                     plan->by_server[request.server].size * width));
     answers[request.server] = tensor->data<float>();
   }
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -147,28 +147,29 @@ Status TableClient::set_sparse(const SparseLayout& table, std::span<const int64_
 
 Status TableClient::send_rows(const SparseLayout& table, std::span<const int64_t> ids,
                               std::span<const float> values, int width, int labels, PushKind kind) {
-  MILLRACE_ASSIGN_OR_RETURN(const CutRows cut, cut_rows(table, ids, values, width, labels));
+  MILLRACE_ASSIGN_OR_RETURN(const RowsByServer split,
+                            rows_by_server(table, ids, values, width, labels));
   std::vector<TableRequest> requests;
-  for (size_t server = 0; server < cut.rows.size(); ++server) {
-    const KeyPlan::Part& part = cut.plan->parts[server];
-    if (part.size == 0) continue;
+  for (size_t server = 0; server < split.rows.size(); ++server) {
+    const KeyPlan::ServerKeys& own = split.plan->by_server[server];
+    if (own.size == 0) continue;
     protocol::Push push{table.table_id,
                         kind,
-                        {{"keys", &part.keys, nullptr}, {"values", &cut.rows[server], nullptr}}};
+                        {{"keys", &own.keys, nullptr}, {"values", &split.rows[server], nullptr}}};
     requests.push_back({server, pack(std::move(push)), {}});
   }
   return caller_->call_all(requests);
 }
 
-StatusOr<TableClient::CutRows> TableClient::cut_rows(const SparseLayout& table,
-                                                     std::span<const int64_t> ids,
-                                                     std::span<const float> values, int width,
-                                                     int labels) {
+StatusOr<TableClient::RowsByServer> TableClient::rows_by_server(const SparseLayout& table,
+                                                                std::span<const int64_t> ids,
+                                                                std::span<const float> values,
+                                                                int width, int labels) {
   MILLRACE_RETURN_IF_ERROR(check_size("values", values.size(), ids.size(), width));
-  CutRows cut;
-  MILLRACE_ASSIGN_OR_RETURN(cut.plan, plan_of(table, ids));
-  MILLRACE_ASSIGN_OR_RETURN(cut.rows, merge_by_server(*cut.plan, values, width, labels));
-  return cut;
+  RowsByServer split;
+  MILLRACE_ASSIGN_OR_RETURN(split.plan, plan_of(table, ids));
+  MILLRACE_ASSIGN_OR_RETURN(split.rows, merge_by_server(*split.plan, values, width, labels));
+  return split;
 }
 
 StatusOr<std::vector<protocol::SavedFile>> TableClient::save(int table_id,

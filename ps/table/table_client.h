@@ -75,13 +75,13 @@ class TableClient {
   Status set_sparse(const SparseLayout& table, std::span<const int64_t> ids,
                     std::span<const float> rows);
   /// Values by server. Values of equal ids are added up, except for the labels.
-  struct CutRows {
+  struct RowsByServer {
     std::shared_ptr<const KeyPlan> plan;
     std::vector<Value> rows;  ///< f32 [keys of the server, width]
   };
   /// Groups values of the ids by server without sending them. \param width  floats per id
-  StatusOr<CutRows> cut_rows(const SparseLayout& table, std::span<const int64_t> ids,
-                             std::span<const float> values, int width, int labels);
+  StatusOr<RowsByServer> rows_by_server(const SparseLayout& table, std::span<const int64_t> ids,
+                                        std::span<const float> values, int width, int labels);
   /// Makes every server save its rows of a table, or load them, in a folder below its allowed
   /// folder (ps/table/table_folder.h).
   /// \returns the file that each server wrote, in the order of servers

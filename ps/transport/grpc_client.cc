@@ -234,10 +234,10 @@ Status GrpcChannel::prepare(const Place& place, const Request& request, Deadline
 // status is that of reading the response.
 Status GrpcChannel::exchange(CallStream& stream, const OutgoingMessage& message, const Lease& lease,
                              Deadline until, ReplyReader& reader) {
-  MessageCutter cutter(message, lease.token());
+  MessageSplitter splitter(message, lease.token());
   grpc::ByteBuffer part;
-  for (bool taken = true; taken && !cutter.at_end();) {
-    cutter.next(part);
+  for (bool taken = true; taken && !splitter.at_end();) {
+    splitter.next(part);
     taken = stream.write(part, until);
     part.Clear();
   }
