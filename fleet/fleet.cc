@@ -45,7 +45,7 @@ std::vector<std::string> Fleet::remarks() const {
 Status Fleet::init_from_environment(const EnvironmentReader& read) {
   MILLRACE_ASSIGN_OR_RETURN(RoleMaker role, role_from_environment(read));
   environment_ = read;
-  const bool by_gloo = role.meeting.who != MeetingOptions::Who::kNobody;
+  const bool by_gloo = role.meeting.who != MeetingOptions::Who::kNone;
   MILLRACE_RETURN_IF_ERROR(init(std::move(role)));
   if (by_gloo)
     remarks_.emplace_back("PADDLE_WITH_GLOO has no effect: workers meet at their servers");

@@ -8,7 +8,7 @@
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "ps/client/meeting.h"
+#include "ps/client/connect.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/client_caller.h"
 #include "ps/table/table_sender.h"
@@ -212,7 +212,7 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
 }
 
 Status FleetWorker::start() {
-  MILLRACE_RETURN_IF_ERROR(ps::meet_servers(*client_, servers_, kReportInterval, log_));
+  MILLRACE_RETURN_IF_ERROR(ps::connect_to_servers(*client_, servers_, kReportInterval, log_));
   MILLRACE_RETURN_IF_ERROR(send_rate());
   MILLRACE_RETURN_IF_ERROR(init_params());
   return communicator_->start(&scope_);

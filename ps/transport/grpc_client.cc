@@ -186,7 +186,7 @@ Status GrpcChannel::wait_connected(grpc::Channel& channel, Deadline deadline) {
   const auto begin = Clock::now();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (was_connected_ || shared_->options.hurried_first)
+    if (was_connected_ || shared_->options.short_first_connect)
       deadline = std::min(deadline, begin + shared_->options.reconnect_timeout);
   }
   while (state != GRPC_CHANNEL_READY && channel.WaitForStateChange(state, to_gpr(deadline)))

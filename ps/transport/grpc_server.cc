@@ -118,7 +118,7 @@ class PsService final : public grpc::Service {
       : shared_(shared),
         handler_(handler),
         calls_(calls),
-        budget_(shared.options.max_bytes_under_way) {
+        budget_(shared.options.max_bytes_in_flight) {
     AddMethod(new grpc::internal::RpcServiceMethod(
         kCallMethod, grpc::internal::RpcMethod::BIDI_STREAMING,
         new grpc::internal::BidiStreamingHandler<PsService, grpc::ByteBuffer, grpc::ByteBuffer>(

@@ -131,7 +131,7 @@ StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const 
   options.insecure_listen = flags.insecure_listen;
   const std::chrono::milliseconds patience(flags.reconnect_timeout_ms);
   // With a directory, a lost server may be running at another address, so it is looked up soon.
-  options.hurried_first = !flags.etcd.empty();
+  options.short_first_connect = !flags.etcd.empty();
   options.reconnect_timeout = flags.etcd.empty() ? patience : std::min(patience, kLookAgain);
   options.metrics = metrics;
   const ps::WireKind kind = flags.transport == "grpc"  ? ps::WireKind::kGrpc

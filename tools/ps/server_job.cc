@@ -62,7 +62,7 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
   std::unique_ptr<ServerJob> job(new ServerJob());
   job->name_ = files.program;
   ps::ServerOptions options = server_options(tool, flags, threads, files_root);
-  options.goes_on = !files.params.empty();
+  options.continues = !files.params.empty();
   if (!flags.kill_point.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(options.kill_point, ps::KillPoint::parse(flags.kill_point));
   }

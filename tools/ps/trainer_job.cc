@@ -16,9 +16,9 @@
 #include "framework/base/file.h"
 #include "framework/op_attrs.h"
 #include "io/model_folder.h"
+#include "ps/client/connect.h"
 #include "ps/client/gather.h"
 #include "ps/client/link_sender.h"
-#include "ps/client/meeting.h"
 #include "ps/kill_points.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/saving/distributed_save.h"
@@ -184,8 +184,9 @@ Status TrainerJob::meet_servers(const Tool& tool) {
   }
   std::sort(servers.begin(), servers.end());
   servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
-  return ps::meet_servers(*client_, servers, kReportInterval,
-                          [&tool](const std::string& line) { tool.log(LogLevel::kWarning, line); });
+  return ps::connect_to_servers(
+      *client_, servers, kReportInterval,
+      [&tool](const std::string& line) { tool.log(LogLevel::kWarning, line); });
 }
 
 Status TrainerJob::prepare_rounds(const Tool& tool, const Files& files,
