@@ -45,7 +45,7 @@ std::vector<std::string> Fleet::remarks() const {
 Status Fleet::init_from_environment(const EnvironmentReader& read) {
   MILLRACE_ASSIGN_OR_RETURN(RoleMaker role, role_from_environment(read));
   environment_ = read;
-  const bool by_gloo = role.meeting.who != MeetingOptions::Who::kNobody;
+  const bool by_gloo = role.meeting.who != MeetingOptions::Who::kNone;
   MILLRACE_RETURN_IF_ERROR(init(std::move(role)));
   if (by_gloo)
     remarks_.emplace_back("PADDLE_WITH_GLOO has no effect: workers meet at their servers");
@@ -235,7 +235,7 @@ Status Fleet::stop_worker() {
 
 Status Fleet::barrier_worker() {
   MILLRACE_RETURN_IF_ERROR(need_worker("barrier_worker"));
-  return worker_->table_client().barrier("worker");
+  return worker_->table_client().barrier(ps::CommBarrier::kWorker);
 }
 
 Status Fleet::wait_for_all() {
@@ -263,12 +263,12 @@ Status Fleet::shrink() {
   MILLRACE_RETURN_IF_ERROR(need_worker("shrink"));
   if (worker_->tables() == nullptr) return Ok();
   ps::TableClient& client = worker_->tables()->client();
-  MILLRACE_RETURN_IF_ERROR(client.barrier("shrink"));
+  MILLRACE_RETURN_IF_ERROR(client.barrier(ps::CommBarrier::kShrink));
   if (role_->is_first_worker()) {
     for (const auto& [id, entry] : worker_->tables()->all())
       MILLRACE_RETURN_IF_ERROR(client.shrink(id));
   }
-  return client.barrier("shrink");
+  return client.barrier(ps::CommBarrier::kShrink);
 }
 
 }  // namespace millrace::fleet

@@ -225,7 +225,7 @@ StatusOr<RoleMaker> general_role_from_environment(const EnvironmentReader& read)
   MILLRACE_ASSIGN_OR_RETURN(made.role, training_role(needed, true));
   MILLRACE_RETURN_IF_ERROR(read_general_id(needed, made));
   const bool meets = needed.or_empty("PADDLE_IS_BARRIER_ALL_ROLE") != "0";
-  made.meeting.who = meets ? MeetingOptions::Who::kAll : MeetingOptions::Who::kNobody;
+  made.meeting.who = meets ? MeetingOptions::Who::kAll : MeetingOptions::Who::kNone;
   made.meeting.prefix = needed.or_empty("SYS_JOB_ID");
   return made;
 }

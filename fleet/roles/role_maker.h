@@ -31,9 +31,9 @@ struct HeterStage {
 
 /// Store by which processes find each other (PADDLE_GLOO_*).
 struct MeetingOptions {
-  enum class Who : uint8_t { kNobody = 0, kWorkers = 1, kAll = 2 };
+  enum class Who : uint8_t { kNone = 0, kWorkers = 1, kAll = 2 };
   enum class Store : uint8_t { kNone = 0, kHdfs = 1, kFile = 2, kHttp = 3 };
-  Who who = Who::kNobody;
+  Who who = Who::kNone;
   Store store = Store::kNone;
   std::string fs_name;
   std::string fs_ugi;

@@ -12,13 +12,11 @@
 #include "framework/base/file.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
-#include "ps/client/saved_parts.h"
 #include "ps/table/dense_table.h"
 #include "ps/table/rate_table.h"
 #include "ps/table/sparse_geo_table.h"
 #include "ps/table/table_files.h"
 #include "ps/table/table_handler.h"
-#include "ps/wire_names.h"
 
 namespace millrace::fleet {
 namespace {
@@ -52,10 +50,7 @@ StatusOr<std::unique_ptr<FleetServer>> FleetServer::create(ServerSetup setup) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> sparse,
                             described_sparse_tables(setup.description, {}));
   for (const ps::TypedTable& table : sparse) server->sparse_[table.options.table_id] = table;
-  server->tables_->answer_files(
-      [own = server.get()](const ps::Request& request, bool repeat, ps::ReplySink& reply) {
-        return own->answer_files(request, repeat, reply);
-      });
+  server->tables_->set_files(*server);
   setup.service.tables = server->tables_.get();
   server->runtime_ = executor::make_runtime(setup.service.files_root);
   server->program_ = serving_program(setup);
@@ -136,44 +131,36 @@ Status FleetServer::load(const std::string& folder, const std::vector<std::strin
   return Ok();
 }
 
-// Requests of workers name folders relative to the allowed one.
-Status FleetServer::answer_files(const ps::Request& request, bool repeat, ps::ReplySink& reply) {
-  if (request.text == ps::kCountLoaded) {
-    reply.set_number(loaded_);
-    return Ok();
-  }
-  const bool saves = request.text == ps::kSaveTable;
-  const auto id = static_cast<int>(request.number);
-  if (request.items.empty()) return InvalidArgument("the call names no folder for table {}", id);
+Status FleetServer::check_folder_allowed(int id, const char* action) const {
+  if (!setup_.service.files_root.empty()) return Ok();
+  return Status(StatusCode::kInvalidArgument,
+                fmt::format("table {} cannot be {}: no folder was allowed", id, action))
+      .with_hint("pserver --allow-dir DIR lets it use files below a folder");
+}
+
+Status FleetServer::load(const ps::protocol::LoadTable& what, bool repeat) {
+  MILLRACE_RETURN_IF_ERROR(check_folder_allowed(what.table, "loaded"));
+  // trainers would mistake the loaded rows for changes of other trainers
+  if (dynamic_cast<ps::SparseGeoTable*>(tables_->find(what.table)) != nullptr)
+    return Unimplemented("loading geo table {} while the job runs is not implemented", what.table);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
+                            io::path_below(setup_.service.files_root, what.folder));
+  return repeat ? Ok() : load_table(what.table, folder);
+}
+
+StatusOr<ps::protocol::SavedFile> FleetServer::save(const ps::protocol::SaveTable& what,
+                                                    bool repeat) {
+  MILLRACE_RETURN_IF_ERROR(check_folder_allowed(what.table, "saved"));
   const std::string& root = setup_.service.files_root;
-  if (root.empty()) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("table {} cannot be {}: no folder was allowed", id,
-                              saves ? "saved" : "loaded"))
-        .with_hint("pserver --allow-dir DIR lets it use files below a folder");
-  }
-  const std::string& name = request.items.front().name;
-  if (!saves) {
-    // trainers would mistake the loaded rows for changes of other trainers
-    if (dynamic_cast<ps::SparseGeoTable*>(tables_->find(id)) != nullptr)
-      return Unimplemented("loading geo table {} while the job runs is not implemented", id);
-    MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(root, name));
-    return repeat ? Ok() : load_table(id, folder);
-  }
-  int mode = 0;
-  if (request.items.size() < 2 || llvm::StringRef(request.items[1].name).getAsInteger(10, mode))
-    return InvalidArgument("expected a save mode for table {}, found none", id);
-  const bool replaces = request.items.size() > 2 && request.items[2].name == ps::kReplaces;
-  const std::string file = ps::table_file(name, id, setup_.server);
+  const std::string file = ps::table_file(what.folder, what.table, setup_.server);
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::make_path_below(root, file));
   // a repeat reports the file that the first call wrote
   if (!repeat) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(root, name));
-    MILLRACE_RETURN_IF_ERROR(save_table(id, folder, mode, replaces ? Replace::kYes : Replace::kNo));
+    MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(root, what.folder));
+    MILLRACE_RETURN_IF_ERROR(
+        save_table(what.table, folder, what.mode, what.replaces ? Replace::kYes : Replace::kNo));
   }
-  MILLRACE_ASSIGN_OR_RETURN(std::string written, ps::saved_part_text(path, file));
-  reply.set_text(std::move(written));
-  return Ok();
+  return io::file_facts(path, file);
 }
 
 Status FleetServer::serve(ps::Transport& transport, const std::string& endpoint,

@@ -16,6 +16,7 @@
 #include "ps/metrics/metrics.h"
 #include "ps/server/service.h"
 #include "ps/table/table_folder.h"
+#include "ps/table/table_handler.h"
 #include "ps/transport/transport.h"
 
 namespace millrace::fleet {
@@ -33,7 +34,7 @@ struct ServerSetup {
 /// A server of a fleet job: serves the tables of its description with ps::Service, which also
 /// detects lost workers. It serves until every worker has completed. Unlike the original's, it then
 /// ends on its own.
-class FleetServer {
+class FleetServer final : private ps::TableFiles {
  public:
   /// Errors: those of make_described_tables(); kUnimplemented for snapshots.
   static StatusOr<std::unique_ptr<FleetServer>> create(ServerSetup setup);
@@ -60,7 +61,11 @@ class FleetServer {
 
  private:
   FleetServer() = default;
-  Status answer_files(const ps::Request& request, bool repeat, ps::ReplySink& reply);
+  /// Requests of workers name folders relative to the allowed one.
+  StatusOr<ps::protocol::SavedFile> save(const ps::protocol::SaveTable& what, bool repeat) override;
+  Status load(const ps::protocol::LoadTable& what, bool repeat) override;
+  [[nodiscard]] int64_t loaded() const override { return loaded_; }
+  [[nodiscard]] Status check_folder_allowed(int id, const char* action) const;
   Status save_table(int id, const std::string& folder, int mode, Replace replace);
   Status load_table(int id, const std::string& folder);
   [[nodiscard]] Status check_manifest(int id, const std::string& folder) const;

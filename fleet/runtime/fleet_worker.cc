@@ -8,7 +8,7 @@
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "ps/client/meeting.h"
+#include "ps/client/connect.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/client_caller.h"
 #include "ps/table/table_sender.h"
@@ -212,7 +212,7 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
 }
 
 Status FleetWorker::start() {
-  MILLRACE_RETURN_IF_ERROR(ps::meet_servers(*client_, servers_, kReportInterval, log_));
+  MILLRACE_RETURN_IF_ERROR(ps::connect_to_servers(*client_, servers_, kReportInterval, log_));
   MILLRACE_RETURN_IF_ERROR(send_rate());
   MILLRACE_RETURN_IF_ERROR(init_params());
   return communicator_->start(&scope_);
@@ -277,7 +277,7 @@ Status FleetWorker::init_params() {
     return Status(StatusCode::kDistributed,
                   fmt::format("{} of {} servers have loaded dense parameters", have, loaded.size()))
         .with_hint("all servers of a job must load the same folder, or none");
-  MILLRACE_RETURN_IF_ERROR(table_client_->barrier("init"));
+  MILLRACE_RETURN_IF_ERROR(table_client_->barrier(ps::CommBarrier::kInit));
   for (const RowSource& source : row_sources_) {
     const int id = communicator_->receive_contexts().at(source.param).table_id;
     MILLRACE_RETURN_IF_ERROR(communicator_->pull_dense(scope_, id));

@@ -64,13 +64,11 @@ StatusOr<ps::SavedParts> save_tables(FleetWorker& worker, const FleetSaveTarget&
   ps::SavedParts parts;
   for (const NamedTable& table : tables_of(worker)) {
     MILLRACE_ASSIGN_OR_RETURN(
-        const Names written,
+        std::vector<ps::protocol::SavedFile> written,
         worker.table_client().save(table.id, to.folder, to.mode, to.replace == Replace::kYes));
-    for (size_t server = 0; server < written.size(); ++server) {
-      MILLRACE_ASSIGN_OR_RETURN(
-          auto part, ps::read_saved_part(written[server], table.name, worker.servers()[server]));
-      parts.push_back(std::move(part));
-    }
+    for (size_t server = 0; server < written.size(); ++server)
+      parts.push_back(
+          ps::saved_part(std::move(written[server]), table.name, worker.servers()[server]));
   }
   return parts;
 }
@@ -137,7 +135,7 @@ Status load_worker_persistables(FleetWorker& worker, const FleetSaveTarget& from
   MILLRACE_RETURN_IF_ERROR(check_geo(worker, "loading"));
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(from.root, from.folder));
   ps::TableClient& client = worker.table_client();
-  MILLRACE_RETURN_IF_ERROR(client.barrier("load"));
+  MILLRACE_RETURN_IF_ERROR(client.barrier(ps::CommBarrier::kLoad));
   Status loaded;
   if (worker.index() == 0) {
     for (const NamedTable& table : tables_of(worker)) {
@@ -146,7 +144,7 @@ Status load_worker_persistables(FleetWorker& worker, const FleetSaveTarget& from
     }
   }
   // do not return before the barrier: the others would wait for this worker
-  const Status met = client.barrier("load");
+  const Status met = client.barrier(ps::CommBarrier::kLoad);
   MILLRACE_RETURN_IF_ERROR(std::move(loaded));
   MILLRACE_RETURN_IF_ERROR(Status(met));
   std::set<std::string> on_servers;

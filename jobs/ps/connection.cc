@@ -34,7 +34,7 @@ StatusOr<std::shared_ptr<ps::Transport>> open_transport(const ConnectionOptions&
   wire.tls = options.tls;
   wire.insecure_listen = options.insecure_listen;
   // With a directory, a lost server may be running at another address, so it is looked up soon.
-  wire.hurried_first = has_directory;
+  wire.short_first_connect = has_directory;
   wire.reconnect_timeout =
       has_directory ? std::min(options.reconnect_timeout, kLookAgain) : options.reconnect_timeout;
   wire.metrics = metrics;

@@ -10,7 +10,7 @@ namespace millrace::jobs {
 
 StatusOr<std::unique_ptr<Server>> open_server(const Server::Files& files, Server::Settings settings,
                                               std::shared_ptr<ps::Transport> transport) {
-  settings.service.goes_on = !files.params.empty();
+  settings.service.continues = !files.params.empty();
   std::unique_ptr<Server> server;
   if (is_fleet_role(files.program)) {
     MILLRACE_ASSIGN_OR_RETURN(

@@ -30,7 +30,7 @@ class Server {
   };
   /// Settings of the run.
   struct Settings {
-    /// `goes_on` and `tables` are set when the server is opened.
+    /// `continues` and `tables` are set when the server is opened.
     ps::ServerOptions service;
     std::string endpoint;     ///< where to listen; empty: at the endpoint in the program
     int loading_threads = 1;  ///< threads that read files of parameters

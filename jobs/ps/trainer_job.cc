@@ -18,9 +18,9 @@
 #include "jobs/config/typed_tables.h"
 #include "jobs/ps/save_place.h"
 #include "ops/read_checked_program.h"
+#include "ps/client/connect.h"
 #include "ps/client/gather.h"
 #include "ps/client/link_sender.h"
-#include "ps/client/meeting.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/saving/distributed_save.h"
 #include "transpiler/distribute/slices_json.h"
@@ -84,7 +84,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Files& files, const
   how.optimize = settings.optimize;
   const executor::Executor executor(runtime, how);
   if (job->slices_) job->local_.emplace(*job->program_, *job->slices_);
-  MILLRACE_RETURN_IF_ERROR(job->meet_servers());
+  MILLRACE_RETURN_IF_ERROR(job->connect_to_servers());
   MILLRACE_ASSIGN_OR_RETURN(job->first_step_, job->client_->settle());
   if (job->first_step_ > 0)
     settings.log(LogLevel::kInfo,
@@ -143,12 +143,13 @@ Status TrainerJob::prepare_workers(const std::shared_ptr<const executor::Runtime
     return {StatusCode::kUsage, "expected only one of --worker-threads and --devices"};
   const std::vector<std::string> servers = client_->endpoints();
   if (servers.empty()) return {StatusCode::kUsage, "--worker-threads: the job has no servers"};
-  MILLRACE_ASSIGN_OR_RETURN(const int mode, client_->mode_of(servers.front()));
+  MILLRACE_ASSIGN_OR_RETURN(const ps::ServerMode mode, client_->mode_of(servers.front()));
   const bool is_geo = slices_ && slices_->properties.geo;
-  if (mode == 0 || is_geo || before_ != nullptr)
-    return Unimplemented("--worker-threads above 1 in a {} job", mode == 0 ? "synchronous"
-                                                                 : is_geo  ? "geo"
-                                                                           : "federated")
+  const bool is_sync = mode == ps::ServerMode::kSync;
+  if (is_sync || is_geo || before_ != nullptr)
+    return Unimplemented("--worker-threads above 1 in a {} job", is_sync  ? "synchronous"
+                                                                 : is_geo ? "geo"
+                                                                          : "federated")
         .with_hint(
             "worker threads are for asynchronous jobs; --devices cpu:N splits the batches of "
             "synchronous ones");
@@ -164,7 +165,7 @@ Status TrainerJob::prepare_workers(const std::shared_ptr<const executor::Runtime
 }
 
 // Servers expect every trainer, including one whose program sends them nothing.
-Status TrainerJob::meet_servers() {
+Status TrainerJob::connect_to_servers() {
   std::vector<std::string> servers = ps::servers_named_in(*program_);
   if (slices_) {
     const std::vector<std::string>& all = slices_->properties.endpoints;
@@ -172,8 +173,8 @@ Status TrainerJob::meet_servers() {
   }
   std::sort(servers.begin(), servers.end());
   servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
-  return ps::meet_servers(*client_, servers, kReportInterval,
-                          log_at(settings_.log, LogLevel::kWarning));
+  return ps::connect_to_servers(*client_, servers, kReportInterval,
+                                log_at(settings_.log, LogLevel::kWarning));
 }
 
 Status TrainerJob::prepare_rounds(const Files& files, const executor::Executor& executor) {
@@ -218,9 +219,9 @@ Status TrainerJob::make_communicator() {
     MILLRACE_ASSIGN_OR_RETURN(const ps::CommContexts contexts, ps::send_contexts_of(*program_));
     if (contexts.empty()) return Ok();
     // A synchronous server merges the gradients; the ops then stay in step with it.
-    MILLRACE_ASSIGN_OR_RETURN(const int mode,
+    MILLRACE_ASSIGN_OR_RETURN(const ps::ServerMode mode,
                               client_->mode_of(contexts.begin()->second.split_endpoints.front()));
-    if (mode == 0) return Ok();
+    if (mode == ps::ServerMode::kSync) return Ok();
   }
   ps::Remarks remarks;
   MILLRACE_ASSIGN_OR_RETURN(communicator_, communicator_of(remarks));

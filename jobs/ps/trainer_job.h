@@ -51,7 +51,7 @@ class TrainerJob final : public Trainer {
  private:
   explicit TrainerJob(const Settings& settings) : Trainer(settings.trainer), settings_(settings) {}
   Status read_job(const Files& files, std::shared_ptr<ps::Transport> transport);
-  Status meet_servers();
+  Status connect_to_servers();
   Status load(const Files& files, const executor::Executor& executor);
   Status load_folder(const std::string& folder);
   Status load_params(const std::string& path);

@@ -81,7 +81,9 @@ Status infer_ref(InferContext& ctx) {
 }
 
 // The output gets no dims: an executor would allocate it, and it must stay without a value.
-Status infer_fake_init(InferContext& ctx) { return checked_dtype(ctx, "dtype").status(); }
+Status infer_fake_init(InferContext& ctx) {
+  return checked_dtype(ctx, "dtype").status();
+}
 
 }  // namespace
 

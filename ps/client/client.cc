@@ -3,44 +3,22 @@
 #include <algorithm>
 #include <limits>
 #include <random>
-#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "framework/base/text.h"
 #include "ps/kill_points.h"
-#include "ps/wire_names.h"
 
 namespace millrace::ps {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
+using Standing = protocol::HelloAnswer::Standing;
 
 constexpr std::chrono::milliseconds kClientLongestPause{500};
 // A replacement trainer joins this many steps later, so that all servers learn of it before that
 // step. The number doubles with each attempt where they did not.
 constexpr int64_t kStepsAhead = 2;
-
-// Calls that change something have a sequence number, by which servers recognise a repeat.
-bool has_sequence(Method method, const std::string& text) {
-  switch (method) {
-    case Method::kSend:
-    case Method::kSendBarrier:
-    case Method::kFetchBarrier:
-    case Method::kCount:
-    case Method::kPush:
-    case Method::kRun:
-    case Method::kTableBarrier:
-    case Method::kCheckpoint:
-      return true;
-    case Method::kGet:
-    case Method::kPull:
-      return !text.empty() && text != kQuietPull;
-    default:
-      return false;
-  }
-}
 
 void reach_before(const std::shared_ptr<KillPoint>& point, Method method) {
   if (point == nullptr) return;
@@ -104,27 +82,18 @@ uint64_t Client::settled_number(Server& server) {
 }
 
 Request Client::hello_of(Server& server) const {
-  Request request;
-  request.method = Method::kHello;
+  const int64_t sent = server.sent;
+  Request request = protocol::pack(protocol::Hello{
+      .has_fetched = server.fetched > sent, .sent = sent, .settled = settled_number(server)});
+  // a hello is for any epoch
   request.caller = {options_.job, options_.trainer, options_.incarnation};
   request.step = step_;
-  request.number = server.fetched > server.sent ? kHasFetched : 0;
-  request.text = std::to_string(server.sent);
-  request.sequence = settled_number(server);
   return request;
 }
 
 StatusOr<Client::Greeting> Client::read_greeting(const Reply& reply) {
-  Greeting greeting;
-  greeting.epoch = reply.epoch;
-  greeting.mode = static_cast<int>(reply.number);
-  int word = 0;
-  std::istringstream text(reply.text);
-  if (!(text >> greeting.sent >> greeting.applied >> word) || greeting.sent < 0)
-    return InvalidData("a server responded to a hello with '{}'", printable(reply.text));
-  greeting.joins = word == kJoins;
-  greeting.settles = word == kMustSettle;
-  return greeting;
+  MILLRACE_ASSIGN_OR_RETURN(const protocol::HelloAnswer answer, protocol::hello_answer(reply));
+  return Greeting{reply.epoch, answer};
 }
 
 StatusOr<Client::Greeting> Client::say_hello(Server& server, Deadline deadline) {
@@ -136,11 +105,12 @@ StatusOr<Client::Greeting> Client::say_hello(Server& server, Deadline deadline) 
 Status Client::greet(Server& server, Deadline deadline) {
   const std::lock_guard lock(server.hello);
   if (server.greeted) return Ok();
+  Request hello = hello_of(server);
   Reply reply;
-  MILLRACE_RETURN_IF_ERROR(exchange(server, hello_of(server), deadline, reply));
+  MILLRACE_RETURN_IF_ERROR(exchange(server, hello, deadline, reply));
   MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, read_greeting(reply));
   server.epoch = greeting.epoch;
-  server.mode = greeting.mode;
+  server.mode = greeting.answer.mode;
   server.greeted = true;
   return Ok();
 }
@@ -151,18 +121,20 @@ StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
   const std::lock_guard lock(server.hello);
   MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(server, deadline));
   if (greeting.epoch == server.epoch) return false;
-  const int64_t sent = greeting.sent;
-  if (server.mode == 0 && (greeting.settles || sent < server.sent - 1 || sent > server.sent + 1 ||
-                           (sent == server.sent - 1 && server.last_sent.empty()))) {
+  const int64_t sent = greeting.answer.sent;
+  const bool is_sync = server.mode == ServerMode::kSync;
+  const bool must_go_back = greeting.answer.standing == Standing::kMustGoBack;
+  if (is_sync && (must_go_back || sent < server.sent - 1 || sent > server.sent + 1 ||
+                  (sent == server.sent - 1 && server.last_sent.empty()))) {
     must_settle_ = true;
     return Status(StatusCode::kDistributed,
                   fmt::format("the server at {} restarted from step {}, this trainer is at step {}",
                               server.channel->endpoint(), sent, server.sent.load()));
   }
-  if (server.mode == 0 && sent < server.sent)
+  if (is_sync && sent < server.sent)
     MILLRACE_RETURN_IF_ERROR(recover(server, greeting.epoch, deadline));
   server.epoch = greeting.epoch;
-  return server.mode == 0 && sent > server.sent;
+  return is_sync && sent > server.sent;
 }
 
 StatusOr<int64_t> Client::settle() {
@@ -171,7 +143,7 @@ StatusOr<int64_t> Client::settle() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [endpoint, server] : servers_)
-      if (server->greeted && server->mode == 0) servers.push_back(server.get());
+      if (server->greeted && server->mode == ServerMode::kSync) servers.push_back(server.get());
   }
   const bool again = must_settle_.exchange(false);
   int64_t ahead = kStepsAhead;
@@ -203,28 +175,25 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
   bool joins = false;
   int64_t oldest = std::numeric_limits<int64_t>::max();
   int64_t newest = 0;
-  for (const Greeting& greeting : greetings) {
-    joins |= greeting.joins;
-    oldest = std::min(oldest, greeting.sent);
-    newest = std::max(newest, greeting.applied);
+  for (const auto& [epoch, answer] : greetings) {
+    joins |= answer.standing == Standing::kJoins;
+    oldest = std::min(oldest, answer.sent);
+    newest = std::max(newest, answer.applied);
   }
   if (greetings.empty()) return 0;
   const int64_t step = joins ? newest + ahead : oldest;
   const bool agree = !again && !joins &&
                      std::all_of(greetings.begin(), greetings.end(), [&](const Greeting& each) {
-                       return each.sent == step && each.applied == step && !each.settles;
+                       return each.answer.sent == step && each.answer.applied == step &&
+                              each.answer.standing != Standing::kMustGoBack;
                      });
   for (size_t i = 0; i < servers.size(); ++i) {
     Server& server = *servers[i];
     const std::lock_guard lock(server.hello);
     server.epoch = greetings[i].epoch;
     if (!agree) {
-      Request request = hello_of(server);
-      request.method = Method::kGoTo;
-      request.epoch = server.epoch;
-      request.number = step;
-      request.text = std::to_string(request.sequence);
-      request.sequence = 0;
+      Request request = protocol::pack(protocol::GoTo{step, settled_number(server)});
+      address(server, request);
       Reply reply;
       MILLRACE_RETURN_IF_ERROR(server.channel->call(request, deadline, reply));
       server.epoch = reply.epoch;
@@ -246,28 +215,30 @@ Status Client::recover(Server& server, uint64_t epoch, Deadline deadline) {
     recovery.send_sequence = new_number(server);
   }
   Reply reply;
-  Request request = hello_of(server);
-  request.epoch = epoch;
-  request.number = 0;
-  request.text.clear();
-  request.method = Method::kFetchBarrier;
-  request.sequence = recovery.fetch_sequence;
-  MILLRACE_RETURN_IF_ERROR(server.channel->call(request, deadline, reply));
-  request.method = Method::kSendBarrier;
-  request.sequence = recovery.send_sequence;
-  request.items = server.last_sent;
-  MILLRACE_RETURN_IF_ERROR(server.channel->call(request, deadline, reply));
+  Request fetched = protocol::pack(protocol::FetchBarrier{});
+  fetched.sequence = recovery.fetch_sequence;
+  Request sent = protocol::pack(protocol::SendBarrier{server.last_sent});
+  sent.sequence = recovery.send_sequence;
+  for (Request* const request : {&fetched, &sent}) {
+    address(server, *request);
+    request->epoch = epoch;
+    MILLRACE_RETURN_IF_ERROR(server.channel->call(*request, deadline, reply));
+  }
   const std::lock_guard lock(server.numbers);
   server.pending.erase(recovery.fetch_sequence);
   server.pending.erase(recovery.send_sequence);
   return Ok();
 }
 
-// Sends a request until it is answered; a repeat has the same sequence number.
-Status Client::exchange(Server& server, const Request& original, Deadline deadline, Reply& reply) {
-  Request request = original;
+void Client::address(const Server& server, Request& request) const {
   request.caller = {options_.job, options_.trainer, options_.incarnation};
   request.step = step_;
+  request.epoch = server.epoch;
+}
+
+// Sends a request until it is answered; a repeat has the same sequence number.
+Status Client::exchange(Server& server, Request& request, Deadline deadline, Reply& reply) {
+  address(server, request);
   auto pause = options_.retry_pause;
   // at the start of a job, servers may come up at any time before the deadline
   const Deadline patience =
@@ -324,26 +295,22 @@ void Client::note(Server& server, const Request& request) {
 Status Client::call(Call& call) {
   const Deadline deadline = SteadyClock::now() + options_.deadline;
   MILLRACE_ASSIGN_OR_RETURN(Server* const target, server(call.endpoint));
-  Request request;
-  request.method = call.method;
-  request.number = call.number;
-  request.text = call.text;
-  request.items = call.items;
+  Request& request = call.request;
   Status status = greet(*target, deadline);
   if (status.ok()) {
-    if (has_sequence(call.method, call.text)) request.sequence = new_number(*target);
-    reach_before(options_.kill_point, call.method);
+    request.sequence = protocol::needs_sequence(request) ? new_number(*target) : 0;
+    reach_before(options_.kill_point, request.method);
     status = exchange(*target, request, deadline, call.reply);
-    reach_after(options_.kill_point, call.method);
+    reach_after(options_.kill_point, request.method);
     const std::lock_guard lock(target->numbers);
     target->pending.erase(request.sequence);
   }
   if (status.ok()) return status;
   std::string what =
-      fmt::format("in '{}' to the server at {}", method_name(call.method), call.endpoint);
-  if (!call.items.empty()) {
-    what += fmt::format(" for '{}'", call.items.front().name);
-    if (call.items.size() > 1) what += fmt::format(" and {} more", call.items.size() - 1);
+      fmt::format("in '{}' to the server at {}", method_name(request.method), call.endpoint);
+  if (!request.items.empty()) {
+    what += fmt::format(" for '{}'", request.items.front().name);
+    if (request.items.size() > 1) what += fmt::format(" and {} more", request.items.size() - 1);
   }
   return std::move(status).with_note(what);
 }
@@ -355,7 +322,7 @@ Status Client::call_all(llvm::MutableArrayRef<Call> calls) {
   return Ok();
 }
 
-StatusOr<int> Client::mode_of(const std::string& endpoint) {
+StatusOr<ServerMode> Client::mode_of(const std::string& endpoint) {
   MILLRACE_ASSIGN_OR_RETURN(Server* const target, server(endpoint));
   MILLRACE_RETURN_IF_ERROR(greet(*target, SteadyClock::now() + options_.deadline));
   return target->mode.load();
@@ -370,12 +337,8 @@ std::vector<std::string> Client::endpoints() const {
 
 Status Client::complete(bool stay) {
   std::vector<Call> calls;
-  for (const std::string& endpoint : endpoints()) {
-    Call& call = calls.emplace_back();
-    call.endpoint = endpoint;
-    call.method = Method::kComplete;
-    call.number = stay ? 1 : 0;
-  }
+  for (const std::string& endpoint : endpoints())
+    calls.emplace_back(endpoint, protocol::Complete{stay});
   return call_all(calls);
 }
 

@@ -8,12 +8,15 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
 
 #include "framework/base/status.h"
 #include "ps/client/call_pool.h"
+#include "ps/protocol/answers.h"
+#include "ps/protocol/pack.h"
 #include "ps/transport/transport.h"
 
 namespace millrace::ps {
@@ -59,11 +62,14 @@ class Client {
 
   /// One call to one server.
   struct Call {
+    Call() = default;
+    /// \param message  one of ps/protocol/messages.h
+    template <typename Message>
+    Call(std::string to, Message message)
+        : endpoint(std::move(to)), request(protocol::pack(std::move(message))) {}
+
     std::string endpoint;
-    Method method = Method::kGet;
-    int64_t number = 0;
-    std::string text;
-    std::vector<RequestItem> items;
+    Request request;  ///< packed; the client sets caller, epoch, step and sequence
     Reply reply;
   };
   /// Errors: kDistributed when the server cannot be reached, does not respond by the deadline, or
@@ -72,8 +78,8 @@ class Client {
   /// Makes several calls in parallel. \returns the error of the first call that failed
   Status call_all(llvm::MutableArrayRef<Call> calls);
 
-  /// The mode of a server: 0 sync, 1 async, 3 geo. Errors: as call().
-  StatusOr<int> mode_of(const std::string& endpoint);
+  /// The mode of a server. Errors: as call().
+  StatusOr<ServerMode> mode_of(const std::string& endpoint);
   /// Servers that this client has contacted, ordered by name.
   [[nodiscard]] std::vector<std::string> endpoints() const;
   /// Agrees with all synchronous servers on the step from which this trainer continues: 0 in a new
@@ -96,7 +102,7 @@ class Client {
     std::mutex hello;  ///< held while a hello is sent
     bool greeted = false;
     std::atomic<uint64_t> epoch{0};
-    std::atomic<int> mode{0};
+    std::atomic<ServerMode> mode{ServerMode::kSync};
     std::mutex numbers;
     uint64_t sequence = 0;       ///< last number assigned
     std::set<uint64_t> pending;  ///< numbers of calls in progress
@@ -117,11 +123,7 @@ class Client {
   /// A server's response to a hello.
   struct Greeting {
     uint64_t epoch = 0;
-    int mode = 0;
-    int64_t sent = 0;      ///< send barriers of this trainer that it has carried out
-    int64_t applied = 0;   ///< steps that it has applied
-    bool joins = false;    ///< this trainer replaces a lost one
-    bool settles = false;  ///< others went back, and this trainer must, too
+    protocol::HelloAnswer answer;
   };
   static StatusOr<Greeting> read_greeting(const Reply& reply);
   static uint64_t new_number(Server& server);
@@ -131,7 +133,9 @@ class Client {
                           Deadline deadline);
   StatusOr<Server*> server(const std::string& endpoint);
   Status greet(Server& server, Deadline deadline);
-  Status exchange(Server& server, const Request& request, Deadline deadline, Reply& reply);
+  Status exchange(Server& server, Request& request, Deadline deadline, Reply& reply);
+  /// Sets the caller, the step and the epoch of a request.
+  void address(const Server& server, Request& request) const;
   /// Asks a server that did not respond whether it was restarted, and if so continues with it from
   /// its snapshot.
   /// \returns true if the snapshot includes the send barrier whose response was lost

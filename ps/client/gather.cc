@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "framework/base/errors.h"
-#include "ps/wire_names.h"
 
 namespace millrace::ps {
 namespace {
@@ -19,12 +18,8 @@ using transpiler::SlicesFile;
 StatusOr<std::vector<Value>> fetch(Client& client,
                                    llvm::ArrayRef<std::pair<std::string, std::string>> places) {
   std::vector<Client::Call> calls;
-  for (const auto& [endpoint, name] : places) {
-    Client::Call& call = calls.emplace_back();
-    call.endpoint = endpoint;
-    call.method = Method::kGetNoBarrier;
-    call.items.push_back({name + kWithoutBarrier, nullptr, nullptr});
-  }
+  for (const auto& [endpoint, name] : places)
+    calls.emplace_back(endpoint, protocol::GetNow{{name}});
   MILLRACE_RETURN_IF_ERROR(client.call_all(calls));
   std::vector<Value> values;
   for (Client::Call& call : calls) {

@@ -5,21 +5,20 @@
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "ps/client/row_sections.h"
-#include "ps/wire_names.h"
+#include "ps/slices/split_rows.h"
 
 namespace millrace::ps {
 namespace {
 
 // Names on the servers of the slices of the k-th var. A context of one var lists the slices of that
 // var. A context of several vars lists one server and one name for each var.
-struct Pieces {
+struct SliceNames {
   std::vector<std::string> names;
   std::vector<std::string> endpoints;
-  std::vector<int64_t> sections;  // empty: not split
+  std::vector<int64_t> heights;  // rows of each slice; empty: not split
 };
 
-StatusOr<Pieces> pieces_of(const CommContext& context, size_t k, size_t count) {
+StatusOr<SliceNames> slices_of(const CommContext& context, size_t k, size_t count) {
   if (context.table_id >= 0 && context.split_varnames.empty())
     return Unimplemented("'{}' belongs to typed table {}, which this sender cannot send to",
                          context.var_name, context.table_id);
@@ -30,27 +29,15 @@ StatusOr<Pieces> pieces_of(const CommContext& context, size_t k, size_t count) {
         context.var_name, context.split_varnames.size(), context.split_endpoints.size());
   }
   if (count == 1) {
-    Pieces pieces{context.split_varnames, context.split_endpoints, {}};
-    if (pieces.names.size() > 1) pieces.sections = context.sections;
-    return pieces;
+    SliceNames slices{context.split_varnames, context.split_endpoints, {}};
+    if (slices.names.size() > 1) slices.heights = context.sections;
+    return slices;
   }
   if (count != context.split_varnames.size())
     return InvalidArgument(
         "context '{}' has {} vars and {} server var names, expected equal numbers",
         context.var_name, count, context.split_varnames.size());
-  return Pieces{{context.split_varnames[k]}, {context.split_endpoints[k]}, {}};
-}
-
-// The call to a server; calls are in the order in which their servers were first requested.
-Client::Call& call_to(std::vector<Client::Call>& calls, const std::string& endpoint,
-                      Method method) {
-  for (Client::Call& call : calls) {
-    if (call.endpoint == endpoint) return call;
-  }
-  Client::Call& call = calls.emplace_back();
-  call.endpoint = endpoint;
-  call.method = method;
-  return call;
+  return SliceNames{{context.split_varnames[k]}, {context.split_endpoints[k]}, {}};
 }
 
 Status send_count_link_sender(Client& client, const CommContext& context, const Value& value) {
@@ -61,53 +48,57 @@ Status send_count_link_sender(Client& client, const CommContext& context, const 
   }
   std::vector<Client::Call> calls;
   for (const std::string& endpoint : context.split_endpoints) {
-    Client::Call& call = call_to(calls, endpoint, Method::kCount);
-    call.number = *number->data<int64_t>();
-    call.items = {{context.vars().front(), nullptr, nullptr}};
+    const bool known =
+        llvm::any_of(calls, [&](const Client::Call& call) { return call.endpoint == endpoint; });
+    if (known) continue;
+    calls.emplace_back(endpoint, protocol::Count{context.vars().front(), *number->data<int64_t>()});
   }
   return client.call_all(calls);
 }
 
 }  // namespace
 
-LinkSender::Cut& LinkSender::cut_of(const std::string& var, llvm::ArrayRef<int64_t> sections) {
+LinkSender::Slicer& LinkSender::slicer_of(const std::string& var, llvm::ArrayRef<int64_t> heights) {
   const std::lock_guard lock(mutex_);
-  std::unique_ptr<Cut>& cut = cuts_[var];
-  if (cut == nullptr) cut = std::make_unique<Cut>(sections);
-  return *cut;
+  std::unique_ptr<Slicer>& slicer = slicers_[var];
+  if (slicer == nullptr) slicer = std::make_unique<Slicer>(heights);
+  return *slicer;
 }
 
 Status LinkSender::add(const CommContext& context, std::span<const Value* const> values,
-                       const std::string& text, Load& load) {
+                       Load& load) {
   for (size_t k = 0; k < values.size(); ++k) {
-    MILLRACE_ASSIGN_OR_RETURN(const Pieces pieces, pieces_of(context, k, values.size()));
-    llvm::ArrayRef<Value> cuts(*values[k]);
+    MILLRACE_ASSIGN_OR_RETURN(const SliceNames slices, slices_of(context, k, values.size()));
+    llvm::ArrayRef<Value> split(*values[k]);
     if (const auto* const rows = values[k]->get_if<SelectedRows>()) {
-      Cut& cut = cut_of(context.var_name, pieces.sections);
-      load.locks.emplace_back(cut.mutex);
-      MILLRACE_RETURN_IF_ERROR(cut.rows.cut(*rows));
-      cuts = cut.rows.pieces();
-    } else if (!pieces.sections.empty()) {
-      std::vector<Value>& kept = load.pieces.emplace_back();
-      MILLRACE_RETURN_IF_ERROR(cut_rows(*values[k], pieces.sections, kept));
-      cuts = kept;
+      Slicer& slicer = slicer_of(context.var_name, slices.heights);
+      load.locks.emplace_back(slicer.mutex);
+      MILLRACE_RETURN_IF_ERROR(slicer.rows.split(*rows));
+      split = slicer.rows.slices();
+    } else if (!slices.heights.empty()) {
+      std::vector<Value>& kept = load.slices.emplace_back();
+      MILLRACE_RETURN_IF_ERROR(split_rows(*values[k], slices.heights, kept));
+      split = kept;
     }
-    for (size_t i = 0; i < pieces.names.size(); ++i) {
-      Client::Call& call = call_to(load.calls, pieces.endpoints[i], Method::kSend);
-      call.text = text;
-      const Value& value = cuts[cuts.size() == 1 ? 0 : i];
+    for (size_t i = 0; i < slices.names.size(); ++i) {
+      SentVars& sent = load.sent.at(slices.endpoints[i]);
+      const Value& value = split[split.size() == 1 ? 0 : i];
       // with few rows, most slices are empty
       const auto* const rows = value.get_if<SelectedRows>();
       if (rows != nullptr && rows->rows.empty()) continue;
-      call.items.push_back({pieces.names[i], &value, nullptr});
+      sent.vars.push_back({slices.names[i], &value, nullptr});
     }
   }
   return Ok();
 }
 
-Status LinkSender::deliver(Load& load) {
-  std::erase_if(load.calls, [](const Client::Call& call) { return call.items.empty(); });
-  return client_->call_all(load.calls);
+Status LinkSender::deliver(Load& load, SendKind kind) {
+  std::vector<Client::Call> calls;
+  for (SentVars& sent : load.sent.entries()) {
+    if (!sent.vars.empty())
+      calls.emplace_back(sent.endpoint, protocol::Send{kind, std::move(sent.vars)});
+  }
+  return client_->call_all(calls);
 }
 
 Status LinkSender::send(const CommContext& context, std::span<Value> values, Deadline deadline) {
@@ -124,16 +115,16 @@ Status LinkSender::send_all(std::span<const Parcel> parcels, Deadline /*deadline
     }
     std::vector<const Value*> pointers;
     for (const Value& value : values) pointers.push_back(&value);
-    MILLRACE_RETURN_IF_ERROR(add(*context, pointers, "", load));
+    MILLRACE_RETURN_IF_ERROR(add(*context, pointers, load));
   }
-  return deliver(load);
+  return deliver(load, SendKind::kGradients);
 }
 
 Status LinkSender::set(const CommContext& context, std::span<const Value* const> values,
                        Deadline /*deadline*/) {
   Load load;
-  MILLRACE_RETURN_IF_ERROR(add(context, values, kSetValues, load));
-  return deliver(load);
+  MILLRACE_RETURN_IF_ERROR(add(context, values, load));
+  return deliver(load, SendKind::kValues);
 }
 
 Status LinkSender::receive(const CommContext& context, std::span<Value> values, Deadline deadline) {
@@ -142,7 +133,7 @@ Status LinkSender::receive(const CommContext& context, std::span<Value> values, 
 }
 
 Status LinkSender::receive_all(std::span<const Parcel> parcels, Deadline /*deadline*/) {
-  std::vector<Client::Call> calls;
+  ByServer<WantedVars> wanted;
   struct Want {
     const CommContext* context;
     Value* value;
@@ -151,16 +142,22 @@ Status LinkSender::receive_all(std::span<const Parcel> parcels, Deadline /*deadl
   std::vector<Want> wants;
   for (const auto& [context, values] : parcels) {
     for (size_t k = 0; k < values.size(); ++k) {
-      MILLRACE_ASSIGN_OR_RETURN(const Pieces pieces, pieces_of(*context, k, values.size()));
+      MILLRACE_ASSIGN_OR_RETURN(const SliceNames slices, slices_of(*context, k, values.size()));
       Want& want = wants.emplace_back(Want{context, &values[k], {}});
-      for (size_t i = 0; i < pieces.names.size(); ++i) {
-        Client::Call& call = call_to(calls, pieces.endpoints[i], Method::kGet);
-        want.places.emplace_back(static_cast<size_t>(&call - calls.data()), call.items.size());
-        call.items.push_back({pieces.names[i], nullptr, nullptr});
-        call.reply.values.emplace_back();
-        if (pieces.names.size() == 1) call.reply.values.back() = std::move(values[k]);
+      for (size_t i = 0; i < slices.names.size(); ++i) {
+        const size_t index = wanted.index_of(slices.endpoints[i]);
+        WantedVars& entry = wanted.entries()[index];
+        want.places.emplace_back(index, entry.names.size());
+        entry.names.push_back(slices.names[i]);
+        entry.memory.emplace_back();
+        if (slices.names.size() == 1) entry.memory.back() = std::move(values[k]);
       }
     }
+  }
+  std::vector<Client::Call> calls;
+  for (WantedVars& entry : wanted.entries()) {
+    calls.emplace_back(entry.endpoint, protocol::Get{GetKind::kValues, std::move(entry.names)});
+    calls.back().reply.values = std::move(entry.memory);
   }
   Status status = client_->call_all(calls);
   for (Want& want : wants) {
@@ -183,14 +180,11 @@ Status LinkSender::receive_all(std::span<const Parcel> parcels, Deadline /*deadl
 
 Status LinkSender::receive_changed(const CommContext& context, SelectedRows& rows,
                                    Deadline /*deadline*/) {
-  MILLRACE_ASSIGN_OR_RETURN(const Pieces pieces, pieces_of(context, 0, 1));
-  std::vector<Client::Call> calls(pieces.names.size());
-  for (size_t i = 0; i < calls.size(); ++i) {
-    calls[i].endpoint = pieces.endpoints[i];
-    calls[i].method = Method::kGet;
-    calls[i].text = kChangedRows;
-    calls[i].items.push_back({pieces.names[i], nullptr, nullptr});
-  }
+  MILLRACE_ASSIGN_OR_RETURN(const SliceNames slices, slices_of(context, 0, 1));
+  std::vector<Client::Call> calls;
+  for (size_t i = 0; i < slices.names.size(); ++i)
+    calls.emplace_back(slices.endpoints[i],
+                       protocol::Get{GetKind::kChangedRows, {slices.names[i]}});
   MILLRACE_RETURN_IF_ERROR(client_->call_all(calls));
   rows.rows.clear();
   rows.height = 0;
@@ -220,12 +214,7 @@ Status LinkSender::receive_changed(const CommContext& context, SelectedRows& row
 Status LinkSender::barrier(CommBarrier kind, Deadline /*deadline*/) {
   const std::vector<std::string> endpoints = client_->endpoints();
   if (endpoints.empty()) return InvalidArgument("barrier: the client has no servers");
-  Client::Call call;
-  call.endpoint = endpoints.front();
-  call.method = Method::kTableBarrier;
-  call.text = kind == CommBarrier::kSend      ? "send"
-              : kind == CommBarrier::kReceive ? "receive"
-                                              : "init";
+  Client::Call call(endpoints.front(), protocol::Barrier{protocol::ServerBarrier{kind}});
   return client_->call(call);
 }
 

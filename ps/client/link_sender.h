@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "ps/client/by_server.h"
 #include "ps/client/client.h"
-#include "ps/client/row_cut.h"
 #include "ps/communicator/sender.h"
+#include "ps/slices/row_slicer.h"
 
 namespace millrace::ps {
 
@@ -34,25 +35,24 @@ class LinkSender final : public Sender {
 
  private:
   /// Slices of the values being sent. Memory of sliced rows is reused from message to message.
-  struct Cut {
+  struct Slicer {
     std::mutex mutex;
-    RowCut rows;
-    explicit Cut(llvm::ArrayRef<int64_t> sections) : rows(sections) {}
+    RowSlicer rows;
+    explicit Slicer(llvm::ArrayRef<int64_t> heights) : rows(heights) {}
   };
-  /// Calls that are being assembled, and the values that they point to.
+  /// Vars for each server, and the values that they point to.
   struct Load {
-    std::vector<Client::Call> calls;
-    std::deque<std::vector<Value>> pieces;
+    ByServer<SentVars> sent;
+    std::deque<std::vector<Value>> slices;
     std::vector<std::unique_lock<std::mutex>> locks;
   };
-  Status add(const CommContext& context, std::span<const Value* const> values,
-             const std::string& text, Load& load);
-  Status deliver(Load& load);
-  Cut& cut_of(const std::string& var, llvm::ArrayRef<int64_t> sections);
+  Status add(const CommContext& context, std::span<const Value* const> values, Load& load);
+  Status deliver(Load& load, SendKind kind);
+  Slicer& slicer_of(const std::string& var, llvm::ArrayRef<int64_t> heights);
 
   std::shared_ptr<Client> client_;
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Cut>> cuts_;  ///< by var
+  std::map<std::string, std::unique_ptr<Slicer>> slicers_;  ///< by var
 };
 
 }  // namespace millrace::ps

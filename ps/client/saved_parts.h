@@ -3,23 +3,17 @@
 #include <string>
 #include <vector>
 
-#include "framework/base/status.h"
 #include "io/params_manifest.h"
+#include "ps/protocol/answers.h"
 
-/// Reports of servers about files that they have written on their own disks.
+/// Files that servers have written on their own disks, for the manifest of a save.
 namespace millrace::ps {
 
-/// The files of all servers, for the manifest of a save.
+/// The files of all servers.
 using SavedParts = std::vector<io::ParamsManifest::TablePart>;
 
-/// The response to a checkpoint request: "<size> <checksum> <name>". Errors: those of reading the
-/// file.
-/// \param path  path of the file
-/// \param name  its name relative to the allowed folder
-StatusOr<std::string> saved_part_text(const std::string& path, const std::string& name);
-
-/// Parses such a response. Errors: kDistributed naming the server if it is malformed.
-StatusOr<io::ParamsManifest::TablePart> read_saved_part(const std::string& text, std::string table,
-                                                        std::string endpoint);
+/// The entry of a server's file of a table.
+io::ParamsManifest::TablePart saved_part(protocol::SavedFile file, std::string table,
+                                         std::string endpoint);
 
 }  // namespace millrace::ps

@@ -1,64 +1,73 @@
 #include "ps/client/trainer_link.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "ps/wire_names.h"
+#include "ps/client/by_server.h"
+#include "ps/protocol/pack.h"
 
 namespace millrace::ps {
 namespace {
 
-// One call per server, including the listed servers that nothing is sent to.
-class Calls {
- public:
-  Calls(Method method, const std::vector<std::string>& endpoints) : method_(method) {
-    for (const std::string& endpoint : endpoints) index_of(endpoint);
-  }
-  size_t index_of(const std::string& endpoint) {
-    const auto found = std::find_if(calls.begin(), calls.end(), [&](const Client::Call& call) {
-      return call.endpoint == endpoint;
-    });
-    if (found != calls.end()) return static_cast<size_t>(found - calls.begin());
-    Client::Call& call = calls.emplace_back();
-    call.endpoint = endpoint;
-    call.method = method_;
-    return calls.size() - 1;
-  }
+Request pack_send(std::vector<RequestItem> vars) {
+  return pack(protocol::Send{SendKind::kGradients, std::move(vars)});
+}
 
-  std::vector<Client::Call> calls;
+Request pack_send_barrier(std::vector<RequestItem> vars) {
+  return pack(protocol::SendBarrier{std::move(vars)});
+}
 
- private:
-  Method method_;
-};
+Request pack_get(std::vector<std::string> names) {
+  return pack(protocol::Get{GetKind::kValues, std::move(names)});
+}
+
+Request pack_get_now(std::vector<std::string> names) {
+  return pack(protocol::GetNow{std::move(names)});
+}
+
+Request pack_fetch_barrier(std::vector<std::string> names) {
+  return pack(protocol::FetchBarrier{std::move(names)});
+}
 
 }  // namespace
 
-Status TrainerLink::deliver(llvm::ArrayRef<Parcel> parcels, Method method,
+Status TrainerLink::deliver(llvm::ArrayRef<Parcel> parcels, PackSend pack_call,
                             const std::vector<std::string>& endpoints) {
-  Calls calls(method, endpoints);
-  for (const Parcel& parcel : parcels) {
-    Client::Call& call = calls.calls[calls.index_of(parcel.endpoint)];
-    call.items.push_back({parcel.name, parcel.value, nullptr});
+  ByServer<SentVars> sent;
+  for (const std::string& endpoint : endpoints) sent.index_of(endpoint);
+  for (const Parcel& parcel : parcels)
+    sent.at(parcel.endpoint).vars.push_back({parcel.name, parcel.value, nullptr});
+  std::vector<Client::Call> calls;
+  for (SentVars& entry : sent.entries()) {
+    Client::Call& call = calls.emplace_back();
+    call.endpoint = std::move(entry.endpoint);
+    call.request = pack_call(std::move(entry.vars));
   }
-  return client_->call_all(calls.calls);
+  return client_->call_all(calls);
 }
 
-Status TrainerLink::collect(llvm::ArrayRef<Want> wants, Method method,
+Status TrainerLink::collect(llvm::ArrayRef<Want> wants, PackFetch pack_call,
                             const std::vector<std::string>& endpoints) {
-  Calls calls(method, endpoints);
+  ByServer<WantedVars> wanted;
+  for (const std::string& endpoint : endpoints) wanted.index_of(endpoint);
   std::vector<std::pair<size_t, size_t>> places;  // call, position
   for (const Want& want : wants) {
-    const size_t index = calls.index_of(want.endpoint);
-    Client::Call& call = calls.calls[index];
-    places.emplace_back(index, call.items.size());
-    const bool any_phase = method == Method::kGetNoBarrier;
-    call.items.push_back({any_phase ? want.name + kWithoutBarrier : want.name, nullptr, nullptr});
-    call.reply.values.push_back(std::move(*want.target));
+    const size_t index = wanted.index_of(want.endpoint);
+    WantedVars& entry = wanted.entries()[index];
+    places.emplace_back(index, entry.names.size());
+    entry.names.push_back(want.name);
+    entry.memory.push_back(std::move(*want.target));
   }
-  Status status = client_->call_all(calls.calls);
+  std::vector<Client::Call> calls;
+  for (WantedVars& entry : wanted.entries()) {
+    Client::Call& call = calls.emplace_back();
+    call.endpoint = std::move(entry.endpoint);
+    call.request = pack_call(std::move(entry.names));
+    call.reply.values = std::move(entry.memory);
+  }
+  Status status = client_->call_all(calls);
   for (size_t i = 0; i < wants.size(); ++i) {
     const auto [index, position] = places[i];
-    Client::Call& call = calls.calls[index];
+    Client::Call& call = calls[index];
     if (position < call.reply.values.size()) {
       *wants[i].target = std::move(call.reply.values[position]);
     } else if (status.ok()) {
@@ -70,17 +79,17 @@ Status TrainerLink::collect(llvm::ArrayRef<Want> wants, Method method,
 }
 
 StatusOr<bool> TrainerLink::lacks_barriers(const std::string& endpoint) {
-  MILLRACE_ASSIGN_OR_RETURN(const int mode, client_->mode_of(endpoint));
-  return mode == 0;
+  MILLRACE_ASSIGN_OR_RETURN(const ServerMode mode, client_->mode_of(endpoint));
+  return mode == ServerMode::kSync;
 }
 
 Status TrainerLink::send(llvm::ArrayRef<Parcel> parcels) {
   if (parcels.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const bool without, lacks_barriers(parcels.front().endpoint));
   if (without && turn_ == Turn::kFetching)
-    MILLRACE_RETURN_IF_ERROR(collect({}, Method::kFetchBarrier, client_->endpoints()));
+    MILLRACE_RETURN_IF_ERROR(collect({}, pack_fetch_barrier, client_->endpoints()));
   if (without) turn_ = Turn::kSending;
-  return deliver(parcels, Method::kSend, {});
+  return deliver(parcels, pack_send, {});
 }
 
 void TrainerLink::keep(llvm::ArrayRef<Parcel> parcels) {
@@ -89,17 +98,17 @@ void TrainerLink::keep(llvm::ArrayRef<Parcel> parcels) {
 
 Status TrainerLink::send_barrier(const std::vector<std::string>& endpoints) {
   const std::vector<Parcel> parcels = std::exchange(parcels_, {});
-  return deliver(parcels, Method::kSendBarrier, endpoints);
+  return deliver(parcels, pack_send_barrier, endpoints);
 }
 
 Status TrainerLink::fetch(llvm::ArrayRef<Want> wants, bool any_phase) {
   if (wants.empty()) return Ok();
-  if (any_phase) return collect(wants, Method::kGetNoBarrier, {});
+  if (any_phase) return collect(wants, pack_get_now, {});
   MILLRACE_ASSIGN_OR_RETURN(const bool without, lacks_barriers(wants.front().endpoint));
   if (without && turn_ == Turn::kSending)
-    MILLRACE_RETURN_IF_ERROR(deliver({}, Method::kSendBarrier, client_->endpoints()));
+    MILLRACE_RETURN_IF_ERROR(deliver({}, pack_send_barrier, client_->endpoints()));
   if (without) turn_ = Turn::kFetching;
-  return collect(wants, Method::kGet, {});
+  return collect(wants, pack_get, {});
 }
 
 void TrainerLink::keep(llvm::ArrayRef<Want> wants) {
@@ -109,7 +118,7 @@ void TrainerLink::keep(llvm::ArrayRef<Want> wants) {
 Status TrainerLink::fetch_barrier(const std::vector<std::string>& endpoints) {
   const std::vector<Want> wants = std::exchange(wants_, {});
   turn_ = Turn::kNone;
-  return collect(wants, Method::kFetchBarrier, endpoints);
+  return collect(wants, pack_fetch_barrier, endpoints);
 }
 
 void TrainerLink::forget() {

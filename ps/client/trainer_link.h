@@ -75,9 +75,12 @@ class TrainerLink {
   enum class Turn { kNone, kSending, kFetching };
 
   StatusOr<bool> lacks_barriers(const std::string& endpoint);
-  Status deliver(llvm::ArrayRef<Parcel> parcels, Method method,
+  using PackSend = Request (*)(std::vector<RequestItem> vars);
+  using PackFetch = Request (*)(std::vector<std::string> names);
+  /// Calls each server that gets a parcel, and those of `endpoints`.
+  Status deliver(llvm::ArrayRef<Parcel> parcels, PackSend pack_call,
                  const std::vector<std::string>& endpoints);
-  Status collect(llvm::ArrayRef<Want> wants, Method method,
+  Status collect(llvm::ArrayRef<Want> wants, PackFetch pack_call,
                  const std::vector<std::string>& endpoints);
 
   std::shared_ptr<Client> client_;

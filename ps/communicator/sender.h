@@ -5,16 +5,10 @@
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
 #include "ps/communicator/comm_context.h"
+#include "ps/protocol/kinds.h"
 #include "ps/transport/transport.h"
 
 namespace millrace::ps {
-
-/// Barriers at which all trainers wait for each other.
-enum class CommBarrier {
-  kSend,     ///< all trainers have sent the gradients of their step
-  kReceive,  ///< all trainers have received the parameters of their step
-  kInit,     ///< the initial values are on the servers
-};
 
 /// A trainer's connection to its servers, as used by the Communicator. Implementations handle
 /// slicing, routing, repeats and addresses.

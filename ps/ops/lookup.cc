@@ -11,9 +11,9 @@
 #include "executor/block_runner.h"
 #include "framework/op.h"
 #include "ps/client/failed.h"
-#include "ps/client/row_routes.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/ops/typed_tables.h"
+#include "ps/slices/row_routes.h"
 
 // prefetch and distributed_lookup_table: look up rows of tables on servers. Source:
 // spec/ps_runtime.md section 6, spec/transpiler.md section 9.
@@ -42,12 +42,11 @@ StatusOr<Control> make_prefetch(const Link& link, const KernelSetup& setup) {
         endpoints.size(), out.count, ids.size());
   }
   return Control([=](ControlContext& ctx) -> Status {
-    std::vector<Client::Call> calls(ids.size());
+    std::vector<Client::Call> calls;
     for (int32_t i = 0; i < in.count; ++i) {
-      Client::Call& call = calls[static_cast<size_t>(i)];
-      call.endpoint = endpoints[static_cast<size_t>(i)];
-      call.method = Method::kPrefetch;
-      call.items.push_back({ids[static_cast<size_t>(i)], &ctx.args.in_value(in, i), nullptr});
+      const auto k = static_cast<size_t>(i);
+      const RequestItem item{ids[k], &ctx.args.in_value(in, i), nullptr};
+      Client::Call& call = calls.emplace_back(endpoints[k], protocol::Prefetch{{}, {item}});
       call.reply.values.push_back(std::move(ctx.args.out_value(out, i)));
     }
     MILLRACE_RETURN_IF_ERROR(link->client().call_all(calls));
@@ -75,6 +74,7 @@ struct RemoteTable {
   RowRoutes routes;
   std::vector<Value> requests;  // rows of each slice, relative to its first row
   std::vector<Value> answers;   // those rows, in memory reused from earlier responses
+  std::vector<size_t> asked;    // the slice of each call
 };
 
 // Collects the distinct rows of all ids, by slice.
@@ -100,6 +100,7 @@ Status collect_ids(const ControlContext& ctx, RemoteTable& table) {
 }
 
 Status ask(TrainerLink& link, RemoteTable& table, std::vector<Client::Call>& calls) {
+  table.asked.clear();
   table.requests.resize(table.names.size());
   table.answers.resize(table.names.size());
   for (size_t k = 0; k < table.names.size(); ++k) {
@@ -109,12 +110,10 @@ Status ask(TrainerLink& link, RemoteTable& table, std::vector<Client::Call>& cal
     auto& ids = table.requests[k].as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(ids.resize(DType::kInt64, {static_cast<int64_t>(rows.size()), 1}));
     std::copy(rows.begin(), rows.end(), ids.data<int64_t>());
-    Client::Call& call = calls.emplace_back();
-    call.endpoint = table.endpoints[k];
-    call.method = Method::kPrefetch;
-    call.text = table.names[k];
-    call.number = static_cast<int64_t>(k);
-    call.items.push_back({table.names[k], &table.requests[k], nullptr});
+    const RequestItem item{table.names[k], &table.requests[k], nullptr};
+    Client::Call& call =
+        calls.emplace_back(table.endpoints[k], protocol::Prefetch{table.names[k], {item}});
+    table.asked.push_back(k);
     call.reply.values.push_back(std::move(table.answers[k]));
   }
   return link.client().call_all(calls);
@@ -123,8 +122,9 @@ Status ask(TrainerLink& link, RemoteTable& table, std::vector<Client::Call>& cal
 // Moves the responses to where the next ones will be received. \returns one of them
 StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Call>& calls) {
   const Tensor* like = nullptr;
-  for (Client::Call& call : calls) {
-    const auto k = static_cast<size_t>(call.number);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Client::Call& call = calls[i];
+    const size_t k = table.asked[i];
     const auto count = static_cast<int64_t>(table.routes.rows(k).size());
     const auto* const answer =
         call.reply.values.size() == 1 ? call.reply.values.front().get_if<Tensor>() : nullptr;
@@ -132,7 +132,7 @@ StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Cal
         (like != nullptr && (answer->dtype() != like->dtype() ||
                              answer->dims().drop_front() != like->dims().drop_front()))) {
       return failed(fmt::format("the server at {} did not return {} rows of '{}'", call.endpoint,
-                                count, call.text));
+                                count, table.names[k]));
     }
     table.answers[k] = std::move(call.reply.values.front());
     like = table.answers[k].get_if<Tensor>();
@@ -143,16 +143,16 @@ StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Cal
 // Copies rows of any width; rows of common sizes are copied without calling memcpy.
 void copy_rows_lookup(llvm::ArrayRef<RowRoutes::Place> places,
                       llvm::ArrayRef<const std::byte*> from, size_t bytes, std::byte* to) {
-  constexpr size_t kPiece = 32;
-  const bool in_pieces = bytes % kPiece == 0 && bytes <= 8 * kPiece;
+  constexpr size_t kChunk = 32;
+  const bool in_chunks = bytes % kChunk == 0 && bytes <= 8 * kChunk;
   for (const RowRoutes::Place& place : places) {
-    if (place.piece < 0) {
+    if (place.slice < 0) {
       std::memset(to, 0, bytes);
     } else {
       const std::byte* const row =
-          from[static_cast<size_t>(place.piece)] + static_cast<size_t>(place.position) * bytes;
-      if (in_pieces) {
-        for (size_t i = 0; i < bytes; i += kPiece) std::memcpy(to + i, row + i, kPiece);
+          from[static_cast<size_t>(place.slice)] + static_cast<size_t>(place.position) * bytes;
+      if (in_chunks) {
+        for (size_t i = 0; i < bytes; i += kChunk) std::memcpy(to + i, row + i, kChunk);
       } else {
         std::memcpy(to, row, bytes);
       }

@@ -220,21 +220,18 @@ StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& se
   }
   const auto mode = setup.attr<int32_t>("mode");
   return Control([=](ControlContext& /*ctx*/) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const RowsToSave rows, rows_to_save(table, mode));
+    const std::optional<std::string> named =
+        table.empty() ? std::nullopt : std::optional<std::string>(table);
     std::vector<Client::Call> calls;
-    for (const std::string& endpoint : endpoints) {
-      Client::Call& call = calls.emplace_back();
-      call.endpoint = endpoint;
-      call.method = Method::kCheckpoint;
-      call.text = table;
-      call.number = mode;
-      call.items.push_back({folder, nullptr, nullptr});
-    }
+    for (const std::string& endpoint : endpoints)
+      calls.emplace_back(endpoint, protocol::Checkpoint{protocol::SaveVar{named, folder, rows}});
     MILLRACE_RETURN_IF_ERROR(link->client().call_all(calls));
     if (saved == nullptr) return Ok();
     for (const Client::Call& call : calls) {
-      MILLRACE_ASSIGN_OR_RETURN(auto part,
-                                read_saved_part(call.reply.text, call.text, call.endpoint));
-      saved->push_back(std::move(part));
+      MILLRACE_ASSIGN_OR_RETURN(protocol::SavedFile file,
+                                protocol::saved_file(call.reply, call.endpoint));
+      saved->push_back(saved_part(std::move(file), table, call.endpoint));
     }
     return Ok();
   });

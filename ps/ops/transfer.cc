@@ -5,9 +5,9 @@
 
 #include "executor/block_runner.h"
 #include "framework/op_attrs.h"
-#include "ps/client/row_sections.h"
 #include "ps/communicator/communicator.h"
 #include "ps/ops/trainer_ops.h"
+#include "ps/slices/split_rows.h"
 
 // send, recv, send_barrier, fetch_barrier and send_and_recv. Source: spec/ps_runtime.md section 6,
 // spec/transpiler.md sections 4 and 14.
@@ -48,7 +48,7 @@ struct Send {
   Strings endpoints;
   Strings remote_names;
   std::vector<int64_t> sections;  // rows of each slice of the only var; empty: not split
-  std::vector<Value> pieces;
+  std::vector<Value> slices;
   bool counts = false;  // the var is a step counter
   bool deferred = false;
 };
@@ -66,13 +66,9 @@ Status send_count_transfer(TrainerLink& link, const Send& send, const Value& val
             fmt::format("a number of steps must be a single i64, found {}", describe(value))};
   }
   std::vector<Client::Call> calls;
-  for (const std::string& endpoint : send.endpoints) {
-    Client::Call& call = calls.emplace_back();
-    call.endpoint = endpoint;
-    call.method = Method::kCount;
-    call.number = *number->data<int64_t>();
-    call.items.push_back({send.remote_names.front(), nullptr, nullptr});
-  }
+  for (const std::string& endpoint : send.endpoints)
+    calls.emplace_back(endpoint,
+                       protocol::Count{send.remote_names.front(), *number->data<int64_t>()});
   return link.client().call_all(calls);
 }
 
@@ -92,11 +88,11 @@ Status run_send(TrainerLink& link, Send& send, ControlContext& ctx) {
     }
     // a single var: in slices, or whole to one or more servers
     if (send.sections.size() > 1)
-      MILLRACE_RETURN_IF_ERROR(cut_rows(value, send.sections, send.pieces));
+      MILLRACE_RETURN_IF_ERROR(split_rows(value, send.sections, send.slices));
     for (size_t k = 0; k < send.endpoints.size(); ++k) {
       parcels.push_back({send.endpoints[k],
                          send.remote_names[send.remote_names.size() == 1 ? 0 : k],
-                         send.sections.size() > 1 ? &send.pieces[k] : &value});
+                         send.sections.size() > 1 ? &send.slices[k] : &value});
     }
   }
   if (parcels.empty()) return Ok();
@@ -107,14 +103,14 @@ Status run_send(TrainerLink& link, Send& send, ControlContext& ctx) {
 
 Status check_counts(const KernelSetup& setup, const Send& send) {
   const size_t vars = send.vars.size();
-  const size_t pieces = send.sections.size() > 1 ? send.sections.size() : vars;
+  const size_t slices = send.sections.size() > 1 ? send.sections.size() : vars;
   const bool to_many = vars == 1 && send.sections.size() <= 1;
-  if ((send.endpoints.size() == pieces || to_many) &&
-      (send.remote_names.size() == pieces || (to_many && send.remote_names.size() == 1)))
+  if ((send.endpoints.size() == slices || to_many) &&
+      (send.remote_names.size() == slices || (to_many && send.remote_names.size() == 1)))
     return Ok();
   return setup.error(
       "attributes 'epmap' and 'send_varnames' have {} and {} entries for {} vars in {} slices",
-      send.endpoints.size(), send.remote_names.size(), vars, pieces);
+      send.endpoints.size(), send.remote_names.size(), vars, slices);
 }
 
 // Geo: passes the looked-up ids to the communicator, which knows their servers. The send op of a
@@ -201,20 +197,20 @@ struct Recv {
   std::vector<ArgIndex> args;
   Strings endpoints;
   Strings remote_names;
-  std::vector<Value> pieces;  // slices of the only var, if it is split
+  std::vector<Value> slices;  // slices of the only var, if it is split
   bool deferred = false;
   bool any_phase = false;
 };
 
 Status run_recv(TrainerLink& link, Recv& recv, ControlContext& ctx) {
   std::vector<TrainerLink::Want> wants;
-  const bool is_cut = recv.args.size() == 1 && recv.endpoints.size() > 1;
-  if (is_cut) {
-    recv.pieces.resize(recv.endpoints.size());
+  const bool is_sliced = recv.args.size() == 1 && recv.endpoints.size() > 1;
+  if (is_sliced) {
+    recv.slices.resize(recv.endpoints.size());
     for (size_t k = 0; k < recv.endpoints.size(); ++k)
-      wants.push_back({recv.endpoints[k], recv.remote_names[k], &recv.pieces[k]});
+      wants.push_back({recv.endpoints[k], recv.remote_names[k], &recv.slices[k]});
     MILLRACE_RETURN_IF_ERROR(link.fetch(wants, recv.any_phase));
-    return join_rows(recv.pieces, ctx.args.out_value(recv.args.front()));
+    return join_rows(recv.slices, ctx.args.out_value(recv.args.front()));
   }
   for (size_t i = 0; i < recv.args.size(); ++i)
     wants.push_back({recv.endpoints[i], recv.remote_names[i], &ctx.args.out_value(recv.args[i])});
@@ -240,9 +236,9 @@ StatusOr<Control> make_recv(const Link& link, const KernelSetup& setup) {
                        recv->endpoints.size(), recv->remote_names.size(), vars.size());
   }
   recv->any_phase = !setup.attr<bool>("with_barrier");
-  const bool is_cut = vars.size() == 1 && recv->endpoints.size() > 1;
+  const bool is_sliced = vars.size() == 1 && recv->endpoints.size() > 1;
   recv->deferred =
-      !recv->any_phase && !is_cut && barrier_after(setup.op(), "fetch_barrier") != nullptr;
+      !recv->any_phase && !is_sliced && barrier_after(setup.op(), "fetch_barrier") != nullptr;
   return Control([link, recv](ControlContext& ctx) { return run_recv(*link, *recv, ctx); });
 }
 
@@ -282,14 +278,11 @@ StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup)
   const kernels::ArgRange out = setup.outputs("Out");
   const auto trainer = static_cast<size_t>(setup.attr<int32_t>("trainer_id"));
   return Control([=](ControlContext& ctx) -> Status {
-    Client::Call call;
-    call.endpoint = endpoints[trainer % endpoints.size()];
-    call.method = Method::kRun;
-    call.text = message;
+    protocol::Run run{message, {}, recv_names};
     for (int32_t i = 0; i < in.count; ++i)
-      call.items.push_back(
+      run.inputs.push_back(
           {send_names[static_cast<size_t>(i)], &ctx.args.in_value(in, i), nullptr});
-    for (const std::string& name : recv_names) call.items.push_back({name, nullptr, nullptr});
+    Client::Call call(endpoints[trainer % endpoints.size()], std::move(run));
     MILLRACE_RETURN_IF_ERROR(link->client().call(call));
     if (call.reply.values.size() != static_cast<size_t>(out.count)) {
       return {StatusCode::kDistributed, fmt::format("the worker returned {} vars, expected {}",

@@ -66,9 +66,9 @@ StatusOr<const Tensor*> ids_at(const ControlContext& ctx, kernels::ArgRange rang
 }
 
 StatusOr<bool> is_synchronous(const Link& link) {
-  MILLRACE_ASSIGN_OR_RETURN(const int mode,
+  MILLRACE_ASSIGN_OR_RETURN(const ServerMode mode,
                             link->client().mode_of(link->tables()->endpoints().front()));
-  return mode == 0;
+  return mode == ServerMode::kSync;
 }
 
 struct Lookup {
@@ -123,7 +123,7 @@ struct Push {
   // reused from step to step
   std::vector<int64_t> all;
   std::vector<float> values;
-  TableClient::CutRows cut;  // must not change until the send barrier
+  TableClient::RowsByServer by_server;  // must not change until the send barrier
 };
 
 // Shows or clicks by instance: one number for all instances, or one for each.
@@ -221,16 +221,16 @@ Status write_rows(Push& push, ControlContext& ctx, bool with_accesses) {
 
 Status send_with_step(const Link& link, Push& push) {
   const SparseLayout& layout = push.entry->layout;
-  MILLRACE_ASSIGN_OR_RETURN(
-      push.cut, link->tables()->client().cut_rows(layout, push.all, push.values,
-                                                  layout.push_width + 1, layout.push_labels));
+  MILLRACE_ASSIGN_OR_RETURN(push.by_server, link->tables()->client().rows_by_server(
+                                                layout, push.all, push.values,
+                                                layout.push_width + 1, layout.push_labels));
   std::vector<TrainerLink::Parcel> parcels;
-  for (size_t server = 0; server < push.cut.rows.size(); ++server) {
+  for (size_t server = 0; server < push.by_server.rows.size(); ++server) {
     const std::string& endpoint = link->tables()->endpoints()[server];
-    if (push.cut.plan->parts[server].size == 0) continue;
+    if (push.by_server.plan->by_server[server].size == 0) continue;
     parcels.push_back(
-        {endpoint, table_keys_item(layout.table_id), &push.cut.plan->parts[server].keys});
-    parcels.push_back({endpoint, table_rows_item(layout.table_id), &push.cut.rows[server]});
+        {endpoint, table_keys_item(layout.table_id), &push.by_server.plan->by_server[server].keys});
+    parcels.push_back({endpoint, table_rows_item(layout.table_id), &push.by_server.rows[server]});
   }
   if (!push.deferred) return link->send(parcels);
   link->keep(parcels);

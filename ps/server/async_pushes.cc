@@ -39,7 +39,7 @@ Status blend(const Tensor& param, const Tensor& copy, double lambda, Tensor& loc
 
 StatusOr<std::unique_ptr<AsyncPushes>> AsyncPushes::create(ServerCore& core) {
   std::unique_ptr<AsyncPushes> pushes(new AsyncPushes(core));
-  if (core.plan.mode == ServePlan::Mode::kGeo) MILLRACE_RETURN_IF_ERROR(pushes->add_tables());
+  if (core.plan.mode == ServerMode::kGeo) MILLRACE_RETURN_IF_ERROR(pushes->add_tables());
   if (core.plan.lr_block >= 0) {
     ServerBlock& block = *core.block(core.plan.lr_block);
     const BlockLock lock = block.lock();
@@ -72,7 +72,7 @@ Status AsyncPushes::reset_counters(const ServerBlock& block) const {
     const Value* const sum = block.find(op.first_output("Out"));
     const auto* const loaded = sum == nullptr ? nullptr : sum->get_if<Tensor>();
     int64_t counted = 0;
-    if (core_.options.goes_on && loaded != nullptr && loaded->initialized() &&
+    if (core_.options.continues && loaded != nullptr && loaded->initialized() &&
         loaded->dtype() == DType::kInt64 && loaded->numel() == 1)
       counted = std::max<int64_t>(0, *loaded->data<int64_t>());
     for (size_t t = 0; t < counters.size(); ++t) {

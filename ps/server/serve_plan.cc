@@ -31,14 +31,14 @@ StatusOr<std::map<std::string, int32_t>> read_block_map(const Op& op, const std:
 }
 
 // A geo server without parameters has no optimize blocks; in other modes it has an empty block.
-StatusOr<std::vector<int32_t>> optimize_blocks(const Op& op, ServePlan::Mode mode) {
+StatusOr<std::vector<int32_t>> optimize_blocks(const Op& op, ServerMode mode) {
   std::vector<int32_t> blocks;
   const AttrValue* const attr = op.find_attr("optimize_blocks");
   if (attr != nullptr && attr->kind() == AttrKind::kBlocks)
     blocks.assign(attr->ints().begin(), attr->ints().end());
   if (attr != nullptr && attr->kind() == AttrKind::kBlock)
     blocks.push_back(static_cast<int32_t>(attr->integer()));
-  if (blocks.empty() && mode != ServePlan::Mode::kGeo)
+  if (blocks.empty() && mode != ServerMode::kGeo)
     return InvalidProgram("the server has no optimize block");
   for (const int32_t block : blocks)
     MILLRACE_RETURN_IF_ERROR(check_block(op, block, "optimize_blocks"));
@@ -65,7 +65,7 @@ Status read_mode(const Op& op, ServePlan& plan) {
   plan.federated = op.type() == "fl_listen_and_serv";
   const bool is_old = op.has_attr("sync_mode") && !op.has_attr("distributed_mode");
   if (plan.federated || is_old) {
-    plan.mode = is_sync ? ServePlan::Mode::kSync : ServePlan::Mode::kAsync;
+    plan.mode = is_sync ? ServerMode::kSync : ServerMode::kAsync;
     return Ok();
   }
   const int32_t mode = get_attr_or(op, "distributed_mode", 0);
@@ -75,14 +75,14 @@ Status read_mode(const Op& op, ServePlan& plan) {
   }
   switch (mode) {
     case 0:
-      plan.mode = ServePlan::Mode::kSync;
+      plan.mode = ServerMode::kSync;
       return Ok();
     case 1:
     case 2:
-      plan.mode = ServePlan::Mode::kAsync;
+      plan.mode = ServerMode::kAsync;
       return Ok();
     case 3:
-      plan.mode = ServePlan::Mode::kGeo;
+      plan.mode = ServerMode::kGeo;
       return Ok();
     default:
       return InvalidProgram("attribute 'distributed_mode' is {}, expected 0 to 3", mode);

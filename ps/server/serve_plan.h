@@ -7,20 +7,14 @@
 
 #include "framework/base/status.h"
 #include "framework/op.h"
+#include "ps/protocol/kinds.h"
 
 namespace millrace::ps {
 
 /// The attributes of `listen_and_serv` or `fl_listen_and_serv`, parsed once.
 /// Source: spec/ps_runtime.md sections 2 and 3, spec/transpiler.md section 6.
 struct ServePlan {
-  /// When gradients are applied.
-  enum class Mode {
-    kSync,   ///< when those of all trainers have arrived
-    kAsync,  ///< each on arrival; half-async is the same for a server
-    kGeo,    ///< as kAsync, but pulls of sparse tables return only changed rows
-  };
-
-  Mode mode = Mode::kSync;
+  ServerMode mode = ServerMode::kSync;
   bool federated = false;  ///< trainers send parameters, which are averaged
   bool dc_asgd = false;    ///< delayed gradients are compensated
   int trainers = 1;

@@ -138,7 +138,7 @@ Status ServerCore::compile_blocks(const executor::Runtime& runtime, Scope& scope
         ServerBlock::compile(runtime, program_.block(static_cast<size_t>(index)), scope, *guards_,
                              threads, options.seed + static_cast<uint64_t>(index)));
   }
-  if (plan.mode == ServePlan::Mode::kSync)
+  if (plan.mode == ServerMode::kSync)
     threads_ = std::make_unique<executor::DeviceThreads>(
         static_cast<int>(std::min<size_t>(widest, static_cast<size_t>(options.threads))));
   return Ok();

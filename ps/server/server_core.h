@@ -43,7 +43,7 @@ struct ServerOptions {
   /// Interval of log lines that say which trainers wait for which others; 0: none.
   std::chrono::milliseconds report_interval{30'000};
   double dc_lambda = 1;        ///< strength of delay compensation (DC-ASGD)
-  bool goes_on = false;        ///< parameters were loaded: schedules continue from their counters
+  bool continues = false;      ///< parameters were loaded: schedules continue from their counters
   bool elastic = false;        ///< the job continues without a lost trainer
   std::string files_root;      ///< folder for the files of checkpoint requests; empty: refused
   std::string snapshot_root;   ///< folder for snapshots; empty: none are taken

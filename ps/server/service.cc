@@ -5,49 +5,65 @@
 
 #include "framework/base/errors.h"
 #include "ps/kill_points.h"
+#include "ps/protocol/answers.h"
+#include "ps/protocol/pack.h"
 #include "ps/table/table_handler.h"
-#include "ps/wire_names.h"
 
-// Checking of calls, detection of repeats, and the loop that applies steps. The methods themselves
-// are in service_methods.cc.
+// The table of methods, checking of calls, detection of repeats, and the loop that applies steps.
+// The methods themselves are in service_methods.cc.
 namespace millrace::ps {
 namespace {
-
-// A "barrier" of this kind reports that the trainer no longer takes part in barriers.
-constexpr std::string_view kLeave = "leave";
-
-class NoReply final : public ReplySink {
- public:
-  Status put(std::string_view /*name*/, const Value& /*value*/) override { return Ok(); }
-  StatusOr<std::byte*> put_room(std::string_view /*name*/, DType dtype,
-                                llvm::ArrayRef<int64_t> dims) override {
-    MILLRACE_RETURN_IF_ERROR(nothing_.resize(dtype, dims));
-    return nothing_.raw();
-  }
-  void set_epoch(uint64_t /*epoch*/) override {}
-  void set_number(int64_t /*number*/) override {}
-  void set_text(std::string /*text*/) override {}
-
- private:
-  Tensor nothing_;
-};
 
 Status server_stops() {
   return {StatusCode::kDistributed, "the server is stopping"};
 }
 
-// Reports to typed tables that a trainer is lost or replaced: their barriers do not wait for a lost
-// trainer.
-Status notify_tables(Handler& tables, int trainer, const char* what) {
-  Request request;
-  request.method = Method::kTableBarrier;
-  request.text = what;
-  request.caller.trainer = trainer;
-  NoReply nowhere;
-  return tables.handle(request, Clock::now(), nowhere);
+}  // namespace
+
+struct Service::MethodRow {
+  /// Who may make the call: any caller, or a trainer that has sent a hello.
+  enum class From { kAnyCaller, kTrainer };
+  Method method;
+  From from;
+  Status (*carry_out)(Service& service, const Call& call);
+};
+
+template <typename Message, Status (Service::*handler)(const Service::Call&, const Message&)>
+Status Service::unpack_and_handle(Service& service, const Call& call) {
+  MILLRACE_ASSIGN_OR_RETURN(const Message message, protocol::unpack<Message>(call.request));
+  return (service.*handler)(call, message);
 }
 
-}  // namespace
+// The methods of a server: which message each has, and what handles it.
+const Service::MethodRow* Service::find_method(Method method) {
+  using S = Service;
+  using From = MethodRow::From;
+  static constexpr MethodRow kRows[] = {
+      {Method::kHello, From::kAnyCaller, unpack_and_handle<protocol::Hello, &S::hello>},
+      {Method::kSend, From::kTrainer, unpack_and_handle<protocol::Send, &S::send>},
+      {Method::kGet, From::kTrainer, unpack_and_handle<protocol::Get, &S::get>},
+      {Method::kGetNoBarrier, From::kTrainer, unpack_and_handle<protocol::GetNow, &S::get_now>},
+      {Method::kPrefetch, From::kTrainer, unpack_and_handle<protocol::Prefetch, &S::prefetch>},
+      {Method::kSendBarrier, From::kTrainer,
+       unpack_and_handle<protocol::SendBarrier, &S::send_barrier>},
+      {Method::kFetchBarrier, From::kTrainer,
+       unpack_and_handle<protocol::FetchBarrier, &S::fetch_barrier>},
+      {Method::kComplete, From::kTrainer, unpack_and_handle<protocol::Complete, &S::complete>},
+      {Method::kCheckpoint, From::kTrainer,
+       unpack_and_handle<protocol::Checkpoint, &S::checkpoint>},
+      {Method::kCount, From::kTrainer, unpack_and_handle<protocol::Count, &S::count>},
+      {Method::kRun, From::kTrainer, unpack_and_handle<protocol::Run, &S::run>},
+      {Method::kPull, From::kTrainer, unpack_and_handle<protocol::Pull, &S::pull>},
+      {Method::kPush, From::kTrainer, unpack_and_handle<protocol::Push, &S::push>},
+      {Method::kTableBarrier, From::kTrainer, unpack_and_handle<protocol::Barrier, &S::barrier>},
+      {Method::kWatch, From::kAnyCaller, unpack_and_handle<protocol::Watch, &S::watch>},
+      {Method::kStop, From::kAnyCaller, unpack_and_handle<protocol::Stop, &S::end_by_call>},
+      {Method::kGoTo, From::kTrainer, unpack_and_handle<protocol::GoTo, &S::go_to>},
+  };
+  const auto* const found =
+      llvm::find_if(kRows, [&](const MethodRow& row) { return row.method == method; });
+  return found == std::end(kRows) ? nullptr : found;
+}
 
 StatusOr<std::unique_ptr<Service>> Service::create(const executor::Runtime& runtime, const Op& op,
                                                    Scope& scope, ServerOptions options) {
@@ -55,7 +71,7 @@ StatusOr<std::unique_ptr<Service>> Service::create(const executor::Runtime& runt
                             ServerCore::create(runtime, op, scope, std::move(options)));
   std::unique_ptr<Service> service(new Service(std::move(core)));
   ServerCore& shared = *service->core_;
-  if (shared.plan.mode == ServePlan::Mode::kSync) {
+  if (shared.plan.mode == ServerMode::kSync) {
     MILLRACE_ASSIGN_OR_RETURN(service->steps_, SyncSteps::create(shared));
   } else {
     MILLRACE_ASSIGN_OR_RETURN(service->pushes_, AsyncPushes::create(shared));
@@ -89,12 +105,10 @@ Status Service::handle(const Request& request, Deadline deadline, ReplySink& rep
 
 Status Service::answer(const Request& request, Deadline deadline, ReplySink& reply) {
   reply.set_epoch(core_->epoch);
-  if (request.method == Method::kWatch) return watch(reply);
-  if (request.method == Method::kStop) {
-    stop();
-    return Ok();
-  }
-  if (request.method == Method::kHello) return hello(request, deadline, reply);
+  const MethodRow* const row = find_method(request.method);
+  if (row == nullptr) return Unimplemented("method '{}'", method_name(request.method));
+  const Call call{request, deadline, reply};
+  if (row->from == MethodRow::From::kAnyCaller) return row->carry_out(*this, call);
   {
     const std::lock_guard lock(core_->mutex);
     MILLRACE_RETURN_IF_ERROR(check_epoch(request));
@@ -102,43 +116,43 @@ Status Service::answer(const Request& request, Deadline deadline, ReplySink& rep
     MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
   }
   reach(core_->options.kill_point, "server/before-call");
-  Status status = is_numbered(request) ? once(request, deadline, reply)
-                                       : dispatch(request, deadline, reply, false);
+  Status status = is_numbered(request) ? once(*row, call) : row->carry_out(*this, call);
   reach(core_->options.kill_point, "server/before-answer");
   return status;
 }
 
-// The reply's text: send barriers of the trainer, steps applied, and kJoins, kMustSettle or 0.
-Status Service::hello(const Request& request, Deadline deadline, ReplySink& reply) {
-  reply.set_number(steps_ != nullptr ? 0 : core_->plan.mode == ServePlan::Mode::kGeo ? 3 : 1);
+Status Service::hello(const Call& call, const protocol::Hello& message) {
+  const Caller& caller = call.request.caller;
   std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
-  MILLRACE_RETURN_IF_ERROR(check_epoch(request));
-  int64_t answered = -1;
-  if (!request.text.empty() && llvm::StringRef(request.text).getAsInteger(10, answered))
-    return InvalidArgument("hello: expected a number of send barriers, found '{}'", request.text);
-  if (core_->trainers.must_wait(request.caller)) {
-    const int id = request.caller.trainer;
+  MILLRACE_RETURN_IF_ERROR(check_epoch(call.request));
+  if (core_->trainers.must_wait(caller)) {
+    const int id = caller.trainer;
     core_->log(fmt::format(
         "another process wants to replace trainer {} and waits until that is lost", id));
     MILLRACE_RETURN_IF_ERROR(core_->wait(
-        lock, deadline, [&] { return !core_->trainers.must_wait(request.caller); },
+        lock, call.deadline, [&] { return !core_->trainers.must_wait(caller); },
         [&] {
           return fmt::format("the end of {}, which another process wants to replace",
                              core_->trainers.describe(id, Clock::now()));
         }));
   }
-  MILLRACE_RETURN_IF_ERROR(core_->trainers.hello(
-      request.caller, Clock::now(), request.number == kHasFetched, answered, request.sequence));
-  Trainer& trainer = core_->trainers.at(request.caller.trainer);
+  MILLRACE_RETURN_IF_ERROR(core_->trainers.hello(caller, Clock::now(), message));
+  Trainer& trainer = core_->trainers.at(caller.trainer);
   const bool joins = trainer.life == Trainer::Life::kJoining;
+  // barriers of typed tables do not wait for a lost trainer, but for its replacement
   if (joins && !trainer.is_placed && core_->options.tables != nullptr)
-    MILLRACE_RETURN_IF_ERROR(notify_tables(*core_->options.tables, request.caller.trainer, "join"));
+    MILLRACE_RETURN_IF_ERROR(core_->options.tables->join(caller.trainer));
   if (joins && steps_ == nullptr) trainer.life = Trainer::Life::kLive;
-  reply.set_text(fmt::format("{} {} {}", trainer.sent, steps_ != nullptr ? steps_->applied() : 0,
-                             joins                                 ? kJoins
-                             : must_settle(request.caller.trainer) ? kMustSettle
-                                                                   : 0));
+  using Standing = protocol::HelloAnswer::Standing;
+  put_answer(
+      protocol::HelloAnswer{.mode = core_->plan.mode,
+                            .sent = trainer.sent,
+                            .applied = steps_ != nullptr ? steps_->applied() : 0,
+                            .standing = joins                         ? Standing::kJoins
+                                        : must_settle(caller.trainer) ? Standing::kMustGoBack
+                                                                      : Standing::kContinues},
+      call.reply);
   core_->changed.notify_all();
   return Ok();
 }
@@ -155,14 +169,15 @@ bool Service::must_settle(int trainer) const {
 }
 
 // A call with a sequence number. A repeat waits for the first call and then gets the same response.
-Status Service::once(const Request& request, Deadline deadline, ReplySink& reply) {
+Status Service::once(const MethodRow& row, Call call) {
+  const Request& request = call.request;
   SequenceWindow::Seen seen = SequenceWindow::Seen::kRunning;
   const bool changes_vars = pushes_ != nullptr && request.method != Method::kTableBarrier;
   {
     std::unique_lock lock(core_->mutex);
     SequenceWindow& window = core_->trainers.at(request.caller.trainer).window;
     MILLRACE_RETURN_IF_ERROR(core_->wait(
-        lock, deadline,
+        lock, call.deadline,
         [&] {
           if (changes_vars && freezing_) return false;
           if (going_back_) return false;
@@ -173,76 +188,18 @@ Status Service::once(const Request& request, Deadline deadline, ReplySink& reply
     ++inside_;
     if (changes_vars) ++changing_;
   }
-  const bool repeat = seen == SequenceWindow::Seen::kDone;
-  Status status = dispatch(request, deadline, reply, repeat);
+  call.repeat = seen == SequenceWindow::Seen::kDone;
+  Status status = row.carry_out(*this, call);
   const std::lock_guard lock(core_->mutex);
   --inside_;
   if (changes_vars) --changing_;
   Trainer& trainer = core_->trainers.at(request.caller.trainer);
-  if (!repeat) trainer.window.finish(request.sequence, status.ok());
-  if (status.ok()) ++(repeat ? repeats_ : carried_out_);
+  if (!call.repeat) trainer.window.finish(request.sequence, status.ok());
+  if (status.ok()) ++(call.repeat ? repeats_ : carried_out_);
   if (status.ok() && request.method == Method::kFetchBarrier)
     trainer.fetch_call = std::max(trainer.fetch_call, request.sequence);
   core_->changed.notify_all();
   return status;
-}
-
-void Service::count_rows(const Request& request) const {
-  const bool looks_up = request.method == Method::kPrefetch || request.method == Method::kPull;
-  if (metrics_ == nullptr || !looks_up || request.items.empty()) return;
-  const Value* const ids = request.items.front().value;
-  const Tensor* const tensor = ids == nullptr ? nullptr : ids->get_if<Tensor>();
-  if (tensor == nullptr) return;
-  metrics_->histogram("millrace_ps_lookup_rows", "rows of a look-up", size_bounds())
-      .observe(static_cast<double>(tensor->numel()));
-}
-
-Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& reply, bool repeat) {
-  count_rows(request);
-  switch (request.method) {
-    case Method::kSend:
-      return send(request, repeat);
-    case Method::kGet:
-      return get(request, deadline, reply, repeat);
-    case Method::kGetNoBarrier:
-      return get_without_barrier(request, reply);
-    case Method::kPrefetch:
-      return prefetch(request, reply);
-    case Method::kSendBarrier:
-      return send_barrier(request, repeat);
-    case Method::kFetchBarrier:
-      return fetch_barrier(request, deadline, reply, repeat);
-    case Method::kComplete:
-      if (core_->options.tables != nullptr)
-        MILLRACE_RETURN_IF_ERROR(core_->options.tables->handle(request, deadline, reply));
-      return complete(request, deadline);
-    case Method::kGoTo:
-      return go_to(request, deadline, reply);
-    case Method::kCheckpoint:
-      return checkpoint(request, reply, repeat);
-    case Method::kCount:
-      return count(request, repeat);
-    case Method::kRun:
-      return run(request, reply);
-    case Method::kTableBarrier:
-      if (core_->options.tables != nullptr && (request.number > 0 || request.text == kLeave))
-        return core_->options.tables->handle(request, deadline, reply);
-      return table_barrier(request, deadline);
-    case Method::kPull:
-    case Method::kPush:
-      if (core_->options.tables != nullptr) {
-        if (!repeat) return core_->options.tables->handle(request, deadline, reply);
-        if (request.method == Method::kPush) return Ok();
-        // the accesses were counted when the call was first carried out
-        Request again = request;
-        if (again.text == kCountedPull) again.text = kQuietPull;
-        return core_->options.tables->handle(again, deadline, reply);
-      }
-      return Unimplemented("this server ({}) has no typed tables: table {} is unknown",
-                           core_->plan.endpoint, request.number);
-    default:
-      return Unimplemented("method '{}'", method_name(request.method));
-  }
 }
 
 Status Service::serve() {
@@ -375,8 +332,7 @@ Status Service::check_trainers() {
     }
     core_->log(fmt::format("{} is lost; the job continues without it", who));
     trainer.life = Trainer::Life::kLost;
-    if (options.tables != nullptr)
-      MILLRACE_RETURN_IF_ERROR(notify_tables(*options.tables, id, "leave"));
+    if (options.tables != nullptr) MILLRACE_RETURN_IF_ERROR(options.tables->leave(id));
     if (steps_ != nullptr) steps_->drop_partial(id);
     core_->changed.notify_all();
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ps/metrics/metrics.h"
+#include "ps/protocol/messages.h"
 #include "ps/server/async_pushes.h"
 #include "ps/server/server_core.h"
 #include "ps/server/snapshots.h"
@@ -13,6 +14,8 @@
 #include "ps/transport/transport.h"
 
 namespace millrace::ps {
+
+class TableFiles;
 
 /// A parameter server: handles the calls of its trainers until all have left.
 ///
@@ -43,26 +46,51 @@ class Service final : public Handler {
 
  private:
   explicit Service(std::unique_ptr<ServerCore> core) : core_(std::move(core)) {}
+  /// A call that is being carried out.
+  struct Call {
+    const Request& request;
+    Deadline deadline;
+    ReplySink& reply;
+    bool repeat = false;  ///< it was carried out before
+    [[nodiscard]] int trainer() const { return request.caller.trainer; }
+  };
+  /// Rows of the table of methods.
+  struct MethodRow;
+  template <typename Message, Status (Service::*handler)(const Call&, const Message&)>
+  static Status unpack_and_handle(Service& service, const Call& call);
+  static const MethodRow* find_method(Method method);
+
   Status check_epoch(const Request& request) const;
   Status answer(const Request& request, Deadline deadline, ReplySink& reply);
-  Status hello(const Request& request, Deadline deadline, ReplySink& reply);
-  Status once(const Request& request, Deadline deadline, ReplySink& reply);
-  Status dispatch(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
-  void count_rows(const Request& request) const;
-  Status send(const Request& request, bool repeat);
-  Status get(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
-  Status get_without_barrier(const Request& request, ReplySink& reply);
-  Status send_barrier(const Request& request, bool repeat);
-  Status fetch_barrier(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
-  Status put_vars(const Request& request, ReplySink& reply);
-  Status prefetch(const Request& request, ReplySink& reply);
-  Status complete(const Request& request, Deadline deadline);
-  Status checkpoint(const Request& request, ReplySink& reply, bool repeat);
-  Status count(const Request& request, bool repeat);
-  Status run(const Request& request, ReplySink& reply);
-  Status table_barrier(const Request& request, Deadline deadline);
-  Status watch(ReplySink& reply);
-  Status go_to(const Request& request, Deadline deadline, ReplySink& reply);
+  Status once(const MethodRow& row, Call call);
+
+  Status hello(const Call& call, const protocol::Hello& message);
+  Status send(const Call& call, const protocol::Send& message);
+  Status get(const Call& call, const protocol::Get& message);
+  Status get_now(const Call& call, const protocol::GetNow& message);
+  Status prefetch(const Call& call, const protocol::Prefetch& message);
+  Status send_barrier(const Call& call, const protocol::SendBarrier& message);
+  Status fetch_barrier(const Call& call, const protocol::FetchBarrier& message);
+  Status complete(const Call& call, const protocol::Complete& message);
+  Status checkpoint(const Call& call, const protocol::Checkpoint& message);
+  Status count(const Call& call, const protocol::Count& message);
+  Status run(const Call& call, const protocol::Run& message);
+  Status pull(const Call& call, const protocol::Pull& message);
+  Status push(const Call& call, const protocol::Push& message);
+  Status barrier(const Call& call, const protocol::Barrier& message);
+  Status watch(const Call& call, const protocol::Watch& message);
+  Status end_by_call(const Call& call, const protocol::Stop& message);
+  Status go_to(const Call& call, const protocol::GoTo& message);
+
+  void count_rows(const std::vector<RequestItem>& items) const;
+  Status send_gradients(int trainer, const std::vector<RequestItem>& vars);
+  Status put_vars(const Call& call, const std::vector<std::string>& names);
+  Status save_var(const Call& call, const protocol::SaveVar& what);
+  /// The typed tables. Errors: kUnimplemented for a server without them.
+  [[nodiscard]] StatusOr<TableHandler*> tables() const;
+  /// What saves and loads typed tables. Errors: kUnimplemented for a server without it.
+  [[nodiscard]] StatusOr<TableFiles*> table_files() const;
+  Status wait_at_barrier(const Call& call, CommBarrier kind);
   /// Restarts a step for a trainer; an earlier one from the snapshot of that step. The other
   /// trainers have to go to that step, too, by go_to().
   Status go_back(std::unique_lock<std::mutex>& lock, int64_t step, int caller, Deadline deadline);
@@ -85,11 +113,11 @@ class Service final : public Handler {
   void publish_tables();
   /// The rows of a table that a checkpoint request saves: all, or those that changed since the last
   /// request of this kind.
-  StatusOr<const Value*> rows_to_save(const std::string& table, const Value& value, int64_t mode,
-                                      Value& changed);
+  StatusOr<const Value*> checkpoint_rows(const std::string& table, const Value& value,
+                                         RowsToSave which, Value& changed);
 
-  /// Arrivals at a barrier with a name.
-  struct NamedBarrier {
+  /// Arrivals at a barrier.
+  struct ServerBarrierState {
     int64_t round = 0;
     std::set<int> arrived;
   };
@@ -98,7 +126,7 @@ class Service final : public Handler {
   std::unique_ptr<SyncSteps> steps_;      ///< synchronous servers
   std::unique_ptr<AsyncPushes> pushes_;   ///< asynchronous servers
   std::unique_ptr<Snapshots> snapshots_;  ///< null: no snapshots are taken
-  std::map<std::string, NamedBarrier> barriers_;
+  std::map<CommBarrier, ServerBarrierState> barriers_;
   int inside_ = 0;           ///< running calls with a sequence number
   int changing_ = 0;         ///< those of them that change variables (asynchronous servers)
   bool freezing_ = false;    ///< calls that change variables must wait

@@ -11,107 +11,119 @@
 #include "io/params.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
-#include "ps/client/saved_parts.h"
 #include "ps/kill_points.h"
+#include "ps/protocol/answers.h"
 #include "ps/server/service.h"
 #include "ps/server/table_rows.h"
 #include "ps/table/table_handler.h"
 #include "ps/values.h"
-#include "ps/wire_names.h"
 
 namespace millrace::ps {
+namespace {
 
-Status Service::send(const Request& request, bool repeat) {
-  if (repeat) return Ok();
-  if (request.text == kSetValues) {
-    for (const RequestItem& item : request.items) {
-      MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
-      MILLRACE_RETURN_IF_ERROR(ServerCore::store(item, *var));
-    }
-    return Ok();
+Status no_typed_table(const std::string& endpoint, int64_t table) {
+  return Unimplemented("this server ({}) has no typed tables: table {} is unknown", endpoint,
+                       table);
+}
+
+}  // namespace
+
+// The size of a look-up.
+void Service::count_rows(const std::vector<RequestItem>& items) const {
+  if (metrics_ == nullptr || items.empty()) return;
+  const Value* const ids = items.front().value;
+  const Tensor* const tensor = ids == nullptr ? nullptr : ids->get_if<Tensor>();
+  if (tensor == nullptr) return;
+  metrics_->histogram("millrace_ps_lookup_rows", "rows of a look-up", size_bounds())
+      .observe(static_cast<double>(tensor->numel()));
+}
+
+Status Service::send(const Call& call, const protocol::Send& message) {
+  if (call.repeat) return Ok();
+  if (message.kind == SendKind::kGradients) return send_gradients(call.trainer(), message.vars);
+  for (const RequestItem& item : message.vars) {
+    MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
+    MILLRACE_RETURN_IF_ERROR(ServerCore::store(item, *var));
   }
-  if (steps_ != nullptr) return steps_->send(request.caller.trainer, request.items);
-  for (const RequestItem& item : request.items) {
+  return Ok();
+}
+
+Status Service::send_gradients(int trainer, const std::vector<RequestItem>& vars) {
+  if (steps_ != nullptr) return steps_->send(trainer, vars);
+  for (const RequestItem& item : vars) {
     reach(core_->options.kill_point, "server/before-apply");
-    Status status = pushes_->push(request.caller.trainer, item);
+    Status status = pushes_->push(trainer, item);
     reach(core_->options.kill_point, "server/after-apply");
     if (status.ok()) continue;
     // earlier items of the message have been applied, so the call cannot be undone
-    if (&item != request.items.data()) core_->fail(status);
+    if (&item != vars.data()) core_->fail(status);
     return status;
   }
   return Ok();
 }
 
-Status Service::put_vars(const Request& request, ReplySink& reply) {
-  for (const RequestItem& item : request.items) {
-    MILLRACE_RETURN_IF_ERROR(steps_ != nullptr
-                                 ? core_->put_var(item.name, reply)
-                                 : pushes_->get(request.caller.trainer, item.name, reply));
+Status Service::put_vars(const Call& call, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    MILLRACE_RETURN_IF_ERROR(steps_ != nullptr ? core_->put_var(name, call.reply)
+                                               : pushes_->get(call.trainer(), name, call.reply));
   }
   return Ok();
 }
 
-Status Service::get(const Request& request, Deadline deadline, ReplySink& reply, bool repeat) {
-  if (request.text == kChangedRows) {
+Status Service::get(const Call& call, const protocol::Get& message) {
+  if (message.kind == GetKind::kChangedRows) {
     if (pushes_ == nullptr)
       return InvalidArgument("a synchronous server ({}) does not track changed rows",
                              core_->plan.endpoint);
-    for (const RequestItem& item : request.items) {
-      MILLRACE_RETURN_IF_ERROR(
-          pushes_->get_changed(request.caller.trainer, item.name, repeat, reply));
+    for (const std::string& name : message.names) {
+      MILLRACE_RETURN_IF_ERROR(pushes_->get_changed(call.trainer(), name, call.repeat, call.reply));
     }
     return Ok();
   }
   if (steps_ != nullptr) {
     std::unique_lock lock(core_->mutex);
-    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(lock, request.caller.trainer, deadline));
+    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(lock, call.trainer(), call.deadline));
   }
-  return put_vars(request, reply);
+  return put_vars(call, message.names);
 }
 
-Status Service::get_without_barrier(const Request& request, ReplySink& reply) {
-  for (const RequestItem& item : request.items) {
-    llvm::StringRef name = item.name;
-    if (!name.consume_back(kWithoutBarrier))
-      return InvalidArgument("'{}' is fetched without a barrier, but its name does not end in '{}'",
-                             item.name, kWithoutBarrier);
-    MILLRACE_RETURN_IF_ERROR(core_->put_var(name, reply));
-  }
+Status Service::get_now(const Call& call, const protocol::GetNow& message) {
+  for (const std::string& name : message.names)
+    MILLRACE_RETURN_IF_ERROR(core_->put_var(name, call.reply));
   return Ok();
 }
 
-Status Service::send_barrier(const Request& request, bool repeat) {
-  if (repeat) return Ok();
-  if (!request.items.empty()) MILLRACE_RETURN_IF_ERROR(send(request, false));
-  return steps_ != nullptr ? steps_->arrive(request.caller.trainer) : Ok();
+Status Service::send_barrier(const Call& call, const protocol::SendBarrier& message) {
+  if (call.repeat) return Ok();
+  if (!message.vars.empty()) MILLRACE_RETURN_IF_ERROR(send_gradients(call.trainer(), message.vars));
+  return steps_ != nullptr ? steps_->arrive(call.trainer()) : Ok();
 }
 
 // A repeat returns the same values: nothing changes before this trainer has sent again.
-Status Service::fetch_barrier(const Request& request, Deadline deadline, ReplySink& reply,
-                              bool repeat) {
-  if (steps_ == nullptr) return put_vars(request, reply);
-  const int trainer = request.caller.trainer;
-  if (!repeat) {
+Status Service::fetch_barrier(const Call& call, const protocol::FetchBarrier& message) {
+  if (steps_ == nullptr) return put_vars(call, message.names);
+  const int trainer = call.trainer();
+  if (!call.repeat) {
     std::unique_lock lock(core_->mutex);
-    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(lock, trainer, deadline));
+    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(lock, trainer, call.deadline));
   }
-  MILLRACE_RETURN_IF_ERROR(put_vars(request, reply));
+  MILLRACE_RETURN_IF_ERROR(put_vars(call, message.names));
   const std::lock_guard lock(core_->mutex);
   // after a restart, the server takes the trainer's phase from its hello
-  if (repeat && core_->trainers.at(trainer).may_send()) return Ok();
+  if (call.repeat && core_->trainers.at(trainer).may_send()) return Ok();
   return steps_->fetched(trainer);
 }
 
-Status Service::prefetch(const Request& request, ReplySink& reply) {
-  for (const RequestItem& item : request.items) {
+Status Service::prefetch(const Call& call, const protocol::Prefetch& message) {
+  count_rows(message.ids);
+  for (const RequestItem& item : message.ids) {
     const Tensor* const ids = item.value == nullptr ? nullptr : item.value->get_if<Tensor>();
     if (ids == nullptr || !ids->initialized())
       return InvalidArgument("'{}' has no ids to look up", item.name);
-    if (!request.text.empty()) {
-      MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const table, core_->find_var(request.text));
+    if (message.table) {
+      MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const table, core_->find_var(*message.table));
       const std::shared_lock lock(*table->mutex);
-      MILLRACE_RETURN_IF_ERROR(look_up_rows(*table->value, *ids, item.name, reply));
+      MILLRACE_RETURN_IF_ERROR(look_up_rows(*table->value, *ids, item.name, call.reply));
       continue;
     }
     const auto found = core_->plan.prefetch_blocks.find(item.name);
@@ -123,24 +135,23 @@ Status Service::prefetch(const Request& request, ReplySink& reply) {
     MILLRACE_RETURN_IF_ERROR(ServerCore::take(item, *block.find(item.name)));
     MILLRACE_RETURN_IF_ERROR(block.run());
     const Op& last = *std::prev(block.block().ops().end());
-    MILLRACE_RETURN_IF_ERROR(reply.put(item.name, *block.find(last.output_names().front())));
+    MILLRACE_RETURN_IF_ERROR(call.reply.put(item.name, *block.find(last.output_names().front())));
   }
   return Ok();
 }
 
-// If request.number is not 0, waits until all other trainers are done; the trainer may read
-// afterwards.
-Status Service::complete(const Request& request, Deadline deadline) {
+Status Service::complete(const Call& call, const protocol::Complete& message) {
+  const int id = call.trainer();
+  if (core_->options.tables != nullptr) MILLRACE_RETURN_IF_ERROR(core_->options.tables->leave(id));
   std::unique_lock lock(core_->mutex);
-  const int id = request.caller.trainer;
   Trainer& trainer = core_->trainers.at(id);
   if (trainer.life == Trainer::Life::kLive && steps_ != nullptr) steps_->drop_partial(id);
-  trainer.life = request.number != 0 ? Trainer::Life::kGathering : Trainer::Life::kLeft;
+  trainer.life = message.stays ? Trainer::Life::kGathering : Trainer::Life::kLeft;
   if (steps_ != nullptr) steps_->admit_joining();
   core_->changed.notify_all();
-  if (request.number == 0) return Ok();
+  if (!message.stays) return Ok();
   return core_->wait(
-      lock, deadline,
+      lock, call.deadline,
       [&] { return core_->trainers.all_done() && (steps_ == nullptr || !steps_->is_ready()); },
       [&] {
         return fmt::format("the end of {}",
@@ -150,14 +161,35 @@ Status Service::complete(const Request& request, Deadline deadline) {
       });
 }
 
-// Saves the table as file <table>_<server> of the folder, as the original does.
-Status Service::checkpoint(const Request& request, ReplySink& reply, bool repeat) {
-  if (TableHandler::is_about_files(request)) {
-    if (core_->options.tables != nullptr)
-      return core_->options.tables->handle_files(request, repeat, reply);
-    return Unimplemented("this server ({}) has no typed tables", core_->plan.endpoint);
+StatusOr<TableHandler*> Service::tables() const {
+  if (core_->options.tables != nullptr) return core_->options.tables;
+  return Unimplemented("this server ({}) has no typed tables", core_->plan.endpoint);
+}
+
+StatusOr<TableFiles*> Service::table_files() const {
+  MILLRACE_ASSIGN_OR_RETURN(const TableHandler* const own, tables());
+  if (own->files() != nullptr) return own->files();
+  return Unimplemented("saving and loading of table files is not enabled on this server");
+}
+
+Status Service::checkpoint(const Call& call, const protocol::Checkpoint& message) {
+  if (const auto* const var = std::get_if<protocol::SaveVar>(&message.what))
+    return save_var(call, *var);
+  MILLRACE_ASSIGN_OR_RETURN(TableFiles* const files, table_files());
+  if (const auto* const table = std::get_if<protocol::LoadTable>(&message.what))
+    return files->load(*table, call.repeat);
+  if (const auto* const table = std::get_if<protocol::SaveTable>(&message.what)) {
+    MILLRACE_ASSIGN_OR_RETURN(const protocol::SavedFile file, files->save(*table, call.repeat));
+    protocol::put_answer(file, call.reply);
+    return Ok();
   }
-  std::string table = request.text;
+  put_answer(protocol::LoadedTables{files->loaded()}, call.reply);
+  return Ok();
+}
+
+// Saves the table as file <table>_<server> of the folder, as the original does.
+Status Service::save_var(const Call& call, const protocol::SaveVar& what) {
+  std::string table = what.table.value_or("");
   if (table.empty() && core_->plan.checkpoint_block >= 0) {
     const Block& block = core_->program().block(static_cast<size_t>(core_->plan.checkpoint_block));
     for (const Op& op : block.ops()) {
@@ -167,41 +199,35 @@ Status Service::checkpoint(const Request& request, ReplySink& reply, bool repeat
   if (table.empty())
     return InvalidArgument("this server ({}) has no block that saves checkpoints",
                            core_->plan.endpoint);
-  if (request.items.empty()) return InvalidArgument("the call names no folder for the checkpoint");
   if (core_->options.files_root.empty()) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("'{}' cannot be saved: no folder was allowed", table))
         .with_hint("pserver --allow-dir DIR lets it write files below a folder");
   }
   MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(table));
-  const std::string name =
-      fmt::format("{}/{}_{}", request.items.front().name, table, core_->plan.server);
+  const std::string name = fmt::format("{}/{}_{}", what.folder, table, core_->plan.server);
   MILLRACE_ASSIGN_OR_RETURN(const std::string path,
                             io::make_path_below(core_->options.files_root, name));
   // a repeat reports the file that the first call wrote: nothing may have changed since
-  if (!repeat) {
+  if (!call.repeat) {
     const std::lock_guard saving(saving_);
     const std::shared_lock lock(*var->mutex);
     Value changed;
     MILLRACE_ASSIGN_OR_RETURN(const Value* const rows,
-                              rows_to_save(table, *var->value, request.number, changed));
+                              checkpoint_rows(table, *var->value, what.rows, changed));
     MILLRACE_RETURN_IF_ERROR(io::save_param(path, {table, rows}, {.replace = Replace::kYes}));
   }
   // The caller writes this into the manifest.
-  MILLRACE_ASSIGN_OR_RETURN(std::string written, saved_part_text(path, name));
-  reply.set_text(std::move(written));
+  MILLRACE_ASSIGN_OR_RETURN(const protocol::SavedFile written, io::file_facts(path, name));
+  protocol::put_answer(written, call.reply);
   return Ok();
 }
 
-// Mode 0: all rows. Mode 1: rows that changed since the last request of mode 1 or 2. Mode 2: all
-// rows, which become the base of the next request of mode 1.
-StatusOr<const Value*> Service::rows_to_save(const std::string& table, const Value& value,
-                                             int64_t mode, Value& changed) {
-  if (mode == 0) return &value;
+StatusOr<const Value*> Service::checkpoint_rows(const std::string& table, const Value& value,
+                                                RowsToSave which, Value& changed) {
+  if (which == RowsToSave::kAll) return &value;
   const auto* const rows = value.get_if<SelectedRows>();
   const Tensor* const values = rows != nullptr ? &rows->value : value.get_if<Tensor>();
-  if (mode < 0 || mode > 2)
-    return InvalidArgument("'{}': checkpoint mode is {}, expected 0, 1 or 2", table, mode);
   if (values == nullptr || !values->initialized() || values->rank() == 0)
     return InvalidArgument("'{}' is not a table of rows: {}", table, describe(value));
   const int64_t height = values->dim(0);
@@ -216,7 +242,7 @@ StatusOr<const Value*> Service::rows_to_save(const std::string& table, const Val
     if (is_first || known != hash) others.push_back(row);
     known = hash;
   }
-  if (mode == 2) return &value;
+  if (which == RowsToSave::kAllAsBase) return &value;
   auto& to = changed.as<SelectedRows>();
   to.height = rows != nullptr ? rows->height : height;
   Dims dims(values->dims().begin(), values->dims().end());
@@ -231,48 +257,73 @@ StatusOr<const Value*> Service::rows_to_save(const std::string& table, const Val
   return &changed;
 }
 
-Status Service::count(const Request& request, bool repeat) {
-  if (repeat) return Ok();
+Status Service::count(const Call& call, const protocol::Count& message) {
+  if (call.repeat) return Ok();
   if (pushes_ == nullptr)
     return InvalidArgument("a synchronous server ({}) counts steps itself and accepts no counters",
                            core_->plan.endpoint);
-  if (request.items.empty()) return InvalidArgument("the call names no counter");
-  return pushes_->count(request.items.front().name, request.number);
+  return pushes_->count(message.counter, message.steps);
 }
 
-Status Service::run(const Request& request, ReplySink& reply) {
-  const auto found = core_->plan.message_blocks.find(request.text);
+Status Service::run(const Call& call, const protocol::Run& message) {
+  const auto found = core_->plan.message_blocks.find(message.message);
   if (found == core_->plan.message_blocks.end())
     return NotFound("this server ({}) has no block for the message '{}'", core_->plan.endpoint,
-                    request.text);
+                    message.message);
   ServerBlock& block = *core_->block(found->second);
   const BlockLock lock = block.lock();
-  for (const RequestItem& item : request.items) {
-    if (item.value == nullptr) continue;
+  for (const RequestItem& item : message.inputs) {
     MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
     MILLRACE_RETURN_IF_ERROR(ServerCore::check(item, *var));
     MILLRACE_RETURN_IF_ERROR(ServerCore::take(item, *var->value));
   }
   MILLRACE_RETURN_IF_ERROR(block.run());
-  for (const RequestItem& item : request.items) {
-    if (item.value != nullptr) continue;
-    MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
-    MILLRACE_RETURN_IF_ERROR(ServerCore::put(item.name, *var, reply));
+  for (const std::string& name : message.outputs) {
+    MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(name));
+    MILLRACE_RETURN_IF_ERROR(ServerCore::put(name, *var, call.reply));
   }
   return Ok();
 }
 
-Status Service::table_barrier(const Request& request, Deadline deadline) {
+// The accesses of a repeat were counted when the call was first carried out.
+Status Service::pull(const Call& call, const protocol::Pull& message) {
+  count_rows(message.args);
+  if (core_->options.tables == nullptr) return no_typed_table(core_->plan.endpoint, message.table);
+  if (!call.repeat || message.kind != PullKind::kCounted)
+    return core_->options.tables->pull(call.request, message, call.reply);
+  protocol::Pull again = message;
+  again.kind = PullKind::kQuiet;
+  return core_->options.tables->pull(call.request, again, call.reply);
+}
+
+Status Service::push(const Call& call, const protocol::Push& message) {
+  if (core_->options.tables == nullptr) return no_typed_table(core_->plan.endpoint, message.table);
+  return call.repeat ? Ok() : core_->options.tables->push(call.request, message, call.deadline);
+}
+
+Status Service::barrier(const Call& call, const protocol::Barrier& message) {
+  if (std::holds_alternative<protocol::LeaveBarriers>(message.what)) {
+    MILLRACE_ASSIGN_OR_RETURN(TableHandler* const own, tables());
+    return own->leave(call.trainer());
+  }
+  const auto* const of_tables = std::get_if<protocol::TableBarrier>(&message.what);
+  if (of_tables == nullptr)
+    return wait_at_barrier(call, std::get<protocol::ServerBarrier>(message.what).kind);
+  if (core_->options.tables == nullptr) return wait_at_barrier(call, of_tables->kind);
+  return core_->options.tables->arrive(*of_tables, call.trainer(), call.deadline);
+}
+
+Status Service::wait_at_barrier(const Call& call, CommBarrier kind) {
   std::unique_lock lock(core_->mutex);
-  NamedBarrier& barrier = barriers_[request.text];
+  ServerBarrierState& barrier = barriers_[kind];
   const int64_t round = barrier.round;
   const auto is_missing = [&](int id) {
     return core_->trainers.at(id).is_expected() && !barrier.arrived.contains(id);
   };
-  barrier.arrived.insert(request.caller.trainer);
+  barrier.arrived.insert(call.trainer());
   core_->changed.notify_all();
   return core_->wait(
-      lock, deadline,
+      lock, call.deadline,
       [&] {
         if (barrier.round != round) return true;
         for (int id = 0; id < core_->trainers.count(); ++id) {
@@ -287,7 +338,7 @@ Status Service::table_barrier(const Request& request, Deadline deadline) {
         for (int id = 0; id < core_->trainers.count(); ++id) {
           if (is_missing(id)) missing += " " + core_->trainers.describe(id, Clock::now());
         }
-        return fmt::format("barrier '{}':{}", request.text, missing);
+        return fmt::format("barrier '{}':{}", barrier_name(kind), missing);
       });
 }
 
@@ -295,38 +346,35 @@ Status Service::table_barrier(const Request& request, Deadline deadline) {
 // has gone to the next step of this server, only gradients of trainers that have done so, too,
 // count for it. So no server advances beyond a step that others may still have to undo, and all
 // servers meet at one step.
-Status Service::go_to(const Request& request, Deadline deadline, ReplySink& reply) {
+Status Service::go_to(const Call& call, const protocol::GoTo& message) {
   if (steps_ == nullptr)
     return InvalidArgument("an asynchronous server ({}) has no steps", core_->plan.endpoint);
-  uint64_t settled = 0;
-  if (llvm::StringRef(request.text).getAsInteger(10, settled) || request.number < 0)
-    return InvalidArgument("go-to: expected the number of a call, found '{}'", request.text);
   std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(core_->wait(
-      lock, deadline, [&] { return !steps_->is_applying() && !going_back_; },
+      lock, call.deadline, [&] { return !steps_->is_applying() && !going_back_; },
       [] { return std::string("the end of the step"); }));
-  const int id = request.caller.trainer;
+  const int id = call.trainer();
   Trainer& trainer = core_->trainers.at(id);
   const int64_t applied = steps_->applied();
   const bool joins = trainer.life == Trainer::Life::kJoining;
-  if (request.number < applied && joins)
-    return {StatusCode::kDistributed, fmt::format("step {} is already applied", request.number)};
-  if (request.number > applied && !joins && !trainer.is_placed)
+  if (message.step < applied && joins)
+    return {StatusCode::kDistributed, fmt::format("step {} is already applied", message.step)};
+  if (message.step > applied && !joins && !trainer.is_placed)
     return InvalidArgument("trainer {} wants to continue at step {}, but this server is at step {}",
-                           id, request.number, applied);
+                           id, message.step, applied);
   if (joins)
-    core_->log(fmt::format("another process replaces trainer {} at step {}", id, request.number));
-  if (request.number <= applied && !joins) {
-    MILLRACE_RETURN_IF_ERROR(go_back(lock, request.number, id, deadline));
+    core_->log(fmt::format("another process replaces trainer {} at step {}", id, message.step));
+  if (message.step <= applied && !joins) {
+    MILLRACE_RETURN_IF_ERROR(go_back(lock, message.step, id, call.deadline));
     trainer.life = Trainer::Life::kLive;
-    trainer.settled_at = request.number;
+    trainer.settled_at = message.step;
   }
-  reply.set_epoch(core_->epoch);
-  trainer.incarnation = request.caller.incarnation;  // a snapshot may have an earlier one
+  call.reply.set_epoch(core_->epoch);
+  trainer.incarnation = call.request.caller.incarnation;  // a snapshot may have an earlier one
   trainer.seen = Clock::now();
-  trainer.window.restore(settled, {});
-  trainer.fetch_call = settled;
-  steps_->place(id, request.number);
+  trainer.window.restore(message.settled, {});
+  trainer.fetch_call = message.settled;
+  steps_->place(id, message.step);
   return Ok();
 }
 
@@ -381,11 +429,15 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int ca
   return Ok();
 }
 
-Status Service::watch(ReplySink& reply) {
+Status Service::end_by_call(const Call& /*call*/, const protocol::Stop& /*message*/) {
+  stop();
+  return Ok();
+}
+
+Status Service::watch(const Call& call, const protocol::Watch& /*message*/) {
   const std::lock_guard lock(core_->mutex);
   static constexpr const char* kLives[] = {"absent", "live", "gathering",
                                            "left",   "lost", "joining"};
-  static constexpr const char* kModes[] = {"sync", "async", "geo"};
   const Clock::time_point now = Clock::now();
   std::string trainers;
   for (int id = 0; id < core_->trainers.count(); ++id) {
@@ -397,11 +449,13 @@ Status Service::watch(ReplySink& reply) {
         std::chrono::duration_cast<std::chrono::seconds>(now - trainer.seen).count(),
         method_name(trainer.last));
   }
-  reply.set_text(fmt::format(
-      R"({{"endpoint":{},"job":{},"epoch":{},"mode":"{}","step":{},"vars":{},"trainers":[{}]}})",
-      in_quotes(core_->plan.endpoint), in_quotes(core_->options.job), core_->epoch.load(),
-      kModes[static_cast<size_t>(core_->plan.mode)], steps_ != nullptr ? steps_->applied() : -1,
-      core_->vars().size(), trainers));
+  put_answer(
+      protocol::WatchAnswer{fmt::format(
+          R"({{"endpoint":{},"job":{},"epoch":{},"mode":"{}","step":{},"vars":{},"trainers":[{}]}})",
+          in_quotes(core_->plan.endpoint), in_quotes(core_->options.job), core_->epoch.load(),
+          server_mode_name(core_->plan.mode), steps_ != nullptr ? steps_->applied() : -1,
+          core_->vars().size(), trainers)},
+      call.reply);
   return Ok();
 }
 

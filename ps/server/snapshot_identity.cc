@@ -16,18 +16,6 @@ namespace {
 
 constexpr llvm::StringRef kJob = "job ";
 
-const char* mode_name(ServePlan::Mode mode) {
-  switch (mode) {
-    case ServePlan::Mode::kSync:
-      return "sync";
-    case ServePlan::Mode::kAsync:
-      return "async";
-    case ServePlan::Mode::kGeo:
-      return "geo";
-  }
-  return "";
-}
-
 // "var w f32 [2, 3]"
 std::string var_line(llvm::StringRef name, const Var& var) {
   std::string line = fmt::format("var {}", name);
@@ -64,7 +52,7 @@ std::string only_in(const std::set<std::string>& lines, const std::set<std::stri
 
 std::string identity_of(const ServerCore& core) {
   std::set<std::string> lines;
-  lines.insert(fmt::format("mode {}{}{}", mode_name(core.plan.mode),
+  lines.insert(fmt::format("mode {}{}{}", server_mode_name(core.plan.mode),
                            core.plan.federated ? " federated" : "",
                            core.plan.dc_asgd ? " dc_asgd" : ""));
   for (const auto& entry : core.vars()) {

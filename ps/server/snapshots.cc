@@ -42,7 +42,7 @@ CallsRecord Snapshots::calls(int64_t applied) const {
   record.applied = applied;
   for (int id = 0; id < core_.trainers.count(); ++id) {
     const Trainer& trainer = core_.trainers.at(id);
-    const bool is_ahead = core_.plan.mode == ServePlan::Mode::kSync && trainer.sent > applied;
+    const bool is_ahead = core_.plan.mode == ServerMode::kSync && trainer.sent > applied;
     CallsRecord::Trainer& kept = record.trainers.emplace_back();
     kept.incarnation = trainer.incarnation;
     kept.sent = trainer.sent - (is_ahead ? 1 : 0);

@@ -38,8 +38,8 @@ bool Trainers::must_wait(const Caller& caller) const {
           trainer.life == Trainer::Life::kJoining);
 }
 
-Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fetched,
-                       int64_t answered, uint64_t settled) {
+Status Trainers::hello(const Caller& caller, Clock::time_point now,
+                       const protocol::Hello& message) {
   MILLRACE_RETURN_IF_ERROR(check(caller));
   Trainer& trainer = at(caller.trainer);
   if (trainer.life != Trainer::Life::kAbsent && trainer.incarnation != caller.incarnation) {
@@ -57,10 +57,10 @@ Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fet
   if (trainer.life == Trainer::Life::kAbsent) {
     trainer.life = Trainer::Life::kLive;
     if (trainer.incarnation != caller.incarnation) trainer.window = SequenceWindow();
-    const bool is_ahead = answered >= 0 && trainer.sent > answered;
-    trainer.fetched = trainer.sent + (has_fetched && !is_ahead ? 1 : 0);
+    const bool is_ahead = trainer.sent > message.sent;
+    trainer.fetched = trainer.sent + (message.has_fetched && !is_ahead ? 1 : 0);
   }
-  trainer.window.settle(settled);
+  trainer.window.settle(message.settled);
   trainer.incarnation = caller.incarnation;
   trainer.seen = now;
   return Ok();

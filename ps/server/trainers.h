@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/base/status.h"
+#include "ps/protocol/messages.h"
 #include "ps/server/sequence_window.h"
 #include "ps/transport/message.h"
 
@@ -55,13 +56,10 @@ class Trainers {
   /// Handles a hello: a trainer connects, or shows that it is alive. Errors: kDistributed for
   /// another job, and for a second process with the id of a connected trainer; kInvalidArgument for
   /// an id out of range.
-  /// \param has_fetched  it already has the parameters of its step; matters only to a server that
-  ///                     loaded a snapshot
-  /// \param answered     how many of its send barriers were answered; if the server has carried out
-  ///                     more, the trainer's parameters are of an earlier step. Negative: unknown
-  /// \param settled      the trainer repeats no call up to this number
-  Status hello(const Caller& caller, Clock::time_point now, bool has_fetched = false,
-               int64_t answered = -1, uint64_t settled = 0);
+  /// \param message  has_fetched matters only to a server that loaded a snapshot. If the server has
+  ///     carried out more send barriers than `sent`, the trainer's parameters are of an earlier
+  ///     step
+  Status hello(const Caller& caller, Clock::time_point now, const protocol::Hello& message);
   /// True if the caller would replace another process that is not lost yet, and may do so once it
   /// is.
   [[nodiscard]] bool must_wait(const Caller& caller) const;

@@ -12,28 +12,29 @@ BarrierTable::BarrierTable(int trainers, Completed completed)
   for (int trainer = 0; trainer < trainers; ++trainer) live_.insert(trainer);
 }
 
-Status BarrierTable::arrive(std::string_view kind, int trainer, int64_t phase, Deadline deadline) {
+Status BarrierTable::arrive(CommBarrier kind, int trainer, int64_t phase, Deadline deadline) {
   std::unique_lock lock(mutex_);
   MILLRACE_RETURN_IF_ERROR(Status(ended_));
   if (!live_.contains(trainer))
-    return InvalidArgument("barrier '{}': trainer {} is unknown or has left", kind, trainer);
-  Barrier& barrier = barriers_.try_emplace(std::string(kind)).first->second;
+    return InvalidArgument("barrier '{}': trainer {} is unknown or has left", barrier_name(kind),
+                           trainer);
+  Barrier& barrier = barriers_[kind];
   if (joined_.contains(trainer))
     phase += barrier.ahead.try_emplace(trainer, barrier.phase - phase).first->second;
   if (phase < barrier.phase) return Ok();
   if (phase > barrier.phase)
-    return InvalidArgument("barrier '{}': trainer {} is at phase {}, expected {}", kind, trainer,
-                           phase, barrier.phase);
+    return InvalidArgument("barrier '{}': trainer {} is at phase {}, expected {}",
+                           barrier_name(kind), trainer, phase, barrier.phase);
   barrier.arrived.insert(trainer);
   finish_if_complete(kind, barrier);
   const bool in_time =
       changed_.wait_until(lock, deadline, [&] { return barrier.phase != phase || !ended_.ok(); });
   if (in_time) return barrier.phase != phase ? barrier.result : ended_;
   return {StatusCode::kDistributed, fmt::format("barrier '{}', phase {}: no arrival of trainer {}",
-                                                kind, phase, missing(barrier))};
+                                                barrier_name(kind), phase, missing(barrier))};
 }
 
-void BarrierTable::finish_if_complete(std::string_view kind, Barrier& barrier) {
+void BarrierTable::finish_if_complete(CommBarrier kind, Barrier& barrier) {
   const auto has_arrived = [&](int trainer) { return barrier.arrived.contains(trainer); };
   if (barrier.arrived.empty() || !std::all_of(live_.begin(), live_.end(), has_arrived)) return;
   barrier.result = completed_ ? completed_(kind, barrier.arrived) : Ok();

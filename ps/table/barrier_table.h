@@ -7,23 +7,23 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <string_view>
 
 #include "framework/base/status.h"
+#include "ps/protocol/kinds.h"
 #include "ps/transport/transport.h"
 
 namespace millrace::ps {
 
 /// Barriers where the trainers of a job wait for each other (BarrierTable).
 ///
-/// Barriers of different kinds ("send", "receive", "init", ...) are independent. Each counts its
+/// Barriers of different kinds are independent. Each counts its
 /// phases, so that arrivals of different steps cannot mix and a repeated arrival counts once.
 /// Thread-safety: all calls from any threads.
 class BarrierTable {
  public:
   /// Called by the last arrival of a phase, before any trainer continues, with the trainers that
   /// arrived. Its error is returned to all of them.
-  using Completed = std::function<Status(std::string_view kind, const std::set<int>& arrived)>;
+  using Completed = std::function<Status(CommBarrier kind, const std::set<int>& arrived)>;
   /// \param completed  may be empty
   BarrierTable(int trainers, Completed completed);
   BarrierTable(const BarrierTable&) = delete;
@@ -33,7 +33,7 @@ class BarrierTable {
   /// Returns immediately if the phase is over: the call is a repeat.
   /// Errors: kDistributed at the deadline, naming the missing trainers; kInvalidArgument for an
   /// unknown trainer, or for a phase that is not the next.
-  Status arrive(std::string_view kind, int trainer, int64_t phase, Deadline deadline);
+  Status arrive(CommBarrier kind, int trainer, int64_t phase, Deadline deadline);
   /// A trainer leaves; barriers no longer wait for it.
   Status leave(int trainer);
   /// Another process replaces a trainer that left. Its phases are counted from the current phases
@@ -50,7 +50,7 @@ class BarrierTable {
     Status result;                 ///< of the previous phase
     std::map<int, int64_t> ahead;  ///< by trainer that joined: phases before its first one
   };
-  void finish_if_complete(std::string_view kind, Barrier& barrier);
+  void finish_if_complete(CommBarrier kind, Barrier& barrier);
   [[nodiscard]] std::string missing(const Barrier& barrier) const;
 
   const Completed completed_;
@@ -59,7 +59,7 @@ class BarrierTable {
   const int trainers_;
   std::set<int> live_;
   std::set<int> joined_;
-  std::map<std::string, Barrier, std::less<>> barriers_;
+  std::map<CommBarrier, Barrier> barriers_;
   Status ended_;  ///< not OK: barriers have ended
 };
 

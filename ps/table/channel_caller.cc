@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "ps/protocol/pack.h"
 
 namespace millrace::ps {
 
@@ -35,15 +36,9 @@ Status ChannelCaller::call_all(std::span<TableRequest> requests) {
 }
 
 Status ChannelCaller::call(TableRequest& request) {
-  Request sent;
-  sent.method = request.method;
+  Request& sent = request.request;
   sent.caller = options_.caller;
-  sent.number = request.number;
-  sent.text = request.text;
-  sent.items = request.items;
-  // Reads need no sequence number, except those that change the server's state.
-  const bool reads = request.method == Method::kPull && request.text != "geo";
-  if (!reads) sent.sequence = ++*sequences_[request.server];
+  sent.sequence = protocol::needs_sequence(sent) ? ++*sequences_[request.server] : 0;
   const auto deadline = std::chrono::steady_clock::now() + options_.deadline;
   auto pause = options_.retry_pause;
   for (int attempt = 0;; ++attempt) {

@@ -9,12 +9,9 @@ Status ClientCaller::call_all(std::span<TableRequest> requests) {
   for (size_t i = 0; i < requests.size(); ++i) {
     TableRequest& request = requests[i];
     calls[i].endpoint = endpoints_[request.server];
-    calls[i].method = request.method;
-    calls[i].number = request.number;
-    calls[i].text = std::move(request.text);
-    calls[i].items = std::move(request.items);
+    calls[i].request = std::move(request.request);
     // A moved value could not be sent again by a repeat.
-    for (RequestItem& item : calls[i].items) item.movable = nullptr;
+    for (RequestItem& item : calls[i].request.items) item.movable = nullptr;
   }
   Status status = client_->call_all(calls);
   for (size_t i = 0; i < requests.size(); ++i) requests[i].reply = std::move(calls[i].reply);

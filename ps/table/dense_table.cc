@@ -193,15 +193,15 @@ Status DenseTable::with_columns(const std::function<Status(std::span<const Colum
   return body(columns);
 }
 
-Status DenseTable::pull(const TableCall&, Value& reply) {
+Status DenseTable::pull(PullKind /*kind*/, const TableCall& /*call*/, Value& reply) {
   auto& to = reply.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(to.resize(DType::kFloat32, {options_.elements}));
   return pull(std::span<float>(to.data<float>(), param_.size()));
 }
 
-Status DenseTable::push(const TableCall& call) {
+Status DenseTable::push(PushKind kind, const TableCall& call) {
   MILLRACE_ASSIGN_OR_RETURN(const auto values, floats_of(call, 0, param_.size()));
-  return call.what == "set" ? set(values) : push(values, call.trainer);
+  return kind == PushKind::kValues ? set(values) : push(values, call.trainer);
 }
 
 int64_t DenseTable::memory_bytes() const {

@@ -72,9 +72,9 @@ class DenseTable final : public Table {
 
   [[nodiscard]] std::string_view table_class() const override { return "MemoryDenseTable"; }
   /// No arguments.
-  Status pull(const TableCall& call, Value& reply) override;
+  Status pull(PullKind kind, const TableCall& call, Value& reply) override;
   /// Arguments: gradients, or parameters with "set".
-  Status push(const TableCall& call) override;
+  Status push(PushKind kind, const TableCall& call) override;
   [[nodiscard]] int64_t size() const override { return options_.elements; }
   [[nodiscard]] int64_t memory_bytes() const override;
   void share_rate(const std::atomic<float>* rate) override { rate_ = rate; }

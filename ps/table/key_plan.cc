@@ -55,12 +55,12 @@ StatusOr<KeyPlan> make_key_plan(std::span<const int64_t> ids, int64_t shard_num,
     own.push_back(id);
     counts[static_cast<size_t>(place.server)].push_back(1);
   }
-  plan.parts.resize(servers);
+  plan.by_server.resize(servers);
   for (size_t server = 0; server < servers; ++server) {
-    KeyPlan::Part& part = plan.parts[server];
-    part.size = keys[server].size();
-    MILLRACE_ASSIGN_OR_RETURN(part.keys, int_tensor(keys[server]));
-    MILLRACE_ASSIGN_OR_RETURN(part.counts, int_tensor(counts[server]));
+    KeyPlan::ServerKeys& listed = plan.by_server[server];
+    listed.size = keys[server].size();
+    MILLRACE_ASSIGN_OR_RETURN(listed.keys, int_tensor(keys[server]));
+    MILLRACE_ASSIGN_OR_RETURN(listed.counts, int_tensor(counts[server]));
   }
   return plan;
 }

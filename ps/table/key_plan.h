@@ -16,13 +16,13 @@ struct KeyPlan {
   int64_t shard_num = 0;
   std::optional<int64_t> padding;
   std::vector<int64_t> ids;  ///< in the given order
-  struct Part {
+  struct ServerKeys {
     Value keys;    ///< i64 [n], in order of first occurrence
     Value counts;  ///< i64 [n]: how often each occurs
     size_t size = 0;
   };
-  std::vector<Part> parts;  ///< by server
-  /// Location of an id's row: its server, and the position in that server's part; server -1 is
+  std::vector<ServerKeys> by_server;  ///< by server
+  /// Location of an id's row: its server, and the position in that server's keys; server -1 is
   /// padding.
   struct Place {
     int32_t server = -1;

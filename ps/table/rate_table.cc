@@ -6,14 +6,14 @@
 
 namespace millrace::ps {
 
-Status RateTable::pull(const TableCall&, Value& reply) {
+Status RateTable::pull(PullKind /*kind*/, const TableCall& /*call*/, Value& reply) {
   auto& to = reply.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(to.resize(DType::kFloat32, {1}));
   *to.data<float>() = rate_.load(std::memory_order_relaxed);
   return Ok();
 }
 
-Status RateTable::push(const TableCall& call) {
+Status RateTable::push(PushKind /*kind*/, const TableCall& call) {
   MILLRACE_ASSIGN_OR_RETURN(const auto given, floats_of(call, 0, 1));
   if (!std::isfinite(given[0]))
     return InvalidArgument("trainer {} set the learning rate to {}, expected a finite number",

@@ -17,9 +17,9 @@ class RateTable final : public Table {
 
   [[nodiscard]] std::string_view table_class() const override { return "LearningRate"; }
   /// The rate as f32.
-  Status pull(const TableCall& call, Value& reply) override;
+  Status pull(PullKind kind, const TableCall& call, Value& reply) override;
   /// Argument: the new rate, f32. Errors: kInvalidArgument for a rate that is not finite.
-  Status push(const TableCall& call) override;
+  Status push(PushKind kind, const TableCall& call) override;
   [[nodiscard]] int64_t size() const override { return 1; }
   [[nodiscard]] int64_t memory_bytes() const override { return sizeof(rate_); }
 

@@ -31,13 +31,14 @@ StatusOr<std::unique_ptr<SparseGeoTable>> SparseGeoTable::create(SparseTableOpti
   return table;
 }
 
-Status SparseGeoTable::push(const TableCall& call) {
+Status SparseGeoTable::push(PushKind kind, const TableCall& call) {
   MILLRACE_ASSIGN_OR_RETURN(const auto keys, ids_of(call, 0));
   const auto width = static_cast<size_t>(accessor().push_floats());
   MILLRACE_ASSIGN_OR_RETURN(const auto values, floats_of(call, 1, keys.size() * width));
   Touched touched(shard_count());
-  MILLRACE_RETURN_IF_ERROR(push_and_record(keys, values.data(), call.what == "set", &touched));
-  if (call.what == "set") return Ok();  // initial values are known to all trainers
+  const bool sets = kind == PushKind::kValues;
+  MILLRACE_RETURN_IF_ERROR(push_and_record(keys, values.data(), sets, &touched));
+  if (sets) return Ok();  // initial values are known to all trainers
   const std::lock_guard lock(mutex_);
   for (auto& parts : changed_) {
     for (size_t part = 0; part < parts.size(); ++part) {
@@ -48,8 +49,8 @@ Status SparseGeoTable::push(const TableCall& call) {
   return Ok();
 }
 
-Status SparseGeoTable::pull(const TableCall& call, Value& reply) {
-  if (call.what != "geo") return SparseTable::pull(call, reply);
+Status SparseGeoTable::pull(PullKind kind, const TableCall& call, Value& reply) {
+  if (kind != PullKind::kChangedRows) return SparseTable::pull(kind, call, reply);
   return pull_changed(call.trainer, reply.as<SelectedRows>(), call.sequence);
 }
 

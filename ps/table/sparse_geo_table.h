@@ -20,8 +20,8 @@ class SparseGeoTable final : public SparseTable {
   [[nodiscard]] std::string_view table_class() const override { return "MemorySparseGeoTable"; }
   /// "geo": selected rows, ascending, that changed since the trainer's last pull; else as the base
   /// class.
-  Status pull(const TableCall& call, Value& reply) override;
-  Status push(const TableCall& call) override;
+  Status pull(PullKind kind, const TableCall& call, Value& reply) override;
+  Status push(PushKind kind, const TableCall& call) override;
   /// Returns rows and values that changed for a trainer, and marks them as up to date.
   /// \param sequence  of the call: if it equals that of the previous call, the response to that was
   ///                  lost, and its rows are returned again; 0: unknown

@@ -6,7 +6,6 @@
 
 #include "framework/base/errors.h"
 #include "ps/table/keyed_random.h"
-#include "ps/wire_names.h"
 
 namespace millrace::ps {
 
@@ -150,7 +149,7 @@ StatusOr<int64_t> SparseTable::shrink() {
   return dropped;
 }
 
-Status SparseTable::pull(const TableCall& call, Value& reply) {
+Status SparseTable::pull(PullKind kind, const TableCall& call, Value& reply) {
   MILLRACE_ASSIGN_OR_RETURN(const auto keys, ids_of(call, 0));
   std::vector<int32_t> counts;
   if (call.args.size() > 1) {
@@ -161,13 +160,13 @@ Status SparseTable::pull(const TableCall& call, Value& reply) {
   auto& rows = reply.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(rows.resize(
       DType::kFloat32, {static_cast<int64_t>(keys.size()), int64_t{accessor_->pull_floats()}}));
-  return pull(keys, rows.data<float>(), counts, call.what != kQuietPull);
+  return pull(keys, rows.data<float>(), counts, kind != PullKind::kQuiet);
 }
 
-Status SparseTable::push(const TableCall& call) {
-  if (call.what == "shrink") return shrink().status();
+Status SparseTable::push(PushKind kind, const TableCall& call) {
+  if (kind == PushKind::kEndDay) return shrink().status();
   MILLRACE_ASSIGN_OR_RETURN(const auto keys, ids_of(call, 0));
-  const bool sets = call.what == "set";
+  const bool sets = kind == PushKind::kValues;
   const int width = sets ? accessor_->pull_floats() : accessor_->push_floats();
   MILLRACE_ASSIGN_OR_RETURN(const auto values,
                             floats_of(call, 1, keys.size() * static_cast<size_t>(width)));

@@ -83,9 +83,9 @@ class SparseTable : public Table {
     return options_.disk_path.empty() ? "MemorySparseTable" : "SSDSparseTable";
   }
   /// Arguments: ids [, counts of accesses as i64]; "infer": accesses are not counted.
-  Status pull(const TableCall& call, Value& reply) override;
+  Status pull(PullKind kind, const TableCall& call, Value& reply) override;
   /// Arguments: ids, values. With "shrink", which ends a day: none.
-  Status push(const TableCall& call) override;
+  Status push(PushKind kind, const TableCall& call) override;
   [[nodiscard]] int64_t size() const override;  ///< rows in memory
   [[nodiscard]] int64_t memory_bytes() const override;
   void share_rate(const std::atomic<float>* rate) override { context_.rate = rate; }

@@ -8,14 +8,12 @@
 
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
+#include "ps/protocol/kinds.h"
 
 namespace millrace::ps {
 
-/// A pull or push as received by a server.
+/// The arguments of a pull or push as received by a server, and whose call it is.
 struct TableCall {
-  /// Selects one of several variants, if the table has them: "" (rows, gradients), "geo" (changed
-  /// rows), "set" (values instead of gradients).
-  std::string_view what;
   int trainer = 0;
   uint64_t sequence = 0;  ///< of the trainer's call, equal for a repeat; 0: unknown
   std::span<const Value* const> args;
@@ -34,8 +32,9 @@ class Table {
   /// "MemorySparseTable", ...
   [[nodiscard]] virtual std::string_view table_class() const = 0;
   /// Errors: kInvalidArgument, with expected and found, for arguments of the wrong type or size.
-  virtual Status pull(const TableCall& call, Value& reply) = 0;
-  virtual Status push(const TableCall& call) = 0;
+  /// A table without a variant for the kind treats it as kPlain or kUpdate.
+  virtual Status pull(PullKind kind, const TableCall& call, Value& reply) = 0;
+  virtual Status push(PushKind kind, const TableCall& call) = 0;
   /// Applies accumulated pushes (sync): called when all trainers have pushed for a step.
   virtual Status apply_pending() { return {}; }
   /// Drops the pushes of a trainer since the last step, because it leaves.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "ps/wire_names.h"
+#include "ps/protocol/pack.h"
 
 namespace millrace::ps {
 namespace {
@@ -20,14 +20,15 @@ Status check_size(const char* what, size_t found, size_t count, int width) {
 }
 
 // The f32 tensor of a reply, which must have `elements` elements.
-StatusOr<const Tensor*> tensor_of_table_client(const TableRequest& request, size_t elements) {
+StatusOr<const Tensor*> tensor_of_table_client(int table_id, const TableRequest& request,
+                                               size_t elements) {
   const Tensor* const tensor =
       request.reply.values.empty() ? nullptr : request.reply.values[0].get_if<Tensor>();
   if (tensor == nullptr || tensor->dtype() != DType::kFloat32 ||
       static_cast<size_t>(tensor->numel()) != elements)
     return Status(StatusCode::kDistributed,
                   fmt::format("server {} of table {} answered with {}, expected {} elements of f32",
-                              request.server, request.number,
+                              request.server, table_id,
                               request.reply.values.empty() ? std::string("nothing")
                                                            : describe(request.reply.values[0]),
                               elements));
@@ -37,17 +38,17 @@ StatusOr<const Tensor*> tensor_of_table_client(const TableRequest& request, size
 // Values by server. Values of equal ids are added up, except for the labels.
 StatusOr<std::vector<Value>> merge_by_server(const KeyPlan& plan, std::span<const float> values,
                                              int width, int labels) {
-  std::vector<Value> merged(plan.parts.size());
-  std::vector<float*> to(plan.parts.size());
+  std::vector<Value> merged(plan.by_server.size());
+  std::vector<float*> to(plan.by_server.size());
   const auto row = static_cast<size_t>(width);
-  for (size_t server = 0; server < plan.parts.size(); ++server) {
+  for (size_t server = 0; server < plan.by_server.size(); ++server) {
     MILLRACE_ASSIGN_OR_RETURN(
-        Tensor tensor,
-        Tensor::create(DType::kFloat32, {static_cast<int64_t>(plan.parts[server].size), width}));
+        Tensor tensor, Tensor::create(DType::kFloat32,
+                                      {static_cast<int64_t>(plan.by_server[server].size), width}));
     merged[server].as<Tensor>() = std::move(tensor);
     to[server] = merged[server].get_if<Tensor>()->data<float>();
   }
-  std::vector<uint32_t> seen(plan.parts.size());  // by part: number of rows that have a value
+  std::vector<uint32_t> seen(plan.by_server.size());  // by part: number of rows that have a value
   for (size_t i = 0; i < plan.places.size(); ++i) {
     const KeyPlan::Place place = plan.places[i];
     if (place.server < 0) continue;
@@ -86,27 +87,39 @@ StatusOr<std::shared_ptr<const KeyPlan>> TableClient::plan_of(const SparseLayout
   return std::shared_ptr<const KeyPlan>(plan);
 }
 
+std::vector<TableRequest> TableClient::to_all(const Request& request) const {
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < servers(); ++server) requests.push_back({server, request, {}});
+  return requests;
+}
+
+Status TableClient::call_servers(const Request& request) {
+  std::vector<TableRequest> requests = to_all(request);
+  return caller_->call_all(requests);
+}
+
 Status TableClient::pull_sparse(const SparseLayout& table, std::span<const int64_t> ids,
                                 std::span<float> rows, bool training) {
   MILLRACE_RETURN_IF_ERROR(check_size("rows", rows.size(), ids.size(), table.pull_width));
   MILLRACE_ASSIGN_OR_RETURN(const auto plan, plan_of(table, ids));
-  const char* const what = !training ? kQuietPull : table.counts_accesses ? kCountedPull : "";
+  const PullKind kind = !training               ? PullKind::kQuiet
+                        : table.counts_accesses ? PullKind::kCounted
+                                                : PullKind::kPlain;
   std::vector<TableRequest> requests;
-  std::vector<const float*> answers(plan->parts.size());
-  for (size_t server = 0; server < plan->parts.size(); ++server) {
-    const KeyPlan::Part& part = plan->parts[server];
-    if (part.size == 0) continue;
-    TableRequest request{server, Method::kPull, table.table_id, what, {}, {}};
-    request.items.push_back({"keys", &part.keys, nullptr});
-    if (plan->has_repeats && training) request.items.push_back({"counts", &part.counts, nullptr});
-    requests.push_back(std::move(request));
+  std::vector<const float*> answers(plan->by_server.size());
+  for (size_t server = 0; server < plan->by_server.size(); ++server) {
+    const KeyPlan::ServerKeys& own = plan->by_server[server];
+    if (own.size == 0) continue;
+    protocol::Pull pull{table.table_id, kind, {{"keys", &own.keys, nullptr}}};
+    if (plan->has_repeats && training) pull.args.push_back({"counts", &own.counts, nullptr});
+    requests.push_back({server, pack(std::move(pull)), {}});
   }
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   const auto width = static_cast<size_t>(table.pull_width);
   for (const TableRequest& request : requests) {
-    MILLRACE_ASSIGN_OR_RETURN(
-        const Tensor* const tensor,
-        tensor_of_table_client(request, plan->parts[request.server].size * width));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
+                              tensor_of_table_client(table.table_id, request,
+                                                     plan->by_server[request.server].size * width));
     answers[request.server] = tensor->data<float>();
   }
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -124,87 +137,83 @@ Status TableClient::pull_sparse(const SparseLayout& table, std::span<const int64
 
 Status TableClient::push_sparse(const SparseLayout& table, std::span<const int64_t> ids,
                                 std::span<const float> values) {
-  return send_rows(table, ids, values, table.push_width, table.push_labels, "");
+  return send_rows(table, ids, values, table.push_width, table.push_labels, PushKind::kUpdate);
 }
 
 Status TableClient::set_sparse(const SparseLayout& table, std::span<const int64_t> ids,
                                std::span<const float> rows) {
-  return send_rows(table, ids, rows, table.pull_width, 0, "set");
+  return send_rows(table, ids, rows, table.pull_width, 0, PushKind::kValues);
 }
 
 Status TableClient::send_rows(const SparseLayout& table, std::span<const int64_t> ids,
-                              std::span<const float> values, int width, int labels,
-                              const char* text) {
-  MILLRACE_ASSIGN_OR_RETURN(const CutRows cut, cut_rows(table, ids, values, width, labels));
+                              std::span<const float> values, int width, int labels, PushKind kind) {
+  MILLRACE_ASSIGN_OR_RETURN(const RowsByServer split,
+                            rows_by_server(table, ids, values, width, labels));
   std::vector<TableRequest> requests;
-  for (size_t server = 0; server < cut.rows.size(); ++server) {
-    const KeyPlan::Part& part = cut.plan->parts[server];
-    if (part.size == 0) continue;
-    TableRequest request{server, Method::kPush, table.table_id, text, {}, {}};
-    request.items.push_back({"keys", &part.keys, nullptr});
-    request.items.push_back({"values", &cut.rows[server], nullptr});
-    requests.push_back(std::move(request));
+  for (size_t server = 0; server < split.rows.size(); ++server) {
+    const KeyPlan::ServerKeys& own = split.plan->by_server[server];
+    if (own.size == 0) continue;
+    protocol::Push push{table.table_id,
+                        kind,
+                        {{"keys", &own.keys, nullptr}, {"values", &split.rows[server], nullptr}}};
+    requests.push_back({server, pack(std::move(push)), {}});
   }
   return caller_->call_all(requests);
 }
 
-StatusOr<TableClient::CutRows> TableClient::cut_rows(const SparseLayout& table,
-                                                     std::span<const int64_t> ids,
-                                                     std::span<const float> values, int width,
-                                                     int labels) {
+StatusOr<TableClient::RowsByServer> TableClient::rows_by_server(const SparseLayout& table,
+                                                                std::span<const int64_t> ids,
+                                                                std::span<const float> values,
+                                                                int width, int labels) {
   MILLRACE_RETURN_IF_ERROR(check_size("values", values.size(), ids.size(), width));
-  CutRows cut;
-  MILLRACE_ASSIGN_OR_RETURN(cut.plan, plan_of(table, ids));
-  MILLRACE_ASSIGN_OR_RETURN(cut.rows, merge_by_server(*cut.plan, values, width, labels));
-  return cut;
+  RowsByServer split;
+  MILLRACE_ASSIGN_OR_RETURN(split.plan, plan_of(table, ids));
+  MILLRACE_ASSIGN_OR_RETURN(split.rows, merge_by_server(*split.plan, values, width, labels));
+  return split;
 }
 
-StatusOr<std::vector<std::string>> TableClient::save(int table_id, const std::string& folder,
-                                                     int mode, bool replaces) {
+StatusOr<std::vector<protocol::SavedFile>> TableClient::save(int table_id,
+                                                             const std::string& folder, int mode,
+                                                             bool replaces) {
   std::vector<TableRequest> requests;
   for (size_t server = 0; server < servers(); ++server) {
-    TableRequest request{server, Method::kCheckpoint, table_id, kSaveTable, {}, {}};
-    request.items = {{folder, nullptr}, {std::to_string(mode), nullptr}};
-    if (replaces) request.items.push_back({kReplaces, nullptr});
-    requests.push_back(std::move(request));
+    protocol::SaveTable what{table_id, folder, mode, replaces};
+    requests.push_back({server, pack(protocol::Checkpoint{std::move(what)}), {}});
   }
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
-  std::vector<std::string> written;
+  std::vector<protocol::SavedFile> written;
   written.reserve(requests.size());
-  for (TableRequest& request : requests) written.push_back(std::move(request.reply.text));
+  for (const TableRequest& request : requests) {
+    const std::string position = fmt::format("position {}", request.server);
+    MILLRACE_ASSIGN_OR_RETURN(written.emplace_back(),
+                              protocol::saved_file(request.reply, position));
+  }
   return written;
 }
 
 Status TableClient::load(int table_id, const std::string& folder) {
-  std::vector<TableRequest> requests;
-  for (size_t server = 0; server < servers(); ++server)
-    requests.push_back(
-        {server, Method::kCheckpoint, table_id, kLoadTable, {{folder, nullptr}}, {}});
-  return caller_->call_all(requests);
+  return call_servers(pack(protocol::Checkpoint{protocol::LoadTable{table_id, folder}}));
 }
 
 StatusOr<std::vector<int64_t>> TableClient::count_loaded() {
-  std::vector<TableRequest> requests;
-  for (size_t server = 0; server < servers(); ++server)
-    requests.push_back({server, Method::kCheckpoint, 0, kCountLoaded, {}, {}});
+  std::vector<TableRequest> requests = to_all(pack(protocol::Checkpoint{protocol::CountLoaded{}}));
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   std::vector<int64_t> counts;
   counts.reserve(requests.size());
-  for (const TableRequest& request : requests) counts.push_back(request.reply.number);
+  for (const TableRequest& request : requests) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto loaded, protocol::loaded_tables(request.reply));
+    counts.push_back(loaded.count);
+  }
   return counts;
 }
 
 Status TableClient::shrink(int table_id) {
-  std::vector<TableRequest> requests;
-  for (size_t server = 0; server < servers(); ++server)
-    requests.push_back({server, Method::kPush, table_id, "shrink", {}, {}});
-  return caller_->call_all(requests);
+  return call_servers(pack(protocol::Push{table_id, PushKind::kEndDay, {}}));
 }
 
 Status TableClient::pull_changed(const SparseLayout& table, SelectedRows& changed) {
-  std::vector<TableRequest> requests;
-  for (size_t server = 0; server < servers(); ++server)
-    requests.push_back({server, Method::kPull, table.table_id, "geo", {}, {}});
+  std::vector<TableRequest> requests =
+      to_all(pack(protocol::Pull{table.table_id, PullKind::kChangedRows, {}}));
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   struct Row {
     int64_t key;
@@ -241,27 +250,29 @@ Status TableClient::pull_dense(int table_id, std::span<float> values) {
       dense_ranges(static_cast<int64_t>(values.size()), static_cast<int64_t>(servers())));
   std::vector<TableRequest> requests;
   for (size_t server = 0; server < ranges.size(); ++server) {
-    if (ranges[server].count > 0) requests.push_back({server, Method::kPull, table_id, "", {}, {}});
+    if (ranges[server].count > 0)
+      requests.push_back({server, pack(protocol::Pull{table_id, PullKind::kPlain, {}}), {}});
   }
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   for (const TableRequest& request : requests) {
     const DenseRange& range = ranges[request.server];
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
-                              tensor_of_table_client(request, static_cast<size_t>(range.count)));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const Tensor* const tensor,
+        tensor_of_table_client(table_id, request, static_cast<size_t>(range.count)));
     std::copy_n(tensor->data<float>(), range.count, values.data() + range.begin);
   }
   return Ok();
 }
 
 Status TableClient::push_dense(int table_id, std::span<const float> grads) {
-  return send_dense(table_id, grads, "");
+  return send_dense(table_id, grads, PushKind::kUpdate);
 }
 
 Status TableClient::set_dense(int table_id, std::span<const float> values) {
-  return send_dense(table_id, values, "set");
+  return send_dense(table_id, values, PushKind::kValues);
 }
 
-Status TableClient::send_dense(int table_id, std::span<const float> values, const char* text) {
+Status TableClient::send_dense(int table_id, std::span<const float> values, PushKind kind) {
   MILLRACE_ASSIGN_OR_RETURN(
       const std::vector<DenseRange> ranges,
       dense_ranges(static_cast<int64_t>(values.size()), static_cast<int64_t>(servers())));
@@ -273,9 +284,8 @@ Status TableClient::send_dense(int table_id, std::span<const float> values, cons
     auto& part = parts[server].as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(part.resize(DType::kFloat32, {range.count}));
     std::copy_n(values.data() + range.begin, range.count, part.data<float>());
-    TableRequest request{server, Method::kPush, table_id, text, {}, {}};
-    request.items.push_back({"values", &parts[server], &parts[server]});
-    requests.push_back(std::move(request));
+    protocol::Push push{table_id, kind, {{"values", &parts[server], &parts[server]}}};
+    requests.push_back({server, pack(std::move(push)), {}});
   }
   return caller_->call_all(requests);
 }
@@ -297,32 +307,21 @@ Status TableClient::set_rate(int table_id, float rate) {
 }
 
 Status TableClient::push_to_all(int table_id, const char* what, const Value& value) {
-  std::vector<TableRequest> requests;
-  for (size_t server = 0; server < servers(); ++server) {
-    TableRequest request{server, Method::kPush, table_id, "", {}, {}};
-    request.items.push_back({what, &value, nullptr});
-    requests.push_back(std::move(request));
-  }
-  return caller_->call_all(requests);
+  return call_servers(pack(protocol::Push{table_id, PushKind::kUpdate, {{what, &value, nullptr}}}));
 }
 
-Status TableClient::barrier(const std::string& kind) {
-  // Every server applies its pending pushes at a barrier, so all of them must be called.
-  std::vector<TableRequest> requests;
+Status TableClient::barrier(CommBarrier kind) {
+  int64_t phase = 0;
   {
     const std::lock_guard lock(mutex_);
-    const int64_t phase = ++phases_[kind];
-    for (size_t server = 0; server < servers(); ++server)
-      requests.push_back({server, Method::kTableBarrier, phase, kind, {}, {}});
+    phase = ++phases_[kind];
   }
-  return caller_->call_all(requests);
+  // Every server applies its pending pushes at a barrier, so all of them must be called.
+  return call_servers(pack(protocol::Barrier{protocol::TableBarrier{kind, phase}}));
 }
 
 Status TableClient::leave() {
-  std::vector<TableRequest> requests;
-  for (size_t server = 0; server < servers(); ++server)
-    requests.push_back({server, Method::kTableBarrier, 0, "leave", {}, {}});
-  return caller_->call_all(requests);
+  return call_servers(pack(protocol::Barrier{protocol::LeaveBarriers{}}));
 }
 
 }  // namespace millrace::ps

@@ -11,6 +11,7 @@
 
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
+#include "ps/protocol/answers.h"
 #include "ps/table/key_plan.h"
 #include "ps/table/routing.h"
 #include "ps/transport/message.h"
@@ -20,10 +21,7 @@ namespace millrace::ps {
 /// One call to a table server.
 struct TableRequest {
   size_t server = 0;  ///< index of the server
-  Method method = Method::kPull;
-  int64_t number = 0;
-  std::string text;
-  std::vector<RequestItem> items;
+  Request request;    ///< a packed message (ps/protocol/pack.h)
   Reply reply;
 };
 
@@ -77,18 +75,18 @@ class TableClient {
   Status set_sparse(const SparseLayout& table, std::span<const int64_t> ids,
                     std::span<const float> rows);
   /// Values by server. Values of equal ids are added up, except for the labels.
-  struct CutRows {
+  struct RowsByServer {
     std::shared_ptr<const KeyPlan> plan;
     std::vector<Value> rows;  ///< f32 [keys of the server, width]
   };
   /// Groups values of the ids by server without sending them. \param width  floats per id
-  StatusOr<CutRows> cut_rows(const SparseLayout& table, std::span<const int64_t> ids,
-                             std::span<const float> values, int width, int labels);
+  StatusOr<RowsByServer> rows_by_server(const SparseLayout& table, std::span<const int64_t> ids,
+                                        std::span<const float> values, int width, int labels);
   /// Makes every server save its rows of a table, or load them, in a folder below its allowed
   /// folder (ps/table/table_folder.h).
-  /// \returns the files that each server wrote (ps/client/saved_parts.h), in the order of servers
-  StatusOr<std::vector<std::string>> save(int table_id, const std::string& folder, int mode,
-                                          bool replaces);
+  /// \returns the file that each server wrote, in the order of servers
+  StatusOr<std::vector<protocol::SavedFile>> save(int table_id, const std::string& folder, int mode,
+                                                  bool replaces);
   Status load(int table_id, const std::string& folder);
   /// Number of tables that each server has loaded since it started.
   StatusOr<std::vector<int64_t>> count_loaded();
@@ -106,22 +104,25 @@ class TableClient {
   /// Sets the learning rate of all tables that share it (RateTable), on every server.
   Status set_rate(int table_id, float rate);
   /// Waits for the other trainers at every server; phases are counted by this object.
-  Status barrier(const std::string& kind);
+  Status barrier(CommBarrier kind);
   /// This trainer no longer takes part in barriers.
   Status leave();
 
  private:
+  /// One request to each server.
+  [[nodiscard]] std::vector<TableRequest> to_all(const Request& request) const;
+  Status call_servers(const Request& request);
   Status push_to_all(int table_id, const char* what, const Value& value);
   Status send_rows(const SparseLayout& table, std::span<const int64_t> ids,
-                   std::span<const float> values, int width, int labels, const char* text);
-  Status send_dense(int table_id, std::span<const float> values, const char* text);
+                   std::span<const float> values, int width, int labels, PushKind kind);
+  Status send_dense(int table_id, std::span<const float> values, PushKind kind);
   StatusOr<std::shared_ptr<const KeyPlan>> plan_of(const SparseLayout& table,
                                                    std::span<const int64_t> ids);
 
   std::shared_ptr<TableCaller> caller_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<const KeyPlan>> plans_;  ///< the last plans, newest at the end
-  std::map<std::string, int64_t> phases_;
+  std::map<CommBarrier, int64_t> phases_;
 };
 
 }  // namespace millrace::ps

@@ -3,15 +3,14 @@
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "ps/communicator/comm_options.h"
-#include "ps/wire_names.h"
+#include "ps/protocol/pack.h"
 
 namespace millrace::ps {
 namespace {
 
-std::vector<const Value*> args_of(const Request& request) {
+std::vector<const Value*> args_of(const std::vector<RequestItem>& items) {
   std::vector<const Value*> args;
-  for (const RequestItem& item : request.items) args.push_back(item.value);
+  for (const RequestItem& item : items) args.push_back(item.value);
   return args;
 }
 
@@ -20,8 +19,8 @@ std::vector<const Value*> args_of(const Request& request) {
 TableHandler::TableHandler(int trainers)
     : trainers_(trainers),
       steps_(trainers),
-      barriers_(trainers, [this](std::string_view kind, const std::set<int>& arrived) {
-        return kind == "send" ? finish_step(arrived) : Ok();
+      barriers_(trainers, [this](CommBarrier kind, const std::set<int>& arrived) {
+        return kind == CommBarrier::kSend ? finish_step(arrived) : Ok();
       }) {}
 
 Status TableHandler::add(int id, std::unique_ptr<Table> table) {
@@ -53,7 +52,6 @@ Status TableHandler::finish_step(const std::set<int>& arrived) {
   return steps_.apply(arrivals, ++steps_done_);
 }
 
-// Pushes of the trainer without a following barrier are dropped.
 Status TableHandler::leave(int trainer) {
   if (pushes_wait_) steps_.drop(trainer);
   for (const auto& [id, table] : tables_) table->drop(trainer);
@@ -85,31 +83,20 @@ std::vector<int> TableHandler::ids() const {
   return all;
 }
 
-bool TableHandler::is_about_files(const Request& request) {
-  return request.method == Method::kCheckpoint &&
-         (request.text == kSaveTable || request.text == kLoadTable || request.text == kCountLoaded);
-}
-
-Status TableHandler::handle_files(const Request& request, bool repeat, ReplySink& reply) {
-  if (files_) return files_(request, repeat, reply);
-  return Unimplemented("saving and loading of table files is not enabled on this server");
-}
-
-bool TableHandler::handles(Method method) {
-  return method == Method::kPull || method == Method::kPush || method == Method::kTableBarrier;
-}
-
 Status TableHandler::handle(const Request& request, Deadline deadline, ReplySink& reply) {
   switch (request.method) {
-    case Method::kPull:
-      return pull(request, reply);
-    case Method::kPush:
-      return push_once(request, deadline);
+    case Method::kPull: {
+      MILLRACE_ASSIGN_OR_RETURN(const auto message, protocol::unpack<protocol::Pull>(request));
+      return pull(request, message, reply);
+    }
+    case Method::kPush: {
+      MILLRACE_ASSIGN_OR_RETURN(const auto message, protocol::unpack<protocol::Push>(request));
+      return push(request, message, deadline);
+    }
     case Method::kTableBarrier:
       return barrier(request, deadline);
     case Method::kHello:
-      reply.set_number(static_cast<int64_t>(CommMode::kAsync));
-      reply.set_text("0 0 0");  // like a server without steps (ps/server/service.cc)
+      put_answer(protocol::HelloAnswer{.mode = ServerMode::kAsync}, reply);
       return Ok();
     case Method::kComplete:
       return leave(request.caller.trainer);
@@ -118,9 +105,9 @@ Status TableHandler::handle(const Request& request, Deadline deadline, ReplySink
   }
 }
 
-StatusOr<Table*> TableHandler::table_of(const Request& request) const {
-  const auto found = tables_.find(request.number);
-  if (found == tables_.end()) return NotFound("this server has no table {}", request.number);
+StatusOr<Table*> TableHandler::table_of(int64_t id) const {
+  const auto found = tables_.find(id);
+  if (found == tables_.end()) return NotFound("this server has no table {}", id);
   return found->second.get();
 }
 
@@ -133,53 +120,53 @@ Value TableHandler::take_spare() {
   return value;
 }
 
-Status TableHandler::pull(const Request& request, ReplySink& reply) {
-  MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(request));
-  const std::vector<const Value*> args = args_of(request);
+Status TableHandler::pull(const Request& from, const protocol::Pull& pull, ReplySink& reply) {
+  MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(pull.table));
+  const std::vector<const Value*> args = args_of(pull.args);
   Value answer = take_spare();
-  Status status =
-      table->pull(TableCall{request.text, request.caller.trainer, request.sequence, args}, answer);
+  Status status = table->pull(pull.kind, {from.caller.trainer, from.sequence, args}, answer);
   if (status.ok()) status = reply.put("rows", answer);
   const std::lock_guard lock(mutex_);
   spare_.push_back(std::move(answer));
   if (status.ok()) return Ok();
-  return std::move(status).with_note(fmt::format("in a pull from table {}", request.number));
+  return std::move(status).with_note(fmt::format("in a pull from table {}", pull.table));
 }
 
-Status TableHandler::push(const Request& request) {
-  MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(request));
-  const std::vector<const Value*> args = args_of(request);
-  const TableCall call{request.text, request.caller.trainer, request.sequence, args};
-  const bool waits = pushes_wait_ && call.what.empty() && steps_.takes_pushes(request.number);
-  Status status = waits ? steps_.hold_push(request.number, call) : table->push(call);
+Status TableHandler::carry_out(const Request& from, const protocol::Push& push) {
+  MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(push.table));
+  const std::vector<const Value*> args = args_of(push.args);
+  const TableCall call{from.caller.trainer, from.sequence, args};
+  const bool waits =
+      pushes_wait_ && push.kind == PushKind::kUpdate && steps_.takes_pushes(push.table);
+  Status status = waits ? steps_.hold_push(push.table, call) : table->push(push.kind, call);
   if (status.ok()) return Ok();
-  return std::move(status).with_note(fmt::format("in a push to table {}", request.number));
+  return std::move(status).with_note(fmt::format("in a push to table {}", push.table));
 }
 
-Status TableHandler::push_once(const Request& request, Deadline deadline) {
-  const uint64_t sequence = request.sequence;
-  if (!is_numbered(request)) return push(request);
+Status TableHandler::push(const Request& from, const protocol::Push& push, Deadline deadline) {
+  const uint64_t sequence = from.sequence;
+  if (!is_numbered(from)) return carry_out(from, push);
   {
     std::unique_lock lock(mutex_);
-    Applied& applied = applied_[request.caller.trainer];
-    if (applied.incarnation != request.caller.incarnation) {
+    Applied& applied = applied_[from.caller.trainer];
+    if (applied.incarnation != from.caller.incarnation) {
       applied = {};  // a replacement starts at 1
-      applied.incarnation = request.caller.incarnation;
+      applied.incarnation = from.caller.incarnation;
     }
     const bool in_time =
         finished_.wait_until(lock, deadline, [&] { return !applied.running.contains(sequence); });
     if (!in_time)
       return {StatusCode::kDistributed,
               fmt::format("a push to table {} is still in progress, its repeat cannot be answered",
-                          request.number)};
+                          push.table)};
     if (sequence <= applied.low || applied.done.contains(sequence)) return Ok();
     applied.running.insert(sequence);
   }
-  Status status = push(request);
+  Status status = carry_out(from, push);
   const std::lock_guard lock(mutex_);
-  Applied& applied = applied_[request.caller.trainer];
+  Applied& applied = applied_[from.caller.trainer];
   applied.running.erase(sequence);
-  if (status.ok() && applied.incarnation == request.caller.incarnation) {
+  if (status.ok() && applied.incarnation == from.caller.incarnation) {
     applied.done.insert(sequence);
     while (!applied.done.empty() && *applied.done.begin() == applied.low + 1) {
       applied.done.erase(applied.done.begin());
@@ -190,10 +177,17 @@ Status TableHandler::push_once(const Request& request, Deadline deadline) {
   return status;
 }
 
+Status TableHandler::arrive(const protocol::TableBarrier& barrier, int trainer, Deadline deadline) {
+  return barriers_.arrive(barrier.kind, trainer, barrier.phase, deadline);
+}
+
 Status TableHandler::barrier(const Request& request, Deadline deadline) {
-  if (request.text == "leave") return leave(request.caller.trainer);
-  if (request.text == "join") return barriers_.join(request.caller.trainer);
-  return barriers_.arrive(request.text, request.caller.trainer, request.number, deadline);
+  MILLRACE_ASSIGN_OR_RETURN(const auto message, protocol::unpack<protocol::Barrier>(request));
+  if (std::holds_alternative<protocol::LeaveBarriers>(message.what))
+    return leave(request.caller.trainer);
+  if (const auto* const barrier = std::get_if<protocol::TableBarrier>(&message.what))
+    return arrive(*barrier, request.caller.trainer, deadline);
+  return Unimplemented("table servers have no barriers without phases");
 }
 
 }  // namespace millrace::ps

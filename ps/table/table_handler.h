@@ -2,13 +2,14 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <vector>
 
+#include "ps/protocol/answers.h"
+#include "ps/protocol/messages.h"
 #include "ps/table/barrier_table.h"
 #include "ps/table/sparse_table.h"
 #include "ps/table/table.h"
@@ -17,16 +18,32 @@
 
 namespace millrace::ps {
 
-/// Handles kPull, kPush and kTableBarrier for the typed tables of a server.
+/// Saves and loads the typed tables of a server in files. Thread-safety: any threads.
+class TableFiles {
+ public:
+  TableFiles() = default;
+  TableFiles(const TableFiles&) = delete;
+  TableFiles& operator=(const TableFiles&) = delete;
+  virtual ~TableFiles() = default;
+
+  /// \param repeat  true for a repeat of a call that was carried out: reports the same file
+  /// Errors: those of protocol::SaveTable.
+  virtual StatusOr<protocol::SavedFile> save(const protocol::SaveTable& what, bool repeat) = 0;
+  /// \param repeat  true for a repeat of a call that was carried out: loads nothing
+  /// Errors: those of protocol::LoadTable.
+  virtual Status load(const protocol::LoadTable& what, bool repeat) = 0;
+  /// Number of dense tables loaded since the server started.
+  [[nodiscard]] virtual int64_t loaded() const = 0;
+};
+
+/// Carries out calls for the typed tables of a server.
 ///
-/// A request's `number` is the table (for a barrier: its phase, from 1). Its `text` selects the
-/// variant (TableCall::what; the kind of barrier, or "leave"). The handler also responds to hellos,
-/// and a trainer that completes leaves the barriers, so that the handler can be used as a complete
-/// server. Repeated calls, recognised by their sequence numbers, are not carried out again.
-/// Thread-safety: add() before the first call; handle() from any threads.
+/// A Service calls the functions for single messages. handle() makes the object a complete server
+/// by itself: it responds to Pull, Push, Barrier and Hello, and a trainer that completes leaves the
+/// barriers. Thread-safety: add() and set_files() before the first call; the rest from any threads.
 class TableHandler final : public Handler {
  public:
-  /// \param trainers  number of trainers at barriers. The end of a "send" barrier applies pending
+  /// \param trainers  number of trainers at barriers. The end of a kSend barrier applies pending
   ///                  pushes of all tables
   explicit TableHandler(int trainers);
 
@@ -36,21 +53,16 @@ class TableHandler final : public Handler {
   /// \param shrink_every  steps per day; 0: days never end
   Status add_sparse(std::unique_ptr<SparseTable> table, int64_t shrink_every);
   /// Adds a sparse table to which all trainers push in every step. Pushes wait for the end of a
-  /// "send" barrier; then each key gets one push with the mean of its gradients (TableSteps).
+  /// kSend barrier; then each key gets one push with the mean of its gradients (TableSteps).
   Status add_synchronous(std::unique_ptr<SparseTable> table);
   /// Values that trainers send to those tables in a step.
   [[nodiscard]] TableSteps& steps() { return steps_; }
   /// The sparse tables that have a state, by id.
   [[nodiscard]] std::map<int, SparseTable*> sparse() const;
-  /// Sets the handler of requests to save and load tables (kSaveTable, kLoadTable, kCountLoaded in
-  /// ps/wire_names.h); without one they are refused. Call it before the first call.
-  /// \param files  `repeat` is true for a repeat of a call that was carried out
-  void answer_files(std::function<Status(const Request&, bool repeat, ReplySink&)> files) {
-    files_ = std::move(files);
-  }
-  /// True for requests to save and load tables.
-  static bool is_about_files(const Request& request);
-  Status handle_files(const Request& request, bool repeat, ReplySink& reply);
+  /// Sets what saves and loads tables; it must outlive this object.
+  void set_files(TableFiles& files) { files_ = &files; }
+  /// Null: tables are not saved or loaded by calls.
+  [[nodiscard]] TableFiles* files() const { return files_; }
   /// Ends all barriers: waiting and later calls return this error.
   void end(Status why) { barriers_.end(std::move(why)); }
   /// Forgets which pushes were carried out; for callers that filter repeats themselves.
@@ -58,8 +70,21 @@ class TableHandler final : public Handler {
   /// Null if there is none.
   [[nodiscard]] Table* find(int id) const;
   [[nodiscard]] std::vector<int> ids() const;
-  /// True for the methods that this class handles.
-  static bool handles(Method method);
+
+  /// Puts what is pulled into the reply. \param from  the envelope of the call
+  /// Errors: those of protocol::Pull.
+  Status pull(const Request& from, const protocol::Pull& pull, ReplySink& reply);
+  /// Carries a push out, unless a push with its sequence number was carried out.
+  /// \param from  the envelope of the call
+  /// Errors: those of protocol::Push; kDistributed if the first call does not end by the deadline.
+  Status push(const Request& from, const protocol::Push& push, Deadline deadline);
+  /// Errors: those of BarrierTable::arrive().
+  Status arrive(const protocol::TableBarrier& barrier, int trainer, Deadline deadline);
+  /// A trainer is done or lost: barriers no longer wait for it, and its pushes since the last
+  /// barrier are dropped. Errors: those of pending pushes.
+  Status leave(int trainer);
+  /// Another process replaces a trainer that left. Errors: those of BarrierTable::join().
+  Status join(int trainer) { return barriers_.join(trainer); }
 
   Status handle(const Request& request, Deadline deadline, ReplySink& reply) override;
 
@@ -71,13 +96,10 @@ class TableHandler final : public Handler {
     std::set<uint64_t> done;
     std::set<uint64_t> running;
   };
-  Status pull(const Request& request, ReplySink& reply);
-  Status push(const Request& request);
-  Status push_once(const Request& request, Deadline deadline);
+  Status carry_out(const Request& from, const protocol::Push& push);
   Status barrier(const Request& request, Deadline deadline);
   Status finish_step(const std::set<int>& arrived);
-  Status leave(int trainer);
-  StatusOr<Table*> table_of(const Request& request) const;
+  [[nodiscard]] StatusOr<Table*> table_of(int64_t id) const;
   Value take_spare();
 
   const int trainers_;
@@ -86,7 +108,7 @@ class TableHandler final : public Handler {
   bool pushes_wait_ = false;  ///< pushes to some table wait for a barrier
   int64_t steps_done_ = 0;
   BarrierTable barriers_;
-  std::function<Status(const Request&, bool, ReplySink&)> files_;  ///< may be empty
+  TableFiles* files_ = nullptr;
   std::mutex mutex_;
   std::condition_variable finished_;
   std::map<int, Applied> applied_;  ///< by trainer

@@ -150,9 +150,7 @@ Status TableSender::set(const CommContext& context, std::span<const Value* const
 }
 
 Status TableSender::barrier(CommBarrier kind, Deadline) {
-  return client_->barrier(kind == CommBarrier::kSend      ? "send"
-                          : kind == CommBarrier::kReceive ? "receive"
-                                                          : "init");
+  return client_->barrier(kind);
 }
 
 }  // namespace millrace::ps

@@ -65,14 +65,14 @@ int64_t TensorTable::steps() const {
   return std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
 }
 
-Status TensorTable::pull(const TableCall&, Value& reply) {
+Status TensorTable::pull(PullKind /*kind*/, const TableCall& /*call*/, Value& reply) {
   auto& to = reply.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(to.resize(DType::kInt64, {1}));
   *to.data<int64_t>() = steps();
   return Ok();
 }
 
-Status TensorTable::push(const TableCall& call) {
+Status TensorTable::push(PushKind /*kind*/, const TableCall& call) {
   MILLRACE_ASSIGN_OR_RETURN(const auto given, ids_of(call, 0));
   if (given.size() != 1)
     return InvalidArgument("found {} numbers of steps, expected 1", given.size());

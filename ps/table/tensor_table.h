@@ -35,9 +35,9 @@ class TensorTable final : public Table {
 
   [[nodiscard]] std::string_view table_class() const override { return "GlobalStepTable"; }
   /// The number of steps as i64.
-  Status pull(const TableCall& call, Value& reply) override;
+  Status pull(PullKind kind, const TableCall& call, Value& reply) override;
   /// Argument: steps as i64.
-  Status push(const TableCall& call) override;
+  Status push(PushKind kind, const TableCall& call) override;
   [[nodiscard]] int64_t size() const override { return 1; }
   [[nodiscard]] int64_t memory_bytes() const override;
 

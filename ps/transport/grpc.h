@@ -40,7 +40,7 @@ struct GrpcOptions {
   std::chrono::milliseconds reconnect_timeout{30000};
   /// Limits the first connection by reconnect_timeout, too; for callers that may find the server at
   /// another address.
-  bool hurried_first = false;
+  bool short_first_connect = false;
   /// A silent connection is probed after keepalive_time, and closed if there is no response within
   /// keepalive_timeout.
   std::chrono::milliseconds keepalive_time{10000};
@@ -52,7 +52,7 @@ struct GrpcOptions {
   /// Memory for bytes that have arrived but have not been read yet, for all connections together.
   uint64_t memory_quota_bytes = uint64_t{1} << 30U;
   /// Limit for the bytes of values of all calls of one listener that are being received or handled.
-  uint64_t max_bytes_under_way = uint64_t{32} << 30U;
+  uint64_t max_bytes_in_flight = uint64_t{32} << 30U;
   std::chrono::milliseconds handshake_timeout{10000};  ///< until the peer's protocol is known
   std::chrono::milliseconds idle_timeout{600000};      ///< a connection without calls
   std::chrono::milliseconds stall_timeout{30000};      ///< a call that neither sends nor receives

@@ -186,7 +186,7 @@ Status GrpcChannel::wait_connected(grpc::Channel& channel, Deadline deadline) {
   const auto begin = Clock::now();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (was_connected_ || shared_->options.hurried_first)
+    if (was_connected_ || shared_->options.short_first_connect)
       deadline = std::min(deadline, begin + shared_->options.reconnect_timeout);
   }
   while (state != GRPC_CHANNEL_READY && channel.WaitForStateChange(state, to_gpr(deadline)))
@@ -234,10 +234,10 @@ Status GrpcChannel::prepare(const Place& place, const Request& request, Deadline
 // status is that of reading the response.
 Status GrpcChannel::exchange(CallStream& stream, const OutgoingMessage& message, const Lease& lease,
                              Deadline until, ReplyReader& reader) {
-  MessageCutter cutter(message, lease.token());
+  MessageSplitter splitter(message, lease.token());
   grpc::ByteBuffer part;
-  for (bool taken = true; taken && !cutter.at_end();) {
-    cutter.next(part);
+  for (bool taken = true; taken && !splitter.at_end();) {
+    splitter.next(part);
     taken = stream.write(part, until);
     part.Clear();
   }

@@ -20,10 +20,10 @@ void drop(void* keep) {
 
 }  // namespace
 
-MessageCutter::MessageCutter(const OutgoingMessage& message, std::shared_ptr<void> keep)
+MessageSplitter::MessageSplitter(const OutgoingMessage& message, std::shared_ptr<void> keep)
     : message_(message), keep_(std::move(keep)), left_(message.bytes()) {}
 
-void MessageCutter::next(grpc::ByteBuffer& part) {
+void MessageSplitter::next(grpc::ByteBuffer& part) {
   std::vector<grpc::Slice> slices;
   if (!head_done_) {
     head_done_ = true;

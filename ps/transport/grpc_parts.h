@@ -33,10 +33,10 @@ inline constexpr std::chrono::milliseconds kStreamRest{5000};
 inline constexpr std::chrono::milliseconds kStreamUse{1000};
 
 /// Splits a message into gRPC messages whose slices refer to its memory.
-class MessageCutter {
+class MessageSplitter {
  public:
   /// \param keep  held as long as gRPC uses any of the slices
-  MessageCutter(const OutgoingMessage& message, std::shared_ptr<void> keep);
+  MessageSplitter(const OutgoingMessage& message, std::shared_ptr<void> keep);
 
   /// Creates the next part; not allowed when at_end().
   void next(grpc::ByteBuffer& part);

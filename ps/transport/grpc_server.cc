@@ -118,7 +118,7 @@ class PsService final : public grpc::Service {
       : shared_(shared),
         handler_(handler),
         calls_(calls),
-        budget_(shared.options.max_bytes_under_way) {
+        budget_(shared.options.max_bytes_in_flight) {
     AddMethod(new grpc::internal::RpcServiceMethod(
         kCallMethod, grpc::internal::RpcMethod::BIDI_STREAMING,
         new grpc::internal::BidiStreamingHandler<PsService, grpc::ByteBuffer, grpc::ByteBuffer>(
@@ -213,11 +213,11 @@ Status PsService::handle(grpc::ServerContext& context, const CallReader& reader,
 bool PsService::reply(grpc::ServerContext& context, Stream& stream, OutgoingMessage message) {
   // gRPC may hold the memory for an unlimited time.
   const auto kept = std::make_shared<OutgoingMessage>(std::move(message));
-  MessageCutter cutter(*kept, kept);
-  while (!cutter.at_end()) {
+  MessageSplitter splitter(*kept, kept);
+  while (!splitter.at_end()) {
     calls_.note(context, ActiveCalls::Stage::kReplying);
     grpc::ByteBuffer part;
-    cutter.next(part);
+    splitter.next(part);
     if (!stream.Write(part)) return false;
   }
   return true;

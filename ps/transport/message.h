@@ -11,27 +11,26 @@
 
 namespace millrace::ps {
 
-/// What a caller requests from a server. One call may have several vars.
+/// What a caller requests from a server. The arguments and the answer of each method are described
+/// with its message, in ps/protocol/messages.h.
 enum class Method : uint8_t {
-  kHello = 1,  ///< connects a trainer, or shows that it is alive; the reply has the server's epoch
-  kSend,       ///< sends vars to the server
-  kGet,        ///< fetches vars; in sync mode waits for the phase of gets
-  kGetNoBarrier,  ///< fetches vars in any phase
-  kPrefetch,      ///< rows of a table: item k holds int64 ids, its reply their rows
-  kSendBarrier,   ///< all sends of this step are done
-  kFetchBarrier,  ///< all gets of this step are done
-  kComplete,      ///< the trainer leaves
-  kCheckpoint,  ///< saves the table `text`, or that of the checkpoint block, to the folder of item
-                ///< 0
-  kCount,       ///< adds `number` steps of this trainer to the learning-rate counter
-  kRun,         ///< runs the block that is registered for item 0 and replies with its output
-  kPull,        ///< rows or values of table `number`
-  kPush,        ///< gradients or deltas into table `number`
-  kTableBarrier,  ///< arrival at barrier `text`
-  kWatch,         ///< status of the server, as JSON in the reply's text
-  kStop,          ///< ends the server as SIGTERM does
-  kGoTo,  ///< a synchronous trainer continues at step `number`; a server at a later step goes back
-          ///< to its snapshot of that step. text: the trainer repeats no call up to that number
+  kHello = 1,     ///< protocol::Hello
+  kSend,          ///< protocol::Send
+  kGet,           ///< protocol::Get
+  kGetNoBarrier,  ///< protocol::GetNow
+  kPrefetch,      ///< protocol::Prefetch
+  kSendBarrier,   ///< protocol::SendBarrier
+  kFetchBarrier,  ///< protocol::FetchBarrier
+  kComplete,      ///< protocol::Complete
+  kCheckpoint,    ///< protocol::Checkpoint
+  kCount,         ///< protocol::Count
+  kRun,           ///< protocol::Run
+  kPull,          ///< protocol::Pull
+  kPush,          ///< protocol::Push
+  kTableBarrier,  ///< protocol::Barrier
+  kWatch,         ///< protocol::Watch
+  kStop,          ///< protocol::Stop
+  kGoTo,          ///< protocol::GoTo
 };
 
 /// "send", "get-no-barrier", ... for messages and logs.
@@ -53,7 +52,8 @@ struct Caller {
   uint64_t incarnation = 0;  ///< distinguishes a trainer from its replacement
 };
 
-/// One call.
+/// The envelope of one call. `number`, `text` and the items hold the message of the method; only
+/// ps/protocol/pack.h reads and writes them.
 struct Request {
   Method method = Method::kHello;
   Caller caller;
@@ -62,8 +62,8 @@ struct Request {
   /// Number of this call from this trainer to this server, from 1; a repeat has the same number.
   /// 0: a read, which needs none.
   uint64_t sequence = 0;
-  int64_t number = 0;  ///< argument of some methods
-  std::string text;    ///< argument of some methods
+  int64_t number = 0;
+  std::string text;
   std::vector<RequestItem> items;
 };
 
@@ -97,7 +97,8 @@ class ReplySink {
   virtual void set_text(std::string text) = 0;
 };
 
-/// A response. Values that have memory of the right size are filled in place.
+/// The envelope of a response; `number` and `text` hold the answer (ps/protocol/answers.h). Values
+/// that have memory of the right size are filled in place.
 struct Reply {
   uint64_t epoch = 0;
   int64_t number = 0;

@@ -62,7 +62,7 @@ StatusOr<Socket> TcpChannel::connect(Deadline deadline) {
   const auto begin = Clock::now();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (was_connected_ || shared_->options.hurried_first)
+    if (was_connected_ || shared_->options.short_first_connect)
       deadline = std::min(deadline, begin + shared_->options.reconnect_timeout);
   }
   for (auto pause = kFirstPause;; pause = std::min(2 * pause, kTcpClientLongestPause)) {

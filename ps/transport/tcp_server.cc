@@ -42,7 +42,7 @@ class TcpListener final : public Listener {
   TcpListener(std::shared_ptr<TcpShared> shared, Handler& handler)
       : shared_(std::move(shared)),
         handler_(handler),
-        budget_(shared_->options.max_bytes_under_way) {}
+        budget_(shared_->options.max_bytes_in_flight) {}
   ~TcpListener() override;
 
   [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }

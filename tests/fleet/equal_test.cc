@@ -136,7 +136,7 @@ class EqualJob {
     FleetWorker& worker = **made;
     check_ok(worker.start());
     if (index == 0 && worker.tables() != nullptr) give_rows(worker);
-    check_ok(worker.table_client().barrier("rows"));
+    check_ok(worker.table_client().barrier(ps::CommBarrier::kWorker));
     std::vector<Value> none;
     for (int step = 0; step < steps; ++step) {
       const Status done = worker.step(feeds_for(*net_.main, index, 1, step), {}, none);

@@ -156,7 +156,7 @@ TEST(Environment, OlderNames) {
   role = general_role_from_environment(reader(values));
   ASSERT_TRUE(role.ok());
   EXPECT_TRUE(role->is_first_worker());
-  EXPECT_EQ(role->meeting.who, MeetingOptions::Who::kNobody);
+  EXPECT_EQ(role->meeting.who, MeetingOptions::Who::kNone);
   values.erase("PADDLE_TRAINER_ENDPOINTS");
   EXPECT_THAT(general_role_from_environment(reader(values)).status().message(),
               HasSubstr("PADDLE_TRAINER_ENDPOINTS is not set"));

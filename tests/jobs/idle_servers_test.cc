@@ -18,7 +18,7 @@
 #include "jobs/ps/connection.h"
 #include "jobs/ps/server_job.h"
 #include "jobs/ps/trainer_job.h"
-#include "ps/client/meeting.h"
+#include "ps/client/connect.h"
 #include "ps/transport/inproc.h"
 #include "tests/io/temp_folder.h"
 
@@ -270,9 +270,9 @@ TEST_P(IdleServers, WhoIsWaitedForIsSaidMeanwhile) {
   ps::Client client(transport(),
                     {.job = "", .trainer = 1, .deadline = std::chrono::milliseconds(600)});
   Strings lines;
-  const Status status = ps::meet_servers(client, {endpoints_[0], "127.0.0.1:1", endpoints_[1]},
-                                         std::chrono::milliseconds(200),
-                                         [&](const std::string& line) { lines.push_back(line); });
+  const Status status = ps::connect_to_servers(
+      client, {endpoints_[0], "127.0.0.1:1", endpoints_[1]}, std::chrono::milliseconds(200),
+      [&](const std::string& line) { lines.push_back(line); });
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   ASSERT_FALSE(lines.empty());
   EXPECT_THAT(lines.front(),

@@ -180,9 +180,9 @@ Deadline in_ms(int ms) {
 
 TEST(BarrierTableTest, NobodyPassesBeforeAllAreThere) {
   std::atomic<int> poured = 0;
-  BarrierTable table(4, [&](std::string_view kind, const std::set<int>& arrived) {
+  BarrierTable table(4, [&](CommBarrier kind, const std::set<int>& arrived) {
     EXPECT_EQ(arrived.size(), 4U);
-    if (kind == "send") ++poured;
+    if (kind == CommBarrier::kSend) ++poured;
     return Ok();
   });
   std::atomic<int> arrived = 0;
@@ -191,10 +191,10 @@ TEST(BarrierTableTest, NobodyPassesBeforeAllAreThere) {
     threads.emplace_back([&, t] {
       for (int phase = 1; phase <= 50; ++phase) {
         ++arrived;
-        ASSERT_TRUE(table.arrive("send", t, phase, in_ms(20'000)).ok());
+        ASSERT_TRUE(table.arrive(CommBarrier::kSend, t, phase, in_ms(20'000)).ok());
         EXPECT_GE(arrived, 4 * phase);
         EXPECT_GE(poured, phase);
-        ASSERT_TRUE(table.arrive("receive", t, phase, in_ms(20'000)).ok());
+        ASSERT_TRUE(table.arrive(CommBarrier::kReceive, t, phase, in_ms(20'000)).ok());
       }
     });
   }
@@ -204,26 +204,27 @@ TEST(BarrierTableTest, NobodyPassesBeforeAllAreThere) {
 
 TEST(BarrierTableTest, NamesWhoIsMissing) {
   BarrierTable table(3, {});
-  const Status status = table.arrive("send", 1, 1, in_ms(30));
+  const Status status = table.arrive(CommBarrier::kSend, 1, 1, in_ms(30));
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_EQ(status.message(), "barrier 'send', phase 1: no arrival of trainer 0, 2");
 }
 
 TEST(BarrierTableTest, ARepeatIsOneArrivalAndAFinishedPhaseIsOpen) {
   BarrierTable table(2, {});
-  EXPECT_FALSE(table.arrive("send", 0, 1, in_ms(5)).ok());
-  EXPECT_FALSE(table.arrive("send", 0, 1, in_ms(5)).ok()) << "the same trainer again";
-  EXPECT_TRUE(table.arrive("send", 1, 1, in_ms(1000)).ok());
-  EXPECT_TRUE(table.arrive("send", 0, 1, in_ms(5)).ok()) << "a repeat after the end";
-  EXPECT_EQ(table.arrive("send", 0, 3, in_ms(5)).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(table.arrive("send", 7, 2, in_ms(5)).code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(table.arrive(CommBarrier::kSend, 0, 1, in_ms(5)).ok());
+  EXPECT_FALSE(table.arrive(CommBarrier::kSend, 0, 1, in_ms(5)).ok()) << "the same trainer again";
+  EXPECT_TRUE(table.arrive(CommBarrier::kSend, 1, 1, in_ms(1000)).ok());
+  EXPECT_TRUE(table.arrive(CommBarrier::kSend, 0, 1, in_ms(5)).ok()) << "a repeat after the end";
+  EXPECT_EQ(table.arrive(CommBarrier::kSend, 0, 3, in_ms(5)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(table.arrive(CommBarrier::kSend, 7, 2, in_ms(5)).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(BarrierTableTest, LeavingFreesThoseWhoWait) {
   BarrierTable table(3, {});
   std::vector<std::thread> threads;
   for (const int t : {0, 1})
-    threads.emplace_back([&, t] { EXPECT_TRUE(table.arrive("send", t, 1, in_ms(20'000)).ok()); });
+    threads.emplace_back(
+        [&, t] { EXPECT_TRUE(table.arrive(CommBarrier::kSend, t, 1, in_ms(20'000)).ok()); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ASSERT_TRUE(table.leave(2).ok());
   for (std::thread& thread : threads) thread.join();
@@ -231,23 +232,22 @@ TEST(BarrierTableTest, LeavingFreesThoseWhoWait) {
 }
 
 TEST(BarrierTableTest, AFailureOfTheLastIsEverybodys) {
-  BarrierTable table(2, [](std::string_view, const std::set<int>&) {
-    return Status(StatusCode::kResource, "full");
-  });
+  BarrierTable table(
+      2, [](CommBarrier, const std::set<int>&) { return Status(StatusCode::kResource, "full"); });
   std::thread other(
-      [&] { EXPECT_EQ(table.arrive("send", 0, 1, in_ms(20'000)).message(), "full"); });
-  EXPECT_EQ(table.arrive("send", 1, 1, in_ms(20'000)).message(), "full");
+      [&] { EXPECT_EQ(table.arrive(CommBarrier::kSend, 0, 1, in_ms(20'000)).message(), "full"); });
+  EXPECT_EQ(table.arrive(CommBarrier::kSend, 1, 1, in_ms(20'000)).message(), "full");
   other.join();
 }
 
 TEST(BarrierTableTest, AnEndIsToldToThoseWhoWaitAndThoseWhoCome) {
   BarrierTable table(2, {});
   std::thread waiting(
-      [&] { EXPECT_EQ(table.arrive("send", 0, 1, in_ms(20'000)).message(), "gone"); });
+      [&] { EXPECT_EQ(table.arrive(CommBarrier::kSend, 0, 1, in_ms(20'000)).message(), "gone"); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   table.end({StatusCode::kDistributed, "gone"});
   waiting.join();
-  EXPECT_EQ(table.arrive("send", 1, 1, in_ms(20'000)).message(), "gone");
+  EXPECT_EQ(table.arrive(CommBarrier::kSend, 1, 1, in_ms(20'000)).message(), "gone");
 }
 
 TEST(TensorTableTest, StepsOfAllTrainersMakeTheRateOfOtherTables) {
@@ -279,9 +279,9 @@ TEST(TensorTableTest, StepsOfAllTrainersMakeTheRateOfOtherTables) {
   EXPECT_EQ(steps.count(2, 1).code(), StatusCode::kInvalidArgument);
   const Value one = testing::ids({1});
   const Value* const arg = &one;
-  ASSERT_TRUE(steps.push(TableCall{"", 1, 0, {&arg, 1}}).ok());
+  ASSERT_TRUE(steps.push(PushKind::kUpdate, TableCall{1, 0, {&arg, 1}}).ok());
   Value reply;
-  ASSERT_TRUE(steps.pull(TableCall{"", 0, 0, {}}, reply).ok());
+  ASSERT_TRUE(steps.pull(PullKind::kPlain, TableCall{0, 0, {}}, reply).ok());
   EXPECT_EQ(*reply.get_if<Tensor>()->data<int64_t>(), 6);
 }
 
@@ -300,7 +300,7 @@ TEST(RateTableTest, TablesFollowTheRateThatWasSetLast) {
     EXPECT_TRUE(tensor.resize(DType::kFloat32, {1}).ok());
     *tensor.data<float>() = value;
     const Value* const arg = &given;
-    return rate.push(TableCall{"", 1, 0, {&arg, 1}});
+    return rate.push(PushKind::kUpdate, TableCall{1, 0, {&arg, 1}});
   };
   ASSERT_TRUE(set(0).ok());  // a schedule may start with 0
   ASSERT_TRUE(table->push(Floats{1}).ok());
@@ -309,9 +309,10 @@ TEST(RateTableTest, TablesFollowTheRateThatWasSetLast) {
   ASSERT_TRUE(table->push(Floats{1}).ok());
   EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2.5F));
   EXPECT_THAT(set(NAN).message(), HasSubstr("trainer 1 set the learning rate to nan"));
-  EXPECT_THAT(rate.push(TableCall{"", 1, 0, {}}).message(), HasSubstr("argument 0 is missing"));
+  EXPECT_THAT(rate.push(PushKind::kUpdate, TableCall{1, 0, {}}).message(),
+              HasSubstr("argument 0 is missing"));
   Value reply;
-  ASSERT_TRUE(rate.pull(TableCall{"", 0, 0, {}}, reply).ok());
+  ASSERT_TRUE(rate.pull(PullKind::kPlain, TableCall{0, 0, {}}, reply).ok());
   EXPECT_EQ(*reply.get_if<Tensor>()->data<float>(), 2.0F);
 }
 

@@ -57,7 +57,7 @@ class DiscoveringTransportTest : public ::testing::Test {
                                        milliseconds patience = milliseconds(10000)) {
     GrpcOptions options;
     options.reconnect_timeout = milliseconds(300);
-    options.hurried_first = true;
+    options.short_first_connect = true;
     auto tcp = make_tcp_transport(options);
     EXPECT_TRUE(tcp.ok()) << tcp.status().to_string();
     return make_discovering_transport(std::move(tcp).value(), directory_, {place, patience});

@@ -132,9 +132,7 @@ class FakeSender final : public Sender {
 
   Status barrier(CommBarrier kind, Deadline) override {
     const std::lock_guard lock(servers_.mutex);
-    servers_.barriers.emplace_back(kind == CommBarrier::kSend      ? "send"
-                                   : kind == CommBarrier::kReceive ? "receive"
-                                                                   : "init");
+    servers_.barriers.emplace_back(barrier_name(kind));
     return servers_.failure;
   }
 

@@ -11,7 +11,6 @@
 #include "ps/ops/large_tables.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/server/serve_plan.h"
-#include "ps/wire_names.h"
 #include "tests/ps/server_fixture.h"
 
 // Rare ops of trainer programs, with running servers: heterogeneous workers, requests to save
@@ -148,10 +147,10 @@ TEST(ServePlan, OldProgramsHaveSyncModeAlone) {
     MILLRACE_RETURN_IF_ERROR(program.status());
     return ServePlan::read((*program)->root().front());
   };
-  EXPECT_EQ(plan("")->mode, ServePlan::Mode::kSync);
-  EXPECT_EQ(plan(", sync_mode: false")->mode, ServePlan::Mode::kAsync);
-  EXPECT_EQ(plan(", sync_mode: true")->mode, ServePlan::Mode::kSync);
-  EXPECT_EQ(plan(", distributed_mode: 1, sync_mode: false")->mode, ServePlan::Mode::kAsync);
+  EXPECT_EQ(plan("")->mode, ServerMode::kSync);
+  EXPECT_EQ(plan(", sync_mode: false")->mode, ServerMode::kAsync);
+  EXPECT_EQ(plan(", sync_mode: true")->mode, ServerMode::kSync);
+  EXPECT_EQ(plan(", distributed_mode: 1, sync_mode: false")->mode, ServerMode::kAsync);
   EXPECT_THAT(plan(", distributed_mode: 0, sync_mode: false").status().to_string(),
               HasSubstr("'sync_mode' false and 'distributed_mode' 0 contradict"));
   EXPECT_THAT(plan(", distributed_mode: 1, sync_mode: true").status().to_string(),
@@ -217,11 +216,7 @@ class SavingTables : public ::testing::Test {
     auto& tensor = value.as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kFloat32, {3, 2}));
     std::copy(numbers.begin(), numbers.end(), tensor.data<float>());
-    Client::Call call;
-    call.endpoint = "server0";
-    call.method = Method::kSend;
-    call.text = kSetValues;
-    call.items.push_back({"table", &value, nullptr});
+    Client::Call call("server0", protocol::Send{SendKind::kValues, {{"table", &value, nullptr}}});
     return client_->call(call);
   }
   StatusOr<Value> load(const std::string& file, VarKind kind) {

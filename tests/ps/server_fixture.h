@@ -159,9 +159,9 @@ class TestTrainer {
               std::vector<float>* result = nullptr, const std::string& text = "") {
     Client::Call call;
     call.endpoint = "server";
-    call.method = method;
-    call.text = text;
-    if (!name.empty()) call.items.push_back({name, value, nullptr});
+    call.request.method = method;
+    call.request.text = text;
+    if (!name.empty()) call.request.items.push_back({name, value, nullptr});
     Status status = client_->call(call);
     if (status.ok() && result != nullptr && !call.reply.values.empty())
       *result = numbers_in(call.reply.values.front());

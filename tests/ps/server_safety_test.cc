@@ -306,7 +306,7 @@ TEST_P(ServerTest, CallsUnderWayAreBoundedTogether) {
     std::atomic<bool> go = false;
   } handler;
   GrpcOptions options;
-  options.max_bytes_under_way = 1000;
+  options.max_bytes_in_flight = 1000;
   const auto through = transport_server_safety(options);
   const auto listener = std::move(through->listen("127.0.0.1:0", handler)).value();
   const auto channel = std::move(through->connect(listener->endpoint())).value();

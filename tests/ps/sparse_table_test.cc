@@ -267,18 +267,19 @@ TEST(SparseTableTest, CallsOfTheWireAreChecked) {
   const Value ids = testing::ids({1, 2});
   const Value grads = testing::dense({1, 1, 1, 1});
   const std::vector<const Value*> good{&ids, &grads};
-  ASSERT_TRUE(table->push(TableCall{"", 0, 0, good}).ok());
+  ASSERT_TRUE(table->push(PushKind::kUpdate, TableCall{0, 0, good}).ok());
   Value reply;
-  ASSERT_TRUE(table->pull(TableCall{"", 0, 0, {good.data(), 1}}, reply).ok());
+  ASSERT_TRUE(table->pull(PullKind::kPlain, TableCall{0, 0, {good.data(), 1}}, reply).ok());
   EXPECT_THAT(reply.get_if<Tensor>()->dims(), ElementsAre(2, 2));
   const std::vector<const Value*> swapped{&grads, &ids};
-  EXPECT_THAT(table->push(TableCall{"", 0, 0, swapped}).message(),
+  EXPECT_THAT(table->push(PushKind::kUpdate, TableCall{0, 0, swapped}).message(),
               HasSubstr("argument 0 is f32 [4]"));
   const Value few = testing::dense({1});
   const std::vector<const Value*> short_one{&ids, &few};
-  EXPECT_EQ(table->push(TableCall{"", 0, 0, short_one}).message(),
+  EXPECT_EQ(table->push(PushKind::kUpdate, TableCall{0, 0, short_one}).message(),
             "argument 1 has 1 elements, expected 4");
-  EXPECT_EQ(table->push(TableCall{"", 0, 0, {good.data(), 1}}).message(), "argument 1 is missing");
+  EXPECT_EQ(table->push(PushKind::kUpdate, TableCall{0, 0, {good.data(), 1}}).message(),
+            "argument 1 is missing");
 }
 
 TEST(SparseTableTest, RatesOfASharedCounterScaleTheRule) {
@@ -409,21 +410,21 @@ TEST(GeoTableTest, GivesEachTrainerWhatChangedSinceHeAsked) {
   auto made = SparseGeoTable::create(options, 2);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   SparseGeoTable& table = **made;
-  const auto push = [&](std::string_view what, Value ids, Value values) {
+  const auto push = [&](PushKind kind, Value ids, Value values) {
     const std::vector<const Value*> args{&ids, &values};
-    ASSERT_TRUE(table.push(TableCall{what, 0, 0, args}).ok());
+    ASSERT_TRUE(table.push(kind, TableCall{0, 0, args}).ok());
   };
-  push("set", testing::ids({5, 6}), testing::dense({1, 1, 2, 2}));
-  push("", testing::ids({9, 5}), testing::dense({1, 2, 3, 4}));
-  push("", testing::ids({9}), testing::dense({10, 10}));
+  push(PushKind::kValues, testing::ids({5, 6}), testing::dense({1, 1, 2, 2}));
+  push(PushKind::kUpdate, testing::ids({9, 5}), testing::dense({1, 2, 3, 4}));
+  push(PushKind::kUpdate, testing::ids({9}), testing::dense({10, 10}));
   for (const int trainer : {0, 1}) {
     Value reply;
-    ASSERT_TRUE(table.pull(TableCall{"geo", trainer, 0, {}}, reply).ok());
+    ASSERT_TRUE(table.pull(PullKind::kChangedRows, TableCall{trainer, 0, {}}, reply).ok());
     const auto& rows = *reply.get_if<SelectedRows>();
     EXPECT_THAT(rows.rows, ElementsAre(5, 9));
     EXPECT_THAT(testing::floats(reply), ElementsAre(4, 5, 11, 12));
   }
-  push("", testing::ids({6}), testing::dense({1, 1}));
+  push(PushKind::kUpdate, testing::ids({6}), testing::dense({1, 1}));
   SelectedRows changed;
   ASSERT_TRUE(table.pull_changed(0, changed).ok());
   EXPECT_THAT(changed.rows, ElementsAre(6));
@@ -431,9 +432,9 @@ TEST(GeoTableTest, GivesEachTrainerWhatChangedSinceHeAsked) {
   EXPECT_TRUE(changed.rows.empty());
   EXPECT_EQ(table.pull_changed(2, changed).code(), StatusCode::kInvalidArgument);
   // A response that was lost is sent again, including changes since then.
-  push("", testing::ids({9}), testing::dense({1, 1}));
+  push(PushKind::kUpdate, testing::ids({9}), testing::dense({1, 1}));
   ASSERT_TRUE(table.pull_changed(0, changed, 77).ok());
-  push("", testing::ids({5}), testing::dense({1, 1}));
+  push(PushKind::kUpdate, testing::ids({5}), testing::dense({1, 1}));
   ASSERT_TRUE(table.pull_changed(0, changed, 77).ok());
   EXPECT_THAT(changed.rows, ElementsAre(5, 9));
   ASSERT_TRUE(table.pull_changed(0, changed, 78).ok());

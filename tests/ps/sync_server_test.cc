@@ -167,7 +167,7 @@ TEST(SyncServer, NamesVarsAndValuesThatDoNotFit) {
   const auto way = transport_sync_server();
   TestServer server(way, sync_server(2), kSyncServerStart);
   TestTrainer trainer(way, 0, 300);
-  ASSERT_TRUE(trainer.call(Method::kHello).ok());
+  ASSERT_TRUE(trainer.call(Method::kHello, "", nullptr, nullptr, "0").ok());
   EXPECT_THAT(trainer.call(Method::kGetNoBarrier, "w").to_string(),
               HasSubstr("does not end in '@WITHOUT_BARRIER@RECV'"));
   const Status unknown = trainer.call(Method::kGetNoBarrier, "v@WITHOUT_BARRIER@RECV");

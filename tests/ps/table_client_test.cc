@@ -192,7 +192,7 @@ TEST_F(TableClientTest, AnswersThatAreLostCountOnce) {
         EXPECT_TRUE(own->push_sparse(sparse_, Keys{1, 2, 3, 9}, Floats(8, 1)).ok());
         EXPECT_TRUE(own->push_dense(2, Floats(10, 1)).ok());
         EXPECT_TRUE(own->push_sparse(geo_, Keys{4, 5}, Floats(4, 1)).ok());
-        EXPECT_TRUE(own->barrier("send").ok());
+        EXPECT_TRUE(own->barrier(CommBarrier::kSend).ok());
       }
     });
   }
@@ -231,11 +231,11 @@ TEST_F(TableClientTest, SyncPoursTheMeanAtTheBarrier) {
       auto own = client(trainer);
       for (int step = 1; step <= 5; ++step) {
         EXPECT_TRUE(own->push_dense(2, Floats(10, static_cast<float>(1 + 2 * trainer))).ok());
-        EXPECT_TRUE(own->barrier("send").ok());
+        EXPECT_TRUE(own->barrier(CommBarrier::kSend).ok());
         Floats all(10);
         EXPECT_TRUE(own->pull_dense(2, all).ok());
         EXPECT_THAT(all, Each(-2.0F * static_cast<float>(step)));
-        EXPECT_TRUE(own->barrier("receive").ok());
+        EXPECT_TRUE(own->barrier(CommBarrier::kReceive).ok());
       }
       EXPECT_TRUE(own->leave().ok());
     });
@@ -255,12 +255,12 @@ TEST_F(TableClientTest, SyncPushesTheMeanOfRowsAtTheBarrier) {
       for (int step = 1; step <= 5; ++step) {
         const auto grad = static_cast<float>(2 + 4 * trainer);
         EXPECT_TRUE(own->push_sparse(sparse_, ids, Floats(4, grad)).ok());
-        EXPECT_TRUE(own->barrier("send").ok());
+        EXPECT_TRUE(own->barrier(CommBarrier::kSend).ok());
         Floats rows(6);
         EXPECT_TRUE(own->pull_sparse(sparse_, Keys{1, 5, 6}, rows).ok());
         const auto n = static_cast<float>(step);
         EXPECT_THAT(rows, ElementsAre(-4 * n, -4 * n, -n, -n, -3 * n, -3 * n));
-        EXPECT_TRUE(own->barrier("receive").ok());
+        EXPECT_TRUE(own->barrier(CommBarrier::kReceive).ok());
       }
       EXPECT_TRUE(own->leave().ok());
     });
@@ -275,7 +275,7 @@ TEST_F(TableClientTest, RowsOfATrainerThatLeavesCountForNothing) {
   ASSERT_TRUE(stays->push_sparse(sparse_, Keys{1}, Floats{2, 2}).ok());
   ASSERT_TRUE(leaves->push_sparse(sparse_, Keys{1}, Floats{100, 100}).ok());
   ASSERT_TRUE(leaves->leave().ok());
-  ASSERT_TRUE(stays->barrier("send").ok());
+  ASSERT_TRUE(stays->barrier(CommBarrier::kSend).ok());
   Floats row(2);
   ASSERT_TRUE(stays->pull_sparse(sparse_, Keys{1}, row).ok());
   EXPECT_THAT(row, ElementsAre(-2, -2));
@@ -349,18 +349,18 @@ TEST_F(TableClientTest, WorksThroughATrainersClient) {
       for (int step = 1; step <= 3; ++step) {
         EXPECT_TRUE(own.push_dense(2, Floats(10, 1)).ok());
         EXPECT_TRUE(own.push_sparse(sparse_, Keys{1, 8, 1}, Floats(6, 1)).ok());
-        const Status met = own.barrier("send");
+        const Status met = own.barrier(CommBarrier::kSend);
         EXPECT_TRUE(met.ok()) << met.to_string();
         Floats all(10);
         EXPECT_TRUE(own.pull_dense(2, all).ok());
         EXPECT_THAT(all, Each(-step));
-        EXPECT_TRUE(own.barrier("receive").ok());
+        EXPECT_TRUE(own.barrier(CommBarrier::kReceive).ok());
       }
       if (trainer == 0) {
         EXPECT_TRUE(base->complete(false).ok());
         return;
       }
-      EXPECT_TRUE(own.barrier("send").ok()) << "the other one has completed";
+      EXPECT_TRUE(own.barrier(CommBarrier::kSend).ok()) << "the other one has completed";
       Floats rows(4);
       EXPECT_TRUE(own.pull_sparse(sparse_, Keys{1, 8}, rows).ok());
       EXPECT_THAT(rows, ElementsAre(-6, -6, -3, -3));  // means of both, as for dense gradients

@@ -137,7 +137,7 @@ TEST(PushesOfSteps, WaitAndGiveEachKeyTheMeanOverWhoCame) {
     const Value k = keys_of(keys);
     const Value r = rows_of_table_steps(rows, 2);
     const std::vector<const Value*> args{&k, &r};
-    return steps.hold_push(kTable, {"", trainer, 0, args});
+    return steps.hold_push(kTable, {trainer, 0, args});
   };
   const auto pull = [&](const Keys& keys) {
     Floats rows(keys.size() * 2);

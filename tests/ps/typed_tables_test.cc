@@ -67,10 +67,10 @@ TEST_F(TypedTables, LiveBesideTheVarsOfTheProgram) {
       for (int step = 0; step < 2; ++step) {
         ASSERT_TRUE(both.trainer.step(fmt::format("w@GRAD.trainer_{}", t), {2, 4}, vars[i]).ok());
         ASSERT_TRUE(both.tables.push_dense(kTable, Floats(3, t == 0 ? 1 : 3)).ok());
-        ASSERT_TRUE(both.tables.barrier("send").ok());
+        ASSERT_TRUE(both.tables.barrier(CommBarrier::kSend).ok());
         ASSERT_TRUE(both.tables.pull_dense(kTable, pulled[i]).ok());
         EXPECT_THAT(pulled[i], Each(-2.0F * static_cast<float>(step + 1)));
-        ASSERT_TRUE(both.tables.barrier("read").ok());
+        ASSERT_TRUE(both.tables.barrier(CommBarrier::kReceive).ok());
       }
       ASSERT_TRUE(both.trainer.leave().ok());
     });
@@ -85,15 +85,14 @@ TEST_F(TypedTables, ARepeatedPushCountsOnce) {
   const auto channel = *way_->connect("server");
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   const Value grad = floats({2, 4, 6});
-  Request request;
-  request.caller = {"", 0, 77};
-  request.method = Method::kHello;
+  const Caller caller{"", 0, 77};
+  Request hello = pack(protocol::Hello{});
+  hello.caller = caller;
   Reply reply;
-  ASSERT_TRUE(channel->call(request, deadline, reply).ok());
-  request.method = Method::kPush;
-  request.number = kTable;
+  ASSERT_TRUE(channel->call(hello, deadline, reply).ok());
+  Request request = pack(protocol::Push{kTable, PushKind::kUpdate, {{"", &grad, nullptr}}});
+  request.caller = caller;
   request.sequence = 1;
-  request.items.push_back({"", &grad, nullptr});
   for (int k = 0; k < 3; ++k) {
     const Status status = channel->call(request, deadline, reply);
     ASSERT_TRUE(status.ok()) << status.to_string();
@@ -119,7 +118,7 @@ TEST_F(TypedTables, NobodyWaitsForWhoIsDone) {
     ASSERT_TRUE(left.ok());
     const Status done = leaves_job ? early.trainer.leave() : early.tables.leave();
     ASSERT_TRUE(done.ok()) << done.to_string();
-    const Status status = late.tables.barrier("send");
+    const Status status = late.tables.barrier(CommBarrier::kSend);
     EXPECT_TRUE(status.ok()) << status.to_string();
   }
 }
@@ -133,7 +132,7 @@ TEST_F(TypedTables, NobodyWaitsForWhoIsLost) {
     ASSERT_TRUE(silent.client->mode_of("server").ok());
   }
   Both other(way_, 1, 10'000, 50);
-  const Status status = other.tables.barrier("send");
+  const Status status = other.tables.barrier(CommBarrier::kSend);
   EXPECT_TRUE(status.ok()) << status.to_string();
 }
 
@@ -147,17 +146,18 @@ TEST_F(TypedTables, AReplacementComesToTheBarriersUnderWay) {
     ASSERT_TRUE(silent.client->mode_of("server").ok());
   }
   Both other(way_, 1, 10'000, 50);
-  for (int phase = 0; phase < 3; ++phase) ASSERT_TRUE(other.tables.barrier("send").ok());
+  for (int phase = 0; phase < 3; ++phase)
+    ASSERT_TRUE(other.tables.barrier(CommBarrier::kSend).ok());
   Both replacement(way_, 0, 10'000, 50);
   ASSERT_TRUE(replacement.client->mode_of("server").ok());
   std::atomic<bool> passed = false;
   std::thread waits([&] {
-    EXPECT_TRUE(other.tables.barrier("send").ok());
+    EXPECT_TRUE(other.tables.barrier(CommBarrier::kSend).ok());
     passed = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_FALSE(passed);
-  const Status status = replacement.tables.barrier("send");
+  const Status status = replacement.tables.barrier(CommBarrier::kSend);
   EXPECT_TRUE(status.ok()) << status.to_string();
   waits.join();
 }
@@ -165,7 +165,7 @@ TEST_F(TypedTables, AReplacementComesToTheBarriersUnderWay) {
 TEST_F(TypedTables, WhoIsMissingAtABarrierIsNamed) {
   TestServer server(way_, sync_server(kTrainers), kTypedTablesStart, options_);
   Both alone(way_, 1, 300);
-  const Status status = alone.tables.barrier("send");
+  const Status status = alone.tables.barrier(CommBarrier::kSend);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_THAT(status.to_string(), HasSubstr("no arrival of trainer 0"));
 }

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/text.h"
+#include "ps/protocol/answers.h"
+#include "ps/protocol/pack.h"
 
 namespace millrace::tools {
 namespace {
@@ -39,11 +41,10 @@ ServerAnswer ask(ps::Transport& transport, const std::string& endpoint,
   const StatusOr<std::shared_ptr<ps::Channel>> channel = transport.connect(endpoint);
   answer.status = channel.status();
   if (!channel.ok()) return answer;
-  ps::Request request;
-  request.method = ps::Method::kWatch;
   ps::Reply reply;
-  answer.status = (*channel)->call(request, begin + timeout, reply);
-  answer.text = std::move(reply.text);
+  answer.status =
+      (*channel)->call(ps::protocol::pack(ps::protocol::Watch{}), begin + timeout, reply);
+  answer.text = ps::protocol::watch_answer(std::move(reply)).json;
   answer.millis = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   return answer;
 }

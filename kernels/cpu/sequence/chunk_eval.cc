@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/sequence/row_spans.h"
+#include "kernels/registry.h"
 
 // Precision, recall and F1 of chunks: runs of tags of one type. A tag number is the type times the
 // number of tags of the scheme, plus the tag. The number after all types means outside of any

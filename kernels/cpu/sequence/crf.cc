@@ -6,6 +6,7 @@
 #include "kernels/cpu/sequence/row_spans.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Linear-chain conditional random fields by the forward and backward algorithms. Sums over tag
 // sequences are stored as fractions of 1, with the logarithm stored separately, to avoid overflow.

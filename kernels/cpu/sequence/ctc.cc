@@ -5,6 +5,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/sequence/row_spans.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Label sequences: collapsing an alignment (ctc_align), and the edit distance of two sequences.
 namespace millrace::kernels {

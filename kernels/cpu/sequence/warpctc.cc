@@ -7,6 +7,7 @@
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/row_spans.h"
 #include "kernels/dispatch.h"
+#include "kernels/registry.h"
 
 // Connectionist temporal classification: minus the logarithm of the probability of all alignments
 // of the labels with the time steps. Computed with logarithms, because products over many time

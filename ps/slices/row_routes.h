@@ -9,13 +9,17 @@
 
 namespace millrace::ps {
 
+/// The slice of a row: the first whose end is after it; ends.size() for a row after all slices.
+/// \param ends  one past the last row of each slice, ascending
+size_t slice_of(llvm::ArrayRef<int64_t> ends, int64_t row);
+
 /// Assigns row ids to the slices of a table of consecutive rows, keeping each distinct row once.
 /// Reuses its memory from one list to the next. Thread-safety: one thread at a time.
 class RowRoutes {
  public:
   /// Location of a row: its slice, and its position among the distinct rows of that slice.
   struct Place {
-    int32_t piece = -1;  ///< slice; -1: padding, which is in no slice
+    int32_t slice = -1;  ///< -1: padding, which is in no slice
     int32_t position = 0;
   };
 
@@ -30,7 +34,7 @@ class RowRoutes {
   /// One location for each row given, in order.
   [[nodiscard]] llvm::ArrayRef<Place> places() const { return places_; }
   /// Distinct rows of a slice in the order of their first occurrence, relative to its first row.
-  [[nodiscard]] std::vector<int64_t>& rows(size_t piece) { return rows_[piece]; }
+  [[nodiscard]] std::vector<int64_t>& rows(size_t slice) { return rows_[slice]; }
   /// Number of distinct rows of all slices.
   [[nodiscard]] size_t distinct() const { return firsts_.size(); }
 

@@ -13,13 +13,13 @@ namespace millrace::ps {
 /// Splits a value into slices of rows. Slices of a tensor are views of its memory. Selected rows
 /// are copied, and row ids become relative to the first row of their slice.
 ///
-/// \param sections  rows of each slice
-/// \param pieces    receives one value per section; existing memory is reused
-/// Errors: kExecution if the sections do not cover the rows, or a row is outside of them.
-Status cut_rows(const Value& value, llvm::ArrayRef<int64_t> sections, std::vector<Value>& pieces);
+/// \param heights  rows of each slice
+/// \param slices    receives one value per slice; existing memory is reused
+/// Errors: kExecution if the heights do not cover the rows, or a row is outside of them.
+Status split_rows(const Value& value, llvm::ArrayRef<int64_t> heights, std::vector<Value>& slices);
 
 /// Concatenates tensors by rows, reusing the memory of `whole`. Errors: kExecution for slices of
 /// different types or widths; kResource.
-Status join_rows(llvm::ArrayRef<Value> pieces, Value& whole);
+Status join_rows(llvm::ArrayRef<Value> slices, Value& whole);
 
 }  // namespace millrace::ps

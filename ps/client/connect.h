@@ -24,8 +24,8 @@ std::vector<std::string> servers_named_in(const Program& program);
 /// \param tell   receives these lines; may be empty
 /// Errors: those of Client::call() for the first server in order that failed, with a note that
 /// names all failed servers.
-Status meet_servers(Client& client, const std::vector<std::string>& endpoints,
-                    std::chrono::milliseconds every,
-                    const std::function<void(const std::string&)>& tell);
+Status connect_to_servers(Client& client, const std::vector<std::string>& endpoints,
+                          std::chrono::milliseconds every,
+                          const std::function<void(const std::string&)>& tell);
 
 }  // namespace millrace::ps

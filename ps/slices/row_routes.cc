@@ -1,4 +1,4 @@
-#include "ps/client/row_routes.h"
+#include "ps/slices/row_routes.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +10,15 @@ namespace {
 constexpr uint64_t kSpread = 0x9E3779B97F4A7C15ULL;
 
 }  // namespace
+
+size_t slice_of(llvm::ArrayRef<int64_t> ends, int64_t row) {
+  if (ends.size() > 8)
+    return static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), row) - ends.begin());
+  // branch-free: the slice of a row is unpredictable
+  size_t slice = 0;
+  for (const int64_t end : ends) slice += static_cast<size_t>(row >= end);
+  return slice;
+}
 
 void RowRoutes::begin(llvm::ArrayRef<int64_t> ends, size_t most) {
   ends_.assign(ends.begin(), ends.end());
@@ -25,16 +34,10 @@ void RowRoutes::begin(llvm::ArrayRef<int64_t> ends, size_t most) {
 }
 
 RowRoutes::Place RowRoutes::new_place(int64_t row) {
-  size_t piece = 0;
-  if (ends_.size() > 8) {
-    piece = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
-  } else {
-    // branch-free: the slice of a row is unpredictable
-    for (const int64_t end : ends_) piece += static_cast<size_t>(row >= end);
-  }
-  std::vector<int64_t>& own = rows_[piece];
-  own.push_back(row - (piece == 0 ? 0 : ends_[piece - 1]));
-  return {static_cast<int32_t>(piece), static_cast<int32_t>(own.size()) - 1};
+  const size_t slice = slice_of(ends_, row);
+  std::vector<int64_t>& own = rows_[slice];
+  own.push_back(row - (slice == 0 ? 0 : ends_[slice - 1]));
+  return {static_cast<int32_t>(slice), static_cast<int32_t>(own.size()) - 1};
 }
 
 std::optional<int64_t> RowRoutes::add(std::span<const int64_t> rows, int64_t padding) {

@@ -1,4 +1,4 @@
-#include "ps/client/row_cut.h"
+#include "ps/slices/row_slicer.h"
 
 #include <cstring>
 #include <numeric>
@@ -22,7 +22,7 @@ void add_up(const SelectedRows& from, llvm::ArrayRef<RowRoutes::Place> places, s
             std::vector<Target>& targets) {
   const T* source = from.value.data<T>();
   for (const RowRoutes::Place& place : places) {
-    Target& target = targets[static_cast<size_t>(place.piece)];
+    Target& target = targets[static_cast<size_t>(place.slice)];
     T* const to = reinterpret_cast<T*>(target.values) + static_cast<size_t>(place.position) * width;
     if (place.position == target.filled) {
       std::memcpy(to, source, width * sizeof(T));
@@ -38,7 +38,7 @@ void copy_apart(const SelectedRows& from, llvm::ArrayRef<RowRoutes::Place> place
                 std::vector<Target>& targets) {
   const std::byte* source = from.value.raw();
   for (const RowRoutes::Place& place : places) {
-    std::byte*& to = targets[static_cast<size_t>(place.piece)].values;
+    std::byte*& to = targets[static_cast<size_t>(place.slice)].values;
     std::memcpy(to, source, bytes);
     to += bytes;
     source += bytes;
@@ -47,14 +47,14 @@ void copy_apart(const SelectedRows& from, llvm::ArrayRef<RowRoutes::Place> place
 
 }  // namespace
 
-RowCut::RowCut(llvm::ArrayRef<int64_t> sections) : ends_(sections.begin(), sections.end()) {
+RowSlicer::RowSlicer(llvm::ArrayRef<int64_t> heights) : ends_(heights.begin(), heights.end()) {
   std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
-  pieces_.resize(std::max<size_t>(1, ends_.size()));
+  slices_.resize(std::max<size_t>(1, ends_.size()));
 }
 
-Status RowCut::size_pieces(const SelectedRows& from, llvm::ArrayRef<int64_t> ends) {
-  for (size_t k = 0; k < pieces_.size(); ++k) {
-    auto& to = pieces_[k].as<SelectedRows>();
+Status RowSlicer::resize_slices(const SelectedRows& from, llvm::ArrayRef<int64_t> ends) {
+  for (size_t k = 0; k < slices_.size(); ++k) {
+    auto& to = slices_[k].as<SelectedRows>();
     to.rows.swap(routes_.rows(k));
     to.height = ends[k] - (k == 0 ? 0 : ends[k - 1]);
     Dims dims(from.value.dims().begin(), from.value.dims().end());
@@ -65,7 +65,7 @@ Status RowCut::size_pieces(const SelectedRows& from, llvm::ArrayRef<int64_t> end
   return Ok();
 }
 
-Status RowCut::cut(const SelectedRows& from) {
+Status RowSlicer::split(const SelectedRows& from) {
   const llvm::ArrayRef<int64_t> ends =
       ends_.empty() ? llvm::ArrayRef<int64_t>(from.height) : llvm::ArrayRef<int64_t>(ends_);
   if (!from.rows.empty() && from.value.dim(0) != static_cast<int64_t>(from.rows.size()))
@@ -77,11 +77,11 @@ Status RowCut::cut(const SelectedRows& from) {
     return {StatusCode::kExecution,
             fmt::format("row {} is out of range, the slices cover [0, {})", *bad, ends.back())};
   const bool has_repeats = routes_.distinct() != from.rows.size();
-  MILLRACE_RETURN_IF_ERROR(size_pieces(from, ends));
+  MILLRACE_RETURN_IF_ERROR(resize_slices(from, ends));
   if (from.rows.empty()) return Ok();
-  std::vector<Target> targets(pieces_.size());
+  std::vector<Target> targets(slices_.size());
   for (size_t k = 0; k < targets.size(); ++k)
-    targets[k].values = pieces_[k].get_if<SelectedRows>()->value.raw();
+    targets[k].values = slices_[k].get_if<SelectedRows>()->value.raw();
   const auto width = static_cast<size_t>(kernels::row_width(from.value));
   if (!has_repeats) {
     copy_apart(from, routes_.places(), width * static_cast<size_t>(dtype_size(from.value.dtype())),

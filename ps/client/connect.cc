@@ -1,4 +1,4 @@
-#include "ps/client/meeting.h"
+#include "ps/client/connect.h"
 
 #include <condition_variable>
 #include <mutex>
@@ -92,9 +92,9 @@ std::vector<std::string> servers_named_in(const Program& program) {
   return {servers.begin(), servers.end()};
 }
 
-Status meet_servers(Client& client, const std::vector<std::string>& endpoints,
-                    std::chrono::milliseconds every,
-                    const std::function<void(const std::string&)>& tell) {
+Status connect_to_servers(Client& client, const std::vector<std::string>& endpoints,
+                          std::chrono::milliseconds every,
+                          const std::function<void(const std::string&)>& tell) {
   Answers answers(endpoints);
   std::thread reporter;
   if (tell) {

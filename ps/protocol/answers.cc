@@ -1,0 +1,96 @@
+#include "ps/protocol/answers.h"
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace millrace::ps::protocol {
+namespace {
+
+using Standing = HelloAnswer::Standing;
+
+// The numbers are those of CommMode; a server knows no half-async mode.
+struct ModeNumber {
+  ServerMode mode;
+  int64_t number;
+};
+constexpr std::array<ModeNumber, 3> kModeNumbers{
+    {{ServerMode::kSync, 0}, {ServerMode::kAsync, 1}, {ServerMode::kGeo, 3}}};
+// A standing is sent as its position.
+constexpr std::array kStandings{Standing::kContinues, Standing::kJoins, Standing::kMustGoBack};
+
+}  // namespace
+
+void put_answer(const HelloAnswer& answer, ReplySink& reply) {
+  for (const ModeNumber& row : kModeNumbers) {
+    if (row.mode == answer.mode) reply.set_number(row.number);
+  }
+  size_t standing = 0;
+  while (kStandings[standing] != answer.standing) ++standing;
+  reply.set_text(fmt::format("{} {} {}", answer.sent, answer.applied, standing));
+}
+
+StatusOr<HelloAnswer> hello_answer(const Reply& reply) {
+  const auto malformed = [&] {
+    return InvalidData("a server responded to a hello with {} and '{}'", reply.number,
+                       printable(reply.text));
+  };
+  HelloAnswer answer;
+  bool known = false;
+  for (const ModeNumber& row : kModeNumbers) {
+    if (row.number != reply.number) continue;
+    answer.mode = row.mode;
+    known = true;
+  }
+  const auto [sent, rest] = llvm::StringRef(reply.text).split(' ');
+  const auto [applied, standing] = rest.split(' ');
+  size_t position = 0;
+  if (!known || sent.getAsInteger(10, answer.sent) || applied.getAsInteger(10, answer.applied) ||
+      standing.getAsInteger(10, position) || answer.sent < 0 || answer.applied < 0 ||
+      position >= kStandings.size())
+    return malformed();
+  answer.standing = kStandings[position];
+  return answer;
+}
+
+void put_answer(const SavedFile& answer, ReplySink& reply) {
+  reply.set_text(fmt::format("{} {} {}", answer.size, answer.checksum.text(), answer.name));
+}
+
+StatusOr<SavedFile> saved_file(const Reply& reply, std::string_view server) {
+  const auto [size, rest] = llvm::StringRef(reply.text).split(' ');
+  const auto [digits, name] = rest.split(' ');
+  SavedFile file;
+  const auto checksum = io::Checksum::parse(digits);
+  if (size.getAsInteger(10, file.size) || !checksum || name.empty())
+    return Status(StatusCode::kDistributed,
+                  fmt::format("the server at {} did not report which file it wrote", server));
+  file.name = name.str();
+  file.checksum = *checksum;
+  return file;
+}
+
+void put_answer(const LoadedTables& answer, ReplySink& reply) {
+  reply.set_number(answer.count);
+}
+
+StatusOr<LoadedTables> loaded_tables(const Reply& reply) {
+  if (reply.number < 0)
+    return InvalidData("a server has loaded {} tables, expected at least 0", reply.number);
+  return LoadedTables{reply.number};
+}
+
+void put_answer(WatchAnswer answer, ReplySink& reply) {
+  reply.set_text(std::move(answer.json));
+}
+
+WatchAnswer watch_answer(Reply reply) {
+  return {std::move(reply.text)};
+}
+
+}  // namespace millrace::ps::protocol

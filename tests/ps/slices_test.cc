@@ -1,0 +1,178 @@
+// Random rows, heights and servers: every row goes to exactly one slice or server, the order is
+// kept, and what was split can be put together again.
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+
+#include "ps/slices/row_slicer.h"
+#include "ps/slices/split_rows.h"
+#include "ps/table/key_plan.h"
+#include "ps/table/routing.h"
+
+namespace millrace::ps {
+namespace {
+
+using Random = std::mt19937;
+
+int64_t below(Random& random, int64_t end) {
+  return std::uniform_int_distribution<int64_t>(0, end - 1)(random);
+}
+
+constexpr int64_t kWidth = 3;
+
+// Slices of one to nine or more rows; more than eight slices take another path.
+struct Case {
+  std::vector<int64_t> heights;
+  std::vector<int64_t> begins;
+  int64_t height = 0;
+  Value value;  // selected rows
+  [[nodiscard]] const SelectedRows& rows() const { return *value.get_if<SelectedRows>(); }
+};
+
+Case random_case(Random& random, bool repeats) {
+  Case made;
+  const int64_t slices = 1 + below(random, 12);
+  for (int64_t k = 0; k < slices; ++k) {
+    made.begins.push_back(made.height);
+    made.heights.push_back(1 + below(random, 9));
+    made.height += made.heights.back();
+  }
+  std::vector<int64_t> ids(static_cast<size_t>(made.height));
+  std::iota(ids.begin(), ids.end(), 0);
+  std::shuffle(ids.begin(), ids.end(), random);
+  ids.resize(static_cast<size_t>(below(random, made.height + 1)));
+  for (size_t i = 0; repeats && i < ids.size(); i += 3) ids[i] = ids[ids.size() - 1 - i];
+  auto& rows = made.value.as<SelectedRows>();
+  rows.height = made.height;
+  EXPECT_TRUE(rows.value.resize(DType::kFloat32, {static_cast<int64_t>(ids.size()), kWidth}).ok());
+  float next = 1;
+  for (size_t i = 0; i < ids.size() * kWidth; ++i) rows.value.data<float>()[i] = next++;
+  rows.rows.assign(ids.begin(), ids.end());
+  return made;
+}
+
+struct SlicedRow {
+  int64_t id;
+  std::vector<float> values;
+  bool operator==(const SlicedRow&) const = default;
+};
+
+std::vector<SlicedRow> rows_in(const SelectedRows& rows, int64_t begin = 0) {
+  std::vector<SlicedRow> all;
+  for (size_t i = 0; i < rows.rows.size(); ++i) {
+    const float* const from = rows.value.data<float>() + i * kWidth;
+    all.push_back({begin + rows.rows[i], {from, from + kWidth}});
+  }
+  return all;
+}
+
+// The rows of the input that belong to a slice, in their order.
+std::vector<SlicedRow> expected_in(const Case& from, size_t k) {
+  std::vector<SlicedRow> all;
+  for (SlicedRow& row : rows_in(from.rows())) {
+    if (row.id >= from.begins[k] && row.id < from.begins[k] + from.heights[k])
+      all.push_back(std::move(row));
+  }
+  return all;
+}
+
+// Adds up rows with equal ids, in the order of their first occurrence.
+std::vector<SlicedRow> added_up(const std::vector<SlicedRow>& rows) {
+  std::vector<SlicedRow> all;
+  for (const SlicedRow& row : rows) {
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const SlicedRow& other) { return other.id == row.id; });
+    if (found == all.end()) {
+      all.push_back(row);
+      continue;
+    }
+    for (size_t i = 0; i < row.values.size(); ++i) found->values[i] += row.values[i];
+  }
+  return all;
+}
+
+TEST(Slices, EveryRowIsInExactlyOneSlice) {
+  Random random(1);
+  std::vector<Value> slices;  // reused, as by a trainer
+  for (int round = 0; round < 300; ++round) {
+    const Case from = random_case(random, round % 2 == 0);
+    ASSERT_TRUE(split_rows(from.value, from.heights, slices).ok());
+    RowSlicer slicer(from.heights);
+    ASSERT_TRUE(slicer.split(from.rows()).ok());
+    ASSERT_EQ(slices.size(), from.heights.size());
+    ASSERT_EQ(slicer.slices().size(), from.heights.size());
+    for (size_t k = 0; k < slices.size(); ++k) {
+      const std::vector<SlicedRow> expected = expected_in(from, k);
+      const auto& kept = *slices[k].get_if<SelectedRows>();
+      EXPECT_EQ(kept.height, from.heights[k]);
+      EXPECT_EQ(rows_in(kept, from.begins[k]), expected);
+      const auto& added = *slicer.slices()[k].get_if<SelectedRows>();
+      EXPECT_EQ(added.height, from.heights[k]);
+      EXPECT_EQ(rows_in(added, from.begins[k]), added_up(expected));
+    }
+  }
+}
+
+TEST(Slices, ATensorIsTheSameWhenItsSlicesAreJoined) {
+  Random random(2);
+  for (int round = 0; round < 100; ++round) {
+    const Case from = random_case(random, false);
+    Value value;
+    auto& whole = value.as<Tensor>();
+    ASSERT_TRUE(whole.resize(DType::kFloat32, {from.height, kWidth}).ok());
+    std::iota(whole.data<float>(), whole.data<float>() + whole.numel(), 1.0F);
+    std::vector<Value> slices;
+    ASSERT_TRUE(split_rows(value, from.heights, slices).ok());
+    Value joined;
+    ASSERT_TRUE(join_rows(slices, joined).ok());
+    const auto& again = *joined.get_if<Tensor>();
+    EXPECT_EQ(again.dims(), whole.dims());
+    EXPECT_TRUE(
+        std::equal(whole.data<float>(), whole.data<float>() + whole.numel(), again.data<float>()));
+  }
+}
+
+TEST(Slices, EveryKeyGoesToTheServerThatOwnsIt) {
+  Random random(3);
+  for (int round = 0; round < 300; ++round) {
+    const auto servers = static_cast<size_t>(1 + below(random, 9));
+    const int64_t shards = 1 + below(random, 100);
+    std::vector<int64_t> ids(static_cast<size_t>(below(random, 50)));
+    for (int64_t& id : ids) id = below(random, 40);
+    const std::optional<int64_t> padding =
+        round % 2 == 0 ? std::nullopt : std::optional<int64_t>(below(random, 40));
+    const auto plan = make_key_plan(ids, shards, servers, padding);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const auto routing = SparseRouting::create(shards, static_cast<int64_t>(servers));
+    ASSERT_TRUE(routing.ok());
+    ASSERT_EQ(plan->places.size(), ids.size());
+    std::map<int64_t, int64_t> occurrences;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const KeyPlan::Place place = plan->places[i];
+      if (padding == ids[i]) {
+        EXPECT_EQ(place.server, -1);
+        continue;
+      }
+      ++occurrences[ids[i]];
+      ASSERT_EQ(place.server, routing->server_of(ids[i]));
+      const KeyPlan::ServerKeys& own = plan->by_server[static_cast<size_t>(place.server)];
+      ASSERT_LT(place.position, own.size);
+      EXPECT_EQ(own.keys.get_if<Tensor>()->data<int64_t>()[place.position], ids[i]);
+    }
+    size_t keys = 0;
+    for (const KeyPlan::ServerKeys& own : plan->by_server) {
+      keys += own.size;
+      for (size_t i = 0; i < own.size; ++i) {
+        const int64_t key = own.keys.get_if<Tensor>()->data<int64_t>()[i];
+        EXPECT_EQ(own.counts.get_if<Tensor>()->data<int64_t>()[i], occurrences[key]);
+      }
+    }
+    EXPECT_EQ(keys, occurrences.size());
+  }
+}
+
+}  // namespace
+}  // namespace millrace::ps
