@@ -87,8 +87,8 @@ class Job:
         if not self.config["call"]["sync_mode"] or any(config.get(k) for k in asynchronous):
             return False
         tables = [v for n, v in params.items() if n.endswith(".emb")]
-        if cluster["distributed"] and tables and self.config["call"]["trainers"] > 1:
-            return False                                         # gradients of a table that is distributed by id are added up, as by the original
+        if cluster["distributed"] and tables and (self.config["call"]["trainers"] > 1 or kind != "sgd"):
+            return False                                         # a table that is distributed by id is updated by sgd, with summed gradients, as by the original
         if not config.get("slice_var_up", True):
             return True
         # The norms of a slice differ from those of a parameter; a slice of a table that gets no rows in a step keeps

@@ -235,6 +235,15 @@ TEST(DistributeTranspiler, RefusesRowsOfNceFromServers) {
                     HasSubstr("without remote_prefetch trainers fetch the whole table")));
 }
 
+// A dense gradient has no ids by which it could be distributed.
+TEST(DistributeTranspiler, RefusesDenseGradientsOfDistributedTables) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100, .is_distributed = true});
+  DistributeTranspiler t(no_waiting());
+  EXPECT_THAT(t.transpile(*net.main, *net.startup, two_by_two()).message(),
+              HasSubstr("the gradient 'w@GRAD' of the distributed table 'w' is dense; all its "
+                        "lookups need is_sparse"));
+}
+
 TEST(DistributeTranspiler, SaysWhichServersItKnows) {
   const SmallNet net = small_net({.rows = 200, .columns = 100});
   DistributeTranspiler t(no_waiting());

@@ -48,6 +48,11 @@ Status find_distributed_table(const Block& block, DistributionJob& job) {
     return InvalidProgram("distributed table '{}' is updated by no optimizer op", table);
   }
   const ParamGrad& update = job.pairs[pair->second];
+  if (update.grad_kind != VarKind::kSelectedRows) {
+    return InvalidProgram(
+        "the gradient '{}' of the distributed table '{}' is dense; all its lookups need is_sparse",
+        update.grad, table);
+  }
   if (update.has_server_ops) {
     return Unimplemented(
         "the distributed table '{}' is regularised; servers update its rows by sgd with the "
