@@ -121,7 +121,8 @@ TEST_F(OptimizeTest, HasOneListForInferenceAndOneForTraining) {
 }
 
 TEST_F(OptimizeTest, PassesAreCheckedOnlyIfAsked) {
-  const ops::OpRegistry& registry = *standard_runtime()->ops;
+  const auto runtime = standard_runtime();
+  const ops::OpRegistry& registry = *runtime->ops;
   const transpiler::PassManagerOptions plain = pass_options(*program_, registry, false);
   EXPECT_FALSE(plain.check_changes);
   EXPECT_FALSE(plain.verify);
@@ -136,8 +137,8 @@ TEST_F(OptimizeTest, PassesAreCheckedOnlyIfAsked) {
 }
 
 TEST_F(OptimizeTest, RewritesUnderChecks) {
-  const auto changed =
-      optimize(*program_, *standard_runtime()->ops, {"y"}, {.verify_passes = true});
+  const auto runtime = standard_runtime();
+  const auto changed = optimize(*program_, *runtime->ops, {"y"}, {.verify_passes = true});
   ASSERT_TRUE(changed.ok()) << changed.status().to_string();
   EXPECT_TRUE(*changed);
   EXPECT_THAT(op_types(*program_), ElementsAre("fc"));

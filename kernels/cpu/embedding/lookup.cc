@@ -2,6 +2,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "framework/block.h"
 #include "kernels/cpu/embedding/ids.h"
 #include "kernels/cpu/embedding/remote_rows.h"
 #include "kernels/cpu/int_list.h"
@@ -95,13 +96,18 @@ struct LookupGradArgs {
   ArgIndex grad;
   ArgIndex w_grad;
   int64_t padding = -1;
+  Dims declared;  // dims of W in the program
 };
 
-// Height and width of the table, which may be selected rows on a pserver.
+// Height and width of the table, which may be selected rows on a pserver. A trainer whose servers
+// hold the table has only its declaration (fake_init).
 StatusOr<std::pair<int64_t, int64_t>> table_dims(const KernelContext& ctx,
                                                  const LookupGradArgs& args) {
   if (const auto* const rows = ctx.in_value(args.w).get_if<SelectedRows>())
     return std::pair(rows->height, row_width(rows->value));
+  if (ctx.find_in(args.w) == nullptr && args.declared.size() == 2 && args.declared[0] > 0 &&
+      args.declared[1] > 0)
+    return std::pair(args.declared[0], args.declared[1]);
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const table, needed(ctx, args.w, "W"));
   if (table->rank() != 2) return ctx.error("W must be a matrix, found {}", describe(*table));
   return std::pair(table->dims()[0], table->dims()[1]);
@@ -147,8 +153,14 @@ Status dense_grad(const KernelContext& ctx, const LookupGradArgs& args, const Te
 
 StatusOr<Kernel> lookup_grad(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "W"));
-  const LookupGradArgs args{op.input("W"), op.input("Ids"), op.input("Out@GRAD"),
-                            op.output("W@GRAD"), op.attr<int64_t>("padding_idx")};
+  LookupGradArgs args{op.input("W"),
+                      op.input("Ids"),
+                      op.input("Out@GRAD"),
+                      op.output("W@GRAD"),
+                      op.attr<int64_t>("padding_idx"),
+                      {}};
+  if (const Var* const w = op.op().block().find_var_recursive(op.op().first_input("W")))
+    args.declared.assign(w->dims().begin(), w->dims().end());
   const bool sparse = op.attr<bool>("is_sparse");  // independent of is_distributed
   if (!args.w) return op.error("W is missing, which determines the shape of the gradient");
   return Kernel([=](const KernelContext& ctx) -> Status {
