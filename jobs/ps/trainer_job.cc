@@ -236,17 +236,34 @@ Status TrainerJob::load(const Files& files, const executor::Executor& executor) 
         startup_program_,
         ops::read_checked_program(*runtime_->ops, files.startup, settings_.reading));
     MILLRACE_ASSIGN_OR_RETURN(startup_, executor.prepare(*startup_program_, scope_));
-    std::vector<Value> none;
-    Status status = startup_->run({}, {}, none);
+    Status status = run_startup();
     // other trainers may need to begin at an older step than this trainer found
     while (!status.ok() && client_->must_settle()) {
       link_->forget();
       MILLRACE_ASSIGN_OR_RETURN(first_step_, client_->settle());
-      status = startup_->run({}, {}, none);
+      status = run_startup();
     }
     if (!status.ok()) return std::move(status).in_file(files.startup);
   }
   return files.params.empty() ? Ok() : load_params(files.params);
+}
+
+// The startup program only declares sparse tables (fake_init). A trainer that looks rows up in its
+// own copy, which every step receives anew, needs the rows before its first step.
+Status TrainerJob::run_startup() {
+  std::vector<Value> none;
+  MILLRACE_RETURN_IF_ERROR(startup_->run({}, {}, none));
+  if (!slices_) return Ok();
+  std::vector<std::string> tables;
+  for (const Op& op : startup_program_->root().ops()) {
+    if (op.type() != "fake_init") continue;
+    for (const llvm::StringRef name : op.output("Out"))
+      if (program_->root().has_writers(name)) tables.push_back(name.str());
+  }
+  if (tables.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(auto values, ps::gather_vars(*client_, *slices_, tables));
+  for (auto& [name, value] : values) scope_.local(name) = std::move(value);
+  return Ok();
 }
 
 // Values that have already been trained are not overwritten by the initial ones.
@@ -292,8 +309,7 @@ StatusOr<int64_t> TrainerJob::go_back() {
   link_->forget();
   MILLRACE_ASSIGN_OR_RETURN(const int64_t step, client_->settle());
   MILLRACE_ASSIGN_OR_RETURN(auto rest, local_->copy(scope_));
-  std::vector<Value> none;
-  MILLRACE_RETURN_IF_ERROR(startup_->run({}, {}, none));  // fetches the parameters
+  MILLRACE_RETURN_IF_ERROR(run_startup());  // fetches the parameters
   MILLRACE_RETURN_IF_ERROR(local_->restore(step, std::move(rest), scope_));
   if (devices_ != nullptr) MILLRACE_RETURN_IF_ERROR(devices_->share_all());
   const auto done = static_cast<size_t>(std::max<int64_t>(0, step - first_step_));

@@ -53,6 +53,8 @@ class TrainerJob final : public Trainer {
   Status read_job(const Files& files, std::shared_ptr<ps::Transport> transport);
   Status connect_to_servers();
   Status load(const Files& files, const executor::Executor& executor);
+  /// Runs the startup program, and fetches sparse tables that it only declares.
+  Status run_startup();
   Status load_folder(const std::string& folder);
   Status load_params(const std::string& path);
   ps::SavingTrainer saving_trainer();

@@ -315,6 +315,43 @@ TEST_F(KeptByServers, WhatTrainersAloneHoldIsSavedAndLoaded) {
   expect_alike("later.npz", "one.npz", names);
 }
 
+// Trainers look rows up in their own copy of a sparse table, which they receive in each step. The
+// rows of the first step are those that the servers begin with, although the startup program of a
+// trainer only declares the table.
+TEST_F(KeptByServers, FirstLookUpsFindTheRowsOfTheServers) {
+  minimize_net(R"(# millrace program 1
+
+block 0 {
+  param w: f32(100, 200)
+  var x: f32(-1, 200) need_check_feed
+  var ids: i64(4, 1)
+  var h: f32(4, 200)
+  var o: f32(4, 200)
+  var q: f32(4, 200)
+  var loss: f32(1)
+  fill_constant -> Out=ids {shape: [4l, 1l], value: 7.0, dtype: 3}
+  lookup_table Ids=ids W=w -> Out=h {is_sparse: true}
+  elementwise_add X=h Y=x -> Out=o
+  square X=o -> Out=q
+  mean X=q -> Out=loss
+}
+)",
+               R"(# millrace program 1
+
+block 0 {
+  persist w: f32(100, 200)
+  fill_constant -> Out=w {shape: [100l, 200l], value: 0.5, dtype: 5}
+}
+)",
+               R"("learning_rate": 0.1)");
+  const KeptEnd made = distribute();
+  ASSERT_EQ(made.code, 0) << made.output;
+  write_feeds(0, 3);
+  succeed("run-program", with(alone(3), {"--save-persistables", at("one.npz")}));
+  succeed("run-program", with(together(3), {"--save-persistables", at("after.npz")}));
+  expect_alike("after.npz", "one.npz", {"w"});
+}
+
 TEST_F(KeptByServers, WhatNeedsAWholeParameterIsRefusedOnSlices) {
   minimize(R"("learning_rate": 0.1)");
   append_averages("squared_l2_norm");
