@@ -1,6 +1,8 @@
 #include "jobs/checkpoint/compare.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -22,6 +24,12 @@ double as_double(T value) {
 }
 
 template <typename T>
+bool same_bytes(const T& a, const T& b) {
+  using Bytes = std::array<std::byte, sizeof(T)>;
+  return std::bit_cast<Bytes>(a) == std::bit_cast<Bytes>(b);
+}
+
+template <typename T>
 void compare_tensors(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
                      ValueDifference& found) {
   const auto left = a.values<T>();
@@ -30,8 +38,7 @@ void compare_tensors(const Tensor& a, const Tensor& b, const Tolerance& toleranc
     const double x = as_double(left[i]);
     const double y = as_double(right[i]);
     // equal infinities and two NaNs do not differ; int64 compares exactly.
-    if (std::memcmp(&left[i], &right[i], sizeof(T)) == 0 || (std::isnan(x) && std::isnan(y)))
-      continue;
+    if (same_bytes(left[i], right[i]) || (std::isnan(x) && std::isnan(y))) continue;
     const double distance = std::abs(x - y);
     const bool within = distance <= tolerance.atol + tolerance.rtol * std::abs(y);
     // Positive and negative zero are equal. Integers can differ although their doubles are equal.
@@ -54,7 +61,7 @@ void compare_complex(const Tensor& a, const Tensor& b, const Tolerance& toleranc
     std::complex<T> right;
     std::memcpy(&left, a.raw() + i * static_cast<int64_t>(sizeof left), sizeof left);
     std::memcpy(&right, b.raw() + i * static_cast<int64_t>(sizeof right), sizeof right);
-    if (left == right || std::memcmp(&left, &right, sizeof left) == 0) continue;
+    if (left == right || same_bytes(left, right)) continue;
     const double distance = std::abs(std::complex<double>(left) - std::complex<double>(right));
     const double size = std::abs(std::complex<double>(right));
     if (distance <= tolerance.atol + tolerance.rtol * size) continue;

@@ -77,6 +77,7 @@ StatusOr<int64_t> common_snapshots(const SnapshotOptions& options, const std::st
                                    [&](const auto& entry) { return entry.second == servers; });
   if (common == servers_at.rend()) {
     std::vector<int64_t> newest;
+    newest.reserve(all.size());
     for (const auto& found : all) newest.push_back(found.front().applied);
     return InvalidData(
                "the servers have no snapshot of a common step; their newest are of steps {}",

@@ -249,7 +249,7 @@ Status TrainerJob::load(const Files& files, const executor::Executor& executor) 
 }
 
 // The startup program only declares sparse tables (fake_init). A trainer that looks rows up in its
-// own copy, which every step receives anew, needs the rows before its first step.
+// own copy, which it receives after every step, needs the rows before its first step.
 Status TrainerJob::run_startup() {
   std::vector<Value> none;
   MILLRACE_RETURN_IF_ERROR(startup_->run({}, {}, none));
