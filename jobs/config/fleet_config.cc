@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
@@ -64,7 +65,7 @@ StatusOr<ConfigDict> read_dict(const Json* json, const std::string& path) {
     return InvalidArgument("'{}': expected an object, found {}", path, json_kind(*json));
   for (const auto& [key, value] : json->items()) {
     if (value.is_null()) continue;
-    MILLRACE_RETURN_IF_ERROR(read_value(value, path + "." + key, dict[key]));
+    MILLRACE_RETURN_IF_ERROR(read_value(value, fmt::format("{}.{}", path, key), dict[key]));
   }
   return dict;
 }
@@ -78,7 +79,8 @@ Status read_tables(const Json* json, fleet::DistributedStrategy& strategy) {
   for (const auto& [table, settings] : json->items()) {
     if (table == "use_cvm" && settings.is_boolean()) strategy.set_use_cvm(settings.get<bool>());
     if (!settings.is_object() || table == "dense_table" || table == "datanorm_table") continue;
-    MILLRACE_ASSIGN_OR_RETURN(const ConfigDict dict, read_dict(&settings, path + "." + table));
+    MILLRACE_ASSIGN_OR_RETURN(const ConfigDict dict,
+                              read_dict(&settings, fmt::format("{}.{}", path, table)));
     MILLRACE_RETURN_IF_ERROR(strategy.set_table_configs(table, dict));
   }
   return Ok();

@@ -143,6 +143,7 @@ Status DeviceSteps::carry(std::vector<std::vector<Value>>& parts, size_t begin,
       continue;
     }
     std::vector<const Value*> of_devices;
+    of_devices.reserve(part.size());
     for (const Value& each : part) of_devices.push_back(&each);
     MILLRACE_RETURN_IF_ERROR(
         executor::merge_parts(carried_[i].name, of_devices, to[carried_[i].name]));
