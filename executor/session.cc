@@ -1,6 +1,5 @@
 #include "executor/session.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -10,7 +9,6 @@
 #include "executor/feed_values.h"
 #include "executor/inference_model.h"
 #include "executor/parallel/parallel_executor.h"
-#include "framework/names.h"
 #include "framework/read_program.h"
 #include "framework/tensor/layout.h"
 #include "io/model_folder.h"
@@ -63,12 +61,7 @@ StatusOr<executor::Executor> executor_for(const SessionOptions& options) {
 
 // The loss whose initial gradient the program sets; empty for programs that do not train.
 StatusOr<std::string> find_loss(const Program& program) {
-  std::vector<std::string> losses;
-  const std::vector<std::string> seeds = transpiler::loss_gradients(program);
-  for (const Var& var : program.root().vars()) {
-    if (std::find(seeds.begin(), seeds.end(), names::grad(var.name())) != seeds.end())
-      losses.push_back(var.name().str());
-  }
+  std::vector<std::string> losses = transpiler::trained_losses(program);
   if (losses.size() == 1) return losses.front();
   if (!transpiler::is_training_program(program)) return std::string();
   return Status(StatusCode::kInvalidArgument,

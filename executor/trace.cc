@@ -10,6 +10,19 @@
 
 namespace millrace::executor {
 
+void begin_op_event(JsonWriter& out, const Op& op) {
+  out.begin_object();
+  out.member("name", std::string_view(op.type())).member("ph", "X").member("pid", 1);
+}
+
+void add_event_times(JsonWriter& out, const Op& op, int64_t start_ns, int64_t end_ns) {
+  const Location place = op.location();
+  out.member("ts", static_cast<double>(start_ns) / 1e3);
+  out.member("dur", static_cast<double>(end_ns - start_ns) / 1e3);
+  out.key("args").begin_object();
+  out.member("block", place.block).member("op", place.op);
+}
+
 void Trace::before(const CompiledOp& /*compiled*/) {
   open_.push_back(Clock::now());
   if (first_ == Clock::time_point{}) first_ = open_.back();
@@ -36,15 +49,11 @@ std::string Trace::chrome_json() const {
   out.begin_object();
   out.key("traceEvents").begin_array();
   for (const Event& event : events_) {
-    const Location place = event.op->location();
-    out.begin_object();
-    out.member("name", std::string_view(event.op->type())).member("ph", "X").member("pid", 1);
-    out.member("tid", 1).member("ts", static_cast<double>(event.start_ns) / 1e3);
-    out.member("dur", static_cast<double>(event.end_ns - event.start_ns) / 1e3);
-    out.key("args").begin_object();
-    out.member("block", place.block).member("op", place.op).member("outputs", event.outputs);
-    out.member("output_bytes", event.bytes).end_object();
-    out.end_object();
+    begin_op_event(out, *event.op);
+    out.member("tid", 1);
+    add_event_times(out, *event.op, event.start_ns, event.end_ns);
+    out.member("outputs", event.outputs).member("output_bytes", event.bytes);
+    out.end_object().end_object();
   }
   out.end_array().end_object();
   return out.take();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "executor/observer.h"
+#include "framework/base/json_writer.h"
 
 namespace millrace::executor {
 
@@ -37,5 +38,12 @@ class Trace final : public OpObserver {
   std::vector<Clock::time_point> open_;  // one for each op that has begun
   Clock::time_point first_{};
 };
+
+/// Writes the start of a complete event of the Chrome trace format for one run of an op; the caller
+/// adds "tid" and other members.
+void begin_op_event(JsonWriter& out, const Op& op);
+/// Writes "ts" and "dur" (microseconds) and the start of "args" with the op's block and index; the
+/// caller adds members and ends both objects. \param start_ns, end_ns  since the start of the trace
+void add_event_times(JsonWriter& out, const Op& op, int64_t start_ns, int64_t end_ns);
 
 }  // namespace millrace::executor

@@ -26,8 +26,7 @@ struct Scalar {
 };
 
 /// One attribute value: a kind and its payload. Immutable; copies of lists and strings share their
-/// Thread-safety: concurrent readers.
-/// storage.
+/// storage. Thread-safety: concurrent readers.
 class AttrValue {
  public:
   AttrValue() = default;  ///< INT 0
@@ -126,16 +125,16 @@ class AttrValue {
     return *std::get<Shared<std::vector<T>>>(payload_);
   }
 
-  Payload payload_ = int64_t{0};
-  AttrKind kind_ = AttrKind::kInt;
+  Payload payload_ = int64_t{0};    ///< its alternative depends on the kind only
+  AttrKind kind_ = AttrKind::kInt;  ///< as in the file, even where it is not what the schema has
 };
 
 /// A named attribute of an op.
 /// An op has one entry per attribute of the file; attributes that are not listed have the default
 /// of the op's schema (ops/read_attr.h).
 struct Attr {
-  NameId name;
-  AttrValue value;
+  NameId name;      ///< in the name table of the program
+  AttrValue value;  ///< of any kind; only the verifier compares it with the schema
   /// True if the file named a scalar kind but carried no value; readers see zero or "".
   bool missing_value = false;
   /// Wire bytes of fields that the format does not define, kept for export. Null in nearly every

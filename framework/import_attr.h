@@ -12,10 +12,10 @@
 namespace millrace {
 
 /// Calls each(value) for every varint of a packed field. Errors: kInvalidProgram if the last one is
+/// truncated.
 /// \param packed  content of the field, without its tag and length
 /// \param what    name of the field for the message
 /// \param each    called with a uint64_t; signed numbers are its two's complement
-/// truncated.
 template <typename Each>
 Status wire_each_varint(llvm::StringRef packed, std::string_view what, Each each) {
   while (!packed.empty()) {
@@ -53,8 +53,8 @@ class AttrReader {
  private:
   StatusOr<Attr> decode(llvm::StringRef message);
 
-  NameTable& names_;
-  llvm::StringMap<Attr> cache_;
+  NameTable& names_;             ///< of the program that is read
+  llvm::StringMap<Attr> cache_;  ///< decoded attributes by their wire bytes
 };
 
 }  // namespace millrace

@@ -22,14 +22,14 @@ class Program;
 
 /// One argument of a slot: a var name and its position in the block's use list.
 struct Arg {
-  NameId name;
-  uint32_t use_position = 0;
+  NameId name;                ///< of the var
+  uint32_t use_position = 0;  ///< index in the list of uses that the block keeps for that name
 };
 
 /// A named input or output of an op with its var names in order. Files may contain empty slots.
 struct Slot {
-  NameId name;
-  llvm::SmallVector<Arg, 1> args;
+  NameId name;                     ///< of the slot
+  llvm::SmallVector<Arg, 1> args;  ///< most slots have one
 };
 
 /// One operator of a block. Owned by the block; its address is stable while it lives.
@@ -154,16 +154,16 @@ class Op : public llvm::ilist_node<Op> {
   /// The attributes for writing; copies them first if another op shares them.
   std::vector<Attr>& own_attrs();
 
-  Block* block_;
-  NameId type_;
+  Block* block_;  ///< owner
+  NameId type_;   ///< in the name table of the program
   /// Grows along the block; see Block::assign_order().
   uint64_t order_ = 0;
   llvm::SmallVector<Slot, 3> inputs_;
   llvm::SmallVector<Slot, 2> outputs_;
   std::shared_ptr<std::vector<Attr>> attrs_;  // shared with copies of the op until one is edited
-  std::optional<bool> is_target_;
+  std::optional<bool> is_target_;             ///< as in the file
   std::shared_ptr<const std::string> unknown_;
-  llvm::StringRef wire_;
+  llvm::StringRef wire_;  ///< points into the file that the program keeps
 };
 
 /// First frame of the op's op_callstack that is not in the framework itself ("File \"net.py\", line

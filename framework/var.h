@@ -23,10 +23,10 @@ using Dims = llvm::SmallVector<int64_t, 4>;
 /// Which member of the wire message VarType describes the tensor. The numbers are its field
 /// numbers.
 enum class TensorForm : int32_t {
-  kNone = 0,
+  kNone = 0,  ///< no tensor is described: readers, step scopes, raw vars
   kSelectedRows = 2,
   kLodTensor = 3,
-  kTensorArray = 4,
+  kTensorArray = 4,  ///< describes each tensor of the list
   kString = 8,
   kStrings = 9,
   kVocab = 10,
@@ -48,13 +48,12 @@ struct VarSpec {
   /// Encoded wire fields of VarType (reader, tuple, unknown) and of VarDesc (attrs, unknown); null
   /// if none.
   std::shared_ptr<const std::string> type_extra;
-  std::shared_ptr<const std::string> extra;
+  std::shared_ptr<const std::string> extra;  ///< of VarDesc
 
   /// Dense tensor of the given element type, dims and LoD level 0.
   static VarSpec tensor(DType dtype, llvm::ArrayRef<int64_t> dims);
-  /// Declaration without shape, as used for control variables: LOD_TENSOR kind, no tensor
+  /// Declaration without shape, as used for control variables: no tensor description.
   /// \param kind  stated in the declaration
-  /// description.
   static VarSpec shapeless(VarKind kind);
 
   /// True if the declaration describes a tensor, so that dtype and dims mean something.
@@ -95,12 +94,13 @@ class Var : public llvm::ilist_node<Var> {
   friend class Block;
   Var(Block* block, NameId name, VarSpec spec)
       : block_(block), name_(name), spec_(std::move(spec)) {}
+  /// Marks var and program as edited: the wire bytes are dropped.
   void touch();
 
-  Block* block_;
-  NameId name_;
-  VarSpec spec_;
-  llvm::StringRef wire_;
+  Block* block_;          ///< owner
+  NameId name_;           ///< in the name table of the program
+  VarSpec spec_;          ///< the declaration
+  llvm::StringRef wire_;  ///< points into the file that the program keeps
 };
 
 /// Number of elements; -1 if a dim is unknown, nullopt if a dim is below -1 or the product

@@ -9,6 +9,7 @@
 /// explains why messages are parsed here and not with generated classes.
 namespace millrace::wire {
 
+/// Wire types; groups, which the format has given up, are errors.
 enum class Type : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 /// Field numbers of the messages of proto/program.proto.
@@ -66,9 +67,9 @@ class Reader {
     return false;
   }
 
-  const char* position_;
-  const char* end_;
-  const char* error_ = nullptr;
+  const char* position_;         ///< the next tag
+  const char* end_;              ///< one past the last byte of the message
+  const char* error_ = nullptr;  ///< a literal; null: none
 };
 
 // ---- writing

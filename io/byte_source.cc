@@ -11,6 +11,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/new_file.h"
+#include "io/read_at.h"
 
 namespace millrace::io {
 StatusOr<ByteSource> ByteSource::open(const std::string& path) {
@@ -64,15 +65,11 @@ Status ByteSource::read(uint64_t offset, std::span<std::byte> to) const {
     if (!to.empty()) std::memcpy(to.data(), memory_.data() + offset, to.size());
     return Ok();
   }
-  while (!to.empty()) {
-    const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return IoError("cannot read at byte {}: {}", offset, error_text(errno));
-    if (got == 0)
-      return InvalidData("the file became shorter while it was read: it ends at byte {}", offset);
-    offset += static_cast<uint64_t>(got);
-    to = to.subspan(static_cast<size_t>(got));
-  }
+  const auto [bytes, error] = read_at(fd_, offset, to);
+  if (error != 0) return IoError("cannot read at byte {}: {}", offset + bytes, error_text(error));
+  if (bytes < to.size())
+    return InvalidData("the file became shorter while it was read: it ends at byte {}",
+                       offset + bytes);
   return Ok();
 }
 

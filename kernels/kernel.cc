@@ -42,29 +42,29 @@ const Var* find_input_var(const Op& op, ArgIndex arg) {
 }  // namespace
 
 KernelSetup::KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device)
-    : def_(def), op_(op), device_(device) {}
+    : OpView(def, op), device_(device) {}
 
 ArgIndex KernelSetup::input(llvm::StringRef slot, size_t k) const {
-  return find_arg(op_, op_.inputs(), slot, k);
+  return find_arg(op(), op().inputs(), slot, k);
 }
 ArgIndex KernelSetup::output(llvm::StringRef slot, size_t k) const {
-  return find_arg(op_, op_.outputs(), slot, k);
+  return find_arg(op(), op().outputs(), slot, k);
 }
 ArgRange KernelSetup::inputs(llvm::StringRef slot) const {
-  return find_range(op_, op_.inputs(), slot);
+  return find_range(op(), op().inputs(), slot);
 }
 ArgRange KernelSetup::outputs(llvm::StringRef slot) const {
-  return find_range(op_, op_.outputs(), slot);
+  return find_range(op(), op().outputs(), slot);
 }
 
 bool KernelSetup::is_persistable(ArgIndex arg) const {
-  const Var* const var = find_input_var(op_, arg);
+  const Var* const var = find_input_var(op(), arg);
   return var != nullptr && var->persistable();
 }
 bool KernelSetup::is_constant(ArgIndex arg) const {
-  const Var* const var = find_input_var(op_, arg);
+  const Var* const var = find_input_var(op(), arg);
   if (var == nullptr || !var->persistable()) return false;
-  for (const Block& block : op_.block().program().blocks()) {
+  for (const Block& block : op().block().program().blocks()) {
     if (block.has_writers(var->name())) return false;
   }
   return true;

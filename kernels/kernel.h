@@ -16,6 +16,7 @@
 #include "kernels/device.h"
 #include "ops/infer_context.h"
 #include "ops/op_def.h"
+#include "ops/op_view.h"
 
 // What every kernel of an op is written against: KernelSetup while it is made, once per op and
 // executor; KernelContext while it runs. docs/extending.md shows a complete kernel.
@@ -24,7 +25,7 @@ namespace millrace::kernels {
 /// Position of one argument among the inputs (or the outputs) of a compiled op. It is looked up
 /// once, when the kernel is made.
 struct ArgIndex {
-  int32_t index = -1;
+  int32_t index = -1;  ///< -1: absent
   /// True if the op has the argument. An optional slot may be empty, and "@EMPTY@" counts as
   /// absent.
   explicit operator bool() const { return index >= 0; }
@@ -36,14 +37,13 @@ struct ArgRange {
 };
 
 /// What a kernel sees of its op while it is made: schema, attributes, and which slots are filled.
-/// It sees no shapes and no data.
-class KernelSetup {
+/// It sees no shapes and no data. An attribute has the default of the schema if the op does not set
+/// it; the executor adds the location to errors.
+class KernelSetup : public ops::OpView {
  public:
   KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device);
 
-  /// The op, its schema, and the device that the kernel will run on.
-  [[nodiscard]] const Op& op() const { return op_; }
-  [[nodiscard]] const ops::OpDef& def() const { return def_; }
+  /// The device that the kernel will run on.
   [[nodiscard]] CpuDevice& device() const { return device_; }
 
   /// Argument k of a slot; absent if the slot has fewer arguments.
@@ -66,24 +66,7 @@ class KernelSetup {
   /// True if the input is a persistable var and no op of the program writes it.
   [[nodiscard]] bool is_constant(ArgIndex arg) const;
 
-  /// Attribute converted to T; the default of the schema if the op does not set it.
-  template <typename T>
-  [[nodiscard]] T attr(llvm::StringRef name) const {
-    return ops::read_attr<T>(def_, op_, name);
-  }
-  /// Attribute that holds a VarType number.
-  [[nodiscard]] DType dtype_attr(llvm::StringRef name) const {
-    return static_cast<DType>(attr<int32_t>(name));
-  }
-  /// An error of this op; the executor adds the location.
-  template <typename... Args>
-  [[nodiscard]] Status error(fmt::format_string<Args...> format, Args&&... args) const {
-    return {StatusCode::kInvalidProgram, fmt::format(format, std::forward<Args>(args)...)};
-  }
-
  private:
-  const ops::OpDef& def_;
-  const Op& op_;
   CpuDevice& device_;
   // Makers get a const setup. accept_layout() records a result of the maker; it does not change the
   // op.
@@ -157,9 +140,9 @@ class KernelContext {
     return *tensor;
   }
 
-  Value* const* table_;
-  const int32_t* inputs_;
-  const int32_t* outputs_;
+  Value* const* table_;     ///< values of the block, not owned
+  const int32_t* inputs_;   ///< positions of the inputs in it
+  const int32_t* outputs_;  ///< positions of the outputs; -1: absent
   CpuDevice* device_;
 };
 

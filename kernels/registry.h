@@ -25,7 +25,7 @@ class KernelRegistry {
   [[nodiscard]] std::vector<llvm::StringRef> types() const;
 
  private:
-  llvm::StringMap<KernelMaker> makers_;
+  llvm::StringMap<KernelMaker> makers_;  ///< by op type
 };
 
 }  // namespace millrace::kernels

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,19 @@ inline std::vector<GradOp> one_grad_op(GradOp op) {
   std::vector<GradOp> ops;
   ops.push_back(std::move(op));
   return ops;
+}
+
+/// Adds output `slot`@GRAD for each input slot whose gradient is wanted. \returns false if none is
+inline bool add_wanted_grads(const GradContext& context, std::initializer_list<const char*> slots,
+                             GradOp& op) {
+  bool any = false;
+  for (const char* const slot : slots) {
+    std::vector<std::string> wanted = context.input_grad(slot);
+    if (wanted.empty()) continue;
+    any = true;
+    op.output(std::string(slot) + "@GRAD", std::move(wanted));
+  }
+  return any;
 }
 
 /// Copies all attributes of the forward op to the gradient op.

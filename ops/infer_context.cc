@@ -26,22 +26,22 @@ size_t count_present(const Op& op, const Slot* slot) {
 }  // namespace
 
 size_t InferContext::input_count(llvm::StringRef slot) const {
-  return count_present(op_, op_.find_input(slot));
+  return count_present(op(), op().find_input(slot));
 }
 size_t InferContext::output_count(llvm::StringRef slot) const {
-  return count_present(op_, op_.find_output(slot));
+  return count_present(op(), op().find_output(slot));
 }
 
 const VarMeta& InferContext::input(llvm::StringRef slot, size_t index) const {
-  const Slot* const found = op_.find_input(slot);
+  const Slot* const found = op().find_input(slot);
   if (found == nullptr || index >= found->args.size()) return unknown_meta();
   return meta(found->args[index].name);
 }
 
 void InferContext::set_output(llvm::StringRef slot, VarMeta meta, size_t index) {
-  const Slot* const found = op_.find_output(slot);
+  const Slot* const found = op().find_output(slot);
   if (found == nullptr || index >= found->args.size()) return;
-  if (op_.name_of(found->args[index].name) == names::kEmpty) return;
+  if (op().name_of(found->args[index].name) == names::kEmpty) return;
   set_meta(found->args[index].name, std::move(meta));
 }
 

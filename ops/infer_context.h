@@ -4,17 +4,14 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/status.h"
-#include "framework/op.h"
 #include "framework/tensor/lod.h"
 #include "framework/types.h"
 #include "framework/var.h"
-#include "ops/op_def.h"
-#include "ops/read_attr.h"
+#include "ops/op_view.h"
 
 namespace millrace::ops {
 
@@ -36,15 +33,12 @@ struct VarMeta {
 
 /// Access of an inference function to its op. The same functions run on a program (dims may be -1)
 /// and before a kernel runs (all dims are known).
-class InferContext {
+class InferContext : public OpView {
  public:
-  InferContext(const OpDef& def, const Op& op) : def_(def), op_(op) {}
+  using OpView::OpView;
   virtual ~InferContext() = default;
   InferContext(const InferContext&) = delete;
   InferContext& operator=(const InferContext&) = delete;
-
-  [[nodiscard]] const Op& op() const { return op_; }
-  [[nodiscard]] const OpDef& def() const { return def_; }
 
   /// Number of vars in a slot; the placeholder @EMPTY@ counts as absent.
   [[nodiscard]] size_t input_count(llvm::StringRef slot) const;
@@ -63,32 +57,10 @@ class InferContext {
   /// Copies the meta of an input to an output: kind, dtype, dims, LoD level and offsets.
   void copy(llvm::StringRef input_slot, llvm::StringRef output_slot);
 
-  /// Value of an attribute, converted to T; the schema's default if the op does not have it. The
-  /// attribute must be in the schema.
-  template <typename T>
-  [[nodiscard]] T attr(llvm::StringRef name) const {
-    return read_attr<T>(def_, op_, name);
-  }
-  /// Value of an INT attribute that holds a VarType number, such as "dtype". Not range-checked.
-  [[nodiscard]] DType dtype_attr(llvm::StringRef name) const {
-    return static_cast<DType>(attr<int32_t>(name));
-  }
-
-  /// A kInvalidProgram status for this op. The text names slots and attributes; the caller adds the
-  /// location.
-  template <typename... Args>
-  [[nodiscard]] Status error(fmt::format_string<Args...> format, Args&&... args) const {
-    return {StatusCode::kInvalidProgram, fmt::format(format, std::forward<Args>(args)...)};
-  }
-
  protected:
   /// Meta of a var by name; a meta without shape if nothing is known.
   [[nodiscard]] virtual const VarMeta& meta(NameId name) const = 0;
   virtual void set_meta(NameId name, VarMeta meta) = 0;
-
- private:
-  const OpDef& def_;
-  const Op& op_;
 };
 
 /// "[2, -1, 3]", for messages.

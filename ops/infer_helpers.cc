@@ -22,6 +22,11 @@ std::optional<int64_t> stretch(int64_t a, int64_t b) {
   return std::nullopt;
 }
 
+// Number of elements; -1 if it is unknown.
+int64_t known_count(const VarMeta& meta) {
+  return dims_known(meta) ? dims_product(meta.dims) : -1;
+}
+
 // The error for two vars that must agree in what is named.
 Status disagreement(const InferContext& ctx, std::string_view what, llvm::StringRef slot_a,
                     llvm::StringRef slot_b, size_t index) {
@@ -216,12 +221,8 @@ Status check_same_dims(const InferContext& ctx, llvm::StringRef slot_a, llvm::St
 
 Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
                         size_t index) {
-  const VarMeta& a = ctx.input(slot_a, index);
-  const VarMeta& b = ctx.input(slot_b, index);
-  if (!dims_known(a) || !dims_known(b)) return Ok();
-  const int64_t count_a = dims_product(a.dims);
-  const int64_t count_b = dims_product(b.dims);
-  if (count_a == count_b || count_a < 0 || count_b < 0) return Ok();
+  if (dims_agree(known_count(ctx.input(slot_a, index)), known_count(ctx.input(slot_b, index))))
+    return Ok();
   return disagreement(ctx, "number of elements", slot_a, slot_b, index);
 }
 

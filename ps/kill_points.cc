@@ -25,34 +25,23 @@ constexpr std::array<std::string_view, 23> kNames = {
     "reshard/begin",          "reshard/data-written",    "reshard/before-rename",
     "reshard/after-rename",   "reshard/before-publish"};
 
-// Forwards every call.
-class WatchedCalls final : public io::FileCalls {
+class WatchedCalls final : public io::ForwardedFileCalls {
  public:
   WatchedCalls(std::shared_ptr<KillPoint> point, std::string_view of,
                std::shared_ptr<io::FileCalls> calls)
-      : point_(std::move(point)), of_(of), calls_(std::move(calls)) {}
+      : ForwardedFileCalls(std::move(calls)), point_(std::move(point)), of_(of) {}
 
   StatusOr<std::unique_ptr<io::WritableFile>> create(const std::string& path,
                                                      const io::NewFile& file) override {
     const bool is_manifest = path.find("manifest") != std::string::npos;
     reach(is_manifest ? "/data-written" : "/begin");
-    return calls_->create(path, file);
+    return calls().create(path, file);
   }
   Status rename(const std::string& from, const std::string& to) override {
     reach("/before-rename");
-    Status status = calls_->rename(from, to);
+    Status status = calls().rename(from, to);
     reach("/after-rename");
     return status;
-  }
-  StatusOr<std::unique_ptr<io::ReadableFile>> open(const std::string& path) override {
-    return calls_->open(path);
-  }
-  Status remove(const std::string& path) override { return calls_->remove(path); }
-  Status remove_folder(const std::string& path) override { return calls_->remove_folder(path); }
-  StatusOr<bool> make_folder(const std::string& path) override { return calls_->make_folder(path); }
-  Status sync_folder(const std::string& path) override { return calls_->sync_folder(path); }
-  StatusOr<std::vector<std::string>> list(const std::string& path) override {
-    return calls_->list(path);
   }
 
  private:
@@ -60,7 +49,6 @@ class WatchedCalls final : public io::FileCalls {
 
   std::shared_ptr<KillPoint> point_;
   std::string of_;
-  std::shared_ptr<io::FileCalls> calls_;
 };
 
 }  // namespace

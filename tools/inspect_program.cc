@@ -12,6 +12,7 @@
 #include "framework/views/summary.h"
 #include "ops/register_all.h"
 #include "ops/verify.h"
+#include "tools/common/log.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
 #include "tools/inspect/costs.h"
@@ -106,22 +107,10 @@ std::string findings_json(const std::vector<Finding>& findings, const std::strin
   out.end_object().member("file", file).member("ok", !has_errors(findings));
   out.key("findings").begin_array();
   for (const Finding& finding : findings) {
-    const Location& at = finding.status.location();
     out.begin_object();
     out.member("severity", finding.severity == Severity::kError ? "error" : "warning");
     out.member("rule", finding.rule).member("message", finding.status.message());
-    if (at.block >= 0) out.member("block", at.block);
-    if (at.op >= 0) out.member("op_index", at.op);
-    const auto text = [&](const char* key, const std::string& value) {
-      if (!value.empty()) out.member(key, value);
-    };
-    text("op_type", at.op_type);
-    text("slot", at.slot);
-    if (at.slot_index >= 0) out.member("slot_index", at.slot_index);
-    text("attr", at.attr);
-    text("var", at.var);
-    text("source", at.source);
-    text("hint", finding.status.hint());
+    add_location(out, finding.status);
     out.end_object();
   }
   return out.end_array().end_object().take();

@@ -121,6 +121,14 @@ bool is_known_var(const Program& program, llvm::StringRef name) {
   });
 }
 
+bool only_output_read(const Op& op, llvm::StringRef out) {
+  return llvm::all_of(op.output_names(), [&](llvm::StringRef name) {
+    return name == out || llvm::none_of(op.program().blocks(), [&](const Block& block) {
+             return block.has_readers(name);
+           });
+  });
+}
+
 Status no_such_var(const Program& program, llvm::StringRef name, llvm::StringRef option) {
   std::vector<std::string_view> names;
   for (const Block& block : program.blocks()) {

@@ -34,6 +34,9 @@ size_t erase_unmentioned_vars(Program& program, const std::vector<std::string>& 
 /// True if the name is declared in some block or written by some op.
 bool is_known_var(const Program& program, llvm::StringRef name);
 
+/// True if no block reads an output of the op other than `out`.
+bool only_output_read(const Op& op, llvm::StringRef out);
+
 /// The error kNotFound for a var that an option names, with the nearest declared name as a hint.
 Status no_such_var(const Program& program, llvm::StringRef name, llvm::StringRef option);
 

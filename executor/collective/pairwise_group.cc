@@ -65,25 +65,34 @@ Status PairwiseGroup::reduce_by_doubling(DType dtype, std::byte* data, int64_t c
   return Ok();
 }
 
+PairwiseGroup::Exchange PairwiseGroup::ring_exchange(int step, std::byte* data,
+                                                     const std::vector<int64_t>& starts,
+                                                     int64_t element_bytes) const {
+  const auto out = static_cast<size_t>(neighbour(-step));
+  const auto in = static_cast<size_t>(neighbour(-step - 1));
+  const int64_t sent = (starts[out + 1] - starts[out]) * element_bytes;
+  const int64_t received = (starts[in + 1] - starts[in]) * element_bytes;
+  return {.out = data + starts[out] * element_bytes,
+          .out_bytes = sent,
+          .to = sent > 0 ? neighbour(1) : -1,
+          .in = data + starts[in] * element_bytes,
+          .in_bytes = received,
+          .from = received > 0 ? neighbour(-1) : -1};
+}
+
 // Piece r starts at rank r + 1 and ends, combined, at rank r.
 Status PairwiseGroup::combine_ring(DType dtype, std::byte* data, const std::vector<int64_t>& starts,
                                    Reduction reduction) {
   const int64_t size_of = dtype_size(dtype);
   for (int step = 1; step < size(); ++step) {
-    const auto out = static_cast<size_t>(neighbour(-step));
-    const auto in = static_cast<size_t>(neighbour(-step - 1));
-    const int64_t sent = (starts[out + 1] - starts[out]) * size_of;
-    const int64_t received = (starts[in + 1] - starts[in]) * size_of;
-    std::byte* const own = data + starts[in] * size_of;
+    const Exchange bytes = ring_exchange(step, data, starts, size_of);
+    std::byte* const own = bytes.in;
     const auto combine = [&](int64_t at, const std::byte* other, int64_t length) {
       const std::byte* const parts[2] = {other, own + at};
       std::byte* const results[1] = {own + at};
       return kernels::reduce_parts(dtype, reduction, parts, results, length / size_of);
     };
-    MILLRACE_RETURN_IF_ERROR(
-        exchange_segments({data + starts[out] * size_of, sent, sent > 0 ? neighbour(1) : -1,
-                           nullptr, received, received > 0 ? neighbour(-1) : -1},
-                          combine));
+    MILLRACE_RETURN_IF_ERROR(exchange_segments(bytes, combine));
   }
   return Ok();
 }
@@ -91,15 +100,8 @@ Status PairwiseGroup::combine_ring(DType dtype, std::byte* data, const std::vect
 // Every rank has its piece; the pieces go around the ring until all ranks have all of them.
 Status PairwiseGroup::gather_ring(std::byte* data, const std::vector<int64_t>& starts,
                                   int64_t element_bytes) {
-  for (int step = 0; step + 1 < size(); ++step) {
-    const auto out = static_cast<size_t>(neighbour(-step));
-    const auto in = static_cast<size_t>(neighbour(-step - 1));
-    const int64_t sent = (starts[out + 1] - starts[out]) * element_bytes;
-    const int64_t received = (starts[in + 1] - starts[in]) * element_bytes;
-    MILLRACE_RETURN_IF_ERROR(
-        exchange({data + starts[out] * element_bytes, sent, sent > 0 ? neighbour(1) : -1,
-                  data + starts[in] * element_bytes, received, received > 0 ? neighbour(-1) : -1}));
-  }
+  for (int step = 0; step + 1 < size(); ++step)
+    MILLRACE_RETURN_IF_ERROR(exchange(ring_exchange(step, data, starts, element_bytes)));
   return Ok();
 }
 

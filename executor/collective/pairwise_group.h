@@ -51,6 +51,12 @@ class PairwiseGroup : public CollectiveGroup {
   /// log2(size) rounds in which partners exchange all values; size() must be a power of two. All
   /// ranks get the same bits.
   Status reduce_by_doubling(DType dtype, std::byte* data, int64_t count, Reduction reduction);
+  /// What this rank sends and receives in one step around the ring: part `rank - step` goes to the
+  /// next rank, part `rank - step - 1` arrives in its place in data from the previous one. Parts
+  /// without elements are not sent. \param starts  first element of each part, and the end
+  [[nodiscard]] Exchange ring_exchange(int step, std::byte* data,
+                                       const std::vector<int64_t>& starts,
+                                       int64_t element_bytes) const;
   /// Part r starts at rank r + 1 and ends, combined, at rank r. \param starts  of the parts, and
   /// the end
   Status combine_ring(DType dtype, std::byte* data, const std::vector<int64_t>& starts,

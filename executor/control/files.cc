@@ -162,14 +162,19 @@ bool fits(const std::vector<int64_t>& shape, const Dims& declared) {
                     [](int64_t found, int64_t wanted) { return wanted < 0 || found == wanted; });
 }
 
+// The only var of output slot Out.
+StatusOr<Argument> only_output(const KernelSetup& setup) {
+  std::vector<Argument> outputs = arguments(setup.op(), setup.op().outputs(), "Out", true, setup);
+  if (outputs.size() != 1) return setup.error("output 'Out' must have one var");
+  return std::move(outputs.front());
+}
+
 StatusOr<Control> load(const KernelSetup& setup, BlockRunner& runner) {
   MILLRACE_ASSIGN_OR_RETURN(const FileName file, allowed_file(setup, runner));
-  const std::vector<Argument> outputs =
-      arguments(setup.op(), setup.op().outputs(), "Out", true, setup);
-  if (outputs.size() != 1) return setup.error("output 'Out' must have one var");
+  MILLRACE_ASSIGN_OR_RETURN(const Argument output, only_output(setup));
   io::LoadOptions options;
   options.as_float16 = setup.attr<bool>("load_as_fp16");
-  io::ParamSpec spec = spec_of(setup.op(), outputs[0], options.as_float16);
+  io::ParamSpec spec = spec_of(setup.op(), output, options.as_float16);
   const auto seek = setup.attr<int64_t>("seek");
   const auto shape = setup.attr<std::vector<int64_t>>("shape");
   if (seek >= 0) {
@@ -179,7 +184,7 @@ StatusOr<Control> load(const KernelSetup& setup, BlockRunner& runner) {
     }
     spec.dims.reset();  // those of the whole tensor are not known here
   }
-  return Control([=, out = outputs[0].arg](ControlContext& ctx) -> Status {
+  return Control([=, out = output.arg](ControlContext& ctx) -> Status {
     const StatusOr<io::ByteSource> source = open_files(file);
     if (!source.ok()) return in_note(source.status());
     StatusOr<Value> value = seek < 0 ? io::load_param(*source, spec, options)
@@ -236,9 +241,7 @@ Status pick_rows(const Tensor& table, int64_t first, int64_t step, Tensor& out) 
 
 StatusOr<Control> sparse_tensor_load(const KernelSetup& setup, BlockRunner& runner) {
   MILLRACE_ASSIGN_OR_RETURN(const FileName file, allowed_file(setup, runner));
-  const std::vector<Argument> outputs =
-      arguments(setup.op(), setup.op().outputs(), "Out", true, setup);
-  if (outputs.size() != 1) return setup.error("output 'Out' must have one var");
+  MILLRACE_ASSIGN_OR_RETURN(const Argument output, only_output(setup));
   const auto index = setup.attr<int64_t>("node_index");
   const auto nodes = setup.attr<int64_t>("node_num");
   if (index >= nodes) {
@@ -246,10 +249,10 @@ StatusOr<Control> sparse_tensor_load(const KernelSetup& setup, BlockRunner& runn
                        nodes);
   }
   const auto shape = setup.attr<std::vector<int64_t>>("shape");
-  io::ParamSpec spec = spec_of(setup.op(), outputs[0], false);
+  io::ParamSpec spec = spec_of(setup.op(), output, false);
   spec.kind = VarKind::kLodTensor;
   spec.dims.reset();  // those of the whole table are not known here
-  return Control([=, out = outputs[0].arg](ControlContext& ctx) -> Status {
+  return Control([=, out = output.arg](ControlContext& ctx) -> Status {
     const StatusOr<io::ByteSource> source = open_files(file);
     if (!source.ok()) return in_note(source.status());
     const StatusOr<Value> value = io::load_param(*source, spec, {});

@@ -40,6 +40,8 @@ struct LoopGrad {
   std::vector<OutputGrad> outputs;
   std::vector<InputGrad> inputs;
   std::vector<std::pair<std::string, std::string>> entry_names;  // of each x, and of its copy
+
+  [[nodiscard]] const InputGrad& input(int32_t k) const { return inputs[static_cast<size_t>(k)]; }
 };
 
 bool writes(const Block& block, llvm::StringRef name) {
@@ -158,7 +160,7 @@ void release_entry_values(const LoopGrad& grad, Scope& scope, const Scope& forwa
 Status collect(const ControlContext& ctx, const LoopGrad& grad, const Scope& scope,
                llvm::BitVector& started) {
   for (int32_t k = 0; k < grad.x_grads.count; ++k) {
-    const InputGrad& input = grad.inputs[static_cast<size_t>(k)];
+    const InputGrad& input = grad.input(k);
     if (!ctx.args.has_out(grad.x_grads, k) || input.carried_by >= 0) continue;
     const Value* const inside = scope.find_local(input.inside);
     if (inside == nullptr || !inside->initialized()) continue;
@@ -174,7 +176,7 @@ Status collect(const ControlContext& ctx, const LoopGrad& grad, const Scope& sco
 Status finish(const ControlContext& ctx, const LoopGrad& grad, Scope* first,
               const llvm::BitVector& started) {
   for (int32_t k = 0; k < grad.x_grads.count; ++k) {
-    const InputGrad& input = grad.inputs[static_cast<size_t>(k)];
+    const InputGrad& input = grad.input(k);
     if (!ctx.args.has_out(grad.x_grads, k)) continue;
     Value& to = ctx.args.out_value(grad.x_grads, k);
     if (input.carried_by >= 0 && first == nullptr) {

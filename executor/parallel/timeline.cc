@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "executor/trace.h"
 #include "framework/base/json_writer.h"
 #include "framework/program.h"
 
@@ -77,14 +78,9 @@ std::string Timeline::chrome_json() const {
     out.key("args").begin_object();
     out.member("name", fmt::format("device {}", d)).end_object().end_object();
     for (const Event& event : lanes_[d]->events()) {
-      const Location place = event.op->location();
-      out.begin_object();
-      out.member("name", std::string_view(event.op->type())).member("ph", "X").member("pid", 1);
+      begin_op_event(out, *event.op);
       out.member("cat", is_exchange_timeline(*event.op) ? "exchange" : "op").member("tid", tid);
-      out.member("ts", static_cast<double>(event.start_ns) / 1e3);
-      out.member("dur", static_cast<double>(event.end_ns - event.start_ns) / 1e3);
-      out.key("args").begin_object();
-      out.member("block", place.block).member("op", place.op);
+      add_event_times(out, *event.op, event.start_ns, event.end_ns);
       out.member("output_bytes", event.bytes).end_object().end_object();
     }
   }

@@ -125,13 +125,16 @@ void remark_other_rule(const ConfigDict& configs, const std::string& rule, const
 
 struct DenseTable {
   int id;
-  uint32_t elements;
+  const std::vector<DenseVar>& params;
+  const std::vector<std::string>& embeddings;  // not counted
   const ConfigDict& configs;
 };
 
 // A table that is in the user's description keeps its settings.
 Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const DenseKind& kind,
                  std::vector<std::string>& remarks) {
+  MILLRACE_ASSIGN_OR_RETURN(const uint32_t elements,
+                            count_elements(wanted.params, wanted.embeddings));
   MILLRACE_ASSIGN_OR_RETURN(desc::TableParameter * table,
                             find_table(server, wanted.id, desc::PS_DENSE_TABLE));
   if (table == nullptr) {
@@ -147,7 +150,7 @@ Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const 
     table = &add_table_downpour_server(server, wanted.id, desc::PS_DENSE_TABLE);
     table->MergeFrom(settings);
   }
-  table->mutable_accessor()->set_fea_dim(wanted.elements);
+  table->mutable_accessor()->set_fea_dim(elements);
   return Ok();
 }
 
@@ -191,15 +194,13 @@ Status DownpourServer::add_sparse_table(int table_id, const ConfigDict& configs)
 Status DownpourServer::add_dense_table(int table_id, const std::vector<DenseVar>& params,
                                        const std::vector<std::string>& embeddings,
                                        const ConfigDict& configs) {
-  MILLRACE_ASSIGN_OR_RETURN(const uint32_t elements, count_elements(params, embeddings));
-  return add_dense(*desc_, {table_id, elements, configs}, kDenseTable, remarks_);
+  return add_dense(*desc_, {table_id, params, embeddings, configs}, kDenseTable, remarks_);
 }
 
 Status DownpourServer::add_data_norm_table(int table_id, const std::vector<DenseVar>& params,
                                            const std::vector<std::string>& embeddings,
                                            const ConfigDict& configs) {
-  MILLRACE_ASSIGN_OR_RETURN(const uint32_t elements, count_elements(params, embeddings));
-  return add_dense(*desc_, {table_id, elements, configs}, kDataNormTable, remarks_);
+  return add_dense(*desc_, {table_id, params, embeddings, configs}, kDataNormTable, remarks_);
 }
 
 }  // namespace millrace::fleet

@@ -12,8 +12,8 @@ namespace millrace {
 std::string json_string(std::string_view text);
 
 /// Builds one JSON document from start to end. Keys stay in the order of the calls, numbers are
-/// Does not check that keys and values alternate: the caller's calls must nest correctly.
-/// exact, NaN and infinities become strings. Thread-safety: one writer.
+/// exact, NaN and infinities become strings. It does not check that keys and values alternate: the
+/// caller's calls must nest correctly. Thread-safety: one writer.
 class JsonWriter {
  public:
   /// \param indent  spaces per level; 0 writes everything on one line
@@ -55,8 +55,8 @@ class JsonWriter {
  private:
   /// State of one open object or array.
   struct Level {
-    bool empty = true;
-    bool on_one_line = false;
+    bool empty = true;         ///< no comma before the next value
+    bool on_one_line = false;  ///< set by inline_array()
   };
   JsonWriter& open(char bracket);
   JsonWriter& close(char bracket);
@@ -65,10 +65,10 @@ class JsonWriter {
   void separate();
   void line_break();
 
-  int indent_;
-  bool after_key_ = false;
-  std::string out_;
-  std::vector<Level> levels_;
+  int indent_;                 ///< spaces per level
+  bool after_key_ = false;     ///< the next value belongs to the key at the end of out_
+  std::string out_;            ///< the text so far
+  std::vector<Level> levels_;  ///< open containers, the innermost last
 };
 
 }  // namespace millrace

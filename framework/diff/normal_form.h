@@ -17,20 +17,20 @@ using Names = std::vector<llvm::StringRef>;
 
 /// An op without empty slots and ignored attributes; slots and attributes are ordered by name.
 struct NormalOp {
-  int64_t index = 0;  ///< position in the block of the program
-  llvm::StringRef type;
-  std::map<llvm::StringRef, Names> inputs;
-  std::map<llvm::StringRef, Names> outputs;
-  std::map<llvm::StringRef, const AttrValue*> attrs;
+  int64_t index = 0;                                  ///< position in the block of the program
+  llvm::StringRef type;                               ///< op type
+  std::map<llvm::StringRef, Names> inputs;            ///< var names by slot
+  std::map<llvm::StringRef, Names> outputs;           ///< the same
+  std::map<llvm::StringRef, const AttrValue*> attrs;  ///< values, in the program
 };
 
 /// A block whose vars are ordered by name; ops keep their order.
 struct NormalBlock {
-  int32_t index = 0;
-  int32_t parent = -1;
-  int32_t forward = -1;  ///< block that this one is the gradient of
-  std::map<llvm::StringRef, const Var*> vars;
-  std::vector<NormalOp> ops;
+  int32_t index = 0;                           ///< in the program
+  int32_t parent = -1;                         ///< index of the parent block; -1: none
+  int32_t forward = -1;                        ///< block that this one is the gradient of
+  std::map<llvm::StringRef, const Var*> vars;  ///< by name after renaming
+  std::vector<NormalOp> ops;                   ///< in program order
 };
 
 /// Refers to the program it was made from, which must outlive it.
@@ -56,8 +56,8 @@ class NormalForm {
   /// \param sort_controls  orders the names of slots that hold control vars only
   void apply(const Renames& names, bool sort_controls);
 
-  std::vector<NormalBlock> blocks_;
-  std::deque<std::string> kept_;
+  std::vector<NormalBlock> blocks_;  ///< one for each block of the program
+  std::deque<std::string> kept_;     ///< texts of new names, at stable addresses
 };
 
 /// True for names of control vars, which transpilers number differently.

@@ -27,8 +27,8 @@ class Buffer {
  private:
   Buffer(std::byte* data, size_t size) : data_(data), size_(size) {}
 
-  std::byte* data_;
-  size_t size_;
+  std::byte* data_;  ///< aligned to kBufferAlignment
+  size_t size_;      ///< in bytes
 };
 
 }  // namespace millrace

@@ -144,14 +144,14 @@ class Tensor {
   void swap(Tensor& other) noexcept;
 
  private:
-  Dims dims_;
-  int64_t numel_ = 0;
-  std::byte* data_ = nullptr;
+  Dims dims_;                  ///< all at least 0
+  int64_t numel_ = 0;          ///< product of dims_
+  std::byte* data_ = nullptr;  ///< null: not initialized
   /// Bytes that may be used from data_ on; data_ may be inside of what owner_ keeps alive.
   size_t capacity_ = 0;
-  std::shared_ptr<void> owner_;
-  std::shared_ptr<const Layout> layout_;
-  Lod lod_;
+  std::shared_ptr<void> owner_;           ///< keeps the memory alive
+  std::shared_ptr<const Layout> layout_;  ///< null: row-major
+  Lod lod_;                               ///< offsets of sequences; may be empty
   DType dtype_ = DType::kFloat32;
 
   /// Makes room for that many bytes: keeps memory that suffices and is not shared.

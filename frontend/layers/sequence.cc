@@ -23,6 +23,20 @@ Status check_gates(const Var& x, int64_t hidden, int64_t gates) {
                          fmt::join(x.dims().vec(), ", "));
 }
 
+// Declares the four outputs of a recurrent op.
+Vars recurrent_outputs(Layer& layer, DType dtype) {
+  Vars outs;
+  for (int i = 0; i < 4; ++i) outs.push_back(layer.out(dtype));
+  return outs;
+}
+
+// A recurrent op with its inputs.
+NewOp recurrent_op(const char* type, const VarRef& x, const VarRef& w, const VarRef& b) {
+  NewOp op(type);
+  op.input("Input", {x.name()}).input("Weight", {w.name()}).input("Bias", {b.name()});
+  return op;
+}
+
 }  // namespace
 
 VarRef sequence_pool(const VarRef& x, const std::string& how, Where where) {
@@ -76,14 +90,10 @@ std::pair<VarRef, VarRef> dynamic_lstm(const VarRef& x, int64_t hidden, const Rn
       layer.param(options.param, "w", {hidden, 4 * hidden}, var.dtype(), init::Xavier{});
   const VarRef b = layer.param(options.bias, "b", {1, (options.use_peepholes ? 7 : 4) * hidden},
                                var.dtype(), init::Constant{0});
-  Vars outs;
-  for (int i = 0; i < 4; ++i) outs.push_back(layer.out(var.dtype()));
+  const Vars outs = recurrent_outputs(layer, var.dtype());
   if (!layer.ok()) return {};
-  NewOp op("lstm");
-  op.input("Input", {x.name()})
-      .input("Weight", {w.name()})
-      .input("Bias", {b.name()})
-      .output("Hidden", {outs[0].name()})
+  NewOp op = recurrent_op("lstm", x, w, b);
+  op.output("Hidden", {outs[0].name()})
       .output("Cell", {outs[1].name()})
       .output("BatchGate", {outs[2].name()})
       .output("BatchCellPreAct", {outs[3].name()})
@@ -106,14 +116,10 @@ VarRef dynamic_gru(const VarRef& x, int64_t hidden, const RnnOptions& options, W
   const VarRef w =
       layer.param(options.param, "w", {hidden, 3 * hidden}, var.dtype(), init::Xavier{});
   const VarRef b = layer.param(options.bias, "b", {1, 3 * hidden}, var.dtype(), init::Constant{0});
-  Vars outs;
-  for (int i = 0; i < 4; ++i) outs.push_back(layer.out(var.dtype()));
+  const Vars outs = recurrent_outputs(layer, var.dtype());
   if (!layer.ok()) return {};
-  NewOp op("gru");
-  op.input("Input", {x.name()})
-      .input("Weight", {w.name()})
-      .input("Bias", {b.name()})
-      .output("Hidden", {outs[0].name()})
+  NewOp op = recurrent_op("gru", x, w, b);
+  op.output("Hidden", {outs[0].name()})
       .output("BatchGate", {outs[1].name()})
       .output("BatchResetHiddenPrev", {outs[2].name()})
       .output("BatchHidden", {outs[3].name()})

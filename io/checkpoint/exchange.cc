@@ -63,6 +63,16 @@ Status sent_malformed(size_t rank) {
   return Internal("the message from rank {} is malformed", rank);
 }
 
+StatusOr<std::vector<RankItem>> items_of_ranks(const std::vector<JsonValue>& all) {
+  std::vector<RankItem> found;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto* const items = all[rank].get_if<JsonItems>();
+    if (items == nullptr) return sent_malformed(rank);
+    for (const JsonValue& item : *items) found.push_back({rank, &item});
+  }
+  return found;
+}
+
 std::string numbers_text(const std::vector<int64_t>& numbers) {
   JsonWriter out(0);
   out.begin_array();

@@ -24,6 +24,14 @@ Status failure_from(std::string_view text, size_t rank);
 
 /// The error for a rank whose message is not in the expected form.
 Status sent_malformed(size_t rank);
+/// One item of a rank's list.
+struct RankItem {
+  size_t rank = 0;
+  const JsonValue* item = nullptr;
+};
+/// The items of the lists that exchange() returned, in the order of ranks; they point into `all`.
+/// Errors: sent_malformed() for a payload that is no list.
+StatusOr<std::vector<RankItem>> items_of_ranks(const std::vector<JsonValue>& all);
 /// exchange() of lists of non-negative integers.
 StatusOr<std::vector<std::vector<int64_t>>> exchange_numbers(Gather& gather, Status mine,
                                                              const std::vector<int64_t>& numbers);

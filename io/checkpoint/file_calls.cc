@@ -15,6 +15,7 @@
 #include "framework/base/new_file.h"
 #include "io/checkpoint/direct_file.h"
 #include "io/checkpoint/file_error.h"
+#include "io/read_at.h"
 #include "io/write_pieces.h"
 
 namespace millrace::io {
@@ -74,19 +75,12 @@ class SystemReadable final : public ReadableFile {
   }
 
   Status read(uint64_t offset, std::span<std::byte> to) const override {
-    while (!to.empty()) {
-      const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return file_error("cannot read", errno, path_);
-      if (got == 0) {
-        return InvalidData("expected {} more bytes at byte {}, found the end of the file",
-                           to.size(), offset)
-            .in_file(path_);
-      }
-      offset += static_cast<uint64_t>(got);
-      to = to.subspan(static_cast<size_t>(got));
-    }
-    return Ok();
+    const auto [bytes, error] = read_at(fd_, offset, to);
+    if (error != 0) return file_error("cannot read", error, path_);
+    if (bytes == to.size()) return Ok();
+    return InvalidData("expected {} more bytes at byte {}, found the end of the file",
+                       to.size() - bytes, offset + bytes)
+        .in_file(path_);
   }
 
  private:
@@ -195,6 +189,32 @@ std::string parent_of(const std::string& path) {
   const size_t slash = end == std::string::npos ? 0 : path.rfind('/', end);
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+StatusOr<std::unique_ptr<WritableFile>> ForwardedFileCalls::create(const std::string& path,
+                                                                   const NewFile& file) {
+  return calls_->create(path, file);
+}
+StatusOr<std::unique_ptr<ReadableFile>> ForwardedFileCalls::open(const std::string& path) {
+  return calls_->open(path);
+}
+Status ForwardedFileCalls::rename(const std::string& from, const std::string& to) {
+  return calls_->rename(from, to);
+}
+Status ForwardedFileCalls::remove(const std::string& path) {
+  return calls_->remove(path);
+}
+Status ForwardedFileCalls::remove_folder(const std::string& path) {
+  return calls_->remove_folder(path);
+}
+StatusOr<bool> ForwardedFileCalls::make_folder(const std::string& path) {
+  return calls_->make_folder(path);
+}
+Status ForwardedFileCalls::sync_folder(const std::string& path) {
+  return calls_->sync_folder(path);
+}
+StatusOr<std::vector<std::string>> ForwardedFileCalls::list(const std::string& path) {
+  return calls_->list(path);
 }
 
 Status make_folders(FileCalls& calls, const std::string& path, bool sync) {

@@ -89,6 +89,27 @@ class FileCalls {
   virtual StatusOr<std::vector<std::string>> list(const std::string& path) = 0;
 };
 
+/// Passes every call on to others. Base of calls that change some of them.
+class ForwardedFileCalls : public FileCalls {
+ public:
+  explicit ForwardedFileCalls(std::shared_ptr<FileCalls> calls) : calls_(std::move(calls)) {}
+  StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path,
+                                                 const NewFile& file) override;
+  StatusOr<std::unique_ptr<ReadableFile>> open(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  Status remove_folder(const std::string& path) override;
+  StatusOr<bool> make_folder(const std::string& path) override;
+  Status sync_folder(const std::string& path) override;
+  StatusOr<std::vector<std::string>> list(const std::string& path) override;
+
+ protected:
+  [[nodiscard]] FileCalls& calls() const { return *calls_; }
+
+ private:
+  std::shared_ptr<FileCalls> calls_;
+};
+
 /// Creates a folder and its parents. With `sync`, waits until their names are on the disk.
 Status make_folders(FileCalls& calls, const std::string& path, bool sync);
 

@@ -95,18 +95,15 @@ StatusOr<LocalState> with_own_names(const LocalState& state, Gather& gather) {
                             exchange(gather, mine.status(), std::move(text)));
   std::map<std::string, std::string> first;  // for each name, the checksum of the lowest rank
   std::map<std::string, std::string> own;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const auto* const items = all[rank].get_if<JsonItems>();
-    if (items == nullptr) return sent_malformed(rank);
-    for (const JsonValue& item : *items) {
-      const auto* const pair = item.get_if<JsonItems>();
-      const bool whole = pair != nullptr && pair->size() == 2;
-      const auto* const name = whole ? (*pair)[0].get_if<std::string>() : nullptr;
-      const auto* const sum = whole ? (*pair)[1].get_if<std::string>() : nullptr;
-      if (name == nullptr || sum == nullptr) return sent_malformed(rank);
-      first.emplace(*name, *sum);
-      if (rank == static_cast<size_t>(gather.rank())) own.emplace(*name, *sum);
-    }
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<RankItem> items, items_of_ranks(all));
+  for (const auto& [rank, item] : items) {
+    const auto* const pair = item->get_if<JsonItems>();
+    const bool whole = pair != nullptr && pair->size() == 2;
+    const auto* const name = whole ? (*pair)[0].get_if<std::string>() : nullptr;
+    const auto* const sum = whole ? (*pair)[1].get_if<std::string>() : nullptr;
+    if (name == nullptr || sum == nullptr) return sent_malformed(rank);
+    first.emplace(*name, *sum);
+    if (rank == static_cast<size_t>(gather.rank())) own.emplace(*name, *sum);
   }
   LocalState named = state;
   for (LocalTensor& tensor : named.tensors) {

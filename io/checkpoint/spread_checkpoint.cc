@@ -348,14 +348,11 @@ StatusOr<std::vector<Status>> SpreadCheckpoint::verify() {
   out.end_array();
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<JsonValue> all, exchange(*gather_, Ok(), out.take()));
   std::vector<Status> wrong;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const auto* const items = all[rank].get_if<JsonItems>();
-    if (items == nullptr) return sent_malformed(rank);
-    for (const JsonValue& item : *items) {
-      const auto* const text = item.get_if<std::string>();
-      if (text == nullptr) return sent_malformed(rank);
-      wrong.push_back(failure_from(*text, rank));
-    }
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<RankItem> items, items_of_ranks(all));
+  for (const auto& [rank, item] : items) {
+    const auto* const text = item->get_if<std::string>();
+    if (text == nullptr) return sent_malformed(rank);
+    wrong.push_back(failure_from(*text, rank));
   }
   return wrong;
 }

@@ -38,42 +38,36 @@ class StoppableReadable final : public ReadableFile {
   const std::atomic<bool>& stop_;
 };
 
-class StoppableCalls final : public FileCalls {
+// Removing and listing are not stopped.
+class StoppableCalls final : public ForwardedFileCalls {
  public:
   StoppableCalls(std::shared_ptr<FileCalls> calls, const std::atomic<bool>& stop)
-      : calls_(std::move(calls)), stop_(stop) {}
+      : ForwardedFileCalls(std::move(calls)), stop_(stop) {}
 
   StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path,
                                                  const NewFile& file) override {
     if (stop_) return stopped_error();
-    MILLRACE_ASSIGN_OR_RETURN(auto opened, calls_->create(path, file));
+    MILLRACE_ASSIGN_OR_RETURN(auto opened, calls().create(path, file));
     std::unique_ptr<WritableFile> made =
         std::make_unique<StoppableWritable>(std::move(opened), stop_);
     return made;
   }
   StatusOr<std::unique_ptr<ReadableFile>> open(const std::string& path) override {
     if (stop_) return stopped_error();
-    MILLRACE_ASSIGN_OR_RETURN(auto file, calls_->open(path));
+    MILLRACE_ASSIGN_OR_RETURN(auto file, calls().open(path));
     std::unique_ptr<ReadableFile> made =
         std::make_unique<StoppableReadable>(std::move(file), stop_);
     return made;
   }
   Status rename(const std::string& from, const std::string& to) override {
-    return stop_ ? stopped_error() : calls_->rename(from, to);
+    return stop_ ? stopped_error() : calls().rename(from, to);
   }
-  Status remove(const std::string& path) override { return calls_->remove(path); }
-  Status remove_folder(const std::string& path) override { return calls_->remove_folder(path); }
   StatusOr<bool> make_folder(const std::string& path) override {
     if (stop_) return stopped_error();
-    return calls_->make_folder(path);
-  }
-  Status sync_folder(const std::string& path) override { return calls_->sync_folder(path); }
-  StatusOr<std::vector<std::string>> list(const std::string& path) override {
-    return calls_->list(path);
+    return calls().make_folder(path);
   }
 
  private:
-  std::shared_ptr<FileCalls> calls_;
   const std::atomic<bool>& stop_;
 };
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "framework/base/html.h"
+#include "framework/base/report_style.h"
 #include "jobs/config/slices_file.h"
 #include "jobs/stats/loss_curve.h"
 #include "transpiler/distribute/units.h"
@@ -14,20 +15,37 @@
 namespace millrace::jobs {
 namespace {
 
-constexpr const char* kStyle = R"css(
-:root{color-scheme:light dark;--text:#1c2430;--dim:#5c6775;--line:#d9dee5;--page:#fbfcfd;--card:#fff;--compute:#3b6ea8;--send:#d08a2e;--wait:#b9c0c9;--param:#3b6ea8;--state:#9fb9d6}
-@media(prefers-color-scheme:dark){:root{--text:#e4e8ee;--dim:#98a3b1;--line:#343c47;--page:#14181d;--card:#1b2027;--compute:#6f9fd8;--send:#e0a85a;--wait:#4a525d;--param:#6f9fd8;--state:#3d5875}}
-*{box-sizing:border-box}body{margin:0;padding:24px 28px 48px;background:var(--page);color:var(--text);font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1080px;margin:auto}h1{font-size:20px;margin:0 0 2px}h2{font-size:15px;margin:28px 0 8px}
-.cards{display:flex;flex-wrap:wrap;gap:10px;margin:16px 0 0}.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:9px 14px;min-width:118px}
-.card b{display:block;font-size:18px;font-weight:600}.card span{color:var(--dim);font-size:12px}
-.box{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px;overflow-x:auto}.plot{background:#fff}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th,td{padding:5px 12px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
-th{color:var(--dim);font-weight:600;font-size:12px}tr:last-child td{border-bottom:0}th:first-child,td:first-child{text-align:left}td.bar{width:45%}
+// The shared rules of report pages, and those of this one.
+std::string page_style() {
+  std::string out;
+  out += R"css(
+:root{)css";
+  out += report_style::kLightColors;
+  out += R"css(--compute:#3b6ea8;--send:#d08a2e;--wait:#b9c0c9;--param:#3b6ea8;--state:#9fb9d6}
+@media(prefers-color-scheme:dark){:root{)css";
+  out += report_style::kDarkColors;
+  out += R"css(--compute:#6f9fd8;--send:#e0a85a;--wait:#4a525d;--param:#6f9fd8;--state:#3d5875}}
+)css";
+  out += report_style::kBodyRules;
+  out += R"css(main{max-width:1080px;margin:auto})css";
+  out += report_style::kHeadingRules;
+  out += R"css(
+)css";
+  out += report_style::kCardRules;
+  out += R"css(.plot{background:#fff}
+)css";
+  out += report_style::kTableRules;
+  out +=
+      R"css(th{color:var(--dim);font-weight:600;font-size:12px}tr:last-child td{border-bottom:0}th:first-child,td:first-child{text-align:left}td.bar{width:45%}
 .bar div{display:flex;height:14px;border-radius:3px;overflow:hidden;background:var(--line)}.bar i{display:block;height:100%}
 .compute{background:var(--compute)}.send{background:var(--send)}.wait{background:var(--wait)}.param{background:var(--param)}.state{background:var(--state)}
-.legend{display:flex;gap:18px;margin:0 0 8px;color:var(--dim);font-size:12px}.key{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:6px;vertical-align:-1px}
 )css";
+  out += report_style::kLegendRule;
+  out += report_style::kKeyRule;
+  out += R"css(
+)css";
+  return out;
+}
 
 std::string card(const std::string& value, const char* label) {
   return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", html_escaped(value),
@@ -167,7 +185,7 @@ std::string job_report_html(const std::string& title, const transpiler::SlicesFi
             loss_curve_svg(trainers.front().loss_name, losses) + "</div>\n";
   }
   body += trainer_table(trainers) + server_table(servers) + "</main>\n";
-  return html_page(title, kStyle, body, "");
+  return html_page(title, page_style(), body, "");
 }
 
 StatusOr<std::string> make_job_report(const std::string& folder,

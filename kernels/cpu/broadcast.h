@@ -35,10 +35,10 @@ class BroadcastCache {
                                      int64_t axis);
 
  private:
-  bool filled_ = false;
-  Dims x_;
+  bool filled_ = false;  ///< nest_ is for x_, y_
+  Dims x_;               ///< dims of the last call
   Dims y_;
-  BroadcastNest nest_;
+  BroadcastNest nest_;  ///< pairs their elements
 };
 
 }  // namespace millrace::kernels

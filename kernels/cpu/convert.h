@@ -39,9 +39,9 @@ class WideOutput {
  private:
   WideOutput(Tensor& tensor, DType dtype, std::byte* data)
       : tensor_(&tensor), dtype_(dtype), data_(data) {}
-  Tensor* tensor_;
-  DType dtype_;
-  std::byte* data_;
+  Tensor* tensor_;   ///< the output
+  DType dtype_;      ///< type of the buffer
+  std::byte* data_;  ///< the tensor's memory, or scratch memory
 };
 
 }  // namespace millrace::kernels

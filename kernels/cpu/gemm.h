@@ -37,7 +37,7 @@ class Gemm {
                     double* c);
 
  private:
-  dnn::ShapeCache<dnn::Primitive> products_;
+  dnn::ShapeCache<dnn::Primitive> products_;  ///< primitives by shape
 };
 
 }  // namespace millrace::kernels

@@ -38,11 +38,11 @@ class IntList {
   StatusOr<Ints> read(const KernelContext& ctx) const;
 
  private:
-  std::vector<int64_t> fixed_;
-  ArgIndex tensor_;
-  ArgRange list_;
-  llvm::StringRef tensor_name_;
-  llvm::StringRef list_name_;
+  std::vector<int64_t> fixed_;   ///< values of the attribute
+  ArgIndex tensor_;              ///< one tensor with all numbers; preferred to the attribute
+  ArgRange list_;                ///< one tensor for each number
+  llvm::StringRef tensor_name_;  ///< for messages
+  llvm::StringRef list_name_;    ///< for messages
 };
 
 /// Axis counted from the front. Errors: outside [-rank, rank); rank 0 allows 0 and -1.
@@ -59,9 +59,9 @@ class AxisArg {
   [[nodiscard]] bool dynamic() const { return static_cast<bool>(tensor_); }
 
  private:
-  int64_t fixed_;
-  ArgIndex tensor_;
-  llvm::StringRef tensor_name_;
+  int64_t fixed_;                ///< value of the attribute
+  ArgIndex tensor_;              ///< a tensor with the number; preferred to the attribute
+  llvm::StringRef tensor_name_;  ///< for messages
 };
 
 /// Sets dtype and dims of an output unless inference has done so. Errors: kResource.

@@ -44,8 +44,8 @@ class MatrixProduct {
              const std::byte* b, std::byte* c, bool accumulate = false) const;
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  struct State;                   ///< primitives and buffers
+  std::shared_ptr<State> state_;  ///< shared by copies of the kernel
 };
 
 /// True if the op is marked to multiply in bfloat16 (attribute mkldnn_data_type, as in the

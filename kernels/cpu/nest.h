@@ -23,8 +23,8 @@ class Nest {
   using Offsets = std::array<int64_t, N>;
   /// One loop: its length, and how far each array moves per iteration, in elements.
   struct Level {
-    int64_t size;
-    Offsets stride;
+    int64_t size;    ///< positions of this level
+    Offsets stride;  ///< elements from one position to the next, by operand
   };
 
   /// Adds a level inside the existing ones; dims of size 1 are dropped.

@@ -50,7 +50,7 @@ enum class Arg : uint8_t {
 /// without conversion. Copies share the primitive. Thread-safety: one call at a time.
 class Primitive {
  public:
-  struct State;
+  struct State;  ///< hides the types of the library
   /// Memory of an argument; only outputs are written.
   struct Binding {
     /// Elements as the maker described them.
@@ -59,8 +59,9 @@ class Primitive {
     Binding(Arg which, const Tensor& tensor)
         : arg(which), data(tensor.raw()), layout(&tensor.layout()) {}
 
-    Arg arg;
-    const void* data;
+    Arg arg;           ///< which operand
+    const void* data;  ///< its elements
+    /// Order of the elements; null: row-major.
     const std::shared_ptr<const Layout>* layout = nullptr;
   };
 
@@ -183,10 +184,10 @@ class ShapeCache {
   /// Bounds the memory of programs whose shapes differ in every run.
   static constexpr size_t kLimit = 64;
   struct Entry {
-    llvm::SmallVector<int64_t, 12> key;
-    T value;
+    llvm::SmallVector<int64_t, 12> key;  ///< dims and flags of one shape
+    T value;                             ///< what was made for it
   };
-  std::vector<std::unique_ptr<Entry>> entries_;
+  std::vector<std::unique_ptr<Entry>> entries_;  ///< at stable addresses
 };
 
 }  // namespace millrace::kernels::dnn

@@ -38,19 +38,19 @@ class NativeLayout final : public Layout {
  private:
   // Created at first use.
   struct Conversion {
-    std::mutex mutex;
-    dnnl::stream stream;
-    dnnl::memory from;
-    dnnl::memory to;
-    dnnl::reorder reorder;
+    std::mutex mutex;       ///< guards the members below
+    dnnl::stream stream;    ///< of the engine below
+    dnnl::memory from;      ///< set to the caller's memory before each run
+    dnnl::memory to;        ///< the same
+    dnnl::reorder reorder;  ///< made at the first conversion
   };
   Status convert(Conversion& conversion, const dnnl::memory::desc& from_desc, const std::byte* from,
                  const dnnl::memory::desc& to_desc, std::byte* to) const;
 
-  dnnl::engine engine_;
-  dnnl::memory::desc desc_;
-  dnnl::memory::desc plain_;
-  std::optional<ChannelBlocks> blocks_;
+  dnnl::engine engine_;                  ///< of the processor
+  dnnl::memory::desc desc_;              ///< order of the elements
+  dnnl::memory::desc plain_;             ///< the same dims in row-major order
+  std::optional<ChannelBlocks> blocks_;  ///< set if the layout is blocks of channels
   mutable Conversion to_plain_;
   mutable Conversion from_plain_;
 };

@@ -72,13 +72,13 @@ class PrimitiveBuilder {
 
  private:
   struct Pending {
-    Arg arg;
-    dnnl::memory::desc user;
-    dnnl::memory::desc chosen;
-    bool is_read;
+    Arg arg;                    ///< which operand
+    dnnl::memory::desc user;    ///< order in which the kernel has it
+    dnnl::memory::desc chosen;  ///< order that the primitive chose
+    bool is_read;               ///< converted before the run; otherwise, after it
   };
   Library& library_;
-  std::vector<Pending> pending_;
+  std::vector<Pending> pending_;  ///< operands in the order of add()
 };
 
 }  // namespace millrace::kernels::dnn

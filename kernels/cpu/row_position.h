@@ -24,4 +24,12 @@ inline int64_t row_position(const SelectedRows& table, int64_t row) {
   return found == rows.end() || *found != row ? -1 : found - rows.begin();
 }
 
+/// The rows of a table, which is a matrix or selected rows; null if the value is neither or has no
+/// rows.
+inline const Tensor* rows_of_table(const Value& table) {
+  const auto* const selected = table.get_if<SelectedRows>();
+  const Tensor* const rows = selected != nullptr ? &selected->value : table.get_if<Tensor>();
+  return rows != nullptr && rows->initialized() && rows->rank() > 0 ? rows : nullptr;
+}
+
 }  // namespace millrace::kernels

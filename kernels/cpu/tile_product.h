@@ -20,9 +20,9 @@ namespace millrace::kernels::tiles {
 
 /// c [rows, columns] = max?(alpha * a [rows, inner] x b [inner, columns] + bias + summand, 0).
 struct Shape {
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t inner = 0;
+  int64_t rows = 0;           ///< of A and C
+  int64_t columns = 0;        ///< of B and C
+  int64_t inner = 0;          ///< columns of A, rows of B
   bool a_transposed = false;  ///< stored as [inner, rows]
   bool b_transposed = false;  ///< stored as [columns, inner]
   int64_t a_stride = 0;       ///< elements from one row in memory to the next

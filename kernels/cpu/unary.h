@@ -33,7 +33,7 @@ using UnaryLoop = void (*)(const void* formula, const T* v, const T* dout, T* ou
 
 /// Loops of one formula by element type; the integer loops may be null.
 struct UnaryLoops {
-  UnaryLoop<float> f32 = nullptr;
+  UnaryLoop<float> f32 = nullptr;  ///< f16 and bf16 are converted to f32
   UnaryLoop<double> f64 = nullptr;
   UnaryLoop<int32_t> i32 = nullptr;
   UnaryLoop<int64_t> i64 = nullptr;
@@ -95,9 +95,9 @@ F make_formula(const KernelSetup& op) {
 
 /// Arguments of an elementwise op or of its gradient; absent ones are not read.
 struct UnaryArgs {
-  ArgIndex v;
-  ArgIndex dout;
-  ArgIndex out;
+  ArgIndex v;     ///< X; in gradients what GradSource says
+  ArgIndex dout;  ///< absent in forward ops
+  ArgIndex out;   ///< may be the memory of v
 };
 /// Resolves "X" and "Out".
 UnaryArgs value_args(const KernelSetup& op);

@@ -32,7 +32,7 @@ using FewPlacesWeights = void (*)(const size_t* taps, int64_t tap_count, const P
 struct WideLoops {
   /// Loops of the formula Gelu (activation/gelu.h).
   detail::UnaryLoop<float> gelu;
-  detail::UnaryLoop<float> gelu_grad;
+  detail::UnaryLoop<float> gelu_grad;  ///< its gradient
   /// masked_softmax() and softmax_gradient() of attention_rows.h.
   void (*masked_softmax)(float* x, const float* mask, bool mask_advances, int64_t count);
   void (*softmax_gradient)(const float* p, float* dp, int64_t count);

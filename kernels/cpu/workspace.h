@@ -29,7 +29,7 @@ class Workspace {
   }
 
  private:
-  std::array<Tensor, 12> pieces_;
+  std::array<Tensor, 12> pieces_;  ///< by number; each keeps its largest size
 };
 
 }  // namespace millrace::kernels

@@ -17,12 +17,12 @@ using kernels::Reduction;
 
 /// Identifies a communicator: created by one rank and passed to all others.
 struct CommunicatorId {
-  std::array<char, 128> bytes{};
+  std::array<char, 128> bytes{};  ///< as the library made it
 };
 
 /// Rank of a process in a communicator, and its timeouts.
 struct CommunicatorPlace {
-  int rank = 0;
+  int rank = 0;                       ///< of this process
   int size = 1;                       ///< number of ranks
   int64_t join_timeout_ms = 120'000;  ///< until all ranks have joined
   int64_t timeout_ms = 600'000;       ///< limit of one wait() for queued work
@@ -42,8 +42,8 @@ enum class CollectiveKind : int32_t {
 
 /// One collective operation; all ranks must pass the same values. Bytes are elements of kUint8.
 struct CollectiveCall {
-  CollectiveKind kind = CollectiveKind::kAllReduce;
-  DType dtype = DType::kUint8;
+  CollectiveKind kind = CollectiveKind::kAllReduce;  ///< all ranks state the same kind
+  DType dtype = DType::kUint8;                       ///< type of the elements that are combined
   Reduction reduction = Reduction::kSum;
   int32_t root = 0;   ///< of kReduce and kBroadcast
   int64_t count = 0;  ///< elements per rank; elements per part for kAllGather and kReduceScatter

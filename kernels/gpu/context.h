@@ -23,8 +23,8 @@ class Context {
   [[nodiscard]] const kernels::KernelRegistry& kernels() const { return *kernels_; }
 
  private:
-  std::shared_ptr<Memory> memory_;
-  std::unique_ptr<const kernels::KernelRegistry> kernels_;
+  std::shared_ptr<Memory> memory_;                          ///< of the device
+  std::unique_ptr<const kernels::KernelRegistry> kernels_;  ///< kernels for it
 };
 
 /// Attaches a GPU to a processor device, so that its programs can run on both. Must be called

@@ -37,9 +37,9 @@ class Block {
   [[nodiscard]] Memory& memory() const { return *memory_; }
 
  private:
-  std::shared_ptr<Memory> memory_;
+  std::shared_ptr<Memory> memory_;  ///< returns the block to it
   std::byte* data_;
-  int64_t bytes_;
+  int64_t bytes_;  ///< that were requested
 };
 
 /// Tracks which var holds how much device memory, and what was copied. Thread-safety: as Device.
@@ -74,11 +74,11 @@ class Memory : public std::enable_shared_from_this<Memory> {
   /// The vars that hold most memory, for the message of kResource.
   [[nodiscard]] std::string holders_text() const;
 
-  std::shared_ptr<Device> device_;
-  std::map<const std::byte*, Held> held_;
+  std::shared_ptr<Device> device_;         ///< allocates
+  std::map<const std::byte*, Held> held_;  ///< blocks in use, by address
   Traffic traffic_;
-  int64_t in_use_ = 0;
-  int64_t peak_ = 0;
+  int64_t in_use_ = 0;  ///< bytes
+  int64_t peak_ = 0;    ///< largest in_use_ so far
 };
 
 }  // namespace millrace::gpu

@@ -41,8 +41,8 @@ class ResidentLayout final : public Layout {
                               std::shared_ptr<ResidentLayout> layout);
   std::shared_ptr<Block> block_;
   std::byte* data_;
-  int64_t capacity_;
-  int64_t bytes_;
+  int64_t capacity_;  ///< bytes from data_ on that belong to the tensor
+  int64_t bytes_;     ///< of the elements
   /// Shared with the tensor, so that Tensor::resize() never treats the memory as its own.
   std::shared_ptr<void> pin_;
 };

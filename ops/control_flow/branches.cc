@@ -66,7 +66,7 @@ Status infer_merge_branches(InferContext& ctx) {
   return Ok();
 }
 
-StatusOr<std::vector<GradOp>> grad_split(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_split_lod_tensor(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("merge_lod_tensor");
@@ -133,7 +133,7 @@ void add_control_flow_branches(OpRegistry& registry) {
                    .attr("level", 0, "LoD level")
                    .range(0)
                    .infer(infer_split)
-                   .grad(grad_split));
+                   .grad(grad_split_lod_tensor));
   registry.add(merge("merge_lod_tensor").grad(grad_merge));
   registry.add(merge("merge_lod_tensor_infer"));
 }

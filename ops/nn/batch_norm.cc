@@ -1,4 +1,5 @@
 #include "ops/grad.h"
+#include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 #include "ops/nn/window.h"
@@ -90,16 +91,9 @@ StatusOr<std::vector<GradOp>> make_grad(const GradContext& ctx, llvm::StringRef 
   if (get_attr_or(forward, "use_global_stats", false) || get_attr_or(forward, "is_test", false)) {
     op.input("Mean", ctx.output("MeanOut")).input("Variance", ctx.output("VarianceOut"));
   }
-  bool any = false;
-  for (const char* const slot : {"X", "Scale", "Bias"}) {
-    std::vector<std::string> wanted = ctx.input_grad(slot);
-    if (wanted.empty()) continue;
-    any = true;
-    op.output(std::string(slot) + "@GRAD", std::move(wanted));
-  }
-  if (!any) return std::vector<GradOp>{};
-  for (const Attr& attr : forward.attrs()) op.attr(forward.name_of(attr.name), attr.value);
-  return std::vector<GradOp>{std::move(op)};
+  if (!add_wanted_grads(ctx, {"X", "Scale", "Bias"}, op)) return std::vector<GradOp>{};
+  copy_attrs(ctx, op);
+  return one_grad_op(std::move(op));
 }
 
 StatusOr<std::vector<GradOp>> grad_batch_norm(const GradContext& ctx) {

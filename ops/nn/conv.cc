@@ -27,11 +27,11 @@ Status check_channels_conv(const InferContext& ctx, const VarMeta& input, const 
 
 // Dims of Output; nullopt if a shape is unknown.
 StatusOr<std::optional<Dims>> output_dims_conv(const InferContext& ctx) {
+  const bool last = channels_last(ctx, "data_format");
+  MILLRACE_ASSIGN_OR_RETURN(const bool known, conv_shapes_known(ctx));
+  if (!known) return std::optional<Dims>{};
   const VarMeta& input = ctx.input("Input");
   const VarMeta& filter = ctx.input("Filter");
-  if (!input.has_shape || !filter.has_shape) return std::optional<Dims>{};
-  MILLRACE_RETURN_IF_ERROR(check_filter_rank(ctx, input, filter));
-  const bool last = channels_last(ctx, "data_format");
   MILLRACE_RETURN_IF_ERROR(check_channels_conv(ctx, input, filter, last));
   const auto spatial = spatial_dims(input, last);
   MILLRACE_ASSIGN_OR_RETURN(

@@ -34,10 +34,10 @@ StatusOr<int64_t> chosen_size(const InferContext& ctx, const Window& window, siz
 }
 
 StatusOr<std::optional<Dims>> output_dims_conv_transpose(const InferContext& ctx) {
+  MILLRACE_ASSIGN_OR_RETURN(const bool known, conv_shapes_known(ctx));
+  if (!known) return std::optional<Dims>{};
   const VarMeta& input = ctx.input("Input");
   const VarMeta& filter = ctx.input("Filter");
-  if (!input.has_shape || !filter.has_shape) return std::optional<Dims>{};
-  MILLRACE_RETURN_IF_ERROR(check_filter_rank(ctx, input, filter));
   // The three-dimensional op of 2.6.2 treats NDHWC as NCDHW.
   const bool last = ctx.attr<std::string>("data_format") == "NHWC";
   const size_t channel = channel_dim(input, last);

@@ -1,4 +1,4 @@
-#include "ops/grad.h"
+#include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 #include "ops/registry.h"
 
@@ -32,18 +32,11 @@ StatusOr<std::vector<GradOp>> grad_data_norm(const GradContext& ctx) {
   op.input("Scales", ctx.output("Scales")).input("Means", ctx.output("Means"));
   for (const char* const slot : {"BatchSize", "BatchSum", "BatchSquareSum"})
     op.output(slot, ctx.input(slot));
-  bool any = false;
-  for (const char* const slot :
-       {"X", "BatchSize", "BatchSum", "BatchSquareSum", "scale_w", "bias"}) {
-    std::vector<std::string> wanted = ctx.input_grad(slot);
-    if (wanted.empty()) continue;
-    any = true;
-    op.output(std::string(slot) + "@GRAD", std::move(wanted));
-  }
-  if (!any) return std::vector<GradOp>{};
-  const Op& forward = ctx.forward();
-  for (const Attr& attr : forward.attrs()) op.attr(forward.name_of(attr.name), attr.value);
-  return std::vector<GradOp>{std::move(op)};
+  if (!add_wanted_grads(ctx, {"X", "BatchSize", "BatchSum", "BatchSquareSum", "scale_w", "bias"},
+                        op))
+    return std::vector<GradOp>{};
+  copy_attrs(ctx, op);
+  return one_grad_op(std::move(op));
 }
 
 Status infer_grad_data_norm(InferContext& ctx) {

@@ -67,8 +67,11 @@ Status check_positive(const InferContext& ctx, llvm::StringRef attr, int64_t val
   return ctx.error("attribute '{}' must be at least 1, found {}", view_window(attr), value);
 }
 
-Status check_filter_rank(const InferContext& ctx, const VarMeta& input, const VarMeta& filter) {
-  if (input.rank() >= 3 && input.rank() == filter.rank()) return Ok();
+StatusOr<bool> conv_shapes_known(const InferContext& ctx) {
+  const VarMeta& input = ctx.input("Input");
+  const VarMeta& filter = ctx.input("Filter");
+  if (!input.has_shape || !filter.has_shape) return false;
+  if (input.rank() >= 3 && input.rank() == filter.rank()) return true;
   return ctx.error("Input {} and Filter {} must have the same rank, at least 3",
                    dims_text(input.dims), dims_text(filter.dims));
 }

@@ -50,8 +50,9 @@ bool window_is_sane(const Window& window, size_t i, int64_t size);
 /// unknown. round_up also counts a last position that exceeds the dim.
 int64_t window_places(const Window& window, size_t i, int64_t size, bool round_up = false);
 
-/// Errors: Input and Filter of a convolution differ in rank, or have less than 3 dims.
-Status check_filter_rank(const InferContext& ctx, const VarMeta& input, const VarMeta& filter);
+/// True if the shapes of Input and Filter of a convolution are known.
+/// Errors: they are known, and differ in rank or have less than 3 dims.
+StatusOr<bool> conv_shapes_known(const InferContext& ctx);
 
 /// Dims of a convolution's result, from the input size and the window.
 /// Errors: the kernel does not fit; the message names slots Input and Filter.

@@ -14,10 +14,7 @@ std::optional<Dims> wanted_shape_crop(const InferContext& ctx, const VarMeta& x)
     const VarMeta& y = ctx.input("Y");
     return y.has_shape ? std::optional<Dims>(y.dims) : std::nullopt;
   }
-  if (const size_t parts = ctx.input_count("ShapeTensor"); parts > 0) {
-    if (attr.size() == parts) return Dims(attr.begin(), attr.end());
-    return Dims(parts, -1);
-  }
+  if (std::optional<Dims> dims = dims_by_shape_tensor(ctx)) return dims;
   if (ctx.has_input("Shape")) return Dims(x.rank(), -1);
   return attr.empty() ? std::optional<Dims>(x.dims) : Dims(attr.begin(), attr.end());
 }

@@ -66,6 +66,14 @@ GradSpec grad_by_xshape(llvm::StringRef type, std::vector<llvm::StringRef> more)
   return spec;
 }
 
+std::optional<Dims> dims_by_shape_tensor(const InferContext& ctx) {
+  const size_t parts = ctx.input_count("ShapeTensor");
+  if (parts == 0) return std::nullopt;
+  const auto constant = ctx.attr<std::vector<int64_t>>("shape");
+  if (constant.size() == parts) return Dims(constant.begin(), constant.end());
+  return Dims(parts, -1);
+}
+
 int64_t list_length(const VarMeta& list) {
   // A longer list cannot be a shape; treat its length as unknown.
   constexpr int64_t kMaxRank = 64;

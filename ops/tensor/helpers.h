@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
@@ -30,6 +31,11 @@ GradSpec grad_of_x(llvm::StringRef type, std::vector<llvm::StringRef> inputs);
 GradSpec grad_like_out(llvm::StringRef type);
 /// Gradient rule of an op whose gradient op reads XShape and the given slots.
 GradSpec grad_by_xshape(llvm::StringRef type, std::vector<llvm::StringRef> more = {});
+
+/// The dims in attribute 'shape' where input ShapeTensor has one var for each of them, else unknown
+/// dims of that number; nullopt if the op lacks ShapeTensor, whose values are known at run time
+/// only.
+std::optional<Dims> dims_by_shape_tensor(const InferContext& ctx);
 
 /// Length of a one-dimensional tensor that lists one number per dim; -1 if it is unknown or too
 /// large for a rank.

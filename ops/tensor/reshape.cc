@@ -12,10 +12,7 @@ namespace {
 std::optional<Dims> wanted_shape_reshape(const InferContext& ctx, bool& dynamic) {
   const auto attr = ctx.attr<std::vector<int64_t>>("shape");
   dynamic = true;
-  if (const size_t parts = ctx.input_count("ShapeTensor"); parts > 0) {
-    if (attr.size() == parts) return Dims(attr.begin(), attr.end());
-    return Dims(parts, -1);
-  }
+  if (std::optional<Dims> dims = dims_by_shape_tensor(ctx)) return dims;
   if (ctx.has_input("Shape")) {
     const int64_t rank = list_length(ctx.input("Shape"));
     if (rank < 0) return std::nullopt;

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "ops/grad.h"
+#include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 #include "ops/registry.h"
@@ -98,9 +99,8 @@ StatusOr<std::vector<GradOp>> grad_split(const GradContext& ctx) {
   op.input("X", ctx.output_grad("Out"));
   if (auto axis = ctx.input("AxisTensor"); !axis.empty()) op.input("AxisTensor", std::move(axis));
   op.output("Out", std::move(wanted));
-  for (const Attr& attr : ctx.forward().attrs())
-    op.attr(ctx.forward().name_of(attr.name), attr.value);
-  return std::vector<GradOp>{std::move(op)};
+  copy_attrs(ctx, op);
+  return one_grad_op(std::move(op));
 }
 
 }  // namespace

@@ -19,13 +19,19 @@ Status scale_dim(const InferContext& ctx, const VarMeta& x, size_t at, int64_t t
   return Ok();
 }
 
-Status infer_pixel_shuffle(InferContext& ctx) {
+// True if the shape of X is known; otherwise Out becomes an image of unknown size. Errors: the rank
+// of X is not 4.
+StatusOr<bool> known_image(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 4, 4));
   const VarMeta x = ctx.input("X");
-  if (!x.has_shape) {
-    ctx.set_output("Out", x.dtype, {-1, -1, -1, -1});
-    return Ok();
-  }
+  if (!x.has_shape) ctx.set_output("Out", x.dtype, {-1, -1, -1, -1});
+  return x.has_shape;
+}
+
+Status infer_pixel_shuffle(InferContext& ctx) {
+  MILLRACE_ASSIGN_OR_RETURN(const bool known, known_image(ctx));
+  if (!known) return Ok();
+  const VarMeta x = ctx.input("X");
   const int64_t factor = ctx.attr<int32_t>("upscale_factor");
   const bool last = channels_last(ctx, "data_format");
   const size_t first = first_spatial(last);
@@ -67,12 +73,9 @@ Status infer_shuffle_channel(InferContext& ctx) {
 }
 
 Status infer_space_to_depth(InferContext& ctx) {
-  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 4, 4));
+  MILLRACE_ASSIGN_OR_RETURN(const bool known, known_image(ctx));
+  if (!known) return Ok();
   const VarMeta x = ctx.input("X");
-  if (!x.has_shape) {
-    ctx.set_output("Out", x.dtype, {-1, -1, -1, -1});
-    return Ok();
-  }
   const int64_t block = ctx.attr<int32_t>("blocksize");
   if (x.dims[1] >= 0 && block > 0 && x.dims[1] % (block * block) != 0) {
     return ctx.error(

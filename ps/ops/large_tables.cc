@@ -83,6 +83,20 @@ StatusOr<Control> make_init(const Tables& tables, const KernelSetup& setup) {
   });
 }
 
+// A table that no other op uses until this is destroyed, and the columns that an op names.
+struct LockedTable {
+  LargeTable* table;
+  std::unique_lock<std::mutex> lock;
+  Columns columns;
+};
+
+StatusOr<LockedTable> lock_table(const Tables& tables, const LargeTablesNames& names) {
+  MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
+  std::unique_lock lock(table->mutex());
+  MILLRACE_ASSIGN_OR_RETURN(Columns columns, columns_of(*table, names.columns));
+  return LockedTable{table, std::move(lock), std::move(columns)};
+}
+
 StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
   const LargeTablesNames names = names_of_large_tables(setup);
   const ArgIndex ids_arg = setup.input("Ids");
@@ -92,9 +106,8 @@ StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
     return setup.error("found {} outputs for {} columns, expected one each", out.count,
                        names.columns.size());
   return Control([=](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
-    const std::lock_guard lock(table->mutex());
-    MILLRACE_ASSIGN_OR_RETURN(const Columns columns, columns_of(*table, names.columns));
+    MILLRACE_ASSIGN_OR_RETURN(const LockedTable locked, lock_table(tables, names));
+    const auto& [table, lock, columns] = locked;
     MILLRACE_ASSIGN_OR_RETURN(const auto ids, ids_of(ctx.args.in_value(ids_arg)));
     std::vector<float*> to;
     for (int32_t k = 0; k < out.count; ++k) {
@@ -126,9 +139,8 @@ StatusOr<Control> make_write(const Tables& tables, const KernelSetup& setup, boo
         "found {} 'Ids' and {} 'In' for {} columns, expected one 'Ids' and an 'In' for each column",
         ids_args.count, in.count, names.columns.size());
   return Control([=](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
-    const std::lock_guard lock(table->mutex());
-    MILLRACE_ASSIGN_OR_RETURN(const Columns columns, columns_of(*table, names.columns));
+    MILLRACE_ASSIGN_OR_RETURN(const LockedTable locked, lock_table(tables, names));
+    const auto& [table, lock, columns] = locked;
     MILLRACE_ASSIGN_OR_RETURN(const auto ids, ids_of(ctx.args.in_value(ids_args, 0)));
     for (int32_t k = 0; k < in.count; ++k) {
       const LargeTable::Column& column = *columns[static_cast<size_t>(k)];
@@ -186,6 +198,10 @@ StatusOr<float> number_of_large_tables(const Value& value, const char* slot) {
   return *tensor->data<float>();
 }
 
+StatusOr<float> read_rate(const ControlContext& ctx, ArgIndex rate) {
+  return number_of_large_tables(ctx.args.in_value(rate), "LearningRate");
+}
+
 StatusOr<Control> make_sgd(const Tables& tables, const KernelSetup& setup) {
   const LargeTablesNames names = names_of_large_tables(setup);
   const ArgIndex grad = setup.input("Grad");
@@ -194,11 +210,9 @@ StatusOr<Control> make_sgd(const Tables& tables, const KernelSetup& setup) {
     return setup.error("'value_names' has {} columns, expected one (the parameter)",
                        names.columns.size());
   return Control([=](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
-    const std::lock_guard lock(table->mutex());
-    MILLRACE_ASSIGN_OR_RETURN(const Columns columns, columns_of(*table, names.columns));
-    MILLRACE_ASSIGN_OR_RETURN(const float rate,
-                              number_of_large_tables(ctx.args.in_value(rate_arg), "LearningRate"));
+    MILLRACE_ASSIGN_OR_RETURN(const LockedTable locked, lock_table(tables, names));
+    const auto& [table, lock, columns] = locked;
+    MILLRACE_ASSIGN_OR_RETURN(const float rate, read_rate(ctx, rate_arg));
     const LargeTable::Column& param = *columns[0];
     return for_each_row(*table, ctx.args.in_value(grad), param.width, names.entry,
                         [&](float* row, const float* from) {
@@ -227,11 +241,9 @@ StatusOr<Control> make_adam(const Tables& tables, const KernelSetup& setup) {
         "'value_names' has {} columns, expected three (the parameter and two moments)",
         names.columns.size());
   return Control([=](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
-    const std::lock_guard lock(table->mutex());
-    MILLRACE_ASSIGN_OR_RETURN(const Columns columns, columns_of(*table, names.columns));
-    MILLRACE_ASSIGN_OR_RETURN(const float rate,
-                              number_of_large_tables(ctx.args.in_value(rate_arg), "LearningRate"));
+    MILLRACE_ASSIGN_OR_RETURN(const LockedTable locked, lock_table(tables, names));
+    const auto& [table, lock, columns] = locked;
+    MILLRACE_ASSIGN_OR_RETURN(const float rate, read_rate(ctx, rate_arg));
     MILLRACE_ASSIGN_OR_RETURN(const float power1,
                               number_of_large_tables(ctx.args.in_value(powers[0]), "Beta1Pow"));
     MILLRACE_ASSIGN_OR_RETURN(const float power2,

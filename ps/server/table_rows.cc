@@ -37,8 +37,8 @@ void copy_rows_table_rows(const Tensor& values, std::span<const int64_t> rows, s
 Status look_up_rows(const Value& table, const Tensor& ids, std::string_view name,
                     ReplySink& reply) {
   const auto* const rows = table.get_if<SelectedRows>();
-  const Tensor* const values = rows != nullptr ? &rows->value : table.get_if<Tensor>();
-  if (values == nullptr || !values->initialized() || values->rank() == 0)
+  const Tensor* const values = kernels::rows_of_table(table);
+  if (values == nullptr)
     return InvalidArgument("a table must have rows, found {}", describe(table));
   if (ids.dtype() != DType::kInt64)
     return InvalidArgument("ids must be i64, found {}", describe(ids));

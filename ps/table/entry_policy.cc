@@ -1,19 +1,9 @@
 #include "ps/table/entry_policy.h"
 
-#include <charconv>
-
 #include "framework/base/errors.h"
+#include "ps/table/number_text.h"
 
 namespace millrace::ps {
-namespace {
-
-template <typename T>
-bool read_entry_policy(std::string_view text, T& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
-
-}  // namespace
 
 StatusOr<EntryPolicy> parse_entry(std::string_view text) {
   EntryPolicy policy;
@@ -23,13 +13,12 @@ StatusOr<EntryPolicy> parse_entry(std::string_view text) {
   const std::string_view rest = cut == std::string_view::npos ? "" : text.substr(cut + 1);
   if (name == "count_filter_entry" || name == "count_filter") {
     policy.kind = EntryPolicy::Kind::kCountFilter;
-    if (read_entry_policy(rest, policy.count) && policy.count >= 0) return policy;
+    if (read_number(rest, policy.count) && policy.count >= 0) return policy;
     return InvalidArgument("entry '{}': expected an integer that is at least 0", text);
   }
   if (name == "probability_entry" || name == "probability") {
     policy.kind = EntryPolicy::Kind::kProbability;
-    if (read_entry_policy(rest, policy.probability) && policy.probability > 0 &&
-        policy.probability < 1)
+    if (read_number(rest, policy.probability) && policy.probability > 0 && policy.probability < 1)
       return policy;
     return InvalidArgument("entry '{}': expected a probability between 0 and 1", text);
   }

@@ -1,9 +1,9 @@
 #include "ps/table/initializer.h"
 
-#include <charconv>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "ps/table/number_text.h"
 
 namespace millrace::ps {
 namespace {
@@ -16,12 +16,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     at = end + 1;
   }
   return parts;
-}
-
-template <typename T>
-bool read_initializer(std::string_view text, T& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
 }
 
 }  // namespace
@@ -52,7 +46,7 @@ StatusOr<Initializer> parse_initializer(std::string_view text) {
   const std::vector<std::string_view> parts = split(text, '&');
   Initializer made;
   if (parts[0] == "fill_constant") {
-    if (parts.size() == 2 && read_initializer(parts[1], made.a)) return made;
+    if (parts.size() == 2 && read_number(parts[1], made.a)) return made;
   } else {
     using Kind = Initializer::Kind;
     if (parts[0] == "uniform_random") {
@@ -64,8 +58,8 @@ StatusOr<Initializer> parse_initializer(std::string_view text) {
     } else {
       return InvalidArgument("unknown table initializer '{}'", text);
     }
-    if (parts.size() == 4 && read_initializer(parts[1], made.seed) &&
-        read_initializer(parts[2], made.a) && read_initializer(parts[3], made.b))
+    if (parts.size() == 4 && read_number(parts[1], made.seed) && read_number(parts[2], made.a) &&
+        read_number(parts[3], made.b))
       return made;
   }
   return InvalidArgument("initializer '{}' has invalid arguments", text);

@@ -14,9 +14,8 @@
   because most tests are data for a few C++ drivers: rows of op cases, programs and the text they must become, arrays
   that the original computed; tools and whole jobs are tested from outside, in Python. The output counts these, too.
 - Duplicates: pairs of places with at least 60 equal tokens in a row (comments and preprocessor lines left out, names
-  and literals compared as they are). A longer run is one pair; a run that occurs n times is n - 1 pairs. Runs of 60 are
-  mostly the same few declarations at the start of similar kernels; runs of 100 are counted again, for they are code to
-  share.
+  and literals compared as they are). A longer run is one pair; a run that occurs n times is n - 1 pairs. What is left
+  is listed in docs/decisions/0027-code-that-is-shared.md; runs of 100 are counted again.
 
 Cycles between files and between folders are found by check_layers.py. Exit status: 0 clean, 1 a limit is missed, 2 the
 tree could not be read.
@@ -30,10 +29,10 @@ from check_layers import read_ranks
 from check_tree import tracked_files
 
 FUNCTION_P95 = 40
-HEADER_COMMENTS = 0.35
-HEADER_COMMENTS_LAYER = 0.29
+HEADER_COMMENTS = 0.355
+HEADER_COMMENTS_LAYER = 0.315
 TEST_LINES = 0.255
-DUPLICATE_PAIRS = {60: 124, 100: 11}  # tokens of a run: pairs
+DUPLICATE_PAIRS = {60: 14, 100: 3}  # tokens of a run: pairs
 
 NOT_PRODUCT = ("tests", "bench", "examples")
 CODE = (".h", ".cc", ".cu", ".cuh")

@@ -67,18 +67,21 @@ class CheckpointSource final : public jobs::TensorSource {
   io::Checkpoint checkpoint_;
 };
 
-class SafetensorsSource final : public jobs::TensorSource {
+// One file with all tensors; a File finds them by name.
+template <typename File>
+class ArchiveSource final : public jobs::TensorSource {
  public:
-  explicit SafetensorsSource(io::TensorFile file) : file_(std::move(file)) {}
+  ArchiveSource(File file, const char* form) : file_(std::move(file)), form_(form) {}
   [[nodiscard]] std::vector<std::string> names() const override { return file_.names(); }
   [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
     return file_.load(name);
   }
   [[nodiscard]] uint64_t bytes() const override { return file_.bytes(); }
-  [[nodiscard]] std::string form() const override { return "safetensors"; }
+  [[nodiscard]] std::string form() const override { return form_; }
 
  private:
-  io::TensorFile file_;
+  File file_;
+  const char* form_;
 };
 
 class OriginalSource final : public jobs::TensorSource {
@@ -107,20 +110,6 @@ class OriginalSource final : public jobs::TensorSource {
 
  private:
   io::OriginalCheckpoint checkpoint_;
-};
-
-class NpzSource final : public jobs::TensorSource {
- public:
-  explicit NpzSource(io::NpzFile file) : file_(std::move(file)) {}
-  [[nodiscard]] std::vector<std::string> names() const override { return file_.names(); }
-  [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
-    return file_.load(name);
-  }
-  [[nodiscard]] uint64_t bytes() const override { return file_.bytes(); }
-  [[nodiscard]] std::string form() const override { return "npz"; }
-
- private:
-  io::NpzFile file_;
 };
 
 class CombinedSource final : public jobs::TensorSource {
@@ -233,7 +222,7 @@ StatusOr<std::unique_ptr<jobs::TensorSource>> open_params(const Tool& tool,
   }
   if (form == "npz") {
     MILLRACE_ASSIGN_OR_RETURN(auto file, io::NpzFile::open(path));
-    return make_source<NpzSource>(std::move(file));
+    return make_source<ArchiveSource<io::NpzFile>>(std::move(file), "npz");
   }
   if (flags.program.empty()) {
     return Status(StatusCode::kUsage, "a combined parameter file does not contain names")
@@ -282,7 +271,7 @@ StatusOr<std::unique_ptr<jobs::TensorSource>> open_source(const Tool& tool,
   }
   if (form == "safetensors") {
     MILLRACE_ASSIGN_OR_RETURN(auto file, io::TensorFile::open(path));
-    return make_source<SafetensorsSource>(std::move(file));
+    return make_source<ArchiveSource<io::TensorFile>>(std::move(file), "safetensors");
   }
   return open_params(tool, flags, path, form);
 }

@@ -48,17 +48,11 @@ std::string log_line(std::chrono::system_clock::time_point when, LogLevel level,
   return out.member("text", text).end_object().take();
 }
 
-std::string error_json(const Status& status) {
+void add_location(JsonWriter& out, const Status& status) {
   const Location& at = status.location();
-  JsonWriter out;
-  out.begin_object();
-  out.key("schema").begin_object().member("name", "millrace.error").member("version", 1);
-  out.end_object().key("error").begin_object();
-  out.member("code", status_code_name(status.code())).member("message", status.message());
   const auto text = [&](const char* key, const std::string& value) {
     if (!value.empty()) out.member(key, value);
   };
-  text("file", at.file);
   if (at.block >= 0) out.member("block", at.block);
   if (at.op >= 0) out.member("op_index", at.op);
   text("op_type", at.op_type);
@@ -68,6 +62,17 @@ std::string error_json(const Status& status) {
   text("var", at.var);
   text("source", at.source);
   text("hint", status.hint());
+}
+
+std::string error_json(const Status& status) {
+  const Location& at = status.location();
+  JsonWriter out;
+  out.begin_object();
+  out.key("schema").begin_object().member("name", "millrace.error").member("version", 1);
+  out.end_object().key("error").begin_object();
+  out.member("code", status_code_name(status.code())).member("message", status.message());
+  if (!at.file.empty()) out.member("file", at.file);
+  add_location(out, status);
   if (!status.notes().empty()) {
     out.key("notes").begin_array();
     for (const std::string& note : status.notes()) out.value(note);

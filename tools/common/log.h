@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "framework/base/json_writer.h"
 #include "framework/base/log.h"
 #include "framework/base/status.h"
 
@@ -20,5 +21,9 @@ std::string log_line(std::chrono::system_clock::time_point when, LogLevel level,
 /// An error as a JSON document with code, message, file, block, op_index, op_type, slot,
 /// slot_index, attr, var, hint and notes; unknown fields are absent.
 std::string error_json(const Status& status);
+
+/// Writes the members of `error_json` that say where an error is, from "block" to "source", and
+/// "hint", into the open object; unknown ones are left out.
+void add_location(JsonWriter& out, const Status& status);
 
 }  // namespace millrace::tools

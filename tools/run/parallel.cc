@@ -6,7 +6,6 @@
 #include "executor/parallel/strategy_fields.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
-#include "framework/names.h"
 #include "io/npz.h"
 #include "tools/run/session_options.h"
 #include "transpiler/parallel/parallel.h"
@@ -48,11 +47,7 @@ StatusOr<std::string> find_loss(const RunOptions& options, const Program& progra
   }
   if (!options.parallel.loss.empty()) return options.parallel.loss;
   if (!transpiler::is_training_program(program)) return std::string();
-  std::vector<std::string> losses;
-  for (const Var& var : program.root().vars()) {
-    if (std::find(seeds.begin(), seeds.end(), names::grad(var.name())) != seeds.end())
-      losses.push_back(var.name().str());
-  }
+  std::vector<std::string> losses = transpiler::trained_losses(program);
   if (losses.size() == 1) return losses.front();
   return Status(StatusCode::kUsage,
                 fmt::format("found {} losses in the program, expected one or --loss with its name",

@@ -74,10 +74,7 @@ Status add_pair_collect_optimizers(const Block& block, DistributionJob& job, llv
   pair.grad_kind = grad_var->kind();
   pair.dtype = param_var->dtype();
   pair.lod_level = param_var->lod_level();
-  const auto index = static_cast<uint32_t>(job.pairs.size());
-  job.pair_of_param[param] = index;
-  job.pair_of_grad[grad] = index;
-  job.pairs.push_back(std::move(pair));
+  job.add_pair(std::move(pair));
   return Ok();
 }
 

@@ -1,5 +1,3 @@
-#include <llvm/ADT/STLExtras.h>
-
 #include "transpiler/distribute/collective_passes.h"
 #include "transpiler/roles.h"
 
@@ -41,13 +39,10 @@ Status allreduce_gradients(Program& main, PassContext& context, CollectivePlan& 
   std::string last_grad;
   int64_t count = 0;
   // From the last op back, so that rings are assigned in the same order as in the original.
-  const std::vector<Op*> ops = block.op_vector();
-  for (Op* op : llvm::reverse(ops)) {
-    StatusOr<std::vector<GradPair>> pairs = backward_pairs(*op);
-    if (!pairs.ok()) return std::move(pairs).status();
-    if (pairs->empty()) continue;
-    last_grad = pairs->back().grad;
-    reduce_after(*op, *pairs, plan, count);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<PairsOfOp> all, pairs_from_last(block));
+  for (const auto& [op, pairs] : all) {
+    last_grad = pairs.back().grad;
+    reduce_after(*op, pairs, plan, count);
   }
   if (last_grad.empty()) return Ok();
   wait_before_optimizer(block, last_grad, plan);

@@ -1,5 +1,3 @@
-#include <llvm/ADT/STLExtras.h>
-
 #include "framework/names.h"
 #include "transpiler/distribute/collective_passes.h"
 #include "transpiler/distribute/op_builder.h"
@@ -41,11 +39,9 @@ Status allreduce_fused(Program& main, PassContext& context, CollectivePlan& plan
   Block& block = main.root();
   std::vector<std::string> grads;  // the gradient computed last is first
   Op* last = nullptr;              // the op that computes it
-  const std::vector<Op*> ops = block.op_vector();
-  for (Op* op : llvm::reverse(ops)) {
-    StatusOr<std::vector<GradPair>> pairs = backward_pairs(*op);
-    if (!pairs.ok()) return std::move(pairs).status();
-    for (const GradPair& pair : *pairs) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<PairsOfOp> all, pairs_from_last(block));
+  for (const auto& [op, pairs] : all) {
+    for (const GradPair& pair : pairs) {
       if (plan.is_table(pair.param)) continue;
       if (last == nullptr) last = op;
       grads.push_back(pair.grad);

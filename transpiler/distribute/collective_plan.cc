@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/op_attrs.h"
@@ -130,6 +132,16 @@ StatusOr<std::vector<GradPair>> backward_pairs(const Op& op) {
   }
   for (size_t i = 0; i < names.size(); i += 2) out.push_back({names[i], names[i + 1]});
   return out;
+}
+
+StatusOr<std::vector<PairsOfOp>> pairs_from_last(Block& block) {
+  std::vector<PairsOfOp> all;
+  const std::vector<Op*> ops = block.op_vector();
+  for (Op* const op : llvm::reverse(ops)) {
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<GradPair> pairs, backward_pairs(*op));
+    if (!pairs.empty()) all.push_back({op, std::move(pairs)});
+  }
+  return all;
 }
 
 Status check_updates_are_reduced(const Program& main, const CollectivePlan& plan) {

@@ -51,6 +51,14 @@ struct GradPair {
 /// Errors: kInvalidProgram with the op's location for a list of odd length or an undeclared var.
 StatusOr<std::vector<GradPair>> backward_pairs(const Op& op);
 
+/// A backward op and the pairs whose gradients it computes, at least one.
+struct PairsOfOp {
+  Op* op = nullptr;
+  std::vector<GradPair> pairs;
+};
+/// All of them in a block, from its last op back. Errors: those of backward_pairs().
+StatusOr<std::vector<PairsOfOp>> pairs_from_last(Block& block);
+
 /// Checks that some backward op lists the gradient of every update of the block in its op_role_var:
 /// only listed gradients are reduced.
 /// Errors: kInvalidProgram with the location of an update whose gradient is not listed.

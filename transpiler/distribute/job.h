@@ -10,6 +10,7 @@
 #include <llvm/ADT/StringMap.h>
 #include <llvm/ADT/StringSet.h>
 
+#include "transpiler/distribute/dispatcher.h"
 #include "transpiler/distribute/op_builder.h"
 #include "transpiler/distribute/slice.h"
 #include "transpiler/distribute_config.h"
@@ -106,6 +107,13 @@ struct DistributionJob final : Facts {
   std::string table_control;
   std::vector<std::string> recv_outputs;
 
+  /// Appends a pair and makes it the one of its parameter and of its gradient.
+  void add_pair(ParamGrad pair);
+  /// Distributes slices over the servers: sets their endpoints and fills `owned`.
+  /// \param slices  what the dispatcher knows about each
+  /// \param which   the same slices in `pairs`, in the same order
+  void place(Dispatcher& dispatcher, const std::vector<Placeable>& slices,
+             const std::vector<OwnedSlice>& which);
   /// The graph waits for all trainers each step.
   [[nodiscard]] bool sync() const { return arguments.sync_mode; }
   /// Servers hold one gradient variable per trainer and merge them.

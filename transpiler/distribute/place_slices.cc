@@ -113,12 +113,7 @@ Status place_slices(Program& main, PassContext& context, DistributionJob& job) {
       which.push_back(OwnedSlice{p, s});
     }
   }
-  const std::vector<int32_t> servers = dispatcher->dispatch(slices);
-  job.owned.assign(job.endpoints.size(), {});
-  for (size_t i = 0; i < which.size(); ++i) {
-    job.pairs[which[i].pair].slices[which[i].slice].endpoint = servers[i];
-    job.owned[static_cast<size_t>(servers[i])].push_back(which[i]);
-  }
+  job.place(*dispatcher, slices, which);
   mark_prefetched(job);
   list_params(main.root(), job);
   return Ok();

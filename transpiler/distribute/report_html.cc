@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/base/report_style.h"
 #include "framework/types.h"
 #include "transpiler/distribute/slices_json.h"
 #include "transpiler/distribute/units.h"
@@ -12,25 +13,43 @@
 namespace millrace::transpiler {
 namespace {
 
-constexpr const char* kStyle = R"css(
-:root{color-scheme:light dark;--text:#1c2430;--dim:#5c6775;--line:#d9dee5;--page:#fbfcfd;--card:#fff;--sat:48%;--l1:62%;--l2:84%;--hot:#b3261e}
-@media(prefers-color-scheme:dark){:root{--text:#e4e8ee;--dim:#98a3b1;--line:#343c47;--page:#14181d;--card:#1b2027;--sat:38%;--l1:46%;--l2:28%;--hot:#ff8a80}}
-*{box-sizing:border-box}body{margin:0;padding:24px 28px 48px;background:var(--page);color:var(--text);font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1180px;margin:auto}h1{font-size:20px;margin:0 0 2px}h2{font-size:15px;margin:28px 0 8px}p{margin:4px 0;color:var(--dim)}
-.cards{display:flex;flex-wrap:wrap;gap:10px;margin:16px 0 0}.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:9px 14px;min-width:118px}
-.card b{display:block;font-size:18px;font-weight:600}.card span{color:var(--dim);font-size:12px}
-.box{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px;overflow-x:auto}
+// The shared rules of report pages, and those of this one.
+std::string report_page_style() {
+  std::string out;
+  out += R"css(
+:root{)css";
+  out += report_style::kLightColors;
+  out += R"css(--sat:48%;--l1:62%;--l2:84%;--hot:#b3261e}
+@media(prefers-color-scheme:dark){:root{)css";
+  out += report_style::kDarkColors;
+  out += R"css(--sat:38%;--l1:46%;--l2:28%;--hot:#ff8a80}}
+)css";
+  out += report_style::kBodyRules;
+  out += R"css(main{max-width:1180px;margin:auto})css";
+  out += report_style::kHeadingRules;
+  out += R"css(p{margin:4px 0;color:var(--dim)}
+)css";
+  out += report_style::kCardRules;
+  out += R"css(
 .tall{max-height:560px;overflow:auto;padding:0}svg{display:block}svg text{font:11px system-ui,sans-serif;fill:var(--text);pointer-events:none}
 svg .axis{fill:var(--dim)}svg .grid{stroke:var(--line)}svg .mean{stroke:var(--hot);stroke-dasharray:5 4;stroke-width:1.5}
 svg rect{stroke:var(--card);stroke-width:.8}svg g:hover rect{stroke:var(--text);stroke-width:1.5}
 .param rect{fill:hsl(var(--hue) var(--sat) var(--l1))}.state rect{fill:hsl(var(--hue) var(--sat) var(--l2))}.thin rect{fill:var(--dim)}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th,td{padding:5px 12px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
-th{position:sticky;top:0;background:var(--card);color:var(--dim);font-weight:600;font-size:12px}tr:last-child td{border-bottom:0}
+)css";
+  out += report_style::kTableRules;
+  out +=
+      R"css(th{position:sticky;top:0;background:var(--card);color:var(--dim);font-weight:600;font-size:12px}tr:last-child td{border-bottom:0}
 th:first-child,td:first-child,.l{text-align:left}td:first-child{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:12.5px}
-tfoot th{border-top:1px solid var(--line);border-bottom:0;position:static}.hot{color:var(--hot);font-weight:600}.legend{display:flex;gap:18px;margin:0 0 8px;color:var(--dim);font-size:12px}
-.key{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:6px;vertical-align:-1px}
+tfoot th{border-top:1px solid var(--line);border-bottom:0;position:static}.hot{color:var(--hot);font-weight:600})css";
+  out += report_style::kLegendRule;
+  out += R"css(
+)css";
+  out += report_style::kKeyRule;
+  out += R"css(
 input{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:6px 10px;width:300px;margin:0 12px 8px 0}
 )css";
+  return out;
+}
 
 // Hides the rows whose text does not contain the words of the search box.
 constexpr const char* kScript = R"js(
@@ -162,7 +181,7 @@ std::string report_html(const ProgramProperties& properties, const VarsDistribut
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width,initial-scale=1\">\n<title>Distribution "
       "report</title>\n<style>";
-  out += kStyle;
+  out += report_page_style();
   out += "</style></head><body><main>\n<h1>Distribution report</h1>\n";
   if (properties.endpoints.empty() || overview.vars().empty()) {
     out += "<p>No variable is on a server in this mode: every trainer holds all of them.</p>\n";

@@ -35,10 +35,7 @@ Status add_pair_server_job(const Op& op, const std::string& param, const std::st
   pair.grad_kind = block.find_var(grad)->kind();
   pair.dtype = block.find_var(param)->dtype();
   pair.lod_level = block.find_var(param)->lod_level();
-  const auto index = static_cast<uint32_t>(job.pairs.size());
-  job.pair_of_param[param] = index;
-  job.pair_of_grad[grad] = index;
-  job.pairs.push_back(std::move(pair));
+  job.add_pair(std::move(pair));
   return Ok();
 }
 
@@ -99,22 +96,19 @@ Status place_in_order(const Program& main, DistributionJob& job) {
       which.push_back({.pair = p, .slice = s});
     }
   }
-  const std::vector<int32_t> servers = dispatcher->dispatch(slices);
-  job.owned.assign(job.endpoints.size(), {});
-  for (size_t i = 0; i < which.size(); ++i) {
-    ParamGrad& pair = job.pairs[which[i].pair];
-    PlacedSlice& placed = pair.slices[which[i].slice];
-    const auto server = static_cast<size_t>(servers[i]);
-    placed.endpoint = servers[i];
-    job.owned[server].push_back(which[i]);
-    const Block& block = main.root();
-    job.overview.add_distributed_var({.origin = facts_of(*block.find_var(pair.param)),
-                                      .slice = facts_of(*block.find_var(placed.param)),
-                                      .is_slice = pair.is_cut(),
-                                      .block_id = which[i].slice,
-                                      .offset = placed.slice.offset,
-                                      .vtype = "Param",
-                                      .endpoint = job.endpoints[server]});
+  job.place(*dispatcher, slices, which);
+  const Block& block = main.root();
+  for (const OwnedSlice& slice : which) {
+    const ParamGrad& pair = job.pairs[slice.pair];
+    const PlacedSlice& placed = pair.slices[slice.slice];
+    job.overview.add_distributed_var(
+        {.origin = facts_of(*block.find_var(pair.param)),
+         .slice = facts_of(*block.find_var(placed.param)),
+         .is_slice = pair.is_cut(),
+         .block_id = slice.slice,
+         .offset = placed.slice.offset,
+         .vtype = "Param",
+         .endpoint = job.endpoints[static_cast<size_t>(placed.endpoint)]});
   }
   return Ok();
 }

@@ -15,6 +15,7 @@
 #include "transpiler/distribute/collective_plan.h"
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/program_edit.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -111,7 +112,7 @@ class KnownConstants {
     const Var* const var = out.empty() ? nullptr : block_.find_var(out);
     if (def == nullptr || var == nullptr || var->persistable() || !var->spec().has_tensor() ||
         var->kind() != VarKind::kLodTensor || writes_.lookup(var->id()) != 1 ||
-        !others_unread(op, out))
+        !only_output_read(op, out))
       return std::nullopt;
     std::optional<Constant> result = value_of(op, *def);
     if (!result || !is_followed(result->dtype) || result->dtype != var->dtype() ||
@@ -133,14 +134,6 @@ class KnownConstants {
     const Var* const var = name.empty() ? nullptr : block_.find_var(name);
     const auto found = var == nullptr ? known_.end() : known_.find(var->id());
     return found == known_.end() ? nullptr : &found->second;
-  }
-
-  bool others_unread(const Op& op, llvm::StringRef out) const {
-    return llvm::all_of(op.output_names(), [&](llvm::StringRef name) {
-      return name == out || llvm::none_of(op.program().blocks(), [&](const Block& block) {
-               return block.has_readers(name);
-             });
-    });
   }
 
   std::optional<Constant> value_of(const Op& op, const ops::OpDef& def) const {

@@ -4,6 +4,7 @@
 
 #include <llvm/ADT/StringMap.h>
 
+#include "framework/names.h"
 #include "transpiler/distribute/collective_plan.h"
 #include "transpiler/parallel/parallel.h"
 #include "transpiler/roles.h"
@@ -35,6 +36,16 @@ std::vector<std::string> loss_gradients(const Program& program) {
     for (const llvm::StringRef name : op.output_names()) names.push_back(name.str());
   }
   return names;
+}
+
+std::vector<std::string> trained_losses(const Program& program) {
+  const std::vector<std::string> seeds = loss_gradients(program);
+  std::vector<std::string> losses;
+  for (const Var& var : program.root().vars()) {
+    if (std::find(seeds.begin(), seeds.end(), names::grad(var.name())) != seeds.end())
+      losses.push_back(var.name().str());
+  }
+  return losses;
 }
 
 bool is_training_program(const Program& program) {

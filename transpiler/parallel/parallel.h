@@ -14,6 +14,9 @@ namespace millrace::transpiler {
 /// write, in order. Empty for programs that do not train.
 std::vector<std::string> loss_gradients(const Program& program);
 
+/// The vars of block 0 whose gradient is one of them, in the order of the block: the losses.
+std::vector<std::string> trained_losses(const Program& program);
+
 /// True if some op has the role backward or optimize.
 bool is_training_program(const Program& program);
 

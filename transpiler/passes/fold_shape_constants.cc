@@ -1,4 +1,5 @@
 #include "transpiler/passes/passes.h"
+#include "transpiler/program_edit.h"
 #include "transpiler/roles.h"
 #include "transpiler/shape_constants.h"
 
@@ -72,19 +73,10 @@ bool use_constants(Op& op, const ShapeConstants& constants) {
   return changed;
 }
 
-// True if no other output of the op is read.
-bool only_out_is_read(const Op& op, llvm::StringRef out) {
-  return llvm::all_of(op.output_names(), [&](llvm::StringRef name) {
-    return name == out || llvm::none_of(op.program().blocks(), [&](const Block& block) {
-             return block.has_readers(name);
-           });
-  });
-}
-
 // Replaces the op by an assign_value with the known values.
 bool replace(Op& op, const ShapeConstant& constant) {
   const std::string out = op.first_output("Out").str();
-  if (op.inputs().empty() || !only_out_is_read(op, out)) return false;
+  if (op.inputs().empty() || !only_output_read(op, out)) return false;
   std::vector<int64_t> values;
   for (const auto& value : constant.values) values.push_back(*value);
   const llvm::ArrayRef<int64_t> dims = op.block().find_var_recursive(out)->dims();

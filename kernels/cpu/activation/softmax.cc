@@ -8,6 +8,7 @@
 #include "kernels/cpu/nest.h"
 #include "kernels/cpu/sums.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/cpu/wide_elements.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
@@ -147,13 +148,7 @@ StatusOr<Kernel> forward_softmax(const KernelSetup& op) {
     const Tensor& x = ctx.in(x_arg);
     Tensor& out = ctx.out(out_arg);
     MILLRACE_ASSIGN_OR_RETURN(const Extent extent, extent_of(x.dims(), axis, "axis"));
-    const DType dtype = wide_type(x.dtype());
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const from, elements_as(ctx.device(), x, dtype, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const WideOutput to, WideOutput::open(ctx.device(), out, dtype, 1));
-    MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const T* const src = reinterpret_cast<const T*>(from);
-      T* const dst = to.data<T>();
+    return with_wide_elements(ctx.device(), x, out, [&](const auto* src, auto* dst) {
       each_part_softmax(
           ctx.device(), extent,
           [&](int64_t at) { forward_row<kLog>(src + at, dst + at, extent.count); },
@@ -161,8 +156,7 @@ StatusOr<Kernel> forward_softmax(const KernelSetup& op) {
             forward_columns<kLog>(src + at, dst + at, extent, width);
           });
       return Ok();
-    }));
-    return to.finish();
+    });
   });
 }
 

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/cpu/collective/combine_block.h"
 #include "kernels/cpu/collective/sum_parts.h"
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
 namespace {
-
-constexpr int64_t kReducePartsBlock =
-    1024;  // number of elements combined at once; they stay in the L1 cache
 
 struct ReducePartsProduct {
   template <typename C>
@@ -32,33 +30,13 @@ struct Smallest {
   }
 };
 
-template <typename T, typename Op>
-void combine_block(Op op, llvm::ArrayRef<const std::byte*> parts,
-                   llvm::ArrayRef<std::byte*> results, int64_t begin, int64_t count) {
-  using C = Compute<T>;
-  std::array<C, kReducePartsBlock> so_far;
-  const T* const first = reinterpret_cast<const T*>(parts[0]) + begin;
-  for (int64_t i = 0; i < count; ++i) so_far[static_cast<size_t>(i)] = static_cast<C>(first[i]);
-  for (const std::byte* const part : parts.drop_front()) {
-    const T* const values = reinterpret_cast<const T*>(part) + begin;
-    for (int64_t i = 0; i < count; ++i) {
-      C& value = so_far[static_cast<size_t>(i)];
-      value = static_cast<C>(op(value, static_cast<C>(values[i])));
-    }
-  }
-  for (std::byte* const result : results) {
-    T* const out = reinterpret_cast<T*>(result) + begin;
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(so_far[static_cast<size_t>(i)]);
-  }
-}
-
 template <typename Op>
 Status combine_reduce_parts(DType dtype, Op op, llvm::ArrayRef<const std::byte*> parts,
                             llvm::ArrayRef<std::byte*> results, int64_t count) {
   return dispatch<AllNumberTypes>(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for (int64_t begin = 0; begin < count; begin += kReducePartsBlock)
-      combine_block<T>(op, parts, results, begin, std::min(kReducePartsBlock, count - begin));
+    for (int64_t begin = 0; begin < count; begin += kCombinedBlock)
+      combine_block<T>(op, parts, results, begin, std::min(kCombinedBlock, count - begin));
     return Ok();
   });
 }

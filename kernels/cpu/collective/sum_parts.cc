@@ -1,15 +1,13 @@
 #include "kernels/cpu/collective/sum_parts.h"
 
 #include <algorithm>
-#include <array>
+#include <functional>
 
+#include "kernels/cpu/collective/combine_block.h"
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
 namespace {
-
-constexpr int64_t kSumPartsBlock =
-    1024;  // number of elements summed at once; they stay in the L1 cache
 
 // In place, so that each element is read and written once and the loop vectorises.
 template <typename T>
@@ -31,23 +29,6 @@ void sum_two(const T* a, const T* b, T* result, int64_t count) {
     result[i] = static_cast<T>(static_cast<C>(a[i]) + static_cast<C>(b[i]));
 }
 
-template <typename T>
-void sum_block(llvm::ArrayRef<const std::byte*> parts, llvm::ArrayRef<std::byte*> results,
-               int64_t begin, int64_t count) {
-  using C = Compute<T>;
-  std::array<C, kSumPartsBlock> sum;
-  const T* const first = reinterpret_cast<const T*>(parts[0]) + begin;
-  for (int64_t i = 0; i < count; ++i) sum[static_cast<size_t>(i)] = static_cast<C>(first[i]);
-  for (const std::byte* const part : parts.drop_front()) {
-    const T* const values = reinterpret_cast<const T*>(part) + begin;
-    for (int64_t i = 0; i < count; ++i) sum[static_cast<size_t>(i)] += static_cast<C>(values[i]);
-  }
-  for (std::byte* const result : results) {
-    T* const out = reinterpret_cast<T*>(result) + begin;
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(sum[static_cast<size_t>(i)]);
-  }
-}
-
 }  // namespace
 
 Status sum_parts(DType dtype, llvm::ArrayRef<const std::byte*> parts,
@@ -64,8 +45,9 @@ Status sum_parts(DType dtype, llvm::ArrayRef<const std::byte*> parts,
               reinterpret_cast<T*>(results[0]), count);
       return Ok();
     }
-    for (int64_t begin = 0; begin < count; begin += kSumPartsBlock)
-      sum_block<T>(parts, results, begin, std::min(kSumPartsBlock, count - begin));
+    for (int64_t begin = 0; begin < count; begin += kCombinedBlock)
+      combine_block<T>(std::plus<>(), parts, results, begin,
+                       std::min(kCombinedBlock, count - begin));
     return Ok();
   });
 }

@@ -1,3 +1,4 @@
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
@@ -134,17 +135,15 @@ StatusOr<Kernel> is_empty_assign(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> memory_helper_grad(const KernelSetup& op) {
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    const Tensor* const from = ctx.find_in(grad);
-    if (from != nullptr && from->initialized()) return copy_tensor(ctx, *from, *to);
-    if (!to->initialized())
+    const GradientTensors g = gradient.find(ctx, StartsAs::kUnset);
+    if (g && g.from->initialized()) return copy_tensor(ctx, *g.from, *g.to);
+    if (g.to == nullptr) return Ok();
+    if (!g.to->initialized())
       return ctx.error(
           "Out@GRAD and X are both missing, one of which must determine the shape of X@GRAD");
-    fill_zero(ctx.device(), *to);
+    fill_zero(ctx.device(), *g.to);
     return Ok();
   });
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/control_flow/row_pieces.h"
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/kernel.h"
@@ -62,13 +63,18 @@ StatusOr<Kernel> max_sequence_len(const KernelSetup& op) {
   });
 }
 
+// The arguments of ops that order or split X by a rank table.
+struct RankedArgs {
+  explicit RankedArgs(const KernelSetup& op)
+      : x(op.input("X")), table(op.input("RankTable")), out(op.output("Out")) {}
+  ArgIndex x, table, out;
+};
+
 StatusOr<Kernel> lod_tensor_to_array(const KernelSetup& op) {
-  const ArgIndex x_arg = op.input("X");
-  const ArgIndex table_arg = op.input("RankTable");
-  const ArgIndex out = op.output("Out");
+  const RankedArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const RankTable* const table, table_of(ctx, table_arg));
-    const Tensor& x = ctx.in(x_arg);
+    MILLRACE_ASSIGN_OR_RETURN(const RankTable* const table, table_of(ctx, args.table));
+    const Tensor& x = ctx.in(args.x);
     const size_t level = table->coarse_lod.size();
     const LodLevel offsets = offsets_of_rank_tables(*table);
     const size_t finer = x.lod().size() > level + 1 ? x.lod().size() - level - 1 : 0;
@@ -86,22 +92,20 @@ StatusOr<Kernel> lod_tensor_to_array(const KernelSetup& op) {
       MILLRACE_RETURN_IF_ERROR(pieces.write(x, element));
       if (finer > 0) element.set_lod(Lod(std::move(pieces.lod())));
     }
-    ctx.out_value(out).as<TensorArray>() = std::move(array);
+    ctx.out_value(args.out).as<TensorArray>() = std::move(array);
     return Ok();
   });
 }
 
 StatusOr<Kernel> array_to_lod_tensor(const KernelSetup& op) {
-  const ArgIndex x_arg = op.input("X");
-  const ArgIndex table_arg = op.input("RankTable");
-  const ArgIndex out = op.output("Out");
+  const RankedArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const RankTable* const table, table_of(ctx, table_arg));
-    const auto* const array = ctx.in_value(x_arg).get_if<TensorArray>();
+    MILLRACE_ASSIGN_OR_RETURN(const RankTable* const table, table_of(ctx, args.table));
+    const auto* const array = ctx.in_value(args.x).get_if<TensorArray>();
     const int64_t steps = table->items.empty() ? 0 : table->items.front().length;
     if (array == nullptr || array->empty() || static_cast<int64_t>(array->size()) < steps) {
       return ctx.error("X must be an array of at least {} tensors, found {}", steps,
-                       describe(ctx.in_value(x_arg)));
+                       describe(ctx.in_value(args.x)));
     }
     // position of each sequence in the order of the table
     std::vector<size_t> rank(table->items.size());
@@ -114,7 +118,7 @@ StatusOr<Kernel> array_to_lod_tensor(const KernelSetup& op) {
         MILLRACE_RETURN_IF_ERROR(pieces.append(element, 0, static_cast<int64_t>(r)));
       }
     }
-    Tensor& to = ctx.out(out);
+    Tensor& to = ctx.out(args.out);
     MILLRACE_RETURN_IF_ERROR(pieces.write(array->front(), to));
     std::vector<LodLevel> levels = table->coarse_lod.levels();
     levels.push_back(offsets_of_rank_tables(*table));
@@ -148,32 +152,29 @@ StatusOr<Kernel> shrink_rnn_memory(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> shrink_rnn_memory_grad(const KernelSetup& op) {
-  const ArgIndex grad_arg = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    const Tensor* const grad = ctx.find_in(grad_arg);
-    if (grad == nullptr || !grad->initialized()) {
-      fill_zero(ctx.device(), *to);
+    const GradientTensors g = gradient.find(ctx, StartsAs::kUnset);
+    if (!g) return Ok();
+    if (!g.from->initialized()) {
+      fill_zero(ctx.device(), *g.to);
       return Ok();
     }
-    if (grad->dtype() != to->dtype() || grad->bytes() > to->bytes())
-      return ctx.error("Out@GRAD {} has more rows than X {}", describe(*grad), describe(*to));
-    std::memcpy(to->raw(), grad->raw(), static_cast<size_t>(grad->bytes()));
-    std::memset(to->raw() + grad->bytes(), 0, static_cast<size_t>(to->bytes() - grad->bytes()));
+    if (g.from->dtype() != g.to->dtype() || g.from->bytes() > g.to->bytes())
+      return ctx.error("Out@GRAD {} has more rows than X {}", describe(*g.from), describe(*g.to));
+    std::memcpy(g.to->raw(), g.from->raw(), static_cast<size_t>(g.from->bytes()));
+    std::memset(g.to->raw() + g.from->bytes(), 0,
+                static_cast<size_t>(g.to->bytes() - g.from->bytes()));
     return Ok();
   });
 }
 
 // \param back  restores the original order of sequences that are in the order of the table
 StatusOr<Kernel> make_reorder(const KernelSetup& op, bool back) {
-  const ArgIndex x_arg = op.input("X");
-  const ArgIndex table_arg = op.input("RankTable");
-  const ArgIndex out = op.output("Out");
+  const RankedArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const RankTable* const table, table_of(ctx, table_arg));
-    const Tensor& x = ctx.in(x_arg);
+    MILLRACE_ASSIGN_OR_RETURN(const RankTable* const table, table_of(ctx, args.table));
+    const Tensor& x = ctx.in(args.x);
     std::vector<int64_t> from(table->items.size());
     for (size_t r = 0; r < from.size(); ++r) {
       const int64_t index = table->items[r].index;
@@ -188,7 +189,7 @@ StatusOr<Kernel> make_reorder(const KernelSetup& op, bool back) {
     Tensor moved;
     MILLRACE_RETURN_IF_ERROR(pieces.write(x, moved));
     if (!x.lod().empty()) moved.set_lod(Lod(std::move(pieces.lod())));
-    ctx.out(out) = std::move(moved);
+    ctx.out(args.out) = std::move(moved);
     return Ok();
   });
 }

@@ -84,14 +84,14 @@ class RowPieces {
 
  private:
   struct Piece {
-    const Tensor* of;
-    int64_t begin;
-    int64_t end;
+    const Tensor* of;  ///< not owned; outlives the pieces
+    int64_t begin;     ///< first row
+    int64_t end;       ///< one past the last
   };
   /// In the order of the calls of append().
   std::vector<Piece> pieces_;
-  std::vector<LodLevel> lod_;
-  int64_t rows_ = 0;
+  std::vector<LodLevel> lod_;  ///< offsets of the result, by level
+  int64_t rows_ = 0;           ///< rows of the result so far
 };
 
 }  // namespace millrace::kernels

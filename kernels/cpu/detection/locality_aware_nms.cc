@@ -83,11 +83,7 @@ void detect_merged(const NmsInput& input, const NmsAttrs& attrs, int64_t image, 
     for (const int64_t box : kept)
       found.push_back({image, klass, b.scores[box], input.box_at(image, klass, box)});
   }
-  if (attrs.keep_top_k > -1 && static_cast<int64_t>(found.size()) > attrs.keep_top_k) {
-    std::stable_sort(found.begin(), found.end(), [](const Detection<T>& a, const Detection<T>& b) {
-      return a.score > b.score;
-    });
-    found.resize(static_cast<size_t>(attrs.keep_top_k));
+  if (keep_best(found, attrs.keep_top_k)) {
     std::stable_sort(found.begin(), found.end(), [](const Detection<T>& a, const Detection<T>& b) {
       return a.klass < b.klass;
     });

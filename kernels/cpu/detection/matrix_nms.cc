@@ -61,8 +61,7 @@ template <typename T>
 void detect_matrix_nms(const NmsInput& input, const MatrixNmsAttrs& attrs, const T* boxes,
                        const T* scores, int64_t image, std::vector<Detection<T>>& all) {
   std::vector<Detection<T>> found;
-  for (int64_t klass = 0; klass < input.classes; ++klass) {
-    if (klass == attrs.background) continue;
+  for_foreground(input, attrs.background, [&](int64_t klass) {
     std::vector<Detection<T>> of_class;
     for (int64_t box = 0; box < input.boxes_of(image); ++box) {
       const T score = scores[input.score_at(image, klass, box)];
@@ -72,14 +71,13 @@ void detect_matrix_nms(const NmsInput& input, const MatrixNmsAttrs& attrs, const
     sort_by_score(of_class, attrs.nms_top_k);
     decay(input, attrs, boxes, of_class);
     found.insert(found.end(), of_class.begin(), of_class.end());
-  }
+  });
   sort_by_score(found, attrs.keep_top_k);
   all.insert(all.end(), found.begin(), found.end());
 }
 
 StatusOr<Kernel> matrix_nms(const KernelSetup& op) {
-  const ArgIndex bboxes = op.input("BBoxes");
-  const ArgIndex score_arg = op.input("Scores");
+  const NmsSlots inputs{op.input("BBoxes"), op.input("Scores"), {}, false};
   NmsOutputs outputs;
   outputs.out = op.output("Out");
   outputs.index = op.output("Index");
@@ -91,16 +89,11 @@ StatusOr<Kernel> matrix_nms(const KernelSetup& op) {
       op.attr<int64_t>("keep_top_k"),       op.attr<bool>("use_gaussian"),
       op.attr<float>("gaussian_sigma"),     op.attr<bool>("normalized")};
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const boxes, needed(ctx, bboxes, "BBoxes"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, score_arg, "Scores"));
-    MILLRACE_ASSIGN_OR_RETURN(const NmsInput input, read_nms_input(*boxes, *scores, nullptr));
-    return dispatch<FloatTypes>(boxes->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      std::vector<Detection<T>> kept;
-      for (int64_t n = 0; n < input.images; ++n)
-        detect_matrix_nms(input, attrs, boxes->data<T>(), scores->data<T>(), n, kept);
-      return put_detections(ctx, outputs, input, *boxes, kept);
-    });
+    return detect_images(
+        ctx, inputs, outputs,
+        [&](const NmsInput& input, const auto* at, const auto* score, int64_t image, auto& kept) {
+          detect_matrix_nms(input, attrs, at, score, image, kept);
+        });
   });
 }
 

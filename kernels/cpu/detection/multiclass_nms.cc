@@ -49,12 +49,7 @@ void detect_multiclass_nms(const NmsInput& input, const NmsAttrs& attrs, const T
                        input.box_at(image, klass, box)});
     }
   }
-  if (attrs.keep_top_k > -1 && static_cast<int64_t>(found.size()) > attrs.keep_top_k) {
-    std::stable_sort(found.begin(), found.end(), [](const Detection<T>& a, const Detection<T>& b) {
-      return a.score > b.score;
-    });
-    found.resize(static_cast<size_t>(attrs.keep_top_k));
-  }
+  keep_best(found, attrs.keep_top_k);
   std::stable_sort(found.begin(), found.end(), [&](const Detection<T>& a, const Detection<T>& b) {
     if (a.klass != b.klass) return a.klass < b.klass;
     return !input.by_image && a.box < b.box;
@@ -66,10 +61,9 @@ enum class Version : uint8_t { kFirst, kSecond, kThird };
 
 template <Version kVersion>
 StatusOr<Kernel> multiclass_nms(const KernelSetup& op) {
-  const ArgIndex bboxes = op.input("BBoxes");
-  const ArgIndex score_arg = op.input("Scores");
   constexpr bool kThird = kVersion == Version::kThird;
-  const ArgIndex rois_num = kThird ? op.input("RoisNum") : ArgIndex{};
+  const NmsSlots inputs{op.input("BBoxes"), op.input("Scores"),
+                        kThird ? op.input("RoisNum") : ArgIndex{}, true};
   NmsOutputs outputs;
   outputs.out = op.output("Out");
   if (kVersion != Version::kFirst) outputs.index = op.output("Index");
@@ -78,17 +72,11 @@ StatusOr<Kernel> multiclass_nms(const KernelSetup& op) {
   outputs.minus_one_if_empty = kVersion == Version::kFirst;
   const NmsAttrs attrs(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const boxes, needed(ctx, bboxes, "BBoxes"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, score_arg, "Scores"));
-    MILLRACE_ASSIGN_OR_RETURN(const NmsInput input,
-                              read_nms_input(*boxes, *scores, ctx.find_in(rois_num), true));
-    return dispatch<FloatTypes>(boxes->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      std::vector<Detection<T>> kept;
-      for (int64_t n = 0; n < input.images; ++n)
-        detect_multiclass_nms(input, attrs, boxes->data<T>(), scores->data<T>(), n, kept);
-      return put_detections(ctx, outputs, input, *boxes, kept);
-    });
+    return detect_images(
+        ctx, inputs, outputs,
+        [&](const NmsInput& input, const auto* at, const auto* score, int64_t image, auto& kept) {
+          detect_multiclass_nms(input, attrs, at, score, image, kept);
+        });
   });
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
+#include "kernels/cpu/needed.h"
+#include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
 namespace millrace::kernels {
@@ -62,6 +65,25 @@ struct Detection {
   int64_t box;    ///< index in the flattened BBoxes
 };
 
+/// Keeps the `most` detections with the highest scores, in that order, equal ones in the given
+/// order; -1: all. Does nothing if there are no more than that. \returns whether some were dropped
+template <typename T>
+bool keep_best(std::vector<Detection<T>>& found, int64_t most) {
+  if (most < 0 || static_cast<int64_t>(found.size()) <= most) return false;
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Detection<T>& a, const Detection<T>& b) { return a.score > b.score; });
+  found.resize(static_cast<size_t>(most));
+  return true;
+}
+
+/// Calls body(class) for all classes but the background.
+template <typename Body>
+void for_foreground(const NmsInput& input, int64_t background, Body&& body) {
+  for (int64_t klass = 0; klass < input.classes; ++klass) {
+    if (klass != background) body(klass);
+  }
+}
+
 /// Output slots of the results; absent ones are not set.
 struct NmsOutputs {
   ArgIndex out;          ///< [detections, 2 + width]: class, score, coordinates
@@ -75,5 +97,32 @@ struct NmsOutputs {
 template <typename T>
 Status put_detections(const KernelContext& ctx, const NmsOutputs& to, const NmsInput& input,
                       const Tensor& boxes, const std::vector<Detection<T>>& kept);
+
+/// Input slots of the family.
+struct NmsSlots {
+  ArgIndex boxes;               ///< BBoxes
+  ArgIndex scores;              ///< Scores
+  ArgIndex counts;              ///< boxes of each image; absent: LoD
+  bool takes_polygons = false;  ///< see read_nms_input()
+};
+/// Reads the inputs, calls detect(input, elements of boxes, elements of scores, image, detections
+/// so far) for all images and writes the detections. Boxes and scores have the same float type.
+/// Errors: BBoxes or Scores holds no tensor; those of read_nms_input() and put_detections().
+template <typename Detect>
+Status detect_images(const KernelContext& ctx, const NmsSlots& from, const NmsOutputs& to,
+                     Detect&& detect) {
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const boxes, needed(ctx, from.boxes, "BBoxes"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, from.scores, "Scores"));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const NmsInput input,
+      read_nms_input(*boxes, *scores, ctx.find_in(from.counts), from.takes_polygons));
+  return dispatch<FloatTypes>(boxes->dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    std::vector<Detection<T>> kept;
+    for (int64_t n = 0; n < input.images; ++n)
+      detect(input, boxes->data<T>(), scores->data<T>(), n, kept);
+    return put_detections(ctx, to, input, *boxes, kept);
+  });
+}
 
 }  // namespace millrace::kernels

@@ -62,8 +62,8 @@ class Draws {
   }
 
  private:
-  uint64_t key_;
-  uint64_t next_ = 0;
+  uint64_t key_;       ///< of the stream of random numbers
+  uint64_t next_ = 0;  ///< index of the next number
 };
 
 /// Shortens a list to that many elements: the first ones, or, with draws, a random selection in

@@ -31,13 +31,14 @@ Yolov3LossAttrs read_attrs_yolov3_loss(const KernelSetup& op) {
           op.attr<float>("scale_x_y")};
 }
 
-Status check_mask(const KernelSetup& op, const Yolov3LossAttrs& attrs) {
+StatusOr<Yolov3LossAttrs> checked_attrs(const KernelSetup& op) {
+  Yolov3LossAttrs attrs = read_attrs_yolov3_loss(op);
   for (const int64_t anchor : attrs.mask) {
     if (anchor < 0 || 2 * anchor + 1 >= static_cast<int64_t>(attrs.anchors.size()))
       return op.error("attribute 'anchor_mask' has {}, but there are {} anchors", anchor,
                       attrs.anchors.size() / 2);
   }
-  return Ok();
+  return attrs;
 }
 
 struct Yolov3LossShape {
@@ -327,8 +328,7 @@ StatusOr<Kernel> yolov3_loss(const KernelSetup& op) {
   const ArgIndex loss = op.output("Loss");
   const ArgIndex objectness = op.output("ObjectnessMask");
   const ArgIndex match = op.output("GTMatchMask");
-  const Yolov3LossAttrs attrs = read_attrs_yolov3_loss(op);
-  MILLRACE_RETURN_IF_ERROR(check_mask(op, attrs));
+  MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossAttrs attrs, checked_attrs(op));
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossOperands o, operands_of_yolov3_loss(ctx, args));
     MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossShape s, shape_of_yolov3_loss(ctx, attrs, o));
@@ -357,8 +357,7 @@ StatusOr<Kernel> yolov3_loss_grad(const KernelSetup& op) {
   const ArgIndex x_grad = op.output("X@GRAD");
   const ArgIndex box_grad = op.output("GTBox@GRAD");
   const ArgIndex score_grad = op.output("GTScore@GRAD");
-  const Yolov3LossAttrs attrs = read_attrs_yolov3_loss(op);
-  MILLRACE_RETURN_IF_ERROR(check_mask(op, attrs));
+  MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossAttrs attrs, checked_attrs(op));
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossOperands o, operands_of_yolov3_loss(ctx, args));
     MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossShape s, shape_of_yolov3_loss(ctx, attrs, o));

@@ -24,9 +24,8 @@ StatusOr<Kernel> lookup_sparse_table(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Value& table = ctx.in_value(table_arg);
     const auto* const rows = table.get_if<SelectedRows>();
-    const Tensor* const values = rows != nullptr ? &rows->value : table.get_if<Tensor>();
-    if (values == nullptr || !values->initialized() || values->rank() == 0)
-      return ctx.error("W must be a table of rows, found {}", describe(table));
+    const Tensor* const values = rows_of_table(table);
+    if (values == nullptr) return ctx.error("W must be a table of rows, found {}", describe(table));
     const Tensor& ids = ctx.in(ids_arg);
     if (ids.dtype() != DType::kInt64) return ctx.error("Ids must be i64, found {}", describe(ids));
     const int64_t bytes = values->dim(0) == 0 ? 0 : values->bytes() / values->dim(0);

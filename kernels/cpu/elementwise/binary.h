@@ -40,9 +40,9 @@ using BinaryGradLoop = void (*)(const T* x, const T* y, const T* dout, T* out, i
 /// As BinaryLoops, with the gradient of the result as third operand.
 template <typename T>
 struct BinaryGradLoops {
-  BinaryGradLoop<T> both;
-  BinaryGradLoop<T> y_once;
-  BinaryGradLoop<T> x_once;
+  BinaryGradLoop<T> both;    ///< one element of X for each of Y
+  BinaryGradLoop<T> y_once;  ///< the same element of Y for the whole run
+  BinaryGradLoop<T> x_once;  ///< the same element of X for the whole run
 };
 
 /// The loops of formula F, which are instantiated once per type and shared by all ops.
@@ -102,9 +102,9 @@ void run_copied_grad(CpuDevice& device, const BroadcastNest& nest, size_t operan
 
 /// The operands of a forward op: X is a dense tensor, or selected rows if Y is one element.
 struct BinaryArgs {
-  ArgIndex x;
-  ArgIndex y;
-  ArgIndex out;
+  ArgIndex x;         ///< dense, or selected rows
+  ArgIndex y;         ///< dense
+  ArgIndex out;       ///< of the kind of X
   int64_t axis = -1;  ///< attribute axis, for broadcast_nest()
   /// Resolves "X", "Y" and "Out".
   explicit BinaryArgs(const KernelSetup& op)
@@ -121,14 +121,39 @@ struct BinaryOperands {
 /// Finds the operands, and sizes the rows of a sparse result. Errors: types differ, Y is sparse.
 StatusOr<BinaryOperands> binary_operands(const KernelContext& ctx, const BinaryArgs& args);
 
+/// A kernel that calls compute(ctx, operands, nest) for each run; it returns a Status.
+template <typename Compute>
+Kernel broadcast_kernel(const KernelSetup& op, Compute compute) {
+  return [args = BinaryArgs(op), cache = BroadcastCache(),
+          compute = std::move(compute)](const KernelContext& ctx) mutable -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
+                              cache.get(on.x->dims(), on.y->dims(), args.axis));
+    return compute(ctx, on, *nest);
+  };
+}
+
+/// The elements of X and Y as one type: their own memory, or scratch slots 0 and 1 of the device.
+struct OperandElements {
+  const std::byte* x;
+  const std::byte* y;
+};
+/// Errors: kResource, kUnimplemented.
+inline StatusOr<OperandElements> operand_elements(const KernelContext& ctx,
+                                                  const BinaryOperands& on, DType dtype) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const x, elements_as(ctx.device(), *on.x, dtype, 0));
+  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const y, elements_as(ctx.device(), *on.y, dtype, 1));
+  return OperandElements{x, y};
+}
+
 /// The operands of a gradient op; X and Y may be missing if the formulas do not use them.
 struct BinaryGradArgs {
   ArgIndex x;
   ArgIndex y;
-  ArgIndex dout;
-  ArgIndex dx;  ///< absent: not requested; the same for dy
+  ArgIndex dout;  ///< required
+  ArgIndex dx;    ///< absent: not requested; the same for dy
   ArgIndex dy;
-  int64_t axis = -1;
+  int64_t axis = -1;  ///< where the dims of Y start in X; -1: at the end
   /// Resolves the slots of the gradient op; all of them are optional.
   explicit BinaryGradArgs(const KernelSetup& op)
       : x(op.input("X")),
@@ -181,15 +206,15 @@ StatusOr<Kernel> binary(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
                               cache.get(on.x->dims(), on.y->dims(), args.axis));
     const DType dtype = wide_type(on.x->dtype());
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const x, elements_as(ctx.device(), *on.x, dtype, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const y, elements_as(ctx.device(), *on.y, dtype, 1));
-    if constexpr (Divides<F>) MILLRACE_RETURN_IF_ERROR(check_divisors(dtype, y, on.y->numel()));
+    MILLRACE_ASSIGN_OR_RETURN(const OperandElements from, operand_elements(ctx, on, dtype));
+    if constexpr (Divides<F>)
+      MILLRACE_RETURN_IF_ERROR(check_divisors(dtype, from.y, on.y->numel()));
     MILLRACE_ASSIGN_OR_RETURN(const WideOutput out,
                               WideOutput::open(ctx.device(), *on.out, dtype, 2));
     MILLRACE_RETURN_IF_ERROR(dispatch<NumberTypes>(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      run_binary(ctx.device(), *nest, kBinaryLoops<F, T>, reinterpret_cast<const T*>(x),
-                 reinterpret_cast<const T*>(y), out.template data<T>());
+      run_binary(ctx.device(), *nest, kBinaryLoops<F, T>, reinterpret_cast<const T*>(from.x),
+                 reinterpret_cast<const T*>(from.y), out.template data<T>());
       return Ok();
     }));
     return out.finish();

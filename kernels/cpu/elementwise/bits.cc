@@ -33,35 +33,29 @@ void run_bits(CpuDevice& device, const BroadcastNest& nest, const std::byte* x, 
 // Bitwise ops need one loop per element size only. A bool is one byte with value 0 or 1.
 template <typename F>
 StatusOr<Kernel> bitwise(const KernelSetup& op) {
-  return Kernel([args = BinaryArgs(op),
-                 cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
-                              cache.get(on.x->dims(), on.y->dims(), args.axis));
-    return dispatch<Types<bool, int8_t, uint8_t, int16_t, int32_t, int64_t>>(
-        on.x->dtype(), [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          using Bits = std::conditional_t<sizeof(T) == 1, uint8_t, T>;
-          run_bits<F, Bits>(ctx.device(), *nest, on.x->raw(), on.y->raw(), on.out->raw());
-          return Ok();
-        });
-  });
+  return broadcast_kernel(
+      op,
+      [](const KernelContext& ctx, const BinaryOperands& on, const BroadcastNest& nest) -> Status {
+        return dispatch<Types<bool, int8_t, uint8_t, int16_t, int32_t, int64_t>>(
+            on.x->dtype(), [&](auto tag) {
+              using T = typename decltype(tag)::type;
+              using Bits = std::conditional_t<sizeof(T) == 1, uint8_t, T>;
+              run_bits<F, Bits>(ctx.device(), nest, on.x->raw(), on.y->raw(), on.out->raw());
+              return Ok();
+            });
+      });
 }
 
 template <typename F>
 StatusOr<Kernel> logical(const KernelSetup& op) {
-  return Kernel([args = BinaryArgs(op),
-                 cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
-                              cache.get(on.x->dims(), on.y->dims(), args.axis));
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const x,
-                              elements_as(ctx.device(), *on.x, DType::kBool, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const y,
-                              elements_as(ctx.device(), *on.y, DType::kBool, 1));
-    run_bits<F, uint8_t>(ctx.device(), *nest, x, y, on.out->raw());
-    return Ok();
-  });
+  return broadcast_kernel(
+      op,
+      [](const KernelContext& ctx, const BinaryOperands& on, const BroadcastNest& nest) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const OperandElements from,
+                                  operand_elements(ctx, on, DType::kBool));
+        run_bits<F, uint8_t>(ctx.device(), nest, from.x, from.y, on.out->raw());
+        return Ok();
+      });
 }
 
 StatusOr<Kernel> logical_not(const KernelSetup& op) {

@@ -43,21 +43,19 @@ struct GreaterEqual {
 
 template <typename F>
 StatusOr<Kernel> comparison(const KernelSetup& op) {
-  return Kernel([args = BinaryArgs(op),
-                 cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
-                              cache.get(on.x->dims(), on.y->dims(), args.axis));
-    const DType dtype = wide_type(on.x->dtype());
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const x, elements_as(ctx.device(), *on.x, dtype, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const y, elements_as(ctx.device(), *on.y, dtype, 1));
-    return dispatch<NumberTypes>(dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      run_binary(ctx.device(), *nest, kBinaryLoops<F, T, bool>, reinterpret_cast<const T*>(x),
-                 reinterpret_cast<const T*>(y), on.out->data<bool>());
-      return Ok();
-    });
-  });
+  return broadcast_kernel(
+      op,
+      [](const KernelContext& ctx, const BinaryOperands& on, const BroadcastNest& nest) -> Status {
+        const DType dtype = wide_type(on.x->dtype());
+        MILLRACE_ASSIGN_OR_RETURN(const OperandElements from, operand_elements(ctx, on, dtype));
+        return dispatch<NumberTypes>(dtype, [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          run_binary(ctx.device(), nest, kBinaryLoops<F, T, bool>,
+                     reinterpret_cast<const T*>(from.x), reinterpret_cast<const T*>(from.y),
+                     on.out->data<bool>());
+          return Ok();
+        });
+      });
 }
 
 }  // namespace

@@ -68,8 +68,8 @@ class ClassSampler {
   }
 
  private:
-  Law law_;
-  int64_t classes_;
+  Law law_;                                     ///< the distribution
+  int64_t classes_;                             ///< drawn classes are below it
   const float* probabilities_ = nullptr;        ///< of each class
   const int32_t* alias_ = nullptr;              ///< second class of each column
   const float* alias_probabilities_ = nullptr;  ///< share of the first class of each column

@@ -46,7 +46,7 @@ class ClassTree {
   }
 
  private:
-  int64_t classes_ = 0;
+  int64_t classes_ = 0;              ///< leaves of the tree
   const int64_t* labels_ = nullptr;  ///< null with listed paths
   const int64_t* table_ = nullptr;   ///< null with the complete tree
   const int64_t* code_ = nullptr;    ///< branch at each node of table_

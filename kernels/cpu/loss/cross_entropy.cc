@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/labels.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/needed.h"
@@ -37,18 +38,24 @@ Status check_rows_cross_entropy(const KernelContext& ctx, const Tensor& tensor, 
                    describe(like), describe(tensor));
 }
 
+// Calls body(probabilities, soft labels, row) for all rows; both have one element per class.
+template <typename Body>
+Status for_soft_rows(const Tensor& x, const Tensor& label, const CrossEntropyRows& rows,
+                     Body&& body) {
+  return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    for (int64_t i = 0; i < rows.count; ++i)
+      body(x.data<T>() + i * rows.classes, label.data<T>() + i * rows.classes, i);
+    return Ok();
+  });
+}
+
 Status soft_forward(const KernelContext& ctx, const Tensor& x, const Tensor& label, Tensor& y) {
   const CrossEntropyRows rows = rows_of_cross_entropy(x);
   MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, label, "Label", x, x.numel()));
-  return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
-    using T = typename decltype(tag)::type;
-    for (int64_t i = 0; i < rows.count; ++i) {
-      const T* const p = x.data<T>() + i * rows.classes;
-      const T* const q = label.data<T>() + i * rows.classes;
-      y.data<T>()[i] =
-          lane_sum<T>(rows.classes, [&](int64_t c) { return q[c] * loss_of_cross_entropy(p[c]); });
-    }
-    return Ok();
+  return for_soft_rows(x, label, rows, [&]<typename T>(const T* p, const T* q, int64_t i) {
+    y.data<T>()[i] =
+        lane_sum<T>(rows.classes, [&](int64_t c) { return q[c] * loss_of_cross_entropy(p[c]); });
   });
 }
 
@@ -121,34 +128,24 @@ Status soft_backward(const KernelContext& ctx, const Tensor& x, const Tensor& la
   const CrossEntropyRows rows = rows_of_cross_entropy(x);
   MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, label, "Label", x, x.numel()));
   MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, dy, "Y@GRAD", x, rows.count));
-  return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
-    using T = typename decltype(tag)::type;
-    for (int64_t i = 0; i < rows.count; ++i) {
-      const T* const p = x.data<T>() + i * rows.classes;
-      const T* const q = label.data<T>() + i * rows.classes;
-      T* const to = dx.data<T>() + i * rows.classes;
-      const T d = dy.data<T>()[i];
-      for (int64_t c = 0; c < rows.classes; ++c) to[c] = -q[c] / p[c] * d;
-    }
-    return Ok();
+  return for_soft_rows(x, label, rows, [&]<typename T>(const T* p, const T* q, int64_t i) {
+    T* const to = dx.data<T>() + i * rows.classes;
+    const T d = dy.data<T>()[i];
+    for (int64_t c = 0; c < rows.classes; ++c) to[c] = -q[c] / p[c] * d;
   });
 }
 
 StatusOr<Kernel> cross_entropy_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
   const ArgIndex label = op.input("Label");
-  const ArgIndex dy = op.input("Y@GRAD");
-  const ArgIndex dx = op.output("X@GRAD");
+  const GradientArgs gradient(op, "X", "Y");
   const bool soft = op.attr<bool>("soft_label");
   const int64_t ignored = op.attr<int32_t>("ignore_index");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    if (!dx) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const to, needed(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dloss, needed(ctx, dy, "Y@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const out, result_like(ctx, dx, *from));
-    if (soft) return soft_backward(ctx, *from, *to, *dloss, *out);
-    return hard_backward(ctx, *to, *dloss, ignored, *out, *from, true);
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.required(ctx));
+    if (!g) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, label, "Label"));
+    if (soft) return soft_backward(ctx, *g.x, *given, *g.from, *g.to);
+    return hard_backward(ctx, *given, *g.from, ignored, *g.to, *g.x, true);
   });
 }
 
@@ -198,27 +195,24 @@ StatusOr<Kernel> bpr_loss(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> bpr_loss_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
   const ArgIndex label = op.input("Label");
-  const ArgIndex dy = op.input("Y@GRAD");
-  const ArgIndex dx = op.output("X@GRAD");
+  const GradientArgs gradient(op, "X", "Y");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    if (!dx) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const to, needed(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dloss, needed(ctx, dy, "Y@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const out, result_like(ctx, dx, *from));
-    const CrossEntropyRows rows = rows_of_cross_entropy(*from);
-    MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, *dloss, "Y@GRAD", *from, rows.count));
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.required(ctx));
+    if (!g) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, label, "Label"));
+    const CrossEntropyRows rows = rows_of_cross_entropy(*g.x);
+    MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, *g.from, "Y@GRAD", *g.x, rows.count));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
-                              class_labels(ctx, *to, rows.count, rows.classes, 0, 0));
-    return dispatch<FloatTypes>(from->dtype(), [&](auto tag) -> Status {
+                              class_labels(ctx, *given, rows.count, rows.classes, 0, 0));
+    return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       for (int64_t i = 0; i < rows.count; ++i) {
-        const T* const p = from->data<T>() + i * rows.classes;
-        T* const d = out->data<T>() + i * rows.classes;
+        const T* const p = g.x->data<T>() + i * rows.classes;
+        T* const d = g.to->data<T>() + i * rows.classes;
         const T right = p[labels[i]];
-        const T each = dloss->data<T>()[i] / static_cast<T>(std::max<int64_t>(rows.classes - 1, 1));
+        const T each =
+            g.from->data<T>()[i] / static_cast<T>(std::max<int64_t>(rows.classes - 1, 1));
         T sum = 0;
         for (int64_t c = 0; c < rows.classes; ++c) {
           d[c] = c == labels[i] ? T(0) : vmath::sigmoid(p[c] - right) * each;

@@ -40,6 +40,13 @@ double dot_cos_sim(const T* x, const T* y, int64_t count) {
   return sum_of(lanes, 8);
 }
 
+// Calls body(row, elements of X, elements of Y) for all rows.
+template <typename T, typename Body>
+void for_rows_of_cos_sim(const CosSimRows& rows, const Tensor& x, const Tensor& y, Body&& body) {
+  for (int64_t r = 0; r < rows.count; ++r)
+    body(r, x.data<T>() + r * rows.width, y.data<T>() + r * rows.y_step);
+}
+
 StatusOr<Kernel> cos_sim(const KernelSetup& op) {
   return Kernel([x_arg = op.input("X"), y_arg = op.input("Y"), out_arg = op.output("Out"),
                  x_norm_arg = op.output("XNorm"),
@@ -52,15 +59,13 @@ StatusOr<Kernel> cos_sim(const KernelSetup& op) {
       T* const out = ctx.out(out_arg).data<T>();
       Tensor* const x_norm = ctx.find_out(x_norm_arg);
       Tensor* const y_norm = ctx.find_out(y_norm_arg);
-      for (int64_t r = 0; r < rows.count; ++r) {
-        const T* const a = x.data<T>() + r * rows.width;
-        const T* const b = y.data<T>() + r * rows.y_step;
+      for_rows_of_cos_sim<T>(rows, x, y, [&](int64_t r, const T* a, const T* b) {
         const double of_x = std::sqrt(dot_cos_sim(a, a, rows.width));
         const double of_y = std::sqrt(dot_cos_sim(b, b, rows.width));
         out[r] = static_cast<T>(dot_cos_sim(a, b, rows.width) / of_x / of_y);
         if (x_norm != nullptr) x_norm->data<T>()[r] = static_cast<T>(of_x);
         if (y_norm != nullptr) y_norm->data<T>()[rows.y_step == 0 ? 0 : r] = static_cast<T>(of_y);
-      }
+      });
       return Ok();
     });
   });
@@ -97,13 +102,11 @@ StatusOr<Kernel> cos_sim_grad(const KernelSetup& op) {
       for (Tensor* const grad : {dx, dy}) {
         if (grad != nullptr) std::fill_n(grad->data<T>(), grad->numel(), T(0));
       }
-      for (int64_t r = 0; r < rows.count; ++r) {
-        const T* const a = x.data<T>() + r * rows.width;
-        const T* const b = y.data<T>() + r * rows.y_step;
+      for_rows_of_cos_sim<T>(rows, x, y, [&](int64_t r, const T* a, const T* b) {
         const auto factor = static_cast<double>(dout.data<T>()[r]);
         if (dx != nullptr) add_slope(a, b, rows.width, factor, dx->data<T>() + r * rows.width);
         if (dy != nullptr) add_slope(b, a, rows.width, factor, dy->data<T>() + r * rows.y_step);
-      }
+      });
       return Ok();
     });
   });

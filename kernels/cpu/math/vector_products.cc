@@ -25,6 +25,12 @@ struct VectorProductsArgs {
         dx(op.output("X@GRAD")),
         dy(op.output("Y@GRAD")) {}
 
+  struct Operands {
+    const Tensor& x;
+    const Tensor& y;
+  };
+  [[nodiscard]] Operands operands(const KernelContext& ctx) const { return {ctx.in(x), ctx.in(y)}; }
+
   // Errors: types differ; dims differ although they must be equal; the gradient has another size.
   [[nodiscard]] Status check(const KernelContext& ctx, bool same_dims, int64_t out_count) const {
     const Tensor& a = ctx.in(x);
@@ -108,6 +114,15 @@ StatusOr<Kernel> dot_grad(const KernelSetup& op) {
   });
 }
 
+// Calls body(gradient of Out) with the type of the elements, which is one of Types.
+template <typename Types, typename Body>
+Status with_gradient(const KernelContext& ctx, const VectorProductsArgs& args, Body&& body) {
+  return dispatch<Types>(ctx.in(args.x).dtype(), [&](auto tag) {
+    body(ctx.in(args.dout).data<typename decltype(tag)::type>());
+    return Ok();
+  });
+}
+
 // cross: [outer, 3, inner].
 
 constexpr int32_t kFirstOfSizeThree = 9;
@@ -149,12 +164,23 @@ void cross_product(const Triples& triples, const T* x, const T* y, T* out) {
   }
 }
 
+struct CrossArgs : VectorProductsArgs {
+  explicit CrossArgs(const KernelSetup& op)
+      : VectorProductsArgs(op), dim(op.attr<int32_t>("dim")) {}
+
+  // Checks the operands, and the gradient of Out if it must have `count` elements.
+  [[nodiscard]] StatusOr<Triples> triples(const KernelContext& ctx, int64_t count) const {
+    MILLRACE_RETURN_IF_ERROR(check(ctx, true, count));
+    return triples_of(ctx.in(x), dim);
+  }
+
+  int32_t dim;
+};
+
 StatusOr<Kernel> cross(const KernelSetup& op) {
-  return Kernel([args = VectorProductsArgs(op),
-                 dim = op.attr<int32_t>("dim")](const KernelContext& ctx) -> Status {
+  return Kernel([args = CrossArgs(op)](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
-    MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const Triples triples, triples_of(x, dim));
+    MILLRACE_ASSIGN_OR_RETURN(const Triples triples, args.triples(ctx, 0));
     return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       cross_product(triples, x.data<T>(), ctx.in(args.y).data<T>(), ctx.out(args.out).data<T>());
@@ -165,19 +191,14 @@ StatusOr<Kernel> cross(const KernelSetup& op) {
 
 // dX = Y x dOut, dY = dOut x X.
 StatusOr<Kernel> cross_grad(const KernelSetup& op) {
-  return Kernel([args = VectorProductsArgs(op),
-                 dim = op.attr<int32_t>("dim")](const KernelContext& ctx) -> Status {
+  return Kernel([args = CrossArgs(op)](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
-    MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, x.numel()));
-    MILLRACE_ASSIGN_OR_RETURN(const Triples triples, triples_of(x, dim));
-    return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const T* const dout = ctx.in(args.dout).data<T>();
+    MILLRACE_ASSIGN_OR_RETURN(const Triples triples, args.triples(ctx, x.numel()));
+    return with_gradient<NumberTypes>(ctx, args, [&]<typename T>(const T* dout) {
       if (Tensor* const dx = ctx.find_out(args.dx))
         cross_product(triples, ctx.in(args.y).data<T>(), dout, dx->data<T>());
       if (Tensor* const dy = ctx.find_out(args.dy))
         cross_product(triples, dout, x.data<T>(), dy->data<T>());
-      return Ok();
     });
   });
 }
@@ -225,8 +246,7 @@ BroadcastNest kron_nest(const Tensor& x, const Tensor& y) {
 
 StatusOr<Kernel> kron(const KernelSetup& op) {
   return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
-    const Tensor& x = ctx.in(args.x);
-    const Tensor& y = ctx.in(args.y);
+    const auto& [x, y] = args.operands(ctx);
     MILLRACE_RETURN_IF_ERROR(args.check(ctx, false, 0));
     return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -239,13 +259,10 @@ StatusOr<Kernel> kron(const KernelSetup& op) {
 
 StatusOr<Kernel> kron_grad(const KernelSetup& op) {
   return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
-    const Tensor& x = ctx.in(args.x);
-    const Tensor& y = ctx.in(args.y);
+    const auto& [x, y] = args.operands(ctx);
     MILLRACE_RETURN_IF_ERROR(args.check(ctx, false, x.numel() * y.numel()));
     const BroadcastNest nest = kron_nest(x, y);
-    return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const T* const dout = ctx.in(args.dout).data<T>();
+    return with_gradient<FloatTypes>(ctx, args, [&]<typename T>(const T* dout) {
       if (Tensor* const dx = ctx.find_out(args.dx)) {
         run_binary_grad(ctx.device(), nest, kBinaryGradLoops<VectorProductsProduct::grad_x<T>, T>,
                         kOfX, x.data<T>(), y.data<T>(), dout, dx->data<T>(), dx->numel());
@@ -254,7 +271,6 @@ StatusOr<Kernel> kron_grad(const KernelSetup& op) {
         run_binary_grad(ctx.device(), nest, kBinaryGradLoops<VectorProductsProduct::grad_y<T>, T>,
                         kOfY, x.data<T>(), y.data<T>(), dout, dy->data<T>(), dy->numel());
       }
-      return Ok();
     });
   });
 }

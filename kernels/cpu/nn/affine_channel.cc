@@ -1,3 +1,4 @@
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/nn/channel_moments.h"
 #include "kernels/registry.h"
 
@@ -82,12 +83,7 @@ StatusOr<Kernel> affine_channel_grad(const KernelSetup& op) {
                                    op.output("Scale@GRAD"), op.output("Bias@GRAD")};
   return Kernel([=, last = channels_last(op, "data_layout")](const KernelContext& ctx) -> Status {
     const Tensor* const dout = ctx.find_in(args.dout);
-    if (dout == nullptr) {
-      for (const ArgIndex arg : {args.dx, args.dscale, args.dbias}) {
-        if (Tensor* const out = ctx.find_out(arg)) fill_zero(*out);
-      }
-      return Ok();
-    }
+    if (dout == nullptr) return zero_results(ctx, {args.dx, args.dscale, args.dbias});
     if (dout->rank() < 2) return ctx.error("Out@GRAD must hold images, found {}", describe(*dout));
     return dispatch<FloatTypes>(dout->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;

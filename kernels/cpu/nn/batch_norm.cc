@@ -3,6 +3,7 @@
 #include <string>
 #include <type_traits>
 
+#include "kernels/cpu/nn/batch_norm_args.h"
 #include "kernels/cpu/nn/batch_norm_kernels.h"
 #include "kernels/cpu/nn/channel_moments.h"
 #include "kernels/cpu/nn/norm_columns.h"
@@ -162,28 +163,16 @@ void pass_through_batch_norm(const BatchNormForward<T>& f, const BatchNormAttrs&
   if (f.variance_out != nullptr) std::copy_n(f.variance, l.channels, f.variance_out);
 }
 
-struct BatchNormForwardArgs {
-  explicit BatchNormForwardArgs(const KernelSetup& op)
-      : x(op.input("X")),
-        z(op.input("Z")),
-        scale(op.input("Scale")),
-        bias(op.input("Bias")),
-        mean(op.input("Mean")),
-        variance(op.input("Variance")),
-        momentum(op.input("MomentumTensor")),
-        y(op.output("Y")),
-        mean_out(op.output("MeanOut")),
-        variance_out(op.output("VarianceOut")),
-        saved_mean(op.output("SavedMean")),
-        saved_variance(op.output("SavedVariance")) {}
-  ArgIndex x, z, scale, bias, mean, variance, momentum;
-  ArgIndex y, mean_out, variance_out, saved_mean, saved_variance;
+struct BatchNormArgs : BatchNormForwardArgs {
+  explicit BatchNormArgs(const KernelSetup& op)
+      : BatchNormForwardArgs(op), z(op.input("Z")), momentum(op.input("MomentumTensor")) {}
+  ArgIndex z, momentum;
 };
 
 // Blocks of channels of X, which Y also gets; otherwise both are row-major.
 template <typename T>
 StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm(const KernelContext& ctx,
-                                                                const BatchNormForwardArgs& args,
+                                                                const BatchNormArgs& args,
                                                                 const BatchNormAttrs& attrs) {
   const Tensor& x = ctx.in(args.x);
   if (x.layout() == nullptr) {
@@ -205,7 +194,7 @@ StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm(const KernelCont
 }
 
 template <typename T>
-Status run_forward_batch_norm(const KernelContext& ctx, const BatchNormForwardArgs& args,
+Status run_forward_batch_norm(const KernelContext& ctx, const BatchNormArgs& args,
                               const BatchNormAttrs& attrs) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
@@ -266,7 +255,7 @@ Status run_forward_batch_norm(const KernelContext& ctx, const BatchNormForwardAr
 }  // namespace
 
 StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op) {
-  const BatchNormForwardArgs args(op);
+  const BatchNormArgs args(op);
   op.accept_layout(args.x);
   op.accept_layout(args.z);
   return Kernel([args, attrs = read_attrs_batch_norm(op)](const KernelContext& ctx) -> Status {

@@ -2,6 +2,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/cpu/nn/batch_norm_kernels.h"
 #include "kernels/cpu/nn/norm_columns.h"
@@ -198,13 +199,6 @@ Status run_gradient_batch_norm_grad(const KernelContext& ctx, const BatchNormGra
   return Ok();
 }
 
-Status zero_all(const KernelContext& ctx, const BatchNormGradArgs& args) {
-  for (const ArgIndex arg : {args.dx, args.dz, args.dscale, args.dbias}) {
-    if (Tensor* const out = ctx.find_out(arg)) fill_zero(*out);
-  }
-  return Ok();
-}
-
 }  // namespace
 
 StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op) {
@@ -220,7 +214,8 @@ StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op) {
   attrs.channels_last = channels_last(op, "data_layout");
   attrs.global = op.attr<bool>("use_global_stats") || op.attr<bool>("is_test");
   return Kernel([args, attrs](const KernelContext& ctx) -> Status {
-    if (ctx.find_in(args.dy) == nullptr) return zero_all(ctx, args);
+    if (ctx.find_in(args.dy) == nullptr)
+      return zero_results(ctx, {args.dx, args.dz, args.dscale, args.dbias});
     return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
       return run_gradient_batch_norm_grad<typename decltype(tag)::type>(ctx, args, attrs);
     });

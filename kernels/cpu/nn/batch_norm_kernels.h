@@ -33,6 +33,22 @@ struct BatchNormGrad {
   bool constant_statistics;  ///< mean and variance are not functions of x
 };
 
+/// For channels [begin, end): dbias = sum of dy; dscale = sum of dy * (x - mean), which the caller
+/// multiplies with the deviation.
+/// \param x, dy                 images with layout l
+/// \param mean, dbias, dscale  one element per channel, indexed from channel 0
+template <typename T, typename C>
+void batch_norm_gradient_sums(const ChannelLayout& l, int64_t begin, int64_t end, const T* x,
+                              const T* dy, const C* mean, C* dbias, C* dscale) {
+  sum_channel_range(l, begin, end, dbias,
+                    [dy](int64_t) { return [dy](int64_t at) { return static_cast<C>(dy[at]); }; });
+  sum_channel_range(l, begin, end, dscale, [x, dy, mean](int64_t c) {
+    return [x, dy, middle = mean[c]](int64_t at) {
+      return static_cast<C>(dy[at]) * (static_cast<C>(x[at]) - middle);
+    };
+  });
+}
+
 /// dbias = sum of dy; dscale = sum of dy * (x - mean) * deviation; and dx, which includes the
 /// gradient through the statistics unless they are constant.
 /// \param l      layout of x, dy and dx
@@ -45,13 +61,7 @@ void batch_norm_gradient(const BatchNormGrad<T>& g, const ChannelLayout& l, int6
   const T* const x = g.x;
   const T* const dy = g.dy;
   const C* const mean = g.mean;
-  sum_channel_range(l, begin, end, g.dbias,
-                    [dy](int64_t) { return [dy](int64_t at) { return static_cast<C>(dy[at]); }; });
-  sum_channel_range(l, begin, end, g.dscale, [x, dy, mean](int64_t c) {
-    return [x, dy, middle = mean[c]](int64_t at) {
-      return static_cast<C>(dy[at]) * (static_cast<C>(x[at]) - middle);
-    };
-  });
+  batch_norm_gradient_sums(l, begin, end, x, dy, mean, g.dbias, g.dscale);
   // dx = factor * (dy - shift - (x - mean) * tilt)
   C* const factor = g.work;
   C* const shift = factor + l.channels;

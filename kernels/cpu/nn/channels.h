@@ -44,7 +44,7 @@ struct ChannelLayout {
 
   /// Number of parts: images, or pixels of all images.
   int64_t outer = 0;
-  int64_t channels = 0;
+  int64_t channels = 0;  ///< extent of the channel dim
   /// Elements of a channel that are contiguous: those of a plane, or 1 if channels come last.
   int64_t inner = 1;
 };

@@ -62,8 +62,8 @@ class ConvPass {
   };
   /// Operations fused into the forward pass.
   struct Fusion {
-    dnn::Rectifier rectifier = dnn::Rectifier::kNone;
-    float alpha = 0.0F;
+    dnn::Rectifier rectifier = dnn::Rectifier::kNone;  ///< applied to the result
+    float alpha = 0.0F;  ///< its slope below 0, for those that have one
   };
   /// \param kind  which operand is computed
   ConvPass(Kind kind, ConvAttrs attrs) : kind_(kind), attrs_(std::move(attrs)) {}
@@ -83,12 +83,12 @@ class ConvPass {
  private:
   /// Converted weights and the value of weights_version_ that they were made from; -1: none yet.
   struct KeptWeights {
-    Tensor weights;
+    Tensor weights;  ///< in the layout of the primitive
     int64_t version = -1;
   };
   /// What is prepared for one combination of dims and types of the operands.
   struct Prepared {
-    dnn::Convolution spec;
+    dnn::Convolution spec;                    ///< dims, windows and fused ops
     std::optional<dnn::Primitive> primitive;  ///< none: the plain kernel
     std::optional<dnn::Primitive>
         faster;  ///< used instead of `primitive`, which still determines the layouts
@@ -127,12 +127,12 @@ class ConvPass {
   Status run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
                    const Tensor* bias, Tensor* residual) const;
 
-  Kind kind_;
-  ConvAttrs attrs_;
-  Fusion fusion_;
+  Kind kind_;        ///< forward, or one of the two gradients
+  ConvAttrs attrs_;  ///< strides, paddings, groups
+  Fusion fusion_;    ///< what is applied to the result
   /// Counts forget_weights(); compared with KeptWeights::version.
   int64_t weights_version_ = 0;
-  dnn::ShapeCache<Prepared> cache_;
+  dnn::ShapeCache<Prepared> cache_;  ///< by the dims of the operands
 };
 
 /// Adds bias[c] to all elements of channel c. Element types: float, double.

@@ -35,16 +35,13 @@ void for_products(const Tensor& x, const Tensor& y, Body&& body) {
 }
 
 StatusOr<Kernel> conv_shift(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
-  const ArgIndex y = op.input("Y");
-  const ArgIndex out = op.output("Out");
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
+  return Kernel([args = PairArgs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const PairArgs::Operands operands, args.operands(ctx));
+    const auto [a, b] = operands;
     MILLRACE_RETURN_IF_ERROR(check_operands_conv_shift(*a, *b));
     return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      T* const to = ctx.out(out).data<T>();
+      T* const to = ctx.out(args.out).data<T>();
       std::fill_n(to, a->numel(), T{0});
       for_products(*a, *b, [&](int64_t o, int64_t i, int64_t k) {
         to[o] += a->data<T>()[i] * b->data<T>()[k];

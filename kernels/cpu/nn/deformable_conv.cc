@@ -182,13 +182,19 @@ void add_product(int64_t rows, int64_t inner, int64_t width, A&& a, const T* fro
   }
 }
 
+// Memory for the windows of one image: [channels * taps, places].
 template <typename T>
-Status run_forward_deformable_conv(const KernelContext& ctx, const DeformableConvOperands& o,
-                                   const DeformableConvShape& s, Tensor& out) {
+StatusOr<T*> columns_of_deformable_conv(const KernelContext& ctx, const DeformableConvShape& s) {
   MILLRACE_ASSIGN_OR_RETURN(
       std::byte* const memory,
       ctx.device().scratch(static_cast<size_t>(s.channels * s.taps() * s.places()) * sizeof(T)));
-  T* const columns = reinterpret_cast<T*>(memory);
+  return reinterpret_cast<T*>(memory);
+}
+
+template <typename T>
+Status run_forward_deformable_conv(const KernelContext& ctx, const DeformableConvOperands& o,
+                                   const DeformableConvShape& s, Tensor& out) {
+  MILLRACE_ASSIGN_OR_RETURN(T* const columns, columns_of_deformable_conv<T>(ctx, s));
   fill_zero(out);
   const int64_t rows = s.out_channels / s.groups;
   for (int64_t n = 0; n < s.batch; ++n) {
@@ -269,10 +275,7 @@ template <typename T>
 Status run_backward_deformable_conv(const KernelContext& ctx, const DeformableConvOperands& o,
                                     const DeformableConvShape& s, const Tensor& dout,
                                     const DeformableConvGradients& d) {
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::byte* const memory,
-      ctx.device().scratch(static_cast<size_t>(s.channels * s.taps() * s.places()) * sizeof(T)));
-  T* const columns = reinterpret_cast<T*>(memory);
+  MILLRACE_ASSIGN_OR_RETURN(T* const columns, columns_of_deformable_conv<T>(ctx, s));
   const int64_t rows = s.out_channels / s.groups;
   const int64_t field = s.parts * s.taps() * s.places();
   for (int64_t n = 0; n < s.batch; ++n) {

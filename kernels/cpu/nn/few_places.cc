@@ -80,7 +80,7 @@ std::optional<FewPlaces> FewPlaces::plan(const dnn::Convolution& spec) {
       const int64_t j = place % y[3];
       const int64_t row = i * spec.strides[0] - spec.before[0] + tap / w[3] * spec.dilations[0];
       const int64_t column = j * spec.strides[1] - spec.before[1] + tap % w[3] * spec.dilations[1];
-      if (row < 0 || row >= x[2] || column < 0 || column >= x[3]) continue;
+      if (!is_inside(row, column, x)) continue;
       plan.pairs_.push_back(
           {static_cast<int32_t>(image * src_image + (row * x[3] + column) * kFewPlacesLanes),
            static_cast<int32_t>(image * dst_image + (i * y[3] + j) * kFewPlacesLanes)});

@@ -33,9 +33,9 @@ class FewPlaces {
   void run(CpuDevice& device, const float* src, const float* diff_dst, float* diff_weights) const;
 
  private:
-  int64_t in_blocks_ = 0;
-  int64_t out_blocks_ = 0;
-  int64_t src_plane_ = 0;  // elements of one channel block of one image
+  int64_t in_blocks_ = 0;   ///< blocks of 16 input channels
+  int64_t out_blocks_ = 0;  ///< blocks of 16 result channels
+  int64_t src_plane_ = 0;   // elements of one channel block of one image
   int64_t dst_plane_ = 0;
   std::vector<PlacePair> pairs_;  ///< of all taps, one after the other
   std::vector<size_t> taps_;      // start of the pairs of each tap, then the end

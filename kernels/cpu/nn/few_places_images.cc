@@ -77,7 +77,7 @@ std::optional<FewPlacesImages> FewPlacesImages::plan(const dnn::Convolution& spe
           place / y[3] * spec.strides[0] - spec.before[0] + tap / w[3] * spec.dilations[0];
       const int64_t column =
           place % y[3] * spec.strides[1] - spec.before[1] + tap % w[3] * spec.dilations[1];
-      if (row < 0 || row >= x[2] || column < 0 || column >= x[3]) continue;
+      if (!is_inside(row, column, x)) continue;
       const int64_t pixel = row * x[3] + column;
       of_place[static_cast<size_t>(forward ? place : pixel)].push_back(
           {static_cast<int32_t>(tap), static_cast<int32_t>(forward ? pixel : place)});

@@ -11,6 +11,12 @@
 /// [position][8 images][2 blocks][16 channels].
 namespace millrace::kernels {
 
+/// True if a position is inside an image of these dims, [images, channels, height, width].
+template <typename Dims>
+bool is_inside(int64_t row, int64_t column, const Dims& image) {
+  return row >= 0 && row < image[2] && column >= 0 && column < image[3];
+}
+
 /// A tap of the kernel, and the position in the input that it reads for a position of the result.
 struct PlaceMeeting {
   int32_t tap;    ///< of the kernel
@@ -147,21 +153,28 @@ struct PlaceWeights {
   }
 }
 
+/// add_meetings() for all positions of the result and one block of input channels; block 0 starts
+/// the sums.
+inline void add_all_meetings(const PlaceSizes& sizes, int64_t block, const float* images,
+                             const PlaceWeights& w, float* sums) {
+  constexpr int64_t kPixel = kPlaceLanes * kPlaceImages;
+  for (int64_t place = 0; place < sizes.result_places; ++place) {
+    add_meetings(sizes, place, images + block * sizes.places * kPixel, w, block == 0,
+                 sums + place * 2 * kPixel);
+  }
+}
+
 /// The sums of eight images for two blocks of the result's channels, over all input blocks.
 /// \param weights  of the first result block and of input block 0, in layout
 /// FewPlaces::kFilterLayout
 /// \param sums     [position][8 images][2 blocks][16 channels], overwritten
 inline void few_places_forward(const PlaceSizes& sizes, const float* images, const float* weights,
                                float* sums) {
-  constexpr int64_t kPixel = kPlaceLanes * kPlaceImages;
   for (int64_t block = 0; block < sizes.blocks; ++block) {
     const float* const left = weights + block * sizes.next_block;
     const float* const next = block + 1 < sizes.blocks ? left + sizes.next_block : left;
     const PlaceWeights w{left, left + sizes.second, next, next + sizes.second};
-    for (int64_t place = 0; place < sizes.result_places; ++place) {
-      add_meetings(sizes, place, images + block * sizes.places * kPixel, w, block == 0,
-                   sums + place * 2 * kPixel);
-    }
+    add_all_meetings(sizes, block, images, w, sums);
   }
 }
 
@@ -170,7 +183,6 @@ inline constexpr int64_t kMostTurnedTaps = 9;
 inline void few_places_data(const PlaceSizes& sizes, const float* images, const float* weights,
                             float* sums) {
   constexpr int64_t kTap = kPlaceLanes * kPlaceLanes;
-  constexpr int64_t kPixel = kPlaceLanes * kPlaceImages;
   // the blocks of both result blocks, transposed once and used for all positions
   alignas(64) float turned[2][kMostTurnedTaps * kTap];
   for (int64_t block = 0; block < sizes.blocks; ++block) {
@@ -182,10 +194,7 @@ inline void few_places_data(const PlaceSizes& sizes, const float* images, const 
     }
     const float* const next = block + 1 < sizes.blocks ? left + sizes.next_block : left;
     const PlaceWeights w{turned[0], turned[1], next, next + sizes.second};
-    for (int64_t place = 0; place < sizes.result_places; ++place) {
-      add_meetings(sizes, place, images + block * sizes.places * kPixel, w, block == 0,
-                   sums + place * 2 * kPixel);
-    }
+    add_all_meetings(sizes, block, images, w, sums);
   }
 }
 

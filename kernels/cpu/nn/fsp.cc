@@ -24,16 +24,13 @@ StatusOr<FspShape> shape_of_fsp(const Tensor& x, const Tensor& y) {
 }
 
 StatusOr<Kernel> fsp(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
-  const ArgIndex y = op.input("Y");
-  const ArgIndex out = op.output("Out");
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
+  return Kernel([args = PairArgs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const PairArgs::Operands operands, args.operands(ctx));
+    const auto [a, b] = operands;
     MILLRACE_ASSIGN_OR_RETURN(const FspShape s, shape_of_fsp(*a, *b));
     return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      T* to = ctx.out(out).data<T>();
+      T* to = ctx.out(args.out).data<T>();
       for (int64_t n = 0; n < s.batch; ++n) {
         for (int64_t i = 0; i < s.x; ++i) {
           const T* const left = a->data<T>() + (n * s.x + i) * s.pixels;

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
@@ -304,16 +305,10 @@ StatusOr<Kernel> backward_group_norm(const KernelSetup& op) {
                                    op.output("Scale@GRAD"),
                                    op.output("Bias@GRAD")};
   return Kernel([args, flavour](const KernelContext& ctx) -> Status {
-    const Tensor* const dy = ctx.find_in(args.dy);
-    if (dy == nullptr) {
-      for (const ArgIndex arg : {args.dx, args.dscale, args.dbias}) {
-        if (Tensor* const out = ctx.find_out(arg)) fill_zero(*out);
-      }
-      return Ok();
-    }
-    return dispatch<FloatTypes>(dy->dtype(), [&](auto tag) {
-      return run_backward_group_norm<typename decltype(tag)::type>(ctx, args, flavour);
-    });
+    return for_gradient<FloatTypes>(
+        ctx, args.dy, {args.dx, args.dscale, args.dbias}, [&](auto tag) {
+          return run_backward_group_norm<typename decltype(tag)::type>(ctx, args, flavour);
+        });
   });
 }
 

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/patches.h"
 #include "kernels/dispatch.h"
@@ -64,34 +65,28 @@ StatusOr<Kernel> im2sequence(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> im2sequence_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
   const ArgIndex y = op.input("Y");
-  const ArgIndex out_grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   const auto out_stride = op.attr<std::vector<int64_t>>("out_stride");
   return Kernel([=, attrs = read_patch_attrs(op, "kernels")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
-    if (dx == nullptr) return Ok();
-    fill_zero(*dx);
-    const Tensor* const dout = ctx.find_in(out_grad);
-    if (dout == nullptr) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kZeros));
+    if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<Patches> all,
-                              patches_by_image(attrs, out_stride, *in, ctx.find_in(y)));
+                              patches_by_image(attrs, out_stride, *g.x, ctx.find_in(y)));
     int64_t rows = 0;
     for (const Patches& p : all) rows += p.count();
-    const int64_t width = in->dim(1) * attrs.kernel[0] * attrs.kernel[1];
-    if (dout->dtype() != in->dtype() || dout->numel() != rows * width)
-      return ctx.error("Out@GRAD {} does not match X {}", describe(*dout), describe(*in));
-    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+    const int64_t width = g.x->dim(1) * attrs.kernel[0] * attrs.kernel[1];
+    if (g.from->dtype() != g.x->dtype() || g.from->numel() != rows * width)
+      return ctx.error("Out@GRAD {} does not match X {}", describe(*g.from), describe(*g.x));
+    return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      const T* g = dout->data<T>();
+      const T* arrived = g.from->data<T>();
       for (size_t n = 0; n < all.size(); ++n) {
-        T* const image = dx->data<T>() + static_cast<int64_t>(n) * all[n].image();
+        T* const image = g.to->data<T>() + static_cast<int64_t>(n) * all[n].image();
         all[n].for_all([&](int64_t place, int64_t element, int64_t to) {
-          if (to >= 0) image[to] += g[place * width + element];
+          if (to >= 0) image[to] += arrived[place * width + element];
         });
-        g += all[n].count() * width;
+        arrived += all[n].count() * width;
       }
       return Ok();
     });

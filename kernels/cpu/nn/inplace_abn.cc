@@ -1,6 +1,7 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/nn/batch_norm_kernels.h"
 #include "kernels/registry.h"
 
@@ -160,16 +161,10 @@ StatusOr<Kernel> inplace_abn_grad(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs_inplace_abn(op));
   const InplaceAbnArgs args(op);
   return Kernel([args, attrs](const KernelContext& ctx) -> Status {
-    const Tensor* const dy = ctx.find_in(args.dy);
-    if (dy == nullptr) {
-      for (const ArgIndex arg : {args.dx, args.dscale, args.dbias}) {
-        if (Tensor* const out = ctx.find_out(arg)) fill_zero(*out);
-      }
-      return Ok();
-    }
-    return dispatch<FloatTypes>(dy->dtype(), [&](auto tag) {
-      return run_gradient_inplace_abn<typename decltype(tag)::type>(ctx, args, attrs);
-    });
+    return for_gradient<FloatTypes>(
+        ctx, args.dy, {args.dx, args.dscale, args.dbias}, [&](auto tag) {
+          return run_gradient_inplace_abn<typename decltype(tag)::type>(ctx, args, attrs);
+        });
   });
 }
 

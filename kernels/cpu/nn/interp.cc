@@ -1,3 +1,4 @@
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/interp_taps.h"
 #include "kernels/cpu/nn/window.h"
@@ -21,29 +22,38 @@ void for_tap_lines(const InterpPlan& p, int64_t d, int64_t h, Body&& body) {
   }
 }
 
+// Calls body(depth, height) for all lines of the output, with the sums of a line of the input,
+// zeros at the start, in `blend`.
+template <typename T, typename Body>
+void for_out_lines(const InterpPlan& p, T* blend, Body&& body) {
+  for (int64_t d = 0; d < p.axes[0].out; ++d) {
+    for (int64_t h = 0; h < p.axes[1].out; ++h) {
+      std::fill_n(blend, p.axes[2].in * p.lanes, T{0});
+      body(d, h);
+    }
+  }
+}
+
 // Interpolates between lines first, then between the elements of a line.
 template <typename T>
 void forward_part(const InterpPlan& p, const T* x, T* blend, T* out) {
   const InterpAxis& width = p.axes[2];
   const int64_t line = width.in * p.lanes;
-  for (int64_t d = 0; d < p.axes[0].out; ++d) {
-    for (int64_t h = 0; h < p.axes[1].out; ++h) {
-      std::fill_n(blend, line, T{0});
-      for_tap_lines(p, d, h, [&](int64_t from, double weight) {
-        const T* const row = x + from * line;
-        const T w = static_cast<T>(weight);
-        for (int64_t i = 0; i < line; ++i) blend[i] += w * row[i];
-      });
-      for (int64_t i = 0; i < width.out; ++i, out += p.lanes) {
-        std::fill_n(out, p.lanes, T{0});
-        for (int64_t k = i * width.taps; k < (i + 1) * width.taps; ++k) {
-          const T w = static_cast<T>(width.weight[static_cast<size_t>(k)]);
-          const T* const from = blend + width.index[static_cast<size_t>(k)] * p.lanes;
-          for (int64_t c = 0; c < p.lanes; ++c) out[c] += w * from[c];
-        }
+  for_out_lines(p, blend, [&](int64_t d, int64_t h) {
+    for_tap_lines(p, d, h, [&](int64_t from, double weight) {
+      const T* const row = x + from * line;
+      const T w = static_cast<T>(weight);
+      for (int64_t i = 0; i < line; ++i) blend[i] += w * row[i];
+    });
+    for (int64_t i = 0; i < width.out; ++i, out += p.lanes) {
+      std::fill_n(out, p.lanes, T{0});
+      for (int64_t k = i * width.taps; k < (i + 1) * width.taps; ++k) {
+        const T w = static_cast<T>(width.weight[static_cast<size_t>(k)]);
+        const T* const from = blend + width.index[static_cast<size_t>(k)] * p.lanes;
+        for (int64_t c = 0; c < p.lanes; ++c) out[c] += w * from[c];
       }
     }
-  }
+  });
 }
 
 // Calls body(element of the input, its weight) for the input elements that contribute to output (d,
@@ -109,23 +119,20 @@ void backward_part(const InterpPlan& p, const T* dout, T* blend, T* dx) {
   const InterpAxis& width = p.axes[2];
   const int64_t line = width.in * p.lanes;
   std::fill_n(dx, p.in(), T{0});
-  for (int64_t d = 0; d < p.axes[0].out; ++d) {
-    for (int64_t h = 0; h < p.axes[1].out; ++h) {
-      std::fill_n(blend, line, T{0});
-      for (int64_t i = 0; i < width.out; ++i, dout += p.lanes) {
-        for (int64_t k = i * width.taps; k < (i + 1) * width.taps; ++k) {
-          const T w = static_cast<T>(width.weight[static_cast<size_t>(k)]);
-          T* const to = blend + width.index[static_cast<size_t>(k)] * p.lanes;
-          for (int64_t c = 0; c < p.lanes; ++c) to[c] += w * dout[c];
-        }
+  for_out_lines(p, blend, [&](int64_t d, int64_t h) {
+    for (int64_t i = 0; i < width.out; ++i, dout += p.lanes) {
+      for (int64_t k = i * width.taps; k < (i + 1) * width.taps; ++k) {
+        const T w = static_cast<T>(width.weight[static_cast<size_t>(k)]);
+        T* const to = blend + width.index[static_cast<size_t>(k)] * p.lanes;
+        for (int64_t c = 0; c < p.lanes; ++c) to[c] += w * dout[c];
       }
-      for_tap_lines(p, d, h, [&](int64_t to, double weight) {
-        T* const row = dx + to * line;
-        const T w = static_cast<T>(weight);
-        for (int64_t i = 0; i < line; ++i) row[i] += w * blend[i];
-      });
     }
-  }
+    for_tap_lines(p, d, h, [&](int64_t to, double weight) {
+      T* const row = dx + to * line;
+      const T w = static_cast<T>(weight);
+      for (int64_t i = 0; i < line; ++i) row[i] += w * blend[i];
+    });
+  });
 }
 
 // Calls body(part, buffer for one line of the input) for all planes or images.
@@ -168,27 +175,20 @@ StatusOr<Kernel> interp(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> interp_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
-  const ArgIndex out_grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=, attrs = read_interp_attrs(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
-    if (dx == nullptr) return Ok();
-    const Tensor* const dout = ctx.find_in(out_grad);
-    if (dout == nullptr) {
-      fill_zero(*dx);
-      return Ok();
-    }
-    MILLRACE_ASSIGN_OR_RETURN(const InterpPlan plan, plan_interp(ctx, attrs, *in));
-    const Dims wanted = interp_dims(plan, attrs, *in);
-    if (dout->dtype() != in->dtype() || dout->dims() != llvm::ArrayRef<int64_t>(wanted))
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kUnset));
+    if (!g) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const InterpPlan plan, plan_interp(ctx, attrs, *g.x));
+    const Dims wanted = interp_dims(plan, attrs, *g.x);
+    if (g.from->dtype() != g.x->dtype() || g.from->dims() != llvm::ArrayRef<int64_t>(wanted))
       return ctx.error("Out@GRAD must have dims {} for X {}, found {}", ops::dims_text(wanted),
-                       describe(*in), describe(*dout));
-    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+                       describe(*g.x), describe(*g.from));
+    return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       return for_parts<T>(ctx.device(), plan, [&](int64_t i, T* blend) {
-        backward_part(plan, dout->data<T>() + i * plan.out(), blend, dx->data<T>() + i * plan.in());
+        backward_part(plan, g.from->data<T>() + i * plan.out(), blend,
+                      g.to->data<T>() + i * plan.in());
       });
     });
   });

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/layer_norm_rows.h"
@@ -187,12 +188,8 @@ StatusOr<Kernel> layer_norm_grad(const KernelSetup& op) {
                                    op.attr<int64_t>("begin_norm_axis"),
                                    op.attr<float>("epsilon")};
   return Kernel([args](const KernelContext& ctx) -> Status {
-    if (ctx.find_in(args.dy) == nullptr) {
-      for (const ArgIndex arg : {args.dx, args.dscale, args.dbias}) {
-        if (Tensor* const out = ctx.find_out(arg)) fill_zero(*out);
-      }
-      return Ok();
-    }
+    if (ctx.find_in(args.dy) == nullptr)
+      return zero_results(ctx, {args.dx, args.dscale, args.dbias});
     return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
       return run_backward_layer_norm<typename decltype(tag)::type>(ctx, args);
     });

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/dispatch.h"
 #include "kernels/registry.h"
@@ -82,30 +83,22 @@ void gradient_lrn(const ChannelLayout& l, const LrnAttrs& attrs, const T* x, con
 }
 
 StatusOr<Kernel> lrn_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
   const ArgIndex out = op.input("Out");
   const ArgIndex mid_out = op.input("MidOut");
-  const ArgIndex out_grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=, attrs = read_attrs_lrn(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
-    if (dx == nullptr) return Ok();
-    const Tensor* const dout = ctx.find_in(out_grad);
-    if (dout == nullptr) {
-      fill_zero(*dx);
-      return Ok();
-    }
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kUnset));
+    if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mid, needed(ctx, mid_out, "MidOut"));
-    MILLRACE_RETURN_IF_ERROR(check_alike(*in, "X", *dout, "Out@GRAD"));
-    MILLRACE_RETURN_IF_ERROR(check_alike(*in, "X", *y, "Out"));
-    MILLRACE_RETURN_IF_ERROR(check_alike(*in, "X", *mid, "MidOut"));
-    if (in->rank() < 2) return ctx.error("X must hold images, found {}", describe(*in));
-    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+    MILLRACE_RETURN_IF_ERROR(check_alike(*g.x, "X", *g.from, "Out@GRAD"));
+    MILLRACE_RETURN_IF_ERROR(check_alike(*g.x, "X", *y, "Out"));
+    MILLRACE_RETURN_IF_ERROR(check_alike(*g.x, "X", *mid, "MidOut"));
+    if (g.x->rank() < 2) return ctx.error("X must hold images, found {}", describe(*g.x));
+    return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      gradient_lrn(ChannelLayout(in->dims(), attrs.last), attrs, in->data<T>(), y->data<T>(),
-                   mid->data<T>(), dout->data<T>(), dx->data<T>());
+      gradient_lrn(ChannelLayout(g.x->dims(), attrs.last), attrs, g.x->data<T>(), y->data<T>(),
+                   mid->data<T>(), g.from->data<T>(), g.to->data<T>());
       return Ok();
     });
   });

@@ -1,3 +1,4 @@
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/dispatch.h"
 #include "kernels/registry.h"
@@ -72,29 +73,21 @@ StatusOr<Kernel> maxout(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> maxout_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
   const ArgIndex out = op.input("Out");
-  const ArgIndex out_grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   const auto axis = op.attr<int64_t>("axis");
   const auto groups = op.attr<int64_t>("groups");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
-    if (dx == nullptr) return Ok();
-    const Tensor* const dout = ctx.find_in(out_grad);
-    if (dout == nullptr) {
-      fill_zero(*dx);
-      return Ok();
-    }
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kUnset));
+    if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
-    MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const MaxoutShape shape, shape_of_maxout(*in, axis, groups));
-    if (y->dtype() != in->dtype() || y->numel() * groups != in->numel())
-      return ctx.error("X {} and Out {} do not match", describe(*in), describe(*y));
-    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+    MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *g.from, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const MaxoutShape shape, shape_of_maxout(*g.x, axis, groups));
+    if (y->dtype() != g.x->dtype() || y->numel() * groups != g.x->numel())
+      return ctx.error("X {} and Out {} do not match", describe(*g.x), describe(*y));
+    return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      backward_maxout(shape, in->data<T>(), y->data<T>(), dout->data<T>(), dx->data<T>());
+      backward_maxout(shape, g.x->data<T>(), y->data<T>(), g.from->data<T>(), g.to->data<T>());
       return Ok();
     });
   });

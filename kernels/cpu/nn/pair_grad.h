@@ -5,10 +5,31 @@
 
 namespace millrace::kernels {
 
+/// The arguments of an op with operands X and Y and one result.
+struct PairArgs {
+  explicit PairArgs(const KernelSetup& op)
+      : x(op.input("X")), y(op.input("Y")), out(op.output("Out")) {}
+
+  struct Operands {
+    const Tensor* x;
+    const Tensor* y;
+  };
+  /// Errors: X or Y holds no tensor.
+  [[nodiscard]] StatusOr<Operands> operands(const KernelContext& ctx) const {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
+    return Operands{a, b};
+  }
+
+  ArgIndex x;    ///< operand X
+  ArgIndex y;    ///< operand Y
+  ArgIndex out;  ///< the result
+};
+
 /// Operands of the gradient of an op with operands X and Y and one result.
 struct PairGrad {
-  const Tensor* x = nullptr;
-  const Tensor* y = nullptr;
+  const Tensor* x = nullptr;     ///< operand X of the forward op
+  const Tensor* y = nullptr;     ///< operand Y of the forward op
   const Tensor* dout = nullptr;  ///< null: the program has no gradient of the result
   Tensor* dx = nullptr;          ///< zeros with the dims of X; null: not requested
   Tensor* dy = nullptr;          ///< zeros with the dims of Y; null: not requested

@@ -133,19 +133,28 @@ StatusOr<T*> column_memory(CpuDevice& device, const PlainConvShape& s) {
 
 }  // namespace
 
+// Calls body(image, group) for all, with the windows of the input of that group in `columns`.
+template <typename T, typename Body>
+void for_windows(const PlainConvShape& s, const dnn::Convolution& spec, const T* src, T* columns,
+                 Body&& body) {
+  for (int64_t n = 0; n < s.batch; ++n) {
+    for (int64_t g = 0; g < s.groups; ++g) {
+      gather_windows(s, src + src_offset(spec, s, n, g), spec.src.strides[1], columns);
+      body(n, g);
+    }
+  }
+}
+
 template <typename T>
 Status plain_convolution(CpuDevice& device, const dnn::Convolution& spec, const T* src,
                          const T* weights, T* dst) {
   const PlainConvShape s(spec);
   MILLRACE_ASSIGN_OR_RETURN(T* const columns, column_memory<T>(device, s));
   const Given<T> windows(columns, s.column, product_plain_conv(s.places));
-  for (int64_t n = 0; n < s.batch; ++n) {
-    for (int64_t g = 0; g < s.groups; ++g) {
-      gather_windows(s, src + src_offset(spec, s, n, g), spec.src.strides[1], columns);
-      const Given<T> filter(weights + g * s.out * s.column, s.out, s.column);
-      places_of(spec, s, dst, n, g).noalias() = filter * windows;
-    }
-  }
+  for_windows(s, spec, src, columns, [&](int64_t n, int64_t g) {
+    const Given<T> filter(weights + g * s.out * s.column, s.out, s.column);
+    places_of(spec, s, dst, n, g).noalias() = filter * windows;
+  });
   return Ok();
 }
 
@@ -173,13 +182,10 @@ Status plain_convolution_backward_weights(CpuDevice& device, const dnn::Convolut
   MILLRACE_ASSIGN_OR_RETURN(T* const columns, column_memory<T>(device, s));
   std::fill_n(diff_weights, s.groups * s.out * s.column, T{0});
   const Given<T> windows(columns, s.column, product_plain_conv(s.places));
-  for (int64_t n = 0; n < s.batch; ++n) {
-    for (int64_t g = 0; g < s.groups; ++g) {
-      gather_windows(s, src + src_offset(spec, s, n, g), spec.src.strides[1], columns);
-      Packed<T> filter(diff_weights + g * s.out * s.column, s.out, s.column);
-      filter.noalias() += places_of(spec, s, const_cast<T*>(diff_dst), n, g) * windows.transpose();
-    }
-  }
+  for_windows(s, spec, src, columns, [&](int64_t n, int64_t g) {
+    Packed<T> filter(diff_weights + g * s.out * s.column, s.out, s.column);
+    filter.noalias() += places_of(spec, s, const_cast<T*>(diff_dst), n, g) * windows.transpose();
+  });
   return Ok();
 }
 

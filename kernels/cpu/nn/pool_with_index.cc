@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/pool_loops.h"
@@ -60,17 +61,12 @@ StatusOr<Kernel> max_pool_with_index(const KernelSetup& op) {
 
 template <size_t kSpatial>
 StatusOr<Kernel> max_pool_with_index_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
   const ArgIndex mask = op.input("Mask");
-  const ArgIndex out_grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
-    if (dx == nullptr) return Ok();
-    fill_zero(*dx);
-    const Tensor* const dout = ctx.find_in(out_grad);
-    if (dout == nullptr || dout->numel() == 0) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kZeros));
+    if (!g || g.from->numel() == 0) return Ok();
+    const auto [in, dout, dx] = g;
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const places, needed(ctx, mask, "Mask"));
     if (places->dtype() != DType::kInt32 || places->dims() != dout->dims() ||
         in->rank() != kSpatial + 2 || dout->rank() != kSpatial + 2 ||

@@ -21,12 +21,19 @@ Status for_sequences(const Tensor& x, Body&& body) {
   return Ok();
 }
 
-Status check_filter_row_conv(const Tensor& x, const Tensor& filter) {
-  if (x.rank() >= 2 && filter.rank() == 2 && filter.dtype() == x.dtype() &&
-      filter.dim(1) == x.dims().back())
-    return Ok();
-  return KernelContext::error("Filter {} must have the columns of X {}", describe(filter),
-                              describe(x));
+struct RowConvOperands {
+  const Tensor* x;
+  const Tensor* filter;
+};
+
+StatusOr<RowConvOperands> operands_of_row_conv(const KernelContext& ctx, ArgIndex x_arg,
+                                               ArgIndex filter_arg) {
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, x_arg, "X"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const filter, needed(ctx, filter_arg, "Filter"));
+  if (x->rank() >= 2 && filter->rank() == 2 && filter->dtype() == x->dtype() &&
+      filter->dim(1) == x->dims().back())
+    return RowConvOperands{x, filter};
+  return ctx.error("Filter {} must have the columns of X {}", describe(*filter), describe(*x));
 }
 
 // Calls body(row, filter row) for all rows of a sequence and all filter rows that fit after them.
@@ -42,9 +49,8 @@ StatusOr<Kernel> row_conv(const KernelSetup& op) {
   const ArgIndex filter = op.input("Filter");
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weights, needed(ctx, filter, "Filter"));
-    MILLRACE_RETURN_IF_ERROR(check_filter_row_conv(*in, *weights));
+    MILLRACE_ASSIGN_OR_RETURN(const RowConvOperands operands, operands_of_row_conv(ctx, x, filter));
+    const auto [in, weights] = operands;
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const int64_t width = in->dims().back();
@@ -69,9 +75,8 @@ StatusOr<Kernel> row_conv_grad(const KernelSetup& op) {
   const ArgIndex x_grad = op.output("X@GRAD");
   const ArgIndex filter_grad = op.output("Filter@GRAD");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weights, needed(ctx, filter, "Filter"));
-    MILLRACE_RETURN_IF_ERROR(check_filter_row_conv(*in, *weights));
+    MILLRACE_ASSIGN_OR_RETURN(const RowConvOperands operands, operands_of_row_conv(ctx, x, filter));
+    const auto [in, weights] = operands;
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, result_like(ctx, filter_grad, *weights));
     if (dx != nullptr) fill_zero(*dx);

@@ -104,21 +104,31 @@ StatusOr<Singular<T>> find_singular(const KernelContext& ctx, const SpectralNorm
   return iterate(s, attrs, weight.data<T>(), u, v);
 }
 
+// Calls body(singular vectors and value of Weight, its shape) with the type of its elements.
+template <typename Body>
+Status with_singular(const KernelContext& ctx, const SpectralNormArgs& args,
+                     const SpectralNormAttrs& attrs, const Tensor& weight, Body&& body) {
+  MILLRACE_ASSIGN_OR_RETURN(const SpectralNormShape s, shape_of_spectral_norm(weight, attrs.dim));
+  return dispatch<FloatTypes>(weight.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    MILLRACE_ASSIGN_OR_RETURN(const Singular<T> found,
+                              find_singular<T>(ctx, args, attrs, s, weight));
+    body(found, s);
+    return Ok();
+  });
+}
+
 StatusOr<Kernel> spectral_norm(const KernelSetup& op) {
   const SpectralNormArgs args{
       op.input("Weight"), op.input("U"), op.input("V"), {}, op.output("Out")};
   return Kernel([args, attrs = read_attrs_spectral_norm(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weight, needed(ctx, args.weight, "Weight"));
-    MILLRACE_ASSIGN_OR_RETURN(const SpectralNormShape s,
-                              shape_of_spectral_norm(*weight, attrs.dim));
-    return dispatch<FloatTypes>(weight->dtype(), [&](auto tag) -> Status {
-      using T = typename decltype(tag)::type;
-      MILLRACE_ASSIGN_OR_RETURN(const Singular<T> found,
-                                find_singular<T>(ctx, args, attrs, s, *weight));
-      T* const out = ctx.out(args.out).data<T>();
-      for (int64_t i = 0; i < weight->numel(); ++i) out[i] = weight->data<T>()[i] / found.sigma;
-      return Ok();
-    });
+    return with_singular(ctx, args, attrs, *weight,
+                         [&]<typename T>(const Singular<T>& found, auto) {
+                           T* const out = ctx.out(args.out).data<T>();
+                           for (int64_t i = 0; i < weight->numel(); ++i)
+                             out[i] = weight->data<T>()[i] / found.sigma;
+                         });
   });
 }
 
@@ -136,23 +146,19 @@ StatusOr<Kernel> spectral_norm_grad(const KernelSetup& op) {
       return Ok();
     }
     MILLRACE_RETURN_IF_ERROR(check_alike(*weight, "Weight", *dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const SpectralNormShape s,
-                              shape_of_spectral_norm(*weight, attrs.dim));
-    return dispatch<FloatTypes>(weight->dtype(), [&](auto tag) -> Status {
-      using T = typename decltype(tag)::type;
-      MILLRACE_ASSIGN_OR_RETURN(const Singular<T> found,
-                                find_singular<T>(ctx, args, attrs, s, *weight));
-      const T* const w = weight->data<T>();
-      const T* const g = dout->data<T>();
-      T along = 0;
-      for (int64_t i = 0; i < weight->numel(); ++i) along += g[i] * w[i];
-      along /= found.sigma;
-      s.for_elements([&](int64_t at, int64_t r, int64_t c) {
-        const T outer = found.u[static_cast<size_t>(r)] * found.v[static_cast<size_t>(c)];
-        dw->data<T>()[at] = (g[at] - along * outer) / found.sigma;
-      });
-      return Ok();
-    });
+    return with_singular(ctx, args, attrs, *weight,
+                         [&]<typename T>(const Singular<T>& found, const SpectralNormShape& s) {
+                           const T* const w = weight->data<T>();
+                           const T* const g = dout->data<T>();
+                           T along = 0;
+                           for (int64_t i = 0; i < weight->numel(); ++i) along += g[i] * w[i];
+                           along /= found.sigma;
+                           s.for_elements([&](int64_t at, int64_t r, int64_t c) {
+                             const T outer =
+                                 found.u[static_cast<size_t>(r)] * found.v[static_cast<size_t>(c)];
+                             dw->data<T>()[at] = (g[at] - along * outer) / found.sigma;
+                           });
+                         });
   });
 }
 

@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/pool_grad_loops.h"
 #include "kernels/dispatch.h"
@@ -85,29 +86,23 @@ StatusOr<Kernel> spp(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> spp_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
   const ArgIndex out = op.input("Out");
-  const ArgIndex out_grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=, attrs = read_attrs_spp(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
-    if (dx == nullptr) return Ok();
-    fill_zero(*dx);
-    const Tensor* const dout = ctx.find_in(out_grad);
-    if (dout == nullptr) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kZeros));
+    if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
-    MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<PoolPlan> plans, plan_levels(*in, *y, attrs));
-    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+    MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *g.from, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<PoolPlan> plans, plan_levels(*g.x, *y, attrs));
+    return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       for_planes(plans, [&](const PoolPlan& plan, int64_t image, int64_t places) {
-        const PoolGrad<T> g{in->data<T>() + image, y->data<T>() + places, dout->data<T>() + places,
-                            dx->data<T>() + image};
+        const PoolGrad<T> plane{g.x->data<T>() + image, y->data<T>() + places,
+                                g.from->data<T>() + places, g.to->data<T>() + image};
         if (attrs.max) {
-          pool_plane_grad<T, true>(plan, g);
+          pool_plane_grad<T, true>(plan, plane);
         } else {
-          pool_plane_grad<T, false>(plan, g);
+          pool_plane_grad<T, false>(plan, plane);
         }
       });
       return Ok();

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/nn/batch_norm_args.h"
 #include "kernels/cpu/nn/batch_norm_kernels.h"
 #include "kernels/cpu/nn/channel_moments.h"
 #include "kernels/device_group.h"
@@ -25,27 +26,26 @@ StatusOr<Kernel> kernel_alone(const KernelSetup& op, KernelMaker maker) {
   return maker(apart);
 }
 
-struct SyncBatchNormForwardArgs {
+struct SyncBatchNormForwardArgs : BatchNormForwardArgs {
   explicit SyncBatchNormForwardArgs(const KernelSetup& op)
-      : x(op.input("X")),
-        scale(op.input("Scale")),
-        bias(op.input("Bias")),
-        mean(op.input("Mean")),
-        variance(op.input("Variance")),
-        y(op.output("Y")),
-        mean_out(op.output("MeanOut")),
-        variance_out(op.output("VarianceOut")),
-        saved_mean(op.output("SavedMean")),
-        saved_variance(op.output("SavedVariance")),
+      : BatchNormForwardArgs(op),
         epsilon(op.attr<float>("epsilon")),
         momentum(op.attr<float>("momentum")),
         last(channels_last(op, "data_layout")) {}
-  ArgIndex x, scale, bias, mean, variance;
-  ArgIndex y, mean_out, variance_out, saved_mean, saved_variance;
   double epsilon;
   double momentum;
   bool last;
 };
+
+// Writes one element per channel to an output, if the op has it.
+template <typename C>
+Status save_channels(const KernelContext& ctx, ArgIndex to, const char* slot,
+                     const std::vector<C>& values) {
+  MILLRACE_ASSIGN_OR_RETURN(C* const out, channel_results<C>(ctx.find_out(to), slot,
+                                                             static_cast<int64_t>(values.size())));
+  if (out != nullptr) std::copy(values.begin(), values.end(), out);
+  return Ok();
+}
 
 // Mean and variance of each channel over the elements of all devices.
 template <typename T>
@@ -96,13 +96,8 @@ Status run_forward_sync_batch_norm(const KernelContext& ctx, const SyncBatchNorm
   MILLRACE_RETURN_IF_ERROR(blend(args.mean, args.mean_out, "Mean", mean));
   MILLRACE_RETURN_IF_ERROR(blend(args.variance, args.variance_out, "Variance", variance));
   for (C& value : variance) value = C{1} / std::sqrt(value + static_cast<C>(args.epsilon));
-  const auto save = [&](ArgIndex to, const char* slot, const std::vector<C>& values) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(C* const out, channel_results<C>(ctx.find_out(to), slot, n));
-    if (out != nullptr) std::copy(values.begin(), values.end(), out);
-    return Ok();
-  };
-  MILLRACE_RETURN_IF_ERROR(save(args.saved_mean, "SavedMean", mean));
-  MILLRACE_RETURN_IF_ERROR(save(args.saved_variance, "SavedVariance", variance));
+  MILLRACE_RETURN_IF_ERROR(save_channels(ctx, args.saved_mean, "SavedMean", mean));
+  MILLRACE_RETURN_IF_ERROR(save_channels(ctx, args.saved_variance, "SavedVariance", variance));
   MILLRACE_ASSIGN_OR_RETURN(const C* const scale,
                             channel_values<C>(ctx.find_in(args.scale), "Scale", n));
   MILLRACE_ASSIGN_OR_RETURN(const C* const bias,
@@ -177,14 +172,7 @@ Status run_gradient_sync_batch_norm(const KernelContext& ctx, const SyncBatchNor
   const T* const x = input->data<T>();
   const T* const dy = given->data<T>();
   l.for_channels(ctx.device(), [&](int64_t begin, int64_t end) {
-    sum_channel_range(l, begin, end, dbias.data(), [dy](int64_t) {
-      return [dy](int64_t at) { return static_cast<C>(dy[at]); };
-    });
-    sum_channel_range(l, begin, end, dscale.data(), [x, dy, mean](int64_t c) {
-      return [x, dy, middle = mean[c]](int64_t at) {
-        return static_cast<C>(dy[at]) * (static_cast<C>(x[at]) - middle);
-      };
-    });
+    batch_norm_gradient_sums(l, begin, end, x, dy, mean, dbias.data(), dscale.data());
   });
   std::vector<double> sums(2 * channels + 1);
   for (size_t c = 0; c < channels; ++c) {
@@ -194,13 +182,8 @@ Status run_gradient_sync_batch_norm(const KernelContext& ctx, const SyncBatchNor
   }
   sums.back() = static_cast<double>(l.of_channel());
   MILLRACE_RETURN_IF_ERROR(group.all_reduce(sums));
-  const auto save = [&](ArgIndex to, const char* slot, const std::vector<C>& values) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(C* const out, channel_results<C>(ctx.find_out(to), slot, n));
-    if (out != nullptr) std::copy(values.begin(), values.end(), out);
-    return Ok();
-  };
-  MILLRACE_RETURN_IF_ERROR(save(args.dbias, "Bias@GRAD", dbias));
-  MILLRACE_RETURN_IF_ERROR(save(args.dscale, "Scale@GRAD", dscale));
+  MILLRACE_RETURN_IF_ERROR(save_channels(ctx, args.dbias, "Bias@GRAD", dbias));
+  MILLRACE_RETURN_IF_ERROR(save_channels(ctx, args.dscale, "Scale@GRAD", dscale));
   MILLRACE_ASSIGN_OR_RETURN(Tensor* const result, result_like(ctx, args.dx, *input));
   if (result == nullptr) return Ok();
   T* const dx = result->data<T>();

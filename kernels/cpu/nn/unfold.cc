@@ -1,3 +1,4 @@
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/patches.h"
 #include "kernels/dispatch.h"
@@ -28,32 +29,26 @@ StatusOr<Kernel> unfold(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> unfold_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
-  const ArgIndex y_grad = op.input("Y@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
-  return Kernel(
-      [=, attrs = read_patch_attrs(op, "kernel_sizes")](const KernelContext& ctx) -> Status {
-        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-        MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
-        if (dx == nullptr) return Ok();
-        fill_zero(*dx);
-        const Tensor* const dy = ctx.find_in(y_grad);
-        if (dy == nullptr) return Ok();
-        MILLRACE_ASSIGN_OR_RETURN(const Patches p, patches_of(attrs, *in));
-        if (dy->dtype() != in->dtype() || dy->numel() != in->dim(0) * p.patch() * p.count())
-          return ctx.error("Y@GRAD {} does not match X {}", describe(*dy), describe(*in));
-        return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          for (int64_t n = 0; n < in->dim(0); ++n) {
-            T* const image = dx->data<T>() + n * p.image();
-            const T* const g = dy->data<T>() + n * p.patch() * p.count();
-            p.for_all([&](int64_t place, int64_t element, int64_t to) {
-              if (to >= 0) image[to] += g[element * p.count() + place];
-            });
-          }
-          return Ok();
+  const GradientArgs gradient(op, "X", "Y");
+  return Kernel([=,
+                 attrs = read_patch_attrs(op, "kernel_sizes")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kZeros));
+    if (!g) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Patches p, patches_of(attrs, *g.x));
+    if (g.from->dtype() != g.x->dtype() || g.from->numel() != g.x->dim(0) * p.patch() * p.count())
+      return ctx.error("Y@GRAD {} does not match X {}", describe(*g.from), describe(*g.x));
+    return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for (int64_t n = 0; n < g.x->dim(0); ++n) {
+        T* const image = g.to->data<T>() + n * p.image();
+        const T* const arrived = g.from->data<T>() + n * p.patch() * p.count();
+        p.for_all([&](int64_t place, int64_t element, int64_t to) {
+          if (to >= 0) image[to] += arrived[element * p.count() + place];
         });
-      });
+      }
+      return Ok();
+    });
+  });
 }
 
 }  // namespace

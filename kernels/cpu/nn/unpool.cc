@@ -1,5 +1,6 @@
 #include <string>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/dispatch.h"
@@ -61,19 +62,12 @@ StatusOr<Kernel> unpool(const KernelSetup& op) {
 
 StatusOr<Kernel> unpool_grad(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(refuse_channels_last(op));
-  const ArgIndex x = op.input("X");
   const ArgIndex indices = op.input("Indices");
-  const ArgIndex out_grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
-    if (dx == nullptr) return Ok();
-    const Tensor* const dout = ctx.find_in(out_grad);
-    if (dout == nullptr) {
-      fill_zero(*dx);
-      return Ok();
-    }
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kUnset));
+    if (!g) return Ok();
+    const auto [in, dout, dx] = g;
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const places, needed(ctx, indices, "Indices"));
     MILLRACE_RETURN_IF_ERROR(check_images(*in, *places, *dout));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {

@@ -79,6 +79,20 @@ void update_scales(const KernelContext& ctx, const LinearArgs& args, const AxisV
   if (Tensor* const out = ctx.find_out(args.out_accum)) *out->data<T>() = sum;
 }
 
+// An op that only observes the values passes them on.
+Status copy_observed(const KernelContext& ctx, const Tensor& x, Tensor& y) {
+  copy_bytes(ctx.device(), y.raw(), x.raw(), x.bytes());
+  return Ok();
+}
+
+// Calls body(channel, elements of X, elements of Y) for all runs of view.inner elements.
+template <typename T, typename Body>
+void for_channel_runs(const AxisView& view, const Tensor& x, Tensor& y, Body&& body) {
+  for (int64_t r = 0; r < view.outer * view.size; ++r)
+    body(static_cast<size_t>(r % view.size), x.data<T>() + r * view.inner,
+         y.data<T>() + r * view.inner);
+}
+
 template <typename T>
 Status quantize_as(const KernelContext& ctx, const LinearArgs& args) {
   const Tensor& x = ctx.in(args.x);
@@ -97,17 +111,12 @@ Status quantize_as(const KernelContext& ctx, const LinearArgs& args) {
   if (Tensor* const out = ctx.find_out(args.out_scale); out != nullptr && !args.is_test)
     std::copy(scales.begin(), scales.end(), out->data<T>());
   Tensor& y = ctx.out(args.y);
-  if (args.only_observer) {
-    copy_bytes(ctx.device(), y.raw(), x.raw(), x.bytes());
-    return Ok();
-  }
-  for (int64_t r = 0; r < view.outer * view.size; ++r) {
-    const auto c = static_cast<size_t>(r % view.size);
-    T* const to = y.data<T>() + r * view.inner;
-    round_to_grid(x.data<T>() + r * view.inner, to, view.inner, scales[c], args.grid);
-    if (zero == nullptr || zero[c] == T{}) continue;
+  if (args.only_observer) return copy_observed(ctx, x, y);
+  for_channel_runs<T>(view, x, y, [&](size_t c, const T* from, T* to) {
+    round_to_grid(from, to, view.inner, scales[c], args.grid);
+    if (zero == nullptr || zero[c] == T{}) return;
     for (int64_t i = 0; i < view.inner; ++i) to[i] += zero[c];
-  }
+  });
   return Ok();
 }
 
@@ -121,18 +130,12 @@ Status dequantize_as(const KernelContext& ctx, const LinearArgs& args) {
                             per_channel<T>(ctx, args.zero, "ZeroPoint", view, x.dtype()));
   if (scales == nullptr) return ctx.error("input Scale holds no tensor");
   Tensor& y = ctx.out(args.y);
-  if (args.only_observer) {
-    copy_bytes(ctx.device(), y.raw(), x.raw(), x.bytes());
-    return Ok();
-  }
-  for (int64_t r = 0; r < view.outer * view.size; ++r) {
-    const auto c = static_cast<size_t>(r % view.size);
+  if (args.only_observer) return copy_observed(ctx, x, y);
+  for_channel_runs<T>(view, x, y, [&](size_t c, const T* from, T* to) {
     const T middle = zero == nullptr ? T{} : zero[c];
     const T factor = scales[c] / static_cast<T>(args.grid.bins);
-    const T* const from = x.data<T>() + r * view.inner;
-    T* const to = y.data<T>() + r * view.inner;
     for (int64_t i = 0; i < view.inner; ++i) to[i] = (from[i] - middle) * factor;
-  }
+  });
   return Ok();
 }
 

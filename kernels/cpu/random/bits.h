@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
 /// Counter-based random bits: bits i of a stream depend on the key of the stream and i only. Loops
@@ -30,6 +31,27 @@ inline float unit_float(uint32_t bits) {
 /// The upper 53 bits as a number in [0, 1).
 inline double unit_double(uint64_t bits) {
   return static_cast<double>(bits >> 11U) * 0x1p-53;
+}
+
+/// Fills a tensor of floats on several threads: doubles(elements, begin, end) for f64, else
+/// pairs(elements, begin, end) for elements [2 * begin, 2 * end), of which the last may be one past
+/// the end. \param grain  elements or pairs that are worth a thread
+template <typename Doubles, typename Pairs>
+Status draw_floats(CpuDevice& device, Tensor& out, int64_t grain, int64_t pair_grain,
+                   Doubles&& doubles, Pairs&& pairs) {
+  const int64_t count = out.numel();
+  return dispatch<AllFloatTypes>(out.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    T* const to = out.data<T>();
+    if constexpr (std::is_same_v<T, double>) {
+      device.parallel_for(count, grain,
+                          [&](int64_t begin, int64_t end) { doubles(to, begin, end); });
+    } else {
+      device.parallel_for((count + 1) / 2, pair_grain,
+                          [&](int64_t begin, int64_t end) { pairs(to, begin, end); });
+    }
+    return Ok();
+  });
 }
 
 }  // namespace millrace::kernels

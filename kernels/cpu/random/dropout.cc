@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/random/bits.h"
 #include "kernels/cpu/strided.h"
@@ -127,35 +128,30 @@ StatusOr<Kernel> dropout(const KernelSetup& op) {
 
 StatusOr<Kernel> dropout_grad(const KernelSetup& op) {
   const ArgIndex mask_arg = op.input("Mask");
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   const DropoutArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    const Tensor* const from = ctx.find_in(grad);
-    if (from == nullptr) {
-      fill_zero(ctx.device(), *to);
-      return Ok();
-    }
+    const GradientTensors g = gradient.find(ctx, StartsAs::kUnset);
+    if (!g) return Ok();
     if (args.is_test) {
-      return dispatch<AllFloatTypes>(from->dtype(), [&](auto tag) -> Status {
+      return dispatch<AllFloatTypes>(g.from->dtype(), [&](auto tag) -> Status {
         using T = typename decltype(tag)::type;
-        scale_all(ctx.device(), from->data<T>(), to->data<T>(), from->numel(), args.test_scale());
+        scale_all(ctx.device(), g.from->data<T>(), g.to->data<T>(), g.from->numel(),
+                  args.test_scale());
         return Ok();
       });
     }
     const Tensor* const mask = ctx.find_in(mask_arg);
-    if (mask == nullptr || mask->dtype() != DType::kUint8 || mask->numel() != from->numel())
-      return ctx.error("Mask must be u8 and have the {} elements of Out@GRAD", from->numel());
-    return dispatch<AllFloatTypes>(from->dtype(), [&](auto tag) -> Status {
+    if (mask == nullptr || mask->dtype() != DType::kUint8 || mask->numel() != g.from->numel())
+      return ctx.error("Mask must be u8 and have the {} elements of Out@GRAD", g.from->numel());
+    return dispatch<AllFloatTypes>(g.from->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       using C = Compute<T>;
       const auto scale = static_cast<C>(args.kept_scale());
-      const T* const dy = from->data<T>();
+      const T* const dy = g.from->data<T>();
       const uint8_t* const kept = mask->data<uint8_t>();
-      T* const dx = to->data<T>();
-      ctx.device().parallel_for(from->numel(), 32768, [&](int64_t begin, int64_t end) {
+      T* const dx = g.to->data<T>();
+      ctx.device().parallel_for(g.from->numel(), 32768, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)
           dx[i] = kept[i] != 0 ? static_cast<T>(static_cast<C>(dy[i]) * scale) : T(C(0));
       });

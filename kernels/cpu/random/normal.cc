@@ -66,21 +66,14 @@ void draw_doubles_normal(uint64_t key, Law law, double* out, int64_t begin, int6
 }
 
 Status draw_normal(CpuDevice& device, uint64_t key, Law law, Tensor& out) {
-  const int64_t count = out.numel();
-  return dispatch<AllFloatTypes>(out.dtype(), [&](auto tag) -> Status {
-    using T = typename decltype(tag)::type;
-    T* const to = out.data<T>();
-    if constexpr (std::is_same_v<T, double>) {
-      device.parallel_for(count, 4096, [&](int64_t begin, int64_t end) {
+  return draw_floats(
+      device, out, 4096, 4096,
+      [&](double* to, int64_t begin, int64_t end) {
         draw_doubles_normal(key, law, to, begin, end);
+      },
+      [&](auto* to, int64_t begin, int64_t end) {
+        draw_floats_normal(key, law, to, begin, end, out.numel());
       });
-    } else {
-      device.parallel_for((count + 1) / 2, 4096, [&](int64_t begin, int64_t end) {
-        draw_floats_normal(key, law, to, begin, end, count);
-      });
-    }
-    return Ok();
-  });
 }
 
 // Inverse of the error function times sqrt(2) for |y| < 0.96, which is enough for two standard

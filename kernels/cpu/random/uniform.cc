@@ -55,21 +55,14 @@ void draw_doubles_uniform(uint64_t key, Range range, double* out, int64_t begin,
 }
 
 Status draw(CpuDevice& device, uint64_t key, Range range, Tensor& out) {
-  const int64_t count = out.numel();
-  return dispatch<AllFloatTypes>(out.dtype(), [&](auto tag) -> Status {
-    using T = typename decltype(tag)::type;
-    T* const to = out.data<T>();
-    if constexpr (std::is_same_v<T, double>) {
-      device.parallel_for(count, 16384, [&](int64_t begin, int64_t end) {
+  return draw_floats(
+      device, out, 16384, 8192,
+      [&](double* to, int64_t begin, int64_t end) {
         draw_doubles_uniform(key, range, to, begin, end);
+      },
+      [&](auto* to, int64_t begin, int64_t end) {
+        draw_floats_uniform(key, range, to, begin, end, out.numel());
       });
-    } else {
-      device.parallel_for((count + 1) / 2, 8192, [&](int64_t begin, int64_t end) {
-        draw_floats_uniform(key, range, to, begin, end, count);
-      });
-    }
-    return Ok();
-  });
 }
 
 // Diagonal that is overwritten: diag_num elements, diag_step + 1 apart.

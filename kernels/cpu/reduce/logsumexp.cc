@@ -3,6 +3,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/reduce/spread.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/cpu/wide_elements.h"
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
@@ -45,25 +46,17 @@ Status run_logsumexp(CpuDevice& device, const ReduceAxes::Plan& plan, const T* x
 }
 
 StatusOr<Kernel> logsumexp(const KernelSetup& op) {
-  return Kernel([x_arg = op.input("X"), out_arg = op.output("Out"),
-                 axes = ReduceAxes(op, "axis", "keepdim")](
-                    const KernelContext& ctx) mutable -> Status {
-    const Tensor& x = ctx.in(x_arg);
-    Tensor& out = ctx.out(out_arg);
-    MILLRACE_ASSIGN_OR_RETURN(const ReduceAxes::Plan* const plan, axes.plan(ctx, x.dims()));
-    if (out.numel() != plan->out_count)
-      return ctx.error("the result must have {} elements, found {}", plan->out_count,
-                       describe(out));
-    const DType dtype = wide_type(x.dtype());
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const from, elements_as(ctx.device(), x, dtype, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const WideOutput to, WideOutput::open(ctx.device(), out, dtype, 1));
-    Status status = dispatch<FloatTypes>(dtype, [&](auto tag) -> Status {
-      using T = typename decltype(tag)::type;
-      return run_logsumexp(ctx.device(), *plan, reinterpret_cast<const T*>(from), to.data<T>());
-    });
-    if (!status.ok()) return status;
-    return to.finish();
-  });
+  return Kernel(
+      [x_arg = op.input("X"), out_arg = op.output("Out"),
+       axes = ReduceAxes(op, "axis", "keepdim")](const KernelContext& ctx) mutable -> Status {
+        const Tensor& x = ctx.in(x_arg);
+        MILLRACE_ASSIGN_OR_RETURN(const ReduceAxes::Plan* const plan, axes.plan(ctx, x.dims()));
+        Tensor& out = ctx.out(out_arg);
+        MILLRACE_RETURN_IF_ERROR(ReduceAxes::check_result(ctx, *plan, out));
+        return with_wide_elements(ctx.device(), x, out, [&](const auto* from, auto* to) {
+          return run_logsumexp(ctx.device(), *plan, from, to);
+        });
+      });
 }
 
 struct LogSumExpGrad {

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/cpu/extent.h"
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/reduce/reducer.h"
 #include "kernels/dispatch.h"
@@ -164,32 +165,31 @@ StatusOr<Kernel> p_norm(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> p_norm_grad(const KernelSetup& op) {
-  const ArgIndex dx_arg = op.output("X@GRAD");
-  if (!dx_arg) return Kernel([](const KernelContext&) { return Ok(); });
-  return Kernel([of = PNorm(op), x_arg = op.input("X"), out_arg = op.input("Out"),
-                 dout_arg = op.input("Out@GRAD"), dx_arg](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, x_arg, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const out, needed(ctx, out_arg, "Out"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dout, needed(ctx, dout_arg, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Extent extent, of.extent(*x));
-    for (const Tensor* const result : {out, dout}) {
-      if (result->numel() != extent.outer * extent.inner || result->dtype() != x->dtype())
-        return ctx.error("Out and Out@GRAD must have {} elements of the type of X {}, found {}",
-                         extent.outer * extent.inner, describe(*x), describe(*result));
-    }
-    return dispatch<FloatTypes>(x->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* const dx = ctx.out(dx_arg).data<T>();
-      for (int64_t at = 0; at < x->numel(); ++at) {
-        const int64_t result =
-            at / (extent.count * extent.inner) * extent.inner + at % extent.inner;
-        const double slope = p_norm_slope(static_cast<double>(x->data<T>()[at]),
-                                          static_cast<double>(out->data<T>()[result]), of);
-        dx[at] = static_cast<T>(slope * static_cast<double>(dout->data<T>()[result]));
-      }
-      return Ok();
-    });
-  });
+  return required_gradient(
+      op,
+      [of = PNorm(op), out_arg = op.input("Out")](const KernelContext& ctx,
+                                                  const GradientTensors& g) -> Status {
+        const auto [x, dout, to] = g;
+        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const out, needed(ctx, out_arg, "Out"));
+        MILLRACE_ASSIGN_OR_RETURN(const Extent extent, of.extent(*x));
+        for (const Tensor* const result : {out, dout}) {
+          if (result->numel() != extent.outer * extent.inner || result->dtype() != x->dtype())
+            return ctx.error("Out and Out@GRAD must have {} elements of the type of X {}, found {}",
+                             extent.outer * extent.inner, describe(*x), describe(*result));
+        }
+        return dispatch<FloatTypes>(x->dtype(), [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          T* const dx = to->data<T>();
+          for (int64_t at = 0; at < x->numel(); ++at) {
+            const int64_t result =
+                at / (extent.count * extent.inner) * extent.inner + at % extent.inner;
+            const double slope = p_norm_slope(static_cast<double>(x->data<T>()[at]),
+                                              static_cast<double>(out->data<T>()[result]), of);
+            dx[at] = static_cast<T>(slope * static_cast<double>(dout->data<T>()[result]));
+          }
+          return Ok();
+        });
+      });
 }
 
 }  // namespace

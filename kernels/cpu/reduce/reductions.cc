@@ -101,9 +101,7 @@ StatusOr<Kernel> test_reductions(const KernelSetup& op) {
     Tensor& out = ctx.out(out_arg);
     MILLRACE_ASSIGN_OR_RETURN(const ReduceAxes::Plan* const plan, axes.plan(ctx, x.dims()));
     if (axes.from_tensors()) MILLRACE_RETURN_IF_ERROR(out.resize(DType::kBool, plan->out_dims));
-    if (out.numel() != plan->out_count)
-      return ctx.error("the result must have {} elements, found {}", plan->out_count,
-                       describe(out));
+    MILLRACE_RETURN_IF_ERROR(ReduceAxes::check_result(ctx, *plan, out));
     MILLRACE_ASSIGN_OR_RETURN(const std::byte* const from,
                               elements_as(ctx.device(), x, DType::kBool, 0));
     return reduce<Rule, uint8_t>(ctx.device(), plan->nest, reinterpret_cast<const uint8_t*>(from),

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/extent.h"
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 #include "kernels/registry.h"
@@ -129,32 +130,31 @@ void cumprod_line(const T* x, const T* out, const T* dout, T* dx, int64_t count,
 }
 
 StatusOr<Kernel> cumprod_grad(const KernelSetup& op) {
-  const ArgIndex dx_arg = op.output("X@GRAD");
-  if (!dx_arg) return Kernel([](const KernelContext&) { return Ok(); });
-  return Kernel([dim = op.attr<int32_t>("dim"), x_arg = op.input("X"), out_arg = op.input("Out"),
-                 dout_arg = op.input("Out@GRAD"), dx_arg](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, x_arg, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const out, needed(ctx, out_arg, "Out"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dout, needed(ctx, dout_arg, "Out@GRAD"));
-    for (const Tensor* const other : {out, dout}) {
-      if (other->dims() != x->dims() || other->dtype() != x->dtype())
-        return ctx.error("Out and Out@GRAD must match X {}, found {}", describe(*x),
-                         describe(*other));
-    }
-    MILLRACE_ASSIGN_OR_RETURN(const Extent extent, extent_of(x->dims(), dim, "dim"));
-    return dispatch<FloatTypes>(x->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* const dx = ctx.out(dx_arg).data<T>();
-      for (int64_t o = 0; o < extent.outer; ++o) {
-        for (int64_t i = 0; i < extent.inner; ++i) {
-          const int64_t at = o * extent.count * extent.inner + i;
-          cumprod_line(x->data<T>() + at, out->data<T>() + at, dout->data<T>() + at, dx + at,
-                       extent.count, extent.inner);
+  return required_gradient(
+      op,
+      [dim = op.attr<int32_t>("dim"), out_arg = op.input("Out")](
+          const KernelContext& ctx, const GradientTensors& g) -> Status {
+        const auto [x, dout, to] = g;
+        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const out, needed(ctx, out_arg, "Out"));
+        for (const Tensor* const other : {out, dout}) {
+          if (other->dims() != x->dims() || other->dtype() != x->dtype())
+            return ctx.error("Out and Out@GRAD must match X {}, found {}", describe(*x),
+                             describe(*other));
         }
-      }
-      return Ok();
-    });
-  });
+        MILLRACE_ASSIGN_OR_RETURN(const Extent extent, extent_of(x->dims(), dim, "dim"));
+        return dispatch<FloatTypes>(x->dtype(), [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          T* const dx = to->data<T>();
+          for (int64_t o = 0; o < extent.outer; ++o) {
+            for (int64_t i = 0; i < extent.inner; ++i) {
+              const int64_t at = o * extent.count * extent.inner + i;
+              cumprod_line(x->data<T>() + at, out->data<T>() + at, dout->data<T>() + at, dx + at,
+                           extent.count, extent.inner);
+            }
+          }
+          return Ok();
+        });
+      });
 }
 
 }  // namespace

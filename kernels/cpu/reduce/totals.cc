@@ -3,6 +3,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/reduce/reducer.h"
+#include "kernels/cpu/wide_elements.h"
 #include "kernels/dispatch.h"
 #include "kernels/registry.h"
 
@@ -11,25 +12,17 @@ namespace {
 
 template <typename Rule, bool kMean>
 StatusOr<Kernel> total(const KernelSetup& op) {
-  return Kernel([x_arg = op.input("X"),
-                 out_arg = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, x_arg, "X"));
-    Tensor& out = ctx.out(out_arg);
-    const DType dtype = wide_type(x->dtype());
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const from, elements_as(ctx.device(), *x, dtype, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const WideOutput to, WideOutput::open(ctx.device(), out, dtype, 1));
-    Status status = dispatch<FloatTypes>(dtype, [&](auto tag) -> Status {
-      using T = typename decltype(tag)::type;
-      T* const sum = to.data<T>();
-      const int64_t count = x->numel();
-      MILLRACE_ASSIGN_OR_RETURN(
-          *sum, (reduce_all<Rule, T>(ctx.device(), reinterpret_cast<const T*>(from), count)));
-      if (kMean) *sum /= static_cast<T>(count);
-      return Ok();
-    });
-    if (!status.ok()) return status;
-    return to.finish();
-  });
+  return Kernel(
+      [x_arg = op.input("X"), out_arg = op.output("Out")](const KernelContext& ctx) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, x_arg, "X"));
+        const int64_t count = x->numel();
+        return with_wide_elements(
+            ctx.device(), *x, ctx.out(out_arg), [&]<typename T>(const T* from, T* sum) -> Status {
+              MILLRACE_ASSIGN_OR_RETURN(*sum, (reduce_all<Rule, T>(ctx.device(), from, count)));
+              if (kMean) *sum /= static_cast<T>(count);
+              return Ok();
+            });
+      });
 }
 
 struct Mean {

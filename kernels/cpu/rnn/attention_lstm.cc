@@ -4,6 +4,7 @@
 #include "kernels/cpu/attention_rows.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/rnn/kept_or_scratch.h"
 #include "kernels/cpu/sequence/gate_activation.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/cpu/workspace.h"
@@ -61,7 +62,7 @@ StatusOr<AttentionLstmTensors> attention_lstm_tensors(const KernelContext& ctx,
   t.size = t.c0->dim(1);
   const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
   const auto fits = [&](const Tensor* tensor, int64_t count) {
-    return tensor == nullptr || (tensor->numel() == count && tensor->dtype() == t.x->dtype());
+    return fits_if_given(tensor, count, t.x->dtype());
   };
   if (!fits(t.c0, sequences * t.size) || !fits(t.h0, sequences * t.size))
     return ctx.error("C0 {} and H0 must have one row for each of the {} sequences", describe(*t.c0),

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/rnn/common_gradients.h"
 #include "kernels/cpu/rnn/gru_tensors.h"
 #include "kernels/cpu/rnn/kept_or_scratch.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
@@ -173,14 +174,7 @@ StatusOr<GruGradTensors> grad_tensors_gru(const KernelContext& ctx, const GruGra
       return ctx.error("outputs of the forward op must have the {} rows of Input, found {}", t.rows,
                        describe(*other));
   }
-  MILLRACE_ASSIGN_OR_RETURN(g.dinput, result_like(ctx, slots.dinput, *t.input));
-  MILLRACE_ASSIGN_OR_RETURN(g.dweight, result_like(ctx, slots.dweight, *t.weight));
-  if (t.bias != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(g.dbias, result_like(ctx, slots.dbias, *t.bias));
-  }
-  if (t.h0 != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(g.dh0, result_like(ctx, slots.dh0, *t.h0));
-  }
+  MILLRACE_RETURN_IF_ERROR(size_common_gradients(ctx, slots, t, g));
   return g;
 }
 

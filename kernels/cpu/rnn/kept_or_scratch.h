@@ -19,4 +19,9 @@ StatusOr<T*> kept_or_scratch(Tensor* output, Workspace& work, size_t piece, int6
   return work.take<T>(piece, count);
 }
 
+/// True if an optional tensor is absent, or has that many elements of that type.
+inline bool fits_if_given(const Tensor* tensor, int64_t count, DType dtype) {
+  return tensor == nullptr || (tensor->numel() == count && tensor->dtype() == dtype);
+}
+
 }  // namespace millrace::kernels::rnn

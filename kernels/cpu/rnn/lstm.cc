@@ -42,7 +42,7 @@ Status measure_lstm(const LstmSettings& settings, LstmTensors& t) {
   MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*t.input, "Input"));
   const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
   const auto fits = [&](const Tensor* tensor, int64_t count) {
-    return tensor == nullptr || (tensor->numel() == count && tensor->dtype() == t.input->dtype());
+    return fits_if_given(tensor, count, t.input->dtype());
   };
   if (!fits(t.input, t.rows * 4 * t.size) || !fits(t.weight, t.width * 4 * t.size) ||
       !fits(t.projection, t.size * t.width))
@@ -162,17 +162,16 @@ StatusOr<Kernel> make_lstm(const KernelSetup& op, bool projected) {
   const ArgIndex gates = op.output("BatchGate");
   const ArgIndex cells = op.output("BatchCellPreAct");
   const ArgIndex hidden = op.output("BatchHidden");
-  auto order = std::make_shared<StepOrder>();
-  auto work = std::make_shared<Workspace>();
-  auto gemm = std::make_shared<Gemm>();
+  const auto state = std::make_shared<LstmState>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const LstmTensors t, lstm_tensors(ctx, slots, settings, projected));
-    order->build(t.input->lod().last(), settings.reverse);
+    state->order.build(t.input->lod().last(), settings.reverse);
     const LstmOutputs out{&ctx.out(fed_back), &ctx.out(cell), ctx.find_out(gates),
                           ctx.find_out(cells), ctx.find_out(hidden)};
-    if (out.gates != nullptr) out.gates->set_lod(order->as_lod());
+    if (out.gates != nullptr) out.gates->set_lod(state->order.as_lod());
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {
-      return run_lstm<typename decltype(tag)::type>(ctx, t, settings, out, *order, *work, *gemm);
+      return run_lstm<typename decltype(tag)::type>(ctx, t, settings, out, state->order,
+                                                    state->work, state->gemm);
     });
   });
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/rnn/common_gradients.h"
 #include "kernels/cpu/rnn/lstm_tensors.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/registry.h"
@@ -73,16 +74,9 @@ StatusOr<LstmGradGradTensors> grad_tensors_lstm_grad(const KernelContext& ctx,
   if (!fits(g.fed_back, t.width) || !fits(g.dfed_back, t.width) || !fits(g.cell, t.size) ||
       !fits(g.gates, 4 * t.size) || !fits(g.hidden, t.size))
     return ctx.error("outputs of the forward op must have the {} rows of Input", t.rows);
-  MILLRACE_ASSIGN_OR_RETURN(g.dinput, result_like(ctx, slots.dinput, *t.input));
-  MILLRACE_ASSIGN_OR_RETURN(g.dweight, result_like(ctx, slots.dweight, *t.weight));
-  if (t.bias != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(g.dbias, result_like(ctx, slots.dbias, *t.bias));
-  }
+  MILLRACE_RETURN_IF_ERROR(size_common_gradients(ctx, slots, t, g));
   if (projected) {
     MILLRACE_ASSIGN_OR_RETURN(g.dprojection, result_like(ctx, slots.dprojection, *t.projection));
-  }
-  if (t.h0 != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(g.dh0, result_like(ctx, slots.dh0, *t.h0));
   }
   if (t.c0 != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(g.dc0, result_like(ctx, slots.dc0, *t.c0));
@@ -245,17 +239,15 @@ StatusOr<Kernel> make_grad_lstm_grad(const KernelSetup& op, bool projected) {
                                 op.output("ProjWeight@GRAD"),
                                 op.output("H0@GRAD"),
                                 op.output("C0@GRAD")};
-  auto order = std::make_shared<StepOrder>();
-  auto work = std::make_shared<Workspace>();
-  auto gemm = std::make_shared<Gemm>();
+  const auto state = std::make_shared<LstmState>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const LstmTensors t, lstm_tensors(ctx, slots, settings, projected));
     MILLRACE_ASSIGN_OR_RETURN(const LstmGradGradTensors g,
                               grad_tensors_lstm_grad(ctx, grads, t, projected));
-    order->build(t.input->lod().last(), settings.reverse);
+    state->order.build(t.input->lod().last(), settings.reverse);
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      return Pass<T>{ctx, t, settings, g, *order, *work, *gemm}.run();
+      return Pass<T>{ctx, t, settings, g, state->order, state->work, state->gemm}.run();
     });
   });
 }

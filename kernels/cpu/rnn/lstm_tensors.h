@@ -35,15 +35,15 @@ LstmSlots lstm_slots(const KernelSetup& op);
 
 /// Checked tensors of one call; optional ones may be null.
 struct LstmTensors {
-  const Tensor* input = nullptr;
-  const Tensor* weight = nullptr;
-  const Tensor* bias = nullptr;
+  const Tensor* input = nullptr;       ///< [rows, 4 * size]
+  const Tensor* weight = nullptr;      ///< [width, 4 * size]
+  const Tensor* bias = nullptr;        ///< null: none
   const Tensor* projection = nullptr;  ///< [size, width], lstmp only
   const Tensor* h0 = nullptr;
-  const Tensor* c0 = nullptr;
-  int64_t rows = 0;   ///< of all sequences together
-  int64_t size = 0;   ///< number of cells
-  int64_t width = 0;  ///< width of the state that is fed back
+  const Tensor* c0 = nullptr;  ///< [sequences, size]; null: zeros
+  int64_t rows = 0;            ///< of all sequences together
+  int64_t size = 0;            ///< number of cells
+  int64_t width = 0;           ///< width of the state that is fed back
 };
 /// Errors: kExecution for inputs that are missing or do not fit.
 StatusOr<LstmTensors> lstm_tensors(const KernelContext& ctx, const LstmSlots& slots,
@@ -73,5 +73,12 @@ struct LstmOutputs {
 template <typename T>
 Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettings& s,
                 const LstmOutputs& out, const StepOrder& order, Workspace& work, Gemm& gemm);
+
+/// What an lstm kernel keeps between runs, so that runs with the same sequences allocate nothing.
+struct LstmState {
+  StepOrder order;  ///< of the sequences of this call
+  Workspace work;   ///< buffers for outputs that the program does not request
+  Gemm gemm;
+};
 
 }  // namespace millrace::kernels::rnn

@@ -54,8 +54,7 @@ StatusOr<Kernel> sequence_conv(const KernelSetup& op) {
     MILLRACE_RETURN_IF_ERROR(check_padding(ctx, pad, w, from));
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      const GemmShape shape{
-          .rows = from.dim(0), .columns = weights.dim(1), .inner = weights.dim(0)};
+      const GemmShape shape = windows_product(from, weights);
       MILLRACE_ASSIGN_OR_RETURN(
           std::byte* const scratch,
           ctx.device().scratch(static_cast<size_t>(shape.rows * shape.inner) * sizeof(T)));

@@ -121,8 +121,7 @@ StatusOr<Kernel> fusion_seqconv_eltadd_relu(const KernelSetup& op) {
                        describe(weights), describe(summand), describe(from), window.length);
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      const GemmShape shape{
-          .rows = from.dim(0), .columns = weights.dim(1), .inner = weights.dim(0)};
+      const GemmShape shape = windows_product(from, weights);
       MILLRACE_ASSIGN_OR_RETURN(T* const windows, state->work.take<T>(0, shape.rows * shape.inner));
       write_windows(offsets, window, from.data<T>(), static_cast<const T*>(nullptr), from.dim(1),
                     windows);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/sequence.h"
@@ -108,15 +109,8 @@ StatusOr<Kernel> sequence_reshape(const KernelSetup& op) {
 
 // Gradient with the elements of Out@GRAD and the shape and LoD of X.
 StatusOr<Kernel> reshaped_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
-  const ArgIndex dout = op.input("Out@GRAD");
-  const ArgIndex dx = op.output("X@GRAD");
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    if (!dx) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
-    return copy_elements_moves(ctx, *d, *to);
+  return required_gradient(op, [=](const KernelContext& ctx, const GradientTensors& g) -> Status {
+    return copy_elements_moves(ctx, *g.from, *g.to);
   });
 }
 
@@ -188,10 +182,8 @@ StatusOr<Kernel> sequence_slice(const KernelSetup& op) {
     LodLevel level{0};
     for (size_t i = 0; i + 1 < parts.sequences.size(); ++i)
       level.push_back(level.back() + parts.length[i]);
-    Dims dims(from.dims().begin(), from.dims().end());
-    dims[0] = level.back();
     Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(to.resize(from.dtype(), dims));
+    MILLRACE_RETURN_IF_ERROR(resize_rows(to, from, level.back()));
     for (size_t i = 0; i + 1 < level.size(); ++i)
       copy_rows_moves(from, parts.sequences[i] + parts.offset[i], to, level[i], parts.length[i]);
     to.set_lod(with_last_level(from.lod(), std::move(level)));
@@ -200,29 +192,22 @@ StatusOr<Kernel> sequence_slice(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> sequence_slice_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
   const ArgIndex offset = op.input("Offset");
   const ArgIndex length = op.input("Length");
-  const ArgIndex dout = op.input("Out@GRAD");
-  const ArgIndex dx = op.output("X@GRAD");
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    if (!dx) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
+  return required_gradient(op, [=](const KernelContext& ctx, const GradientTensors& g) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const begin, needed(ctx, offset, "Offset"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const size, needed(ctx, length, "Length"));
-    MILLRACE_ASSIGN_OR_RETURN(const MovesParts parts, parts_of_moves(ctx, *from, *begin, *size));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
-    to->set_lod(from->lod());
-    if (to->bytes() > 0) std::memset(to->raw(), 0, static_cast<size_t>(to->bytes()));
+    MILLRACE_ASSIGN_OR_RETURN(const MovesParts parts, parts_of_moves(ctx, *g.x, *begin, *size));
+    g.to->set_lod(g.x->lod());
+    if (g.to->bytes() > 0) std::memset(g.to->raw(), 0, static_cast<size_t>(g.to->bytes()));
     int64_t at = 0;
     for (size_t i = 0; i + 1 < parts.sequences.size(); ++i) at += parts.length[i];
-    if (d->dim(0) != at || row_bytes_moves(*d) != row_bytes_moves(*from))
-      return ctx.error("Out@GRAD must have {} rows of X {}, found {}", at, describe(*from),
-                       describe(*d));
+    if (g.from->dim(0) != at || row_bytes_moves(*g.from) != row_bytes_moves(*g.x))
+      return ctx.error("Out@GRAD must have {} rows of X {}, found {}", at, describe(*g.x),
+                       describe(*g.from));
     at = 0;
     for (size_t i = 0; i + 1 < parts.sequences.size(); ++i) {
-      copy_rows_moves(*d, at, *to, parts.sequences[i] + parts.offset[i], parts.length[i]);
+      copy_rows_moves(*g.from, at, *g.to, parts.sequences[i] + parts.offset[i], parts.length[i]);
       at += parts.length[i];
     }
     return Ok();

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/scalar.h"
@@ -81,24 +82,18 @@ StatusOr<Kernel> sequence_pad(const KernelSetup& op) {
 
 // Copies the padded rows back to packed sequences.
 StatusOr<Kernel> sequence_pad_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
-  const ArgIndex dout = op.input("Out@GRAD");
-  const ArgIndex dx = op.output("X@GRAD");
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    if (!dx) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*from, "X"));
-    const int64_t step = row_width(*from);
+  return required_gradient(op, [=](const KernelContext& ctx, const GradientTensors& g) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*g.x, "X"));
+    const int64_t step = row_width(*g.x);
     const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
-    if (d->rank() < 2 || d->dim(0) != sequences || d->numel() != sequences * d->dim(1) * step ||
-        d->dtype() != from->dtype() || longest(offsets) > d->dim(1))
+    if (g.from->rank() < 2 || g.from->dim(0) != sequences ||
+        g.from->numel() != sequences * g.from->dim(1) * step || g.from->dtype() != g.x->dtype() ||
+        longest(offsets) > g.from->dim(1))
       return ctx.error("Out@GRAD must have a padded row for each of the {} sequences, found {}",
-                       sequences, describe(*d));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
-    PadLayout{offsets, d->dim(1), step * dtype_size(from->dtype())}.each(
+                       sequences, describe(*g.from));
+    PadLayout{offsets, g.from->dim(1), step * dtype_size(g.x->dtype())}.each(
         [&](int64_t padded, int64_t packed, size_t bytes) {
-          copy_bytes(to->raw() + packed, d->raw() + padded, bytes);
+          copy_bytes(g.to->raw() + packed, g.from->raw() + padded, bytes);
         });
     return Ok();
   });
@@ -138,24 +133,19 @@ StatusOr<Kernel> sequence_unpad(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> sequence_unpad_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
-  const ArgIndex dout = op.input("Out@GRAD");
-  const ArgIndex dx = op.output("X@GRAD");
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    if (!dx) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*d, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
-    const int64_t step = row_width(*d) * dtype_size(d->dtype());
-    if (d->dtype() != from->dtype() || from->dim(0) != static_cast<int64_t>(offsets.size()) - 1 ||
-        from->numel() != from->dim(0) * from->dim(1) * row_width(*d) ||
-        longest(offsets) > from->dim(1))
-      return ctx.error("Out@GRAD must have the sequences of X {}, found {}", describe(*from),
-                       describe(*d));
-    if (to->bytes() > 0) std::memset(to->raw(), 0, static_cast<size_t>(to->bytes()));
-    PadLayout{offsets, from->dim(1), step}.each([&](int64_t padded, int64_t packed, size_t bytes) {
-      copy_bytes(to->raw() + padded, d->raw() + packed, bytes);
+  return required_gradient(op, [=](const KernelContext& ctx, const GradientTensors& g) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets,
+                              sequences_of(*g.from, "Out@GRAD"));
+    const int64_t step = row_width(*g.from) * dtype_size(g.from->dtype());
+    if (g.from->dtype() != g.x->dtype() ||
+        g.x->dim(0) != static_cast<int64_t>(offsets.size()) - 1 ||
+        g.x->numel() != g.x->dim(0) * g.x->dim(1) * row_width(*g.from) ||
+        longest(offsets) > g.x->dim(1))
+      return ctx.error("Out@GRAD must have the sequences of X {}, found {}", describe(*g.x),
+                       describe(*g.from));
+    if (g.to->bytes() > 0) std::memset(g.to->raw(), 0, static_cast<size_t>(g.to->bytes()));
+    PadLayout{offsets, g.x->dim(1), step}.each([&](int64_t padded, int64_t packed, size_t bytes) {
+      copy_bytes(g.to->raw() + padded, g.from->raw() + packed, bytes);
     });
     return Ok();
   });

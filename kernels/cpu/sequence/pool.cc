@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nest.h"
@@ -77,39 +78,32 @@ void spread_one(SequencePool pool, const T* dout, int64_t rows, int64_t width, T
 }
 
 StatusOr<Kernel> sequence_pool_grad(const KernelSetup& op) {
-  const ArgIndex x = op.input("X");
   const ArgIndex index = op.input("MaxIndex");
-  const ArgIndex dout = op.input("Out@GRAD");
-  const ArgIndex dx = op.output("X@GRAD");
   const SequencePool pool = pool_of(op);
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    if (!dx) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*from, "X"));
+  return required_gradient(op, [=](const KernelContext& ctx, const GradientTensors& g) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*g.x, "X"));
     const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
-    const int64_t width = row_width(*from);
-    if (d->numel() != sequences * width || d->dtype() != from->dtype())
+    const int64_t width = row_width(*g.x);
+    if (g.from->numel() != sequences * width || g.from->dtype() != g.x->dtype())
       return ctx.error("Out@GRAD must have one row per sequence, [{}, {}], found {}", sequences,
-                       width, describe(*d));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
+                       width, describe(*g.from));
     const Tensor* rows = nullptr;
     if (pool == SequencePool::kMax) {
       MILLRACE_ASSIGN_OR_RETURN(rows, needed(ctx, index, "MaxIndex"));
-      if (rows->numel() != d->numel() || rows->dtype() != DType::kInt32)
+      if (rows->numel() != g.from->numel() || rows->dtype() != DType::kInt32)
         return ctx.error("MaxIndex must be i32 with the dims of Out@GRAD {}, found {}",
-                         describe(*d), describe(*rows));
+                         describe(*g.from), describe(*rows));
     }
-    return dispatch<FloatTypes>(from->dtype(), [&](auto tag) -> Status {
+    return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      if (pool == SequencePool::kMax) return spread_max<T>(ctx, *d, *rows, *to);
-      ctx.device().parallel_for(sequences, grain_of_pool(*from, sequences),
+      if (pool == SequencePool::kMax) return spread_max<T>(ctx, *g.from, *rows, *g.to);
+      ctx.device().parallel_for(sequences, grain_of_pool(*g.x, sequences),
                                 [&](int64_t b, int64_t e) {
                                   for (int64_t i = b; i < e; ++i) {
                                     const int64_t begin = offsets[static_cast<size_t>(i)];
-                                    spread_one(pool, d->data<T>() + i * width,
+                                    spread_one(pool, g.from->data<T>() + i * width,
                                                offsets[static_cast<size_t>(i) + 1] - begin, width,
-                                               to->data<T>() + begin * width);
+                                               g.to->data<T>() + begin * width);
                                   }
                                 });
       return Ok();

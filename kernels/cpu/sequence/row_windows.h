@@ -5,6 +5,9 @@
 
 #include <llvm/ADT/ArrayRef.h>
 
+#include "framework/tensor/tensor.h"
+#include "kernels/cpu/gemm.h"
+
 /// Windows of rows inside sequences.
 /// sequence_conv multiplies the matrix of these windows by its filter; rows outside of a sequence
 /// are zeros, or trained rows of PaddingData.
@@ -42,6 +45,11 @@ void each_place(llvm::ArrayRef<int64_t> offsets, const RowWindow& w, Body&& body
       }
     }
   }
+}
+
+/// The product of the matrix of windows, [rows of x, rows of filter], and the filter.
+inline GemmShape windows_product(const Tensor& x, const Tensor& filter) {
+  return {.rows = x.dim(0), .columns = filter.dim(1), .inner = filter.dim(0)};
 }
 
 /// The windows of all rows as a matrix; zeros outside of a sequence if padding is null.

@@ -14,4 +14,12 @@ StatusOr<llvm::ArrayRef<int64_t>> sequences_of(const Tensor& tensor, const char*
 /// A copy of a LoD with the last level replaced.
 Lod with_last_level(const Lod& lod, LodLevel level);
 
+/// Resizes a result to the element type and the row dims of `like`, with another number of rows.
+/// Errors: kResource.
+inline Status resize_rows(Tensor& to, const Tensor& like, int64_t rows) {
+  Dims dims(like.dims().begin(), like.dims().end());
+  dims[0] = rows;
+  return to.resize(like.dtype(), dims);
+}
+
 }  // namespace millrace::kernels

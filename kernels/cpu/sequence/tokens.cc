@@ -20,6 +20,15 @@ StatusOr<llvm::ArrayRef<int64_t>> token_sequences(const KernelContext& ctx, cons
   return offsets;
 }
 
+// Calls body(tokens of X, offsets of its sequences); it returns a Status.
+template <typename Body>
+Status with_tokens(const KernelContext& ctx, const Tensor& x, Body&& body) {
+  MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, token_sequences(ctx, x));
+  return dispatch<IntTypes>(x.dtype(), [&](auto tag) -> Status {
+    return body(x.data<typename decltype(tag)::type>(), offsets);
+  });
+}
+
 StatusOr<Kernel> sequence_erase(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
@@ -27,21 +36,16 @@ StatusOr<Kernel> sequence_erase(const KernelSetup& op) {
   std::sort(tokens.begin(), tokens.end());
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, token_sequences(ctx, from));
-    return dispatch<IntTypes>(from.dtype(), [&](auto tag) -> Status {
-      using T = typename decltype(tag)::type;
+    return with_tokens(ctx, from, [&]<typename T>(const T* source, auto offsets) -> Status {
       const auto kept = [&](T token) {
         return !std::binary_search(tokens.begin(), tokens.end(), static_cast<int64_t>(token));
       };
-      const T* const source = from.data<T>();
       LodLevel level{0};
       for (size_t i = 0; i + 1 < offsets.size(); ++i)
         level.push_back(level.back() +
                         std::count_if(source + offsets[i], source + offsets[i + 1], kept));
-      Dims dims(from.dims().begin(), from.dims().end());
-      dims[0] = level.back();
       Tensor& to = ctx.out(out);
-      MILLRACE_RETURN_IF_ERROR(to.resize(from.dtype(), dims));
+      MILLRACE_RETURN_IF_ERROR(resize_rows(to, from, level.back()));
       std::copy_if(source, source + from.numel(), to.data<T>(), kept);
       to.set_lod(with_last_level(from.lod(), std::move(level)));
       return Ok();
@@ -56,14 +60,12 @@ StatusOr<Kernel> sequence_enumerate(const KernelSetup& op) {
   const int64_t pad = op.attr<int32_t>("pad_value");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, token_sequences(ctx, from));
-    return dispatch<IntTypes>(from.dtype(), [&](auto tag) -> Status {
-      using T = typename decltype(tag)::type;
+    return with_tokens(ctx, from, [&]<typename T>(const T* source, auto offsets) -> Status {
       T* to = ctx.out(out).data<T>();
       for (size_t i = 0; i + 1 < offsets.size(); ++i) {
         for (int64_t r = offsets[i]; r < offsets[i + 1]; ++r) {
           const int64_t found = std::min(window, offsets[i + 1] - r);
-          to = std::copy_n(from.data<T>() + r, found, to);
+          to = std::copy_n(source + r, found, to);
           to = std::fill_n(to, window - found, static_cast<T>(pad));
         }
       }

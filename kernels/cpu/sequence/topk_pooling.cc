@@ -30,6 +30,10 @@ struct Offsets {
   llvm::ArrayRef<int64_t> x;
   llvm::ArrayRef<int64_t> rows;
   llvm::ArrayRef<int64_t> columns;
+
+  // The size of matrix i.
+  [[nodiscard]] int64_t row_count(size_t i) const { return rows[i + 1] - rows[i]; }
+  [[nodiscard]] int64_t column_count(size_t i) const { return columns[i + 1] - columns[i]; }
 };
 
 StatusOr<Offsets> offsets_of_topk_pooling(const KernelContext& ctx, const Tensor& x,
@@ -44,8 +48,8 @@ StatusOr<Offsets> offsets_of_topk_pooling(const KernelContext& ctx, const Tensor
         "X, ROW and COLUMN must have the same number of sequences, found {}, {} and {}",
         o.x.size() - 1, o.rows.size() - 1, o.columns.size() - 1);
   for (size_t i = 0; i + 1 < o.x.size(); ++i) {
-    const int64_t rows = o.rows[i + 1] - o.rows[i];
-    const int64_t columns = o.columns[i + 1] - o.columns[i];
+    const int64_t rows = o.row_count(i);
+    const int64_t columns = o.column_count(i);
     if (o.x[i + 1] - o.x[i] != channels * rows * columns)
       return ctx.error("sequence {} of X has {} elements, expected {} channels of {} by {}", i,
                        o.x[i + 1] - o.x[i], channels, rows, columns);
@@ -57,8 +61,8 @@ StatusOr<Offsets> offsets_of_topk_pooling(const KernelContext& ctx, const Tensor
 template <typename Body>
 void each_row_topk_pooling(const Offsets& o, int64_t channels, Body&& body) {
   for (size_t i = 0; i + 1 < o.x.size(); ++i) {
-    const int64_t rows = o.rows[i + 1] - o.rows[i];
-    const int64_t columns = o.columns[i + 1] - o.columns[i];
+    const int64_t rows = o.row_count(i);
+    const int64_t columns = o.column_count(i);
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < channels; ++c)
         body(o.x[i] + (c * rows + r) * columns, columns, (o.rows[i] + r) * channels + c);

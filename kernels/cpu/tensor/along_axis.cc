@@ -2,6 +2,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
@@ -52,23 +53,21 @@ StatusOr<Kernel> take(const KernelSetup& op) {
 
 StatusOr<Kernel> take_grad(const KernelSetup& op) {
   const ArgIndex index_arg = op.input("Index");
-  const ArgIndex grad = op.input("Result@GRAD");
-  const ArgIndex x_grad = op.output("Input@GRAD");
+  const GradientArgs gradient(op, "Input", "Result");
   const auto axis = op.attr<int64_t>("Axis");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    fill_zero(ctx.device(), *to);
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g,
+                              gradient.find_required(ctx, StartsAs::kZeros));
+    if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed(ctx, index_arg, "Index"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, grad, "Result@GRAD"));
-    if (from->numel() != index->numel() || from->dtype() != to->dtype())
-      return ctx.error("Result@GRAD {} must have the shape of Index {}", describe(*from),
+    if (g.from->numel() != index->numel() || g.from->dtype() != g.to->dtype())
+      return ctx.error("Result@GRAD {} must have the shape of Index {}", describe(*g.from),
                        describe(*index));
-    return with_along(*to, *index, axis,
+    return with_along(*g.to, *index, axis,
                       [&](auto tag, const AxisView& view, const auto* ids, int64_t count) {
                         using T = typename decltype(tag)::type;
-                        const T* const dy = from->data<T>();
-                        T* const dx = to->data<T>();
+                        const T* const dy = g.from->data<T>();
+                        T* const dx = g.to->data<T>();
                         each_along(view, ids, count, [&](int64_t place, int64_t k) {
                           dx[place] = static_cast<T>(dx[place] + dy[k]);
                         });

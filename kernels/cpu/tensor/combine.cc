@@ -114,47 +114,54 @@ Status check_rows_combine(const KernelContext& ctx, const Tensor& x, const Tenso
   return ctx.error("the columns of {} do not fit {}", describe(x), describe(out));
 }
 
-StatusOr<Kernel> partial_concat(const KernelSetup& op) {
-  const ArgRange x = op.inputs("X");
-  const ArgIndex out_arg = op.output("Out");
-  const CombineColumns columns(op);
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor& out = ctx.out(out_arg);
-    const int64_t size = dtype_size(out.dtype());
+// The columns of x that belong to the result. Errors: `times` as many do not fit its columns.
+StatusOr<CombineColumns::Part> fitting_columns(const KernelContext& ctx,
+                                               const CombineColumns& columns, const Tensor& x,
+                                               const Tensor& out, int64_t times) {
+  MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part, columns.of(ctx, x));
+  MILLRACE_RETURN_IF_ERROR(check_rows_combine(ctx, x, out, part.count * times));
+  return part;
+}
+
+Status join_columns(const KernelContext& ctx, ArgRange x, const CombineColumns& columns,
+                    Tensor& out) {
+  const int64_t size = dtype_size(out.dtype());
+  for (int32_t k = 0; k < x.count; ++k) {
+    const Tensor& from = ctx.in(x, k);
+    MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part,
+                              fitting_columns(ctx, columns, from, out, k + 1));
+    copy_strided(ctx.device(), size,
+                 piece(from.dims()[0], part.count, out.dims()[1], from.dims()[1]),
+                 out.raw() + k * part.count * size, from.raw() + part.first * size);
+  }
+  return Ok();
+}
+
+Status sum_columns(const KernelContext& ctx, ArgRange x, const CombineColumns& columns,
+                   Tensor& out) {
+  fill_zero(ctx.device(), out);
+  return dispatch<AddTypes>(out.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
     for (int32_t k = 0; k < x.count; ++k) {
       const Tensor& from = ctx.in(x, k);
-      MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part, columns.of(ctx, from));
-      MILLRACE_RETURN_IF_ERROR(check_rows_combine(ctx, from, out, part.count * (k + 1)));
-      copy_strided(ctx.device(), size,
-                   piece(from.dims()[0], part.count, out.dims()[1], from.dims()[1]),
-                   out.raw() + k * part.count * size, from.raw() + part.first * size);
+      MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part,
+                                fitting_columns(ctx, columns, from, out, 1));
+      for (int64_t r = 0; r < from.dims()[0]; ++r) {
+        const T* const source = from.data<T>() + r * from.dims()[1] + part.first;
+        T* const target = out.data<T>() + r * out.dims()[1];
+        for (int64_t c = 0; c < part.count; ++c) target[c] = static_cast<T>(target[c] + source[c]);
+      }
     }
     return Ok();
   });
 }
 
-StatusOr<Kernel> partial_sum(const KernelSetup& op) {
-  const ArgRange x = op.inputs("X");
-  const ArgIndex out_arg = op.output("Out");
-  const CombineColumns columns(op);
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor& out = ctx.out(out_arg);
-    fill_zero(ctx.device(), out);
-    return dispatch<AddTypes>(out.dtype(), [&](auto tag) -> Status {
-      using T = typename decltype(tag)::type;
-      for (int32_t k = 0; k < x.count; ++k) {
-        const Tensor& from = ctx.in(x, k);
-        MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part, columns.of(ctx, from));
-        MILLRACE_RETURN_IF_ERROR(check_rows_combine(ctx, from, out, part.count));
-        for (int64_t r = 0; r < from.dims()[0]; ++r) {
-          const T* const source = from.data<T>() + r * from.dims()[1] + part.first;
-          T* const target = out.data<T>() + r * out.dims()[1];
-          for (int64_t c = 0; c < part.count; ++c)
-            target[c] = static_cast<T>(target[c] + source[c]);
-        }
-      }
-      return Ok();
-    });
+// \param combine  join_columns or sum_columns
+template <auto combine>
+StatusOr<Kernel> partial(const KernelSetup& op) {
+  return Kernel([x = op.inputs("X"), out = op.output("Out"),
+                 columns = CombineColumns(op)](const KernelContext& ctx) -> Status {
+    return combine(ctx, x, columns, ctx.out(out));
   });
 }
 
@@ -193,9 +200,9 @@ StatusOr<Kernel> partial_sum_grad(const KernelSetup& op) {
 void add_tensor_combine(KernelRegistry& registry) {
   registry.add("multiplex", multiplex);
   registry.add("multiplex_grad", multiplex_grad);
-  registry.add("partial_concat", partial_concat);
+  registry.add("partial_concat", partial<join_columns>);
   registry.add("partial_concat_grad", partial_concat_grad);
-  registry.add("partial_sum", partial_sum);
+  registry.add("partial_sum", partial<sum_columns>);
   registry.add("partial_sum_grad", partial_sum_grad);
 }
 

@@ -1,3 +1,4 @@
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/tensor/cut.h"
 #include "kernels/kernel.h"
@@ -70,22 +71,19 @@ StatusOr<Kernel> crop(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> crop_grad(const KernelSetup& op) {
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   const CropArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    fill_zero(ctx.device(), *to);
-    const Tensor* const from = ctx.find_in(grad);
-    if (from == nullptr) return Ok();
-    if (from->rank() != to->rank() || from->dtype() != to->dtype())
-      return ctx.error("Out@GRAD {} is not a box of X@GRAD {}", describe(*from), describe(*to));
-    MILLRACE_ASSIGN_OR_RETURN(const Ints start, args.start(ctx, to->rank()));
-    MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, cuts_of(ctx, to->dims(), start, from->dims()));
-    const CutBox cut(to->dims(), cuts);
-    const int64_t bytes = dtype_size(to->dtype());
-    copy_strided(ctx.device(), bytes, cut.reversed(), to->raw() + cut.offset * bytes, from->raw());
+    const GradientTensors g = gradient.find(ctx, StartsAs::kZeros);
+    if (!g) return Ok();
+    if (g.from->rank() != g.to->rank() || g.from->dtype() != g.to->dtype())
+      return ctx.error("Out@GRAD {} is not a box of X@GRAD {}", describe(*g.from), describe(*g.to));
+    MILLRACE_ASSIGN_OR_RETURN(const Ints start, args.start(ctx, g.to->rank()));
+    MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, cuts_of(ctx, g.to->dims(), start, g.from->dims()));
+    const CutBox cut(g.to->dims(), cuts);
+    const int64_t bytes = dtype_size(g.to->dtype());
+    copy_strided(ctx.device(), bytes, cut.reversed(), g.to->raw() + cut.offset * bytes,
+                 g.from->raw());
     return Ok();
   });
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
@@ -68,33 +69,27 @@ StatusOr<Kernel> diag_v2(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> diag_v2_grad(const KernelSetup& op) {
-  const ArgIndex grad_arg = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   const auto offset = op.attr<int64_t>("offset");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    const Tensor* const grad = ctx.find_in(grad_arg);
-    if (grad == nullptr) {
-      fill_zero(ctx.device(), *to);
-      return Ok();
-    }
-    const bool spread = to->rank() < 2;  // the forward op created a matrix
-    const Tensor& matrix = spread ? *grad : *to;
-    const Tensor& vector = spread ? *to : *grad;
+    const GradientTensors g = gradient.find(ctx, StartsAs::kUnset);
+    if (!g) return Ok();
+    const bool spread = g.to->rank() < 2;  // the forward op created a matrix
+    const Tensor& matrix = spread ? *g.from : *g.to;
+    const Tensor& vector = spread ? *g.to : *g.from;
     if (matrix.rank() != 2 || matrix.dtype() != vector.dtype())
-      return ctx.error("Out@GRAD {} does not fit X {}", describe(*grad), describe(*to));
+      return ctx.error("Out@GRAD {} does not fit X {}", describe(*g.from), describe(*g.to));
     const DiagonalDiagonal d(matrix.dims()[0], matrix.dims()[1], offset);
     if (vector.numel() != d.count)
-      return ctx.error("Out@GRAD {} does not fit X {}", describe(*grad), describe(*to));
-    return dispatch<AllTypes>(to->dtype(), [&](auto tag) -> Status {
+      return ctx.error("Out@GRAD {} does not fit X {}", describe(*g.from), describe(*g.to));
+    return dispatch<AllTypes>(g.to->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      const T* const from = grad->data<T>();
-      T* const dx = to->data<T>();
+      const T* const from = g.from->data<T>();
+      T* const dx = g.to->data<T>();
       if (spread) {
         for (int64_t i = 0; i < d.count; ++i) dx[i] = from[d.first + i * d.step];
       } else {
-        std::fill_n(dx, to->numel(), T{});
+        std::fill_n(dx, g.to->numel(), T{});
         for (int64_t i = 0; i < d.count; ++i) dx[d.first + i * d.step] = from[i];
       }
       return Ok();
@@ -133,28 +128,22 @@ void set_diagonal_op(llvm::ArrayRef<int64_t> dims, int64_t offset, bool wrap, T 
 
 StatusOr<Kernel> make_fill(const KernelSetup& op, llvm::StringRef in, llvm::StringRef out,
                            double value) {
-  const ArgIndex x_arg = op.input(in);
-  const ArgIndex out_arg = op.output(out);
+  const GradientArgs args = GradientArgs::named(op, in, out);
   const auto offset = op.attr<int64_t>("offset");
   const bool wrap = op.attr<bool>("wrap");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(out_arg);
-    if (to == nullptr) return Ok();
-    const Tensor* const x = ctx.find_in(x_arg);
-    if (x == nullptr) {
-      fill_zero(ctx.device(), *to);
-      return Ok();
-    }
-    const auto dims = x->dims();
+    const GradientTensors g = args.find(ctx, StartsAs::kUnset);
+    if (!g) return Ok();
+    const auto dims = g.from->dims();
     const bool cube =
         std::all_of(dims.begin(), dims.end(), [&](int64_t d) { return d == dims[0]; });
     if (dims.size() < 2 || (dims.size() > 2 && !cube))
-      return ctx.error("X must be a matrix or have equal dims, found {}", describe(*x));
-    copy_bytes(ctx.device(), to->raw(), x->raw(), x->bytes());
-    if (x->numel() == 0) return Ok();
-    return dispatch<AllTypes>(to->dtype(), [&](auto tag) -> Status {
+      return ctx.error("X must be a matrix or have equal dims, found {}", describe(*g.from));
+    copy_bytes(ctx.device(), g.to->raw(), g.from->raw(), g.from->bytes());
+    if (g.from->numel() == 0) return Ok();
+    return dispatch<AllTypes>(g.to->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      set_diagonal_op(dims, offset, wrap, value_as_diagonal<T>(value), to->data<T>());
+      set_diagonal_op(dims, offset, wrap, value_as_diagonal<T>(value), g.to->data<T>());
       return Ok();
     });
   });
@@ -169,26 +158,21 @@ StatusOr<Kernel> fill_diagonal_grad(const KernelSetup& op) {
 
 // Keeps a triangle of every matrix; the gradient is the same operation.
 StatusOr<Kernel> make_triangle(const KernelSetup& op, llvm::StringRef in, llvm::StringRef out) {
-  const ArgIndex x_arg = op.input(in);
-  const ArgIndex out_arg = op.output(out);
+  const GradientArgs args = GradientArgs::named(op, in, out);
   const auto diagonal = op.attr<int64_t>("diagonal");
   const bool lower = op.attr<bool>("lower");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(out_arg);
-    if (to == nullptr) return Ok();
-    const Tensor* const x = ctx.find_in(x_arg);
-    if (x == nullptr) {
-      fill_zero(ctx.device(), *to);
-      return Ok();
-    }
-    if (x->rank() < 2) return ctx.error("X must have at least two dims, found {}", describe(*x));
-    const int64_t rows = x->dim(-2);
-    const int64_t columns = x->dim(-1);
-    return dispatch<AllTypes>(x->dtype(), [&](auto tag) -> Status {
+    const GradientTensors g = args.find(ctx, StartsAs::kUnset);
+    if (!g) return Ok();
+    if (g.from->rank() < 2)
+      return ctx.error("X must have at least two dims, found {}", describe(*g.from));
+    const int64_t rows = g.from->dim(-2);
+    const int64_t columns = g.from->dim(-1);
+    return dispatch<AllTypes>(g.from->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      const T* from = x->data<T>();
-      T* target = to->data<T>();
-      const int64_t all_rows = columns == 0 ? 0 : x->numel() / columns;
+      const T* from = g.from->data<T>();
+      T* target = g.to->data<T>();
+      const int64_t all_rows = columns == 0 ? 0 : g.from->numel() / columns;
       for (int64_t r = 0; r < all_rows; ++r, from += columns, target += columns) {
         // columns left of the boundary belong to the lower triangle
         const int64_t split =

@@ -1,3 +1,4 @@
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/kernel.h"
@@ -101,25 +102,20 @@ StridedBox reversed(StridedBox box) {
 }
 
 StatusOr<Kernel> repeat_grad(const KernelSetup& op) {
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    const Tensor* const from = ctx.find_in(grad);
-    if (from == nullptr) {
-      fill_zero(ctx.device(), *to);
+    const GradientTensors g = gradient.find(ctx, StartsAs::kUnset);
+    if (!g) return Ok();
+    if (g.from->dtype() != g.to->dtype())
+      return ctx.error("Out@GRAD {} and X@GRAD {} must have the same element type",
+                       describe(*g.from), describe(*g.to));
+    MILLRACE_ASSIGN_OR_RETURN(const StridedBox box,
+                              repeated_box(ctx, g.to->dims(), g.from->dims()));
+    if (g.from->numel() == g.to->numel()) {
+      copy_bytes(ctx.device(), g.to->raw(), g.from->raw(), g.from->bytes());
       return Ok();
     }
-    if (from->dtype() != to->dtype())
-      return ctx.error("Out@GRAD {} and X@GRAD {} must have the same element type", describe(*from),
-                       describe(*to));
-    MILLRACE_ASSIGN_OR_RETURN(const StridedBox box, repeated_box(ctx, to->dims(), from->dims()));
-    if (from->numel() == to->numel()) {
-      copy_bytes(ctx.device(), to->raw(), from->raw(), from->bytes());
-      return Ok();
-    }
-    return sum_strided(ctx.device(), reversed(box), *to, *from);
+    return sum_strided(ctx.device(), reversed(box), *g.to, *g.from);
   });
 }
 

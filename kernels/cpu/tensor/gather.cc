@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
@@ -82,28 +83,24 @@ StatusOr<Kernel> make_pick(const KernelSetup& op, llvm::StringRef axis_attr) {
 
 StatusOr<Kernel> make_pick_grad(const KernelSetup& op, llvm::StringRef axis_attr) {
   const PickArgs args(op, axis_attr);
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    fill_zero(ctx.device(), *to);
-    const Tensor* const from = ctx.find_in(grad);
-    if (from == nullptr) return Ok();
+    const GradientTensors g = gradient.find(ctx, StartsAs::kZeros);
+    if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed(ctx, args.index, "Index"));
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t axis, args.axis.read(ctx, to->rank()));
-    const Around around(to->dims(), static_cast<size_t>(axis));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t axis, args.axis.read(ctx, g.to->rank()));
+    const Around around(g.to->dims(), static_cast<size_t>(axis));
     const int64_t count = index->numel();
-    if (from->numel() != around.outer * count * around.inner || from->dtype() != to->dtype())
-      return ctx.error("Out@GRAD {} does not fit X {} and Index {}", describe(*from), describe(*to),
-                       describe(*index));
+    if (g.from->numel() != around.outer * count * around.inner || g.from->dtype() != g.to->dtype())
+      return ctx.error("Out@GRAD {} does not fit X {} and Index {}", describe(*g.from),
+                       describe(*g.to), describe(*index));
     return with_index(*index, "Index", [&](const auto* ids) -> Status {
       MILLRACE_RETURN_IF_ERROR(check_range(ids, count, around.size, "Index"));
-      return dispatch<AddTypes>(to->dtype(), [&](auto tag) -> Status {
+      return dispatch<AddTypes>(g.to->dtype(), [&](auto tag) -> Status {
         using T = typename decltype(tag)::type;
         for (int64_t o = 0; o < around.outer; ++o)
-          add_rows(to->data<T>() + o * around.size * around.inner,
-                   from->data<T>() + o * count * around.inner, ids, count, around.inner);
+          add_rows(g.to->data<T>() + o * around.size * around.inner,
+                   g.from->data<T>() + o * count * around.inner, ids, count, around.inner);
         return Ok();
       });
     });
@@ -141,23 +138,19 @@ StatusOr<Kernel> gather_nd(const KernelSetup& op) {
 
 StatusOr<Kernel> gather_nd_grad(const KernelSetup& op) {
   const ArgIndex index = op.input("Index");
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=, rows = std::vector<int64_t>()](const KernelContext& ctx) mutable -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    fill_zero(ctx.device(), *to);
-    const Tensor* const from = ctx.find_in(grad);
-    if (from == nullptr) return Ok();
+    const GradientTensors g = gradient.find(ctx, StartsAs::kZeros);
+    if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids, needed(ctx, index, "Index"));
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t row, flat_rows(*ids, to->dims(), "Index", rows));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t row, flat_rows(*ids, g.to->dims(), "Index", rows));
     const auto count = static_cast<int64_t>(rows.size());
-    if (from->numel() != count * row || from->dtype() != to->dtype())
-      return ctx.error("Out@GRAD {} does not fit X {} and Index {}", describe(*from), describe(*to),
-                       describe(*ids));
-    return dispatch<AddTypes>(to->dtype(), [&](auto tag) -> Status {
+    if (g.from->numel() != count * row || g.from->dtype() != g.to->dtype())
+      return ctx.error("Out@GRAD {} does not fit X {} and Index {}", describe(*g.from),
+                       describe(*g.to), describe(*ids));
+    return dispatch<AddTypes>(g.to->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      add_rows(to->data<T>(), from->data<T>(), rows.data(), count, row);
+      add_rows(g.to->data<T>(), g.from->data<T>(), rows.data(), count, row);
       return Ok();
     });
   });

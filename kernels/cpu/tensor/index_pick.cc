@@ -1,3 +1,4 @@
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
@@ -48,26 +49,24 @@ StatusOr<Kernel> index_sample(const KernelSetup& op) {
 
 StatusOr<Kernel> index_sample_grad(const KernelSetup& op) {
   const ArgIndex index_arg = op.input("Index");
-  const ArgIndex grad_arg = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    fill_zero(ctx.device(), *to);
+    MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g,
+                              gradient.find_required(ctx, StartsAs::kZeros));
+    if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed(ctx, index_arg, "Index"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, grad_arg, "Out@GRAD"));
-    MILLRACE_RETURN_IF_ERROR(check_matrices_index_pick(ctx, *to, *index));
-    if (grad->numel() != index->numel() || grad->dtype() != to->dtype())
-      return ctx.error("Out@GRAD {} must have the shape of Index {}", describe(*grad),
+    MILLRACE_RETURN_IF_ERROR(check_matrices_index_pick(ctx, *g.to, *index));
+    if (g.from->numel() != index->numel() || g.from->dtype() != g.to->dtype())
+      return ctx.error("Out@GRAD {} must have the shape of Index {}", describe(*g.from),
                        describe(*index));
     return with_index(*index, "Index", [&](const auto* at) -> Status {
-      MILLRACE_RETURN_IF_ERROR(check_range(at, index->numel(), to->dims()[1], "Index"));
-      return dispatch<AddTypes>(to->dtype(), [&](auto tag) -> Status {
+      MILLRACE_RETURN_IF_ERROR(check_range(at, index->numel(), g.to->dims()[1], "Index"));
+      return dispatch<AddTypes>(g.to->dtype(), [&](auto tag) -> Status {
         using T = typename decltype(tag)::type;
-        T* const dx = to->data<T>();
-        each_pick(at, index->dims()[0], index->dims()[1], to->dims()[1],
+        T* const dx = g.to->data<T>();
+        each_pick(at, index->dims()[0], index->dims()[1], g.to->dims()[1],
                   [&](int64_t from, int64_t place) {
-                    dx[place] = static_cast<T>(dx[place] + grad->data<T>()[from]);
+                    dx[place] = static_cast<T>(dx[place] + g.from->data<T>()[from]);
                   });
         return Ok();
       });

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/strided.h"
@@ -157,29 +158,25 @@ StatusOr<Kernel> kthvalue(const KernelSetup& op) {
 // The gradient goes to the positions in Indices.
 StatusOr<Kernel> make_grad_order(const KernelSetup& op, int64_t axis_attr) {
   const ArgIndex indices_arg = op.input("Indices");
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    fill_zero(ctx.device(), *to);
-    const Tensor* const from = ctx.find_in(grad);
-    if (from == nullptr) return Ok();
+    const GradientTensors g = gradient.find(ctx, StartsAs::kZeros);
+    if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const indices, needed(ctx, indices_arg, "Indices"));
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t axis, axis_of(axis_attr, to->rank()));
-    const AxisView view(to->dims(), static_cast<size_t>(axis));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t axis, axis_of(axis_attr, g.to->rank()));
+    const AxisView view(g.to->dims(), static_cast<size_t>(axis));
     const int64_t rows = view.outer * view.inner;
-    const int64_t count = rows == 0 ? 0 : from->numel() / rows;
-    if (from->numel() != indices->numel() || count * rows != from->numel() ||
-        from->dtype() != to->dtype())
-      return ctx.error("Out@GRAD {} and Indices {} do not fit X {}", describe(*from),
-                       describe(*indices), describe(*to));
+    const int64_t count = rows == 0 ? 0 : g.from->numel() / rows;
+    if (g.from->numel() != indices->numel() || count * rows != g.from->numel() ||
+        g.from->dtype() != g.to->dtype())
+      return ctx.error("Out@GRAD {} and Indices {} do not fit X {}", describe(*g.from),
+                       describe(*indices), describe(*g.to));
     return with_index(*indices, "Indices", [&](const auto* ids) -> Status {
       MILLRACE_RETURN_IF_ERROR(check_range(ids, indices->numel(), view.size, "Indices"));
-      return dispatch<AllNumberTypes>(to->dtype(), [&](auto tag) -> Status {
+      return dispatch<AllNumberTypes>(g.to->dtype(), [&](auto tag) -> Status {
         using T = typename decltype(tag)::type;
-        const T* const dy = from->data<T>();
-        T* const dx = to->data<T>();
+        const T* const dy = g.from->data<T>();
+        T* const dx = g.to->data<T>();
         each_along(view, ids, count, [&](int64_t place, int64_t k) { dx[place] = dy[k]; });
         return Ok();
       });

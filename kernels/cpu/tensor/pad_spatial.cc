@@ -1,5 +1,6 @@
 #include <array>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
@@ -180,22 +181,19 @@ StatusOr<Kernel> pad_spatial(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> pad_spatial_grad(const KernelSetup& op) {
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   const PadArgs args(op);
   return Kernel([=, g = Geometry{}](const KernelContext& ctx) mutable -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    fill_zero(ctx.device(), *to);
-    const Tensor* const from = ctx.find_in(grad);
-    if (from == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(set_geometry(ctx, args, to->dims(), g));
-    if (from->dims() != llvm::ArrayRef<int64_t>(padded_dims(args, to->dims(), g)) ||
-        from->dtype() != to->dtype())
-      return ctx.error("Out@GRAD {} is not X@GRAD {} padded", describe(*from), describe(*to));
-    return dispatch<AllFloatTypes>(to->dtype(), [&](auto tag) -> Status {
+    const GradientTensors grads = gradient.find(ctx, StartsAs::kZeros);
+    if (!grads) return Ok();
+    MILLRACE_RETURN_IF_ERROR(set_geometry(ctx, args, grads.to->dims(), g));
+    if (grads.from->dims() != llvm::ArrayRef<int64_t>(padded_dims(args, grads.to->dims(), g)) ||
+        grads.from->dtype() != grads.to->dtype())
+      return ctx.error("Out@GRAD {} is not X@GRAD {} padded", describe(*grads.from),
+                       describe(*grads.to));
+    return dispatch<AllFloatTypes>(grads.to->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      add_images_pad_spatial<T>(ctx.device(), g, from->data<T>(), to->data<T>());
+      add_images_pad_spatial<T>(ctx.device(), g, grads.from->data<T>(), grads.to->data<T>());
       return Ok();
     });
   });

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
@@ -31,18 +32,14 @@ StatusOr<Kernel> same_elements(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> same_elements_grad(const KernelSetup& op) {
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    const Tensor* const from = ctx.find_in(grad);
-    if (!to->initialized())
+    const GradientTensors g = gradient.find(ctx, StartsAs::kUnset);
+    if (g.to == nullptr) return Ok();
+    if (!g.to->initialized())
       return ctx.error(
           "X and XShape are both missing, one of which must determine the shape of X@GRAD");
-    if (from != nullptr) return copy_elements_reshape(ctx, *from, *to);
-    fill_zero(ctx.device(), *to);
-    return Ok();
+    return g ? copy_elements_reshape(ctx, *g.from, *g.to) : Ok();
   });
 }
 

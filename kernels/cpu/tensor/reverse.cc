@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/kernel.h"
@@ -90,28 +91,24 @@ void copy_parts(CpuDevice& device, llvm::ArrayRef<int64_t> dims, const Dims& mov
 
 StatusOr<Kernel> make_roll(const KernelSetup& op, llvm::StringRef in, llvm::StringRef out,
                            bool backwards) {
-  const ArgIndex x_arg = op.input(in);
-  const ArgIndex out_arg = op.output(out);
+  const GradientArgs args = GradientArgs::named(op, in, out);
   const IntList shifts(op, "shifts", "ShiftsTensor");
   const auto axes = op.attr<std::vector<int64_t>>("axis");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(out_arg);
-    if (to == nullptr) return Ok();
-    const Tensor* const x = ctx.find_in(x_arg);
-    if (x == nullptr) {
-      fill_zero(ctx.device(), *to);
-      return Ok();
-    }
-    if (x->numel() != to->numel() || x->dtype() != to->dtype())
-      return ctx.error("the input is {}, but the result is {}", describe(*x), describe(*to));
+    const GradientTensors g = args.find(ctx, StartsAs::kUnset);
+    if (!g) return Ok();
+    if (g.from->numel() != g.to->numel() || g.from->dtype() != g.to->dtype())
+      return ctx.error("the input is {}, but the result is {}", describe(*g.from), describe(*g.to));
     MILLRACE_ASSIGN_OR_RETURN(const Ints by, shifts.read(ctx));
-    const int64_t flat[] = {x->numel()};
-    const llvm::ArrayRef<int64_t> dims = axes.empty() ? llvm::ArrayRef<int64_t>(flat) : x->dims();
+    const int64_t flat[] = {g.from->numel()};
+    const llvm::ArrayRef<int64_t> dims =
+        axes.empty() ? llvm::ArrayRef<int64_t>(flat) : g.from->dims();
     MILLRACE_ASSIGN_OR_RETURN(
         const Dims moved,
         distances(ctx, dims, by, axes.empty() ? std::vector<int64_t>{0} : axes, backwards));
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes, bytes_apart(ctx.device(), *x, *to));
-    copy_parts(ctx.device(), dims, moved, dtype_size(x->dtype()), to->raw(), bytes);
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
+                              bytes_apart(ctx.device(), *g.from, *g.to));
+    copy_parts(ctx.device(), dims, moved, dtype_size(g.from->dtype()), g.to->raw(), bytes);
     return Ok();
   });
 }

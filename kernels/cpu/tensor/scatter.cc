@@ -71,6 +71,14 @@ StatusOr<Kernel> scatter_kernel(const KernelSetup& op) {
   });
 }
 
+// X@GRAD = Out@GRAD.
+Status copy_gradient(const KernelContext& ctx, const Tensor& from, Tensor& to) {
+  if (to.bytes() != from.bytes())
+    return ctx.error("Out@GRAD {} must have the shape of X {}", describe(from), describe(to));
+  copy_bytes(ctx.device(), to.raw(), from.raw(), from.bytes());
+  return Ok();
+}
+
 // X@GRAD is Out@GRAD with the replaced rows set to zero; Updates@GRAD has those rows.
 StatusOr<Kernel> scatter_grad(const KernelSetup& op) {
   const ArgIndex ids_arg = op.input("Ids");
@@ -93,10 +101,7 @@ StatusOr<Kernel> scatter_grad(const KernelSetup& op) {
                       from->raw() + static_cast<size_t>(ids[i]) * bytes, bytes);
       }
       if (Tensor* const to = ctx.find_out(x_grad)) {
-        if (to->bytes() != from->bytes())
-          return ctx.error("Out@GRAD {} must have the shape of X {}", describe(*from),
-                           describe(*to));
-        copy_bytes(ctx.device(), to->raw(), from->raw(), from->bytes());
+        MILLRACE_RETURN_IF_ERROR(copy_gradient(ctx, *from, *to));
         clear_rows(*to, ids, count, bytes);
       }
       return Ok();
@@ -145,10 +150,7 @@ StatusOr<Kernel> scatter_nd_add_grad(const KernelSetup& op) {
     }
     Tensor* const to = ctx.find_out(x_grad);
     if (to == nullptr) return Ok();
-    if (to->bytes() != from->bytes())
-      return ctx.error("Out@GRAD {} must have the shape of X {}", describe(*from), describe(*to));
-    copy_bytes(ctx.device(), to->raw(), from->raw(), from->bytes());
-    return Ok();
+    return copy_gradient(ctx, *from, *to);
   });
 }
 

@@ -1,3 +1,4 @@
+#include "kernels/cpu/gradient.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
@@ -52,23 +53,17 @@ StatusOr<Kernel> transpose(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> transpose_grad(const KernelSetup& op) {
-  const ArgIndex grad = op.input("Out@GRAD");
-  const ArgIndex x_grad = op.output("X@GRAD");
+  const GradientArgs gradient(op);
   MILLRACE_ASSIGN_OR_RETURN(const Longs axis, read_axis(op));
   Longs inverse(axis.size());
   for (size_t i = 0; i < axis.size(); ++i)
     inverse[static_cast<size_t>(axis[i])] = static_cast<int64_t>(i);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    if (to == nullptr) return Ok();
-    const Tensor* const from = ctx.find_in(grad);
-    if (from == nullptr) {
-      fill_zero(ctx.device(), *to);
-      return Ok();
-    }
-    MILLRACE_RETURN_IF_ERROR(check_ranks_transpose(ctx, *from, *to, axis.size()));
-    copy_strided(ctx.device(), dtype_size(from->dtype()), box_of(*from, *to, inverse), to->raw(),
-                 from->raw());
+    const GradientTensors g = gradient.find(ctx, StartsAs::kUnset);
+    if (!g) return Ok();
+    MILLRACE_RETURN_IF_ERROR(check_ranks_transpose(ctx, *g.from, *g.to, axis.size()));
+    copy_strided(ctx.device(), dtype_size(g.from->dtype()), box_of(*g.from, *g.to, inverse),
+                 g.to->raw(), g.from->raw());
     return Ok();
   });
 }

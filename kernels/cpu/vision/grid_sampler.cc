@@ -146,14 +146,28 @@ Corners<T> corners_of(const GridSamplerAttrs& attrs, const GridSamplerShape& s,
   return c;
 }
 
+struct GridSamplerOperands {
+  const Tensor* x;
+  const Tensor* grid;
+  GridSamplerShape shape;
+};
+
+StatusOr<GridSamplerOperands> operands_of_grid_sampler(const KernelContext& ctx, ArgIndex x,
+                                                       ArgIndex grid) {
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const points, needed(ctx, grid, "Grid"));
+  MILLRACE_ASSIGN_OR_RETURN(const GridSamplerShape shape, shape_of_grid_sampler(*in, *points));
+  return GridSamplerOperands{in, points, shape};
+}
+
 StatusOr<Kernel> grid_sampler(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex grid = op.input("Grid");
   const ArgIndex output = op.output("Output");
   return Kernel([=, attrs = read_attrs_grid_sampler(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const points, needed(ctx, grid, "Grid"));
-    MILLRACE_ASSIGN_OR_RETURN(const GridSamplerShape s, shape_of_grid_sampler(*in, *points));
+    MILLRACE_ASSIGN_OR_RETURN(const GridSamplerOperands operands,
+                              operands_of_grid_sampler(ctx, x, grid));
+    const auto& [in, points, s] = operands;
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* const out = ctx.out(output).data<T>();
@@ -204,9 +218,9 @@ StatusOr<Kernel> grid_sampler_grad(const KernelSetup& op) {
   const ArgIndex x_grad = op.output("X@GRAD");
   const ArgIndex grid_grad = op.output("Grid@GRAD");
   return Kernel([=, attrs = read_attrs_grid_sampler(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const points, needed(ctx, grid, "Grid"));
-    MILLRACE_ASSIGN_OR_RETURN(const GridSamplerShape s, shape_of_grid_sampler(*in, *points));
+    MILLRACE_ASSIGN_OR_RETURN(const GridSamplerOperands operands,
+                              operands_of_grid_sampler(ctx, x, grid));
+    const auto& [in, points, s] = operands;
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dgrid, result_like(ctx, grid_grad, *points));
     if (dx != nullptr) fill_zero(*dx);

@@ -155,10 +155,11 @@ void for_psroi(const RoiPlan& plan, const RoiAttrs& attrs, int64_t channels, con
   }
 }
 
-Status check_psroi(const KernelContext& ctx, const RoiPlan& plan, const RoiAttrs& attrs,
-                   int64_t channels) {
+// plan_rois() for X with one channel for each output channel and cell.
+StatusOr<RoiPlan> plan_psroi(const KernelContext& ctx, const RoiAttrs& attrs, int64_t channels) {
+  MILLRACE_ASSIGN_OR_RETURN(RoiPlan plan, plan_rois(ctx, attrs));
   const int64_t wanted = channels * attrs.pooled_height * attrs.pooled_width;
-  if (channels >= 1 && wanted == plan.channels) return Ok();
+  if (channels >= 1 && wanted == plan.channels) return plan;
   return ctx.error("X must have {} channels, found {}", wanted, plan.channels);
 }
 
@@ -166,8 +167,7 @@ StatusOr<Kernel> psroi_pool(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
   const auto channels = op.attr<int64_t>("output_channels");
   return Kernel([=, attrs = read_roi_attrs(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const RoiPlan plan, plan_rois(ctx, attrs));
-    MILLRACE_RETURN_IF_ERROR(check_psroi(ctx, plan, attrs, channels));
+    MILLRACE_ASSIGN_OR_RETURN(const RoiPlan plan, plan_psroi(ctx, attrs, channels));
     const Tensor& x = *ctx.find_in(attrs.x);
     const Tensor& rois = *ctx.find_in(attrs.rois);
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
@@ -192,8 +192,7 @@ StatusOr<Kernel> psroi_pool_grad(const KernelSetup& op) {
   const ArgIndex x_grad = op.output("X@GRAD");
   const auto channels = op.attr<int64_t>("output_channels");
   return Kernel([=, attrs = read_roi_attrs(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const RoiPlan plan, plan_rois(ctx, attrs));
-    MILLRACE_RETURN_IF_ERROR(check_psroi(ctx, plan, attrs, channels));
+    MILLRACE_ASSIGN_OR_RETURN(const RoiPlan plan, plan_psroi(ctx, attrs, channels));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx,
                               prepare_roi_grad(ctx, attrs, plan, out_grad, x_grad, channels));
     if (dx == nullptr) return Ok();

@@ -9,11 +9,11 @@ namespace millrace::kernels {
 
 /// Attributes and arguments shared by the ops that pool regions.
 struct RoiAttrs {
-  int64_t pooled_height = 1;
-  int64_t pooled_width = 1;
-  float scale = 1;  ///< size of X / size of the image that the regions refer to
+  int64_t pooled_height = 1;  ///< cells of a region, from top to bottom
+  int64_t pooled_width = 1;   ///< cells from left to right
+  float scale = 1;            ///< size of X / size of the image that the regions refer to
   ArgIndex x;
-  ArgIndex rois;
+  ArgIndex rois;      ///< [regions, 4]: left, top, right, bottom
   ArgIndex rois_num;  ///< number of regions per image; absent: LoD
   const char* x_slot = "X";
   int64_t width = 4;  ///< numbers per region
@@ -23,9 +23,9 @@ RoiAttrs read_roi_attrs(const KernelSetup& op, const char* num_slot = "RoisNum")
 
 /// Dims of X, and the image to which each region belongs.
 struct RoiPlan {
-  int64_t batch = 0;
+  int64_t batch = 0;  ///< images
   int64_t channels = 0;
-  int64_t height = 0;
+  int64_t height = 0;  ///< pixels of an image
   int64_t width = 0;
   std::vector<int64_t> image;  ///< per region
   [[nodiscard]] int64_t pixels() const { return height * width; }

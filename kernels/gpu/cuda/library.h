@@ -29,8 +29,8 @@ class SharedLibrary {
   SharedLibrary(void* handle, std::string name) : handle_(handle), name_(std::move(name)) {}
   StatusOr<void*> find_symbol(const char* name) const;
 
-  void* handle_;
-  std::string name_;
+  void* handle_;      ///< of dlopen()
+  std::string name_;  ///< for messages
 };
 
 }  // namespace millrace::gpu

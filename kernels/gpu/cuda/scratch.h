@@ -34,8 +34,8 @@ class Scratch {
 
  private:
   cudaStream_t stream_;
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
+  void* data_ = nullptr;  ///< null: none yet
+  size_t bytes_ = 0;      ///< that it holds
 };
 
 }  // namespace millrace::gpu

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/gpu/functors/rows.h"
+
 // Functors of losses over rows of class scores, f32. Row r has the elements [r * classes, (r + 1) *
 // classes) of x, logits and softmax.
 namespace millrace::gpu {
@@ -63,10 +65,7 @@ struct SoftmaxEntropy {
     const float* const from = logits + row * columns;
     float* const to = softmax + row * columns;
     // the largest logit is subtracted, so that no exponential is above 1
-    float most = from[0];
-    for (int64_t c = team.rank(); c < columns; c += team.size())
-      most = from[c] > most ? from[c] : most;
-    most = team.max(most);
+    const float most = largest_of_row(team, from, columns);
     // sums are kept in double, so that their order, which depends on the team, hardly matters
     double part = 0;
     for (int64_t c = team.rank(); c < columns; c += team.size())

@@ -9,7 +9,7 @@ namespace millrace::gpu {
 
 /// Images [batch, channels, inner] that are normalised by channel.
 struct NormImages {
-  int64_t batch;
+  int64_t batch;     ///< images
   int64_t channels;  ///< each is normalised with statistics over batch and inner
   int64_t inner;     ///< pixels of one channel of one image
   /// Index of element i of a channel.
@@ -23,7 +23,7 @@ struct NormImages {
 /// Batch normalisation of one channel with the statistics of the batch. Pointers to vectors with
 /// one element per channel may be null, except mean and variance. y may be x.
 struct NormTraining {
-  NormImages images;
+  NormImages images;       ///< dims of x and y
   const float* x;          ///< images
   float* y;                ///< result, with the dims of x
   const float* scale;      ///< null: 1
@@ -73,7 +73,7 @@ struct NormTraining {
 
 /// Element i with running statistics. y may be x.
 struct NormInference {
-  NormImages images;
+  NormImages images;  ///< dims of x and y
   const float* x;
   float* y;
   const float* scale;     ///< null: 1
@@ -81,7 +81,7 @@ struct NormInference {
   const float* mean;      ///< running mean
   const float* variance;  ///< running variance
   float epsilon;
-  bool relu;
+  bool relu;  ///< negative results become 0
   constexpr void operator()(int64_t i) const {
     const int64_t c = i / images.inner % images.channels;
     const float deviation = 1.0F / std::sqrt(variance[c] + epsilon);
@@ -94,7 +94,7 @@ struct NormInference {
 /// Gradients of one channel. With constant statistics, the statistics do not depend on x. dx may be
 /// dy; dx, dscale and dbias may be null.
 struct NormBackward {
-  NormImages images;
+  NormImages images;  ///< dims of x, dy and dx
   const float* x;
   const float* dy;         ///< gradient of the result
   const float* scale;      ///< null: 1

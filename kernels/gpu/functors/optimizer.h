@@ -50,8 +50,8 @@ struct DescendByMoments {
   float* out;
   float* first_out;
   float* second_out;
-  float beta1;
-  float beta2;
+  float beta1;    ///< decay of the first moment
+  float beta2;    ///< decay of the second moment
   float epsilon;  ///< added to the corrected root of the second moment
   constexpr void operator()(int64_t i) const {
     const float g = grad[i];

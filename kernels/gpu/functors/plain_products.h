@@ -12,7 +12,7 @@ namespace millrace::gpu {
 /// Element i of the results of all matrices of the batch.
 /// i counts [batch, rows, columns]. Strides are those of MatrixProduct.
 struct MultiplyElement {
-  MatrixProduct p;
+  MatrixProduct p;  ///< operands and strides
   constexpr void operator()(int64_t i) const {
     const int64_t column = i % p.columns;
     const int64_t row = i / p.columns % p.rows;
@@ -35,7 +35,7 @@ struct MultiplyElement {
 /// Element i of the output.
 /// i counts [batch, out_channels, out height, out width].
 struct ConvolveOutput {
-  Convolution c;
+  Convolution c;  ///< operands and windows
   constexpr void operator()(int64_t i) const {
     const int64_t x = i % c.out[1];
     const int64_t y = i / c.out[1] % c.out[0];
@@ -68,7 +68,7 @@ struct ConvolveOutput {
 /// i counts [batch, in_channels, in height, in width]. Sums over the output positions whose windows
 /// contain the pixel, so that no two calls write to the same element.
 struct ConvolveInputGradient {
-  Convolution c;
+  Convolution c;  ///< operands and windows
   constexpr void operator()(int64_t i) const {
     const int64_t x = i % c.in[1];
     const int64_t y = i / c.in[1] % c.in[0];
@@ -102,7 +102,7 @@ struct ConvolveInputGradient {
 /// row counts [out_channels, in_channels / groups, kernel height, kernel width]. The team divides
 /// the output positions of all images among its threads.
 struct ConvolveFilterGradient {
-  Convolution c;
+  Convolution c;  ///< operands and windows
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t kx = row % c.kernel[1];

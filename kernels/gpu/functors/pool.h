@@ -49,9 +49,9 @@ struct PoolSide {
 
 /// Maximum or average of each window; planes are images times channels.
 struct PoolWindows {
-  PoolSide height;
-  PoolSide width;
-  bool max;  ///< else the average
+  PoolSide height;  ///< rows of the image
+  PoolSide width;   ///< columns of the image
+  bool max;         ///< else the average
 
   /// The result for position (h, w) of one plane.
   [[nodiscard]] constexpr float of(const float* plane, int64_t h, int64_t w) const {
@@ -86,9 +86,9 @@ struct PoolWindows {
 
 /// Element i of the result.
 struct PoolForward {
-  PoolWindows windows;
-  const float* x;  ///< [planes, height, width]
-  float* out;      ///< [planes, places of height, places of width]
+  PoolWindows windows;  ///< of an image
+  const float* x;       ///< [planes, height, width]
+  float* out;           ///< [planes, places of height, places of width]
   constexpr void operator()(int64_t i) const {
     const int64_t w = i % windows.width.places;
     const int64_t h = i / windows.width.places % windows.height.places;
@@ -99,10 +99,10 @@ struct PoolForward {
 
 /// Element i of the gradient of the input, summed over the windows that contain it.
 struct PoolBackward {
-  PoolWindows windows;
-  const float* x;     ///< read for maximum pooling only
-  const float* dout;  ///< with the dims of the result
-  float* dx;          ///< with the dims of x
+  PoolWindows windows;  ///< of an image
+  const float* x;       ///< read for maximum pooling only
+  const float* dout;    ///< with the dims of the result
+  float* dx;            ///< with the dims of x
   constexpr void operator()(int64_t i) const {
     const PoolSide& height = windows.height;
     const PoolSide& width = windows.width;

@@ -13,9 +13,9 @@ struct MatrixProduct {
   int64_t inner = 0;         ///< terms of each sum
   int64_t columns = 0;       ///< of c
   bool transpose_a = false;
-  bool transpose_b = false;
-  float alpha = 1.0F;
-  float beta = 0.0F;  ///< 0: c is not read
+  bool transpose_b = false;  ///< B is stored as [columns, inner]
+  float alpha = 1.0F;        ///< factor of the product
+  float beta = 0.0F;         ///< 0: c is not read
   int64_t batch = 1;
   int64_t a_stride = 0;  ///< elements from one matrix of the batch to the next; 0: the same matrix
                          ///< for the whole batch

@@ -10,10 +10,10 @@ namespace millrace::gpu {
 /// y[row] = factor * sum of x[:, row, :]; x has the dims [outer, rows, inner]. Sums are kept in
 /// double, so that their order hardly matters.
 struct SumMiddle {
-  const float* x;
-  float* y;
-  int64_t outer;
-  int64_t rows;  ///< results
+  const float* x;  ///< [outer, rows, inner]
+  float* y;        ///< [rows]
+  int64_t outer;   ///< extent before the kept dim
+  int64_t rows;    ///< results
   int64_t inner;
   float factor;  ///< of the sums; 1 / count for a mean
   template <typename Team>
@@ -26,6 +26,16 @@ struct SumMiddle {
   }
 };
 
+/// The largest of the elements of a row, which the team divides among its threads. Every thread
+/// gets the result.
+template <typename Team>
+constexpr float largest_of_row(const Team& team, const float* from, int64_t columns) {
+  float most = from[0];
+  for (int64_t c = team.rank(); c < columns; c += team.size())
+    most = from[c] > most ? from[c] : most;
+  return team.max(most);
+}
+
 /// Softmax of rows with that many columns. y may be x.
 struct Softmax {
   const float* x;  ///< [rows, columns]
@@ -36,10 +46,7 @@ struct Softmax {
     const float* const from = x + row * columns;
     float* const to = y + row * columns;
     // the largest element is subtracted, so that no exponential is above 1
-    float most = from[0];
-    for (int64_t c = team.rank(); c < columns; c += team.size())
-      most = from[c] > most ? from[c] : most;
-    most = team.max(most);
+    const float most = largest_of_row(team, from, columns);
     double sum = 0;
     for (int64_t c = team.rank(); c < columns; c += team.size())
       sum += static_cast<double>(std::exp(from[c] - most));

@@ -6,12 +6,10 @@ namespace {
 
 template <typename Formula>
 StatusOr<Kernel> forward_activation(const KernelSetup& op) {
-  return Kernel([&device = device_of(op), x = op.input("X"),
-                 out = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
-    return each(device, Unary<Formula>{floats(from), floats(to)}, from->numel());
+  return Kernel([args = FloatArgs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
+    const auto [from, to] = found;
+    return each(args.device, Unary<Formula>{floats(from), floats(to)}, from->numel());
   });
 }
 
@@ -20,11 +18,9 @@ template <typename Formula>
 StatusOr<Kernel> backward_from(const KernelSetup& op, const char* slot) {
   return Kernel([&device = device_of(op), slot, out = op.input(slot), dout = op.input("Out@GRAD"),
                  dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed_here(ctx, out, slot));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *y));
+    MILLRACE_ASSIGN_OR_RETURN(const FloatGradient found, float_gradient(ctx, out, slot, dout, dx));
+    const auto [y, dy, to] = found;
     if (to == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(all_floats({y, dy}));
     if (dy->numel() != y->numel())
       return refuse("{} {} and Out@GRAD {} differ", slot, describe(*y), describe(*dy));
     return each(device, Gradient<Formula>{floats(y), floats(dy), floats(to)}, y->numel());

@@ -56,6 +56,27 @@ inline StatusOr<const Tensor*> needed_here(const KernelContext& ctx, ArgIndex ar
   return refuse("input {} holds no tensor", slot);
 }
 
+/// Input X and output Out of an op that reads and writes f32 only.
+struct FloatOperands {
+  const Tensor* x;  ///< never null
+  Tensor* out;      ///< never null
+};
+/// Their arguments, and the device.
+struct FloatArgs {
+  explicit FloatArgs(const KernelSetup& op)
+      : device(device_of(op)), x(op.input("X")), out(op.output("Out")) {}
+  /// Errors: rejects the call if X is missing or one of them is not f32.
+  [[nodiscard]] StatusOr<FloatOperands> find(const KernelContext& ctx) const {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    Tensor& to = ctx.out(out);
+    MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
+    return FloatOperands{from, &to};
+  }
+  Device& device;  ///< runs the functors
+  ArgIndex x;
+  ArgIndex out;
+};
+
 /// Device memory of the tensor; null for an absent argument.
 /// The elements must not be accessed by the processor.
 inline const float* floats(const Tensor* tensor) {
@@ -77,6 +98,22 @@ inline StatusOr<Tensor*> output_like(const KernelContext& ctx, ArgIndex arg, con
   Tensor* const out = ctx.find_out(arg);
   if (out == nullptr || (out->dtype() == like.dtype() && out->dims() == like.dims())) return out;
   return refuse("the output is {} where {} is expected", describe(*out), describe(like));
+}
+
+/// The tensors of a gradient kernel that reads one tensor of the forward op; all f32.
+struct FloatGradient {
+  const Tensor* y;   ///< that tensor
+  const Tensor* dy;  ///< the gradient of the output
+  Tensor* dx;        ///< dims of y; null: not requested
+};
+/// Errors: rejects the call if y or dy is missing or not f32, or dx has other dims.
+inline StatusOr<FloatGradient> float_gradient(const KernelContext& ctx, ArgIndex y_arg,
+                                              const char* slot, ArgIndex dout, ArgIndex dx) {
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed_here(ctx, y_arg, slot));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, dout, "Out@GRAD"));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *y));
+  if (to != nullptr) MILLRACE_RETURN_IF_ERROR(all_floats({y, dy}));
+  return FloatGradient{y, dy, to};
 }
 
 }  // namespace millrace::gpu

@@ -1,3 +1,4 @@
+#include "kernels/cpu/nn/batch_norm_args.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/gpu/ops/args.h"
 #include "kernels/registry.h"
@@ -50,24 +51,8 @@ Status hand_on(Device& device, const Tensor& from, Tensor* to) {
   return device.copy(from.raw(), to->raw(), from.bytes());
 }
 
-struct NormForwardArgs {
-  explicit NormForwardArgs(const KernelSetup& op)
-      : x(op.input("X")),
-        scale(op.input("Scale")),
-        bias(op.input("Bias")),
-        mean(op.input("Mean")),
-        variance(op.input("Variance")),
-        y(op.output("Y")),
-        mean_out(op.output("MeanOut")),
-        variance_out(op.output("VarianceOut")),
-        saved_mean(op.output("SavedMean")),
-        saved_variance(op.output("SavedVariance")) {}
-  ArgIndex x, scale, bias, mean, variance;
-  ArgIndex y, mean_out, variance_out, saved_mean, saved_variance;
-};
-
-Status gpu_run_forward(Device& device, const KernelContext& ctx, const NormForwardArgs& args,
-                       const NormSettings& s) {
+Status gpu_run_forward(Device& device, const KernelContext& ctx,
+                       const kernels::BatchNormForwardArgs& args, const NormSettings& s) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed_here(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed_here(ctx, args.mean, "Mean"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance,
@@ -108,10 +93,10 @@ StatusOr<Kernel> forward_norm(const KernelSetup& op) {
   // the CPU kernel computes 1 / sqrt(variance) for it
   if (settings.global && op.output("SavedVariance") && !op.attr<bool>("is_test"))
     return refuse("saved statistics of a frozen normalisation are made on the CPU");
-  return Kernel(
-      [settings, &device = device_of(op), args = NormForwardArgs(op)](const KernelContext& ctx) {
-        return gpu_run_forward(device, ctx, args, settings);
-      });
+  return Kernel([settings, &device = device_of(op),
+                 args = kernels::BatchNormForwardArgs(op)](const KernelContext& ctx) {
+    return gpu_run_forward(device, ctx, args, settings);
+  });
 }
 
 StatusOr<Kernel> backward_norm(const KernelSetup& op) {

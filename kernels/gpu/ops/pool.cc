@@ -28,13 +28,11 @@ StatusOr<PoolWindows> windows_of(const PoolAttrs& attrs, const Tensor& x, const 
 
 StatusOr<Kernel> gpu_pool(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_pool_settings(op));
-  return Kernel([attrs, &device = device_of(op), x = op.input("X"),
-                 out = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
-    MILLRACE_ASSIGN_OR_RETURN(const PoolWindows windows, windows_of(attrs, *from, to));
-    return each(device, PoolForward{windows, floats(from), floats(to)}, to.numel());
+  return Kernel([attrs, args = FloatArgs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
+    const auto [from, to] = found;
+    MILLRACE_ASSIGN_OR_RETURN(const PoolWindows windows, windows_of(attrs, *from, *to));
+    return each(args.device, PoolForward{windows, floats(from), floats(to)}, to->numel());
   });
 }
 

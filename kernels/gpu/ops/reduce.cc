@@ -45,16 +45,14 @@ StatusOr<Axes> read_axes(const KernelSetup& op) {
 template <bool kMean>
 StatusOr<Kernel> forward_reduce(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(Axes axes, read_axes(op));
-  return Kernel([&device = device_of(op), axes = std::move(axes), x = op.input("X"),
-                 out = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
+  return Kernel([axes = std::move(axes), args = FloatArgs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
+    const auto [from, to] = found;
     MILLRACE_ASSIGN_OR_RETURN(const int64_t kept, axes.kept(*from));
-    if (from->numel() == 0 || to.numel() != kept) return refuse("X {}", describe(*from));
+    if (from->numel() == 0 || to->numel() != kept) return refuse("X {}", describe(*from));
     const int64_t gone = from->numel() / kept;
     const float factor = kMean ? 1.0F / static_cast<float>(gone) : 1.0F;
-    return rows(device, SumMiddle{floats(from), floats(to), 1, kept, gone, factor}, kept);
+    return rows(args.device, SumMiddle{floats(from), floats(to), 1, kept, gone, factor}, kept);
   });
 }
 

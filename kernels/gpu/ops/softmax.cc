@@ -28,11 +28,9 @@ StatusOr<Kernel> backward_softmax(const KernelSetup& op) {
   return Kernel([&device = device_of(op), out = op.input("Out"), dout = op.input("Out@GRAD"),
                  dx = op.output("X@GRAD"),
                  axis = op.attr<int32_t>("axis")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed_here(ctx, out, "Out"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *y));
+    MILLRACE_ASSIGN_OR_RETURN(const FloatGradient found, float_gradient(ctx, out, "Out", dout, dx));
+    const auto [y, dy, to] = found;
     if (to == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(all_floats({y, dy}));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t columns, gpu_columns_of(*y, axis));
     if (dy->dims() != y->dims()) return refuse("Out@GRAD {}", describe(*dy));
     return rows(device, gpu::SoftmaxGradient{floats(y), floats(dy), floats(to), columns},
