@@ -173,12 +173,15 @@ function(millrace_uses_modules target)
   endforeach()
 endfunction()
 
-# Executable <build>/<folder>/<name>.
+# Executable <build>/<folder>/<name>. GCC's programs are linked by lld if it is installed (docs/decisions/0027-build-time.md).
+find_program(MILLRACE_LLD ld.lld)
 function(millrace_program name folder)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${name} ${arg_SRCS})
   millrace_flags(${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  set(lld $<AND:$<BOOL:${MILLRACE_LLD}>,$<CXX_COMPILER_ID:GNU>,$<NOT:$<BOOL:${MILLRACE_SANITIZE}>>>)
+  target_link_options(${name} PRIVATE $<${lld}:-fuse-ld=lld>)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
 endfunction()
 
