@@ -51,8 +51,7 @@ millrace_find_plain(zip zip.h zip REQUIRED)
 millrace_find_plain(zlib zlib.h z REQUIRED)
 millrace_find_plain(xxhash xxhash.h xxhash REQUIRED)
 millrace_find_plain(zstd zstd.h zstd "")
-# Optional dependencies: collectives between processes, tables larger than memory, metrics. Code that needs one checks
-# if(TARGET gloo).
+# Optional: collectives between processes, tables larger than memory, metrics. Code that needs one checks if(TARGET gloo).
 millrace_find_plain(gloo gloo/config.h gloo "")
 millrace_find_plain(rocksdb rocksdb/db.h rocksdb "")
 millrace_find_plain(httplib httplib.h cpp-httplib "")
