@@ -9,8 +9,7 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(dnnl CONFIG REQUIRED) # target DNNL::dnnl
 find_package(gRPC 1.51 CONFIG REQUIRED) # parameter servers
-# The OpenMP runtime on which oneDNN runs, to set its number of threads and to use its threads; no code is compiled with
-# -fopenmp.
+# oneDNN's OpenMP runtime, to set its number of threads and to use them; no code is compiled with -fopenmp.
 find_library(GOMP_LIBRARY NAMES libgomp.so.1 gomp REQUIRED)
 add_library(gomp_runtime INTERFACE)
 target_link_libraries(gomp_runtime INTERFACE ${GOMP_LIBRARY})
@@ -28,8 +27,7 @@ if(MILLRACE_TESTS)
   find_package(GTest 1.12 REQUIRED)
 endif()
 
-# ADT containers, StringRef, allocators and streams. Links only these two archives: the shared libLLVM that llvm-config
-# names is 118 MiB and slow to load. Streams to a terminal query terminfo for colours.
+# ADT and streams, from these two archives only: the shared libLLVM is 118 MiB and slow to load. Streams need terminfo.
 find_library(TINFO_LIBRARY tinfo REQUIRED)
 add_library(llvm_adt INTERFACE)
 target_include_directories(llvm_adt SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
@@ -53,8 +51,7 @@ millrace_find_plain(zip zip.h zip REQUIRED)
 millrace_find_plain(zlib zlib.h z REQUIRED)
 millrace_find_plain(xxhash xxhash.h xxhash REQUIRED)
 millrace_find_plain(zstd zstd.h zstd "")
-# Optional dependencies: collectives between processes, tables larger than memory, metrics. Code that needs one checks
-# if(TARGET gloo).
+# Optional: collectives between processes, tables larger than memory, metrics. Code that needs one checks if(TARGET gloo).
 millrace_find_plain(gloo gloo/config.h gloo "")
 millrace_find_plain(rocksdb rocksdb/db.h rocksdb "")
 millrace_find_plain(httplib httplib.h cpp-httplib "")

@@ -173,12 +173,16 @@ function(millrace_uses_modules target)
   endforeach()
 endfunction()
 
-# Executable <build>/<folder>/<name>.
+# Executable <build>/<folder>/<name>. GCC's programs are linked by lld if it is installed (docs/decisions/0028-build-time.md).
+find_program(MILLRACE_LLD ld.lld)
 function(millrace_program name folder)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${name} ${arg_SRCS})
   millrace_flags(${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  if(MILLRACE_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT MILLRACE_SANITIZE)
+    target_link_options(${name} PRIVATE -fuse-ld=lld)
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
 endfunction()
 

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build pkg-config ccache git ca-certificates python3
+  g++ lld cmake ninja-build pkg-config ccache git ca-certificates python3
   libprotobuf-dev protobuf-compiler
   llvm-16-dev libncurses-dev libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev
   libeigen3-dev libdnnl-dev ocl-icd-opencl-dev opencl-headers libzip-dev
