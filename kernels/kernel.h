@@ -17,6 +17,10 @@
 #include "ops/infer_context.h"
 #include "ops/op_def.h"
 
+namespace millrace::ops {
+class OpRegistry;
+}  // namespace millrace::ops
+
 // What every kernel of an op is written against: KernelSetup while it is made, once per op and
 // executor; KernelContext while it runs. docs/extending.md shows a complete kernel.
 namespace millrace::kernels {
@@ -39,12 +43,18 @@ struct ArgRange {
 /// It sees no shapes and no data.
 class KernelSetup {
  public:
-  KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device);
+  /// \param def      the schema of the op, one of `schemas`
+  /// \param schemas  of all ops of the runtime
+  /// All arguments must outlive this.
+  KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device,
+              const ops::OpRegistry& schemas);
 
   /// The op, its schema, and the device that the kernel will run on.
   [[nodiscard]] const Op& op() const { return op_; }
   [[nodiscard]] const ops::OpDef& def() const { return def_; }
   [[nodiscard]] CpuDevice& device() const { return device_; }
+  /// The schemas of all ops, for kernels of ops that are made of other ops.
+  [[nodiscard]] const ops::OpRegistry& schemas() const { return schemas_; }
 
   /// Argument k of a slot; absent if the slot has fewer arguments.
   [[nodiscard]] ArgIndex input(llvm::StringRef slot, size_t k = 0) const;
@@ -85,6 +95,7 @@ class KernelSetup {
   const ops::OpDef& def_;
   const Op& op_;
   CpuDevice& device_;
+  const ops::OpRegistry& schemas_;
   // Makers get a const setup. accept_layout() records a result of the maker; it does not change the
   // op.
   mutable llvm::SmallVector<int32_t, 4> accepted_;

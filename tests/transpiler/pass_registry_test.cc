@@ -110,7 +110,8 @@ TEST_F(PassRegistryTest, ErrorsOfAFactoryNameThePass) {
 TEST(PassRegistryDeathTest, AddingANameTwiceAborts) {
   PassRegistry passes;
   passes.add(PassInfo("recorder", "").makes<Recorder>());
-  EXPECT_DEATH(passes.add(PassInfo("recorder", "").makes<Recorder>()), "");
+  EXPECT_DEATH(passes.add(PassInfo("recorder", "").makes<Recorder>()),
+               "internal error: pass 'recorder' is registered twice");
 }
 
 TEST(RegisterAllPasses, EveryPassIsSortedAndDocumented) {
