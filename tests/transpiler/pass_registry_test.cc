@@ -116,7 +116,7 @@ TEST(PassRegistryDeathTest, AddingANameTwiceAborts) {
 
 TEST(RegisterAllPasses, EveryPassIsSortedAndDocumented) {
   PassRegistry passes;
-  register_all_passes(passes);
+  register_all(passes);
   std::string last;
   for (const PassInfo* info : passes.passes()) {
     EXPECT_LT(last, info->name().str());

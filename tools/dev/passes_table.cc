@@ -45,7 +45,7 @@ std::string describe(const OptionDef& option) {
 
 std::string table_passes_table() {
   PassRegistry passes;
-  register_all_passes(passes);
+  register_all(passes);
   std::string out(kPassesTableHead);
   for (const PassInfo* pass : passes.passes()) {
     out += fmt::format("\n## {}\n\n{}\n", pass->name().str(), pass->summary().str());
