@@ -27,7 +27,7 @@ Status BlockRunner::choose_overlap() {
 Status BlockRunner::make_kernels(const Group& group, kernels::CpuDevice& device) {
   for (int32_t s = group.first; s < group.end; ++s) {
     CompiledOp& compiled = compiled_ops_[static_cast<size_t>(s)];
-    const kernels::KernelSetup setup(*compiled.def, *compiled.op, device);
+    const kernels::KernelSetup setup(*compiled.def, *compiled.op, device, *runtime_.ops);
     StatusOr<kernels::Kernel> kernel = runtime_.kernels->find(compiled.op->type())(setup);
     if (!kernel.ok()) return place_error(compiled, std::move(kernel).status());
     compiled.kernel = *std::move(kernel);

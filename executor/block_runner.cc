@@ -53,7 +53,7 @@ StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runti
   // sub-blocks run on the CPU, because their scopes are short-lived
   if (const std::shared_ptr<gpu::Context>& context = gpu::context_of(device);
       context != nullptr && depth == 0)
-    runner->gpu_ = std::make_unique<GpuOps>(context, runner->compiled_ops_, device);
+    runner->gpu_ = std::make_unique<GpuOps>(context, runner->compiled_ops_, device, *runtime.ops);
   return runner;
 }
 
@@ -108,7 +108,7 @@ Status BlockRunner::add_op(const Op& op) {
         incoming.push_back(position);
     }
   }
-  const kernels::KernelSetup setup(*compiled.def, op, device_);
+  const kernels::KernelSetup setup(*compiled.def, op, device_, *runtime_.ops);
   if (const ControlMaker* const control = runtime_.controls.find(op.type())) {
     MILLRACE_ASSIGN_OR_RETURN(Control made, (*control)(setup, *this));
     compiled.control = std::make_unique<Control>(std::move(made));

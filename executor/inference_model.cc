@@ -40,7 +40,7 @@ StatusOr<InferenceModel> model_of(std::unique_ptr<Program> program, const std::s
 Status run_passes(Program& program, const ops::OpRegistry& registry,
                   transpiler::Pipeline pipeline) {
   transpiler::PassRegistry passes;
-  transpiler::register_all_passes(passes);
+  transpiler::register_all(passes);
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::PassManager manager,
                             transpiler::PassManager::create(passes, std::move(pipeline)));
   transpiler::PassContext context(registry);

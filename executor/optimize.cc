@@ -4,7 +4,7 @@
 
 #include "framework/op_attrs.h"
 #include "ops/verify.h"
-#include "transpiler/fusion/fusions.h"
+#include "transpiler/register_all.h"
 
 namespace millrace::executor {
 namespace {
@@ -80,7 +80,7 @@ transpiler::Pipeline optimization_pipeline(const Program& program,
 StatusOr<bool> optimize(Program& program, const ops::OpRegistry& registry,
                         const std::vector<std::string>& keep, const OptimizeOptions& wanted) {
   transpiler::PassRegistry passes;
-  transpiler::register_fusions(passes);
+  transpiler::register_all(passes);
   MILLRACE_ASSIGN_OR_RETURN(
       const transpiler::PassManager manager,
       transpiler::PassManager::create(passes, optimization_pipeline(program, keep, wanted)));

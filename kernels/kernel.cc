@@ -41,8 +41,9 @@ const Var* find_input_var(const Op& op, ArgIndex arg) {
 
 }  // namespace
 
-KernelSetup::KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device)
-    : OpView(def, op), device_(device) {}
+KernelSetup::KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device,
+                         const ops::OpRegistry& schemas)
+    : OpView(def, op), device_(device), schemas_(schemas) {}
 
 ArgIndex KernelSetup::input(llvm::StringRef slot, size_t k) const {
   return find_arg(op(), op().inputs(), slot, k);

@@ -18,6 +18,10 @@
 #include "ops/op_def.h"
 #include "ops/op_view.h"
 
+namespace millrace::ops {
+class OpRegistry;
+}  // namespace millrace::ops
+
 // What every kernel of an op is written against: KernelSetup while it is made, once per op and
 // executor; KernelContext while it runs. docs/extending.md shows a complete kernel.
 namespace millrace::kernels {
@@ -41,10 +45,16 @@ struct ArgRange {
 /// it; the executor adds the location to errors.
 class KernelSetup : public ops::OpView {
  public:
-  KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device);
+  /// \param def      the schema of the op, one of `schemas`
+  /// \param schemas  of all ops of the runtime
+  /// All arguments must outlive this.
+  KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device,
+              const ops::OpRegistry& schemas);
 
   /// The device that the kernel will run on.
   [[nodiscard]] CpuDevice& device() const { return device_; }
+  /// The schemas of all ops, for kernels of ops that are made of other ops.
+  [[nodiscard]] const ops::OpRegistry& schemas() const { return schemas_; }
 
   /// Argument k of a slot; absent if the slot has fewer arguments.
   [[nodiscard]] ArgIndex input(llvm::StringRef slot, size_t k = 0) const;
@@ -68,6 +78,7 @@ class KernelSetup : public ops::OpView {
 
  private:
   CpuDevice& device_;
+  const ops::OpRegistry& schemas_;
   // Makers get a const setup. accept_layout() records a result of the maker; it does not change the
   // op.
   mutable llvm::SmallVector<int32_t, 4> accepted_;

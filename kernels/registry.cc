@@ -2,7 +2,13 @@
 
 #include <algorithm>
 
+#include "framework/base/registered_twice.h"
+
 namespace millrace::kernels {
+
+void KernelRegistry::add(llvm::StringRef type, KernelMaker maker) {
+  if (!makers_.try_emplace(type, maker).second) abort_registered_twice("the kernel of op", type);
+}
 
 std::vector<llvm::StringRef> KernelRegistry::types() const {
   std::vector<llvm::StringRef> types;

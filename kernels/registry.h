@@ -17,8 +17,9 @@ class KernelRegistry {
   KernelRegistry(const KernelRegistry&) = delete;
   KernelRegistry& operator=(const KernelRegistry&) = delete;
 
-  /// Adds the kernel of an op type; replaces an earlier one of the same type.
-  void add(llvm::StringRef type, KernelMaker maker) { makers_[type] = maker; }
+  /// Adds the kernel of an op type. Aborts if the type has one already, which is a bug of the
+  /// caller.
+  void add(llvm::StringRef type, KernelMaker maker);
   /// Null if there is none.
   [[nodiscard]] KernelMaker find(llvm::StringRef type) const { return makers_.lookup(type); }
   /// All types in alphabetical order.

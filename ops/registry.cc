@@ -1,10 +1,8 @@
 #include "ops/registry.h"
 
-#include <cstdio>
-#include <cstdlib>
-
 #include <llvm/ADT/STLExtras.h>
 
+#include "framework/base/registered_twice.h"
 #include "framework/base/text.h"
 #include "ops/derived_grad.h"
 #include "ops/register_all.h"
@@ -51,10 +49,7 @@ void OpRegistry::add(OpDef def) {
   const llvm::StringRef type = saver_.save(def.type());
   def.type_ = type;
   const bool replaces_derived = derived_.count(type) > 0;
-  if (by_type_.count(type) > 0 && !replaces_derived) {
-    std::fprintf(stderr, "internal error: op '%s' is registered twice\n", type.str().c_str());
-    std::abort();
-  }
+  if (by_type_.count(type) > 0 && !replaces_derived) abort_registered_twice("op", type);
   const OpDef* const forward = replaces_derived ? by_type_[type]->forward() : nullptr;
   derived_.erase(type);
   defs_.push_back(std::make_unique<OpDef>(std::move(def)));

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "io/checkpoint/stoppable_calls.h"
 #include "tools/checkpoint/options.h"
 #include "tools/common/signal_watch.h"
 #include "tools/verbs.h"
@@ -31,8 +30,7 @@ int millrace::tools::checkpoint(int argc, char** argv) {
   return tool.run(argc, argv, [&]() -> StatusOr<int> {
     SignalWatch watch;
     watch.start({});
-    flags.stop = &watch.stopped();
-    flags.calls = io::stoppable(io::system_file_calls(), watch.stopped());
+    finish_flags(tool, watch.stopped(), flags);
     StatusOr<int> done = run_checkpoint(tool, flags);
     if (watch.seen() == 0 || done.ok()) return done;
     tool.log(LogLevel::kWarning,

@@ -55,17 +55,8 @@ StatusOr<std::vector<std::string>> find_servers(const Tool& tool, const StatusFl
     return Status(StatusCode::kUsage, "expected either --pservers or --etcd");
   if (flags.etcd.empty()) return flags.pservers;
   constexpr std::chrono::seconds kUnusedLease{5};
-  MILLRACE_ASSIGN_OR_RETURN(
-      const std::shared_ptr<ps::Directory> directory,
-      jobs::open_directory({flags.etcd, kUnusedLease, tls, flags.job}, tool.log_sink()));
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(flags.timeout_ms);
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::Directory::Entry> entries,
-                            directory->list(deadline));
-  if (entries.empty()) return Status(StatusCode::kDistributed, "etcd has no server of the job");
-  std::vector<std::string> servers;
-  for (const ps::Directory::Entry& entry : entries) servers.push_back(entry.address);
-  return servers;
+  return jobs::registered_servers({flags.etcd, kUnusedLease, tls, flags.job},
+                                  std::chrono::milliseconds(flags.timeout_ms), tool.log_sink());
 }
 
 StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
@@ -76,11 +67,11 @@ StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
                             ps::make_wire_transport(ps::WireKind::kGrpc, options));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> servers,
                             find_servers(tool, flags, options.tls));
-  const std::vector<ServerAnswer> answers =
-      ask_servers(*transport, servers, std::chrono::milliseconds(flags.timeout_ms));
+  const std::vector<jobs::ServerAnswer> answers =
+      jobs::ask_servers(*transport, servers, std::chrono::milliseconds(flags.timeout_ms));
   MILLRACE_RETURN_IF_ERROR(
       tool.write_output(tool.common().json ? status_json(answers) : status_table(answers)));
-  const Status answered = all_answered(answers);
+  const Status answered = jobs::all_answered(answers);
   if (answered.ok()) return kDone;
   // With --json the document already contains it.
   if (!tool.common().json) return answered;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "framework/base/errors.h"
+#include "framework/base/registered_twice.h"
 #include "framework/base/text.h"
 
 namespace millrace::transpiler {
@@ -152,7 +153,8 @@ PassInfo& PassInfo::factory(PassFactory make) {
 }
 
 void PassRegistry::add(PassInfo info) {
-  if (find(info.name()) != nullptr || info.factory() == nullptr) std::abort();
+  if (find(info.name()) != nullptr) abort_registered_twice("pass", info.name());
+  if (info.factory() == nullptr) std::abort();
   auto added = std::make_unique<PassInfo>(std::move(info));
   const auto where = llvm::lower_bound(
       passes_, added, [](const auto& a, const auto& b) { return a->name() < b->name(); });

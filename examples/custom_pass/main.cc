@@ -66,7 +66,7 @@ class DivideByMultiplying final : public tp::Pass {
 
 millrace::Status rewrite(const std::string& file, const std::string& pipeline) {
   tp::PassRegistry passes;
-  tp::register_all_passes(passes);
+  tp::register_all(passes);
   passes.add(
       tp::PassInfo("divide-by-multiplying", "replace divisions by constants with multiplications")
           .flag("exact_only", true, "only divisors whose reciprocal is exact")

@@ -32,8 +32,8 @@ using ControlMaker = std::function<StatusOr<Control>(const kernels::KernelSetup&
 /// Ops that the executor runs without a kernel because they need scopes, sub-blocks, or peers.
 class ControlRegistry {
  public:
-  /// Adds an op type; a second maker of a type replaces the first.
-  void add(llvm::StringRef type, ControlMaker maker) { makers_[type] = std::move(maker); }
+  /// Adds an op type. Aborts if the type was added before, which is a bug of the caller.
+  void add(llvm::StringRef type, ControlMaker maker);
   /// Null if there is none. Valid as long as the registry.
   [[nodiscard]] const ControlMaker* find(llvm::StringRef type) const {
     const auto found = makers_.find(type);

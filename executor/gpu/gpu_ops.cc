@@ -54,7 +54,7 @@ gpu::Traffic difference(const gpu::Traffic& now, const gpu::Traffic& before) {
 }  // namespace
 
 GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp> compiled_ops,
-               kernels::CpuDevice& device)
+               kernels::CpuDevice& device, const ops::OpRegistry& schemas)
     : context_(std::move(context)), placed_(compiled_ops.size()), is_control_(compiled_ops.size()) {
   for (size_t i = 0; i < compiled_ops.size(); ++i) {
     const CompiledOp& compiled = compiled_ops[i];
@@ -68,7 +68,7 @@ GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp>
       continue;
     }
     StatusOr<kernels::Kernel> kernel =
-        maker(kernels::KernelSetup(*compiled.def, *compiled.op, device));
+        maker(kernels::KernelSetup(*compiled.def, *compiled.op, device, schemas));
     if (kernel.ok()) {
       placed_[i].kernel = *std::move(kernel);
     } else {

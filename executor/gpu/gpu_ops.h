@@ -37,7 +37,7 @@ class GpuOps {
 
   /// Makes the GPU kernels. \param compiled_ops  of the block; compiled for the CPU device
   GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp> compiled_ops,
-         kernels::CpuDevice& device);
+         kernels::CpuDevice& device, const ops::OpRegistry& schemas);
   GpuOps(const GpuOps&) = delete;
   GpuOps& operator=(const GpuOps&) = delete;
 

@@ -86,7 +86,7 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
     const Program& given, const ops::OpRegistry& registry, const ParallelOptions& options,
     const std::vector<std::string>& keep, std::vector<std::string>& remarks) {
   transpiler::PassRegistry passes;
-  transpiler::register_all_passes(passes);
+  transpiler::register_all(passes);
   std::unique_ptr<Program> joint;
   if (options.build_strategy.sync_batch_norm) {
     MILLRACE_ASSIGN_OR_RETURN(joint,

@@ -45,7 +45,7 @@ StatusOr<StagedFolder> StagedFolder::create(std::string target, Replace replace)
   if (folder.swaps_ && replace == Replace::kNo && !fs::is_empty(folder.target_, error)) {
     return Status(StatusCode::kUsage, "output exists already")
         .in_file(folder.target_)
-        .with_hint("--force replaces existing outputs");
+        .with_hint("options.replace replaces existing outputs");
   }
   MILLRACE_RETURN_IF_ERROR(folder.stage());
   return folder;

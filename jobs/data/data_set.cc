@@ -25,9 +25,9 @@ struct ColumnRange {
 
 StatusOr<std::vector<ColumnRange>> parse_columns(const std::string& text) {
   const auto fail = [&](llvm::StringRef part) {
-    return Status(
-        StatusCode::kUsage,
-        fmt::format("--columns: expected VAR=FIRST:LAST or VAR=COLUMN, found '{}'", part.str()));
+    return Status(StatusCode::kUsage,
+                  fmt::format("options.columns: expected VAR=FIRST:LAST or VAR=COLUMN, found '{}'",
+                              part.str()));
   };
   std::vector<ColumnRange> ranges;
   llvm::SmallVector<llvm::StringRef, 8> parts;
@@ -76,7 +76,7 @@ StatusOr<Tensor> column_tensor(const CsvTable& table, const ColumnRange& range,
   const Var* const var = program.root().find_var(range.var);
   if (var == nullptr)
     return Status(StatusCode::kUsage,
-                  fmt::format("--columns: the program has no var '{}'", range.var));
+                  fmt::format("options.columns: the program has no var '{}'", range.var));
   if (range.last >= table.columns) {
     return InvalidData("var '{}': column {} does not exist, a line has {} columns", range.var,
                        range.last, table.columns);
@@ -116,7 +116,7 @@ StatusOr<DataSet> DataSet::read(const std::string& path, const std::string& colu
                                 const Program& program) {
   DataSet data;
   if (llvm::StringRef(path).endswith(".npz")) {
-    if (!columns.empty()) return Status(StatusCode::kUsage, "--columns: expected a csv file");
+    if (!columns.empty()) return Status(StatusCode::kUsage, "options.columns: expected a csv file");
     using Tensors = std::map<std::string, Tensor>;
     MILLRACE_ASSIGN_OR_RETURN(Tensors arrays, io::read_npz(path));
     for (auto& [name, tensor] : arrays) {

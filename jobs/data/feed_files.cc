@@ -26,7 +26,7 @@ StatusOr<Lod> parse_lod_level(const std::string& flag, llvm::StringRef text, con
     int64_t offset = 0;
     if (head.getAsInteger(10, offset)) {
       return Status(StatusCode::kUsage,
-                    fmt::format("--lod {}: '{}' is not an offset", flag, head.str()));
+                    fmt::format("options.lods {}: '{}' is not an offset", flag, head.str()));
     }
     level.push_back(offset);
     text = rest;
@@ -40,7 +40,8 @@ Status apply_lods(const FeedOptions& options, NamedValues& values) {
     const auto [name, offsets] = llvm::StringRef(flag).split('=');
     const auto found = values.find(name.str());
     Tensor* const tensor = found == values.end() ? nullptr : found->second.get_if<Tensor>();
-    if (tensor == nullptr) return {StatusCode::kUsage, fmt::format("--lod {}: no such feed", flag)};
+    if (tensor == nullptr)
+      return {StatusCode::kUsage, fmt::format("options.lods {}: no such feed", flag)};
     MILLRACE_ASSIGN_OR_RETURN(Lod lod, parse_lod_level(flag, offsets, tensor->lod()));
     tensor->set_lod(std::move(lod));
   }

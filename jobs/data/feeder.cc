@@ -47,7 +47,8 @@ StatusOr<Feeder> Feeder::open(const FeedOptions& options, const Program& program
                       static_cast<int>(!options.steps_file.empty()) +
                       static_cast<int>(!options.files.empty());
   if (sources > 1)
-    return Status(StatusCode::kUsage, "expected only one of --data, --files and --feed-steps");
+    return Status(StatusCode::kUsage,
+                  "expected only one of options.data, options.files and options.steps_file");
   if (!options.steps_file.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.steps_file));
     if (options.in_float64) MILLRACE_RETURN_IF_ERROR(widen_values(all));

@@ -21,7 +21,7 @@ struct Form {
 };
 
 Status usage(llvm::StringRef name, const std::string& what) {
-  return {StatusCode::kUsage, fmt::format("--feed {}: {}", name.str(), what)};
+  return {StatusCode::kUsage, fmt::format("options.values {}: {}", name.str(), what)};
 }
 
 // Returns nothing if the word is neither zeros nor random.

@@ -27,8 +27,8 @@ Status add_files(const std::string& pattern, std::vector<std::string>& files) {
   for (size_t i = 0; result == 0 && i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
   globfree(&found);
   if (result == 0) return Ok();
-  if (result == GLOB_NOMATCH) return NotFound("--files: no file matches '{}'", pattern);
-  return IoError("--files: cannot search for '{}'", pattern);
+  if (result == GLOB_NOMATCH) return NotFound("options.files: no file matches '{}'", pattern);
+  return IoError("options.files: cannot search for '{}'", pattern);
 }
 
 size_t begin_of(const io::SlotColumn& column, int64_t row) {
@@ -66,7 +66,8 @@ void append(const io::SlotRows& from, io::SlotRows& to) {
 StatusOr<std::unique_ptr<SlotData>> SlotData::open(const FeedOptions& options,
                                                    const Program& program) {
   if (options.slots.empty())
-    return Status(StatusCode::kUsage, "--files: expected --slots with the fields of a line");
+    return Status(StatusCode::kUsage,
+                  "options.files: expected options.slots with the fields of a line");
   std::unique_ptr<SlotData> data(new SlotData());
   for (const std::string& pattern : options.files)
     MILLRACE_RETURN_IF_ERROR(add_files(pattern, data->source_.files));

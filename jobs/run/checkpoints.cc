@@ -195,8 +195,9 @@ StatusOr<int64_t> resume_run(const CheckpointOptions& options, int threads, cons
                              Session& session) {
   if (options.resume.empty()) return int64_t{0};
   if (options.resume == "auto" && options.folder.empty())
-    return Status(StatusCode::kUsage,
-                  "--resume auto: expected --checkpoint-dir with the folder of the checkpoints");
+    return Status(
+        StatusCode::kUsage,
+        "options.resume auto: expected options.folder with the folder of the checkpoints");
   const io::CheckpointLoadOptions how{.threads = threads};
   if (session.ranks == nullptr) return resume_from(options, log, AloneFolder(how), session);
   const auto gather = executor::make_group_gather(*session.ranks);

@@ -43,7 +43,7 @@ Status find_parts(const SessionOptions& options, Session& session) {
     MILLRACE_ASSIGN_OR_RETURN(session.name, io::find_program(options.model_dir));
   }
   if (session.name.empty())
-    return {StatusCode::kUsage, "nothing to run: expected --program or --model-dir"};
+    return {StatusCode::kUsage, "nothing to run: expected options.program or options.model_dir"};
   MILLRACE_ASSIGN_OR_RETURN(session.read, read_program(session.name, options.reading));
   if (options.model_dir.empty() || !session.params.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(
@@ -62,7 +62,7 @@ Status link_processes(const SessionOptions& options, const executor::Runtime& ru
     return Ok();
   if (runtime.rings == nullptr) {
     return Status(StatusCode::kUsage, "the program needs several processes, found one")
-        .with_hint("start it with launch or mpirun, or give --rank and --endpoints");
+        .with_hint("start it with launch or mpirun, or give runtime.rings");
   }
   MILLRACE_ASSIGN_OR_RETURN(executor::CollectiveGroup* const world, runtime.rings->world());
   int inter_ranks = 0;

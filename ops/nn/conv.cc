@@ -154,7 +154,7 @@ OpDef conv_fusion(llvm::StringRef type) {
       .output("Output", "images")
       .output("Outputs", "the channels of Output, split", Arity::kAny);
   return add_conv_attrs(def, 2)
-      .attr("activation", "relu", "final activation")
+      .attr("activation", "relu", "final activation; relux is relu, band_pass is refused")
       .one_of({"identity", "relu", "relu6", "sigmoid", "tanh", "swish", "leaky_relu", "relux",
                "band_pass"})
       .attr("split_channels", std::vector<int32_t>{}, "channels of each of Outputs")

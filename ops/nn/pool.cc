@@ -12,11 +12,7 @@ StatusOr<Dims> pooled(const InferContext& ctx, llvm::ArrayRef<int64_t> input) {
   if (ctx.attr<bool>("global_pooling")) {
     if (!ctx.attr<bool>("adaptive")) return Dims(n, 1);
     // In the original, ksize becomes the size of the image, and adaptive makes it the size of Out.
-    if (ctx.def().find_attr("pooling_type") == nullptr ||
-        ctx.attr<std::string>("pooling_type") == "avg")
-      return Dims(input.begin(), input.end());
-    return Status(StatusCode::kUnimplemented,
-                  "maxima with attributes 'global_pooling' and 'adaptive' together");
+    return Dims(input.begin(), input.end());
   }
   MILLRACE_RETURN_IF_ERROR(check_length(ctx, "ksize", kernel.size(), n));
   for (const int64_t size : kernel) {
@@ -105,7 +101,7 @@ OpDef family_pool(llvm::StringRef type, llvm::StringRef doc, size_t spatial) {
       .attr("paddings", std::vector<int32_t>(spatial, 0), "one entry or (before, after) a dim")
       .range(0)
       .attr("global_pooling", false, "the window is the whole image")
-      .attr("adaptive", false, "ksize is the size of Out; windows are derived from it")
+      .attr("adaptive", false, "ksize is the size of Out, and of the windows of maxima")
       .flops(flops_pool);
   return def;
 }

@@ -10,7 +10,8 @@ namespace millrace::ops {
 namespace {
 
 // One row per sequence of X[0], each a sequence of length 1.
-Status infer_pooled_concat(InferContext& ctx) {
+// \param dropped  columns of each X that are left out
+Status infer_pooled_columns(InferContext& ctx, int64_t dropped) {
   const VarMeta& first = ctx.input("X", 0);
   int64_t width = 0;
   for (size_t k = 0; k < ctx.input_count("X"); ++k) {
@@ -21,7 +22,7 @@ Status infer_pooled_concat(InferContext& ctx) {
     }
     if (x.rank() != 2)
       return ctx.error("'X' {} has shape {}, expected [rows, width]", k, dims_text(x.dims));
-    width = width < 0 || x.dims[1] < 0 ? -1 : width + x.dims[1];
+    width = width < 0 || x.dims[1] < 0 ? -1 : width + x.dims[1] - dropped;
   }
   VarMeta out = tensor_meta(first.dtype, {-1, width}, 1);
   if (!first.lod.empty()) {
@@ -35,6 +36,10 @@ Status infer_pooled_concat(InferContext& ctx) {
   return Ok();
 }
 
+Status infer_pooled_concat(InferContext& ctx) {
+  return infer_pooled_columns(ctx, 0);
+}
+
 Status infer_pooled_cvm(InferContext& ctx) {
   const VarMeta& counts = ctx.input("CVM");
   if (dims_known(counts) && (counts.rank() != 2 || !dims_agree(counts.dims[1], 2)))
@@ -45,7 +50,7 @@ Status infer_pooled_cvm(InferContext& ctx) {
       return ctx.error("'X' {} has shape {}, expected shows and clicks as columns 0 and 1", k,
                        dims_text(x.dims));
   }
-  return infer_pooled_concat(ctx);
+  return infer_pooled_columns(ctx, ctx.attr<bool>("use_cvm") ? 0 : 2);
 }
 
 Status infer_seqconv(InferContext& ctx) {
@@ -121,7 +126,7 @@ void add_sequence_fused(OpRegistry& registry) {
       .input("X", "sequences [rows, width], equally many in each", Arity::kMany)
       .input("CVM", "[sequences, 2]; not read")
       .output("Out", "[sequences, all widths]")
-      .attr("use_cvm", true, "only true is possible")
+      .attr("use_cvm", true, "keep the two columns")
       .infer(infer_pooled_cvm)
       .flops(elementwise_flops);
   registry.add(pool_attrs_fused(counted));

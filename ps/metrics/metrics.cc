@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/base/registered_twice.h"
 #include "framework/base/text.h"
 
 namespace millrace::ps {
@@ -72,6 +73,7 @@ Metrics::Family& Metrics::family(MetricKind kind, std::string_view name, std::st
     at->second->help = std::string(help);
     at->second->kind = kind;
   }
+  if (at->second->kind != kind) abort_registered_twice("metric", name);
   return *at->second;
 }
 

@@ -75,7 +75,8 @@ struct MetricFamily {
 };
 
 /// The metrics of one process, or of one component. The code that counts chooses the names, by the
-/// rules of Prometheus: millrace_ps_<what>_<unit>; names of counters end in _total.
+/// rules of Prometheus: millrace_ps_<what>_<unit>; names of counters end in _total. A name that is
+/// used for two kinds of metric aborts, which is a bug of the caller.
 /// Thread-safety: all members; references stay valid as long as the object.
 class Metrics {
  public:

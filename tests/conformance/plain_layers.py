@@ -78,12 +78,14 @@ def pool(op):
     a, sizes = op.attrs, x.shape[2:]
     kernel, strides = list(a["ksize"]), list(a.get("strides", [])) or [1] * len(sizes)
     highest = a["pooling_type"] == "max"
-    if x.size == 0 or highest and a["adaptive"]:
+    if x.size == 0:
         return None
     pads = padding_of(op, sizes, kernel, strides, None)
     if a["global_pooling"]:
         kernel, pads = list(sizes), [(0, 0)] * len(sizes)
-    if a["adaptive"]:
+    if a["adaptive"] and highest:  # windows of the size of the kernel that slide over the image
+        axes = [[(i * s, i * s + k) for i in range(k)] for k, s in zip(kernel, strides)]
+    elif a["adaptive"]:
         axes = [[(i * n // k, -(-(i + 1) * n // k)) for i in range(k)] for n, k in zip(sizes, kernel)]
         if a["global_pooling"]:
             axes = [[(0, n)] for n in sizes]

@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(again->to_string() == printed, "the printed form is stable");
 
   PassRegistry passes;
-  register_all_passes(passes);
+  register_all(passes);
   const auto manager = PassManager::create(passes, *pipeline);
   require(manager.ok() || !manager.status().message().empty(), "an error has a message");
   return 0;

@@ -57,7 +57,7 @@ TEST_F(DataSetTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(read("1,2,3\n", "z=0").status().message(), HasSubstr("no var 'z'"));
   EXPECT_THAT(read("1,2,3\n", "x=0:1,y=7").status().message(),
               HasSubstr("var 'y': column 7 does not exist, a line has 3 columns"));
-  EXPECT_THAT(read("1,2,3\n", "x").status().message(), HasSubstr("--columns: expected VAR="));
+  EXPECT_THAT(read("1,2,3\n", "x").status().message(), HasSubstr("options.columns: expected VAR="));
 }
 
 TEST(LossCurve, DrawsValuesAndLeavesGapsForWhatIsNotFinite) {

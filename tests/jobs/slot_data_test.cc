@@ -138,7 +138,7 @@ TEST_F(SlotDataTest, SaysWhatIsMissing) {
   EXPECT_EQ(open().status().code(), StatusCode::kUsage);
   options_.data.clear();
   options_.slots.clear();
-  EXPECT_THAT(open().status().message(), HasSubstr("--slots"));
+  EXPECT_THAT(open().status().message(), HasSubstr("options.slots"));
   options_.slots = write("bad.json", R"(["y"])");
   EXPECT_THAT(open().status().to_string(), HasSubstr("bad.json: slot 'y'"));
 }

@@ -1,5 +1,6 @@
 // Kernels of f16, which compute in f32, and variants of ops that the original's tests use.
 #include <cmath>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -241,10 +242,29 @@ TEST(Pool, GlobalAndAdaptiveKeepsTheImage) {
   op.attr("global_pooling", true).attr("adaptive", true);
   ASSERT_EQ(op.run_text(), "ok");
   EXPECT_THAT(op.values("Out0"), ElementsAre(4, 3, 2, 1));
-  RunOp max("pool2d");
-  max.in("X", {1, 1, 2, 2}, {4, 3, 2, 1}).out("Out").ints("ksize", {1, 1});
-  max.attr("pooling_type", "max").attr("global_pooling", true).attr("adaptive", true);
-  EXPECT_THAT(max.run_text(), HasSubstr("'global_pooling' and 'adaptive' together"));
+}
+
+// Values and gradients of release 2.6.2: windows of the size of the image that slide beyond it.
+TEST(Pool, GlobalAndAdaptiveMaximaLookAtTheRestOfTheImage) {
+  RunOp op("pool3d");
+  op.in("X", {1, 1, 2, 2, 3}, {11, 7, 4, 0, 2, 9, 1, 6, 8, 5, 10, 3}).out("Out");
+  op.attr("pooling_type", "max").attr("global_pooling", true).attr("adaptive", true);
+  ASSERT_EQ(op.ints("ksize", {1, 1, 1}).run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(11, 10, 9, 10, 10, 9, 10, 10, 8, 10, 10, 3));
+  RunOp grad("pool3d_grad");
+  grad.in("X", {1, 1, 2, 2, 3}, {11, 7, 4, 0, 2, 9, 1, 6, 8, 5, 10, 3});
+  grad.in("Out", {1, 1, 2, 2, 3}, {11, 10, 9, 10, 10, 9, 10, 10, 8, 10, 10, 3});
+  grad.in("Out@GRAD", {1, 1, 2, 2, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}).out("X@GRAD");
+  grad.attr("pooling_type", "max").attr("global_pooling", true).attr("adaptive", true);
+  ASSERT_EQ(grad.ints("ksize", {1, 1, 1}).run_text(), "ok");
+  EXPECT_THAT(grad.values("X@GRAD0"), ElementsAre(1, 0, 0, 0, 0, 9, 0, 0, 9, 0, 47, 12));
+  RunOp strides("pool2d");  // windows that begin beyond the image are empty
+  strides.in("X", {1, 1, 3, 4}, {99, 12, 17, 15, 14, 16, 1, 2, 21, 13, 4, 20}).out("Out");
+  strides.attr("pooling_type", "max").attr("global_pooling", true).attr("adaptive", true);
+  ASSERT_EQ(strides.ints("ksize", {2, 3}).ints("strides", {2, 1}).run_text(), "ok");
+  const double none = std::numeric_limits<float>::lowest();
+  EXPECT_THAT(strides.values("Out0"),
+              ElementsAre(99, 20, 20, 20, 21, 20, 20, 20, none, none, none, none));
 }
 
 }  // namespace

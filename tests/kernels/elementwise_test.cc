@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/compiled_ops/control.h"
 #include "executor/standard_runtime.h"
 #include "framework/text_form/parse.h"
+#include "kernels/registry.h"
 #include "tests/kernels/run_op.h"
 
 namespace millrace::kernels {
@@ -202,6 +204,22 @@ TEST(Chain, RefusesStepsThatItDoesNotKnow) {
   EXPECT_THAT(run("softmax X=x0 -> Out=t"), HasSubstr("no loop for 'softmax'"));
   EXPECT_THAT(run("relu X=x1 -> Out=t"), HasSubstr("'relu' has X 'x1', expected t or x0 to x0"));
   EXPECT_THAT(run("relu X=t -> Out=t"), HasSubstr("'relu' has X 't'"));
+}
+
+StatusOr<Kernel> make_nothing(const KernelSetup& /*op*/) {
+  return Kernel([](const KernelContext& /*ctx*/) { return Ok(); });
+}
+
+TEST(RegistryDeathTest, AKernelOrControlOfATypeIsNeverReplaced) {
+  KernelRegistry registry;
+  registry.add("relu", make_nothing);
+  EXPECT_EQ(registry.find("relu"), make_nothing);
+  EXPECT_DEATH(registry.add("relu", make_nothing),
+               "internal error: the kernel of op 'relu' is registered twice");
+  executor::ControlRegistry controls;
+  executor::add_standard_controls(controls);
+  EXPECT_DEATH(executor::add_standard_controls(controls),
+               "internal error: the control of op '.*' is registered twice");
 }
 
 TEST(Logical, TakesNumbersAsTruth) {

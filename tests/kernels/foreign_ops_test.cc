@@ -112,6 +112,7 @@ TEST(Conv2dFusion, KnowsItsActivations) {
   };
   EXPECT_THAT(first("identity"), ElementsAre(1.5, 2.5, -0.5, -1, -2, 3, 4, 8, -11));
   EXPECT_THAT(first("relu"), ElementsAre(1.5, 2.5, 0, 0, 0, 3, 4, 8, 0));
+  EXPECT_EQ(first("relux"), first("relu"));
   EXPECT_THAT(first("leaky_relu"), ElementsAre(1.5, 2.5, -0.25, -0.5, -1, 3, 4, 8, -5.5));
   EXPECT_NEAR(first("sigmoid")[3], 1 / (1 + std::exp(1.0)), 1e-6);
   EXPECT_NEAR(first("tanh")[3], std::tanh(-1.0), 1e-6);
@@ -119,8 +120,8 @@ TEST(Conv2dFusion, KnowsItsActivations) {
 }
 
 TEST(Conv2dFusion, RefusesWhatItDoesNotKnow) {
-  EXPECT_THAT(fused_image("conv2d_fusion", "relux").run_text(),
-              HasSubstr("activation 'relux' of conv2d_fusion"));
+  EXPECT_THAT(fused_image("conv2d_fusion", "band_pass").run_text(),
+              HasSubstr("activation 'band_pass' of conv2d_fusion"));
   RunOp op = fused_image("conv2d_fusion", "relu");
   op.out("Outputs", 2).ints("split_channels", {1, 1});
   EXPECT_THAT(op.run_text(), HasSubstr("adds up to 2, expected the 3 channels"));

@@ -184,8 +184,15 @@ TEST(FusionSeqpoolCvmConcat, HasShowsAndClicksAsLogarithms) {
               Pointwise(DoubleNear(1e-12), Values{std::log(4), std::log(2) - std::log(4), 11,
                                                   std::log(4), std::log(3) - std::log(4), 7}));
   EXPECT_EQ(op.tensor("Out0").lod(), Lod({{0, 1, 2}}));
-  op.attr("use_cvm", false);
-  EXPECT_THAT(op.run_text(), HasSubstr("no kernel for use_cvm = false"));
+}
+
+TEST(FusionSeqpoolCvmConcat, LeavesShowsAndClicksOut) {
+  RunOp op("fusion_seqpool_cvm_concat");
+  op.in("X", {3, 3}, {1, 1, 5, 2, 0, 6, 3, 2, 7}, kF64, Lod({{0, 2, 3}}));
+  op.in("X", {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}, kF64, Lod({{0, 1, 2}}));
+  op.in("CVM", {2, 2}, {1}, kF64).out("Out").attr("use_cvm", false);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(11, 3, 4, 7, 7, 8));
 }
 
 TEST(FusionSeqconvEltaddRelu, IsAConvolutionWithABias) {

@@ -139,15 +139,24 @@ TEST(Conv, ResultsDoNotDependOnTheRun) {
   }
 }
 
-TEST(Pool, AdaptiveMaximumLooksAtItsShareOnly) {
-  RunOp op("pool2d");
-  op.in("X", {1, 1, 1, 5}, {5, 1, 2, 3, 4})
-      .out("Out")
-      .ints("ksize", {1, 2})
-      .attr("pooling_type", "max")
-      .attr("adaptive", true);
-  ASSERT_EQ(op.run_text(), "ok");
+TEST(Pool, AdaptiveMaximumWithIndexLooksAtItsShareOnly) {
+  RunOp op("max_pool2d_with_index");
+  op.in("X", {1, 1, 1, 5}, {5, 1, 2, 3, 4}).out("Out").out("Mask").ints("ksize", {1, 2});
+  ASSERT_EQ(op.attr("adaptive", true).run_text(), "ok");
   EXPECT_THAT(op.values("Out0"), ElementsAre(5, 4));
+}
+
+// Values of release 2.6.2: `adaptive` sets the number of windows of a maximum, not their limits.
+TEST(Pool, AdaptiveMaximaOfPoolOpsSlide) {
+  RunOp op("pool2d");
+  op.in("X", {1, 1, 5, 6}, {6, 22, 13, 18, 4, 3,  2,  23, 12, 10, 28, 27, 25, 7,  26,
+                            8, 29, 9,  19, 0, 14, 21, 17, 20, 5,  16, 15, 1,  11, 24});
+  op.out("Out").attr("pooling_type", "max").attr("adaptive", true).ints("ksize", {2, 3});
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(23, 23, 28, 26, 26, 29));
+  op.ints("strides", {2, 2}).ints("paddings", {1, 1});  // paddings have no effect
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(23, 28, 28, 26, 29, 29));
 }
 
 TEST(Pool, GradientsAgreeWithFiniteDifferences) {

@@ -50,6 +50,9 @@ TEST(FusedSequences, Shapes) {
   EXPECT_EQ(infer("fusion_seqpool_concat", "X=f32[-1,5]@1+f32[-1,2]@1", "Out"), "Out=f32[-1,7]@1");
   EXPECT_EQ(infer("fusion_seqpool_cvm_concat", "X=f32[-1,5]@1 CVM=f32[-1,2]", "Out"),
             "Out=f32[-1,5]@1");
+  EXPECT_EQ(infer("fusion_seqpool_cvm_concat", "X=f32[-1,5]@1+f32[-1,2]@1 CVM=f32[-1,2]", "Out",
+                  {{"use_cvm", make_attr(false)}}),
+            "Out=f32[-1,3]@1");
   EXPECT_EQ(infer("fusion_seqconv_eltadd_relu", "X=f32[-1,3]@1 Filter=f32[6,4] Bias=f32[1,4]",
                   "Out", {{"contextLength", make_attr(2)}}),
             "Out=f32[-1,4]@1");

@@ -117,6 +117,11 @@ TEST(Pool, CountsWindows) {
             "Out0 f32[2, 3, 3, 4]");
   EXPECT_EQ(pool({2, 3, -1, 8}, {-1, -1}, {1, 1}).attr("global_pooling", true).infer(),
             "Out0 f32[2, 3, 1, 1]");
+  EXPECT_EQ(pool({2, 3, -1, 8}, {1, 1}, {1, 1})
+                .attr("global_pooling", true)
+                .attr("adaptive", true)
+                .infer(),
+            "Out0 f32[2, 3, -1, 8]");
   EXPECT_EQ(
       pool({2, 7, 8, 3}, {2, 3}, {1, 1}).attr("adaptive", true).attr("data_format", "NHWC").infer(),
       "Out0 f32[2, 2, 3, 3]");

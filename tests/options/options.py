@@ -10,6 +10,8 @@ variable. A row says how the effect of the option is observed:
     {"base": NAME, "flip": [ARGUMENTS...], "sees": HOW, "text": REGEX, "env": {...}}
                                              by a run: NAME of runs.py with additional arguments
 
+An option that several commands read may have a list of rows.
+
 HOW: "differs" - it succeeds with a different output than the run without them; "says" - it succeeds and warns, or logs,
 with that text; "fails" - it is refused with that text. Options without effect are rows of the kind "says".
 
@@ -83,17 +85,17 @@ def main():
     with open(os.path.join(ROOT, "tests/options/options.json"), encoding="utf-8") as file:
         table = json.load(file)
     faults = check_names(table, walk.all_names(ROOT, args.bin))
-    rows = [(kind, name, row) for kind, names in table.items() for name, row in names.items()
-            if args.only in f"{kind} {name}"]
+    rows = [(kind, name, row) for kind, names in table.items() for name, listed in names.items()
+            for row in (listed if isinstance(listed, list) else [listed]) if args.only in f"{kind} {name}"]
     with runs.Bench(ROOT, os.path.abspath(args.bin), os.path.abspath(args.shared)) as bench:
         flips = [row for row in rows if "flip" in row[2]]
         for base in sorted({row["base"] for _, _, row in flips}):
             bench.plain(base)
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             found = list(pool.map(lambda row: check_flip(row[2], bench), flips))
-    judged = {(kind, name): fault for (kind, name, _), fault in zip(flips, found)}
+    judged = {id(row): fault for (_, _, row), fault in zip(flips, found)}
     for kind, name, row in rows:
-        fault = judged[kind, name] if "flip" in row else check_test(name, row)
+        fault = judged[id(row)] if "flip" in row else check_test(name, row)
         if fault:
             faults.append(f"{kind} {name}: {fault}")
     for fault in faults:

@@ -343,6 +343,13 @@ TEST_P(ServerTest, CallsAreCounted) {
                                         "millrace_ps_calls_total{method=\"send\"} 3\n"));
 }
 
+TEST(MetricsDeathTest, ANameHasOneKind) {
+  Metrics metrics;
+  metrics.counter("millrace_things_total", "things");
+  EXPECT_DEATH(metrics.gauge("millrace_things_total", "things"),
+               "internal error: metric 'millrace_things_total' is registered twice");
+}
+
 TEST(Tcp, HasNoEncryption) {
   GrpcOptions options;
   options.tls = TlsFiles();

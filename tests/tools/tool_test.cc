@@ -252,6 +252,18 @@ TEST_F(ToolTest, ErrorsAsTextAndJson) {
   EXPECT_FALSE(error.contains("slot"));
 }
 
+TEST_F(ToolTest, FieldsOfOptionsAreNamedByTheirFlags) {
+  const Status status = Status(StatusCode::kUsage,
+                               "expected only one of options.data, options.files and "
+                               "options.steps_file, found 'options.data'")
+                            .with_hint("set options.allow_original")
+                            .with_note("options.columns: options.columns_of is no field");
+  EXPECT_EQ(run({}, status).err,
+            "error: expected only one of --data, --files and --feed-steps, found 'options.data'\n"
+            "  hint: convert it with: checkpoint convert --to checkpoint\n"
+            "  note: --columns: options.columns_of is no field\n");
+}
+
 TEST_F(ToolTest, EachCodeHasItsExitCode) {
   const std::vector<std::pair<StatusCode, int>> codes = {
       {StatusCode::kUsage, 2},         {StatusCode::kInvalidArgument, 3},

@@ -88,7 +88,7 @@ TEST_F(JobPassTest, NeedsAStartupProgram) {
 }
 
 TEST_F(JobPassTest, AChangeThatAPassOfAPipelineDeniesIsFound) {
-  register_distribution_passes(passes_);
+  add_distribute_job_passes(passes_);
   passes_.add(PassInfo("silent", "change something and deny it").factory(make_silent));
   const Status status = run("collective-scale-loss-gradient{factor=0.5},edit-main,silent").status();
   EXPECT_EQ(status.code(), StatusCode::kInternal);

@@ -15,7 +15,7 @@ constexpr const char* kTraining = "tests/data/resnet50_train/main_program";
 
 class RealPrograms : public ::testing::TestWithParam<const char*> {
  protected:
-  RealPrograms() { register_all_passes(passes_); }
+  RealPrograms() { register_all(passes_); }
 
   std::unique_ptr<Program> read() {
     auto program = read_program(kTraining);

@@ -43,7 +43,7 @@ std::unique_ptr<Program> read_text(const char* text) {
 class TrainingPassesTest : public ::testing::Test {
  protected:
   TrainingPassesTest() {
-    register_all_passes(passes_);
+    register_all(passes_);
     context_.startup = startup_.get();
     options_.verify = [this](const Program& program) {
       return ops::check_program(*registry_, program);

@@ -38,10 +38,23 @@ std::string byte_progress_line(const std::string& what, uint64_t done, uint64_t 
   return line;
 }
 
+namespace {
+
+ProgressMode mode_of(const Tool& tool, const CheckpointFlags& flags) {
+  const ProgressMode mode = progress_mode(flags.progress).value_or(ProgressMode::kNever);
+  return tool.common().quiet ? ProgressMode::kNever : mode;
+}
+
+}  // namespace
+
 ByteProgress progress_of(const Tool& tool, const CheckpointFlags& flags, std::string what,
                          uint64_t total) {
-  const ProgressMode mode = progress_mode(flags.progress).value_or(ProgressMode::kNever);
-  return {tool.common().quiet ? ProgressMode::kNever : mode, std::move(what), total};
+  return {mode_of(tool, flags), std::move(what), total};
+}
+
+std::shared_ptr<ByteProgress> progress_pointer(const Tool& tool, const CheckpointFlags& flags,
+                                               std::string what, uint64_t total) {
+  return std::make_shared<ByteProgress>(mode_of(tool, flags), std::move(what), total);
 }
 
 ByteProgress::ByteProgress(ProgressMode mode, std::string what, uint64_t total)

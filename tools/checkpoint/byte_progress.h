@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -43,6 +44,10 @@ class ByteProgress {
 /// The progress reporter that the command's flags ask for; silent with -q.
 ByteProgress progress_of(const Tool& tool, const CheckpointFlags& flags, std::string what,
                          uint64_t total);
+
+/// The same for callbacks that end with their last copy.
+std::shared_ptr<ByteProgress> progress_pointer(const Tool& tool, const CheckpointFlags& flags,
+                                               std::string what, uint64_t total);
 
 /// "verify  [######......]  50%  512.0 MiB  900.0 MiB/s  eta 3s"; no bar if the total is unknown.
 std::string byte_progress_line(const std::string& what, uint64_t done, uint64_t total,

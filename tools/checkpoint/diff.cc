@@ -8,7 +8,6 @@
 #include "jobs/checkpoint/compare.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
-#include "tools/checkpoint/source.h"
 #include "tools/common/program_options.h"
 
 namespace millrace::tools {
@@ -47,17 +46,16 @@ std::string diff_json(const std::vector<jobs::ValueDifference>& differences, siz
 }  // namespace
 
 StatusOr<int> checkpoint_diff(Tool& tool, const CheckpointFlags& flags) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto a, open_source(tool, flags, flags.paths[0]));
-  MILLRACE_ASSIGN_OR_RETURN(const auto b, open_source(tool, flags, flags.paths[1]));
+  MILLRACE_ASSIGN_OR_RETURN(const auto a, jobs::open_source(flags.source, flags.paths[0]));
+  MILLRACE_ASSIGN_OR_RETURN(const auto b, jobs::open_source(flags.source, flags.paths[1]));
   jobs::SourceComparison found;
   {
     ByteProgress progress = progress_of(tool, flags, "diff", a->bytes());
-    MILLRACE_ASSIGN_OR_RETURN(
-        found, jobs::compare_sources(*a, *b,
-                                     {.tolerance = {flags.rtol, flags.atol},
-                                      .wanted = name_globs(flags.vars),
-                                      .proceed = [&flags] { return check_stopped(flags); },
-                                      .progress = progress.callback()}));
+    MILLRACE_ASSIGN_OR_RETURN(found, jobs::compare_sources(*a, *b,
+                                                           {.tolerance = {flags.rtol, flags.atol},
+                                                            .wanted = name_globs(flags.vars),
+                                                            .proceed = flags.source.proceed,
+                                                            .progress = progress.callback()}));
   }
   MILLRACE_RETURN_IF_ERROR(tool.write_output(tool.common().json
                                                  ? diff_json(found.differences, found.compared)

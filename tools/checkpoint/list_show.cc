@@ -14,7 +14,6 @@
 #include "jobs/checkpoint/servers.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
-#include "tools/checkpoint/source.h"
 #include "tools/common/program_options.h"
 #include "tools/inspect/params.h"
 
@@ -38,14 +37,13 @@ std::string modification_time(const std::string& path) {
   return utc_time(std::chrono::system_clock::from_time_t(facts.st_mtime));
 }
 
-ListShowRow row_of(const Tool& tool, const CheckpointFlags& flags,
-                   const io::CheckpointEntry& entry) {
+ListShowRow row_of(const CheckpointFlags& flags, const io::CheckpointEntry& entry) {
   ListShowRow row;
   row.entry = entry;
   if (!entry.complete) return row;
   row.time = modification_time(entry.folder + "/" + std::string(io::kManifestName));
   const auto checkpoint =
-      io::Checkpoint::open(entry.folder, load_options(tool, flags, entry.folder));
+      io::Checkpoint::open(entry.folder, jobs::load_options(flags.source, entry.folder));
   if (!checkpoint.ok()) {
     row.wrong = checkpoint.status().message();
     return row;
@@ -224,9 +222,9 @@ StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
   const std::vector<std::string> servers = jobs::server_folders(path);
   for (size_t i = 0; i < std::max<size_t>(servers.size(), 1); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(const auto entries,
-                              list_steps(flags, servers.empty() ? path : servers[i]));
+                              jobs::list_steps(flags.source, servers.empty() ? path : servers[i]));
     for (const io::CheckpointEntry& entry : entries) {
-      rows.push_back(row_of(tool, flags, entry));
+      rows.push_back(row_of(flags, entry));
       if (!servers.empty()) rows.back().server = static_cast<int64_t>(i);
     }
   }
@@ -236,13 +234,13 @@ StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
 }
 
 StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto source, open_source(tool, flags, flags.paths[0]));
+  MILLRACE_ASSIGN_OR_RETURN(const auto source, jobs::open_source(flags.source, flags.paths[0]));
   std::optional<io::Checkpoint> checkpoint;
   if (source->form() == "checkpoint") {
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
-                              resolve_checkpoint(tool, flags, flags.paths[0]));
-    MILLRACE_ASSIGN_OR_RETURN(checkpoint,
-                              io::Checkpoint::open(folder, load_options(tool, flags, folder)));
+                              jobs::resolve_checkpoint(flags.source, flags.paths[0]));
+    MILLRACE_ASSIGN_OR_RETURN(
+        checkpoint, io::Checkpoint::open(folder, jobs::load_options(flags.source, folder)));
   }
   const auto wanted = name_globs(flags.vars);
   std::vector<ParamFacts> facts;
@@ -250,7 +248,7 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
     ByteProgress progress = progress_of(tool, flags, "show", source->bytes());
     for (const std::string& name : source->names()) {
       if (flags.paths.size() > 1 ? name != flags.paths[1] : wanted && !wanted(name)) continue;
-      MILLRACE_RETURN_IF_ERROR(check_stopped(flags));
+      MILLRACE_RETURN_IF_ERROR(flags.source.proceed());
       MILLRACE_ASSIGN_OR_RETURN(const Value value, source->load(name));
       const size_t before = facts.size();
       add_param_facts(name, value, facts);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include <llvm/ADT/StringRef.h>
 
@@ -12,8 +11,6 @@
 
 namespace millrace::tools {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Command {
   std::string_view name;
@@ -36,31 +33,32 @@ constexpr std::array<Command, 8> kCommands = {{
 
 void add_source_options(CLI::App& app, CheckpointFlags& flags) {
   app.option_defaults()->group("Input");
-  app.add_option("--step", flags.step,
+  app.add_option("--step", flags.source.step,
                  "step to use from a folder of checkpoints; default: the newest complete one")
       ->type_name("N")
       ->default_str("");
-  app.add_flag("--last-good", flags.last_good,
+  app.add_flag("--last-good", flags.source.last_good,
                "use the newest checkpoint that verifies, and log which one");
   app.add_option("--from", flags.from, "form of the input")
       ->type_name("FORM")
       ->check(CLI::IsMember({"auto", "checkpoint", "safetensors", "npz", "fluid-combined",
                              "fluid-separate", "original"})
                   .description(""));
-  app.add_option("--beside", flags.beside,
+  app.add_option("--beside", flags.source.beside,
                  "folder on another disk with files of the same checkpoint, or checkpoints, as the "
                  "first path; may be repeated")
       ->type_name("DIR")
       ->allow_extra_args(false);
-  app.add_option("--program", flags.program, "program that declares the variables of the input")
+  app.add_option("--program", flags.source.program,
+                 "program that declares the variables of the input")
       ->type_name("FILE");
-  app.add_option("--slices", flags.slices,
+  app.add_option("--slices", flags.source.slices,
                  "slices.json of a job: PATH has snapshots of its servers, which are joined")
       ->type_name("FILE");
   app.add_option("--vars", flags.vars,
                  "only variables whose names match these globs (* and ?), comma-separated")
       ->type_name("GLOB,...");
-  app.add_option("--unique-id", flags.unique_id,
+  app.add_option("--unique-id", flags.source.unique_id,
                  "unique id of the save to read from a checkpoint of the original")
       ->type_name("N")
       ->default_str("");
@@ -143,38 +141,16 @@ StatusOr<std::shared_ptr<ps::KillPoint>> kill_point_of(const CheckpointFlags& fl
   return ps::KillPoint::parse(flags.kill_point);
 }
 
-Status check_stopped(const CheckpointFlags& flags) {
-  return flags.stop != nullptr && *flags.stop ? io::stopped_error() : Ok();
-}
-
-std::vector<std::string> beside_of(const CheckpointFlags& flags, const std::string& path) {
-  llvm::StringRef rest(path);
-  const bool is_first = !flags.paths.empty() && rest.consume_front(flags.paths[0]);
-  const bool inside = rest.empty() || rest.front() == '/' || flags.paths[0].back() == '/';
-  return is_first && inside ? flags.beside : std::vector<std::string>();
-}
-
-io::CheckpointLoadOptions load_options(const Tool& tool, const CheckpointFlags& flags,
-                                       const std::string& path) {
-  return {.threads = tool.common().threads, .calls = flags.calls, .beside = beside_of(flags, path)};
-}
-
-bool has_manifest(const CheckpointFlags& flags, const std::string& path) {
-  std::vector<std::string> folders = beside_of(flags, path);
-  folders.push_back(path);
-  return std::ranges::any_of(folders, [](const std::string& folder) {
-    std::error_code error;
-    return fs::exists(folder + "/" + std::string(io::kManifestName), error);
-  });
-}
-
-StatusOr<std::vector<io::CheckpointEntry>> list_steps(const CheckpointFlags& flags,
-                                                      const std::string& path) {
-  return io::list_checkpoints(path, nullptr, beside_of(flags, path));
-}
-
-jobs::SnapshotOptions snapshot_options(const Tool& tool) {
-  return {tool.common().threads, tool.common().max_model_bytes, tool.log_sink()};
+void finish_flags(const Tool& tool, const std::atomic<bool>& stop, CheckpointFlags& flags) {
+  jobs::SourceOptions& source = flags.source;
+  source.from = jobs::values_form(flags.from).value_or(jobs::ValuesForm::kAuto);
+  source.allow_original = flags.command == "convert";
+  if (!flags.paths.empty()) source.root = flags.paths[0];
+  source.threads = tool.common().threads;
+  source.max_program_bytes = tool.common().max_model_bytes;
+  source.calls = io::stoppable(io::system_file_calls(), stop);
+  source.proceed = [&stop] { return stop ? io::stopped_error() : Ok(); };
+  source.log = tool.log_sink();
 }
 
 StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
@@ -192,34 +168,9 @@ StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
     return Status(StatusCode::kUsage, fmt::format("expected checkpoint {}, found {} paths",
                                                   command->usage, flags.paths.size()));
   }
-  if (!flags.beside.empty() && flags.command == "gc")
+  if (!flags.source.beside.empty() && flags.command == "gc")
     return Status(StatusCode::kUsage, "--beside: gc does not accept it; run gc once per disk");
   return command->run(tool, flags);
-}
-
-StatusOr<std::string> resolve_checkpoint(const Tool& tool, const CheckpointFlags& flags,
-                                         const std::string& path) {
-  std::error_code error;
-  if (has_manifest(flags, path)) return path;
-  if (!fs::is_directory(path, error)) return NotFound("no such folder").in_file(path);
-  if (flags.last_good) {
-    MILLRACE_ASSIGN_OR_RETURN(
-        const io::LastCheckpoint last,
-        io::open_last_checkpoint(path, true, load_options(tool, flags, path)));
-    for (const Status& status : last.skipped)
-      tool.log(LogLevel::kWarning,
-               "skipped: " + status.location().to_string() + ": " + status.message());
-    tool.log(LogLevel::kInfo, "reads " + last.checkpoint.folder());
-    return last.checkpoint.folder();
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const auto entries, list_steps(flags, path));
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    const bool wanted = flags.step < 0 ? entry->complete : entry->step == flags.step;
-    if (wanted) return entry->folder;
-  }
-  if (flags.step >= 0) return NotFound("no checkpoint of step {}", flags.step).in_file(path);
-  return NotFound("no checkpoint: there is no {} and no complete step-<n>", io::kManifestName)
-      .in_file(path);
 }
 
 }  // namespace millrace::tools

@@ -44,14 +44,14 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
   if (tool.common().output.empty())
     return Status(StatusCode::kUsage, "reshard: expected -o with the folder of the output");
   std::error_code error;
-  if (!flags.slices.empty() || !flags.to_slices.empty() ||
+  if (!flags.source.slices.empty() || !flags.to_slices.empty() ||
       std::filesystem::is_directory(flags.paths[0] + "/server-0", error))
     return reshard_servers(tool, flags);
   MILLRACE_ASSIGN_OR_RETURN(const int ranks, wanted_ranks(flags));
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
-                            resolve_checkpoint(tool, flags, flags.paths[0]));
+                            jobs::resolve_checkpoint(flags.source, flags.paths[0]));
   MILLRACE_ASSIGN_OR_RETURN(const auto from,
-                            io::Checkpoint::open(folder, load_options(tool, flags, folder)));
+                            io::Checkpoint::open(folder, jobs::load_options(flags.source, folder)));
   const WriteReport report{"reshard",
                            "checkpoint",
                            "checkpoint",
@@ -75,7 +75,7 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
     options.save.replace = tool.common().force ? Replace::kYes : Replace::kNo;
     options.save.sync = flags.sync;
     MILLRACE_ASSIGN_OR_RETURN(const auto point, kill_point_of(flags));
-    options.save.calls = ps::file_calls_with(point, "reshard", flags.calls);
+    options.save.calls = ps::file_calls_with(point, "reshard", flags.source.calls);
     options.save.block_bytes = from.manifest().block_bytes;
     options.save.progress = progress.callback();
     MILLRACE_RETURN_IF_ERROR(io::reshard_checkpoint(from, tool.common().output, options));

@@ -12,17 +12,18 @@
 namespace millrace::tools {
 
 StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
-  if (flags.slices.empty() || flags.to_slices.empty()) {
+  if (flags.source.slices.empty() || flags.to_slices.empty()) {
     return Status(
         StatusCode::kUsage,
         "reshard: snapshots of servers need both --slices of the old job and --to-slices of the "
         "new job");
   }
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::ServerSnapshots from,
+                            jobs::ServerSnapshots::open(flags.paths[0], flags.source.slices,
+                                                        jobs::snapshot_options(flags.source)));
   MILLRACE_ASSIGN_OR_RETURN(
-      const jobs::ServerSnapshots from,
-      jobs::ServerSnapshots::open(flags.paths[0], flags.slices, snapshot_options(tool)));
-  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile to,
-                            jobs::read_slices_of_servers(flags.to_slices, snapshot_options(tool)));
+      const transpiler::SlicesFile to,
+      jobs::read_slices_of_servers(flags.to_slices, jobs::snapshot_options(flags.source)));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> tables,
                             jobs::read_typed_tables(flags.to_slices));
   const WriteReport report{"reshard",    "servers",
@@ -46,7 +47,7 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
     options.replace = tool.common().force ? Replace::kYes : Replace::kNo;
     options.sync = flags.sync;
     MILLRACE_ASSIGN_OR_RETURN(const auto point, kill_point_of(flags));
-    options.calls = ps::file_calls_with(point, "reshard", flags.calls);
+    options.calls = ps::file_calls_with(point, "reshard", flags.source.calls);
     options.progress = progress.callback();
     // Snapshots of two jobs in one folder would be taken for those of one job.
     MILLRACE_ASSIGN_OR_RETURN(jobs::StagedFolder staged,

@@ -1,5 +1,6 @@
 #include "tools/checkpoint/write_params.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -7,7 +8,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
-#include "tools/checkpoint/byte_progress.h"
 
 namespace millrace::tools {
 
@@ -31,6 +31,18 @@ Status report_written(Tool& tool, const CheckpointFlags& flags, const WriteRepor
   }
   tool.log(LogLevel::kInfo, text);
   return Ok();
+}
+
+jobs::WriteOptions write_options(const Tool& tool, const CheckpointFlags& flags,
+                                 ByteProgress& progress) {
+  jobs::WriteOptions options;
+  options.replace = tool.common().force ? Replace::kYes : Replace::kNo;
+  options.sync = flags.sync;
+  options.step = std::max<int64_t>(flags.source.step, 0);
+  options.calls = flags.source.calls;
+  options.proceed = flags.source.proceed;
+  options.progress = progress.callback();
+  return options;
 }
 
 Status check_writable(const Tool& tool, const std::vector<std::string>& paths) {

@@ -11,6 +11,7 @@
 #include "framework/base/text.h"
 #include "framework/base/version.h"
 #include "framework/tensor/limit.h"
+#include "tools/common/flag_names.h"
 #include "tools/common/help.h"
 #include "tools/common/json_config.h"
 #include "tools/common/pages.h"
@@ -268,7 +269,7 @@ int Tool::run(int argc, const char* const* argv, const std::function<StatusOr<in
   const StatusOr<int> result = run_body(argc, argv, body);
   if (result.ok()) return result.value();
   report(result.status());
-  if (common_.json) static_cast<void>(print(stdout, error_json(result.status())));
+  if (common_.json) static_cast<void>(print(stdout, error_json(with_flags(result.status()))));
   return exit_code(result.status().code());
 }
 
@@ -290,7 +291,7 @@ LogSink Tool::log_sink() const {
 }
 
 void Tool::report(const Status& status) const {
-  static_cast<void>(print(stderr, status.to_string() + "\n"));
+  static_cast<void>(print(stderr, with_flags(status).to_string() + "\n"));
 }
 
 }  // namespace millrace::tools

@@ -20,8 +20,8 @@ constexpr std::string_view kPassesTableHead = R"(# Passes
 
 What `transpile-program --passes` knows. A pipeline is text, `a,b{x=1,y=[p,q],z="quoted"}`; a list of one may be
 written as its element. The program is verified after each pass, and a pass that denies a change is caught.
-`--print-after`, `--dump-dir` and `--timing` also show the pipeline of a distribution, which has no `--passes`. Written
-by `passes_table > docs/passes.md`; a test checks that it is up to date.
+`--print-after`, `--dump-dir` and `--timing` also show the pipelines of a distribution and of `--minimize`, which have
+no `--passes`. Written by `passes_table > docs/passes.md`; a test checks that it is up to date.
 )";
 
 struct DefaultText {
@@ -45,7 +45,7 @@ std::string describe(const OptionDef& option) {
 
 std::string table_passes_table() {
   PassRegistry passes;
-  register_all_passes(passes);
+  register_all(passes);
   std::string out(kPassesTableHead);
   for (const PassInfo* pass : passes.passes()) {
     out += fmt::format("\n## {}\n\n{}\n", pass->name().str(), pass->summary().str());

@@ -1,22 +1,17 @@
 #include "tools/ps/server_status.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/text.h"
-#include "ps/protocol/answers.h"
-#include "ps/protocol/pack.h"
 
 namespace millrace::tools {
 namespace {
 
 using nlohmann::json;
-using Clock = std::chrono::steady_clock;
 
 constexpr int kDeepest = 16;
 
@@ -32,21 +27,6 @@ std::string shown(const json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end() || at->is_structured() || at->is_null()) return "-";
   return printable(at->is_string() ? at->get<std::string>() : at->dump());
-}
-
-ServerAnswer ask(ps::Transport& transport, const std::string& endpoint,
-                 std::chrono::milliseconds timeout) {
-  ServerAnswer answer{endpoint, {}, {}, 0};
-  const auto begin = Clock::now();
-  const StatusOr<std::shared_ptr<ps::Channel>> channel = transport.connect(endpoint);
-  answer.status = channel.status();
-  if (!channel.ok()) return answer;
-  ps::Reply reply;
-  answer.status =
-      (*channel)->call(ps::protocol::pack(ps::protocol::Watch{}), begin + timeout, reply);
-  answer.text = ps::protocol::watch_answer(std::move(reply)).json;
-  answer.millis = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  return answer;
 }
 
 using ServerStatusRow = std::vector<std::string>;
@@ -67,7 +47,7 @@ std::string aligned(const std::vector<ServerStatusRow>& rows) {
   return out;
 }
 
-void add_server(const ServerAnswer& answer, std::vector<ServerStatusRow>& servers,
+void add_server(const jobs::ServerAnswer& answer, std::vector<ServerStatusRow>& servers,
                 std::vector<ServerStatusRow>& trainers) {
   if (!answer.status.ok()) {
     servers.push_back({answer.endpoint, "no answer", "-", "-", "-", "-", "-"});
@@ -89,31 +69,20 @@ void add_server(const ServerAnswer& answer, std::vector<ServerStatusRow>& server
 
 }  // namespace
 
-std::vector<ServerAnswer> ask_servers(ps::Transport& transport,
-                                      const std::vector<std::string>& endpoints,
-                                      std::chrono::milliseconds timeout) {
-  std::vector<ServerAnswer> answers(endpoints.size());
-  std::vector<std::thread> askers;
-  for (size_t i = 0; i < endpoints.size(); ++i)
-    askers.emplace_back([&, i] { answers[i] = ask(transport, endpoints[i], timeout); });
-  for (std::thread& asker : askers) asker.join();
-  return answers;
-}
-
-std::string status_table(const std::vector<ServerAnswer>& answers) {
+std::string status_table(const std::vector<jobs::ServerAnswer>& answers) {
   std::vector<ServerStatusRow> servers{
       {"SERVER", "ANSWER", "JOB", "MODE", "EPOCH", "STEP", "VARS"}};
   std::vector<ServerStatusRow> trainers{
       {"SERVER", "TRAINER", "STATE", "STEP", "SENT", "FETCHED", "SILENT S", "LAST CALL"}};
-  for (const ServerAnswer& answer : answers) add_server(answer, servers, trainers);
+  for (const jobs::ServerAnswer& answer : answers) add_server(answer, servers, trainers);
   std::string out = aligned(servers);
   if (trainers.size() > 1) out += "\n" + aligned(trainers);
   return out;
 }
 
-std::string status_json(const std::vector<ServerAnswer>& answers) {
+std::string status_json(const std::vector<jobs::ServerAnswer>& answers) {
   json servers = json::array();
-  for (const ServerAnswer& answer : answers) {
+  for (const jobs::ServerAnswer& answer : answers) {
     json server{{"endpoint", answer.endpoint}, {"answered", answer.status.ok()}};
     server["ms"] = answer.millis;
     if (answer.status.ok()) {
@@ -124,23 +93,6 @@ std::string status_json(const std::vector<ServerAnswer>& answers) {
     servers.push_back(std::move(server));
   }
   return json{{"servers", servers}}.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-}
-
-Status all_answered(const std::vector<ServerAnswer>& answers) {
-  std::vector<std::string> silent;
-  for (const ServerAnswer& answer : answers)
-    if (!answer.status.ok()) silent.push_back(answer.endpoint);
-  if (silent.empty()) return Ok();
-  Status status(StatusCode::kDistributed,
-                fmt::format("{} of {} servers did not answer: {}", silent.size(), answers.size(),
-                            fmt::join(silent, ", ")));
-  for (const ServerAnswer& answer : answers) {
-    if (answer.status.ok()) continue;
-    std::string why = answer.endpoint + ": " + answer.status.message();
-    if (!answer.status.notes().empty()) why += " (" + answer.status.notes().front() + ")";
-    status = std::move(status).with_note(why);
-  }
-  return status;
 }
 
 }  // namespace millrace::tools

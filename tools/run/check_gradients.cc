@@ -5,10 +5,8 @@
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
 
-#include "executor/gradients/check_gradients.h"
 #include "framework/base/json_writer.h"
-#include "jobs/data/feeder.h"
-#include "jobs/run/session.h"
+#include "jobs/run/check_gradients.h"
 #include "tools/run/parallel.h"
 #include "tools/run/session_options.h"
 
@@ -174,16 +172,10 @@ StatusOr<int> run_check_gradients(Tool& tool, const RunOptions& options,
   RunOptions unnamed = options;  // the loss of a forward program is no setting of devices
   unnamed.parallel.loss.clear();
   MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, unnamed));
-  MILLRACE_ASSIGN_OR_RETURN(const jobs::Session session, jobs::open_session(how, runtime));
   MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
-  MILLRACE_ASSIGN_OR_RETURN(jobs::Feeder feeder, jobs::Feeder::open(feed, session.program()));
-  MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues* const feeds, feeder.feeds(0));
-  static const executor::NamedValues kNoFeeds;
-  StatusOr<GradientReport> checked =
-      executor::check_gradients(runtime, session.program(), *session.scope,
-                                feeds == nullptr ? kNoFeeds : *feeds, check_options(tool, options));
-  if (!checked.ok()) return std::move(checked).status().in_file(session.name);
-  const GradientReport& report = *checked;
+  MILLRACE_ASSIGN_OR_RETURN(
+      const GradientReport report,
+      jobs::check_gradients(how, feed, check_options(tool, options), runtime));
   for (const std::string& note : report.notes) tool.log(LogLevel::kInfo, note);
   MILLRACE_RETURN_IF_ERROR(
       tool.write_output(tool.common().json ? report_json(report) : report_table(report)));

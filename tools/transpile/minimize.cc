@@ -9,6 +9,7 @@
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
 #include "tools/transpile/program_form.h"
+#include "tools/transpile/run_passes.h"
 #include "transpiler/pass_manager.h"
 #include "transpiler/passes/training.h"
 
@@ -42,27 +43,34 @@ std::vector<tp::TrainedLoss> losses_of(const jobs::MinimizeConfig& config) {
   return losses;
 }
 
-// Runs the pass and logs its warnings. The caller verifies the result.
-Status run_pass(const Tool& tool, std::unique_ptr<tp::Pass> pass, Program& main,
-                tp::PassContext& context) {
+// Runs the pass and logs its warnings. Checks between passes run only where --print-after,
+// --dump-dir or --timing asks for them, because the caller verifies the result.
+Status run_pass(const Tool& tool, const TranspileOptions& flags, std::unique_ptr<tp::Pass> pass,
+                Program& main, tp::PassContext& context) {
+  const WatchedPasses watched(flags, context.registry);
   tp::PassManagerOptions options;
-  options.check_changes = false;
+  if (WatchedPasses::wanted(flags)) {
+    options = watched.options();
+  } else {
+    options.check_changes = false;
+  }
   options.error_note = tp::ErrorNote::kNothing;
   const Status status = tp::PassManager::of(std::move(pass)).run(main, context, options).status();
   for (const std::string& warning : context.remarks) tool.log(LogLevel::kWarning, warning);
+  if (status.ok() && flags.timing) tool.log(LogLevel::kInfo, "\n" + watched.times());
   return status;
 }
 
 // \param scheduled_rate  receives the var of a learning rate that the trainer must update
-Status append_training(const Tool& tool, const ops::OpRegistry& registry, Program& main,
-                       Program& startup, const jobs::MinimizeConfig& config,
-                       std::string& scheduled_rate) {
+Status append_training(const Tool& tool, const TranspileOptions& flags,
+                       const ops::OpRegistry& registry, Program& main, Program& startup,
+                       const jobs::MinimizeConfig& config, std::string& scheduled_rate) {
   tp::PassContext context(registry);
   tp::TrainingFacts facts;
   context.startup = &startup;
   context.job = &facts;
-  MILLRACE_RETURN_IF_ERROR(
-      run_pass(tool, tp::minimize_pass(losses_of(config), config.name_scopes), main, context));
+  MILLRACE_RETURN_IF_ERROR(run_pass(
+      tool, flags, tp::minimize_pass(losses_of(config), config.name_scopes), main, context));
   if (!config.losses.empty() &&
       std::holds_alternative<SteppedRate>(config.losses.front().options.learning_rate))
     scheduled_rate = facts.learning_rates.front();
@@ -91,7 +99,8 @@ StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
   MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config,
                             jobs::read_minimize_config(options.minimize));
   tp::PassContext context(registry);
-  if (Status status = run_pass(tool, tp::append_backward_pass(losses_of(config)), *main, context);
+  if (Status status =
+          run_pass(tool, options, tp::append_backward_pass(losses_of(config)), *main, context);
       !status.ok())
     return std::move(status).in_file(options.program);
   if (options.verify) MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *main, "backward"));
@@ -127,8 +136,8 @@ StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOpt
   MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config,
                             jobs::read_minimize_config(options.minimize));
   MILLRACE_ASSIGN_OR_RETURN(out.startup, read_checked(tool, registry, options.startup));
-  if (Status status =
-          append_training(tool, registry, *out.main, *out.startup, config, out.scheduled_rate);
+  if (Status status = append_training(tool, options, registry, *out.main, *out.startup, config,
+                                      out.scheduled_rate);
       !status.ok())
     return std::move(status).in_file(options.program);
   if (!out.scheduled_rate.empty()) out.schedule = config.losses.front().schedule;

@@ -67,7 +67,7 @@ std::string WatchedPasses::times() const {
 StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
   const std::unique_ptr<ops::OpRegistry> ops = ops::standard_registry();
   tp::PassRegistry passes;
-  tp::register_all_passes(passes);
+  tp::register_all(passes);
   MILLRACE_ASSIGN_OR_RETURN(const tp::PassManager manager,
                             tp::PassManager::create(passes, options.passes));
   const ImportOptions limits{.max_bytes = tool.common().max_model_bytes};

@@ -1,7 +1,6 @@
-#include "transpiler/distribute/distribute_pass.h"
-
 #include "framework/base/errors.h"
 #include "transpiler/distribute/transpilation.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -78,7 +77,10 @@ class Distribute final : public Pass {
 
 }  // namespace
 
-void register_distribute(PassRegistry& registry) {
+// The pass "distribute", which replaces a training program by the program of one role of a cluster.
+// Its options are the fields of DistributeTranspilerConfig and TranspileArguments, with dashes
+// instead of underscores.
+void add_distribute_distribute_pass(PassRegistry& registry) {
   const DistributeTranspilerConfig config;
   const TranspileArguments arguments;
   registry.add(

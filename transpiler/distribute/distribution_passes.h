@@ -10,7 +10,7 @@ namespace millrace::transpiler {
 
 /// Adds the passes of all modes of distribution. Those that use the facts of a job work only inside
 /// 'distribute': the mode makes the facts and runs the pipeline.
-void register_distribution_passes(PassRegistry& registry);
+void add_distribute_job_passes(PassRegistry& registry);
 
 /// Runs the pipeline of a mode on the programs of a trainer.
 ///

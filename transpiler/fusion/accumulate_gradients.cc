@@ -5,8 +5,8 @@
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallVector.h>
 
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -132,8 +132,8 @@ class AccumulateGradients final : public Pass {
 
 }  // namespace
 
-void register_accumulate_gradients(PassRegistry& passes) {
-  passes.add(
+void add_fusion_accumulate_gradients(PassRegistry& registry) {
+  registry.add(
       PassInfo("accumulate-gradients",
                "let gradients of products add to earlier ones instead of summing all at the end")
           .strings("keep", "vars whose value is needed after a run")

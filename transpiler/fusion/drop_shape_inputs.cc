@@ -1,6 +1,6 @@
 #include "ops/read_attr.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -45,12 +45,12 @@ class DropShapeInputs final : public Pass {
 
 }  // namespace
 
-void register_drop_shape_inputs(PassRegistry& passes) {
-  passes.add(PassInfo("drop-shape-inputs",
-                      "remove the operand whose shape only is needed from gradient ops of "
-                      "sums; the shape is that of the gradient of the result")
-                 .strings("keep", "vars whose value is needed after a run; no var is removed")
-                 .makes<DropShapeInputs>());
+void add_fusion_drop_shape_inputs(PassRegistry& registry) {
+  registry.add(PassInfo("drop-shape-inputs",
+                        "remove the operand whose shape only is needed from gradient ops of "
+                        "sums; the shape is that of the gradient of the result")
+                   .strings("keep", "vars whose value is needed after a run; no var is removed")
+                   .makes<DropShapeInputs>());
 }
 
 }  // namespace millrace::transpiler

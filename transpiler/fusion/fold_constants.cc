@@ -13,8 +13,8 @@
 #include "ops/infer_context.h"
 #include "ops/read_attr.h"
 #include "transpiler/distribute/collective_plan.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 
 namespace millrace::transpiler {
@@ -309,12 +309,12 @@ class FoldConstants final : public Pass {
 
 }  // namespace
 
-void register_fold_constants(PassRegistry& passes) {
-  passes.add(PassInfo("fold-constants",
-                      "compute what depends only on fill_constant and assign_value, and erase "
-                      "constants that are not read any more")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .makes<FoldConstants>());
+void add_fusion_fold_constants(PassRegistry& registry) {
+  registry.add(PassInfo("fold-constants",
+                        "compute what depends only on fill_constant and assign_value, and erase "
+                        "constants that are not read any more")
+                   .strings("keep", "vars whose value is needed after a run")
+                   .makes<FoldConstants>());
 }
 
 }  // namespace millrace::transpiler

@@ -1,5 +1,5 @@
 #include "transpiler/fusion/attention_pattern.h"
-#include "transpiler/fusion/fusions.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -74,8 +74,8 @@ class FuseAttention final : public Pass {
 
 }  // namespace
 
-void register_fuse_attention(PassRegistry& passes) {
-  passes.add(
+void add_fusion_fuse_attention(PassRegistry& registry) {
+  registry.add(
       PassInfo("fuse-attention",
                "fuse attention over heads, from splitting the inputs into heads to joining the "
                "heads of the result, into one op, and its gradient into another")

@@ -7,8 +7,8 @@
 
 #include "framework/op_attrs.h"
 #include "ops/read_attr.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -235,13 +235,13 @@ class FuseConv final : public Pass {
 
 }  // namespace
 
-void register_fuse_conv(PassRegistry& passes) {
-  passes.add(PassInfo("fuse-conv",
-                      "fuse a convolution and the following bias, batch_norm with given "
-                      "statistics, sum with another image, and rectifier into one op")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .flag("release", false, "free the memory of folded filters in the first run")
-                 .makes<FuseConv>());
+void add_fusion_fuse_conv(PassRegistry& registry) {
+  registry.add(PassInfo("fuse-conv",
+                        "fuse a convolution and the following bias, batch_norm with given "
+                        "statistics, sum with another image, and rectifier into one op")
+                   .strings("keep", "vars whose value is needed after a run")
+                   .flag("release", false, "free the memory of folded filters in the first run")
+                   .makes<FuseConv>());
 }
 
 }  // namespace millrace::transpiler

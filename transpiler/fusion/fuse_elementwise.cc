@@ -10,8 +10,8 @@
 #include "framework/text_form/print.h"
 #include "ops/elementwise/chain_steps.h"
 #include "ops/read_attr.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -185,12 +185,13 @@ class FuseElementwise final : public Pass {
 
 }  // namespace
 
-void register_fuse_elementwise(PassRegistry& passes) {
-  passes.add(PassInfo("fuse-elementwise",
-                      "fuse a chain of elementwise ops, each reading the result of the one before, "
-                      "into one op that computes all of them chunk by chunk")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .makes<FuseElementwise>());
+void add_fusion_fuse_elementwise(PassRegistry& registry) {
+  registry.add(
+      PassInfo("fuse-elementwise",
+               "fuse a chain of elementwise ops, each reading the result of the one before, "
+               "into one op that computes all of them chunk by chunk")
+          .strings("keep", "vars whose value is needed after a run")
+          .makes<FuseElementwise>());
 }
 
 }  // namespace millrace::transpiler

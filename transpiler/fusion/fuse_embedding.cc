@@ -7,8 +7,8 @@
 #include <llvm/ADT/StringSwitch.h>
 
 #include "ops/read_attr.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -147,12 +147,12 @@ class FuseEmbedding final : public Pass {
 
 }  // namespace
 
-void register_fuse_embedding(PassRegistry& passes) {
-  passes.add(PassInfo("fuse-embedding",
-                      "fuse the lookup of table rows and their sum per sequence into one op, and "
-                      "their gradients into another")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .makes<FuseEmbedding>());
+void add_fusion_fuse_embedding(PassRegistry& registry) {
+  registry.add(PassInfo("fuse-embedding",
+                        "fuse the lookup of table rows and their sum per sequence into one op, and "
+                        "their gradients into another")
+                   .strings("keep", "vars whose value is needed after a run")
+                   .makes<FuseEmbedding>());
 }
 
 }  // namespace millrace::transpiler

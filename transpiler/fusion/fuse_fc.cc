@@ -7,8 +7,8 @@
 #include <llvm/ADT/StringSwitch.h>
 
 #include "ops/read_attr.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -188,12 +188,12 @@ class FuseFc final : public Pass {
 
 }  // namespace
 
-void register_fuse_fc(PassRegistry& passes) {
-  passes.add(PassInfo("fuse-fc",
-                      "fuse a product with a weight matrix, the sums with a bias and "
-                      "with another tensor, and an activation into one op")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .makes<FuseFc>());
+void add_fusion_fuse_fc(PassRegistry& registry) {
+  registry.add(PassInfo("fuse-fc",
+                        "fuse a product with a weight matrix, the sums with a bias and "
+                        "with another tensor, and an activation into one op")
+                   .strings("keep", "vars whose value is needed after a run")
+                   .makes<FuseFc>());
 }
 
 }  // namespace millrace::transpiler

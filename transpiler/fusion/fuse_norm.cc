@@ -6,8 +6,8 @@
 
 #include "framework/names.h"
 #include "ops/read_attr.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -296,12 +296,12 @@ class FuseNorm final : public Pass {
 
 }  // namespace
 
-void register_fuse_norm(PassRegistry& passes) {
-  passes.add(PassInfo("fuse-norm",
-                      "fuse a batch_norm that trains, the sum with another image, and "
-                      "relu into one op, and their gradients into another")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .makes<FuseNorm>());
+void add_fusion_fuse_norm(PassRegistry& registry) {
+  registry.add(PassInfo("fuse-norm",
+                        "fuse a batch_norm that trains, the sum with another image, and "
+                        "relu into one op, and their gradients into another")
+                   .strings("keep", "vars whose value is needed after a run")
+                   .makes<FuseNorm>());
 }
 
 }  // namespace millrace::transpiler

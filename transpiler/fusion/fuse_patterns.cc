@@ -6,9 +6,9 @@
 #include <llvm/ADT/SmallVector.h>
 
 #include "ops/read_attr.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
 #include "transpiler/fusion/pattern_gradient.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -251,8 +251,8 @@ class FusePatterns final : public Pass {
 
 }  // namespace
 
-void register_fuse_patterns(PassRegistry& passes) {
-  passes.add(
+void add_fusion_fuse_patterns(PassRegistry& registry) {
+  registry.add(
       PassInfo("fuse-patterns",
                "replace reductions and elementwise ops that compute a softmax or layer_norm along "
                "the last dim by that op, and their gradients by one op")

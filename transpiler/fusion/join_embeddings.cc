@@ -7,8 +7,8 @@
 
 #include "framework/names.h"
 #include "ops/read_attr.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -248,12 +248,13 @@ class JoinEmbeddings final : public Pass {
 
 }  // namespace
 
-void register_join_embeddings(PassRegistry& passes) {
-  passes.add(PassInfo("join-embeddings",
-                      "fuse the concatenation of pooled rows of several tables and other matrices "
-                      "into one op, and its gradient into another; run after fuse-embedding")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .makes<JoinEmbeddings>());
+void add_fusion_join_embeddings(PassRegistry& registry) {
+  registry.add(
+      PassInfo("join-embeddings",
+               "fuse the concatenation of pooled rows of several tables and other matrices "
+               "into one op, and its gradient into another; run after fuse-embedding")
+          .strings("keep", "vars whose value is needed after a run")
+          .makes<JoinEmbeddings>());
 }
 
 }  // namespace millrace::transpiler

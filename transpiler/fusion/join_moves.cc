@@ -7,8 +7,8 @@
 
 #include "framework/names.h"
 #include "ops/read_attr.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -202,12 +202,13 @@ class JoinMoves final : public Pass {
 
 }  // namespace
 
-void register_join_moves(PassRegistry& passes) {
-  passes.add(PassInfo("join-moves",
-                      "join two transposes or two reshapes in a row into one, and erase those that "
-                      "change nothing; the same for their gradients")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .makes<JoinMoves>());
+void add_fusion_join_moves(PassRegistry& registry) {
+  registry.add(
+      PassInfo("join-moves",
+               "join two transposes or two reshapes in a row into one, and erase those that "
+               "change nothing; the same for their gradients")
+          .strings("keep", "vars whose value is needed after a run")
+          .makes<JoinMoves>());
 }
 
 }  // namespace millrace::transpiler

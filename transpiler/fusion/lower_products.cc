@@ -1,6 +1,6 @@
 #include <llvm/ADT/StringSwitch.h>
 
-#include "transpiler/fusion/fusions.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -36,12 +36,13 @@ class LowerProducts final : public Pass {
 
 }  // namespace
 
-void register_lower_products(PassRegistry& passes) {
-  passes.add(PassInfo("lower-products",
-                      "mark matrix products and convolutions so that they round inputs to bfloat16 "
-                      "(mkldnn_data_type)")
-                 .strings("keep", "vars whose value is needed after a run; no var is removed")
-                 .makes<LowerProducts>());
+void add_fusion_lower_products(PassRegistry& registry) {
+  registry.add(
+      PassInfo("lower-products",
+               "mark matrix products and convolutions so that they round inputs to bfloat16 "
+               "(mkldnn_data_type)")
+          .strings("keep", "vars whose value is needed after a run; no var is removed")
+          .makes<LowerProducts>());
 }
 
 }  // namespace millrace::transpiler

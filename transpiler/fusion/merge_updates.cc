@@ -10,8 +10,8 @@
 #include <llvm/ADT/SmallVector.h>
 
 #include "framework/op_attrs.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 
 namespace millrace::transpiler {
@@ -327,8 +327,8 @@ class MergeUpdates final : public Pass {
 
 }  // namespace
 
-void register_merge_updates(PassRegistry& passes) {
-  passes.add(
+void add_fusion_merge_updates(PassRegistry& registry) {
+  registry.add(
       PassInfo("merge-updates",
                "merge small consecutive updates (sgd, momentum, adam) with the same rate and "
                "attributes into one op; must run after passes that look for "

@@ -6,8 +6,8 @@
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallVector.h>
 
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -110,11 +110,11 @@ class ShareGradients final : public Pass {
 
 }  // namespace
 
-void register_share_gradients(PassRegistry& passes) {
-  passes.add(PassInfo("share-gradients",
-                      "read the gradient of a sum instead of copies of it for its operands")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .makes<ShareGradients>());
+void add_fusion_share_gradients(PassRegistry& registry) {
+  registry.add(PassInfo("share-gradients",
+                        "read the gradient of a sum instead of copies of it for its operands")
+                   .strings("keep", "vars whose value is needed after a run")
+                   .makes<ShareGradients>());
 }
 
 }  // namespace millrace::transpiler

@@ -6,8 +6,8 @@
 #include <llvm/ADT/StringSwitch.h>
 
 #include "ops/elementwise/chain_steps.h"
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
@@ -126,11 +126,11 @@ class ShareResults final : public Pass {
 
 }  // namespace
 
-void register_share_results(PassRegistry& passes) {
-  passes.add(PassInfo("share-results",
-                      "keep one of several ops that compute the same from the same inputs")
-                 .strings("keep", "vars whose value is needed after a run")
-                 .makes<ShareResults>());
+void add_fusion_share_results(PassRegistry& registry) {
+  registry.add(PassInfo("share-results",
+                        "keep one of several ops that compute the same from the same inputs")
+                   .strings("keep", "vars whose value is needed after a run")
+                   .makes<ShareResults>());
 }
 
 }  // namespace millrace::transpiler

@@ -1,8 +1,8 @@
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringSwitch.h>
 
-#include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -55,12 +55,12 @@ class SplitGradients final : public Pass {
 
 }  // namespace
 
-void register_split_gradients(PassRegistry& passes) {
-  passes.add(PassInfo("split-gradients",
-                      "split the two gradients of a convolution into two ops, so that they can "
-                      "run in parallel")
-                 .strings("keep", "vars whose value is needed after a run; no var is removed")
-                 .makes<SplitGradients>());
+void add_fusion_split_gradients(PassRegistry& registry) {
+  registry.add(PassInfo("split-gradients",
+                        "split the two gradients of a convolution into two ops, so that they can "
+                        "run in parallel")
+                   .strings("keep", "vars whose value is needed after a run; no var is removed")
+                   .makes<SplitGradients>());
 }
 
 }  // namespace millrace::transpiler

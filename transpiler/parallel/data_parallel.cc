@@ -7,6 +7,7 @@
 #include "transpiler/parallel/owners.h"
 #include "transpiler/parallel/parallel.h"
 #include "transpiler/parallel/shared_updates.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
@@ -144,8 +145,8 @@ class DataParallel final : public Pass {
 
 }  // namespace
 
-void register_data_parallel(PassRegistry& passes) {
-  passes.add(
+void add_parallel_data_parallel(PassRegistry& registry) {
+  registry.add(
       PassInfo("data-parallel",
                "create the program of one of several devices of a process that train in parallel")
           .integer("devices", 2, "devices of the process")

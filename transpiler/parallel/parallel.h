@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "framework/program.h"
-#include "transpiler/pass_registry.h"
 
-/// Passes that produce the program of one device of a data-parallel job in one process.
+/// What the passes that produce the program of one device of a data-parallel job in one process,
+/// and their callers, ask a program.
 /// Source: spec/parallel_executor.md section 4.
 namespace millrace::transpiler {
 
@@ -19,8 +19,5 @@ std::vector<std::string> trained_losses(const Program& program);
 
 /// True if some op has the role backward or optimize.
 bool is_training_program(const Program& program);
-
-void register_data_parallel(PassRegistry& passes);
-void register_sync_batch_norm(PassRegistry& passes);
 
 }  // namespace millrace::transpiler

@@ -1,5 +1,6 @@
 #include "framework/op_attrs.h"
 #include "transpiler/parallel/parallel.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -30,10 +31,10 @@ class SyncBatchNorm final : public Pass {
 
 }  // namespace
 
-void register_sync_batch_norm(PassRegistry& passes) {
-  passes.add(PassInfo("sync-batch-norm",
-                      "make batch_norm ops of block 0 compute their statistics over all devices")
-                 .makes<SyncBatchNorm>());
+void add_parallel_sync_batch_norm(PassRegistry& registry) {
+  registry.add(PassInfo("sync-batch-norm",
+                        "make batch_norm ops of block 0 compute their statistics over all devices")
+                   .makes<SyncBatchNorm>());
 }
 
 }  // namespace millrace::transpiler

@@ -1,5 +1,5 @@
 #include "framework/base/errors.h"
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 #include "transpiler/roles.h"
 
@@ -61,12 +61,13 @@ class AddFeedFetch final : public Pass {
 
 }  // namespace
 
-void register_add_feed_fetch(PassRegistry& passes) {
-  passes.add(PassInfo("add-feed-fetch",
-                      "add the feed and fetch ops of an inference program, in order of the options")
-                 .strings("feeds", "vars of block 0 that are fed")
-                 .strings("fetches", "vars of block 0 that are fetched")
-                 .makes<AddFeedFetch>());
+void add_passes_add_feed_fetch(PassRegistry& registry) {
+  registry.add(
+      PassInfo("add-feed-fetch",
+               "add the feed and fetch ops of an inference program, in order of the options")
+          .strings("feeds", "vars of block 0 that are fed")
+          .strings("fetches", "vars of block 0 that are fetched")
+          .makes<AddFeedFetch>());
 }
 
 }  // namespace millrace::transpiler

@@ -1,5 +1,5 @@
 #include "framework/export.h"
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -64,8 +64,8 @@ class Canonicalize final : public Pass {
 
 }  // namespace
 
-void register_canonicalize(PassRegistry& passes) {
-  passes.add(
+void add_passes_canonicalize(PassRegistry& registry) {
+  registry.add(
       PassInfo("canonicalize",
                "sort declarations, slots and attributes by name and encode everything again, "
                "so that equal programs are equal files")

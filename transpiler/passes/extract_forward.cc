@@ -1,6 +1,6 @@
 #include <llvm/ADT/DenseSet.h>
 
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 #include "transpiler/roles.h"
 
@@ -68,13 +68,13 @@ class ExtractForward final : public Pass {
 
 }  // namespace
 
-void register_extract_forward(PassRegistry& passes) {
-  passes.add(PassInfo("extract-forward",
-                      "drop backward, optimizer, learning-rate and communication ops by their "
-                      "op_role, ops that read their results, and the vars and blocks that "
-                      "only they use")
-                 .flag("drop-roles", false, "drop the attributes op_role and op_role_var too")
-                 .makes<ExtractForward>());
+void add_passes_extract_forward(PassRegistry& registry) {
+  registry.add(PassInfo("extract-forward",
+                        "drop backward, optimizer, learning-rate and communication ops by their "
+                        "op_role, ops that read their results, and the vars and blocks that "
+                        "only they use")
+                   .flag("drop-roles", false, "drop the attributes op_role and op_role_var too")
+                   .makes<ExtractForward>());
 }
 
 }  // namespace millrace::transpiler

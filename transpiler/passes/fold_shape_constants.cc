@@ -1,4 +1,4 @@
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 #include "transpiler/roles.h"
 #include "transpiler/shape_constants.h"
@@ -116,8 +116,8 @@ class FoldShapeConstants final : public Pass {
 
 }  // namespace
 
-void register_fold_shape_constants(PassRegistry& passes) {
-  passes.add(
+void add_passes_fold_shape_constants(PassRegistry& registry) {
+  registry.add(
       PassInfo("fold-shape-constants",
                "compute integer tensors that depend only on declared shapes and constants, and put "
                "them into the attributes of reshape2, slice, expand_v2 and fill_constant")

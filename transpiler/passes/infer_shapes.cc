@@ -1,7 +1,7 @@
 #include "ops/infer_shapes.h"
 
 #include "framework/base/errors.h"
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -46,11 +46,11 @@ class InferShapes final : public Pass {
 
 }  // namespace
 
-void register_infer_shapes(PassRegistry& passes) {
-  passes.add(PassInfo("infer-shapes",
-                      "run shape inference op by op and write the shapes into the declarations")
-                 .flag("skip-unknown", false, "leave outputs of unknown op types as declared")
-                 .makes<InferShapes>());
+void add_passes_infer_shapes(PassRegistry& registry) {
+  registry.add(PassInfo("infer-shapes",
+                        "run shape inference op by op and write the shapes into the declarations")
+                   .flag("skip-unknown", false, "leave outputs of unknown op types as declared")
+                   .makes<InferShapes>());
 }
 
 }  // namespace millrace::transpiler

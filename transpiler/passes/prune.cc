@@ -1,6 +1,6 @@
 #include "framework/base/errors.h"
 #include "transpiler/needed_ops.h"
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 #include "transpiler/roles.h"
 
@@ -76,8 +76,8 @@ class Prune final : public Pass {
 
 }  // namespace
 
-void register_prune(PassRegistry& passes) {
-  passes.add(
+void add_passes_prune(PassRegistry& registry) {
+  registry.add(
       PassInfo(
           "prune",
           "keep only ops, sub-blocks and declarations that the targets depend on; optimizer ops "

@@ -2,7 +2,7 @@
 
 #include "framework/base/errors.h"
 #include "transpiler/needed_ops.h"
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 #include "transpiler/roles.h"
 
@@ -62,10 +62,11 @@ class RemoveDeadOps final : public Pass {
 
 }  // namespace
 
-void register_remove_dead_ops(PassRegistry& passes) {
-  passes.add(PassInfo("remove-dead-ops", "drop ops whose outputs are never read, fetched or saved")
-                 .strings("keep", "vars that must be computed although no op reads them")
-                 .makes<RemoveDeadOps>());
+void add_passes_remove_dead_ops(PassRegistry& registry) {
+  registry.add(
+      PassInfo("remove-dead-ops", "drop ops whose outputs are never read, fetched or saved")
+          .strings("keep", "vars that must be computed although no op reads them")
+          .makes<RemoveDeadOps>());
 }
 
 }  // namespace millrace::transpiler

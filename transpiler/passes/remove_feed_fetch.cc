@@ -1,4 +1,4 @@
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -29,9 +29,9 @@ class RemoveFeedFetch final : public Pass {
 
 }  // namespace
 
-void register_remove_feed_fetch(PassRegistry& passes) {
-  passes.add(PassInfo("remove-feed-fetch", "drop feed and fetch ops and their list vars")
-                 .makes<RemoveFeedFetch>());
+void add_passes_remove_feed_fetch(PassRegistry& registry) {
+  registry.add(PassInfo("remove-feed-fetch", "drop feed and fetch ops and their list vars")
+                   .makes<RemoveFeedFetch>());
 }
 
 }  // namespace millrace::transpiler

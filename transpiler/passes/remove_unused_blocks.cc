@@ -1,4 +1,4 @@
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 
 namespace millrace::transpiler {
@@ -15,10 +15,10 @@ class RemoveUnusedBlocks final : public Pass {
 
 }  // namespace
 
-void register_remove_unused_blocks(PassRegistry& passes) {
-  passes.add(PassInfo("remove-unused-blocks",
-                      "drop blocks that no op owns any more and renumber the others")
-                 .makes<RemoveUnusedBlocks>());
+void add_passes_remove_unused_blocks(PassRegistry& registry) {
+  registry.add(PassInfo("remove-unused-blocks",
+                        "drop blocks that no op owns any more and renumber the others")
+                   .makes<RemoveUnusedBlocks>());
 }
 
 }  // namespace millrace::transpiler

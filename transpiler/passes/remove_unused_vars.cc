@@ -1,4 +1,4 @@
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 
 namespace millrace::transpiler {
@@ -22,11 +22,11 @@ class RemoveUnusedVars final : public Pass {
 
 }  // namespace
 
-void register_remove_unused_vars(PassRegistry& passes) {
-  passes.add(PassInfo("remove-unused-vars", "drop declarations of vars that no op mentions")
-                 .strings("keep", "vars whose declaration stays")
-                 .flag("persistable", false, "drop persistable vars too")
-                 .makes<RemoveUnusedVars>());
+void add_passes_remove_unused_vars(PassRegistry& registry) {
+  registry.add(PassInfo("remove-unused-vars", "drop declarations of vars that no op mentions")
+                   .strings("keep", "vars whose declaration stays")
+                   .flag("persistable", false, "drop persistable vars too")
+                   .makes<RemoveUnusedVars>());
 }
 
 }  // namespace millrace::transpiler

@@ -3,7 +3,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 #include "transpiler/program_edit.h"
 
 namespace millrace::transpiler {
@@ -132,8 +132,8 @@ class Rename final : public Pass {
 
 }  // namespace
 
-void register_rename(PassRegistry& passes) {
-  passes.add(
+void add_passes_rename(PassRegistry& registry) {
+  registry.add(
       PassInfo("rename", "rename vars, all at once, in every block and in the startup program")
           .strings("map", "old:new, split at the first colon")
           .string("file", "", "file with lines 'old new'; empty lines and lines with # are skipped")

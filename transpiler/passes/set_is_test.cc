@@ -1,4 +1,4 @@
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -40,11 +40,11 @@ class SetIsTest final : public Pass {
 
 }  // namespace
 
-void register_set_is_test(PassRegistry& passes) {
-  passes.add(PassInfo("set-is-test",
-                      "switch ops to their inference behaviour: is_test is set, dropout passes "
-                      "its input on, batch_norm uses the stored statistics")
-                 .makes<SetIsTest>());
+void add_passes_set_is_test(PassRegistry& registry) {
+  registry.add(PassInfo("set-is-test",
+                        "switch ops to their inference behaviour: is_test is set, dropout passes "
+                        "its input on, batch_norm uses the stored statistics")
+                   .makes<SetIsTest>());
 }
 
 }  // namespace millrace::transpiler

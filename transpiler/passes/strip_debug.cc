@@ -1,4 +1,4 @@
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -31,8 +31,8 @@ class StripDebug final : public Pass {
 
 }  // namespace
 
-void register_strip_debug(PassRegistry& passes) {
-  passes.add(
+void add_passes_strip_debug(PassRegistry& registry) {
+  registry.add(
       PassInfo("strip-debug",
                "drop op_callstack and op_namescope, which name the author's files and scopes")
           .strings("also", "further attributes to drop")

@@ -7,7 +7,7 @@
 #include "ops/construct/builder.h"
 #include "ops/minimize/error_clip.h"
 #include "ops/minimize/minimize.h"
-#include "transpiler/passes/passes.h"
+#include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -83,22 +83,7 @@ class Minimize final : public Pass {
   std::map<std::string, int64_t> name_scopes_;
 };
 
-// The methods under the names of their ops, with the defaults of their hyper-parameters.
-std::vector<std::pair<llvm::StringRef, UpdateMethod>> update_methods() {
-  return {{"sgd", Sgd{}},
-          {"momentum", Momentum{}},
-          {"lars_momentum", LarsMomentum{}},
-          {"adagrad", Adagrad{}},
-          {"decayed_adagrad", DecayedAdagrad{}},
-          {"adadelta", Adadelta{}},
-          {"rmsprop", RmsProp{}},
-          {"adam", Adam{}},
-          {"adamw", AdamW{}},
-          {"adamax", Adamax{}},
-          {"lamb", Lamb{}},
-          {"ftrl", Ftrl{}},
-          {"dpsgd", Dpsgd{}}};
-}
+}  // namespace
 
 TrainedLoss loss_of(const PassOptions& options) {
   TrainedLoss loss;
@@ -109,30 +94,12 @@ TrainedLoss loss_of(const PassOptions& options) {
   return loss;
 }
 
-StatusOr<std::unique_ptr<Pass>> make_append_backward(const PassOptions& options) {
-  return append_backward_pass({loss_of(options)},
-                              static_cast<int>(options.integer("earlier-calls")));
-}
-
-StatusOr<std::unique_ptr<Pass>> make_minimize(const PassOptions& options) {
-  TrainedLoss loss = loss_of(options);
-  for (const auto& [name, method] : update_methods()) {
-    if (name == options.string("method")) loss.options.method = method;
-  }
-  loss.options.learning_rate = options.real("learning-rate");
-  loss.options.name = options.string("name");
-  return minimize_pass({std::move(loss)});
-}
-
-// The options that both passes take.
-PassInfo with_loss(PassInfo info) {
+PassInfo with_loss_options(PassInfo info) {
   info.string("loss", "", "var of block 0 to be minimized").required();
   info.strings("parameters", "parameters to be trained, in order of creation; empty: all");
   info.strings("no-grad", "vars through which no gradient flows");
   return info;
 }
-
-}  // namespace
 
 std::unique_ptr<Pass> append_backward_pass(std::vector<TrainedLoss> losses, int earlier_calls) {
   return std::make_unique<AppendBackward>(std::move(losses), earlier_calls);
@@ -141,26 +108,6 @@ std::unique_ptr<Pass> append_backward_pass(std::vector<TrainedLoss> losses, int 
 std::unique_ptr<Pass> minimize_pass(std::vector<TrainedLoss> losses,
                                     std::map<std::string, int64_t> name_scopes) {
   return std::make_unique<Minimize>(std::move(losses), std::move(name_scopes));
-}
-
-void register_append_backward(PassRegistry& registry) {
-  constexpr double kMostCalls = 1000;
-  registry.add(
-      with_loss(PassInfo("append-backward", "append the ops that compute the gradients of a loss"))
-          .integer("earlier-calls", 0, "losses whose gradients the program already computes")
-          .range(0, kMostCalls)
-          .factory(make_append_backward));
-}
-
-void register_minimize(PassRegistry& registry) {
-  registry.add(
-      with_loss(PassInfo("minimize", "append gradients of a loss and updates"))
-          .string("method", "sgd", "the optimizer, with the defaults of its constants")
-          .one_of({"sgd", "momentum", "lars_momentum", "adagrad", "decayed_adagrad", "adadelta",
-                   "rmsprop", "adam", "adamw", "adamax", "lamb", "ftrl", "dpsgd"})
-          .real("learning-rate", 0.001, "the rate, constant")
-          .string("name", "", "part of the names of the optimizer's vars")
-          .factory(make_minimize));
 }
 
 }  // namespace millrace::transpiler

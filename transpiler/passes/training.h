@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/minimize/options.h"
-#include "transpiler/pass.h"
+#include "transpiler/pass_registry.h"
 
 /// Passes that turn a forward program into a training program, made with options that have no text
 /// form. In pipelines: "append-backward" and "minimize", for one loss.
@@ -23,6 +23,11 @@ struct TrainedLoss {
 struct TrainingFacts final : Facts {
   std::vector<std::string> learning_rates;  ///< var with the rate of each loss
 };
+
+/// Adds the options that both passes take in pipelines: "loss", "parameters" and "no-grad".
+PassInfo with_loss_options(PassInfo info);
+/// The loss that these options describe.
+TrainedLoss loss_of(const PassOptions& options);
 
 /// Appends the ops that compute the gradients of the losses, one loss after another
 /// (ops::append_backward()). Reads the parameters, no_grad and error_clips of the options. The

@@ -4,7 +4,7 @@
 
 #include <llvm/ADT/StringRef.h>
 
-#include "transpiler/pass_registry.h"
+#include "transpiler/pass.h"
 
 /// Passes that rewrite programs of older releases (0.14 to 2.5) into the form of release 2.6. None
 /// changes a program of release 2.6, and a second run changes nothing. The results that a program
@@ -42,8 +42,5 @@ int32_t written_version(const Program& program, llvm::StringRef op);
 
 /// Version of every op of release 2.6.2 that ever changed, by name.
 std::vector<OpVersion> current_op_versions();
-
-/// Adds the passes above by name (upgrade-attr-kinds, ...) and all of them as upgrade-program.
-void register_upgrades(PassRegistry& passes);
 
 }  // namespace millrace::transpiler

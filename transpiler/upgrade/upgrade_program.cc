@@ -1,3 +1,4 @@
+#include "transpiler/pass_registry.h"
 #include "transpiler/upgrade/upgrade.h"
 
 namespace millrace::transpiler {
@@ -64,13 +65,15 @@ void register_steps(PassRegistry& passes, std::index_sequence<kStep...> /*steps*
 
 }  // namespace
 
-void register_upgrades(PassRegistry& passes) {
-  register_steps(passes, std::make_index_sequence<std::size(kUpgradeSteps)>());
-  passes.add(PassInfo("upgrade-program",
-                      "rewrite a program of an older release into the form of release 2.6: "
-                      "upgrade-attr-names, upgrade-attr-kinds, upgrade-formulas, "
-                      "upgrade-op-types, upgrade-gradients, stamp-versions")
-                 .makes<UpgradeProgram>());
+// Adds the passes of upgrade.h by name (upgrade-attr-kinds, ...) and all of them as
+// upgrade-program.
+void add_upgrade_upgrade_program(PassRegistry& registry) {
+  register_steps(registry, std::make_index_sequence<std::size(kUpgradeSteps)>());
+  registry.add(PassInfo("upgrade-program",
+                        "rewrite a program of an older release into the form of release 2.6: "
+                        "upgrade-attr-names, upgrade-attr-kinds, upgrade-formulas, "
+                        "upgrade-op-types, upgrade-gradients, stamp-versions")
+                   .makes<UpgradeProgram>());
 }
 
 }  // namespace millrace::transpiler

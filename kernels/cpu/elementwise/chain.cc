@@ -11,7 +11,7 @@
 #include "kernels/cpu/layouts.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/registry.h"
-#include "ops/register_all.h"
+#include "ops/registry.h"
 
 // elementwise_chain: each chunk, small enough for the L1 cache, passes through all operations.
 namespace millrace::kernels {
@@ -85,14 +85,12 @@ StatusOr<int32_t> operand(const KernelSetup& op, const Op& step, llvm::StringRef
 // The supported operations; built once per device.
 struct Known {
   StageTable stages;
-  ops::OpRegistry defs;
 
   Known() {
     add_rectifiers(stages);
     add_smooth_activations(stages);
     add_functions(stages);
     stages.add("scale", scale_stage);
-    ops::register_all(defs);
   }
 };
 
@@ -105,13 +103,13 @@ StatusOr<ChainStep> make_step(const KernelSetup& op, const Op& step, const Known
     MILLRACE_ASSIGN_OR_RETURN(made.second, operand(op, step, "Y", inputs, is_first));
     return made;
   }
-  const ops::OpDef* const def = known.defs.find(step.type());
+  const ops::OpDef* const def = op.schemas().find(step.type());
   const StageMaker maker = known.stages.find(step.type());
   if (def == nullptr || maker == nullptr) {
     return Status(StatusCode::kUnimplemented,
                   fmt::format("attribute 'steps': no loop for '{}'", step.type().str()));
   }
-  made.stage = maker(KernelSetup(*def, step, op.device()));
+  made.stage = maker(KernelSetup(*def, step, op.device(), op.schemas()));
   if (!made.stage.is_gradient) {
     MILLRACE_ASSIGN_OR_RETURN(made.first, operand(op, step, "X", inputs, is_first));
     return made;

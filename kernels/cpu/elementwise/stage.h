@@ -4,6 +4,7 @@
 
 #include <llvm/ADT/StringMap.h>
 
+#include "framework/base/registered_twice.h"
 #include "kernels/cpu/unary.h"
 
 // Stages of the op that fuses a chain of elementwise ops: a block of elements passes through all
@@ -23,7 +24,10 @@ using StageMaker = Stage (*)(const KernelSetup&);
 /// Makers of stages by op type.
 class StageTable {
  public:
-  void add(llvm::StringRef type, StageMaker maker) { makers_[type] = maker; }
+  /// Aborts if the type was added before, which is a bug of the caller.
+  void add(llvm::StringRef type, StageMaker maker) {
+    if (!makers_.try_emplace(type, maker).second) abort_registered_twice("the stage of op", type);
+  }
   /// Null if there is none.
   [[nodiscard]] StageMaker find(llvm::StringRef type) const { return makers_.lookup(type); }
 

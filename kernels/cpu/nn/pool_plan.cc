@@ -42,7 +42,7 @@ PoolAxis make_axis_pool_plan(const PoolAttrs& attrs, int64_t size, int64_t place
   axis.begin.resize(static_cast<size_t>(places));
   axis.end.resize(axis.begin.size());
   axis.count.resize(axis.begin.size(), -1);
-  if (attrs.adaptive || attrs.global) {
+  if (attrs.shares()) {
     share_axis(axis);
   } else {
     slide_axis(axis, attrs.exclusive);
@@ -77,6 +77,7 @@ PoolAttrs read_pool_attrs(const KernelSetup& op) {
   const auto kernel = op.attr<std::vector<int64_t>>("ksize");
   attrs.kernel.assign(kernel.begin(), kernel.end());
   attrs.max = !has("pooling_type") || op.attr<std::string>("pooling_type") == "max";
+  attrs.slides = attrs.max && has("pooling_type");
   attrs.global = op.attr<bool>("global_pooling");
   attrs.adaptive = op.attr<bool>("adaptive");
   attrs.exclusive = !has("exclusive") || op.attr<bool>("exclusive");
@@ -94,14 +95,18 @@ StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, llvm::ArrayRef<int64_t> x,
   const auto places = spatial_dims(out, attrs.channels_last);
   const size_t n = size.size();
   ops::Window window;
-  if (attrs.global || attrs.adaptive) {
+  if (attrs.shares()) {
     if (attrs.adaptive && !attrs.global && attrs.kernel.size() != n)
       return misfit_pool_plan(x, out);
     window.kernel.assign(n, 1);
     window.strides.assign(n, 1);
     window.before.assign(n, 0);
   } else {
-    MILLRACE_ASSIGN_OR_RETURN(window, window_over(attrs.window, attrs.kernel, size));
+    Dims kernel = attrs.kernel;
+    if (attrs.global) kernel.assign(size.begin(), size.end());
+    for (size_t i = 0; attrs.global && i < n; ++i) kernel[i] = std::max<int64_t>(kernel[i], 1);
+    MILLRACE_ASSIGN_OR_RETURN(window, window_over(attrs.window, kernel, size));
+    if (attrs.adaptive) window.before.assign(n, 0);
   }
   PoolPlan plan;
   plan.batch = x[0];

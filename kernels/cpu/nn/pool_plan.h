@@ -18,6 +18,13 @@ struct PoolAttrs {
   bool adaptive = false;  ///< kernel is the number of output positions
   bool exclusive = true;  ///< averages do not count padding
   bool channels_last = false;
+  /// Windows always have the size of the kernel and move by the strides: maxima of pool2d and
+  /// pool3d. The original ignores `adaptive` there, except that Out has that size and there is no
+  /// padding.
+  bool slides = false;
+
+  /// True if each output position gets a share of the image, whatever the strides are.
+  [[nodiscard]] bool shares() const { return adaptive ? !slides : global; }
 };
 /// Reads those attributes that the op has.
 PoolAttrs read_pool_attrs(const KernelSetup& op);

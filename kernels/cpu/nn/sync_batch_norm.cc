@@ -22,7 +22,7 @@ DeviceGroup* group_of(const KernelContext& ctx) {
 // The kernel for a device that belongs to no group; without library layouts, because the op takes
 // row-major inputs.
 StatusOr<Kernel> kernel_alone(const KernelSetup& op, KernelMaker maker) {
-  const KernelSetup apart(op.def(), op.op(), op.device());
+  const KernelSetup apart(op.def(), op.op(), op.device(), op.schemas());
   return maker(apart);
 }
 

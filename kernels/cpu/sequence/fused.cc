@@ -58,8 +58,8 @@ void take_logarithms(T* row) {
 }
 
 StatusOr<Kernel> make_pooled_concat(const KernelSetup& op, bool counted) {
-  if (counted && !op.attr<bool>("use_cvm"))
-    return Status(StatusCode::kUnimplemented, "no kernel for use_cvm = false");
+  // columns of each X, shows and clicks, that are left out
+  const int64_t dropped = counted && !op.attr<bool>("use_cvm") ? 2 : 0;
   const ArgRange x = op.inputs("X");
   const ArgIndex out = op.output("Out");
   const SequencePool pool = pool_of(op);
@@ -69,20 +69,23 @@ StatusOr<Kernel> make_pooled_concat(const KernelSetup& op, bool counted) {
     return dispatch<FloatTypes>(in.parts[0]->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       int64_t column = 0;
+      const int64_t columns = in.width - dropped * static_cast<int64_t>(in.parts.size());
+      std::vector<T> pooled;
       for (const Tensor* const part : in.parts) {
         const llvm::ArrayRef<int64_t> offsets = part->lod().last();
         const int64_t width = part->dim(1);
         if (counted && width < 2)
           return ctx.error("X must have shows and clicks as columns 0 and 1, found {}",
                            describe(*part));
+        pooled.resize(static_cast<size_t>(width));
         for (int64_t i = 0; i < in.sequences; ++i) {
           const auto at = static_cast<size_t>(i);
-          T* const row = to.data<T>() + i * in.width + column;
-          pool_one(pool, part->data<T>(), offsets[at], offsets[at + 1], width, T(0), row,
+          pool_one(pool, part->data<T>(), offsets[at], offsets[at + 1], width, T(0), pooled.data(),
                    static_cast<int32_t*>(nullptr));
-          if (counted) take_logarithms(row);
+          if (counted && dropped == 0) take_logarithms(pooled.data());
+          std::copy(pooled.begin() + dropped, pooled.end(), to.data<T>() + i * columns + column);
         }
-        column += width;
+        column += width - dropped;
       }
       return Ok();
     });

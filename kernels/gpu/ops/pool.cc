@@ -10,6 +10,7 @@ using kernels::PoolAttrs;
 StatusOr<PoolAttrs> read_pool_settings(const KernelSetup& op) {
   PoolAttrs attrs = kernels::read_pool_attrs(op);
   if (attrs.channels_last) return refuse("channels are last");
+  if (attrs.adaptive && attrs.slides) return refuse("adaptive maxima");
   return attrs;
 }
 
@@ -19,9 +20,8 @@ StatusOr<PoolWindows> windows_of(const PoolAttrs& attrs, const Tensor& x, const 
   const StatusOr<kernels::PoolPlan> plan = kernels::plan_pool(attrs, x.dims(), out.dims());
   if (!plan.ok()) return refuse("{}", plan.status().message());
   const auto side = [&](const kernels::PoolAxis& axis) {
-    return PoolSide{axis.size,      axis.places, axis.kernel,
-                    axis.stride,    axis.before, attrs.global || attrs.adaptive,
-                    attrs.exclusive};
+    return PoolSide{axis.size,   axis.places,    axis.kernel,    axis.stride,
+                    axis.before, attrs.shares(), attrs.exclusive};
   };
   return PoolWindows{side(plan->axes[1]), side(plan->axes[2]), plan->max};
 }

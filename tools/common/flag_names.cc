@@ -1,0 +1,64 @@
+#include "tools/common/flag_names.h"
+
+#include <string>
+#include <string_view>
+
+namespace millrace::tools {
+namespace {
+
+struct FieldFlag {
+  std::string_view field;
+  std::string_view flag;
+};
+
+// The fields that messages of jobs/ name.
+constexpr FieldFlag kFieldFlags[] = {
+    {"options.columns", "--columns"},
+    {"options.data", "--data"},
+    {"options.files", "--files"},
+    {"options.folder", "--checkpoint-dir"},
+    {"options.lods", "--lod"},
+    {"options.model_dir", "--model-dir"},
+    {"options.program", "--program"},
+    {"options.replace", "--force"},
+    {"options.resume", "--resume"},
+    {"options.slots", "--slots"},
+    {"options.steps_file", "--feed-steps"},
+    {"options.values", "--feed"},
+    {"runtime.rings", "--rank and --endpoints"},
+    {"set options.allow_original", "convert it with: checkpoint convert --to checkpoint"},
+};
+
+bool is_part_of_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+// A field must be a word of the message: what a message quotes, such as the name of a file, stays.
+bool is_word(std::string_view text, size_t at, size_t size) {
+  const bool begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '(';
+  const size_t end = at + size;
+  return begins && (end == text.size() || !is_part_of_name(text[end]));
+}
+
+std::string name_flags(std::string text) {
+  for (const auto& [field, flag] : kFieldFlags) {
+    size_t at = 0;
+    while ((at = text.find(field, at)) != std::string::npos) {
+      if (is_word(text, at, field.size())) text.replace(at, field.size(), flag);
+      ++at;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Status with_flags(const Status& status) {
+  if (status.ok()) return status;
+  Status out = Status(status.code(), name_flags(status.message())).at(status.location());
+  if (!status.hint().empty()) out = std::move(out).with_hint(name_flags(status.hint()));
+  for (const std::string& note : status.notes()) out = std::move(out).with_note(name_flags(note));
+  return out;
+}
+
+}  // namespace millrace::tools
