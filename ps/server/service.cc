@@ -103,6 +103,17 @@ Status Service::handle(const Request& request, Deadline deadline, ReplySink& rep
   return status;
 }
 
+StatusOr<bool> Service::knows(const Request& envelope) const {
+  const MethodRow* const row = find_method(envelope.method);
+  if (row == nullptr) return Unimplemented("method '{}'", method_name(envelope.method));
+  const std::lock_guard lock(core_->mutex);
+  if (core_->trainers.knows(envelope.caller)) return true;
+  if (row->from == MethodRow::From::kAnyCaller) return false;
+  MILLRACE_RETURN_IF_ERROR(check_epoch(envelope));
+  MILLRACE_RETURN_IF_ERROR(core_->trainers.find(envelope.caller, envelope, Clock::now()).status());
+  return false;
+}
+
 Status Service::answer(const Request& request, Deadline deadline, ReplySink& reply) {
   reply.set_epoch(core_->epoch);
   const MethodRow* const row = find_method(request.method);

@@ -30,6 +30,9 @@ class Service final : public Handler {
                                                    Scope& scope, ServerOptions options);
 
   Status handle(const Request& request, Deadline deadline, ReplySink& reply) override;
+  /// True for a trainer after its hello, also if this server has only loaded the record of it.
+  /// Errors: what a call that needs a hello gets without one.
+  [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override;
 
   /// Applies steps until all trainers have left or stop() was called. Afterwards, or after an
   /// error, every call returns an error.
