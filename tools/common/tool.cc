@@ -14,6 +14,7 @@
 #include "tools/common/help.h"
 #include "tools/common/json_config.h"
 #include "tools/common/pages.h"
+#include "tools/common/time_limit.h"
 
 namespace millrace::tools {
 namespace {
@@ -84,6 +85,9 @@ void Tool::add_common_options() {
                        "refuse larger tensors; 0: three quarters of the memory")
            ->type_name("N")
            ->check(CLI::NonNegativeNumber.description("")));
+  rare(app_.add_option("--timeout", common_.timeout, "end with an error after this time; 0: never")
+           ->type_name("SECONDS")
+           ->check(CLI::Range(0.0, 1e9).description("")));
   rare(app_.add_option("--log-format", common_.log_format, "text or json")
            ->type_name("FORMAT")
            ->check(CLI::IsMember({"text", "json"}).description("")));
@@ -252,6 +256,11 @@ StatusOr<int> Tool::run_body(int argc, const char* const* argv,
         if (given(flag))
           log(LogLevel::kWarning, fmt::format("{} has no effect on {}", flag, info_.name));
       }
+      const Status late(StatusCode::kResource,
+                        fmt::format("{} took longer than {} s, the limit given by --timeout",
+                                    info_.name, common_.timeout));
+      const TimeLimit limit(common_.timeout, late.to_string() + "\n",
+                            common_.json ? error_json(late) : "", exit_code(late.code()));
       return body();
     }
     MILLRACE_RETURN_IF_ERROR(print(stdout, text));
