@@ -7,7 +7,7 @@
 
 #include "framework/base/status.h"
 #include "ps/protocol/messages.h"
-#include "ps/server/sequence_window.h"
+#include "ps/sequence_window.h"
 #include "ps/transport/message.h"
 
 namespace millrace::ps {
