@@ -49,8 +49,8 @@ struct Groups {
 
 [[noreturn]] void watch_over(int socket, int64_t grace_ms) {
   static Groups groups;
-  // neither signals to the launcher's group nor its terminal reach the guard, and nobody waits for
-  // the end of an output that it holds open
+  // neither signals to the launcher's group nor its terminal reach the guard, and it holds no
+  // output open whose end another process waits for
   setsid();
   prctl(PR_SET_NAME, "launch-guard");
   dup2(socket, STDIN_FILENO);

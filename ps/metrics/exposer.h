@@ -10,7 +10,7 @@ namespace millrace::ps {
 
 /// Serves metrics by HTTP as long as the object exists: on the loopback interface only, read-only,
 /// one request per connection, in five seconds. There are at most 16 connections at a time; the
-/// oldest makes room for the next one, so that slow readers keep nobody from the page.
+/// oldest makes room for the next one, so that slow readers cannot block the page.
 ///
 ///   /metrics        all metrics, in Prometheus' text format
 ///   /healthz        200 if the process is live and ready, else 503; the body says which

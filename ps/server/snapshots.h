@@ -43,8 +43,8 @@ class Snapshots {
     int64_t applied = 0;
     std::string calls;
   };
-  /// The caller must hold the mutex of the core, and variables must not be changed from then on
-  /// until take() has returned.
+  /// The caller must hold the mutex of the core, and variables must not be changed
+  /// before take() has returned.
   [[nodiscard]] Moment moment(int64_t applied) const {
     return {applied, calls_text(calls(applied))};
   }

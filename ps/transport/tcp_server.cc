@@ -269,7 +269,8 @@ Status TcpListener::handle(TcpConnection& connection, const CallReader& reader,
   // after its hello, the caller is known
   if (!status.ok() || connection.is_known) return status;
   const StatusOr<bool> is_known = handler_.knows(request);
-  // without a place, the connection is closed in time, and the next one is told why
+  // without a place, the connection is closed in time, and an error names the reason for the next
+  // one
   if (is_known.ok() && *is_known) static_cast<void>(connections_.make_known(connection));
   return status;
 }

@@ -155,7 +155,7 @@ TEST(MetricsExposer, AnswersPrometheusAtLoopback) {
   EXPECT_THAT(ask("GET /other HTTP/1.1"), HasSubstr("404"));
   EXPECT_THAT(ask("POST /metrics HTTP/1.1"), HasSubstr("405"));
   EXPECT_THAT(ask("noise"), HasSubstr("400"));
-  // readers that say nothing, or only half of a request, keep nobody from the page
+  // readers that say nothing, or only half of a request, do not block the page
   std::vector<std::unique_ptr<ps::test::RawSocket>> slow;
   for (int i = 0; i < 40; ++i) {
     slow.push_back(std::make_unique<ps::test::RawSocket>("127.0.0.1:" + std::to_string(port)));
