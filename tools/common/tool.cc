@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "framework/base/errors.h"
@@ -38,6 +39,11 @@ std::string with_dashes(const CLI::App& app, std::string argument) {
   if (app.get_option_no_throw(name) != nullptr || app.get_option_no_throw(dashed) == nullptr)
     return argument;
   return dashed + argument.substr(end);
+}
+
+Status unexpected(const std::exception& error) {
+  return Internal("unexpected exception: {}", error.what())
+      .with_hint("this is a bug in millrace; please report it with the command and its input");
 }
 
 }  // namespace
@@ -267,9 +273,13 @@ StatusOr<int> Tool::run_body(int argc, const char* const* argv,
     return kDone;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResource, "out of memory");
+  } catch (const std::system_error& error) {
+    // a thread that cannot be started
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      return Status(StatusCode::kResource, fmt::format("no more threads: {}", error.what()));
+    return unexpected(error);
   } catch (const std::exception& error) {
-    return Internal("unexpected exception: {}", error.what())
-        .with_hint("this is a bug in millrace; please report it with the command and its input");
+    return unexpected(error);
   }
 }
 
