@@ -43,18 +43,26 @@ TcpConnection* TcpConnections::oldest_silent() {
   return nullptr;
 }
 
+bool TcpConnections::end_oldest() {
+  TcpConnection* const oldest = oldest_silent();
+  if (oldest == nullptr || Clock::now() < oldest->since + kSilentTurn) return false;
+  oldest->is_ended = true;
+  oldest->socket.shut_down();
+  return true;
+}
+
+void TcpConnections::make_room() {
+  const std::lock_guard lock(mutex_);
+  end_oldest();
+}
+
 bool TcpConnections::wait_for_place() {
   std::unique_lock lock(mutex_);
   while (!closing_ && count(false, {Stage::kIdle, Stage::kReceiving}) >= limits_.unknown) {
     auto until = Clock::now() + kEndingPause;
-    if (TcpConnection* const oldest = oldest_silent(); oldest != nullptr) {
+    if (end_oldest()) continue;
+    if (const TcpConnection* const oldest = oldest_silent(); oldest != nullptr)
       until = oldest->since + kSilentTurn;
-      if (Clock::now() >= until) {
-        oldest->is_ended = true;
-        oldest->socket.shut_down();
-        continue;
-      }
-    }
     changed_.wait_until(lock, until);
   }
   return !closing_;

@@ -50,6 +50,9 @@ class TcpConnections {
 
   /// Waits for a place for another connection. False if the server is about to end.
   bool wait_for_place();
+  /// Closes the unknown connection that has kept silent for longest, if it has had its turn: the
+  /// process has no descriptor, thread or memory for another one.
+  void make_room();
   /// Adds a connection and starts its thread, which runs `serve`. Errors: kResource if no thread or
   /// memory can be had; the connection is then closed.
   Status add(Socket socket, const std::function<void(TcpConnection&)>& serve);
@@ -84,6 +87,7 @@ class TcpConnections {
   [[nodiscard]] Status room_for_known() const;
   [[nodiscard]] bool any_in(std::initializer_list<Stage> stages) const;
   TcpConnection* oldest_silent();
+  bool end_oldest();
 
   const Limits limits_;
   std::mutex mutex_;

@@ -99,7 +99,7 @@ class TcpListener final : public Listener {
 
  private:
   void accept_all();
-  void admit(Socket socket);
+  bool admit(Socket socket);
   void serve(TcpConnection& connection);
   bool serve_call(TcpConnection& connection, std::span<std::byte> buffer, bool first);
   bool await_call(TcpConnection& connection, bool first);
@@ -143,20 +143,21 @@ void TcpListener::accept_all() {
   while (connections_.wait_for_place()) {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
     connections_.remove_gone();
-    // no descriptor is left: wait until others are closed
-    if (!socket.is_open()) std::this_thread::sleep_for(kExhaustedPause);
-    if (socket.is_open()) admit(std::move(socket));
+    if (socket.is_open() && admit(std::move(socket))) continue;
+    // no descriptor or thread is left
+    connections_.make_room();
+    std::this_thread::sleep_for(kExhaustedPause);
   }
 }
 
-void TcpListener::admit(Socket socket) {
+// False if the connection cannot be served; it is closed then.
+bool TcpListener::admit(Socket socket) {
   const GrpcOptions& options = shared_->options;
   socket.tune(options.keepalive_time, options.keepalive_timeout);
   socket.set_floor(options.min_bytes_per_second, options.stall_timeout);
-  // a connection that cannot be served is closed, and the others go on
-  const Status added =
-      connections_.add(std::move(socket), [this](TcpConnection& connection) { serve(connection); });
-  if (!added.ok()) std::this_thread::sleep_for(kExhaustedPause);
+  return connections_
+      .add(std::move(socket), [this](TcpConnection& connection) { serve(connection); })
+      .ok();
 }
 
 void TcpListener::serve(TcpConnection& connection) {
