@@ -22,6 +22,7 @@ void set_number(int field, uint64_t value, Request& envelope, uint32_t& version)
       break;
     case PsCall::kMethodFieldNumber:
       // 0 is no method; larger numbers must not become one by the cast
+      value = static_cast<uint32_t>(value);
       envelope.method =
           static_cast<Method>(value > std::numeric_limits<uint8_t>::max() ? 0 : value);
       break;
