@@ -37,6 +37,8 @@ constexpr std::chrono::milliseconds kFinishGrace{500};
 constexpr std::chrono::milliseconds kDrain{2000};
 // Connections that a TCP server accepted and handed over have a limited number of places.
 constexpr std::chrono::milliseconds kGuestIdle{30000};
+// How long a silent stream may keep its place while others come.
+constexpr std::chrono::milliseconds kSilentStreamTurn{500};
 constexpr std::chrono::microseconds kLongestCall = std::chrono::hours(1000);
 
 // When the caller stops waiting: its own timeout, or earlier if gRPC has an earlier deadline.
@@ -72,11 +74,12 @@ class ActiveCalls {
       ++unknown;
       if (oldest == calls_.end() || at->second.begin < oldest->second.begin) oldest = at;
     }
-    if (unknown >= max_unknown_) {
+    const auto now = Clock::now();
+    // those that have just come are about to call
+    if (unknown >= max_unknown_ && now - oldest->second.begin > kSilentStreamTurn) {
       oldest->second.is_ended = true;
       oldest->first->TryCancel();
     }
-    const auto now = Clock::now();
     calls_[&context] = {Stage::kReceiving, now, now};
     return true;
   }
