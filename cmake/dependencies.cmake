@@ -51,14 +51,9 @@ millrace_find_plain(zip zip.h zip REQUIRED)
 millrace_find_plain(zlib zlib.h z REQUIRED)
 millrace_find_plain(xxhash xxhash.h xxhash REQUIRED)
 millrace_find_plain(zstd zstd.h zstd "")
-# Optional: collectives between processes, tables larger than memory, metrics. Code that needs one checks if(TARGET gloo).
+# Optional: collectives between processes, tables larger than memory. Code that needs one checks if(TARGET gloo).
 millrace_find_plain(gloo gloo/config.h gloo "")
 millrace_find_plain(rocksdb rocksdb/db.h rocksdb "")
-millrace_find_plain(httplib httplib.h cpp-httplib "")
-if(TARGET httplib)
-  # the definitions of Debian's build, on which its classes depend
-  target_compile_definitions(httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT CPPHTTPLIB_BROTLI_SUPPORT)
-endif()
 find_package(MPI COMPONENTS CXX QUIET)     # target MPI::MPI_CXX
 
 # The core never links to CUDA. kernels/gpu builds a module with it if compiler, runtime and the header of cuBLASLt are

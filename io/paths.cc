@@ -59,6 +59,11 @@ StatusOr<std::string> make_path_below(const std::string& folder, std::string_vie
   return path;
 }
 
+Status check_inside(const std::string& folder, const std::string& path) {
+  if (is_below(folder, path)) return Ok();
+  return InvalidData("the path {} is outside of the allowed folder '{}'", in_quotes(path), folder);
+}
+
 std::string without_slash(std::string folder) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   return folder;

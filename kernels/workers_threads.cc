@@ -20,6 +20,15 @@ struct Workers::Parts {
   uint64_t round = 0;
   bool stop = false;
 
+  void end() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    wake.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
   // Thread i runs range i + 1; the caller runs range 0.
   void work(int index) {
     uint64_t seen = 0;
@@ -40,17 +49,17 @@ struct Workers::Parts {
 
 Workers::Workers(int threads) : parts_(std::make_unique<Parts>()) {
   parts_->threads.reserve(static_cast<size_t>(threads - 1));
-  for (int i = 0; i + 1 < threads; ++i)
-    parts_->threads.emplace_back([parts = parts_.get(), i] { parts->work(i); });
+  try {
+    for (int i = 0; i + 1 < threads; ++i)
+      parts_->threads.emplace_back([parts = parts_.get(), i] { parts->work(i); });
+  } catch (...) {
+    parts_->end();  // those that were started
+    throw;
+  }
 }
 
 Workers::~Workers() {
-  {
-    const std::lock_guard lock(parts_->mutex);
-    parts_->stop = true;
-  }
-  parts_->wake.notify_all();
-  for (std::thread& thread : parts_->threads) thread.join();
+  parts_->end();
 }
 
 void Workers::run(int ranges, llvm::function_ref<void(int)> body) {

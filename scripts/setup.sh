@@ -9,7 +9,7 @@ packages=(
   llvm-16-dev libncurses-dev libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev
   libeigen3-dev libdnnl-dev ocl-icd-opencl-dev opencl-headers libzip-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libmimalloc-dev
-  libgrpc++-dev protobuf-compiler-grpc libssl-dev libcpp-httplib-dev libbrotli-dev
+  libgrpc++-dev protobuf-compiler-grpc libssl-dev
   libgloo-dev libopenmpi-dev openmpi-bin librocksdb-dev
   libgtest-dev libgmock-dev llvm-16-tools etcd-server iproute2
 )

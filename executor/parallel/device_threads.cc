@@ -5,11 +5,20 @@
 namespace millrace::executor {
 
 DeviceThreads::DeviceThreads(int devices) : spins_(spins_for(devices)) {
-  for (int device = 1; device < devices; ++device)
-    threads_.emplace_back([this, device] { work(device); });
+  try {
+    for (int device = 1; device < devices; ++device)
+      threads_.emplace_back([this, device] { work(device); });
+  } catch (...) {
+    end();  // those that were started
+    throw;
+  }
 }
 
 DeviceThreads::~DeviceThreads() {
+  end();
+}
+
+void DeviceThreads::end() {
   stop_.store(true, std::memory_order_seq_cst);
   notify(wake_);
   for (std::thread& thread : threads_) thread.join();

@@ -28,6 +28,8 @@ class DeviceThreads {
   void run(llvm::function_ref<void(int device)> body);
 
  private:
+  /// Ends and joins the threads.
+  void end();
   /// The loop of one thread: waits for a round, calls the body, reports that it is done.
   void work(int device);
   /// Spins, then sleeps until done() is true.

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fleet/launch/child_guard.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 
@@ -66,8 +67,9 @@ struct Child {
 // hold.
 [[noreturn]] void exec_child(const std::vector<char*>& arguments,
                              const std::vector<char*>& environment, int log, const sigset_t& mask,
-                             pid_t launcher) {
+                             pid_t launcher, const ChildGuard& guard) {
   setpgid(0, 0);
+  guard.announce();
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != launcher) _exit(kCannotStart);
   dup2(log, STDOUT_FILENO);
@@ -123,7 +125,7 @@ std::string last_lines(const std::string& path, int count) {
 class Supervisor {
  public:
   Supervisor(const std::vector<ChildPlan>& plans, const SupervisorOptions& options)
-      : options_(options) {
+      : options_(options), guard_(std::chrono::milliseconds(options.grace_ms)) {
     for (const ChildPlan& plan : plans) {
       Child child;
       child.plan = &plan;
@@ -136,7 +138,9 @@ class Supervisor {
   ~Supervisor() {
     signal_all(SIGKILL);
     for (Child& child : children_) {
-      if (child.running) waitpid(child.pid, nullptr, 0);
+      if (!child.running) continue;
+      waitpid(child.pid, nullptr, 0);
+      guard_.forget(child.pid);
     }
   }
 
@@ -144,6 +148,7 @@ class Supervisor {
     std::error_code error;
     std::filesystem::create_directories(options_.log_dir, error);
     if (error) return IoError("cannot create the folder {}: {}", options_.log_dir, error.message());
+    MILLRACE_RETURN_IF_ERROR(guard_.start());
     for (Child& child : children_) MILLRACE_RETURN_IF_ERROR(start(child));
     return Ok();
   }
@@ -175,7 +180,8 @@ class Supervisor {
     const pid_t launcher = getpid();
     child.start = Clock::now();
     child.pid = fork();
-    if (child.pid == 0) exec_child(arguments, environment, log, signals_.before(), launcher);
+    if (child.pid == 0)
+      exec_child(arguments, environment, log, signals_.before(), launcher, guard_);
     close(log);
     if (child.pid < 0)
       return {StatusCode::kResource,
@@ -208,6 +214,7 @@ class Supervisor {
       if (code != 0 && !ending_) first_failure(child, status, code);
       // also end the processes that it started
       kill(-child.pid, SIGTERM);
+      guard_.forget(child.pid);
     }
   }
 
@@ -256,6 +263,7 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   SignalBlock signals_;
+  ChildGuard guard_;  // ends the children's groups if this process is killed
   std::vector<Child> children_;
   JobOutcome outcome_;
   bool ending_ = false;

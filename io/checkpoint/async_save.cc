@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -71,13 +72,17 @@ Status AsyncSaver::reserve(const LocalState& state) {
     const auto layout = is_elsewhere(*tensor) ? nullptr : tensor->layout();
     MILLRACE_RETURN_IF_ERROR(copy.resize(tensor->dtype(), tensor->dims(), layout));
   }
-  thread_ = std::thread([this] {
-    for (auto& [name, value] : values_) {
-      auto* const copy = value.get_if<Tensor>();
-      if (copy == nullptr || copy->numel() == 0) continue;
-      std::memset(copy->raw(), 0, static_cast<size_t>(copy->storage_bytes()));
-    }
-  });
+  try {
+    thread_ = std::thread([this] {
+      for (auto& [name, value] : values_) {
+        auto* const copy = value.get_if<Tensor>();
+        if (copy == nullptr || copy->numel() == 0) continue;
+        std::memset(copy->raw(), 0, static_cast<size_t>(copy->storage_bytes()));
+      }
+    });
+  } catch (const std::system_error&) {
+    // without a thread, the first save touches the memory
+  }
   return Ok();
 }
 
@@ -178,29 +183,35 @@ Status AsyncSaver::prepare(const LocalState& state, IfBusy if_busy, bool lazily)
   return copy(state, lazily);
 }
 
-void AsyncSaver::run(Save save) {
+Status AsyncSaver::run(Save save) {
   running_ = true;
   copying_ = !pending_.empty();
-  thread_ = std::thread([this, save = std::move(save)] {
-    Status outcome = copy_all_pending();
-    if (outcome.ok()) outcome = make_copies_plain();
-    if (outcome.ok()) outcome = save(state_);
-    const std::lock_guard lock(mutex_);
-    outcome_ = std::move(outcome);
+  try {
+    thread_ = std::thread([this, save = std::move(save)] {
+      Status outcome = copy_all_pending();
+      if (outcome.ok()) outcome = make_copies_plain();
+      if (outcome.ok()) outcome = save(state_);
+      const std::lock_guard lock(mutex_);
+      outcome_ = std::move(outcome);
+      running_ = false;
+    });
+  } catch (const std::system_error& error) {
     running_ = false;
-  });
+    copying_ = false;
+    return {StatusCode::kResource,
+            fmt::format("no thread to write the checkpoint: {}", error.what())};
+  }
+  return Ok();
 }
 
 Status AsyncSaver::start(const LocalState& state, Save save, IfBusy if_busy) {
   MILLRACE_RETURN_IF_ERROR(prepare(state, if_busy, false));
-  run(std::move(save));
-  return Ok();
+  return run(std::move(save));
 }
 
 Status AsyncSaver::start_lazily(const LocalState& state, Save save, IfBusy if_busy) {
   MILLRACE_RETURN_IF_ERROR(prepare(state, if_busy, true));
-  run(std::move(save));
-  return Ok();
+  return run(std::move(save));
 }
 
 }  // namespace millrace::io

@@ -44,8 +44,8 @@ class AsyncSaver {
 
   /// Copies the state and returns. The caller may then change its values.
   /// Errors: that of an earlier save whose error was not reported yet (then nothing is started);
-  /// kResource if there is no memory for the copies, or if a save is running and if_busy is kFail;
-  /// kInvalidArgument for a var without value.
+  /// kResource if there is no memory for the copies or no thread, or if a save is running and
+  /// if_busy is kFail; kInvalidArgument for a var without value.
   Status start(const LocalState& state, Save save, IfBusy if_busy = IfBusy::kWait);
 
   /// As start(), but the background thread also copies the dense tensors. While copying() is true,
@@ -86,7 +86,7 @@ class AsyncSaver {
   void wait_for_pending(size_t index);
   Status copy_all_pending();
   Status make_copies_plain();
-  void run(Save save);
+  Status run(Save save);
 
   mutable std::mutex mutex_;
   bool running_ = false;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -187,21 +188,29 @@ StatusOr<ClusterResult> Cluster::run() {
   ClusterResult out;
   out.stats.resize(trainers);
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < servers; ++i) {
-    threads.emplace_back([&, i] {
-      results[i] = servers_[i]->serve();
-      if (!results[i].ok()) stop_servers();
-    });
-  }
-  for (size_t t = 0; t < trainers; ++t) {
-    threads.emplace_back([&, t] {
-      Status& result = results[servers + t];
-      result = run_trainer(static_cast<int>(t), feeds[t], fetched[t], out.gathered, out.stats[t]);
-      // otherwise the others would wait for this one
-      if (!result.ok()) stop_servers();
-    });
+  Status started;
+  try {
+    for (size_t i = 0; i < servers; ++i) {
+      threads.emplace_back([&, i] {
+        results[i] = servers_[i]->serve();
+        if (!results[i].ok()) stop_servers();
+      });
+    }
+    for (size_t t = 0; t < trainers; ++t) {
+      threads.emplace_back([&, t] {
+        Status& result = results[servers + t];
+        result = run_trainer(static_cast<int>(t), feeds[t], fetched[t], out.gathered, out.stats[t]);
+        // otherwise the others would wait for this one
+        if (!result.ok()) stop_servers();
+      });
+    }
+  } catch (const std::system_error& error) {
+    started = Status(StatusCode::kResource,
+                     fmt::format("no thread for each server and trainer: {}", error.what()));
+    stop_servers();
   }
   for (std::thread& thread : threads) thread.join();
+  MILLRACE_RETURN_IF_ERROR(std::move(started));
   MILLRACE_RETURN_IF_ERROR(first_cause(results));
   out.stopped = stop_.stopped();
   for (NamedValues& values : fetched) out.fetched.merge(values);

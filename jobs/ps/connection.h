@@ -35,8 +35,9 @@ struct ConnectionOptions {
   std::optional<ps::TlsFiles> tls;  ///< absent: without TLS
   bool insecure_listen = false;     ///< without TLS: listen at other addresses than loopback
   std::chrono::milliseconds reconnect_timeout{30'000};  ///< how long to retry a broken connection
-  std::vector<std::string> etcd;                        ///< Discovery::members
-  std::chrono::seconds etcd_lease{5};                   ///< Discovery::lease
+  uint64_t max_message_bytes = ps::kDefaultMaxPayloadBytes;  ///< of values in one message
+  std::vector<std::string> etcd;                             ///< Discovery::members
+  std::chrono::seconds etcd_lease{5};                        ///< Discovery::lease
   std::string endpoint;   ///< of a server: where it listens; empty: at the endpoint of its program
   std::string advertise;  ///< of a server: address that it registers; empty: the endpoint
 };

@@ -9,6 +9,7 @@
 #include "framework/op_attrs.h"
 #include "framework/read_program.h"
 #include "io/npz.h"
+#include "io/paths.h"
 #include "jobs/config/slices_file.h"
 #include "jobs/config/typed_tables.h"
 #include "jobs/ps/fill_tables.h"
@@ -63,7 +64,13 @@ Status ServerJob::make_tables(const Files& files, ps::ServerOptions& options) {
   tables_ = std::make_unique<ps::TableHandler>(get_attr_or<int32_t>(*serve, "Fanin", 1));
   for (const ps::TypedTable& typed : typed_) {
     ps::SparseTableOptions settings = typed.options;
-    if (!settings.disk_path.empty()) settings.disk_path += fmt::format("/server-{}", server_);
+    if (!settings.disk_path.empty()) {
+      settings.disk_path += fmt::format("/server-{}", server_);
+      if (!options.files_root.empty())
+        MILLRACE_RETURN_IF_ERROR(
+            io::check_inside(options.files_root, settings.disk_path)
+                .with_note(fmt::format("the disk_path of typed table {}", typed.options.table_id)));
+    }
     MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::SparseTable> table,
                               ps::SparseTable::create(std::move(settings)));
     MILLRACE_RETURN_IF_ERROR(

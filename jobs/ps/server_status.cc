@@ -49,10 +49,10 @@ std::vector<ServerAnswer> ask_servers(ps::Transport& transport,
                                       const std::vector<std::string>& endpoints,
                                       std::chrono::milliseconds timeout) {
   std::vector<ServerAnswer> answers(endpoints.size());
-  std::vector<std::thread> askers;
+  std::vector<std::jthread> askers;  // also joined if a later one cannot be started
   for (size_t i = 0; i < endpoints.size(); ++i)
     askers.emplace_back([&, i] { answers[i] = ask(transport, endpoints[i], timeout); });
-  for (std::thread& asker : askers) asker.join();
+  for (std::jthread& asker : askers) asker.join();
   return answers;
 }
 

@@ -1,5 +1,6 @@
 #include "ps/client/call_pool.h"
 
+#include <exception>
 #include <utility>
 
 namespace millrace::ps {
@@ -26,15 +27,36 @@ void CallPool::run(size_t count, llvm::function_ref<void(size_t)> body) {
       });
     }
     // tasks block on servers, so none may be queued after another one
-    while (idle_ < tasks_.size()) {
-      ++idle_;
-      threads_.emplace_back([this] { work(); });
-    }
+    start_threads();
     wake_.notify_all();
   }
   body(0);
   std::unique_lock lock(mutex_);
+  // only if the system has no more threads
+  while (pending > 0 && idle_ < tasks_.size()) {
+    const std::function<void()> task = take_task();
+    lock.unlock();
+    task();
+    lock.lock();
+  }
   done_.wait(lock, [&] { return pending == 0; });
+}
+
+void CallPool::start_threads() {
+  try {
+    while (idle_ < tasks_.size()) {
+      threads_.emplace_back([this] { work(); });
+      ++idle_;
+    }
+  } catch (const std::exception&) {
+    // the callers of run() carry out what is left, one after the other
+  }
+}
+
+std::function<void()> CallPool::take_task() {
+  std::function<void()> task = std::move(tasks_.front());
+  tasks_.pop();
+  return task;
 }
 
 // A thread counts as idle until it takes a task; run() counts the threads that it starts.
@@ -44,8 +66,7 @@ void CallPool::work() {
     wake_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
     --idle_;
-    const std::function<void()> task = std::move(tasks_.front());
-    tasks_.pop();
+    const std::function<void()> task = take_task();
     lock.unlock();
     task();
     lock.lock();

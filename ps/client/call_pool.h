@@ -24,11 +24,15 @@ class CallPool {
   ~CallPool();
 
   /// Calls body(0) .. body(count - 1) in parallel, one of them in the calling thread, and returns
-  /// when all have returned.
+  /// when all have returned. If the system has no more threads, some run one after the other.
   void run(size_t count, llvm::function_ref<void(size_t)> body);
 
  private:
   void work();
+  /// The caller must hold the mutex.
+  void start_threads();
+  /// The caller must hold the mutex, and there must be a task.
+  std::function<void()> take_task();
 
   std::mutex mutex_;
   std::condition_variable wake_;

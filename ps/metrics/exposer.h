@@ -9,7 +9,8 @@
 namespace millrace::ps {
 
 /// Serves metrics by HTTP as long as the object exists: on the loopback interface only, read-only,
-/// at most two requests at a time and five seconds for each.
+/// one request per connection, in five seconds. There are at most 16 connections at a time; the
+/// oldest makes room for the next one, so that slow readers cannot block the page.
 ///
 ///   /metrics        all metrics, in Prometheus' text format
 ///   /healthz        200 if the process is live and ready, else 503; the body says which
@@ -19,8 +20,8 @@ class MetricsExposer {
  public:
   /// \param port     1 to 65535
   /// \param metrics  outlives the object
-  /// Errors: kInvalidArgument for other ports; kDistributed if the port is in use; kUnimplemented
-  /// in a build without cpp-httplib; those of load_module() (framework/base/module.h).
+  /// Errors: kInvalidArgument for other ports; kDistributed if the port is in use; kResource
+  /// without a descriptor or thread for it.
   static StatusOr<std::unique_ptr<MetricsExposer>> start(int port, const Metrics& metrics);
   MetricsExposer(const MetricsExposer&) = delete;
   MetricsExposer& operator=(const MetricsExposer&) = delete;
@@ -28,11 +29,6 @@ class MetricsExposer {
 
  protected:
   MetricsExposer() = default;
-};
-
-/// Entry point of the module "http".
-struct ExposerModule {
-  decltype(&MetricsExposer::start) start;
 };
 
 }  // namespace millrace::ps

@@ -103,6 +103,17 @@ Status Service::handle(const Request& request, Deadline deadline, ReplySink& rep
   return status;
 }
 
+StatusOr<bool> Service::knows(const Request& envelope) const {
+  const MethodRow* const row = find_method(envelope.method);
+  if (row == nullptr) return Unimplemented("method '{}'", method_name(envelope.method));
+  const std::lock_guard lock(core_->mutex);
+  if (core_->trainers.knows(envelope.caller)) return true;
+  if (row->from == MethodRow::From::kAnyCaller) return false;
+  MILLRACE_RETURN_IF_ERROR(check_epoch(envelope));
+  MILLRACE_RETURN_IF_ERROR(core_->trainers.find(envelope.caller, envelope, Clock::now()).status());
+  return false;
+}
+
 Status Service::answer(const Request& request, Deadline deadline, ReplySink& reply) {
   reply.set_epoch(core_->epoch);
   const MethodRow* const row = find_method(request.method);
@@ -185,6 +196,7 @@ Status Service::once(const MethodRow& row, Call call) {
           return seen != SequenceWindow::Seen::kRunning;
         },
         [&] { return fmt::format("call {}, which is in progress", request.sequence); }));
+    if (seen == SequenceWindow::Seen::kTooMany) return SequenceWindow::too_many(request.sequence);
     ++inside_;
     if (changes_vars) ++changing_;
   }
@@ -274,25 +286,43 @@ Status Service::restore() {
 
 // A failure to write a snapshot does not stop training.
 Status Service::snapshot(std::unique_lock<std::mutex>& lock, bool now) {
+  if (snapshots_ == nullptr) return Ok();
+  // going back uses the snapshots, too
+  core_->changed.wait(lock, [this] { return !going_back_; });
   const int64_t applied = steps_ != nullptr ? steps_->applied() : 0;
-  if (snapshots_ == nullptr || !(now || snapshots_->is_due(applied, Clock::now()))) return Ok();
+  if (!now && !snapshots_->is_due(applied, Clock::now())) return Ok();
   // a second snapshot of the same step would displace an older one that others may need
-  if (now && steps_ != nullptr && snapshots_->is_at(applied)) return snapshots_->finish();
+  if (now && steps_ != nullptr && snapshots_->is_at(applied)) {
+    saving_snapshot_ = true;
+    lock.unlock();
+    Status written = snapshots_->finish();
+    lock.lock();
+    saving_snapshot_ = false;
+    core_->changed.notify_all();
+    return written;
+  }
   return take_snapshot(lock, now || core_->options.snapshot_durable);
 }
 
+// The mutex is only held for the record of the calls, so that heartbeats and status requests are
+// answered while values are copied and written.
 Status Service::take_snapshot(std::unique_lock<std::mutex>& lock, bool wait) {
   const int64_t applied = steps_ != nullptr ? steps_->applied() : 0;
-  // the effect of a call and the record of it must be in the same snapshot
-  freezing_ = true;
-  core_->changed.wait(lock, [this] { return changing_ == 0; });
-  Status status;
   const auto begin = Clock::now();
-  {
-    const auto frozen = core_->freeze();
-    status = snapshots_->take(applied, wait);
+  saving_snapshot_ = true;
+  // trainers continue when the snapshot of their step is on disk
+  if (steps_ != nullptr) steps_->hold(wait);
+  lock.unlock();
+  Status status = snapshots_->finish();  // of the previous one
+  lock.lock();
+  if (status.ok()) status = copy_snapshot(lock, applied);
+  if (status.ok() && wait) {
+    lock.unlock();
+    status = snapshots_->finish();
+    lock.lock();
   }
-  freezing_ = false;
+  saving_snapshot_ = false;
+  if (steps_ != nullptr) steps_->hold(false);
   core_->changed.notify_all();
   ++(status.ok() ? snapshots_taken_ : snapshots_failed_);
   snapshot_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -302,6 +332,22 @@ Status Service::take_snapshot(std::unique_lock<std::mutex>& lock, bool wait) {
     return std::move(status).with_note("while saving a snapshot");
   core_->log("a snapshot could not be written: " + status.message());
   return Ok();
+}
+
+Status Service::copy_snapshot(std::unique_lock<std::mutex>& lock, int64_t applied) {
+  // the effect of a call and the record of it must be in the same snapshot
+  freezing_ = true;
+  core_->changed.wait(lock, [this] { return changing_ == 0; });
+  Status status;
+  {
+    const auto frozen = core_->freeze();
+    const Snapshots::Moment moment = snapshots_->moment(applied);
+    lock.unlock();
+    status = snapshots_->take(moment);
+  }
+  lock.lock();
+  freezing_ = false;
+  return status;
 }
 
 void Service::stop() {

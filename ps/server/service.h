@@ -30,6 +30,9 @@ class Service final : public Handler {
                                                    Scope& scope, ServerOptions options);
 
   Status handle(const Request& request, Deadline deadline, ReplySink& reply) override;
+  /// True for a trainer after its hello, also if this server has only loaded the record of it.
+  /// Errors: what a call that needs a hello gets without one.
+  [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override;
 
   /// Applies steps until all trainers have left or stop() was called. Afterwards, or after an
   /// error, every call returns an error.
@@ -98,10 +101,14 @@ class Service final : public Handler {
   [[nodiscard]] bool must_settle(int trainer) const;
   /// Loads a snapshot, if there is one.
   Status restore();
-  /// Takes a snapshot if one is due or `now` is true. The caller must hold the mutex.
+  /// Takes a snapshot if one is due or `now` is true. The caller must hold the mutex, which is
+  /// released meanwhile; trainers do not go back during it.
   Status snapshot(std::unique_lock<std::mutex>& lock, bool now);
   /// \param wait  return only when the snapshot is on disk
   Status take_snapshot(std::unique_lock<std::mutex>& lock, bool wait);
+  /// Copies the state and starts to write it. The caller must hold the mutex, which is released
+  /// meanwhile; calls that change variables wait.
+  Status copy_snapshot(std::unique_lock<std::mutex>& lock, int64_t applied);
   /// After a failure: waits for a while so that live trainers can make a call and receive the
   /// error.
   void wait_until_notified(std::unique_lock<std::mutex>& lock);
@@ -127,10 +134,11 @@ class Service final : public Handler {
   std::unique_ptr<AsyncPushes> pushes_;   ///< asynchronous servers
   std::unique_ptr<Snapshots> snapshots_;  ///< null: no snapshots are taken
   std::map<CommBarrier, ServerBarrierState> barriers_;
-  int inside_ = 0;           ///< running calls with a sequence number
-  int changing_ = 0;         ///< those of them that change variables (asynchronous servers)
-  bool freezing_ = false;    ///< calls that change variables must wait
-  bool going_back_ = false;  ///< no step may be applied
+  int inside_ = 0;                ///< running calls with a sequence number
+  int changing_ = 0;              ///< those of them that change variables (asynchronous servers)
+  bool freezing_ = false;         ///< calls that change variables must wait
+  bool going_back_ = false;       ///< no step may be applied
+  bool saving_snapshot_ = false;  ///< serve() uses the snapshots without the mutex
   bool stopping_ = false;
   std::set<int> notified_;  ///< trainers that have received the failure
   bool restored_ = false;   ///< started from a snapshot

@@ -298,7 +298,7 @@ Status Service::pull(const Call& call, const protocol::Pull& message) {
 
 Status Service::push(const Call& call, const protocol::Push& message) {
   if (core_->options.tables == nullptr) return no_typed_table(core_->plan.endpoint, message.table);
-  return call.repeat ? Ok() : core_->options.tables->push(call.request, message, call.deadline);
+  return call.repeat ? Ok() : core_->options.tables->push(call.request, message);
 }
 
 Status Service::barrier(const Call& call, const protocol::Barrier& message) {
@@ -351,8 +351,9 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
     return InvalidArgument("an asynchronous server ({}) has no steps", core_->plan.endpoint);
   std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(core_->wait(
-      lock, call.deadline, [&] { return !steps_->is_applying() && !going_back_; },
-      [] { return std::string("the end of the step"); }));
+      lock, call.deadline,
+      [&] { return !steps_->is_applying() && !going_back_ && !saving_snapshot_; },
+      [] { return std::string("the end of the step and of its snapshot"); }));
   const int id = call.trainer();
   Trainer& trainer = core_->trainers.at(id);
   const int64_t applied = steps_->applied();

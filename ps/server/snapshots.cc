@@ -155,7 +155,6 @@ Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
           .with_note(fmt::format("in typed table {}", id))
           .with_note("in " + checkpoint.folder());
   }
-  core_.options.tables->forget_calls();
   return Ok();
 }
 
@@ -183,7 +182,8 @@ Status Snapshots::go_back(const io::Checkpoint& checkpoint) {
   int64_t applied = 0;
   MILLRACE_RETURN_IF_ERROR(load(checkpoint, applied));
   core_.log(fmt::format("went back to step {}", applied));
-  return take(applied, true);
+  MILLRACE_RETURN_IF_ERROR(take(moment(applied)));
+  return finish();
 }
 
 bool Snapshots::is_due(int64_t applied, Clock::time_point now) const {
@@ -192,7 +192,7 @@ bool Snapshots::is_due(int64_t applied, Clock::time_point now) const {
   return options.snapshot_interval.count() > 0 && now - taken_ >= options.snapshot_interval;
 }
 
-Status Snapshots::take(int64_t applied, bool wait) {
+Status Snapshots::take(const Moment& moment) {
   io::LocalState state;
   for (const auto& var : core_.vars()) {
     const ServerVar& each = var.getValue();
@@ -203,8 +203,7 @@ Status Snapshots::take(int64_t applied, bool wait) {
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto tables, table_states());
   for (const auto& [name, value] : tables) state.add(name, value);
-  const std::string text = calls_text(calls(applied));
-  state.add_record(kCallsRecord, text);
+  state.add_record(kCallsRecord, moment.calls);
   const std::string identity = identity_of(core_);
   state.add_record(kIdentityRecord, identity);
   state.user["endpoint"] = core_.plan.endpoint;
@@ -215,9 +214,9 @@ Status Snapshots::take(int64_t applied, bool wait) {
         return io::save_checkpoint(copy, root, number,
                                    {.replace = Replace::kYes, .threads = 1, .calls = calls}, kKept);
       }));
-  taken_at_ = applied;
+  taken_at_ = moment.applied;
   taken_ = Clock::now();
-  return wait ? saver_.wait() : Ok();
+  return Ok();
 }
 
 }  // namespace millrace::ps

@@ -38,11 +38,20 @@ class Snapshots {
   Status go_back(const io::Checkpoint& checkpoint);
   /// True if a snapshot is due.
   [[nodiscard]] bool is_due(int64_t applied, Clock::time_point now) const;
-  /// Copies the state and starts to write it; first waits for the previous snapshot. No other
-  /// thread may change variables meanwhile, and the caller must hold the mutex of the core.
-  /// \param wait  return only when the snapshot is on disk
-  /// Errors: those of writing, of this snapshot or of the previous one.
-  Status take(int64_t applied, bool wait);
+  /// The record of the trainers' calls at a moment.
+  struct Moment {
+    int64_t applied = 0;
+    std::string calls;
+  };
+  /// The caller must hold the mutex of the core, and variables must not be changed
+  /// before take() has returned.
+  [[nodiscard]] Moment moment(int64_t applied) const {
+    return {applied, calls_text(calls(applied))};
+  }
+  /// Copies the state and starts to write it; first waits for the previous snapshot. Without the
+  /// mutex of the core, so that other calls go on. Errors: those of writing the previous snapshot,
+  /// in which case this one is not started; of memory for the copies.
+  Status take(const Moment& moment);
   /// True if the last snapshot is of exactly that step.
   [[nodiscard]] bool is_at(int64_t applied) const { return number_ > 0 && taken_at_ == applied; }
   /// Waits for the snapshot that is being written. \returns its outcome

@@ -159,7 +159,7 @@ Status SyncSteps::wait_applied(std::unique_lock<std::mutex>& lock, int trainer, 
   const int64_t wanted = core_.trainers.at(trainer).sent;
   if (applied_ < wanted) reach(core_.options.kill_point, "server/in-barrier");
   return core_.wait(
-      lock, deadline, [&] { return applied_ >= wanted; },
+      lock, deadline, [&] { return applied_ >= wanted && !held_; },
       [&] {
         return fmt::format("the gradients of step {} of {}", applied_, describe_late(Clock::now()));
       });

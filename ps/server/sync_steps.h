@@ -49,6 +49,8 @@ class SyncSteps {
   Status apply(std::unique_lock<std::mutex>& lock);
   /// Steps applied since the start. The caller must hold the mutex.
   [[nodiscard]] int64_t applied() const { return applied_; }
+  /// While held, no trainer learns that the last step was applied. The caller must hold the mutex.
+  void hold(bool held) { held_ = held; }
   /// True while apply() runs blocks. The caller must hold the mutex.
   [[nodiscard]] bool is_applying() const { return applying_; }
   /// Restores the step of a snapshot, without gradients of the next step. No calls may be running.
@@ -88,6 +90,7 @@ class SyncSteps {
   std::vector<llvm::StringMap<Slot>> own_names_;  // by trainer: alternative names of its slots
   int64_t applied_ = 0;
   bool applying_ = false;
+  bool held_ = false;
 };
 
 }  // namespace millrace::ps

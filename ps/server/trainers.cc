@@ -30,6 +30,11 @@ Status Trainers::check(const Caller& caller) const {
   return Ok();
 }
 
+bool Trainers::knows(const Caller& caller) const {
+  return check(caller).ok() && caller.incarnation != 0 &&
+         at(caller.trainer).incarnation == caller.incarnation;
+}
+
 bool Trainers::must_wait(const Caller& caller) const {
   if (!elastic_ || !check(caller).ok()) return false;
   const Trainer& trainer = at(caller.trainer);

@@ -7,7 +7,7 @@
 
 #include "framework/base/status.h"
 #include "ps/protocol/messages.h"
-#include "ps/server/sequence_window.h"
+#include "ps/sequence_window.h"
 #include "ps/transport/message.h"
 
 namespace millrace::ps {
@@ -63,6 +63,8 @@ class Trainers {
   /// True if the caller would replace another process that is not lost yet, and may do so once it
   /// is.
   [[nodiscard]] bool must_wait(const Caller& caller) const;
+  /// True if the caller is the process that said hello last for its trainer.
+  [[nodiscard]] bool knows(const Caller& caller) const;
   /// The trainer that calls; it must have sent a hello and must not have left. Errors: as hello().
   StatusOr<Trainer*> find(const Caller& caller, const Request& request, Clock::time_point now);
 

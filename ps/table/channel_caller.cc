@@ -26,11 +26,11 @@ StatusOr<std::unique_ptr<ChannelCaller>> ChannelCaller::create(
 Status ChannelCaller::call_all(std::span<TableRequest> requests) {
   if (requests.empty()) return Ok();
   std::vector<Status> statuses(requests.size());
-  std::vector<std::thread> others;
+  std::vector<std::jthread> others;  // also joined if a later one cannot be started
   for (size_t i = 1; i < requests.size(); ++i)
     others.emplace_back([&, i] { statuses[i] = call(requests[i]); });
   statuses[0] = call(requests[0]);
-  for (std::thread& other : others) other.join();
+  for (std::jthread& other : others) other.join();
   for (Status& status : statuses) MILLRACE_RETURN_IF_ERROR(std::move(status));
   return Ok();
 }

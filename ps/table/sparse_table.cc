@@ -2,12 +2,35 @@
 
 #include <algorithm>
 #include <bit>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/file.h"
 #include "ps/table/keyed_random.h"
 
 namespace millrace::ps {
+namespace {
+
+// Fails unless the folder was made by a table or is empty, because servers empty the tables that
+// they find there at their start.
+Status claim_folder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  const fs::path mark = fs::path(folder) / "millrace_table";
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return IoError("cannot create the folder: {}", error.message()).in_file(folder);
+  if (fs::exists(mark, error)) return Ok();
+  if (!fs::is_empty(folder, error) || error) {
+    return InvalidArgument("the folder has files that no typed table has written")
+        .in_file(folder)
+        .with_hint("give a new or empty folder as disk_path");
+  }
+  return write_file_atomically(mark.string(), "rows of a typed table of millrace\n", Replace::kYes);
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<SparseTable>> SparseTable::create(SparseTableOptions options) {
   auto table = std::unique_ptr<SparseTable>(new SparseTable(std::move(options)));
@@ -29,6 +52,7 @@ Status SparseTable::init() {
   context_.create_on_pull = options_.create_on_pull;
   context_.memory_rows =
       options_.disk_path.empty() ? 0 : std::max<size_t>(64, options_.memory_rows / parts);
+  if (!options_.disk_path.empty()) MILLRACE_RETURN_IF_ERROR(claim_folder(options_.disk_path));
   for (size_t part = 0; part < parts; ++part) {
     std::unique_ptr<ColdStore> cold;
     if (!options_.disk_path.empty()) {

@@ -34,7 +34,8 @@ struct SparseTableOptions {
   /// first push creates it.
   bool create_on_pull = false;
   std::optional<int64_t> padding;  ///< id of padding: reads as zeros, never pushed
-  /// Folder for rows that do not fit into memory; empty: all rows are in memory.
+  /// Folder for rows that do not fit into memory; empty: all rows are in memory. It must be new,
+  /// empty, or have been one of a table.
   std::string disk_path;
   size_t memory_rows = 0;  ///< with disk_path: approximate number of rows in memory
 };

@@ -67,11 +67,6 @@ std::map<int, SparseTable*> TableHandler::sparse() const {
   return found;
 }
 
-void TableHandler::forget_calls() {
-  const std::lock_guard lock(mutex_);
-  applied_.clear();
-}
-
 Table* TableHandler::find(int id) const {
   const auto found = tables_.find(id);
   return found == tables_.end() ? nullptr : found->second.get();
@@ -89,15 +84,16 @@ Status TableHandler::handle(const Request& request, Deadline deadline, ReplySink
       MILLRACE_ASSIGN_OR_RETURN(const auto message, protocol::unpack<protocol::Pull>(request));
       return pull(request, message, reply);
     }
-    case Method::kPush: {
-      MILLRACE_ASSIGN_OR_RETURN(const auto message, protocol::unpack<protocol::Push>(request));
-      return push(request, message, deadline);
-    }
+    case Method::kPush:
+      return push_once(request, deadline);
     case Method::kTableBarrier:
       return barrier(request, deadline);
-    case Method::kHello:
+    case Method::kHello: {
+      MILLRACE_ASSIGN_OR_RETURN(const auto message, protocol::unpack<protocol::Hello>(request));
+      settle(request.caller, message.settled);
       put_answer(protocol::HelloAnswer{.mode = ServerMode::kAsync}, reply);
       return Ok();
+    }
     case Method::kComplete:
       return leave(request.caller.trainer);
     default:
@@ -132,7 +128,7 @@ Status TableHandler::pull(const Request& from, const protocol::Pull& pull, Reply
   return std::move(status).with_note(fmt::format("in a pull from table {}", pull.table));
 }
 
-Status TableHandler::carry_out(const Request& from, const protocol::Push& push) {
+Status TableHandler::push(const Request& from, const protocol::Push& push) {
   MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(push.table));
   const std::vector<const Value*> args = args_of(push.args);
   const TableCall call{from.caller.trainer, from.sequence, args};
@@ -143,36 +139,45 @@ Status TableHandler::carry_out(const Request& from, const protocol::Push& push) 
   return std::move(status).with_note(fmt::format("in a push to table {}", push.table));
 }
 
-Status TableHandler::push(const Request& from, const protocol::Push& push, Deadline deadline) {
+TableHandler::Carried& TableHandler::carried_of(const Caller& caller) {
+  Carried& carried = carried_[caller.trainer];
+  // a replacement starts at 1
+  if (carried.incarnation != caller.incarnation) carried = {caller.incarnation, {}};
+  return carried;
+}
+
+// Calls of other methods have numbers, too, and leave gaps here.
+void TableHandler::settle(const Caller& caller, uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto carried = carried_.find(caller.trainer);
+  if (carried != carried_.end() && carried->second.incarnation == caller.incarnation)
+    carried->second.window.settle(number);
+}
+
+Status TableHandler::push_once(const Request& from, Deadline deadline) {
+  using Seen = SequenceWindow::Seen;
+  MILLRACE_ASSIGN_OR_RETURN(const auto message, protocol::unpack<protocol::Push>(from));
+  if (!is_numbered(from)) return push(from, message);
   const uint64_t sequence = from.sequence;
-  if (!is_numbered(from)) return carry_out(from, push);
   {
     std::unique_lock lock(mutex_);
-    Applied& applied = applied_[from.caller.trainer];
-    if (applied.incarnation != from.caller.incarnation) {
-      applied = {};  // a replacement starts at 1
-      applied.incarnation = from.caller.incarnation;
-    }
-    const bool in_time =
-        finished_.wait_until(lock, deadline, [&] { return !applied.running.contains(sequence); });
+    Seen seen = Seen::kRunning;
+    const bool in_time = finished_.wait_until(lock, deadline, [&] {
+      seen = carried_of(from.caller).window.begin(sequence);
+      return seen != Seen::kRunning;
+    });
     if (!in_time)
       return {StatusCode::kDistributed,
               fmt::format("a push to table {} is still in progress, its repeat cannot be answered",
-                          push.table)};
-    if (sequence <= applied.low || applied.done.contains(sequence)) return Ok();
-    applied.running.insert(sequence);
+                          message.table)};
+    if (seen == Seen::kDone) return Ok();
+    if (seen == Seen::kTooMany) return SequenceWindow::too_many(sequence);
   }
-  Status status = carry_out(from, push);
+  Status status = push(from, message);
   const std::lock_guard lock(mutex_);
-  Applied& applied = applied_[from.caller.trainer];
-  applied.running.erase(sequence);
-  if (status.ok() && applied.incarnation == from.caller.incarnation) {
-    applied.done.insert(sequence);
-    while (!applied.done.empty() && *applied.done.begin() == applied.low + 1) {
-      applied.done.erase(applied.done.begin());
-      ++applied.low;
-    }
-  }
+  const auto carried = carried_.find(from.caller.trainer);
+  if (carried != carried_.end() && carried->second.incarnation == from.caller.incarnation)
+    carried->second.window.finish(sequence, status.ok());
   finished_.notify_all();
   return status;
 }

@@ -10,6 +10,7 @@
 
 #include "ps/protocol/answers.h"
 #include "ps/protocol/messages.h"
+#include "ps/sequence_window.h"
 #include "ps/table/barrier_table.h"
 #include "ps/table/sparse_table.h"
 #include "ps/table/table.h"
@@ -65,8 +66,6 @@ class TableHandler final : public Handler {
   [[nodiscard]] TableFiles* files() const { return files_; }
   /// Ends all barriers: waiting and later calls return this error.
   void end(Status why) { barriers_.end(std::move(why)); }
-  /// Forgets which pushes were carried out; for callers that filter repeats themselves.
-  void forget_calls();
   /// Null if there is none.
   [[nodiscard]] Table* find(int id) const;
   [[nodiscard]] std::vector<int> ids() const;
@@ -74,10 +73,9 @@ class TableHandler final : public Handler {
   /// Puts what is pulled into the reply. \param from  the envelope of the call
   /// Errors: those of protocol::Pull.
   Status pull(const Request& from, const protocol::Pull& pull, ReplySink& reply);
-  /// Carries a push out, unless a push with its sequence number was carried out.
-  /// \param from  the envelope of the call
-  /// Errors: those of protocol::Push; kDistributed if the first call does not end by the deadline.
-  Status push(const Request& from, const protocol::Push& push, Deadline deadline);
+  /// Carries a push out. The caller has filtered repeats. \param from  the envelope of the call
+  /// Errors: those of protocol::Push.
+  Status push(const Request& from, const protocol::Push& push);
   /// Errors: those of BarrierTable::arrive().
   Status arrive(const protocol::TableBarrier& barrier, int trainer, Deadline deadline);
   /// A trainer is done or lost: barriers no longer wait for it, and its pushes since the last
@@ -89,14 +87,18 @@ class TableHandler final : public Handler {
   Status handle(const Request& request, Deadline deadline, ReplySink& reply) override;
 
  private:
-  /// Calls of one trainer that were carried out.
-  struct Applied {
+  /// Pushes of one trainer that were carried out by push_once().
+  struct Carried {
     uint64_t incarnation = 0;
-    uint64_t low = 0;  ///< all numbers up to it were carried out
-    std::set<uint64_t> done;
-    std::set<uint64_t> running;
+    SequenceWindow window;
   };
-  Status carry_out(const Request& from, const protocol::Push& push);
+  /// Carries a push out unless one with its number was. Errors: also kDistributed if the first call
+  /// does not end by the deadline.
+  Status push_once(const Request& from, Deadline deadline);
+  /// Forgets pushes that the caller will not repeat.
+  void settle(const Caller& caller, uint64_t number);
+  /// The caller must hold the mutex.
+  Carried& carried_of(const Caller& caller);
   Status barrier(const Request& request, Deadline deadline);
   Status finish_step(const std::set<int>& arrived);
   [[nodiscard]] StatusOr<Table*> table_of(int64_t id) const;
@@ -111,7 +113,7 @@ class TableHandler final : public Handler {
   TableFiles* files_ = nullptr;
   std::mutex mutex_;
   std::condition_variable finished_;
-  std::map<int, Applied> applied_;  ///< by trainer
+  std::map<int, Carried> carried_;  ///< by trainer
   std::vector<Value> spare_;        ///< memory of replies
 };
 

@@ -4,16 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "framework/base/status.h"
 #include "framework/tensor/tensor.h"
 #include "framework/tensor/value.h"
 #include "ps/transport/buffer_pool.h"
+#include "ps/transport/memory_budget.h"
 #include "ps/transport/message.h"
 
 /// Encoding and decoding of messages; the layout is described in proto/ps_service.proto. Used by
@@ -22,6 +25,9 @@ namespace millrace::ps {
 
 /// Maximum length of the head of a message, which has the names, dims and counts of all its values.
 inline constexpr uint64_t kMaxHeadBytes = uint64_t{1} << 20U;
+/// Maximum length of the head of a call from a caller that the server does not know yet. Such a
+/// call says hello or asks for the status.
+inline constexpr uint64_t kMaxUnknownHeadBytes = uint64_t{4} << 10U;
 /// Default limit for the bytes after the head.
 inline constexpr uint64_t kDefaultMaxPayloadBytes = uint64_t{4} << 30U;
 
@@ -67,26 +73,11 @@ class ReplyWriter final : public ReplySink {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Limits the total bytes of messages that are being received and handled. Thread-safety: all
-/// members.
-class MemoryBudget {
- public:
-  explicit MemoryBudget(uint64_t bytes) : limit_(bytes) {}
-  [[nodiscard]] uint64_t limit() const { return limit_; }
-  /// Reserves bytes. \returns false if that would exceed the limit
-  bool take(uint64_t bytes);
-  void give_back(uint64_t bytes) { used_ -= bytes; }
-
- private:
-  uint64_t limit_;
-  std::atomic<uint64_t> used_{0};
-};
-
 /// Decodes a message as its bytes arrive, in chunks of any size, directly into the memory of its
 /// values.
 ///
 /// Every number is checked before memory is allocated for it, and allocated memory is at most four
-/// times the bytes received plus 64 MiB. Thread-safety: one thread.
+/// times the bytes received plus 1 MiB. Thread-safety: one thread.
 class MessageReader {
  public:
   MessageReader(const MessageReader&) = delete;
@@ -103,10 +94,6 @@ class MessageReader {
   [[nodiscard]] bool done() const;
   /// Number of bytes received so far.
   [[nodiscard]] uint64_t received_bytes() const;
-  /// Sets a budget in which the message's values are reserved from the moment the head is read
-  /// until the reader is destroyed. A message that exceeds it is refused with kResource. Call it
-  /// before the first byte; the budget must outlive the reader.
-  void set_budget(MemoryBudget& budget);
 
  protected:
   MessageReader(BufferPool& pool, uint64_t max_payload_bytes);
@@ -117,6 +104,19 @@ class MessageReader {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// What a message may reserve memory in.
+struct MessageGrant {
+  /// Of all such messages together. Must outlive the reader. Null: no limit.
+  MemoryBudget* total = nullptr;
+  /// Of this caller's messages. Null: no limit.
+  std::shared_ptr<MemoryBudget> peer;
+  /// The announced bytes are not believed: memory is reserved as bytes arrive, and the head is
+  /// refused above kMaxUnknownHeadBytes. Else the whole message is reserved at once.
+  bool is_unknown = false;
+};
+/// Decides about a call by its envelope: a request without text and items.
+using Admit = std::function<StatusOr<MessageGrant>(const Request& envelope)>;
 
 /// Reads a call on a server. Its values own their memory or use memory of the pool, and may be
 /// moved.
@@ -130,9 +130,18 @@ class CallReader final : public MessageReader {
   [[nodiscard]] uint64_t timeout_us() const { return timeout_us_; }
   /// True once the head has been read; request() then has everything except the values.
   [[nodiscard]] bool has_head() const { return has_head_; }
+  /// Sets what decides about the call as soon as its head has arrived, before memory is allocated
+  /// for the names and values that the head announces. An error refuses the call. The budgets of
+  /// the grant hold reservations until the reader is destroyed. Call it before the first byte.
+  void set_admission(Admit admit) { admit_ = std::move(admit); }
+  /// Sets the budget in which the head is reserved as its bytes arrive, for callers that are not
+  /// known yet. Call it before the first byte; the budget must outlive the reader.
+  void reserve_head_in(MemoryBudget& budget);
 
  private:
   Status take_head(std::string_view head) override;
+
+  Admit admit_;
 
   Request request_;
   std::vector<Value> values_;

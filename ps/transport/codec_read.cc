@@ -6,6 +6,7 @@
 #include "framework/base/text.h"
 #include "proto/ps_service.pb.h"
 #include "ps/transport/codec.h"
+#include "ps/transport/envelope.h"
 #include "ps/transport/error_codec.h"
 #include "ps/transport/wire_format.h"
 
@@ -14,8 +15,13 @@ namespace {
 
 constexpr int kMaxRank = 32;
 constexpr int kMaxLodLevels = 32;
-// Maximum memory that is allocated before any of the announced bytes have arrived.
-constexpr uint64_t kMaxUnverifiedBytes = uint64_t{64} << 20U;
+// Maximum memory that is allocated before any of the announced bytes have arrived: for peers that
+// are known, and for others.
+constexpr uint64_t kFirstBytes = uint64_t{1} << 20U;
+constexpr uint64_t kFirstUnknownBytes = uint64_t{4} << 10U;
+// A decoded head takes at most this many times its length: names, dims and values of a few bytes
+// each become objects.
+constexpr uint64_t kHeadFactor = 64;
 
 enum class StepKind { kText, kRows, kLodLevel, kElements };
 
@@ -48,6 +54,15 @@ bool count_bytes(const PsTensor& tensor, uint64_t& bytes) {
   return true;
 }
 
+Status check_version(uint32_t version) {
+  if (version == kWireVersion) return Ok();
+  return Status(StatusCode::kDistributed,
+                fmt::format(
+                    "the caller uses version {} of the protocol, but this server uses version {}",
+                    version, kWireVersion))
+      .with_hint("run the same release of millrace in all processes");
+}
+
 }  // namespace
 
 struct MessageReader::Impl {
@@ -62,8 +77,10 @@ struct MessageReader::Impl {
   size_t now_at = 0;           // the current step
   uint64_t payload_bytes = 0;  // of all steps
   uint64_t received = 0;
-  MemoryBudget* budget = nullptr;
-  uint64_t budgeted = 0;
+  size_t head_bytes = 0;    // announced length of the head
+  bool is_unknown = false;  // see MessageGrant
+  Reservation in_total;     // of the payload, and of the head of unknown callers
+  Reservation in_peer;
 
   // Memory of the current step: room for `capacity` of its bytes.
   std::byte* target = nullptr;
@@ -80,6 +97,10 @@ struct MessageReader::Impl {
   Status plan(Step step);
 
   [[nodiscard]] const Step& current() const { return steps[now_at]; }
+  Status begin_head();
+  Status grow_head();
+  Status accept(const MessageGrant& grant);
+  Status reserve_payload();
   Status begin_step();
   Status grow(uint64_t capacity);
   Status end_step();
@@ -176,9 +197,55 @@ Status MessageReader::Impl::plan_value(const PsValue& from, Value& to) {
                                : InvalidData("values of kind {} cannot be sent", from.kind());
 }
 
+Status MessageReader::Impl::begin_head() {
+  uint32_t length = 0;
+  std::memcpy(&length, buffer.data() + kWireMark.size(), sizeof length);
+  if (std::string_view(buffer).substr(0, kWireMark.size()) != kWireMark)
+    return InvalidData("these bytes are not a message, expected them to start with {}", kWireMark);
+  if (length == 0 || length > kMaxHeadBytes)
+    return InvalidData("the head has {} bytes, expected 1 to {}", length, kMaxHeadBytes);
+  phase = Phase::kHead;
+  head_bytes = length;
+  at = 0;
+  buffer.clear();
+  return grow_head();
+}
+
+// The head grows with the bytes received, too.
+Status MessageReader::Impl::grow_head() {
+  const size_t wanted =
+      std::min<size_t>(head_bytes, std::max<size_t>(kFirstUnknownBytes, 4 * buffer.size()));
+  MILLRACE_RETURN_IF_ERROR(in_total.add(wanted - buffer.size()));
+  buffer.resize(wanted);
+  return Ok();
+}
+
+// Takes the budgets of a call whose envelope has been read.
+Status MessageReader::Impl::accept(const MessageGrant& grant) {
+  is_unknown = grant.is_unknown;
+  in_total = Reservation(grant.total);
+  in_peer = Reservation(grant.peer);
+  if (!is_unknown) return Ok();
+  if (head_bytes > kMaxUnknownHeadBytes) {
+    return Status(StatusCode::kResource,
+                  fmt::format("a caller that has not said hello sends a head of {} bytes, expected "
+                              "at most {}",
+                              head_bytes, kMaxUnknownHeadBytes));
+  }
+  return in_total.add(head_bytes * kHeadFactor);
+}
+
+// The values of unknown callers are reserved as they arrive, see grow().
+Status MessageReader::Impl::reserve_payload() {
+  if (is_unknown) return Ok();
+  MILLRACE_RETURN_IF_ERROR(in_peer.add(payload_bytes));
+  return in_total.add(payload_bytes);
+}
+
 // Makes room for `wanted` bytes of the current step; keeps the bytes that have arrived.
 Status MessageReader::Impl::grow(uint64_t wanted) {
   const Step& now = current();
+  if (is_unknown) MILLRACE_RETURN_IF_ERROR(in_total.add(wanted - capacity));
   switch (now.kind) {
     case StepKind::kText:
       now.text->resize(wanted);
@@ -218,14 +285,14 @@ Status MessageReader::Impl::begin_step() {
       capacity = now.bytes;
       return Ok();
     }
-    block = pool.take_idle(now.bytes);
+    if (!is_unknown) block = pool.take_idle(now.bytes);
     if (block.data != nullptr) {
       target = block.data;
       capacity = now.bytes;
       return Ok();
     }
   }
-  return grow(std::min(now.bytes, kMaxUnverifiedBytes));
+  return grow(std::min(now.bytes, is_unknown ? kFirstUnknownBytes : kFirstBytes));
 }
 
 Status MessageReader::Impl::end_elements(const Step& done) {
@@ -273,22 +340,7 @@ Status MessageReader::Impl::next_steps() {
 
 MessageReader::MessageReader(BufferPool& pool, uint64_t max_payload_bytes)
     : impl_(std::make_unique<Impl>(pool, max_payload_bytes)) {}
-MessageReader::~MessageReader() {
-  if (impl_->budgeted > 0) impl_->budget->give_back(impl_->budgeted);
-}
-
-bool MemoryBudget::take(uint64_t bytes) {
-  uint64_t sum = 0;
-  uint64_t used = used_.load();
-  do {
-    if (__builtin_add_overflow(used, bytes, &sum) || sum > limit_) return false;
-  } while (!used_.compare_exchange_weak(used, sum));
-  return true;
-}
-
-void MessageReader::set_budget(MemoryBudget& budget) {
-  impl_->budget = &budget;
-}
+MessageReader::~MessageReader() = default;
 
 bool MessageReader::done() const {
   return impl_->phase == Impl::Phase::kDone;
@@ -318,30 +370,11 @@ Status MessageReader::filled(size_t bytes) {
     return now.next_steps();
   }
   if (now.at < now.buffer.size()) return Ok();
-  if (now.phase == Impl::Phase::kPrelude) {
-    uint32_t length = 0;
-    std::memcpy(&length, now.buffer.data() + kWireMark.size(), sizeof length);
-    if (std::string_view(now.buffer).substr(0, kWireMark.size()) != kWireMark)
-      return InvalidData("these bytes are not a message, expected them to start with {}",
-                         kWireMark);
-    if (length == 0 || length > kMaxHeadBytes)
-      return InvalidData("the head has {} bytes, expected 1 to {}", length, kMaxHeadBytes);
-    now.phase = Impl::Phase::kHead;
-    now.buffer.assign(length, '\0');
-    now.at = 0;
-    return Ok();
-  }
+  if (now.phase == Impl::Phase::kPrelude) return now.begin_head();
+  if (now.at < now.head_bytes) return now.grow_head();
   MILLRACE_RETURN_IF_ERROR(take_head(now.buffer));
-  if (now.budget != nullptr) {
-    if (!now.budget->take(now.payload_bytes)) {
-      return Status(StatusCode::kResource,
-                    fmt::format("with another {} bytes, the calls in progress would hold "
-                                "more than {}",
-                                now.payload_bytes, now.budget->limit()));
-    }
-    now.budgeted = now.payload_bytes;
-  }
-  now.buffer.clear();
+  MILLRACE_RETURN_IF_ERROR(now.reserve_payload());
+  now.buffer = {};
   now.phase = Impl::Phase::kPayload;
   return now.next_steps();
 }
@@ -362,17 +395,24 @@ CallReader::CallReader(BufferPool& pool, uint64_t max_payload_bytes)
     : MessageReader(pool, max_payload_bytes) {}
 CallReader::~CallReader() = default;
 
+void CallReader::reserve_head_in(MemoryBudget& budget) {
+  impl_->in_total = Reservation(&budget);
+}
+
 Status CallReader::take_head(std::string_view head) {
+  if (admit_) {
+    Request envelope;
+    uint32_t version = 0;
+    if (!read_envelope(head, envelope, version))
+      return InvalidData("the head of a call cannot be parsed");
+    MILLRACE_RETURN_IF_ERROR(check_version(version));
+    MILLRACE_ASSIGN_OR_RETURN(const MessageGrant grant, admit_(envelope));
+    MILLRACE_RETURN_IF_ERROR(impl_->accept(grant));
+  }
   PsCall call;
   if (!call.ParseFromArray(head.data(), static_cast<int>(head.size())))
     return InvalidData("the head of a call cannot be parsed");
-  if (call.version() != kWireVersion) {
-    return Status(StatusCode::kDistributed,
-                  fmt::format(
-                      "the caller uses version {} of the protocol, but this server uses version {}",
-                      call.version(), kWireVersion))
-        .with_hint("run the same release of millrace in all processes");
-  }
+  MILLRACE_RETURN_IF_ERROR(check_version(call.version()));
   request_.method = static_cast<Method>(call.method());
   if (call.method() > UINT8_MAX || method_name(request_.method) == "unknown")
     return InvalidData("there is no method {}", call.method());

@@ -53,9 +53,18 @@ struct GrpcOptions {
   uint64_t memory_quota_bytes = uint64_t{1} << 30U;
   /// Limit for the bytes of values of all calls of one listener that are being received or handled.
   uint64_t max_bytes_in_flight = uint64_t{32} << 30U;
-  std::chrono::milliseconds handshake_timeout{10000};  ///< until the peer's protocol is known
-  std::chrono::milliseconds idle_timeout{600000};      ///< a connection without calls
-  std::chrono::milliseconds stall_timeout{30000};      ///< a call that neither sends nor receives
+  /// Limit for one trainer, within max_bytes_in_flight.
+  uint64_t max_bytes_per_peer = uint64_t{16} << 30U;
+  /// Limits for callers that the handler does not know (Handler::knows()), apart from those of the
+  /// job: connections (gRPC: streams) from which a call is awaited, and as many whose call is
+  /// handled; bytes of all their calls. The oldest of too many connections is closed.
+  int max_unknown_connections = 64;
+  uint64_t max_unknown_bytes = uint64_t{16} << 20U;
+  std::chrono::milliseconds handshake_timeout{5000};  ///< until the peer is known
+  std::chrono::milliseconds idle_timeout{600000};     ///< a known peer's connection without calls
+  std::chrono::milliseconds stall_timeout{30000};     ///< a call that neither sends nor receives
+  /// A peer that transfers less, on average over a message of more than stall_timeout, is dropped.
+  uint64_t min_bytes_per_second = uint64_t{4} << 10U;
 
   /// Suppresses gRPC's log on standard error, in the whole process.
   bool quiet_library = true;

@@ -3,6 +3,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -21,6 +22,7 @@
 
 #include "framework/base/errors.h"
 #include "ps/metrics/metrics.h"
+#include "ps/transport/admission.h"
 #include "ps/transport/endpoint.h"
 #include "ps/transport/grpc_parts.h"
 
@@ -33,6 +35,10 @@ using Stream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 // Time for running calls to finish, and for replies to be sent, when a server ends.
 constexpr std::chrono::milliseconds kFinishGrace{500};
 constexpr std::chrono::milliseconds kDrain{2000};
+// Connections that a TCP server accepted and handed over have a limited number of places.
+constexpr std::chrono::milliseconds kGuestIdle{30000};
+// How long a silent stream may keep its place while others come.
+constexpr std::chrono::milliseconds kSilentStreamTurn{500};
 constexpr std::chrono::microseconds kLongestCall = std::chrono::hours(1000);
 
 // When the caller stops waiting: its own timeout, or earlier if gRPC has an earlier deadline.
@@ -51,17 +57,43 @@ class ActiveCalls {
  public:
   enum class Stage { kResting, kReceiving, kHandling, kReplying };
 
-  // Adds a stream. False if the server is about to end.
+  // \param max_unknown  how many streams may wait for a call of a known caller
+  // \param greeting     for how long
+  ActiveCalls(int max_unknown, std::chrono::milliseconds greeting)
+      : max_unknown_(static_cast<size_t>(max_unknown)), greeting_(greeting) {}
+
+  // Adds a stream, and ends the oldest one of too many unknown ones. False if the server is about
+  // to end.
   bool enter(grpc::ServerContext& context) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (closing_) return false;
-    calls_[&context] = {Stage::kReceiving, Clock::now()};
+    size_t unknown = 0;
+    auto oldest = calls_.end();
+    for (auto at = calls_.begin(); at != calls_.end(); ++at) {
+      if (!at->second.is_waiting()) continue;
+      ++unknown;
+      if (oldest == calls_.end() || at->second.begin < oldest->second.begin) oldest = at;
+    }
+    const auto now = Clock::now();
+    // those that have just come are about to call
+    if (unknown >= max_unknown_ && now - oldest->second.begin > kSilentStreamTurn) {
+      oldest->second.is_ended = true;
+      oldest->first->TryCancel();
+    }
+    calls_[&context] = {Stage::kReceiving, now, now};
     return true;
+  }
+  // A call of a known caller has arrived.
+  void make_known(grpc::ServerContext& context) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    calls_[&context].is_known = true;
   }
   // Records progress of a call. False if the server is about to end.
   bool note(grpc::ServerContext& context, Stage stage) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    calls_[&context] = {stage, Clock::now()};
+    Call& call = calls_[&context];
+    call.stage = stage;
+    call.progress = Clock::now();
     return !closing_;
   }
   void leave(grpc::ServerContext& context) {
@@ -75,7 +107,9 @@ class ActiveCalls {
     const auto now = Clock::now();
     for (const auto& [context, state] : calls_) {
       const auto limit = state.stage == Stage::kResting ? kStreamRest : timeout;
-      if (state.stage != Stage::kHandling && now - state.progress > limit) context->TryCancel();
+      const bool is_late = state.is_waiting() && now - state.begin > greeting_;
+      if (state.stage != Stage::kHandling && (is_late || now - state.progress > limit))
+        context->TryCancel();
     }
   }
   // Refuses new calls, waits shortly for running calls to finish, cancels those that are not
@@ -103,9 +137,18 @@ class ActiveCalls {
 
  private:
   struct Call {
-    Stage stage;
+    Stage stage = Stage::kReceiving;
     Clock::time_point progress;
+    Clock::time_point begin;
+    bool is_known = false;
+    bool is_ended = false;  // to make room
+    // True while a call of a known caller is awaited.
+    [[nodiscard]] bool is_waiting() const {
+      return !is_known && !is_ended && (stage == Stage::kReceiving || stage == Stage::kResting);
+    }
   };
+  const size_t max_unknown_;
+  const std::chrono::milliseconds greeting_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<grpc::ServerContext*, Call> calls_;
@@ -115,10 +158,7 @@ class ActiveCalls {
 class PsService final : public grpc::Service {
  public:
   PsService(GrpcShared& shared, Handler& handler, ActiveCalls& calls)
-      : shared_(shared),
-        handler_(handler),
-        calls_(calls),
-        budget_(shared.options.max_bytes_in_flight) {
+      : shared_(shared), handler_(handler), calls_(calls), admission_(shared.options, handler) {
     AddMethod(new grpc::internal::RpcServiceMethod(
         kCallMethod, grpc::internal::RpcMethod::BIDI_STREAMING,
         new grpc::internal::BidiStreamingHandler<PsService, grpc::ByteBuffer, grpc::ByteBuffer>(
@@ -137,6 +177,7 @@ class PsService final : public grpc::Service {
   // \param begin  receives the time when its first part arrived
   bool receive(grpc::ServerContext& context, Stream& stream, CallReader& reader,
                Clock::time_point& begin, Status& status);
+  [[nodiscard]] Status check_rate(uint64_t received, Clock::time_point begin) const;
   Status handle(grpc::ServerContext& context, const CallReader& reader, ReplyWriter& reply);
   // False if the stream has ended.
   bool reply(grpc::ServerContext& context, Stream& stream, OutgoingMessage message);
@@ -144,7 +185,7 @@ class PsService final : public grpc::Service {
   GrpcShared& shared_;
   Handler& handler_;
   ActiveCalls& calls_;
-  MemoryBudget budget_;
+  Admission admission_;
 };
 
 grpc::Status PsService::serve(grpc::ServerContext& context, Stream& stream) {
@@ -158,7 +199,12 @@ grpc::Status PsService::serve(grpc::ServerContext& context, Stream& stream) {
 
 bool PsService::exchange(grpc::ServerContext& context, Stream& stream, grpc::Status& ended) {
   CallReader reader(shared_.pool, shared_.options.max_message_bytes);
-  reader.set_budget(budget_);
+  reader.reserve_head_in(admission_.unknown());
+  reader.set_admission([&](const Request& envelope) -> StatusOr<MessageGrant> {
+    MILLRACE_ASSIGN_OR_RETURN(MessageGrant grant, admission_.admit(envelope));
+    if (!grant.is_unknown) calls_.make_known(context);
+    return grant;
+  });
   ReplyWriter answer(shared_.pool);
   Status status;
   Clock::time_point begin{};
@@ -192,10 +238,24 @@ bool PsService::receive(grpc::ServerContext& context, Stream& stream, CallReader
   while (status.ok() && !reader.done()) {
     if (!stream.Read(&part)) return false;
     if (begin == Clock::time_point{}) begin = Clock::now();
-    status = feed(reader, part);
+    try {
+      status = feed(reader, part);
+    } catch (const std::bad_alloc&) {
+      status = Status(StatusCode::kResource, "the server has no memory for the call");
+    }
+    if (status.ok() && begin + shared_.options.stall_timeout < Clock::now())
+      status = check_rate(reader.received_bytes(), begin);
     calls_.note(context, ActiveCalls::Stage::kReceiving);
   }
   return true;
+}
+
+Status PsService::check_rate(uint64_t received, Clock::time_point begin) const {
+  const double late = std::chrono::duration<double>(Clock::now() - begin).count() -
+                      std::chrono::duration<double>(shared_.options.stall_timeout).count();
+  const auto floor = static_cast<double>(shared_.options.min_bytes_per_second);
+  if (static_cast<double>(received) >= floor * late) return Ok();
+  return {StatusCode::kDistributed, "the peer sends too slowly"};
 }
 
 Status PsService::handle(grpc::ServerContext& context, const CallReader& reader,
@@ -204,7 +264,15 @@ Status PsService::handle(grpc::ServerContext& context, const CallReader& reader,
   if (shared_.options.tls)
     MILLRACE_RETURN_IF_ERROR(check_caller(*context.auth_context(), request.method));
   try {
-    return handler_.handle(request, deadline_of(context, reader.timeout_us()), reply);
+    Status status = handler_.handle(request, deadline_of(context, reader.timeout_us()), reply);
+    if (!status.ok() || request.method != Method::kHello) return status;
+    // after its hello, the caller is known
+    const StatusOr<bool> is_known = handler_.knows(request);
+    if (is_known.ok() && *is_known) calls_.make_known(context);
+    return status;
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kResource,
+            fmt::format("the server has no memory for '{}'", method_name(request.method))};
   } catch (const std::exception& error) {
     return Internal("unexpected exception in '{}': {}", method_name(request.method), error.what());
   }
@@ -227,7 +295,9 @@ bool PsService::reply(grpc::ServerContext& context, Stream& stream, OutgoingMess
 class RunningServer {
  public:
   RunningServer(std::shared_ptr<GrpcShared> shared, Handler& handler)
-      : shared_(std::move(shared)), service_(*shared_, handler, calls_) {}
+      : shared_(std::move(shared)),
+        calls_(shared_->options.max_unknown_connections, shared_->options.handshake_timeout),
+        service_(*shared_, handler, calls_) {}
   RunningServer(const RunningServer&) = delete;
   RunningServer& operator=(const RunningServer&) = delete;
   ~RunningServer();
@@ -238,7 +308,8 @@ class RunningServer {
   grpc::Server* server() { return server_.get(); }
 
  private:
-  void configure(grpc::ServerBuilder& builder);
+  void configure(grpc::ServerBuilder& builder, bool has_port);
+  void watch();
 
   std::shared_ptr<GrpcShared> shared_;
   ActiveCalls calls_;
@@ -247,7 +318,7 @@ class RunningServer {
   std::thread watchdog_;
 };
 
-void RunningServer::configure(grpc::ServerBuilder& builder) {
+void RunningServer::configure(grpc::ServerBuilder& builder, bool has_port) {
   const GrpcOptions& options = shared_->options;
   const auto ms = [](std::chrono::milliseconds time) { return static_cast<int>(time.count()); };
   builder.SetMaxReceiveMessageSize(static_cast<int>(kChunkBytes + 2 * kMaxHeadBytes));
@@ -255,7 +326,9 @@ void RunningServer::configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams_per_connection);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, ms(options.handshake_timeout));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, ms(options.idle_timeout));
+  builder.AddChannelArgument(
+      GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+      ms(has_port ? options.idle_timeout : std::min(options.idle_timeout, kGuestIdle)));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, ms(options.keepalive_time));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ms(options.keepalive_timeout));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -275,7 +348,7 @@ void RunningServer::configure(grpc::ServerBuilder& builder) {
 
 StatusOr<int> RunningServer::start(const std::string& endpoint) {
   grpc::ServerBuilder builder;
-  configure(builder);
+  configure(builder, !endpoint.empty());
   int port = 0;
   if (!endpoint.empty()) builder.AddListeningPort(endpoint, shared_->credentials.server, &port);
   server_ = builder.BuildAndStart();
@@ -283,12 +356,19 @@ StatusOr<int> RunningServer::start(const std::string& endpoint) {
     return Status(StatusCode::kDistributed, fmt::format("cannot listen at {}", endpoint))
         .with_hint("check that the address belongs to this machine and the certificate is valid");
   }
-  watchdog_ = std::thread([this] {
-    const auto period = std::min<std::chrono::milliseconds>(std::chrono::seconds(1),
-                                                            shared_->options.stall_timeout / 4);
-    while (!calls_.sleep(period)) calls_.cancel_stalled(shared_->options.stall_timeout);
-  });
+  try {
+    watchdog_ = std::thread([this] { watch(); });
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kResource, fmt::format("no thread for the server: {}", error.what()));
+  }
   return port;
+}
+
+void RunningServer::watch() {
+  const GrpcOptions& options = shared_->options;
+  const auto shortest = std::min(options.stall_timeout, options.handshake_timeout);
+  const auto period = std::min<std::chrono::milliseconds>(std::chrono::seconds(1), shortest / 4);
+  while (!calls_.sleep(period)) calls_.cancel_stalled(options.stall_timeout);
 }
 
 RunningServer::~RunningServer() {

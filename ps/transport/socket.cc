@@ -144,6 +144,16 @@ void Socket::set_patience(std::chrono::milliseconds time) {
   setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
 }
 
+void Socket::set_floor(uint64_t bytes_per_second, std::chrono::milliseconds grace) {
+  floor_ = bytes_per_second;
+  floor_grace_ = grace;
+}
+
+bool Socket::is_too_slow(Deadline begin, uint64_t bytes) const {
+  const auto late = std::chrono::duration<double>(Clock::now() - begin - floor_grace_).count();
+  return late > 0 && static_cast<double>(bytes) < static_cast<double>(floor_) * late;
+}
+
 bool Socket::is_quiet() const {
   char byte = 0;
   return recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
@@ -162,6 +172,8 @@ Status Socket::send(const OutgoingMessage& message) {
   pieces.push_back({const_cast<char*>(message.head.data()), message.head.size()});
   for (const std::span<const std::byte> piece : message.payload)
     pieces.push_back({const_cast<std::byte*>(piece.data()), piece.size()});
+  const auto begin = Clock::now();
+  uint64_t total = 0;
   for (size_t at = 0; at < pieces.size();) {
     msghdr header{};
     header.msg_iov = &pieces[at];
@@ -172,6 +184,8 @@ Status Socket::send(const OutgoingMessage& message) {
       return Lost("timed out because the peer does not receive");
     if (sent < 0) return Lost(reason(errno));
     if (Clock::now() > deadline_) return Lost("the deadline passed while sending");
+    total += static_cast<uint64_t>(sent);
+    if (is_too_slow(begin, total)) return Lost("the peer receives too slowly");
     for (; at < pieces.size() && static_cast<size_t>(sent) >= pieces[at].iov_len; ++at)
       sent -= static_cast<ssize_t>(pieces[at].iov_len);
     if (at == pieces.size()) break;
@@ -192,6 +206,7 @@ StatusOr<size_t> Socket::receive(std::span<std::byte> into) {
 }
 
 StatusOr<bool> Socket::receive(MessageReader& reader, std::span<std::byte> buffer) {
+  const auto begin = Clock::now();
   while (!reader.done()) {
     const std::span<std::byte> space = reader.space();
     const bool direct = space.size() >= buffer.size();
@@ -202,6 +217,7 @@ StatusOr<bool> Socket::receive(MessageReader& reader, std::span<std::byte> buffe
     }
     MILLRACE_RETURN_IF_ERROR(direct ? reader.filled(count) : reader.feed(buffer.first(count)));
     if (Clock::now() > deadline_) return Lost("the deadline passed while receiving");
+    if (is_too_slow(begin, reader.received_bytes())) return Lost("the peer sends too slowly");
   }
   return true;
 }

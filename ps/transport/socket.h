@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,9 +22,12 @@ class Socket {
  public:
   Socket() = default;
   explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket(Socket&& other) noexcept { *this = std::move(other); }
   Socket& operator=(Socket&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(deadline_, other.deadline_);
+    std::swap(floor_, other.floor_);
+    std::swap(floor_grace_, other.floor_grace_);
     return *this;
   }
   Socket(const Socket&) = delete;
@@ -49,6 +53,9 @@ class Socket {
   void set_deadline(Deadline deadline);
   /// Limits every single wait, instead of a deadline.
   void set_patience(std::chrono::milliseconds time);
+  /// Ends messages of peers that are too slow: one that takes longer than `grace` fails once it has
+  /// had less than that many bytes for each second after the grace. 0: no limit.
+  void set_floor(uint64_t bytes_per_second, std::chrono::milliseconds grace);
   /// True if no bytes have arrived and the peer is still connected.
   [[nodiscard]] bool is_quiet() const;
 
@@ -64,8 +71,12 @@ class Socket {
   void shut_down() const;
 
  private:
+  [[nodiscard]] bool is_too_slow(Deadline begin, uint64_t bytes) const;
+
   int fd_ = -1;
   Deadline deadline_ = Deadline::max();
+  uint64_t floor_ = 0;
+  std::chrono::milliseconds floor_grace_{0};
 };
 
 }  // namespace millrace::ps

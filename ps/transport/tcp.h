@@ -17,9 +17,9 @@ enum class TcpGuests { kNone, kGrpc };
 /// connection carries one call at a time; idle connections are kept for reuse.
 ///
 /// Options about streams, memory quota and the gRPC library are ignored; max_handler_threads limits
-/// the connections of a server. There is no encryption: options with TLS are refused.
-/// Errors: kInvalidArgument. Thread-safety: the transport and all objects that it creates are
-/// thread-safe.
+/// the connections of known callers at a server (TcpConnections). There is no encryption: options
+/// with TLS are refused. Errors: kInvalidArgument. Thread-safety: the transport and all objects that
+/// it creates are thread-safe.
 StatusOr<std::unique_ptr<Transport>> make_tcp_transport(const GrpcOptions& options,
                                                         TcpGuests guests = TcpGuests::kNone);
 

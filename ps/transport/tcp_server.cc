@@ -1,40 +1,86 @@
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <exception>
-#include <list>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "framework/base/errors.h"
 #include "ps/metrics/metrics.h"
+#include "ps/transport/admission.h"
 #include "ps/transport/grpc_engine.h"
+#include "ps/transport/tcp_connections.h"
 #include "ps/transport/tcp_parts.h"
 
 namespace millrace::ps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Stage = TcpConnection::Stage;
 
 // Time for running calls to finish, and for replies to be sent, when a server ends.
 constexpr std::chrono::milliseconds kTcpServerFinishGrace{500};
 constexpr std::chrono::milliseconds kTcpServerDrain{2000};
 constexpr uint64_t kLongestCallUs = 3600ULL * 1000 * 1000 * 1000;
+// Pause of the acceptor while the process has no descriptor, thread or memory for a connection.
+constexpr std::chrono::milliseconds kExhaustedPause{20};
+// Descriptors that connections leave to the rest of the process: files, snapshots, metrics.
+constexpr size_t kReservedDescriptors = 64;
 
 // First bytes of HTTP/2 connections, and so of gRPC.
 constexpr std::string_view kGrpcPreface = "PRI ";
 
-enum class Stage { kIdle, kReceiving, kHandling, kReplying, kGone };
+// As many connections as the options allow, but no more than there are descriptors for.
+TcpConnections::Limits limits_of(const GrpcOptions& options) {
+  TcpConnections::Limits limits;
+  limits.known = static_cast<size_t>(options.max_handler_threads);
+  limits.unknown = static_cast<size_t>(options.max_unknown_connections);
+  limits.greeting = options.handshake_timeout;
+  rlimit descriptors{};
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0 || descriptors.rlim_cur == RLIM_INFINITY)
+    return limits;
+  const auto all = static_cast<size_t>(descriptors.rlim_cur);
+  // unknown connections twice: those that a call is awaited from, and those whose call is handled
+  const size_t others = kReservedDescriptors + 2 * limits.unknown;
+  const size_t left = all > others ? all - others : all / 4;
+  limits.known = std::clamp<size_t>(left, 1, limits.known);
+  limits.unknown = std::clamp<size_t>(all / 8, 1, limits.unknown);
+  return limits;
+}
 
-struct TcpServerConnection {
-  Socket socket;
-  Stage stage = Stage::kIdle;  // guarded by the listener's mutex
-  std::thread thread;
+// Connections that were handed over to the gRPC server, which closes their descriptors when it is
+// done with them. Thread-safety: all members.
+class GuestSockets {
+ public:
+  explicit GuestSockets(size_t limit) : limit_(limit) {}
+  // Counts one more, unless there are too many.
+  bool add(int fd) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(open_,
+                  [](const auto& guest) { return identity_of(guest.first) != guest.second; });
+    if (open_.size() >= limit_) return false;
+    open_.emplace_back(fd, identity_of(fd));
+    return true;
+  }
+
+ private:
+  // A number that no other socket has while this one is open; 0 for a closed descriptor.
+  static ino_t identity_of(int fd) {
+    struct stat facts {};
+    return fstat(fd, &facts) == 0 ? facts.st_ino : 0;
+  }
+
+  const size_t limit_;
+  std::mutex mutex_;
+  std::vector<std::pair<int, ino_t>> open_;
 };
 
 class TcpListener final : public Listener {
@@ -42,7 +88,10 @@ class TcpListener final : public Listener {
   TcpListener(std::shared_ptr<TcpShared> shared, Handler& handler)
       : shared_(std::move(shared)),
         handler_(handler),
-        budget_(shared_->options.max_bytes_in_flight) {}
+        admission_(shared_->options, handler),
+        limits_(limits_of(shared_->options)),
+        guest_sockets_(limits_.known),
+        connections_(limits_) {}
   ~TcpListener() override;
 
   [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
@@ -50,28 +99,27 @@ class TcpListener final : public Listener {
 
  private:
   void accept_all();
-  void admit(Socket socket);
-  void remove_gone();
-  void serve(TcpServerConnection& connection);
-  bool serve_call(TcpServerConnection& connection, std::span<std::byte> buffer, bool first);
-  Status handle(const CallReader& reader, ReplyWriter& reply);
-  void hand_over(TcpServerConnection& connection);
+  bool admit(Socket socket);
+  void serve(TcpConnection& connection);
+  bool serve_call(TcpConnection& connection, std::span<std::byte> buffer, bool first);
+  bool await_call(TcpConnection& connection, bool first);
+  StatusOr<MessageGrant> grant(TcpConnection& connection, const Request& envelope);
+  StatusOr<bool> receive(TcpConnection& connection, CallReader& reader,
+                         std::span<std::byte> buffer);
+  Status handle(TcpConnection& connection, const CallReader& reader, ReplyWriter& reply);
+  void hand_over(TcpConnection& connection);
   void count(const CallReader& reader, uint64_t sent, bool ok, Clock::time_point begin) const;
-  // Records the stage of a connection. False if the server is about to end.
-  bool note(TcpServerConnection& connection, Stage stage);
-  bool any_in(std::initializer_list<Stage> stages) const;
 
   std::shared_ptr<TcpShared> shared_;
   Handler& handler_;
-  MemoryBudget budget_;
+  Admission admission_;
   std::unique_ptr<GrpcGuests> guests_;
   std::string endpoint_;
   Socket listener_;
   std::thread acceptor_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::list<TcpServerConnection> connections_;
-  bool closing_ = false;
+  const TcpConnections::Limits limits_;
+  GuestSockets guest_sockets_;
+  TcpConnections connections_;
 };
 
 Status TcpListener::start(const Endpoint& endpoint) {
@@ -82,127 +130,150 @@ Status TcpListener::start(const Endpoint& endpoint) {
   Endpoint got = endpoint;
   got.port = listener_.port();
   endpoint_ = to_string(got);
-  acceptor_ = std::thread([this] { accept_all(); });
+  try {
+    acceptor_ = std::thread([this] { accept_all(); });
+  } catch (const std::exception& error) {
+    return {StatusCode::kResource,
+            fmt::format("no thread for the server at {}: {}", endpoint_, error.what())};
+  }
   return Ok();
 }
 
 void TcpListener::accept_all() {
-  for (;;) {
+  while (connections_.wait_for_place()) {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (closing_) return;
-    }
-    remove_gone();
-    // Too many files are open: wait until others are closed.
-    if (!socket.is_open()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    if (socket.is_open()) admit(std::move(socket));
+    connections_.remove_gone();
+    if (socket.is_open() && admit(std::move(socket))) continue;
+    // no descriptor or thread is left
+    connections_.make_room();
+    std::this_thread::sleep_for(kExhaustedPause);
   }
 }
 
-void TcpListener::admit(Socket socket) {
-  socket.tune(shared_->options.keepalive_time, shared_->options.keepalive_timeout);
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (connections_.size() >= static_cast<size_t>(shared_->options.max_handler_threads)) {
-    lock.unlock();
-    ReplyWriter answer(shared_->pool);
-    socket.set_patience(std::chrono::milliseconds(100));
-    static_cast<void>(socket.send(answer.finish(Status(
-        StatusCode::kResource, fmt::format("the server already has the maximum of {} connections",
-                                           shared_->options.max_handler_threads)))));
-    return;
+// False if the connection cannot be served; it is closed then.
+bool TcpListener::admit(Socket socket) {
+  const GrpcOptions& options = shared_->options;
+  socket.tune(options.keepalive_time, options.keepalive_timeout);
+  socket.set_floor(options.min_bytes_per_second, options.stall_timeout);
+  return connections_
+      .add(std::move(socket), [this](TcpConnection& connection) { serve(connection); })
+      .ok();
+}
+
+void TcpListener::serve(TcpConnection& connection) {
+  try {
+    std::array<std::byte, kReceiveBuffer> buffer;  // NOLINT: filled by recv
+    bool first = true;
+    while (serve_call(connection, buffer, first)) first = false;
+  } catch (const std::exception&) {
+    // no memory for a message or for its error: only this connection ends
   }
-  TcpServerConnection& connection = connections_.emplace_back();
-  connection.socket = std::move(socket);
-  connection.thread = std::thread([this, &connection] { serve(connection); });
-}
-
-void TcpListener::remove_gone() {
-  std::list<TcpServerConnection> gone;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (auto at = connections_.begin(); at != connections_.end();) {
-      const auto next = std::next(at);
-      if (at->stage == Stage::kGone) gone.splice(gone.end(), connections_, at);
-      at = next;
-    }
-  }
-  for (TcpServerConnection& connection : gone) connection.thread.join();
-}
-
-bool TcpListener::note(TcpServerConnection& connection, Stage stage) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  connection.stage = stage;
-  changed_.notify_all();
-  return !closing_;
-}
-
-void TcpListener::serve(TcpServerConnection& connection) {
-  std::array<std::byte, kReceiveBuffer> buffer;  // NOLINT: filled by recv
-  bool first = true;
-  while (serve_call(connection, buffer, first)) first = false;
   connection.socket.shut_down();
-  note(connection, Stage::kGone);
+  connections_.note(connection, Stage::kGone);
+}
+
+// Waits for the first byte of a call. False if the connection has ended or was handed over.
+bool TcpListener::await_call(TcpConnection& connection, bool first) {
+  const GrpcOptions& options = shared_->options;
+  Socket& socket = connection.socket;
+  if (!connections_.note(connection, Stage::kIdle)) return false;
+  const auto greet_by = connections_.greet_by(connection);
+  const auto left = connection.is_known
+                        ? options.idle_timeout
+                        : std::chrono::ceil<std::chrono::milliseconds>(greet_by - Clock::now());
+  pollfd wait{socket.fd(), POLLIN, 0};
+  if (left.count() <= 0 || poll(&wait, 1, static_cast<int>(left.count())) <= 0) return false;
+  if (!connections_.note(connection, Stage::kReceiving)) return false;
+  if (connection.is_known) return true;
+  socket.set_deadline(greet_by);
+  if (!first || guests_ == nullptr || !socket.starts_with(kGrpcPreface)) return true;
+  hand_over(connection);
+  return false;
+}
+
+// The limits of a call: those of its caller. A connection is known from its first call on that
+// comes from a known caller.
+StatusOr<MessageGrant> TcpListener::grant(TcpConnection& connection, const Request& envelope) {
+  MILLRACE_ASSIGN_OR_RETURN(MessageGrant grant, admission_.admit(envelope));
+  if (connection.is_known) return grant;
+  if (grant.is_unknown) {
+    // refused before it has an effect
+    if (envelope.method == Method::kHello) MILLRACE_RETURN_IF_ERROR(connections_.check_room());
+    return grant;
+  }
+  MILLRACE_RETURN_IF_ERROR(connections_.make_known(connection));
+  connection.socket.set_patience(shared_->options.stall_timeout);
+  return grant;
+}
+
+StatusOr<bool> TcpListener::receive(TcpConnection& connection, CallReader& reader,
+                                    std::span<std::byte> buffer) {
+  try {
+    return connection.socket.receive(reader, buffer);
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResource, "the server has no memory for the call");
+  }
 }
 
 // Serves one call. False if the connection has ended.
-bool TcpListener::serve_call(TcpServerConnection& connection, std::span<std::byte> buffer,
-                             bool first) {
-  const GrpcOptions& options = shared_->options;
-  Socket& socket = connection.socket;
-  if (!note(connection, Stage::kIdle)) return false;
-  pollfd wait{socket.fd(), POLLIN, 0};
-  const auto patience = first ? options.handshake_timeout : options.idle_timeout;
-  if (poll(&wait, 1, static_cast<int>(patience.count())) <= 0) return false;
-  if (!note(connection, Stage::kReceiving)) return false;
+bool TcpListener::serve_call(TcpConnection& connection, std::span<std::byte> buffer, bool first) {
+  if (!await_call(connection, first)) return false;
   const auto begin = Clock::now();
-  if (first) {
-    socket.set_patience(options.handshake_timeout);
-    if (guests_ != nullptr && socket.starts_with(kGrpcPreface)) {
-      hand_over(connection);
-      return false;
-    }
-    socket.set_patience(options.stall_timeout);
-  }
-  CallReader reader(shared_->pool, options.max_message_bytes);
-  reader.set_budget(budget_);
+  const bool was_known = connection.is_known;
+  CallReader reader(shared_->pool, shared_->options.max_message_bytes);
+  if (!connection.is_known) reader.reserve_head_in(admission_.unknown());
+  reader.set_admission([&](const Request& envelope) { return grant(connection, envelope); });
   ReplyWriter answer(shared_->pool);
-  const StatusOr<bool> received = socket.receive(reader, buffer);
+  const StatusOr<bool> received = receive(connection, reader, buffer);
   if (received.ok() && !*received) return false;
   Status status = received.status();
   if (status.ok()) {
-    if (!note(connection, Stage::kHandling)) return false;
-    status = handle(reader, answer);
+    const StatusOr<bool> may_begin = connections_.begin_handling(connection);
+    if (may_begin.ok() && !*may_begin) return false;
+    status = may_begin.ok() ? handle(connection, reader, answer) : may_begin.status();
   }
   const OutgoingMessage message = answer.finish(status);
   count(reader, message.bytes(), status.ok(), begin);
-  note(connection, Stage::kReplying);
-  const bool sent = socket.send(message).ok();
-  if (!received.ok()) socket.finish(buffer);
+  connections_.note(connection, Stage::kReplying);
+  if (!was_known) {
+    connection.socket.set_patience(connection.is_known ? shared_->options.stall_timeout
+                                                       : shared_->options.handshake_timeout);
+  }
+  const bool sent = connection.socket.send(message).ok();
+  if (!received.ok()) connection.socket.finish(buffer);
   return sent && received.ok();
 }
 
 // Passes a gRPC connection to the gRPC server, which needs a non-blocking socket.
-void TcpListener::hand_over(TcpServerConnection& connection) {
-  Socket guest;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    guest = std::move(connection.socket);
-  }
+void TcpListener::hand_over(TcpConnection& connection) {
+  Socket guest = connections_.release(connection);
+  if (!guest_sockets_.add(guest.fd())) return;
   guest.set_patience(std::chrono::milliseconds(0));
-  const int fd = guest.release();
+  const int fd = guest.fd();
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
-  guests_->take(fd);
+  guests_->take(guest.release());
 }
 
-Status TcpListener::handle(const CallReader& reader, ReplyWriter& reply) {
+Status TcpListener::handle(TcpConnection& connection, const CallReader& reader,
+                           ReplyWriter& reply) {
   const auto wait = std::chrono::microseconds(std::min(reader.timeout_us(), kLongestCallUs));
+  const Request& request = reader.request();
+  Status status;
   try {
-    return handler_.handle(reader.request(), Clock::now() + wait, reply);
+    status = handler_.handle(request, Clock::now() + wait, reply);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kResource,
+            fmt::format("the server has no memory for '{}'", method_name(request.method))};
   } catch (const std::exception& error) {
-    return Internal("unexpected exception in '{}': {}", method_name(reader.request().method),
-                    error.what());
+    return Internal("unexpected exception in '{}': {}", method_name(request.method), error.what());
   }
+  // after its hello, the caller is known
+  if (!status.ok() || connection.is_known) return status;
+  const StatusOr<bool> is_known = handler_.knows(request);
+  // without a place, the connection is closed in time, and an error names the reason for the next
+  // one
+  if (is_known.ok() && *is_known) static_cast<void>(connections_.make_known(connection));
+  return status;
 }
 
 void TcpListener::count(const CallReader& reader, uint64_t sent, bool ok,
@@ -215,30 +286,13 @@ void TcpListener::count(const CallReader& reader, uint64_t sent, bool ok,
               std::chrono::duration<double>(Clock::now() - begin).count()});
 }
 
-bool TcpListener::any_in(std::initializer_list<Stage> stages) const {
-  return std::any_of(
-      connections_.begin(), connections_.end(), [&](const TcpServerConnection& connection) {
-        return std::find(stages.begin(), stages.end(), connection.stage) != stages.end();
-      });
-}
-
 TcpListener::~TcpListener() {
-  if (!listener_.is_open()) return;
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    closing_ = true;
-    listener_.shut_down();
-    changed_.wait_for(lock, kTcpServerFinishGrace, [this] {
-      return !any_in({Stage::kReceiving, Stage::kHandling, Stage::kReplying});
-    });
-    for (TcpServerConnection& connection : connections_)
-      if (connection.stage != Stage::kReplying) connection.socket.shut_down();
-    changed_.wait_for(lock, kTcpServerDrain, [this] { return !any_in({Stage::kReplying}); });
-    for (TcpServerConnection& connection : connections_) connection.socket.shut_down();
-  }
+  if (!acceptor_.joinable()) return;
+  listener_.shut_down();
+  connections_.close(kTcpServerFinishGrace, kTcpServerDrain);
   acceptor_.join();
-  // No thread adds to the list any more.
-  for (TcpServerConnection& connection : connections_) connection.thread.join();
+  // no thread adds connections any more
+  connections_.join();
 }
 
 }  // namespace

@@ -61,6 +61,9 @@ class TracedHandler final : public Handler {
     trace_.add(request, endpoint_, true, begin, WallClock::now(), status.ok());
     return status;
   }
+  [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override {
+    return handler_.knows(envelope);
+  }
 
  private:
   Handler& handler_;

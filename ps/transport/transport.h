@@ -23,6 +23,12 @@ class Handler {
   /// Errors are returned to the caller with code, message, notes and hint. If the deadline passes,
   /// the error must be kDistributed and say what the call waited for.
   virtual Status handle(const Request& request, Deadline deadline, ReplySink& reply) = 0;
+
+  /// True if the call comes from a peer that takes part in the job. Asked as soon as the envelope
+  /// of a call has arrived (a request without text and items); the calls and connections of other
+  /// peers have limits of their own. Errors refuse the call. Without an implementation, every peer
+  /// is known.
+  [[nodiscard]] virtual StatusOr<bool> knows(const Request& /*envelope*/) const { return true; }
 };
 
 /// A caller's connection to one server. Thread-safety: any number of concurrent calls.

@@ -18,9 +18,11 @@ namespace {
 
 using millrace::ps::BufferPool;
 using millrace::ps::CallReader;
+using millrace::ps::MessageGrant;
 using millrace::ps::OutgoingMessage;
 using millrace::ps::Reply;
 using millrace::ps::ReplyReader;
+using millrace::ps::Request;
 
 millrace::Status feed(millrace::ps::MessageReader& reader, std::string_view bytes, size_t step) {
   for (size_t at = 0; at < bytes.size(); at += step) {
@@ -40,9 +42,20 @@ std::string flat(const OutgoingMessage& message) {
 // Reading, writing and reading again must not change a call.
 void check_call(BufferPool& pool, std::string_view bytes, size_t step) {
   CallReader reader(pool, 1 << 24);
+  Request envelope;
+  reader.set_admission([&](const Request& found) -> millrace::StatusOr<MessageGrant> {
+    envelope = found;
+    return MessageGrant{};
+  });
   const millrace::Status status = feed(reader, bytes, step);
   require(status.ok() || !status.message().empty(), "an error has a message");
   if (!status.ok() || !reader.done()) return;
+  const Request& request = reader.request();
+  require(envelope.method == request.method && envelope.caller.job == request.caller.job &&
+              envelope.caller.trainer == request.caller.trainer &&
+              envelope.caller.incarnation == request.caller.incarnation &&
+              envelope.epoch == request.epoch,
+          "a call is admitted as what it is");
   OutgoingMessage message;
   const auto written = encode_request(reader.request(), reader.timeout_us(), message);
   require(written.ok(), "what was read is written");

@@ -45,7 +45,6 @@ THIRD_PARTY = {
     "gRPC": (r"^grpc(pp)?/", "ps tests", "ps"),
     "Abseil": (r"^absl/", "ps", ""),
     "RocksDB": (r"^rocksdb/", "ps", ""),
-    "cpp-httplib": (r"^httplib\.h$", "ps", ""),
 }
 
 

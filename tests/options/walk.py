@@ -7,7 +7,7 @@ import subprocess
 TOOLS = ("checkpoint", "diff-program", "inspect-program", "job-report", "launch", "pserver", "run-program", "status",
          "transpile-program")
 COMMON = {"--" + name for name in (
-    "help help-all version json quiet verbose output force config threads seed max-model-bytes max-tensor-bytes log-format "
+    "help help-all version json quiet verbose output force config threads seed max-model-bytes max-tensor-bytes timeout log-format "
     "print-config bash-completion zsh-completion manual").split()}
 
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "ps/server/changed_rows.h"
-#include "ps/server/sequence_window.h"
+#include "ps/sequence_window.h"
 #include "tests/ps/server_fixture.h"
 
 // Asynchronous servers apply gradients when they arrive: once, and with delay compensation.
@@ -216,6 +216,21 @@ TEST(SequenceWindow, KnowsWhatWasCarriedOut) {
   window.finish(1, true);
   EXPECT_EQ(window.low(), 2U);
   EXPECT_THAT(window.done(), IsEmpty());
+}
+
+TEST(SequenceWindow, IsBounded) {
+  using Seen = SequenceWindow::Seen;
+  SequenceWindow window;
+  EXPECT_EQ(window.begin(1), Seen::kNew);
+  const uint64_t last = SequenceWindow::kMostDone + 1;
+  for (uint64_t sequence = 2; sequence <= last; ++sequence) {
+    if (window.begin(sequence) != Seen::kNew) FAIL() << sequence;
+    window.finish(sequence, true);
+  }
+  EXPECT_EQ(window.begin(last + 1), Seen::kTooMany);
+  window.settle(1);
+  EXPECT_THAT(window.done(), IsEmpty());
+  EXPECT_EQ(window.begin(last + 1), Seen::kNew);
 }
 
 TEST(ChangedRows, AreThoseSinceTheLastPullOfEachTrainer) {

@@ -263,14 +263,40 @@ TEST(CodecErrors, SizesAreBounded) {
   EXPECT_EQ(read(with_prelude(call)).code(), StatusCode::kResource);
 }
 
-// A message that claims 4 GB costs at most the 64 MiB that are allocated without proof.
+// A message that claims 4 GB costs at most the MiB that is allocated without proof.
 TEST(CodecErrors, MemoryFollowsWhatArrives) {
   PsCall call = good_call();
   add_tensor(call, {1000, 1000, 1000});
   BufferPool pool;
   CallReader reader(pool);
   ASSERT_TRUE(feed_by(reader, with_prelude(call), 100).ok());
-  EXPECT_EQ(reader.space().size(), size_t{64} << 20U);
+  EXPECT_EQ(reader.space().size(), size_t{1} << 20U);
+}
+
+// That of a caller that the server does not know costs a few KiB, and takes from their budget only
+// what has arrived.
+TEST(CodecErrors, MemoryOfUnknownCallersFollowsWhatArrives) {
+  PsCall call = good_call();
+  add_tensor(call, {1000, 1000, 1000});
+  BufferPool pool;
+  MemoryBudget budget(1 << 20, "unknown callers");
+  {
+    CallReader reader(pool);
+    reader.reserve_head_in(budget);
+    Request seen;
+    reader.set_admission([&](const Request& envelope) -> StatusOr<MessageGrant> {
+      seen = envelope;
+      return MessageGrant{&budget, nullptr, true};
+    });
+    ASSERT_TRUE(feed_by(reader, with_prelude(call), 100).ok());
+    EXPECT_EQ(reader.space().size(), size_t{4} << 10U);
+    EXPECT_EQ(static_cast<uint32_t>(seen.method), call.method());
+    EXPECT_EQ(seen.caller.job, call.job());
+    EXPECT_TRUE(seen.items.empty());
+    const Status full = feed_by(reader, std::string(4 << 20, 'x'), 4096);
+    EXPECT_EQ(full.code(), StatusCode::kResource) << full.to_string();
+  }
+  EXPECT_TRUE(budget.take(1 << 20));
 }
 
 TEST(CodecErrors, ContentIsChecked) {

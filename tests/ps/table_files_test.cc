@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "framework/base/file.h"
+#include "io/paths.h"
 #include "ps/table/ctr_accessor.h"
 #include "ps/table/large_scale_kv.h"
 #include "ps/table/routing.h"
@@ -339,6 +340,25 @@ TEST_F(TableFilesTest, FoldersOfTablesThatAreNotWholeLoadNothing) {
   ASSERT_TRUE(write_file_atomically(table_file(folder_, 0, 0), bytes, Replace::kYes).ok());
   EXPECT_EQ(load_table(*rows, folder_, {0, 1, 10}).code(), StatusCode::kInvalidData);
   EXPECT_EQ(rows->size(), 0);
+}
+
+// Servers empty the folder at their start.
+TEST_F(TableFilesTest, FoldersOfOthersAreNotTaken) {
+  SparseTableOptions options = ctr_table_files();
+  options.disk_path = folder_ + "/other";
+  std::filesystem::create_directories(options.disk_path + "/part-000");
+  const Status refused = SparseTable::create(options).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << refused.to_string();
+  EXPECT_THAT(refused.message(), HasSubstr("files that no typed table has written"));
+}
+
+TEST_F(TableFilesTest, FoldersAreInsideTheAllowedOne) {
+  std::filesystem::create_directories(folder_ + "/in");
+  std::filesystem::create_directory_symlink("/", folder_ + "/in/out");
+  EXPECT_TRUE(io::check_inside(folder_ + "/in", folder_ + "/in/new/disk").ok());
+  for (const char* path : {"", "/in/../disk", "/in2", "/in/out/tmp"})
+    EXPECT_EQ(io::check_inside(folder_ + "/in", folder_ + path).code(), StatusCode::kInvalidData)
+        << path;
 }
 
 TEST_F(TableFilesTest, RowsBeyondMemoryAreTheSameRows) {

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -10,6 +12,7 @@
 #include "ps/metrics/exposer.h"
 #include "ps/transport/endpoint.h"
 #include "ps/transport/wire.h"
+#include "tests/ps/raw_socket.h"
 
 namespace millrace::tools {
 namespace {
@@ -152,6 +155,14 @@ TEST(MetricsExposer, AnswersPrometheusAtLoopback) {
   EXPECT_THAT(ask("GET /other HTTP/1.1"), HasSubstr("404"));
   EXPECT_THAT(ask("POST /metrics HTTP/1.1"), HasSubstr("405"));
   EXPECT_THAT(ask("noise"), HasSubstr("400"));
+  // readers that say nothing, or only half of a request, do not block the page
+  std::vector<std::unique_ptr<ps::test::RawSocket>> slow;
+  for (int i = 0; i < 40; ++i) {
+    slow.push_back(std::make_unique<ps::test::RawSocket>("127.0.0.1:" + std::to_string(port)));
+    if (i % 2 == 0) slow.back()->send("GET /metrics HTTP/1.1\r\nHost:");
+  }
+  metrics.health().live = true;
+  EXPECT_THAT(ask("GET /healthz HTTP/1.1"), HasSubstr("200 OK"));
 }
 
 }  // namespace

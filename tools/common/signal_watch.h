@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include <signal.h>
@@ -19,7 +21,11 @@ class SignalWatch {
 
   /// Starts waiting. \param on_signal  called once, in that thread; a second signal ends the
   /// process at once with its exit code. May be null.
-  void start(std::function<void()> on_signal);
+  /// \param grace  if given, the process ends with that exit code this long after the first signal
+  ///               unless the object is destroyed before; `late` is called then
+  void start(std::function<void()> on_signal,
+             std::optional<std::chrono::milliseconds> grace = std::nullopt,
+             std::function<void()> late = {});
   /// The signal that was received; 0: none. Thread-safe.
   [[nodiscard]] int seen() const { return seen_; }
   /// True once a signal was received, for code that polls.
@@ -29,6 +35,8 @@ class SignalWatch {
   static int exit_code_of(int signal) { return 128 + signal; }
 
  private:
+  int wait_for_signal(std::optional<std::chrono::steady_clock::time_point> until) const;
+
   sigset_t signals_{};
   sigset_t before_{};
   std::atomic<int> seen_{0};

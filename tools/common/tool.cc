@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "framework/base/errors.h"
@@ -15,6 +16,7 @@
 #include "tools/common/help.h"
 #include "tools/common/json_config.h"
 #include "tools/common/pages.h"
+#include "tools/common/time_limit.h"
 
 namespace millrace::tools {
 namespace {
@@ -38,6 +40,11 @@ std::string with_dashes(const CLI::App& app, std::string argument) {
   if (app.get_option_no_throw(name) != nullptr || app.get_option_no_throw(dashed) == nullptr)
     return argument;
   return dashed + argument.substr(end);
+}
+
+Status unexpected(const std::exception& error) {
+  return Internal("unexpected exception: {}", error.what())
+      .with_hint("this is a bug in millrace; please report it with the command and its input");
 }
 
 }  // namespace
@@ -85,6 +92,9 @@ void Tool::add_common_options() {
                        "refuse larger tensors; 0: three quarters of the memory")
            ->type_name("N")
            ->check(CLI::NonNegativeNumber.description("")));
+  rare(app_.add_option("--timeout", common_.timeout, "end with an error after this time; 0: never")
+           ->type_name("SECONDS")
+           ->check(CLI::Range(0.0, 1e9).description("")));
   rare(app_.add_option("--log-format", common_.log_format, "text or json")
            ->type_name("FORMAT")
            ->check(CLI::IsMember({"text", "json"}).description("")));
@@ -253,15 +263,24 @@ StatusOr<int> Tool::run_body(int argc, const char* const* argv,
         if (given(flag))
           log(LogLevel::kWarning, fmt::format("{} has no effect on {}", flag, info_.name));
       }
+      const Status late(StatusCode::kResource,
+                        fmt::format("{} took longer than {} s, the limit given by --timeout",
+                                    info_.name, common_.timeout));
+      const TimeLimit limit(common_.timeout, late.to_string() + "\n",
+                            common_.json ? error_json(late) : "", exit_code(late.code()));
       return body();
     }
     MILLRACE_RETURN_IF_ERROR(print(stdout, text));
     return kDone;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResource, "out of memory");
+  } catch (const std::system_error& error) {
+    // a thread that cannot be started
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      return Status(StatusCode::kResource, fmt::format("no more threads: {}", error.what()));
+    return unexpected(error);
   } catch (const std::exception& error) {
-    return Internal("unexpected exception: {}", error.what())
-        .with_hint("this is a bug in millrace; please report it with the command and its input");
+    return unexpected(error);
   }
 }
 

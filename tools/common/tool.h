@@ -53,6 +53,7 @@ struct CommonOptions {
   uint64_t seed = 0;                ///< --seed
   int64_t max_model_bytes;          ///< --max-model-bytes: larger program files are refused
   int64_t max_tensor_bytes = 0;     ///< --max-tensor-bytes; 0 is a share of the memory
+  double timeout = 0;               ///< --timeout: seconds until the tool gives up; 0: never
   std::string log_format = "text";  ///< --log-format: text or json
 };
 

@@ -32,6 +32,10 @@ void add_transport_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--reconnect-timeout-ms", flags.reconnect_timeout_ms,
                  "how long to retry a broken connection")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+  tool.rare(app.add_option("--max-message-bytes", flags.max_message_bytes,
+                           "refuse to send or receive messages with more bytes of values")
+                ->type_name("N")
+                ->check(CLI::Range(int64_t{1}, kLongest).description("")));
 }
 
 }  // namespace
@@ -108,6 +112,11 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
   app.add_flag("--snapshot-durable", flags.snapshot_durable,
                "trainers wait until the snapshot of their step is on disk");
+  app.add_option(
+         "--grace", flags.grace_s,
+         "after SIGTERM or SIGINT: how many seconds the step and the last snapshot may take")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 1e6).description(""));
   app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)");
 }
 
@@ -132,6 +141,7 @@ StatusOr<jobs::ConnectionOptions> connection_options(const PsFlags& flags) {
   if (all) options.tls = tls;
   options.insecure_listen = flags.insecure_listen;
   options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
+  options.max_message_bytes = static_cast<uint64_t>(flags.max_message_bytes);
   options.etcd = flags.etcd;
   options.etcd_lease = std::chrono::seconds(flags.etcd_lease_s);
   options.endpoint = flags.endpoint;

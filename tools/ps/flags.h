@@ -44,6 +44,8 @@ struct PsFlags {
   int64_t snapshot_interval_ms = 0;
   bool snapshot_durable = false;
   int64_t reconnect_timeout_ms = 30'000;
+  int64_t max_message_bytes = ps::kDefaultMaxPayloadBytes;
+  double grace_s = 30;     ///< of servers: from SIGTERM until the process ends at the latest
   std::string kill_point;  ///< NAME[:COUNT]: where the process kills itself; empty: never
 };
 

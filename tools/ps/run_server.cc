@@ -1,10 +1,13 @@
 #include "tools/ps/run_server.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include "ps/transport/tracing.h"
 #include "tools/common/signal_watch.h"
@@ -23,6 +26,18 @@ void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, kKeptBytes);
 }
 
+// Many systems allow more descriptors than a process gets by default, which would limit the
+// connections.
+void raise_descriptor_limit() {
+  constexpr rlim_t kEnough = 65536;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::min(limit.rlim_max, kEnough);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = wanted;
+  setrlimit(RLIMIT_NOFILE, &limit);  // if it fails, there are fewer connections
+}
+
 }  // namespace
 
 StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsFlags& flags,
@@ -30,6 +45,7 @@ StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsF
   if (files.program.empty())
     return Status(StatusCode::kUsage, "expected the program of the server (--program)");
   keep_freed_memory();
+  raise_descriptor_limit();
   SignalWatch watch;
   ps::Metrics metrics;
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::MetricsExposer> exposer,
@@ -49,7 +65,14 @@ StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsF
     std::fflush(stdout);
   });
   if (exposer != nullptr) job->publish_to(metrics);
-  watch.start([&job] { job->stop(); });
+  // finish the running step, take the last snapshot, tell the trainers; but not for ever
+  const auto grace = std::chrono::milliseconds(static_cast<int64_t>(flags.grace_s * 1000));
+  watch.start([&job] { job->stop(); }, grace,
+              [&tool, &flags] {
+                tool.log(
+                    LogLevel::kError,
+                    fmt::format("the server did not stop within {} s (--grace)", flags.grace_s));
+              });
   const Status served = job->serve();
   if (!flags.trace.empty()) {
     // write the trace also of a failed job, where it is most useful

@@ -124,6 +124,8 @@ constexpr Use kUses[] = {
     {"--etcd", kPeers, {}, kRefuse},
     {"--etcd-lease-s", kPeers, "--etcd"},
     {"--reconnect-timeout-ms", kPeers | kClusterRun},
+    {"--max-message-bytes", kPeers},
+    {"--grace", kServerRun},
     {"--endpoint", kServerRun, {}, kRefuse},
     {"--advertise", kServerRun, "--etcd"},
     {"--silence-timeout-ms", kPeers},

@@ -26,10 +26,10 @@ Status parallel_for(size_t count, int threads, const std::function<Status(size_t
     }
   };
   const size_t helpers = std::min(count, static_cast<size_t>(std::max(threads, 1)));
-  std::vector<std::thread> pool;
+  std::vector<std::jthread> pool;  // also joined if a later one cannot be started
   for (size_t i = 1; i < helpers; ++i) pool.emplace_back(work);
   work();
-  for (std::thread& thread : pool) thread.join();
+  for (std::jthread& thread : pool) thread.join();
   return failure;
 }
 

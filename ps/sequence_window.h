@@ -1,7 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "framework/base/status.h"
 
 namespace millrace::ps {
 
@@ -13,11 +19,21 @@ class SequenceWindow {
     kNew,      ///< must be carried out, followed by finish()
     kRunning,  ///< another call with this number is in progress
     kDone,     ///< already carried out
+    kTooMany,  ///< not recorded: kMostDone numbers above a missing one were carried out
   };
+  /// Numbers that are kept while an earlier one is missing: 48 MiB.
+  static constexpr size_t kMostDone = size_t{1} << 20U;
+  /// The error for kTooMany.
+  static Status too_many(uint64_t sequence) {
+    return {StatusCode::kResource,
+            fmt::format("call {} comes after {} others, while an earlier one is missing", sequence,
+                        kMostDone)};
+  }
 
   /// Looks up a number. A new one is marked as in progress.
   Seen begin(uint64_t sequence) {
     if (sequence <= low_ || done_.contains(sequence)) return Seen::kDone;
+    if (done_.size() >= kMostDone && sequence != low_ + 1) return Seen::kTooMany;
     return running_.insert(sequence).second ? Seen::kNew : Seen::kRunning;
   }
   /// \param applied  false: the call had no effect, so a repeat must be carried out
