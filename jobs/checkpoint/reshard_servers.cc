@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/row_owner.h"
 #include "io/checkpoint/box_stream.h"
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/save_streams.h"
@@ -186,7 +187,7 @@ class ServerReshard {
       MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
                                 from_.servers()[piece.server].load_row_numbers(piece.stored->name));
       for (size_t k = 0; k < numbers.size(); ++k) {
-        if (numbers[k] % servers != static_cast<int64_t>(server)) continue;
+        if (server_of_row(numbers[k], servers) != static_cast<int64_t>(server)) continue;
         if (!rows.try_emplace(numbers[k], RowsStream::Place{i, k}).second)
           return InvalidData("two servers have row {}", numbers[k]);
       }
