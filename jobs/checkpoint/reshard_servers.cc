@@ -9,12 +9,14 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/row_owner.h"
 #include "io/checkpoint/box_stream.h"
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/save_streams.h"
 #include "jobs/checkpoint/reshard_tables.h"
 #include "jobs/checkpoint/rows_stream.h"
 #include "jobs/checkpoint/servers.h"
+#include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
 
 namespace millrace::jobs {
@@ -118,11 +120,20 @@ class ServerReshard {
     if (var.is_slice || element_count(var.origin.shape) == 1 ||
         std::ranges::none_of(to_.overview.vars(), elsewhere))
       return {var.offset, var.slice.shape};
+    const std::vector<transpiler::OriginSlices> origins =
+        transpiler::slices_by_origin(to_.overview);
+    const DistributedVar* first = nullptr;
     for (const DistributedVar& other : to_.overview.vars()) {
-      if (other.is_slice && other.endpoint == var.endpoint &&
-          other.origin.shape == var.origin.shape)
+      if (!other.is_slice || other.endpoint != var.endpoint ||
+          other.origin.shape != var.origin.shape)
+        continue;
+      // other parameters of that shape may have other slices on this server
+      const int64_t elements = element_count(other.slice.shape).value_or(-1);
+      if (ps::offset_beside_param(origins, var.origin, var.endpoint, elements) == other.offset)
         return {other.offset, other.slice.shape};
+      if (first == nullptr) first = &other;
     }
+    if (first != nullptr) return {first->offset, first->slice.shape};
     return {var.offset, var.slice.shape};
   }
 
@@ -176,7 +187,7 @@ class ServerReshard {
       MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
                                 from_.servers()[piece.server].load_row_numbers(piece.stored->name));
       for (size_t k = 0; k < numbers.size(); ++k) {
-        if (numbers[k] % servers != static_cast<int64_t>(server)) continue;
+        if (server_of_row(numbers[k], servers) != static_cast<int64_t>(server)) continue;
         if (!rows.try_emplace(numbers[k], RowsStream::Place{i, k}).second)
           return InvalidData("two servers have row {}", numbers[k]);
       }

@@ -37,6 +37,19 @@ int64_t elements_of_gather(const std::vector<int64_t>& dims) {
   return count;
 }
 
+// Checks that slices cover each element of a var exactly once.
+Status check_ends(const std::string& name, const std::map<int64_t, int64_t>& ends,
+                  int64_t elements) {
+  int64_t covered = 0;
+  for (const auto& [begin, end] : ends) {
+    if (begin != covered)
+      return InvalidData("a slice of '{}' begins at element {}, expected {}", name, begin, covered);
+    covered = end;
+  }
+  if (covered == elements) return Ok();
+  return InvalidData("the slices of '{}' have {} elements, expected {}", name, covered, elements);
+}
+
 StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& origin,
                      std::vector<Value> pieces) {
   const auto* const first = pieces.front().get_if<Tensor>();
@@ -46,8 +59,8 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
   auto& whole = joined.as<Tensor>();
   const Dims dims(origin.origin.shape.begin(), origin.origin.shape.end());
   MILLRACE_RETURN_IF_ERROR(whole.resize(first->dtype(), dims));
-  int64_t end = 0;  // of the previous slice
-  int64_t filled = 0;
+  int64_t end = 0;                  // of the previous slice
+  std::map<int64_t, int64_t> ends;  // of the slices, by their first element
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto* const piece = pieces[i].get_if<Tensor>();
     const DistributedVar& slice = *origin.slices[i];
@@ -57,18 +70,17 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
                                   piece == nullptr ? -1 : piece->numel());
     if (begin < 0 && !slice.is_slice) begin = end;
     if (piece == nullptr || piece->dtype() != first->dtype() || begin < 0 ||
-        begin + piece->numel() > elements) {
+        begin > elements - piece->numel()) {
       return InvalidData("slice {} of '{}' is {}, which does not fit into {}", i,
                          origin.origin.name, describe(pieces[i]), describe(whole));
     }
     std::memcpy(whole.raw() + begin * dtype_size(first->dtype()), piece->raw(),
                 static_cast<size_t>(piece->bytes()));
     end = begin + piece->numel();
-    filled += piece->numel();
+    if (piece->numel() > 0 && !ends.try_emplace(begin, end).second)
+      return InvalidData("two slices of '{}' begin at element {}", origin.origin.name, begin);
   }
-  if (filled != elements)
-    return InvalidData("the slices of '{}' have {} elements, expected {}", origin.origin.name,
-                       filled, elements);
+  MILLRACE_RETURN_IF_ERROR(check_ends(origin.origin.name, ends, elements));
   return joined;
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "executor/block_runner.h"
+#include "framework/row_owner.h"
 #include "framework/var.h"
 #include "io/param_writer.h"
 #include "io/paths.h"
@@ -71,7 +72,7 @@ Status check_rows_saving(const RecvSave& save, const std::vector<Value>& slices,
   const auto count = static_cast<int64_t>(slices.size());
   const auto own = static_cast<int64_t>(k);
   Dims dims = save.shape;
-  dims[0] = dims[0] > own ? (dims[0] - own - 1) / count + 1 : 0;
+  dims[0] = rows_of_server(dims[0], own, count);
   const auto* const tensor = slices[k].get_if<Tensor>();
   const bool fits = tensor != nullptr && tensor->initialized() &&
                     tensor->dims() == llvm::ArrayRef<int64_t>(dims) &&
@@ -104,7 +105,8 @@ Status run_recv_rows(TrainerLink& link, const RecvSave& save) {
     dims[0] = std::min(rows_a_piece, save.shape[0] - first);
     MILLRACE_RETURN_IF_ERROR(piece.resize(dtype, dims));
     for (int64_t i = 0; i < dims[0]; ++i) {
-      const Tensor& slice = *slices[static_cast<size_t>((first + i) % count)].get_if<Tensor>();
+      const Tensor& slice =
+          *slices[static_cast<size_t>(server_of_row(first + i, count))].get_if<Tensor>();
       std::memcpy(piece.raw() + i * row_bytes, slice.raw() + (first + i) / count * row_bytes,
                   static_cast<size_t>(row_bytes));
     }

@@ -10,6 +10,7 @@
 #include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "framework/row_owner.h"
 #include "io/params.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
@@ -57,7 +58,7 @@ Status add_rows(const SelectedRows& from, int64_t server, int64_t servers, Selec
   const int64_t row_bytes = from.rows.empty() ? 0 : from.value.bytes() / from.value.dim(0);
   for (size_t i = 0; i < from.rows.size(); ++i) {
     const int64_t row = from.rows[i];
-    if (row % servers != server) continue;
+    if (server_of_row(row, servers) != server) continue;
     if (!seen.insert(row).second) return InvalidData("row {} occurs twice", row);
     to.rows.push_back(row);
     const std::byte* const begin = from.value.raw() + static_cast<int64_t>(i) * row_bytes;
@@ -90,7 +91,7 @@ Status load_table_parts(const std::string& folder, const std::string& table, int
     if (Status status = add_rows(from, server, servers, rows, bytes, seen); !status.ok())
       return in_table(std::move(status), table, path);
   }
-  const int64_t expected = rows.height > server ? (rows.height - server - 1) / servers + 1 : 0;
+  const int64_t expected = rows_of_server(rows.height, server, servers);
   if (dims.empty() || static_cast<int64_t>(rows.rows.size()) != expected) {
     return in_table(
         InvalidData(

@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "ps/client/gather.h"
 #include "ps/server/table_rows.h"
 #include "ps/values.h"
 
@@ -30,16 +31,21 @@ Status misfit_slice(const std::string& name, const Value& value, const std::stri
 }
 
 // Offset of a slice of a variable. Some accumulators of split parameters are listed as whole, but
-// have the size of their parameter's slice.
+// have the size of their parameter's slice. \returns negative if that slice is not known
 int64_t offset_of(const SlicesFile& slices, const DistributedVar& entry, int64_t elements,
                   int64_t whole) {
   if (entry.is_slice || elements == whole) return entry.offset;
+  const int64_t offset = offset_beside_param(transpiler::slices_by_origin(slices.overview),
+                                             entry.origin, entry.endpoint, elements);
+  if (offset >= 0) return offset;
+  // a name that no parameter begins: only if all slices of that shape agree
+  std::set<int64_t> offsets;
   for (const DistributedVar& other : slices.overview.vars()) {
     if (other.endpoint == entry.endpoint && other.is_slice &&
         elements_in(other.origin.shape) == whole && elements_in(other.slice.shape) == elements)
-      return other.offset;
+      offsets.insert(other.offset);
   }
-  return entry.offset;
+  return offsets.size() == 1 ? *offsets.begin() : -1;
 }
 
 Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const Program& program,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ps/server/load_slices.h"
+
 // State that slices.json lists as whole is where the slices of its parameter are, regardless of
 // other vars of the same shape.
 
@@ -25,6 +27,7 @@ DistributedVar slice(const std::string& origin, int64_t offset, const std::strin
   var.slice = facts_gather(origin + ".block", {2});
   var.is_slice = true;
   var.offset = offset;
+  var.vtype = "Param";
   var.endpoint = endpoint;
   return var;
 }
@@ -44,6 +47,32 @@ TEST(OffsetBesideParam, FollowsTheParameterOfItsName) {
   EXPECT_LT(offset_beside_param(origins, mean_b, "three", 2), 0);
   EXPECT_LT(offset_beside_param(origins, mean_b, "one", 3), 0);
   EXPECT_LT(offset_beside_param(origins, facts_gather("other_mean_grad_0", {4}), "one", 2), 0);
+}
+
+TEST(OffsetBesideParam, LoadingUsesTheSliceOfItsParameter) {
+  transpiler::SlicesFile slices;
+  slices.overview.add_distributed_var(slice("fc", 0, "one"));
+  slices.overview.add_distributed_var(slice("fc_b", 2, "one"));
+  DistributedVar mean;
+  mean.origin = mean.slice = facts_gather("fc_b_mean_grad_0", {4});
+  mean.endpoint = "one";
+  slices.overview.add_distributed_var(mean);
+  slices.overview.add_distributed_var(slice("fc", 2, "two"));
+  slices.overview.add_distributed_var(slice("fc_b", 0, "two"));
+  const auto program = Program::create();
+  program->root().append_op("listen_and_serv").set_string("endpoint", "one");
+  program->root().declare("fc_b_mean_grad_0", VarSpec::tensor(DType::kFloat32, {2}));
+  std::map<std::string, Value> whole;
+  auto& values = whole["fc_b_mean_grad_0"].as<Tensor>();
+  ASSERT_TRUE(values.resize(DType::kFloat32, {4}).ok());
+  for (int i = 0; i < 4; ++i) values.data<float>()[i] = static_cast<float>(i);
+  Scope scope;
+  const Status status = load_slices(slices, *program, whole, scope);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  const auto* const loaded = scope.find("fc_b_mean_grad_0")->get_if<Tensor>();
+  ASSERT_EQ(loaded->numel(), 2);
+  EXPECT_EQ(loaded->data<float>()[0], 2);
+  EXPECT_EQ(loaded->data<float>()[1], 3);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "framework/row_owner.h"
 #include "ps/slices/row_slicer.h"
 #include "ps/slices/split_rows.h"
 #include "ps/table/key_plan.h"
@@ -112,6 +113,18 @@ TEST(Slices, EveryRowIsInExactlyOneSlice) {
       const auto& added = *slicer.slices()[k].get_if<SelectedRows>();
       EXPECT_EQ(added.height, from.heights[k]);
       EXPECT_EQ(rows_in(added, from.begins[k]), added_up(expected));
+    }
+  }
+}
+
+TEST(Slices, EveryRowOfADistributedTableIsOnOneServer) {
+  for (int64_t servers = 1; servers < 6; ++servers) {
+    for (int64_t height = 0; height < 20; ++height) {
+      std::vector<int64_t> counts(static_cast<size_t>(servers), 0);
+      for (int64_t row = 0; row < height; ++row)
+        ++counts[static_cast<size_t>(server_of_row(row, servers))];
+      for (int64_t server = 0; server < servers; ++server)
+        EXPECT_EQ(rows_of_server(height, server, servers), counts[static_cast<size_t>(server)]);
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
+#include "framework/row_owner.h"
 #include "transpiler/distribute/emit.h"
 #include "transpiler/distribute/pserver_builder.h"
 #include "transpiler/roles.h"
@@ -18,7 +19,7 @@ const Op* table_update(const DistributionJob& job, uint32_t pair) {
 void declare_table(PserverBuilder& b, const Var& whole) {
   Dims dims(whole.dims().begin(), whole.dims().end());
   const auto servers = static_cast<int64_t>(b.job.endpoints.size());
-  if (!dims.empty()) dims[0] = (dims[0] + servers - 1) / servers;
+  if (!dims.empty()) dims[0] = rows_of_server(dims[0], 0, servers);
   VarSpec spec = plain_spec(VarKind::kSelectedRows, whole.dtype(), dims);
   spec.persistable = true;
   b.root().declare(whole.name(), std::move(spec));
