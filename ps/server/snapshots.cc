@@ -23,6 +23,9 @@ namespace {
 // of another server. Keeping three makes sure that all servers have one step in common.
 constexpr int kKept = 3;
 
+// A killed server with much memory takes a while to end.
+constexpr std::chrono::milliseconds kLockPatience{2000};
+
 // Resharded from snapshots of other servers: a new job starts from the values.
 bool has_values_only(const CallsRecord& record) {
   return record.trainers.empty() && record.applied == 0;
@@ -73,7 +76,18 @@ Status Snapshots::take_calls(CallsRecord record, int64_t& applied) {
   return Ok();
 }
 
+Status Snapshots::lock(std::chrono::milliseconds patience) {
+  if (lock_ && lock_->is_held()) return Ok();
+  lock_.reset();
+  const std::string holder = fmt::format("server {} at {}", core_.plan.server, core_.plan.endpoint);
+  MILLRACE_ASSIGN_OR_RETURN(lock_, io::FolderLock::take(root_, holder, patience));
+  return Ok();
+}
+
 StatusOr<bool> Snapshots::restore(int64_t& applied) {
+  // A folder that cannot be written is reported with the first snapshot, and training continues.
+  if (Status status = lock(kLockPatience); status.code() == StatusCode::kResource)
+    return std::move(status).with_note("while opening the folder of snapshots");
   StatusOr<io::LastCheckpoint> last = io::open_last_checkpoint(root_);
   if (!last.ok() && last.status().code() == StatusCode::kNotFound) {
     MILLRACE_ASSIGN_OR_RETURN(const auto unfinished, io::list_checkpoints(root_));
@@ -193,6 +207,7 @@ bool Snapshots::is_due(int64_t applied, Clock::time_point now) const {
 }
 
 Status Snapshots::take(int64_t applied, bool wait) {
+  MILLRACE_RETURN_IF_ERROR(lock({}));
   io::LocalState state;
   for (const auto& var : core_.vars()) {
     const ServerVar& each = var.getValue();

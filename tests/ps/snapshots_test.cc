@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "io/checkpoint/folder.h"
+#include "io/checkpoint/folder_lock.h"
 #include "ps/server/calls_record.h"
 #include "tests/ps/server_fixture.h"
 
@@ -147,6 +151,56 @@ TEST_F(ServerSnapshots, OneOfAnotherJobIsRefused) {
   EXPECT_TRUE(start().ok());
   options_.job = "clicks";
   EXPECT_TRUE(start().ok());
+}
+
+// Two servers that write one folder would remove and mix each other's snapshots.
+TEST_F(ServerSnapshots, AFolderThatAnotherServerHasIsRefused) {
+  {
+    const auto held = io::FolderLock::take(root_ + "/server-0", "server 0 at a:1");
+    ASSERT_TRUE(held.ok()) << held.status().to_string();
+    const Status status = start();
+    EXPECT_EQ(status.code(), StatusCode::kResource) << status.to_string();
+    EXPECT_THAT(status.to_string(),
+                AllOf(HasSubstr(root_ + "/server-0"), HasSubstr("server 0 at a:1"),
+                      HasSubstr(fmt::format("in use by process {} on ", ::getpid()))));
+    EXPECT_FALSE(fs::exists(root_ + "/server-0"));
+  }
+  EXPECT_TRUE(start().ok());
+}
+
+// The lock ends with its process, however that ends.
+TEST_F(ServerSnapshots, AFolderOfAKilledProcessIsFree) {
+  fs::create_directories(root_);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto held = io::FolderLock::take(root_ + "/server-0", "server 0 at a:1");
+    const char byte = held.ok() ? 'y' : 'n';
+    static_cast<void>(::write(ready[1], &byte, 1) == 1);
+    for (;;) ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  EXPECT_FALSE(io::FolderLock::take(root_ + "/server-0", "test").ok());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  EXPECT_TRUE(io::FolderLock::take(root_ + "/server-0", "test").ok());
+  EXPECT_TRUE(start().ok());
+}
+
+// Another process that gets the lock after the file was removed does not share it unnoticed.
+TEST_F(ServerSnapshots, ALockWhoseFileWasRemovedIsNotHeld) {
+  auto first = io::FolderLock::take(root_ + "/server-0", "first");
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(first->is_held());
+  fs::remove(root_ + "/server-0.lock");
+  EXPECT_FALSE(first->is_held());
+  const auto second = io::FolderLock::take(root_ + "/server-0", "second");
+  EXPECT_TRUE(second.ok());
 }
 
 TEST_F(ServerSnapshots, OneThatDoesNotTellItsJobIsRefused) {
