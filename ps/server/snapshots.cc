@@ -35,6 +35,7 @@ bool has_values_only(const CallsRecord& record) {
 
 Snapshots::Snapshots(ServerCore& core)
     : core_(core),
+      identity_(identity_of(core)),
       root_(fmt::format("{}/server-{}", core.options.snapshot_root, core.plan.server)),
       taken_(Clock::now()) {}
 
@@ -116,7 +117,7 @@ Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
           .status()
           .with_note("a snapshot without this record does not tell which job it belongs to")
           .with_note("in " + checkpoint.folder());
-    if (Status status = check_identity(*identity, identity_of(core_)); !status.ok())
+    if (Status status = check_identity(*identity, identity_); !status.ok())
       return std::move(status).with_note("in " + checkpoint.folder());
   }
   std::set<std::string> stored;
@@ -220,8 +221,7 @@ Status Snapshots::take(int64_t applied, bool wait) {
   for (const auto& [name, value] : tables) state.add(name, value);
   const std::string text = calls_text(calls(applied));
   state.add_record(kCallsRecord, text);
-  const std::string identity = identity_of(core_);
-  state.add_record(kIdentityRecord, identity);
+  state.add_record(kIdentityRecord, identity_);
   state.user["endpoint"] = core_.plan.endpoint;
   const int64_t number = ++number_;
   MILLRACE_RETURN_IF_ERROR(saver_.start(

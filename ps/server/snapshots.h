@@ -63,6 +63,7 @@ class Snapshots {
   Status take_calls(CallsRecord record, int64_t& applied);
 
   ServerCore& core_;
+  std::string identity_;
   std::string root_;
   std::optional<io::FolderLock> lock_;  ///< released after the saver has finished
   io::AsyncSaver saver_;

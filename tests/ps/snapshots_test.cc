@@ -145,11 +145,31 @@ TEST_F(ServerSnapshots, OneOfAnotherJobIsRefused) {
           "expected 'var w f32 [3]', found 'var w f32 [2]'");
   refused(start(changed("persist w@GRAD: f32(2)", "var w@GRAD: f32(2)")),
           "expected nothing, found 'var w@GRAD f32 [2]'");
+  // names and dims agree, but not what is computed, who sends, or which rows these are
+  refused(start(changed("scale: 1, op_role: 0", "scale: 0.5, op_role: 0")),
+          "expected 'op 1 of block 1: scale");
+  refused(start(changed("Fanin: 1", "Fanin: 2")), "expected 'trainers 2', found 'trainers 1'");
+  options_.plan = {"slice w f32 [2] from element 2 of v f32 [4]"};
+  EXPECT_TRUE(start().ok()) << "a snapshot without a plan tells nothing about it";
+  options_.plan.clear();
   options_.job = "views";
   refused(start(), "expected 'job views', found 'job clicks'");
   options_.job.clear();
   EXPECT_TRUE(start().ok());
   options_.job = "clicks";
+  EXPECT_TRUE(start().ok());
+}
+
+// Slices of two plans may have the same names and dims.
+TEST_F(ServerSnapshots, OneOfOtherSlicesIsRefused) {
+  options_.plan = {"server 0 of 2", "slice w f32 [2] from element 0 of v f32 [4]"};
+  Floats seen;
+  ASSERT_TRUE(train(2, seen).ok());
+  options_.plan[1] = "slice w f32 [2] from element 0 of v f32 [6]";
+  EXPECT_THAT(start().to_string(),
+              AllOf(HasSubstr("expected 'plan: slice w f32 [2] from element 0 of v f32 [6]'"),
+                    HasSubstr("found 'plan: slice w f32 [2] from element 0 of v f32 [4]'")));
+  options_.plan[1] = "slice w f32 [2] from element 0 of v f32 [4]";
   EXPECT_TRUE(start().ok());
 }
 
