@@ -52,6 +52,7 @@ endfunction()
 millrace_find_plain(zip zip.h zip REQUIRED)
 millrace_find_plain(zlib zlib.h z REQUIRED)
 millrace_find_plain(xxhash xxhash.h xxhash REQUIRED)
+millrace_find_plain(crypto openssl/hmac.h crypto REQUIRED)
 millrace_find_plain(zstd zstd.h zstd "")
 # Optional dependencies: collectives between processes, tables larger than memory, metrics. Code that needs one checks
 # if(TARGET gloo).

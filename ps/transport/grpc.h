@@ -7,6 +7,7 @@
 #include <string>
 
 #include "framework/base/status.h"
+#include "io/job_key.h"
 #include "ps/transport/codec.h"
 #include "ps/transport/endpoint.h"
 #include "ps/transport/transport.h"
@@ -33,6 +34,9 @@ struct TlsFiles {
 struct GrpcOptions {
   std::optional<TlsFiles> tls;   ///< absent: neither encryption nor authentication
   bool insecure_listen = false;  ///< listen beyond loopback without TLS
+  /// Connections by TCP begin with a proof that both sides have this key; a server with a key
+  /// refuses callers without. Null: no proof. Not together with TLS, nor for the gRPC transport.
+  std::shared_ptr<const io::JobKey> job_key = nullptr;
   /// Maximum bytes of values in one message.
   uint64_t max_message_bytes = kDefaultMaxPayloadBytes;
   /// How long a client whose connection broke waits for the server to return, limited by the

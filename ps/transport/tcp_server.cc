@@ -14,6 +14,7 @@
 #include "framework/base/errors.h"
 #include "ps/metrics/metrics.h"
 #include "ps/transport/grpc_engine.h"
+#include "ps/transport/key_exchange.h"
 #include "ps/transport/tcp_parts.h"
 
 namespace millrace::ps {
@@ -37,6 +38,14 @@ struct TcpServerConnection {
   std::thread thread;
 };
 
+// Refuses all calls by gRPC, which has no proof of the job's key.
+class NoKeyHandler final : public Handler {
+ public:
+  Status handle(const Request& /*request*/, Deadline /*deadline*/, ReplySink& /*reply*/) override {
+    return lacks_key();
+  }
+};
+
 class TcpListener final : public Listener {
  public:
   TcpListener(std::shared_ptr<TcpShared> shared, Handler& handler)
@@ -53,6 +62,7 @@ class TcpListener final : public Listener {
   void admit(Socket socket);
   void remove_gone();
   void serve(TcpServerConnection& connection);
+  bool may_call(TcpServerConnection& connection, std::span<std::byte> buffer);
   bool serve_call(TcpServerConnection& connection, std::span<std::byte> buffer, bool first);
   Status handle(const CallReader& reader, ReplyWriter& reply);
   void hand_over(TcpServerConnection& connection);
@@ -64,6 +74,7 @@ class TcpListener final : public Listener {
   std::shared_ptr<TcpShared> shared_;
   Handler& handler_;
   MemoryBudget budget_;
+  NoKeyHandler no_key_;
   std::unique_ptr<GrpcGuests> guests_;
   std::string endpoint_;
   Socket listener_;
@@ -76,7 +87,8 @@ class TcpListener final : public Listener {
 
 Status TcpListener::start(const Endpoint& endpoint) {
   if (shared_->guests == TcpGuests::kGrpc) {
-    MILLRACE_ASSIGN_OR_RETURN(guests_, make_grpc_guests(shared_->options, handler_));
+    Handler& of_guests = shared_->options.job_key != nullptr ? no_key_ : handler_;
+    MILLRACE_ASSIGN_OR_RETURN(guests_, make_grpc_guests(shared_->options, of_guests));
   }
   MILLRACE_ASSIGN_OR_RETURN(listener_, Socket::listen(endpoint));
   Endpoint got = endpoint;
@@ -140,9 +152,26 @@ bool TcpListener::note(TcpServerConnection& connection, Stage stage) {
 void TcpListener::serve(TcpServerConnection& connection) {
   std::array<std::byte, kReceiveBuffer> buffer;  // NOLINT: filled by recv
   bool first = true;
-  while (serve_call(connection, buffer, first)) first = false;
+  if (may_call(connection, buffer)) {
+    while (serve_call(connection, buffer, first)) first = false;
+  }
   connection.socket.shut_down();
   note(connection, Stage::kGone);
+}
+
+// Before the first call: the caller proves that it has the key of the job, if there is one.
+bool TcpListener::may_call(TcpServerConnection& connection, std::span<std::byte> buffer) {
+  const GrpcOptions& options = shared_->options;
+  if (options.job_key == nullptr) return true;
+  Socket& socket = connection.socket;
+  socket.set_deadline(Clock::now() + options.handshake_timeout);
+  if (guests_ != nullptr && socket.starts_with(kGrpcPreface)) return true;  // refuses its calls
+  const Status known = exchange_as_server(socket, *options.job_key);
+  if (known.ok()) return true;
+  ReplyWriter answer(shared_->pool);
+  static_cast<void>(socket.send(answer.finish(known)));
+  socket.finish(buffer);
+  return false;
 }
 
 // Serves one call. False if the connection has ended.
