@@ -10,9 +10,9 @@
 namespace millrace::io {
 
 /// A secret that the processes of one job share, with which two of them show each other that they
-/// belong to it, without sending it: each proves, by HMAC-SHA256, that it knows the key and has seen
-/// the random bytes of the other. It neither encrypts nor protects what follows on a connection;
-/// TLS does. Immutable. Thread-safety: any thread.
+/// belong to it, without sending it: each proves, by HMAC-SHA256, that it knows the key and has
+/// seen the random bytes of the other. It neither encrypts nor protects what follows on a
+/// connection; TLS does. Immutable. Thread-safety: any thread.
 class JobKey {
  public:
   /// Bytes of a nonce, and of a proof.

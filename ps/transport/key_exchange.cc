@@ -18,8 +18,7 @@ StatusOr<std::string> receive_text(Socket& socket, size_t count) {
   std::string text(count, '\0');
   for (size_t done = 0; done < count;) {
     MILLRACE_ASSIGN_OR_RETURN(
-        const size_t now,
-        socket.receive(std::as_writable_bytes(std::span(text)).subspan(done)));
+        const size_t now, socket.receive(std::as_writable_bytes(std::span(text)).subspan(done)));
     if (now == 0)
       return Status(StatusCode::kDistributed, "the connection ended while keys were compared");
     done += now;
