@@ -119,6 +119,7 @@ constexpr Use kUses[] = {
     {"--tls-ca", kPeers, {}, kRefuse},
     {"--tls-cert", kPeers, {}, kRefuse},
     {"--tls-key", kPeers, {}, kRefuse},
+    {"--job-key", kPeers | kOnceRun | kBatchRun | kTimedRun, {}, kRefuse},
     {"--transport", kPeers},
     {"--insecure-listen", kServerRun},
     {"--etcd", kPeers, {}, kRefuse},
