@@ -42,7 +42,7 @@ struct JobEnvironment {
 StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read);
 
 /// Variable with the file of the job's key, which `launch --job-key` sets for its children.
-inline constexpr const char* kJobKeyVariable = "MILLRACE_JOB_KEY";
+extern const char* const kJobKeyVariable;
 /// Its value; empty if it is not set.
 std::string job_key_file(const EnvironmentReader& read);
 

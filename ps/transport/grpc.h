@@ -21,7 +21,8 @@ class Metrics;
 /// The peer's certificate says what it is allowed to do, by URIs in the subject alternative names:
 /// millrace://role/trainer allows everything except to stop servers and to save,
 /// millrace://role/operator allows these, millrace://role/pserver allows to be a server. One
-/// certificate may have several of them.
+/// certificate may have several of them. With one or more millrace://trainer/<number> the calls of
+/// a trainer must have one of these numbers.
 struct TlsFiles {
   std::string authority;    ///< certificates that peers must be signed by
   std::string certificate;  ///< of this process, including intermediate certificates

@@ -202,7 +202,7 @@ Status PsService::handle(grpc::ServerContext& context, const CallReader& reader,
                          ReplyWriter& reply) {
   const Request& request = reader.request();
   if (shared_.options.tls)
-    MILLRACE_RETURN_IF_ERROR(check_caller(*context.auth_context(), request.method));
+    MILLRACE_RETURN_IF_ERROR(check_caller(*context.auth_context(), request));
   try {
     return handler_.handle(request, deadline_of(context, reader.timeout_us()), reply);
   } catch (const std::exception& error) {
