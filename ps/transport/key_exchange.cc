@@ -13,7 +13,7 @@ Status send_text(Socket& socket, std::string text) {
   return socket.send(message);
 }
 
-// Exactly so many bytes. Errors: kDistributed if the connection ends before.
+// Exactly that many bytes. Errors: kDistributed if the connection ends before.
 StatusOr<std::string> receive_text(Socket& socket, size_t count) {
   std::string text(count, '\0');
   for (size_t done = 0; done < count;) {
