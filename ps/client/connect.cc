@@ -97,10 +97,6 @@ std::map<std::string, PlanFacts> facts_of_program(const Program& program) {
   using Names = std::vector<std::string>;
   std::map<std::string, PlanFacts> facts;
   for (const Op& op : program.root().ops()) {
-    if (op.type() == "send_barrier" && !get_attr_or(op, "half_async", false)) {
-      for (const std::string& server : get_attr_or(op, "endpoints", Names{}))
-        facts[server].emplace_back(kExpectsSync);
-    }
     if (op.type() != "recv") continue;
     const Names servers = get_attr_or(op, "epmap", Names{});
     const Names named = get_attr_or(op, "recv_varnames", Names{});

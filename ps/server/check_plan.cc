@@ -36,8 +36,6 @@ Status check_plan(const ServerCore& core, int trainer, const PlanFacts& told) {
   if (told.empty()) return Ok();
   const std::map<std::string, std::string> types = types_of(core);
   for (const std::string& fact : told) {
-    if (fact == kExpectsSync && core.plan.mode != ServerMode::kSync && !core.plan.federated)
-      return differs(trainer, core, fact, fmt::format("is {}", server_mode_name(core.plan.mode)));
     ReceivedFact received;
     if (!parse_received(fact, received)) continue;
     const auto own = types.find(received.name);

@@ -54,7 +54,7 @@ bool parse_received(llvm::StringRef line, ReceivedFact& fact) {
 }
 
 bool is_common(llvm::StringRef fact) {
-  return fact != kExpectsSync && !fact.startswith(kReceives);
+  return !fact.startswith(kReceives);
 }
 
 Status compare_plans(const PlanFacts& their_facts, const std::string& theirs,

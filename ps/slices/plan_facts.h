@@ -17,9 +17,6 @@ namespace millrace::ps {
 /// Facts about one server. Those of which two processes know different ones are compared.
 using PlanFacts = std::vector<std::string>;
 
-/// A trainer whose program has synchronous barriers expects synchronous servers.
-inline constexpr const char* kExpectsSync = "expects a synchronous server";
-
 /// "f32 [2, 3]". The dims of a single element are written as [1], because programs declare a scalar
 /// as [] or [1]. Empty if the dims are not known: a dim is negative.
 std::string type_fact(DType dtype, llvm::ArrayRef<int64_t> dims);
@@ -34,7 +31,7 @@ struct ReceivedFact {
 /// \returns true if the line is a fact of that kind
 bool parse_received(llvm::StringRef line, ReceivedFact& fact);
 
-/// True for facts that both sides must have alike: all kinds but those above.
+/// True for facts that both sides must have alike: all but that kind.
 bool is_common(llvm::StringRef fact);
 
 /// Compares the common facts of two processes, if both have some.

@@ -51,14 +51,12 @@ TEST(Plan, ADifferenceIsRefusedAtTheGreeting) {
 }
 
 TEST(Plan, AnotherProgramWithTheSameNamesIsRefused) {
-  EXPECT_TRUE(greeting(sync_server(1), {}, {kExpectsSync, received_fact("w", "f32 [2]")}).ok());
+  EXPECT_TRUE(greeting(sync_server(1), {}, {received_fact("w", "f32 [2]")}).ok());
   EXPECT_THAT(greeting(sync_server(1), {}, {received_fact("w", "f32 [3]")}).to_string(),
               AllOf(HasSubstr("the trainer receives w as f32 [3]"),
                     HasSubstr("the server holds w as f32 [2]")));
   EXPECT_THAT(greeting(sync_server(1), {}, {received_fact("w", "f64 [2]")}).to_string(),
               HasSubstr("receives w as f64 [2]"));
-  EXPECT_THAT(greeting(async_server(1), {}, {kExpectsSync}).to_string(),
-              AllOf(HasSubstr("expects a synchronous server"), HasSubstr("the server is async")));
   // reported when it is fetched
   EXPECT_TRUE(greeting(sync_server(1), {}, {received_fact("unknown", "f32 [3]")}).ok());
 }
@@ -88,8 +86,8 @@ block 0 {
   ASSERT_TRUE(program.ok()) << program.status().to_string();
   const auto facts = facts_of_program(**program);
   ASSERT_EQ(facts.size(), 2U);
-  EXPECT_THAT(facts.at("a:1"), ElementsAre("receives w.block0 as f32 [2, 3]", kExpectsSync));
-  EXPECT_THAT(facts.at("b:1"), ElementsAre("receives w.block1 as f32 [2, 3]", kExpectsSync));
+  EXPECT_THAT(facts.at("a:1"), ElementsAre("receives w.block0 as f32 [2, 3]"));
+  EXPECT_THAT(facts.at("b:1"), ElementsAre("receives w.block1 as f32 [2, 3]"));
   EXPECT_THAT(facts_of_program(*Program::create()), IsEmpty());
 }
 
