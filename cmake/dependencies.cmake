@@ -50,6 +50,7 @@ endfunction()
 millrace_find_plain(zip zip.h zip REQUIRED)
 millrace_find_plain(zlib zlib.h z REQUIRED)
 millrace_find_plain(xxhash xxhash.h xxhash REQUIRED)
+millrace_find_plain(crypto openssl/hmac.h crypto REQUIRED)
 millrace_find_plain(zstd zstd.h zstd "")
 # Optional: collectives between processes, tables larger than memory. Code that needs one checks if(TARGET gloo).
 millrace_find_plain(gloo gloo/config.h gloo "")

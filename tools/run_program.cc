@@ -83,7 +83,7 @@ int millrace::tools::run_program(int argc, char** argv) {
     if (!options.ps.metrics.empty() && options.ps.metrics != "0")
       return millrace::Status(millrace::StatusCode::kUsage,
                               "--metrics: expected a role of a job with servers");
-    MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks));
+    MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks, options.ps.job_key));
     fill_in_rank(options, rings == nullptr ? 0 : rings->rank());
     SignalWatch watch;  // must be created before other threads
     watch.start({});

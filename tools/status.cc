@@ -4,6 +4,7 @@
 #include "ps/transport/wire.h"
 #include "tools/common/tool.h"
 #include "tools/ps/etcd.h"
+#include "tools/ps/job_key.h"
 #include "tools/ps/server_status.h"
 #include "tools/verbs.h"
 
@@ -19,6 +20,7 @@ struct StatusFlags {
   std::string tls_cert;
   std::string tls_key;
   std::string tls_name;
+  std::string job_key;
 };
 
 void add_flags_status(Tool& tool, StatusFlags& flags) {
@@ -36,6 +38,7 @@ void add_flags_status(Tool& tool, StatusFlags& flags) {
   app.add_option("--timeout-ms", flags.timeout_ms, "how long to wait for responses")
       ->check(CLI::Range(1, 600000).description(""))
       ->type_name("N");
+  add_job_key_flag(app, flags.job_key);
   app.option_defaults()->group("Mutual TLS");
   app.add_option("--tls-ca", flags.tls_ca, "CA certificates that verify the servers, PEM")
       ->type_name("FILE");
@@ -63,8 +66,11 @@ StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
   ps::GrpcOptions options;
   if (!flags.tls_ca.empty() || !flags.tls_cert.empty() || !flags.tls_key.empty())
     options.tls = ps::TlsFiles{flags.tls_ca, flags.tls_cert, flags.tls_key, flags.tls_name};
+  MILLRACE_ASSIGN_OR_RETURN(options.job_key, read_job_key(flags.job_key));
+  // servers accept gRPC at any port, but only TCP has the proof of a key
+  const ps::WireKind kind = options.job_key != nullptr ? ps::WireKind::kAuto : ps::WireKind::kGrpc;
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::Transport> transport,
-                            ps::make_wire_transport(ps::WireKind::kGrpc, options));
+                            ps::make_wire_transport(kind, options));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> servers,
                             find_servers(tool, flags, options.tls));
   const std::vector<jobs::ServerAnswer> answers =

@@ -54,6 +54,7 @@ StatusOr<std::unique_ptr<Store>> open_store(const GroupOptions& options) {
                          .rank = options.settings.rank,
                          .serve = options.settings.rank == 0,
                          .job = options.job,
+                         .key = options.key,
                          .join_timeout_ms = options.join_timeout_ms});
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "executor/collective/collective_group.h"
+#include "io/job_key.h"
 
 namespace millrace::executor {
 
@@ -31,6 +32,8 @@ struct GroupOptions {
   /// Folder that all ranks can access, for a store of files instead; then endpoints are not needed
   /// (engine shm) or only their hosts are used.
   std::string folder;
+  /// Key of the job, which the store of endpoints requires. Null: none.
+  std::shared_ptr<const io::JobKey> key = nullptr;
   std::string job;                    ///< name of the job; processes of other jobs are rejected
   int64_t join_timeout_ms = 120'000;  ///< until all ranks have joined
 };

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "framework/base/status.h"
+#include "io/job_key.h"
 
 namespace millrace::executor {
 
@@ -48,12 +49,15 @@ struct TcpStoreOptions {
   int rank = 0;               ///< of this process
   bool serve = false;         ///< this rank serves
   std::string job = {};       ///< ranks of another job are rejected
+  /// Ranks and store prove to each other that they have this key. Null: no proof.
+  std::shared_ptr<const io::JobKey> key = nullptr;
   int64_t join_timeout_ms = 120'000;
 };
 
 /// Ranks may start in any order: the others retry until the deadline.
 /// Errors: kInvalidArgument for a bad endpoint; kResource if the port is in use; kDistributed if no
-/// store responds in time or it belongs to another job.
+/// store responds in time, it belongs to another job, has another key, or another process is
+/// connected as this rank.
 StatusOr<std::unique_ptr<Store>> open_tcp_store(const TcpStoreOptions& options);
 
 }  // namespace millrace::executor

@@ -1,5 +1,8 @@
 #include <chrono>
+#include <random>
 #include <utility>
+
+#include <unistd.h>
 
 #include "executor/collective/sockets.h"
 #include "executor/collective/store.h"
@@ -30,18 +33,35 @@ StatusOr<Reply> read_reply(const Socket& socket, SocketDeadline deadline) {
   return reply;
 }
 
+// Eight bytes that no other process of the job has.
+std::string number_of_process() {
+  static const uint64_t random = (uint64_t{std::random_device{}()} << 32U) | std::random_device{}();
+  const uint64_t number = random ^ static_cast<uint64_t>(::getpid());  // processes may be forked
+  return store_wire::number(number & 0xffffffffU) + store_wire::number(number >> 32U);
+}
+
 class TcpStore final : public Store {
  public:
   TcpStore(std::string endpoint, std::unique_ptr<TcpStoreServer> server)
       : endpoint_(std::move(endpoint)), server_(std::move(server)) {}
 
-  Status join(const std::string& job, int rank, SocketDeadline deadline) {
+  Status join(const TcpStoreOptions& options, SocketDeadline deadline) {
     MILLRACE_ASSIGN_OR_RETURN(socket_, connect_to(endpoint_, deadline));
+    std::string nonce(io::JobKey::kBytes, '\0');
+    if (options.key != nullptr) {
+      MILLRACE_ASSIGN_OR_RETURN(nonce, io::JobKey::nonce());
+    }
+    const char key = options.key != nullptr ? store_wire::kHasKey : store_wire::kNoKey;
     const std::string hello = std::string(store_wire::kMagic, store_wire::kMagicBytes) +
-                              store_wire::number(job.size()) +
-                              store_wire::number(static_cast<size_t>(rank)) + job;
+                              store_wire::number(options.job.size()) +
+                              store_wire::number(static_cast<size_t>(options.rank)) +
+                              number_of_process() + key + nonce + options.job;
     MILLRACE_RETURN_IF_ERROR(write_bytes(socket_, hello, deadline));
-    MILLRACE_ASSIGN_OR_RETURN(const Reply reply, read_reply(socket_, deadline));
+    MILLRACE_ASSIGN_OR_RETURN(Reply reply, read_reply(socket_, deadline));
+    if (options.key != nullptr && reply.code != store_wire::kRefused) {
+      MILLRACE_RETURN_IF_ERROR(prove(*options.key, nonce, reply, deadline));
+      MILLRACE_ASSIGN_OR_RETURN(reply, read_reply(socket_, deadline));
+    }
     if (reply.code == store_wire::kFound) return Ok();
     return {StatusCode::kDistributed,
             fmt::format("{} rejects this rank: {}", endpoint_, reply.bytes)};
@@ -67,6 +87,20 @@ class TcpStore final : public Store {
   }
 
  private:
+  // Answers the challenge of a server that has the key.
+  Status prove(const io::JobKey& key, const std::string& nonce, const Reply& challenge,
+               SocketDeadline deadline) {
+    using Side = io::JobKey::Side;
+    const std::string& bytes = challenge.bytes;
+    const bool is_whole =
+        challenge.code == store_wire::kChallenge && bytes.size() == 2 * io::JobKey::kBytes;
+    const std::string theirs = bytes.substr(0, io::JobKey::kBytes);
+    if (!is_whole || !key.is_proof(bytes.substr(io::JobKey::kBytes), Side::kServer, nonce, theirs))
+      return {StatusCode::kDistributed,
+              fmt::format("the store at {} does not have the key of this job", endpoint_)};
+    return write_bytes(socket_, key.proof(Side::kCaller, nonce, theirs), deadline);
+  }
+
   StatusOr<Reply> ask(store_wire::Op op, const std::string& key, const std::string& value,
                       int64_t timeout_ms) {
     if (key.size() > kMostKeyBytes || value.size() > kMostValueBytes)
@@ -102,11 +136,12 @@ class TcpStore final : public Store {
 StatusOr<std::unique_ptr<Store>> open_tcp_store(const TcpStoreOptions& options) {
   std::unique_ptr<TcpStoreServer> server;
   if (options.serve) {
-    MILLRACE_ASSIGN_OR_RETURN(server, TcpStoreServer::start(options.endpoint, options.job));
+    MILLRACE_ASSIGN_OR_RETURN(server,
+                              TcpStoreServer::start(options.endpoint, options.job, options.key));
   }
   auto store = std::make_unique<TcpStore>(options.endpoint, std::move(server));
   const auto deadline = Clock::now() + std::chrono::milliseconds(options.join_timeout_ms);
-  if (Status status = store->join(options.job, options.rank, deadline); !status.ok()) {
+  if (Status status = store->join(options, deadline); !status.ok()) {
     return std::move(status).with_note(
         "rank 0 serves the store by which ranks find each other; has it been started?");
   }

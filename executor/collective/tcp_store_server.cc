@@ -44,7 +44,10 @@ namespace {
 
 constexpr size_t kMostClients = 1024;
 constexpr size_t kMostKeys = size_t{1} << 16U;
+constexpr size_t kMostBytes = size_t{256} << 20U;
 constexpr size_t kMostJobBytes = 256;
+// A client that sends requests without reading the replies is closed.
+constexpr size_t kMostUnsentBytes = 4 * Store::kMostValueBytes;
 constexpr int kMostPollMs = 200;
 constexpr auto kHelloTime = std::chrono::seconds(10);
 
@@ -62,19 +65,28 @@ struct TcpStoreServer::Client {
   std::string in;
   std::string out;
   bool greeted = false;
-  int rank = -1;
-  bool closing = false;  ///< close after `out` has been sent
+  int rank = -1;  ///< once it is greeted
+  // of its hello
+  int claimed_rank = -1;
+  std::string process;
+  std::string job;
+  bool has_key = false;
+  std::string nonce;
+  std::string own_nonce;  ///< of the server; not empty: a proof is awaited
+  bool closing = false;   ///< close after `out` has been sent
   Clock::time_point since = Clock::now();
   std::optional<Request> waiting;  ///< waiting for a key that is not set yet
 };
 
-TcpStoreServer::TcpStoreServer(Socket listener, std::string job)
-    : listener_(std::move(listener)), job_(std::move(job)) {}
+TcpStoreServer::TcpStoreServer(Socket listener, std::string job,
+                               std::shared_ptr<const io::JobKey> key)
+    : listener_(std::move(listener)), job_(std::move(job)), key_(std::move(key)) {}
 
-StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const std::string& endpoint,
-                                                                std::string job) {
+StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(
+    const std::string& endpoint, std::string job, std::shared_ptr<const io::JobKey> key) {
   MILLRACE_ASSIGN_OR_RETURN(Socket listener, listen_at(endpoint));
-  std::unique_ptr<TcpStoreServer> server(new TcpStoreServer(std::move(listener), std::move(job)));
+  std::unique_ptr<TcpStoreServer> server(
+      new TcpStoreServer(std::move(listener), std::move(job), std::move(key)));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
     return Status(StatusCode::kResource,
@@ -112,7 +124,8 @@ void TcpStoreServer::serve() {
       if (client->socket.is_open() && !write_to(*client)) client->socket = Socket();
     }
     for (const auto& client : clients_) {
-      if (!client->socket.is_open() && client->rank >= 0) values_[Store::lost_key(client->rank)];
+      if (client->socket.is_open() || client->rank < 0) continue;
+      set(Store::lost_key(client->rank), "");
     }
     std::erase_if(clients_, [](const auto& client) { return !client->socket.is_open(); });
   }
@@ -142,8 +155,12 @@ bool TcpStoreServer::read_from(Client& client) {
 
 // False if the data violates the protocol.
 bool TcpStoreServer::take_messages(Client& client) {
-  if (!client.greeted && !take_hello(client)) return false;
+  if (!client.greeted && !client.closing) {
+    if (client.own_nonce.empty() && !take_hello(client)) return false;
+    if (!client.own_nonce.empty() && !take_proof(client)) return false;
+  }
   while (client.greeted && !client.closing && client.in.size() >= store_wire::kRequestHeader) {
+    if (client.out.size() > kMostUnsentBytes) return false;
     const char* const in = client.in.data();
     const size_t key = store_wire::parse_number(in + 1);
     const size_t value = store_wire::parse_number(in + 5);
@@ -166,22 +183,76 @@ bool TcpStoreServer::take_hello(Client& client) {
   const std::string magic(store_wire::kMagic, store_wire::kMagicBytes);
   const size_t compared = std::min(client.in.size(), magic.size());
   if (client.in.compare(0, compared, magic, 0, compared) != 0) return false;
-  const size_t header = magic.size() + 8;
+  const size_t header = magic.size() + store_wire::kHelloHeader;
   if (client.in.size() < header) return true;
-  const size_t length = store_wire::parse_number(client.in.data() + magic.size());
+  const char* const in = client.in.data() + magic.size();
+  const size_t length = store_wire::parse_number(in);
   if (length > kMostJobBytes) return false;
   if (client.in.size() < header + length) return true;
-  const std::string job = client.in.substr(header, length);
-  const auto rank =
-      static_cast<int>(store_wire::parse_number(client.in.data() + magic.size() + 4) & 0x7fffffffU);
+  client.claimed_rank = static_cast<int>(store_wire::parse_number(in + 4) & 0x7fffffffU);
+  client.process.assign(in + 8, 8);
+  client.has_key = in[16] == store_wire::kHasKey;
+  client.nonce.assign(in + 17, io::JobKey::kBytes);
+  client.job = client.in.substr(header, length);
   client.in.erase(0, header + length);
+  challenge(client);
+  return true;
+}
+
+void TcpStoreServer::challenge(Client& client) {
+  if (key_ == nullptr && client.has_key)
+    return refuse(client, "this rank has the key of a job, and the store has none (--job-key)");
+  if (key_ == nullptr) return admit(client);
+  if (!client.has_key)
+    return refuse(client,
+                  "the store requires the key of the job, and this rank has none (--job-key)");
+  StatusOr<std::string> own = io::JobKey::nonce();
+  if (!own.ok()) return refuse(client, own.status().message());
+  client.own_nonce = *std::move(own);
+  client.out += store_wire::reply(
+      store_wire::kChallenge,
+      client.own_nonce + key_->proof(io::JobKey::Side::kServer, client.nonce, client.own_nonce));
+}
+
+bool TcpStoreServer::take_proof(Client& client) {
+  if (client.in.size() < io::JobKey::kBytes) return true;
+  const std::string proof = client.in.substr(0, io::JobKey::kBytes);
+  client.in.erase(0, io::JobKey::kBytes);
+  if (key_->is_proof(proof, io::JobKey::Side::kCaller, client.nonce, client.own_nonce)) {
+    admit(client);
+  } else {
+    refuse(client, "this rank has the key of another job");
+  }
+  return true;
+}
+
+void TcpStoreServer::admit(Client& client) {
+  if (client.job != job_)
+    return refuse(client, fmt::format("this is job '{}', not '{}'", job_, client.job));
+  for (const auto& other : clients_) {
+    if (other->socket.is_open() && other->rank == client.claimed_rank &&
+        other->process != client.process)
+      return refuse(client,
+                    fmt::format("another process is connected as rank {}", client.claimed_rank));
+  }
+  client.rank = client.claimed_rank;
   client.greeted = true;
-  client.closing = job != job_;
-  if (!client.closing) client.rank = rank;
-  client.out += client.closing
-                    ? store_wire::reply(store_wire::kRefused,
-                                        fmt::format("this is job '{}', not '{}'", job_, job))
-                    : store_wire::reply(store_wire::kFound, "");
+  client.out += store_wire::reply(store_wire::kFound, "");
+}
+
+void TcpStoreServer::refuse(Client& client, const std::string& reason) {
+  client.closing = true;
+  client.out += store_wire::reply(store_wire::kRefused, reason);
+}
+
+bool TcpStoreServer::set(const std::string& key, const std::string& value) {
+  const auto found = values_.find(key);
+  if (found == values_.end() && values_.size() >= kMostKeys) return false;
+  const size_t before = found == values_.end() ? 0 : key.size() + found->second.size();
+  const size_t after = bytes_ - before + key.size() + value.size();
+  if (after > kMostBytes) return false;
+  bytes_ = after;
+  values_[key] = value;
   return true;
 }
 
@@ -189,12 +260,9 @@ void TcpStoreServer::answer(Client& client, const Request& request) {
   const auto found = values_.find(request.key);
   switch (request.op) {
     case store_wire::kSet:
-      if (found == values_.end() && values_.size() >= kMostKeys) {
-        client.out += store_wire::reply(store_wire::kRefused, "the store is full");
-        return;
-      }
-      values_[request.key] = request.value;
-      client.out += store_wire::reply(store_wire::kFound, "");
+      client.out += set(request.key, request.value)
+                        ? store_wire::reply(store_wire::kFound, "")
+                        : store_wire::reply(store_wire::kRefused, "the store is full");
       return;
     case store_wire::kGet:
       if (found == values_.end()) {

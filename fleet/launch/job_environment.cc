@@ -224,6 +224,12 @@ StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read) {
   return JobEnvironment();
 }
 
+const char* const kJobKeyVariable = "MILLRACE_JOB_KEY";
+
+std::string job_key_file(const EnvironmentReader& read) {
+  return read(kJobKeyVariable).value_or("");
+}
+
 std::vector<std::string> unread_variables(const EnvironmentReader& read) {
   std::vector<std::string> remarks;
   remark_gloo(read, remarks);

@@ -41,6 +41,11 @@ struct JobEnvironment {
 /// Source: design/user_expectations.md section 5, spec/fleet.md.
 StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read);
 
+/// Variable with the file of the job's key, which `launch --job-key` sets for its children.
+extern const char* const kJobKeyVariable;
+/// Its value; empty if it is not set.
+std::string job_key_file(const EnvironmentReader& read);
+
 /// Variables of the original that are set but have no effect on the tools, one line each.
 std::vector<std::string> unread_variables(const EnvironmentReader& read);
 

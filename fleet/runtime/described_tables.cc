@@ -271,6 +271,17 @@ StatusOr<int> described_rate_table(const std::string& description) {
   return rate_table_of(server);
 }
 
+StatusOr<ps::PlanFacts> described_facts(const std::string& description, int server, int workers) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto from, server_description(description));
+  ps::PlanFacts facts{fmt::format("server {}", server), fmt::format("{} workers", workers)};
+  for (desc::TableParameter table : from.downpour_table_param()) {
+    table.mutable_common()->clear_dims();
+    facts.push_back(
+        fmt::format("described table {}: {}", table.table_id(), table.ShortDebugString()));
+  }
+  return facts;
+}
+
 StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(
     const std::string& description, const std::vector<std::string>& endpoints) {
   MILLRACE_ASSIGN_OR_RETURN(const desc::DownpourServerParameter server,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/base/status.h"
+#include "ps/slices/plan_facts.h"
 #include "ps/table/table_handler.h"
 #include "ps/table/typed_table.h"
 
@@ -26,6 +27,11 @@ StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
 /// Number of the table with the learning rate (ps::RateTable): the first number after the tables of
 /// the description, which cannot describe it.
 StatusOr<int> described_rate_table(const std::string& description);
+
+/// What the descriptions of a server and of a worker of one job have in common, as facts about that
+/// server: its number, the number of workers, and the tables with their optimizers. Dims of
+/// optimizer state are left out, because they depend on the role. Errors: as above.
+StatusOr<ps::PlanFacts> described_facts(const std::string& description, int server, int workers);
 
 /// The sparse tables of a description in the form that workers use. Errors: as above.
 StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(

@@ -52,6 +52,8 @@ StatusOr<std::unique_ptr<FleetServer>> FleetServer::create(ServerSetup setup) {
   for (const ps::TypedTable& table : sparse) server->sparse_[table.options.table_id] = table;
   server->tables_->set_files(*server);
   setup.service.tables = server->tables_.get();
+  MILLRACE_ASSIGN_OR_RETURN(setup.service.plan,
+                            described_facts(setup.description, setup.server, setup.workers));
   server->runtime_ = executor::make_runtime(setup.service.files_root);
   server->program_ = serving_program(setup);
   server->setup_ = std::move(setup);

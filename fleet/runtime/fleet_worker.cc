@@ -118,6 +118,7 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   options.trainer = setup.worker;
   worker->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   worker->link_ = std::make_shared<ps::TrainerLink>(worker->client_);
+  MILLRACE_RETURN_IF_ERROR(worker->set_plan(setup));
   worker->main_ = setup.main->clone();
   if (setup.mode != ps::CommMode::kGeo)
     MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
@@ -128,6 +129,18 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   MILLRACE_RETURN_IF_ERROR(worker->make_communicator(setup));
   MILLRACE_RETURN_IF_ERROR(worker->prepare(setup));
   return worker;
+}
+
+// Servers of another job refuse this worker.
+Status FleetWorker::set_plan(const WorkerSetup& setup) {
+  std::map<std::string, ps::PlanFacts> plan;
+  for (size_t i = 0; i < setup.servers.size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        plan[setup.servers[i]],
+        described_facts(setup.description, static_cast<int>(i), setup.workers));
+  }
+  client_->set_plan(std::move(plan));
+  return Ok();
 }
 
 Status FleetWorker::make_tables(const WorkerSetup& setup) {

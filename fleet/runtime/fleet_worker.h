@@ -93,6 +93,7 @@ class FleetWorker {
 
  private:
   FleetWorker() = default;
+  Status set_plan(const WorkerSetup& setup);
   Status make_tables(const WorkerSetup& setup);
   Status make_communicator(const WorkerSetup& setup);
   Status prepare(const WorkerSetup& setup);

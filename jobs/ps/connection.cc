@@ -34,6 +34,7 @@ StatusOr<std::shared_ptr<ps::Transport>> open_transport(const ConnectionOptions&
   wire.tls = options.tls;
   wire.insecure_listen = options.insecure_listen;
   wire.max_message_bytes = options.max_message_bytes;
+  wire.job_key = options.job_key;
   // With a directory, a lost server may be running at another address, so it is looked up soon.
   wire.short_first_connect = has_directory;
   wire.reconnect_timeout =

@@ -8,6 +8,7 @@
 
 #include "framework/base/log.h"
 #include "framework/base/status.h"
+#include "io/job_key.h"
 #include "ps/discovery/directory.h"
 #include "ps/metrics/metrics.h"
 #include "ps/transport/transport.h"
@@ -33,7 +34,9 @@ struct ConnectionOptions {
   std::string job;  ///< name of the job
   ps::WireKind kind = ps::WireKind::kAuto;
   std::optional<ps::TlsFiles> tls;  ///< absent: without TLS
-  bool insecure_listen = false;     ///< without TLS: listen at other addresses than loopback
+  /// Key of the job, without TLS; null: none.
+  std::shared_ptr<const io::JobKey> job_key = nullptr;
+  bool insecure_listen = false;  ///< without TLS: listen at other addresses than loopback
   std::chrono::milliseconds reconnect_timeout{30'000};  ///< how long to retry a broken connection
   uint64_t max_message_bytes = ps::kDefaultMaxPayloadBytes;  ///< of values in one message
   std::vector<std::string> etcd;                             ///< Discovery::members

@@ -10,6 +10,7 @@
 #include "framework/read_program.h"
 #include "io/npz.h"
 #include "io/paths.h"
+#include "jobs/config/distribution_facts.h"
 #include "jobs/config/slices_file.h"
 #include "jobs/config/typed_tables.h"
 #include "jobs/ps/fill_tables.h"
@@ -28,6 +29,7 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Files& files, Setting
   const auto runtime = executor::make_runtime(service.files_root);
   MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(files.program, settings.reading));
   MILLRACE_RETURN_IF_ERROR(job->make_tables(files, service));
+  MILLRACE_RETURN_IF_ERROR(job->read_plan(files, service));
   // block 0 only runs listen_and_serv, so there is nothing to rewrite
   const executor::Executor executor(
       runtime, {.threads = service.threads, .seed = service.seed, .optimize = false});
@@ -81,6 +83,20 @@ Status ServerJob::make_tables(const Files& files, ps::ServerOptions& options) {
   return Ok();
 }
 
+// Reads what the program does not say about the distribution.
+Status ServerJob::read_plan(const Files& files, ps::ServerOptions& options) {
+  if (files.slices.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(slices_, read_slices(files.slices));
+  for (const Op& op : program_->root().ops()) {
+    if (!op.type().endswith("listen_and_serv")) continue;
+    const std::vector<std::string>& servers = slices_->properties.endpoints;
+    const auto own =
+        std::find(servers.begin(), servers.end(), get_attr_or<std::string>(op, "endpoint", ""));
+    options.plan = distribution_facts(*slices_, typed_, static_cast<size_t>(own - servers.begin()));
+  }
+  return Ok();
+}
+
 Status ServerJob::run_startup(const Files& files, const ImportOptions& reading,
                               const ops::OpRegistry& registry, const executor::Executor& executor) {
   for (const std::string* const file : {&files.startup, &files.load_program}) {
@@ -97,11 +113,11 @@ Status ServerJob::run_startup(const Files& files, const ImportOptions& reading,
 }
 
 Status ServerJob::load(const Files& files, int threads) {
-  if (files.slices.empty()) {
+  if (!slices_) {
     if (files.params.empty()) return Ok();
     return {StatusCode::kUsage, "--params has whole variables; expected --slices as well"};
   }
-  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile slices, read_slices(files.slices));
+  const transpiler::SlicesFile& slices = *slices_;
   MILLRACE_RETURN_IF_ERROR(ps::number_table_rows(slices, *program_, scope_));
   if (files.params.empty()) return Ok();
   if (std::filesystem::is_directory(files.params)) {

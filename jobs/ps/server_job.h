@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "ps/ops/serve_ops.h"
 #include "ps/table/table_handler.h"
 #include "ps/table/typed_table.h"
+#include "transpiler/distribute/slices_json.h"
 
 namespace millrace::jobs {
 
@@ -33,6 +35,7 @@ class ServerJob final : public Server {
  private:
   ServerJob() = default;
   Status make_tables(const Files& files, ps::ServerOptions& options);
+  Status read_plan(const Files& files, ps::ServerOptions& options);
   Status run_startup(const Files& files, const ImportOptions& reading,
                      const ops::OpRegistry& registry, const executor::Executor& executor);
   Status load(const Files& files, int threads);
@@ -41,6 +44,7 @@ class ServerJob final : public Server {
   std::unique_ptr<ps::TableHandler> tables_;  ///< null: there are no typed tables
   std::vector<ps::TypedTable> typed_;
   size_t server_ = 0;  ///< index of this server among those of the tables
+  std::optional<transpiler::SlicesFile> slices_;
   std::shared_ptr<ps::ServerRole> role_;
   std::unique_ptr<Program> program_;
   Scope scope_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "framework/op_attrs.h"
 #include "framework/read_program.h"
 #include "io/model_folder.h"
+#include "jobs/config/distribution_facts.h"
 #include "jobs/config/slices_file.h"
 #include "jobs/config/typed_tables.h"
 #include "jobs/ps/save_place.h"
@@ -78,6 +81,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Files& files, const
   MILLRACE_ASSIGN_OR_RETURN(
       job->program_, ops::read_checked_program(*runtime->ops, files.program, settings.reading));
   ps::name_pushed_gradients(*job->program_);
+  MILLRACE_RETURN_IF_ERROR(job->set_plan(files));
   executor::ExecutorOptions how;
   how.threads = settings.threads;
   how.seed = settings.seed;
@@ -113,6 +117,22 @@ Status TrainerJob::read_job(const Files& files, std::shared_ptr<ps::Transport> t
   if (tables.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(tables_, ps::TrainerTables::create(client_, std::move(tables)));
   link_->set_tables(tables_);
+  return Ok();
+}
+
+// Servers of another distribution refuse this trainer.
+Status TrainerJob::set_plan(const Files& files) {
+  std::map<std::string, ps::PlanFacts> plan = ps::facts_of_program(*program_);
+  if (slices_) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto tables, read_typed_tables(files.slices));
+    const std::vector<std::string>& servers = slices_->properties.endpoints;
+    for (size_t i = 0; i < servers.size(); ++i) {
+      ps::PlanFacts facts = distribution_facts(*slices_, tables, i);
+      ps::PlanFacts& all = plan[servers[i]];
+      std::move(facts.begin(), facts.end(), std::back_inserter(all));
+    }
+  }
+  client_->set_plan(std::move(plan));
   return Ok();
 }
 

@@ -61,6 +61,7 @@ class TrainerJob final : public Trainer {
   /// Prepares the additional programs of a federated trainer, which are next to its main program.
   Status prepare_rounds(const Files& files, const executor::Executor& executor);
   Status make_communicator();
+  Status set_plan(const Files& files);
   Status prepare_steps(const Files& files, const std::shared_ptr<const executor::Runtime>& runtime,
                        const executor::ExecutorOptions& options);
   Status prepare_workers(const std::shared_ptr<const executor::Runtime>& runtime,

@@ -64,6 +64,7 @@ StatusOr<Client::Server*> Client::server(const std::string& endpoint) {
   if (server == nullptr) {
     auto made = std::make_unique<Server>();
     MILLRACE_ASSIGN_OR_RETURN(made->channel, transport_->connect(endpoint));
+    if (const auto known = plan_.find(endpoint); known != plan_.end()) made->plan = known->second;
     server = std::move(made);
   }
   return server.get();
@@ -81,10 +82,13 @@ uint64_t Client::settled_number(Server& server) {
   return server.pending.empty() ? server.sequence : *server.pending.begin() - 1;
 }
 
-Request Client::hello_of(Server& server) const {
+Request Client::hello_of(Server& server, bool is_heartbeat) const {
   const int64_t sent = server.sent;
-  Request request = protocol::pack(protocol::Hello{
-      .has_fetched = server.fetched > sent, .sent = sent, .settled = settled_number(server)});
+  Request request =
+      protocol::pack(protocol::Hello{.has_fetched = server.fetched > sent,
+                                     .sent = sent,
+                                     .settled = settled_number(server),
+                                     .plan = is_heartbeat ? PlanFacts() : server.plan});
   // a hello is for any epoch
   request.caller = {options_.job, options_.trainer, options_.incarnation};
   request.step = step_;
@@ -355,7 +359,7 @@ void Client::send_heartbeats() {
       Server& each = *servers[i];
       const std::unique_lock hello(each.hello, std::try_to_lock);
       if (!hello.owns_lock() || !each.greeted) return;
-      Request request = hello_of(each);
+      Request request = hello_of(each, true);
       request.epoch = each.epoch;
       Reply reply;
       (void)each.channel->call(request, SteadyClock::now() + options_.heartbeat, reply);

@@ -57,6 +57,9 @@ class Client {
   ~Client();
 
   [[nodiscard]] const ClientOptions& options() const { return options_; }
+  /// Sets what this trainer knows about its servers, by endpoint; each hello has the facts about
+  /// its server. Call it before the first call.
+  void set_plan(std::map<std::string, PlanFacts> plan) { plan_ = std::move(plan); }
   /// Sets the step that subsequent calls name.
   void set_step(int64_t step) { step_ = step; }
 
@@ -99,6 +102,7 @@ class Client {
  private:
   struct Server {
     std::shared_ptr<Channel> channel;
+    PlanFacts plan;
     std::mutex hello;  ///< held while a hello is sent
     bool greeted = false;
     std::atomic<uint64_t> epoch{0};
@@ -143,11 +147,13 @@ class Client {
   StatusOr<bool> greet_again(Server& server, Deadline deadline);
   Status recover(Server& server, uint64_t epoch, Deadline deadline);
   void note(Server& server, const Request& request);
-  [[nodiscard]] Request hello_of(Server& server) const;
+  /// \param is_heartbeat  the server has accepted the plan before
+  [[nodiscard]] Request hello_of(Server& server, bool is_heartbeat = false) const;
   void send_heartbeats();
 
   std::shared_ptr<Transport> transport_;
   ClientOptions options_;
+  std::map<std::string, PlanFacts> plan_;
   std::atomic<int64_t> step_{-1};
   std::atomic<bool> must_settle_{false};
   mutable std::mutex mutex_;

@@ -92,6 +92,29 @@ std::vector<std::string> servers_named_in(const Program& program) {
   return {servers.begin(), servers.end()};
 }
 
+// Where recv_varnames splits a var, its own dims say nothing about the slices.
+std::map<std::string, PlanFacts> facts_of_program(const Program& program) {
+  using Names = std::vector<std::string>;
+  std::map<std::string, PlanFacts> facts;
+  for (const Op& op : program.root().ops()) {
+    if (op.type() != "recv") continue;
+    const Names servers = get_attr_or(op, "epmap", Names{});
+    const Names named = get_attr_or(op, "recv_varnames", Names{});
+    const auto outputs = op.output("Out");
+    if (servers.size() != outputs.size() || (!named.empty() && named.size() != outputs.size()))
+      continue;
+    for (size_t i = 0; i < servers.size(); ++i) {
+      const Var* const var = program.root().find_var(outputs[i]);
+      if (var == nullptr || !var->spec().has_tensor() || var->dims().empty()) continue;
+      const std::string type = type_fact(var->dtype(), var->dims());
+      if (type.empty()) continue;
+      facts[servers[i]].push_back(
+          received_fact(named.empty() ? outputs[i] : llvm::StringRef(named[i]), type));
+    }
+  }
+  return facts;
+}
+
 Status connect_to_servers(Client& client, const std::vector<std::string>& endpoints,
                           std::chrono::milliseconds every,
                           const std::function<void(const std::string&)>& tell) {

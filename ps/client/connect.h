@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,11 @@ namespace millrace::ps {
 /// once, ordered by name.
 /// Source: spec/transpiler.md section 4.
 std::vector<std::string> servers_named_in(const Program& program);
+
+/// What the program of a trainer says about each server: the vars that recv ops fetch from it, with
+/// dtype and dims. It does not say whether servers are synchronous: programs with barriers may have
+/// servers of either mode, by the original's options sync_mode of transpile() and of the config.
+std::map<std::string, PlanFacts> facts_of_program(const Program& program);
 
 /// Sends a hello to servers in parallel, so that each of them expects this trainer, even one that
 /// holds nothing for it; a later `Client::complete()` reaches them all. Waits for servers that are

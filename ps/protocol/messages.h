@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ps/protocol/kinds.h"
+#include "ps/slices/plan_facts.h"
 #include "ps/transport/message.h"
 
 /// What trainers request from servers: one type for each method, packed into a Request by
@@ -22,13 +23,14 @@
 namespace millrace::ps::protocol {
 
 /// Connects a trainer, or shows that it is alive. Answer: HelloAnswer. Repeated, until the deadline
-/// at the start of a job. Errors: kDistributed for another job, or if another process has the
-/// trainer's id; kInvalidArgument for an id out of range.
+/// at the start of a job. Errors: kDistributed for another job or another distribution of a
+/// program, or if another process has the trainer's id; kInvalidArgument for an id out of range.
 struct Hello {
   static constexpr Method kMethod = Method::kHello;
   bool has_fetched = false;  ///< the trainer has all parameters that it needs for its step
   int64_t sent = 0;          ///< how many of its send barriers the server has answered
   uint64_t settled = 0;      ///< the trainer repeats no call up to this number
+  PlanFacts plan = {};       ///< what the trainer knows about the server; none in a heartbeat
 };
 
 /// Sends vars. Answer: none. Carried out once. Errors: kNotFound, kInvalidArgument naming the var.

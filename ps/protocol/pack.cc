@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
@@ -174,6 +175,7 @@ Request pack(const Hello& message) {
   Request request = envelope(Hello::kMethod);
   request.number = message.has_fetched ? 1 : 0;
   request.text = std::to_string(message.sent);
+  for (const std::string& fact : message.plan) request.text += "\n" + fact;
   request.sequence = message.settled;
   return request;
 }
@@ -275,7 +277,12 @@ StatusOr<Hello> unpack(const Request& request) {
   Hello message;
   MILLRACE_RETURN_IF_ERROR(check_range(request, "has_fetched", 0, 1));
   message.has_fetched = request.number == 1;
-  MILLRACE_ASSIGN_OR_RETURN(message.sent, number_in_text<int64_t>(request, "sent"));
+  const auto [sent, plan] = llvm::StringRef(request.text).split('\n');
+  if (sent.getAsInteger(10, message.sent) || message.sent < 0)
+    return malformed(request, "sent", "a number from 0", sent.str());
+  llvm::SmallVector<llvm::StringRef, 0> facts;
+  plan.split(facts, '\n', -1, false);
+  for (const llvm::StringRef fact : facts) message.plan.push_back(fact.str());
   message.settled = request.sequence;
   return message;
 }

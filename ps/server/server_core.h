@@ -33,6 +33,7 @@ class TableHandler;
 /// Settings of a server.
 struct ServerOptions {
   std::string job;     ///< calls of other jobs are refused
+  PlanFacts plan;      ///< what the server's program does not say about the distribution
   uint64_t epoch = 0;  ///< initial epoch; 0: chosen at start
   int threads = 1;     ///< threads for update blocks, >= 1
   uint64_t seed = 0;

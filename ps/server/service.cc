@@ -7,6 +7,7 @@
 #include "ps/kill_points.h"
 #include "ps/protocol/answers.h"
 #include "ps/protocol/pack.h"
+#include "ps/server/check_plan.h"
 #include "ps/table/table_handler.h"
 
 // The table of methods, checking of calls, detection of repeats, and the loop that applies steps.
@@ -137,6 +138,7 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
   std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
   MILLRACE_RETURN_IF_ERROR(check_epoch(call.request));
+  MILLRACE_RETURN_IF_ERROR(check_plan(*core_, caller.trainer, message.plan));
   if (core_->trainers.must_wait(caller)) {
     const int id = caller.trainer;
     core_->log(fmt::format(

@@ -1,5 +1,6 @@
 #include "ps/server/snapshot_identity.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -9,12 +10,14 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
+#include "framework/text_form/print.h"
 #include "ps/table/table_handler.h"
 
 namespace millrace::ps {
 namespace {
 
 constexpr llvm::StringRef kJob = "job ";
+constexpr llvm::StringRef kPlan = "plan: ";
 
 // "var w f32 [2, 3]"
 std::string var_line(llvm::StringRef name, const Var& var) {
@@ -25,6 +28,13 @@ std::string var_line(llvm::StringRef name, const Var& var) {
                             fmt::join(var.dims(), ", "));
 }
 
+// An op with its attributes in one line.
+std::string op_line(const Op& op) {
+  std::string text = print_op(op, {.callstack = false});
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
 // The lines of a record without the name of the job.
 std::set<std::string> lines_of(std::string_view text) {
   llvm::SmallVector<llvm::StringRef, 0> lines;
@@ -33,6 +43,10 @@ std::set<std::string> lines_of(std::string_view text) {
   for (const llvm::StringRef line : lines)
     if (!line.startswith(kJob)) kept.insert(line.str());
   return kept;
+}
+
+bool is_plan(llvm::StringRef line) {
+  return line.startswith(kPlan);
 }
 
 // The line with the name of the job; empty if it has none.
@@ -55,6 +69,16 @@ std::string identity_of(const ServerCore& core) {
   lines.insert(fmt::format("mode {}{}{}", server_mode_name(core.plan.mode),
                            core.plan.federated ? " federated" : "",
                            core.plan.dc_asgd ? " dc_asgd" : ""));
+  lines.insert(fmt::format("server {}", core.plan.server));
+  lines.insert(fmt::format("trainers {}", core.plan.trainers));
+  for (const std::string& fact : core.options.plan) lines.insert(kPlan.str() + fact);
+  // block 0 has only listen_and_serv; the checkpoint block does not change values
+  for (size_t index = 1; index < core.program().block_count(); ++index) {
+    if (static_cast<int32_t>(index) == core.plan.checkpoint_block) continue;
+    int64_t position = 0;
+    for (const Op& op : core.program().block(index).ops())
+      lines.insert(fmt::format("op {} of block {}: {}", position++, index, op_line(op)));
+  }
   for (const auto& entry : core.vars()) {
     const Var* const var = entry.getValue().var;
     if (var != nullptr && var->persistable()) lines.insert(var_line(entry.getKey(), *var));
@@ -79,8 +103,12 @@ Status check_identity(std::string_view stored, std::string_view own) {
   const std::string other = job_line(stored);
   if (!job.empty() && !other.empty() && job != other)
     return fail("'" + job + "'", "'" + other + "'");
-  const std::set<std::string> expected = lines_of(own);
-  const std::set<std::string> found = lines_of(stored);
+  std::set<std::string> expected = lines_of(own);
+  std::set<std::string> found = lines_of(stored);
+  if (llvm::none_of(expected, is_plan) || llvm::none_of(found, is_plan)) {
+    std::erase_if(expected, is_plan);
+    std::erase_if(found, is_plan);
+  }
   return expected == found ? Ok() : fail(only_in(expected, found), only_in(found, expected));
 }
 

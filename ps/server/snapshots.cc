@@ -23,6 +23,9 @@ namespace {
 // of another server. Keeping three makes sure that all servers have one step in common.
 constexpr int kKept = 3;
 
+// A killed server with much memory takes a while to end.
+constexpr std::chrono::milliseconds kLockPatience{2000};
+
 // Resharded from snapshots of other servers: a new job starts from the values.
 bool has_values_only(const CallsRecord& record) {
   return record.trainers.empty() && record.applied == 0;
@@ -32,6 +35,7 @@ bool has_values_only(const CallsRecord& record) {
 
 Snapshots::Snapshots(ServerCore& core)
     : core_(core),
+      identity_(identity_of(core)),
       root_(fmt::format("{}/server-{}", core.options.snapshot_root, core.plan.server)),
       taken_(Clock::now()) {}
 
@@ -73,7 +77,18 @@ Status Snapshots::take_calls(CallsRecord record, int64_t& applied) {
   return Ok();
 }
 
+Status Snapshots::lock(std::chrono::milliseconds patience) {
+  if (lock_ && lock_->is_held()) return Ok();
+  lock_.reset();
+  const std::string holder = fmt::format("server {} at {}", core_.plan.server, core_.plan.endpoint);
+  MILLRACE_ASSIGN_OR_RETURN(lock_, io::FolderLock::take(root_, holder, patience));
+  return Ok();
+}
+
 StatusOr<bool> Snapshots::restore(int64_t& applied) {
+  // A folder that cannot be written is reported with the first snapshot, and training continues.
+  if (Status status = lock(kLockPatience); status.code() == StatusCode::kResource)
+    return std::move(status).with_note("while opening the folder of snapshots");
   StatusOr<io::LastCheckpoint> last = io::open_last_checkpoint(root_);
   if (!last.ok() && last.status().code() == StatusCode::kNotFound) {
     MILLRACE_ASSIGN_OR_RETURN(const auto unfinished, io::list_checkpoints(root_));
@@ -102,7 +117,7 @@ Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
           .status()
           .with_note("a snapshot without this record does not tell which job it belongs to")
           .with_note("in " + checkpoint.folder());
-    if (Status status = check_identity(*identity, identity_of(core_)); !status.ok())
+    if (Status status = check_identity(*identity, identity_); !status.ok())
       return std::move(status).with_note("in " + checkpoint.folder());
   }
   std::set<std::string> stored;
@@ -193,6 +208,7 @@ bool Snapshots::is_due(int64_t applied, Clock::time_point now) const {
 }
 
 Status Snapshots::take(const Moment& moment) {
+  MILLRACE_RETURN_IF_ERROR(lock({}));
   io::LocalState state;
   for (const auto& var : core_.vars()) {
     const ServerVar& each = var.getValue();
@@ -204,8 +220,7 @@ Status Snapshots::take(const Moment& moment) {
   MILLRACE_ASSIGN_OR_RETURN(const auto tables, table_states());
   for (const auto& [name, value] : tables) state.add(name, value);
   state.add_record(kCallsRecord, moment.calls);
-  const std::string identity = identity_of(core_);
-  state.add_record(kIdentityRecord, identity);
+  state.add_record(kIdentityRecord, identity_);
   state.user["endpoint"] = core_.plan.endpoint;
   const int64_t number = ++number_;
   MILLRACE_RETURN_IF_ERROR(saver_.start(

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "framework/base/status.h"
 #include "io/checkpoint/async_save.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/folder_lock.h"
 #include "ps/server/calls_record.h"
 #include "ps/server/server_core.h"
 #include "ps/table/sparse_table.h"
@@ -14,7 +17,8 @@ namespace millrace::ps {
 
 /// Checkpoints of one server, written in the background while it serves: its variables, its step,
 /// and the calls that it has carried out, so that a server that loads a snapshot recognises
-/// repeats. Each is in `<root>/server-<number>/step-<n>`; the last three are kept.
+/// repeats. Each is in `<root>/server-<number>/step-<n>`; the last three are kept. Only one process
+/// at a time may use such a folder (io::FolderLock).
 ///
 /// Not thread-safe.
 class Snapshots {
@@ -22,12 +26,13 @@ class Snapshots {
   /// \param core  its options name the root folder
   explicit Snapshots(ServerCore& core);
 
-  /// Loads the newest valid snapshot: variables, and the record of the trainers' calls.
+  /// Locks the folder, and loads the newest valid snapshot: variables, and the record of the
+  /// trainers' calls.
   /// \param applied  receives the number of steps applied in the snapshot; unchanged without
   ///                 snapshot
   /// \returns false if there is none
-  /// Errors: those of reading; kInvalidData for a snapshot of another program, and if there are
-  /// snapshots but none can be loaded.
+  /// Errors: kResource naming the process that has the folder; those of reading; kInvalidData for a
+  /// snapshot of another program, and if there are snapshots but none can be loaded.
   StatusOr<bool> restore(int64_t& applied);
   /// Finds the newest snapshot of exactly that step; waits for a snapshot that is being written.
   /// Errors: kNotFound with the available steps; kIo.
@@ -50,7 +55,7 @@ class Snapshots {
   }
   /// Copies the state and starts to write it; first waits for the previous snapshot. Without the
   /// mutex of the core, so that other calls go on. Errors: those of writing the previous snapshot,
-  /// in which case this one is not started; of memory for the copies.
+  /// in which case this one is not started; of locking the folder; of memory for the copies.
   Status take(const Moment& moment);
   /// True if the last snapshot is of exactly that step.
   [[nodiscard]] bool is_at(int64_t applied) const { return number_ > 0 && taken_at_ == applied; }
@@ -58,6 +63,8 @@ class Snapshots {
   Status finish() { return saver_.wait(); }
 
  private:
+  /// Locks the folder unless that is done. \param patience  for a holder that may be ending
+  Status lock(std::chrono::milliseconds patience);
   Status load(const io::Checkpoint& checkpoint, int64_t& applied);
   [[nodiscard]] StatusOr<TableState> table_states() const;
   Status load_tables(const io::Checkpoint& checkpoint);
@@ -65,7 +72,9 @@ class Snapshots {
   Status take_calls(CallsRecord record, int64_t& applied);
 
   ServerCore& core_;
+  std::string identity_;
   std::string root_;
+  std::optional<io::FolderLock> lock_;  ///< released after the saver has finished
   io::AsyncSaver saver_;
   int64_t number_ = 0;  ///< of the last snapshot; increases even if the step is the same
   int64_t taken_at_ = 0;

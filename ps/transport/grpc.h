@@ -7,6 +7,7 @@
 #include <string>
 
 #include "framework/base/status.h"
+#include "io/job_key.h"
 #include "ps/transport/codec.h"
 #include "ps/transport/endpoint.h"
 #include "ps/transport/transport.h"
@@ -20,7 +21,8 @@ class Metrics;
 /// The peer's certificate says what it is allowed to do, by URIs in the subject alternative names:
 /// millrace://role/trainer allows everything except to stop servers and to save,
 /// millrace://role/operator allows these, millrace://role/pserver allows to be a server. One
-/// certificate may have several of them.
+/// certificate may have several of them. With one or more millrace://trainer/<number> the calls of
+/// a trainer must have one of these numbers.
 struct TlsFiles {
   std::string authority;    ///< certificates that peers must be signed by
   std::string certificate;  ///< of this process, including intermediate certificates
@@ -33,6 +35,9 @@ struct TlsFiles {
 struct GrpcOptions {
   std::optional<TlsFiles> tls;   ///< absent: neither encryption nor authentication
   bool insecure_listen = false;  ///< listen beyond loopback without TLS
+  /// Connections by TCP begin with a proof that both sides have this key; a server with a key
+  /// refuses callers without. Null: no proof. Not together with TLS, nor for the gRPC transport.
+  std::shared_ptr<const io::JobKey> job_key = nullptr;
   /// Maximum bytes of values in one message.
   uint64_t max_message_bytes = kDefaultMaxPayloadBytes;
   /// How long a client whose connection broke waits for the server to return, limited by the

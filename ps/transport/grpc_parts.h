@@ -62,7 +62,7 @@ struct GrpcCredentials {
 StatusOr<GrpcCredentials> make_credentials(const std::optional<TlsFiles>& tls);
 
 /// Fails if the peer's certificate does not allow the call. Errors: kInvalidArgument.
-Status check_caller(const grpc::AuthContext& peer, Method method);
+Status check_caller(const grpc::AuthContext& peer, const Request& request);
 /// Fails if the peer's certificate is not that of a server. Errors: kDistributed.
 Status check_server(const grpc::AuthContext& peer);
 

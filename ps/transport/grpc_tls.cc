@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "framework/base/text.h"
 #include "ps/transport/grpc_parts.h"
 
 namespace millrace::ps {
@@ -31,6 +32,22 @@ bool has_role(const grpc::AuthContext& peer, std::string_view role) {
   return false;
 }
 
+// A certificate that names trainers is only for calls of these; Watch and Stop are of no trainer.
+Status check_trainer(const grpc::AuthContext& peer, const Request& request) {
+  constexpr std::string_view kTrainer = "millrace://trainer/";
+  if (request.method == Method::kWatch || request.method == Method::kStop) return Ok();
+  std::string named;
+  for (const grpc::string_ref& uri : peer.FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME)) {
+    const std::string_view text(uri.data(), uri.size());
+    if (!text.starts_with(kTrainer)) continue;
+    if (text.substr(kTrainer.size()) == std::to_string(request.caller.trainer)) return Ok();
+    named += fmt::format("{}{}", named.empty() ? "" : ", ", printable(text));
+  }
+  if (named.empty()) return Ok();
+  return InvalidArgument("'{}' of trainer {}, but the caller's certificate is for {}",
+                         method_name(request.method), request.caller.trainer, named);
+}
+
 bool is_for_operators(Method method) {
   return method == Method::kStop || method == Method::kCheckpoint;
 }
@@ -51,7 +68,9 @@ StatusOr<GrpcCredentials> make_credentials(const std::optional<TlsFiles>& tls) {
                          grpc::SslServerCredentials(server)};
 }
 
-Status check_caller(const grpc::AuthContext& peer, Method method) {
+Status check_caller(const grpc::AuthContext& peer, const Request& request) {
+  const Method method = request.method;
+  MILLRACE_RETURN_IF_ERROR(check_trainer(peer, request));
   const bool fine =
       has_role(peer, "operator") ||
       (!is_for_operators(method) && (has_role(peer, "trainer") || has_role(peer, "pserver")));

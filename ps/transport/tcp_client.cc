@@ -8,6 +8,7 @@
 #include "framework/base/errors.h"
 #include "ps/transport/call_text.h"
 #include "ps/transport/endpoint.h"
+#include "ps/transport/key_exchange.h"
 #include "ps/transport/tcp_parts.h"
 
 namespace millrace::ps {
@@ -33,6 +34,7 @@ class TcpChannel final : public Channel {
  private:
   StatusOr<Socket> take(Deadline deadline);
   StatusOr<Socket> connect(Deadline deadline);
+  [[nodiscard]] StatusOr<Socket> try_connect(Deadline deadline) const;
   void give_back(Socket socket);
   Status encode(const Request& request, Deadline deadline, OutgoingMessage& message) const;
 
@@ -58,6 +60,17 @@ StatusOr<Socket> TcpChannel::take(Deadline deadline) {
   return connect(deadline);
 }
 
+// Makes one attempt. Errors: kDistributed if another one may succeed; those of a wrong key.
+StatusOr<Socket> TcpChannel::try_connect(Deadline deadline) const {
+  const GrpcOptions& options = shared_->options;
+  MILLRACE_ASSIGN_OR_RETURN(Socket socket, Socket::connect(parsed_, deadline));
+  socket.tune(options.keepalive_time, options.keepalive_timeout);
+  if (options.job_key == nullptr) return socket;
+  socket.set_deadline(std::min(deadline, Clock::now() + options.handshake_timeout));
+  MILLRACE_RETURN_IF_ERROR(exchange_as_caller(socket, *options.job_key, endpoint_));
+  return socket;
+}
+
 StatusOr<Socket> TcpChannel::connect(Deadline deadline) {
   const auto begin = Clock::now();
   {
@@ -66,13 +79,13 @@ StatusOr<Socket> TcpChannel::connect(Deadline deadline) {
       deadline = std::min(deadline, begin + shared_->options.reconnect_timeout);
   }
   for (auto pause = kFirstPause;; pause = std::min(2 * pause, kTcpClientLongestPause)) {
-    StatusOr<Socket> socket = Socket::connect(parsed_, deadline);
+    StatusOr<Socket> socket = try_connect(deadline);
     if (socket.ok()) {
-      socket->tune(shared_->options.keepalive_time, shared_->options.keepalive_timeout);
       const std::lock_guard<std::mutex> lock(mutex_);
       was_connected_ = true;
       return socket;
     }
+    if (socket.status().code() != StatusCode::kDistributed) return socket;
     if (Clock::now() + pause >= deadline) {
       std::this_thread::sleep_until(deadline);
       const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();

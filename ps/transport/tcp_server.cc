@@ -17,6 +17,7 @@
 #include "ps/metrics/metrics.h"
 #include "ps/transport/admission.h"
 #include "ps/transport/grpc_engine.h"
+#include "ps/transport/key_exchange.h"
 #include "ps/transport/tcp_connections.h"
 #include "ps/transport/tcp_parts.h"
 
@@ -83,6 +84,17 @@ class GuestSockets {
   std::vector<std::pair<int, ino_t>> open_;
 };
 
+// Refuses all calls by gRPC, which has no proof of the job's key.
+class NoKeyHandler final : public Handler {
+ public:
+  Status handle(const Request& /*request*/, Deadline /*deadline*/, ReplySink& /*reply*/) override {
+    return lacks_key();
+  }
+  [[nodiscard]] StatusOr<bool> knows(const Request& /*envelope*/) const override {
+    return lacks_key();
+  }
+};
+
 class TcpListener final : public Listener {
  public:
   TcpListener(std::shared_ptr<TcpShared> shared, Handler& handler)
@@ -101,6 +113,7 @@ class TcpListener final : public Listener {
   void accept_all();
   bool admit(Socket socket);
   void serve(TcpConnection& connection);
+  bool may_call(TcpConnection& connection, std::span<std::byte> buffer);
   bool serve_call(TcpConnection& connection, std::span<std::byte> buffer, bool first);
   bool await_call(TcpConnection& connection, bool first);
   StatusOr<MessageGrant> grant(TcpConnection& connection, const Request& envelope);
@@ -113,6 +126,7 @@ class TcpListener final : public Listener {
   std::shared_ptr<TcpShared> shared_;
   Handler& handler_;
   Admission admission_;
+  NoKeyHandler no_key_;
   std::unique_ptr<GrpcGuests> guests_;
   std::string endpoint_;
   Socket listener_;
@@ -124,7 +138,8 @@ class TcpListener final : public Listener {
 
 Status TcpListener::start(const Endpoint& endpoint) {
   if (shared_->guests == TcpGuests::kGrpc) {
-    MILLRACE_ASSIGN_OR_RETURN(guests_, make_grpc_guests(shared_->options, handler_));
+    Handler& of_guests = shared_->options.job_key != nullptr ? no_key_ : handler_;
+    MILLRACE_ASSIGN_OR_RETURN(guests_, make_grpc_guests(shared_->options, of_guests));
   }
   MILLRACE_ASSIGN_OR_RETURN(listener_, Socket::listen(endpoint));
   Endpoint got = endpoint;
@@ -164,7 +179,9 @@ void TcpListener::serve(TcpConnection& connection) {
   try {
     std::array<std::byte, kReceiveBuffer> buffer;  // NOLINT: filled by recv
     bool first = true;
-    while (serve_call(connection, buffer, first)) first = false;
+    if (may_call(connection, buffer)) {
+      while (serve_call(connection, buffer, first)) first = false;
+    }
   } catch (const std::exception&) {
     // no memory for a message or for its error: only this connection ends
   }
@@ -213,6 +230,21 @@ StatusOr<bool> TcpListener::receive(TcpConnection& connection, CallReader& reade
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResource, "the server has no memory for the call");
   }
+}
+
+// Before the first call: the caller proves that it has the key of the job, if there is one.
+bool TcpListener::may_call(TcpConnection& connection, std::span<std::byte> buffer) {
+  const GrpcOptions& options = shared_->options;
+  if (options.job_key == nullptr) return true;
+  Socket& socket = connection.socket;
+  socket.set_deadline(Clock::now() + options.handshake_timeout);
+  if (guests_ != nullptr && socket.starts_with(kGrpcPreface)) return true;  // refuses its calls
+  const Status known = exchange_as_server(socket, *options.job_key);
+  if (known.ok()) return true;
+  ReplyWriter answer(shared_->pool);
+  static_cast<void>(socket.send(answer.finish(known)));
+  socket.finish(buffer);
+  return false;
 }
 
 // Serves one call. False if the connection has ended.

@@ -16,7 +16,7 @@ enum class WireKind {
 };
 
 /// Creates the transport of that kind. Errors: those of make_grpc_transport() and
-/// make_tcp_transport().
+/// make_tcp_transport(); kInvalidArgument for a job key where calls would travel by gRPC.
 StatusOr<std::unique_ptr<Transport>> make_wire_transport(WireKind kind, const GrpcOptions& options);
 
 }  // namespace millrace::ps

@@ -11,6 +11,8 @@
   responding server.
 - With `--tls-dir` a job trains; with no certificate, with one of another authority or without the role no trainer
   trains, and all processes end with an error.
+- With `--job-key` a job trains; with no key or another one on one side no trainer trains, and the trainer says why. So
+  does one whose slices.json is of another distribution.
 Prints a line per check, then "N passed, N failed". Exit status: 0 all passed, 1 not. TLS needs openssl to make
 certificates.
 """
@@ -185,6 +187,44 @@ def tls(args):
                 print(f"  {what}: {wanted} after {took:.1f} s")
 
 
+def key_file(folder, name):
+    path = f"{folder}/{name}"
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
+        f.write(f"a key named {name} of a job\n")
+    return ["--job-key", path]
+
+
+def keys(args):
+    """Only processes with the key of the job can take part."""
+    with tempfile.TemporaryDirectory(prefix="millrace_key") as folder:
+        own, other = key_file(folder, "own"), key_file(folder, "other")
+        # exit codes of the server and the trainer, and what the trainer says
+        cases = [("the same key", own, own, 0, 0, ""), ("trainer without", own, [], 5, 3, "requires the key of the job"),
+                 ("server without", [], own, 5, 3, "has none"), ("another key", own, other, 5, 3, "the key of another job")]
+        for what, of_server, of_trainer, *wanted, reason in cases:
+            with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/sgd_1s1t", 3, [*of_server, "--start-timeout-ms", "6000"],
+                     [*of_trainer, "--deadline-ms", "20000"]).prepare(with_proxies=False) as job:
+                servers, trainers = job.start_all().wait_all(LIMIT)
+                require(servers + trainers == wanted, f"{what}: {servers} {trainers}, expected {wanted}: {tails(job)}")
+                require(reason in job.trainers[0].text, f"{what}: {job.trainers[0].text[-500:]}")
+
+
+def plans(args):
+    """A trainer of another distribution is refused, although the names of its vars are those of the server."""
+    with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/sgd_1s1t", 3, ["--start-timeout-ms", "6000"],
+             ["--deadline-ms", "20000"]).prepare(with_proxies=False) as job:
+        with open(f"{job.dir}/out/slices.json", encoding="utf-8") as f:
+            slices = json.load(f)
+        slices["overview"]["vars"][0]["origin"]["shape"][0] += 1
+        with open(f"{job.dir}/other.json", "w", encoding="utf-8") as f:
+            json.dump(slices, f)
+        job.start_server(0)
+        job.start_trainer(0, flags=["--slices", f"{job.dir}/other.json"])
+        servers, trainers = job.wait_all(LIMIT)
+        require(servers + trainers == [5, 5], f"{servers} {trainers}: {tails(job)}")
+        require("belong to different distributions" in job.trainers[0].text, job.trainers[0].text[-500:])
+
+
 def signals(args):
     """Trainers that get a signal finish their step, leave the job, and write nothing; the others continue, and servers
     end with success."""
@@ -269,9 +309,9 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--bin-dir", required=True)
     ap.add_argument("--shared", default="../shared")
-    ap.add_argument("--only", default="", help="metrics, ports, signals, trace or tls")
+    ap.add_argument("--only", default="", help="keys, metrics, plans, ports, signals, trace or tls")
     args = ap.parse_args()
-    return run_checks([(check.__name__, lambda check=check: check(args)) for check in (metrics, ports, signals, trace, tls)], args.only)
+    return run_checks([(check.__name__, lambda check=check: check(args)) for check in (keys, metrics, plans, ports, signals, trace, tls)], args.only)
 
 
 if __name__ == "__main__":

@@ -192,5 +192,13 @@ TEST(JobEnvironmentTest, NamesWhatIsWrong) {
               HasSubstr("RANK is 4, but WORLD_SIZE is 4"));
 }
 
+TEST(JobKeyFile, IsInMillraceJobKey) {
+  const auto with = [](const std::string& name) {
+    return name == "MILLRACE_JOB_KEY" ? std::optional<std::string>("/k") : std::nullopt;
+  };
+  EXPECT_EQ(job_key_file(with), "/k");
+  EXPECT_EQ(job_key_file([](const std::string&) { return std::nullopt; }), "");
+}
+
 }  // namespace
 }  // namespace millrace::fleet

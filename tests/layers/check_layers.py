@@ -37,6 +37,7 @@ THIRD_PARTY = {
     "libzip": (r"^zip\.h$", "io", ""),
     "zlib": (r"^zlib\.h$", "io tests", ""),
     "xxHash": (r"^xxh(ash|_x86dispatch)", "io ps transpiler kernels", ""),
+    "OpenSSL": (r"^openssl/", "io", ""),
     "NCCL": (r"^nccl", "tests", ""),
     "Gloo": (r"^gloo/", "executor bench", ""),
     "MPI": (r"^mpi\.h$", "executor", ""),

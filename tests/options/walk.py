@@ -59,7 +59,7 @@ def environment(root):
                 continue
             found |= set(re.findall(r'getenv\("(\w+)"\)', text))
             if re.search(r"environ\b|EnvironmentReader|Needed|Launcher", text):
-                found |= set(re.findall(r'"((?:PADDLE|FLAGS|SYS|POD|SLURM|OMPI|PMI|MPI|MASTER|TRAINING|CPU|HETER|STAGE)_\w+)"', text))
+                found |= set(re.findall(r'"((?:MILLRACE|PADDLE|FLAGS|SYS|POD|SLURM|OMPI|PMI|MPI|MASTER|TRAINING|CPU|HETER|STAGE)_\w+)"', text))
                 found |= set(re.findall(r'"(RANK|WORLD_SIZE|LOCAL_RANK|MPI_LOCALRANKID|POD_IP|CPU_NUM)"', text))
     return {name for name in found if not name.endswith("_")}
 

@@ -40,7 +40,8 @@ Request raw(Method method, int64_t number, std::string text, std::vector<Request
 }
 
 TEST(Protocol, MessagesArriveAsTheyWereSent) {
-  const Hello hello = sent(Hello{true, 7, 9});
+  const Hello hello = sent(Hello{true, 7, 9, {"server 0 of 2", "receives w as f32 [2]"}});
+  EXPECT_THAT(hello.plan, ElementsAre("server 0 of 2", "receives w as f32 [2]"));
   EXPECT_TRUE(hello.has_fetched);
   EXPECT_EQ(hello.sent, 7);
   EXPECT_EQ(hello.settled, 9U);

@@ -73,6 +73,7 @@ class MutualTls : public ::testing::Test {
     have_ = make_authority("job") && make_authority("other") &&
             make("pserver", "job", "URI:millrace://role/pserver,IP:127.0.0.1") &&
             make("trainer", "job", "URI:millrace://role/trainer,DNS:t0") &&
+            make("trainer1", "job", "URI:millrace://role/trainer,URI:millrace://trainer/1") &&
             make("operator", "job", "URI:millrace://role/operator") &&
             make("nobody", "job", "DNS:nobody,IP:127.0.0.1") &&
             make("stranger", "other", "URI:millrace://role/operator,IP:127.0.0.1");
@@ -133,6 +134,25 @@ TEST_F(MutualTls, RolesComeFromCertificates) {
   const auto nobody = transport_server_safety(as("nobody"));
   EXPECT_EQ(call(*nobody, listener->endpoint(), Method::kWatch).code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST_F(MutualTls, ACertificateMayNameItsTrainer) {
+  Yes handler;
+  const auto server = transport_server_safety(as("pserver"));
+  const auto listener = std::move(server->listen("127.0.0.1:0", handler)).value();
+  const auto one = transport_server_safety(as("trainer1"));
+  const auto channel = std::move(one->connect(listener->endpoint())).value();
+  Reply reply;
+  Request request;
+  request.method = Method::kGoTo;
+  request.caller.trainer = 1;
+  EXPECT_TRUE(channel->call(request, in_server_safety(seconds(10)), reply).ok());
+  request.caller.trainer = 0;
+  const Status status = channel->call(request, in_server_safety(seconds(10)), reply);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("of trainer 0, but the caller's certificate is for "
+                                          "millrace://trainer/1"));
+  EXPECT_TRUE(call(*one, listener->endpoint(), Method::kWatch).ok());
 }
 
 TEST_F(MutualTls, StrangersGetNoReply) {

@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "io/checkpoint/folder.h"
+#include "io/checkpoint/folder_lock.h"
 #include "ps/server/calls_record.h"
 #include "tests/ps/server_fixture.h"
 
@@ -141,12 +145,82 @@ TEST_F(ServerSnapshots, OneOfAnotherJobIsRefused) {
           "expected 'var w f32 [3]', found 'var w f32 [2]'");
   refused(start(changed("persist w@GRAD: f32(2)", "var w@GRAD: f32(2)")),
           "expected nothing, found 'var w@GRAD f32 [2]'");
+  // names and dims agree, but not what is computed, who sends, or which rows these are
+  refused(start(changed("scale: 1, op_role: 0", "scale: 0.5, op_role: 0")),
+          "expected 'op 1 of block 1: scale");
+  refused(start(changed("Fanin: 1", "Fanin: 2")), "expected 'trainers 2', found 'trainers 1'");
+  options_.plan = {"slice w f32 [2] from element 2 of v f32 [4]"};
+  EXPECT_TRUE(start().ok()) << "a snapshot without a plan tells nothing about it";
+  options_.plan.clear();
   options_.job = "views";
   refused(start(), "expected 'job views', found 'job clicks'");
   options_.job.clear();
   EXPECT_TRUE(start().ok());
   options_.job = "clicks";
   EXPECT_TRUE(start().ok());
+}
+
+// Slices of two plans may have the same names and dims.
+TEST_F(ServerSnapshots, OneOfOtherSlicesIsRefused) {
+  options_.plan = {"server 0 of 2", "slice w f32 [2] from element 0 of v f32 [4]"};
+  Floats seen;
+  ASSERT_TRUE(train(2, seen).ok());
+  options_.plan[1] = "slice w f32 [2] from element 0 of v f32 [6]";
+  EXPECT_THAT(start().to_string(),
+              AllOf(HasSubstr("expected 'plan: slice w f32 [2] from element 0 of v f32 [6]'"),
+                    HasSubstr("found 'plan: slice w f32 [2] from element 0 of v f32 [4]'")));
+  options_.plan[1] = "slice w f32 [2] from element 0 of v f32 [4]";
+  EXPECT_TRUE(start().ok());
+}
+
+// Two servers that write one folder would remove and mix each other's snapshots.
+TEST_F(ServerSnapshots, AFolderThatAnotherServerHasIsRefused) {
+  {
+    const auto held = io::FolderLock::take(root_ + "/server-0", "server 0 at a:1");
+    ASSERT_TRUE(held.ok()) << held.status().to_string();
+    const Status status = start();
+    EXPECT_EQ(status.code(), StatusCode::kResource) << status.to_string();
+    EXPECT_THAT(status.to_string(),
+                AllOf(HasSubstr(root_ + "/server-0"), HasSubstr("server 0 at a:1"),
+                      HasSubstr(fmt::format("in use by process {} on ", ::getpid()))));
+    EXPECT_FALSE(fs::exists(root_ + "/server-0"));
+  }
+  EXPECT_TRUE(start().ok());
+}
+
+// The lock ends with its process, however that ends.
+TEST_F(ServerSnapshots, AFolderOfAKilledProcessIsFree) {
+  fs::create_directories(root_);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto held = io::FolderLock::take(root_ + "/server-0", "server 0 at a:1");
+    const char byte = held.ok() ? 'y' : 'n';
+    static_cast<void>(::write(ready[1], &byte, 1) == 1);
+    for (;;) ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  EXPECT_FALSE(io::FolderLock::take(root_ + "/server-0", "test").ok());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  EXPECT_TRUE(io::FolderLock::take(root_ + "/server-0", "test").ok());
+  EXPECT_TRUE(start().ok());
+}
+
+// Another process that gets the lock after the file was removed does not share it unnoticed.
+TEST_F(ServerSnapshots, ALockWhoseFileWasRemovedIsNotHeld) {
+  auto first = io::FolderLock::take(root_ + "/server-0", "first");
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(first->is_held());
+  fs::remove(root_ + "/server-0.lock");
+  EXPECT_FALSE(first->is_held());
+  const auto second = io::FolderLock::take(root_ + "/server-0", "second");
+  EXPECT_TRUE(second.ok());
 }
 
 TEST_F(ServerSnapshots, OneThatDoesNotTellItsJobIsRefused) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "io/checkpoint/folder.h"
+#include "io/checkpoint/folder_lock.h"
 #include "jobs/checkpoint/servers.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
@@ -315,6 +316,23 @@ TEST_F(ReshardServers, WhatDoesNotFitIsSaid) {
   testing::put_file(three.slices(), transpiler::slices_json(properties, wider));
   EXPECT_THAT(reshard(two, three, folder_ / "b"),
               HasSubstr("'w': expected shape [19, 4], found [19, 3]"));
+}
+
+// The tool would remove what a running server needs, or swap the folder under it.
+TEST_F(ReshardServers, FoldersOfARunningServerAreRefused) {
+  const JobOfServers two(folder_, 2);
+  const JobOfServers three(folder_, 3);
+  two.save();
+  three.save();
+  const auto held = io::FolderLock::take(three.root() + "/server-1", "server 1 at a:1");
+  ASSERT_EQ(outcome(held.ok() ? Ok() : held.status()), "ok");
+  CheckpointFlags flags;
+  flags.paths = {three.root()};
+  flags.keep = 1;
+  EXPECT_THAT(outcome(checkpoint_gc(tool_, flags).status()), HasSubstr("server 1 at a:1"));
+  const auto used = io::lock_used_in(three.root(), "test");
+  EXPECT_THAT(outcome(used.ok() ? Ok() : used.status()), HasSubstr("server 1 at a:1"));
+  EXPECT_TRUE(io::lock_used_in(two.root(), "test").ok());
 }
 
 }  // namespace

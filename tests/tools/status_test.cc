@@ -8,7 +8,9 @@
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "io/job_key.h"
 #include "ps/metrics/exposer.h"
 #include "ps/transport/endpoint.h"
 #include "ps/transport/wire.h"
@@ -104,6 +106,25 @@ TEST_F(StatusTool, OddAnswersDoNoHarm) {
     EXPECT_EQ(result.code, 0) << result.out;
     EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
   }
+}
+
+TEST_F(StatusTool, AsksServersWithTheKeyOfTheirJob) {
+  const std::string path = ::testing::TempDir() + "/status_key_" + std::to_string(::getpid());
+  const std::string other = path + "_other";
+  ASSERT_TRUE(io::JobKey::make(path).ok() && io::JobKey::make(other).ok());
+  ps::GrpcOptions options;
+  options.job_key = *io::JobKey::read(path);
+  const auto transport = std::move(ps::make_wire_transport(ps::WireKind::kAuto, options)).value();
+  Says handler(kStatusServer);
+  const auto listener = std::move(transport->listen("127.0.0.1:0", handler)).value();
+  const std::string ask = "--pservers " + listener->endpoint();
+  EXPECT_THAT(run(ask).out, HasSubstr("requires the key of the job"));
+  EXPECT_THAT(run(ask + " --job-key " + other).out, HasSubstr("the key of another job"));
+  EXPECT_THAT(run(ask + " --job-key " + path + "_absent").out, HasSubstr("_absent"));
+  const StatusTestResult result = run(ask + " --job-key " + path);
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("clicks"));
+  for (const std::string& file : {path, other}) ::unlink(file.c_str());
 }
 
 TEST_F(StatusTool, UsageIsChecked) {

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "io/checkpoint/folder.h"
+#include "io/checkpoint/folder_lock.h"
 #include "io/checkpoint/reshard.h"
 #include "jobs/checkpoint/servers.h"
 #include "tools/checkpoint/byte_progress.h"
@@ -91,6 +93,11 @@ StatusOr<int> checkpoint_gc(Tool& tool, const CheckpointFlags& flags) {
   std::vector<std::string> roots = jobs::server_folders(flags.paths[0]);
   if (roots.empty()) roots = flags.paths;
   for (const std::string& root : roots) {
+    // a server that writes there has newer snapshots than this program sees
+    std::vector<io::FolderLock> locks;
+    if (!flags.dry_run) {
+      MILLRACE_ASSIGN_OR_RETURN(locks, io::lock_if_used(root, "checkpoint gc"));
+    }
     MILLRACE_ASSIGN_OR_RETURN(
         io::Garbage found,
         io::collect_garbage(root, flags.keep, flags.all_incomplete, flags.dry_run));

@@ -1,7 +1,10 @@
 // checkpoint reshard with --slices and --to-slices: snapshots for the servers of another job.
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "io/checkpoint/folder.h"
+#include "io/checkpoint/folder_lock.h"
 #include "jobs/checkpoint/servers.h"
 #include "jobs/checkpoint/staged_folder.h"
 #include "jobs/config/typed_tables.h"
@@ -49,6 +52,8 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
     MILLRACE_ASSIGN_OR_RETURN(const auto point, kill_point_of(flags));
     options.calls = ps::file_calls_with(point, "reshard", flags.source.calls);
     options.progress = progress.callback();
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::FolderLock> locks,
+                              io::lock_used_in(output, "checkpoint reshard"));
     // Snapshots of two jobs in one folder would be taken for those of one job.
     MILLRACE_ASSIGN_OR_RETURN(jobs::StagedFolder staged,
                               jobs::StagedFolder::create(output, options.replace));

@@ -1,5 +1,7 @@
 #include "tools/launch/launch.h"
 
+#include <filesystem>
+
 #include <fmt/format.h>
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
@@ -8,6 +10,7 @@
 #include "fleet/launch/job_environment.h"
 #include "fleet/launch/plan.h"
 #include "fleet/launch/supervisor.h"
+#include "io/job_key.h"
 #include "tools/common/switch.h"
 
 namespace millrace::tools {
@@ -51,6 +54,17 @@ void log_lines_launch(const Tool& tool, const std::string& text) {
   for (const llvm::StringRef line : lines) tool.log(LogLevel::kError, std::string_view(line));
 }
 
+// Makes the key of the job, and tells the children its file.
+Status share_key(const LaunchFlags& flags, std::vector<ChildPlan>& children) {
+  const std::string path = std::filesystem::absolute(flags.job_key).string();
+  if (!flags.print_env) {
+    MILLRACE_RETURN_IF_ERROR(io::JobKey::make(path));
+    MILLRACE_RETURN_IF_ERROR(io::JobKey::read(path).status());
+  }
+  for (ChildPlan& child : children) child.environment[fleet::kJobKeyVariable] = path;
+  return Ok();
+}
+
 }  // namespace
 
 void add_launch_options(Tool& tool, LaunchFlags& flags) {
@@ -78,6 +92,11 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
   app.add_option("--job_id,--job-id", flags.job_id,
                  "name of the job; connections from processes of other jobs are refused")
       ->type_name("NAME");
+  app.add_option(
+         "--job-key", flags.job_key,
+         "file with a secret key, made if it does not exist: the processes of the job refuse "
+         "peers without it")
+      ->type_name("FILE");
   app.option_defaults()->group("Children");
   app.add_option("--metrics", flags.metrics,
                  "port of the metrics page of the first process; the other processes use the next "
@@ -124,6 +143,7 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
   if (wants_children || !flags.print_env) {
     MILLRACE_ASSIGN_OR_RETURN(children, fleet::plan_launch(options));
   }
+  if (!flags.job_key.empty()) MILLRACE_RETURN_IF_ERROR(share_key(flags, children));
   if (flags.print_env) {
     MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment own,
                               fleet::read_job_environment(fleet::process_environment()));

@@ -20,6 +20,7 @@ struct LaunchFlags {
   std::string log_dir = "log";
   bool log_overwrite = true;
   std::string job_id = "default";
+  std::string job_key;  ///< file of the job's key; made if it does not exist
   int max_restart = 0;
   double grace = 10;
   bool print_env = false;

@@ -5,6 +5,7 @@
 #include "fleet/launch/job_environment.h"
 #include "ps/kill_points.h"
 #include "tools/ps/etcd.h"
+#include "tools/ps/job_key.h"
 
 namespace millrace::tools {
 namespace {
@@ -23,6 +24,7 @@ void add_transport_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--tls-cert", flags.tls_cert, "certificate of this process, PEM")
       ->type_name("FILE");
   app.add_option("--tls-key", flags.tls_key, "key of the certificate, PEM")->type_name("FILE");
+  add_job_key_flag(app, flags.job_key);
   app.add_option("--transport", flags.transport,
                  "grpc, tcp, or auto: grpc with TLS, else tcp; servers with auto accept both")
       ->check(CLI::IsMember({"auto", "grpc", "tcp"}).description(""))
@@ -139,6 +141,7 @@ StatusOr<jobs::ConnectionOptions> connection_options(const PsFlags& flags) {
                  : flags.transport == "tcp" ? ps::WireKind::kTcp
                                             : ps::WireKind::kAuto;
   if (all) options.tls = tls;
+  MILLRACE_ASSIGN_OR_RETURN(options.job_key, read_job_key(flags.job_key));
   options.insecure_listen = flags.insecure_listen;
   options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
   options.max_message_bytes = static_cast<uint64_t>(flags.max_message_bytes);

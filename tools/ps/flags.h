@@ -31,6 +31,7 @@ struct PsFlags {
   std::string tls_ca;   ///< PEM files of mutual TLS
   std::string tls_cert;
   std::string tls_key;
+  std::string job_key;  ///< file with the key of the job; empty: that of launch, if any
   bool insecure_listen = false;
   std::vector<std::string> etcd;  ///< members of the etcd cluster where servers are registered
   int64_t etcd_lease_s = 5;
@@ -57,7 +58,7 @@ void add_job_flags(Tool& tool, PsFlags& flags);
 void add_server_flags(Tool& tool, PsFlags& flags);
 
 /// What the flags say about connections. Errors: kUsage for an incomplete set of TLS files, and for
-/// --advertise without --etcd.
+/// --advertise without --etcd; those of read_job_key().
 StatusOr<jobs::ConnectionOptions> connection_options(const PsFlags& flags);
 /// What they say about calls of a trainer to its servers. Errors: kInvalidArgument for an unknown
 /// --kill-point.

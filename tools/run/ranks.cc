@@ -6,6 +6,7 @@
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "tools/common/switch.h"
+#include "tools/ps/job_key.h"
 
 namespace millrace::tools {
 namespace {
@@ -42,7 +43,8 @@ void add_rank_options(CLI::App& app, RankFlags& flags) {
              "sum gradients over all ranks; always on for programs of mode nccl2");
 }
 
-StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags) {
+StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags,
+                                                        const std::string& job_key) {
   MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment job,
                             fleet::read_job_environment(fleet::process_environment()));
   executor::GroupOptions options;
@@ -65,6 +67,7 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags) 
   options.folder = flags.rendezvous;
   options.by_mpirun = job.by_mpirun;
   options.job = job.job;
+  MILLRACE_ASSIGN_OR_RETURN(options.key, read_job_key(job_key));
   if (options.endpoints.empty() && !job.master.empty()) {
     // Rank 0 keeps the store in the folder. The other ranks are only known to be on this machine.
     options.endpoints.assign(static_cast<size_t>(options.settings.size), kNeighbour);

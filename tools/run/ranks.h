@@ -26,7 +26,9 @@ void add_rank_options(CLI::App& app, RankFlags& flags);
 
 /// The process groups of this process with the other ranks of its job; a group is connected when a
 /// program first needs it. Null for a process without peers. Errors: kInvalidArgument, kUsage.
-StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags);
+/// \param job_key  file of --job-key; may be empty
+StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags,
+                                                        const std::string& job_key);
 
 /// The file of a rank: replaces {rank}, as in "out.{rank}.npz".
 std::string of_rank(std::string path, int rank);

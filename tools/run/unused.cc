@@ -119,6 +119,7 @@ constexpr Use kUses[] = {
     {"--tls-ca", kPeers, {}, kRefuse},
     {"--tls-cert", kPeers, {}, kRefuse},
     {"--tls-key", kPeers, {}, kRefuse},
+    {"--job-key", kPeers | kOnceRun | kBatchRun | kTimedRun, {}, kRefuse},
     {"--transport", kPeers},
     {"--insecure-listen", kServerRun},
     {"--etcd", kPeers, {}, kRefuse},
@@ -187,7 +188,8 @@ Status warn_alone(const Tool& tool, const RunOptions& options, unsigned kind) {
     return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const fleet::JobEnvironment job,
                             fleet::read_job_environment(fleet::process_environment()));
-  for (const char* const flag : {"--rank", "--engine", "--rendezvous", "--wait-ms", "--join-ms"}) {
+  for (const char* const flag :
+       {"--rank", "--engine", "--rendezvous", "--wait-ms", "--join-ms", "--job-key"}) {
     if (job.is_alone() && tool.differs(flag))
       tool.log(LogLevel::kWarning,
                fmt::format("{} has no effect: there is one process (--endpoints)", flag));

@@ -78,7 +78,7 @@ TEST(Store, RefusesOtherJobsAndStrangers) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   for (const std::string& noise :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'),
-        std::string("mr-store-1\xff\xff\xff\xff\x01\x01\x01\x01")}) {
+        std::string("mr-store-1"), "mr-store-2" + std::string(60, '\xff')}) {
     auto socket = connect_to(endpoint, deadline);
     ASSERT_TRUE(socket.ok());
     (void)write_bytes(*socket, noise, deadline);
@@ -88,6 +88,68 @@ TEST(Store, RefusesOtherJobsAndStrangers) {
   const auto client = join(endpoint, false);
   EXPECT_TRUE(client->set("a", "b").ok());
   EXPECT_FALSE(client->set(std::string(600, 'k'), "b").ok());
+}
+
+// A process that claims the number of a connected rank, and hangs up, must not make it count as
+// lost.
+TEST(Store, ARankThatIsConnectedCannotBeClaimedByAnother) {
+  const std::string endpoint = millrace::spawn::free_endpoints(1);
+  const auto server = join(endpoint, true);
+  const auto one = open_tcp_store({.endpoint = endpoint, .rank = 1, .job = "job"});
+  ASSERT_TRUE(one.ok());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  {
+    auto socket = connect_to(endpoint, deadline);
+    ASSERT_TRUE(socket.ok());
+    const std::string zeros(io::JobKey::kBytes, '\0');
+    const std::string hello =
+        std::string("mr-store-2\3\0\0\0\1\0\0\0", 18) + "12345678-" + zeros + "job";
+    ASSERT_TRUE(write_bytes(*socket, hello, deadline).ok());
+    std::string answer;
+    ASSERT_TRUE(read_bytes(*socket, answer, 5, deadline).ok());
+    EXPECT_EQ(answer[0], '2');
+  }
+  EXPECT_TRUE((*one)->set("a", "b").ok());
+  EXPECT_FALSE((*server->find(Store::lost_key(1))).has_value());
+}
+
+TEST(Store, RequiresTheKeyOfTheJob) {
+  const std::string endpoint = millrace::spawn::free_endpoints(1);
+  const auto key = std::make_shared<const io::JobKey>("0123456789abcdef");
+  const auto other = std::make_shared<const io::JobKey>("0123456789abcdeX");
+  const auto open = [&](std::shared_ptr<const io::JobKey> own, bool serve) {
+    return open_tcp_store({.endpoint = endpoint,
+                           .serve = serve,
+                           .job = "job",
+                           .key = std::move(own),
+                           .join_timeout_ms = 5000});
+  };
+  {
+    const auto server = open(key, true);
+    ASSERT_TRUE(server.ok()) << server.status().to_string();
+    const auto client = open(key, false);
+    ASSERT_TRUE(client.ok()) << client.status().to_string();
+    EXPECT_TRUE((*client)->set("a", "b").ok());
+    EXPECT_THAT(open(nullptr, false).status().message(), HasSubstr("requires the key of the job"));
+    EXPECT_THAT(open(other, false).status().message(), HasSubstr("does not have the key"));
+    EXPECT_EQ(**(*server)->find("a"), "b");
+  }
+  const auto open_store = open(nullptr, true);
+  ASSERT_TRUE(open_store.ok());
+  EXPECT_THAT(open(key, false).status().message(), HasSubstr("the store has none"));
+}
+
+// 65,536 values of 1 MiB would be 64 GiB.
+TEST(Store, HoldsALimitedNumberOfBytes) {
+  const std::string endpoint = millrace::spawn::free_endpoints(1);
+  const auto server = join(endpoint, true);
+  const std::string value(Store::kMostValueBytes, 'x');
+  Status status;
+  int count = 0;
+  for (; count < 300 && status.ok(); ++count)
+    status = server->set("k" + std::to_string(count % 256), value);
+  EXPECT_EQ(count, 256) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("the store is full"));
 }
 
 TEST(Store, SaysThatNobodyServes) {
