@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "executor/executor.h"
+#include "tests/simulation/case.h"
+#include "tests/simulation/programs.h"
+
+namespace millrace::simulation {
+
+/// Compares what trainers see of the parameters with a model: each update of a trainer and step is
+/// applied once, on all slices, and all see the same. What does not fit is a finding.
+class Checker {
+ public:
+  explicit Checker(const Case& job) : job_(job) {}
+
+  /// A trainer has completed a step of a synchronous job, and has these parameters.
+  void saw_step(int trainer, int64_t step, const executor::NamedValues& values);
+  /// A trainer repeats the steps from this one on.
+  void went_back(int64_t step);
+  /// A trainer has read the parameters after the end of all trainers.
+  /// \param may_lose  updates may be missing: a process that had them was killed
+  void saw_end(int trainer, const executor::NamedValues& values, bool may_lose);
+
+  void add(std::string finding) { findings_.insert(std::move(finding)); }
+  [[nodiscard]] const std::set<std::string>& findings() const { return findings_; }
+
+ private:
+  /// The update of one trainer and step, as a slice has it.
+  [[nodiscard]] float cell(const executor::NamedValues& values, const Slice& slice, int trainer,
+                           int64_t step);
+  /// True for an update that an asynchronous job has applied once.
+  [[nodiscard]] bool is_whole(float found) const;
+  [[nodiscard]] std::vector<float> fingerprint(const executor::NamedValues& values);
+  void check_members(int viewer, int64_t step, const executor::NamedValues& values);
+  void check_mean(const std::string& where, int64_t step, const std::vector<float>& cells);
+
+  const Case& job_;
+  std::set<std::string> findings_;
+  /// By slice and step: whose updates it has. Elastic jobs only.
+  std::map<std::pair<size_t, int64_t>, std::set<int>> members_;
+  std::map<int, std::vector<float>> ends_;       ///< by trainer: what it read at the end
+  std::set<std::pair<int, int64_t>> completed_;  ///< trainer, step
+};
+
+}  // namespace millrace::simulation
