@@ -10,6 +10,10 @@ namespace millrace::simulation {
 namespace {
 
 constexpr const char* kModes[] = {"sync", "async", "half-async", "geo"};
+// Names of left_out().
+constexpr const char* kCutLeaving = "cut-leaving";
+constexpr const char* kServerPause = "long-server-pause";
+
 constexpr Time kSilence = 5 * kSecond;
 
 double seconds(Time time) {
@@ -62,11 +66,17 @@ Fault make_fault(const Case& job, Random& random) {
 }  // namespace
 
 const std::vector<LeftOut>& left_out() {
-  static const std::vector<LeftOut> all = {};
+  static const std::vector<LeftOut> all = {
+      {kCutLeaving,
+       "a trainer whose last call loses its response ends with an error, as the server has ended"},
+      {kServerPause, "a server that was paused for longer than the silence timeout takes its "
+                     "trainers for lost"},
+  };
   return all;
 }
 
-Case make_case(uint64_t seed, const std::vector<std::string>& /*with*/) {
+Case make_case(uint64_t seed, const std::vector<std::string>& with) {
+  const auto has = [&](const char* name) { return std::ranges::count(with, name) > 0; };
   Random random(seed * 11 + 7);
   Case job;
   job.seed = seed;
@@ -78,8 +88,12 @@ Case make_case(uint64_t seed, const std::vector<std::string>& /*with*/) {
   job.elastic = job.silence > 0 && random.chance(0.5);
   if (random.chance(0.5)) job.snapshot_every = static_cast<int>(1 + random.below(3));
   job.durable = job.snapshot_every > 0 && random.chance(0.6);
-  job.longest_step = random.between(kMillisecond, 300 * kMillisecond);
+  if (job.mode == Mode::kGeo) job.steps += job.steps % 2;  // what is not pushed is not on servers
+  // a step may be longer than the time of silence
+  job.longest_step = random.chance(0.2) ? random.between(2 * kSecond, 12 * kSecond)
+                                        : random.between(kMillisecond, 300 * kMillisecond);
   job.noise = make_noise(random);
+  job.noise.spares_leaving = !has(kCutLeaving);
   const uint64_t faults = random.below(5);
   for (uint64_t i = 0; i < faults; ++i) job.faults.push_back(make_fault(job, random));
   // servers wait forever for a trainer that is gone if they take none for lost
@@ -87,6 +101,10 @@ Case make_case(uint64_t seed, const std::vector<std::string>& /*with*/) {
     return fault.kind != Fault::Kind::kKill && fault.length <= 2 * kSecond;
   });
   if (!ends_well) job.silence = kSilence;
+  for (Fault& fault : job.faults) {
+    const bool on_server = fault.kind == Fault::Kind::kPause && fault.role < job.servers;
+    if (on_server && !has(kServerPause)) fault.length = std::min(fault.length, kSilence / 2);
+  }
   return job;
 }
 

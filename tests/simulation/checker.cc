@@ -91,29 +91,40 @@ void Checker::went_back(int64_t step) {
   std::erase_if(completed_, [&](const auto& entry) { return entry.second >= step; });
 }
 
-void Checker::saw_end(int trainer, const executor::NamedValues& values, bool may_lose) {
-  if (job_.mode == Mode::kSync) {
-    const auto completed = completed_;
-    saw_step(trainer, job_.steps - 1, values);
-    completed_ = completed;
+void Checker::saw_end(int trainer, const executor::NamedValues& values) {
+  if (job_.mode != Mode::kSync) {
+    ends_[trainer] = all_cells(values);
     return;
   }
+  const auto completed = completed_;
+  saw_step(trainer, job_.steps - 1, values);
+  completed_ = completed;
+}
+
+void Checker::judge_end(int viewer, const std::vector<float>& cells,
+                        const std::set<int>& may_lose) {
+  size_t at = 0;
   for (const Slice& slice : kSlices) {
     for (int t = 0; t < job_.trainers; ++t) {
       for (int64_t k = 0; k < job_.steps; ++k) {
-        const float found = cell(values, slice, t, k);
-        if (is_whole(found) || (found == 0 && may_lose)) continue;
+        const float found = cells[at++];
+        if (is_whole(found) || (found == 0 && may_lose.contains(t))) continue;
         add(fmt::format("at the end, trainer {} sees {} of the update of trainer {} in step {} on "
                         "'{}' from row {}: {}",
-                        trainer, found, t, k, slice.param, slice.begin,
+                        viewer, found, t, k, slice.param, slice.begin,
                         found == 0 ? "lost" : "not applied once"));
       }
     }
   }
-  const auto [first, is_first] = ends_.try_emplace(trainer, fingerprint(values));
-  for (const auto& [other, seen] : ends_)
-    if (!may_lose && seen != first->second)
-      add(fmt::format("at the end, trainers {} and {} see other parameters", other, trainer));
+}
+
+void Checker::judge_ends(const std::set<int>& may_lose) {
+  for (const auto& [trainer, cells] : ends_) {
+    judge_end(trainer, cells, may_lose);
+    if (may_lose.empty() && cells != ends_.begin()->second)
+      add(fmt::format("at the end, trainers {} and {} see other parameters", ends_.begin()->first,
+                      trainer));
+  }
 }
 
 // A geo trainer sends 1/n of the distance from the servers' parameters each time; the rest stays in
@@ -129,7 +140,7 @@ bool Checker::is_whole(float found) const {
   return false;
 }
 
-std::vector<float> Checker::fingerprint(const executor::NamedValues& values) {
+std::vector<float> Checker::all_cells(const executor::NamedValues& values) {
   std::vector<float> all;
   for (const Slice& slice : kSlices)
     for (int t = 0; t < job_.trainers; ++t)

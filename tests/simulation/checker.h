@@ -23,8 +23,11 @@ class Checker {
   /// A trainer repeats the steps from this one on.
   void went_back(int64_t step);
   /// A trainer has read the parameters after the end of all trainers.
-  /// \param may_lose  updates may be missing: a process that had them was killed
-  void saw_end(int trainer, const executor::NamedValues& values, bool may_lose);
+  void saw_end(int trainer, const executor::NamedValues& values);
+  /// Judges what trainers of an asynchronous job have read at the end.
+  /// \param may_lose  trainers whose updates may be missing: they were lost or killed, or a server
+  ///                  was
+  void judge_ends(const std::set<int>& may_lose);
 
   void add(std::string finding) { findings_.insert(std::move(finding)); }
   [[nodiscard]] const std::set<std::string>& findings() const { return findings_; }
@@ -33,9 +36,10 @@ class Checker {
   /// The update of one trainer and step, as a slice has it.
   [[nodiscard]] float cell(const executor::NamedValues& values, const Slice& slice, int trainer,
                            int64_t step);
+  void judge_end(int viewer, const std::vector<float>& cells, const std::set<int>& may_lose);
   /// True for an update that an asynchronous job has applied once.
   [[nodiscard]] bool is_whole(float found) const;
-  [[nodiscard]] std::vector<float> fingerprint(const executor::NamedValues& values);
+  [[nodiscard]] std::vector<float> all_cells(const executor::NamedValues& values);
   void check_members(int viewer, int64_t step, const executor::NamedValues& values);
   void check_mean(const std::string& where, int64_t step, const std::vector<float>& cells);
 

@@ -182,7 +182,8 @@ class Network::SimulatedChannel final : public ps::Channel {
     MILLRACE_RETURN_IF_ERROR(
         encode_request(request, static_cast<uint64_t>(left / kMicrosecond), message));
     exchange->request = flat(message);
-    if (network_.random_.chance(network_.noise_.cut))
+    const bool spared = network_.noise_.spares_leaving && request.method == ps::Method::kComplete;
+    if (network_.random_.chance(network_.noise_.cut) && !spared)
       (network_.random_.chance(0.4) ? exchange->cut_before : exchange->cut_after) = true;
     std::erase_if(network_.exchanges_, [](const auto& weak) { return weak.expired(); });
     network_.exchanges_.push_back(exchange);

@@ -20,6 +20,7 @@ struct Noise {
   double slow = 0;  ///< probability that a message takes `slowest`, at most
   Time slowest = 0;
   double cut = 0;  ///< probability that a connection ends during a call
+  bool spares_leaving = false;  ///< not during the call by which a trainer leaves
 };
 
 /// The network between simulated processes, with a connection per call in progress, as the TCP

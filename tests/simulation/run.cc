@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -92,7 +92,7 @@ class JobRun {
   Checker checker_;
   std::vector<Role> roles_;
   std::vector<Event> events_;  ///< to come
-  bool killed_ = false;        ///< any process
+  std::set<int> may_lose_;     ///< trainers
   bool gentle_ = true;         ///< all faults so far must be survived
 };
 
@@ -141,6 +141,7 @@ void JobRun::plan_fault(const Fault& fault) {
       if (fault.disk < 100) {
         plan(fault.at * fault.disk / 100, [this, &fault] {
           fs::remove_all(old_disk_of(fault.role));
+          fs::create_directories(folder_ + "/old");
           if (fs::exists(disk_of(fault.role)))
             fs::copy(disk_of(fault.role), old_disk_of(fault.role), fs::copy_options::recursive);
         });
@@ -180,7 +181,8 @@ void JobRun::kill(const Fault& fault) {
   }
   network_.end(role.process);
   role.state = State::kKilled;
-  killed_ = true;
+  for (int t = 0; t < job_.trainers; ++t)
+    if (is_server(fault.role) || fault.role == job_.servers + t) may_lose_.insert(t);
   // what a server forgets of trainers that have left is not restored
   if (std::ranges::any_of(roles_, &Role::finishes)) gentle_ = false;
   if (fault.restart < 0) return;
@@ -245,11 +247,13 @@ void JobRun::drive() {
     if (at(role).starts == 0) checker_.add(role_name(job_, role) + " was never started");
     const Status& result = at(role).result;
     if (at(role).state != State::kEnded || result.ok()) continue;
+    if (!is_server(role)) may_lose_.insert(role - job_.servers);
     if (result.code() != StatusCode::kDistributed)
       checker_.add(fmt::format("{} ended with {}", role_name(job_, role), result.to_string()));
     else if (gentle_)
       checker_.add(fmt::format("{} did not survive: {}", role_name(job_, role), result.to_string()));
   }
+  checker_.judge_ends(may_lose_);
 }
 
 Status JobRun::serve(int role) {
@@ -333,7 +337,7 @@ Status JobRun::train(int role, Scheduler::ProcessId process) {
       status = timed(process, "the end", [&] { return trainer->finish(ending); });
     }
     if (status.ok()) {
-      checker_.saw_end(number, gathered, killed_);
+      checker_.saw_end(number, gathered);
       return status;
     }
     if (!trainer->must_go_back()) return status;

@@ -15,7 +15,7 @@ extern "C" char end;                 // NOLINT: defined by the linker
 namespace millrace::simulation {
 namespace {
 
-constexpr int64_t kStepLimit = 20'000'000;
+constexpr int64_t kStepLimit = 500'000;
 constexpr int kChangePoints = 12;
 constexpr uint64_t kChangePointsBefore = 20'000;
 
@@ -178,7 +178,7 @@ Scheduler::Thread& Scheduler::choose(const std::vector<Thread*>& ready) {
 
 Scheduler::Thread& Scheduler::pick() {
   woken_ = false;
-  if (steps_ > kStepLimit) stuck_("no end after millions of steps");
+  if (steps_ > kStepLimit) stuck_("threads do not stop to run: " + std::to_string(kStepLimit) + " switch points");
   std::vector<Thread*> ready;
   while (true) {
     std::erase_if(threads_, [&](std::unique_ptr<Thread>& thread) {
