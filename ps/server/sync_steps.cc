@@ -151,8 +151,10 @@ Status SyncSteps::arrive(int trainer) {
   return Ok();
 }
 
+// A replacement that was placed at a later step has sent nothing yet, also if it is lost meanwhile.
 bool SyncSteps::has_arrived(int trainer) const {
-  return core_.trainers.at(trainer).sent > applied_;
+  const Trainer& who = core_.trainers.at(trainer);
+  return who.sent > applied_ && !who.is_placed;
 }
 
 Status SyncSteps::wait_applied(std::unique_lock<std::mutex>& lock, int trainer, Deadline deadline) {

@@ -13,6 +13,8 @@ constexpr const char* kModes[] = {"sync", "async", "half-async", "geo"};
 // Names of left_out().
 constexpr const char* kCutLeaving = "cut-leaving";
 constexpr const char* kServerPause = "long-server-pause";
+constexpr const char* kElasticServers = "elastic-servers";
+constexpr const char* kGeoFolder = "geo-folder";
 
 constexpr Time kSilence = 5 * kSecond;
 
@@ -71,6 +73,10 @@ const std::vector<LeftOut>& left_out() {
        "a trainer whose last call loses its response ends with an error, as the server has ended"},
       {kServerPause, "a server that was paused for longer than the silence timeout takes its "
                      "trainers for lost"},
+      {kElasticServers, "each server decides alone which trainers are lost, so a step of an elastic "
+                        "job may have an update on some servers only: not checked"},
+      {kGeoFolder, "servers of a geo job do not know their number, so they write their snapshots to "
+                   "the same folder: each has one of its own"},
   };
   return all;
 }
@@ -93,6 +99,8 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
   job.longest_step = random.chance(0.2) ? random.between(2 * kSecond, 12 * kSecond)
                                         : random.between(kMillisecond, 300 * kMillisecond);
   job.noise = make_noise(random);
+  job.checks_all_servers = has(kElasticServers);
+  job.shares_folder = job.mode != Mode::kGeo || has(kGeoFolder);
   job.noise.spares_leaving = !has(kCutLeaving);
   const uint64_t faults = random.below(5);
   for (uint64_t i = 0; i < faults; ++i) job.faults.push_back(make_fault(job, random));
@@ -142,9 +150,6 @@ std::string describe(const Case& job, const Fault& fault) {
     case Fault::Kind::kBlock:
       return fmt::format("messages from {} to {} wait {} for {} s", role, role_name(job, fault.other),
                          when, seconds(fault.length));
-    case Fault::Kind::kSupersede:
-      return fmt::format("{} is paused {} for {} s and started elsewhere", role, when,
-                         seconds(fault.length));
   }
   return "";
 }

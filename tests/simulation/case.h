@@ -18,9 +18,7 @@ struct Fault {
     kPause,       ///< a process does not run
     kCut,         ///< all connections of a process end
     kBlock,       ///< messages of one direction between two processes wait
-    kSupersede,   ///< a server is paused, and started again elsewhere; found by a directory
   };
-  static constexpr int kKinds = 5;
   Kind kind = Kind::kCut;
   int role = 0;   ///< index of a server, or number of servers + index of a trainer
   int other = 0;  ///< kBlock: the role that does not receive
@@ -41,7 +39,8 @@ struct Case {
   int trainers = 1;
   int steps = 4;
   bool elastic = false;
-  bool discovers = false;  ///< trainers find servers by a directory
+  bool checks_all_servers = false;  ///< elastic: all servers have the same trainers in a step
+  bool shares_folder = true;        ///< servers have their snapshots in one folder
   int snapshot_every = 0;  ///< steps; asynchronous servers: 100 ms each
   bool durable = false;    ///< snapshots
   Time silence = 0;        ///< after which servers take a trainer for lost; 0: never

@@ -17,6 +17,8 @@ namespace millrace::simulation {
 class Checker {
  public:
   explicit Checker(const Case& job) : job_(job) {}
+  Checker(const Checker&) = delete;
+  Checker& operator=(const Checker&) = delete;
 
   /// A trainer has completed a step of a synchronous job, and has these parameters.
   void saw_step(int trainer, int64_t step, const executor::NamedValues& values);
@@ -27,7 +29,8 @@ class Checker {
   /// Judges what trainers of an asynchronous job have read at the end.
   /// \param may_lose  trainers whose updates may be missing: they were lost or killed, or a server
   ///                  was
-  void judge_ends(const std::set<int>& may_lose);
+  /// \param starts  by trainer: one that started again sends its updates again
+  void judge_ends(const std::set<int>& may_lose, const std::vector<int>& starts);
 
   void add(std::string finding) { findings_.insert(std::move(finding)); }
   [[nodiscard]] const std::set<std::string>& findings() const { return findings_; }
@@ -36,9 +39,12 @@ class Checker {
   /// The update of one trainer and step, as a slice has it.
   [[nodiscard]] float cell(const executor::NamedValues& values, const Slice& slice, int trainer,
                            int64_t step);
-  void judge_end(int viewer, const std::vector<float>& cells, const std::set<int>& may_lose);
+  void judge_end(int viewer, const std::vector<float>& cells, const std::set<int>& may_lose,
+                 const std::vector<int>& starts);
+  void check_view(int viewer, int64_t step, const executor::NamedValues& values);
   /// True for an update that an asynchronous job has applied once.
-  [[nodiscard]] bool is_whole(float found) const;
+  [[nodiscard]] bool is_whole(float found, int starts) const;
+  [[nodiscard]] bool may_be_lost(float found) const;
   [[nodiscard]] std::vector<float> all_cells(const executor::NamedValues& values);
   void check_members(int viewer, int64_t step, const executor::NamedValues& values);
   void check_mean(const std::string& where, int64_t step, const std::vector<float>& cells);

@@ -75,8 +75,11 @@ class JobRun {
   Status train(int role, Scheduler::ProcessId process);
   Status steps_of(Trainer& trainer, int number, Scheduler::ProcessId process, int64_t first);
   Status timed(Scheduler::ProcessId process, const char* what, const std::function<Status()>& call);
+  [[nodiscard]] std::string snapshots_of(int role) const {
+    return folder_ + (job_.shares_folder ? "/snapshots" : fmt::format("/snapshots-{}", role));
+  }
   [[nodiscard]] std::string disk_of(int role) const {
-    return fmt::format("{}/snapshots/server-{}", folder_, role);
+    return fmt::format("{}/server-{}", snapshots_of(role), job_.shares_folder ? role : 0);
   }
   [[nodiscard]] std::string old_disk_of(int role) const {
     return fmt::format("{}/old/server-{}", folder_, role);
@@ -110,8 +113,6 @@ bool must_be_survived(const Case& job, const Fault& fault) {
     case Fault::Kind::kKill:
       return on_server && job.mode == Mode::kSync && job.durable && job.snapshot_every == 1 &&
              fault.restart >= 0 && fault.restart <= job.reconnect / 4 && fault.disk == 100;
-    case Fault::Kind::kSupersede:
-      return false;
   }
   return false;
 }
@@ -166,8 +167,6 @@ void JobRun::plan_fault(const Fault& fault) {
           network_.block(role.process, at(fault.other).process, scheduler_.now() + fault.length);
         });
       });
-      break;
-    case Fault::Kind::kSupersede:
       break;
   }
 }
@@ -253,7 +252,9 @@ void JobRun::drive() {
     else if (gentle_)
       checker_.add(fmt::format("{} did not survive: {}", role_name(job_, role), result.to_string()));
   }
-  checker_.judge_ends(may_lose_);
+  std::vector<int> starts;
+  for (int t = 0; t < job_.trainers; ++t) starts.push_back(at(job_.servers + t).starts);
+  checker_.judge_ends(may_lose_, starts);
 }
 
 Status JobRun::serve(int role) {
@@ -264,7 +265,7 @@ Status JobRun::serve(int role) {
   service.elastic = job_.elastic;
   service.report_interval = milliseconds(0);
   if (job_.snapshot_every > 0) {
-    service.snapshot_root = folder_ + "/snapshots";
+    service.snapshot_root = snapshots_of(role);
     service.snapshot_every = job_.mode == Mode::kSync ? job_.snapshot_every : 0;
     service.snapshot_interval = milliseconds(job_.mode == Mode::kSync ? 0 : 100 * job_.snapshot_every);
     service.snapshot_durable = job_.durable;
