@@ -55,8 +55,9 @@ Fault make_fault(const Case& job, Random& random) {
   if (fault.kind == Fault::Kind::kBlock) {
     // the other end is of the other kind: servers do not call each other
     fault.other = static_cast<int>(
-        on_server ? job.servers + static_cast<int>(random.below(static_cast<uint64_t>(job.trainers)))
-                  : static_cast<int>(random.below(static_cast<uint64_t>(job.servers))));
+        on_server
+            ? job.servers + static_cast<int>(random.below(static_cast<uint64_t>(job.trainers)))
+            : static_cast<int>(random.below(static_cast<uint64_t>(job.servers))));
   }
   if (fault.kind != Fault::Kind::kKill) return fault;
   const bool starts_again = on_server ? job.snapshot_every > 0 : job.elastic;
@@ -71,12 +72,15 @@ const std::vector<LeftOut>& left_out() {
   static const std::vector<LeftOut> all = {
       {kCutLeaving,
        "a trainer whose last call loses its response ends with an error, as the server has ended"},
-      {kServerPause, "a server that was paused for longer than the silence timeout takes its "
-                     "trainers for lost"},
-      {kElasticServers, "each server decides alone which trainers are lost, so a step of an elastic "
-                        "job may have an update on some servers only: not checked"},
-      {kGeoFolder, "servers of a geo job do not know their number, so they write their snapshots to "
-                   "the same folder: each has one of its own"},
+      {kServerPause,
+       "a server that was paused for longer than the silence timeout takes its "
+       "trainers for lost"},
+      {kElasticServers,
+       "each server decides alone which trainers are lost, so a step of an elastic "
+       "job may have an update on some servers only: not checked"},
+      {kGeoFolder,
+       "servers of a geo job do not know their number, so they write their snapshots to "
+       "the same folder: each has one of its own"},
   };
   return all;
 }
@@ -124,7 +128,8 @@ std::string role_name(const Case& job, int role) {
 std::string describe(const Case& job) {
   std::string snapshots = "no snapshots";
   if (job.snapshot_every > 0)
-    snapshots = fmt::format("{}snapshots every {}", job.durable ? "durable " : "", job.snapshot_every);
+    snapshots =
+        fmt::format("{}snapshots every {}", job.durable ? "durable " : "", job.snapshot_every);
   return fmt::format(
       "seed {}: {}, {} servers, {} trainers, {} steps of up to {} s{}, {}, silence timeout {} s, "
       "messages take up to {} s, {:.0f} % slow, {:.0f} % of the connections cut",
@@ -135,21 +140,22 @@ std::string describe(const Case& job) {
 
 std::string describe(const Case& job, const Fault& fault) {
   const std::string role = role_name(job, fault.role);
-  const std::string when = fmt::format("at {} s + {} switch points", seconds(fault.at), fault.steps);
+  const std::string when =
+      fmt::format("at {} s + {} switch points", seconds(fault.at), fault.steps);
   switch (fault.kind) {
     case Fault::Kind::kKill:
-      return fmt::format("{} is killed {}{}{}", role, when,
-                         fault.restart < 0 ? ", for good"
-                                           : fmt::format(", starts again {} s later",
-                                                         seconds(fault.restart)),
-                         fault.disk == 100 ? "" : fmt::format(" with its folder as of {} %", fault.disk));
+      return fmt::format(
+          "{} is killed {}{}{}", role, when,
+          fault.restart < 0 ? ", for good"
+                            : fmt::format(", starts again {} s later", seconds(fault.restart)),
+          fault.disk == 100 ? "" : fmt::format(" with its folder as of {} %", fault.disk));
     case Fault::Kind::kPause:
       return fmt::format("{} is paused {} for {} s", role, when, seconds(fault.length));
     case Fault::Kind::kCut:
       return fmt::format("all connections of {} end {}", role, when);
     case Fault::Kind::kBlock:
-      return fmt::format("messages from {} to {} wait {} for {} s", role, role_name(job, fault.other),
-                         when, seconds(fault.length));
+      return fmt::format("messages from {} to {} wait {} for {} s", role,
+                         role_name(job, fault.other), when, seconds(fault.length));
   }
   return "";
 }

@@ -14,10 +14,10 @@ enum class Mode : uint8_t { kSync, kAsync, kHalfAsync, kGeo };
 /// Something that goes wrong in a run.
 struct Fault {
   enum class Kind : uint8_t {
-    kKill,        ///< a process ends without notice; it may be started again
-    kPause,       ///< a process does not run
-    kCut,         ///< all connections of a process end
-    kBlock,       ///< messages of one direction between two processes wait
+    kKill,   ///< a process ends without notice; it may be started again
+    kPause,  ///< a process does not run
+    kCut,    ///< all connections of a process end
+    kBlock,  ///< messages of one direction between two processes wait
   };
   Kind kind = Kind::kCut;
   int role = 0;   ///< index of a server, or number of servers + index of a trainer
@@ -41,9 +41,9 @@ struct Case {
   bool elastic = false;
   bool checks_all_servers = false;  ///< elastic: all servers have the same trainers in a step
   bool shares_folder = true;        ///< servers have their snapshots in one folder
-  int snapshot_every = 0;  ///< steps; asynchronous servers: 100 ms each
-  bool durable = false;    ///< snapshots
-  Time silence = 0;        ///< after which servers take a trainer for lost; 0: never
+  int snapshot_every = 0;           ///< steps; asynchronous servers: 100 ms each
+  bool durable = false;             ///< snapshots
+  Time silence = 0;                 ///< after which servers take a trainer for lost; 0: never
   Time deadline = 30 * kSecond;
   Time reconnect = 20 * kSecond;
   Time longest_step = 100 * kMillisecond;  ///< time that a trainer computes

@@ -12,8 +12,7 @@ namespace millrace::simulation {
 float Checker::cell(const executor::NamedValues& values, const Slice& slice, int trainer,
                     int64_t step) {
   const auto found = values.find(slice.param);
-  const Tensor* const tensor =
-      found == values.end() ? nullptr : found->second.get_if<Tensor>();
+  const Tensor* const tensor = found == values.end() ? nullptr : found->second.get_if<Tensor>();
   if (tensor == nullptr || tensor->numel() < int64_t{slice.end} * kColumns) {
     add(fmt::format("'{}' has no value", slice.param));
     return 0;
@@ -41,8 +40,7 @@ void Checker::check_mean(const std::string& where, int64_t step, const std::vect
 
 void Checker::check_members(int viewer, int64_t step, const executor::NamedValues& values) {
   for (size_t s = 0; s < std::size(kSlices); ++s) {
-    const std::string where =
-        fmt::format("'{}' from row {}", kSlices[s].param, kSlices[s].begin);
+    const std::string where = fmt::format("'{}' from row {}", kSlices[s].param, kSlices[s].begin);
     std::vector<float> cells;
     for (int t = 0; t < job_.trainers; ++t) cells.push_back(cell(values, kSlices[s], t, step));
     check_mean(where, step, cells);
@@ -51,15 +49,17 @@ void Checker::check_members(int viewer, int64_t step, const executor::NamedValue
       if (cells[static_cast<size_t>(t)] != 0) members.insert(t);
     const auto [known, is_new] = members_.try_emplace({s, step}, members);
     if (!is_new && known->second != members)
-      add(fmt::format("{}: step {} has updates of trainers {}, but of {} before; trainer {} sees it",
-                      where, step, members, known->second, viewer));
+      add(fmt::format(
+          "{}: step {} has updates of trainers {}, but of {} before; trainer {} sees it", where,
+          step, members, known->second, viewer));
     for (int t = 0; t < job_.trainers; ++t) {
       if (completed_.contains({t, step}) && !members.contains(t))
         add(fmt::format("{}: the update of trainer {} in step {}, which it completed, is lost",
                         where, t, step));
     }
     if (job_.checks_all_servers && members_.at({0, step}) != members)
-      add(fmt::format("servers disagree: step {} has updates of trainers {} in one slice, of {} in "
+      add(
+          fmt::format("servers disagree: step {} has updates of trainers {} in one slice, of {} in "
                       "another",
                       step, members_.at({0, step}), members));
   }
@@ -81,7 +81,8 @@ void Checker::check_view(int trainer, int64_t step, const executor::NamedValues&
       for (int t = 0; t < job_.trainers; ++t) {
         const float found = cell(values, slice, t, k);
         if (found == wanted) continue;
-        add(fmt::format("after step {}, trainer {} sees {} of the update of trainer {} in step {} "
+        add(
+            fmt::format("after step {}, trainer {} sees {} of the update of trainer {} in step {} "
                         "on '{}' from row {}, expected {}: {}",
                         step, trainer, found, t, k, slice.param, slice.begin, wanted,
                         found > wanted ? "lost" : "applied twice or too early"));
@@ -103,16 +104,18 @@ void Checker::saw_end(int trainer, const executor::NamedValues& values) {
   check_view(trainer, job_.steps - 1, values);
 }
 
-void Checker::judge_end(int viewer, const std::vector<float>& cells,
-                        const std::set<int>& may_lose, const std::vector<int>& starts) {
+void Checker::judge_end(int viewer, const std::vector<float>& cells, const std::set<int>& may_lose,
+                        const std::vector<int>& starts) {
   size_t at = 0;
   for (const Slice& slice : kSlices) {
     for (int t = 0; t < job_.trainers; ++t) {
       for (int64_t k = 0; k < job_.steps; ++k) {
         const float found = cells[at++];
-        if (is_whole(found, starts[static_cast<size_t>(t)]) || (may_lose.contains(t) && may_be_lost(found)))
+        if (is_whole(found, starts[static_cast<size_t>(t)]) ||
+            (may_lose.contains(t) && may_be_lost(found)))
           continue;
-        add(fmt::format("at the end, trainer {} sees {} of the update of trainer {} in step {} on "
+        add(
+            fmt::format("at the end, trainer {} sees {} of the update of trainer {} in step {} on "
                         "'{}' from row {}: {}",
                         viewer, found, t, k, slice.param, slice.begin,
                         found == 0 ? "lost" : "not applied once"));

@@ -1,14 +1,14 @@
 // Replaces functions of the C library for the whole program, as its symbols precede those of shared
 // libraries. In simulated threads they lead to the Scheduler; elsewhere to the real functions.
+#include <cerrno>
+#include <cstdarg>
+#include <random>
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstdarg>
-#include <random>
 
 #include "tests/simulation/real_calls.h"
 #include "tests/simulation/scheduler.h"
@@ -97,8 +97,8 @@ Scheduler*& active_scheduler_of_new_threads() {
 }  // namespace millrace::simulation
 
 namespace sim = millrace::simulation;
-using sim::Scheduler;
 using sim::real;
+using sim::Scheduler;
 
 extern "C" {
 
@@ -172,9 +172,8 @@ int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
                            const timespec* until) {
   Scheduler* const scheduler = Scheduler::active();
-  return scheduler == nullptr
-             ? real().pthread_cond_clockwait(condition, mutex, clock, until)
-             : scheduler->wait(condition, mutex, sim::virtual_time(clock, *until));
+  return scheduler == nullptr ? real().pthread_cond_clockwait(condition, mutex, clock, until)
+                              : scheduler->wait(condition, mutex, sim::virtual_time(clock, *until));
 }
 int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
                            const timespec* until) {

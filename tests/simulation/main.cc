@@ -1,8 +1,4 @@
 // Runs cases of the simulated cluster. README.md in this folder explains it.
-#include <sched.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +10,9 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/simulation/case.h"
 #include "tests/simulation/run.h"
@@ -143,7 +142,9 @@ Result run(const Case& job, bool trace) {
 
 // Drops what is not needed for a failure.
 Case shrink(Case job) {
-  const auto still_fails = [](const Case& smaller) { return !run(smaller, false).findings.empty(); };
+  const auto still_fails = [](const Case& smaller) {
+    return !run(smaller, false).findings.empty();
+  };
   for (size_t i = job.faults.size(); i-- > 0;) {
     Case smaller = job;
     smaller.faults.erase(smaller.faults.begin() + static_cast<ptrdiff_t>(i));
@@ -162,7 +163,8 @@ void print_case(const Case& job) {
 
 void print_findings(const std::vector<std::string>& findings) {
   constexpr size_t kMost = 5;
-  for (size_t i = 0; i < findings.size() && i < kMost; ++i) fmt::print("  FAILED: {}\n", findings[i]);
+  for (size_t i = 0; i < findings.size() && i < kMost; ++i)
+    fmt::print("  FAILED: {}\n", findings[i]);
   if (findings.size() > kMost) fmt::print("  and {} more\n", findings.size() - kMost);
 }
 

@@ -147,9 +147,10 @@ void Network::deliver(const std::shared_ptr<Exchange>& exchange) {
   scheduler_.wake_all(&place);
   exchange->reply = flat(writer.finish(status));
   const Request& request = reader.request();
-  scheduler_.note(fmt::format("{} {} of {} step {} number {}: {}", scheduler_.name_of(place.process),
-                              method_name(request.method), scheduler_.name_of(exchange->caller),
-                              request.step, request.sequence, status.ok() ? "ok" : "error"));
+  scheduler_.note(fmt::format("{} {} of {} step {} number {}: {}",
+                              scheduler_.name_of(place.process), method_name(request.method),
+                              scheduler_.name_of(exchange->caller), request.step, request.sequence,
+                              status.ok() ? "ok" : "error"));
   if (!status.ok()) scheduler_.remark("  " + status.message());
   if (exchange->cut_after) return lose(*exchange);
   if (exchange->done_at != kNever) return;
@@ -273,7 +274,8 @@ class Network::SimulatedTransport final : public ps::Transport {
     place->process = process_;
     place->handler = &handler;
     if (!network_.places_.emplace(endpoint, place).second)
-      return Status(StatusCode::kDistributed, fmt::format("another server listens at {}", endpoint));
+      return Status(StatusCode::kDistributed,
+                    fmt::format("another server listens at {}", endpoint));
     return std::unique_ptr<ps::Listener>(
         std::make_unique<SimulatedListener>(network_, endpoint, std::move(place)));
   }

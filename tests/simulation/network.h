@@ -19,7 +19,7 @@ struct Noise {
   Time longest = 2 * kMillisecond;
   double slow = 0;  ///< probability that a message takes `slowest`, at most
   Time slowest = 0;
-  double cut = 0;  ///< probability that a connection ends during a call
+  double cut = 0;               ///< probability that a connection ends during a call
   bool spares_leaving = false;  ///< not during the call by which a trainer leaves
 };
 

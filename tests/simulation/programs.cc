@@ -22,7 +22,8 @@ Status build(millrace::Network& net) {
   const VarRef wide = net.data("x_wide", {kWideRows, kColumns});
   const VarRef narrow = net.data("x_narrow", {kNarrowRows, kColumns});
   const auto product = [&](const std::string& name, const VarRef& x, int rows) {
-    const VarRef param = net.parameter({rows, kColumns}, {.name = name, .initializer = init::Constant{0.0}});
+    const VarRef param =
+        net.parameter({rows, kColumns}, {.name = name, .initializer = init::Constant{0.0}});
     return layers::reduce_sum(layers::elementwise_mul(x, param));
   };
   VarRef loss = product("wide", wide, kWideRows);
@@ -88,7 +89,8 @@ Status write_programs(const Case& job, const std::string& folder) {
 
 StatusOr<executor::NamedValues> feeds_of(const Case& job, int trainer, int64_t step) {
   executor::NamedValues feeds;
-  for (const auto& [name, rows] : {std::pair("x_wide", kWideRows), std::pair("x_narrow", kNarrowRows)}) {
+  for (const auto& [name, rows] :
+       {std::pair("x_wide", kWideRows), std::pair("x_narrow", kNarrowRows)}) {
     auto& tensor = feeds[name].as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kFloat32, {rows, kColumns}));
     std::fill_n(tensor.data<float>(), rows * kColumns, 0.0F);

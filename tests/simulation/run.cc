@@ -206,8 +206,9 @@ void JobRun::start(int number) {
   scheduler_.note("start: " + scheduler_.name_of(role.process));
   scheduler_.spawn(role.process, [this, number, process = role.process] {
     Status result = is_server(number) ? serve(number) : train(number, process);
-    scheduler_.note(fmt::format("end: {}: {}", scheduler_.name_of(process),
-                                result.ok() ? std::string_view("ok") : status_code_name(result.code())));
+    scheduler_.note(
+        fmt::format("end: {}: {}", scheduler_.name_of(process),
+                    result.ok() ? std::string_view("ok") : status_code_name(result.code())));
     if (!result.ok()) scheduler_.remark("  " + result.to_string());
     network_.end(process);
     at(number).result = std::move(result);
@@ -218,18 +219,19 @@ void JobRun::start(int number) {
 }
 
 bool JobRun::any_runs() const {
-  return std::ranges::any_of(roles_, [](const Role& role) { return role.state == State::kRunning; });
+  return std::ranges::any_of(roles_,
+                             [](const Role& role) { return role.state == State::kRunning; });
 }
 
 bool JobRun::any_trainer_left() const {
-  return std::any_of(roles_.begin() + job_.servers, roles_.end(), [](const Role& role) {
-    return role.state != State::kEnded;
-  });
+  return std::any_of(roles_.begin() + job_.servers, roles_.end(),
+                     [](const Role& role) { return role.state != State::kEnded; });
 }
 
 void JobRun::drive() {
   for (int role = 0; role < static_cast<int>(roles_.size()); ++role)
-    plan(random_.between(0, 50 * kMillisecond), [this, role] { start(role); }, true);
+    plan(
+        random_.between(0, 50 * kMillisecond), [this, role] { start(role); }, true);
   for (const Fault& fault : job_.faults) plan_fault(fault);
   while (any_runs() || !events_.empty()) {
     const bool starts = std::ranges::any_of(events_, &Event::starts_a_process);
@@ -250,7 +252,8 @@ void JobRun::drive() {
     if (result.code() != StatusCode::kDistributed)
       checker_.add(fmt::format("{} ended with {}", role_name(job_, role), result.to_string()));
     else if (gentle_)
-      checker_.add(fmt::format("{} did not survive: {}", role_name(job_, role), result.to_string()));
+      checker_.add(
+          fmt::format("{} did not survive: {}", role_name(job_, role), result.to_string()));
   }
   std::vector<int> starts;
   for (int t = 0; t < job_.trainers; ++t) starts.push_back(at(job_.servers + t).starts);
@@ -267,7 +270,8 @@ Status JobRun::serve(int role) {
   if (job_.snapshot_every > 0) {
     service.snapshot_root = snapshots_of(role);
     service.snapshot_every = job_.mode == Mode::kSync ? job_.snapshot_every : 0;
-    service.snapshot_interval = milliseconds(job_.mode == Mode::kSync ? 0 : 100 * job_.snapshot_every);
+    service.snapshot_interval =
+        milliseconds(job_.mode == Mode::kSync ? 0 : 100 * job_.snapshot_every);
     service.snapshot_durable = job_.durable;
   }
   service.log = [log = log_of(role_name(job_, role))](const std::string& line) {
@@ -276,9 +280,9 @@ Status JobRun::serve(int role) {
   const auto transport = network_.transport(scheduler_.current_process(), job_.reconnect);
   MILLRACE_ASSIGN_OR_RETURN(
       const auto server,
-      jobs::ServerJob::open({files_.program("pserver", role), files_.startup("pserver", role),
-                             files_.slices(), ""},
-                            std::move(settings), transport));
+      jobs::ServerJob::open(
+          {files_.program("pserver", role), files_.startup("pserver", role), files_.slices(), ""},
+          std::move(settings), transport));
   return server->serve();
 }
 
@@ -289,13 +293,12 @@ Status JobRun::timed(Scheduler::ProcessId process, const char* what,
   Status status = call();
   const Time length = scheduler_.now() - scheduler_.paused_for(process) - begin;
   if (length > 5 * job_.deadline)
-    checker_.add(fmt::format("{} waited {} s in {}", scheduler_.name_of(process),
-                             length / kSecond, what));
+    checker_.add(
+        fmt::format("{} waited {} s in {}", scheduler_.name_of(process), length / kSecond, what));
   return status;
 }
 
-Status JobRun::steps_of(Trainer& trainer, int number, Scheduler::ProcessId process,
-                        int64_t first) {
+Status JobRun::steps_of(Trainer& trainer, int number, Scheduler::ProcessId process, int64_t first) {
   std::vector<std::string> fetches;
   for (const Slice& slice : kSlices)
     if (slice.begin == 0) fetches.emplace_back(slice.param);
@@ -368,7 +371,8 @@ void JobRun::report(Outcome& outcome) const {
     std::string state = kStates[static_cast<size_t>(role.state)];
     if (role.state == State::kEnded)
       state = role.result.ok() ? std::string_view("ok") : status_code_name(role.result.code());
-    outcome.results += fmt::format("{}{}: {}", i == 0 ? "" : ", ", role_name(job_, static_cast<int>(i)), state);
+    outcome.results +=
+        fmt::format("{}{}: {}", i == 0 ? "" : ", ", role_name(job_, static_cast<int>(i)), state);
   }
 }
 

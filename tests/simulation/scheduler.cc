@@ -1,10 +1,10 @@
 #include "tests/simulation/scheduler.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <utility>
+
+#include <pthread.h>
 
 #include "tests/simulation/real_calls.h"
 
@@ -178,7 +178,8 @@ Scheduler::Thread& Scheduler::choose(const std::vector<Thread*>& ready) {
 
 Scheduler::Thread& Scheduler::pick() {
   woken_ = false;
-  if (steps_ > kStepLimit) stuck_("threads do not stop to run: " + std::to_string(kStepLimit) + " switch points");
+  if (steps_ > kStepLimit)
+    stuck_("threads do not stop to run: " + std::to_string(kStepLimit) + " switch points");
   std::vector<Thread*> ready;
   while (true) {
     std::erase_if(threads_, [&](std::unique_ptr<Thread>& thread) {

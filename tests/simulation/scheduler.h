@@ -1,7 +1,5 @@
 #pragma once
 
-#include <semaphore.h>
-
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,6 +8,8 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include <semaphore.h>
 
 namespace millrace::simulation {
 
