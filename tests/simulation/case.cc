@@ -100,8 +100,9 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
   job.durable = job.snapshot_every > 0 && random.chance(0.6);
   if (job.mode == Mode::kGeo) job.steps += job.steps % 2;  // what is not pushed is not on servers
   // a step may be longer than the time of silence
-  job.longest_step = random.chance(0.2) ? random.between(2 * kSecond, 12 * kSecond)
-                                        : random.between(kMillisecond, 300 * kMillisecond);
+  job.longest_step = random.chance(job.elastic ? 0.4 : 0.1)
+                         ? random.between(2 * kSecond, 12 * kSecond)
+                         : random.between(kMillisecond, 300 * kMillisecond);
   job.noise = make_noise(random);
   job.checks_all_servers = has(kElasticServers);
   job.shares_folder = job.mode != Mode::kGeo || has(kGeoFolder);

@@ -55,6 +55,7 @@ class JobRun {
     State state = State::kNotStarted;
     Status result;
     int starts = 0;
+    bool joined = false;    ///< a trainer that has connected to all servers
     bool finishes = false;  ///< a trainer that has done all steps
   };
   struct Event {
@@ -111,7 +112,12 @@ bool must_be_survived(const Case& job, const Fault& fault) {
     case Fault::Kind::kBlock:
       return fault.length <= 2 * kSecond;
     case Fault::Kind::kKill:
-      return on_server && job.mode == Mode::kSync && job.durable && job.snapshot_every == 1 &&
+      if (!on_server) {
+        // the others finish, and a replacement that has joined does, too
+        return job.mode == Mode::kSync && job.elastic && job.trainers > 1 &&
+               std::ranges::count(job.faults, Fault::Kind::kKill, &Fault::kind) == 1;
+      }
+      return job.mode == Mode::kSync && job.durable && job.snapshot_every == 1 &&
              fault.restart >= 0 && fault.restart <= job.reconnect / 4 && fault.disk == 100;
   }
   return false;
@@ -183,7 +189,7 @@ void JobRun::kill(const Fault& fault) {
   for (int t = 0; t < job_.trainers; ++t)
     if (is_server(fault.role) || fault.role == job_.servers + t) may_lose_.insert(t);
   // what a server forgets of trainers that have left is not restored
-  if (std::ranges::any_of(roles_, &Role::finishes)) gentle_ = false;
+  if (is_server(fault.role) && std::ranges::any_of(roles_, &Role::finishes)) gentle_ = false;
   if (fault.restart < 0) return;
   plan(
       scheduler_.now() + fault.restart,
@@ -203,6 +209,7 @@ void JobRun::start(int number) {
       role_name(job_, number) + (role.starts > 0 ? fmt::format(" #{}", role.starts + 1) : ""));
   role.state = State::kRunning;
   ++role.starts;
+  role.joined = false;
   scheduler_.note("start: " + scheduler_.name_of(role.process));
   scheduler_.spawn(role.process, [this, number, process = role.process] {
     Status result = is_server(number) ? serve(number) : train(number, process);
@@ -251,7 +258,7 @@ void JobRun::drive() {
     if (!is_server(role)) may_lose_.insert(role - job_.servers);
     if (result.code() != StatusCode::kDistributed)
       checker_.add(fmt::format("{} ended with {}", role_name(job_, role), result.to_string()));
-    else if (gentle_)
+    else if (gentle_ && (at(role).starts == 1 || at(role).joined))
       checker_.add(
           fmt::format("{} did not survive: {}", role_name(job_, role), result.to_string()));
   }
@@ -331,6 +338,7 @@ Status JobRun::train(int role, Scheduler::ProcessId process) {
                                         settings, network_.transport(process, job_.reconnect)));
     return Ok();
   }));
+  at(role).joined = true;
   for (int64_t first = trainer->first_step();;) {
     Status status = steps_of(*trainer, number, process, first);
     executor::NamedValues gathered;
