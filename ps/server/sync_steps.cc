@@ -157,14 +157,13 @@ bool SyncSteps::has_arrived(int trainer) const {
   return who.sent > applied_ && !who.is_placed;
 }
 
+// The step may change meanwhile: a replacement that all others have left behind begins earlier.
 Status SyncSteps::wait_applied(std::unique_lock<std::mutex>& lock, int trainer, Deadline deadline) {
-  const int64_t wanted = core_.trainers.at(trainer).sent;
-  if (applied_ < wanted) reach(core_.options.kill_point, "server/in-barrier");
-  return core_.wait(
-      lock, deadline, [&] { return applied_ >= wanted; },
-      [&] {
-        return fmt::format("the gradients of step {} of {}", applied_, describe_late(Clock::now()));
-      });
+  const auto is_applied = [&] { return applied_ >= core_.trainers.at(trainer).sent; };
+  if (!is_applied()) reach(core_.options.kill_point, "server/in-barrier");
+  return core_.wait(lock, deadline, is_applied, [&] {
+    return fmt::format("the gradients of step {} of {}", applied_, describe_late(Clock::now()));
+  });
 }
 
 std::string SyncSteps::describe_late(Clock::time_point now) const {
