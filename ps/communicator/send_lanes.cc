@@ -192,14 +192,18 @@ bool SendLanes::is_light(const Lane& lane) const {
   return bytes <= kLightBytes;
 }
 
-// Lists the lanes that have waited long enough for another batch.
+// Lists the lanes that have waited long enough for another batch. A listed lane sets no time: it
+// may have to wait for a call that is under way, and the thread would check without a pause.
 void SendLanes::list_overdue(Clock::time_point& wake) {
   const auto now = Clock::now();
   for (Lane& candidate : lanes_) {
-    if (candidate.sending || complete(candidate) == 0) continue;
+    if (candidate.sending || candidate.listed || complete(candidate) == 0) continue;
     const auto due = candidate.last_arrival + std::chrono::milliseconds(options_.wait_ms);
-    wake = std::min(wake, due);
-    if (due <= now && !candidate.listed) list(candidate);
+    if (due <= now) {
+      list(candidate);
+    } else {
+      wake = std::min(wake, due);
+    }
   }
 }
 

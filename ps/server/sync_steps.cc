@@ -151,15 +151,18 @@ Status SyncSteps::arrive(int trainer) {
   return Ok();
 }
 
+// A replacement that was placed at a later step has sent nothing yet, also if it is lost meanwhile.
 bool SyncSteps::has_arrived(int trainer) const {
-  return core_.trainers.at(trainer).sent > applied_;
+  const Trainer& who = core_.trainers.at(trainer);
+  return who.sent > applied_ && !who.is_placed;
 }
 
+// The step may change meanwhile: a replacement that all others have left behind begins earlier.
 Status SyncSteps::wait_applied(std::unique_lock<std::mutex>& lock, int trainer, Deadline deadline) {
-  const int64_t wanted = core_.trainers.at(trainer).sent;
-  if (applied_ < wanted) reach(core_.options.kill_point, "server/in-barrier");
+  const auto is_applied = [&] { return applied_ >= core_.trainers.at(trainer).sent; };
+  if (!is_applied()) reach(core_.options.kill_point, "server/in-barrier");
   return core_.wait(
-      lock, deadline, [&] { return applied_ >= wanted && !held_; },
+      lock, deadline, [&] { return is_applied() && !held_; },
       [&] {
         return fmt::format("the gradients of step {} of {}", applied_, describe_late(Clock::now()));
       });

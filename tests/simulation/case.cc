@@ -1,0 +1,164 @@
+#include "tests/simulation/case.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace millrace::simulation {
+namespace {
+
+constexpr const char* kModes[] = {"sync", "async", "half-async", "geo"};
+// Names of left_out().
+constexpr const char* kCutLeaving = "cut-leaving";
+constexpr const char* kServerPause = "long-server-pause";
+constexpr const char* kElasticServers = "elastic-servers";
+constexpr const char* kGeoFolder = "geo-folder";
+
+constexpr Time kSilence = 5 * kSecond;
+
+double seconds(Time time) {
+  return static_cast<double>(time) / static_cast<double>(kSecond);
+}
+
+Noise make_noise(Random& random) {
+  Noise noise;
+  if (random.chance(0.3)) return noise;
+  noise.longest = random.between(kMillisecond, 20 * kMillisecond);
+  noise.slow = random.chance(0.5) ? 0.02 : 0;
+  noise.slowest = 500 * kMillisecond;
+  static constexpr double kCuts[] = {0, 0.01, 0.05};
+  noise.cut = kCuts[random.below(std::size(kCuts))];
+  return noise;
+}
+
+// Mostly short, so that the job survives; sometimes longer than the time of silence.
+Time make_length(Random& random) {
+  return random.chance(0.6) ? random.between(0, 2 * kSecond)
+                            : random.between(2 * kSecond, 3 * kSilence);
+}
+
+Fault make_fault(const Case& job, Random& random) {
+  Fault fault;
+  const auto roles = static_cast<uint64_t>(job.servers + job.trainers);
+  fault.role = static_cast<int>(random.below(roles));
+  const bool on_server = fault.role < job.servers;
+  fault.at = random.between(0, job.steps * job.longest_step);
+  if (random.chance(0.5)) fault.steps = random.between(1, 400);
+  static constexpr Fault::Kind kKinds[] = {Fault::Kind::kKill, Fault::Kind::kKill,
+                                           Fault::Kind::kPause, Fault::Kind::kCut,
+                                           Fault::Kind::kBlock};
+  fault.kind = kKinds[random.below(std::size(kKinds))];
+  if (fault.kind == Fault::Kind::kPause || fault.kind == Fault::Kind::kBlock)
+    fault.length = make_length(random);
+  if (fault.kind == Fault::Kind::kBlock) {
+    // the other end is of the other kind: servers do not call each other
+    fault.other = static_cast<int>(
+        on_server
+            ? job.servers + static_cast<int>(random.below(static_cast<uint64_t>(job.trainers)))
+            : static_cast<int>(random.below(static_cast<uint64_t>(job.servers))));
+  }
+  if (fault.kind != Fault::Kind::kKill) return fault;
+  const bool starts_again = on_server ? job.snapshot_every > 0 : job.elastic;
+  if (starts_again && random.chance(0.85)) fault.restart = random.between(0, 2 * kSilence);
+  if (on_server && random.chance(0.25)) fault.disk = static_cast<int>(random.between(10, 95));
+  return fault;
+}
+
+}  // namespace
+
+const std::vector<LeftOut>& left_out() {
+  static const std::vector<LeftOut> all = {
+      {kCutLeaving,
+       "a trainer whose last call loses its response ends with an error, as the server has ended"},
+      {kServerPause,
+       "a server that was paused for longer than the silence timeout takes its "
+       "trainers for lost"},
+      {kElasticServers,
+       "each server decides alone which trainers are lost, so a step of an elastic "
+       "job may have an update on some servers only: not checked"},
+      {kGeoFolder,
+       "servers of a geo job do not know their number, so they write their snapshots to "
+       "the same folder: each has one of its own"},
+  };
+  return all;
+}
+
+Case make_case(uint64_t seed, const std::vector<std::string>& with) {
+  const auto has = [&](const char* name) { return std::ranges::count(with, name) > 0; };
+  Random random(seed * 11 + 7);
+  Case job;
+  job.seed = seed;
+  job.mode = random.chance(0.6) ? Mode::kSync : static_cast<Mode>(1 + random.below(3));
+  job.servers = static_cast<int>(1 + random.below(4));
+  job.trainers = static_cast<int>(1 + random.below(6));
+  job.steps = static_cast<int>(2 + random.below(7));
+  job.silence = random.chance(0.3) ? 0 : kSilence;
+  job.elastic = job.silence > 0 && random.chance(0.5);
+  if (random.chance(0.5)) job.snapshot_every = static_cast<int>(1 + random.below(3));
+  job.durable = job.snapshot_every > 0 && random.chance(0.6);
+  if (job.mode == Mode::kGeo) job.steps += job.steps % 2;  // what is not pushed is not on servers
+  // a step may be longer than the time of silence
+  job.longest_step = random.chance(job.elastic ? 0.4 : 0.1)
+                         ? random.between(2 * kSecond, 12 * kSecond)
+                         : random.between(kMillisecond, 300 * kMillisecond);
+  job.noise = make_noise(random);
+  job.checks_all_servers = has(kElasticServers);
+  job.shares_folder = job.mode != Mode::kGeo || has(kGeoFolder);
+  job.noise.spares_leaving = !has(kCutLeaving);
+  const uint64_t faults = random.below(5);
+  for (uint64_t i = 0; i < faults; ++i) job.faults.push_back(make_fault(job, random));
+  // servers wait forever for a trainer that is gone if they take none for lost
+  const bool ends_well = std::ranges::all_of(job.faults, [](const Fault& fault) {
+    return fault.kind != Fault::Kind::kKill && fault.length <= 2 * kSecond;
+  });
+  if (!ends_well) job.silence = kSilence;
+  for (Fault& fault : job.faults) {
+    const bool on_server = fault.kind == Fault::Kind::kPause && fault.role < job.servers;
+    if (on_server && !has(kServerPause)) fault.length = std::min(fault.length, kSilence / 2);
+  }
+  return job;
+}
+
+std::string role_name(const Case& job, int role) {
+  return role < job.servers ? fmt::format("server {}", role)
+                            : fmt::format("trainer {}", role - job.servers);
+}
+
+std::string describe(const Case& job) {
+  std::string snapshots = "no snapshots";
+  if (job.snapshot_every > 0)
+    snapshots =
+        fmt::format("{}snapshots every {}", job.durable ? "durable " : "", job.snapshot_every);
+  return fmt::format(
+      "seed {}: {}, {} servers, {} trainers, {} steps of up to {} s{}, {}, silence timeout {} s, "
+      "messages take up to {} s, {:.0f} % slow, {:.0f} % of the connections cut",
+      job.seed, kModes[static_cast<size_t>(job.mode)], job.servers, job.trainers, job.steps,
+      seconds(job.longest_step), job.elastic ? ", elastic" : "", snapshots, seconds(job.silence),
+      seconds(job.noise.longest), 100 * job.noise.slow, 100 * job.noise.cut);
+}
+
+std::string describe(const Case& job, const Fault& fault) {
+  const std::string role = role_name(job, fault.role);
+  const std::string when =
+      fmt::format("at {} s + {} switch points", seconds(fault.at), fault.steps);
+  switch (fault.kind) {
+    case Fault::Kind::kKill:
+      return fmt::format(
+          "{} is killed {}{}{}", role, when,
+          fault.restart < 0 ? ", for good"
+                            : fmt::format(", starts again {} s later", seconds(fault.restart)),
+          fault.disk == 100 ? "" : fmt::format(" with its folder as of {} %", fault.disk));
+    case Fault::Kind::kPause:
+      return fmt::format("{} is paused {} for {} s", role, when, seconds(fault.length));
+    case Fault::Kind::kCut:
+      return fmt::format("all connections of {} end {}", role, when);
+    case Fault::Kind::kBlock:
+      return fmt::format("messages from {} to {} wait {} for {} s", role,
+                         role_name(job, fault.other), when, seconds(fault.length));
+  }
+  return "";
+}
+
+}  // namespace millrace::simulation

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/network.h"
+#include "tests/simulation/scheduler.h"
+
+namespace millrace::simulation {
+
+enum class Mode : uint8_t { kSync, kAsync, kHalfAsync, kGeo };
+
+/// Something that goes wrong in a run.
+struct Fault {
+  enum class Kind : uint8_t {
+    kKill,   ///< a process ends without notice; it may be started again
+    kPause,  ///< a process does not run
+    kCut,    ///< all connections of a process end
+    kBlock,  ///< messages of one direction between two processes wait
+  };
+  Kind kind = Kind::kCut;
+  int role = 0;   ///< index of a server, or number of servers + index of a trainer
+  int other = 0;  ///< kBlock: the role that does not receive
+  Time at = 0;
+  int64_t steps = 0;  ///< it happens this many switch points after `at`
+  Time length = 0;    ///< kPause, kBlock
+  Time restart = -1;  ///< kKill: when the process is started again, after `at`; below 0: never
+  /// kKill of a server: it starts again with its folder as it was when the run had made this part
+  /// of its time until the kill, in percent; 100: as it is.
+  int disk = 100;
+};
+
+/// A job and what goes wrong in it; all of it follows from a seed.
+struct Case {
+  uint64_t seed = 0;
+  Mode mode = Mode::kSync;
+  int servers = 1;
+  int trainers = 1;
+  int steps = 4;
+  bool elastic = false;
+  bool checks_all_servers = false;  ///< elastic: all servers have the same trainers in a step
+  bool shares_folder = true;        ///< servers have their snapshots in one folder
+  int snapshot_every = 0;           ///< steps; asynchronous servers: 100 ms each
+  bool durable = false;             ///< snapshots
+  Time silence = 0;                 ///< after which servers take a trainer for lost; 0: never
+  Time deadline = 30 * kSecond;
+  Time reconnect = 20 * kSecond;
+  Time longest_step = 100 * kMillisecond;  ///< time that a trainer computes
+  Noise noise;
+  std::vector<Fault> faults;
+};
+
+/// A kind of fault that is left out of cases because of a defect that is still open.
+struct LeftOut {
+  const char* name;
+  const char* reason;
+};
+/// All of them. `--with NAME` makes cases with them.
+const std::vector<LeftOut>& left_out();
+
+/// The case of a seed. \param with  names of left_out() that it may have
+Case make_case(uint64_t seed, const std::vector<std::string>& with);
+
+/// "server 1", "trainer 0".
+std::string role_name(const Case& job, int role);
+std::string describe(const Case& job);
+std::string describe(const Case& job, const Fault& fault);
+
+}  // namespace millrace::simulation

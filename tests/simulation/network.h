@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ps/transport/transport.h"
+#include "tests/simulation/scheduler.h"
+
+namespace millrace::simulation {
+
+/// What happens to calls without any other fault.
+struct Noise {
+  Time shortest = 50 * kMicrosecond;  ///< of a message
+  Time longest = 2 * kMillisecond;
+  double slow = 0;  ///< probability that a message takes `slowest`, at most
+  Time slowest = 0;
+  double cut = 0;               ///< probability that a connection ends during a call
+  bool spares_leaving = false;  ///< not during the call by which a trainer leaves
+};
+
+/// The network between simulated processes, with a connection per call in progress, as the TCP
+/// transport has: messages of different calls overtake each other.
+///
+/// A connection ends before the request arrives, or before the response does. While a direction
+/// between two processes is blocked, messages wait, as TCP repeats what was lost. The endpoint of a
+/// killed process resets connections. Not thread-safe; used by simulated threads only.
+class Network {
+ public:
+  Network(Scheduler& scheduler, uint64_t seed, Noise noise);
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  ~Network();
+
+  /// The transport of one process. \param reconnect  how long it looks for a server whose
+  ///     connection broke
+  std::shared_ptr<ps::Transport> transport(Scheduler::ProcessId process, Time reconnect);
+
+  /// Blocks messages of one direction until that time.
+  void block(Scheduler::ProcessId from, Scheduler::ProcessId to, Time until);
+  /// Ends all connections of a process.
+  void cut(Scheduler::ProcessId process);
+  /// Ends what a killed process, or one that has ended, had open.
+  void end(Scheduler::ProcessId process);
+  /// True if a process listens there.
+  [[nodiscard]] bool listens(const std::string& endpoint) const;
+  void set_noise(const Noise& noise) { noise_ = noise; }
+
+ private:
+  class SimulatedChannel;
+  class SimulatedListener;
+  class SimulatedTransport;
+  struct Exchange;
+  struct Place;
+
+  [[nodiscard]] Time delay();
+  /// When a message that is sent now arrives.
+  [[nodiscard]] Time arrival(Scheduler::ProcessId from, Scheduler::ProcessId to);
+  [[nodiscard]] Time blocked_until(Scheduler::ProcessId from, Scheduler::ProcessId to) const;
+  void deliver(const std::shared_ptr<Exchange>& exchange);
+  void lose(Exchange& exchange);
+  void close(Place& place);
+
+  Scheduler& scheduler_;
+  Random random_;
+  Noise noise_;
+  std::map<std::string, std::shared_ptr<Place>> places_;
+  std::map<std::pair<Scheduler::ProcessId, Scheduler::ProcessId>, Time> blocked_;
+  std::vector<std::weak_ptr<Exchange>> exchanges_;
+};
+
+}  // namespace millrace::simulation
