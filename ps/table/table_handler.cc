@@ -148,13 +148,23 @@ Status TableHandler::push(const Request& from, const protocol::Push& push, Deadl
   if (!is_numbered(from)) return carry_out(from, push);
   {
     std::unique_lock lock(mutex_);
-    Applied& applied = applied_[from.caller.trainer];
-    if (applied.incarnation != from.caller.incarnation) {
-      applied = {};  // a replacement starts at 1
-      applied.incarnation = from.caller.incarnation;
+    if (Applied& known = applied_[from.caller.trainer];
+        known.incarnation != from.caller.incarnation) {
+      known = {};  // a replacement starts at 1
+      known.incarnation = from.caller.incarnation;
     }
-    const bool in_time =
-        finished_.wait_until(lock, deadline, [&] { return !applied.running.contains(sequence); });
+    const auto is_replaced = [&] {
+      return applied_[from.caller.trainer].incarnation != from.caller.incarnation;
+    };
+    const bool in_time = finished_.wait_until(lock, deadline, [&] {
+      return is_replaced() || !applied_[from.caller.trainer].running.contains(sequence);
+    });
+    if (is_replaced())
+      return {StatusCode::kDistributed,
+              fmt::format("another process has taken the place of trainer {}, whose push to table "
+                          "{} waited",
+                          from.caller.trainer, push.table)};
+    Applied& applied = applied_[from.caller.trainer];
     if (!in_time)
       return {StatusCode::kDistributed,
               fmt::format("a push to table {} is still in progress, its repeat cannot be answered",
@@ -165,15 +175,16 @@ Status TableHandler::push(const Request& from, const protocol::Push& push, Deadl
   Status status = carry_out(from, push);
   const std::lock_guard lock(mutex_);
   Applied& applied = applied_[from.caller.trainer];
+  finished_.notify_all();
+  if (applied.incarnation != from.caller.incarnation) return status;
   applied.running.erase(sequence);
-  if (status.ok() && applied.incarnation == from.caller.incarnation) {
+  if (status.ok()) {
     applied.done.insert(sequence);
     while (!applied.done.empty() && *applied.done.begin() == applied.low + 1) {
       applied.done.erase(applied.done.begin());
       ++applied.low;
     }
   }
-  finished_.notify_all();
   return status;
 }
 

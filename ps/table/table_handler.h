@@ -64,7 +64,7 @@ class TableHandler final : public Handler {
   /// Null: tables are not saved or loaded by calls.
   [[nodiscard]] TableFiles* files() const { return files_; }
   /// Ends all barriers: waiting and later calls return this error.
-  void end(Status why) { barriers_.end(std::move(why)); }
+  void end(Status why) override { barriers_.end(std::move(why)); }
   /// Forgets which pushes were carried out; for callers that filter repeats themselves.
   void forget_calls();
   /// Null if there is none.

@@ -61,6 +61,9 @@ class TracedHandler final : public Handler {
     trace_.add(request, endpoint_, true, begin, WallClock::now(), status.ok());
     return status;
   }
+  [[nodiscard]] uint64_t term() const override { return handler_.term(); }
+  Status begin_term(uint64_t term) override { return handler_.begin_term(term); }
+  void end(Status why) override { handler_.end(std::move(why)); }
 
  private:
   Handler& handler_;

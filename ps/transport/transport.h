@@ -23,6 +23,14 @@ class Handler {
   /// Errors are returned to the caller with code, message, notes and hint. If the deadline passes,
   /// the error must be kDistributed and say what the call waited for.
   virtual Status handle(const Request& request, Deadline deadline, ReplySink& reply) = 0;
+
+  /// The term of the server (ps/transport/epoch.h); 0: it has none. A transport that orders servers
+  /// by a directory sets a higher one before any call is handled.
+  [[nodiscard]] virtual uint64_t term() const { return 0; }
+  /// Errors: kIo where the term cannot be recorded; then the server must not serve.
+  virtual Status begin_term(uint64_t /*term*/) { return Ok(); }
+  /// Ends the server, because another one serves in its place. Thread-safety: any thread.
+  virtual void end(Status /*why*/) {}
 };
 
 /// A caller's connection to one server. Thread-safety: any number of concurrent calls.
