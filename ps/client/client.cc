@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "ps/kill_points.h"
+#include "ps/transport/epoch.h"
 
 namespace millrace::ps {
 namespace {
@@ -89,7 +90,8 @@ Request Client::hello_of(Server& server, bool is_heartbeat) const {
                                      .sent = sent,
                                      .settled = settled_number(server),
                                      .plan = is_heartbeat ? PlanFacts() : server.plan});
-  // a hello is for any epoch
+  // a hello is for any run, but not for a server that another one has replaced
+  request.epoch = make_epoch(server.term, 0);
   request.caller = {options_.job, options_.trainer, options_.incarnation};
   request.step = step_;
   return request;
@@ -100,9 +102,25 @@ StatusOr<Client::Greeting> Client::read_greeting(const Reply& reply) {
   return Greeting{reply.epoch, answer};
 }
 
+Status Client::ask(Server& server, const Request& request, Deadline deadline, Reply& reply) {
+  reply.epoch = 0;
+  Status status = server.channel->call(request, deadline, reply);
+  if (reply.epoch == 0) return status;
+  const uint64_t term = term_of(reply.epoch);
+  uint64_t seen = server.term;
+  while (term > seen && !server.term.compare_exchange_weak(seen, term)) {
+  }
+  if (term >= seen) return status;
+  return Status(StatusCode::kDistributed,
+                fmt::format("the server at {} has term {}, but another one with term {} has "
+                            "answered in its place",
+                            server.channel->endpoint(), term, seen))
+      .with_hint("the process at this address was paused or cut off, and must end");
+}
+
 StatusOr<Client::Greeting> Client::say_hello(Server& server, Deadline deadline) {
   Reply reply;
-  MILLRACE_RETURN_IF_ERROR(server.channel->call(hello_of(server), deadline, reply));
+  MILLRACE_RETURN_IF_ERROR(ask(server, hello_of(server), deadline, reply));
   return read_greeting(reply);
 }
 
@@ -142,7 +160,7 @@ StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
 }
 
 StatusOr<int64_t> Client::settle() {
-  const Deadline deadline = SteadyClock::now() + options_.deadline;
+  const auto paused = pauses_.paused();
   std::vector<Server*> servers;
   {
     const std::lock_guard lock(mutex_);
@@ -152,7 +170,9 @@ StatusOr<int64_t> Client::settle() {
   const bool again = must_settle_.exchange(false);
   int64_t ahead = kStepsAhead;
   auto pause = options_.retry_pause;
+  const auto begin = SteadyClock::now();
   while (true) {
+    const Deadline deadline = begin + options_.deadline + (pauses_.paused() - paused);
     StatusOr<int64_t> agreed = agree(servers, again, ahead, deadline);
     ahead *= 2;
     if (agreed.ok()) return agreed;
@@ -199,7 +219,7 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
       Request request = protocol::pack(protocol::GoTo{step, settled_number(server)});
       address(server, request);
       Reply reply;
-      MILLRACE_RETURN_IF_ERROR(server.channel->call(request, deadline, reply));
+      MILLRACE_RETURN_IF_ERROR(ask(server, request, deadline, reply));
       server.epoch = reply.epoch;
     }
     server.sent = server.fetched = step;
@@ -226,7 +246,7 @@ Status Client::recover(Server& server, uint64_t epoch, Deadline deadline) {
   for (Request* const request : {&fetched, &sent}) {
     address(server, *request);
     request->epoch = epoch;
-    MILLRACE_RETURN_IF_ERROR(server.channel->call(*request, deadline, reply));
+    MILLRACE_RETURN_IF_ERROR(ask(server, *request, deadline, reply));
   }
   const std::lock_guard lock(server.numbers);
   server.pending.erase(recovery.fetch_sequence);
@@ -244,6 +264,10 @@ void Client::address(const Server& server, Request& request) const {
 Status Client::exchange(Server& server, Request& request, Deadline deadline, Reply& reply) {
   address(server, request);
   auto pause = options_.retry_pause;
+  // a pause of this process says nothing about the server, so what passed meanwhile does not count
+  const auto paused = pauses_.paused();
+  const auto now = [&] { return SteadyClock::now() - (pauses_.paused() - paused); };
+  const auto until = [&](Deadline limit) { return limit + (pauses_.paused() - paused); };
   // at the start of a job, servers may come up at any time before the deadline
   const Deadline patience =
       request.method == Method::kHello ? deadline : SteadyClock::now() + options_.reconnect_timeout;
@@ -251,15 +275,15 @@ Status Client::exchange(Server& server, Request& request, Deadline deadline, Rep
   bool answered = false;  // the server itself returned the error
   const auto may_repeat = [&](int attempt) {
     if (attempt > 0 && server.channel->closed()) return false;
-    return attempt <= options_.retries || (!answered && SteadyClock::now() < patience);
+    return attempt <= options_.retries || (!answered && now() < patience);
   };
   for (int attempt = 0; may_repeat(attempt); ++attempt) {
     if (attempt > 0) {
-      if (SteadyClock::now() + pause >= deadline) break;
+      if (now() + pause >= deadline) break;
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, kClientLongestPause);
       if (request.method != Method::kHello) {
-        const StatusOr<bool> greeted = greet_again(server, deadline);
+        const StatusOr<bool> greeted = greet_again(server, until(deadline));
         if (!greeted.ok()) {
           // a failure to reconnect does not change which repeats are allowed
           status = greeted.status();
@@ -273,12 +297,15 @@ Status Client::exchange(Server& server, Request& request, Deadline deadline, Rep
           break;
         }
         // a server may be restarted, or go back, several times in a row
-        if (server.epoch != request.epoch && SteadyClock::now() < patience) attempt = 0;
+        if (server.epoch != request.epoch && now() < patience) attempt = 0;
       }
     }
-    request.epoch = server.epoch;
-    reply.epoch = 0;
-    status = server.channel->call(request, deadline, reply);
+    if (request.method == Method::kHello) {
+      request.epoch = make_epoch(server.term, 0);
+    } else {
+      request.epoch = server.epoch;
+    }
+    status = ask(server, request, until(deadline), reply);
     if (status.code() != StatusCode::kDistributed) break;
     answered = reply.epoch != 0;
   }
@@ -362,7 +389,7 @@ void Client::send_heartbeats() {
       Request request = hello_of(each, true);
       request.epoch = each.epoch;
       Reply reply;
-      (void)each.channel->call(request, SteadyClock::now() + options_.heartbeat, reply);
+      (void)ask(each, request, SteadyClock::now() + options_.heartbeat, reply);
     });
     lock.lock();
   }

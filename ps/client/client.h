@@ -13,6 +13,7 @@
 
 #include <llvm/ADT/ArrayRef.h>
 
+#include "framework/base/pause_watch.h"
 #include "framework/base/status.h"
 #include "ps/client/call_pool.h"
 #include "ps/protocol/answers.h"
@@ -28,7 +29,8 @@ struct ClientOptions {
   std::string job;           ///< must equal the job of the servers
   int trainer = 0;           ///< number of this trainer, from 0
   uint64_t incarnation = 0;  ///< 0: chosen at start
-  /// Longest time that one call may take, including repeats and waiting for other trainers.
+  /// Longest time that one call may take, including repeats and waiting for other trainers. Time
+  /// for which this process was paused does not count.
   std::chrono::milliseconds deadline{180'000};
   int retries = 3;  ///< how often a lost call is repeated
   /// Pause between a lost call and its repeat; doubles with each repeat, up to half a second.
@@ -75,8 +77,9 @@ class Client {
     Request request;  ///< packed; the client sets caller, epoch, step and sequence
     Reply reply;
   };
-  /// Errors: kDistributed when the server cannot be reached, does not respond by the deadline, or
-  /// was restarted; those of the server, with a note that names it.
+  /// Errors: kDistributed when the server cannot be reached, does not respond by the deadline, was
+  /// restarted, or has a lower term than this client has seen; those of the server, with a note
+  /// that names it.
   Status call(Call& call);
   /// Makes several calls in parallel. \returns the error of the first call that failed
   Status call_all(llvm::MutableArrayRef<Call> calls);
@@ -106,6 +109,7 @@ class Client {
     std::mutex hello;  ///< held while a hello is sent
     bool greeted = false;
     std::atomic<uint64_t> epoch{0};
+    std::atomic<uint64_t> term{0};  ///< the highest one in its answers
     std::atomic<ServerMode> mode{ServerMode::kSync};
     std::mutex numbers;
     uint64_t sequence = 0;       ///< last number assigned
@@ -138,6 +142,9 @@ class Client {
   StatusOr<Server*> server(const std::string& endpoint);
   Status greet(Server& server, Deadline deadline);
   Status exchange(Server& server, Request& request, Deadline deadline, Reply& reply);
+  /// Makes one call. Errors: as Channel::call(); kDistributed for an answer of a server of a lower
+  /// term than was seen: another one serves in its place.
+  static Status ask(Server& server, const Request& request, Deadline deadline, Reply& reply);
   /// Sets the caller, the step and the epoch of a request.
   void address(const Server& server, Request& request) const;
   /// Asks a server that did not respond whether it was restarted, and if so continues with it from
@@ -154,6 +161,7 @@ class Client {
   std::shared_ptr<Transport> transport_;
   ClientOptions options_;
   std::map<std::string, PlanFacts> plan_;
+  PauseWatch pauses_;  ///< a server is not blamed for a deadline that passed during a pause
   std::atomic<int64_t> step_{-1};
   std::atomic<bool> must_settle_{false};
   mutable std::mutex mutex_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,10 +26,18 @@ class Directory {
 
   /// Registers an address under a name, and keeps it registered. While another process has the
   /// name, waits until the deadline: that process may be dead already, and its entry will expire.
+  /// \param least  the lowest term that the process may have
+  /// \returns the term of this process (ps/transport/epoch.h): higher than that of every process
+  ///     that had the name before
   /// Errors: kDistributed if another process keeps the name, with its address, or if the service
   /// cannot be reached.
-  virtual Status announce(const std::string& name, const std::string& address,
-                          Deadline deadline) = 0;
+  virtual StatusOr<uint64_t> announce(const std::string& name, const std::string& address,
+                                      uint64_t least, Deadline deadline) = 0;
+  /// Whether a name that this process announced still belongs to it. Asks the service only if this
+  /// process was paused for so long that its entry may have expired; an entry that has expired is
+  /// registered again, unless another process has had the name since.
+  /// Errors: kDistributed if the service has to be asked and cannot be reached by the deadline.
+  virtual StatusOr<bool> still_has(const std::string& name, Deadline deadline) = 0;
   /// The address under a name; none if the name is not registered. Errors: kDistributed.
   virtual StatusOr<std::optional<std::string>> find(const std::string& name, Deadline deadline) = 0;
   /// All entries of the job, ordered by name. Errors: kDistributed.

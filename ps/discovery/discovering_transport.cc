@@ -1,6 +1,7 @@
 #include "ps/discovery/discovering_transport.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -105,6 +106,53 @@ StatusOr<std::string> address_of(const std::string& endpoint, const std::string&
   return to_string(own);
 }
 
+// Passes calls to the handler of a server as long as this process has the server's name. A process
+// that was paused may have lost it to another one, and must not answer any more.
+class FencedHandler final : public Handler {
+ public:
+  FencedHandler(Handler& handler, std::shared_ptr<Directory> directory, std::string name)
+      : handler_(handler), directory_(std::move(directory)), name_(std::move(name)) {}
+
+  Status handle(const Request& request, Deadline deadline, ReplySink& reply) override {
+    if (!is_open_)
+      return {StatusCode::kDistributed,
+              fmt::format("the server '{}' has not announced itself yet", name_)};
+    MILLRACE_RETURN_IF_ERROR(check(deadline));
+    Status status = handler_.handle(request, deadline, reply);
+    // what was done is undone by no error, but the caller must not build on it
+    MILLRACE_RETURN_IF_ERROR(check(deadline));
+    return status;
+  }
+  /// Lets calls pass from now on.
+  void open() { is_open_ = true; }
+
+ private:
+  Status check(Deadline deadline) {
+    MILLRACE_ASSIGN_OR_RETURN(const bool has_name, directory_->still_has(name_, deadline));
+    if (has_name) return Ok();
+    Status lost(StatusCode::kDistributed,
+                fmt::format("another process serves as '{}', according to the directory; this one, "
+                            "with term {}, was paused or cut off",
+                            name_, handler_.term()));
+    handler_.end(lost);
+    return lost;
+  }
+
+  Handler& handler_;
+  std::shared_ptr<Directory> directory_;
+  std::string name_;
+  std::atomic<bool> is_open_{false};
+};
+
+class FencedListener final : public Listener {
+ public:
+  explicit FencedListener(std::unique_ptr<FencedHandler> handler) : handler_(std::move(handler)) {}
+  [[nodiscard]] const std::string& endpoint() const override { return listener->endpoint(); }
+
+  std::unique_ptr<FencedHandler> handler_;
+  std::unique_ptr<Listener> listener;  ///< destroyed before the handler
+};
+
 class DiscoveringTransport final : public Transport {
  public:
   DiscoveringTransport(std::shared_ptr<Transport> transport, std::shared_ptr<Directory> directory,
@@ -122,14 +170,20 @@ class DiscoveringTransport final : public Transport {
   StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
                                              Handler& handler) override {
     const ServingPlace& place = options_.place;
+    auto made = std::make_unique<FencedListener>(
+        std::make_unique<FencedHandler>(handler, directory_, endpoint));
     MILLRACE_ASSIGN_OR_RETURN(
-        std::unique_ptr<Listener> listener,
-        transport_->listen(place.listen_at.empty() ? endpoint : place.listen_at, handler));
+        made->listener,
+        transport_->listen(place.listen_at.empty() ? endpoint : place.listen_at, *made->handler_));
     MILLRACE_ASSIGN_OR_RETURN(const std::string address,
-                              address_of(listener->endpoint(), place.advertise));
-    MILLRACE_RETURN_IF_ERROR(
-        directory_->announce(endpoint, address, Clock::now() + options_.patience));
-    return listener;
+                              address_of(made->endpoint(), place.advertise));
+    const uint64_t own = handler.term();
+    MILLRACE_ASSIGN_OR_RETURN(
+        const uint64_t term,
+        directory_->announce(endpoint, address, own, Clock::now() + options_.patience));
+    if (term > own) MILLRACE_RETURN_IF_ERROR(handler.begin_term(term));
+    made->handler_->open();
+    return std::unique_ptr<Listener>(std::move(made));
   }
 
  private:

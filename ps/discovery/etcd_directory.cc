@@ -1,14 +1,17 @@
 #include <algorithm>
 #include <condition_variable>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/module.h"
+#include "framework/base/pause_watch.h"
 #include "proto/etcd.pb.h"
 #include "ps/discovery/etcd.h"
 #include "ps/discovery/etcd_calls.h"
@@ -26,31 +29,59 @@ class EtcdDirectory final : public Directory {
   EtcdDirectory(const EtcdOptions& options, std::unique_ptr<EtcdCalls> calls)
       : options_(options),
         prefix_(fmt::format("/millrace/{}/", options.job)),
+        terms_(fmt::format("/millrace-terms/{}/", options.job)),
         calls_(std::move(calls)) {}
   ~EtcdDirectory() override;
 
-  Status announce(const std::string& name, const std::string& address, Deadline deadline) override;
+  StatusOr<uint64_t> announce(const std::string& name, const std::string& address, uint64_t least,
+                              Deadline deadline) override;
+  StatusOr<bool> still_has(const std::string& name, Deadline deadline) override;
   StatusOr<std::optional<std::string>> find(const std::string& name, Deadline deadline) override;
   StatusOr<std::vector<Entry>> list(Deadline deadline) override;
 
  private:
+  // An entry that this process announced.
+  struct Mine {
+    std::string address;
+    uint64_t term = 0;  // 0: none yet
+    bool lost = false;  // another process has had the name since
+  };
+  // The term of the last process that had a name, and the revision that set it.
+  struct LastTerm {
+    uint64_t term = 0;
+    int64_t revision = 0;  // 0: there is none
+  };
+  // What an attempt to register a name found.
+  struct Entered {
+    std::string other;       // address of another process that has the name; empty: none
+    uint64_t last_term = 0;  // term of the last process that had it
+    uint64_t term = 0;       // of this process; 0: the name was not registered
+  };
+
   StatusOr<int64_t> lease(Deadline deadline);
-  StatusOr<std::string> enter(const std::string& name, const std::string& address, int64_t lease,
-                              Deadline deadline);
+  StatusOr<LastTerm> last_term(const std::string& name, Deadline deadline);
+  StatusOr<Entered> enter(const std::string& name, const Mine& mine, uint64_t least, int64_t lease,
+                          Deadline deadline);
   void keep_alive();
-  Status renew();
+  Status renew(Deadline deadline);
+  Status enter_again(const std::string& name, const Mine& mine, Deadline deadline);
   void log(const std::string& line) const {
     if (options_.log) options_.log(line);
   }
 
   const EtcdOptions options_;
   const std::string prefix_;
+  const std::string terms_;  // prefix of the keys with terms, which have no lease
+  const PauseWatch pauses_;
   const std::unique_ptr<EtcdCalls> calls_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
-  int64_t lease_ = 0;                        // 0: none
-  std::map<std::string, std::string> mine_;  // entries that this process announced
+  int64_t lease_ = 0;  // 0: none
+  std::map<std::string, Mine> mine_;
+  std::mutex renewing_;           // held by the thread that renews, before mutex_
+  Clock::time_point renewed_;     // when the last renewal was requested
+  Clock::duration paused_at_{0};  // the pauses until then
   std::thread keeper_;
 };
 
@@ -80,56 +111,122 @@ StatusOr<int64_t> EtcdDirectory::lease(Deadline deadline) {
   etcd::LeaseGrantRequest request;
   etcd::LeaseGrantResponse answer;
   request.set_ttl(options_.lease.count());
+  const Clock::time_point begin = Clock::now();
+  const Clock::duration paused = pauses_.paused();
   MILLRACE_RETURN_IF_ERROR(calls_->ask("Lease/LeaseGrant", request, answer, deadline));
   if (answer.id() == 0)
     return Status(StatusCode::kDistributed,
                   fmt::format("etcd granted no lease: {}", answer.error()));
   const std::lock_guard<std::mutex> lock(mutex_);
   lease_ = answer.id();
+  renewed_ = begin;
+  paused_at_ = paused;
   if (!keeper_.joinable()) keeper_ = std::thread([this] { keep_alive(); });
   return lease_;
 }
 
-// Registers the name. \returns the address of another process that has it; empty if this process
-// has it now
-StatusOr<std::string> EtcdDirectory::enter(const std::string& name, const std::string& address,
-                                           int64_t lease, Deadline deadline) {
+StatusOr<EtcdDirectory::LastTerm> EtcdDirectory::last_term(const std::string& name,
+                                                           Deadline deadline) {
+  etcd::RangeRequest request;
+  etcd::RangeResponse answer;
+  request.set_key(terms_ + name);
+  MILLRACE_RETURN_IF_ERROR(calls_->ask("KV/Range", request, answer, deadline));
+  LastTerm last;
+  if (answer.kvs_size() == 0) return last;
+  const etcd::KeyValue& found = answer.kvs(0);
+  last.revision = found.mod_revision();
+  if (llvm::StringRef(found.value()).getAsInteger(10, last.term) || last.term >= UINT32_MAX)
+    return InvalidData("etcd: expected a term under '{}{}', found '{}'", terms_, name,
+                       found.value());
+  return last;
+}
+
+// Registers the name and the term of this process in one transaction, which fails if another
+// process has the name, or has had it since the last term was read.
+StatusOr<EtcdDirectory::Entered> EtcdDirectory::enter(const std::string& name, const Mine& mine,
+                                                      uint64_t least, int64_t lease,
+                                                      Deadline deadline) {
+  MILLRACE_ASSIGN_OR_RETURN(const LastTerm last, last_term(name, deadline));
+  Entered entered;
+  entered.last_term = last.term;
+  if (mine.term != 0 && last.term > mine.term) return entered;
+  const uint64_t term = mine.term != 0 ? mine.term : std::max(last.term + 1, least);
   etcd::TxnRequest request;
   etcd::TxnResponse answer;
   etcd::Compare& is_free = *request.add_compare();
   is_free.set_target(1);
   is_free.set_key(prefix_ + name);
   is_free.set_create_revision(0);
+  etcd::Compare& is_last = *request.add_compare();
+  is_last.set_target(2);
+  is_last.set_key(terms_ + name);
+  is_last.set_mod_revision(last.revision);
   etcd::PutRequest& put = *request.add_success()->mutable_put();
   put.set_key(prefix_ + name);
-  put.set_value(address);
+  put.set_value(mine.address);
   put.set_lease(lease);
+  etcd::PutRequest& put_term = *request.add_success()->mutable_put();
+  put_term.set_key(terms_ + name);
+  put_term.set_value(std::to_string(term));
   request.add_failure()->mutable_range()->set_key(prefix_ + name);
   MILLRACE_RETURN_IF_ERROR(calls_->ask("KV/Txn", request, answer, deadline));
-  if (answer.succeeded()) return std::string();
-  if (answer.responses_size() != 1 || answer.responses(0).range().kvs_size() != 1)
+  if (answer.succeeded()) {
+    entered.term = term;
+    return entered;
+  }
+  if (answer.responses_size() != 1)
     return Status(StatusCode::kDistributed,
                   "etcd neither registered a name nor returned its current address");
+  if (answer.responses(0).range().kvs_size() == 0) return entered;  // it was free for a moment
   const etcd::KeyValue& other = answer.responses(0).range().kvs(0);
-  // this process may have the name already, from a request whose response was lost
-  return other.lease() == lease ? std::string() : other.value();
+  if (other.lease() != lease) {
+    entered.other = other.value();
+    return entered;
+  }
+  // this process has the name already, from a request whose response was lost
+  MILLRACE_ASSIGN_OR_RETURN(const LastTerm own, last_term(name, deadline));
+  entered.term = own.term;
+  return entered;
 }
 
-Status EtcdDirectory::announce(const std::string& name, const std::string& address,
-                               Deadline deadline) {
-  for (;;) {
+StatusOr<uint64_t> EtcdDirectory::announce(const std::string& name, const std::string& address,
+                                           uint64_t least, Deadline deadline) {
+  Mine mine{.address = address};
+  while (mine.term == 0) {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t held, lease(deadline));
-    MILLRACE_ASSIGN_OR_RETURN(const std::string other, enter(name, address, held, deadline));
-    if (other.empty()) break;
+    MILLRACE_ASSIGN_OR_RETURN(const Entered entered, enter(name, mine, least, held, deadline));
+    mine.term = entered.term;
+    if (mine.term != 0) break;
     if (Clock::now() + kEtcdDirectoryPause >= deadline) {
-      return {StatusCode::kDistributed,
-              fmt::format("'{}' is already served at {}, according to etcd", name, other)};
+      return Status(StatusCode::kDistributed,
+                    fmt::format("'{}' is already served at {}, according to etcd", name,
+                                entered.other.empty() ? "another address" : entered.other));
     }
     std::this_thread::sleep_for(kEtcdDirectoryPause);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  mine_[name] = address;
-  return Ok();
+  mine_[name] = mine;
+  return mine.term;
+}
+
+StatusOr<bool> EtcdDirectory::still_has(const std::string& name, Deadline deadline) {
+  const auto known = [&]() -> std::optional<bool> {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto mine = mine_.find(name);
+    if (mine == mine_.end() || mine->second.lost) return false;
+    // without a pause, an etcd that does not answer is no reason to stop serving
+    if (pauses_.paused() == paused_at_ || Clock::now() < renewed_ + options_.lease) return true;
+    return std::nullopt;
+  };
+  if (const std::optional<bool> has = known()) return *has;
+  const std::lock_guard<std::mutex> renewing(renewing_);
+  if (const std::optional<bool> has = known()) return *has;  // another thread has asked
+  MILLRACE_RETURN_IF_ERROR(
+      renew(std::min(deadline, Clock::now() + options_.lease))
+          .with_note(fmt::format("this server was paused, and cannot tell whether it still has the "
+                                 "name '{}'",
+                                 name)));
+  return known().value_or(true);
 }
 
 StatusOr<std::optional<std::string>> EtcdDirectory::find(const std::string& name,
@@ -156,32 +253,49 @@ StatusOr<std::vector<Directory::Entry>> EtcdDirectory::list(Deadline deadline) {
   return entries;
 }
 
-// Renews the lease. If it has expired, requests a new one and registers all entries again.
-Status EtcdDirectory::renew() {
-  const Deadline deadline = Clock::now() + options_.lease / 2;
+// Renews the lease. If it has expired, requests a new one and registers all entries again. The
+// caller must hold renewing_. Errors: only those of etcd; a name that was lost is marked.
+Status EtcdDirectory::renew(Deadline deadline) {
   etcd::LeaseKeepAliveRequest request;
   etcd::LeaseKeepAliveResponse answer;
-  std::map<std::string, std::string> entries;
+  std::map<std::string, Mine> entries;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     request.set_id(lease_);
     entries = mine_;
   }
   if (request.id() != 0) {
+    const Clock::time_point begin = Clock::now();
+    const Clock::duration paused = pauses_.paused();
     MILLRACE_RETURN_IF_ERROR(calls_->ask_stream("Lease/LeaseKeepAlive", request, answer, deadline));
-    if (answer.ttl() > 0) return Ok();
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (answer.ttl() > 0) {
+      renewed_ = begin;
+      paused_at_ = paused;
+      return Ok();
+    }
     lease_ = 0;
   }
-  for (const auto& [name, address] : entries) {
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t held, lease(deadline));
-    MILLRACE_ASSIGN_OR_RETURN(const std::string other, enter(name, address, held, deadline));
-    if (!other.empty()) {
-      return {StatusCode::kDistributed,
-              fmt::format("'{}' is now registered in etcd by {}", name, other)};
-    }
-    log(fmt::format("'{}' is registered in etcd again", name));
+  for (const auto& [name, mine] : entries) {
+    if (!mine.lost) MILLRACE_RETURN_IF_ERROR(enter_again(name, mine, deadline));
   }
+  return Ok();
+}
+
+Status EtcdDirectory::enter_again(const std::string& name, const Mine& mine, Deadline deadline) {
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t held, lease(deadline));
+  MILLRACE_ASSIGN_OR_RETURN(const Entered entered, enter(name, mine, mine.term, held, deadline));
+  if (entered.term == mine.term) {
+    log(fmt::format("'{}' is registered in etcd again", name));
+    return Ok();
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    mine_[name].lost = true;
+  }
+  log(fmt::format("'{}' now belongs to another process, according to etcd: {} with term {}", name,
+                  entered.other.empty() ? "it had the name" : "it is at " + entered.other,
+                  entered.last_term));
   return Ok();
 }
 
@@ -192,7 +306,10 @@ void EtcdDirectory::keep_alive() {
     wake_.wait_for(lock, options_.lease / 3, [this] { return stop_; });
     if (stop_) return;
     lock.unlock();
-    const Status status = renew();
+    const Status status = [this] {
+      const std::lock_guard<std::mutex> renewing(renewing_);
+      return renew(Clock::now() + options_.lease / 2);
+    }();
     if (!status.ok() && was_good)
       log(fmt::format("cannot renew entries in etcd: {}", status.to_string()));
     was_good = status.ok();

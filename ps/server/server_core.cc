@@ -11,14 +11,16 @@
 
 #include "framework/base/errors.h"
 #include "kernels/cpu/merge_rows.h"
+#include "ps/transport/epoch.h"
 #include "ps/values.h"
 
 namespace millrace::ps {
 namespace {
 
-uint64_t new_epoch() {
+// Leaves room for later runs, which have higher numbers.
+uint64_t first_run() {
   std::random_device device;
-  return (uint64_t{device()} << 32U | device()) | 1U;
+  return (device() & 0x7fffffffU) | 1U;
 }
 
 // Indices of the blocks to run, in ascending order. The checkpoint block is not run: it only names
@@ -91,14 +93,47 @@ Status check_item(const RequestItem& item, const Var* var) {
 ServerCore::ServerCore(const Program& program, ServePlan the_plan, ServerOptions the_options)
     : plan(std::move(the_plan)),
       options(std::move(the_options)),
-      trainers(plan.trainers, options.job, options.elastic, Clock::now()),
+      trainers(plan.trainers, options.job, options.elastic, pauses.now()),
       program_(program) {
-  epoch = options.epoch != 0 ? options.epoch : new_epoch();
+  epoch = options.epoch != 0 ? options.epoch : make_epoch(1, first_run());
 }
 
-void ServerCore::begin_epoch() {
-  epoch = new_epoch();
+void ServerCore::begin_run() {
+  ++epoch;
   changed.notify_all();
+}
+
+void ServerCore::set_term(uint64_t term) {
+  epoch = make_epoch(term, epoch);
+}
+
+bool ServerCore::is_superseded_by(const Request& request) const {
+  return term_of(request.epoch) > term_of(epoch);
+}
+
+Status ServerCore::superseded(uint64_t term) const {
+  return Status(StatusCode::kDistributed,
+                fmt::format("another process serves in place of this server ({}): it has term {}, "
+                            "this one has term {}",
+                            plan.endpoint, term, term_of(epoch)))
+      .with_hint("this process was paused or cut off, and must not change anything any more");
+}
+
+Status ServerCore::check_served(const Request& request) const {
+  MILLRACE_RETURN_IF_ERROR(check_epoch(request));
+  MILLRACE_RETURN_IF_ERROR(trainers.check_served(request));
+  return failure;
+}
+
+Status ServerCore::check_epoch(const Request& request) const {
+  if (is_superseded_by(request)) return superseded(term_of(request.epoch));
+  const uint64_t own = epoch;
+  if (!names_run(request.epoch) || request.epoch == own) return Ok();
+  return Status(StatusCode::kDistributed,
+                fmt::format("'{}' is meant for epoch {} of this server, which is in epoch {}",
+                            method_name(request.method), request.epoch, own))
+      .with_hint(
+          "the server was restarted, or went back to an older step, after the trainer's hello");
 }
 
 StatusOr<std::unique_ptr<ServerCore>> ServerCore::create(const executor::Runtime& runtime,
@@ -209,14 +244,28 @@ Status ServerCore::take(const RequestItem& item, Value& to) {
 Status ServerCore::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
                         llvm::function_ref<bool()> holds, llvm::function_ref<std::string()> what) {
   const uint64_t begun = epoch;
-  const bool in_time = changed.wait_until(
-      lock, deadline, [&] { return !failure.ok() || epoch != begun || holds(); });
+  const bool in_time = pauses.wait_until(
+      changed, lock, deadline, [&] { return !failure.ok() || epoch != begun || holds(); });
   if (!failure.ok()) return failure;
   if (epoch != begun)
     return {StatusCode::kDistributed, "the server went back to an older step during the call"};
   if (in_time) return Ok();
   return {StatusCode::kDistributed,
           fmt::format("the deadline passed while waiting for {}", what())};
+}
+
+Status ServerCore::wait_for(const Request& request, std::unique_lock<std::mutex>& lock,
+                            Deadline deadline, llvm::function_ref<bool()> holds,
+                            llvm::function_ref<std::string()> what) {
+  Status served;
+  Status status = wait(
+      lock, deadline,
+      [&] {
+        served = check_served(request);
+        return !served.ok() || holds();
+      },
+      what);
+  return status.ok() ? served : status;
 }
 
 void ServerCore::fail(Status status) {

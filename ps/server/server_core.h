@@ -16,6 +16,7 @@
 
 #include "executor/parallel/device_threads.h"
 #include "executor/runtime.h"
+#include "framework/base/pause_watch.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
@@ -34,7 +35,7 @@ class TableHandler;
 struct ServerOptions {
   std::string job;     ///< calls of other jobs are refused
   PlanFacts plan;      ///< what the server's program does not say about the distribution
-  uint64_t epoch = 0;  ///< initial epoch; 0: chosen at start
+  uint64_t epoch = 0;  ///< initial epoch; 0: a run of term 1 (ps/transport/epoch.h)
   int threads = 1;     ///< threads for update blocks, >= 1
   uint64_t seed = 0;
   /// How long to wait for all trainers at the start; 0: without limit.
@@ -82,11 +83,18 @@ class ServerCore {
 
   ServePlan plan;
   ServerOptions options;
-  /// Epoch of the server's state; changes when the server goes back to a snapshot. Calls with an
-  /// older epoch are refused.
+  /// Epoch of the server's state (ps/transport/epoch.h); increases when the server goes back to a
+  /// snapshot. Calls with an older epoch are refused.
   std::atomic<uint64_t> epoch{0};
-  /// Chooses a new epoch and ends all waiting calls with an error. The caller must hold the mutex.
-  void begin_epoch();
+  /// Begins another run of the term and ends all waiting calls with an error. The caller must hold
+  /// the mutex.
+  void begin_run();
+  /// Sets the term; no call may have been answered yet.
+  void set_term(uint64_t term);
+  /// How long this process did not run: trainers are not blamed for that time.
+  PauseWatch pauses;
+  /// The time by which trainers are judged: it stands still while this process is paused.
+  [[nodiscard]] Clock::time_point now() const { return pauses.now(); }
 
   [[nodiscard]] const Program& program() const { return program_; }
   [[nodiscard]] const llvm::StringMap<ServerVar>& vars() const { return vars_; }
@@ -122,7 +130,24 @@ class ServerCore {
   Trainers trainers;
   Status failure;  ///< returned by every waiting or new call
 
-  /// Waits until a condition holds. what() describes what is waited for, for the error.
+  /// Checks whether a call may still act: it is of the current epoch, and its trainer was neither
+  /// lost nor replaced. To be asked again whenever the mutex was released. The caller must hold the
+  /// mutex.
+  /// Errors: those of check_epoch(), Trainers::check_served(); failure.
+  [[nodiscard]] Status check_served(const Request& request) const;
+  /// Errors: kDistributed for a call that names another run than this server's, or a higher term:
+  /// then another process serves in place of this one (is_superseded_by()).
+  [[nodiscard]] Status check_epoch(const Request& request) const;
+  /// True if the call was made by a trainer that has spoken to a server of a higher term.
+  [[nodiscard]] bool is_superseded_by(const Request& request) const;
+  /// The error of a server in whose place another one serves.
+  [[nodiscard]] Status superseded(uint64_t term) const;
+  /// Waits until a condition holds, or until the call may not act any more. what() describes what
+  /// is waited for, for the error. The deadline does not pass while this process is paused.
+  /// Errors: those of check_served(); kDistributed when the deadline passes.
+  Status wait_for(const Request& request, std::unique_lock<std::mutex>& lock, Deadline deadline,
+                  llvm::function_ref<bool()> holds, llvm::function_ref<std::string()> what);
+  /// The same for a caller that is no trainer of this server yet.
   /// Errors: failure; kDistributed when the deadline passes, or when a new epoch begins.
   Status wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
               llvm::function_ref<bool()> holds, llvm::function_ref<std::string()> what);

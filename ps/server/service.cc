@@ -9,11 +9,15 @@
 #include "ps/protocol/pack.h"
 #include "ps/server/check_plan.h"
 #include "ps/table/table_handler.h"
+#include "ps/transport/epoch.h"
 
 // The table of methods, checking of calls, detection of repeats, and the loop that applies steps.
 // The methods themselves are in service_methods.cc.
 namespace millrace::ps {
 namespace {
+
+// How long a snapshot waits for calls that change variables.
+constexpr std::chrono::seconds kLongestChange{180};
 
 Status server_stops() {
   return {StatusCode::kDistributed, "the server is stopping"};
@@ -78,18 +82,8 @@ StatusOr<std::unique_ptr<Service>> Service::create(const executor::Runtime& runt
     MILLRACE_ASSIGN_OR_RETURN(service->pushes_, AsyncPushes::create(shared));
   }
   MILLRACE_RETURN_IF_ERROR(service->restore());
-  service->started_ = service->reported_ = Clock::now();
+  service->started_ = service->reported_ = shared.now();
   return service;
-}
-
-Status Service::check_epoch(const Request& request) const {
-  const uint64_t epoch = core_->epoch;
-  if (request.epoch == 0 || request.epoch == epoch) return Ok();
-  return Status(StatusCode::kDistributed,
-                fmt::format("'{}' is meant for epoch {} of this server, which is in epoch {}",
-                            method_name(request.method), request.epoch, epoch))
-      .with_hint(
-          "the server was restarted, or went back to an older step, after the trainer's hello");
 }
 
 Status Service::handle(const Request& request, Deadline deadline, ReplySink& reply) {
@@ -121,23 +115,43 @@ Status Service::answer(const Request& request, Deadline deadline, ReplySink& rep
   if (row == nullptr) return Unimplemented("method '{}'", method_name(request.method));
   const Call call{request, deadline, reply};
   if (row->from == MethodRow::From::kAnyCaller) return row->carry_out(*this, call);
-  {
-    const std::lock_guard lock(core_->mutex);
-    MILLRACE_RETURN_IF_ERROR(check_epoch(request));
-    MILLRACE_RETURN_IF_ERROR(core_->trainers.find(request.caller, request, Clock::now()).status());
-    MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
-  }
+  MILLRACE_RETURN_IF_ERROR(admit(request, deadline));
   reach(core_->options.kill_point, "server/before-call");
   Status status = is_numbered(request) ? once(*row, call) : row->carry_out(*this, call);
   reach(core_->options.kill_point, "server/before-answer");
+  const std::lock_guard lock(core_->mutex);
+  Trainer& trainer = core_->trainers.at(request.caller.trainer);
+  // a replacement may be waiting for the last call of the trainer that it replaces
+  if (--trainer.inside == 0 && trainer.life == Trainer::Life::kLost) core_->changed.notify_all();
   return status;
+}
+
+Status Service::admit(const Request& request, Deadline deadline) {
+  std::unique_lock lock(core_->mutex);
+  MILLRACE_RETURN_IF_ERROR(wait_for_term(lock, deadline));
+  (void)check_after_pause();  // a trainer that was lost is to hear that, not this failure
+  MILLRACE_RETURN_IF_ERROR(end_if_superseded(request));
+  MILLRACE_ASSIGN_OR_RETURN(Trainer* const trainer, core_->trainers.find(request, core_->now()));
+  MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
+  ++trainer->inside;
+  return Ok();
+}
+
+Status Service::end_if_superseded(const Request& request) {
+  if (core_->failure.ok() && core_->is_superseded_by(request) &&
+      core_->trainers.check(request.caller).ok()) {
+    core_->failure = core_->superseded(term_of(request.epoch));
+    core_->changed.notify_all();
+  }
+  return core_->check_epoch(request);
 }
 
 Status Service::hello(const Call& call, const protocol::Hello& message) {
   const Caller& caller = call.request.caller;
   std::unique_lock lock(core_->mutex);
-  MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
-  MILLRACE_RETURN_IF_ERROR(check_epoch(call.request));
+  MILLRACE_RETURN_IF_ERROR(wait_for_term(lock, call.deadline));
+  MILLRACE_RETURN_IF_ERROR(check_after_pause());
+  MILLRACE_RETURN_IF_ERROR(end_if_superseded(call.request));
   MILLRACE_RETURN_IF_ERROR(check_plan(*core_, caller.trainer, message.plan));
   if (core_->trainers.must_wait(caller)) {
     const int id = caller.trainer;
@@ -147,12 +161,14 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
         lock, call.deadline, [&] { return !core_->trainers.must_wait(caller); },
         [&] {
           return fmt::format("the end of {}, which another process wants to replace",
-                             core_->trainers.describe(id, Clock::now()));
+                             core_->trainers.describe(id, core_->now()));
         }));
   }
-  MILLRACE_RETURN_IF_ERROR(core_->trainers.hello(caller, Clock::now(), message));
+  MILLRACE_RETURN_IF_ERROR(core_->trainers.hello(caller, core_->now(), message));
   Trainer& trainer = core_->trainers.at(caller.trainer);
   const bool joins = trainer.life == Trainer::Life::kJoining;
+  // the last calls of the trainer that it replaces may have left something
+  if (joins && !trainer.is_placed && steps_ != nullptr) steps_->drop_partial(caller.trainer);
   // barriers of typed tables do not wait for a lost trainer, but for its replacement
   if (joins && !trainer.is_placed && core_->options.tables != nullptr)
     MILLRACE_RETURN_IF_ERROR(core_->options.tables->join(caller.trainer));
@@ -189,8 +205,8 @@ Status Service::once(const MethodRow& row, Call call) {
   {
     std::unique_lock lock(core_->mutex);
     SequenceWindow& window = core_->trainers.at(request.caller.trainer).window;
-    MILLRACE_RETURN_IF_ERROR(core_->wait(
-        lock, call.deadline,
+    MILLRACE_RETURN_IF_ERROR(core_->wait_for(
+        request, lock, call.deadline,
         [&] {
           if (changes_vars && freezing_) return false;
           if (going_back_) return false;
@@ -207,24 +223,29 @@ Status Service::once(const MethodRow& row, Call call) {
   const std::lock_guard lock(core_->mutex);
   --inside_;
   if (changes_vars) --changing_;
+  core_->changed.notify_all();
   Trainer& trainer = core_->trainers.at(request.caller.trainer);
+  // the window of a replacement knows nothing of this call
+  if (trainer.incarnation != request.caller.incarnation)
+    return status.ok() ? core_->check_served(request) : status;
   if (!call.repeat) trainer.window.finish(request.sequence, status.ok());
   if (status.ok()) ++(call.repeat ? repeats_ : carried_out_);
   if (status.ok() && request.method == Method::kFetchBarrier)
     trainer.fetch_call = std::max(trainer.fetch_call, request.sequence);
-  core_->changed.notify_all();
   return status;
 }
 
 Status Service::serve() {
   std::unique_lock lock(core_->mutex);
+  if (core_->failure.ok()) core_->failure = claim_term();
   // other trainers may have to go back to this state if the server is lost before its first
   // snapshot
-  if (steps_ != nullptr && snapshots_ != nullptr && !restored_) {
+  if (core_->failure.ok() && steps_ != nullptr && snapshots_ != nullptr && !restored_) {
     if (Status status = take_snapshot(lock, core_->options.snapshot_durable); !status.ok())
       core_->failure = std::move(status);
   }
   while (core_->failure.ok() && !stopping_ && !core_->trainers.all_gone()) {
+    if (!check_after_pause().ok()) break;
     if (steps_ != nullptr && !going_back_ && steps_->is_ready()) {
       Status status = steps_->apply(lock);
       if (status.ok()) status = snapshot(lock, false);
@@ -234,12 +255,15 @@ Status Service::serve() {
       continue;
     }
     core_->changed.wait_for(lock, std::chrono::milliseconds(500));
-    Status status = check_trainers();
+    Status status = check_after_pause();
+    if (status.ok()) status = check_trainers();
     publish();
     // synchronous servers take snapshots at the end of steps
     if (status.ok() && steps_ == nullptr) status = snapshot(lock, false);
     if (!status.ok() && core_->failure.ok()) core_->failure = std::move(status);
   }
+  if (core_->failure.ok() && !stopping_ && core_->trainers.all_lost())
+    core_->failure = lost_everybody(lock);
   if (core_->failure.ok() && stopping_) {
     if (Status status = snapshot(lock, true); !status.ok())
       core_->log("the final snapshot could not be written: " + status.message());
@@ -283,7 +307,73 @@ Status Service::restore() {
   MILLRACE_ASSIGN_OR_RETURN(const bool found, snapshots_->restore(applied));
   if (found && steps_ != nullptr) steps_->restore(applied);
   restored_ = found;
+  has_claimed_ = false;
+  term_ = std::make_unique<ServerTerm>(core_->options.snapshot_root, core_->plan.server);
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t last, term_->read());
+  return begin_term(std::max(last, snapshots_->term()) + 1);
+}
+
+uint64_t Service::term() const {
+  return term_of(core_->epoch);
+}
+
+Status Service::begin_term(uint64_t term) {
+  const std::lock_guard lock(core_->mutex);
+  core_->set_term(term);
   return Ok();
+}
+
+// Not earlier than here: a server that cannot listen must not end the one that serves.
+Status Service::claim_term() {
+  if (has_claimed_) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t last, term_->read());
+  if (last >= term()) return core_->superseded(last);  // it has started since restore()
+  MILLRACE_RETURN_IF_ERROR(term_->write(term()));
+  has_claimed_ = true;
+  core_->changed.notify_all();
+  return Ok();
+}
+
+Status Service::wait_for_term(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  if (has_claimed_) return Ok();
+  return core_->wait(
+      lock, deadline, [this] { return has_claimed_; },
+      [] { return std::string("the server to record its term"); });
+}
+
+Status Service::check_after_pause() {
+  const Clock::duration paused = core_->pauses.paused();
+  if (paused == checked_at_) return core_->failure;
+  checked_at_ = paused;
+  return check_term();
+}
+
+Status Service::check_term() {
+  if (term_ == nullptr || !core_->failure.ok()) return core_->failure;
+  const StatusOr<uint64_t> last = term_->read();
+  if (!last.ok()) {
+    core_->failure = last.status();
+  } else if (*last > term()) {
+    core_->failure = core_->superseded(*last);
+  }
+  if (!core_->failure.ok()) core_->changed.notify_all();
+  return core_->failure;
+}
+
+Status Service::lost_everybody(std::unique_lock<std::mutex>& lock) {
+  const std::string who =
+      core_->trainers.list(core_->now(), [](const Trainer& /*trainer*/) { return true; });
+  std::string saved = "nothing was saved: this server takes no snapshots";
+  if (snapshots_ != nullptr) {
+    const int64_t failed = snapshots_failed_;
+    const bool done = snapshot(lock, true).ok() && snapshots_failed_ == failed;
+    const std::string at =
+        steps_ != nullptr ? fmt::format(" of step {}", steps_->applied()) : std::string();
+    saved = fmt::format("{} snapshot{} {} in {}", done ? "a" : "the last", at,
+                        done ? "was saved" : "could not be saved", core_->options.snapshot_root);
+  }
+  return {StatusCode::kDistributed,
+          fmt::format("no trainer is left that could finish the job: {}; {}", who, saved)};
 }
 
 // A failure to write a snapshot does not stop training.
@@ -339,15 +429,21 @@ Status Service::take_snapshot(std::unique_lock<std::mutex>& lock, bool wait) {
 Status Service::copy_snapshot(std::unique_lock<std::mutex>& lock, int64_t applied) {
   // the effect of a call and the record of it must be in the same snapshot
   freezing_ = true;
-  core_->changed.wait(lock, [this] { return changing_ == 0; });
-  Status status;
-  {
+  const bool quiet =
+      core_->pauses.wait_until(core_->changed, lock, Clock::now() + kLongestChange,
+                               [this] { return changing_ == 0 || !core_->failure.ok(); });
+  Status status = core_->failure;
+  if (!quiet) {
+    status = Status(
+        StatusCode::kDistributed,
+        fmt::format("calls that change variables still run after {} s", kLongestChange.count()));
+  } else if (status.ok() && (status = check_term()).ok()) {
     const auto frozen = core_->freeze();
     const Snapshots::Moment moment = snapshots_->moment(applied);
     lock.unlock();
     status = snapshots_->take(moment);
   }
-  lock.lock();
+  if (!lock.owns_lock()) lock.lock();
   freezing_ = false;
   return status;
 }
@@ -359,7 +455,7 @@ void Service::stop() {
 }
 
 Status Service::check_trainers() {
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = core_->now();
   const ServerOptions& options = core_->options;
   Trainers& trainers = core_->trainers;
   const bool starts = options.start_timeout.count() > 0 && now - started_ > options.start_timeout;
@@ -379,26 +475,37 @@ Status Service::check_trainers() {
                       (absent ? options.start_timeout : options.silence_timeout).count() / 1000)};
     }
     core_->log(fmt::format("{} is lost; the job continues without it", who));
-    trainer.life = Trainer::Life::kLost;
-    if (options.tables != nullptr) MILLRACE_RETURN_IF_ERROR(options.tables->leave(id));
-    if (steps_ != nullptr) steps_->drop_partial(id);
-    core_->changed.notify_all();
+    MILLRACE_RETURN_IF_ERROR(lose(id));
   }
   if (steps_ != nullptr) steps_->admit_joining();
-  if (options.report_interval.count() == 0 || now - reported_ < options.report_interval)
-    return Ok();
+  if (options.report_interval.count() != 0 && now - reported_ >= options.report_interval)
+    report_waiting(now);
+  return Ok();
+}
+
+Status Service::lose(int id) {
+  core_->trainers.at(id).life = Trainer::Life::kLost;
+  // its arrival must not count for a replacement
+  for (auto& [kind, barrier] : barriers_) barrier.arrived.erase(id);
+  if (steps_ != nullptr) steps_->drop_partial(id);
+  core_->changed.notify_all();
+  TableHandler* const tables = core_->options.tables;
+  return tables == nullptr ? Ok() : tables->leave(id);
+}
+
+void Service::report_waiting(Clock::time_point now) {
+  const Trainers& trainers = core_->trainers;
   reported_ = now;
   const std::string absent = trainers.list(
       now, [](const Trainer& trainer) { return trainer.life == Trainer::Life::kAbsent; });
   if (!absent.empty()) core_->log("this server waits for " + absent);
-  if (steps_ == nullptr) return Ok();
+  if (steps_ == nullptr) return;
   const int64_t applied = steps_->applied();
   const auto waits = [&](const Trainer& trainer) { return trainer.sent > applied; };
   const std::string waiting = trainers.list(now, waits);
   const std::string late = steps_->describe_late(now);
   if (!waiting.empty() && !late.empty())
     core_->log(fmt::format("step {}: {} wait for {}", applied, waiting, late));
-  return Ok();
 }
 
 }  // namespace millrace::ps

@@ -4,11 +4,13 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "ps/metrics/metrics.h"
 #include "ps/protocol/messages.h"
 #include "ps/server/async_pushes.h"
 #include "ps/server/server_core.h"
+#include "ps/server/server_term.h"
 #include "ps/server/snapshots.h"
 #include "ps/server/sync_steps.h"
 #include "ps/transport/transport.h"
@@ -34,11 +36,17 @@ class Service final : public Handler {
   /// Errors: what a call that needs a hello gets without one.
   [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override;
 
-  /// Applies steps until all trainers have left or stop() was called. Afterwards, or after an
-  /// error, every call returns an error.
-  /// Errors: those of the optimize blocks; kDistributed for a trainer that is lost or never
-  /// connected.
+  /// Writes the term of this server beside its snapshots; calls wait for that. Then applies steps
+  /// until all trainers have left or stop() was called. Afterwards, or after an error, every call
+  /// returns an error.
+  /// Errors: those of ServerTerm::write() and of the optimize blocks; kDistributed for a trainer
+  /// that is lost or never connected, if every trainer is lost, and if another server has begun a
+  /// later term.
   Status serve();
+  uint64_t term() const override;
+  Status begin_term(uint64_t term) override;
+  /// Makes serve() return this error. Thread-safety: any thread.
+  void end(Status why) override { core_->fail(std::move(why)); }
   /// Makes serve() return after the current step. Thread-safety: any thread.
   void stop();
   /// Sets where serve() writes metrics of the server, about twice a second. Call it before serve();
@@ -63,9 +71,14 @@ class Service final : public Handler {
   static Status unpack_and_handle(Service& service, const Call& call);
   static const MethodRow* find_method(Method method);
 
-  Status check_epoch(const Request& request) const;
   Status answer(const Request& request, Deadline deadline, ReplySink& reply);
   Status once(const MethodRow& row, Call call);
+  /// Checks a call of a trainer, which then counts as inside. Errors: those of
+  /// end_if_superseded(), ServerCore::check_served().
+  Status admit(const Request& request, Deadline deadline);
+  /// Ends the server if a trainer of its job has spoken to another one that serves in its place.
+  /// The caller must hold the mutex. Errors: those of ServerCore::check_epoch().
+  Status end_if_superseded(const Request& request);
 
   Status hello(const Call& call, const protocol::Hello& message);
   Status send(const Call& call, const protocol::Send& message);
@@ -86,7 +99,7 @@ class Service final : public Handler {
   Status go_to(const Call& call, const protocol::GoTo& message);
 
   void count_rows(const std::vector<RequestItem>& items) const;
-  Status send_gradients(int trainer, const std::vector<RequestItem>& vars);
+  Status send_gradients(const Request& request, const std::vector<RequestItem>& vars);
   Status put_vars(const Call& call, const std::vector<std::string>& names);
   Status save_var(const Call& call, const protocol::SaveVar& what);
   /// The typed tables. Errors: kUnimplemented for a server without them.
@@ -99,8 +112,19 @@ class Service final : public Handler {
   Status go_back(std::unique_lock<std::mutex>& lock, int64_t step, int caller, Deadline deadline);
   /// True if others went back to the next step, and this trainer has not gone to it yet.
   [[nodiscard]] bool must_settle(int trainer) const;
-  /// Loads a snapshot, if there is one.
+  /// Loads a snapshot, if there is one, and begins the term after that of the server that saved it.
   Status restore();
+  /// Writes the term down; without snapshots there is nothing to do. The caller must hold the
+  /// mutex. Errors: those of ServerTerm::write().
+  Status claim_term();
+  /// Waits until the term is written down. Errors: failure; kDistributed at the deadline.
+  Status wait_for_term(std::unique_lock<std::mutex>& lock, Deadline deadline);
+  /// After a pause of this process: ends the server if another one has begun a later term with the
+  /// same snapshots. Looks at the disk only if this process was paused since the last time. The
+  /// caller must hold the mutex. Errors: failure.
+  Status check_after_pause();
+  /// The same without a pause.
+  Status check_term();
   /// Takes a snapshot if one is due or `now` is true. The caller must hold the mutex, which is
   /// released meanwhile; trainers do not go back during it.
   Status snapshot(std::unique_lock<std::mutex>& lock, bool now);
@@ -114,6 +138,13 @@ class Service final : public Handler {
   void wait_until_notified(std::unique_lock<std::mutex>& lock);
   /// Detects lost trainers and logs which trainers wait. The caller must hold the mutex.
   Status check_trainers();
+  /// Logs which trainers wait for which others, at intervals. The caller must hold the mutex.
+  void report_waiting(Clock::time_point now);
+  /// Gives up a trainer: what it has not finished is dropped. The caller must hold the mutex.
+  Status lose(int id);
+  /// The error of an elastic job that lost every trainer; saves a snapshot first if the server
+  /// takes any. The caller must hold the mutex.
+  Status lost_everybody(std::unique_lock<std::mutex>& lock);
   /// Writes the metrics. The caller must hold the mutex.
   void publish();
   void publish_trainers();
@@ -133,6 +164,9 @@ class Service final : public Handler {
   std::unique_ptr<SyncSteps> steps_;      ///< synchronous servers
   std::unique_ptr<AsyncPushes> pushes_;   ///< asynchronous servers
   std::unique_ptr<Snapshots> snapshots_;  ///< null: no snapshots are taken
+  std::unique_ptr<ServerTerm> term_;      ///< null: no snapshots are taken
+  bool has_claimed_ = true;               ///< the term is written down
+  Clock::duration checked_at_{0};         ///< pauses when the term was last checked
   std::map<CommBarrier, ServerBarrierState> barriers_;
   int inside_ = 0;                ///< running calls with a sequence number
   int changing_ = 0;              ///< those of them that change variables (asynchronous servers)
@@ -140,10 +174,10 @@ class Service final : public Handler {
   bool going_back_ = false;       ///< no step may be applied
   bool saving_snapshot_ = false;  ///< serve() uses the snapshots without the mutex
   bool stopping_ = false;
-  std::set<int> notified_;  ///< trainers that have received the failure
-  bool restored_ = false;   ///< started from a snapshot
-  Clock::time_point started_;
-  Clock::time_point reported_;
+  std::set<int> notified_;      ///< trainers that have received the failure
+  bool restored_ = false;       ///< started from a snapshot
+  Clock::time_point started_;   ///< by ServerCore::now()
+  Clock::time_point reported_;  ///< by ServerCore::now()
 
   Metrics* metrics_ = nullptr;
   int64_t carried_out_ = 0;  ///< calls with a sequence number that were carried out

@@ -40,7 +40,7 @@ void Service::count_rows(const std::vector<RequestItem>& items) const {
 
 Status Service::send(const Call& call, const protocol::Send& message) {
   if (call.repeat) return Ok();
-  if (message.kind == SendKind::kGradients) return send_gradients(call.trainer(), message.vars);
+  if (message.kind == SendKind::kGradients) return send_gradients(call.request, message.vars);
   for (const RequestItem& item : message.vars) {
     MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
     MILLRACE_RETURN_IF_ERROR(ServerCore::store(item, *var));
@@ -48,11 +48,11 @@ Status Service::send(const Call& call, const protocol::Send& message) {
   return Ok();
 }
 
-Status Service::send_gradients(int trainer, const std::vector<RequestItem>& vars) {
-  if (steps_ != nullptr) return steps_->send(trainer, vars);
+Status Service::send_gradients(const Request& request, const std::vector<RequestItem>& vars) {
+  if (steps_ != nullptr) return steps_->send(request, vars);
   for (const RequestItem& item : vars) {
     reach(core_->options.kill_point, "server/before-apply");
-    Status status = pushes_->push(trainer, item);
+    Status status = pushes_->push(request.caller.trainer, item);
     reach(core_->options.kill_point, "server/after-apply");
     if (status.ok()) continue;
     // earlier items of the message have been applied, so the call cannot be undone
@@ -82,9 +82,13 @@ Status Service::get(const Call& call, const protocol::Get& message) {
   }
   if (steps_ != nullptr) {
     std::unique_lock lock(core_->mutex);
-    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(lock, call.trainer(), call.deadline));
+    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(call.request, lock, call.deadline));
   }
-  return put_vars(call, message.names);
+  MILLRACE_RETURN_IF_ERROR(put_vars(call, message.names));
+  if (steps_ == nullptr) return Ok();
+  // others do not wait for a lost trainer, so the values may be of several steps
+  const std::lock_guard lock(core_->mutex);
+  return core_->check_served(call.request);
 }
 
 Status Service::get_now(const Call& call, const protocol::GetNow& message) {
@@ -95,23 +99,23 @@ Status Service::get_now(const Call& call, const protocol::GetNow& message) {
 
 Status Service::send_barrier(const Call& call, const protocol::SendBarrier& message) {
   if (call.repeat) return Ok();
-  if (!message.vars.empty()) MILLRACE_RETURN_IF_ERROR(send_gradients(call.trainer(), message.vars));
-  return steps_ != nullptr ? steps_->arrive(call.trainer()) : Ok();
+  if (!message.vars.empty()) MILLRACE_RETURN_IF_ERROR(send_gradients(call.request, message.vars));
+  return steps_ != nullptr ? steps_->arrive(call.request) : Ok();
 }
 
 // A repeat returns the same values: nothing changes before this trainer has sent again.
 Status Service::fetch_barrier(const Call& call, const protocol::FetchBarrier& message) {
   if (steps_ == nullptr) return put_vars(call, message.names);
-  const int trainer = call.trainer();
   if (!call.repeat) {
     std::unique_lock lock(core_->mutex);
-    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(lock, trainer, call.deadline));
+    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(call.request, lock, call.deadline));
   }
   MILLRACE_RETURN_IF_ERROR(put_vars(call, message.names));
   const std::lock_guard lock(core_->mutex);
+  MILLRACE_RETURN_IF_ERROR(core_->check_served(call.request));
   // after a restart, the server takes the trainer's phase from its hello
-  if (call.repeat && core_->trainers.at(trainer).may_send()) return Ok();
-  return steps_->fetched(trainer);
+  if (call.repeat && core_->trainers.at(call.trainer()).may_send()) return Ok();
+  return steps_->fetched(call.request);
 }
 
 Status Service::prefetch(const Call& call, const protocol::Prefetch& message) {
@@ -144,18 +148,19 @@ Status Service::complete(const Call& call, const protocol::Complete& message) {
   const int id = call.trainer();
   if (core_->options.tables != nullptr) MILLRACE_RETURN_IF_ERROR(core_->options.tables->leave(id));
   std::unique_lock lock(core_->mutex);
+  MILLRACE_RETURN_IF_ERROR(core_->check_served(call.request));
   Trainer& trainer = core_->trainers.at(id);
   if (trainer.life == Trainer::Life::kLive && steps_ != nullptr) steps_->drop_partial(id);
   trainer.life = message.stays ? Trainer::Life::kGathering : Trainer::Life::kLeft;
   if (steps_ != nullptr) steps_->admit_joining();
   core_->changed.notify_all();
   if (!message.stays) return Ok();
-  return core_->wait(
-      lock, call.deadline,
+  return core_->wait_for(
+      call.request, lock, call.deadline,
       [&] { return core_->trainers.all_done() && (steps_ == nullptr || !steps_->is_ready()); },
       [&] {
         return fmt::format("the end of {}",
-                           core_->trainers.list(Clock::now(), [](const Trainer& other) {
+                           core_->trainers.list(core_->now(), [](const Trainer& other) {
                              return other.is_expected();
                            }));
       });
@@ -314,7 +319,9 @@ Status Service::barrier(const Call& call, const protocol::Barrier& message) {
 }
 
 Status Service::wait_at_barrier(const Call& call, CommBarrier kind) {
+  if (call.repeat) return Ok();  // it has passed; the next round is another call's
   std::unique_lock lock(core_->mutex);
+  MILLRACE_RETURN_IF_ERROR(core_->check_served(call.request));
   ServerBarrierState& barrier = barriers_[kind];
   const int64_t round = barrier.round;
   const auto is_missing = [&](int id) {
@@ -322,8 +329,8 @@ Status Service::wait_at_barrier(const Call& call, CommBarrier kind) {
   };
   barrier.arrived.insert(call.trainer());
   core_->changed.notify_all();
-  return core_->wait(
-      lock, call.deadline,
+  return core_->wait_for(
+      call.request, lock, call.deadline,
       [&] {
         if (barrier.round != round) return true;
         for (int id = 0; id < core_->trainers.count(); ++id) {
@@ -336,7 +343,7 @@ Status Service::wait_at_barrier(const Call& call, CommBarrier kind) {
       [&] {
         std::string missing;
         for (int id = 0; id < core_->trainers.count(); ++id) {
-          if (is_missing(id)) missing += " " + core_->trainers.describe(id, Clock::now());
+          if (is_missing(id)) missing += " " + core_->trainers.describe(id, core_->now());
         }
         return fmt::format("barrier '{}':{}", barrier_name(kind), missing);
       });
@@ -350,8 +357,8 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
   if (steps_ == nullptr)
     return InvalidArgument("an asynchronous server ({}) has no steps", core_->plan.endpoint);
   std::unique_lock lock(core_->mutex);
-  MILLRACE_RETURN_IF_ERROR(core_->wait(
-      lock, call.deadline,
+  MILLRACE_RETURN_IF_ERROR(core_->wait_for(
+      call.request, lock, call.deadline,
       [&] { return !steps_->is_applying() && !going_back_ && !saving_snapshot_; },
       [] { return std::string("the end of the step and of its snapshot"); }));
   const int id = call.trainer();
@@ -367,12 +374,16 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
     core_->log(fmt::format("another process replaces trainer {} at step {}", id, message.step));
   if (message.step <= applied && !joins) {
     MILLRACE_RETURN_IF_ERROR(go_back(lock, message.step, id, call.deadline));
+    // the trainer may have been given up meanwhile
+    if (trainer.life == Trainer::Life::kLost)
+      return {StatusCode::kDistributed,
+              fmt::format("trainer {} was lost while the server went back", id)};
     trainer.life = Trainer::Life::kLive;
     trainer.settled_at = message.step;
   }
   call.reply.set_epoch(core_->epoch);
   trainer.incarnation = call.request.caller.incarnation;  // a snapshot may have an earlier one
-  trainer.seen = Clock::now();
+  trainer.seen = core_->now();
   trainer.window.restore(message.settled, {});
   trainer.fetch_call = message.settled;
   steps_->place(id, message.step);
@@ -405,8 +416,9 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int ca
   // from here on, calls of the old epoch are refused, and waiting calls end
   if (is_behind) reach(core_->options.kill_point, "server/before-go-back");
   going_back_ = true;
-  core_->begin_epoch();
-  const bool empty = core_->changed.wait_until(lock, deadline, [&] { return inside_ == 0; });
+  core_->begin_run();
+  const bool empty =
+      core_->pauses.wait_until(core_->changed, lock, deadline, [&] { return inside_ == 0; });
   Status status = empty ? Ok() : Status(StatusCode::kDistributed, "calls did not end in time");
   if (status.ok() && checkpoint) {
     const auto frozen = core_->freeze();
@@ -426,7 +438,7 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int ca
     trainer.life = Trainer::Life::kAbsent;
     trainer.settled_at = -1;
   }
-  started_ = Clock::now();
+  started_ = core_->now();
   return Ok();
 }
 
@@ -439,7 +451,7 @@ Status Service::watch(const Call& call, const protocol::Watch& /*message*/) {
   const std::lock_guard lock(core_->mutex);
   static constexpr const char* kLives[] = {"absent", "live", "gathering",
                                            "left",   "lost", "joining"};
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = core_->now();
   std::string trainers;
   for (int id = 0; id < core_->trainers.count(); ++id) {
     const Trainer& trainer = core_->trainers.at(id);

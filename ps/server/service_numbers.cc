@@ -11,8 +11,8 @@
 namespace millrace::ps {
 namespace {
 
-double seconds_since(Clock::time_point then) {
-  return std::chrono::duration<double>(Clock::now() - then).count();
+double seconds_between(Clock::time_point then, Clock::time_point now) {
+  return std::chrono::duration<double>(now - then).count();
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ void Service::publish_trainers() {
     if (trainer.life != Trainer::Life::kAbsent)
       metrics_
           ->gauge("millrace_peer_last_seen_seconds", "time since the last call of a trainer", peer)
-          .set(seconds_since(trainer.seen));
+          .set(seconds_between(trainer.seen, core_->now()));
     metrics_->gauge("millrace_peer_step", "step that a trainer named last", peer)
         .set(static_cast<double>(trainer.step));
     if (trainer.life != Trainer::Life::kLive) continue;

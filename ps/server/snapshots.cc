@@ -15,6 +15,7 @@
 #include "ps/server/snapshot_identity.h"
 #include "ps/table/table_handler.h"
 #include "ps/table/typed_table.h"
+#include "ps/transport/epoch.h"
 
 namespace millrace::ps {
 namespace {
@@ -25,6 +26,8 @@ constexpr int kKept = 3;
 
 // A killed server with much memory takes a while to end.
 constexpr std::chrono::milliseconds kLockPatience{2000};
+// In the manifest: the term of the server that saved the snapshot.
+constexpr const char* kTermNote = "term";
 
 // Resharded from snapshots of other servers: a new job starts from the values.
 bool has_values_only(const CallsRecord& record) {
@@ -100,6 +103,11 @@ StatusOr<bool> Snapshots::restore(int64_t& applied) {
   for (const Status& skipped : last->skipped)
     core_.log("skipped a newer snapshot: " + skipped.message());
   MILLRACE_RETURN_IF_ERROR(load(last->checkpoint, applied));
+  const auto& notes = last->checkpoint.manifest().user;
+  if (const auto term = notes.find(kTermNote);
+      term != notes.end() && llvm::StringRef(term->second).getAsInteger(10, term_))
+    return InvalidData("the manifest has the term '{}', expected a number", term->second)
+        .with_note("in " + last->checkpoint.folder());
   number_ = last->step;
   taken_at_ = applied;
   core_.log(fmt::format("loaded snapshot {} of step {}", last->step, applied));
@@ -210,6 +218,7 @@ bool Snapshots::is_due(int64_t applied, Clock::time_point now) const {
 Status Snapshots::take(const Moment& moment) {
   MILLRACE_RETURN_IF_ERROR(lock({}));
   io::LocalState state;
+  state.user[kTermNote] = std::to_string(term_of(core_.epoch));
   for (const auto& var : core_.vars()) {
     const ServerVar& each = var.getValue();
     if (!each.var->persistable() || !each.value->initialized()) continue;

@@ -34,6 +34,8 @@ class Snapshots {
   /// Errors: kResource naming the process that has the folder; those of reading; kInvalidData for a
   /// snapshot of another program, and if there are snapshots but none can be loaded.
   StatusOr<bool> restore(int64_t& applied);
+  /// The term of the server that saved the snapshot that restore() loaded; 0: not known.
+  [[nodiscard]] uint64_t term() const { return term_; }
   /// Finds the newest snapshot of exactly that step; waits for a snapshot that is being written.
   /// Errors: kNotFound with the available steps; kIo.
   StatusOr<io::Checkpoint> find(int64_t applied);
@@ -77,6 +79,7 @@ class Snapshots {
   std::optional<io::FolderLock> lock_;  ///< released after the saver has finished
   io::AsyncSaver saver_;
   int64_t number_ = 0;  ///< of the last snapshot; increases even if the step is the same
+  uint64_t term_ = 0;
   int64_t taken_at_ = 0;
   Clock::time_point taken_;
 };

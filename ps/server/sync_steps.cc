@@ -110,10 +110,11 @@ StatusOr<SyncSteps::Slot> SyncSteps::find_slot(int trainer, const std::string& n
   return slot;
 }
 
-Status SyncSteps::send(int trainer, llvm::ArrayRef<RequestItem> items) {
+Status SyncSteps::send(const Request& request, llvm::ArrayRef<RequestItem> items) {
+  const int trainer = request.caller.trainer;
   {
     const std::lock_guard lock(core_.mutex);
-    MILLRACE_RETURN_IF_ERROR(Status(core_.failure));
+    MILLRACE_RETURN_IF_ERROR(core_.check_served(request));
     if (!core_.trainers.at(trainer).may_send())
       return wrong_phase(trainer, "sends gradients", "its fetch barrier first", applied_)
           .with_hint("run the startup program of the trainer, which fetches parameters");
@@ -127,14 +128,17 @@ Status SyncSteps::send(int trainer, llvm::ArrayRef<RequestItem> items) {
     MILLRACE_RETURN_IF_ERROR(ServerCore::store(item, *slot.var));
     if (slot.merged == nullptr) continue;
     const std::lock_guard lock(core_.mutex);
+    // what a lost trainer has sent was dropped, and must not come back
+    MILLRACE_RETURN_IF_ERROR(core_.check_served(request));
     slot.merged->arrived[static_cast<size_t>(trainer)] = 1;
   }
   return Ok();
 }
 
-Status SyncSteps::arrive(int trainer) {
+Status SyncSteps::arrive(const Request& request) {
+  const int trainer = request.caller.trainer;
   const std::lock_guard lock(core_.mutex);
-  MILLRACE_RETURN_IF_ERROR(Status(core_.failure));
+  MILLRACE_RETURN_IF_ERROR(core_.check_served(request));
   Trainer& who = core_.trainers.at(trainer);
   if (!who.may_send())
     return wrong_phase(trainer, "reached the send barrier", "its fetch barrier first", applied_);
@@ -158,13 +162,15 @@ bool SyncSteps::has_arrived(int trainer) const {
 }
 
 // The step may change meanwhile: a replacement that all others have left behind begins earlier.
-Status SyncSteps::wait_applied(std::unique_lock<std::mutex>& lock, int trainer, Deadline deadline) {
+Status SyncSteps::wait_applied(const Request& request, std::unique_lock<std::mutex>& lock,
+                               Deadline deadline) {
+  const int trainer = request.caller.trainer;
   const auto is_applied = [&] { return applied_ >= core_.trainers.at(trainer).sent; };
   if (!is_applied()) reach(core_.options.kill_point, "server/in-barrier");
-  return core_.wait(
-      lock, deadline, [&] { return is_applied() && !held_; },
+  return core_.wait_for(
+      request, lock, deadline, [&] { return is_applied() && !held_; },
       [&] {
-        return fmt::format("the gradients of step {} of {}", applied_, describe_late(Clock::now()));
+        return fmt::format("the gradients of step {} of {}", applied_, describe_late(core_.now()));
       });
 }
 
@@ -189,7 +195,9 @@ std::string SyncSteps::describe_late(Clock::time_point now) const {
   return text;
 }
 
-Status SyncSteps::fetched(int trainer) {
+Status SyncSteps::fetched(const Request& request) {
+  MILLRACE_RETURN_IF_ERROR(core_.check_served(request));
+  const int trainer = request.caller.trainer;
   Trainer& who = core_.trainers.at(trainer);
   if (who.may_send())
     return wrong_phase(trainer, "reached the fetch barrier", "its send barrier first", applied_);

@@ -23,18 +23,22 @@ class SyncSteps {
   /// Errors: kInvalidProgram for blocks whose merges share a slot.
   static StatusOr<std::unique_ptr<SyncSteps>> create(ServerCore& core);
 
-  /// Stores gradients (federated: parameters) of a trainer.
+  /// Stores gradients (federated: parameters) of the trainer that calls.
   /// Errors: kNotFound for a name that is not a slot; kInvalidArgument for a value of the wrong
-  /// type or dims and for the slot of another trainer; kDistributed in the wrong phase.
-  Status send(int trainer, llvm::ArrayRef<RequestItem> items);
-  /// Records that the trainer has sent everything for its step. Errors: kInvalidArgument naming a
-  /// var that is missing; kDistributed in the wrong phase.
-  Status arrive(int trainer);
-  /// Waits until the trainer's gradients are applied. Errors: as ServerCore::wait().
-  Status wait_applied(std::unique_lock<std::mutex>& lock, int trainer, Deadline deadline);
-  /// Records that the trainer has fetched; it may send again. The caller must hold the mutex.
-  /// Errors: kDistributed in the wrong phase.
-  Status fetched(int trainer);
+  /// type or dims and for the slot of another trainer; kDistributed in the wrong phase; those of
+  /// ServerCore::check_served().
+  Status send(const Request& request, llvm::ArrayRef<RequestItem> items);
+  /// Records that the trainer that calls has sent everything for its step. Errors: kInvalidArgument
+  /// naming a var that is missing; kDistributed in the wrong phase; those of
+  /// ServerCore::check_served().
+  Status arrive(const Request& request);
+  /// Waits until the gradients of the trainer that calls are applied. Errors: as
+  /// ServerCore::wait_for().
+  Status wait_applied(const Request& request, std::unique_lock<std::mutex>& lock,
+                      Deadline deadline);
+  /// Records that the trainer that calls has fetched; it may send again. The caller must hold the
+  /// mutex. Errors: kDistributed in the wrong phase; those of ServerCore::check_served().
+  Status fetched(const Request& request);
   /// Lists the trainers that the step waits for, each with the vars that it has not sent. The
   /// caller must hold the mutex.
   [[nodiscard]] std::string describe_late(Clock::time_point now) const;

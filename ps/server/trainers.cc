@@ -39,7 +39,8 @@ bool Trainers::must_wait(const Caller& caller) const {
   if (!elastic_ || !check(caller).ok()) return false;
   const Trainer& trainer = at(caller.trainer);
   return trainer.incarnation != caller.incarnation &&
-         (trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering ||
+         ((trainer.life == Trainer::Life::kLost && trainer.inside > 0) ||
+          trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering ||
           trainer.life == Trainer::Life::kJoining);
 }
 
@@ -71,10 +72,10 @@ Status Trainers::hello(const Caller& caller, Clock::time_point now,
   return Ok();
 }
 
-StatusOr<Trainer*> Trainers::find(const Caller& caller, const Request& request,
-                                  Clock::time_point now) {
+Status Trainers::check_served(const Request& request) const {
+  const Caller& caller = request.caller;
   MILLRACE_RETURN_IF_ERROR(check(caller));
-  Trainer& trainer = at(caller.trainer);
+  const Trainer& trainer = at(caller.trainer);
   if (trainer.incarnation != caller.incarnation || trainer.life == Trainer::Life::kAbsent) {
     return refused(fmt::format("'{}' of trainer {}, which has not sent a hello to this server",
                                method_name(request.method), caller.trainer));
@@ -87,6 +88,12 @@ StatusOr<Trainer*> Trainers::find(const Caller& caller, const Request& request,
     return refused(fmt::format("'{}' of trainer {}, which has left", method_name(request.method),
                                caller.trainer));
   }
+  return Ok();
+}
+
+StatusOr<Trainer*> Trainers::find(const Request& request, Clock::time_point now) {
+  MILLRACE_RETURN_IF_ERROR(check_served(request));
+  Trainer& trainer = at(request.caller.trainer);
   trainer.seen = now;
   trainer.last = request.method;
   if (request.step >= 0) trainer.step = request.step;
@@ -107,6 +114,13 @@ bool Trainers::all_gone() const {
       return false;
   }
   return true;
+}
+
+bool Trainers::all_lost() const {
+  for (const Trainer& trainer : trainers_) {
+    if (trainer.life != Trainer::Life::kLost) return false;
+  }
+  return !trainers_.empty();
 }
 
 std::string Trainers::describe(int id, Clock::time_point now) const {

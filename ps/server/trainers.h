@@ -34,8 +34,9 @@ struct Trainer {
   int64_t settled_at = -1;  ///< step that it last went back to
   uint64_t fetch_call = 0;  ///< sequence number of its last fetch barrier
   int64_t step = -1;        ///< step that its last call named
+  int inside = 0;           ///< its calls that are being carried out
   Method last = Method::kHello;
-  Clock::time_point seen;
+  Clock::time_point seen;  ///< by PauseWatch::now()
 
   /// True if barriers wait for it.
   [[nodiscard]] bool is_expected() const { return life == Life::kAbsent || life == Life::kLive; }
@@ -53,6 +54,8 @@ class Trainers {
   [[nodiscard]] Trainer& at(int id) { return trainers_[static_cast<size_t>(id)]; }
   [[nodiscard]] const Trainer& at(int id) const { return trainers_[static_cast<size_t>(id)]; }
 
+  /// Checks that the caller is one of the trainers of this job. Errors: as hello().
+  [[nodiscard]] Status check(const Caller& caller) const;
   /// Handles a hello: a trainer connects, or shows that it is alive. Errors: kDistributed for
   /// another job, and for a second process with the id of a connected trainer; kInvalidArgument for
   /// an id out of range.
@@ -60,18 +63,23 @@ class Trainers {
   ///     carried out more send barriers than `sent`, the trainer's parameters are of an earlier
   ///     step
   Status hello(const Caller& caller, Clock::time_point now, const protocol::Hello& message);
-  /// True if the caller would replace another process that is not lost yet, and may do so once it
-  /// is.
+  /// True if the caller would replace another process that is not lost yet, or whose last calls are
+  /// still being carried out, and may do so later.
   [[nodiscard]] bool must_wait(const Caller& caller) const;
   /// True if the caller is the process that said hello last for its trainer.
   [[nodiscard]] bool knows(const Caller& caller) const;
-  /// The trainer that calls; it must have sent a hello and must not have left. Errors: as hello().
-  StatusOr<Trainer*> find(const Caller& caller, const Request& request, Clock::time_point now);
+  /// Checks that the caller has sent a hello, and was neither lost nor replaced since, and has not
+  /// left. Errors: as hello().
+  [[nodiscard]] Status check_served(const Request& request) const;
+  /// The trainer that calls, which was heard now. Errors: as check_served().
+  StatusOr<Trainer*> find(const Request& request, Clock::time_point now);
 
   /// True if no trainer is expected any more.
   [[nodiscard]] bool all_done() const;
   /// True if no trainer will call any more.
   [[nodiscard]] bool all_gone() const;
+  /// True if every trainer is lost, so that none finished the job.
+  [[nodiscard]] bool all_lost() const;
   /// Describes each trainer for which fits() holds, as "trainer 1 (last heard 12 s ago: send of
   /// step 4)", joined by ", ".
   template <typename Predicate>
@@ -85,8 +93,6 @@ class Trainers {
   [[nodiscard]] std::string describe(int id, Clock::time_point now) const;
 
  private:
-  Status check(const Caller& caller) const;
-
   std::vector<Trainer> trainers_;
   std::string job_;
   bool elastic_;

@@ -27,8 +27,14 @@ Status BarrierTable::arrive(CommBarrier kind, int trainer, int64_t phase, Deadli
                            barrier_name(kind), trainer, phase, barrier.phase);
   barrier.arrived.insert(trainer);
   finish_if_complete(kind, barrier);
-  const bool in_time =
-      changed_.wait_until(lock, deadline, [&] { return barrier.phase != phase || !ended_.ok(); });
+  const int64_t left = left_[trainer];
+  const bool in_time = pauses_.wait_until(changed_, lock, deadline, [&] {
+    return barrier.phase != phase || !ended_.ok() || left_[trainer] != left;
+  });
+  // the phase may be over because the others no longer wait for this trainer
+  if (left_[trainer] != left)
+    return {StatusCode::kDistributed, fmt::format("barrier '{}': trainer {} was lost or has left",
+                                                  barrier_name(kind), trainer)};
   if (in_time) return barrier.phase != phase ? barrier.result : ended_;
   return {StatusCode::kDistributed, fmt::format("barrier '{}', phase {}: no arrival of trainer {}",
                                                 barrier_name(kind), phase, missing(barrier))};
@@ -46,6 +52,8 @@ void BarrierTable::finish_if_complete(CommBarrier kind, Barrier& barrier) {
 Status BarrierTable::leave(int trainer) {
   const std::lock_guard lock(mutex_);
   if (live_.erase(trainer) == 0) return Ok();
+  ++left_[trainer];
+  changed_.notify_all();
   for (auto& [kind, barrier] : barriers_) {
     barrier.arrived.erase(trainer);
     finish_if_complete(kind, barrier);

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "framework/base/pause_watch.h"
 #include "framework/base/status.h"
 #include "ps/protocol/kinds.h"
 #include "ps/transport/transport.h"
@@ -32,7 +33,8 @@ class BarrierTable {
   /// Arrives at phase `phase` (from 1) of a kind and waits until all live trainers have arrived.
   /// Returns immediately if the phase is over: the call is a repeat.
   /// Errors: kDistributed at the deadline, naming the missing trainers; kInvalidArgument for an
-  /// unknown trainer, or for a phase that is not the next.
+  /// unknown trainer, or for a phase that is not the next; kDistributed if the trainer leaves while
+  /// it waits. The deadline does not pass while this process is paused.
   Status arrive(CommBarrier kind, int trainer, int64_t phase, Deadline deadline);
   /// A trainer leaves; barriers no longer wait for it.
   Status leave(int trainer);
@@ -54,11 +56,13 @@ class BarrierTable {
   [[nodiscard]] std::string missing(const Barrier& barrier) const;
 
   const Completed completed_;
+  PauseWatch pauses_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   const int trainers_;
   std::set<int> live_;
   std::set<int> joined_;
+  std::map<int, int64_t> left_;  ///< by trainer: how often it has left
   std::map<CommBarrier, Barrier> barriers_;
   Status ended_;  ///< not OK: barriers have ended
 };

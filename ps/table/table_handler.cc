@@ -161,11 +161,20 @@ Status TableHandler::push_once(const Request& from, Deadline deadline) {
   const uint64_t sequence = from.sequence;
   {
     std::unique_lock lock(mutex_);
+    carried_of(from.caller);
     Seen seen = Seen::kRunning;
+    bool is_replaced = false;
     const bool in_time = finished_.wait_until(lock, deadline, [&] {
-      seen = carried_of(from.caller).window.begin(sequence);
-      return seen != Seen::kRunning;
+      Carried& carried = carried_[from.caller.trainer];
+      is_replaced = carried.incarnation != from.caller.incarnation;
+      if (!is_replaced) seen = carried.window.begin(sequence);
+      return is_replaced || seen != Seen::kRunning;
     });
+    if (is_replaced)
+      return {StatusCode::kDistributed,
+              fmt::format("another process has taken the place of trainer {}, whose push to table "
+                          "{} waited",
+                          from.caller.trainer, message.table)};
     if (!in_time)
       return {StatusCode::kDistributed,
               fmt::format("a push to table {} is still in progress, its repeat cannot be answered",

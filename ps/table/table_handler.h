@@ -65,7 +65,7 @@ class TableHandler final : public Handler {
   /// Null: tables are not saved or loaded by calls.
   [[nodiscard]] TableFiles* files() const { return files_; }
   /// Ends all barriers: waiting and later calls return this error.
-  void end(Status why) { barriers_.end(std::move(why)); }
+  void end(Status why) override { barriers_.end(std::move(why)); }
   /// Null if there is none.
   [[nodiscard]] Table* find(int id) const;
   [[nodiscard]] std::vector<int> ids() const;

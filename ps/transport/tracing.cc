@@ -64,6 +64,9 @@ class TracedHandler final : public Handler {
   [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override {
     return handler_.knows(envelope);
   }
+  [[nodiscard]] uint64_t term() const override { return handler_.term(); }
+  Status begin_term(uint64_t term) override { return handler_.begin_term(term); }
+  void end(Status why) override { handler_.end(std::move(why)); }
 
  private:
   Handler& handler_;

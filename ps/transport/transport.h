@@ -29,6 +29,13 @@ class Handler {
   /// peers have limits of their own. Errors refuse the call. Without an implementation, every peer
   /// is known.
   [[nodiscard]] virtual StatusOr<bool> knows(const Request& /*envelope*/) const { return true; }
+  /// The term of the server (ps/transport/epoch.h); 0: it has none. A transport that orders servers
+  /// by a directory sets a higher one before any call is handled.
+  [[nodiscard]] virtual uint64_t term() const { return 0; }
+  /// Errors: kIo where the term cannot be recorded; then the server must not serve.
+  virtual Status begin_term(uint64_t /*term*/) { return Ok(); }
+  /// Ends the server, because another one serves in its place. Thread-safety: any thread.
+  virtual void end(Status /*why*/) {}
 };
 
 /// A caller's connection to one server. Thread-safety: any number of concurrent calls.

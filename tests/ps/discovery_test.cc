@@ -1,5 +1,8 @@
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -16,10 +19,22 @@ using ::testing::HasSubstr;
 
 class FakeDirectory final : public Directory {
  public:
-  Status announce(const std::string& name, const std::string& address, Deadline) override {
+  StatusOr<uint64_t> announce(const std::string& name, const std::string& address, uint64_t least,
+                              Deadline) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     entries_[name] = address;
-    return Ok();
+    uint64_t& term = terms_[name];
+    term = std::max(term + 1, least);
+    return term;
+  }
+  StatusOr<bool> still_has(const std::string& name, Deadline) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return !taken_.contains(name);
+  }
+  // As if another process had the name.
+  void take_away(const std::string& name) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    taken_.insert(name);
   }
   StatusOr<std::optional<std::string>> find(const std::string& name, Deadline) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -37,6 +52,8 @@ class FakeDirectory final : public Directory {
  private:
   std::mutex mutex_;
   std::map<std::string, std::string> entries_;
+  std::map<std::string, uint64_t> terms_;
+  std::set<std::string> taken_;
 };
 
 class Says final : public Handler {
@@ -46,9 +63,25 @@ class Says final : public Handler {
     reply.set_text(text_);
     return Ok();
   }
+  [[nodiscard]] uint64_t term() const override { return term_; }
+  Status begin_term(uint64_t term) override {
+    term_ = term;
+    return Ok();
+  }
+  void end(Status why) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended_ = std::move(why);
+  }
+  Status ended() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return ended_;
+  }
 
  private:
   std::string text_;
+  std::atomic<uint64_t> term_{3};
+  std::mutex mutex_;
+  Status ended_;
 };
 
 class DiscoveringTransportTest : public ::testing::Test {
@@ -99,6 +132,27 @@ TEST_F(DiscoveringTransportTest, FollowsAServerToAnotherPort) {
   comes_back.join();
   ASSERT_TRUE(status.ok()) << status.to_string();
   EXPECT_EQ(text, "second");
+}
+
+// A server that was paused while another one took its name answers nothing more, and ends.
+TEST_F(DiscoveringTransportTest, AServerThatLostItsNameEnds) {
+  Says first("first");
+  const auto listener = transport({"127.0.0.1:0", ""})->listen(name_, first);
+  ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  EXPECT_EQ(first.term(), 3U);
+  const auto channel = transport({})->connect(name_);
+  std::string text;
+  ASSERT_TRUE(ask(**channel, text).ok());
+  EXPECT_TRUE(first.ended().ok());
+  Says second("second");
+  const auto other = transport({"127.0.0.1:0", ""})->listen(name_, second);
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(second.term(), 4U);
+  directory_->take_away(name_);
+  const Status refused = ask(**channel, text);
+  EXPECT_EQ(refused.code(), StatusCode::kDistributed);
+  EXPECT_THAT(refused.to_string(), HasSubstr("another process serves as '10.0.0.7:6174'"));
+  EXPECT_THAT(first.ended().to_string(), HasSubstr("with term 3, was paused or cut off"));
 }
 
 TEST_F(DiscoveringTransportTest, SaysWhoIsMissing) {

@@ -102,9 +102,9 @@ class EtcdTest : public ::testing::Test {
 
 TEST_F(EtcdTest, FindsWhatWasAnnouncedUntilItsOwnerEnds) {
   auto server = directory();
-  const Status announced = server->announce("a:1", "127.0.0.1:77", in_etcd(seconds(20)));
-  ASSERT_TRUE(announced.ok()) << announced.to_string();
-  ASSERT_TRUE(server->announce("b:1", "127.0.0.1:78", in_etcd(seconds(5))).ok());
+  const auto announced = server->announce("a:1", "127.0.0.1:77", 1, in_etcd(seconds(20)));
+  ASSERT_TRUE(announced.ok()) << announced.status().to_string();
+  ASSERT_TRUE(server->announce("b:1", "127.0.0.1:78", 1, in_etcd(seconds(5))).ok());
   auto trainer = directory();
   const auto found = trainer->find("a:1", in_etcd(seconds(5)));
   ASSERT_TRUE(found.ok()) << found.status().to_string();
@@ -124,23 +124,39 @@ TEST_F(EtcdTest, FindsWhatWasAnnouncedUntilItsOwnerEnds) {
 
 TEST_F(EtcdTest, ANameHasOneOwner) {
   auto first = directory();
-  ASSERT_TRUE(first->announce("a:1", "127.0.0.1:77", in_etcd(seconds(20))).ok());
+  ASSERT_TRUE(first->announce("a:1", "127.0.0.1:77", 1, in_etcd(seconds(20))).ok());
   auto second = directory();
-  const Status refused = second->announce("a:1", "127.0.0.1:78", in_etcd(seconds(1)));
+  const Status refused = second->announce("a:1", "127.0.0.1:78", 1, in_etcd(seconds(1))).status();
   EXPECT_EQ(refused.code(), StatusCode::kDistributed);
   EXPECT_THAT(refused.to_string(), HasSubstr("'a:1' is already served at 127.0.0.1:77"));
   std::thread ends([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     first.reset();
   });
-  EXPECT_TRUE(second->announce("a:1", "127.0.0.1:78", in_etcd(seconds(10))).ok());
+  EXPECT_TRUE(second->announce("a:1", "127.0.0.1:78", 1, in_etcd(seconds(10))).ok());
   ends.join();
   EXPECT_EQ(**second->find("a:1", in_etcd(seconds(5))), "127.0.0.1:78");
 }
 
+TEST_F(EtcdTest, EachOwnerOfANameHasAHigherTerm) {
+  auto first = directory();
+  const auto one = first->announce("a:1", "127.0.0.1:77", 1, in_etcd(seconds(20)));
+  ASSERT_TRUE(one.ok()) << one.status().to_string();
+  EXPECT_EQ(*one, 1U);
+  EXPECT_EQ(*first->announce("b:1", "127.0.0.1:78", 5, in_etcd(seconds(5))), 5U);
+  EXPECT_TRUE(*first->still_has("a:1", in_etcd(seconds(5))));
+  EXPECT_FALSE(*first->still_has("c:1", in_etcd(seconds(5))));
+  first.reset();
+  auto second = directory();
+  EXPECT_EQ(*second->announce("a:1", "127.0.0.1:79", 1, in_etcd(seconds(10))), 2U);
+  EXPECT_EQ(*second->announce("b:1", "127.0.0.1:80", 1, in_etcd(seconds(10))), 6U);
+  // terms are no addresses
+  EXPECT_EQ(second->list(in_etcd(seconds(5)))->size(), 2U);
+}
+
 TEST_F(EtcdTest, EntersAgainWhatAnEmptyEtcdHasLost) {
   auto server = directory();
-  ASSERT_TRUE(server->announce("a:1", "127.0.0.1:77", in_etcd(seconds(20))).ok());
+  ASSERT_TRUE(server->announce("a:1", "127.0.0.1:77", 1, in_etcd(seconds(20))).ok());
   stop(SIGKILL);
   std::filesystem::remove_all(folder_);
   start();
@@ -157,8 +173,8 @@ TEST_F(EtcdTest, EntersAgainWhatAnEmptyEtcdHasLost) {
 
 TEST_F(EtcdTest, PassesOverMembersThatDoNotAnswer) {
   auto server = directory("clicks", {fmt::format("127.0.0.1:{}", free_port())});
-  const Status announced = server->announce("a:1", "127.0.0.1:77", in_etcd(seconds(20)));
-  EXPECT_TRUE(announced.ok()) << announced.to_string();
+  const auto announced = server->announce("a:1", "127.0.0.1:77", 1, in_etcd(seconds(20)));
+  EXPECT_TRUE(announced.ok()) << announced.status().to_string();
   stop(SIGKILL);
   const auto lost = server->find("a:1", in_etcd(seconds(1)));
   EXPECT_EQ(lost.status().code(), StatusCode::kDistributed);
