@@ -123,6 +123,9 @@ class FencedHandler final : public Handler {
     MILLRACE_RETURN_IF_ERROR(check(deadline));
     return status;
   }
+  [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override {
+    return handler_.knows(envelope);
+  }
   /// Lets calls pass from now on.
   void open() { is_open_ = true; }
 

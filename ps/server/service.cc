@@ -104,8 +104,8 @@ StatusOr<bool> Service::knows(const Request& envelope) const {
   const std::lock_guard lock(core_->mutex);
   if (core_->trainers.knows(envelope.caller)) return true;
   if (row->from == MethodRow::From::kAnyCaller) return false;
-  MILLRACE_RETURN_IF_ERROR(check_epoch(envelope));
-  MILLRACE_RETURN_IF_ERROR(core_->trainers.find(envelope.caller, envelope, Clock::now()).status());
+  MILLRACE_RETURN_IF_ERROR(core_->check_epoch(envelope));
+  MILLRACE_RETURN_IF_ERROR(core_->trainers.check_served(envelope));
   return false;
 }
 
