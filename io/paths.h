@@ -17,8 +17,9 @@ StatusOr<std::string> path_below(const std::string& folder, std::string_view nam
 /// path_below(); also creates the folders in between. Errors: also kIo.
 StatusOr<std::string> make_path_below(const std::string& folder, std::string_view name);
 
-/// Fails unless a path, absolute or relative to the working folder, is inside a folder once symbolic
-/// links and `..` are resolved. Neither needs to exist. Errors: kInvalidData with path and folder.
+/// Fails unless a path, absolute or relative to the working folder, is inside a folder once
+/// symbolic links and `..` are resolved. Neither needs to exist. Errors: kInvalidData with path and
+/// folder.
 Status check_inside(const std::string& folder, const std::string& path);
 
 /// The path without trailing slashes; "/" is unchanged.

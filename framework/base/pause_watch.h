@@ -8,7 +8,7 @@
 namespace millrace {
 
 /// Adds up the time for which a process did not run: it was stopped by a signal, frozen, or its
-/// machine was suspended. Whoever judges others by their silence must not count that time, because
+/// machine was suspended. Code that judges others by their silence must not count that time, because
 /// the process could not have heard them.
 ///
 /// The process is expected to call tick() at intervals. Where two ticks, or the last tick and now,

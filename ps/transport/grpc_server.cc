@@ -261,8 +261,7 @@ Status PsService::check_rate(uint64_t received, Clock::time_point begin) const {
 Status PsService::handle(grpc::ServerContext& context, const CallReader& reader,
                          ReplyWriter& reply) {
   const Request& request = reader.request();
-  if (shared_.options.tls)
-    MILLRACE_RETURN_IF_ERROR(check_caller(*context.auth_context(), request));
+  if (shared_.options.tls) MILLRACE_RETURN_IF_ERROR(check_caller(*context.auth_context(), request));
   try {
     Status status = handler_.handle(request, deadline_of(context, reader.timeout_us()), reply);
     if (!status.ok() || request.method != Method::kHello) return status;

@@ -18,8 +18,8 @@ enum class TcpGuests { kNone, kGrpc };
 ///
 /// Options about streams, memory quota and the gRPC library are ignored; max_handler_threads limits
 /// the connections of known callers at a server (TcpConnections). There is no encryption: options
-/// with TLS are refused. Errors: kInvalidArgument. Thread-safety: the transport and all objects that
-/// it creates are thread-safe.
+/// with TLS are refused. Errors: kInvalidArgument. Thread-safety: the transport and all objects
+/// that it creates are thread-safe.
 StatusOr<std::unique_ptr<Transport>> make_tcp_transport(const GrpcOptions& options,
                                                         TcpGuests guests = TcpGuests::kNone);
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "ps/server/changed_rows.h"
 #include "ps/sequence_window.h"
+#include "ps/server/changed_rows.h"
 #include "tests/ps/server_fixture.h"
 
 // Asynchronous servers apply gradients when they arrive: once, and with delay compensation.
