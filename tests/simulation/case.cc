@@ -14,6 +14,7 @@ constexpr const char* kModes[] = {"sync", "async", "half-async", "geo"};
 constexpr const char* kCutLeaving = "cut-leaving";
 constexpr const char* kServerPause = "long-server-pause";
 constexpr const char* kElasticServers = "elastic-servers";
+constexpr const char* kReplacedWaiting = "replaced-while-waiting";
 constexpr const char* kGeoFolder = "geo-folder";
 
 constexpr Time kSilence = 5 * kSecond;
@@ -66,6 +67,24 @@ Fault make_fault(const Case& job, Random& random) {
   return fault;
 }
 
+// A trainer is killed while its call waits for a step of the others that is longer than the time of
+// silence, and replaced before they have done it.
+void replace_while_waiting(Case& job, Random& random) {
+  job.mode = Mode::kSync;
+  job.elastic = true;
+  job.silence = kSilence;
+  job.servers = static_cast<int>(1 + random.below(2));
+  job.trainers = static_cast<int>(2 + random.below(2));
+  job.steps = 6;
+  job.longest_step = 15 * kSecond;
+  Fault fault;
+  fault.kind = Fault::Kind::kKill;
+  fault.role = job.servers + static_cast<int>(random.below(static_cast<uint64_t>(job.trainers)));
+  fault.at = random.between(0, 40 * kSecond);
+  fault.restart = random.between(0, kSilence);
+  job.faults = {fault};
+}
+
 }  // namespace
 
 const std::vector<LeftOut>& left_out() {
@@ -78,6 +97,7 @@ const std::vector<LeftOut>& left_out() {
       {kElasticServers,
        "each server decides alone which trainers are lost, so a step of an elastic "
        "job may have an update on some servers only: not checked"},
+      {kReplacedWaiting, "the waiting call of a killed trainer acts for its replacement"},
       {kGeoFolder,
        "servers of a geo job do not know their number, so they write their snapshots to "
        "the same folder: each has one of its own"},
@@ -104,9 +124,11 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
                          ? random.between(2 * kSecond, 12 * kSecond)
                          : random.between(kMillisecond, 300 * kMillisecond);
   job.noise = make_noise(random);
+  job.checks_order = has(kReplacedWaiting);
   job.checks_all_servers = has(kElasticServers);
   job.shares_folder = job.mode != Mode::kGeo || has(kGeoFolder);
   job.noise.spares_leaving = !has(kCutLeaving);
+  const bool replaces = has(kReplacedWaiting) && random.chance(0.3);
   const uint64_t faults = random.below(5);
   for (uint64_t i = 0; i < faults; ++i) job.faults.push_back(make_fault(job, random));
   // servers wait forever for a trainer that is gone if they take none for lost
@@ -118,6 +140,7 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
     const bool on_server = fault.kind == Fault::Kind::kPause && fault.role < job.servers;
     if (on_server && !has(kServerPause)) fault.length = std::min(fault.length, kSilence / 2);
   }
+  if (replaces) replace_while_waiting(job, random);
   return job;
 }
 

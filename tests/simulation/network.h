@@ -42,8 +42,8 @@ class Network {
 
   /// Blocks messages of one direction until that time.
   void block(Scheduler::ProcessId from, Scheduler::ProcessId to, Time until);
-  /// Ends all connections of a process.
-  void cut(Scheduler::ProcessId process);
+  /// Ends all connections of a process. \param all  also those that the noise spares
+  void cut(Scheduler::ProcessId process, bool all = false);
   /// Ends what a killed process, or one that has ended, had open.
   void end(Scheduler::ProcessId process);
   /// True if a process listens there.
