@@ -5,6 +5,7 @@
 #include <random>
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -51,6 +52,7 @@ RealCalls find_all() {
   find(calls.sched_yield, "sched_yield");
   find(calls.syscall, "syscall");
   find(calls.get_nprocs, "get_nprocs");
+  find(calls.fcntl, "fcntl64");
   return calls;
 }
 
@@ -236,6 +238,25 @@ int sched_yield() noexcept {
 }
 int get_nprocs() noexcept {
   return Scheduler::active() == nullptr ? real().get_nprocs() : 2;
+}
+
+// Locks of files, which a killed process has to lose though its descriptors stay open.
+int fcntl(int file, int command, ...) {
+  va_list list;
+  va_start(list, command);
+  void* const argument = va_arg(list, void*);
+  va_end(list);
+  const int result = real().fcntl(file, command, argument);
+  Scheduler* const scheduler = Scheduler::active();
+  if (scheduler != nullptr && command == F_OFD_SETLK && result == 0) scheduler->own_file_lock(file);
+  return result;
+}
+int fcntl64(int file, int command, ...) {
+  va_list list;
+  va_start(list, command);
+  void* const argument = va_arg(list, void*);
+  va_end(list);
+  return fcntl(file, command, argument);
 }
 
 // std::atomic::wait and the guards of static objects: a futex may wake up at any time, so a wait is

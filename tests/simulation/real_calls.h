@@ -35,6 +35,7 @@ struct RealCalls {
   int (*sched_yield)();
   long (*syscall)(long, ...);
   int (*get_nprocs)();
+  int (*fcntl)(int, int, ...);
 };
 const RealCalls& real();
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include <fcntl.h>
 #include <pthread.h>
 
 #include "tests/simulation/real_calls.h"
@@ -93,6 +94,11 @@ bool Scheduler::kill(ProcessId process) {
     if (held && is_static(mutex)) return false;
   }
   processes_[index(process)].alive = false;
+  for (const auto& [file, owner] : file_locks_) {
+    struct flock none {};
+    none.l_type = F_UNLCK;
+    if (owner == process) (void)real().fcntl(file, F_OFD_SETLK, &none);
+  }
   return true;
 }
 

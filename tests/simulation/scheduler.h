@@ -83,6 +83,8 @@ class Scheduler {
   /// it cannot be killed now, because one of its threads holds a lock of an object that all
   /// processes share
   bool kill(ProcessId process);
+  /// Records that the running process has locked an open file, so that its lock ends with it.
+  void own_file_lock(int file) { file_locks_[file] = current_process(); }
 
   [[nodiscard]] Time now() const { return now_; }
   /// Returns after that time, and not before other threads have made that many switches or wait.
@@ -173,7 +175,8 @@ class Scheduler {
   std::unordered_map<uint64_t, Thread*> by_id_;
   std::vector<Process> processes_;
   std::unordered_map<const void*, Lock> locks_;
-  Thread* self_ = nullptr;  ///< the running one
+  std::map<int, ProcessId> file_locks_;  ///< by descriptor
+  Thread* self_ = nullptr;               ///< the running one
   Thread* first_ = nullptr;
   int count_ = 0;  ///< threads ever started
   Time now_ = 0;
