@@ -93,6 +93,7 @@ Status ServerJob::read_plan(const Files& files, ps::ServerOptions& options) {
     const auto own =
         std::find(servers.begin(), servers.end(), get_attr_or<std::string>(op, "endpoint", ""));
     options.plan = distribution_facts(*slices_, typed_, static_cast<size_t>(own - servers.begin()));
+    if (own != servers.end()) options.server = static_cast<int>(own - servers.begin());
   }
   return Ok();
 }

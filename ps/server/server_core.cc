@@ -140,6 +140,7 @@ StatusOr<std::unique_ptr<ServerCore>> ServerCore::create(const executor::Runtime
                                                          const Op& op, Scope& scope,
                                                          ServerOptions options) {
   MILLRACE_ASSIGN_OR_RETURN(ServePlan plan, ServePlan::read(op));
+  if (!op.has_attr("pserver_id")) plan.server = options.server.value_or(plan.server);
   std::unique_ptr<ServerCore> core(
       new ServerCore(op.program(), std::move(plan), std::move(options)));
   core->guards_ = std::make_unique<VarGuards>(op.program(), blocks_to_run(core->plan));

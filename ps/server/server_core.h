@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -35,6 +36,9 @@ class TableHandler;
 struct ServerOptions {
   std::string job;     ///< calls of other jobs are refused
   PlanFacts plan;      ///< what the server's program does not say about the distribution
+  /// The index of this server among all, where its program does not say it (geo): it names the
+  /// folder of its snapshots.
+  std::optional<int> server;
   uint64_t epoch = 0;  ///< initial epoch; 0: a run of term 1 (ps/transport/epoch.h)
   int threads = 1;     ///< threads for update blocks, >= 1
   uint64_t seed = 0;
