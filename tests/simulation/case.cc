@@ -15,7 +15,6 @@ constexpr const char* kCutLeaving = "cut-leaving";
 constexpr const char* kServerPause = "long-server-pause";
 constexpr const char* kElasticServers = "elastic-servers";
 constexpr const char* kReplacedWaiting = "replaced-while-waiting";
-constexpr const char* kGeoFolder = "geo-folder";
 
 constexpr Time kSilence = 5 * kSecond;
 
@@ -98,9 +97,6 @@ const std::vector<LeftOut>& left_out() {
        "each server decides alone which trainers are lost, so a step of an elastic "
        "job may have an update on some servers only: not checked"},
       {kReplacedWaiting, "the waiting call of a killed trainer acts for its replacement"},
-      {kGeoFolder,
-       "servers of a geo job do not know their number, so they write their snapshots to "
-       "the same folder: each has one of its own"},
   };
   return all;
 }
@@ -126,7 +122,6 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
   job.noise = make_noise(random);
   job.checks_order = has(kReplacedWaiting);
   job.checks_all_servers = has(kElasticServers);
-  job.shares_folder = job.mode != Mode::kGeo || has(kGeoFolder);
   job.noise.spares_leaving = !has(kCutLeaving);
   const bool replaces = has(kReplacedWaiting) && random.chance(0.3);
   const uint64_t faults = random.below(5);

@@ -41,7 +41,6 @@ struct Case {
   bool elastic = false;
   bool checks_all_servers = false;  ///< elastic: all servers have the same trainers in a step
   bool checks_order = false;        ///< no call of a trainer comes out of turn
-  bool shares_folder = true;        ///< servers have their snapshots in one folder
   int snapshot_every = 0;           ///< steps; asynchronous servers: 100 ms each
   bool durable = false;             ///< snapshots
   Time silence = 0;                 ///< after which servers take a trainer for lost; 0: never

@@ -76,11 +76,9 @@ class JobRun {
   Status train(int role, Scheduler::ProcessId process);
   Status steps_of(Trainer& trainer, int number, Scheduler::ProcessId process, int64_t first);
   Status timed(Scheduler::ProcessId process, const char* what, const std::function<Status()>& call);
-  [[nodiscard]] std::string snapshots_of(int role) const {
-    return folder_ + (job_.shares_folder ? "/snapshots" : fmt::format("/snapshots-{}", role));
-  }
+  [[nodiscard]] std::string snapshots() const { return folder_ + "/snapshots"; }
   [[nodiscard]] std::string disk_of(int role) const {
-    return fmt::format("{}/server-{}", snapshots_of(role), job_.shares_folder ? role : 0);
+    return fmt::format("{}/server-{}", snapshots(), role);
   }
   [[nodiscard]] std::string old_disk_of(int role) const {
     return fmt::format("{}/old/server-{}", folder_, role);
@@ -276,7 +274,7 @@ Status JobRun::serve(int role) {
   service.elastic = job_.elastic;
   service.report_interval = milliseconds(0);
   if (job_.snapshot_every > 0) {
-    service.snapshot_root = snapshots_of(role);
+    service.snapshot_root = snapshots();
     service.snapshot_every = job_.mode == Mode::kSync ? job_.snapshot_every : 0;
     service.snapshot_interval =
         milliseconds(job_.mode == Mode::kSync ? 0 : 100 * job_.snapshot_every);
