@@ -8,8 +8,8 @@
 namespace millrace {
 
 /// Adds up the time for which a process did not run: it was stopped by a signal, frozen, or its
-/// machine was suspended. Code that judges others by their silence must not count that time, because
-/// the process could not have heard them.
+/// machine was suspended. Code that judges others by their silence must not count that time: the
+/// process could not have heard them.
 ///
 /// The process is expected to call tick() at intervals. Where two ticks, or the last tick and now,
 /// are further apart than the interval and a tolerance, the rest of the time is a pause. A process

@@ -382,6 +382,30 @@ class Suite:
             job.trainers[2].signal(signal.SIGCONT)
             require_ended(job, [job.trainers[2].wait(time.monotonic() + LIMIT)], "the one that was stopped")
 
+    def paused(self, choose, flags=()):
+        """SIGSTOP of some processes at once, for longer than the time-out for silence, and SIGCONT."""
+        with self.job(server_flags=flags, trainer_flags=["--deadline-ms", "30000", "--reconnect-timeout-ms", "20000"]) as job:
+            want = self.result(job)
+            self.slow(job)
+            job.start_all()
+            self.moment(job)
+            victims = choose(job)
+            for victim in victims:
+                victim.signal(signal.SIGSTOP)
+            time.sleep(6)
+            for victim in victims:
+                victim.signal(signal.SIGCONT)
+            require_same(job, want)
+
+    def f4_paused_server(self):
+        """A server is stopped for longer than the time-out: it does not take its trainers for lost, and the result is
+        the same."""
+        self.paused(lambda job: [self.random.choice(job.servers)], ["--elastic"])
+
+    def f4_paused_all(self):
+        """The same for all processes at once, as where a machine is suspended."""
+        self.paused(lambda job: job.servers + job.trainers, ["--elastic"])
+
     # --- F5: the network --------------------------------------------------------------------------------------------
 
     def f5_delay(self):
