@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/folder.h"
 #include "ps/kill_points.h"
@@ -91,7 +92,7 @@ Status Snapshots::lock(std::chrono::milliseconds patience) {
 StatusOr<bool> Snapshots::restore(int64_t& applied) {
   // A folder that cannot be written is reported with the first snapshot, and training continues.
   if (Status status = lock(kLockPatience); status.code() == StatusCode::kResource)
-    return std::move(status).with_note("while opening the folder of snapshots");
+    return std::move(status).with_note("while opening the folder of snapshots " + printable(root_));
   StatusOr<io::LastCheckpoint> last = io::open_last_checkpoint(root_);
   if (!last.ok() && last.status().code() == StatusCode::kNotFound) {
     MILLRACE_ASSIGN_OR_RETURN(const auto unfinished, io::list_checkpoints(root_));

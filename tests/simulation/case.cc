@@ -12,9 +12,7 @@ namespace {
 constexpr const char* kModes[] = {"sync", "async", "half-async", "geo"};
 // Names of left_out().
 constexpr const char* kCutLeaving = "cut-leaving";
-constexpr const char* kServerPause = "long-server-pause";
 constexpr const char* kElasticServers = "elastic-servers";
-constexpr const char* kReplacedWaiting = "replaced-while-waiting";
 
 constexpr Time kSilence = 5 * kSecond;
 
@@ -90,13 +88,9 @@ const std::vector<LeftOut>& left_out() {
   static const std::vector<LeftOut> all = {
       {kCutLeaving,
        "a trainer whose last call loses its response ends with an error, as the server has ended"},
-      {kServerPause,
-       "a server that was paused for longer than the silence timeout takes its "
-       "trainers for lost"},
       {kElasticServers,
        "each server decides alone which trainers are lost, so a step of an elastic "
        "job may have an update on some servers only: not checked"},
-      {kReplacedWaiting, "the waiting call of a killed trainer acts for its replacement"},
   };
   return all;
 }
@@ -120,10 +114,9 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
                          ? random.between(2 * kSecond, 12 * kSecond)
                          : random.between(kMillisecond, 300 * kMillisecond);
   job.noise = make_noise(random);
-  job.checks_order = has(kReplacedWaiting);
   job.checks_all_servers = has(kElasticServers);
   job.noise.spares_leaving = !has(kCutLeaving);
-  const bool replaces = has(kReplacedWaiting) && random.chance(0.3);
+  const bool replaces = random.chance(0.3);
   const uint64_t faults = random.below(5);
   for (uint64_t i = 0; i < faults; ++i) job.faults.push_back(make_fault(job, random));
   // servers wait forever for a trainer that is gone if they take none for lost
@@ -131,10 +124,6 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
     return fault.kind != Fault::Kind::kKill && fault.length <= 2 * kSecond;
   });
   if (!ends_well) job.silence = kSilence;
-  for (Fault& fault : job.faults) {
-    const bool on_server = fault.kind == Fault::Kind::kPause && fault.role < job.servers;
-    if (on_server && !has(kServerPause)) fault.length = std::min(fault.length, kSilence / 2);
-  }
   if (replaces) replace_while_waiting(job, random);
   return job;
 }

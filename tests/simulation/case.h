@@ -40,7 +40,6 @@ struct Case {
   int steps = 4;
   bool elastic = false;
   bool checks_all_servers = false;  ///< elastic: all servers have the same trainers in a step
-  bool checks_order = false;        ///< no call of a trainer comes out of turn
   int snapshot_every = 0;           ///< steps; asynchronous servers: 100 ms each
   bool durable = false;             ///< snapshots
   Time silence = 0;                 ///< after which servers take a trainer for lost; 0: never

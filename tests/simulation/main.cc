@@ -21,7 +21,7 @@ namespace millrace::simulation {
 namespace {
 
 constexpr unsigned kRealSeconds = 60;  ///< after which a run is ended
-constexpr const char* kUsage = R"(usage: simulation [OPTIONS]
+constexpr const char* kUsage = R"(usage: simulate_jobs [OPTIONS]
   --seeds FROM:TO  the cases to run, TO included (default 1:100)
   --jobs N         runs at a time (default 1)
   --shrink         drop faults of a case that fails, as long as it still fails

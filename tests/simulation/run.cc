@@ -255,7 +255,7 @@ void JobRun::drive() {
     if (at(role).state != State::kEnded || result.ok()) continue;
     if (!is_server(role)) may_lose_.insert(role - job_.servers);
     const bool out_of_turn = result.message().find("barrier first") != std::string::npos;
-    if (result.code() != StatusCode::kDistributed || (out_of_turn && job_.checks_order))
+    if (result.code() != StatusCode::kDistributed || out_of_turn)
       checker_.add(fmt::format("{} ended with {}", role_name(job_, role), result.to_string()));
     else if (gentle_ && (at(role).starts == 1 || at(role).joined))
       checker_.add(
