@@ -7,8 +7,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -34,8 +34,8 @@ class TableHandler;
 
 /// Settings of a server.
 struct ServerOptions {
-  std::string job;     ///< calls of other jobs are refused
-  PlanFacts plan;      ///< what the server's program does not say about the distribution
+  std::string job;  ///< calls of other jobs are refused
+  PlanFacts plan;   ///< what the server's program does not say about the distribution
   /// The index of this server among all, where its program does not say it (geo): it names the
   /// folder of its snapshots.
   std::optional<int> server;

@@ -199,7 +199,8 @@ class Runs:
         for words in run.commands:
             done = self.execute(words, job, out, run.env)
             said, code = said + done.stdout + done.stderr, done.returncode
-            printed += without_times(done.stdout + (done.stderr if run.says else "")).replace(folder, "")
+            # first the folder: a random name may look like a time
+            printed += without_times((done.stdout + (done.stderr if run.says else "")).replace(folder, ""))
             if code != 0:
                 break
         results = {"printed": re.sub(r"step \d+/.*", "", printed)}

@@ -185,7 +185,7 @@ class Bench:
                  if not name.startswith(("PADDLE_", "FLAGS_", "TRAINING_", "POD_", "CPU_NUM"))}
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, cwd=out,
                               env={**clean, **(env or {})})
-        results = {"stdout": without_times(done.stdout).replace(out, "OUT")}
+        results = {"stdout": without_times(done.stdout.replace(out, "OUT"))}
         for folder, _, names in os.walk(out):
             for name in names:
                 path = os.path.join(folder, name)
