@@ -90,9 +90,10 @@ std::string stored_name(const Manifest& manifest, std::string_view name, int32_t
 StatusOr<LocalState> with_own_names(const LocalState& state, Gather& gather) {
   if (gather.world_size() == 1) return state;
   StatusOr<std::string> mine = checksums_text(state);
+  Status status = mine.status();
   std::string text = mine.ok() ? *std::move(mine) : std::string();
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<JsonValue> all,
-                            exchange(gather, mine.status(), std::move(text)));
+                            exchange(gather, std::move(status), std::move(text)));
   std::map<std::string, std::string> first;  // for each name, the checksum of the lowest rank
   std::map<std::string, std::string> own;
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<RankItem> items, items_of_ranks(all));

@@ -66,6 +66,7 @@ class SpreadCheckpoint::Exchange {
                                static_cast<int64_t>(place.size)});
     }
     std::vector<std::string> texts;
+    texts.reserve(wanted.size());
     for (const std::vector<int64_t>& list : wanted) texts.push_back(numbers_text(list));
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> from,
                               gather_.all_to_all(std::move(texts)));

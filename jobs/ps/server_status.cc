@@ -41,6 +41,7 @@ StatusOr<std::vector<std::string>> registered_servers(const Discovery& discovery
                             directory->list(ServerClock::now() + timeout));
   if (entries.empty()) return Status(StatusCode::kDistributed, "etcd has no server of the job");
   std::vector<std::string> servers;
+  servers.reserve(entries.size());
   for (const ps::Directory::Entry& entry : entries) servers.push_back(entry.address);
   return servers;
 }

@@ -92,6 +92,7 @@ Status run_startup(const SessionOptions& options, const executor::Executor& exec
 std::vector<uint64_t> random_positions(const Session& session) {
   if (session.prepared != nullptr) return {session.prepared->random_position()};
   std::vector<uint64_t> positions;
+  positions.reserve(static_cast<size_t>(session.parallel->device_count()));
   for (int d = 0; d < session.parallel->device_count(); ++d)
     positions.push_back(session.parallel->random_position(d));
   return positions;

@@ -112,6 +112,7 @@ StatusOr<std::map<std::string, Value>> gather_schedule(Client& client, const Sli
   // All servers that update parameters run the schedule, and all servers if none updates any.
   const std::string& server = vars.empty() ? servers.front() : vars.front().endpoint;
   std::vector<std::pair<std::string, std::string>> places;
+  places.reserve(names.size());
   for (const std::string& name : names) places.emplace_back(server, name);
   MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> found, fetch(client, places));
   for (size_t i = 0; i < names.size(); ++i) values[names[i]] = std::move(found[i]);

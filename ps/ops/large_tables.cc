@@ -242,7 +242,8 @@ StatusOr<Control> make_adam(const Tables& tables, const KernelSetup& setup) {
         names.columns.size());
   return Control([=](ControlContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const LockedTable locked, lock_table(tables, names));
-    const auto& [table, lock, columns] = locked;
+    // no structured binding: clang refuses it in the lambda below
+    const Columns& columns = locked.columns;
     MILLRACE_ASSIGN_OR_RETURN(const float rate, read_rate(ctx, rate_arg));
     MILLRACE_ASSIGN_OR_RETURN(const float power1,
                               number_of_large_tables(ctx.args.in_value(powers[0]), "Beta1Pow"));
@@ -251,7 +252,8 @@ StatusOr<Control> make_adam(const Tables& tables, const KernelSetup& setup) {
     const float step = rate * std::sqrt(1 - power2) / (1 - power1);
     const size_t width = columns[0]->width;
     MILLRACE_RETURN_IF_ERROR(for_each_row(
-        *table, ctx.args.in_value(grad), width, names.entry, [&](float* row, const float* from) {
+        *locked.table, ctx.args.in_value(grad), width, names.entry,
+        [&](float* row, const float* from) {
           float* const param = row + columns[0]->offset;
           float* const moment1 = row + columns[1]->offset;
           float* const moment2 = row + columns[2]->offset;

@@ -10,6 +10,7 @@ namespace {
 
 std::vector<const Value*> args_of(const std::vector<RequestItem>& items) {
   std::vector<const Value*> args;
+  args.reserve(items.size());
   for (const RequestItem& item : items) args.push_back(item.value);
   return args;
 }

@@ -35,6 +35,7 @@ class Handler {
   /// Errors: kIo where the term cannot be recorded; then the server must not serve.
   virtual Status begin_term(uint64_t /*term*/) { return Ok(); }
   /// Ends the server, because another one serves in its place. Thread-safety: any thread.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): overriding functions keep it
   virtual void end(Status /*why*/) {}
 };
 
