@@ -113,28 +113,19 @@ class ServerReshard {
 
   // Offset and dims of what a server holds. Optimizer state that is listed as whole on several
   // servers, but has the shape of a sliced parameter, is sliced like it.
-  [[nodiscard]] std::pair<int64_t, std::vector<int64_t>> held_by(const DistributedVar& var) const {
+  [[nodiscard]] StatusOr<std::pair<int64_t, std::vector<int64_t>>> held_by(
+      const DistributedVar& var) const {
     const auto elsewhere = [&](const DistributedVar& other) {
       return other.origin.name == var.origin.name && other.endpoint != var.endpoint;
     };
     if (var.is_slice || element_count(var.origin.shape) == 1 ||
         std::ranges::none_of(to_.overview.vars(), elsewhere))
-      return {var.offset, var.slice.shape};
-    const std::vector<transpiler::OriginSlices> origins =
-        transpiler::slices_by_origin(to_.overview);
-    const DistributedVar* first = nullptr;
-    for (const DistributedVar& other : to_.overview.vars()) {
-      if (!other.is_slice || other.endpoint != var.endpoint ||
-          other.origin.shape != var.origin.shape)
-        continue;
-      // other parameters of that shape may have other slices on this server
-      const int64_t elements = element_count(other.slice.shape).value_or(-1);
-      if (ps::offset_beside_param(origins, var.origin, var.endpoint, elements) == other.offset)
-        return {other.offset, other.slice.shape};
-      if (first == nullptr) first = &other;
-    }
-    if (first != nullptr) return {first->offset, first->slice.shape};
-    return {var.offset, var.slice.shape};
+      return std::pair(var.offset, var.slice.shape);
+    MILLRACE_ASSIGN_OR_RETURN(const DistributedVar* const beside,
+                              ps::slice_beside_param(transpiler::slices_by_origin(to_.overview),
+                                                     var.origin, var.endpoint));
+    const DistributedVar& held = beside != nullptr ? *beside : var;
+    return std::pair(held.offset, held.slice.shape);
   }
 
   [[nodiscard]] io::StreamedTensor stream(const std::string& name, const JoinedVar& var, Dims dims,
@@ -159,7 +150,8 @@ class ServerReshard {
       return Unimplemented(
           "the variable is a table of rows in the snapshots and sliced in the new job");
     if (joined.kind == Kind::kSliced) MILLRACE_RETURN_IF_ERROR(check_pieces(joined));
-    const auto [offset, shape] = held_by(var);
+    MILLRACE_ASSIGN_OR_RETURN(const auto held, held_by(var));
+    const auto& [offset, shape] = held;
     const Dims dims(shape.begin(), shape.end());
     const bool fits = element_count(var.origin.shape) == io::Box::whole(joined.dims).numel() &&
                       offset >= 0 &&

@@ -87,14 +87,12 @@ Status ServerJob::make_tables(const Files& files, ps::ServerOptions& options) {
 Status ServerJob::read_plan(const Files& files, ps::ServerOptions& options) {
   if (files.slices.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(slices_, read_slices(files.slices));
-  for (const Op& op : program_->root().ops()) {
-    if (!op.type().endswith("listen_and_serv")) continue;
-    const std::vector<std::string>& servers = slices_->properties.endpoints;
-    const auto own =
-        std::find(servers.begin(), servers.end(), get_attr_or<std::string>(op, "endpoint", ""));
-    options.plan = distribution_facts(*slices_, typed_, static_cast<size_t>(own - servers.begin()));
-    if (own != servers.end()) options.server = static_cast<int>(own - servers.begin());
-  }
+  MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, ps::find_serve_op(*program_));
+  const std::vector<std::string>& servers = slices_->properties.endpoints;
+  const auto own =
+      std::find(servers.begin(), servers.end(), get_attr_or<std::string>(*serve, "endpoint", ""));
+  options.plan = distribution_facts(*slices_, typed_, static_cast<size_t>(own - servers.begin()));
+  if (own != servers.end()) options.server = static_cast<int>(own - servers.begin());
   return Ok();
 }
 

@@ -84,23 +84,50 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
   return joined;
 }
 
-}  // namespace
-
-int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const transpiler::VarFacts& state,
-                            const std::string& endpoint, int64_t elements) {
-  const OriginSlices* param = nullptr;  // the state's name starts with that of its parameter
+// The parameter of optimizer state: the state's name starts with that of its parameter.
+const OriginSlices* param_of(llvm::ArrayRef<OriginSlices> origins,
+                             const transpiler::VarFacts& state) {
+  const OriginSlices* param = nullptr;
   for (const OriginSlices& each : origins) {
     const bool is_longer = param == nullptr || each.origin.name.size() > param->origin.name.size();
     if (each.vtype == "Param" && each.origin.shape == state.shape && is_longer &&
         llvm::StringRef(state.name).startswith(each.origin.name + "_"))
       param = &each;
   }
+  return param;
+}
+
+}  // namespace
+
+int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const transpiler::VarFacts& state,
+                            const std::string& endpoint, int64_t elements) {
+  const OriginSlices* const param = param_of(origins, state);
   if (param == nullptr) return -1;
   for (const DistributedVar* const slice : param->slices) {
     if (slice->endpoint == endpoint && elements_of_gather(slice->slice.shape) == elements)
       return slice->is_slice ? slice->offset : 0;
   }
   return -1;
+}
+
+StatusOr<const DistributedVar*> slice_beside_param(llvm::ArrayRef<OriginSlices> origins,
+                                                   const transpiler::VarFacts& state,
+                                                   const std::string& endpoint) {
+  const OriginSlices* const param = param_of(origins, state);
+  const DistributedVar* found = nullptr;
+  for (const OriginSlices& each : origins) {
+    if (param != nullptr ? &each != param : each.origin.shape != state.shape) continue;
+    for (const DistributedVar* const slice : each.slices) {
+      if (slice->endpoint != endpoint || !slice->is_slice) continue;
+      if (found != nullptr &&
+          (found->offset != slice->offset || found->slice.shape != slice->slice.shape))
+        return InvalidData(
+            "the slice of '{}' on {} is not known: it may be that of '{}' or of '{}'", state.name,
+            endpoint, found->slice.name, slice->slice.name);
+      found = slice;
+    }
+  }
+  return found;
 }
 
 StatusOr<std::map<std::string, Value>> gather_schedule(Client& client, const SlicesFile& slices) {

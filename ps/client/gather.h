@@ -35,6 +35,14 @@ int64_t offset_beside_param(llvm::ArrayRef<transpiler::OriginSlices> origins,
                             const transpiler::VarFacts& state, const std::string& endpoint,
                             int64_t elements);
 
+/// The slice that a server holds of such state: that of its parameter. If no parameter has a name
+/// that begins the state's, that of the vars with its shape, if all agree.
+/// \returns null if no such var is split on that server, so that the state is whole there
+/// Errors: kInvalidData naming the state and two slices that differ.
+StatusOr<const transpiler::DistributedVar*> slice_beside_param(
+    llvm::ArrayRef<transpiler::OriginSlices> origins, const transpiler::VarFacts& state,
+    const std::string& endpoint);
+
 /// Fetches the state of learning rate schedules from one server: it is the same on all. Errors:
 /// those of the calls.
 StatusOr<std::map<std::string, Value>> gather_schedule(Client& client,

@@ -31,21 +31,18 @@ Status misfit_slice(const std::string& name, const Value& value, const std::stri
 }
 
 // Offset of a slice of a variable. Some accumulators of split parameters are listed as whole, but
-// have the size of their parameter's slice. \returns negative if that slice is not known
-int64_t offset_of(const SlicesFile& slices, const DistributedVar& entry, int64_t elements,
-                  int64_t whole) {
+// have the size of their parameter's slice.
+StatusOr<int64_t> offset_of(const SlicesFile& slices, const DistributedVar& entry, int64_t elements,
+                            int64_t whole) {
   if (entry.is_slice || elements == whole) return entry.offset;
-  const int64_t offset = offset_beside_param(transpiler::slices_by_origin(slices.overview),
-                                             entry.origin, entry.endpoint, elements);
-  if (offset >= 0) return offset;
-  // a name that no parameter begins: only if all slices of that shape agree
-  std::set<int64_t> offsets;
-  for (const DistributedVar& other : slices.overview.vars()) {
-    if (other.endpoint == entry.endpoint && other.is_slice &&
-        elements_in(other.origin.shape) == whole && elements_in(other.slice.shape) == elements)
-      offsets.insert(other.offset);
-  }
-  return offsets.size() == 1 ? *offsets.begin() : -1;
+  MILLRACE_ASSIGN_OR_RETURN(const DistributedVar* const beside,
+                            slice_beside_param(transpiler::slices_by_origin(slices.overview),
+                                               entry.origin, entry.endpoint));
+  if (beside != nullptr && elements_in(beside->slice.shape) == elements) return beside->offset;
+  return InvalidData(
+      "the server has {} of the {} elements of '{}', and no var beside it is split "
+      "that way",
+      elements, whole, entry.origin.name);
 }
 
 Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const Program& program,
@@ -56,7 +53,8 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
   if (tensor == nullptr) return misfit_slice(entry.origin.name, whole, "a dense tensor");
   const Dims dims(var->dims().begin(), var->dims().end());
   const int64_t elements = elements_in(dims);
-  const int64_t offset = offset_of(slices, entry, elements, tensor->numel());
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t offset,
+                            offset_of(slices, entry, elements, tensor->numel()));
   if (tensor->dtype() != var->dtype() || offset < 0 || offset + elements > tensor->numel()) {
     return misfit_slice(entry.origin.name, whole,
                         fmt::format("{} with elements {} to {}", dtype_name(var->dtype()), offset,

@@ -75,5 +75,24 @@ TEST(OffsetBesideParam, LoadingUsesTheSliceOfItsParameter) {
   EXPECT_EQ(loaded->data<float>()[1], 3);
 }
 
+TEST(SliceBesideParam, IsTheOnlyOnePossible) {
+  const std::vector<DistributedVar> a{slice("fc", 0, "one"), slice("fc", 2, "two")};
+  const std::vector<DistributedVar> b{slice("fc_b", 0, "two"), slice("fc_b", 2, "one")};
+  std::vector<OriginSlices> origins(1);
+  origins[0] = {a[0].origin, "Param", {&a[0], &a[1]}};
+  const VarFacts named = facts_gather("fc_mean_grad_0", {4});
+  const VarFacts unnamed = facts_gather("other_mean_grad_0", {4});
+  EXPECT_EQ(*slice_beside_param(origins, named, "two"), &a[1]);
+  EXPECT_EQ(*slice_beside_param(origins, named, "three"), nullptr);
+  EXPECT_EQ(*slice_beside_param(origins, unnamed, "one"), &a[0]);
+  EXPECT_EQ(*slice_beside_param(origins, facts_gather("other_mean_grad_0", {5}), "one"), nullptr);
+  origins.push_back({b[0].origin, "Param", {&b[0], &b[1]}});
+  EXPECT_EQ(*slice_beside_param(origins, named, "two"), &a[1]);
+  // the two parameters of that shape are split in different ways
+  const auto either = slice_beside_param(origins, unnamed, "one");
+  EXPECT_EQ(either.status().code(), StatusCode::kInvalidData);
+  EXPECT_NE(either.status().message().find("'other_mean_grad_0' on one"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace millrace::ps
