@@ -167,12 +167,20 @@ size_t Geo::shard_of(const Param& param, int64_t row) const {
 Status Geo::record(size_t index, const Value& ids) {
   Param& param = params_[index];
   const auto* const tensor = ids.get_if<Tensor>();
-  if (tensor == nullptr || !tensor->initialized() || tensor->dtype() != DType::kInt64)
-    return {StatusCode::kExecution, fmt::format("ids of '{}' are {}, expected i64",
-                                                param.context->var_name, describe(ids))};
+  const auto* const gradient = ids.get_if<SelectedRows>();
+  std::span<const int64_t> trained;
+  if (gradient != nullptr) {
+    trained = gradient->rows;
+  } else if (tensor != nullptr && tensor->initialized() && tensor->dtype() == DType::kInt64) {
+    trained = tensor->values<int64_t>();
+  } else {
+    return {StatusCode::kExecution,
+            fmt::format("ids of '{}' are {}, expected i64 or a gradient of selected rows",
+                        param.context->var_name, describe(ids))};
+  }
   const Tensor& old = param.old.front();
   const int64_t height = old.rank() > 0 ? old.dim(0) : 0;
-  for (const int64_t id : tensor->values<int64_t>()) {
+  for (const int64_t id : trained) {
     if (id < 0) continue;
     if (id >= height)
       return {StatusCode::kExecution,

@@ -39,8 +39,9 @@ class Geo {
   /// Stores the current values as old. Errors: kNotFound, kUnimplemented for types other than f32
   /// and f64.
   Status begin(Scope& scope);
-  /// Records rows that a step has looked up; ignores negative ids (padding). Errors: kExecution for
-  /// an id beyond the table, or for ids that are not int64.
+  /// Records rows that a step has trained: ids that it looked up, or its gradient of selected rows.
+  /// Ignores negative ids (padding). Errors: kExecution for an id beyond the table, or for another
+  /// value.
   Status record(size_t param, const Value& ids);
   /// Applies values received from the servers to the scope.
   Status apply(Scope& scope);

@@ -138,7 +138,7 @@ TEST(GeoTest, ALateAnswerDoesNotTakeBackWhatWasPushedSince) {
   EXPECT_THAT(floats(*scope.find("w")), ElementsAre(13)) << "live has everybody's moves";
 }
 
-TEST(GeoTest, SendsOnlyRowsThatWereLookedUp) {
+TEST(GeoTest, SendsOnlyRowsThatWereTrained) {
   FakeServers servers;
   servers.width = 2;
   servers.trainers = 2;
@@ -154,7 +154,10 @@ TEST(GeoTest, SendsOnlyRowsThatWereLookedUp) {
   ASSERT_TRUE(comm->send("t", ids({4, 1, 4})).ok());
   move(scope, "t", {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8});
   ASSERT_TRUE(comm->finish_step(scope).ok());
-  ASSERT_TRUE(comm->send("t", ids({-1, 5})).ok());
+  Value gradient;
+  gradient.as<SelectedRows>().rows = {5};
+  ASSERT_TRUE(comm->send("t", ids({-1})).ok());
+  ASSERT_TRUE(comm->send("t", gradient).ok());
   ASSERT_TRUE(comm->finish_step(scope).ok());
   ASSERT_TRUE(servers.wait([&] { return servers.receives >= 0 && !servers.log["t"].empty(); }));
   EXPECT_THAT(servers.row_log["t"], ElementsAre(ElementsAre(1, 4, 5)));

@@ -127,6 +127,14 @@ TEST(DivideUpdates, AveragesOfUntrainedVarsStayOnTheTrainer) {
   EXPECT_THAT(lines, Not(Contains(HasSubstr("mean"))));
 }
 
+// Release 2.6 names the param as output W_Out, which its update has to read from the server.
+TEST(DivideUpdates, HierarchicalSigmoidDoesNotChangeItsParam) {
+  const Divided made =
+      divide("  hierarchical_sigmoid X=x W=w Label=x -> Out=h PreOut=tmp W_Out=w {op_role: 0}\n" +
+             std::string(kUpdateW) + kUpdateB);
+  EXPECT_TRUE(made.status.ok()) << made.status.to_string();
+}
+
 TEST(DivideUpdates, GeoServesWhatIsUpdatedAndNothingElse) {
   const auto main = read_divided(std::string(kVars) + kBackward + kUpdateW + kUpdateB +
                                  "  scale X=mean -> Out=mean_ema {scale: 0.5, op_role: 2, "

@@ -50,6 +50,24 @@ TEST_F(GeoTest, TheTrainerKeepsItsOptimizerAndHandsOverTheIds) {
   EXPECT_THAT(block.find_var("w.block1")->dims(), ElementsAre(5000, 2));
 }
 
+TEST_F(GeoTest, RowsThatNoIdsNameAreThoseOfTheGradient) {
+  const auto last_line = [&](const SmallNet& net) {
+    auto result = transpile_geo(*net.main, *net.startup, config_, arguments_, *registry_);
+    EXPECT_TRUE(result.ok()) << result.status().to_string();
+    return op_lines(result->trainer.main->root(), {"send_varnames"}).back();
+  };
+  // nce draws rows itself
+  const SmallNet drawn = small_net(options_);
+  Block& root = drawn.main->root();
+  root.insert_before(&root.front(), "nce").set_input("Weight", "w").set_output("Cost", "cost");
+  root.declare("cost", VarSpec::tensor(DType::kFloat32, {-1, 1}));
+  EXPECT_EQ(last_line(drawn), "send(X=x,w@GRAD) -> Out=__control_var@0 #0 send_varnames=[w,w]");
+  // at the end of the step the ids are other ones
+  const SmallNet changed = small_net(options_);
+  changed.main->root().append_op("increment").set_input("X", "x").set_output("Out", "x");
+  EXPECT_EQ(last_line(changed), "send(X=x,w@GRAD) -> Out=__control_var@0 #0 send_varnames=[w,w]");
+}
+
 TEST_F(GeoTest, StartupFetchesDenseParametersAndReportsThem) {
   const std::vector<std::string> lines =
       op_lines(must_transpile().trainer.startup->root(), {"epmap", "endpoints", "send_varnames"});

@@ -13,8 +13,8 @@ namespace millrace::transpiler {
 Status geo_collect(Program& main, PassContext& context, DistributionJob& job);
 /// Slices the parameters, declares the slices and the vars of changes, assigns slices to servers.
 Status geo_cut(Program& main, PassContext& context, DistributionJob& job);
-/// Appends the send that passes the ids of sparse lookups to the communicator. Lookups read the
-/// trainer's own copy of the table.
+/// Appends the send that tells the communicator which rows the step trained: the ids of lookups, or
+/// the gradient where other ops train rows. Lookups read the trainer's own copy of the table.
 Status geo_send_ids(Program& main, PassContext& context, DistributionJob& job);
 /// In the startup program: receives the parameters, declares the vars of changes, and signals that
 /// the parameters are ready.

@@ -5,6 +5,15 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace {
+
+// Output W_Out of hierarchical_sigmoid is its input W, unchanged: release 2.6 names the param there.
+bool leaves_unchanged(const Op& op, const Slot& slot, const Arg& arg) {
+  return op.type() == "hierarchical_sigmoid" && op.name_of(slot.name) == "W_Out" &&
+         op.name_of(arg.name) == op.first_input("W");
+}
+
+}  // namespace
 
 Reading OptimizeMember::reading_of(llvm::StringRef var) const {
   const auto* const found =
@@ -31,7 +40,9 @@ OptimizeReadings::OptimizeReadings(Block& block) {
       }
     }
     for (const Slot& slot : op.outputs()) {
-      for (const Arg& arg : slot.args) last[arg.name] = &op;
+      for (const Arg& arg : slot.args) {
+        if (!leaves_unchanged(op, slot, arg)) last[arg.name] = &op;
+      }
       member.outputs += slot.args.size();
     }
     if (!is_member) continue;
