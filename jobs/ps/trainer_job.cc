@@ -367,6 +367,7 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
                                  : prepared_->run(feeds, fetches, values);
   }
   if (status.ok() && after_ != nullptr) status = after_->run({}, {}, none);
+  if (status.ok()) status = link_->finish_step();
   if (!status.ok()) {
     link_->forget();
     return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));

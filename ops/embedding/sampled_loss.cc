@@ -1,8 +1,12 @@
+#include <numeric>
+
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 #include "ops/registry.h"
 
-// Losses over many classes that evaluate only a few of them.
+// Losses over many classes that evaluate only a few of them. Where their weight is on servers, the
+// transpiler lets an op list the rows that a step needs (sample_classes, tree_nodes), fetches them,
+// and gives them to the loss as Rows.
 namespace millrace::ops {
 namespace {
 
@@ -12,11 +16,27 @@ int64_t rows_of_sampled_loss(const VarMeta& meta) {
   return dims_known(meta) && meta.rank() > 0 ? meta.dims[0] : -1;
 }
 
+// The weight is here, or the rows that a step needs have been fetched together with their numbers.
+Status check_weight(const InferContext& ctx, llvm::StringRef weight, llvm::StringRef numbers) {
+  if (ctx.has_input(weight) == ctx.has_input("Rows"))
+    return ctx.error("expected either input '{}' or 'Rows'", weight.str());
+  if (ctx.has_input("Rows") != ctx.has_input(numbers))
+    return ctx.error("inputs 'Rows' and '{}' need each other", numbers.str());
+  return Ok();
+}
+
+int64_t samples_of_label(const VarMeta& label, int64_t drawn) {
+  if (!dims_known(label)) return -1;
+  const int64_t labels = label.rank() == 2 ? label.dims[1] : 1;
+  return labels < 0 ? -1 : labels + drawn;
+}
+
 Status infer_nce(InferContext& ctx) {
   const VarMeta& input = ctx.input("Input");
   const VarMeta& label = ctx.input("Label");
-  const VarMeta& weight = ctx.input("Weight");
-  if (dims_known(input) && dims_known(weight)) {
+  MILLRACE_RETURN_IF_ERROR(check_weight(ctx, "Weight", "Classes"));
+  const VarMeta& weight = ctx.has_input("Weight") ? ctx.input("Weight") : ctx.input("Rows");
+  if (ctx.has_input("Weight") && dims_known(input) && dims_known(weight)) {
     if (weight.rank() != 2 || input.rank() != 2 || !dims_agree(input.dims[1], weight.dims[1])) {
       return ctx.error("'Weight' has shape {}, expected [classes, width] for 'Input' {}",
                        dims_text(weight.dims), dims_text(input.dims));
@@ -28,19 +48,33 @@ Status infer_nce(InferContext& ctx) {
     }
   }
   const int64_t rows = rows_of_sampled_loss(input);
-  int64_t samples = -1;
-  if (dims_known(label)) {
-    const int64_t labels = label.rank() == 2 ? label.dims[1] : 1;
-    if (labels >= 0) samples = labels + ctx.attr<int32_t>("num_neg_samples");
-  }
+  const int64_t samples = samples_of_label(label, ctx.attr<int32_t>("num_neg_samples"));
   ctx.set_output("Cost", input.dtype, {rows, 1});
   ctx.set_output("SampleLogits", input.dtype, {rows, samples});
   ctx.set_output("SampleLabels", DType::kInt64, {rows, samples});
   return Ok();
 }
 
+Status infer_sample_classes(InferContext& ctx) {
+  const VarMeta& label = ctx.input("Label");
+  ctx.set_output(
+      "SampleLabels", DType::kInt64,
+      {rows_of_sampled_loss(label), samples_of_label(label, ctx.attr<int32_t>("num_neg_samples"))});
+  return Ok();
+}
+
 // Gradient of a weight: by rows if the op is sparse.
 void weight_grad(InferContext& ctx, llvm::StringRef slot, llvm::StringRef grad) {
+  if (ctx.has_input("Rows")) {
+    const VarMeta& rows = ctx.input("Rows");
+    const auto sections = ctx.attr<std::vector<int64_t>>("height_sections");
+    VarMeta meta =
+        tensor_meta(rows.dtype, {std::accumulate(sections.begin(), sections.end(), int64_t{0}),
+                                 rows.rank() == 3 ? rows.dims[2] : -1});
+    meta.kind = VarKind::kSelectedRows;
+    ctx.set_output(grad, std::move(meta));
+    return;
+  }
   if (!ctx.has_input(slot)) return;
   VarMeta meta = without_offsets(ctx.input(slot));
   meta.kind = ctx.attr<bool>("is_sparse") ? VarKind::kSelectedRows : VarKind::kLodTensor;
@@ -54,10 +88,17 @@ Status infer_nce_grad(InferContext& ctx) {
   return Ok();
 }
 
+Status infer_tree_nodes(InferContext& ctx) {
+  // The width is the length of the longest path.
+  ctx.set_output("Nodes", DType::kInt64, {rows_of_sampled_loss(ctx.input("Label")), -1});
+  return Ok();
+}
+
 Status infer_hsigmoid(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
-  const VarMeta& w = ctx.input("W");
-  if (dims_known(x) && dims_known(w) &&
+  MILLRACE_RETURN_IF_ERROR(check_weight(ctx, "W", "Nodes"));
+  const VarMeta& w = ctx.has_input("W") ? ctx.input("W") : ctx.input("Rows");
+  if (ctx.has_input("W") && dims_known(x) && dims_known(w) &&
       (x.rank() != 2 || w.rank() != 2 || !dims_agree(x.dims[1], w.dims[1]))) {
     return ctx.error("'W' has shape {}, expected [classes - 1, width] for 'X' {}",
                      dims_text(w.dims), dims_text(x.dims));
@@ -65,7 +106,7 @@ Status infer_hsigmoid(InferContext& ctx) {
   ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, {rows_of_sampled_loss(x), 1}), x));
   // The width is the length of the longest path in the tree of classes.
   ctx.set_output("PreOut", x.dtype, {rows_of_sampled_loss(x), -1});
-  ctx.copy("W", "W_Out");
+  if (ctx.has_input("W")) ctx.copy("W", "W_Out");
   return Ok();
 }
 
@@ -76,7 +117,7 @@ Status infer_hsigmoid_grad(InferContext& ctx) {
   return Ok();
 }
 
-OpDef& nce_attrs(OpDef& def) {
+OpDef& sampling_attrs(OpDef& def) {
   return def.attr("num_total_classes", 1, "number of classes")
       .range(1)
       .attr("num_neg_samples", 10, "wrong classes drawn for each row")
@@ -84,9 +125,13 @@ OpDef& nce_attrs(OpDef& def) {
       .attr("sampler", 0, "0 uniform, 1 log-uniform, 2 the custom distribution")
       .range(0, 2)
       .attr("seed", 0, "0: a new seed in every run")
+      .attr("custom_neg_classes", std::vector<int32_t>{}, "wrong classes to use, for tests");
+}
+
+OpDef& nce_attrs(OpDef& def) {
+  return sampling_attrs(def)
       .attr("is_sparse", false, "the gradient of Weight is SELECTED_ROWS")
       .attr("remote_prefetch", false, "rows are fetched from the servers")
-      .attr("custom_neg_classes", std::vector<int32_t>{}, "wrong classes to use, for tests")
       .attr("epmap", Strings{}, "server of each slice, host:port")
       .attr("height_sections", std::vector<int64_t>{}, "rows of each slice")
       .attr("table_names", Strings{}, "slice of the table on each server")
@@ -98,7 +143,10 @@ void add_nce(OpRegistry& registry) {
   forward.doc("noise-contrastive estimation of the loss over many classes")
       .input("Input", "[rows, width]")
       .input("Label", "correct classes [rows, labels]")
-      .input("Weight", "[classes, width]")
+      .input("Weight", "[classes, width]", Arity::kOptional)
+      .input("Rows", "instead of Weight: its rows of Classes [rows, samples, width]",
+             Arity::kOptional)
+      .input("Classes", "with Rows: the evaluated classes [rows, samples]", Arity::kOptional)
       .input("Bias", "[classes, 1]", Arity::kOptional)
       .input("SampleWeight", "weight of each row [rows, 1]", Arity::kOptional)
       .input("CustomDistProbs", "probability of each class", Arity::kOptional)
@@ -116,9 +164,9 @@ void add_nce(OpRegistry& registry) {
   registry.add(nce_attrs(forward));
   OpDef backward("nce_grad");
   backward.doc("gradient of nce");
-  for (const char* const slot :
-       {"Input", "Label", "Weight", "Bias", "SampleWeight", "CustomDistProbs", "CustomDistAlias",
-        "CustomDistAliasProbs", "SampleLogits", "SampleLabels", "Cost", "Cost@GRAD"}) {
+  for (const char* const slot : {"Input", "Label", "Weight", "Rows", "Bias", "SampleWeight",
+                                 "CustomDistProbs", "CustomDistAlias", "CustomDistAliasProbs",
+                                 "SampleLogits", "SampleLabels", "Cost", "Cost@GRAD"}) {
     backward.input(slot, "as in the forward op", Arity::kOptional);
   }
   backward.output("Input@GRAD", "gradient of Input", Arity::kOptional)
@@ -126,6 +174,15 @@ void add_nce(OpRegistry& registry) {
       .output("Bias@GRAD", "gradient of Bias", Arity::kOptional)
       .infer(infer_nce_grad);
   registry.add(nce_attrs(backward));
+  OpDef sample("sample_classes");
+  sample.doc("the classes that nce evaluates: the correct ones of each row, then drawn ones")
+      .input("Label", "correct classes [rows, labels]")
+      .input("CustomDistProbs", "probability of each class", Arity::kOptional)
+      .input("CustomDistAlias", "alias table", Arity::kOptional)
+      .input("CustomDistAliasProbs", "probabilities of the alias table", Arity::kOptional)
+      .output("SampleLabels", "the classes [rows, labels + num_neg_samples]")
+      .infer(infer_sample_classes);
+  registry.add(sampling_attrs(sample));
 }
 
 OpDef& hsigmoid_attrs(OpDef& def) {
@@ -143,7 +200,9 @@ void add_hsigmoid(OpRegistry& registry) {
   OpDef forward("hierarchical_sigmoid");
   forward.doc("loss over classes that are leaves of a binary tree")
       .input("X", "[rows, width]")
-      .input("W", "one row for each inner node")
+      .input("W", "one row for each inner node", Arity::kOptional)
+      .input("Rows", "instead of W: its rows of Nodes [rows, path, width]", Arity::kOptional)
+      .input("Nodes", "with Rows: the nodes on each path [rows, path]", Arity::kOptional)
       .input("Label", "class of each row [rows, 1]")
       .input("PathTable", "inner nodes on the path to each class; default: complete tree",
              Arity::kOptional)
@@ -160,8 +219,8 @@ void add_hsigmoid(OpRegistry& registry) {
   registry.add(hsigmoid_attrs(forward));
   OpDef backward("hierarchical_sigmoid_grad");
   backward.doc("gradient of hierarchical_sigmoid");
-  for (const char* const slot :
-       {"X", "W", "Label", "PathTable", "PathCode", "Bias", "PreOut", "Out", "Out@GRAD"}) {
+  for (const char* const slot : {"X", "W", "Rows", "Nodes", "Label", "PathTable", "PathCode",
+                                 "Bias", "PreOut", "Out", "Out@GRAD"}) {
     backward.input(slot, "as in the forward op", Arity::kOptional);
   }
   backward.output("X@GRAD", "gradient of X", Arity::kOptional)
@@ -169,6 +228,17 @@ void add_hsigmoid(OpRegistry& registry) {
       .output("Bias@GRAD", "gradient of Bias", Arity::kOptional)
       .infer(infer_hsigmoid_grad);
   registry.add(hsigmoid_attrs(backward));
+  OpDef nodes("tree_nodes");
+  nodes.doc("the inner nodes that hierarchical_sigmoid evaluates for each row")
+      .input("Label", "class of each row [rows, 1]")
+      .input("PathTable", "inner nodes on the path to each class; default: complete tree",
+             Arity::kOptional)
+      .input("PathCode", "branch taken at each of them", Arity::kOptional)
+      .output("Nodes", "[rows, longest path]; shorter paths repeat their first node")
+      .attr("num_classes", 2, "number of classes")
+      .range(2)
+      .infer(infer_tree_nodes);
+  registry.add(nodes);
 }
 
 }  // namespace

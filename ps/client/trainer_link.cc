@@ -121,6 +121,13 @@ Status TrainerLink::fetch_barrier(const std::vector<std::string>& endpoints) {
   return collect(wants, pack_fetch_barrier, endpoints);
 }
 
+Status TrainerLink::finish_step() {
+  if (turn_ != Turn::kSending) return Ok();
+  MILLRACE_RETURN_IF_ERROR(deliver({}, pack_send_barrier, client_->endpoints()));
+  turn_ = Turn::kNone;
+  return collect({}, pack_fetch_barrier, client_->endpoints());
+}
+
 void TrainerLink::forget() {
   parcels_.clear();
   wants_.clear();

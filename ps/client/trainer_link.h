@@ -22,7 +22,8 @@ class TrainerTables;
 /// parameters are fetched with the fetch barrier.
 ///
 /// Some programs of synchronous servers have no barriers (transpiled with completely_not_async).
-/// For them, barriers are inserted at each change from sending to receiving and back.
+/// For them, barriers are inserted at each change from sending to receiving and back, and at the end
+/// of a step that receives nothing after it has sent.
 /// Thread-safety: one thread at a time.
 class TrainerLink {
  public:
@@ -67,6 +68,9 @@ class TrainerLink {
   void keep(llvm::ArrayRef<Want> wants);
   /// Fetches the kept wants, and reports to all servers that fetching is complete.
   Status fetch_barrier(const std::vector<std::string>& endpoints);
+  /// To be called after each step: without a receive, no barrier says yet that all is sent, and the
+  /// servers would never apply it. Waits until they have applied it.
+  Status finish_step();
   /// Drops what an interrupted step kept.
   void forget();
 

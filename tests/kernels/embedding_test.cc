@@ -268,6 +268,127 @@ TEST(Nce, CostsWhatTheFormulaSays) {
   EXPECT_THAT(op.values("SampleLabels0"), ElementsAre(1, 0, 3));
 }
 
+// Rows of a matrix with 3 columns, one after another.
+std::vector<double> rows_at(const std::vector<double>& matrix, const std::vector<double>& rows) {
+  std::vector<double> found;
+  for (const double row : rows) {
+    const auto at = matrix.begin() + static_cast<int64_t>(row) * 3;
+    found.insert(found.end(), at, at + 3);
+  }
+  return found;
+}
+
+// nce, or its gradient, over a weight that is here or whose rows were fetched.
+RunOp loss_of_rows(const std::string& type, bool fetched, std::vector<double> logits = {}) {
+  const std::vector<double> classes = {1, 0, 2, 1, 4, 0, 2, 1};
+  RunOp op(type);
+  op.in("Input", {2, 3}, spread(6, 0.9), kF64).in("Label", {2, 1}, {1, 4}, kI64);
+  op.in("Bias", {5, 1}, spread(5, 2.0), kF64).attr("num_total_classes", 5);
+  op.ints("custom_neg_classes", {0, 2, 1}).attr("num_neg_samples", 3).attr("is_sparse", true);
+  if (fetched) {
+    op.in("Rows", {2, 4, 3}, rows_at(spread(15, 0.4), classes), kF64);
+    op.attr("height_sections", std::vector<int64_t>{2, 3});
+  } else {
+    op.in("Weight", {5, 3}, spread(15, 0.4), kF64);
+  }
+  if (type == "nce") {
+    if (fetched) op.in("Classes", {2, 4}, classes, kI64);
+    op.out("Cost").out("SampleLogits").out("SampleLabels");
+  } else {
+    op.in("SampleLogits", {2, 4}, std::move(logits), kF64);
+    op.in("SampleLabels", {2, 4}, classes, kI64).in("Cost@GRAD", {2, 1}, {1, -2}, kF64);
+    op.out("Input@GRAD").out("Bias@GRAD").out_kind("Weight@GRAD", VarKind::kSelectedRows);
+  }
+  return op;
+}
+
+TEST(Nce, FetchedRowsGiveWhatTheWholeWeightGives) {
+  RunOp whole = loss_of_rows("nce", false);
+  RunOp fetched = loss_of_rows("nce", true);
+  ASSERT_EQ(whole.run_text(), "ok");
+  ASSERT_EQ(fetched.run_text(), "ok");
+  for (const char* const name : {"Cost0", "SampleLogits0", "SampleLabels0"})
+    EXPECT_EQ(whole.values(name), fetched.values(name)) << name;
+  RunOp whole_grad = loss_of_rows("nce_grad", false, whole.values("SampleLogits0"));
+  RunOp fetched_grad = loss_of_rows("nce_grad", true, whole.values("SampleLogits0"));
+  ASSERT_EQ(whole_grad.run_text(), "ok");
+  ASSERT_EQ(fetched_grad.run_text(), "ok");
+  for (const char* const name : {"Input@GRAD0", "Bias@GRAD0"})
+    EXPECT_EQ(whole_grad.values(name), fetched_grad.values(name)) << name;
+  const SelectedRows& rows = rows_of(fetched_grad, "Weight@GRAD0");
+  EXPECT_EQ(rows.rows, rows_of(whole_grad, "Weight@GRAD0").rows);
+  EXPECT_EQ(rows.height, 5);
+  EXPECT_EQ(numbers(fetched_grad.value("Weight@GRAD0")), numbers(whole_grad.value("Weight@GRAD0")));
+}
+
+TEST(Nce, FetchedRowsNeedTheirClasses) {
+  RunOp op("nce");
+  op.in("Input", {1, 1}, {0}).in("Label", {1, 1}, {1}, kI64).in("Rows", {1, 2, 1}, {0, 0});
+  op.attr("num_neg_samples", 1).attr("num_total_classes", 4).out("Cost");
+  op.attr("height_sections", std::vector<int64_t>{4});
+  EXPECT_THAT(op.run_text(), HasSubstr("inputs 'Rows' and 'Classes' need each other"));
+}
+
+TEST(SampleClasses, AreThoseThatNceDraws) {
+  RunOp loss("nce");
+  loss.in("Input", {2, 1}, {0}).in("Label", {2, 1}, {1, 3}, kI64).in("Weight", {9, 1}, {0});
+  RunOp sample("sample_classes");
+  sample.in("Label", {2, 1}, {1, 3}, kI64).out("SampleLabels");
+  for (RunOp* const op : {&loss, &sample})
+    op->attr("num_total_classes", 9).attr("num_neg_samples", 5).attr("seed", 7);
+  loss.out("Cost").out("SampleLabels");
+  ASSERT_EQ(loss.run_text(), "ok");
+  ASSERT_EQ(sample.run_text(), "ok");
+  EXPECT_EQ(sample.values("SampleLabels0"), loss.values("SampleLabels0"));
+}
+
+// hierarchical_sigmoid, or its gradient, with listed paths of which one is shorter.
+RunOp tree_of_rows(const std::string& type, bool fetched, const std::vector<double>& nodes,
+                   std::vector<double> scores = {}) {
+  RunOp op(type);
+  op.in("X", {2, 3}, spread(6, 0.9), kF64).in("Label", {2, 1}, {0, 1}, kI64);
+  op.in("PathTable", {2, 3}, {2, 0, -1, 4, 1, 0}, kI64).in("Bias", {5, 1}, spread(5, 2.0), kF64);
+  op.in("PathCode", {2, 3}, {1, 0, -1, 0, 1, 1}, kI64).attr("num_classes", 6);
+  op.attr("is_sparse", true);
+  if (fetched) {
+    op.in("Rows", {2, 3, 3}, rows_at(spread(15, 0.4), nodes), kF64);
+    op.in("Nodes", {2, 3}, nodes, kI64).attr("height_sections", std::vector<int64_t>{5});
+  } else {
+    op.in("W", {5, 3}, spread(15, 0.4), kF64);
+  }
+  if (type == "hierarchical_sigmoid") {
+    op.out("Out").out("PreOut");
+  } else {
+    op.in("PreOut", {2, 3}, std::move(scores), kF64).in("Out@GRAD", {2, 1}, {1, -2}, kF64);
+    op.out("X@GRAD").out("Bias@GRAD").out_kind("W@GRAD", VarKind::kSelectedRows);
+  }
+  return op;
+}
+
+TEST(TreeNodes, TheirRowsGiveWhatTheWholeWeightGives) {
+  RunOp list("tree_nodes");
+  list.in("Label", {2, 1}, {0, 1}, kI64).in("PathTable", {2, 3}, {2, 0, -1, 4, 1, 0}, kI64);
+  list.in("PathCode", {2, 3}, {1, 0, -1, 0, 1, 1}, kI64).attr("num_classes", 6).out("Nodes");
+  ASSERT_EQ(list.run_text(), "ok");
+  const std::vector<double> nodes = list.values("Nodes0");
+  EXPECT_THAT(nodes, ElementsAre(2, 0, 2, 4, 1, 0)) << "a shorter path repeats its first node";
+  RunOp whole = tree_of_rows("hierarchical_sigmoid", false, nodes);
+  RunOp fetched = tree_of_rows("hierarchical_sigmoid", true, nodes);
+  ASSERT_EQ(whole.run_text(), "ok");
+  ASSERT_EQ(fetched.run_text(), "ok");
+  for (const char* const name : {"Out0", "PreOut0"})
+    EXPECT_EQ(whole.values(name), fetched.values(name)) << name;
+  const std::vector<double> scores = whole.values("PreOut0");
+  RunOp whole_grad = tree_of_rows("hierarchical_sigmoid_grad", false, nodes, scores);
+  RunOp fetched_grad = tree_of_rows("hierarchical_sigmoid_grad", true, nodes, scores);
+  ASSERT_EQ(whole_grad.run_text(), "ok");
+  ASSERT_EQ(fetched_grad.run_text(), "ok");
+  for (const char* const name : {"X@GRAD0", "Bias@GRAD0"})
+    EXPECT_EQ(whole_grad.values(name), fetched_grad.values(name)) << name;
+  EXPECT_EQ(rows_of(fetched_grad, "W@GRAD0").rows, rows_of(whole_grad, "W@GRAD0").rows);
+  EXPECT_EQ(numbers(fetched_grad.value("W@GRAD0")), numbers(whole_grad.value("W@GRAD0")));
+}
+
 TEST(Nce, DrawsFromAList) {
   RunOp op("nce");
   op.in("Input", {1, 1}, {0}).in("Label", {1, 1}, {1}, kI64).in("Weight", {2, 1}, {0});

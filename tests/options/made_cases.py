@@ -265,6 +265,13 @@ made("drawn", "nce", {"Input": f(4, 3), "Label": i(4, 1, hi=6), "Weight": f(6, 3
      {"num_total_classes": 6, "num_neg_samples": 3, "seed": 7}, {"Cost": "float32", "SampleLogits": "float32", "SampleLabels": "int64"},
      (["Input", "Weight", "Bias"], {"Cost": (4, 1)}))
 
+made("fetched", "nce", {"Input": f(4, 3), "Label": i(4, 1, hi=6), "Rows": f(4, 4, 3), "Classes": i(4, 4, hi=6), "Bias": f(6, 1)},
+     {"num_total_classes": 6, "num_neg_samples": 3, "height_sections": [4, 2]}, {"Cost": "float32", "SampleLogits": "float32", "SampleLabels": "int64"})
+made("drawn", "sample_classes", {"Label": i(4, 1, hi=6)}, {"num_total_classes": 6, "num_neg_samples": 3, "seed": 7}, {"SampleLabels": "int64"})
+made("fetched", "hierarchical_sigmoid", {"X": f(4, 3), "Label": i(4, 1, hi=6), "Rows": f(4, 3, 3), "Nodes": i(4, 3, hi=5), "Bias": f(5, 1)},
+     {"num_classes": 6, "height_sections": [5]}, {"Out": "float32", "PreOut": "float32"})
+made("plain", "tree_nodes", {"Label": i(4, 1, hi=6)}, {"num_classes": 6}, {"Nodes": "int64"})
+
 made("beyond", "one_hot", {"X": np.array([[1], [9]])}, {"depth": 4, "allow_out_of_range": True}, {"Out": "float32"})
 made("within", "one_hot", {"X": np.array([[1], [2]])}, {"depth": 4}, {"Out": "float32"})
 made("beyond", "one_hot_v2", {"X": np.array([[1], [9]])}, {"depth": 4, "allow_out_of_range": True}, {"Out": "float32"})

@@ -216,23 +216,41 @@ TEST(DistributeTranspiler, DelayCompensationNeedsAsynchronousTraining) {
               HasSubstr("sync_mode false"));
 }
 
-// Its rows would have to be fetched before it draws the classes that determine them.
-TEST(DistributeTranspiler, RefusesRowsOfNceFromServers) {
+// The classes are drawn before nce, so that their rows can be fetched.
+TEST(DistributeTranspiler, NceFetchesTheRowsOfItsClasses) {
   const SmallNet net = small_net({.rows = 200, .columns = 100, .is_sparse = true});
-  for (Op& op : net.main->root().ops()) {
-    if (op.type() != "lookup_table") continue;
-    op.remove_input("W");
-    op.remove_input("Ids");
-    op.remove_output("Out");
-    op.set_type("nce");
-    op.set_input("Weight", "w").set_input("Label", "x").set_output("Cost", "h");
+  Block& root = net.main->root();
+  root.declare("classes", VarSpec::tensor(DType::kInt64, {-1, 11}));
+  for (Op& op : root.ops()) {
+    if (op.type() == "lookup_table") {
+      op.remove_input("W");
+      op.remove_input("Ids");
+      op.remove_output("Out");
+      op.set_type("nce");
+      op.set_input("Input", "y").set_input("Weight", "w").set_input("Label", "x");
+      op.set_output("Cost", "h").set_output("SampleLabels", "classes");
+      op.set_int("num_total_classes", 200);
+    } else if (op.type() == "lookup_table_grad") {
+      op.set_type("nce_grad");
+      op.remove_output("W@GRAD");
+      op.set_input("Weight", "w").set_output("Weight@GRAD", "w@GRAD");
+    }
   }
   DistributeTranspiler t(no_waiting());
   const Status status = t.transpile(*net.main, *net.startup, two_by_two());
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << status.to_string();
-  EXPECT_THAT(status.to_string(),
-              AllOf(HasSubstr("remote_prefetch of nce is not supported: the rows of 'w'"),
-                    HasSubstr("without remote_prefetch trainers fetch the whole table")));
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  const auto trainer = t.get_trainer_program();
+  ASSERT_TRUE(trainer.ok()) << trainer.status().to_string();
+  const std::vector<std::string> lines =
+      op_lines((*trainer)->root(), {"num_total_classes", "table_names", "height_sections"});
+  EXPECT_THAT(lines, Contains("sample_classes(Label=x) -> SampleLabels=classes #0 "
+                              "num_total_classes=200"));
+  EXPECT_THAT(lines, Contains("distributed_lookup_table(Ids=classes W=w) -> Outputs=w@ROWS #0 "
+                              "table_names=[w.block0,w.block1] height_sections=[100,100]"));
+  EXPECT_THAT(lines, Contains("nce(Input=y Label=x Rows=w@ROWS Classes=classes) -> Cost=h #0 "
+                              "num_total_classes=200 height_sections=[100,100]"));
+  EXPECT_THAT(lines, Contains(HasSubstr("nce_grad(Out@GRAD=h@GRAD Rows=w@ROWS)")));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("recv() -> Out=w"))));
 }
 
 // A dense gradient has no ids by which it could be distributed.

@@ -74,7 +74,8 @@ Status find_tables(Program& main, PassContext& context, DistributionJob& job) {
   MILLRACE_RETURN_IF_ERROR(find_distributed_table(block, job));
   for (Op& op : main.root().ops()) {
     const llvm::StringRef type = op.type();
-    const bool is_lookup = type == "lookup_table" || type == "lookup_table_v2" || type == "nce";
+    const bool is_lookup = type == "lookup_table" || type == "lookup_table_v2" || type == "nce" ||
+                           type == "hierarchical_sigmoid";
     // The rules for a distributed table take precedence over remote_prefetch.
     const bool distributed = job.table.exists() && table_of(op) == job.table.param;
     if (is_lookup && !distributed && flag(op, "remote_prefetch"))

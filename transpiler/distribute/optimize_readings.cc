@@ -7,7 +7,8 @@
 namespace millrace::transpiler {
 namespace {
 
-// Output W_Out of hierarchical_sigmoid is its input W, unchanged: release 2.6 names the param there.
+// Output W_Out of hierarchical_sigmoid is its input W, unchanged: release 2.6 names the param
+// there.
 bool leaves_unchanged(const Op& op, const Slot& slot, const Arg& arg) {
   return op.type() == "hierarchical_sigmoid" && op.name_of(slot.name) == "W_Out" &&
          op.name_of(arg.name) == op.first_input("W");

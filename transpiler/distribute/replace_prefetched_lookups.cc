@@ -1,4 +1,5 @@
 #include "framework/base/errors.h"
+#include "transpiler/distribute/fetch_rows.h"
 #include "transpiler/distribute/pserver_passes.h"
 #include "transpiler/distribute/table_plan.h"
 #include "transpiler/roles.h"
@@ -69,41 +70,17 @@ StatusOr<Op*> last_producer_replace_prefetched_lookups(const Block& block, const
 }
 
 Status replace_lookups(Block& block, DistributionJob& job, const ParamGrad& pair) {
-  for (const Op* const op : job.prefetch_lookups) {
-    if (op->type() != "nce" || !op->reads(pair.param)) continue;
-    return Unimplemented(
-               "remote_prefetch of nce is not supported: the rows of '{}' that a step needs are "
-               "known "
-               "only after nce has drawn its classes; without remote_prefetch trainers fetch the "
-               "whole table",
-               pair.param)
-        .at(op->location());
-  }
   MILLRACE_ASSIGN_OR_RETURN(const LookupGroup group,
                             take_lookups_replace_prefetched_lookups(block, job, pair));
   MILLRACE_ASSIGN_OR_RETURN(Op* const producer,
                             last_producer_replace_prefetched_lookups(block, pair, group));
-  std::vector<std::string> tables;
-  std::vector<std::string> endpoints;
-  std::vector<int64_t> sections;
-  for (const PlacedSlice& placed : pair.slices) {
-    tables.push_back(placed.param);
-    endpoints.push_back(job.endpoints[static_cast<size_t>(placed.endpoint)]);
-    sections.push_back(placed.grad_dims.empty() ? 1 : placed.grad_dims[0]);
-  }
   Op* const first = block.op_count() == 0 ? nullptr : &block.front();
   Op& lookup = producer == nullptr ? block.insert_before(first, "distributed_lookup_table")
                                    : block.insert_after(*producer, "distributed_lookup_table");
   lookup.set_input("Ids", group.ids)
       .set_input("W", llvm::StringRef(pair.param))
-      .set_output("Outputs", group.outputs)
-      .set_strings("table_names", std::move(tables))
-      .set_attr("height_sections", AttrValue::of_longs(std::move(sections)))
-      .set_strings("endpoints", std::move(endpoints))
-      .set_attr("padding_idx", AttrValue::of_long(group.padding_idx))
-      .set_int("trainer_id", static_cast<int32_t>(job.arguments.trainer_id))
-      .set_string("lookup_table_version", group.type);
-  finish(lookup, role::kForward);
+      .set_output("Outputs", group.outputs);
+  describe_remote_lookup(lookup, job, pair, group.padding_idx, group.type);
   return Ok();
 }
 
@@ -113,11 +90,14 @@ Status replace_prefetched_lookups(Program& main, PassContext& context, Distribut
   (void)context;
   for (const ParamGrad& pair : job.pairs) {
     if (!pair.prefetched) continue;
-    MILLRACE_RETURN_IF_ERROR(replace_lookups(main.root(), job, pair));
+    fetch_rows_of_losses(main.root(), job, pair);
+    const bool is_looked_up = llvm::any_of(
+        job.prefetch_lookups, [&](const Op* const op) { return op->reads(pair.param); });
+    if (is_looked_up) MILLRACE_RETURN_IF_ERROR(replace_lookups(main.root(), job, pair));
     job.sparse_tables.insert(pair.param);
   }
   for (const Op* const op : job.prefetch_lookups) {
-    const auto name = op->type() == "nce" ? op->first_input("Weight") : op->first_input("W");
+    const auto name = op->first_input("W");
     const auto it = job.pair_of_param.find(name);
     if (it != job.pair_of_param.end() && job.pairs[it->second].prefetched) {
       return InvalidProgram(

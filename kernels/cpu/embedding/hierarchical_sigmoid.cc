@@ -12,39 +12,43 @@
 namespace millrace::kernels {
 namespace {
 
-struct HierarchicalSigmoidArgs {
-  explicit HierarchicalSigmoidArgs(const KernelSetup& op)
-      : x(op.input("X")),
-        w(op.input("W")),
-        label(op.input("Label")),
+// What defines the tree.
+struct TreeArgs {
+  explicit TreeArgs(const KernelSetup& op)
+      : label(op.input("Label")),
         table(op.input("PathTable")),
         code(op.input("PathCode")),
-        bias(op.input("Bias")),
         classes(op.attr<int64_t>("num_classes")) {}
-  ArgIndex x, w, label, table, code, bias;
+  ArgIndex label, table, code;
   int64_t classes;
 };
 
-// The tree; every node is a row of w. Errors: labels, tables or nodes that do not fit.
-StatusOr<ClassTree> tree_of(const KernelContext& ctx, const HierarchicalSigmoidArgs& args,
-                            const Tensor& x, const Tensor& w) {
+struct HierarchicalSigmoidArgs : TreeArgs {
+  explicit HierarchicalSigmoidArgs(const KernelSetup& op)
+      : TreeArgs(op), x(op.input("X")), w(op, "W"), bias(op.input("Bias")) {}
+  ArgIndex x;
+  UsedRowsArgs w;
+  ArgIndex bias;
+};
+
+// The tree over the rows of an input. Errors: labels or tables that do not fit.
+StatusOr<ClassTree> tree_of(const KernelContext& ctx, const TreeArgs& args, int64_t rows) {
   const auto is_list = [&](const Tensor& tensor) {
-    return tensor.dtype() == DType::kInt64 &&
-           tensor.numel() % std::max<int64_t>(x.dims()[0], 1) == 0;
+    return tensor.dtype() == DType::kInt64 && tensor.numel() % std::max<int64_t>(rows, 1) == 0;
   };
-  const int64_t rows = x.dims()[0];
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const label, needed(ctx, args.label, "Label"));
   ClassTree tree(2, nullptr);
   if (args.table) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const table, needed(ctx, args.table, "PathTable"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const code, needed(ctx, args.code, "PathCode"));
     if (!is_list(*table) || !is_list(*code) || table->numel() != code->numel() || rows == 0)
-      return ctx.error("PathTable {} and PathCode {} must be i64 with a path for each row of X {}",
-                       describe(*table), describe(*code), describe(x));
+      return ctx.error(
+          "PathTable {} and PathCode {} must be i64 with a path for each of the {} rows",
+          describe(*table), describe(*code), rows);
     tree = ClassTree(table->data<int64_t>(), code->data<int64_t>(), table->numel() / rows);
   } else {
     if (label->dtype() != DType::kInt64 || label->numel() != rows)
-      return ctx.error("Label must be i64 with a class for each row of X {}, found {}", describe(x),
+      return ctx.error("Label must be i64 with a class for each of the {} rows, found {}", rows,
                        describe(*label));
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t found = label->data<int64_t>()[i];
@@ -53,28 +57,53 @@ StatusOr<ClassTree> tree_of(const KernelContext& ctx, const HierarchicalSigmoidA
     }
     tree = ClassTree(args.classes, label->data<int64_t>());
   }
-  int64_t largest = -1;
-  for (int64_t i = 0; i < rows; ++i)
-    tree.each_node(i, [&](int64_t, int64_t node, bool) { largest = std::max(largest, node); });
-  if (largest >= w.dims()[0])
-    return ctx.error("a path leads through node {}, but W is {}", largest, describe(w));
   return tree;
 }
 
-Status check_matrices_hierarchical_sigmoid(const KernelContext& ctx, const Tensor& x,
-                                           const Tensor& w, const Tensor* bias) {
-  if (x.rank() != 2 || w.rank() != 2 || x.dims()[1] != w.dims()[1] || x.dtype() != w.dtype())
-    return ctx.error("W {} must have rows as long as those of X {}", describe(w), describe(x));
+// The tree of a run; every node is a row of w, and of the bias if there is one.
+StatusOr<ClassTree> checked_tree(const KernelContext& ctx, const HierarchicalSigmoidArgs& args,
+                                 const Tensor& x, const UsedRows& w) {
+  MILLRACE_ASSIGN_OR_RETURN(ClassTree tree, tree_of(ctx, args, x.dim(0)));
+  const Tensor* const bias = ctx.find_in(args.bias);
   if (bias != nullptr && (bias->numel() < w.dims()[0] || bias->dtype() != x.dtype()))
-    return ctx.error("Bias must have an element for each row of W {}, found {}", describe(w),
-                     describe(*bias));
-  return Ok();
+    return ctx.error("Bias must have an element for each row of W {}, found {}",
+                     describe(w.tensor()), describe(*bias));
+  int64_t largest = -1;
+  for (int64_t i = 0; i < x.dim(0); ++i)
+    tree.each_node(i, [&](int64_t, int64_t node, bool) { largest = std::max(largest, node); });
+  if (largest >= w.dims()[0])
+    return ctx.error("a path leads through node {}, but W is {}", largest, describe(w.tensor()));
+  if (w.is_fetched() && w.tensor().dim(1) != tree.width())
+    return ctx.error("Rows {} must have {} rows for each row of X, the longest path",
+                     describe(w.tensor()), tree.width());
+  return tree;
+}
+
+// The nodes on each path; a shorter path repeats its first node.
+StatusOr<Kernel> tree_nodes(const KernelSetup& op) {
+  const TreeArgs args(op);
+  const ArgIndex nodes_arg = op.output("Nodes");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const label, needed(ctx, args.label, "Label"));
+    const int64_t rows = label->rank() == 0 ? 0 : label->dim(0);
+    MILLRACE_ASSIGN_OR_RETURN(const ClassTree tree, tree_of(ctx, args, rows));
+    Tensor& nodes = ctx.out(nodes_arg);
+    MILLRACE_RETURN_IF_ERROR(size_output(nodes, DType::kInt64, {rows, tree.width()}));
+    for (int64_t i = 0; i < rows; ++i) {
+      int64_t* const row = nodes.data<int64_t>() + i * tree.width();
+      int64_t first = 0;
+      tree.each_node(i, [&](int64_t j, int64_t node, bool) { first = j == 0 ? node : first; });
+      std::fill_n(row, tree.width(), first);
+      tree.each_node(i, [&](int64_t j, int64_t node, bool) { row[j] = node; });
+    }
+    return Ok();
+  });
 }
 
 // Positions past the end of a shorter path count as a score of 0 with neither branch taken, as in
 // the original.
 template <typename T>
-void score_rows(const ClassTree& tree, const Tensor& x, const Tensor& w, const T* bias, T* out,
+void score_rows(const ClassTree& tree, const Tensor& x, const UsedRows& w, const T* bias, T* out,
                 T* scores) {
   const int64_t width = x.dims()[1];
   for (int64_t i = 0; i < x.dims()[0]; ++i) {
@@ -83,7 +112,7 @@ void score_rows(const ClassTree& tree, const Tensor& x, const Tensor& w, const T
     const T* const from = x.data<T>() + i * width;
     T taken_sum{};
     tree.each_node(i, [&](int64_t j, int64_t node, bool taken) {
-      const T* const weight = w.data<T>() + node * width;
+      const T* const weight = w.row<T>(i, j, node);
       const T dot = lane_sum<T>(width, [&](int64_t k) { return weight[k] * from[k]; }) +
                     (bias == nullptr ? T{} : bias[node]);
       row[j] = std::min(std::max(dot, T(-40)), T(40));
@@ -106,16 +135,18 @@ StatusOr<Kernel> forward_hierarchical_sigmoid(const KernelSetup& op) {
   const ArgIndex w_out = op.output("W_Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
-    const Tensor& w = ctx.in(args.w);
     const Tensor* const bias = ctx.find_in(args.bias);
-    MILLRACE_RETURN_IF_ERROR(check_matrices_hierarchical_sigmoid(ctx, x, w, bias));
-    MILLRACE_ASSIGN_OR_RETURN(const ClassTree tree, tree_of(ctx, args, x, w));
+    MILLRACE_ASSIGN_OR_RETURN(const UsedRows w, args.w.read(ctx, x));
+    MILLRACE_ASSIGN_OR_RETURN(const ClassTree tree, checked_tree(ctx, args, x, w));
     Tensor room;
     Tensor* const given = ctx.find_out(scores_arg);
     Tensor& scores = given == nullptr ? room : *given;
     MILLRACE_RETURN_IF_ERROR(size_output(scores, x.dtype(), {x.dims()[0], tree.width()}));
-    if (Tensor* const copy = ctx.find_out(w_out))
-      copy_bytes(ctx.device(), copy->raw(), w.raw(), w.bytes());
+    Tensor* const copy = ctx.find_out(w_out);
+    if (copy != nullptr && w.is_fetched())
+      return ctx.error("output W_Out is the whole W, of which only rows were fetched");
+    if (copy != nullptr)
+      copy_bytes(ctx.device(), copy->raw(), w.tensor().raw(), w.tensor().bytes());
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       score_rows<T>(tree, x, w, bias == nullptr ? nullptr : bias->data<T>(),
@@ -143,7 +174,7 @@ struct HierarchicalSigmoidGradArgs {
 template <typename T>
 Status backward_as_hierarchical_sigmoid(const KernelContext& ctx,
                                         const HierarchicalSigmoidGradArgs& args,
-                                        const ClassTree& tree, const Tensor& x, const Tensor& w,
+                                        const ClassTree& tree, const Tensor& x, const UsedRows& w,
                                         const T* scores, const T* grad) {
   const int64_t rows = x.dims()[0];
   const int64_t width = x.dims()[1];
@@ -170,8 +201,7 @@ Status backward_as_hierarchical_sigmoid(const KernelContext& ctx,
       const T slope = T(1) - std::exp(-scores[i * tree.width() + j]) - (taken ? T(1) : T(0));
       const T g = slope * grad[i];
       add_scaled(dw.row(node), from, g, width);
-      if (dx != nullptr)
-        add_scaled(dx->data<T>() + i * width, w.data<T>() + node * width, g, width);
+      if (dx != nullptr) add_scaled(dx->data<T>() + i * width, w.row<T>(i, j, node), g, width);
       if (db != nullptr) db->data<T>()[node] += g;
     });
   }
@@ -183,19 +213,17 @@ StatusOr<Kernel> backward_hierarchical_sigmoid(const KernelSetup& op) {
   const HierarchicalSigmoidGradArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.forward.x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed(ctx, args.forward.w, "W"));
+    MILLRACE_ASSIGN_OR_RETURN(const UsedRows w, args.forward.w.read(ctx, *x));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, args.scores, "PreOut"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, args.grad, "Out@GRAD"));
-    MILLRACE_RETURN_IF_ERROR(
-        check_matrices_hierarchical_sigmoid(ctx, *x, *w, ctx.find_in(args.forward.bias)));
-    MILLRACE_ASSIGN_OR_RETURN(const ClassTree tree, tree_of(ctx, args.forward, *x, *w));
+    MILLRACE_ASSIGN_OR_RETURN(const ClassTree tree, checked_tree(ctx, args.forward, *x, w));
     if (scores->numel() != x->dims()[0] * tree.width() || scores->dtype() != x->dtype() ||
         grad->numel() != x->dims()[0] || grad->dtype() != x->dtype())
       return ctx.error("PreOut {} and Out@GRAD {} do not fit X {}", describe(*scores),
                        describe(*grad), describe(*x));
     return dispatch<FloatTypes>(x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return backward_as_hierarchical_sigmoid<T>(ctx, args, tree, *x, *w, scores->data<T>(),
+      return backward_as_hierarchical_sigmoid<T>(ctx, args, tree, *x, w, scores->data<T>(),
                                                  grad->data<T>());
     });
   });
@@ -206,6 +234,7 @@ StatusOr<Kernel> backward_hierarchical_sigmoid(const KernelSetup& op) {
 void add_embedding_hierarchical_sigmoid(KernelRegistry& registry) {
   registry.add("hierarchical_sigmoid", forward_hierarchical_sigmoid);
   registry.add("hierarchical_sigmoid_grad", backward_hierarchical_sigmoid);
+  registry.add("tree_nodes", tree_nodes);
 }
 
 }  // namespace millrace::kernels
