@@ -126,13 +126,14 @@ TEST_P(SampledLosses, EndWithTheValuesOfOneProcess) {
 
 const LossWords kGeo = {
     "--transpiler", "geo", "--geo-sgd-mode", "true", "--geo-sgd-need-push-nums", "1"};
-INSTANTIATE_TEST_SUITE_P(Jobs, SampledLosses,
-                         ::testing::Values(LossJob{"nce_sync", kNce, 2, {}},
-                                           LossJob{"tree_sync", kTree, 2, {}},
-                                           LossJob{"nce_async", kNce, 1, {"--sync-mode", "false"}},
-                                           LossJob{"nce_geo", kNce, 1, kGeo},
-                                           LossJob{"tree_geo", kTree, 1, kGeo}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, SampledLosses,
+    ::testing::Values(
+        LossJob{"nce_sync", kNce, 2, {}}, LossJob{"tree_sync", kTree, 2, {}},
+        LossJob{"nce_async", kNce, 1, {"--sync-mode", "false", "--config-sync-mode", "false"}},
+        LossJob{"nce_one_by_one", kNce, 1, {"--sync-mode", "false"}},
+        LossJob{"nce_geo", kNce, 1, kGeo}, LossJob{"tree_geo", kTree, 1, kGeo}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace millrace::tools
