@@ -1,5 +1,8 @@
 #include "ps/server/serve_plan.h"
 
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/StringExtras.h>
+
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "framework/program.h"
@@ -89,6 +92,18 @@ Status read_mode(const Op& op, ServePlan& plan) {
   }
 }
 
+// True if the program has no place where the gradients of several trainers are merged. The original
+// names such servers synchronous where only the argument of transpile() says that they are not (its
+// configuration decides the attribute); then each gradient would replace the one of another
+// trainer.
+bool merges_nothing(const ServePlan& plan) {
+  return llvm::any_of(plan.grad_blocks, [&](const auto& entry) {
+    const auto [grad, server] = llvm::StringRef(entry.first).rsplit(".pserver_");
+    const bool is_part_of_table = !server.empty() && llvm::all_of(server, llvm::isDigit);
+    return is_part_of_table || (plan.trainers > 1 && llvm::is_contained(plan.inputs, entry.first));
+  });
+}
+
 }  // namespace
 
 StatusOr<ServePlan> ServePlan::read(const Op& op) {
@@ -108,11 +123,13 @@ StatusOr<ServePlan> ServePlan::read(const Op& op) {
   if (plan.checkpoint_block >= 0)
     MILLRACE_RETURN_IF_ERROR(check_block(op, plan.checkpoint_block, "checkpint_block_id"));
   MILLRACE_ASSIGN_OR_RETURN(plan.message_blocks, read_block_map(op, "message_to_block_id"));
+  MILLRACE_ASSIGN_OR_RETURN(plan.grad_blocks, read_block_map(op, "grad_to_block_id"));
+  if (plan.mode == ServerMode::kSync && !plan.federated && merges_nothing(plan))
+    plan.mode = ServerMode::kAsync;
   if (op.type() != "heter_listen_and_serv") {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<int32_t> blocks, optimize_blocks(op, plan.mode));
     group_blocks(op, blocks, plan);
   }
-  MILLRACE_ASSIGN_OR_RETURN(plan.grad_blocks, read_block_map(op, "grad_to_block_id"));
   MILLRACE_ASSIGN_OR_RETURN(plan.prefetch_blocks,
                             read_block_map(op, "prefetch_var_name_to_block_id"));
   for (const std::string& entry : get_attr_or(op, "sparse_grad_to_param", Strings{})) {

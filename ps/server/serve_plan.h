@@ -14,6 +14,8 @@ namespace millrace::ps {
 /// The attributes of `listen_and_serv` or `fl_listen_and_serv`, parsed once.
 /// Source: spec/ps_runtime.md sections 2 and 3, spec/transpiler.md section 6.
 struct ServePlan {
+  /// Asynchronous, whatever the attribute says, if the program does not merge the gradients of its
+  /// trainers.
   ServerMode mode = ServerMode::kSync;
   bool federated = false;  ///< trainers send parameters, which are averaged
   bool dc_asgd = false;    ///< delayed gradients are compensated

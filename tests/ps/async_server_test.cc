@@ -45,6 +45,29 @@ TEST(AsyncServer, AppliesEachGradientOnce) {
   EXPECT_TRUE(server.end().ok());
 }
 
+// transpile(sync_mode=False) without sync_mode in the configuration: distributed_mode says 0, but
+// the program has one var for the gradients of all trainers, so that none can wait for another.
+TEST(AsyncServer, AppliesEachGradientOfAProgramThatMergesNone) {
+  const auto way = std::make_shared<InprocTransport>();
+  std::string text = async_server(2);
+  const std::string mode = "distributed_mode: ";
+  text.replace(text.find(mode), mode.size() + 1, mode + "0");
+  TestServer server(way, text, kAsyncServerStart);
+  TestTrainer first(way, 0);
+  TestTrainer second(way, 1);
+  const Value some = floats({0.25, 0.5});
+  const Value others = floats({1, 2});
+  ASSERT_TRUE(first.call(Method::kSend, "w@GRAD", &some).ok());
+  ASSERT_TRUE(second.call(Method::kSend, "w@GRAD", &others).ok());
+  ASSERT_TRUE(second.leave().ok());
+  ASSERT_TRUE(first.client().complete(true).ok());
+  Floats seen;
+  ASSERT_TRUE(first.call(Method::kGetNoBarrier, "w@WITHOUT_BARRIER@RECV", nullptr, &seen).ok());
+  EXPECT_THAT(seen, ElementsAre(8 - 0.625F, 16 - 1.25F));
+  ASSERT_TRUE(first.leave().ok());
+  EXPECT_TRUE(server.end().ok());
+}
+
 // Federated: the parameter becomes the mean of the values that the trainers send.
 TEST(FederatedServer, TakesTheMeanOfTheCopies) {
   const auto way = std::make_shared<InprocTransport>();

@@ -112,13 +112,6 @@ Status check_fields(const Tool& tool, const TranspileOptions& options) {
   }
   if (form.form == kGeoForm && tool.given("--geo-sgd-mode") && !options.config.geo_sgd_mode)
     return {StatusCode::kUsage, "geo_sgd_mode is false, but transpiler is 'geo'"};
-  if (form.form == kPserverForm && !options.arguments.sync_mode && options.config.sync_mode &&
-      !options.config.completely_not_async) {
-    tool.log(LogLevel::kWarning,
-             "sync_mode is false, but config_sync_mode is true: trainers have no barriers, and "
-             "servers still apply the gradients of a step together; for servers that apply each "
-             "gradient at once set config_sync_mode to false");
-  }
   for (const FieldUse& use : kFieldUses) {
     const std::string flag(use.flag);
     if ((use.forms & form.form) != 0 || !tool.differs(flag)) continue;
