@@ -1,8 +1,9 @@
 #include "ps/communicator/merge.h"
 
-#include <cstring>
+#include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/tensor/join_rows.h"
 #include "kernels/cpu/merge_rows.h"
 
 namespace millrace::ps {
@@ -59,39 +60,16 @@ Status merge_tensors(std::span<Value> values, bool average) {
   return average ? average_tensor(sum, values.size()) : Ok();
 }
 
-// Concatenates the rows of all values; the row merger handles repeats.
-Status join_rows(std::span<Value> values, SelectedRows& all) {
-  const auto& first = *values[0].get_if<SelectedRows>();
-  size_t count = 0;
-  for (const Value& value : values) {
-    const auto* const part = value.get_if<SelectedRows>();
-    if (part == nullptr || part->height != first.height ||
-        part->value.dtype() != first.value.dtype() ||
-        kernels::row_width(part->value) != kernels::row_width(first.value))
-      return misfit_merge(values[0], value);
-    count += part->rows.size();
-  }
-  all.height = first.height;
-  all.rows.reserve(count);
-  Dims dims(first.value.dims().begin(), first.value.dims().end());
-  dims[0] = static_cast<int64_t>(count);
-  MILLRACE_RETURN_IF_ERROR(all.value.resize(first.value.dtype(), dims));
-  std::byte* to = all.value.raw();
-  for (const Value& value : values) {
-    const auto& part = *value.get_if<SelectedRows>();
-    all.rows.insert(all.rows.end(), part.rows.begin(), part.rows.end());
-    const auto bytes = static_cast<size_t>(part.value.bytes());
-    if (bytes > 0) std::memcpy(to, part.value.raw(), bytes);
-    to += bytes;
-  }
-  return Ok();
-}
-
 Status merge_selected_rows(std::span<Value> values, bool average, bool adds_up) {
   auto& result = *values[0].get_if<SelectedRows>();
   if (values.size() > 1) {
+    std::vector<const SelectedRows*> parts;
+    for (const Value& value : values) {
+      parts.push_back(value.get_if<SelectedRows>());
+      if (parts.back() == nullptr) return misfit_merge(values[0], value);
+    }
     SelectedRows all;
-    MILLRACE_RETURN_IF_ERROR(join_rows(values, all));
+    MILLRACE_RETURN_IF_ERROR(join_rows(parts, all));
     result = std::move(all);
   }
   if (result.rows.empty()) return Ok();

@@ -8,6 +8,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "framework/row_owner.h"
+#include "framework/tensor/join_rows.h"
 #include "ps/client/gather.h"
 #include "ps/server/table_rows.h"
 #include "ps/values.h"
@@ -67,7 +69,6 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
   return Ok();
 }
 
-// Row `id` of the distributed table is on server id mod servers.
 Status load_table_rows(const SlicesFile& slices, const Op& serve, const Value& whole,
                        Scope& scope) {
   const std::string& name = slices.properties.distributed_lookup_table;
@@ -77,11 +78,8 @@ Status load_table_rows(const SlicesFile& slices, const Op& serve, const Value& w
   const int64_t server = std::max(get_attr_or(serve, "pserver_id", 0), 0);
   auto& to = scope.root().local(name).as<SelectedRows>();
   to.height = table->dim(0);
-  to.rows.clear();
-  for (int64_t row = server; row < to.height; row += servers) to.rows.push_back(row);
-  Dims dims(table->dims().begin(), table->dims().end());
-  dims[0] = static_cast<int64_t>(to.rows.size());
-  MILLRACE_RETURN_IF_ERROR(to.value.resize(table->dtype(), dims));
+  to.rows = first_rows_of_server(rows_of_server(to.height, server, servers), server, servers);
+  MILLRACE_RETURN_IF_ERROR(resize_rows(*table, static_cast<int64_t>(to.rows.size()), to.value));
   const int64_t bytes = to.height == 0 ? 0 : table->bytes() / to.height;
   for (size_t i = 0; i < to.rows.size(); ++i) {
     std::memcpy(to.value.raw() + static_cast<int64_t>(i) * bytes, table->raw() + to.rows[i] * bytes,
