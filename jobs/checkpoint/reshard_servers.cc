@@ -122,9 +122,9 @@ class ServerReshard {
     if (var.is_slice || element_count(var.origin.shape) == 1 ||
         std::ranges::none_of(to_.overview.vars(), elsewhere))
       return std::pair(var.offset, var.slice.shape);
-    MILLRACE_ASSIGN_OR_RETURN(const DistributedVar* const beside,
-                              ps::slice_beside_param(transpiler::slices_by_origin(to_.overview),
-                                                     var.origin, var.endpoint));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const DistributedVar* const beside,
+        ps::slice_beside_param(transpiler::slices_by_origin(to_.overview), var));
     const DistributedVar& held = beside != nullptr ? *beside : var;
     return std::pair(held.offset, held.slice.shape);
   }

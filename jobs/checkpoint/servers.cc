@@ -103,7 +103,7 @@ StatusOr<int64_t> offset_of(llvm::ArrayRef<transpiler::OriginSlices> origins,
                             const DistributedVar& var, int64_t elements) {
   const auto whole = element_count(var.origin.shape);
   if (var.is_slice || !whole || elements == *whole) return var.offset;
-  const int64_t offset = ps::offset_beside_param(origins, var.origin, var.endpoint, elements);
+  const int64_t offset = ps::offset_beside_param(origins, var, elements);
   if (offset >= 0) return offset;
   return InvalidData("'{}' on {} has {} of {} elements, and no parameter has a slice of that size",
                      var.slice.name, var.endpoint, elements, *whole);

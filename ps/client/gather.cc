@@ -41,7 +41,7 @@ StatusOr<std::vector<Value>> fetch(Client& client,
 int64_t offset_of(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& slice,
                   const Tensor& piece, int64_t previous_end) {
   if (slice.is_slice) return slice.offset;
-  const int64_t offset = offset_beside_param(origins, slice.origin, slice.endpoint, piece.numel());
+  const int64_t offset = offset_beside_param(origins, slice, piece.numel());
   return offset < 0 ? previous_end : offset;
 }
 
@@ -80,46 +80,48 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
   return joined;
 }
 
-// The parameter of optimizer state: the state's name starts with that of its parameter.
-const OriginSlices* param_of(llvm::ArrayRef<OriginSlices> origins,
-                             const transpiler::VarFacts& state) {
+// The parameter of optimizer state; null if it is not known. Files without that fact leave only the
+// names: that of the state starts with that of its parameter.
+const OriginSlices* param_of(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& state) {
   const OriginSlices* param = nullptr;
   for (const OriginSlices& each : origins) {
-    const bool is_longer = param == nullptr || each.origin.name.size() > param->origin.name.size();
-    if (each.vtype == "Param" && each.origin.shape == state.shape && is_longer &&
-        llvm::StringRef(state.name).startswith(each.origin.name + "_"))
-      param = &each;
+    if (each.vtype != "Param" || each.origin.shape != state.origin.shape) continue;
+    const std::string& name = each.origin.name;
+    const bool is_longer = param == nullptr || name.size() > param->origin.name.size();
+    const bool fits = state.param ? *state.param == name
+                                  : llvm::StringRef(state.origin.name).startswith(name + "_");
+    if (fits && is_longer) param = &each;
   }
   return param;
 }
 
 }  // namespace
 
-int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const transpiler::VarFacts& state,
-                            const std::string& endpoint, int64_t elements) {
+int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& state,
+                            int64_t elements) {
   const OriginSlices* const param = param_of(origins, state);
   if (param == nullptr) return -1;
   for (const DistributedVar* const slice : param->slices) {
-    if (slice->endpoint == endpoint && element_count(slice->slice.shape) == elements)
+    if (slice->endpoint == state.endpoint && element_count(slice->slice.shape) == elements)
       return slice->is_slice ? slice->offset : 0;
   }
   return -1;
 }
 
 StatusOr<const DistributedVar*> slice_beside_param(llvm::ArrayRef<OriginSlices> origins,
-                                                   const transpiler::VarFacts& state,
-                                                   const std::string& endpoint) {
+                                                   const DistributedVar& state) {
   const OriginSlices* const param = param_of(origins, state);
   const DistributedVar* found = nullptr;
+  if (param == nullptr && state.param) return found;  // the state is whole
   for (const OriginSlices& each : origins) {
-    if (param != nullptr ? &each != param : each.origin.shape != state.shape) continue;
+    if (param != nullptr ? &each != param : each.origin.shape != state.origin.shape) continue;
     for (const DistributedVar* const slice : each.slices) {
-      if (slice->endpoint != endpoint || !slice->is_slice) continue;
+      if (slice->endpoint != state.endpoint || !slice->is_slice) continue;
       if (found != nullptr &&
           (found->offset != slice->offset || found->slice.shape != slice->slice.shape))
         return InvalidData(
-            "the slice of '{}' on {} is not known: it may be that of '{}' or of '{}'", state.name,
-            endpoint, found->slice.name, slice->slice.name);
+            "the slice of '{}' on {} is not known: it may be that of '{}' or of '{}'",
+            state.origin.name, state.endpoint, found->slice.name, slice->slice.name);
       found = slice;
     }
   }

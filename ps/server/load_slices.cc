@@ -32,15 +32,38 @@ Status misfit_slice(const std::string& name, const Value& value, const std::stri
   return InvalidData("expected {}, found {}", expected, describe(value)).at(std::move(place));
 }
 
+// The parameter that the server's program updates with some state, as the overview lists it; null
+// if no op does. Errors: kInvalidData for state of several parameters.
+StatusOr<const DistributedVar*> param_updated_with(const Program& program, const SlicesFile& slices,
+                                                   const DistributedVar& state) {
+  const DistributedVar* param = nullptr;
+  for (const Block& block : program.blocks()) {
+    for (const Op& op : block.ops()) {
+      const llvm::StringRef name = op.first_input("Param");
+      if (name.empty() || !op.reads(state.slice.name)) continue;
+      const DistributedVar* const found = slices.overview.get_distributed_var_by_slice(name.str());
+      if (found == nullptr || found->endpoint != state.endpoint || found == param) continue;
+      if (param != nullptr)
+        return InvalidData("'{}' is state of '{}' and of '{}'", state.origin.name,
+                           param->slice.name, found->slice.name);
+      param = found;
+    }
+  }
+  return param;
+}
+
 // Offset of a slice of a variable. Some accumulators of split parameters are listed as whole, but
 // have the size of their parameter's slice.
-StatusOr<int64_t> offset_of(const SlicesFile& slices, const DistributedVar& entry, int64_t elements,
-                            int64_t whole) {
+StatusOr<int64_t> offset_of(const SlicesFile& slices, const DistributedVar& entry,
+                            const Program& program, int64_t elements, int64_t whole) {
   if (entry.is_slice || elements == whole) return entry.offset;
-  MILLRACE_ASSIGN_OR_RETURN(const DistributedVar* const beside,
-                            slice_beside_param(transpiler::slices_by_origin(slices.overview),
-                                               entry.origin, entry.endpoint));
-  if (beside != nullptr && elements_in(beside->slice.shape) == elements) return beside->offset;
+  MILLRACE_ASSIGN_OR_RETURN(const DistributedVar* beside,
+                            param_updated_with(program, slices, entry));
+  if (beside == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        beside, slice_beside_param(transpiler::slices_by_origin(slices.overview), entry));
+  }
+  if (beside != nullptr && element_count(beside->slice.shape) == elements) return beside->offset;
   return InvalidData(
       "the server has {} of the {} elements of '{}', and no var beside it is split "
       "that way",
@@ -56,7 +79,7 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
   const Dims dims(var->dims().begin(), var->dims().end());
   const int64_t elements = elements_in(dims);
   MILLRACE_ASSIGN_OR_RETURN(const int64_t offset,
-                            offset_of(slices, entry, elements, tensor->numel()));
+                            offset_of(slices, entry, program, elements, tensor->numel()));
   if (tensor->dtype() != var->dtype() || offset < 0 || offset + elements > tensor->numel()) {
     return misfit_slice(entry.origin.name, whole,
                         fmt::format("{} with elements {} to {}", dtype_name(var->dtype()), offset,
