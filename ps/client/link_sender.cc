@@ -38,7 +38,7 @@ StatusOr<SliceNames> slices_of(const CommContext& context, size_t k, size_t coun
   return SliceNames{{context.split_varnames[k]}, {context.split_endpoints[k]}, {}};
 }
 
-Status send_count_link_sender(Client& client, const CommContext& context, const Value& value) {
+Status send_steps(Client& client, const CommContext& context, const Value& value) {
   const auto* const number = value.get_if<Tensor>();
   if (number == nullptr || number->dtype() != DType::kInt64 || number->numel() != 1) {
     return InvalidArgument("'{}' must be a single i64 (a number of steps), found {}",
@@ -109,7 +109,7 @@ Status LinkSender::send_all(std::span<const Parcel> parcels, Deadline /*deadline
   Load load;
   for (const auto& [context, values] : parcels) {
     if (!context->use_send_handler) {
-      MILLRACE_RETURN_IF_ERROR(send_count_link_sender(*client_, *context, values.front()));
+      MILLRACE_RETURN_IF_ERROR(send_steps(*client_, *context, values.front()));
       continue;
     }
     std::vector<const Value*> pointers;

@@ -9,18 +9,10 @@
 namespace millrace::ps {
 namespace {
 
-Status misfit_merge(const Value& first, const Value& other) {
+Status cannot_merge(const Value& first, const Value& other) {
   return {StatusCode::kExecution,
           fmt::format("cannot merge values of different types or dims: {} and {}", describe(first),
                       describe(other))};
-}
-
-template <typename T>
-void add_merge(const Tensor& from, Tensor& to) {
-  const T* const source = from.data<T>();
-  T* const sum = to.data<T>();
-  const int64_t count = to.numel();
-  for (int64_t i = 0; i < count; ++i) sum[i] += source[i];
 }
 
 template <typename T>
@@ -41,16 +33,16 @@ Status merge_tensors(std::span<Value> values, bool average) {
   for (const Value& value : values.subspan(1)) {
     const auto* const next = value.get_if<Tensor>();
     if (next == nullptr || next->dtype() != sum.dtype() || next->dims() != sum.dims())
-      return misfit_merge(values[0], value);
+      return cannot_merge(values[0], value);
     switch (sum.dtype()) {
       case DType::kFloat32:
-        add_merge<float>(*next, sum);
+        add_elements(next->data<float>(), sum.data<float>(), sum.numel());
         break;
       case DType::kFloat64:
-        add_merge<double>(*next, sum);
+        add_elements(next->data<double>(), sum.data<double>(), sum.numel());
         break;
       case DType::kInt64:
-        add_merge<int64_t>(*next, sum);
+        add_elements(next->data<int64_t>(), sum.data<int64_t>(), sum.numel());
         break;
       default:
         return {StatusCode::kExecution,
@@ -66,7 +58,7 @@ Status merge_selected_rows(std::span<Value> values, bool average, bool adds_up) 
     std::vector<const SelectedRows*> parts;
     for (const Value& value : values) {
       parts.push_back(value.get_if<SelectedRows>());
-      if (parts.back() == nullptr) return misfit_merge(values[0], value);
+      if (parts.back() == nullptr) return cannot_merge(values[0], value);
     }
     SelectedRows all;
     MILLRACE_RETURN_IF_ERROR(join_rows(parts, all));
