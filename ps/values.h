@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
 
@@ -20,6 +23,16 @@ Status copy_tensor_into(const Tensor& from, Tensor& to);
 
 /// Resizes the tensor and fills it with zeros. Errors: kResource.
 Status fill_zeros(Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims);
+
+/// A tensor with a copy of some elements. \param dims  of that many elements  Errors: kResource.
+template <typename T>
+StatusOr<Value> copied_tensor(const std::vector<T>& elements, DType dtype, const Dims& dims) {
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(dtype, dims));
+  if (!elements.empty()) std::memcpy(tensor.raw(), elements.data(), elements.size() * sizeof(T));
+  Value value;
+  value.as<Tensor>() = std::move(tensor);
+  return value;
+}
 
 /// A view of rows [begin, begin + count) of a tensor. The tensor must outlive the view and must not
 /// be resized meanwhile.

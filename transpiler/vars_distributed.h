@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ struct DistributedVar {
   int64_t offset = 0;    ///< elements of the origin before the slice
   std::string vtype;     ///< "Param", "Optimizer" or "RemotePrefetch"
   std::string endpoint;
+  /// Of state that is listed as whole while its parameter is split: the parameter, if the server
+  /// holds only the slice that belongs to its slice of it; empty: the state is whole. None: not
+  /// known, or not such state.
+  std::optional<std::string> param = std::nullopt;
 };
 
 /// Overview of all variables on servers, in the order in which they were added.

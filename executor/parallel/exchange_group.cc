@@ -7,8 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "executor/overlap/spin.h"
-#include "executor/parallel/join_rows.h"
 #include "framework/base/errors.h"
+#include "framework/tensor/join_rows.h"
 #include "framework/tensor/layout.h"
 #include "kernels/cpu/collective/sum_parts.h"
 

@@ -5,7 +5,7 @@
 
 #include <llvm/ADT/StringSwitch.h>
 
-#include "executor/parallel/join_rows.h"
+#include "framework/tensor/join_rows.h"
 #include "kernels/cpu/collective/sum_parts.h"
 
 namespace millrace::executor {

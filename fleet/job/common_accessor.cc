@@ -7,6 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "ps/table/routing.h"
 #include "transpiler/roles.h"
 
 namespace millrace::fleet {
@@ -173,12 +174,6 @@ std::string python_number(float value) {
   return text;
 }
 
-int64_t server_share(int64_t n, int servers, int index) {
-  const int64_t share = n / servers + 1;
-  const int64_t begin = std::min(n, share * index);
-  return std::min(share, n - begin);
-}
-
 StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& startup,
                                             const JobSpec& job, const JobRole& role,
                                             const TableFacts& table) {
@@ -189,9 +184,9 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
   // in geo mode, workers update; statistics of data_norm are only summed
   if (mode != ps::CommMode::kGeo && !table.is_data_norm)
     MILLRACE_RETURN_IF_ERROR(check_slots_of_update(*op));
+  const auto servers = static_cast<int64_t>(job.servers.size());
   const int64_t width =
-      table.is_sparse ? table.width
-                      : server_share(table.size, static_cast<int>(job.servers.size()), role.index);
+      table.is_sparse ? table.width : ps::dense_range(table.size, servers, role.index).count;
   CommonAccessor out;
   out.name = rule.name;
   for (const Column& column : rule.columns) {

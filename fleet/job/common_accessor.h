@@ -36,10 +36,6 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
                                             const JobSpec& job, const JobRole& role,
                                             const TableFacts& table);
 
-/// Size of this server's share of n elements: n / servers rounded up; the last servers have less or
-/// none.
-int64_t server_share(int64_t n, int servers, int index);
-
 /// Formats a number as the original's Python does: the shortest decimal of the float widened to
 /// double, "0.0", "1e-08".
 std::string python_number(float value);

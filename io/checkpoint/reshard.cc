@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/row_owner.h"
 #include "io/checkpoint/box_stream.h"
 #include "io/checkpoint/commit.h"
 #include "io/checkpoint/data_file.h"
@@ -134,12 +135,13 @@ class Reshard {
   // The stored positions of the rows that each rank gets.
   [[nodiscard]] std::vector<std::vector<int64_t>> share_rows(
       const StoredTensor& tensor, const std::vector<int64_t>& rows) const {
-    const size_t count = cuts(tensor) ? ranks_.size() : 1;
-    std::vector<std::vector<int64_t>> places(count);
+    const auto count = static_cast<int64_t>(cuts(tensor) ? ranks_.size() : 1);
+    const auto size = static_cast<int64_t>(rows.size());
+    std::vector<std::vector<int64_t>> places(static_cast<size_t>(count));
     for (size_t i = 0; i < rows.size(); ++i) {
-      const size_t to = options_.rows_by_remainder ? static_cast<size_t>(rows[i]) % count
-                                                   : i * count / std::max<size_t>(rows.size(), 1);
-      places[to].push_back(static_cast<int64_t>(i));
+      const int64_t to = options_.rows_by_remainder ? server_of_row(rows[i], count)
+                                                    : static_cast<int64_t>(i) * count / size;
+      places[static_cast<size_t>(to)].push_back(static_cast<int64_t>(i));
     }
     return places;
   }

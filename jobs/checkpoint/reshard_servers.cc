@@ -18,6 +18,7 @@
 #include "jobs/checkpoint/servers.h"
 #include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
+#include "ps/slices/row_places.h"
 
 namespace millrace::jobs {
 namespace {
@@ -121,9 +122,9 @@ class ServerReshard {
     if (var.is_slice || element_count(var.origin.shape) == 1 ||
         std::ranges::none_of(to_.overview.vars(), elsewhere))
       return std::pair(var.offset, var.slice.shape);
-    MILLRACE_ASSIGN_OR_RETURN(const DistributedVar* const beside,
-                              ps::slice_beside_param(transpiler::slices_by_origin(to_.overview),
-                                                     var.origin, var.endpoint));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const DistributedVar* const beside,
+        ps::slice_beside_param(transpiler::slices_by_origin(to_.overview), var));
     const DistributedVar& held = beside != nullptr ? *beside : var;
     return std::pair(held.offset, held.slice.shape);
   }
@@ -149,7 +150,8 @@ class ServerReshard {
     if (joined.kind == Kind::kTable)
       return Unimplemented(
           "the variable is a table of rows in the snapshots and sliced in the new job");
-    if (joined.kind == Kind::kSliced) MILLRACE_RETURN_IF_ERROR(check_pieces(joined));
+    if (joined.kind == Kind::kSliced)
+      MILLRACE_RETURN_IF_ERROR(check_slices(var.origin.name, joined));
     MILLRACE_ASSIGN_OR_RETURN(const auto held, held_by(var));
     const auto& [offset, shape] = held;
     const Dims dims(shape.begin(), shape.end());
@@ -165,37 +167,31 @@ class ServerReshard {
 
   [[nodiscard]] StatusOr<io::StreamedTensor> all_of(const std::string& name,
                                                     const JoinedVar& var) const {
-    if (var.kind == Kind::kSliced) MILLRACE_RETURN_IF_ERROR(check_pieces(var));
+    if (var.kind == Kind::kSliced) MILLRACE_RETURN_IF_ERROR(check_slices(name, var));
     return stream(name, var, var.dims, 0);
   }
 
-  // A server holds the rows with: row id mod number of servers = server index.
   [[nodiscard]] StatusOr<io::StreamedTensor> rows_for(const std::string& name, const JoinedVar& var,
                                                       size_t server) const {
     const auto servers = static_cast<int64_t>(to_.properties.endpoints.size());
-    std::map<int64_t, RowsStream::Place> rows;
+    std::vector<ps::RowPlace> places;
     for (size_t i = 0; i < var.pieces.size(); ++i) {
       const JoinedVar::Piece& piece = var.pieces[i];
       MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
                                 from_.servers()[piece.server].load_row_numbers(piece.stored->name));
-      for (size_t k = 0; k < numbers.size(); ++k) {
-        if (server_of_row(numbers[k], servers) != static_cast<int64_t>(server)) continue;
-        if (!rows.try_emplace(numbers[k], RowsStream::Place{i, k}).second)
-          return InvalidData("two servers have row {}", numbers[k]);
-      }
+      ps::add_places(numbers, i, places, [&](int64_t row) {
+        return server_of_row(row, servers) == static_cast<int64_t>(server);
+      });
     }
+    MILLRACE_RETURN_IF_ERROR(ps::sort_places(places));
     io::StreamedTensor tensor;
     tensor.name = name;
     tensor.dtype = var.dtype;
     tensor.dims = var.dims;
-    tensor.dims[0] = static_cast<int64_t>(rows.size());
+    tensor.dims[0] = static_cast<int64_t>(places.size());
     tensor.is_table = true;
     tensor.height = var.dims[0];
-    std::vector<RowsStream::Place> places;
-    for (const auto& [row, place] : rows) {
-      tensor.rows.push_back(row);
-      places.push_back(place);
-    }
+    for (const ps::RowPlace& place : places) tensor.rows.push_back(place.row);
     const auto stream =
         std::make_shared<RowsStream>(from_.servers(), var, std::move(places), max_bytes_);
     tensor.read = [stream](uint64_t offset, std::span<std::byte> to) {

@@ -57,26 +57,23 @@ io::StreamedTensor stream_of(std::string name, DType dtype, std::vector<T> value
   return tensor;
 }
 
+using Places = std::vector<ps::RowPlace>;
+
 // Distributes the keys of all old servers over the new servers, in ascending order.
-template <typename Part>
 Status deal(const std::vector<std::vector<int64_t>>& keys, const ps::SparseRouting& routing,
-            std::vector<Part>& parts) {
-  struct Key {
-    int64_t key;
-    RowsStream::Place place;
-  };
-  std::vector<Key> all;
-  for (size_t server = 0; server < keys.size(); ++server)
-    for (size_t i = 0; i < keys[server].size(); ++i) all.push_back({keys[server][i], {server, i}});
-  std::ranges::sort(all, {}, &Key::key);
-  const auto twice = std::ranges::adjacent_find(all, {}, &Key::key);
-  if (twice != all.end()) return InvalidData("two servers have key {}", twice->key);
-  for (const Key& each : all) {
-    Part& part = parts[static_cast<size_t>(routing.server_of(each.key))];
-    part.keys.push_back(each.key);
-    part.places.push_back(each.place);
-  }
+            std::vector<Places>& by_server) {
+  Places all;
+  for (size_t server = 0; server < keys.size(); ++server) ps::add_places(keys[server], server, all);
+  MILLRACE_RETURN_IF_ERROR(ps::sort_places(all, "key"));
+  for (const ps::RowPlace& place : all)
+    by_server[static_cast<size_t>(routing.server_of(place.row))].push_back(place);
   return Ok();
+}
+
+std::vector<int64_t> keys_of(const Places& places) {
+  std::vector<int64_t> keys;
+  for (const ps::RowPlace& place : places) keys.push_back(place.row);
+  return keys;
 }
 
 }  // namespace
@@ -146,24 +143,24 @@ Status TableReshard::read(const ps::TypedTable& table, Table& to) const {
 std::vector<io::StreamedTensor> TableReshard::tensors_of(size_t server) const {
   std::vector<io::StreamedTensor> tensors;
   for (const auto& [id, table] : tables_) {
-    const Part& admitted = table.admitted[server];
-    const Part& waiting = table.waiting[server];
-    tensors.push_back(stream_of(ps::table_item(id, ps::kKeysPart), DType::kInt64, admitted.keys));
+    const Places& admitted = table.admitted[server];
+    const Places& waiting = table.waiting[server];
+    tensors.push_back(
+        stream_of(ps::table_item(id, ps::kKeysPart), DType::kInt64, keys_of(admitted)));
     io::StreamedTensor rows;
     rows.name = ps::table_item(id, ps::kRowsPart);
     rows.dtype = table.rows.dtype;
-    rows.dims = {static_cast<int64_t>(admitted.keys.size()), table.rows.dims[1]};
-    const auto stream =
-        std::make_shared<RowsStream>(*from_, table.rows, admitted.places, max_bytes_);
+    rows.dims = {static_cast<int64_t>(admitted.size()), table.rows.dims[1]};
+    const auto stream = std::make_shared<RowsStream>(*from_, table.rows, admitted, max_bytes_);
     rows.read = [stream](uint64_t offset, std::span<std::byte> to) {
       return stream->read(offset, to);
     };
     tensors.push_back(std::move(rows));
     std::vector<float> counts;
-    for (const RowsStream::Place& place : waiting.places)
-      counts.push_back(table.counts[place.piece][place.index]);
+    for (const ps::RowPlace& place : waiting)
+      counts.push_back(table.counts[place.part][place.position]);
     tensors.push_back(
-        stream_of(ps::table_item(id, ps::kWaitingKeysPart), DType::kInt64, waiting.keys));
+        stream_of(ps::table_item(id, ps::kWaitingKeysPart), DType::kInt64, keys_of(waiting)));
     tensors.push_back(
         stream_of(ps::table_item(id, ps::kWaitingCountsPart), DType::kFloat32, std::move(counts)));
     const bool alike = table.admitted.size() == from_->size();

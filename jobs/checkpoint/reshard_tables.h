@@ -30,16 +30,12 @@ class TableReshard {
   [[nodiscard]] std::vector<io::StreamedTensor> tensors_of(size_t server) const;
 
  private:
-  /// Rows, or waiting keys, of one new server.
-  struct Part {
-    std::vector<int64_t> keys;
-    std::vector<RowsStream::Place> places;
-  };
   struct Table {
     JoinedVar rows;
-    std::vector<Part> admitted;  ///< by new server
-    std::vector<Part>
-        waiting;  ///< likewise; place.index is an index in `counts` of that old server
+    /// Keys of each new server, and their places among the rows of the old servers.
+    std::vector<std::vector<ps::RowPlace>> admitted;
+    /// Keys that wait for admission, likewise, and their places in `counts`.
+    std::vector<std::vector<ps::RowPlace>> waiting;
     std::vector<std::vector<float>> counts;   ///< indexed by old server
     std::vector<std::vector<int64_t>> draws;  ///< likewise
   };

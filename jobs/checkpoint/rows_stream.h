@@ -9,20 +9,17 @@
 #include "framework/base/status.h"
 #include "io/checkpoint/box_stream.h"
 #include "jobs/checkpoint/servers.h"
+#include "ps/slices/row_places.h"
 
 namespace millrace::jobs {
 
 /// Selected rows of a table that is spread over several servers, as one stream of bytes.
 class RowsStream {
  public:
-  /// Location of a row.
-  struct Place {
-    size_t piece;    ///< index in the pieces of the variable
-    uint64_t index;  ///< in the piece
-  };
-  /// \param places  of the rows, in the order of the stream  \param max_bytes  held at a time
+  /// \param places     of the rows, in the order of the stream; parts are the pieces of the
+  /// variable \param max_bytes  held at a time
   RowsStream(const std::vector<io::Checkpoint>& servers, const JoinedVar& var,
-             std::vector<Place> places, uint64_t max_bytes)
+             std::vector<ps::RowPlace> places, uint64_t max_bytes)
       : places_(std::move(places)) {
     io::Box row = io::Box::whole(var.dims);
     row.shape[0] = 1;
@@ -36,11 +33,11 @@ class RowsStream {
   /// Errors: those of the checkpoints.
   Status read(uint64_t offset, std::span<std::byte> to) {
     while (!to.empty()) {
-      const Place& place = places_[offset / row_bytes_];
+      const ps::RowPlace& place = places_[offset / row_bytes_];
       const uint64_t within = offset % row_bytes_;
       const size_t bytes = std::min<uint64_t>(to.size(), row_bytes_ - within);
       MILLRACE_RETURN_IF_ERROR(
-          streams_[place.piece].read(place.index * row_bytes_ + within, to.first(bytes)));
+          streams_[place.part].read(place.position * row_bytes_ + within, to.first(bytes)));
       to = to.subspan(bytes);
       offset += bytes;
     }
@@ -48,7 +45,7 @@ class RowsStream {
   }
 
  private:
-  std::vector<Place> places_;
+  std::vector<ps::RowPlace> places_;
   std::deque<io::BoxStream> streams_;
   uint64_t row_bytes_ = 0;
 };

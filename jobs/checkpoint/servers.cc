@@ -11,10 +11,12 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/of_var.h"
+#include "framework/slice_cover.h"
 #include "io/checkpoint/folder.h"
 #include "jobs/checkpoint/reshard_tables.h"
 #include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
+#include "ps/slices/row_places.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::jobs {
@@ -101,7 +103,7 @@ StatusOr<int64_t> offset_of(llvm::ArrayRef<transpiler::OriginSlices> origins,
                             const DistributedVar& var, int64_t elements) {
   const auto whole = element_count(var.origin.shape);
   if (var.is_slice || !whole || elements == *whole) return var.offset;
-  const int64_t offset = ps::offset_beside_param(origins, var.origin, var.endpoint, elements);
+  const int64_t offset = ps::offset_beside_param(origins, var, elements);
   if (offset >= 0) return offset;
   return InvalidData("'{}' on {} has {} of {} elements, and no parameter has a slice of that size",
                      var.slice.name, var.endpoint, elements, *whole);
@@ -168,8 +170,9 @@ void add_numbers(const std::vector<io::Checkpoint>& servers, const std::set<std:
   }
 }
 
-StatusOr<Value> join_slices(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
-  MILLRACE_RETURN_IF_ERROR(check_pieces(var));
+StatusOr<Value> join_slices(const std::vector<io::Checkpoint>& servers, const std::string& name,
+                            const JoinedVar& var) {
+  MILLRACE_RETURN_IF_ERROR(check_slices(name, var));
   Value value;
   Tensor& whole = value.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(whole.resize(var.dtype, var.dims));
@@ -185,17 +188,16 @@ StatusOr<Value> join_slices(const std::vector<io::Checkpoint>& servers, const Jo
 
 // Joins rows in ascending order. A table that has all its rows becomes the dense tensor of a single
 // process.
-StatusOr<Value> join_rows(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
+StatusOr<Value> join_table(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
   std::vector<SelectedRows> parts;
-  std::map<int64_t, std::pair<size_t, size_t>> places;  // row -> part, index
+  std::vector<ps::RowPlace> places;
   for (const JoinedVar::Piece& piece : var.pieces) {
     MILLRACE_ASSIGN_OR_RETURN(SelectedRows part,
                               servers[piece.server].load_rows(piece.stored->name, {}));
-    for (size_t i = 0; i < part.rows.size(); ++i)
-      if (!places.try_emplace(part.rows[i], parts.size(), i).second)
-        return InvalidData("two servers have row {}", part.rows[i]);
+    ps::add_places(part.rows, parts.size(), places);
     parts.push_back(std::move(part));
   }
+  MILLRACE_RETURN_IF_ERROR(ps::sort_places(places));
   Value value;
   const bool all = static_cast<int64_t>(places.size()) == var.dims[0];
   SelectedRows joined;
@@ -204,12 +206,12 @@ StatusOr<Value> join_rows(const std::vector<io::Checkpoint>& servers, const Join
   dims[0] = static_cast<int64_t>(places.size());
   MILLRACE_RETURN_IF_ERROR(joined.value.resize(var.dtype, dims));
   std::byte* to = joined.value.raw();
-  for (const auto& [row, place] : places) {
-    const SelectedRows& part = parts[place.first];
+  for (const ps::RowPlace& place : places) {
+    const SelectedRows& part = parts[place.part];
     const auto bytes = static_cast<size_t>(part.value.bytes()) / part.rows.size();
-    std::memcpy(to, part.value.raw() + place.second * bytes, bytes);
+    std::memcpy(to, part.value.raw() + place.position * bytes, bytes);
     to += bytes;
-    joined.rows.push_back(row);
+    joined.rows.push_back(place.row);
   }
   if (all) {
     value.as<Tensor>() = std::move(joined.value);
@@ -242,9 +244,7 @@ class ServersSource final : public TensorSource {
   }
 
   [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
-    const auto found = snapshots_.vars().find(name);
-    if (found == snapshots_.vars().end()) return NotFound("no variable '{}'", name);
-    StatusOr<Value> value = snapshots_.load(found->second);
+    StatusOr<Value> value = snapshots_.load(name);
     if (value.ok()) return value;
     return of_var(std::move(value).status(), name);
   }
@@ -255,22 +255,16 @@ class ServersSource final : public TensorSource {
 
 }  // namespace
 
-Status check_pieces(const JoinedVar& var) {
-  int64_t at = 0;
+Status check_slices(const std::string& name, const JoinedVar& var) {
+  std::vector<VarSlice> slices;
   for (const JoinedVar::Piece& piece : var.pieces) {
     const io::StoredTensor& stored = *piece.stored;
     if (stored.kind != io::StoredTensor::Kind::kDense)
       return Unimplemented("slice '{}' is not a dense tensor", stored.name);
-    if (piece.offset != at || stored.dtype != var.dtype) {
-      return InvalidData("slice '{}': expected one of {} at element {}, found {} at {}",
-                         stored.name, dtype_name(var.dtype), at, dtype_name(stored.dtype),
-                         piece.offset);
-    }
-    at += io::Box::whole(stored.dims).numel();
+    slices.push_back({fmt::format("'{}' on server {}", stored.name, piece.server), piece.offset,
+                      io::Box::whole(stored.dims).numel(), stored.dtype, stored.dims});
   }
-  const int64_t elements = io::Box::whole(var.dims).numel();
-  if (at == elements) return Ok();
-  return InvalidData("expected slices of {} elements, found {}", elements, at);
+  return check_slices_cover(name, var.dtype, var.dims, slices);
 }
 
 std::vector<std::string> server_folders(const std::string& root) {
@@ -316,12 +310,15 @@ uint64_t ServerSnapshots::bytes() const {
   return sum;
 }
 
-StatusOr<Value> ServerSnapshots::load(const JoinedVar& var) const {
+StatusOr<Value> ServerSnapshots::load(const std::string& name) const {
+  const auto found = vars_.find(name);
+  if (found == vars_.end()) return NotFound("no variable '{}'", name);
+  const JoinedVar& var = found->second;
   switch (var.kind) {
     case Kind::kSliced:
-      return join_slices(servers_, var);
+      return join_slices(servers_, name, var);
     case Kind::kTable:
-      return join_rows(servers_, var);
+      return join_table(servers_, var);
     case Kind::kWhole:
       break;
   }

@@ -63,8 +63,8 @@ class ServerSnapshots {
   [[nodiscard]] int64_t step() const { return step_; }
   [[nodiscard]] uint64_t bytes() const;
   /// A variable as one value; a table with its rows in ascending order of row id, as a dense tensor
-  /// if it has all rows. Errors: those of reading.
-  [[nodiscard]] StatusOr<Value> load(const JoinedVar& var) const;
+  /// if it has all rows. Errors: kNotFound; those of check_slices() and of reading.
+  [[nodiscard]] StatusOr<Value> load(const std::string& name) const;
 
  private:
   std::vector<io::Checkpoint> servers_;
@@ -72,8 +72,9 @@ class ServerSnapshots {
   int64_t step_ = 0;
 };
 
-/// Checks that the slices of a sliced variable cover it exactly. Errors: kInvalidData.
-Status check_pieces(const JoinedVar& var);
+/// Checks that the slices of a sliced variable cover it exactly. Errors: those of
+/// check_slices_cover(); kUnimplemented for slices of rows.
+Status check_slices(const std::string& name, const JoinedVar& var);
 
 /// ServerSnapshots as a source of values. Errors: as for open().
 StatusOr<std::unique_ptr<TensorSource>> open_servers(const std::string& root,

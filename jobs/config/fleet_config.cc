@@ -143,8 +143,7 @@ Status read_processes(JsonFields& fields, fleet::JobSpec& spec) {
   return Ok();
 }
 
-StatusOr<fleet::JobSpec> read_config_fleet_config(const Json& json,
-                                                  fleet::EnvironmentReader environment) {
+StatusOr<fleet::JobSpec> job_spec_of(const Json& json, fleet::EnvironmentReader environment) {
   JsonFields fields(json, "");
   fleet::JobSpec spec;
   MILLRACE_RETURN_IF_ERROR(read_mode(fields, spec));
@@ -169,7 +168,7 @@ StatusOr<fleet::JobSpec> read_config_fleet_config(const Json& json,
 StatusOr<fleet::JobSpec> parse_fleet_config(const std::string& text,
                                             fleet::EnvironmentReader environment) {
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_object()) return read_config_fleet_config(json, std::move(environment));
+  if (json.is_object()) return job_spec_of(json, std::move(environment));
   return InvalidArgument("expected a JSON object, found {}",
                          json.is_discarded() ? "no JSON" : json_kind(json));
 }

@@ -112,7 +112,7 @@ StatusOr<std::map<std::string, int64_t>> read_name_scopes(JsonFields& top) {
   return scopes;
 }
 
-StatusOr<MinimizeConfig> read_config_minimize_config(const Json& json) {
+StatusOr<MinimizeConfig> minimize_config_of(const Json& json) {
   JsonFields top(json, "");
   MinimizeConfig config;
   MILLRACE_ASSIGN_OR_RETURN(config.name_scopes, read_name_scopes(top));
@@ -141,7 +141,7 @@ StatusOr<MinimizeConfig> read_config_minimize_config(const Json& json) {
 
 StatusOr<MinimizeConfig> parse_minimize_config(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_object()) return read_config_minimize_config(json);
+  if (json.is_object()) return minimize_config_of(json);
   return InvalidArgument("expected a JSON object, found {}",
                          json.is_discarded() ? "no JSON" : json_kind(json));
 }

@@ -17,19 +17,18 @@ using Json = nlohmann::json;
 
 // One value of "type" and the function that reads the other members.
 template <typename T>
-struct OptimizerConfigKind {
+struct ConfigKind {
   const char* type;
   T (*read)(JsonFields& fields);
 };
 
 // Reads "type" and the members that belong to it. The caller must call finish() on the fields.
 template <typename T, size_t N>
-StatusOr<T> read_kind_optimizer_config(JsonFields& fields,
-                                       const std::array<OptimizerConfigKind<T>, N>& kinds) {
+StatusOr<T> read_by_type(JsonFields& fields, const std::array<ConfigKind<T>, N>& kinds) {
   std::string type;
   MILLRACE_RETURN_IF_ERROR(fields.text("type", type).require("type").status());
   std::vector<std::string> types;
-  for (const OptimizerConfigKind<T>& kind : kinds) {
+  for (const ConfigKind<T>& kind : kinds) {
     if (type == kind.type) return kind.read(fields);
     types.emplace_back(kind.type);
   }
@@ -56,7 +55,7 @@ T read_betas(JsonFields& fields) {
   return m;
 }
 
-constexpr std::array<OptimizerConfigKind<UpdateMethod>, 14> kMethods = {{
+constexpr std::array<ConfigKind<UpdateMethod>, 14> kMethods = {{
     {"sgd", [](JsonFields&) -> UpdateMethod { return Sgd{}; }},
     {"momentum", [](JsonFields& f) -> UpdateMethod { return read_momentum(f); }},
     {"momentum_fused",
@@ -160,7 +159,7 @@ Decay read_stepped(JsonFields& fields) {
   return d;
 }
 
-constexpr std::array<OptimizerConfigKind<Decay>, 7> kDecays = {{
+constexpr std::array<ConfigKind<Decay>, 7> kDecays = {{
     {"noam",
      [](JsonFields& f) -> Decay {
        NoamDecay d;
@@ -210,7 +209,7 @@ constexpr std::array<OptimizerConfigKind<Decay>, 7> kDecays = {{
 
 StatusOr<Decay> read_decay(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
-  StatusOr<Decay> decay = read_kind_optimizer_config(fields, kDecays);
+  StatusOr<Decay> decay = read_by_type(fields, kDecays);
   if (decay.ok()) MILLRACE_RETURN_IF_ERROR(fields.finish());
   return decay;
 }
@@ -294,7 +293,7 @@ StatusOr<LearningRate> read_schedule(const Json& json, const std::string& path) 
 
 // ---- clips and regularizers
 
-constexpr std::array<OptimizerConfigKind<GradientClip>, 3> kClips = {{
+constexpr std::array<ConfigKind<GradientClip>, 3> kClips = {{
     {"value",
      [](JsonFields& f) -> GradientClip {
        ClipByValue clip;
@@ -324,14 +323,14 @@ Regularizer read_coeff(JsonFields& fields) {
   return decay;
 }
 
-constexpr std::array<OptimizerConfigKind<Regularizer>, 2> kRegularizers = {
+constexpr std::array<ConfigKind<Regularizer>, 2> kRegularizers = {
     {{"l1", read_coeff<L1Decay>}, {"l2", read_coeff<L2Decay>}}};
 
 template <typename T, size_t N>
 StatusOr<T> read_whole(const Json& json, const std::string& path,
-                       const std::array<OptimizerConfigKind<T>, N>& kinds) {
+                       const std::array<ConfigKind<T>, N>& kinds) {
   JsonFields fields(json, path);
-  StatusOr<T> value = read_kind_optimizer_config(fields, kinds);
+  StatusOr<T> value = read_by_type(fields, kinds);
   if (value.ok()) MILLRACE_RETURN_IF_ERROR(fields.finish());
   return value;
 }
@@ -374,7 +373,7 @@ StatusOr<GradientClip> read_clip(const Json& json, const std::string& path) {
 Status read_optimizer(const Json& json, const std::string& path, const std::string& loss,
                       MinimizeOptions& options) {
   JsonFields fields(json, path);
-  MILLRACE_ASSIGN_OR_RETURN(options.method, read_kind_optimizer_config(fields, kMethods));
+  MILLRACE_ASSIGN_OR_RETURN(options.method, read_by_type(fields, kMethods));
   MILLRACE_RETURN_IF_ERROR(read_rate(fields, options));
   MILLRACE_RETURN_IF_ERROR(read_gradient_steps(fields, options));
   std::vector<std::string> own;

@@ -40,8 +40,8 @@ const char* name_of(const std::pair<const char*, Kind> (&names)[n], Kind kind) {
 }
 
 template <typename Kind, size_t n>
-Status read_kind_typed_tables(JsonFields& fields, const char* key,
-                              const std::pair<const char*, Kind> (&names)[n], Kind& out) {
+Status read_one_of(JsonFields& fields, const char* key,
+                   const std::pair<const char*, Kind> (&names)[n], Kind& out) {
   std::string text;
   fields.text(key, text);
   if (text.empty()) return Ok();
@@ -66,7 +66,7 @@ Status read_rule(JsonFields& parent, const char* key, Rule& rule) {
   const Json* const object = parent.find(key);
   if (object == nullptr) return Ok();
   JsonFields fields(*object, parent.path_of(key));
-  MILLRACE_RETURN_IF_ERROR(read_kind_typed_tables(fields, "name", kRules, rule.kind));
+  MILLRACE_RETURN_IF_ERROR(read_one_of(fields, "name", kRules, rule.kind));
   read_number(fields, "learning_rate", rule.learning_rate);
   read_number(fields, "initial_g2sum", rule.initial_g2sum);
   read_number(fields, "initial_range", rule.initial_range);
@@ -90,8 +90,7 @@ Status read_settings(JsonFields& fields, int64_t width, ps::TypedTable& table,
                      std::string& initializer) {
   ps::SparseTableOptions& options = table.options;
   Accessor& accessor = options.accessor;
-  MILLRACE_RETURN_IF_ERROR(
-      read_kind_typed_tables(fields, "accessor_class", kAccessors, accessor.kind));
+  MILLRACE_RETURN_IF_ERROR(read_one_of(fields, "accessor_class", kAccessors, accessor.kind));
   // A pull returns values as wide as the embedding (spec/ps_runtime.md section 7).
   const int behind = accessor.kind == Accessor::Kind::kEmbedding ? 0
                      : accessor.kind == Accessor::Kind::kSparse  ? 1

@@ -22,7 +22,8 @@ StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
     return Status(StatusCode::kUsage, "expected the folder of a server, found that of a trainer")
         .in_file(files.program);
   if (!files.load_program.empty())
-    return Unimplemented("--load-program of a fleet job: its tables are loaded with --params");
+    return Unimplemented(
+        "files.load_program of a fleet job: its tables are loaded with files.params");
   std::unique_ptr<FleetServerJob> job(new FleetServerJob());
   const auto index = static_cast<size_t>(role.index);
   MILLRACE_ASSIGN_OR_RETURN(job->typed_,

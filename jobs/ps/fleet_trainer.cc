@@ -30,8 +30,8 @@ std::map<std::string, std::string> communicator_of(const FleetRole& role,
 }
 
 Status check_settings(const Trainer::Settings& settings) {
-  if (settings.workers > 1) return Unimplemented("--worker-threads above 1 in a fleet job");
-  if (settings.devices != nullptr) return Unimplemented("several --devices in a fleet job");
+  if (settings.workers > 1) return Unimplemented("settings.workers above 1 in a fleet job");
+  if (settings.devices != nullptr) return Unimplemented("several settings.devices in a fleet job");
   return Ok();
 }
 
@@ -39,7 +39,7 @@ Status check_role(const FleetRole& role, int trainer) {
   if (!role.is_server && role.index == trainer) return Ok();
   return Status(StatusCode::kUsage, fmt::format("trainer {}: found the folder of {} {}", trainer,
                                                 role.is_server ? "server" : "trainer", role.index))
-      .with_hint("give the number of this trainer with --trainer-id");
+      .with_hint("give the number of this trainer with settings.trainer");
 }
 
 }  // namespace
@@ -160,7 +160,8 @@ Status FleetTrainer::finish(const Ending& ending) {
   const bool saves = settings_.trainer == 0 && (!ending.params.empty() || !ending.model.empty());
   if (ending.gather == nullptr && !saves) return worker_->stop();
   if (!ending.save_programs.empty())
-    return Unimplemented("--save-programs of a fleet job: its servers hold no vars of programs");
+    return Unimplemented(
+        "ending.save_programs of a fleet job: its servers hold no vars of programs");
   MILLRACE_RETURN_IF_ERROR(worker_->wait_for_all());
   if (ending.gather != nullptr) MILLRACE_RETURN_IF_ERROR(gather(*ending.gather));
   if (saves) MILLRACE_RETURN_IF_ERROR(save(ending));

@@ -28,7 +28,7 @@ StatusOr<Values> copies(const std::vector<std::string>& names, const Scope& scop
   return values;
 }
 
-int64_t bytes_of_local_state(const Values& values) {
+int64_t bytes_of_values(const Values& values) {
   int64_t bytes = 0;
   for (const auto& [name, value] : values) bytes += ps::bytes_of(value);
   return bytes;
@@ -62,7 +62,7 @@ LocalState::LocalState(const Program& program, const transpiler::SlicesFile& sli
 Status LocalState::keep(int64_t step, const Scope& scope) {
   if (changing_.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(Values values, copies(changing_, scope));
-  const auto bytes = static_cast<size_t>(std::max<int64_t>(1, bytes_of_local_state(values)));
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(1, bytes_of_values(values)));
   const size_t most = std::clamp<size_t>(kMostBytes / bytes, 2, kMostSteps);
   while (kept_.size() >= most) kept_.pop_front();
   kept_.push_back({step, std::move(values)});

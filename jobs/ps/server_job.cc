@@ -114,7 +114,7 @@ Status ServerJob::run_startup(const Files& files, const ImportOptions& reading,
 Status ServerJob::load(const Files& files, int threads) {
   if (!slices_) {
     if (files.params.empty()) return Ok();
-    return {StatusCode::kUsage, "--params has whole variables; expected --slices as well"};
+    return {StatusCode::kUsage, "files.params has whole variables; expected files.slices as well"};
   }
   const transpiler::SlicesFile& slices = *slices_;
   MILLRACE_RETURN_IF_ERROR(ps::number_table_rows(slices, *program_, scope_));

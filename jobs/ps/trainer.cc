@@ -29,7 +29,7 @@ void Trainer::count_step(const executor::NamedValues& feeds,
 Status Trainer::need_model_program(const Ending& ending) {
   if (!ending.model_program.empty()) return Ok();
   return {StatusCode::kUsage,
-          "--save-model: expected --model-program with the program before transpilation"};
+          "ending.model: expected ending.model_program with the program before transpilation"};
 }
 
 StatusOr<std::unique_ptr<Trainer>> open_trainer(const Trainer::Files& files,

@@ -147,8 +147,9 @@ Status TrainerJob::prepare_steps(const Files& files,
     return Ok();
   }
   if (is_geo || before_ != nullptr)
-    return Unimplemented("--devices above 1 with a {} trainer, which updates its own parameters",
-                         is_geo ? "geo" : "federated");
+    return Unimplemented(
+        "settings.devices above 1 with a {} trainer, which updates its own parameters",
+        is_geo ? "geo" : "federated");
   MILLRACE_ASSIGN_OR_RETURN(
       devices_, DeviceSteps::create(runtime, executor::Executor(runtime, options), *program_,
                                     scope_, settings_.devices, options.threads));
@@ -160,18 +161,19 @@ Status TrainerJob::prepare_steps(const Files& files,
 Status TrainerJob::prepare_workers(const std::shared_ptr<const executor::Runtime>& runtime,
                                    const executor::ExecutorOptions& options) {
   if (settings_.devices != nullptr)
-    return {StatusCode::kUsage, "expected only one of --worker-threads and --devices"};
+    return {StatusCode::kUsage, "expected only one of settings.workers and settings.devices"};
   const std::vector<std::string> servers = client_->endpoints();
-  if (servers.empty()) return {StatusCode::kUsage, "--worker-threads: the job has no servers"};
+  if (servers.empty()) return {StatusCode::kUsage, "settings.workers: the job has no servers"};
   MILLRACE_ASSIGN_OR_RETURN(const ps::ServerMode mode, client_->mode_of(servers.front()));
   const bool is_geo = slices_ && slices_->properties.geo;
   const bool is_sync = mode == ps::ServerMode::kSync;
   if (is_sync || is_geo || before_ != nullptr)
-    return Unimplemented("--worker-threads above 1 in a {} job", is_sync  ? "synchronous"
+    return Unimplemented("settings.workers above 1 in a {} job", is_sync  ? "synchronous"
                                                                  : is_geo ? "geo"
                                                                           : "federated")
         .with_hint(
-            "worker threads are for asynchronous jobs; --devices cpu:N splits the batches of "
+            "worker threads are for asynchronous jobs; settings.devices cpu:N splits the batches "
+            "of "
             "synchronous ones");
   const auto prepare = [&](int worker, Scope& scope) {
     executor::ExecutorOptions own = options;
@@ -345,7 +347,7 @@ Status TrainerJob::check_feeds(const NamedValues& feeds) const {
     return InvalidArgument("feed: '{}' is held by the servers, so a feed has no effect on it", name)
         .in_file(name_)
         .with_hint(
-            "learning rates can be fed only in jobs of --fleet; in other jobs ops of the program "
+            "learning rates can be fed only in fleet jobs; in other jobs ops of the program "
             "compute them");
   }
   return Ok();
@@ -421,7 +423,7 @@ Status TrainerJob::finish(const Ending& ending) {
   if (ending.gather == nullptr && !saves) return client_->complete(false);
   if (!slices_) {
     return {StatusCode::kUsage,
-            "saving the values of servers needs the job's slices.json: expected --slices"};
+            "saving the values of servers needs the job's slices.json: expected files.slices"};
   }
   MILLRACE_RETURN_IF_ERROR(client_->complete(true));
   if (ending.gather != nullptr) {

@@ -72,12 +72,10 @@ io::LocalState state_of(const Session& session) {
   return state;
 }
 
-Status fill_checkpoints(const io::Checkpoint& checkpoint,
-                        const std::vector<io::LoadTarget>& targets) {
+Status fill_values(const io::Checkpoint& checkpoint, const std::vector<io::LoadTarget>& targets) {
   return io::load_state_dict(checkpoint, targets);
 }
-Status fill_checkpoints(io::SpreadCheckpoint& checkpoint,
-                        const std::vector<io::LoadTarget>& targets) {
+Status fill_values(io::SpreadCheckpoint& checkpoint, const std::vector<io::LoadTarget>& targets) {
   return checkpoint.load_state_dict(targets);
 }
 
@@ -101,7 +99,7 @@ Status load(AnyCheckpoint& checkpoint, Session& session) {
     }
     targets.push_back(std::move(target));
   }
-  MILLRACE_RETURN_IF_ERROR(fill_checkpoints(checkpoint, targets));
+  MILLRACE_RETURN_IF_ERROR(fill_values(checkpoint, targets));
   MILLRACE_ASSIGN_OR_RETURN(session.random, load_random(checkpoint, session));
   return Ok();
 }

@@ -1,11 +1,16 @@
 #include "ps/client/gather.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/slice_cover.h"
+#include "framework/tensor/join_rows.h"
+#include "framework/var.h"
+#include "ps/slices/row_places.h"
 
 namespace millrace::ps {
 namespace {
@@ -31,99 +36,92 @@ StatusOr<std::vector<Value>> fetch(Client& client,
   return values;
 }
 
-int64_t elements_of_gather(const std::vector<int64_t>& dims) {
-  int64_t count = 1;
-  for (const int64_t dim : dims) count *= dim;
-  return count;
-}
-
-// Checks that slices cover each element of a var exactly once.
-Status check_ends(const std::string& name, const std::map<int64_t, int64_t>& ends,
-                  int64_t elements) {
-  int64_t covered = 0;
-  for (const auto& [begin, end] : ends) {
-    if (begin != covered)
-      return InvalidData("a slice of '{}' begins at element {}, expected {}", name, begin, covered);
-    covered = end;
-  }
-  if (covered == elements) return Ok();
-  return InvalidData("the slices of '{}' have {} elements, expected {}", name, covered, elements);
+// The first element of a slice, as it arrived from its server. Slices of state that is listed as
+// whole are where those of its parameter are, otherwise one after the other.
+int64_t offset_of(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& slice,
+                  const Tensor& piece, int64_t previous_end) {
+  if (slice.is_slice) return slice.offset;
+  const int64_t offset = offset_beside_param(origins, slice, piece.numel());
+  return offset < 0 ? previous_end : offset;
 }
 
 StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& origin,
                      std::vector<Value> pieces) {
   const auto* const first = pieces.front().get_if<Tensor>();
-  const int64_t elements = elements_of_gather(origin.origin.shape);
-  if (first == nullptr || first->numel() == elements) return std::move(pieces.front());
-  Value joined;
-  auto& whole = joined.as<Tensor>();
+  const std::string& name = origin.origin.name;
   const Dims dims(origin.origin.shape.begin(), origin.origin.shape.end());
-  MILLRACE_RETURN_IF_ERROR(whole.resize(first->dtype(), dims));
-  int64_t end = 0;                  // of the previous slice
-  std::map<int64_t, int64_t> ends;  // of the slices, by their first element
+  if (first == nullptr || element_count(dims) == first->numel()) return std::move(pieces.front());
+  std::vector<VarSlice> slices;
+  int64_t end = 0;  // of the previous slice
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto* const piece = pieces[i].get_if<Tensor>();
     const DistributedVar& slice = *origin.slices[i];
-    int64_t begin = slice.offset;
-    if (!slice.is_slice)
-      begin = offset_beside_param(origins, origin.origin, slice.endpoint,
-                                  piece == nullptr ? -1 : piece->numel());
-    if (begin < 0 && !slice.is_slice) begin = end;
-    if (piece == nullptr || piece->dtype() != first->dtype() || begin < 0 ||
-        begin > elements - piece->numel()) {
-      return InvalidData("slice {} of '{}' is {}, which does not fit into {}", i,
-                         origin.origin.name, describe(pieces[i]), describe(whole));
-    }
-    std::memcpy(whole.raw() + begin * dtype_size(first->dtype()), piece->raw(),
-                static_cast<size_t>(piece->bytes()));
-    end = begin + piece->numel();
-    if (piece->numel() > 0 && !ends.try_emplace(begin, end).second)
-      return InvalidData("two slices of '{}' begin at element {}", origin.origin.name, begin);
+    if (piece == nullptr)
+      return InvalidData("slice '{}' of '{}' on {} is {}, expected a dense tensor",
+                         slice.slice.name, name, slice.endpoint, describe(pieces[i]));
+    const int64_t offset = offset_of(origins, slice, *piece, end);
+    if (__builtin_add_overflow(offset, piece->numel(), &end)) end = 0;  // refused below
+    slices.push_back({fmt::format("'{}' on {}", slice.slice.name, slice.endpoint), offset,
+                      piece->numel(), piece->dtype(),
+                      Dims(piece->dims().begin(), piece->dims().end())});
   }
-  MILLRACE_RETURN_IF_ERROR(check_ends(origin.origin.name, ends, elements));
+  std::vector<VarSlice> sorted = slices;
+  std::ranges::stable_sort(sorted, {}, &VarSlice::offset);
+  MILLRACE_RETURN_IF_ERROR(check_slices_cover(name, first->dtype(), dims, sorted));
+  Value joined;
+  auto& whole = joined.as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(whole.resize(first->dtype(), dims));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto& piece = *pieces[i].get_if<Tensor>();
+    if (piece.numel() == 0) continue;
+    std::memcpy(whole.raw() + slices[i].offset * dtype_size(first->dtype()), piece.raw(),
+                static_cast<size_t>(piece.bytes()));
+  }
   return joined;
 }
 
-// The parameter of optimizer state: the state's name starts with that of its parameter.
-const OriginSlices* param_of(llvm::ArrayRef<OriginSlices> origins,
-                             const transpiler::VarFacts& state) {
+// The parameter of optimizer state; null if it is not known. Files without that fact leave only the
+// names: that of the state starts with that of its parameter.
+const OriginSlices* param_of(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& state) {
   const OriginSlices* param = nullptr;
   for (const OriginSlices& each : origins) {
-    const bool is_longer = param == nullptr || each.origin.name.size() > param->origin.name.size();
-    if (each.vtype == "Param" && each.origin.shape == state.shape && is_longer &&
-        llvm::StringRef(state.name).startswith(each.origin.name + "_"))
-      param = &each;
+    if (each.vtype != "Param" || each.origin.shape != state.origin.shape) continue;
+    const std::string& name = each.origin.name;
+    const bool is_longer = param == nullptr || name.size() > param->origin.name.size();
+    const bool fits = state.param ? *state.param == name
+                                  : llvm::StringRef(state.origin.name).startswith(name + "_");
+    if (fits && is_longer) param = &each;
   }
   return param;
 }
 
 }  // namespace
 
-int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const transpiler::VarFacts& state,
-                            const std::string& endpoint, int64_t elements) {
+int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& state,
+                            int64_t elements) {
   const OriginSlices* const param = param_of(origins, state);
   if (param == nullptr) return -1;
   for (const DistributedVar* const slice : param->slices) {
-    if (slice->endpoint == endpoint && elements_of_gather(slice->slice.shape) == elements)
+    if (slice->endpoint == state.endpoint && element_count(slice->slice.shape) == elements)
       return slice->is_slice ? slice->offset : 0;
   }
   return -1;
 }
 
 StatusOr<const DistributedVar*> slice_beside_param(llvm::ArrayRef<OriginSlices> origins,
-                                                   const transpiler::VarFacts& state,
-                                                   const std::string& endpoint) {
+                                                   const DistributedVar& state) {
   const OriginSlices* const param = param_of(origins, state);
   const DistributedVar* found = nullptr;
+  if (param == nullptr && state.param) return found;  // the state is whole
   for (const OriginSlices& each : origins) {
-    if (param != nullptr ? &each != param : each.origin.shape != state.shape) continue;
+    if (param != nullptr ? &each != param : each.origin.shape != state.origin.shape) continue;
     for (const DistributedVar* const slice : each.slices) {
-      if (slice->endpoint != endpoint || !slice->is_slice) continue;
+      if (slice->endpoint != state.endpoint || !slice->is_slice) continue;
       if (found != nullptr &&
           (found->offset != slice->offset || found->slice.shape != slice->slice.shape))
         return InvalidData(
-            "the slice of '{}' on {} is not known: it may be that of '{}' or of '{}'", state.name,
-            endpoint, found->slice.name, slice->slice.name);
+            "the slice of '{}' on {} is not known: it may be that of '{}' or of '{}'",
+            state.origin.name, state.endpoint, found->slice.name, slice->slice.name);
       found = slice;
     }
   }
@@ -151,23 +149,28 @@ StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
   for (const std::string& endpoint : slices.properties.endpoints)
     places.emplace_back(endpoint, slices.properties.distributed_lookup_table);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Value> parts, fetch(client, places));
+  std::vector<RowPlace> rows;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto* const part = parts[i].get_if<SelectedRows>();
+    if (part == nullptr)
+      return InvalidData("a server's shard of the table is {}", describe(parts[i]));
+    add_places(part->rows, i, rows);
+  }
+  MILLRACE_RETURN_IF_ERROR(sort_places(rows));
   Value joined;
+  if (parts.empty()) return joined;
+  const auto& first = *parts.front().get_if<SelectedRows>();
   auto& whole = joined.as<Tensor>();
-  for (const Value& part : parts) {
-    const auto* const rows = part.get_if<SelectedRows>();
-    if (rows == nullptr) return InvalidData("a server's shard of the table is {}", describe(part));
-    if (!whole.initialized()) {
-      Dims dims(rows->value.dims().begin(), rows->value.dims().end());
-      dims[0] = rows->height;
-      MILLRACE_RETURN_IF_ERROR(whole.resize(rows->value.dtype(), dims));
-      std::memset(whole.raw(), 0, static_cast<size_t>(whole.bytes()));
-    }
-    const int64_t bytes = whole.dim(0) == 0 ? 0 : whole.bytes() / whole.dim(0);
-    for (size_t i = 0; i < rows->rows.size(); ++i) {
-      if (rows->rows[i] < 0 || rows->rows[i] >= whole.dim(0)) continue;
-      std::memcpy(whole.raw() + rows->rows[i] * bytes,
-                  rows->value.raw() + static_cast<int64_t>(i) * bytes, static_cast<size_t>(bytes));
-    }
+  MILLRACE_RETURN_IF_ERROR(resize_rows(first.value, first.height, whole));
+  std::memset(whole.raw(), 0, static_cast<size_t>(whole.bytes()));
+  const int64_t bytes = first.height == 0 ? 0 : whole.bytes() / first.height;
+  for (const auto& [row, part, position] : rows) {
+    if (row < 0 || row >= first.height)
+      return InvalidData("a server has row {} of '{}', which has {} rows", row,
+                         slices.properties.distributed_lookup_table, first.height);
+    const Tensor& values = parts[part].get_if<SelectedRows>()->value;
+    std::memcpy(whole.raw() + row * bytes, values.raw() + static_cast<int64_t>(position) * bytes,
+                static_cast<size_t>(bytes));
   }
   return joined;
 }

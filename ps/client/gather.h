@@ -26,22 +26,21 @@ StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
 
 /// Offset of a slice of optimizer state that the overview lists as whole on every server although
 /// its parameter is split: the offset of the parameter's slice on that server. (The original's
-/// transpiler lists MeanGrad of rmsprop this way.)
+/// transpiler lists MeanGrad of rmsprop this way.) The parameter is DistributedVar::param; where
+/// that is not known, the one whose name begins that of the state.
 ///
-/// \param state     the whole variable; its name is that of its parameter and a suffix
+/// \param state     entry of the state on the server
 /// \param elements  number of elements of the slice
 /// \returns offset in elements; negative if no parameter is split that way
 int64_t offset_beside_param(llvm::ArrayRef<transpiler::OriginSlices> origins,
-                            const transpiler::VarFacts& state, const std::string& endpoint,
-                            int64_t elements);
+                            const transpiler::DistributedVar& state, int64_t elements);
 
-/// The slice that a server holds of such state: that of its parameter. If no parameter has a name
-/// that begins the state's, that of the vars with its shape, if all agree.
+/// The slice that a server holds of such state: that of its parameter. If the parameter is not
+/// known, that of the vars with its shape, if all agree.
 /// \returns null if no such var is split on that server, so that the state is whole there
 /// Errors: kInvalidData naming the state and two slices that differ.
 StatusOr<const transpiler::DistributedVar*> slice_beside_param(
-    llvm::ArrayRef<transpiler::OriginSlices> origins, const transpiler::VarFacts& state,
-    const std::string& endpoint);
+    llvm::ArrayRef<transpiler::OriginSlices> origins, const transpiler::DistributedVar& state);
 
 /// Fetches the state of learning rate schedules from one server: it is the same on all. Errors:
 /// those of the calls.

@@ -1,11 +1,9 @@
 #include "ps/client/link_sender.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "ps/slices/split_rows.h"
 
 namespace millrace::ps {
 namespace {
@@ -40,7 +38,7 @@ StatusOr<SliceNames> slices_of(const CommContext& context, size_t k, size_t coun
   return SliceNames{{context.split_varnames[k]}, {context.split_endpoints[k]}, {}};
 }
 
-Status send_count_link_sender(Client& client, const CommContext& context, const Value& value) {
+Status send_steps(Client& client, const CommContext& context, const Value& value) {
   const auto* const number = value.get_if<Tensor>();
   if (number == nullptr || number->dtype() != DType::kInt64 || number->numel() != 1) {
     return InvalidArgument("'{}' must be a single i64 (a number of steps), found {}",
@@ -58,11 +56,12 @@ Status send_count_link_sender(Client& client, const CommContext& context, const 
 
 }  // namespace
 
-LinkSender::Slicer& LinkSender::slicer_of(const std::string& var, llvm::ArrayRef<int64_t> heights) {
+LinkSender::RowSlices& LinkSender::rows_of(const std::string& var,
+                                           llvm::ArrayRef<int64_t> heights) {
   const std::lock_guard lock(mutex_);
-  std::unique_ptr<Slicer>& slicer = slicers_[var];
-  if (slicer == nullptr) slicer = std::make_unique<Slicer>(heights);
-  return *slicer;
+  std::unique_ptr<RowSlices>& rows = rows_[var];
+  if (rows == nullptr) rows = std::make_unique<RowSlices>(heights);
+  return *rows;
 }
 
 Status LinkSender::add(const CommContext& context, std::span<const Value* const> values,
@@ -70,15 +69,15 @@ Status LinkSender::add(const CommContext& context, std::span<const Value* const>
   for (size_t k = 0; k < values.size(); ++k) {
     MILLRACE_ASSIGN_OR_RETURN(const SliceNames slices, slices_of(context, k, values.size()));
     llvm::ArrayRef<Value> split(*values[k]);
-    if (const auto* const rows = values[k]->get_if<SelectedRows>()) {
-      Slicer& slicer = slicer_of(context.var_name, slices.heights);
-      load.locks.emplace_back(slicer.mutex);
-      MILLRACE_RETURN_IF_ERROR(slicer.rows.split(*rows));
-      split = slicer.rows.slices();
+    if (values[k]->holds<SelectedRows>()) {
+      RowSlices& own = rows_of(context.var_name, slices.heights);
+      load.locks.emplace_back(own.mutex);
+      MILLRACE_RETURN_IF_ERROR(own.rows.split(*values[k]));
+      split = own.rows.slices();
     } else if (!slices.heights.empty()) {
-      std::vector<Value>& kept = load.slices.emplace_back();
-      MILLRACE_RETURN_IF_ERROR(split_rows(*values[k], slices.heights, kept));
-      split = kept;
+      Slicer& views = load.tensors.emplace_back(slices.heights, Repeats::kKeep);
+      MILLRACE_RETURN_IF_ERROR(views.split(*values[k]));
+      split = views.slices();
     }
     for (size_t i = 0; i < slices.names.size(); ++i) {
       SentVars& sent = load.sent.at(slices.endpoints[i]);
@@ -110,7 +109,7 @@ Status LinkSender::send_all(std::span<const Parcel> parcels, Deadline /*deadline
   Load load;
   for (const auto& [context, values] : parcels) {
     if (!context->use_send_handler) {
-      MILLRACE_RETURN_IF_ERROR(send_count_link_sender(*client_, *context, values.front()));
+      MILLRACE_RETURN_IF_ERROR(send_steps(*client_, *context, values.front()));
       continue;
     }
     std::vector<const Value*> pointers;
@@ -172,7 +171,7 @@ Status LinkSender::receive_all(std::span<const Parcel> parcels, Deadline /*deadl
     if (parts.size() == 1) {
       *want.value = std::move(parts.front());
     } else if (status.ok()) {
-      MILLRACE_RETURN_IF_ERROR(join_rows(parts, *want.value));
+      MILLRACE_RETURN_IF_ERROR(join_slices(parts, *want.value));
     }
   }
   return status;
@@ -186,27 +185,17 @@ Status LinkSender::receive_changed(const CommContext& context, SelectedRows& row
     calls.emplace_back(slices.endpoints[i],
                        protocol::Get{GetKind::kChangedRows, {slices.names[i]}});
   MILLRACE_RETURN_IF_ERROR(client_->call_all(calls));
-  rows.rows.clear();
-  rows.height = 0;
-  std::vector<const Tensor*> parts;
-  for (const Client::Call& call : calls) {
-    const auto* const part =
-        call.reply.values.size() == 1 ? call.reply.values.front().get_if<SelectedRows>() : nullptr;
-    if (part == nullptr)
+  std::vector<Value> parts;
+  for (Client::Call& call : calls) {
+    if (call.reply.values.size() != 1 || !call.reply.values.front().holds<SelectedRows>())
       return InvalidData("the server at {} did not return rows of '{}'", call.endpoint,
                          context.var_name);
-    for (const int64_t row : part->rows) rows.rows.push_back(rows.height + row);
-    rows.height += part->height;
-    parts.push_back(&part->value);
+    parts.push_back(std::move(call.reply.values.front()));
   }
-  Dims dims(parts.front()->dims().begin(), parts.front()->dims().end());
-  dims[0] = static_cast<int64_t>(rows.rows.size());
-  MILLRACE_RETURN_IF_ERROR(rows.value.resize(parts.front()->dtype(), dims));
-  std::byte* place = rows.value.raw();
-  for (const Tensor* const part : parts) {
-    if (part->bytes() > 0) std::memcpy(place, part->raw(), static_cast<size_t>(part->bytes()));
-    place += part->bytes();
-  }
+  Value whole;
+  whole.as<SelectedRows>() = std::move(rows);  // reuses its memory
+  MILLRACE_RETURN_IF_ERROR(join_slices(parts, whole));
+  rows = std::move(whole.as<SelectedRows>());
   return Ok();
 }
 

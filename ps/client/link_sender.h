@@ -10,7 +10,7 @@
 #include "ps/client/by_server.h"
 #include "ps/client/client.h"
 #include "ps/communicator/sender.h"
-#include "ps/slices/row_slicer.h"
+#include "ps/slices/slicer.h"
 
 namespace millrace::ps {
 
@@ -34,25 +34,25 @@ class LinkSender final : public Sender {
   Status barrier(CommBarrier kind, Deadline deadline) override;
 
  private:
-  /// Slices of the values being sent. Memory of sliced rows is reused from message to message.
-  struct Slicer {
+  /// Slices of the rows being sent. Their memory is reused from message to message.
+  struct RowSlices {
     std::mutex mutex;
-    RowSlicer rows;
-    explicit Slicer(llvm::ArrayRef<int64_t> heights) : rows(heights) {}
+    Slicer rows;
+    explicit RowSlices(llvm::ArrayRef<int64_t> heights) : rows(heights, Repeats::kAddUp) {}
   };
   /// Vars for each server, and the values that they point to.
   struct Load {
     ByServer<SentVars> sent;
-    std::deque<std::vector<Value>> slices;
+    std::deque<Slicer> tensors;  ///< slices of tensors: views
     std::vector<std::unique_lock<std::mutex>> locks;
   };
   Status add(const CommContext& context, std::span<const Value* const> values, Load& load);
   Status deliver(Load& load, SendKind kind);
-  Slicer& slicer_of(const std::string& var, llvm::ArrayRef<int64_t> heights);
+  RowSlices& rows_of(const std::string& var, llvm::ArrayRef<int64_t> heights);
 
   std::shared_ptr<Client> client_;
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Slicer>> slicers_;  ///< by var
+  std::map<std::string, std::unique_ptr<RowSlices>> rows_;  ///< by var
 };
 
 }  // namespace millrace::ps

@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "kernels/cpu/merge_rows.h"
+#include "ps/communicator/merge.h"
 
 namespace millrace::ps {
 namespace {
@@ -28,11 +29,6 @@ void catch_up(const T* server, T* live, T* old, int64_t count) {
   }
 }
 
-template <typename T>
-void add_geo(const T* from, T* to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
-}
-
 // Calls body with a null pointer of the element type, for dispatch by type.
 template <typename Body>
 void with_type(DType dtype, Body&& body) {
@@ -49,7 +45,7 @@ void add_missing(const Value& delta, Value& answer) {
     auto& to = *answer.get_if<Tensor>();
     with_type(to.dtype(), [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      add_geo(dense->data<T>(), to.data<T>(), to.numel());
+      add_elements(dense->data<T>(), to.data<T>(), to.numel());
     });
     return;
   }
@@ -61,13 +57,13 @@ void add_missing(const Value& delta, Value& answer) {
     if (at == from.rows.end() || *at != to.rows[i]) continue;
     with_type(to.value.dtype(), [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      add_geo(from.value.data<T>() + (at - from.rows.begin()) * width,
-              to.value.data<T>() + static_cast<int64_t>(i) * width, width);
+      add_elements(from.value.data<T>() + (at - from.rows.begin()) * width,
+                   to.value.data<T>() + static_cast<int64_t>(i) * width, width);
     });
   }
 }
 
-Status misfit_geo(const std::string& var, const Value& answer, const Tensor& live) {
+Status other_form(const std::string& var, const Value& answer, const Tensor& live) {
   return {StatusCode::kExecution, fmt::format("'{}' is {} here, but the servers sent {}", var,
                                               describe(live), describe(answer))};
 }
@@ -80,7 +76,7 @@ Status check_form(const std::string& var, const Value& answer, const Tensor& liv
   const bool fits = given.dtype() == live.dtype() &&
                     (dense != nullptr ? given.dims() == live.dims()
                                       : kernels::row_width(given) == kernels::row_width(live));
-  return fits ? Ok() : misfit_geo(var, answer, live);
+  return fits ? Ok() : other_form(var, answer, live);
 }
 
 // Applies the servers' values; of a table, only the rows that they sent.

@@ -1,25 +1,18 @@
 #include "ps/communicator/merge.h"
 
-#include <cstring>
+#include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/tensor/join_rows.h"
 #include "kernels/cpu/merge_rows.h"
 
 namespace millrace::ps {
 namespace {
 
-Status misfit_merge(const Value& first, const Value& other) {
+Status cannot_merge(const Value& first, const Value& other) {
   return {StatusCode::kExecution,
           fmt::format("cannot merge values of different types or dims: {} and {}", describe(first),
                       describe(other))};
-}
-
-template <typename T>
-void add_merge(const Tensor& from, Tensor& to) {
-  const T* const source = from.data<T>();
-  T* const sum = to.data<T>();
-  const int64_t count = to.numel();
-  for (int64_t i = 0; i < count; ++i) sum[i] += source[i];
 }
 
 template <typename T>
@@ -40,16 +33,16 @@ Status merge_tensors(std::span<Value> values, bool average) {
   for (const Value& value : values.subspan(1)) {
     const auto* const next = value.get_if<Tensor>();
     if (next == nullptr || next->dtype() != sum.dtype() || next->dims() != sum.dims())
-      return misfit_merge(values[0], value);
+      return cannot_merge(values[0], value);
     switch (sum.dtype()) {
       case DType::kFloat32:
-        add_merge<float>(*next, sum);
+        add_elements(next->data<float>(), sum.data<float>(), sum.numel());
         break;
       case DType::kFloat64:
-        add_merge<double>(*next, sum);
+        add_elements(next->data<double>(), sum.data<double>(), sum.numel());
         break;
       case DType::kInt64:
-        add_merge<int64_t>(*next, sum);
+        add_elements(next->data<int64_t>(), sum.data<int64_t>(), sum.numel());
         break;
       default:
         return {StatusCode::kExecution,
@@ -59,39 +52,16 @@ Status merge_tensors(std::span<Value> values, bool average) {
   return average ? average_tensor(sum, values.size()) : Ok();
 }
 
-// Concatenates the rows of all values; the row merger handles repeats.
-Status join_rows(std::span<Value> values, SelectedRows& all) {
-  const auto& first = *values[0].get_if<SelectedRows>();
-  size_t count = 0;
-  for (const Value& value : values) {
-    const auto* const part = value.get_if<SelectedRows>();
-    if (part == nullptr || part->height != first.height ||
-        part->value.dtype() != first.value.dtype() ||
-        kernels::row_width(part->value) != kernels::row_width(first.value))
-      return misfit_merge(values[0], value);
-    count += part->rows.size();
-  }
-  all.height = first.height;
-  all.rows.reserve(count);
-  Dims dims(first.value.dims().begin(), first.value.dims().end());
-  dims[0] = static_cast<int64_t>(count);
-  MILLRACE_RETURN_IF_ERROR(all.value.resize(first.value.dtype(), dims));
-  std::byte* to = all.value.raw();
-  for (const Value& value : values) {
-    const auto& part = *value.get_if<SelectedRows>();
-    all.rows.insert(all.rows.end(), part.rows.begin(), part.rows.end());
-    const auto bytes = static_cast<size_t>(part.value.bytes());
-    if (bytes > 0) std::memcpy(to, part.value.raw(), bytes);
-    to += bytes;
-  }
-  return Ok();
-}
-
 Status merge_selected_rows(std::span<Value> values, bool average, bool adds_up) {
   auto& result = *values[0].get_if<SelectedRows>();
   if (values.size() > 1) {
+    std::vector<const SelectedRows*> parts;
+    for (const Value& value : values) {
+      parts.push_back(value.get_if<SelectedRows>());
+      if (parts.back() == nullptr) return cannot_merge(values[0], value);
+    }
     SelectedRows all;
-    MILLRACE_RETURN_IF_ERROR(join_rows(values, all));
+    MILLRACE_RETURN_IF_ERROR(join_rows(parts, all));
     result = std::move(all);
   }
   if (result.rows.empty()) return Ok();

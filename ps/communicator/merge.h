@@ -16,6 +16,12 @@ namespace millrace::ps {
 /// cannot be added; kResource.
 Status merge_values(std::span<Value> values, bool average, bool adds_up_rows = true);
 
+/// Adds elements: to[i] += from[i].
+template <typename T>
+void add_elements(const T* from, T* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
 /// Copies a tensor or selected rows into `to`, reusing its memory where possible. Errors:
 /// kResource; kInvalidArgument for another kind of value.
 Status copy_value(const Value& from, Value& to);

@@ -56,18 +56,18 @@ StatusOr<std::span<const int64_t>> ids_of(const Value& value) {
   return ids->values<int64_t>();
 }
 
-Status no_row_large_tables(const LargeTable& table, int64_t id) {
+Status no_such_row(const LargeTable& table, int64_t id) {
   return failed(fmt::format("table '{}' has no row {}", table.name(), id));
 }
 
 // The names in the attributes of an op.
-struct LargeTablesNames {
+struct TableNames {
   std::string table;
   Strings columns;
   bool entry = false;
 };
 
-LargeTablesNames names_of_large_tables(const KernelSetup& setup) {
+TableNames names_in(const KernelSetup& setup) {
   return {setup.attr<std::string>("tablename"), setup.attr<Strings>("value_names"),
           setup.attr<bool>("is_entry")};
 }
@@ -90,7 +90,7 @@ struct LockedTable {
   Columns columns;
 };
 
-StatusOr<LockedTable> lock_table(const Tables& tables, const LargeTablesNames& names) {
+StatusOr<LockedTable> lock_table(const Tables& tables, const TableNames& names) {
   MILLRACE_ASSIGN_OR_RETURN(LargeTable* const table, tables->find(names.table));
   std::unique_lock lock(table->mutex());
   MILLRACE_ASSIGN_OR_RETURN(Columns columns, columns_of(*table, names.columns));
@@ -98,7 +98,7 @@ StatusOr<LockedTable> lock_table(const Tables& tables, const LargeTablesNames& n
 }
 
 StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
-  const LargeTablesNames names = names_of_large_tables(setup);
+  const TableNames names = names_in(setup);
   const ArgIndex ids_arg = setup.input("Ids");
   const ArgRange out = setup.outputs("Out");
   const bool creates = setup.attr<bool>("init");
@@ -119,7 +119,7 @@ StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
     }
     for (const int64_t id : ids) {
       LargeTable::Row* const row = creates ? &table->make(id) : table->find(id);
-      if (row == nullptr) return no_row_large_tables(*table, id);
+      if (row == nullptr) return no_such_row(*table, id);
       for (size_t k = 0; k < columns.size(); ++k)
         to[k] = std::copy_n(row->values.begin() + static_cast<int64_t>(columns[k]->offset),
                             columns[k]->width, to[k]);
@@ -130,7 +130,7 @@ StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
 
 // Replaces rows of the table, or adds new ones.
 StatusOr<Control> make_write(const Tables& tables, const KernelSetup& setup, bool adds) {
-  const LargeTablesNames names = names_of_large_tables(setup);
+  const TableNames names = names_in(setup);
   const ArgRange ids_args = setup.inputs("Ids");
   const ArgRange in = setup.inputs("In");
   const ArgRange out = adds ? setup.outputs("Out") : ArgRange{};
@@ -191,7 +191,7 @@ Status for_each_row(LargeTable& table, const Value& value, size_t width, bool en
   return Ok();
 }
 
-StatusOr<float> number_of_large_tables(const Value& value, const char* slot) {
+StatusOr<float> single_number(const Value& value, const char* slot) {
   const auto* const tensor = value.get_if<Tensor>();
   if (tensor == nullptr || tensor->dtype() != DType::kFloat32 || tensor->numel() != 1)
     return failed(fmt::format("{} must be a single f32, found {}", slot, describe(value)));
@@ -199,11 +199,11 @@ StatusOr<float> number_of_large_tables(const Value& value, const char* slot) {
 }
 
 StatusOr<float> read_rate(const ControlContext& ctx, ArgIndex rate) {
-  return number_of_large_tables(ctx.args.in_value(rate), "LearningRate");
+  return single_number(ctx.args.in_value(rate), "LearningRate");
 }
 
 StatusOr<Control> make_sgd(const Tables& tables, const KernelSetup& setup) {
-  const LargeTablesNames names = names_of_large_tables(setup);
+  const TableNames names = names_in(setup);
   const ArgIndex grad = setup.input("Grad");
   const ArgIndex rate_arg = setup.input("LearningRate");
   if (names.columns.size() != 1)
@@ -229,7 +229,7 @@ struct Adam {
 };
 
 StatusOr<Control> make_adam(const Tables& tables, const KernelSetup& setup) {
-  const LargeTablesNames names = names_of_large_tables(setup);
+  const TableNames names = names_in(setup);
   const Adam adam{setup.attr<float>("beta1"), setup.attr<float>("beta2"),
                   setup.attr<float>("epsilon")};
   const ArgIndex grad = setup.input("Grad");
@@ -246,9 +246,9 @@ StatusOr<Control> make_adam(const Tables& tables, const KernelSetup& setup) {
     const Columns& columns = locked.columns;
     MILLRACE_ASSIGN_OR_RETURN(const float rate, read_rate(ctx, rate_arg));
     MILLRACE_ASSIGN_OR_RETURN(const float power1,
-                              number_of_large_tables(ctx.args.in_value(powers[0]), "Beta1Pow"));
+                              single_number(ctx.args.in_value(powers[0]), "Beta1Pow"));
     MILLRACE_ASSIGN_OR_RETURN(const float power2,
-                              number_of_large_tables(ctx.args.in_value(powers[1]), "Beta2Pow"));
+                              single_number(ctx.args.in_value(powers[1]), "Beta2Pow"));
     const float step = rate * std::sqrt(1 - power2) / (1 - power1);
     const size_t width = columns[0]->width;
     MILLRACE_RETURN_IF_ERROR(for_each_row(

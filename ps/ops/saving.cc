@@ -8,7 +8,9 @@
 #include <fmt/ranges.h>
 
 #include "executor/block_runner.h"
+#include "framework/base/text.h"
 #include "framework/row_owner.h"
+#include "framework/slice_cover.h"
 #include "framework/var.h"
 #include "io/param_writer.h"
 #include "io/paths.h"
@@ -84,7 +86,7 @@ Status check_rows_saving(const RecvSave& save, const std::vector<Value>& slices,
                             describe(slices[k])));
 }
 
-// Saves a sparse table, whose rows are on server `row % servers`: needs all slices at once.
+// Saves a sparse table, whose rows are distributed by id: needs all slices at once.
 Status run_recv_rows(TrainerLink& link, const RecvSave& save) {
   std::vector<Value> slices(save.endpoints.size());
   for (size_t k = 0; k < slices.size(); ++k) {
@@ -107,7 +109,8 @@ Status run_recv_rows(TrainerLink& link, const RecvSave& save) {
     for (int64_t i = 0; i < dims[0]; ++i) {
       const Tensor& slice =
           *slices[static_cast<size_t>(server_of_row(first + i, count))].get_if<Tensor>();
-      std::memcpy(piece.raw() + i * row_bytes, slice.raw() + (first + i) / count * row_bytes,
+      std::memcpy(piece.raw() + i * row_bytes,
+                  slice.raw() + position_on_server(first + i, count) * row_bytes,
                   static_cast<size_t>(row_bytes));
     }
     MILLRACE_RETURN_IF_ERROR(file.append(piece));
@@ -145,7 +148,7 @@ StatusOr<int64_t> elements_of_saving(const KernelSetup& setup, llvm::StringRef s
 }
 
 // Checks that the slices make up the var, or that each of them is the whole var.
-Status check_cover(const KernelSetup& setup, RecvSave& save) {
+Status check_slice_shapes(const KernelSetup& setup, RecvSave& save) {
   const std::optional<int64_t> elements = element_count(save.shape);
   if (!elements || *elements < 0) return setup.error("attribute 'shape' is not a valid shape");
   save.elements = *elements;
@@ -163,16 +166,21 @@ Status check_cover(const KernelSetup& setup, RecvSave& save) {
         "found {} slices of rows: expected 'pserver_num' {} of them, and a shape with rows", slices,
         servers);
   }
+  std::vector<VarSlice> in_order;
   int64_t sum = 0;
   save.alike = true;
   for (const std::string& shape : setup.attr<Strings>("slice_shapes")) {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t count, elements_of_saving(setup, shape));
     save.slice_elements.push_back(count);
     save.alike = save.alike && count == save.elements;
-    if (__builtin_add_overflow(sum, count, &sum)) break;
+    in_order.push_back({in_quotes(save.remote_names[in_order.size()]), sum, count, save.dtype, {}});
+    if (__builtin_add_overflow(sum, count, &sum)) sum = 0;  // refused below
   }
-  if (save.alike || sum == save.elements) return Ok();
-  return setup.error("the slices have {} elements, attribute 'shape' has {}", sum, save.elements);
+  if (save.alike) return Ok();
+  if (const Status status = check_slices_cover(save.path, save.dtype, save.shape, in_order);
+      !status.ok())
+    return setup.error("{}", status.message());
+  return Ok();
 }
 
 StatusOr<Control> make_recv_save(const Link& link, const KernelSetup& setup,
@@ -189,9 +197,9 @@ StatusOr<Control> make_recv_save(const Link& link, const KernelSetup& setup,
   save->shape.assign(shape.begin(), shape.end());
   if (setup.op().has_attr("dtype")) save->dtype = setup.dtype_attr("dtype");
   save->by_remainder = setup.attr<bool>("is_sparse");
-  MILLRACE_RETURN_IF_ERROR(check_cover(setup, *save));
-  save->root = files_root;
   save->path = setup.attr<std::string>("file_path");
+  MILLRACE_RETURN_IF_ERROR(check_slice_shapes(setup, *save));
+  save->root = files_root;
   save->overwrite = setup.attr<bool>("overwrite");
   if (files_root.empty()) {
     return Status(StatusCode::kInvalidArgument,

@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -7,7 +8,7 @@
 #include "framework/op_attrs.h"
 #include "ps/communicator/communicator.h"
 #include "ps/ops/trainer_ops.h"
-#include "ps/slices/split_rows.h"
+#include "ps/slices/slicer.h"
 
 // send, recv, send_barrier, fetch_barrier and send_and_recv. Source: spec/ps_runtime.md section 6,
 // spec/transpiler.md sections 4 and 14.
@@ -48,8 +49,8 @@ struct Send {
   Strings endpoints;
   Strings remote_names;
   std::vector<int64_t> sections;  // rows of each slice of the only var; empty: not split
-  std::vector<Value> slices;
-  bool counts = false;  // the var is a step counter
+  std::optional<Slicer> slicer;   // if the only var is split
+  bool counts = false;            // the var is a step counter
   bool deferred = false;
 };
 
@@ -87,12 +88,11 @@ Status run_send(TrainerLink& link, Send& send, ControlContext& ctx) {
       continue;
     }
     // a single var: in slices, or whole to one or more servers
-    if (send.sections.size() > 1)
-      MILLRACE_RETURN_IF_ERROR(split_rows(value, send.sections, send.slices));
+    if (send.slicer) MILLRACE_RETURN_IF_ERROR(send.slicer->split(value));
     for (size_t k = 0; k < send.endpoints.size(); ++k) {
       parcels.push_back({send.endpoints[k],
                          send.remote_names[send.remote_names.size() == 1 ? 0 : k],
-                         send.sections.size() > 1 ? &send.slices[k] : &value});
+                         send.slicer ? &send.slicer->slices()[k] : &value});
     }
   }
   if (parcels.empty()) return Ok();
@@ -190,6 +190,7 @@ StatusOr<Control> make_send(const Link& link, const KernelSetup& setup) {
   send->counts = !setup.attr<bool>("use_send_handler");
   send->deferred = !send->counts && waits_for_send_barrier(setup.op());
   MILLRACE_RETURN_IF_ERROR(check_counts(setup, *send));
+  if (send->sections.size() > 1) send->slicer.emplace(send->sections, Repeats::kKeep);
   return Control([link, send](ControlContext& ctx) { return run_send(*link, *send, ctx); });
 }
 
@@ -210,7 +211,7 @@ Status run_recv(TrainerLink& link, Recv& recv, ControlContext& ctx) {
     for (size_t k = 0; k < recv.endpoints.size(); ++k)
       wants.push_back({recv.endpoints[k], recv.remote_names[k], &recv.slices[k]});
     MILLRACE_RETURN_IF_ERROR(link.fetch(wants, recv.any_phase));
-    return join_rows(recv.slices, ctx.args.out_value(recv.args.front()));
+    return join_slices(recv.slices, ctx.args.out_value(recv.args.front()));
   }
   for (size_t i = 0; i < recv.args.size(); ++i)
     wants.push_back({recv.endpoints[i], recv.remote_names[i], &ctx.args.out_value(recv.args[i])});

@@ -59,6 +59,8 @@ Status add_rows(const SelectedRows& from, int64_t server, int64_t servers, Selec
   for (size_t i = 0; i < from.rows.size(); ++i) {
     const int64_t row = from.rows[i];
     if (server_of_row(row, servers) != server) continue;
+    if (row < 0 || row >= to.height)
+      return InvalidData("row {} of a table of {} rows", row, to.height);
     if (!seen.insert(row).second) return InvalidData("row {} occurs twice", row);
     to.rows.push_back(row);
     const std::byte* const begin = from.value.raw() + static_cast<int64_t>(i) * row_bytes;
@@ -84,7 +86,10 @@ Status load_table_parts(const std::string& folder, const std::string& table, int
     MILLRACE_ASSIGN_OR_RETURN(const Value value,
                               io::load_param(source, {table, VarKind::kSelectedRows, {}, {}}));
     const SelectedRows& from = *value.get_if<SelectedRows>();
-    const bool other = part > 0 && (from.height != rows.height || from.value.dtype() != dtype);
+    const bool other =
+        part > 0 &&
+        (from.height != rows.height || from.value.dtype() != dtype ||
+         from.value.dims().drop_front() != llvm::ArrayRef<int64_t>(dims).drop_front());
     if (other) return in_table(InvalidData("the file belongs to another table"), table, path);
     dtype = from.value.dtype();
     dims.assign(from.value.dims().begin(), from.value.dims().end());

@@ -8,6 +8,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "framework/row_owner.h"
+#include "framework/tensor/join_rows.h"
 #include "ps/client/gather.h"
 #include "ps/server/table_rows.h"
 #include "ps/values.h"
@@ -30,15 +32,38 @@ Status misfit_slice(const std::string& name, const Value& value, const std::stri
   return InvalidData("expected {}, found {}", expected, describe(value)).at(std::move(place));
 }
 
+// The parameter that the server's program updates with some state, as the overview lists it; null
+// if no op does. Errors: kInvalidData for state of several parameters.
+StatusOr<const DistributedVar*> param_updated_with(const Program& program, const SlicesFile& slices,
+                                                   const DistributedVar& state) {
+  const DistributedVar* param = nullptr;
+  for (const Block& block : program.blocks()) {
+    for (const Op& op : block.ops()) {
+      const llvm::StringRef name = op.first_input("Param");
+      if (name.empty() || !op.reads(state.slice.name)) continue;
+      const DistributedVar* const found = slices.overview.get_distributed_var_by_slice(name.str());
+      if (found == nullptr || found->endpoint != state.endpoint || found == param) continue;
+      if (param != nullptr)
+        return InvalidData("'{}' is state of '{}' and of '{}'", state.origin.name,
+                           param->slice.name, found->slice.name);
+      param = found;
+    }
+  }
+  return param;
+}
+
 // Offset of a slice of a variable. Some accumulators of split parameters are listed as whole, but
 // have the size of their parameter's slice.
-StatusOr<int64_t> offset_of(const SlicesFile& slices, const DistributedVar& entry, int64_t elements,
-                            int64_t whole) {
+StatusOr<int64_t> offset_of(const SlicesFile& slices, const DistributedVar& entry,
+                            const Program& program, int64_t elements, int64_t whole) {
   if (entry.is_slice || elements == whole) return entry.offset;
-  MILLRACE_ASSIGN_OR_RETURN(const DistributedVar* const beside,
-                            slice_beside_param(transpiler::slices_by_origin(slices.overview),
-                                               entry.origin, entry.endpoint));
-  if (beside != nullptr && elements_in(beside->slice.shape) == elements) return beside->offset;
+  MILLRACE_ASSIGN_OR_RETURN(const DistributedVar* beside,
+                            param_updated_with(program, slices, entry));
+  if (beside == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        beside, slice_beside_param(transpiler::slices_by_origin(slices.overview), entry));
+  }
+  if (beside != nullptr && element_count(beside->slice.shape) == elements) return beside->offset;
   return InvalidData(
       "the server has {} of the {} elements of '{}', and no var beside it is split "
       "that way",
@@ -54,7 +79,7 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
   const Dims dims(var->dims().begin(), var->dims().end());
   const int64_t elements = elements_in(dims);
   MILLRACE_ASSIGN_OR_RETURN(const int64_t offset,
-                            offset_of(slices, entry, elements, tensor->numel()));
+                            offset_of(slices, entry, program, elements, tensor->numel()));
   if (tensor->dtype() != var->dtype() || offset < 0 || offset + elements > tensor->numel()) {
     return misfit_slice(entry.origin.name, whole,
                         fmt::format("{} with elements {} to {}", dtype_name(var->dtype()), offset,
@@ -67,7 +92,6 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
   return Ok();
 }
 
-// Row `id` of the distributed table is on server id mod servers.
 Status load_table_rows(const SlicesFile& slices, const Op& serve, const Value& whole,
                        Scope& scope) {
   const std::string& name = slices.properties.distributed_lookup_table;
@@ -77,11 +101,8 @@ Status load_table_rows(const SlicesFile& slices, const Op& serve, const Value& w
   const int64_t server = std::max(get_attr_or(serve, "pserver_id", 0), 0);
   auto& to = scope.root().local(name).as<SelectedRows>();
   to.height = table->dim(0);
-  to.rows.clear();
-  for (int64_t row = server; row < to.height; row += servers) to.rows.push_back(row);
-  Dims dims(table->dims().begin(), table->dims().end());
-  dims[0] = static_cast<int64_t>(to.rows.size());
-  MILLRACE_RETURN_IF_ERROR(to.value.resize(table->dtype(), dims));
+  to.rows = first_rows_of_server(rows_of_server(to.height, server, servers), server, servers);
+  MILLRACE_RETURN_IF_ERROR(resize_rows(*table, static_cast<int64_t>(to.rows.size()), to.value));
   const int64_t bytes = to.height == 0 ? 0 : table->bytes() / to.height;
   for (size_t i = 0; i < to.rows.size(); ++i) {
     std::memcpy(to.value.raw() + static_cast<int64_t>(i) * bytes, table->raw() + to.rows[i] * bytes,

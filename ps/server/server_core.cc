@@ -35,7 +35,7 @@ std::vector<int32_t> blocks_to_run(const ServePlan& plan) {
   return {blocks.begin(), blocks.end()};
 }
 
-Status misfit_server_core(const RequestItem& item, const std::string& expected) {
+Status wrong_item(const RequestItem& item, const std::string& expected) {
   Location place;
   place.var = item.name;
   return Status(StatusCode::kInvalidArgument,
@@ -47,22 +47,22 @@ std::string dims_text(llvm::ArrayRef<int64_t> dims) {
   return fmt::format("[{}]", fmt::join(dims, ", "));
 }
 
-Status check_rows_server_core(const RequestItem& item, const SelectedRows& rows,
-                              llvm::ArrayRef<int64_t> declared) {
+Status check_sent_rows(const RequestItem& item, const SelectedRows& rows,
+                       llvm::ArrayRef<int64_t> declared) {
   const int64_t count = rows.value.initialized() ? rows.value.dim(0) : 0;
   if (count != static_cast<int64_t>(rows.rows.size()))
-    return misfit_server_core(item, fmt::format("values of {} rows", rows.rows.size()));
+    return wrong_item(item, fmt::format("values of {} rows", rows.rows.size()));
   const int64_t height = declared.empty() || declared[0] < 0 ? rows.height : declared[0];
   for (const int64_t row : rows.rows) {
     if (row >= 0 && row < height) continue;
-    return misfit_server_core(item, fmt::format("rows in [0, {})", height))
+    return wrong_item(item, fmt::format("rows in [0, {})", height))
         .with_note(fmt::format("row {} is out of range", row));
   }
   if (count == 0 || declared.empty()) return Ok();
   int64_t width = 1;
   for (const int64_t dim : declared.drop_front()) width *= dim;
   if (width >= 0 && kernels::row_width(rows.value) != width)
-    return misfit_server_core(item, fmt::format("rows of {} elements", width));
+    return wrong_item(item, fmt::format("rows of {} elements", width));
   return Ok();
 }
 
@@ -74,7 +74,7 @@ Status check_item(const RequestItem& item, const Var* var) {
   if (var == nullptr || !var->spec().has_tensor()) return Ok();
   const llvm::ArrayRef<int64_t> declared = var->dims();
   if (const auto* const rows = item.value->get_if<SelectedRows>())
-    return check_rows_server_core(item, *rows, declared);
+    return check_sent_rows(item, *rows, declared);
   const auto* const tensor = item.value->get_if<Tensor>();
   if (tensor == nullptr) return Ok();
   const bool fits =
@@ -85,7 +85,7 @@ Status check_item(const RequestItem& item, const Var* var) {
   int64_t elements = 1;
   for (const int64_t dim : declared) elements *= dim;
   if (fits || (elements == 1 && tensor->numel() == 1)) return Ok();
-  return misfit_server_core(item, fmt::format("dims {}", dims_text(declared)));
+  return wrong_item(item, fmt::format("dims {}", dims_text(declared)));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/row_owner.h"
 #include "kernels/cpu/row_position.h"
 
 namespace millrace::ps {
@@ -71,7 +72,7 @@ void number_rows(Value& table, int64_t server, int64_t servers, int64_t height) 
   auto* const rows = table.get_if<SelectedRows>();
   if (rows == nullptr || !rows->rows.empty() || !rows->value.initialized()) return;
   rows->height = height;
-  for (int64_t i = 0; i < rows->value.dim(0); ++i) rows->rows.push_back(server + i * servers);
+  rows->rows = first_rows_of_server(rows->value.dim(0), server, servers);
 }
 
 }  // namespace millrace::ps

@@ -5,21 +5,9 @@
 
 #include "framework/base/errors.h"
 #include "ps/table/keyed_random.h"
+#include "ps/values.h"
 
 namespace millrace::ps {
-namespace {
-
-StatusOr<Value> int_tensor(const std::vector<int64_t>& from) {
-  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor,
-                            Tensor::create(DType::kInt64, {static_cast<int64_t>(from.size())}));
-  std::copy(from.begin(), from.end(), tensor.data<int64_t>());
-  Value value;
-  value.as<Tensor>() = std::move(tensor);
-  return value;
-}
-
-}  // namespace
-
 StatusOr<KeyPlan> make_key_plan(std::span<const int64_t> ids, int64_t shard_num, size_t servers,
                                 std::optional<int64_t> padding) {
   if (ids.size() > UINT32_MAX / 2)
@@ -59,8 +47,9 @@ StatusOr<KeyPlan> make_key_plan(std::span<const int64_t> ids, int64_t shard_num,
   for (size_t server = 0; server < servers; ++server) {
     KeyPlan::ServerKeys& listed = plan.by_server[server];
     listed.size = keys[server].size();
-    MILLRACE_ASSIGN_OR_RETURN(listed.keys, int_tensor(keys[server]));
-    MILLRACE_ASSIGN_OR_RETURN(listed.counts, int_tensor(counts[server]));
+    const Dims dims{static_cast<int64_t>(listed.size)};
+    MILLRACE_ASSIGN_OR_RETURN(listed.keys, copied_tensor(keys[server], DType::kInt64, dims));
+    MILLRACE_ASSIGN_OR_RETURN(listed.counts, copied_tensor(counts[server], DType::kInt64, dims));
   }
   return plan;
 }

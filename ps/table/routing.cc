@@ -12,16 +12,19 @@ StatusOr<SparseRouting> SparseRouting::create(int64_t shard_num, int64_t servers
   return SparseRouting(shard_num, (shard_num + servers - 1) / servers);
 }
 
+DenseRange dense_range(int64_t elements, int64_t servers, int64_t server) {
+  const int64_t most = elements / servers + 1;
+  const int64_t begin = std::min(most * server, elements);
+  return {begin, std::min(most, elements - begin)};
+}
+
 StatusOr<std::vector<DenseRange>> dense_ranges(int64_t elements, int64_t servers) {
   if (elements < 0)
     return InvalidArgument("a dense table has {} elements, expected at least 0", elements);
   if (servers < 1) return InvalidArgument("a table has {} servers, expected at least 1", servers);
-  const int64_t part = elements / servers + 1;
   std::vector<DenseRange> ranges;
-  for (int64_t begin = 0; static_cast<int64_t>(ranges.size()) < servers; begin += part) {
-    const int64_t from = std::min(begin, elements);
-    ranges.push_back({from, std::min(part, elements - from)});
-  }
+  for (int64_t server = 0; server < servers; ++server)
+    ranges.push_back(dense_range(elements, servers, server));
   return ranges;
 }
 

@@ -6,19 +6,11 @@
 #include "ps/table/keyed_random.h"
 #include "ps/table/sparse_table.h"
 #include "ps/table/state_parts.h"
+#include "ps/values.h"
 
 // Saving and restoring the state of a sparse table for snapshots.
 namespace millrace::ps {
 namespace {
-
-template <typename T>
-StatusOr<Value> tensor_of_sparse_state(const std::vector<T>& from, DType dtype, Dims dims) {
-  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(dtype, dims));
-  if (!from.empty()) std::memcpy(tensor.raw(), from.data(), from.size() * sizeof(T));
-  Value value;
-  value.as<Tensor>() = std::move(tensor);
-  return value;
-}
 
 template <typename T>
 StatusOr<std::span<const T>> values_of(const TableState& state, const char* name, DType dtype,
@@ -59,17 +51,13 @@ StatusOr<TableState> SparseTable::state() {
   const auto n = static_cast<int64_t>(keys.size());
   const auto w = static_cast<int64_t>(waiting.size());
   TableState state;
-  MILLRACE_ASSIGN_OR_RETURN(state[kKeysPart], tensor_of_sparse_state(keys, DType::kInt64, {n}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kKeysPart], copied_tensor(keys, DType::kInt64, {n}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kRowsPart],
+                            copied_tensor(rows, DType::kFloat32, {n, static_cast<int64_t>(width)}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingKeysPart], copied_tensor(waiting, DType::kInt64, {w}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingCountsPart], copied_tensor(counts, DType::kFloat32, {w}));
   MILLRACE_ASSIGN_OR_RETURN(
-      state[kRowsPart],
-      tensor_of_sparse_state(rows, DType::kFloat32, {n, static_cast<int64_t>(width)}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingKeysPart],
-                            tensor_of_sparse_state(waiting, DType::kInt64, {w}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingCountsPart],
-                            tensor_of_sparse_state(counts, DType::kFloat32, {w}));
-  MILLRACE_ASSIGN_OR_RETURN(
-      state[kDrawsPart],
-      tensor_of_sparse_state(draws, DType::kInt64, {static_cast<int64_t>(draws.size())}));
+      state[kDrawsPart], copied_tensor(draws, DType::kInt64, {static_cast<int64_t>(draws.size())}));
   return state;
 }
 

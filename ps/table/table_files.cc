@@ -122,8 +122,8 @@ StatusOr<int64_t> save_rows_as_text(SparseTable& table, const std::string& folde
   int64_t count = 0;
   const Status visited = table.visit([&](uint64_t key, float* row) -> Status {
     if (accessor.is_saved(row, mode)) {
-      const uint64_t shard = key % static_cast<uint64_t>(shard_num) % static_cast<uint64_t>(shards);
-      std::string& text = texts[shard];
+      const int64_t shard = server_of_row(static_cast<int64_t>(key), shard_num) % shards;
+      std::string& text = texts[static_cast<size_t>(shard)];
       fmt::format_to(std::back_inserter(text), "{}", key);
       const int used = accessor.used_floats(row);
       for (int i = 0; i < used; ++i) fmt::format_to(std::back_inserter(text), " {:.9g}", row[i]);

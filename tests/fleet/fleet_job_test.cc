@@ -233,20 +233,6 @@ TEST(FleetJob, RolesBeyondTheJobAreErrors) {
   EXPECT_EQ(job->role({false, -1}).status().message(), "worker -1 of 2: expected a smaller number");
 }
 
-TEST(ServerShare, LastServersHaveLess) {
-  EXPECT_EQ(server_share(186, 2, 0), 94);
-  EXPECT_EQ(server_share(186, 2, 1), 92);
-  EXPECT_EQ(server_share(186, 1, 0), 186);
-  EXPECT_EQ(server_share(2, 4, 1), 1);
-  EXPECT_EQ(server_share(2, 4, 2), 0);
-  EXPECT_EQ(server_share(0, 3, 0), 0);
-  for (int servers = 1; servers < 9; ++servers) {
-    int64_t sum = 0;
-    for (int i = 0; i < servers; ++i) sum += server_share(100, servers, i);
-    EXPECT_EQ(sum, 100) << servers;
-  }
-}
-
 TEST(PythonNumber, IsTheShortestDecimalOfTheDouble) {
   EXPECT_EQ(python_number(0), "0.0");
   EXPECT_EQ(python_number(-1), "-1.0");

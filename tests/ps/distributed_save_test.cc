@@ -243,7 +243,7 @@ TEST_F(DistributedSave, SlicesThatDoNotMakeUpTheVarAreRefused) {
   EXPECT_EQ(run(both + R"(shape: [3l, 2l], slice_shapes: ["2,2", "1,2"])"), "ok");
   EXPECT_EQ(bytes_of(disk_ / "other/z"), file_of(counting({3, 2})));
   EXPECT_THAT(run(both + R"(shape: [4l, 2l], slice_shapes: ["2,2", "1,2"])"),
-              HasSubstr("the slices have 6 elements, attribute 'shape' has 8"));
+              HasSubstr("the slices of 'other/z' have 6 elements, expected 8"));
   EXPECT_THAT(run(both + R"(shape: [3l, 2l], slice_shapes: ["1,2", "2,2"])"),
               HasSubstr("slice 'w.block1' of the server at s:1: expected 2 elements"));
   EXPECT_THAT(run(both + R"(shape: [3l, 2l], slice_shapes: ["2,x", "1,2"])"),

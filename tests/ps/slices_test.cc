@@ -8,10 +8,12 @@
 #include <gmock/gmock.h>
 
 #include "framework/row_owner.h"
-#include "ps/slices/row_slicer.h"
-#include "ps/slices/split_rows.h"
+#include "framework/slice_cover.h"
+#include "ps/slices/row_places.h"
+#include "ps/slices/slicer.h"
 #include "ps/table/key_plan.h"
 #include "ps/table/routing.h"
+#include "transpiler/distribute/slice.h"
 
 namespace millrace::ps {
 namespace {
@@ -97,20 +99,22 @@ std::vector<SlicedRow> added_up(const std::vector<SlicedRow>& rows) {
 
 TEST(Slices, EveryRowIsInExactlyOneSlice) {
   Random random(1);
-  std::vector<Value> slices;  // reused, as by a trainer
   for (int round = 0; round < 300; ++round) {
     const Case from = random_case(random, round % 2 == 0);
-    ASSERT_TRUE(split_rows(from.value, from.heights, slices).ok());
-    RowSlicer slicer(from.heights);
-    ASSERT_TRUE(slicer.split(from.rows()).ok());
-    ASSERT_EQ(slices.size(), from.heights.size());
-    ASSERT_EQ(slicer.slices().size(), from.heights.size());
-    for (size_t k = 0; k < slices.size(); ++k) {
+    Slicer keeping(from.heights, Repeats::kKeep);
+    Slicer adding_up(from.heights, Repeats::kAddUp);
+    for (int time = 0; time < 2; ++time) {  // memory is reused, as by a trainer
+      ASSERT_TRUE(keeping.split(from.value).ok());
+      ASSERT_TRUE(adding_up.split(from.value).ok());
+    }
+    ASSERT_EQ(keeping.slices().size(), from.heights.size());
+    ASSERT_EQ(adding_up.slices().size(), from.heights.size());
+    for (size_t k = 0; k < from.heights.size(); ++k) {
       const std::vector<SlicedRow> expected = expected_in(from, k);
-      const auto& kept = *slices[k].get_if<SelectedRows>();
+      const auto& kept = *keeping.slices()[k].get_if<SelectedRows>();
       EXPECT_EQ(kept.height, from.heights[k]);
       EXPECT_EQ(rows_in(kept, from.begins[k]), expected);
-      const auto& added = *slicer.slices()[k].get_if<SelectedRows>();
+      const auto& added = *adding_up.slices()[k].get_if<SelectedRows>();
       EXPECT_EQ(added.height, from.heights[k]);
       EXPECT_EQ(rows_in(added, from.begins[k]), added_up(expected));
     }
@@ -123,8 +127,17 @@ TEST(Slices, EveryRowOfADistributedTableIsOnOneServer) {
       std::vector<int64_t> counts(static_cast<size_t>(servers), 0);
       for (int64_t row = 0; row < height; ++row)
         ++counts[static_cast<size_t>(server_of_row(row, servers))];
-      for (int64_t server = 0; server < servers; ++server)
-        EXPECT_EQ(rows_of_server(height, server, servers), counts[static_cast<size_t>(server)]);
+      for (int64_t server = 0; server < servers; ++server) {
+        const int64_t count = rows_of_server(height, server, servers);
+        EXPECT_EQ(count, counts[static_cast<size_t>(server)]);
+        const std::vector<int64_t> rows = first_rows_of_server(count, server, servers);
+        for (int64_t at = 0; at < count; ++at) {
+          const int64_t row = rows[static_cast<size_t>(at)];
+          EXPECT_LT(row, height);
+          EXPECT_EQ(server_of_row(row, servers), server);
+          EXPECT_EQ(position_on_server(row, servers), at);
+        }
+      }
     }
   }
 }
@@ -137,14 +150,110 @@ TEST(Slices, ATensorIsTheSameWhenItsSlicesAreJoined) {
     auto& whole = value.as<Tensor>();
     ASSERT_TRUE(whole.resize(DType::kFloat32, {from.height, kWidth}).ok());
     std::iota(whole.data<float>(), whole.data<float>() + whole.numel(), 1.0F);
-    std::vector<Value> slices;
-    ASSERT_TRUE(split_rows(value, from.heights, slices).ok());
+    Slicer slicer(from.heights, Repeats::kKeep);
+    ASSERT_TRUE(slicer.split(value).ok());
     Value joined;
-    ASSERT_TRUE(join_rows(slices, joined).ok());
+    ASSERT_TRUE(join_slices(slicer.slices(), joined).ok());
     const auto& again = *joined.get_if<Tensor>();
     EXPECT_EQ(again.dims(), whole.dims());
     EXPECT_TRUE(
         std::equal(whole.data<float>(), whole.data<float>() + whole.numel(), again.data<float>()));
+  }
+}
+
+TEST(Slices, RowsAreTheSameWhenTheirSlicesAreJoined) {
+  Random random(4);
+  for (int round = 0; round < 200; ++round) {
+    const Case from = random_case(random, round % 2 == 0);
+    Slicer slicer(from.heights, Repeats::kKeep);
+    ASSERT_TRUE(slicer.split(from.value).ok());
+    Value joined;
+    ASSERT_TRUE(join_slices(slicer.slices(), joined).ok());
+    // the rows of each slice stay in their order, slice after slice
+    std::vector<SlicedRow> expected;
+    for (size_t k = 0; k < from.heights.size(); ++k)
+      for (SlicedRow& row : expected_in(from, k)) expected.push_back(std::move(row));
+    EXPECT_EQ(rows_in(*joined.get_if<SelectedRows>()), expected);
+    EXPECT_EQ(joined.get_if<SelectedRows>()->height, from.height);
+  }
+}
+
+TEST(Slices, OtherValuesAreErrors) {
+  Slicer slicer({2, 3}, Repeats::kKeep);
+  Value value;
+  EXPECT_EQ(slicer.split(value).code(), StatusCode::kExecution);
+  ASSERT_TRUE(value.as<Tensor>().resize(DType::kFloat32, {4, 1}).ok());
+  EXPECT_THAT(slicer.split(value).message(),
+              ::testing::HasSubstr("slices of 2, 3 rows do not cover f32 [4, 1]"));
+  for (const Repeats repeats : {Repeats::kKeep, Repeats::kAddUp}) {
+    Slicer rows({2, 3}, repeats);
+    auto& wrong = value.as<SelectedRows>();
+    wrong.rows = {5};
+    ASSERT_TRUE(wrong.value.resize(DType::kFloat32, {1, 1}).ok());
+    EXPECT_EQ(rows.split(value).message(), "row 5 is out of range, the slices cover [0, 5)");
+    wrong.rows = {1, 2};
+    EXPECT_THAT(rows.split(value).message(), ::testing::HasSubstr("selected rows have 2 row ids"));
+  }
+}
+
+// The slices of the transpiler cover their var, and their heights are those that values are split
+// by.
+TEST(Slices, AgreeWithTheTranspiler) {
+  Random random(5);
+  for (int round = 0; round < 300; ++round) {
+    const Dims dims{1 + below(random, 60), 1 + below(random, 4)};
+    const auto slices =
+        transpiler::slice_variable(dims, 1 + below(random, 8), 1 + below(random, 30));
+    ASSERT_TRUE(slices.ok()) << slices.status().to_string();
+    std::vector<VarSlice> cover;
+    std::vector<int64_t> heights;
+    for (const transpiler::Slice& slice : *slices) {
+      cover.push_back({"slice", slice.offset, slice.elems, std::nullopt, slice.dims});
+      heights.push_back(slice.dims[0]);
+    }
+    const Status covered = check_slices_cover("w", std::nullopt, dims, cover);
+    ASSERT_TRUE(covered.ok()) << covered.to_string();
+    Value value;
+    auto& whole = value.as<Tensor>();
+    ASSERT_TRUE(whole.resize(DType::kFloat32, dims).ok());
+    std::iota(whole.data<float>(), whole.data<float>() + whole.numel(), 0.0F);
+    Slicer slicer(heights, Repeats::kKeep);
+    ASSERT_TRUE(slicer.split(value).ok());
+    for (size_t k = 0; k < heights.size(); ++k) {
+      const auto& slice = *slicer.slices()[k].get_if<Tensor>();
+      EXPECT_EQ(slice.numel(), (*slices)[k].elems);
+      EXPECT_EQ(slice.data<float>()[0], static_cast<float>((*slices)[k].offset));
+    }
+  }
+}
+
+TEST(Slices, PlacesOfRowsAreSortedAndNoRowIsTwice) {
+  std::vector<RowPlace> places;
+  const std::vector<int64_t> first{4, 0, 2};
+  const std::vector<int64_t> second{1, 5, 3};
+  add_places(first, 0, places, [](int64_t row) { return row != 0; });
+  add_places(second, 1, places);
+  ASSERT_TRUE(sort_places(places).ok());
+  std::vector<int64_t> rows;
+  for (const RowPlace& place : places) {
+    rows.push_back(place.row);
+    EXPECT_EQ((place.part == 0 ? first : second)[place.position], place.row);
+  }
+  EXPECT_THAT(rows, ::testing::ElementsAre(1, 2, 3, 4, 5));
+  add_places(second, 2, places);
+  EXPECT_EQ(sort_places(places).message(), "two servers have row 1");
+  EXPECT_EQ(sort_places(places, "key").message(), "two servers have key 1");
+}
+
+TEST(Slices, ARangeOfADenseTableIsTheSameForOneServerAndForAll) {
+  for (int64_t servers = 1; servers < 6; ++servers) {
+    const auto ranges = dense_ranges(23, servers);
+    for (int64_t server = 0; server < servers; ++server) {
+      const DenseRange one = dense_range(23, servers, server);
+      EXPECT_EQ(one.begin, (*ranges)[static_cast<size_t>(server)].begin);
+      EXPECT_EQ(one.count, (*ranges)[static_cast<size_t>(server)].count);
+    }
+    EXPECT_EQ(dense_range(23, servers, servers).count, 0);  // no server
   }
 }
 

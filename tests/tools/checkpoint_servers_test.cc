@@ -122,7 +122,7 @@ TEST_F(CheckpointServers, MissingServersAndSlicesAreErrors) {
   const auto source = open();
   ASSERT_EQ(outcome(source.ok() ? Ok() : source.status()), "ok");
   EXPECT_THAT(outcome((*source)->load("w")),
-              HasSubstr("'w': expected slices of 20 elements, found 12"));
+              HasSubstr("the slices of 'w' have 12 elements, expected 20"));
 }
 
 // ---- other numbers of servers

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tools/common/flag_names.h"
 #include "tools/run/options.h"
 #include "tools/run/progress.h"
 
@@ -24,6 +25,19 @@ TEST(Progress, KnowsItsModes) {
   EXPECT_EQ(progress_mode("never"), ProgressMode::kNever);
   EXPECT_EQ(progress_mode("json"), ProgressMode::kJson);
   EXPECT_EQ(progress_mode("always"), std::nullopt);
+}
+
+TEST(FlagNames, FieldsBecomeFlagsAndQuotedNamesStay) {
+  const auto printed = [](const char* message) {
+    return with_flags(Status(StatusCode::kUsage, message)).message();
+  };
+  EXPECT_EQ(printed("ending.model: expected ending.model_program with the program"),
+            "--save-model: expected --model-program with the program");
+  EXPECT_EQ(printed("expected only one of settings.workers and settings.devices"),
+            "expected only one of --worker-threads and --devices");
+  EXPECT_EQ(printed("files.params has whole variables; expected files.slices as well"),
+            "--params has whole variables; expected --slices as well");
+  EXPECT_EQ(printed("cannot open 'files.params'"), "cannot open 'files.params'");
 }
 
 TEST(FeedOptions, RefusesWorkersWithoutServers) {

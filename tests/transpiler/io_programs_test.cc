@@ -154,12 +154,14 @@ TEST_F(BrokenSlicesTest, SlicesMustCoverTheVar) {
   EXPECT_EQ(refusal(1, [](DistributedVar& var) { var.block_id = 2; }),
             "cannot save \"w_velocity_0\": its 2 slices have block_id 2 twice or out of range");
   EXPECT_EQ(refusal(1, [](DistributedVar& var) { var.offset = 6; }),
-            "cannot save \"w_velocity_0\": slice 1 starts at element 6, expected 4");
-  EXPECT_EQ(refusal(1,
-                    [](DistributedVar& var) {
-                      var.slice.shape = {1, 2};
-                    }),
-            "cannot save \"w_velocity_0\": its slices hold 6 elements, expected 8");
+            "cannot save \"w_velocity_0\": slice 'w_velocity_0' on h:1 of 'w_velocity_0' begins at "
+            "element 6, expected 4: a gap");
+  EXPECT_EQ(
+      refusal(1,
+              [](DistributedVar& var) {
+                var.slice.shape = {1, 2};
+              }),
+      "cannot save \"w_velocity_0\": the slices of 'w_velocity_0' have 6 elements, expected 8");
   EXPECT_EQ(refusal(1, [](DistributedVar& var) { var.endpoint.clear(); }),
             "cannot save \"w_velocity_0\": its slice \"w_velocity_0\" has no endpoint");
 }

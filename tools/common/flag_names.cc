@@ -13,6 +13,12 @@ struct FieldFlag {
 
 // The fields that messages of jobs/ name.
 constexpr FieldFlag kFieldFlags[] = {
+    {"ending.model", "--save-model"},
+    {"ending.model_program", "--model-program"},
+    {"ending.save_programs", "--save-programs"},
+    {"files.load_program", "--load-program"},
+    {"files.params", "--params"},
+    {"files.slices", "--slices"},
     {"options.columns", "--columns"},
     {"options.data", "--data"},
     {"options.files", "--files"},
@@ -26,6 +32,9 @@ constexpr FieldFlag kFieldFlags[] = {
     {"options.steps_file", "--feed-steps"},
     {"options.values", "--feed"},
     {"runtime.rings", "--rank and --endpoints"},
+    {"settings.devices", "--devices"},
+    {"settings.trainer", "--trainer-id"},
+    {"settings.workers", "--worker-threads"},
     {"set options.allow_original", "convert it with: checkpoint convert --to checkpoint"},
 };
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "framework/base/errors.h"
+#include "framework/row_owner.h"
 #include "ops/cost.h"
 #include "transpiler/distribute/optimizer_state.h"
 #include "transpiler/distribute/slices_json.h"
@@ -100,7 +101,7 @@ void add_table(const Block& block, const DistributionJob& job, CostInput& input)
   const Var* const table = block.find_var(job.table.param);
   if (table == nullptr || table->dims().empty()) return;
   const auto servers = static_cast<int64_t>(job.endpoints.size());
-  const int64_t rows = (table->dims().front() + servers - 1) / servers;
+  const int64_t rows = rows_of_server(table->dims().front(), 0, servers);
   const int64_t row_bytes =
       ops::tensor_bytes(table->spec()) / std::max<int64_t>(1, table->dims().front());
   input.notes.push_back({.param = job.table.param,

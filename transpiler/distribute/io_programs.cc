@@ -6,6 +6,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/persistable.h"
+#include "framework/slice_cover.h"
 #include "transpiler/distribute/op_builder.h"
 #include "transpiler/roles.h"
 
@@ -61,20 +62,17 @@ StatusOr<std::vector<size_t>> piece_order(const std::string& origin, const Piece
     }
     order[static_cast<size_t>(place)] = i;
   }
-  int64_t covered = 0;
+  std::vector<VarSlice> slices;
   for (const size_t i : order) {
-    const std::optional<int64_t> count = element_count(pieces[i]->slice.shape);
-    if (pieces[i]->offset != covered || !count || *count < 0) {
-      return InvalidData("cannot save {}: slice {} starts at element {}, expected {}",
-                         in_quotes(origin), pieces[i]->block_id, pieces[i]->offset, covered);
-    }
-    covered += *count;
+    const DistributedVar& piece = *pieces[i];
+    slices.push_back({fmt::format("'{}' on {}", piece.slice.name, piece.endpoint), piece.offset,
+                      element_count(piece.slice.shape).value_or(-1),
+                      static_cast<DType>(piece.slice.dtype),
+                      Dims(piece.slice.shape.begin(), piece.slice.shape.end())});
   }
-  const std::optional<int64_t> whole = element_count(pieces.front()->origin.shape);
-  if (!whole || *whole != covered) {
-    return InvalidData("cannot save {}: its slices hold {} elements, expected {}",
-                       in_quotes(origin), covered, whole.value_or(-1));
-  }
+  const VarFacts& whole = pieces.front()->origin;
+  Status status = check_slices_cover(origin, static_cast<DType>(whole.dtype), whole.shape, slices);
+  if (!status.ok()) return InvalidData("cannot save {}: {}", in_quotes(origin), status.message());
   return order;
 }
 

@@ -67,6 +67,7 @@ Status list_state(const Block& block, const Op& op, const OwnedSlice& owned, siz
     entry.endpoint = job.endpoints[server];
     if (follows && !listed_whole(op, slot_name))
       entry.slice.shape.assign(placed.slice.dims.begin(), placed.slice.dims.end());
+    if (listed_whole(op, slot_name) && pair.is_cut()) entry.param = follows ? pair.param : "";
     const llvm::ArrayRef<int64_t> shape(entry.slice.shape);
     if (pair.is_cut() && shape == llvm::ArrayRef<int64_t>(placed.slice.dims)) {
       entry.is_slice = true;

@@ -158,6 +158,25 @@ void write_origin(SlicesText& out, const OriginSlices& origin) {
   out.close('}');
 }
 
+// The parameters of state that the overview lists as whole, by the name of the state.
+std::map<std::string, std::string> params_of_state(const VarsDistributed& overview) {
+  std::map<std::string, std::string> params;
+  for (const DistributedVar& var : overview.vars())
+    if (var.param) params.try_emplace(var.origin.name, *var.param);
+  return params;
+}
+
+void write_state(SlicesText& out, const std::map<std::string, std::string>& params) {
+  out.open('[');
+  for (const auto& [state, param] : params) {
+    out.open('{');
+    out.key("name").value(state);
+    out.key("param").value_or_null(param);
+    out.close('}');
+  }
+  out.close(']');
+}
+
 void write_geo(SlicesText& out, const GeoFacts& geo) {
   out.open('{');
   out.key("push_nums").value(geo.push_nums);
@@ -246,6 +265,8 @@ std::string slices_json(const ProgramProperties& properties, const VarsDistribut
   out.key("imbalance").value(imbalance(shares));
   if (!properties.rates.empty()) out.key("rates").value(properties.rates);
   if (!properties.schedule.empty()) out.key("schedule").value(properties.schedule);
+  if (const auto params = params_of_state(overview); !params.empty())
+    write_state(out.key("listed_whole"), params);
   if (properties.geo) write_geo(out.key("geo"), *properties.geo);
   out.close('}');
   return out.take();

@@ -1,3 +1,5 @@
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
@@ -172,6 +174,25 @@ StatusOr<GeoFacts> read_geo(Reader& top) {
   return geo;
 }
 
+// The parameters of state that the overview lists as whole, by the name of the state.
+StatusOr<std::map<std::string, std::string>> read_listed_whole(Reader& top) {
+  std::map<std::string, std::string> params;
+  if (!top.has("listed_whole")) return params;
+  const nlohmann::json* const states = top.list("listed_whole");
+  MILLRACE_RETURN_IF_ERROR(top.status());
+  for (const nlohmann::json& item : *states) {
+    Reader reader(item, fmt::format("listed_whole[{}]", params.size()));
+    std::string name;
+    std::string param;
+    reader.read("name", name);
+    reader.read("param", param, true);
+    MILLRACE_RETURN_IF_ERROR(reader.status());
+    if (!params.try_emplace(name, param).second)
+      return InvalidData("slices.json: listed_whole has {} twice", in_quotes(name));
+  }
+  return params;
+}
+
 Status check_schema(Reader& file) {
   std::string schema;
   int64_t version = 0;
@@ -207,10 +228,13 @@ StatusOr<SlicesFile> parse_slices_json(const std::string& text) {
   reader.read("distributed_lookup_table", out.properties.distributed_lookup_table, true);
   const nlohmann::json* const vars = reader.list("vars");
   MILLRACE_RETURN_IF_ERROR(reader.status());
+  MILLRACE_ASSIGN_OR_RETURN(const auto params, read_listed_whole(top));
   int64_t index = 0;
   for (const nlohmann::json& item : *vars) {
     MILLRACE_ASSIGN_OR_RETURN(DistributedVar var,
                               read_var(item, fmt::format("overview.vars[{}]", index++)));
+    if (const auto param = params.find(var.origin.name); param != params.end())
+      var.param = param->second;
     out.overview.add_distributed_var(std::move(var));
   }
   if (top.has("rates")) top.read("rates", out.properties.rates);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "framework/row_owner.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/dispatch.h"
@@ -23,19 +24,19 @@ Status write_ids(const KernelContext& ctx, llvm::ArrayRef<int64_t> ids, ArgRange
   const auto servers = static_cast<int64_t>(out.count);
   for (int32_t k = 0; k < out.count; ++k) {
     if (!ctx.has_out(out, k)) continue;
-    const int64_t count =
-        std::count_if(ids.begin(), ids.end(), [&](int64_t id) { return id % servers == k; });
+    const int64_t count = std::count_if(
+        ids.begin(), ids.end(), [&](int64_t id) { return server_of_row(id, servers) == k; });
     Tensor& to = ctx.out(out, k);
     MILLRACE_RETURN_IF_ERROR(size_output(to, DType::kInt64, {count, 1}));
     std::copy_if(ids.begin(), ids.end(), to.data<int64_t>(),
-                 [&](int64_t id) { return id % servers == k; });
+                 [&](int64_t id) { return server_of_row(id, servers) == k; });
   }
   return Ok();
 }
 
 // Rows with the same id are added up in input order before they are distributed.
-Status split_rows(const KernelContext& ctx, RowMerger& merger, const SelectedRows& from,
-                  ArgRange out) {
+Status split_merged(const KernelContext& ctx, RowMerger& merger, const SelectedRows& from,
+                    ArgRange out) {
   MILLRACE_RETURN_IF_ERROR(merger.merge(from));
   const auto rows = merger.rows();
   const auto servers = static_cast<int64_t>(out.count);
@@ -47,14 +48,14 @@ Status split_rows(const KernelContext& ctx, RowMerger& merger, const SelectedRow
       to.height = from.height;
       to.rows.clear();
       for (const int64_t row : rows) {
-        if (row % servers == k) to.rows.push_back(row);
+        if (server_of_row(row, servers) == k) to.rows.push_back(row);
       }
       Dims dims(from.value.dims().begin(), from.value.dims().end());
       dims[0] = static_cast<int64_t>(to.rows.size());
       MILLRACE_RETURN_IF_ERROR(size_output(to.value, from.value.dtype(), dims));
       T* target = to.value.template data<T>();
       for (size_t i = 0; i < rows.size(); ++i) {
-        if (rows[i] % servers != k) continue;
+        if (server_of_row(rows[i], servers) != k) continue;
         const T* const source =
             merger.template values<T>() + static_cast<int64_t>(i) * merger.width();
         target = std::copy(source, source + merger.width(), target);
@@ -71,7 +72,7 @@ StatusOr<Kernel> split_ids(const KernelSetup& op) {
   const auto merger = std::make_shared<RowMerger>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (const auto* const rows = ctx.in_value(ids_arg, 0).get_if<SelectedRows>())
-      return split_rows(ctx, *merger, *rows, out);
+      return split_merged(ctx, *merger, *rows, out);
     Ints ids;
     for (int32_t k = 0; k < ids_arg.count; ++k)
       MILLRACE_RETURN_IF_ERROR(append_ints(ctx.in(ids_arg, k), "Ids", ids));

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
-#include <cstring>
 
+#include "framework/tensor/join_rows.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/layouts.h"
 #include "kernels/cpu/merge_rows.h"
@@ -98,36 +98,6 @@ Status add_rows_sum(const SelectedRows& rows, Tensor& out) {
 
 using Sparse = llvm::SmallVector<const SelectedRows*, 4>;
 
-// The rows of all inputs, one after the other.
-StatusOr<SelectedRows> join_rows(const Sparse& all) {
-  SelectedRows out;
-  const SelectedRows* like = all.front();
-  for (const SelectedRows* const part : all) {
-    if (like->rows.empty() && !part->rows.empty()) like = part;
-    out.rows.insert(out.rows.end(), part->rows.begin(), part->rows.end());
-  }
-  out.height = like->height;
-  Dims dims(like->value.dims().begin(), like->value.dims().end());
-  if (dims.empty()) dims.push_back(0);
-  dims[0] = static_cast<int64_t>(out.rows.size());
-  MILLRACE_RETURN_IF_ERROR(out.value.resize(like->value.dtype(), dims));
-  std::byte* to = out.value.raw();
-  for (const SelectedRows* const part : all) {
-    if (part->rows.empty()) continue;
-    const bool fits = part->height == out.height && part->value.dtype() == out.value.dtype() &&
-                      part->value.dims().drop_front() == out.value.dims().drop_front() &&
-                      part->value.dim(0) == static_cast<int64_t>(part->rows.size());
-    if (!fits)
-      return KernelContext::error(
-          "selected rows of height {} and values {} cannot be joined with height {} and values {}",
-          part->height, describe(part->value), out.height, describe(like->value));
-    const auto bytes = static_cast<size_t>(part->value.bytes());
-    if (bytes > 0) std::memcpy(to, part->value.raw(), bytes);
-    to += bytes;
-  }
-  return out;
-}
-
 // Element by element; elements that were never written count as absent.
 Status add_arrays(const KernelContext& ctx, ArgRange args, TensorArray& out) {
   size_t size = 0;
@@ -209,7 +179,8 @@ StatusOr<Kernel> sum_kernel(const KernelSetup& op) {
     }
     if (dense.empty() && sparse.empty()) return ctx.error("none of the inputs holds a tensor");
     if (dense.empty()) {
-      MILLRACE_ASSIGN_OR_RETURN(const SelectedRows joined, join_rows(sparse));
+      SelectedRows joined;
+      MILLRACE_RETURN_IF_ERROR(join_rows(sparse, joined));
       // As in the original, the result has every row once.
       MILLRACE_ASSIGN_OR_RETURN(SelectedRows merged, merged_rows(joined));
       out_value.as<SelectedRows>() = std::move(merged);

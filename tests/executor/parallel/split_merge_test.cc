@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "executor/parallel/join_rows.h"
 #include "executor/parallel/merge_fetches.h"
 #include "executor/parallel/split_feeds.h"
 #include "tests/executor/parallel/small_job.h"
@@ -81,25 +80,6 @@ TEST(MergeTest, RefusesSelectedRows) {
   rows.as<SelectedRows>().value = std::move(tensor_value({1, 1}, {1}).as<Tensor>());
   Value whole;
   EXPECT_EQ(merge_parts("x", {&rows}, whole).code(), StatusCode::kInvalidArgument);
-}
-
-TEST(JoinRowsTest, KeepsOrderAndRepeats) {
-  SelectedRows a;
-  a.height = 9;
-  a.rows = {4, 1};
-  a.value = std::move(tensor_value({2, 1}, {1, 2}).as<Tensor>());
-  SelectedRows b;
-  b.height = 9;
-  b.rows = {4};
-  b.value = std::move(tensor_value({1, 1}, {3}).as<Tensor>());
-  const SelectedRows none;
-  SelectedRows all;
-  ASSERT_TRUE(join_rows({&a, &none, &b}, all).ok());
-  EXPECT_THAT(all.rows, ElementsAre(4, 1, 4));
-  EXPECT_THAT(all.value.values<float>(), ElementsAre(1, 2, 3));
-  EXPECT_EQ(all.height, 9);
-  b.value = std::move(tensor_value({1, 2}, {3, 4}).as<Tensor>());
-  EXPECT_EQ(join_rows({&a, &b}, all).code(), StatusCode::kExecution);
 }
 
 }  // namespace
