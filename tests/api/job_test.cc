@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "api/checkpoints.h"
+#include "api/executor.h"
+#include "api/live_model.h"
 #include "api/server.h"
 #include "api/trainer.h"
 #include "executor/array_values.h"
@@ -125,7 +127,7 @@ TEST_F(ApiJob, TrainsLikeTheClusterOfTheTools) {
   options.steps_file = at("feeds.npz");
   options.steps = kSteps;
   options.fetches = {loss};
-  options.threads = 4;
+  options.threads = 2;
   options.gathers = true;
   const jobs::ClusterResult expected = value_of(jobs::run_cluster(options));
   for (int t = 0; t < 2; ++t) {
@@ -211,6 +213,48 @@ TEST_F(ApiJob, AnAsynchronousTrainerHasWorkersAndDevices) {
     EXPECT_THAT(trainer.finish().status().message(), HasSubstr("the trainer has finished"));
     EXPECT_THAT(trainer.step({}).status().message(), HasSubstr("the trainer has finished"));
   }
+}
+
+TEST_F(ApiJob, ALiveModelUsesTheVariablesOfRunningServers) {
+  write("async", "a:1,b:1", "2", /*sync=*/false);
+  const Connection connection = Connection::in_process();
+  Serving serving(at("async"), 2, connection);
+  Trainer trainer = value_of(Trainer::open(trainer_files(at("async"), 0), connection));
+  LiveModel model = value_of(LiveModel::open(trainer_files(at("async"), 1), {"x"},
+                                             {net_.guess.name()}, connection, {.trainer = 1, .optimize = false}));
+  Arrays feeds = batch(3);
+  feeds.erase("t");
+  const Array before = value_of(model.run(feeds)).at(net_.guess.name());
+  for (int step = 0; step < kSteps; ++step) check(trainer.step(batch(step)).status());
+  EXPECT_EQ(value_of(model.run(feeds)).at(net_.guess.name()).bytes, before.bytes);
+  check(model.refresh());
+  const Array after = value_of(model.run(feeds)).at(net_.guess.name());
+  EXPECT_NE(after.bytes, before.bytes);
+  check(model.close());
+  EXPECT_THAT(model.run(feeds).status().message(), HasSubstr("the model was closed"));
+  const Arrays values = value_of(trainer.finish({.gather = true}));
+  serving.join();
+
+  const SmallNet forward(/*dropout=*/false, /*trains=*/false);
+  Scope scope;
+  for (const char* const name : {"fc_0.w_0", "fc_0.b_0", "fc_1.w_0", "fc_1.b_0"})
+    check(scope.set(name, values.at(name)));
+  Executor executor = value_of(Executor::create({.optimize = false}));
+  const Arrays expected =
+      value_of(executor.run(forward.net.main(), scope, batch(3), {forward.guess.name()}));
+  EXPECT_EQ(expected.at(forward.guess.name()).bytes, after.bytes);
+}
+
+TEST_F(ApiJob, ALiveModelOfASynchronousJobIsRefused) {
+  write("sync", "a:1", "1");
+  const Connection connection = Connection::in_process();
+  Serving serving(at("sync"), 1, connection);
+  const Status status =
+      LiveModel::open(trainer_files(at("sync"), 0), {"x"}, {net_.guess.name()}, connection)
+          .status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), HasSubstr("live model"));
+  serving.join();
 }
 
 TEST_F(ApiJob, ServersAndTrainersOfOneProcessMayUseTheNetwork) {
