@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "api/checkpoints.h"
+#include "api/communicator.h"
 #include "api/executor.h"
 #include "api/live_model.h"
 #include "api/server.h"
@@ -220,8 +221,9 @@ TEST_F(ApiJob, ALiveModelUsesTheVariablesOfRunningServers) {
   const Connection connection = Connection::in_process();
   Serving serving(at("async"), 2, connection);
   Trainer trainer = value_of(Trainer::open(trainer_files(at("async"), 0), connection));
-  LiveModel model = value_of(LiveModel::open(trainer_files(at("async"), 1), {"x"},
-                                             {net_.guess.name()}, connection, {.trainer = 1, .optimize = false}));
+  LiveModel model =
+      value_of(LiveModel::open(trainer_files(at("async"), 1), {"x"}, {net_.guess.name()},
+                               connection, {.trainer = 1, .optimize = false}));
   Arrays feeds = batch(3);
   feeds.erase("t");
   const Array before = value_of(model.run(feeds)).at(net_.guess.name());
@@ -255,6 +257,52 @@ TEST_F(ApiJob, ALiveModelOfASynchronousJobIsRefused) {
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_THAT(status.message(), HasSubstr("live model"));
   serving.join();
+}
+
+TEST_F(ApiJob, ACommunicatorSendsGradientsThatTheCallerComputes) {
+  Network net(/*random_seed=*/1);
+  const VarRef x = net.data("x", {-1, 2});
+  const VarRef loss = layers::mean(layers::fc(x, 1));
+  check(net.minimize(loss, {.learning_rate = 0.5}).status());
+  WriteJobOptions options;
+  options.config.runtime_split_send_recv = true;
+  options.config.sync_mode = false;
+  options.arguments.sync_mode = false;
+  options.arguments.pservers = "a:1";
+  fs::create_directories(folder_);
+  check(write_job(net.main(), net.startup(), at("split"), options).status());
+  const Connection connection = Connection::in_process();
+  Serving serving(at("split"), 1, connection);
+  const auto program = value_of(load_program(trainer_files(at("split"), 0).program));
+  Communicator communicator = value_of(Communicator::open(*program, connection));
+  EXPECT_THAT(communicator.sent_vars(), Contains("fc_0.w_0@GRAD"));
+  EXPECT_THAT(communicator.received_vars(), Contains("fc_0.w_0"));
+  const Array one = Array::of<float>({2, 1}, std::vector<float>{1, 2});
+  EXPECT_THAT(communicator.send("fc_0.w_0@GRAD", one).message(), HasSubstr("not running"));
+  check(communicator.start());
+  EXPECT_TRUE(communicator.is_running());
+  Scope scope;
+  check(communicator.recv(scope));
+  const Array before = value_of(scope.get("fc_0.w_0"));
+  for (int step = 0; step < 3; ++step) {
+    check(communicator.send("fc_0.w_0@GRAD", one));
+    check(communicator.barrier());
+    check(communicator.finish_step(scope));
+  }
+  EXPECT_EQ(communicator.send("none", one).code(), StatusCode::kNotFound);
+  EXPECT_FALSE(communicator.close().ok());
+  check(communicator.stop());
+  EXPECT_EQ(communicator.counts().merged, 3);
+  check(communicator.recv(scope));
+  const Array after = value_of(scope.get("fc_0.w_0"));
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(after.values<float>()[i],
+                before.values<float>()[i] - 0.5F * 3 * static_cast<float>(i + 1), 1e-5);
+  }
+  check(communicator.close());
+  serving.join();
+  const Status status = Communicator::open(net.main(), connection).status();
+  EXPECT_THAT(status.message(), HasSubstr("sends nothing through a communicator"));
 }
 
 TEST_F(ApiJob, ServersAndTrainersOfOneProcessMayUseTheNetwork) {
