@@ -51,7 +51,7 @@ class ServerCheckpoint {
 
   /// Writes the values for the servers of another job, which may have other numbers of servers and
   /// trainers, to `<output>/server-<i>/step-<n>`. The folder appears complete or not at all. Data
-  /// is streamed.
+  /// is streamed. Only values are written: the new job counts its steps from 0.
   /// \param to_slices  the slices.json of the new job
   /// Errors: kNotFound for a variable that the snapshots do not have; kInvalidData for one of a
   /// different shape, and for a typed table that the new job does not have; kUsage; kIo.

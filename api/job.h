@@ -16,6 +16,7 @@ namespace millrace::api {
 
 /// How a program is distributed over a folder.
 struct WriteJobOptions {
+  /// For an asynchronous job, sync_mode is false here and in `arguments`.
   transpiler::DistributeTranspilerConfig config = {};
   /// `trainer_id` and `current_endpoint` are ignored: all trainers and servers are written.
   transpiler::TranspileArguments arguments = {};

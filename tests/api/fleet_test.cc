@@ -26,7 +26,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int kSteps = 5;
+constexpr int kFleetSteps = 5;
 constexpr const char* kFolder = "tests/data/fleet/ctr_sync_sgd/";
 
 std::shared_ptr<const Program> read(const char* name) {
@@ -89,7 +89,7 @@ std::vector<float> losses_of_internal_fleet() {
   prepare(worker, fleet::Role::kWorker);
   check(worker.init_worker(transport));
   std::vector<float> losses;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kFleetSteps; ++step) {
     executor::NamedValues feeds;
     check(executor::to_values(ctr_batch(step), feeds));
     std::vector<Value> results(1);
@@ -116,7 +116,7 @@ TEST(ApiFleet, TrainsLikeTheInnerFleetAndSaves) {
   EXPECT_NE(worker.startup_program(), nullptr);
   check(worker.init_worker({.wait_for_servers = std::nullopt}));
   std::vector<float> losses;
-  for (int step = 0; step < kSteps; ++step)
+  for (int step = 0; step < kFleetSteps; ++step)
     losses.push_back(
         value_of(worker.step(ctr_batch(step), {ctr_loss()})).at(ctr_loss()).values<float>()[0]);
   EXPECT_EQ(losses, losses_of_internal_fleet());
