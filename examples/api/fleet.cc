@@ -30,7 +30,7 @@ block 0 {
   var d: f32(-1, 1)
   var q: f32(-1, 1)
   var loss: f32(1)
-  lookup_table Ids=ids W=emb -> Out=e {is_sparse: true, is_distributed: true, padding_idx: -1l}
+  lookup_table Ids=ids W=emb -> Out=e {is_sparse: true, remote_prefetch: true, padding_idx: -1l}
   mul X=e Y=w -> Out=guess {x_num_col_dims: 1, y_num_col_dims: 1}
   elementwise_sub X=guess Y=y -> Out=d {axis: -1}
   square X=d -> Out=q
