@@ -12,34 +12,29 @@ function(millrace_shared name)
   list(TRANSFORM ARGN REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
   set_target_properties(
     ${target}
-    PROPERTIES OUTPUT_NAME millrace_${name}
-               EXPORT_NAME ${name}
-               VERSION ${PROJECT_VERSION}
-               SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-               LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+    PROPERTIES OUTPUT_NAME millrace_${name} EXPORT_NAME ${name} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map
+               VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   millrace_flags(${target})
   target_link_libraries(${target} PRIVATE ${ARGN})
   # Users call functions that the library itself does not call, so the archives are linked whole. They are listed a
   # second time for their dependencies.
-  target_link_options(${target} PRIVATE
-                      -Wl,--whole-archive ${files} -Wl,--no-whole-archive
-                      -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map -Wl,--no-undefined)
+  target_link_options(${target} PRIVATE -Wl,--whole-archive ${files} -Wl,--no-whole-archive -Wl,--no-undefined
+                      -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map)
   target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                                  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/millrace>)
   target_compile_features(${target} INTERFACE cxx_std_20)
-  install(TARGETS ${target} EXPORT millraceTargets
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+  install(TARGETS ${target} EXPORT millraceTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 endfunction()
 millrace_shared(transpiler millrace_framework millrace_ops millrace_transpiler)
-millrace_shared(runtime millrace_framework millrace_ops millrace_kernels millrace_io millrace_frontend
-                millrace_executor)
+set(runtime millrace_framework millrace_ops millrace_kernels millrace_io millrace_frontend millrace_executor)
+millrace_shared(runtime ${runtime})
+millrace_shared(distributed ${runtime} millrace_transpiler millrace_ps millrace_fleet millrace_jobs millrace_api)
 
 # headers keep their folder: <millrace/transpiler/x.h>
 file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/public_headers.txt headers REGEX "^[^#]")
 foreach(header IN LISTS headers)
   cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${PROJECT_SOURCE_DIR}/${header}
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder} COMPONENT library)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder} COMPONENT library)
 endforeach()
 
 # component dev: the internal headers that a pass uses
@@ -51,11 +46,10 @@ configure_package_config_file(cmake/millraceConfig.cmake.in generated/millraceCo
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(generated/millraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(EXPORT millraceTargets NAMESPACE millrace:: DESTINATION ${package_dir} COMPONENT library)
-install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfig.cmake
-              ${PROJECT_BINARY_DIR}/generated/millraceConfigVersion.cmake
-        DESTINATION ${package_dir} COMPONENT library)
+install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfig.cmake DESTINATION ${package_dir} COMPONENT library)
+install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfigVersion.cmake DESTINATION ${package_dir} COMPONENT library)
 
-foreach(name transpiler runtime)
+foreach(name transpiler runtime distributed)
   configure_file(cmake/millrace-${name}.pc.in generated/millrace-${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/generated/millrace-${name}.pc
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)

@@ -1,16 +1,14 @@
 #include "executor/session.h"
 
-#include <cstring>
-
 #include <fmt/format.h>
 
 #include "executor/add_custom_ops.h"
+#include "executor/array_values.h"
 #include "executor/executor.h"
 #include "executor/feed_values.h"
 #include "executor/inference_model.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/read_program.h"
-#include "framework/tensor/layout.h"
 #include "io/model_folder.h"
 #include "transpiler/parallel/parallel.h"
 
@@ -18,36 +16,6 @@ namespace millrace {
 namespace {
 
 using executor::NamedValues;
-
-StatusOr<Tensor> to_tensor(const std::string& name, const Array& array) {
-  Tensor tensor;
-  MILLRACE_RETURN_IF_ERROR(tensor.resize(array.dtype, array.dims));
-  if (static_cast<size_t>(tensor.bytes()) != array.bytes.size()) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("array '{}': expected {} bytes for {}, found {}", name,
-                              tensor.bytes(), describe(tensor), array.bytes.size()));
-  }
-  if (!array.bytes.empty()) std::memcpy(tensor.raw(), array.bytes.data(), array.bytes.size());
-  tensor.set_lod(Lod(array.lod));
-  return tensor;
-}
-
-StatusOr<Array> to_array(const std::string& name, const Value& value) {
-  const auto* const tensor = value.get_if<Tensor>();
-  if (tensor == nullptr || !tensor->initialized()) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("var '{}': expected a dense array, found {}", name, describe(value)));
-  }
-  if (tensor->layout() != nullptr) {
-    Value plain;
-    MILLRACE_RETURN_IF_ERROR(copy_plain(*tensor, plain.as<Tensor>()));
-    return to_array(name, plain);
-  }
-  Array array = detail::make_array(tensor->dtype(), {tensor->dims().begin(), tensor->dims().end()},
-                                   tensor->raw(), static_cast<size_t>(tensor->bytes()));
-  array.lod = tensor->lod().levels();
-  return array;
-}
 
 StatusOr<executor::Executor> executor_for(const SessionOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(auto runtime,
@@ -160,35 +128,28 @@ const std::vector<std::string>& Session::outputs() const {
 }
 
 StatusOr<Arrays> Session::run(const Arrays& feeds, const std::vector<std::string>& fetches) {
-  std::erase_if(parts_->feeds, [&](const auto& feed) { return !feeds.contains(feed.first); });
-  for (const auto& [name, array] : feeds) {
-    MILLRACE_ASSIGN_OR_RETURN(parts_->feeds[name].as<Tensor>(), to_tensor(name, array));
-  }
+  MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
   const std::vector<std::string>& wanted = fetches.empty() ? outputs() : fetches;
   MILLRACE_RETURN_IF_ERROR(
       parts_->parallel != nullptr
           ? parts_->parallel->run(executor::ParallelFeeds::split(parts_->feeds), wanted,
                                   parts_->results)
           : parts_->prepared->run(parts_->feeds, wanted, parts_->results));
-  Arrays results;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    MILLRACE_ASSIGN_OR_RETURN(results[wanted[i]], to_array(wanted[i], parts_->results[i]));
-  }
-  return results;
+  return executor::to_arrays(wanted, parts_->results);
 }
 
 StatusOr<Array> Session::get(const std::string& name) const {
   const Value* const value = parts_->scope->find_local(name);
   if (value == nullptr)
     return Status(StatusCode::kNotFound, fmt::format("there is no persistable var '{}'", name));
-  return to_array(name, *value);
+  return executor::to_array(name, *value);
 }
 
 Status Session::set(const std::string& name, const Array& value) {
   const Var* const var = parts_->program->root().find_var(name);
   if (var == nullptr || !var->persistable())
     return {StatusCode::kNotFound, fmt::format("there is no persistable var '{}'", name)};
-  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, to_tensor(name, value));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, executor::to_tensor(name, value));
   MILLRACE_RETURN_IF_ERROR(parts_->scope->local(name).as<Tensor>().copy_from(tensor));
   return parts_->spread(name);
 }
@@ -210,16 +171,4 @@ Status Session::save_model(const std::string& folder, const std::vector<std::str
                                         *parts_->scope, inputs, outputs);
 }
 
-namespace detail {
-
-Array make_array(DType dtype, std::vector<int64_t> dims, const void* data, size_t bytes) {
-  Array array;
-  array.dtype = dtype;
-  array.dims = std::move(dims);
-  const auto* const first = static_cast<const std::byte*>(data);
-  array.bytes.assign(first, first + bytes);
-  return array;
-}
-
-}  // namespace detail
 }  // namespace millrace

@@ -13,16 +13,6 @@
 namespace millrace::ops {
 namespace {
 
-// Counts the fill_constant ops with which each append_backward() call begins.
-int earlier_backward_calls(const Block& root) {
-  int calls = 0;
-  for (const Op& op : root.ops()) {
-    const int32_t role = get_attr_or<int32_t>(op, "op_role", 0);
-    if (op.type() == "fill_constant" && role == (kRoleBackward | kRoleLoss)) ++calls;
-  }
-  return calls;
-}
-
 // The var of the schedule; empty for a constant rate, which is declared after the gradients.
 StatusOr<std::string> scheduled_rate(Builder& builder, const LearningRate& rate) {
   if (const auto* const decay = std::get_if<Decay>(&rate)) return add_schedule(builder, *decay);
@@ -63,6 +53,15 @@ StatusOr<std::vector<ParamGrad>> gradients(Builder& builder, const std::string& 
 }
 
 }  // namespace
+
+int earlier_backward_calls(const Block& root) {
+  int calls = 0;
+  for (const Op& op : root.ops()) {
+    const int32_t role = get_attr_or<int32_t>(op, "op_role", 0);
+    if (op.type() == "fill_constant" && role == (kRoleBackward | kRoleLoss)) ++calls;
+  }
+  return calls;
+}
 
 StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
                                   const MinimizeOptions& options) {

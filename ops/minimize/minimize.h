@@ -29,4 +29,7 @@ struct MinimizeResult {
 StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
                                   const MinimizeOptions& options);
 
+/// Number of append_backward() calls on the program so far: each begins with a fill_constant op.
+int earlier_backward_calls(const Block& root);
+
 }  // namespace millrace::ops

@@ -19,7 +19,7 @@ STANDARD = re.compile(r"^([a-z_]+|(assert|errno|limits|math|signal|stdarg|stddef
 SYSTEM = re.compile(r"^(sys|netinet|arpa)/[a-z]+\.h$|^(dirent|dlfcn|fcntl|glob|immintrin|linux\/magic|malloc|netdb|poll|pthread|sched|semaphore|spawn|unistd)\.h$")
 
 # library: (pattern, folders whose .cc files may use it, folders whose headers may use it)
-ALL = "framework ops kernels transpiler io frontend executor ps fleet jobs tools examples bench tests"
+ALL = "framework ops kernels transpiler io frontend executor ps fleet jobs api tools examples bench tests"
 THIRD_PARTY = {
     "installed millrace": (r"^millrace/", "examples", ""),
     "LLVM": (r"^llvm/", ALL, ALL),
@@ -172,8 +172,8 @@ def check(root):
             if problem:
                 findings.append(f'{path}:{line}: include of "{target}": {problem}')
     findings += [f"cmake/public_headers.txt: {p}: no such file" for p in sorted(public - set(includes))]
-    if len(public) > 20:
-        findings.append(f"cmake/public_headers.txt: {len(public)} headers, expected at most 20")
+    if len(public) > 30:
+        findings.append(f"cmake/public_headers.txt: {len(public)} headers, expected at most 30")
     cycle = find_cycle({p: [t for _, _, t in rows] for p, rows in includes.items()})
     if cycle:
         findings.append("include cycle: " + " -> ".join(cycle))

@@ -1,0 +1,93 @@
+#include "api/executor.h"
+
+#include <optional>
+#include <utility>
+
+#include "api/internals.h"
+#include "executor/add_custom_ops.h"
+#include "executor/array_values.h"
+#include "executor/executor.h"
+#include "framework/base/errors.h"
+
+namespace millrace::api {
+
+struct PreparedProgram::Parts {
+  std::shared_ptr<void> scope;  ///< keeps the vars alive that the program refers to
+  std::unique_ptr<executor::PreparedProgram> program;
+  executor::NamedValues feeds;  ///< kept, so that a run with the same shapes allocates less
+  std::vector<Value> results;   ///< likewise
+};
+
+PreparedProgram::PreparedProgram(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+PreparedProgram::PreparedProgram(PreparedProgram&&) noexcept = default;
+PreparedProgram& PreparedProgram::operator=(PreparedProgram&&) noexcept = default;
+PreparedProgram::~PreparedProgram() = default;
+
+uint64_t PreparedProgram::random_position() const {
+  return parts_->program->random_position();
+}
+void PreparedProgram::set_random_position(uint64_t position) {
+  parts_->program->set_random_position(position);
+}
+const std::vector<std::string>& PreparedProgram::inputs() const {
+  return parts_->program->feed_targets();
+}
+const std::vector<std::string>& PreparedProgram::outputs() const {
+  return parts_->program->fetch_targets();
+}
+std::string PreparedProgram::plan_text() const {
+  return parts_->program->plan_text();
+}
+
+StatusOr<Arrays> PreparedProgram::run(const Arrays& feeds,
+                                      const std::vector<std::string>& fetches) {
+  MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
+  const std::vector<std::string>& wanted = fetches.empty() ? outputs() : fetches;
+  MILLRACE_RETURN_IF_ERROR(parts_->program->run(parts_->feeds, wanted, parts_->results));
+  return executor::to_arrays(wanted, parts_->results);
+}
+
+struct Executor::Parts {
+  executor::Executor runner;
+  std::optional<uint64_t> position;  ///< of random numbers after the last run()
+};
+
+Executor::Executor(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Executor::Executor(Executor&&) noexcept = default;
+Executor& Executor::operator=(Executor&&) noexcept = default;
+Executor::~Executor() = default;
+
+StatusOr<Executor> Executor::create(const ExecutorOptions& options) {
+  if (options.threads < 1)
+    return InvalidArgument("options.threads: expected at least 1, found {}", options.threads);
+  MILLRACE_ASSIGN_OR_RETURN(auto runtime,
+                            executor::runtime_with(options.custom_ops, options.allow_dir));
+  executor::ExecutorOptions settings;
+  settings.threads = options.threads;
+  settings.seed = options.seed;
+  settings.optimize = options.optimize;
+  settings.bf16_products = options.bf16_products;
+  settings.inter_op = options.inter_op;
+  settings.debug_memory = options.debug_memory;
+  return Executor(std::unique_ptr<Parts>(
+      new Parts{executor::Executor(std::move(runtime), std::move(settings)), std::nullopt}));
+}
+
+StatusOr<PreparedProgram> Executor::prepare(const Program& program, const Scope& scope) const {
+  auto parts = std::make_unique<PreparedProgram::Parts>();
+  parts->scope = Internals::state(scope);
+  MILLRACE_ASSIGN_OR_RETURN(parts->program,
+                            parts_->runner.prepare(program, Internals::vars(scope)));
+  return PreparedProgram(std::move(parts));
+}
+
+StatusOr<Arrays> Executor::run(const Program& program, const Scope& scope, const Arrays& feeds,
+                               const std::vector<std::string>& fetches) {
+  MILLRACE_ASSIGN_OR_RETURN(PreparedProgram prepared, prepare(program, scope));
+  if (parts_->position) prepared.set_random_position(*parts_->position);
+  StatusOr<Arrays> results = prepared.run(feeds, fetches);
+  parts_->position = prepared.random_position();
+  return results;
+}
+
+}  // namespace millrace::api

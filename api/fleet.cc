@@ -1,0 +1,178 @@
+#include "api/fleet.h"
+
+#include <utility>
+
+#include "api/internals.h"
+#include "executor/array_values.h"
+#include "fleet/fleet.h"
+#include "framework/base/errors.h"
+#include "framework/program.h"
+#include "ops/registry.h"
+
+namespace millrace::api {
+namespace {
+
+fleet::ConfigDict dict_of(const FleetConfigs& configs) {
+  return {configs.begin(), configs.end()};
+}
+
+StatusOr<fleet::DistributedStrategy> strategy_of(const FleetStrategy& from) {
+  fleet::DistributedStrategy strategy;
+  strategy.set_a_sync(from.a_sync);
+  MILLRACE_RETURN_IF_ERROR(strategy.set_a_sync_configs(dict_of(from.a_sync_configs)));
+  MILLRACE_RETURN_IF_ERROR(strategy.set_trainer_desc_configs(dict_of(from.trainer_desc_configs)));
+  MILLRACE_RETURN_IF_ERROR(strategy.set_fs_client_param(dict_of(from.fs_client_param)));
+  for (const auto& [table, configs] : from.tables)
+    MILLRACE_RETURN_IF_ERROR(strategy.set_table_configs(table, dict_of(configs)));
+  strategy.set_use_cvm(from.use_cvm);
+  strategy.set_adam_d2sum(from.adam_d2sum);
+  return strategy;
+}
+
+fleet::FleetSaveTarget target_of(const FleetFolder& folder) {
+  fleet::FleetSaveTarget target;
+  target.root = folder.root;
+  target.folder = folder.folder;
+  target.replace = folder.replace ? Replace::kYes : Replace::kNo;
+  target.mode = folder.mode;
+  return target;
+}
+
+// A copy, which lives longer than the process's own.
+std::shared_ptr<const Program> copy_of(const std::unique_ptr<Program>& program) {
+  return program == nullptr ? nullptr : std::shared_ptr<const Program>(program->clone());
+}
+
+}  // namespace
+
+struct Fleet::Parts {
+  Connection connection;
+  fleet::Fleet fleet;
+};
+
+Fleet::Fleet(Connection connection)
+    : parts_(std::unique_ptr<Parts>(new Parts{std::move(connection), {}})) {}
+Fleet::Fleet(Fleet&&) noexcept = default;
+Fleet& Fleet::operator=(Fleet&&) noexcept = default;
+Fleet::~Fleet() = default;
+
+Status Fleet::init(const FleetRole& role) {
+  fleet::UserDefinedRole arguments;
+  arguments.current_id = role.id;
+  arguments.role = role.is_server ? fleet::Role::kServer : fleet::Role::kWorker;
+  arguments.worker_num = role.worker_endpoints.empty() ? role.worker_num : 0;
+  arguments.server_endpoints = role.server_endpoints;
+  arguments.worker_endpoints = role.worker_endpoints;
+  MILLRACE_ASSIGN_OR_RETURN(fleet::RoleMaker maker, fleet::user_defined_role(arguments));
+  return parts_->fleet.init(std::move(maker));
+}
+
+Status Fleet::init_from_environment() {
+  return parts_->fleet.init_from_environment(fleet::process_environment());
+}
+std::vector<std::string> Fleet::remarks() const {
+  return parts_->fleet.remarks();
+}
+
+StatusOr<FleetRole> Fleet::role() const {
+  FleetRole role;
+  MILLRACE_ASSIGN_OR_RETURN(role.is_server, parts_->fleet.is_server());
+  MILLRACE_ASSIGN_OR_RETURN(
+      role.id, role.is_server ? parts_->fleet.server_index() : parts_->fleet.worker_index());
+  MILLRACE_ASSIGN_OR_RETURN(role.worker_num, parts_->fleet.worker_num());
+  MILLRACE_ASSIGN_OR_RETURN(role.server_endpoints, parts_->fleet.server_endpoints());
+  MILLRACE_ASSIGN_OR_RETURN(role.worker_endpoints, parts_->fleet.worker_endpoints());
+  return role;
+}
+
+StatusOr<std::vector<std::string>> Fleet::split_files(const std::vector<std::string>& files) const {
+  return parts_->fleet.split_files(files);
+}
+
+Status Fleet::distributed_optimizer(const MinimizeOptions& optimizer,
+                                    const FleetStrategy& strategy) {
+  MILLRACE_ASSIGN_OR_RETURN(fleet::DistributedStrategy settings, strategy_of(strategy));
+  return parts_->fleet.distributed_optimizer(optimizer, std::move(settings));
+}
+
+Status Fleet::minimize(const Program& main, const Program& startup, const std::string& loss) {
+  return parts_->fleet.minimize(*ops::standard_registry(), main, startup, loss);
+}
+
+std::shared_ptr<const Program> Fleet::main_program() const {
+  const fleet::RoleOutput* const made = parts_->fleet.programs();
+  return made == nullptr ? nullptr : copy_of(made->programs.main);
+}
+
+std::shared_ptr<const Program> Fleet::startup_program() const {
+  const fleet::RoleOutput* const made = parts_->fleet.programs();
+  return made == nullptr ? nullptr : copy_of(made->programs.startup);
+}
+
+Status Fleet::init_server(const std::string& folder, const std::vector<std::string>& tables,
+                          const FleetTableOptions& options, const ServerOptions& service) {
+  MILLRACE_RETURN_IF_ERROR(check_server_options(service));
+  if (!service.endpoint.empty())
+    return InvalidArgument("service.endpoint: a server listens at its endpoint in the role");
+  if (folder.empty() && !tables.empty())
+    return InvalidArgument("init_server: tables need a folder to load them from");
+  const fleet::ServerTableOptions settings{options.seed, options.disk_path};
+  ps::ServerOptions own = service_of(service, parts_->connection);
+  if (folder.empty()) return parts_->fleet.init_server(settings, std::move(own));
+  return parts_->fleet.init_server_from(folder, tables, settings, std::move(own));
+}
+
+Status Fleet::run_server() {
+  return parts_->fleet.run_server(*Internals::state(parts_->connection).transport);
+}
+void Fleet::stop_server() {
+  parts_->fleet.stop_server();
+}
+
+Status Fleet::init_worker(const FleetWorkerOptions& options) {
+  fleet::WaitOptions wait;
+  if (options.wait_for_servers) wait.timeout = *options.wait_for_servers;
+  return parts_->fleet.init_worker(
+      Internals::state(parts_->connection).transport, options.wait_for_servers ? &wait : nullptr,
+      Internals::client(parts_->connection, 0, options.deadline, options.heartbeat));
+}
+
+StatusOr<Arrays> Fleet::step(const Arrays& feeds, const std::vector<std::string>& fetches) {
+  executor::NamedValues values;
+  MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, values));
+  std::vector<Value> results(fetches.size());
+  MILLRACE_RETURN_IF_ERROR(parts_->fleet.step(values, fetches, results));
+  return executor::to_arrays(fetches, results);
+}
+
+StatusOr<Array> Fleet::get(const std::string& name) const {
+  fleet::FleetWorker* const worker = parts_->fleet.worker();
+  const Value* const value = worker == nullptr ? nullptr : worker->scope().find_local(name);
+  if (value == nullptr) return NotFound("this worker has no var '{}'", name);
+  return executor::to_array(name, *value);
+}
+
+Status Fleet::barrier_worker() {
+  return parts_->fleet.barrier_worker();
+}
+Status Fleet::wait_for_all() {
+  return parts_->fleet.wait_for_all();
+}
+Status Fleet::stop_worker() {
+  return parts_->fleet.stop_worker();
+}
+Status Fleet::save_persistables(const FleetFolder& to) {
+  return parts_->fleet.save_persistables(target_of(to));
+}
+Status Fleet::save_inference_model(const FleetFolder& to, const std::vector<std::string>& feeds,
+                                   const std::vector<std::string>& fetches) {
+  return parts_->fleet.save_inference_model(target_of(to), feeds, fetches);
+}
+Status Fleet::load_model(const FleetFolder& from) {
+  return parts_->fleet.load_model(target_of(from));
+}
+Status Fleet::shrink() {
+  return parts_->fleet.shrink();
+}
+
+}  // namespace millrace::api

@@ -1,0 +1,174 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "api/connection.h"
+#include "api/server.h"
+#include "executor/array.h"
+#include "framework/base/status.h"
+#include "ops/minimize/options.h"
+
+namespace millrace {
+class Program;
+}
+
+namespace millrace::api {
+
+/// A value of a setting, and settings by name, as users of the original write them.
+using FleetValue =
+    std::variant<bool, int64_t, double, std::string, std::vector<double>, std::vector<std::string>>;
+using FleetConfigs = std::map<std::string, FleetValue>;
+
+/// How a job of the fleet API trains; names, keys and defaults of the original's
+/// DistributedStrategy. Fleet::remarks() lists keys that are accepted and never read.
+struct FleetStrategy {
+  bool a_sync = true;                ///< false: synchronous
+  FleetConfigs a_sync_configs = {};  ///< k_steps, launch_barrier, ...; k_steps > 0: geo
+  FleetConfigs trainer_desc_configs = {};
+  FleetConfigs fs_client_param = {};
+  std::map<std::string, FleetConfigs> tables = {};  ///< fleet_desc_configs by embedding
+  bool use_cvm = true;      ///< false: tables with settings have no show and click
+  bool adam_d2sum = false;  ///< adam of dense tables uses decaying sums of squares
+};
+
+/// The role of a process in a job (UserDefinedRoleMaker of the original).
+struct FleetRole {
+  bool is_server = false;
+  int id = 0;                                      ///< within the role, from 0
+  int worker_num = 1;                              ///< number of workers of the job
+  std::vector<std::string> server_endpoints = {};  ///< "host:port" of all servers, in order
+  std::vector<std::string> worker_endpoints = {};  ///< in place of worker_num; may be empty
+
+  /// True for worker 0, which sends initial values and saves.
+  [[nodiscard]] bool is_first_worker() const { return !is_server && id == 0; }
+};
+
+/// Settings of a server's tables.
+struct FleetTableOptions {
+  uint64_t seed = 0;           ///< of initial values
+  std::string disk_path = {};  ///< folder for tables of class SSDSparseTable; empty: refused
+};
+
+/// Settings of a worker.
+struct FleetWorkerOptions {
+  /// How long to wait until servers accept TCP connections, if a_sync_configs.launch_barrier is
+  /// set; absent: do not wait, for a connection within the process.
+  std::optional<std::chrono::milliseconds> wait_for_servers = std::chrono::minutes(10);
+  std::chrono::milliseconds deadline{180'000};  ///< of one call, waiting for workers included
+  std::chrono::milliseconds heartbeat{0};       ///< interval of signs of life; 0: none
+};
+
+/// Where results are saved, or loaded from.
+struct FleetFolder {
+  std::string root;    ///< folder of the worker's files; servers use their files_root in its place
+  std::string folder;  ///< below root
+  bool replace = false;  ///< replace files that exist; otherwise an error (kUsage)
+  int mode = 0;          ///< which rows are saved; 0: all
+};
+
+/// One process of a parameter-server job, with the calls of the original's fleet object, but as an
+/// ordinary object: one process may have several.
+///
+///   worker: init, distributed_optimizer, minimize, init_worker, step ..., stop_worker
+///   server: init, distributed_optimizer, minimize, init_server, run_server
+///
+/// Calls in another order or of the other role return kInvalidArgument naming both. Movable until
+/// init_server() or init_worker(). Thread-safety: one call at a time, except for stop_server().
+class Fleet {
+ public:
+  /// A process of the job of the connection; the connection must not have a directory.
+  explicit Fleet(Connection connection);
+  Fleet(Fleet&&) noexcept;
+  Fleet& operator=(Fleet&&) noexcept;
+  Fleet(const Fleet&) = delete;
+  Fleet& operator=(const Fleet&) = delete;
+  ~Fleet();
+
+  /// Sets the role of this process. Errors: kInvalidArgument for an id out of range, no servers or
+  /// workers, and empty or repeated endpoints.
+  Status init(const FleetRole& role);
+  /// Sets the role from the environment variables of PaddleCloud (PADDLE_PSERVERS_IP_PORT_LIST,
+  /// TRAINING_ROLE, ...). Errors: kInvalidArgument naming the variable that is missing or wrong.
+  Status init_from_environment();
+  /// Settings of environment and strategy that are never read, one line each.
+  [[nodiscard]] std::vector<std::string> remarks() const;
+
+  /// The role of this process; worker_num is set even if worker_endpoints are given. Errors: called
+  /// before init().
+  [[nodiscard]] StatusOr<FleetRole> role() const;
+  /// This worker's share of a list of files: consecutive files; the first shares are one larger if
+  /// the list cannot be divided evenly.
+  [[nodiscard]] StatusOr<std::vector<std::string>> split_files(
+      const std::vector<std::string>& files) const;
+
+  /// Sets how the job trains. Errors: kInvalidArgument for an unknown key, a value of another type,
+  /// and settings that are no mode; kUnimplemented naming a setting that is not supported.
+  Status distributed_optimizer(const MinimizeOptions& optimizer, const FleetStrategy& strategy);
+  /// Builds the training program and the programs of this process from the forward ones, which are
+  /// not changed. Errors: those of minimize() in api/training.h; kUnimplemented.
+  Status minimize(const Program& main, const Program& startup, const std::string& loss);
+  /// The program that this worker runs, or that of this server; null before minimize().
+  [[nodiscard]] std::shared_ptr<const Program> main_program() const;
+  /// The startup program of this process; null before minimize().
+  [[nodiscard]] std::shared_ptr<const Program> startup_program() const;
+
+  /// Creates the tables of this server.
+  /// \param folder  with tables that save_persistables() has written, on this machine; empty: none
+  /// \param tables  with folder: names of embeddings to load; empty: all tables and dense
+  ///                parameters
+  /// \param service  `endpoint` must be empty: a server listens at its endpoint in the role
+  /// Errors: kInvalidArgument naming the option; kNotFound, kInvalidData for files; kUnimplemented
+  /// for snapshots of servers of the fleet API.
+  Status init_server(const std::string& folder = {}, const std::vector<std::string>& tables = {},
+                     const FleetTableOptions& options = {}, const ServerOptions& service = {});
+  /// Serves until all workers have stopped or stop_server() is called. Errors: kDistributed for a
+  /// port in use, and for a worker that is lost or never connected.
+  Status run_server();
+  /// Ends run_server(). Thread-safety: any thread, during the lifetime of the object.
+  void stop_server();
+
+  /// Waits for the servers, sends the initial parameters to them (the first worker) or receives
+  /// them, and starts sending gradients. Errors: kDistributed; those of the startup program.
+  Status init_worker(const FleetWorkerOptions& options = {});
+  /// Runs one step. \param feeds  by var name; dtype and dims as declared
+  /// Errors: those of PreparedProgram::run(); kDistributed.
+  StatusOr<Arrays> step(const Arrays& feeds, const std::vector<std::string>& fetches = {});
+  /// A parameter of this worker, as last received. Errors: kNotFound; kInvalidArgument if it is not
+  /// a dense array.
+  [[nodiscard]] StatusOr<Array> get(const std::string& name) const;
+  /// Waits for all workers. Errors: kDistributed at the deadline.
+  Status barrier_worker();
+  /// Ends training: sends what waits, and receives the final parameters when all workers have done
+  /// so. No steps may follow; saving may. Errors: kDistributed at the deadline.
+  Status wait_for_all();
+  /// Sends what waits and tells the servers that this worker is done. Errors: kDistributed.
+  Status stop_worker();
+
+  /// Saves the results of the job, for load_model() and init_server(): the first worker writes its
+  /// variables, servers their tables below their files_root; the other workers return immediately.
+  /// No worker may train meanwhile. Errors: kUsage for files that exist; kIo; kDistributed.
+  Status save_persistables(const FleetFolder& to);
+  /// Saves the part of the program that computes the fetches, under the same conditions. The model
+  /// runs without servers. Errors: also those of api/persistables.h.
+  Status save_inference_model(const FleetFolder& to, const std::vector<std::string>& feeds,
+                              const std::vector<std::string>& fetches);
+  /// Loads what save_persistables() has written; every worker must call it, between two steps.
+  /// Errors: kNotFound, kInvalidData with the file; kDistributed.
+  Status load_model(const FleetFolder& from);
+  /// Ends a day of all sparse tables, whose statistics then decay; every worker must call it.
+  Status shrink();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace millrace::api

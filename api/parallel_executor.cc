@@ -1,0 +1,131 @@
+#include "api/parallel_executor.h"
+
+#include <utility>
+
+#include "api/internals.h"
+#include "executor/add_custom_ops.h"
+#include "executor/array_values.h"
+#include "executor/feed_values.h"
+#include "executor/parallel/parallel_executor.h"
+#include "framework/base/errors.h"
+
+namespace millrace::api {
+
+struct ParallelExecutor::Parts {
+  std::shared_ptr<void> vars;  ///< keeps the vars alive that the devices share with others
+  std::unique_ptr<executor::ParallelExecutor> runner;
+  executor::NamedValues feeds;  ///< kept, so that a run with the same shapes allocates less
+  std::vector<Value> results;   ///< likewise
+};
+
+ParallelExecutor::ParallelExecutor(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
+ParallelExecutor::ParallelExecutor(ParallelExecutor&&) noexcept = default;
+ParallelExecutor& ParallelExecutor::operator=(ParallelExecutor&&) noexcept = default;
+ParallelExecutor::~ParallelExecutor() = default;
+
+StatusOr<ParallelExecutor> ParallelExecutor::create(const Program& program, const Scope& scope,
+                                                    const ParallelOptions& options) {
+  if (options.threads < 1)
+    return InvalidArgument("options.threads: expected at least 1, found {}", options.threads);
+  if (options.build_strategy.num_trainers > 1)
+    return Status(StatusCode::kUnimplemented,
+                  "build_strategy.num_trainers: a ParallelExecutor of the library has no other "
+                  "processes")
+        .with_hint("start trainers in several processes with launch and run-program");
+  MILLRACE_ASSIGN_OR_RETURN(auto runtime,
+                            executor::runtime_with(options.custom_ops, options.allow_dir));
+  executor::ParallelOptions settings;
+  settings.devices = options.devices;
+  settings.loss_name = options.loss_name;
+  auto parts = std::make_shared<Parts>();
+  parts->vars = Internals::state(scope);
+  if (options.share_vars_from != nullptr) {
+    settings.share_vars_from = options.share_vars_from->parts_->runner.get();
+    parts->vars = options.share_vars_from->parts_;
+  }
+  settings.exec_strategy = options.exec_strategy;
+  settings.build_strategy = options.build_strategy;
+  settings.split = options.split;
+  settings.optimize = options.optimize;
+  settings.bf16_products = options.bf16_products;
+  settings.debug_memory = options.debug_memory;
+  settings.seed = options.seed;
+  settings.wait_timeout_ms = options.wait_timeout_ms;
+  MILLRACE_ASSIGN_OR_RETURN(parts->runner, executor::ParallelExecutor::create(
+                                               std::move(runtime), program, Internals::vars(scope),
+                                               settings, options.threads));
+  return ParallelExecutor(std::move(parts));
+}
+
+StatusOr<Arrays> ParallelExecutor::run(const Arrays& feeds,
+                                       const std::vector<std::string>& fetches) {
+  MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
+  MILLRACE_RETURN_IF_ERROR(
+      parts_->runner->run(executor::ParallelFeeds::split(parts_->feeds), fetches, parts_->results));
+  return executor::to_arrays(fetches, parts_->results);
+}
+
+StatusOr<Arrays> ParallelExecutor::run(const std::vector<Arrays>& feeds,
+                                       const std::vector<std::string>& fetches) {
+  std::vector<executor::NamedValues> values(feeds.size());
+  for (size_t d = 0; d < feeds.size(); ++d)
+    MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds[d], values[d]));
+  MILLRACE_RETURN_IF_ERROR(
+      parts_->runner->run(executor::ParallelFeeds::list(values), fetches, parts_->results));
+  return executor::to_arrays(fetches, parts_->results);
+}
+
+StatusOr<std::map<std::string, std::vector<Array>>> ParallelExecutor::run_unmerged(
+    const Arrays& feeds, const std::vector<std::string>& fetches) {
+  MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
+  std::vector<std::vector<Value>> results;
+  MILLRACE_RETURN_IF_ERROR(parts_->runner->run_unmerged(
+      executor::ParallelFeeds::split(parts_->feeds), fetches, results));
+  std::map<std::string, std::vector<Array>> arrays;
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    std::vector<Array>& of_devices = arrays[fetches[i]];
+    of_devices.clear();
+    for (const Value& value : results[i]) {
+      MILLRACE_ASSIGN_OR_RETURN(Array array, executor::to_array(fetches[i], value));
+      of_devices.push_back(std::move(array));
+    }
+  }
+  return arrays;
+}
+
+StatusOr<Array> ParallelExecutor::get(int device, const std::string& name) const {
+  if (device < 0 || device >= device_count())
+    return NotFound("device {}: expected one of {} devices", device, device_count());
+  const Value* const value = parts_->runner->local_scope(device).find_local(name);
+  if (value == nullptr) return NotFound("device {} has no persistable var '{}'", device, name);
+  return executor::to_array(name, *value);
+}
+
+Status ParallelExecutor::spread(const std::string& name) {
+  const Value* const value = parts_->runner->local_scope(0).find_local(name);
+  if (value == nullptr || !value->initialized())
+    return NotFound("device 0 has no persistable var '{}' with a value", name);
+  for (int d = 1; d < device_count(); ++d) {
+    if (Value* const copy = parts_->runner->local_scope(d).find_local(name))
+      MILLRACE_RETURN_IF_ERROR(executor::copy_value(*value, *copy));
+  }
+  return Ok();
+}
+
+int ParallelExecutor::device_count() const {
+  return parts_->runner->device_count();
+}
+int64_t ParallelExecutor::runs() const {
+  return parts_->runner->runs();
+}
+void ParallelExecutor::drop_local_exe_scopes() {
+  parts_->runner->drop_local_exe_scopes();
+}
+const std::vector<std::string>& ParallelExecutor::remarks() const {
+  return parts_->runner->remarks();
+}
+std::string ParallelExecutor::plan_text() const {
+  return parts_->runner->plan_text();
+}
+
+}  // namespace millrace::api

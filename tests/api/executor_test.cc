@@ -1,0 +1,238 @@
+// Scope, Executor and ParallelExecutor of the installed library, compared with Session.
+
+#include "api/executor.h"
+
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/parallel_executor.h"
+#include "executor/session.h"
+#include "framework/program.h"
+#include "framework/program_file.h"
+#include "tests/api/nets.h"
+
+namespace millrace::api {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+float first(const Arrays& results, const std::string& name) {
+  return results.at(name).values<float>()[0];
+}
+
+std::vector<float> losses_of_session(const SmallNet& net, const millrace::SessionOptions& options,
+                                     int steps) {
+  Session session = value_of(Session::open(net.net.main(), &net.net.startup(), options));
+  std::vector<float> losses;
+  for (int step = 0; step < steps; ++step) {
+    const Arrays results = value_of(session.run(batch(step), {net.loss.name()}));
+    for (const float each : results.at(net.loss.name()).values<float>()) losses.push_back(each);
+  }
+  return losses;
+}
+
+TEST(ApiExecutor, TrainsLikeASession) {
+  const SmallNet net(/*dropout=*/true);
+  Executor executor = value_of(Executor::create({.seed = 5}));
+  Scope scope;
+  check(executor.run(net.net.startup(), scope).status());
+  PreparedProgram training = value_of(executor.prepare(net.net.main(), scope));
+  std::vector<float> losses;
+  for (int step = 0; step < 5; ++step)
+    losses.push_back(
+        first(value_of(training.run(batch(step), {net.loss.name()})), net.loss.name()));
+  EXPECT_EQ(losses, losses_of_session(net, {.seed = 5}, 5));
+}
+
+TEST(ApiExecutor, OneShotRunsContinueTheRandomNumbers) {
+  const SmallNet net(/*dropout=*/true, /*trains=*/false);
+  Executor executor = value_of(Executor::create({.seed = 5}));
+  Scope scope;
+  check(executor.run(net.net.startup(), scope).status());
+  PreparedProgram prepared = value_of(executor.prepare(net.net.main(), scope));
+  Executor shots = value_of(Executor::create({.seed = 5}));
+  for (int step = 0; step < 3; ++step) {
+    const Arrays one = value_of(prepared.run(batch(0), {net.loss.name()}));
+    const Arrays other = value_of(shots.run(net.net.main(), scope, batch(0), {net.loss.name()}));
+    EXPECT_EQ(one.at(net.loss.name()).bytes, other.at(net.loss.name()).bytes) << step;
+  }
+}
+
+TEST(ApiScope, KeepsValuesBetweenRunsAndPrograms) {
+  const SmallNet net;
+  Executor executor = value_of(Executor::create());
+  Scope scope;
+  check(executor.run(net.net.startup(), scope).status());
+  EXPECT_THAT(scope.names(), Contains("fc_0.w_0"));
+  EXPECT_TRUE(scope.has("fc_0.w_0"));
+  EXPECT_FALSE(scope.has("x"));
+  std::optional<PreparedProgram> training = value_of(executor.prepare(net.net.main(), scope));
+  const Array before = value_of(scope.get("fc_0.w_0"));
+  EXPECT_THAT(before.dims, ElementsAre(3, 4));
+  check(training->run(batch(0)).status());
+  EXPECT_NE(value_of(scope.get("fc_0.w_0")).bytes, before.bytes);
+  check(scope.set("fc_0.w_0", before));
+  EXPECT_EQ(value_of(scope.get("fc_0.w_0")).bytes, before.bytes);
+  training.reset();
+  EXPECT_TRUE(scope.has("fc_0.w_0"));
+}
+
+TEST(ApiScope, IsKeptAliveByPreparedPrograms) {
+  const SmallNet net(/*dropout=*/false, /*trains=*/false);
+  Executor executor = value_of(Executor::create());
+  const auto prepared = [&] {
+    Scope scope;
+    check(executor.run(net.net.startup(), scope).status());
+    return executor.prepare(net.net.main(), scope);
+  };
+  PreparedProgram program = value_of(prepared());
+  EXPECT_GT(first(value_of(program.run(batch(0), {net.loss.name()})), net.loss.name()), 0);
+}
+
+TEST(ApiScope, HoldsRowsOfAMatrix) {
+  Scope scope;
+  check(scope.set_rows("rows",
+                       {{4, 1}, 6, Array::of<float>({2, 2}, std::vector<float>{1, 2, 3, 4})}));
+  const Rows rows = value_of(scope.get_rows("rows"));
+  EXPECT_THAT(rows.rows, ElementsAre(4, 1));
+  EXPECT_EQ(rows.height, 6);
+  EXPECT_THAT(rows.values.values<float>(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(scope.get("rows").status().message(), HasSubstr("expected a dense array"));
+  const Array one = Array::of<float>({1, 2}, std::vector<float>{1, 2});
+  EXPECT_THAT(scope.set_rows("rows", {{6}, 6, one}).message(),
+              HasSubstr("rows of 'rows': expected rows in [0, 6), found 6"));
+  EXPECT_THAT(scope.set_rows("rows", {{0, 1}, 6, one}).message(),
+              HasSubstr("expected values of 2 rows"));
+  scope.clear("rows");
+  EXPECT_FALSE(scope.has("rows"));
+  EXPECT_EQ(scope.get_rows("rows").status().code(), StatusCode::kNotFound);
+}
+
+TEST(ApiScope, RefusesAnArrayWhoseBytesDoNotFit) {
+  Scope scope;
+  Array array = Array::of<float>({2}, std::vector<float>{1, 2});
+  array.dims = {3};
+  EXPECT_THAT(scope.set("a", array).message(), HasSubstr("array 'a': expected 12 bytes"));
+  EXPECT_FALSE(scope.has("a"));
+}
+
+TEST(ApiExecutor, AClearedVarIsAnErrorOfTheOpThatReadsIt) {
+  const SmallNet net(/*dropout=*/false, /*trains=*/false);
+  Executor executor = value_of(Executor::create({.optimize = false}));
+  Scope scope;
+  check(executor.run(net.net.startup(), scope).status());
+  PreparedProgram program = value_of(executor.prepare(net.net.main(), scope));
+  const Array weights = value_of(scope.get("fc_0.w_0"));
+  scope.clear("fc_0.w_0");
+  EXPECT_THAT(program.run(batch(0), {net.loss.name()}).status().to_string(), HasSubstr("fc_0.w_0"));
+  check(scope.set("fc_0.w_0", weights));
+  check(program.run(batch(0), {net.loss.name()}).status());
+}
+
+TEST(ApiExecutor, RefusesBadOptions) {
+  EXPECT_THAT(Executor::create({.threads = 0}).status().message(),
+              HasSubstr("options.threads: expected at least 1, found 0"));
+  EXPECT_EQ(Executor::create({.custom_ops = {CustomOp{}}}).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(ApiParallelExecutor, TrainsLikeASessionWithDevices) {
+  const SmallNet net;
+  Executor executor = value_of(Executor::create());
+  Scope scope;
+  check(executor.run(net.net.startup(), scope).status());
+  ParallelOptions options;
+  options.devices = 2;
+  options.loss_name = net.loss.name();
+  ParallelExecutor devices = value_of(ParallelExecutor::create(net.net.main(), scope, options));
+  std::vector<float> losses;
+  for (int step = 0; step < 4; ++step) {
+    const Arrays results = value_of(devices.run(batch(step), {net.loss.name()}));
+    for (const float each : results.at(net.loss.name()).values<float>()) losses.push_back(each);
+  }
+  EXPECT_EQ(losses, losses_of_session(net, {.devices = 2}, 4));
+  EXPECT_EQ(devices.device_count(), 2);
+  EXPECT_EQ(devices.runs(), 4);
+  EXPECT_EQ(value_of(devices.get(1, "fc_0.w_0")).bytes, value_of(scope.get("fc_0.w_0")).bytes);
+  EXPECT_EQ(devices.get(2, "fc_0.w_0").status().code(), StatusCode::kNotFound);
+  const auto unmerged = value_of(devices.run_unmerged(batch(4), {net.loss.name()}));
+  EXPECT_EQ(unmerged.at(net.loss.name()).size(), 2U);
+  const Array before = value_of(scope.get("fc_0.w_0"));
+  check(scope.set("fc_0.w_0", Array::of<float>({3, 4}, std::vector<float>(12, 2.0F))));
+  check(devices.spread("fc_0.w_0"));
+  EXPECT_NE(value_of(devices.get(1, "fc_0.w_0")).bytes, before.bytes);
+}
+
+TEST(ApiParallelExecutor, ListsOfFeedsAreThoseOfTheDevices) {
+  const SmallNet net;
+  Executor executor = value_of(Executor::create());
+  const Scope split_scope;
+  Scope list_scope;
+  check(executor.run(net.net.startup(), split_scope).status());
+  for (const std::string& name : split_scope.names())
+    check(list_scope.set(name, value_of(split_scope.get(name))));
+  ParallelOptions options;
+  options.devices = 2;
+  options.loss_name = net.loss.name();
+  ParallelExecutor split = value_of(ParallelExecutor::create(net.net.main(), split_scope, options));
+  ParallelExecutor list = value_of(ParallelExecutor::create(net.net.main(), list_scope, options));
+  Arrays both = batch(1, 2);
+  std::vector<Arrays> each(2);
+  for (const auto& [name, array] : both) {
+    const auto values = array.values<float>();
+    const auto half = static_cast<int64_t>(values.size() / 2);
+    for (size_t d = 0; d < 2; ++d)
+      each[d][name] =
+          Array::of<float>({1, half}, values.subspan(d * values.size() / 2, values.size() / 2));
+  }
+  EXPECT_EQ(value_of(split.run(both, {net.loss.name()})).at(net.loss.name()).bytes,
+            value_of(list.run(each, {net.loss.name()})).at(net.loss.name()).bytes);
+}
+
+TEST(ApiParallelExecutor, SharesVariablesForEvaluation) {
+  const SmallNet net;
+  const SmallNet evaluation(/*dropout=*/false, /*trains=*/false);
+  Executor executor = value_of(Executor::create());
+  Scope scope;
+  check(executor.run(net.net.startup(), scope).status());
+  ParallelOptions options;
+  options.devices = 2;
+  options.loss_name = net.loss.name();
+  std::optional<ParallelExecutor> training =
+      value_of(ParallelExecutor::create(net.net.main(), scope, options));
+  options.share_vars_from = &*training;
+  options.loss_name.clear();
+  EXPECT_THAT(ParallelExecutor::create(evaluation.net.main(), {}, options).status().message(),
+              HasSubstr("has not run yet"));
+  check(training->run(batch(0), {net.loss.name()}).status());
+  ParallelExecutor shared = value_of(ParallelExecutor::create(evaluation.net.main(), {}, options));
+  training.reset();
+  const auto name = evaluation.loss.name();
+  const Arrays results = value_of(shared.run(batch(1), {name}));
+  PreparedProgram alone = value_of(executor.prepare(evaluation.net.main(), scope));
+  const float expected = first(value_of(alone.run(batch(1), {name})), name);
+  const auto parts = results.at(name).values<float>();
+  EXPECT_NEAR((parts[0] + parts[1]) / 2, expected, 1e-5);
+}
+
+TEST(ApiParallelExecutor, SaysWhatItRefuses) {
+  const SmallNet net;
+  ParallelOptions options;
+  options.build_strategy.num_trainers = 2;
+  const Status status = ParallelExecutor::create(net.net.main(), {}, options).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), HasSubstr("build_strategy.num_trainers"));
+  options.build_strategy.num_trainers = 1;
+  options.threads = 0;
+  EXPECT_THAT(ParallelExecutor::create(net.net.main(), {}, options).status().message(),
+              HasSubstr("options.threads"));
+}
+
+}  // namespace
+}  // namespace millrace::api
