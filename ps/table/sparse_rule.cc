@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "framework/base/errors.h"
 
@@ -28,9 +29,11 @@ StatusOr<SparseRuleKind> parse_sparse_rule(std::string_view name) {
   return InvalidArgument("unknown sparse table rule '{}'", name);
 }
 
-SparseRule::SparseRule(SparseRuleOptions options, int dim) : options_(options), dim_(dim) {}
+SparseRule::SparseRule(SparseRuleOptions options, int dim)
+    : options_(std::move(options)), dim_(dim) {}
 
 int SparseRule::state_floats() const {
+  if (options_.op != nullptr) return options_.op->state_floats(dim_);
   switch (options_.kind) {
     case SparseRuleKind::kNaive:
       return 0;
@@ -58,6 +61,7 @@ void SparseRule::init(float* weights, float* state, KeyedRandom& random, bool ze
 }
 
 void SparseRule::init_state(float* state) const {
+  if (options_.op != nullptr) return options_.op->init_state(state, dim_);
   const int count = state_floats();
   std::fill_n(state, count, 0.0F);
   if (options_.kind == SparseRuleKind::kAdam || options_.kind == SparseRuleKind::kSharedAdam) {
@@ -66,9 +70,16 @@ void SparseRule::init_state(float* state) const {
   }
 }
 
-void SparseRule::update(float* weights, float* state, const float* grad, float show,
-                        float rate) const {
+Status SparseRule::update(float* weights, float* state, const float* grad, float show,
+                          float rate) const {
   rate *= options_.learning_rate;
+  if (options_.op != nullptr) return options_.op->update_row(dim_, weights, state, grad, rate);
+  apply(weights, state, grad, show, rate);
+  return Ok();
+}
+
+void SparseRule::apply(float* weights, float* state, const float* grad, float show,
+                       float rate) const {
   switch (options_.kind) {
     case SparseRuleKind::kNaive:
       return naive(weights, grad, rate);

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "framework/base/status.h"
 #include "ps/table/initializer.h"
+#include "ps/table/update_op.h"
 
 namespace millrace::ps {
 
@@ -24,6 +26,9 @@ struct SparseRuleOptions {
   /// kAdam: applies bias correction to epsilon as to the moments, like the op adam; the original's
   /// rule does not.
   bool corrects_epsilon = false;
+  /// If set, updates with this op of a program in place of the kind; bounds and show have no
+  /// effect.
+  std::shared_ptr<const UpdateOp> op = nullptr;
 };
 
 /// "SparseNaiveSGDRule", "SparseAdaGradSGDRule", "StdAdaGradSGDRule", "SparseAdamSGDRule",
@@ -47,9 +52,11 @@ class SparseRule {
   void init_state(float* state) const;
   /// Applies one gradient. \param show  divisor of the gradient (kAdagrad and kStdAdagrad)
   /// \param rate  factor for the learning rate
-  void update(float* weights, float* state, const float* grad, float show, float rate) const;
+  /// Errors: those of UpdateOp; never without one.
+  Status update(float* weights, float* state, const float* grad, float show, float rate) const;
 
  private:
+  void apply(float* weights, float* state, const float* grad, float show, float rate) const;
   void naive(float* weights, const float* grad, float rate) const;
   void adagrad(float* weights, float* state, const float* grad, float show, float rate) const;
   void std_adagrad(float* weights, float* state, const float* grad, float show, float rate) const;

@@ -23,6 +23,7 @@ namespace millrace::fleet {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string bytes_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -199,12 +200,21 @@ TEST(FleetJob, RefusesWhatItCannotDo) {
   EXPECT_THAT(refusal(training, spec), HasSubstr("has fea_dim 11, expected 8"));
 }
 
-TEST(FleetJob, TablesHaveSgdAndAdamOnly) {
-  EXPECT_THAT(refusal(Training(kModel, Momentum{}, 0.01), synchronous()),
-              HasSubstr("'emb' is updated by 'momentum', but tables of servers have sgd and adam"));
+TEST(FleetJob, DescriptionsNameOtherOptimizers) {
+  EXPECT_THAT(refusal(Training(kModel, LarsMomentum{}, 0.01), synchronous()),
+              HasSubstr("'emb' is updated by 'lars_momentum', but tables of servers have sgd, "));
   JobSpec geo = two_by_two();
   use_geo(geo.strategy);
-  EXPECT_EQ(refusal(Training(kModel, Momentum{}, 0.01), geo), "made");
+  EXPECT_EQ(refusal(Training(kModel, LarsMomentum{}, 0.01), geo), "made");
+  const Training training(kModel, Momentum{.momentum = 0.5}, 0.25);
+  const auto job = training.job(synchronous());
+  ASSERT_TRUE(job.ok());
+  const auto server = job->role({true, 0});
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  EXPECT_THAT(server->ps_desc, HasSubstr("name: \"momentum\""));
+  EXPECT_THAT(server->ps_desc, HasSubstr("params: \"Velocity\""));
+  EXPECT_THAT(server->ps_desc, HasSubstr("attr: \"mu&0.5#use_nesterov&0"));
+  EXPECT_THAT(server->ps_desc, Not(HasSubstr("update_ranges")));
 }
 
 TEST(FleetJob, ARateThatOpsComputeIsRefused) {

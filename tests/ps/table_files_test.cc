@@ -236,6 +236,38 @@ TEST_F(TableFilesTest, DenseTablesKeepTheirOptimizer) {
               HasSubstr("5 columns, expected 1"));
 }
 
+// States of two ops may have the same number of floats.
+TEST_F(TableFilesTest, StatesOfAnotherOpAreRefused) {
+  const auto op_of = [](const char* type, const char* attrs) {
+    return *UpdateOp::create({type, attrs, {0}});
+  };
+  const auto momentum = op_of("momentum", "mu&0.5");
+  const auto adagrad = op_of("adagrad", "");
+  DenseTableOptions dense;
+  dense.elements = 3;
+  dense.updates = {{3, momentum}};
+  SparseTableOptions rows;
+  rows.accessor.embedx_dim = 2;
+  rows.accessor.embedx_rule.op = momentum;
+  auto table = *DenseTable::create(dense);
+  auto sparse = make_table_files(rows);
+  const Keys keys{7};
+  ASSERT_TRUE(table->push(Floats{1, 2, 3}).ok());
+  ASSERT_TRUE(sparse->push(keys, Floats{1, 2}.data()).ok());
+  ASSERT_TRUE(save_dense(*table, folder_ + "/dense").ok());
+  ASSERT_TRUE(save_rows(*sparse, folder_ + "/rows", 0).ok());
+  EXPECT_TRUE(load_dense(**DenseTable::create(dense), folder_ + "/dense").ok());
+  EXPECT_EQ(*load_rows(*make_table_files(rows), folder_ + "/rows"), 1);
+  dense.updates = {{3, adagrad}};
+  rows.accessor.embedx_rule.op = adagrad;
+  EXPECT_THAT(load_dense(**DenseTable::create(dense), folder_ + "/dense").message(),
+              HasSubstr("found the state 'Velocity', expected 'Moment'"));
+  EXPECT_THAT(load_rows(*make_table_files(rows), folder_ + "/rows").status().message(),
+              HasSubstr("found the state 'op Velocity', expected 'op Moment'"));
+  rows.accessor.embedx_rule.op = nullptr;
+  EXPECT_FALSE(load_rows(*make_table_files(rows), folder_ + "/rows").ok());
+}
+
 // The slices of a dense table of 23 elements on the servers of a job, after a push.
 std::vector<std::unique_ptr<DenseTable>> dense_shares(int64_t servers, bool trained) {
   const std::vector<DenseRange> ranges = *dense_ranges(23, servers);

@@ -44,7 +44,8 @@ std::set<std::string> state_of_fleet_worker(const std::vector<Op*>& ops) {
 bool is_power_update(const Op& op, const Op& update) {
   if (op.type() != "scale" || get_attr_or(op, "bias", 0.0F) != 0) return false;
   const llvm::StringRef power = op.first_input("X");
-  if (power.empty() || power != op.first_output("Out")) return false;
+  // no other op of the update moves it
+  if (power.empty() || power != op.first_output("Out") || update.writes(power)) return false;
   for (const auto& [slot, beta, usual] :
        {std::tuple("Beta1Pow", "beta1", 0.9F), {"Beta2Pow", "beta2", 0.999F}}) {
     if (update.first_input(slot) == power)
