@@ -197,17 +197,56 @@ RateSource rate_source(const Block& main, const Op& op) {
   return {scale.first_input("X"), get_attr_or(scale, "scale", 1.0F)};
 }
 
+// Workers compute the rate before each step, so it must not depend on the step's values.
+Status check_computed_rate(const Block& main) {
+  for (const Op* const op : transpiler::role::lr_ops(main)) {
+    if (transpiler::role::of(*op) != transpiler::role::kLrSched) continue;
+    for (const llvm::StringRef name : op->input_names()) {
+      const Var* const var = main.find_var(name);
+      const auto writers = main.writers_of(name);
+      const bool is_known = var == nullptr || var->persistable() || !writers.empty();
+      if (is_known && llvm::all_of(writers, [](const Op* writer) {
+            return transpiler::role::is_lr_op(*writer);
+          }))
+        continue;
+      return Unimplemented(
+                 "'{}' computes the learning rate from '{}', which is a feed or a value of the "
+                 "network; workers of a fleet job compute the rate before they run the network",
+                 op->type().str(), name.str())
+          .at(op->location());
+    }
+  }
+  return Ok();
+}
+
+JobRate rate_of_job(const Block& main) {
+  for (const Op& op : main.ops()) {
+    if (!transpiler::role::is_optimize_op(op) || !transpiler::role::is_optimizer(op)) continue;
+    const llvm::StringRef base = rate_source(main, op).base;
+    return {base.str(), main.has_writers(base)};
+  }
+  return {};
+}
+
 StatusOr<std::string> rate_initializer(const Block& main, const Block& startup, const Op& op) {
   const llvm::StringRef own = rate_source(main, op).base;
-  if (main.find_var(kRateVar) == nullptr || main.has_writers(kRateVar) || own != kRateVar) {
+  const JobRate rate = rate_of_job(main);
+  const bool is_schedule =
+      rate.is_computed && llvm::all_of(main.writers_of(rate.var), [](const Op* writer) {
+        return transpiler::role::of(*writer) == transpiler::role::kLrSched;
+      });
+  if (own != rate.var || (!is_schedule && own != kRateVar)) {
     return Unimplemented(
-               "the learning rate '{}' of '{}' is computed by the program, or is not a multiple of "
-               "that of other parameters; tables on servers need one rate for all: a constant or a "
-               "schedule that the trainer steps (var '{}')",
-               own.str(), op.first_input("Param").str(), kRateVar)
+               "the learning rate '{}' of '{}' is computed outside of a schedule, or is not a "
+               "multiple of that of other parameters ('{}'); tables on servers need one rate for "
+               "all: a constant or a schedule that the trainer steps (var '{}'), or ops of role "
+               "LRSched",
+               own.str(), op.first_input("Param").str(), rate.var, kRateVar)
         .at(op.location());
   }
-  return initializer_of(startup, kRateVar);
+  if (!rate.is_computed) return initializer_of(startup, kRateVar);
+  MILLRACE_RETURN_IF_ERROR(check_computed_rate(main));
+  return std::string("fill_constant&1.0");
 }
 
 StatusOr<std::string> initial_value(const Column& column, const Block& main, const Block& startup,
@@ -249,6 +288,10 @@ int64_t server_share(int64_t n, int servers, int index) {
   const int64_t share = n / servers + 1;
   const int64_t begin = std::min(n, share * index);
   return std::min(share, n - begin);
+}
+
+JobRate job_rate(const Program& main) {
+  return rate_of_job(main.root());
 }
 
 StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& startup,

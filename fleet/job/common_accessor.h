@@ -33,11 +33,20 @@ struct TableFacts {
   bool is_data_norm = false;
 };
 
-/// Describes the optimizer of a table.
+/// The learning rate of a job.
+struct JobRate {
+  std::string var;
+  bool is_computed = false;  ///< by ops of the program
+};
+/// The rate of the first update, without a factor of its parameter; that of other parameters must
+/// be a multiple. Empty for a program without updates.
+JobRate job_rate(const Program& main);
+
+/// Describes the optimizer of a table. A rate that the program computes is described as 1.
 /// \param main, startup  the training program
 /// Errors: kInvalidProgram if no op updates the parameter; kUnimplemented for an optimizer that
-/// servers do not support, state that does not start with a constant, or a rate that the program
-/// computes. Source: spec/fleet.md section 5.
+/// servers do not support, state that does not start with a constant, or a rate that is not a
+/// multiple of job_rate(), or depends on more than steps. Source: spec/fleet.md section 5.
 StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& startup,
                                             const JobSpec& job, const JobRole& role,
                                             const TableFacts& table);

@@ -24,6 +24,15 @@ constexpr uint64_t kShards = 256;         // dense, geo and barrier tables
 constexpr uint64_t kSparseShards = 1000;  // unless a setting says otherwise
 constexpr const char* kMergeAccessor = "CommMergeAccessor";
 
+// True if an adam rule of settings has no rate of its own.
+bool takes_rate_of_optimizer(const desc::TableAccessorParameter& accessor) {
+  const auto takes = [](const desc::SparseCommonSGDRuleParameter& rule) {
+    const bool is_adam = !rule.has_name() || llvm::StringRef(rule.name()).contains("Adam");
+    return is_adam && !rule.adam().has_learning_rate();
+  };
+  return takes(accessor.embed_sgd_param()) || takes(accessor.embedx_sgd_param());
+}
+
 class Describer {
  public:
   Describer(const Program& main, const Program& startup, const transpiler::TablePlan& plan,
@@ -105,7 +114,13 @@ class Describer {
       MILLRACE_RETURN_IF_ERROR(
           apply_table_settings(facts.param, *settings, job_.strategy.use_cvm(), out, remarks_));
     }
+    const bool takes_rate = takes_rate_of_optimizer(out.accessor());
     MILLRACE_RETURN_IF_ERROR(complete_accessor(accessor, facts, *out.mutable_accessor(), remarks_));
+    if (takes_rate && !follows_optimizer(out) && job_rate(main_).is_computed)
+      return Unimplemented(
+          "fleet_desc_configs['{}'] names no learning rate, and that of the optimizer is a "
+          "schedule, which rules of settings do not follow",
+          facts.param);
     if (accessor.rate_factor != 1) out.mutable_common()->set_rate_factor(accessor.rate_factor);
     remark_rows(accessor, facts.param, follows_optimizer(out));
     return Ok();

@@ -18,6 +18,7 @@
 #include "ops/minimize/minimize.h"
 #include "ops/registry.h"
 #include "proto/fleet_desc.pb.h"
+#include "transpiler/fleet/fleet_programs.h"
 
 namespace millrace::fleet {
 namespace {
@@ -217,10 +218,16 @@ TEST(FleetJob, DescriptionsNameOtherOptimizers) {
   EXPECT_THAT(server->ps_desc, Not(HasSubstr("update_ranges")));
 }
 
-TEST(FleetJob, ARateThatOpsComputeIsRefused) {
-  EXPECT_THAT(
-      refusal(Training(kModel, Sgd{}, Decay(ExponentialDecay{0.1, 10, 0.9})), synchronous()),
-      HasSubstr("is computed by the program"));
+TEST(FleetJob, WorkersComputeTheRateOfASchedule) {
+  const Training training(kModel, Sgd{}, Decay(ExponentialDecay{0.1, 10, 0.9}));
+  const auto job = training.job(synchronous());
+  ASSERT_TRUE(job.ok());
+  const auto made = job->role({false, 0});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const Block& main = made->programs.main->root();
+  EXPECT_TRUE(main.has_writers(transpiler::kComputedRate));
+  EXPECT_TRUE(main.has_writers("@LR_DECAY_COUNTER@"));
+  EXPECT_THAT(made->ps_desc, HasSubstr("fill_constant&1.0"));
 }
 
 TEST(FleetJob, WorkersKeepARateThatIsStepped) {

@@ -86,6 +86,28 @@ TEST(FleetOptimizers, ParametersHaveTheirOwnRates) {
   expect_equal_job(TrainingNet(kLayerAlone, adam), 2);
 }
 
+TEST(FleetOptimizers, WorkersComputeSchedules) {
+  const LearningRate schedules[] = {
+      Decay(NoamDecay{4, 3}),
+      Decay(ExponentialDecay{0.1, 2, 0.5}),
+      Decay(ExponentialDecay{0.1, 2, 0.5, true}),
+      Decay(NaturalExpDecay{0.1, 2, 0.5}),
+      Decay(InverseTimeDecay{0.1, 2, 0.5, true}),
+      Decay(PolynomialDecay{0.1, 3, 0.01, 2}),
+      Decay(PolynomialDecay{0.1, 3, 0.01, 1, true}),
+      Decay(PiecewiseDecay{{1, 3}, {0.1, 0.05, 0.01}}),
+      Decay(CosineDecay{0.1, 2, 3}),
+      LinearWarmup{0.1, 3, 0, 0.1},
+      LinearWarmup{Decay(ExponentialDecay{0.1, 2, 0.5}), 3, 0, 0.1},
+  };
+  for (const LearningRate& schedule : schedules) {
+    SCOPED_TRACE(&schedule - schedules);
+    MinimizeOptions options = optimizer_of(Momentum{}, schedule);
+    options.parameter_options["w"].learning_rate = 0.5;
+    expect_equal_job(TrainingNet(kRowsAndLayer, options), 2);
+  }
+}
+
 // Sets the initial value of a state.
 void start_with(TrainingNet& net, const char* slot, float value) {
   for (const Op& op : net.main->root().ops()) {

@@ -83,17 +83,30 @@ Status keep_before_updates(Block& block, const TablePlan& plan) {
   return Ok();
 }
 
-void delete_optimizer(Block& block, const std::string& scheduled_rate) {
+// Removes updates and schedules, except for the schedule that the worker runs.
+void delete_optimizer(Block& block, const FleetWorkerOptions& options) {
   std::vector<Op*> ops = optimizer_ops(block);
   for (Op& op : block.ops()) {
-    if (role::is_lr_op(op)) ops.push_back(&op);
+    const bool runs = !options.computed_rate.empty() && role::of(op) == role::kLrSched;
+    if (role::is_lr_op(op) && !runs) ops.push_back(&op);
   }
   const std::set<std::string> state = state_of_fleet_worker(ops);
   for (Op* const op : ops) block.erase(*op);
   for (const std::string& name : state) {
     Var* const var = block.find_var(name);
-    if (var != nullptr && name != scheduled_rate) block.erase(*var);
+    if (var != nullptr && name != options.scheduled_rate && name != options.computed_rate)
+      block.erase(*var);
   }
+}
+
+void copy_computed_rate(Block& block, const std::string& rate) {
+  if (rate.empty()) return;
+  VarSpec spec = block.find_var(rate)->spec();
+  spec.persistable.reset();
+  block.declare(kComputedRate, std::move(spec));
+  Op& op = block.append_op("assign");
+  op.set_input("X", rate).set_output("Out", kComputedRate);
+  finish(op, role::kLrSched);
 }
 
 class SendWriter {
@@ -165,9 +178,10 @@ Status fake_tables(const Program& main, Block& startup) {
   return Ok();
 }
 
-void delete_state(const std::set<std::string>& state, Block& startup) {
+void delete_state(const std::set<std::string>& state, const std::string& computed_rate,
+                  Block& startup) {
   for (const std::string& name : state) {
-    if (name == kRate) continue;
+    if (name == kRate || name == computed_rate) continue;
     for (Op* const op : startup.writers_of(name)) startup.erase(*op);
     if (Var* const var = startup.find_var(name)) startup.erase(*var);
   }
@@ -186,8 +200,9 @@ StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& st
     MILLRACE_RETURN_IF_ERROR(keep_before_updates(block, plan));
     const std::set<std::string> state = state_of_fleet_worker(optimizer_ops(block));
     MILLRACE_RETURN_IF_ERROR(fuse_tables(*out.main, plan, out.remarks));
-    delete_optimizer(block, options.scheduled_rate);
-    delete_state(state, out.startup->root());
+    delete_optimizer(block, options);
+    copy_computed_rate(block, options.computed_rate);
+    delete_state(state, options.computed_rate, out.startup->root());
     MILLRACE_RETURN_IF_ERROR(fake_tables(main, out.startup->root()));
   }
   append_sends(block, plan, options);
