@@ -8,6 +8,7 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "ps/table/update_op.h"
+#include "transpiler/fleet/row_terms.h"
 #include "transpiler/roles.h"
 
 namespace millrace::fleet {
@@ -317,6 +318,13 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
     MILLRACE_RETURN_IF_ERROR(check_start(column, initializer, *op));
     if (column.source == Source::kRate) out.rate_factor = rate_source(main.root(), *op).factor;
     out.initializers.push_back(std::move(initializer));
+  }
+  if (table.is_sparse && mode != ps::CommMode::kGeo) {
+    const transpiler::RowTerms terms = transpiler::find_row_terms(main.root(), *op);
+    out.clip_min = terms.clip_min;
+    out.clip_max = terms.clip_max;
+    out.l1 = terms.l1;
+    out.l2 = terms.l2;
   }
   const Op* const data_norm =
       table.is_data_norm ? find_data_norm(main.root(), table.param) : nullptr;

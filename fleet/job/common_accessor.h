@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct CommonAccessor {
   std::vector<std::string> initializers;  ///< "uniform_random&0&-0.1&0.1"; empty: unknown
   std::vector<std::string> attrs;         ///< "beta1&0.9"
   float rate_factor = 1;                  ///< of the parameter's own learning rate
+  /// Clipping by value and regularization of an embedding; other parameters: none.
+  std::optional<float> clip_min, clip_max;
+  float l1 = 0, l2 = 0;
 
   /// True if the same update belongs to both: all but the initial values of the parameters.
   [[nodiscard]] bool updates_like(const CommonAccessor& other) const;

@@ -122,7 +122,31 @@ class Describer {
           "schedule, which rules of settings do not follow",
           facts.param);
     if (accessor.rate_factor != 1) out.mutable_common()->set_rate_factor(accessor.rate_factor);
+    MILLRACE_RETURN_IF_ERROR(set_terms(accessor, facts.param, follows_optimizer(out), out));
     remark_rows(accessor, facts.param, follows_optimizer(out));
+    return Ok();
+  }
+
+  Status set_terms(const CommonAccessor& accessor, const std::string& param, bool follows,
+                   desc::TableParameter& out) {
+    const bool decays = accessor.l1 != 0 || accessor.l2 != 0;
+    if (!decays && !accessor.clip_min) return Ok();
+    if (!follows)
+      return Unimplemented(
+          "the gradient of '{}' is clipped or regularized, but its table has the rule of its "
+          "fleet_desc_configs, which does neither",
+          param);
+    desc::RowTermsParameter& terms = *out.mutable_common()->mutable_row_terms();
+    if (accessor.clip_min) {
+      terms.set_clip_min(*accessor.clip_min);
+      terms.set_clip_max(*accessor.clip_max);
+    }
+    if (accessor.l1 != 0) terms.set_l1(accessor.l1);
+    if (accessor.l2 != 0) terms.set_l2(accessor.l2);
+    if (decays)
+      remarks_.push_back("rows of '" + param +
+                         "' are regularized only in steps that use them; one process regularizes "
+                         "all rows in every step");
     return Ok();
   }
 

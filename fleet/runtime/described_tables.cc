@@ -111,6 +111,12 @@ void run_optimizer(const desc::TableParameter& from, std::shared_ptr<const ps::U
   rule.learning_rate = from.common().rate_factor();
   rule.corrects_epsilon = true;  // as the adam op does
   rule.op = std::move(op);
+  const desc::RowTermsParameter& terms = from.common().row_terms();
+  rule.has_terms = from.common().has_row_terms();
+  if (terms.has_clip_min()) rule.clip_min = terms.clip_min();
+  if (terms.has_clip_max()) rule.clip_max = terms.clip_max();
+  rule.l1 = terms.l1();
+  rule.l2 = terms.l2();
   if (from.common().name() == "sgd") rule.kind = ps::SparseRuleOptions::Kind::kNaive;
 }
 

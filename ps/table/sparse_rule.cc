@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include <llvm/ADT/SmallVector.h>
+
 #include "framework/base/errors.h"
 
 namespace millrace::ps {
@@ -73,9 +75,24 @@ void SparseRule::init_state(float* state) const {
 Status SparseRule::update(float* weights, float* state, const float* grad, float show,
                           float rate) const {
   rate *= options_.learning_rate;
+  llvm::SmallVector<float, 64> changed;
+  if (options_.has_terms) {
+    changed.resize(static_cast<size_t>(dim_));
+    add_terms(weights, grad, changed.data());
+    grad = changed.data();
+  }
   if (options_.op != nullptr) return options_.op->update_row(dim_, weights, state, grad, rate);
   apply(weights, state, grad, show, rate);
   return Ok();
+}
+
+void SparseRule::add_terms(const float* weights, const float* grad, float* out) const {
+  for (int i = 0; i < dim_; ++i) {
+    const float w = weights[i];
+    const float sign = w > 0 ? 1.0F : w < 0 ? -1.0F : 0.0F;
+    const float clipped = std::min(std::max(grad[i], options_.clip_min), options_.clip_max);
+    out[i] = clipped + (options_.l2 * w + options_.l1 * sign);
+  }
 }
 
 void SparseRule::apply(float* weights, float* state, const float* grad, float show,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string_view>
 
@@ -29,6 +30,13 @@ struct SparseRuleOptions {
   /// If set, updates with this op of a program in place of the kind; bounds and show have no
   /// effect.
   std::shared_ptr<const UpdateOp> op = nullptr;
+  /// The gradient is clipped to [clip_min, clip_max], then l1 times the sign of the weight and l2
+  /// times the weight are added, before the rule uses it.
+  bool has_terms = false;
+  float clip_min = -std::numeric_limits<float>::infinity();
+  float clip_max = std::numeric_limits<float>::infinity();
+  float l1 = 0;
+  float l2 = 0;
 };
 
 /// "SparseNaiveSGDRule", "SparseAdaGradSGDRule", "StdAdaGradSGDRule", "SparseAdamSGDRule",
@@ -56,6 +64,7 @@ class SparseRule {
   Status update(float* weights, float* state, const float* grad, float show, float rate) const;
 
  private:
+  void add_terms(const float* weights, const float* grad, float* out) const;
   void apply(float* weights, float* state, const float* grad, float show, float rate) const;
   void naive(float* weights, const float* grad, float rate) const;
   void adagrad(float* weights, float* state, const float* grad, float show, float rate) const;

@@ -69,6 +69,20 @@ TEST(FleetOptimizers, DecayInTheUpdate) {
   expect_equal_job(TrainingNet(kRowsAndLayer, options), 2);
 }
 
+// Servers clip and regularize rows after they have averaged them over the workers.
+TEST(FleetOptimizers, RowsAreClippedByValueAndRegularized) {
+  for (const auto& [name, method] : {NamedMethod{"sgd", Sgd{}}, {"momentum", Momentum{}}}) {
+    SCOPED_TRACE(name);
+    for (const Regularizer& decay : {Regularizer(L1Decay{0.125}), Regularizer(L2Decay{0.25})}) {
+      MinimizeOptions options = optimizer_of(method, kEqualRate);
+      options.regularization = decay;
+      expect_equal_job(TrainingNet(kRowsAndLayer, options), 2);
+      options.parameter_options["emb"].clip = ClipByValue{0.01, -0.02};
+      expect_equal_job(TrainingNet(kRowsAndLayer, options), 2);
+    }
+  }
+}
+
 TEST(FleetOptimizers, ParametersHaveTheirOwnRates) {
   for (const auto& [name, method] : methods_of_rows()) {
     SCOPED_TRACE(name);

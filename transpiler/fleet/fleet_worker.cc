@@ -8,6 +8,7 @@
 #include "transpiler/distribute/op_builder.h"
 #include "transpiler/fleet/fleet_programs.h"
 #include "transpiler/fleet/fuse_tables.h"
+#include "transpiler/fleet/row_terms.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
@@ -54,10 +55,22 @@ bool is_power_update(const Op& op, const Op& update) {
   return false;
 }
 
-// Keeps clipping and regularisation on the worker, together with everything between gradient and
-// update.
-// Errors: such an op needs rows of embeddings, or servers would have to keep more than parameters.
+// Removes what the servers do to the gradients of the embedding's rows.
+void leave_to_servers(Block& block, const std::string& param) {
+  for (Op* const op : block.readers_of(param)) {
+    if (!role::is_optimize_op(*op) || !role::is_optimizer(*op)) continue;
+    const RowTerms terms = find_row_terms(block, *op);
+    op->set_input("Grad", terms.gradient);
+    for (Op* const term : terms.ops) block.erase(*term);
+    return;
+  }
+}
+
+// Keeps clipping and regularisation of dense parameters on the worker, together with everything
+// between gradient and update. Errors: such an op needs rows of embeddings, or servers would have
+// to keep more than parameters.
 Status keep_before_updates(Block& block, const TablePlan& plan) {
+  for (const SparseTablePlan& table : plan.sparse) leave_to_servers(block, table.var.param);
   MILLRACE_ASSIGN_OR_RETURN(const OptimizePart part,
                             divide_updates(block, {.decay_on_servers = false}));
   for (Op* const op : part.trainer) {
