@@ -123,7 +123,7 @@ class Describer {
           facts.param);
     if (accessor.rate_factor != 1) out.mutable_common()->set_rate_factor(accessor.rate_factor);
     MILLRACE_RETURN_IF_ERROR(set_terms(accessor, facts.param, follows_optimizer(out), out));
-    remark_rows(accessor, facts.param, follows_optimizer(out));
+    remark_rows(accessor, facts.param, follows_optimizer(out), out);
     return Ok();
   }
 
@@ -150,9 +150,26 @@ class Describer {
     return Ok();
   }
 
-  void remark_rows(const CommonAccessor& accessor, const std::string& param, bool follows) {
+  // Settings take precedence over the program, whose optimizer may be another.
+  void remark_settings(const CommonAccessor& accessor, const std::string& param,
+                       const desc::TableParameter& table) {
+    const std::string& rule = table.accessor().embedx_sgd_param().name();
+    const bool is_same = (accessor.name == "adam" && rule == "SparseAdamSGDRule") ||
+                         (accessor.name == "sgd" && rule == "SparseNaiveSGDRule");
+    if (!is_same)
+      remarks_.push_back("rows of '" + param + "' are updated by " + rule +
+                         " of their fleet_desc_configs, not by " + accessor.name +
+                         " of the program");
+    if (!job_.scheduled_rate.empty() || job_rate(main_).is_computed)
+      remarks_.push_back("the rate of '" + param +
+                         "' is that of its fleet_desc_configs and does not follow the schedule");
+  }
+
+  void remark_rows(const CommonAccessor& accessor, const std::string& param, bool follows,
+                   const desc::TableParameter& out) {
     const ps::UpdateOpKind* const kind = ps::find_update_op(accessor.name);
     if (!follows) {
+      remark_settings(accessor, param, out);
       if (accessor.rate_factor != 1)
         remarks_.push_back("the own learning rate of '" + param +
                            "' has no effect: its table has the rate of its fleet_desc_configs");
@@ -184,6 +201,10 @@ class Describer {
     MILLRACE_ASSIGN_OR_RETURN(
         const CommonAccessor accessor,
         common(facts, "MergedDense", "none", is_sync(), *out.mutable_common()));
+    if (accessor.name == "adam_d2sum")
+      remarks_.push_back(
+          "adam_d2sum decays by 0.99 and 0.9999 and has epsilon 1e-8, as in the original; beta1, "
+          "beta2 and epsilon of adam have no effect");
     if (!plan.is_data_norm) return add_ranges(plan, accessor, *out.mutable_common());
     remarks_.push_back(
         "statistics of data_norm on servers decay by 0.999999 in each push, as in the original; "

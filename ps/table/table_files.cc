@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "io/multi_slot/line_stream.h"
 #include "ps/table/routing.h"
 #include "ps/table/table_bytes.h"
 
@@ -26,6 +27,22 @@ constexpr uint32_t kEnd = UINT32_MAX;
 constexpr int64_t kMaxTextBytes = int64_t{4} << 30U;
 
 using TextColumns = std::vector<std::vector<float>>;
+
+// The content of a file, decompressed.
+StatusOr<std::string> read_text(const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto bytes, io::open_input_bytes(path));
+  constexpr size_t kStep = size_t{1} << 20U;
+  std::string text;
+  for (;;) {
+    const size_t size = text.size();
+    if (size > static_cast<size_t>(kMaxTextBytes))
+      return InvalidData("expected a text of at most {} bytes", kMaxTextBytes).in_file(path);
+    text.resize(size + kStep);
+    MILLRACE_ASSIGN_OR_RETURN(const size_t count, bytes->read(text.data() + size, kStep));
+    text.resize(size + count);
+    if (count == 0) return text;
+  }
+}
 
 Status write_name(TableWriter& file, std::string_view name) {
   MILLRACE_RETURN_IF_ERROR(file.write_value(static_cast<uint32_t>(name.size())));
@@ -176,11 +193,7 @@ StatusOr<int64_t> save_rows_as_text(SparseTable& table, const std::string& folde
 
 StatusOr<int64_t> load_rows_from_text(SparseTable& table, const std::string& path,
                                       const std::function<bool(uint64_t)>& owns) {
-  if (path.ends_with(".gz"))
-    return Unimplemented(
-               "reading of compressed table files is not implemented; decompress it first")
-        .in_file(path);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxTextBytes));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
   return parse_rows(table, text, path, owns);
 }
 

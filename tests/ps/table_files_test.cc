@@ -209,7 +209,27 @@ TEST_F(TableFilesTest, ReadsALineOfTheOriginal) {
   ASSERT_TRUE(
       write_file_atomically(path, line.substr(0, line.size() - 1) + " 0\n", Replace::kYes).ok());
   EXPECT_THAT(load_rows_from_text(*table, path).status().message(), HasSubstr("line 1"));
-  EXPECT_EQ(load_rows_from_text(*table, path + ".gz").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(load_rows_from_text(*table, path + ".gz").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(TableFilesTest, CompressedTextIsRead) {
+  constexpr char kBytes[] =  // "7 1 2\n9 3 4\n"
+      "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x33\x57\x30\x54\x30\xe2"
+      "\xb2\x54\x30\x56\x30\xe1\x02\x00\xff\x84\x38\x98\x0c\x00\x00\x00";
+  const std::string bytes(kBytes, sizeof(kBytes) - 1);
+  const std::string path = folder_ + "/rows.gz";
+  ASSERT_TRUE(write_file_atomically(path, bytes, Replace::kYes).ok());
+  SparseTableOptions options;
+  options.accessor.embedx_dim = 2;
+  options.accessor.embedx_rule.kind = SparseRuleOptions::Kind::kNaive;
+  auto table = make_table_files(options);
+  EXPECT_EQ(*load_rows_from_text(*table, path), 2);
+  const Keys keys{9, 7};
+  Floats rows(4);
+  ASSERT_TRUE(table->pull(keys, rows.data()).ok());
+  EXPECT_THAT(rows, ElementsAre(3, 4, 1, 2));
+  ASSERT_TRUE(write_file_atomically(path, bytes.substr(0, bytes.size() - 9), Replace::kYes).ok());
+  EXPECT_EQ(load_rows_from_text(*table, path).status().code(), StatusCode::kInvalidData);
 }
 
 TEST_F(TableFilesTest, DenseTablesKeepTheirOptimizer) {
