@@ -252,6 +252,11 @@ Status FleetWorker::start() {
 }
 
 Status FleetWorker::set_rate(float rate) {
+  if (rate_program_ != nullptr)
+    return InvalidArgument(
+        "the learning rate of this job is computed by its program and cannot be "
+        "set to {}",
+        rate);
   if (scheduled_rate_.empty())
     return InvalidArgument("the learning rate of this job is a constant and cannot be set to {}",
                            rate);
@@ -293,7 +298,8 @@ Status FleetWorker::send_rate(const Value* value, const std::string& name) {
 // A rate among the feeds is the next value of the schedule.
 Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
                         std::vector<Value>& results) {
-  if (feeds.contains(kRateVar) && main_->root().find_var(kRateVar) == nullptr)
+  if (rate_program_ == nullptr && feeds.contains(kRateVar) &&
+      main_->root().find_var(kRateVar) == nullptr)
     return InvalidArgument(
                "feed: the learning rate '{}' of this job is a constant of its servers, which "
                "a feed cannot change",

@@ -77,9 +77,10 @@ TEST(FleetOptimizers, RowsAreClippedByValueAndRegularized) {
       MinimizeOptions options = optimizer_of(method, kEqualRate);
       options.regularization = decay;
       expect_equal_job(TrainingNet(kRowsAndLayer, options), 2);
-      options.parameter_options["emb"].clip = ClipByValue{0.01, -0.02};
-      expect_equal_job(TrainingNet(kRowsAndLayer, options), 2);
     }
+    MinimizeOptions options = optimizer_of(method, kEqualRate);
+    options.parameter_options["emb"].clip = ClipByValue{0.01, -0.02};
+    expect_equal_job(TrainingNet(kRowsAndLayer, options), 2);
   }
 }
 

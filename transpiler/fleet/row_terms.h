@@ -20,7 +20,7 @@ struct RowTerms {
 };
 
 /// Follows the gradient of an update backwards. Ops that are none of these end the search, and are
-/// not in the result.
+/// not in the result; nor are any if another op uses what they compute.
 RowTerms find_row_terms(const Block& block, const Op& update);
 
 }  // namespace millrace::transpiler
