@@ -11,6 +11,7 @@
 #include "framework/op_attrs.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
+#include "ops/verify.h"
 #include "ps/table/number_text.h"
 
 namespace millrace::ps {
@@ -195,7 +196,10 @@ StatusOr<std::shared_ptr<const UpdateOp>> UpdateOp::create(UpdateOpOptions optio
     return InvalidArgument("the op {} has {} states, found {} initial values", options.type,
                            kind->states.size(), options.initial.size());
   std::shared_ptr<UpdateOp> op(new UpdateOp(std::move(options), *kind));
-  // finds errors of attributes and missing states now
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
+                            update_program(*op->runtime_->ops, op->options_, op->states(), 1));
+  MILLRACE_RETURN_IF_ERROR(ops::check_program(*op->runtime_->ops, *program));
+  // and errors of the kernel
   std::vector<float> values = op->options_.initial;
   std::vector<float*> states;
   for (float& value : values) states.push_back(&value);

@@ -58,8 +58,8 @@ struct UpdateOpOptions {
 /// Thread-safety: all calls from any threads.
 class UpdateOp {
  public:
-  /// Errors: kInvalidArgument for an op that tables cannot run, or invalid attributes; those of the
-  /// op's kernel.
+  /// Errors: kInvalidArgument for an op that tables cannot run, or unknown attributes; those of the
+  /// verifier for missing attributes and states; those of the op's kernel.
   static StatusOr<std::shared_ptr<const UpdateOp>> create(UpdateOpOptions options);
   UpdateOp(const UpdateOp&) = delete;
   UpdateOp& operator=(const UpdateOp&) = delete;
