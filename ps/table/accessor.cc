@@ -66,8 +66,8 @@ std::string Accessor::op_states() const {
   std::string text;
   for (const SparseRuleOptions* const rule : {&options_.embed_rule, &options_.embedx_rule}) {
     if (rule->op == nullptr) continue;
-    text += text.empty() ? "op" : ", op";
-    for (const UpdateSlot& state : rule->op->states()) text += " " + std::string(state.input);
+    text.append(text.empty() ? "op" : ", op");
+    for (const UpdateSlot& state : rule->op->states()) text.append(1, ' ').append(state.input);
   }
   return text;
 }

@@ -51,7 +51,7 @@ constexpr const char* kGradVar = "grad";
 constexpr const char* kRateName = "rate";
 
 std::string state_name(const UpdateSlot& slot) {
-  return "state_" + std::string(slot.input);
+  return std::string("state_").append(slot.input);
 }
 
 // The text of an attribute; nullopt for kinds that update ops of tables do not have.
@@ -151,7 +151,7 @@ const UpdateOpKind* find_update_op(std::string_view type) {
 std::string update_op_types() {
   std::string text;
   for (const UpdateOpKind& kind : kUpdateOps)
-    text += (text.empty() ? "" : ", ") + std::string(kind.type);
+    text.append(text.empty() ? "" : ", ").append(kind.type);
   return text;
 }
 
