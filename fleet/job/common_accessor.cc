@@ -8,6 +8,8 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "ps/table/routing.h"
+#include "ps/table/update_op.h"
+#include "transpiler/fleet/row_terms.h"
 #include "transpiler/roles.h"
 
 namespace millrace::fleet {
@@ -16,17 +18,22 @@ namespace {
 // Source of a column's initial values.
 enum class Source { kVar, kRate, kText };
 
+llvm::StringRef slot_name(const ps::UpdateSlot& state) {
+  return {state.input.data(), state.input.size()};
+}
+
 struct Column {
-  const char* name;
+  std::string_view name;
   bool is_scalar;
   Source source;
   const char* text;  // kText: the initializer
 };
 
 struct Rule {
-  const char* name;
+  std::string name;
   std::vector<Column> columns;
   std::vector<const char*> attrs;  // floats of the optimizer op
+  bool all_attrs = false;          // all attributes of the optimizer op
 };
 
 constexpr Column kParam{"Param", false, Source::kVar, ""};
@@ -70,6 +77,17 @@ Rule summary() {
           {"summary_decay_rate"}};
 }
 
+// Any other op, with the states that it has.
+Rule rule_of_op(const Op& op, const ps::UpdateOpKind& kind) {
+  Rule rule{op.type().str(), {kParam}, {}, true};
+  for (const ps::UpdateSlot& state : kind.states) {
+    if (!op.first_input(slot_name(state)).empty())
+      rule.columns.push_back({state.input, state.is_scalar, Source::kVar, ""});
+  }
+  rule.columns.push_back(kRate);
+  return rule;
+}
+
 StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, const JobSpec& job,
                                        const TableFacts& table) {
   if (mode == ps::CommMode::kGeo) return geo_sum();
@@ -78,20 +96,34 @@ StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, c
     return adam_d2sum();
   if (optimizer.type() == "sgd") return sgd();
   if (optimizer.type() == "adam") return adam();
-  return Unimplemented("'{}' is updated by '{}', but tables of servers have sgd and adam only",
-                       table.param, optimizer.type().str())
-      .at(optimizer.location());
+  const llvm::StringRef type = optimizer.type();
+  const ps::UpdateOpKind* const kind = ps::find_update_op({type.data(), type.size()});
+  if (kind == nullptr)
+    return Unimplemented("'{}' is updated by '{}', but tables of servers have {} only", table.param,
+                         type.str(), ps::update_op_types())
+        .at(optimizer.location());
+  if (kind->is_whole && table.is_sparse)
+    return Unimplemented(
+               "'{}' is updated by '{}', which needs all rows at once, but the rows of an "
+               "embedding "
+               "are updated one by one on several servers",
+               table.param, type.str())
+        .at(optimizer.location());
+  return rule_of_op(optimizer, *kind);
 }
 
-// Inputs of an update op that the servers' tables support.
-constexpr const char* kKnownSlots[] = {"Param",   "Grad",     "LearningRate", "Moment1",
-                                       "Moment2", "Beta1Pow", "Beta2Pow"};
-
-// Refuses updates with other inputs, which tables would ignore.
+// Refuses updates with inputs that tables would ignore.
 Status check_slots_of_update(const Op& op) {
+  const llvm::StringRef type = op.type();
+  const ps::UpdateOpKind* const kind = ps::find_update_op({type.data(), type.size()});
   for (const Slot& slot : op.inputs()) {
     const llvm::StringRef name = op.name_of(slot.name);
-    if (slot.args.empty() || llvm::is_contained(kKnownSlots, name)) continue;
+    const bool is_known =
+        name == "Param" || name == "Grad" || name == "LearningRate" ||
+        (kind != nullptr && llvm::any_of(kind->states, [&](const ps::UpdateSlot& state) {
+           return slot_name(state) == name;
+         }));
+    if (slot.args.empty() || is_known) continue;
     return Unimplemented(
                "'{}' updates '{}' with its input {} ('{}'), which tables on servers do not support",
                op.type().str(), op.first_input("Param").str(), name.str(),
@@ -117,45 +149,125 @@ constexpr RandomKind kRandom[] = {{"gaussian_random", "mean", "std"},
                                   {"truncated_gaussian_random", "mean", "std"},
                                   {"uniform_random", "min", "max"}};
 
-// Empty for ops that tables do not support.
+// The text has priority where the op has one.
+std::string constant_initializer(const Op& op) {
+  const std::string text = get_attr_or(op, "str_value", std::string());
+  float value = get_attr_or<float>(op, "value", 0);
+  double stated = 0;
+  if (!text.empty()) {
+    if (llvm::StringRef(text).getAsDouble(stated)) return {};
+    value = static_cast<float>(stated);
+  }
+  return "fill_constant&" + python_number(value);
+}
+
+// Empty for values that tables do not support: of other ops, or of several.
 std::string initializer_of(const Block& startup, llvm::StringRef var) {
-  for (const Op* const op : startup.writers_of(var)) {
-    const auto number = [&](const char* name) {
-      return python_number(get_attr_or<float>(*op, name, 0));
-    };
-    if (op->type() == "fill_constant") return "fill_constant&" + number("value");
-    for (const RandomKind& kind : kRandom) {
-      if (op->type() != kind.op) continue;
-      return fmt::format("{}&{}&{}&{}", kind.op, get_attr_or<int32_t>(*op, "seed", 0),
-                         number(kind.first), number(kind.second));
-    }
+  const auto writers = startup.writers_of(var);
+  if (writers.size() != 1) return {};
+  const Op& op = *writers.front();
+  if (op.type() == "fill_constant") return constant_initializer(op);
+  for (const RandomKind& kind : kRandom) {
+    if (op.type() != kind.op) continue;
+    return fmt::format("{}&{}&{}&{}", kind.op, get_attr_or<int32_t>(op, "seed", 0),
+                       python_number(get_attr_or<float>(op, kind.first, 0)),
+                       python_number(get_attr_or<float>(op, kind.second, 0)));
   }
   return {};
 }
 
-constexpr const char* kFromZero = "fill_constant&0.0";
+constexpr llvm::StringLiteral kConstant = "fill_constant&";
 
 // The rate of all tables, whichever rate the optimizer op reads.
 constexpr const char* kRateVar = "learning_rate_0";
 
+// The var of which a parameter's own rate is a multiple.
+struct RateSource {
+  llvm::StringRef base;
+  float factor = 1;
+};
+
+RateSource rate_source(const Block& main, const Op& op) {
+  constexpr int32_t kOwnRate = transpiler::role::kLrSched | transpiler::role::kOptimize;
+  RateSource source{op.first_input("LearningRate"), 1};
+  const auto writers = main.writers_of(source.base);
+  if (writers.size() != 1) return source;
+  const Op& scale = *writers.front();
+  if (scale.type() != "scale" || transpiler::role::of(scale) != kOwnRate ||
+      get_attr_or(scale, "bias", 0.0F) != 0 || !scale.first_input("ScaleTensor").empty())
+    return source;
+  return {scale.first_input("X"), get_attr_or(scale, "scale", 1.0F)};
+}
+
+// Workers compute the rate before each step, so it must not depend on the step's values.
+Status check_computed_rate(const Block& main) {
+  for (const Op* const op : transpiler::role::lr_ops(main)) {
+    if (transpiler::role::of(*op) != transpiler::role::kLrSched) continue;
+    for (const llvm::StringRef name : op->input_names()) {
+      const Var* const var = main.find_var(name);
+      const auto writers = main.writers_of(name);
+      const bool is_known = var == nullptr || var->persistable() || !writers.empty();
+      if (is_known && llvm::all_of(writers, [](const Op* writer) {
+            return transpiler::role::is_lr_op(*writer);
+          }))
+        continue;
+      return Unimplemented(
+                 "'{}' computes the learning rate from '{}', which is a feed or a value of the "
+                 "network; workers of a fleet job compute the rate before they run the network",
+                 op->type().str(), name.str())
+          .at(op->location());
+    }
+  }
+  return Ok();
+}
+
+JobRate rate_of_job(const Block& main) {
+  for (const Op& op : main.ops()) {
+    if (!transpiler::role::is_optimize_op(op) || !transpiler::role::is_optimizer(op)) continue;
+    const llvm::StringRef base = rate_source(main, op).base;
+    return {base.str(), main.has_writers(base)};
+  }
+  return {};
+}
+
 StatusOr<std::string> rate_initializer(const Block& main, const Block& startup, const Op& op) {
-  const llvm::StringRef own = op.first_input("LearningRate");
-  if (main.find_var(kRateVar) == nullptr || main.has_writers(kRateVar) || own != kRateVar) {
+  const llvm::StringRef own = rate_source(main, op).base;
+  const JobRate rate = rate_of_job(main);
+  const bool is_schedule =
+      rate.is_computed && llvm::all_of(main.writers_of(rate.var), [](const Op* writer) {
+        return transpiler::role::of(*writer) == transpiler::role::kLrSched;
+      });
+  if (own != rate.var || (!is_schedule && own != kRateVar)) {
     return Unimplemented(
-               "the learning rate '{}' of '{}' is computed by the program, or differs from that of "
-               "other parameters; tables on servers need one rate for all: a constant or a "
-               "schedule that the trainer steps (var '{}')",
-               own.str(), op.first_input("Param").str(), kRateVar)
+               "the learning rate '{}' of '{}' is computed outside of a schedule, or is not a "
+               "multiple of that of other parameters ('{}'); tables on servers need one rate for "
+               "all: a constant or a schedule that the trainer steps (var '{}'), or ops of role "
+               "LRSched",
+               own.str(), op.first_input("Param").str(), rate.var, kRateVar)
         .at(op.location());
   }
-  return initializer_of(startup, kRateVar);
+  if (!rate.is_computed) return initializer_of(startup, kRateVar);
+  MILLRACE_RETURN_IF_ERROR(check_computed_rate(main));
+  return std::string("fill_constant&1.0");
 }
 
 StatusOr<std::string> initial_value(const Column& column, const Block& main, const Block& startup,
                                     const Op& op) {
   if (column.source == Source::kText) return std::string(column.text);
   if (column.source == Source::kRate) return rate_initializer(main, startup, op);
-  return initializer_of(startup, op.first_input(column.name));
+  return initializer_of(startup, op.first_input({column.name.data(), column.name.size()}));
+}
+
+// State must start with the same value in all elements.
+Status check_start(const Column& column, const std::string& initializer, const Op& op) {
+  if (column.source != Source::kVar || column.name == kParam.name ||
+      llvm::StringRef(initializer).startswith(kConstant))
+    return Ok();
+  return Unimplemented(
+             "'{}' of '{}' starts with '{}'; tables on servers start optimizer state with a "
+             "constant of the startup program",
+             column.name, op.first_input("Param").str(), initializer)
+      .at(op.location());
 }
 
 // The data_norm op that reads the statistics of the table.
@@ -172,6 +284,10 @@ std::string python_number(float value) {
   std::string text = fmt::format("{}", static_cast<double>(value));
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   return text;
+}
+
+JobRate job_rate(const Program& main) {
+  return rate_of_job(main.root());
 }
 
 StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& startup,
@@ -194,14 +310,16 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
     out.dims.push_back(column.is_scalar ? 1 : width);
     MILLRACE_ASSIGN_OR_RETURN(std::string initializer,
                               initial_value(column, main.root(), startup.root(), *op));
-    if (llvm::StringRef(column.name).startswith("Moment") && column.source == Source::kVar &&
-        initializer != kFromZero)
-      return Unimplemented(
-                 "'{}' of '{}' starts with '{}'; tables on servers start optimizer state with "
-                 "zeros",
-                 column.name, table.param, initializer)
-          .at(op->location());
+    MILLRACE_RETURN_IF_ERROR(check_start(column, initializer, *op));
+    if (column.source == Source::kRate) out.rate_factor = rate_source(main.root(), *op).factor;
     out.initializers.push_back(std::move(initializer));
+  }
+  if (table.is_sparse && mode != ps::CommMode::kGeo) {
+    const transpiler::RowTerms terms = transpiler::find_row_terms(main.root(), *op);
+    out.clip_min = terms.clip_min;
+    out.clip_max = terms.clip_max;
+    out.l1 = terms.l1;
+    out.l2 = terms.l2;
   }
   const Op* const data_norm =
       table.is_data_norm ? find_data_norm(main.root(), table.param) : nullptr;
@@ -210,7 +328,19 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
     MILLRACE_ASSIGN_OR_RETURN(const float value, get_attr<float>(holder, name));
     out.attrs.push_back(fmt::format("{}&{}", name, python_number(value)));
   }
+  if (rule.all_attrs) {
+    MILLRACE_ASSIGN_OR_RETURN(out.attrs.emplace_back(), ps::update_op_attrs(*op));
+  }
   return out;
+}
+
+bool CommonAccessor::updates_like(const CommonAccessor& other) const {
+  const auto same_state = [&] {
+    return std::equal(initializers.begin() + 1, initializers.end(), other.initializers.begin() + 1,
+                      other.initializers.end());
+  };
+  return name == other.name && params == other.params && attrs == other.attrs &&
+         rate_factor == other.rate_factor && same_state();
 }
 
 }  // namespace millrace::fleet

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,19 @@ namespace millrace::fleet {
 
 /// Optimizer state of a table, in the form of descriptions.
 struct CommonAccessor {
-  std::string name;                       ///< sgd, adam, adam_d2sum, sum (geo), summary (data_norm)
+  /// sgd, adam, adam_d2sum, sum (geo), summary (data_norm); else the update op, such as momentum
+  std::string name;
   std::vector<std::string> params;        ///< "Param", "Moment1", ...
   std::vector<int64_t> dims;              ///< elements of each column on this server
   std::vector<std::string> initializers;  ///< "uniform_random&0&-0.1&0.1"; empty: unknown
   std::vector<std::string> attrs;         ///< "beta1&0.9"
+  float rate_factor = 1;                  ///< of the parameter's own learning rate
+  /// Clipping by value and regularization of an embedding; other parameters: none.
+  std::optional<float> clip_min, clip_max;
+  float l1 = 0, l2 = 0;
+
+  /// True if the same update belongs to both: all but the initial values of the parameters.
+  [[nodiscard]] bool updates_like(const CommonAccessor& other) const;
 };
 
 /// A table to be described.
@@ -28,10 +37,20 @@ struct TableFacts {
   bool is_data_norm = false;
 };
 
-/// Describes the optimizer of a table.
+/// The learning rate of a job.
+struct JobRate {
+  std::string var;
+  bool is_computed = false;  ///< by ops of the program
+};
+/// The rate of the first update, without a factor of its parameter; that of other parameters must
+/// be a multiple. Empty for a program without updates.
+JobRate job_rate(const Program& main);
+
+/// Describes the optimizer of a table. A rate that the program computes is described as 1.
 /// \param main, startup  the training program
 /// Errors: kInvalidProgram if no op updates the parameter; kUnimplemented for an optimizer that
-/// servers do not support, or a rate that the program computes. Source: spec/fleet.md section 5.
+/// servers do not support, state that does not start with a constant, or a rate that is not a
+/// multiple of job_rate(), or depends on more than steps. Source: spec/fleet.md section 5.
 StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& startup,
                                             const JobSpec& job, const JobRole& role,
                                             const TableFacts& table);

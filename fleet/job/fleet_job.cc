@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "fleet/job/common_accessor.h"
 #include "fleet/job/ps_desc.h"
 #include "fleet/job/runtime_json.h"
 #include "fleet/strategy/strategy_remarks.h"
@@ -68,11 +69,14 @@ StatusOr<RoleOutput> FleetJob::role(const JobRole& role) const {
                                        .endpoint = spec_.servers[static_cast<size_t>(role.index)],
                                        .workers = spec_.workers});
   } else {
+    const JobRate rate = job_rate(*main_);
     MILLRACE_ASSIGN_OR_RETURN(
         out.programs,
-        transpiler::make_fleet_worker(
-            *main_, *startup_, plan_,
-            {.mode = mode, .worker = role.index, .scheduled_rate = spec_.scheduled_rate}));
+        transpiler::make_fleet_worker(*main_, *startup_, plan_,
+                                      {.mode = mode,
+                                       .worker = role.index,
+                                       .scheduled_rate = spec_.scheduled_rate,
+                                       .computed_rate = rate.is_computed ? rate.var : ""}));
   }
   for (std::string& remark : strategy_remarks(spec_.strategy, plan_))
     out.programs.remarks.push_back(std::move(remark));

@@ -1,5 +1,7 @@
 #include "fleet/job/ps_desc.h"
 
+#include <algorithm>
+
 #include <fmt/ranges.h>
 #include <google/protobuf/text_format.h>
 
@@ -9,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "proto/fleet_desc.pb.h"
+#include "ps/table/update_op.h"
 
 namespace millrace::fleet {
 namespace {
@@ -20,6 +23,15 @@ using transpiler::SparseTablePlan;
 constexpr uint64_t kShards = 256;         // dense, geo and barrier tables
 constexpr uint64_t kSparseShards = 1000;  // unless a setting says otherwise
 constexpr const char* kMergeAccessor = "CommMergeAccessor";
+
+// True if an adam rule of settings has no rate of its own.
+bool takes_rate_of_optimizer(const desc::TableAccessorParameter& accessor) {
+  const auto takes = [](const desc::SparseCommonSGDRuleParameter& rule) {
+    const bool is_adam = !rule.has_name() || llvm::StringRef(rule.name()).contains("Adam");
+    return is_adam && !rule.adam().has_learning_rate();
+  };
+  return takes(accessor.embed_sgd_param()) || takes(accessor.embedx_sgd_param());
+}
 
 class Describer {
  public:
@@ -102,13 +114,77 @@ class Describer {
       MILLRACE_RETURN_IF_ERROR(
           apply_table_settings(facts.param, *settings, job_.strategy.use_cvm(), out, remarks_));
     }
+    const bool takes_rate = takes_rate_of_optimizer(out.accessor());
     MILLRACE_RETURN_IF_ERROR(complete_accessor(accessor, facts, *out.mutable_accessor(), remarks_));
-    if (accessor.name == "adam" && follows_optimizer(out))
-      remarks_.push_back("rows of '" + facts.param +
+    if (takes_rate && !follows_optimizer(out) && job_rate(main_).is_computed)
+      return Unimplemented(
+          "fleet_desc_configs['{}'] names no learning rate, and that of the optimizer is a "
+          "schedule, which rules of settings do not follow",
+          facts.param);
+    if (accessor.rate_factor != 1) out.mutable_common()->set_rate_factor(accessor.rate_factor);
+    MILLRACE_RETURN_IF_ERROR(set_terms(accessor, facts.param, follows_optimizer(out), out));
+    remark_rows(accessor, facts.param, follows_optimizer(out), out);
+    return Ok();
+  }
+
+  Status set_terms(const CommonAccessor& accessor, const std::string& param, bool follows,
+                   desc::TableParameter& out) {
+    const bool decays = accessor.l1 != 0 || accessor.l2 != 0;
+    if (!decays && !accessor.clip_min) return Ok();
+    if (!follows)
+      return Unimplemented(
+          "the gradient of '{}' is clipped or regularized, but its table has the rule of its "
+          "fleet_desc_configs, which does neither",
+          param);
+    desc::RowTermsParameter& terms = *out.mutable_common()->mutable_row_terms();
+    if (accessor.clip_min) {
+      terms.set_clip_min(*accessor.clip_min);
+      terms.set_clip_max(*accessor.clip_max);
+    }
+    if (accessor.l1 != 0) terms.set_l1(accessor.l1);
+    if (accessor.l2 != 0) terms.set_l2(accessor.l2);
+    if (decays)
+      remarks_.push_back("rows of '" + param +
+                         "' are regularized only in steps that use them; one process regularizes "
+                         "all rows in every step");
+    return Ok();
+  }
+
+  // Settings take precedence over the program, whose optimizer may be another.
+  void remark_settings(const CommonAccessor& accessor, const std::string& param,
+                       const desc::TableParameter& table) {
+    const std::string& rule = table.accessor().embedx_sgd_param().name();
+    const bool is_same = (accessor.name == "adam" && rule == "SparseAdamSGDRule") ||
+                         (accessor.name == "sgd" && rule == "SparseNaiveSGDRule");
+    if (!is_same)
+      remarks_.push_back("rows of '" + param + "' are updated by " + rule +
+                         " of their fleet_desc_configs, not by " + accessor.name +
+                         " of the program");
+    if (!job_.scheduled_rate.empty() || job_rate(main_).is_computed)
+      remarks_.push_back("the rate of '" + param +
+                         "' is that of its fleet_desc_configs and does not follow the schedule");
+  }
+
+  void remark_rows(const CommonAccessor& accessor, const std::string& param, bool follows,
+                   const desc::TableParameter& out) {
+    const ps::UpdateOpKind* const kind = ps::find_update_op(accessor.name);
+    if (!follows) {
+      remark_settings(accessor, param, out);
+      if (accessor.rate_factor != 1)
+        remarks_.push_back("the own learning rate of '" + param +
+                           "' has no effect: its table has the rate of its fleet_desc_configs");
+      return;
+    }
+    if (accessor.name == "adam") {
+      remarks_.push_back("rows of '" + param +
                          "' are updated by adam only in steps that use them, and each row counts "
                          "its own steps, as on servers of the original; one process without "
                          "lazy_mode updates all rows in every step");
-    return Ok();
+    } else if (kind != nullptr && kind->moves_without_gradient) {
+      remarks_.push_back("rows of '" + param + "' are updated by " + accessor.name +
+                         " only in steps that use them, as by adam on servers of the original; one "
+                         "process updates all rows in every step");
+    }
   }
 
   Status dense(const DenseTablePlan& plan, desc::TableParameter& out) {
@@ -125,26 +201,74 @@ class Describer {
     MILLRACE_ASSIGN_OR_RETURN(
         const CommonAccessor accessor,
         common(facts, "MergedDense", "none", is_sync(), *out.mutable_common()));
-    if (!plan.is_data_norm) return check_alike(plan, accessor);
+    if (accessor.name == "adam_d2sum")
+      remarks_.push_back(
+          "adam_d2sum decays by 0.99 and 0.9999 and has epsilon 1e-8, as in the original; beta1, "
+          "beta2 and epsilon of adam have no effect");
+    if (!plan.is_data_norm) return add_ranges(plan, accessor, *out.mutable_common());
     remarks_.push_back(
         "statistics of data_norm on servers decay by 0.999999 in each push, as in the original; "
         "summary_decay_rate of its ops has no effect");
     return Ok();
   }
 
-  // A dense table has a single optimizer for all its parameters.
-  [[nodiscard]] Status check_alike(const DenseTablePlan& plan, const CommonAccessor& first) const {
+  // The dense tables of the original have one optimizer for all their parameters. Where these
+  // differ, and for ops that need whole parameters, the table has the update of each.
+  Status add_ranges(const DenseTablePlan& plan, const CommonAccessor& first,
+                    desc::CommonAccessorParameter& out) const {
+    if (mode_ == ps::CommMode::kGeo) return Ok();  // workers update
+    std::vector<CommonAccessor> all;
+    const ps::UpdateOpKind* const kind = ps::find_update_op(first.name);
+    bool is_alike = first.rate_factor == 1 && (kind == nullptr || !kind->is_whole);
     for (const transpiler::TrainedVar& var : plan.vars) {
       const TableFacts facts{.param = var.param, .size = plan.elements};
-      MILLRACE_ASSIGN_OR_RETURN(const CommonAccessor other,
+      MILLRACE_ASSIGN_OR_RETURN(all.emplace_back(),
                                 describe_optimizer(main_, startup_, job_, role_, facts));
-      if (other.name == first.name && other.attrs == first.attrs) continue;
-      return Unimplemented(
-          "'{}' is updated by {} [{}], but '{}' by {} [{}]: the dense parameters of a job have one "
-          "optimizer",
-          var.param, other.name, fmt::join(other.attrs, ", "), plan.vars.front().param, first.name,
-          fmt::join(first.attrs, ", "));
+      is_alike = is_alike && all.back().updates_like(first);
     }
+    if (is_alike) return Ok();
+    int64_t begin = 0;
+    for (size_t i = 0; i < all.size(); ++i)
+      MILLRACE_RETURN_IF_ERROR(add_range(plan, i, all[i], begin, out));
+    return Ok();
+  }
+
+  // \param begin  position of the parameter among those of all servers; moved to its end
+  Status add_range(const DenseTablePlan& plan, size_t i, const CommonAccessor& accessor,
+                   int64_t& begin, desc::CommonAccessorParameter& out) const {
+    const std::string& param = plan.vars[i].param;
+    const ps::UpdateOpKind* const kind = ps::find_update_op(accessor.name);
+    if (kind == nullptr)
+      return Unimplemented(
+          "'{}' is updated by {} [{}], unlike other dense parameters of the job; tables update "
+          "parameters differently by {} only",
+          param, accessor.name, fmt::join(accessor.attrs, ", "), ps::update_op_types());
+    const Var* const var = main_.root().find_var(param);
+    int64_t elements = 1;
+    for (const int64_t dim : var->dims()) elements *= dim;
+    const auto servers = static_cast<int>(job_.servers.size());
+    const int64_t share = server_share(plan.elements, servers, 0);
+    if (kind->is_whole && elements > 0 && begin / share != (begin + elements - 1) / share)
+      return Unimplemented(
+                 "'{}' is updated by {}, which needs the whole parameter, but {} servers share the "
+                 "dense parameters so that it is split",
+                 param, accessor.name, servers)
+          .with_hint("use another number of servers; one server has all dense parameters");
+    const int64_t own = std::min(plan.elements, share * role_.index);
+    const int64_t own_end = std::min(plan.elements, own + share);
+    desc::UpdateRangeParameter& range = *out.add_update_ranges();
+    range.set_param(param);
+    range.set_elements(static_cast<uint64_t>(
+        std::max<int64_t>(0, std::min(begin + elements, own_end) - std::max(begin, own))));
+    range.set_name(accessor.name);
+    range.set_attr(fmt::format("{}", fmt::join(accessor.attrs, "#")));
+    // the first column is the parameter, the last one the rate
+    for (size_t k = 1; k + 1 < accessor.params.size(); ++k) {
+      range.add_params(accessor.params[k]);
+      range.add_initializers(accessor.initializers[k]);
+    }
+    if (accessor.rate_factor != 1) range.set_rate_factor(accessor.rate_factor);
+    begin += elements;
     return Ok();
   }
 

@@ -8,6 +8,7 @@
 
 #include "fleet/job/desc_text.h"
 #include "fleet/job/sparse_accessor.h"
+#include "fleet/runtime/described_updates.h"
 #include "framework/base/errors.h"
 #include "proto/fleet_desc.pb.h"
 #include "ps/table/dense_table.h"
@@ -102,18 +103,21 @@ StatusOr<ps::SparseTableOptions> geo_options(const desc::TableParameter& from) {
 }
 
 // Uses the program's optimizer in place of the adam rule of the description. The rate is shared.
-Status run_optimizer(const desc::TableParameter& from, ps::SparseRuleOptions& rule) {
+void run_optimizer(const desc::TableParameter& from, std::shared_ptr<const ps::UpdateOp> op,
+                   ps::SparseRuleOptions& rule) {
   const ps::SparseRuleOptions unbounded;
   rule.min_bound = unbounded.min_bound;
   rule.max_bound = unbounded.max_bound;
-  rule.learning_rate = 1;
+  rule.learning_rate = from.common().rate_factor();
   rule.corrects_epsilon = true;  // as the adam op does
-  if (from.common().name() == "adam") return Ok();
-  if (from.common().name() != "sgd")
-    return Unimplemented("sparse table {} with optimizer '{}' is not implemented", from.table_id(),
-                         from.common().name());
-  rule.kind = ps::SparseRuleOptions::Kind::kNaive;
-  return Ok();
+  rule.op = std::move(op);
+  const desc::RowTermsParameter& terms = from.common().row_terms();
+  rule.has_terms = from.common().has_row_terms();
+  if (terms.has_clip_min()) rule.clip_min = terms.clip_min();
+  if (terms.has_clip_max()) rule.clip_max = terms.clip_max();
+  rule.l1 = terms.l1();
+  rule.l2 = terms.l2();
+  if (from.common().name() == "sgd") rule.kind = ps::SparseRuleOptions::Kind::kNaive;
 }
 
 StatusOr<ps::SparseTableOptions> sparse_options(const desc::TableParameter& from) {
@@ -130,21 +134,14 @@ StatusOr<ps::SparseTableOptions> sparse_options(const desc::TableParameter& from
   // uses the program's initializer in place of the rule's range
   MILLRACE_ASSIGN_OR_RETURN(options.accessor.weights,
                             ps::parse_initializer(from.common().initializers(0)));
-  MILLRACE_RETURN_IF_ERROR(run_optimizer(from, options.accessor.embed_rule));
-  MILLRACE_RETURN_IF_ERROR(run_optimizer(from, options.accessor.embedx_rule));
+  if (from.common().name() != "sgd" && ps::find_update_op(from.common().name()) == nullptr)
+    return Unimplemented("sparse table {} with optimizer '{}' is not implemented", from.table_id(),
+                         from.common().name());
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<const ps::UpdateOp> op,
+                            described_update(from.common()));
+  run_optimizer(from, op, options.accessor.embed_rule);
+  run_optimizer(from, op, options.accessor.embedx_rule);
   return options;
-}
-
-// The value of a key in text such as "beta1&0.9#beta2&0.999", or the default.
-float attr_in(const std::string& attrs, llvm::StringRef key, float fallback) {
-  llvm::SmallVector<llvm::StringRef, 4> items;
-  llvm::StringRef(attrs).split(items, '#');
-  for (const llvm::StringRef item : items) {
-    const auto [name, value] = item.split('&');
-    double number = 0;
-    if (name == key && !value.getAsDouble(number)) return static_cast<float>(number);
-  }
-  return fallback;
 }
 
 // The initial value of a column of a dense table, which must be a constant.
@@ -167,7 +164,10 @@ StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, 
   options.table_id = static_cast<int>(from.table_id());
   options.name = common.table_name();
   options.elements = common.dims_size() > 0 ? common.dims(0) : 0;
-  MILLRACE_ASSIGN_OR_RETURN(options.rule, ps::parse_dense_rule(common.name()));
+  MILLRACE_ASSIGN_OR_RETURN(options.updates, described_ranges(common, options.elements));
+  if (options.updates.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(options.rule, ps::parse_dense_rule(common.name()));
+  }
   options.seed = seed;
   options.sync = common.sync();
   // the first worker sets initial parameters; the original's description of them may be empty
@@ -176,11 +176,14 @@ StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, 
     MILLRACE_RETURN_IF_ERROR(constant_of(common, "LearningRate").status());
     options.learning_rate = 1;  // multiplied by the shared rate
   }
-  options.beta1 = attr_in(common.attr(), "beta1", options.beta1);
-  options.beta2 = attr_in(common.attr(), "beta2", options.beta2);
-  options.epsilon = attr_in(common.attr(), "epsilon", options.epsilon);
-  if (options.rule == Rule::kSummary)
-    options.decay = attr_in(common.attr(), "summary_decay_rate", options.decay);
+  options.beta1 = described_attr(common.attr(), "beta1").value_or(options.beta1);
+  options.beta2 = described_attr(common.attr(), "beta2").value_or(options.beta2);
+  options.epsilon = described_attr(common.attr(), "epsilon").value_or(options.epsilon);
+  if (options.rule == Rule::kAdamD2Sum) {
+    MILLRACE_ASSIGN_OR_RETURN(options.momentum, constant_of(common, "MomentDecayRate"));
+    MILLRACE_ASSIGN_OR_RETURN(options.decay, constant_of(common, "AdaDecayRate"));
+    MILLRACE_ASSIGN_OR_RETURN(options.epsilon, constant_of(common, "AdaEpsilon"));
+  }
   return options;
 }
 
@@ -276,6 +279,8 @@ StatusOr<ps::PlanFacts> described_facts(const std::string& description, int serv
   ps::PlanFacts facts{fmt::format("server {}", server), fmt::format("{} workers", workers)};
   for (desc::TableParameter table : from.downpour_table_param()) {
     table.mutable_common()->clear_dims();
+    for (desc::UpdateRangeParameter& range : *table.mutable_common()->mutable_update_ranges())
+      range.clear_elements();
     facts.push_back(
         fmt::format("described table {}: {}", table.table_id(), table.ShortDebugString()));
   }

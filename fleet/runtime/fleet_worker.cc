@@ -12,6 +12,8 @@
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/client_caller.h"
 #include "ps/table/table_sender.h"
+#include "transpiler/fleet/fleet_programs.h"
+#include "transpiler/roles.h"
 
 namespace millrace::fleet {
 namespace {
@@ -62,6 +64,20 @@ Status drop_sums_of_tables(Program& main) {
     }
   }
   return Ok();
+}
+
+// Moves the ops that compute the learning rate to a program of their own, which runs before each
+// step: pushes of the step need the rate. Null if there are none.
+std::unique_ptr<Program> take_rate_program(Program& main) {
+  if (main.root().find_var(transpiler::kComputedRate) == nullptr) return nullptr;
+  auto rate = main.clone();
+  const auto keep = [](Block& block, bool schedule) {
+    for (Op* const op : block.op_vector())
+      if (transpiler::role::is_lr_op(*op) != schedule) block.erase(*op);
+  };
+  keep(rate->root(), true);
+  keep(main.root(), false);
+  return rate;
 }
 
 // Contexts of dense tables. Rows are pushed by ops of the program.
@@ -122,6 +138,7 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   worker->main_ = setup.main->clone();
   if (setup.mode != ps::CommMode::kGeo)
     MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
+  worker->rate_main_ = take_rate_program(*worker->main_);
   worker->scheduled_rate_ = find_scheduled_rate(*worker->main_);
   MILLRACE_ASSIGN_OR_RETURN(worker->rate_table_, described_rate_table(setup.description));
   MILLRACE_RETURN_IF_ERROR(worker->make_tables(setup));
@@ -221,6 +238,9 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
   std::vector<Value> none;
   MILLRACE_RETURN_IF_ERROR(startup->run({}, {}, none));
   MILLRACE_ASSIGN_OR_RETURN(prepared_, executor.prepare(*main_, scope_));
+  if (rate_main_ != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(rate_program_, executor.prepare(*rate_main_, scope_));
+  }
   return Ok();
 }
 
@@ -232,6 +252,11 @@ Status FleetWorker::start() {
 }
 
 Status FleetWorker::set_rate(float rate) {
+  if (rate_program_ != nullptr)
+    return InvalidArgument(
+        "the learning rate of this job is computed by its program and cannot be "
+        "set to {}",
+        rate);
   if (scheduled_rate_.empty())
     return InvalidArgument("the learning rate of this job is a constant and cannot be set to {}",
                            rate);
@@ -245,13 +270,24 @@ Status FleetWorker::set_rate(float rate) {
 // Sends the rate before the gradients to which it applies.
 Status FleetWorker::send_rate() {
   if (scheduled_rate_.empty() || mode_ == ps::CommMode::kGeo) return Ok();
-  const Value* const value = scope_.find(scheduled_rate_);
+  return send_rate(scope_.find(scheduled_rate_), scheduled_rate_);
+}
+
+// Advances the schedule of the program by one step.
+Status FleetWorker::send_computed_rate() {
+  if (rate_program_ == nullptr) return Ok();
+  std::vector<Value> rate;
+  MILLRACE_RETURN_IF_ERROR(rate_program_->run({}, {transpiler::kComputedRate}, rate));
+  return send_rate(rate.data(), transpiler::kComputedRate);
+}
+
+Status FleetWorker::send_rate(const Value* value, const std::string& name) {
   const auto* const tensor = value == nullptr ? nullptr : value->get_if<Tensor>();
   if (tensor == nullptr || !tensor->initialized() || tensor->dtype() != DType::kFloat32 ||
       tensor->numel() != 1)
     return Status(StatusCode::kExecution,
-                  fmt::format("the learning rate '{}' is {}, expected one element of f32",
-                              scheduled_rate_, value == nullptr ? "absent" : describe(*value)));
+                  fmt::format("the learning rate '{}' is {}, expected one element of f32", name,
+                              value == nullptr ? "absent" : describe(*value)));
   const float rate = *tensor->data<float>();
   if (sent_rate_ == rate) return Ok();
   MILLRACE_RETURN_IF_ERROR(table_client_->set_rate(rate_table_, rate));
@@ -262,12 +298,14 @@ Status FleetWorker::send_rate() {
 // A rate among the feeds is the next value of the schedule.
 Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
                         std::vector<Value>& results) {
-  if (feeds.contains(kRateVar) && main_->root().find_var(kRateVar) == nullptr)
+  if (rate_program_ == nullptr && feeds.contains(kRateVar) &&
+      main_->root().find_var(kRateVar) == nullptr)
     return InvalidArgument(
                "feed: the learning rate '{}' of this job is a constant of its servers, which "
                "a feed cannot change",
                kRateVar)
         .with_hint("use a learning rate scheduler in the job, or remove the feed");
+  MILLRACE_RETURN_IF_ERROR(send_computed_rate());
   const auto rate = scheduled_rate_.empty() ? feeds.end() : feeds.find(scheduled_rate_);
   if (rate == feeds.end()) {
     MILLRACE_RETURN_IF_ERROR(send_rate());

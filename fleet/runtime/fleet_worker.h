@@ -99,6 +99,8 @@ class FleetWorker {
   Status prepare(const WorkerSetup& setup);
   Status init_params();
   Status send_rate();
+  Status send_rate(const Value* value, const std::string& name);
+  Status send_computed_rate();
   Status run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
              std::vector<Value>& results);
   void take_sends(const WorkerSetup& setup);
@@ -116,6 +118,9 @@ class FleetWorker {
   Scope scope_;
   std::unique_ptr<ps::Communicator> communicator_;
   std::unique_ptr<executor::PreparedProgram> prepared_;
+  /// The ops of main_ that compute the learning rate; null: there are none.
+  std::unique_ptr<Program> rate_main_;
+  std::unique_ptr<executor::PreparedProgram> rate_program_;
   std::string scheduled_rate_;
   int rate_table_ = 0;
   std::optional<float> sent_rate_;

@@ -30,8 +30,8 @@ class EmbeddingAccessor final : public Accessor {
   void assign(float* row, const float* pulled) const override {
     std::copy_n(pulled, pull_floats_, row);
   }
-  void update(uint64_t, uint64_t, float* row, const float* push, float rate) const override {
-    rule_.update(row, row + pull_floats_, push, 1, rate);
+  Status update(uint64_t, uint64_t, float* row, const float* push, float rate) const override {
+    return rule_.update(row, row + pull_floats_, push, 1, rate);
   }
 
  private:
@@ -54,12 +54,23 @@ class CommMergeAccessor final : public Accessor {
   void assign(float* row, const float* pulled) const override {
     std::copy_n(pulled, row_floats_, row);
   }
-  void update(uint64_t, uint64_t, float* row, const float* push, float) const override {
+  Status update(uint64_t, uint64_t, float* row, const float* push, float) const override {
     for (int i = 0; i < row_floats_; ++i) row[i] += push[i];
+    return Ok();
   }
 };
 
 }  // namespace
+
+std::string Accessor::op_states() const {
+  std::string text;
+  for (const SparseRuleOptions* const rule : {&options_.embed_rule, &options_.embedx_rule}) {
+    if (rule->op == nullptr) continue;
+    text.append(text.empty() ? "op" : ", op");
+    for (const UpdateSlot& state : rule->op->states()) text.append(1, ' ').append(state.input);
+  }
+  return text;
+}
 
 bool Accessor::is_saved(const float*, int) const {
   return true;

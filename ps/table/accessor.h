@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "framework/base/status.h"
@@ -71,15 +72,19 @@ class Accessor {
   /// keys.
   [[nodiscard]] int push_labels() const { return push_labels_; }
 
+  /// Names of the states of rules that are ops of programs, such as "Velocity"; empty for other
+  /// rules, whose rows differ in length.
+  [[nodiscard]] std::string op_states() const;
+
   /// Creates a row. Depends only on the seed and the key.
   virtual void make(uint64_t seed, uint64_t key, float* row) const = 0;
   /// Copies the floats that a pull returns.
   virtual void select(const float* row, float* pulled) const = 0;
   /// The inverse of select(): sets the weights of the row (and the statistics, if they are pulled).
   virtual void assign(float* row, const float* pulled) const = 0;
-  /// Applies one push. \param rate  factor for the learning rates
-  virtual void update(uint64_t seed, uint64_t key, float* row, const float* push,
-                      float rate) const = 0;
+  /// Applies one push. \param rate  factor for the learning rates. Errors: those of the rule.
+  virtual Status update(uint64_t seed, uint64_t key, float* row, const float* push,
+                        float rate) const = 0;
 
   /// True if a save includes the row. Modes: 0 all, 1 delta, 2 base, 3 all at the end of a day, 5
   /// all.

@@ -74,8 +74,8 @@ void CtrAccessor::assign(float* row, const float* pulled) const {
   std::copy_n(pulled, embedx_.dim(), row + embedx_at_);
 }
 
-void CtrAccessor::update(uint64_t seed, uint64_t key, float* row, const float* push,
-                         float rate) const {
+Status CtrAccessor::update(uint64_t seed, uint64_t key, float* row, const float* push,
+                           float rate) const {
   const float show = push[kPushShow];
   const float click = push[kPushClick];
   row[kSlot] = push[kPushSlot];
@@ -85,13 +85,14 @@ void CtrAccessor::update(uint64_t seed, uint64_t key, float* row, const float* p
   row[kUnseen] = 0;
   const bool scales = options_.kind == AccessorOptions::Kind::kCtrCommon && options_.show_scale;
   const float divisor = scales && show > 0 ? show : 1;
-  embed_.update(row + kEmbed, row + kEmbed + 1, push + kPushEmbed, divisor, rate);
+  MILLRACE_RETURN_IF_ERROR(
+      embed_.update(row + kEmbed, row + kEmbed + 1, push + kPushEmbed, divisor, rate));
   if (!is_absent(row[embedx_at_])) {
-    embedx_.update(row + embedx_at_, row + embedx_at_ + embedx_.dim(), push + kPushEmbedx, divisor,
-                   rate);
-  } else if (score(row[kShow], row[kClick]) >= options_.embedx_threshold) {
-    begin_embedx(seed, key, row);
+    return embedx_.update(row + embedx_at_, row + embedx_at_ + embedx_.dim(), push + kPushEmbedx,
+                          divisor, rate);
   }
+  if (score(row[kShow], row[kClick]) >= options_.embedx_threshold) begin_embedx(seed, key, row);
+  return Ok();
 }
 
 bool CtrAccessor::is_saved(const float* row, int mode) const {

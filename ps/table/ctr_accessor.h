@@ -19,8 +19,8 @@ class CtrAccessor final : public Accessor {
   void make(uint64_t seed, uint64_t key, float* row) const override;
   void select(const float* row, float* pulled) const override;
   void assign(float* row, const float* pulled) const override;
-  void update(uint64_t seed, uint64_t key, float* row, const float* push,
-              float rate) const override;
+  Status update(uint64_t seed, uint64_t key, float* row, const float* push,
+                float rate) const override;
   [[nodiscard]] bool is_saved(const float* row, int mode) const override;
   void after_save(float* row, int mode) const override;
   [[nodiscard]] bool shrink(float* row) const override;

@@ -54,6 +54,14 @@ StatusOr<std::unique_ptr<DenseTable>> DenseTable::create(DenseTableOptions optio
   auto table = std::unique_ptr<DenseTable>(new DenseTable(std::move(options)));
   const DenseTableOptions& made = table->options_;
   const auto count = static_cast<size_t>(made.elements);
+  if (!made.updates.empty()) {
+    int64_t updated = 0;
+    for (const DenseUpdate& range : made.updates) updated += range.elements;
+    if (updated != made.elements)
+      return InvalidArgument("table {} has {} elements, but updates of {}", made.table_id,
+                             made.elements, updated);
+    table->updates_ = std::make_unique<DenseUpdates>(made.updates);
+  }
   table->param_.resize(count);
   KeyedRandom random(made.seed ^ made.initializer.seed, static_cast<uint64_t>(made.table_id));
   made.initializer.fill(table->param_, random);
@@ -134,6 +142,10 @@ Status DenseTable::apply(std::span<const float> grads) {
   float rate = options_.learning_rate;
   if (rate_ != nullptr) rate *= rate_->load(std::memory_order_relaxed);
   float epsilon = options_.epsilon;
+  if (updates_ != nullptr) {
+    const auto lock = updates_->lock();
+    return updates_->apply(param_, grads, rate, locks_, kBlock);
+  }
   if (options_.rule == Rule::kAdam) {
     // Once per push, not once per block.
     const std::lock_guard lock(push_mutex_);
@@ -178,9 +190,12 @@ void DenseTable::apply_block(size_t begin, std::span<const float> grads, float r
 Status DenseTable::with_columns(const std::function<Status(std::span<const Column>)>& body) {
   const std::lock_guard lock(push_mutex_);
   std::vector<std::unique_lock<std::mutex>> held;
+  if (updates_ != nullptr) held.push_back(updates_->lock());
   for (std::mutex& mutex : locks_) held.emplace_back(mutex);
   std::vector<Column> columns{{"Param", param_}};
-  if (options_.rule == Rule::kAdam) {
+  if (updates_ != nullptr) {
+    for (const Column& column : updates_->columns()) columns.push_back(column);
+  } else if (options_.rule == Rule::kAdam) {
     columns.push_back({"Moment1", first_});
     columns.push_back({"Moment2", second_});
     columns.push_back({"Beta1Pow", {powers_.data(), 1}, true});
@@ -206,6 +221,7 @@ Status DenseTable::push(PushKind kind, const TableCall& call) {
 
 int64_t DenseTable::memory_bytes() const {
   size_t floats = param_.size() + first_.size() + second_.size() + third_.size();
+  if (updates_ != nullptr) floats += updates_->floats();
   const std::lock_guard lock(push_mutex_);
   for (const auto& [trainer, pending] : pending_) floats += pending.sum.size();
   return static_cast<int64_t>(floats * sizeof(float));

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ps/table/dense_updates.h"
 #include "ps/table/initializer.h"
 #include "ps/table/table.h"
 
@@ -32,6 +33,8 @@ struct DenseTableOptions {
   float epsilon = 1e-8F;
   float momentum = 0.99F;  ///< adam_d2sum
   float decay = 0.9999F;   ///< adam_d2sum
+  /// If not empty, ops of a program update these ranges in place of the rule.
+  std::vector<DenseUpdate> updates;
   /// Pushes are accumulated, and apply_pending() applies their mean.
   bool sync = false;
 };
@@ -45,7 +48,7 @@ StatusOr<DenseTableOptions::Rule> parse_dense_rule(std::string_view name);
 /// others after the push, but never a partial update of an element.
 class DenseTable final : public Table {
  public:
-  /// Errors: kInvalidArgument for a negative size; kResource.
+  /// Errors: kInvalidArgument for a negative size, or updates of another size; kResource.
   static StatusOr<std::unique_ptr<DenseTable>> create(DenseTableOptions options);
 
   [[nodiscard]] const DenseTableOptions& options() const { return options_; }
@@ -60,13 +63,7 @@ class DenseTable final : public Table {
   Status apply_pending() override;
   void drop(int trainer) override;
 
-  /// A column of the table and its name ("Param", "Moment1", ...), for checkpoints. Scalars such as
-  /// the powers of beta have one element.
-  struct Column {
-    std::string_view name;
-    std::span<float> values;
-    bool is_scalar = false;  ///< a single value, equal on all servers
-  };
+  using Column = DenseColumn;
   /// Calls the function with all columns; blocks other changes meanwhile.
   Status with_columns(const std::function<Status(std::span<const Column>)>& body);
 
@@ -97,8 +94,9 @@ class DenseTable final : public Table {
     std::vector<float> sum;
     int64_t pushes = 0;
   };
-  mutable std::mutex push_mutex_;         ///< guards powers_ and pending_
-  std::map<int, PendingPushes> pending_;  ///< by trainer
+  std::unique_ptr<DenseUpdates> updates_;  ///< null: by the rule
+  mutable std::mutex push_mutex_;          ///< guards powers_ and pending_
+  std::map<int, PendingPushes> pending_;   ///< by trainer
   const std::atomic<float>* rate_ = nullptr;
 };
 

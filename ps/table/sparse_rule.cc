@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include <llvm/ADT/SmallVector.h>
 
 #include "framework/base/errors.h"
 
@@ -28,9 +31,11 @@ StatusOr<SparseRuleKind> parse_sparse_rule(std::string_view name) {
   return InvalidArgument("unknown sparse table rule '{}'", name);
 }
 
-SparseRule::SparseRule(SparseRuleOptions options, int dim) : options_(options), dim_(dim) {}
+SparseRule::SparseRule(SparseRuleOptions options, int dim)
+    : options_(std::move(options)), dim_(dim) {}
 
 int SparseRule::state_floats() const {
+  if (options_.op != nullptr) return options_.op->state_floats(dim_);
   switch (options_.kind) {
     case SparseRuleKind::kNaive:
       return 0;
@@ -58,6 +63,7 @@ void SparseRule::init(float* weights, float* state, KeyedRandom& random, bool ze
 }
 
 void SparseRule::init_state(float* state) const {
+  if (options_.op != nullptr) return options_.op->init_state(state, dim_);
   const int count = state_floats();
   std::fill_n(state, count, 0.0F);
   if (options_.kind == SparseRuleKind::kAdam || options_.kind == SparseRuleKind::kSharedAdam) {
@@ -66,9 +72,31 @@ void SparseRule::init_state(float* state) const {
   }
 }
 
-void SparseRule::update(float* weights, float* state, const float* grad, float show,
-                        float rate) const {
+Status SparseRule::update(float* weights, float* state, const float* grad, float show,
+                          float rate) const {
   rate *= options_.learning_rate;
+  llvm::SmallVector<float, 64> changed;
+  if (options_.has_terms) {
+    changed.resize(static_cast<size_t>(dim_));
+    add_terms(weights, grad, changed.data());
+    grad = changed.data();
+  }
+  if (options_.op != nullptr) return options_.op->update_row(dim_, weights, state, grad, rate);
+  apply(weights, state, grad, show, rate);
+  return Ok();
+}
+
+void SparseRule::add_terms(const float* weights, const float* grad, float* out) const {
+  for (int i = 0; i < dim_; ++i) {
+    const float w = weights[i];
+    const float sign = w > 0 ? 1.0F : w < 0 ? -1.0F : 0.0F;
+    const float clipped = std::min(std::max(grad[i], options_.clip_min), options_.clip_max);
+    out[i] = clipped + (options_.l2 * w + options_.l1 * sign);
+  }
+}
+
+void SparseRule::apply(float* weights, float* state, const float* grad, float show,
+                       float rate) const {
   switch (options_.kind) {
     case SparseRuleKind::kNaive:
       return naive(weights, grad, rate);

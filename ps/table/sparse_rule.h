@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <string_view>
 
 #include "framework/base/status.h"
 #include "ps/table/initializer.h"
+#include "ps/table/update_op.h"
 
 namespace millrace::ps {
 
@@ -24,6 +27,16 @@ struct SparseRuleOptions {
   /// kAdam: applies bias correction to epsilon as to the moments, like the op adam; the original's
   /// rule does not.
   bool corrects_epsilon = false;
+  /// If set, updates with this op of a program in place of the kind; bounds and show have no
+  /// effect.
+  std::shared_ptr<const UpdateOp> op = nullptr;
+  /// The gradient is clipped to [clip_min, clip_max], then l1 times the sign of the weight and l2
+  /// times the weight are added, before the rule uses it.
+  bool has_terms = false;
+  float clip_min = -std::numeric_limits<float>::infinity();
+  float clip_max = std::numeric_limits<float>::infinity();
+  float l1 = 0;
+  float l2 = 0;
 };
 
 /// "SparseNaiveSGDRule", "SparseAdaGradSGDRule", "StdAdaGradSGDRule", "SparseAdamSGDRule",
@@ -47,9 +60,12 @@ class SparseRule {
   void init_state(float* state) const;
   /// Applies one gradient. \param show  divisor of the gradient (kAdagrad and kStdAdagrad)
   /// \param rate  factor for the learning rate
-  void update(float* weights, float* state, const float* grad, float show, float rate) const;
+  /// Errors: those of UpdateOp; never without one.
+  Status update(float* weights, float* state, const float* grad, float show, float rate) const;
 
  private:
+  void add_terms(const float* weights, const float* grad, float* out) const;
+  void apply(float* weights, float* state, const float* grad, float show, float rate) const;
   void naive(float* weights, const float* grad, float rate) const;
   void adagrad(float* weights, float* state, const float* grad, float show, float rate) const;
   void std_adagrad(float* weights, float* state, const float* grad, float show, float rate) const;

@@ -139,7 +139,8 @@ Status SparseShard::push(const ShardBatch& batch, const float* values,
       row = create(key, probe);
       accessor_.make(context_.seed, key, rows_.floats(row));
     }
-    accessor_.update(context_.seed, key, rows_.floats(row), values + position * width, factor);
+    MILLRACE_RETURN_IF_ERROR(
+        accessor_.update(context_.seed, key, rows_.floats(row), values + position * width, factor));
     if (cold_ != nullptr) recent_[row] = true;
     if (touched != nullptr) touched->push_back(static_cast<uint32_t>(row));
     return Ok();

@@ -1,5 +1,6 @@
 #include "ps/table/table_files.h"
 
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
@@ -7,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "io/multi_slot/line_stream.h"
 #include "ps/table/routing.h"
 #include "ps/table/table_bytes.h"
 
@@ -15,22 +17,63 @@ namespace {
 
 constexpr std::string_view kRowsMark = "millrace rows 1\n";
 constexpr std::string_view kDenseMark = "millrace dense 1\n";
+/// Files of tables that ops of a program update also have the names of their states: rows of two
+/// ops may have the same length.
+constexpr std::string_view kNamedRowsMark = "millrace rows 2\n";
+constexpr std::string_view kNamedDenseMark = "millrace dense 2\n";
+constexpr uint32_t kMaxNameBytes = 4096;
 /// Marks the end of the rows of a file; no row has this length.
 constexpr uint32_t kEnd = UINT32_MAX;
 constexpr int64_t kMaxTextBytes = int64_t{4} << 30U;
 
 using TextColumns = std::vector<std::vector<float>>;
 
+// The content of a file, decompressed.
+StatusOr<std::string> read_text(const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto bytes, io::open_input_bytes(path));
+  constexpr size_t kStep = size_t{1} << 20U;
+  std::string text;
+  for (;;) {
+    const size_t size = text.size();
+    if (size > static_cast<size_t>(kMaxTextBytes))
+      return InvalidData("expected a text of at most {} bytes", kMaxTextBytes).in_file(path);
+    text.resize(size + kStep);
+    MILLRACE_ASSIGN_OR_RETURN(const size_t count, bytes->read(text.data() + size, kStep));
+    text.resize(size + count);
+    if (count == 0) return text;
+  }
+}
+
+Status write_name(TableWriter& file, std::string_view name) {
+  MILLRACE_RETURN_IF_ERROR(file.write_value(static_cast<uint32_t>(name.size())));
+  return file.write(name.data(), name.size());
+}
+
+Status check_name(TableReader& file, std::string_view expected, const std::string& path) {
+  uint32_t size = 0;
+  MILLRACE_RETURN_IF_ERROR(file.read_value(size));
+  std::string name(std::min(size, kMaxNameBytes), '\0');
+  MILLRACE_RETURN_IF_ERROR(file.read(name.data(), name.size()));
+  if (size <= kMaxNameBytes && name == expected) return Ok();
+  return InvalidData("found the state '{}', expected '{}'", name, expected).in_file(path);
+}
+
+std::string_view mark_of(const DenseTable& table) {
+  return table.options().updates.empty() ? kDenseMark : kNamedDenseMark;
+}
+
 // Reads all columns of a dense table file. \param expected  the columns that the table has
-StatusOr<TextColumns> read_columns(const std::string& path,
+StatusOr<TextColumns> read_columns(const DenseTable& table, const std::string& path,
                                    std::span<const DenseTable::Column> expected) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableReader::open(path, kDenseMark));
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableReader::open(path, mark_of(table)));
   uint32_t count = 0;
   MILLRACE_RETURN_IF_ERROR(file->read_value(count));
   if (count != expected.size())
     return InvalidData("found {} columns, expected {}", count, expected.size()).in_file(path);
   TextColumns values;
   for (const DenseTable::Column& column : expected) {
+    if (!table.options().updates.empty())
+      MILLRACE_RETURN_IF_ERROR(check_name(*file, column.name, path));
     uint64_t size = 0;
     MILLRACE_RETURN_IF_ERROR(file->read_value(size));
     if (size > file->left() / sizeof(float))
@@ -58,8 +101,11 @@ std::string table_text_file(const std::string& folder, int table_id, int64_t ser
 }
 
 StatusOr<int64_t> save_rows(SparseTable& table, const std::string& path, int mode) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableWriter::create(path, kRowsMark));
   const Accessor& accessor = table.accessor();
+  const std::string states = accessor.op_states();
+  MILLRACE_ASSIGN_OR_RETURN(const auto file,
+                            TableWriter::create(path, states.empty() ? kRowsMark : kNamedRowsMark));
+  if (!states.empty()) MILLRACE_RETURN_IF_ERROR(write_name(*file, states));
   MILLRACE_RETURN_IF_ERROR(file->write_value(static_cast<uint32_t>(accessor.row_floats())));
   int64_t count = 0;
   const Status visited = table.visit([&](uint64_t key, float* row) -> Status {
@@ -82,7 +128,10 @@ StatusOr<int64_t> save_rows(SparseTable& table, const std::string& path, int mod
 
 StatusOr<int64_t> load_rows(SparseTable& table, const std::string& path,
                             const std::function<bool(uint64_t)>& owns) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableReader::open(path, kRowsMark));
+  const std::string states = table.accessor().op_states();
+  MILLRACE_ASSIGN_OR_RETURN(const auto file,
+                            TableReader::open(path, states.empty() ? kRowsMark : kNamedRowsMark));
+  if (!states.empty()) MILLRACE_RETURN_IF_ERROR(check_name(*file, states, path));
   const auto expected = static_cast<uint32_t>(table.accessor().row_floats());
   uint32_t floats = 0;
   MILLRACE_RETURN_IF_ERROR(file->read_value(floats));
@@ -144,11 +193,7 @@ StatusOr<int64_t> save_rows_as_text(SparseTable& table, const std::string& folde
 
 StatusOr<int64_t> load_rows_from_text(SparseTable& table, const std::string& path,
                                       const std::function<bool(uint64_t)>& owns) {
-  if (path.ends_with(".gz"))
-    return Unimplemented(
-               "reading of compressed table files is not implemented; decompress it first")
-        .in_file(path);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxTextBytes));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
   return parse_rows(table, text, path, owns);
 }
 
@@ -183,11 +228,13 @@ StatusOr<int64_t> parse_rows(SparseTable& table, std::string_view text, const st
 }
 
 Status save_dense(DenseTable& table, const std::string& path) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableWriter::create(path, kDenseMark));
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableWriter::create(path, mark_of(table)));
   const Status written =
       table.with_columns([&](std::span<const DenseTable::Column> columns) -> Status {
         MILLRACE_RETURN_IF_ERROR(file->write_value(static_cast<uint32_t>(columns.size())));
         for (const DenseTable::Column& column : columns) {
+          if (!table.options().updates.empty())
+            MILLRACE_RETURN_IF_ERROR(write_name(*file, column.name));
           MILLRACE_RETURN_IF_ERROR(file->write_value(static_cast<uint64_t>(column.values.size())));
           MILLRACE_RETURN_IF_ERROR(
               file->write(column.values.data(), column.values.size() * sizeof(float)));
@@ -200,7 +247,7 @@ Status save_dense(DenseTable& table, const std::string& path) {
 
 Status load_dense(DenseTable& table, const std::string& path) {
   return table.with_columns([&](std::span<const DenseTable::Column> columns) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const TextColumns values, read_columns(path, columns));
+    MILLRACE_ASSIGN_OR_RETURN(const TextColumns values, read_columns(table, path, columns));
     for (size_t i = 0; i < columns.size(); ++i) {
       if (values[i].size() != columns[i].values.size())
         return InvalidData("column {} has {} elements, expected {}", columns[i].name,
@@ -218,7 +265,7 @@ Status load_dense_parts(DenseTable& table, const std::vector<std::string>& paths
   return table.with_columns([&](std::span<const DenseTable::Column> columns) -> Status {
     TextColumns whole(columns.size());
     for (const std::string& path : paths) {
-      MILLRACE_ASSIGN_OR_RETURN(const TextColumns part, read_columns(path, columns));
+      MILLRACE_ASSIGN_OR_RETURN(const TextColumns part, read_columns(table, path, columns));
       for (size_t i = 0; i < columns.size(); ++i) {
         if (columns[i].is_scalar && !whole[i].empty()) continue;
         whole[i].insert(whole[i].end(), part[i].begin(), part[i].end());
@@ -230,7 +277,7 @@ Status load_dense_parts(DenseTable& table, const std::vector<std::string>& paths
     const DenseRange own = ranges[static_cast<size_t>(server)];
     for (size_t i = 0; i < columns.size(); ++i) {
       const bool is_whole = columns[i].is_scalar
-                                ? whole[i].size() == 1
+                                ? whole[i].size() == columns[i].values.size()
                                 : static_cast<int64_t>(whole[i].size()) == elements &&
                                       own.count == static_cast<int64_t>(columns[i].values.size());
       if (!is_whole)

@@ -44,7 +44,8 @@ StatusOr<int64_t> load_rows(SparseTable& table, const std::string& path,
 /// Errors: as save_rows().
 StatusOr<int64_t> save_rows_as_text(SparseTable& table, const std::string& folder, int64_t server,
                                     int64_t shard_num, int64_t shards, int mode);
-/// Reads a text file. Errors: as load_rows(), with the line; kUnimplemented for compressed files.
+/// Reads a text file, also one that gzip or zstd compressed. Errors: as load_rows(), with the line;
+/// kUnimplemented for zstd if this build does not support it.
 StatusOr<int64_t> load_rows_from_text(SparseTable& table, const std::string& path,
                                       const std::function<bool(uint64_t)>& owns = {});
 

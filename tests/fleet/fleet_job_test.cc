@@ -18,11 +18,13 @@
 #include "ops/minimize/minimize.h"
 #include "ops/registry.h"
 #include "proto/fleet_desc.pb.h"
+#include "transpiler/fleet/fleet_programs.h"
 
 namespace millrace::fleet {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string bytes_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -199,18 +201,33 @@ TEST(FleetJob, RefusesWhatItCannotDo) {
   EXPECT_THAT(refusal(training, spec), HasSubstr("has fea_dim 11, expected 8"));
 }
 
-TEST(FleetJob, TablesHaveSgdAndAdamOnly) {
-  EXPECT_THAT(refusal(Training(kModel, Momentum{}, 0.01), synchronous()),
-              HasSubstr("'emb' is updated by 'momentum', but tables of servers have sgd and adam"));
+TEST(FleetJob, DescriptionsNameOtherOptimizers) {
+  EXPECT_THAT(refusal(Training(kModel, LarsMomentum{}, 0.01), synchronous()),
+              HasSubstr("'emb' is updated by 'lars_momentum', but tables of servers have sgd, "));
   JobSpec geo = two_by_two();
   use_geo(geo.strategy);
-  EXPECT_EQ(refusal(Training(kModel, Momentum{}, 0.01), geo), "made");
+  EXPECT_EQ(refusal(Training(kModel, LarsMomentum{}, 0.01), geo), "made");
+  const Training training(kModel, Momentum{.momentum = 0.5}, 0.25);
+  const auto job = training.job(synchronous());
+  ASSERT_TRUE(job.ok());
+  const auto server = job->role({true, 0});
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  EXPECT_THAT(server->ps_desc, HasSubstr("name: \"momentum\""));
+  EXPECT_THAT(server->ps_desc, HasSubstr("params: \"Velocity\""));
+  EXPECT_THAT(server->ps_desc, HasSubstr("attr: \"mu&0.5#use_nesterov&0"));
+  EXPECT_THAT(server->ps_desc, Not(HasSubstr("update_ranges")));
 }
 
-TEST(FleetJob, ARateThatOpsComputeIsRefused) {
-  EXPECT_THAT(
-      refusal(Training(kModel, Sgd{}, Decay(ExponentialDecay{0.1, 10, 0.9})), synchronous()),
-      HasSubstr("is computed by the program"));
+TEST(FleetJob, WorkersComputeTheRateOfASchedule) {
+  const Training training(kModel, Sgd{}, Decay(ExponentialDecay{0.1, 10, 0.9}));
+  const auto job = training.job(synchronous());
+  ASSERT_TRUE(job.ok());
+  const auto made = job->role({false, 0});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const Block& main = made->programs.main->root();
+  EXPECT_TRUE(main.has_writers(transpiler::kComputedRate));
+  EXPECT_TRUE(main.has_writers("@LR_DECAY_COUNTER@"));
+  EXPECT_THAT(made->ps_desc, HasSubstr("fill_constant&1.0"));
 }
 
 TEST(FleetJob, WorkersKeepARateThatIsStepped) {

@@ -169,26 +169,10 @@ TEST(FleetRates, ServersFollowARateThatIsStepped) {
 }
 
 TEST(FleetRates, RegularisationAndClippingStayOnTheWorker) {
-  // Only dense parameters, because rows of the embedding are on the servers.
   MinimizeOptions options = optimizer_of(Sgd{}, 0.05);
   options.parameter_options["w"].regularizer = L2Decay{0.5};
   options.parameter_options["b"].regularizer = L2Decay{0.5};
   expect_same(TrainingNet(kRatesNet, options), false);
-}
-
-std::string rates_refusal(const MinimizeOptions& options) {
-  const TrainingNet net(kRatesNet, options);
-  const auto job = FleetJob::create(*net.main, *net.startup, rates_spec(false));
-  return job.ok() ? job->role({false, 0}).status().message() : job.status().message();
-}
-
-TEST(FleetRates, WhatServersCannotDoIsRefused) {
-  MinimizeOptions decay = optimizer_of(Sgd{}, 0.05);
-  decay.regularization = L2Decay{0.5};
-  EXPECT_THAT(rates_refusal(decay), HasSubstr("an embedding on servers cannot be regularised"));
-  MinimizeOptions own_rate = optimizer_of(Sgd{}, 0.05);
-  own_rate.parameter_options["w"].learning_rate = 2.0;
-  EXPECT_THAT(rates_refusal(own_rate), HasSubstr("is computed by the program, or differs"));
 }
 
 }  // namespace

@@ -157,6 +157,59 @@ TEST(DenseTableTest, RefusesOtherRulesAndSizes) {
   EXPECT_TRUE(make_dense_table(options)->push(Floats{}).ok());
 }
 
+std::shared_ptr<const UpdateOp> update_op(const char* type, const char* attrs, Floats initial) {
+  auto op = UpdateOp::create({type, attrs, std::move(initial)});
+  EXPECT_TRUE(op.ok()) << op.status().to_string();
+  return *op;
+}
+
+// Two ranges in several blocks; the powers of the second move once in each push.
+TEST(DenseTableTest, OpsUpdateRanges) {
+  constexpr int64_t kFirst = 20'000;
+  constexpr int64_t kSecond = 30'000;
+  DenseTableOptions options;
+  options.elements = kFirst + kSecond;
+  options.learning_rate = 0.5F;
+  options.updates = {{kFirst, update_op("momentum", "mu&0.5", {0}), 2},
+                     {kSecond, update_op("adamax", "beta1&0.5#beta2&0.5#epsilon&0", {0, 0, 0.5F})}};
+  auto table = make_dense_table(options);
+  const Floats ones(kFirst + kSecond, 1);
+  ASSERT_TRUE(table->push(ones).ok());
+  ASSERT_TRUE(table->push(ones).ok());
+  const Floats params = pull_dense_table(*table);
+  // velocities 1 and 1.5, rate 0.5 * 2; a step of adamax is 0.5 * (m / (1 - beta1^t)) / 1
+  EXPECT_THAT(std::span(params).first(kFirst), Each(-2.5F));
+  EXPECT_THAT(std::span(params).last(kSecond), Each(-1.0F));
+  std::vector<std::string> names;
+  ASSERT_TRUE(table
+                  ->with_columns([&](std::span<const DenseTable::Column> columns) {
+                    for (const auto& column : columns) names.emplace_back(column.name);
+                    EXPECT_EQ(columns[1].values[kFirst - 1], 1.5F);
+                    EXPECT_EQ(columns[1].values[kFirst], 0);
+                    EXPECT_THAT(columns[4].values, ElementsAre(0, 0.125F));
+                    return Ok();
+                  })
+                  .ok());
+  EXPECT_THAT(names, ElementsAre("Param", "Velocity", "Moment", "InfNorm", "Beta1Pow"));
+}
+
+TEST(DenseTableTest, UpdatesThatDoNotFitAreRefused) {
+  DenseTableOptions options;
+  options.elements = 3;
+  options.updates = {{2, update_op("momentum", "mu&0.5", {0})}};
+  EXPECT_EQ(DenseTable::create(options).status().message(),
+            "table 0 has 3 elements, but updates of 2");
+  const auto refused = [](UpdateOpOptions made) {
+    return UpdateOp::create(std::move(made)).status().message();
+  };
+  EXPECT_EQ(refused({"dpsgd", "", {}}), "tables do not support the update op 'dpsgd'");
+  EXPECT_EQ(refused({"sgd", "", {0}}), "the op sgd has 0 states, found 1 initial values");
+  EXPECT_EQ(refused({"momentum", "mu&x", {0}}),
+            "tables: 'mu&x' is not an attribute of the op momentum");
+  EXPECT_FALSE(UpdateOp::create({"momentum", "mu&0.5", {}}).ok());
+  EXPECT_FALSE(UpdateOp::create({"momentum", "", {0}}).ok());
+}
+
 TEST(DenseTableTest, ShowsItsColumns) {
   DenseTableOptions options;
   options.elements = 2;

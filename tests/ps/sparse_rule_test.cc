@@ -93,7 +93,7 @@ TEST(SparseRuleTest, FollowsItsFormula) {
         std::vector<float> grad(count);
         for (float& g : grad) g = static_cast<float>(random.gaussian());
         const float show = 1.0F + static_cast<float>(step % 3);
-        rule.update(weights.data(), state.data(), grad.data(), show, 1);
+        ASSERT_TRUE(rule.update(weights.data(), state.data(), grad.data(), show, 1).ok());
         reference.step(grad, show);
       }
       for (size_t i = 0; i < count; ++i)
@@ -111,7 +111,7 @@ TEST(SparseRuleTest, ClipsToItsBounds) {
   const SparseRule rule(options, 2);
   float weights[] = {0, 0};
   const float grad[] = {100, -100};
-  rule.update(weights, nullptr, grad, 1, 1);
+  ASSERT_TRUE(rule.update(weights, nullptr, grad, 1, 1).ok());
   EXPECT_EQ(weights[0], -10);
   EXPECT_EQ(weights[1], 10);
 }

@@ -209,7 +209,27 @@ TEST_F(TableFilesTest, ReadsALineOfTheOriginal) {
   ASSERT_TRUE(
       write_file_atomically(path, line.substr(0, line.size() - 1) + " 0\n", Replace::kYes).ok());
   EXPECT_THAT(load_rows_from_text(*table, path).status().message(), HasSubstr("line 1"));
-  EXPECT_EQ(load_rows_from_text(*table, path + ".gz").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(load_rows_from_text(*table, path + ".gz").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(TableFilesTest, CompressedTextIsRead) {
+  constexpr char kBytes[] =  // "7 1 2\n9 3 4\n"
+      "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x33\x57\x30\x54\x30\xe2"
+      "\xb2\x54\x30\x56\x30\xe1\x02\x00\xff\x84\x38\x98\x0c\x00\x00\x00";
+  const std::string bytes(kBytes, sizeof(kBytes) - 1);
+  const std::string path = folder_ + "/rows.gz";
+  ASSERT_TRUE(write_file_atomically(path, bytes, Replace::kYes).ok());
+  SparseTableOptions options;
+  options.accessor.embedx_dim = 2;
+  options.accessor.embedx_rule.kind = SparseRuleOptions::Kind::kNaive;
+  auto table = make_table_files(options);
+  EXPECT_EQ(*load_rows_from_text(*table, path), 2);
+  const Keys keys{9, 7};
+  Floats rows(4);
+  ASSERT_TRUE(table->pull(keys, rows.data()).ok());
+  EXPECT_THAT(rows, ElementsAre(3, 4, 1, 2));
+  ASSERT_TRUE(write_file_atomically(path, bytes.substr(0, bytes.size() - 9), Replace::kYes).ok());
+  EXPECT_EQ(load_rows_from_text(*table, path).status().code(), StatusCode::kInvalidData);
 }
 
 TEST_F(TableFilesTest, DenseTablesKeepTheirOptimizer) {
@@ -234,6 +254,38 @@ TEST_F(TableFilesTest, DenseTablesKeepTheirOptimizer) {
   options.rule = DenseTableOptions::Rule::kSgd;
   EXPECT_THAT(load_dense(**DenseTable::create(options), path).message(),
               HasSubstr("5 columns, expected 1"));
+}
+
+// States of two ops may have the same number of floats.
+TEST_F(TableFilesTest, StatesOfAnotherOpAreRefused) {
+  const auto op_of = [](const char* type, const char* attrs) {
+    return *UpdateOp::create({type, attrs, {0}});
+  };
+  const auto momentum = op_of("momentum", "mu&0.5");
+  const auto adagrad = op_of("adagrad", "");
+  DenseTableOptions dense;
+  dense.elements = 3;
+  dense.updates = {{3, momentum}};
+  SparseTableOptions rows;
+  rows.accessor.embedx_dim = 2;
+  rows.accessor.embedx_rule.op = momentum;
+  auto table = *DenseTable::create(dense);
+  auto sparse = make_table_files(rows);
+  const Keys keys{7};
+  ASSERT_TRUE(table->push(Floats{1, 2, 3}).ok());
+  ASSERT_TRUE(sparse->push(keys, Floats{1, 2}.data()).ok());
+  ASSERT_TRUE(save_dense(*table, folder_ + "/dense").ok());
+  ASSERT_TRUE(save_rows(*sparse, folder_ + "/rows", 0).ok());
+  EXPECT_TRUE(load_dense(**DenseTable::create(dense), folder_ + "/dense").ok());
+  EXPECT_EQ(*load_rows(*make_table_files(rows), folder_ + "/rows"), 1);
+  dense.updates = {{3, adagrad}};
+  rows.accessor.embedx_rule.op = adagrad;
+  EXPECT_THAT(load_dense(**DenseTable::create(dense), folder_ + "/dense").message(),
+              HasSubstr("found the state 'Velocity', expected 'Moment'"));
+  EXPECT_THAT(load_rows(*make_table_files(rows), folder_ + "/rows").status().message(),
+              HasSubstr("found the state 'op Velocity', expected 'op Moment'"));
+  rows.accessor.embedx_rule.op = nullptr;
+  EXPECT_FALSE(load_rows(*make_table_files(rows), folder_ + "/rows").ok());
 }
 
 // The slices of a dense table of 23 elements on the servers of a job, after a push.

@@ -20,7 +20,13 @@ struct FleetWorkerOptions {
   /// The var that holds the learning rate if a schedule outside of the program sets it; workers
   /// keep it. Empty: the rate is a constant.
   std::string scheduled_rate;
+  /// The var of a learning rate that ops of the program compute (role LRSched): workers keep these
+  /// ops, and an op copies the rate to kComputedRate. Empty: there is none.
+  std::string computed_rate;
 };
+
+/// The learning rate in a worker's program that computes it; workers send it to the servers.
+inline constexpr const char* kComputedRate = "@LEARNING_RATE@";
 
 /// Main and startup program of one process.
 struct FleetPrograms {

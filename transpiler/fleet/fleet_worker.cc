@@ -8,6 +8,7 @@
 #include "transpiler/distribute/op_builder.h"
 #include "transpiler/fleet/fleet_programs.h"
 #include "transpiler/fleet/fuse_tables.h"
+#include "transpiler/fleet/row_terms.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
@@ -44,7 +45,8 @@ std::set<std::string> state_of_fleet_worker(const std::vector<Op*>& ops) {
 bool is_power_update(const Op& op, const Op& update) {
   if (op.type() != "scale" || get_attr_or(op, "bias", 0.0F) != 0) return false;
   const llvm::StringRef power = op.first_input("X");
-  if (power.empty() || power != op.first_output("Out")) return false;
+  // no other op of the update moves it
+  if (power.empty() || power != op.first_output("Out") || update.writes(power)) return false;
   for (const auto& [slot, beta, usual] :
        {std::tuple("Beta1Pow", "beta1", 0.9F), {"Beta2Pow", "beta2", 0.999F}}) {
     if (update.first_input(slot) == power)
@@ -53,10 +55,22 @@ bool is_power_update(const Op& op, const Op& update) {
   return false;
 }
 
-// Keeps clipping and regularisation on the worker, together with everything between gradient and
-// update.
-// Errors: such an op needs rows of embeddings, or servers would have to keep more than parameters.
+// Removes what the servers do to the gradients of the embedding's rows.
+void leave_to_servers(Block& block, const std::string& param) {
+  for (Op* const op : block.readers_of(param)) {
+    if (!role::is_optimize_op(*op) || !role::is_optimizer(*op)) continue;
+    const RowTerms terms = find_row_terms(block, *op);
+    op->set_input("Grad", terms.gradient);
+    for (Op* const term : terms.ops) block.erase(*term);
+    return;
+  }
+}
+
+// Keeps clipping and regularisation of dense parameters on the worker, together with everything
+// between gradient and update. Errors: such an op needs rows of embeddings, or servers would have
+// to keep more than parameters.
 Status keep_before_updates(Block& block, const TablePlan& plan) {
+  for (const SparseTablePlan& table : plan.sparse) leave_to_servers(block, table.var.param);
   MILLRACE_ASSIGN_OR_RETURN(const OptimizePart part,
                             divide_updates(block, {.decay_on_servers = false}));
   for (Op* const op : part.trainer) {
@@ -82,17 +96,30 @@ Status keep_before_updates(Block& block, const TablePlan& plan) {
   return Ok();
 }
 
-void delete_optimizer(Block& block, const std::string& scheduled_rate) {
+// Removes updates and schedules, except for the schedule that the worker runs.
+void delete_optimizer(Block& block, const FleetWorkerOptions& options) {
   std::vector<Op*> ops = optimizer_ops(block);
   for (Op& op : block.ops()) {
-    if (role::is_lr_op(op)) ops.push_back(&op);
+    const bool runs = !options.computed_rate.empty() && role::of(op) == role::kLrSched;
+    if (role::is_lr_op(op) && !runs) ops.push_back(&op);
   }
   const std::set<std::string> state = state_of_fleet_worker(ops);
   for (Op* const op : ops) block.erase(*op);
   for (const std::string& name : state) {
     Var* const var = block.find_var(name);
-    if (var != nullptr && name != scheduled_rate) block.erase(*var);
+    if (var != nullptr && name != options.scheduled_rate && name != options.computed_rate)
+      block.erase(*var);
   }
+}
+
+void copy_computed_rate(Block& block, const std::string& rate) {
+  if (rate.empty()) return;
+  VarSpec spec = block.find_var(rate)->spec();
+  spec.persistable.reset();
+  block.declare(kComputedRate, std::move(spec));
+  Op& op = block.append_op("assign");
+  op.set_input("X", rate).set_output("Out", kComputedRate);
+  finish(op, role::kLrSched);
 }
 
 class SendWriter {
@@ -164,9 +191,10 @@ Status fake_tables(const Program& main, Block& startup) {
   return Ok();
 }
 
-void delete_state(const std::set<std::string>& state, Block& startup) {
+void delete_state(const std::set<std::string>& state, const std::string& computed_rate,
+                  Block& startup) {
   for (const std::string& name : state) {
-    if (name == kRate) continue;
+    if (name == kRate || name == computed_rate) continue;
     for (Op* const op : startup.writers_of(name)) startup.erase(*op);
     if (Var* const var = startup.find_var(name)) startup.erase(*var);
   }
@@ -185,8 +213,9 @@ StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& st
     MILLRACE_RETURN_IF_ERROR(keep_before_updates(block, plan));
     const std::set<std::string> state = state_of_fleet_worker(optimizer_ops(block));
     MILLRACE_RETURN_IF_ERROR(fuse_tables(*out.main, plan, out.remarks));
-    delete_optimizer(block, options.scheduled_rate);
-    delete_state(state, out.startup->root());
+    delete_optimizer(block, options);
+    copy_computed_rate(block, options.computed_rate);
+    delete_state(state, options.computed_rate, out.startup->root());
     MILLRACE_RETURN_IF_ERROR(fake_tables(main, out.startup->root()));
   }
   append_sends(block, plan, options);
