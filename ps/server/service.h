@@ -97,6 +97,7 @@ class Service final : public Handler {
   Status watch(const Call& call, const protocol::Watch& message);
   Status end_by_call(const Call& call, const protocol::Stop& message);
   Status go_to(const Call& call, const protocol::GoTo& message);
+  Status agree_on_loss(const Call& call, const protocol::Loss& message);
 
   void count_rows(const std::vector<RequestItem>& items) const;
   Status send_gradients(const Request& request, const std::vector<RequestItem>& vars);
@@ -140,6 +141,17 @@ class Service final : public Handler {
   Status check_trainers();
   /// Logs which trainers wait for which others, at intervals. The caller must hold the mutex.
   void report_waiting(Clock::time_point now);
+  /// Stops serving a trainer of an elastic job. If other servers may have its gradients, the
+  /// trainers agree with all of them on its last step first. The caller must hold the mutex.
+  Status give_up(int id);
+  /// The same for trainers that wait for an agreement, if nobody is left who could ask for it.
+  Status give_up_suspects();
+  /// Stops serving a trainer until the servers have agreed on its last step. The caller must hold
+  /// the mutex.
+  void suspect(int id);
+  /// Ends a trainer at the step that the servers agreed on. Errors: kDistributed if this server has
+  /// applied other steps.
+  Status end_at(int id, int64_t step);
   /// Gives up a trainer: what it has not finished is dropped. The caller must hold the mutex.
   Status lose(int id);
   /// The error of an elastic job that lost every trainer; saves a snapshot first if the server

@@ -82,6 +82,28 @@ void replace_while_waiting(Case& job, Random& random) {
   job.faults = {fault};
 }
 
+// A server hears nothing of a trainer for longer than the time of silence, while the others do.
+void divide_servers(Case& job, Random& random) {
+  job.mode = Mode::kSync;
+  job.elastic = true;
+  job.silence = kSilence;
+  job.servers = static_cast<int>(2 + random.below(3));
+  job.trainers = static_cast<int>(2 + random.below(3));
+  job.longest_step = random.between(kMillisecond, 300 * kMillisecond);
+  Fault fault;
+  fault.kind = Fault::Kind::kBlock;
+  fault.role = job.servers + static_cast<int>(random.below(static_cast<uint64_t>(job.trainers)));
+  fault.other = static_cast<int>(random.below(static_cast<uint64_t>(job.servers)));
+  fault.at = random.between(0, job.steps * job.longest_step);
+  fault.length = random.between(kSilence, 3 * kSilence);
+  job.faults = {fault};
+  if (random.chance(0.5)) return;
+  // the others cannot ask it for what it did last
+  fault.kind = Fault::Kind::kKill;
+  fault.at += random.between(0, kSecond);
+  job.faults.push_back(fault);
+}
+
 }  // namespace
 
 const std::vector<LeftOut>& left_out() {
@@ -125,6 +147,7 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
   });
   if (!ends_well) job.silence = kSilence;
   if (replaces) replace_while_waiting(job, random);
+  if (!replaces && random.chance(0.15)) divide_servers(job, random);
   return job;
 }
 
