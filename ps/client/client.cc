@@ -1,7 +1,6 @@
 #include "ps/client/client.h"
 
 #include <algorithm>
-#include <limits>
 #include <random>
 #include <thread>
 #include <utility>
@@ -198,15 +197,18 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
     MILLRACE_ASSIGN_OR_RETURN(greetings.emplace_back(), say_hello(*server, deadline));
   }
   bool joins = false;
-  int64_t oldest = std::numeric_limits<int64_t>::max();
   int64_t newest = 0;
   for (const auto& [epoch, answer] : greetings) {
     joins |= answer.standing == Standing::kJoins;
-    oldest = std::min(oldest, answer.sent);
     newest = std::max(newest, answer.applied);
   }
   if (greetings.empty()) return 0;
-  const int64_t step = joins ? newest + ahead : oldest;
+  const auto oldest = std::ranges::min_element(
+      greetings, {}, [](const Greeting& each) { return each.answer.sent; });
+  const std::string reason =
+      servers[static_cast<size_t>(oldest - greetings.begin())]->channel->endpoint();
+  const uint64_t reason_epoch = oldest->epoch;
+  const int64_t step = joins ? newest + ahead : oldest->answer.sent;
   const bool agree = !again && !joins &&
                      std::all_of(greetings.begin(), greetings.end(), [&](const Greeting& each) {
                        return each.answer.sent == step && each.answer.applied == step &&
@@ -217,7 +219,8 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
     const std::lock_guard lock(server.hello);
     server.epoch = greetings[i].epoch;
     if (!agree) {
-      Request request = protocol::pack(protocol::GoTo{step, settled_number(server)});
+      Request request =
+          protocol::pack(protocol::GoTo{step, settled_number(server), reason, reason_epoch});
       address(server, request);
       Reply reply;
       MILLRACE_RETURN_IF_ERROR(ask(server, request, deadline, reply));
@@ -303,7 +306,7 @@ Status Client::exchange(Server& server, Request& request, Deadline deadline, Rep
           status = greeted.status();
           answered = false;
           if (status.code() != StatusCode::kDistributed || must_settle_ || !may_repeat(attempt + 1))
-            return status;
+            break;
           continue;
         }
         if (*greeted && request.method == Method::kSendBarrier) {

@@ -105,8 +105,8 @@ void put_answer(const LossAnswer& answer, ReplySink& reply) {
 
 StatusOr<LossAnswer> loss_answer(const Reply& reply) {
   if (reply.number < -1 || (!reply.text.empty() && reply.text != "decided"))
-    return InvalidData("a server responded to the loss of a trainer with {} and '{}'",
-                       reply.number, printable(reply.text));
+    return InvalidData("a server responded to the loss of a trainer with {} and '{}'", reply.number,
+                       printable(reply.text));
   return LossAnswer{.steps = reply.number, .decided = !reply.text.empty()};
 }
 

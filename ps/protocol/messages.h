@@ -87,8 +87,8 @@ struct FetchBarrier {
 /// The trainer makes no more steps. Answer: none. Repeated.
 struct Complete {
   static constexpr Method kMethod = Method::kComplete;
-  bool stays = false;  ///< the trainer stays connected, and the server does not end
-  bool waits = true;   ///< with `stays`: answer when all trainers are done
+  bool stays = false;            ///< the trainer stays connected, and the server does not end
+  bool waits = true;             ///< with `stays`: answer when all trainers are done
   bool sent_everywhere = false;  ///< as in FetchBarrier; what was not sent everywhere is dropped
 };
 
@@ -198,14 +198,17 @@ struct Stop {
 };
 
 /// A trainer of a synchronous job continues at a step; a server at a later step goes back to its
-/// snapshot of that step. Answer: the server's epoch, which changes when it goes back. Repeated,
-/// after a new hello. Errors: kNotFound without such a snapshot; kInvalidArgument for an
-/// asynchronous server, or if a trainer has left after that step; kDistributed if a trainer that
-/// replaces another would start at a step that is already applied.
+/// snapshot of that step, once for each run of the server that the trainer names as its reason.
+/// Answer: the server's epoch, which changes when it goes back. Repeated, after a new hello.
+/// Errors: kNotFound without such a snapshot; kInvalidArgument for an asynchronous server, without
+/// a reason or for one that had this effect before, or if a trainer has left after that step;
+/// kDistributed if a trainer that replaces another would start at a step that is already applied.
 struct GoTo {
   static constexpr Method kMethod = Method::kGoTo;
   int64_t step = 0;
-  uint64_t settled = 0;  ///< the trainer repeats no call up to this number
+  uint64_t settled = 0;       ///< the trainer repeats no call up to this number
+  std::string oldest = {};    ///< endpoint of the server that is at the step
+  uint64_t oldest_epoch = 0;  ///< of that server
 };
 
 /// Agrees with all servers of an elastic synchronous job on the last step of a trainer that one of

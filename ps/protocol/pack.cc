@@ -84,14 +84,6 @@ Status check_range(const Request& request, std::string_view field, int64_t least
                    std::to_string(request.number));
 }
 
-// A decimal number in the text of the envelope.
-template <typename Number>
-StatusOr<Number> number_in_text(const Request& request, std::string_view field) {
-  Number number = 0;
-  if (!llvm::StringRef(request.text).getAsInteger(10, number) && number >= 0) return number;
-  return malformed(request, field, "a number from 0", request.text);
-}
-
 StatusOr<std::string> name_at(const Request& request, size_t position, std::string_view field) {
   if (position < request.items.size()) return request.items[position].name;
   return malformed(request, field, "a name", "");
@@ -278,6 +270,8 @@ Request pack(const GoTo& message) {
   Request request = envelope(GoTo::kMethod);
   request.number = message.step;
   request.text = std::to_string(message.settled);
+  if (!message.oldest.empty())
+    request.text += fmt::format(" {} {}", message.oldest_epoch, message.oldest);
   return request;
 }
 
@@ -443,14 +437,20 @@ StatusOr<Stop> unpack(const Request& /*request*/) {
 template <>
 StatusOr<GoTo> unpack(const Request& request) {
   MILLRACE_RETURN_IF_ERROR(check_range(request, "step", 0, std::numeric_limits<int64_t>::max()));
-  MILLRACE_ASSIGN_OR_RETURN(const uint64_t settled, number_in_text<uint64_t>(request, "settled"));
-  return GoTo{request.number, settled};
+  GoTo message{.step = request.number};
+  const auto [settled, rest] = llvm::StringRef(request.text).split(' ');
+  if (settled.getAsInteger(10, message.settled))
+    return malformed(request, "settled", "a number from 0", settled.str());
+  const auto [epoch, endpoint] = rest.split(' ');
+  if (!rest.empty() && epoch.getAsInteger(10, message.oldest_epoch))
+    return malformed(request, "oldest_epoch", "a number from 0", epoch.str());
+  message.oldest = endpoint.str();
+  return message;
 }
 
 template <>
 StatusOr<Loss> unpack(const Request& request) {
-  MILLRACE_RETURN_IF_ERROR(
-      check_range(request, "trainer", 0, std::numeric_limits<int32_t>::max()));
+  MILLRACE_RETURN_IF_ERROR(check_range(request, "trainer", 0, std::numeric_limits<int32_t>::max()));
   Loss message;
   message.trainer = static_cast<int32_t>(request.number);
   const auto [incarnation, steps] = llvm::StringRef(request.text).split(' ');

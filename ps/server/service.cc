@@ -180,8 +180,7 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
                                                                          : Standing::kContinues};
   for (int id = 0; id < core_->trainers.count(); ++id) {
     const Trainer& other = core_->trainers.at(id);
-    if (other.life == Trainer::Life::kSuspected)
-      answer.suspects.push_back({id, other.incarnation});
+    if (other.life == Trainer::Life::kSuspected) answer.suspects.push_back({id, other.incarnation});
   }
   put_answer(answer, call.reply);
   core_->changed.notify_all();

@@ -91,9 +91,8 @@ Status Service::agree_on_loss(const Call& call, const protocol::Loss& message) {
     suspect(id);
   }
   if (!message.steps) {
-    put_answer(protocol::LossAnswer{
-                   .steps = end.value_or(is_known ? steps_->applied_with(id) : -1),
-                   .decided = end.has_value()},
+    put_answer(protocol::LossAnswer{.steps = end.value_or(is_known ? steps_->applied_with(id) : -1),
+                                    .decided = end.has_value()},
                call.reply);
     return Ok();
   }

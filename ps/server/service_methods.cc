@@ -378,7 +378,7 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
   if (joins)
     core_->log(fmt::format("another process replaces trainer {} at step {}", id, message.step));
   if (message.step <= applied && !joins) {
-    MILLRACE_RETURN_IF_ERROR(go_back(lock, message.step, id, call.deadline));
+    MILLRACE_RETURN_IF_ERROR(go_back(lock, call, message));
     // the trainer may have been given up meanwhile
     if (trainer.life == Trainer::Life::kLost)
       return {StatusCode::kDistributed,
@@ -395,8 +395,10 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
   return Ok();
 }
 
-Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int caller,
-                        Deadline deadline) {
+Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
+                        const protocol::GoTo& message) {
+  const int64_t step = message.step;
+  const int caller = call.trainer();
   const bool is_behind = step < steps_->applied();
   std::vector<int> others;  // whose gradients of the step, if any, are discarded
   for (int id = 0; id < core_->trainers.count(); ++id) {
@@ -417,14 +419,16 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int ca
     if (snapshots_ == nullptr)
       return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
                       core_->plan.endpoint, step);
+    MILLRACE_RETURN_IF_ERROR(check_reason(caller, message));
     MILLRACE_ASSIGN_OR_RETURN(checkpoint, snapshots_->find(step));
+    went_back_for_[message.oldest] = message.oldest_epoch;
   }
   // from here on, calls of the old epoch are refused, and waiting calls end
   if (is_behind) reach(core_->options.kill_point, "server/before-go-back");
   going_back_ = true;
   core_->begin_run();
   const bool empty =
-      core_->pauses.wait_until(core_->changed, lock, deadline, [&] { return inside_ == 0; });
+      core_->pauses.wait_until(core_->changed, lock, call.deadline, [&] { return inside_ == 0; });
   Status status = empty ? Ok() : Status(StatusCode::kDistributed, "calls did not end in time");
   if (status.ok() && checkpoint) {
     const auto frozen = core_->freeze();
@@ -455,9 +459,8 @@ Status Service::end_by_call(const Call& /*call*/, const protocol::Stop& /*messag
 
 Status Service::watch(const Call& call, const protocol::Watch& /*message*/) {
   const std::lock_guard lock(core_->mutex);
-  static constexpr const char* kLives[] = {"absent", "live", "gathering",
-                                           "left",   "lost", "joining",
-                                           "suspected"};
+  static constexpr const char* kLives[] = {"absent", "live",    "gathering", "left",
+                                           "lost",   "joining", "suspected"};
   const Clock::time_point now = core_->now();
   std::string trainers;
   for (int id = 0; id < core_->trainers.count(); ++id) {

@@ -273,7 +273,7 @@ void SyncSteps::admit_joining() {
     Trainer& trainer = core_.trainers.at(t);
     if (trainer.life != Trainer::Life::kJoining || !trainer.is_placed) continue;
     const bool alone = core_.trainers.all_done() && !is_ready();
-    if (alone && trainer.sent > applied_) 
+    if (alone && trainer.sent > applied_)
       trainer.sent = trainer.fetched = trainer.confirmed = applied_;
     if (trainer.sent > applied_) continue;
     trainer.life = Trainer::Life::kLive;

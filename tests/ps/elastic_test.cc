@@ -8,10 +8,10 @@
 namespace millrace::ps {
 namespace {
 
+using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using std::chrono::milliseconds;
 using Floats = std::vector<float>;
 
 const std::map<std::string, Floats> kElasticStart = {{"w", {8, 16}}, {"rate", {0.5}}};

@@ -208,13 +208,13 @@ TEST(Fencing, GoingBackNeedsAServerAtThatStepAndIsDoneOnceForIt) {
   Floats seen;
   for (int k = 0; k < 2; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
   const auto go_to = [&](const std::string& oldest, uint64_t epoch) {
-    Client::Call call("server",
-                      protocol::GoTo{.step = 1, .oldest = oldest, .oldest_epoch = epoch});
+    Client::Call call("server", protocol::GoTo{.step = 1, .oldest = oldest, .oldest_epoch = epoch});
     return trainer.client().call(call);
   };
-  EXPECT_THAT(go_to("", 0).to_string(),
-              AllOf(HasSubstr("trainer 0 asks this server (server) to go back from step 2 to step 1"),
-                    HasSubstr("names no server that is at that step")));
+  EXPECT_THAT(
+      go_to("", 0).to_string(),
+      AllOf(HasSubstr("trainer 0 asks this server (server) to go back from step 2 to step 1"),
+            HasSubstr("names no server that is at that step")));
   EXPECT_THAT(go_to("server", 1).to_string(), HasSubstr("because of epoch 1, but this is epoch"));
   const uint64_t reason = make_epoch(2, 5);
   ASSERT_TRUE(go_to("other:1", reason).ok());
@@ -225,7 +225,8 @@ TEST(Fencing, GoingBackNeedsAServerAtThatStepAndIsDoneOnceForIt) {
   for (int k = 1; k < 3; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
   EXPECT_THAT(seen, ElementsAre(5, 10));
   for (const uint64_t again : {reason, make_epoch(1, 9)})
-    EXPECT_THAT(go_to("other:1", again).to_string(), HasSubstr("it has gone back because of epoch"));
+    EXPECT_THAT(go_to("other:1", again).to_string(),
+                HasSubstr("it has gone back because of epoch"));
   ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
   EXPECT_TRUE(trainer.leave().ok());
   EXPECT_TRUE(server.end().ok());

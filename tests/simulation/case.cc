@@ -10,9 +10,6 @@ namespace millrace::simulation {
 namespace {
 
 constexpr const char* kModes[] = {"sync", "async", "half-async", "geo"};
-// Names of left_out().
-constexpr const char* kCutLeaving = "cut-leaving";
-constexpr const char* kElasticServers = "elastic-servers";
 
 constexpr Time kSilence = 5 * kSecond;
 
@@ -106,19 +103,7 @@ void divide_servers(Case& job, Random& random) {
 
 }  // namespace
 
-const std::vector<LeftOut>& left_out() {
-  static const std::vector<LeftOut> all = {
-      {kCutLeaving,
-       "a trainer whose last call loses its response ends with an error, as the server has ended"},
-      {kElasticServers,
-       "each server decides alone which trainers are lost, so a step of an elastic "
-       "job may have an update on some servers only: not checked"},
-  };
-  return all;
-}
-
-Case make_case(uint64_t seed, const std::vector<std::string>& with) {
-  const auto has = [&](const char* name) { return std::ranges::count(with, name) > 0; };
+Case make_case(uint64_t seed) {
   Random random(seed * 11 + 7);
   Case job;
   job.seed = seed;
@@ -136,8 +121,6 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
                          ? random.between(2 * kSecond, 12 * kSecond)
                          : random.between(kMillisecond, 300 * kMillisecond);
   job.noise = make_noise(random);
-  job.checks_all_servers = has(kElasticServers);
-  job.noise.spares_leaving = !has(kCutLeaving);
   const bool replaces = random.chance(0.3);
   const uint64_t faults = random.below(5);
   for (uint64_t i = 0; i < faults; ++i) job.faults.push_back(make_fault(job, random));
