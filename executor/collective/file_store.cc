@@ -7,6 +7,7 @@
 #include "executor/collective/store.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "framework/base/polled_deadline.h"
 
 namespace millrace::executor {
 namespace {
@@ -23,11 +24,11 @@ class FileStore final : public Store {
   }
 
   StatusOr<std::string> get(const std::string& key, int64_t timeout_ms) override {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    PolledDeadline deadline{std::chrono::milliseconds(timeout_ms)};
     for (;;) {
       std::optional<std::string> value = read(key);
       if (value) return *std::move(value);
-      if (std::chrono::steady_clock::now() >= deadline) {
+      if (deadline.has_passed()) {
         return Status(StatusCode::kDistributed,
                       fmt::format("waited {} ms for '{}' in the folder {}", timeout_ms, key,
                                   folder_.string()));

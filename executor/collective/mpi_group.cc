@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include <dlfcn.h>
@@ -11,13 +12,13 @@
 #include "executor/collective/pairwise_group.h"
 #include "framework/base/errors.h"
 #include "framework/base/module.h"
+#include "framework/base/polled_deadline.h"
 
 // MPI only moves messages. Its collectives have no deadline: a stopped rank would block the others
 // forever. So all waits are tests of messages, and PairwiseGroup has the algorithms.
 namespace millrace::executor {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 
 constexpr int kDataTag = 1;
 constexpr int kRollTag = 2;
@@ -133,7 +134,7 @@ class MpiGroup final : public PairwiseGroup {
   }
 
   Status wait(llvm::MutableArrayRef<MPI_Request> requests, const Exchange& bytes) {
-    Clock::time_point deadline{};
+    std::optional<PolledDeadline> deadline;
     for (int tests = 1;; ++tests) {
       int done = 0;
       MILLRACE_RETURN_IF_ERROR(check(MPI_Testall(static_cast<int>(requests.size()), requests.data(),
@@ -141,9 +142,8 @@ class MpiGroup final : public PairwiseGroup {
                                      "MPI_Testall"));
       if (done != 0) return Ok();
       if (tests % kTestsBetweenLooks != 0) continue;
-      const Clock::time_point now = Clock::now();
-      if (deadline == Clock::time_point{}) deadline = now + std::chrono::milliseconds(timeout_ms());
-      if (now >= deadline) return late(bytes);
+      if (!deadline) deadline.emplace(std::chrono::milliseconds(timeout_ms()));
+      if (deadline->has_passed()) return late(bytes);
     }
   }
 
@@ -168,7 +168,7 @@ class MpiGroup final : public PairwiseGroup {
       MPI_Irecv(&in[at], 1, MPI_BYTE, other, kRollTag, communicator_, &received[at]);
       MPI_Isend(&kPresent, 1, MPI_BYTE, other, kRollTag, communicator_, &sent[at]);
     }
-    const Clock::time_point deadline = Clock::now() + kRollTime;
+    PolledDeadline deadline(kRollTime);
     std::vector<int> missing;
     do {
       missing.clear();
@@ -178,7 +178,7 @@ class MpiGroup final : public PairwiseGroup {
         MPI_Test(&received[static_cast<size_t>(other)], &done, MPI_STATUS_IGNORE);
         if (done == 0) missing.push_back(other);
       }
-    } while (!missing.empty() && Clock::now() < deadline);
+    } while (!missing.empty() && !deadline.has_passed());
     for (MPI_Request& request : sent) {
       if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
     }

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "framework/base/polled_deadline.h"
+
 namespace millrace::executor {
 namespace {
 
@@ -36,7 +38,7 @@ class Roll {
         ranks_(ranks),
         own_rank_(own_rank),
         wait_ms_(wait_ms),
-        deadline_(std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms)) {}
+        deadline_(std::chrono::milliseconds(wait_ms)) {}
 
   Status call(const Status& why) {
     if (Status status = store_.set(key_of("roll", own_rank_), why.message()); !status.ok())
@@ -56,7 +58,7 @@ class Roll {
       if (missing.empty()) return why;
       if (!gone.empty()) return name(gone, "it is not connected any more", why);
       std::this_thread::sleep_for(kRollCallBetweenLooks);
-    } while (std::chrono::steady_clock::now() < deadline_);
+    } while (!deadline_.has_passed());
     return name(missing, fmt::format("no answer within {} ms after a failure", wait_ms_), why);
   }
 
@@ -70,8 +72,7 @@ class Roll {
       return;
     }
     for (const int rank : ranks_) {
-      while (rank != own_rank_ && !has_heard(rank) && !is_gone(rank) &&
-             std::chrono::steady_clock::now() < deadline_)
+      while (rank != own_rank_ && !has_heard(rank) && !is_gone(rank) && !deadline_.has_passed())
         std::this_thread::sleep_for(kRollCallBetweenLooks);
     }
   }
@@ -92,7 +93,7 @@ class Roll {
   const std::vector<int>& ranks_;
   int own_rank_;
   int64_t wait_ms_;
-  std::chrono::steady_clock::time_point deadline_;
+  PolledDeadline deadline_;
 };
 
 }  // namespace

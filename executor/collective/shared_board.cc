@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "framework/base/polled_deadline.h"
+
 namespace millrace::executor {
 namespace {
 
@@ -176,17 +178,17 @@ Status SharedBoard::wait(int64_t timeout_ms, int partner, llvm::function_ref<boo
   }
   Header& head = header();
   const Clock::time_point start = Clock::now();
-  const Clock::time_point deadline = start + std::chrono::milliseconds(timeout_ms);
+  PolledDeadline deadline(start + std::chrono::milliseconds(timeout_ms));
   while (!done()) {
-    const Clock::time_point now = Clock::now();
+    const Clock::duration left = deadline.left();
     const auto ms = [](Clock::duration time) {
       return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
     };
-    MILLRACE_RETURN_IF_ERROR(absent(partner, has_arrived, ms(now - start), now < deadline));
+    MILLRACE_RETURN_IF_ERROR(
+        absent(partner, has_arrived, ms(Clock::now() - start), left.count() > 0));
     const uint32_t bell = head.bell.load(std::memory_order_seq_cst);
     head.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    if (!done() && !failed())
-      sleep(bell, std::clamp<int64_t>(ms(deadline - now), 1, kLookAroundMs));
+    if (!done() && !failed()) sleep(bell, std::clamp<int64_t>(ms(left), 1, kLookAroundMs));
     head.sleepers.fetch_sub(1, std::memory_order_seq_cst);
   }
   return Ok();

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/polled_deadline.h"
 
 namespace millrace::executor {
 namespace {
@@ -42,20 +43,17 @@ StatusOr<Addresses> resolve(const std::string& endpoint, bool passive) {
   return Addresses(found);
 }
 
-// Milliseconds for poll(); 0 once the deadline has passed.
-int left(SocketDeadline deadline) {
-  const auto ms =
-      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(ms, 0, 3'600'000));
-}
-
-Status wait_for(int file, int16_t events, SocketDeadline deadline) {
+// Looks at the deadline often enough to notice pauses of this process.
+Status wait_for(int file, int16_t events, PolledDeadline& deadline) {
+  constexpr int64_t kMostPollMs = PauseMeter::kInterval.count();
   for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline.left()).count();
     pollfd entry{file, events, 0};
-    const int count = poll(&entry, 1, left(deadline));
+    const int count = poll(&entry, 1, static_cast<int>(std::clamp<int64_t>(left, 0, kMostPollMs)));
     if (count > 0) return Ok();
-    if (count == 0) return {StatusCode::kDistributed, "the deadline has passed"};
-    if (errno != EINTR)
+    if (count == 0 && left <= 0) return {StatusCode::kDistributed, "the deadline has passed"};
+    if (count < 0 && errno != EINTR)
       return {StatusCode::kDistributed, fmt::format("poll failed: {}", std::strerror(errno))};
   }
 }
@@ -67,7 +65,8 @@ void set_options(int file) {
 }
 
 // One attempt to connect to one address.
-StatusOr<Socket> try_connect(const addrinfo& address, SocketDeadline deadline) {
+StatusOr<Socket> try_connect(const addrinfo& address, SocketDeadline until) {
+  PolledDeadline deadline(until);
   Socket socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) return Status(StatusCode::kDistributed, std::strerror(errno));
   set_options(socket.file());
@@ -154,7 +153,8 @@ StatusOr<Socket> connect_to(const std::string& endpoint, SocketDeadline deadline
                 fmt::format("cannot connect to {}: {}", endpoint, reason));
 }
 
-Status write_bytes(const Socket& socket, const std::string& bytes, SocketDeadline deadline) {
+Status write_bytes(const Socket& socket, const std::string& bytes, SocketDeadline until) {
+  PolledDeadline deadline(until);
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t now =
         ::send(socket.file(), bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
@@ -170,7 +170,8 @@ Status write_bytes(const Socket& socket, const std::string& bytes, SocketDeadlin
   return Ok();
 }
 
-Status read_bytes(const Socket& socket, std::string& bytes, size_t count, SocketDeadline deadline) {
+Status read_bytes(const Socket& socket, std::string& bytes, size_t count, SocketDeadline until) {
+  PolledDeadline deadline(until);
   bytes.resize(count);
   for (size_t done = 0; done < count;) {
     const ssize_t now = ::recv(socket.file(), bytes.data() + done, count - done, 0);

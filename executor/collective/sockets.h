@@ -45,9 +45,9 @@ StatusOr<Socket> listen_at(const std::string& endpoint);
 /// Connects, retrying until the deadline. Errors: kDistributed.
 StatusOr<Socket> connect_to(const std::string& endpoint, SocketDeadline deadline);
 
-/// Write and read whole messages. Errors: kDistributed for a closed connection or a passed
-/// deadline.
-Status write_bytes(const Socket& socket, const std::string& bytes, SocketDeadline deadline);
-Status read_bytes(const Socket& socket, std::string& bytes, size_t count, SocketDeadline deadline);
+/// Write and read whole messages. The deadline does not pass while this process is paused during
+/// the call. Errors: kDistributed for a closed connection or a passed deadline.
+Status write_bytes(const Socket& socket, const std::string& bytes, SocketDeadline until);
+Status read_bytes(const Socket& socket, std::string& bytes, size_t count, SocketDeadline until);
 
 }  // namespace millrace::executor

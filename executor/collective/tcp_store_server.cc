@@ -72,9 +72,9 @@ struct TcpStoreServer::Client {
   std::string job;
   bool has_key = false;
   std::string nonce;
-  std::string own_nonce;  ///< of the server; not empty: a proof is awaited
-  bool closing = false;   ///< close after `out` has been sent
-  Clock::time_point since = Clock::now();
+  std::string own_nonce;           ///< of the server; not empty: a proof is awaited
+  bool closing = false;            ///< close after `out` has been sent
+  Clock::time_point since;         ///< by TcpStoreServer::now()
   std::optional<Request> waiting;  ///< waiting for a key that is not set yet
 };
 
@@ -111,12 +111,13 @@ void TcpStoreServer::serve() {
     }
     if (poll(entries.data(), entries.size(), kMostPollMs) < 0 && errno != EINTR) return;
     if (entries[0].revents != 0) return;
+    pauses_.tick(Clock::now());
     const size_t known = clients_.size();
     if (entries[1].revents != 0) accept_clients();
     for (size_t i = 0; i < known; ++i) {
       Client& client = *clients_[i];
       bool keep = entries[i + 2].revents == 0 || read_from(client);
-      keep = keep && (client.greeted || Clock::now() < client.since + kHelloTime);
+      keep = keep && (client.greeted || now() < client.since + kHelloTime);
       if (!keep) client.socket = Socket();
     }
     answer_waiting();
@@ -131,6 +132,11 @@ void TcpStoreServer::serve() {
   }
 }
 
+Clock::time_point TcpStoreServer::now() const {
+  const Clock::time_point now = Clock::now();
+  return now - pauses_.paused(now);
+}
+
 void TcpStoreServer::accept_clients() {
   for (;;) {
     Socket socket(accept4(listener_.file(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -140,6 +146,7 @@ void TcpStoreServer::accept_clients() {
     setsockopt(socket.file(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     auto client = std::make_unique<Client>();
     client->socket = std::move(socket);
+    client->since = now();
     clients_.push_back(std::move(client));
   }
 }
@@ -172,7 +179,7 @@ bool TcpStoreServer::take_messages(Client& client) {
     request.op = in[0];
     request.key.assign(in + store_wire::kRequestHeader, key);
     request.value.assign(in + store_wire::kRequestHeader + key, value);
-    request.deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+    request.deadline = now() + std::chrono::milliseconds(timeout_ms);
     client.in.erase(0, store_wire::kRequestHeader + key + value);
     answer(client, request);
   }
@@ -284,7 +291,7 @@ void TcpStoreServer::answer_waiting() {
   for (const auto& client : clients_) {
     if (!client->waiting) continue;
     const auto found = values_.find(client->waiting->key);
-    if (found == values_.end() && Clock::now() < client->waiting->deadline) continue;
+    if (found == values_.end() && now() < client->waiting->deadline) continue;
     client->out += found == values_.end() ? store_wire::reply(store_wire::kAbsent, "")
                                           : store_wire::reply(store_wire::kFound, found->second);
     client->waiting.reset();

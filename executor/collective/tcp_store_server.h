@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "executor/collective/sockets.h"
+#include "framework/base/pause_watch.h"
 #include "io/job_key.h"
 
 namespace millrace::executor {
@@ -85,6 +86,10 @@ class TcpStoreServer {
   /// Sends queued replies as far as the connection takes them. False if it must be closed.
   static bool write_to(Client& client);
 
+  /// The time by which clients are judged: it stands still while this process is paused.
+  [[nodiscard]] PauseMeter::Clock::time_point now() const;
+
+  PauseMeter pauses_{PauseMeter::Clock::now()};
   Socket listener_;
   /// A pair by which the destructor wakes the thread.
   Socket stop_read_;

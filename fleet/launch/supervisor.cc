@@ -20,6 +20,7 @@
 #include "fleet/launch/child_guard.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
+#include "framework/base/polled_deadline.h"
 
 namespace millrace::fleet {
 namespace {
@@ -160,10 +161,10 @@ class Supervisor {
       if (!ending_ && only_servers_run()) {
         options_.say("all trainers are done");
         ending_ = true;  // servers end on their own, or after the grace time
-        deadline_ = Clock::now() + std::chrono::milliseconds(options_.grace_ms);
+        deadline_ = PolledDeadline(std::chrono::milliseconds(options_.grace_ms));
         asked_ = false;
       }
-      if (ending_ && Clock::now() >= deadline_) escalate();
+      if (ending_ && deadline_.has_passed()) escalate();
     }
     return outcome_;
   }
@@ -245,14 +246,14 @@ class Supervisor {
     if (ending_ && asked_) return;
     ending_ = true;
     asked_ = true;
-    deadline_ = Clock::now() + std::chrono::milliseconds(options_.grace_ms);
+    deadline_ = PolledDeadline(std::chrono::milliseconds(options_.grace_ms));
   }
 
   // The grace time is over: first request the end, then force it.
   void escalate() {
     if (!asked_) return end_all();
     signal_all(SIGKILL);
-    deadline_ = Clock::now() + std::chrono::milliseconds(options_.grace_ms);
+    deadline_ = PolledDeadline(std::chrono::milliseconds(options_.grace_ms));
   }
 
   void signal_all(int number) {
@@ -268,7 +269,8 @@ class Supervisor {
   JobOutcome outcome_;
   bool ending_ = false;
   bool asked_ = false;  ///< children were requested to end
-  Clock::time_point deadline_;
+  /// Children have no time to end while they and this process are paused.
+  PolledDeadline deadline_{std::chrono::milliseconds(0)};
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "ps/client/client.h"
 
 #include <algorithm>
-#include <limits>
 #include <random>
 #include <thread>
 #include <utility>
@@ -167,6 +166,7 @@ StatusOr<int64_t> Client::settle() {
     for (const auto& [endpoint, server] : servers_)
       if (server->greeted && server->mode == ServerMode::kSync) servers.push_back(server.get());
   }
+  is_training_ = false;
   const bool again = must_settle_.exchange(false);
   int64_t ahead = kStepsAhead;
   auto pause = options_.retry_pause;
@@ -197,15 +197,18 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
     MILLRACE_ASSIGN_OR_RETURN(greetings.emplace_back(), say_hello(*server, deadline));
   }
   bool joins = false;
-  int64_t oldest = std::numeric_limits<int64_t>::max();
   int64_t newest = 0;
   for (const auto& [epoch, answer] : greetings) {
     joins |= answer.standing == Standing::kJoins;
-    oldest = std::min(oldest, answer.sent);
     newest = std::max(newest, answer.applied);
   }
   if (greetings.empty()) return 0;
-  const int64_t step = joins ? newest + ahead : oldest;
+  const auto oldest = std::ranges::min_element(
+      greetings, {}, [](const Greeting& each) { return each.answer.sent; });
+  const std::string reason =
+      servers[static_cast<size_t>(oldest - greetings.begin())]->channel->endpoint();
+  const uint64_t reason_epoch = oldest->epoch;
+  const int64_t step = joins ? newest + ahead : oldest->answer.sent;
   const bool agree = !again && !joins &&
                      std::all_of(greetings.begin(), greetings.end(), [&](const Greeting& each) {
                        return each.answer.sent == step && each.answer.applied == step &&
@@ -216,7 +219,8 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
     const std::lock_guard lock(server.hello);
     server.epoch = greetings[i].epoch;
     if (!agree) {
-      Request request = protocol::pack(protocol::GoTo{step, settled_number(server)});
+      Request request =
+          protocol::pack(protocol::GoTo{step, settled_number(server), reason, reason_epoch});
       address(server, request);
       Reply reply;
       MILLRACE_RETURN_IF_ERROR(ask(server, request, deadline, reply));
@@ -258,6 +262,19 @@ void Client::address(const Server& server, Request& request) const {
   request.caller = {options_.job, options_.trainer, options_.incarnation};
   request.step = step_;
   request.epoch = server.epoch;
+  protocol::set_sent_everywhere(request, has_sent_everywhere());
+}
+
+bool Client::has_sent_everywhere() const {
+  const std::lock_guard lock(mutex_);
+  int64_t sent = -1;
+  for (const auto& [endpoint, server] : servers_) {
+    if (!server->greeted) return false;
+    if (server->mode != ServerMode::kSync) continue;
+    if (sent >= 0 && server->sent != sent) return false;
+    sent = server->sent;
+  }
+  return true;
 }
 
 // Sends a request until it is answered; a repeat has the same sequence number.
@@ -289,7 +306,7 @@ Status Client::exchange(Server& server, Request& request, Deadline deadline, Rep
           status = greeted.status();
           answered = false;
           if (status.code() != StatusCode::kDistributed || must_settle_ || !may_repeat(attempt + 1))
-            return status;
+            break;
           continue;
         }
         if (*greeted && request.method == Method::kSendBarrier) {
@@ -309,6 +326,10 @@ Status Client::exchange(Server& server, Request& request, Deadline deadline, Rep
     if (status.code() != StatusCode::kDistributed) break;
     answered = reply.epoch != 0;
   }
+  // all servers know that the trainer has left, and one that is gone has ended for that reason
+  if (has_completed_ && protocol::is_last_call(request) && !answered && !must_settle_ &&
+      status.code() == StatusCode::kDistributed)
+    return Ok();
   if (status.ok()) note(server, request);
   return status;
 }
@@ -328,6 +349,7 @@ Status Client::call(Call& call) {
   MILLRACE_ASSIGN_OR_RETURN(Server* const target, server(call.endpoint));
   Request& request = call.request;
   Status status = greet(*target, deadline);
+  is_training_ = true;
   if (status.ok()) {
     request.sequence = protocol::needs_sequence(request) ? new_number(*target) : 0;
     reach_before(options_.kill_point, request.method);
@@ -366,11 +388,61 @@ std::vector<std::string> Client::endpoints() const {
   return names;
 }
 
-Status Client::complete(bool stay) {
+Status Client::complete_all(const protocol::Complete& message) {
   std::vector<Call> calls;
-  for (const std::string& endpoint : endpoints())
-    calls.emplace_back(endpoint, protocol::Complete{stay});
+  for (const std::string& endpoint : endpoints()) calls.emplace_back(endpoint, message);
   return call_all(calls);
+}
+
+// A server ends with the last call of the last trainer, and then answers no repeats. So that call
+// only comes when every server has answered an earlier one.
+Status Client::complete(bool stay) {
+  Status completed;
+  if (stay || !has_completed_) completed = complete_all({.stays = true, .waits = stay});
+  has_completed_ |= completed.ok();
+  if (stay || must_settle_) return completed;
+  Status left = complete_all({});
+  return completed.ok() ? left : completed;
+}
+
+Status Client::ask_all(const Request& request, Deadline deadline,
+                       llvm::function_ref<Status(const Reply&)> read) {
+  std::vector<Server*> servers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
+  }
+  std::vector<Status> results(servers.size());
+  std::vector<Reply> replies(servers.size());
+  call_pool_.run(servers.size(), [&](size_t i) {
+    Request own = request;
+    address(*servers[i], own);
+    results[i] = ask(*servers[i], own, deadline, replies[i]);
+  });
+  for (size_t i = 0; i < servers.size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(std::move(results[i]));
+    MILLRACE_RETURN_IF_ERROR(read(replies[i]));
+  }
+  return Ok();
+}
+
+// Several trainers may do this at once: what the servers answer does not change once each of them
+// has stopped serving the lost trainer.
+Status Client::agree_on_loss(const protocol::HelloAnswer::Suspect& lost) {
+  // must not take so long that servers miss the next heartbeats
+  const auto deadline = [&] { return SteadyClock::now() + options_.heartbeat / 2; };
+  protocol::Loss loss{.trainer = lost.trainer, .incarnation = lost.incarnation};
+  int64_t steps = -1;
+  bool decided = false;
+  MILLRACE_RETURN_IF_ERROR(ask_all(protocol::pack(loss), deadline(), [&](const Reply& reply) {
+    MILLRACE_ASSIGN_OR_RETURN(const protocol::LossAnswer answer, protocol::loss_answer(reply));
+    if (decided && !answer.decided) return Ok();
+    steps = answer.decided && !decided ? answer.steps : std::max(steps, answer.steps);
+    decided |= answer.decided;
+    return Ok();
+  }));
+  loss.steps = steps;
+  return ask_all(protocol::pack(loss), deadline(), [](const Reply&) { return Ok(); });
 }
 
 // Keeps the servers from taking a trainer with a long step for lost. Errors are ignored: the next
@@ -381,6 +453,8 @@ void Client::send_heartbeats() {
     std::vector<Server*> servers;
     for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
     lock.unlock();
+    std::mutex found;
+    std::map<std::pair<int, uint64_t>, protocol::HelloAnswer::Suspect> suspects;
     // in parallel, so that one server that is down does not delay the heartbeats to the others
     call_pool_.run(servers.size(), [&](size_t i) {
       Server& each = *servers[i];
@@ -389,8 +463,14 @@ void Client::send_heartbeats() {
       Request request = hello_of(each, true);
       request.epoch = each.epoch;
       Reply reply;
-      (void)ask(each, request, SteadyClock::now() + options_.heartbeat, reply);
+      if (!ask(each, request, SteadyClock::now() + options_.heartbeat, reply).ok()) return;
+      const StatusOr<protocol::HelloAnswer> answer = protocol::hello_answer(reply);
+      if (!answer.ok()) return;
+      const std::lock_guard own(found);
+      for (const auto& lost : answer->suspects) suspects[{lost.trainer, lost.incarnation}] = lost;
     });
+    for (const auto& [key, lost] : suspects)
+      if (is_training_ && lost.trainer != options_.trainer) (void)agree_on_loss(lost);
     lock.lock();
   }
 }

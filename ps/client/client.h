@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
 
 #include "framework/base/pause_watch.h"
 #include "framework/base/status.h"
@@ -97,7 +98,9 @@ class Client {
   /// again.
   [[nodiscard]] bool must_settle() const { return must_settle_; }
 
-  /// Reports to all servers that the trainer is done.
+  /// Reports to all servers that the trainer is done. Servers stay until they have heard so twice,
+  /// so that no lost response makes it an error; once all have answered, a server that cannot be
+  /// reached any more has ended.
   /// \param stay  wait until all trainers are done, and stay connected to read values; a later call
   ///              without it disconnects
   Status complete(bool stay);
@@ -107,7 +110,7 @@ class Client {
     std::shared_ptr<Channel> channel;
     PlanFacts plan;
     std::mutex hello;  ///< held while a hello is sent
-    bool greeted = false;
+    std::atomic<bool> greeted{false};
     std::atomic<uint64_t> epoch{0};
     std::atomic<uint64_t> term{0};  ///< the highest one in its answers
     std::atomic<ServerMode> mode{ServerMode::kSync};
@@ -154,6 +157,16 @@ class Client {
   StatusOr<bool> greet_again(Server& server, Deadline deadline);
   Status recover(Server& server, uint64_t epoch, Deadline deadline);
   void note(Server& server, const Request& request);
+  /// True if all servers have answered the send barriers of this trainer.
+  [[nodiscard]] bool has_sent_everywhere() const;
+  /// Tells all servers that the trainer is done; each server in parallel.
+  Status complete_all(const protocol::Complete& message);
+  /// Sends a request of no step to all servers that it has greeted, in parallel.
+  /// \param read  receives each reply, one at a time
+  Status ask_all(const Request& request, Deadline deadline,
+                 llvm::function_ref<Status(const Reply&)> read);
+  /// Has all servers of an elastic job agree on the last step of a trainer that one of them lost.
+  Status agree_on_loss(const protocol::HelloAnswer::Suspect& lost);
   /// \param is_heartbeat  the server has accepted the plan before
   [[nodiscard]] Request hello_of(Server& server, bool is_heartbeat = false) const;
   void send_heartbeats();
@@ -164,6 +177,9 @@ class Client {
   PauseWatch pauses_;  ///< a server is not blamed for a deadline that passed during a pause
   std::atomic<int64_t> step_{-1};
   std::atomic<bool> must_settle_{false};
+  /// Makes calls, so it has connected to all servers, and does not change the step of servers.
+  std::atomic<bool> is_training_{false};
+  bool has_completed_ = false;  ///< all servers have heard that it makes no more steps
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Server>> servers_;
   CallPool call_pool_;

@@ -191,8 +191,8 @@ Status Communicator::Impl::barrier() {
   const int64_t round = round_;
   ++arrived_;
   MILLRACE_RETURN_IF_ERROR(finish_round(lock));
-  const bool in_time =
-      barrier_changed_.wait_until(lock, deadline(), [&] { return round_ != round || !running_; });
+  const bool in_time = pauses_.wait_until(barrier_changed_, lock, deadline(),
+                                          [&] { return round_ != round || !running_; });
   MILLRACE_RETURN_IF_ERROR(lanes_->error());
   if (round_ != round) return Ok();
   if (!running_) return InvalidArgument("barrier: the communicator was stopped");

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/pause_watch.h"
 #include "ps/communicator/communicator.h"
 #include "ps/communicator/geo.h"
 #include "ps/communicator/received.h"
@@ -84,6 +85,7 @@ class Communicator::Impl {
   int64_t steps_ = 0;
   int64_t pushes_ = 0;
 
+  const PauseWatch pauses_;  ///< threads are not late while this process is paused
   std::mutex barrier_mutex_;
   std::condition_variable barrier_changed_;
   int trigger_ = 1;  ///< threads that a round waits for; 0: no threads are left, no round begins

@@ -103,8 +103,8 @@ Status SendLanes::wait_for_place(std::unique_lock<std::mutex>& lock, Lane& lane,
     work_.notify_one();
   }
   const auto deadline = Clock::now() + std::chrono::milliseconds(options_.deadline_ms);
-  const bool in_time =
-      space_.wait_until(lock, deadline, [&] { return !error_.ok() || stopping_ || has_place(); });
+  const bool in_time = pauses_.wait_until(space_, lock, deadline,
+                                          [&] { return !error_.ok() || stopping_ || has_place(); });
   if (!error_.ok()) return error_;
   if (stopping_) return InvalidArgument("'{}': the communicator is stopped", lane.names[var]);
   if (in_time) return Ok();
@@ -130,7 +130,7 @@ Status SendLanes::wait_until_empty(std::unique_lock<std::mutex>& lock, Deadline 
                        [&](const Lane& lane) { return !lane.sending && complete(lane) == 0; });
   };
   const bool in_time =
-      space_.wait_until(lock, deadline, [&] { return !error_.ok() || is_empty(); });
+      pauses_.wait_until(space_, lock, deadline, [&] { return !error_.ok() || is_empty(); });
   if (!error_.ok()) return error_;
   if (in_time) return Ok();
   for (const Lane& lane : lanes_) {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/pause_watch.h"
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
 #include "ps/communicator/comm_context.h"
@@ -131,6 +132,7 @@ class SendLanes {
 
   const LaneOptions options_;
   const Send send_;
+  const PauseWatch pauses_;  ///< deadlines do not pass while this process is paused
   mutable std::mutex mutex_;
   std::condition_variable work_;   ///< something may be ready
   std::condition_variable space_;  ///< something was sent, or failed

@@ -1,6 +1,7 @@
 #include "ps/protocol/answers.h"
 
 #include <array>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,7 +33,10 @@ void put_answer(const HelloAnswer& answer, ReplySink& reply) {
   }
   size_t standing = 0;
   while (kStandings[standing] != answer.standing) ++standing;
-  reply.set_text(fmt::format("{} {} {}", answer.sent, answer.applied, standing));
+  std::string text = fmt::format("{} {} {}", answer.sent, answer.applied, standing);
+  for (const HelloAnswer::Suspect& suspect : answer.suspects)
+    text += fmt::format("\n{} {}", suspect.trainer, suspect.incarnation);
+  reply.set_text(std::move(text));
 }
 
 StatusOr<HelloAnswer> hello_answer(const Reply& reply) {
@@ -47,7 +51,8 @@ StatusOr<HelloAnswer> hello_answer(const Reply& reply) {
     answer.mode = row.mode;
     known = true;
   }
-  const auto [sent, rest] = llvm::StringRef(reply.text).split(' ');
+  auto [line, more] = llvm::StringRef(reply.text).split('\n');
+  const auto [sent, rest] = line.split(' ');
   const auto [applied, standing] = rest.split(' ');
   size_t position = 0;
   if (!known || sent.getAsInteger(10, answer.sent) || applied.getAsInteger(10, answer.applied) ||
@@ -55,6 +60,14 @@ StatusOr<HelloAnswer> hello_answer(const Reply& reply) {
       position >= kStandings.size())
     return malformed();
   answer.standing = kStandings[position];
+  while (!more.empty()) {
+    std::tie(line, more) = more.split('\n');
+    const auto [trainer, incarnation] = line.split(' ');
+    HelloAnswer::Suspect& suspect = answer.suspects.emplace_back();
+    if (trainer.getAsInteger(10, suspect.trainer) ||
+        incarnation.getAsInteger(10, suspect.incarnation) || suspect.trainer < 0)
+      return malformed();
+  }
   return answer;
 }
 
@@ -83,6 +96,18 @@ StatusOr<LoadedTables> loaded_tables(const Reply& reply) {
   if (reply.number < 0)
     return InvalidData("a server has loaded {} tables, expected at least 0", reply.number);
   return LoadedTables{reply.number};
+}
+
+void put_answer(const LossAnswer& answer, ReplySink& reply) {
+  reply.set_number(answer.steps);
+  reply.set_text(answer.decided ? "decided" : "");
+}
+
+StatusOr<LossAnswer> loss_answer(const Reply& reply) {
+  if (reply.number < -1 || (!reply.text.empty() && reply.text != "decided"))
+    return InvalidData("a server responded to the loss of a trainer with {} and '{}'", reply.number,
+                       printable(reply.text));
+  return LossAnswer{.steps = reply.number, .decided = !reply.text.empty()};
 }
 
 void put_answer(WatchAnswer answer, ReplySink& reply) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "framework/base/status.h"
 #include "io/params_manifest.h"
@@ -24,6 +25,12 @@ struct HelloAnswer {
   int64_t sent = 0;     ///< send barriers of this trainer that the server has carried out
   int64_t applied = 0;  ///< steps that the server has applied; 0 if it is not synchronous
   Standing standing = Standing::kContinues;
+  /// A trainer that this server has lost; the others are to agree on its last step (Loss).
+  struct Suspect {
+    int trainer = 0;
+    uint64_t incarnation = 0;
+  };
+  std::vector<Suspect> suspects = {};
 };
 void put_answer(const HelloAnswer& answer, ReplySink& reply);
 /// Errors: kInvalidData with the text for a malformed answer.
@@ -44,6 +51,16 @@ struct LoadedTables {
 void put_answer(const LoadedTables& answer, ReplySink& reply);
 /// Errors: kInvalidData for a negative number.
 StatusOr<LoadedTables> loaded_tables(const Reply& reply);
+
+/// Answer to Loss without `steps`.
+struct LossAnswer {
+  /// The server has applied no step from this one on with the trainer; -1: it has applied none.
+  int64_t steps = -1;
+  bool decided = false;  ///< the servers agreed on `steps` before
+};
+void put_answer(const LossAnswer& answer, ReplySink& reply);
+/// Errors: kInvalidData for a malformed answer.
+StatusOr<LossAnswer> loss_answer(const Reply& reply);
 
 /// Answer to Watch.
 struct WatchAnswer {

@@ -48,6 +48,7 @@ struct Get {
   static constexpr Method kMethod = Method::kGet;
   GetKind kind = GetKind::kValues;
   std::vector<std::string> names;
+  bool sent_everywhere = false;  ///< as in FetchBarrier
 };
 
 /// Fetches vars in any phase, without waiting. Answer and errors: as Get. Repeated.
@@ -78,13 +79,17 @@ struct SendBarrier {
 struct FetchBarrier {
   static constexpr Method kMethod = Method::kFetchBarrier;
   std::vector<std::string> names;
+  /// All servers have answered the send barriers of this trainer. A server of an elastic job
+  /// applies a step only when it knows that of all trainers in the step.
+  bool sent_everywhere = false;
 };
 
 /// The trainer makes no more steps. Answer: none. Repeated.
 struct Complete {
   static constexpr Method kMethod = Method::kComplete;
-  /// Wait until all trainers are done; the trainer stays connected to read values.
-  bool stays = false;
+  bool stays = false;            ///< the trainer stays connected, and the server does not end
+  bool waits = true;             ///< with `stays`: answer when all trainers are done
+  bool sent_everywhere = false;  ///< as in FetchBarrier; what was not sent everywhere is dropped
 };
 
 /// Saves a var with rows as file <table>_<server> of a folder. Answer: SavedFile. Carried out once,
@@ -193,14 +198,30 @@ struct Stop {
 };
 
 /// A trainer of a synchronous job continues at a step; a server at a later step goes back to its
-/// snapshot of that step. Answer: the server's epoch, which changes when it goes back. Repeated,
-/// after a new hello. Errors: kNotFound without such a snapshot; kInvalidArgument for an
-/// asynchronous server, or if a trainer has left after that step; kDistributed if a trainer that
-/// replaces another would start at a step that is already applied.
+/// snapshot of that step, once for each run of the server that the trainer names as its reason.
+/// Answer: the server's epoch, which changes when it goes back. Repeated, after a new hello.
+/// Errors: kNotFound without such a snapshot; kInvalidArgument for an asynchronous server, without
+/// a reason or for one that had this effect before, or if a trainer has left after that step;
+/// kDistributed if a trainer that replaces another would start at a step that is already applied.
 struct GoTo {
   static constexpr Method kMethod = Method::kGoTo;
   int64_t step = 0;
-  uint64_t settled = 0;  ///< the trainer repeats no call up to this number
+  uint64_t settled = 0;       ///< the trainer repeats no call up to this number
+  std::string oldest = {};    ///< endpoint of the server that is at the step
+  uint64_t oldest_epoch = 0;  ///< of that server
+};
+
+/// Agrees with all servers of an elastic synchronous job on the last step of a trainer that one of
+/// them has lost (docs/reliability.md). Without `steps`: the server stops serving that trainer.
+/// Answer: LossAnswer. With `steps`: the job continues without it. Answer: none. Repeated. Errors:
+/// kInvalidArgument for another kind of server and for the caller itself; kDistributed naming
+/// server, trainer and step if the server has applied other steps, which ends the server.
+struct Loss {
+  static constexpr Method kMethod = Method::kLoss;
+  int32_t trainer = 0;
+  uint64_t incarnation = 0;
+  /// The trainer takes part in the steps before this one; -1: it has begun none.
+  std::optional<int64_t> steps = {};
 };
 
 }  // namespace millrace::ps::protocol

@@ -23,6 +23,11 @@ constexpr std::string_view kLoadTable = "@LOAD_TABLE@";
 constexpr std::string_view kCountLoaded = "@COUNT_LOADED@";
 constexpr std::string_view kReplaces = "replace";
 constexpr std::string_view kLeave = "leave";
+constexpr std::string_view kUndecided = "?";
+// Flags of Complete, added.
+constexpr int64_t kStays = 1;
+constexpr int64_t kDoesNotWait = 2;
+constexpr int64_t kSentEverywhere = 4;
 
 // The text of a request that names a choice.
 template <typename Kind>
@@ -77,14 +82,6 @@ Status check_range(const Request& request, std::string_view field, int64_t least
   if (request.number >= least && request.number <= most) return Ok();
   return malformed(request, field, fmt::format("{} to {}", least, most),
                    std::to_string(request.number));
-}
-
-// A decimal number in the text of the envelope.
-template <typename Number>
-StatusOr<Number> number_in_text(const Request& request, std::string_view field) {
-  Number number = 0;
-  if (!llvm::StringRef(request.text).getAsInteger(10, number) && number >= 0) return number;
-  return malformed(request, field, "a number from 0", request.text);
 }
 
 StatusOr<std::string> name_at(const Request& request, size_t position, std::string_view field) {
@@ -189,6 +186,7 @@ Request pack(Send message) {
 Request pack(Get message) {
   Request request = named(Get::kMethod, std::move(message.names));
   request.text = word_of(kGetWords, message.kind);
+  request.number = message.sent_everywhere ? 1 : 0;
   return request;
 }
 
@@ -208,12 +206,15 @@ Request pack(SendBarrier message) {
 }
 
 Request pack(FetchBarrier message) {
-  return named(FetchBarrier::kMethod, std::move(message.names));
+  Request request = named(FetchBarrier::kMethod, std::move(message.names));
+  request.number = message.sent_everywhere ? 1 : 0;
+  return request;
 }
 
 Request pack(const Complete& message) {
   Request request = envelope(Complete::kMethod);
-  request.number = message.stays ? 1 : 0;
+  request.number = (message.stays ? kStays : 0) + (message.waits ? 0 : kDoesNotWait) +
+                   (message.sent_everywhere ? kSentEverywhere : 0);
   return request;
 }
 
@@ -269,7 +270,28 @@ Request pack(const GoTo& message) {
   Request request = envelope(GoTo::kMethod);
   request.number = message.step;
   request.text = std::to_string(message.settled);
+  if (!message.oldest.empty())
+    request.text += fmt::format(" {} {}", message.oldest_epoch, message.oldest);
   return request;
+}
+
+Request pack(const Loss& message) {
+  Request request = envelope(Loss::kMethod);
+  request.number = message.trainer;
+  request.text = fmt::format("{} {}", message.incarnation,
+                             message.steps ? std::to_string(*message.steps) : kUndecided);
+  return request;
+}
+
+bool is_last_call(const Request& request) {
+  return request.method == Method::kComplete && (request.number & kStays) == 0;
+}
+
+void set_sent_everywhere(Request& request, bool sent) {
+  if (request.method == Method::kGet || request.method == Method::kFetchBarrier)
+    request.number = sent ? 1 : 0;
+  if (request.method == Method::kComplete)
+    request.number = (request.number & (kStays + kDoesNotWait)) + (sent ? kSentEverywhere : 0);
 }
 
 template <>
@@ -296,7 +318,8 @@ StatusOr<Send> unpack(const Request& request) {
 template <>
 StatusOr<Get> unpack(const Request& request) {
   MILLRACE_ASSIGN_OR_RETURN(const GetKind kind, kind_of(kGetWords, request));
-  return Get{kind, names_in(request)};
+  MILLRACE_RETURN_IF_ERROR(check_range(request, "sent_everywhere", 0, 1));
+  return Get{kind, names_in(request), request.number == 1};
 }
 
 template <>
@@ -328,13 +351,17 @@ StatusOr<SendBarrier> unpack(const Request& request) {
 
 template <>
 StatusOr<FetchBarrier> unpack(const Request& request) {
-  return FetchBarrier{names_in(request)};
+  MILLRACE_RETURN_IF_ERROR(check_range(request, "sent_everywhere", 0, 1));
+  return FetchBarrier{names_in(request), request.number == 1};
 }
 
 template <>
 StatusOr<Complete> unpack(const Request& request) {
-  MILLRACE_RETURN_IF_ERROR(check_range(request, "stays", 0, 1));
-  return Complete{request.number == 1};
+  MILLRACE_RETURN_IF_ERROR(
+      check_range(request, "stays", 0, kStays + kDoesNotWait + kSentEverywhere));
+  return Complete{.stays = (request.number & kStays) != 0,
+                  .waits = (request.number & kDoesNotWait) == 0,
+                  .sent_everywhere = (request.number & kSentEverywhere) != 0};
 }
 
 template <>
@@ -410,8 +437,31 @@ StatusOr<Stop> unpack(const Request& /*request*/) {
 template <>
 StatusOr<GoTo> unpack(const Request& request) {
   MILLRACE_RETURN_IF_ERROR(check_range(request, "step", 0, std::numeric_limits<int64_t>::max()));
-  MILLRACE_ASSIGN_OR_RETURN(const uint64_t settled, number_in_text<uint64_t>(request, "settled"));
-  return GoTo{request.number, settled};
+  GoTo message{.step = request.number};
+  const auto [settled, rest] = llvm::StringRef(request.text).split(' ');
+  if (settled.getAsInteger(10, message.settled))
+    return malformed(request, "settled", "a number from 0", settled.str());
+  const auto [epoch, endpoint] = rest.split(' ');
+  if (!rest.empty() && epoch.getAsInteger(10, message.oldest_epoch))
+    return malformed(request, "oldest_epoch", "a number from 0", epoch.str());
+  message.oldest = endpoint.str();
+  return message;
+}
+
+template <>
+StatusOr<Loss> unpack(const Request& request) {
+  MILLRACE_RETURN_IF_ERROR(check_range(request, "trainer", 0, std::numeric_limits<int32_t>::max()));
+  Loss message;
+  message.trainer = static_cast<int32_t>(request.number);
+  const auto [incarnation, steps] = llvm::StringRef(request.text).split(' ');
+  if (incarnation.getAsInteger(10, message.incarnation))
+    return malformed(request, "incarnation", "a number from 0", incarnation.str());
+  if (steps == llvm::StringRef(kUndecided)) return message;
+  int64_t number = 0;
+  if (steps.getAsInteger(10, number) || number < -1)
+    return malformed(request, "steps", "a number from -1", steps.str());
+  message.steps = number;
+  return message;
 }
 
 bool needs_sequence(const Request& request) {

@@ -28,12 +28,19 @@ Request pack(const Barrier& message);
 Request pack(const Watch& message);
 Request pack(const Stop& message);
 Request pack(const GoTo& message);
+Request pack(const Loss& message);
 
 /// Reads the message of an envelope, whose method must be Message::kMethod. Defined for all
 /// messages with a method. Errors: kInvalidArgument naming the method and the field that is missing
 /// or out of range.
 template <typename Message>
 StatusOr<Message> unpack(const Request& request);
+
+/// True for the call after which a server forgets the trainer: Complete without `stays`.
+bool is_last_call(const Request& request);
+
+/// Sets `sent_everywhere` of Get, FetchBarrier and Complete; the sender of the envelope knows it.
+void set_sent_everywhere(Request& request, bool sent);
 
 /// True if a server must carry out a repeat of the call only once, so that the call needs a
 /// sequence number.

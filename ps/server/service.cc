@@ -61,6 +61,7 @@ const Service::MethodRow* Service::find_method(Method method) {
       {Method::kWatch, From::kAnyCaller, unpack_and_handle<protocol::Watch, &S::watch>},
       {Method::kStop, From::kAnyCaller, unpack_and_handle<protocol::Stop, &S::end_by_call>},
       {Method::kGoTo, From::kTrainer, unpack_and_handle<protocol::GoTo, &S::go_to>},
+      {Method::kLoss, From::kTrainer, unpack_and_handle<protocol::Loss, &S::agree_on_loss>},
   };
   const auto* const found =
       llvm::find_if(kRows, [&](const MethodRow& row) { return row.method == method; });
@@ -171,14 +172,17 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
     MILLRACE_RETURN_IF_ERROR(core_->options.tables->join(caller.trainer));
   if (joins && steps_ == nullptr) trainer.life = Trainer::Life::kLive;
   using Standing = protocol::HelloAnswer::Standing;
-  put_answer(
-      protocol::HelloAnswer{.mode = core_->plan.mode,
-                            .sent = trainer.sent,
-                            .applied = steps_ != nullptr ? steps_->applied() : 0,
-                            .standing = joins                         ? Standing::kJoins
-                                        : must_settle(caller.trainer) ? Standing::kMustGoBack
-                                                                      : Standing::kContinues},
-      call.reply);
+  protocol::HelloAnswer answer{.mode = core_->plan.mode,
+                               .sent = trainer.sent,
+                               .applied = steps_ != nullptr ? steps_->applied() : 0,
+                               .standing = joins                         ? Standing::kJoins
+                                           : must_settle(caller.trainer) ? Standing::kMustGoBack
+                                                                         : Standing::kContinues};
+  for (int id = 0; id < core_->trainers.count(); ++id) {
+    const Trainer& other = core_->trainers.at(id);
+    if (other.life == Trainer::Life::kSuspected) answer.suspects.push_back({id, other.incarnation});
+  }
+  put_answer(answer, call.reply);
   core_->changed.notify_all();
   return Ok();
 }
@@ -323,23 +327,13 @@ Status Service::check_trainers() {
           fmt::format("{} is lost: no call for {} s", who,
                       (absent ? options.start_timeout : options.silence_timeout).count() / 1000)};
     }
-    core_->log(fmt::format("{} is lost; the job continues without it", who));
-    MILLRACE_RETURN_IF_ERROR(lose(id));
+    MILLRACE_RETURN_IF_ERROR(give_up(id));
   }
+  MILLRACE_RETURN_IF_ERROR(give_up_suspects());
   if (steps_ != nullptr) steps_->admit_joining();
   if (options.report_interval.count() != 0 && now - reported_ >= options.report_interval)
     report_waiting(now);
   return Ok();
-}
-
-Status Service::lose(int id) {
-  core_->trainers.at(id).life = Trainer::Life::kLost;
-  // its arrival must not count for a replacement
-  for (auto& [kind, barrier] : barriers_) barrier.arrived.erase(id);
-  if (steps_ != nullptr) steps_->drop_partial(id);
-  core_->changed.notify_all();
-  TableHandler* const tables = core_->options.tables;
-  return tables == nullptr ? Ok() : tables->leave(id);
 }
 
 void Service::report_waiting(Clock::time_point now) {

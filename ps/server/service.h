@@ -97,6 +97,7 @@ class Service final : public Handler {
   Status watch(const Call& call, const protocol::Watch& message);
   Status end_by_call(const Call& call, const protocol::Stop& message);
   Status go_to(const Call& call, const protocol::GoTo& message);
+  Status agree_on_loss(const Call& call, const protocol::Loss& message);
 
   void count_rows(const std::vector<RequestItem>& items) const;
   Status send_gradients(const Request& request, const std::vector<RequestItem>& vars);
@@ -109,7 +110,11 @@ class Service final : public Handler {
   Status wait_at_barrier(const Call& call, CommBarrier kind);
   /// Restarts a step for a trainer; an earlier one from the snapshot of that step. The other
   /// trainers have to go to that step, too, by go_to().
-  Status go_back(std::unique_lock<std::mutex>& lock, int64_t step, int caller, Deadline deadline);
+  Status go_back(std::unique_lock<std::mutex>& lock, const Call& call,
+                 const protocol::GoTo& message);
+  /// Checks and logs why a trainer asks this server to go back, so that a trainer that is wrong
+  /// about its step cannot do it. Errors: kInvalidArgument.
+  [[nodiscard]] Status check_reason(int caller, const protocol::GoTo& message) const;
   /// True if others went back to the next step, and this trainer has not gone to it yet.
   [[nodiscard]] bool must_settle(int trainer) const;
   /// Loads a snapshot, if there is one, and begins the term after that of the server that saved it.
@@ -140,6 +145,17 @@ class Service final : public Handler {
   Status check_trainers();
   /// Logs which trainers wait for which others, at intervals. The caller must hold the mutex.
   void report_waiting(Clock::time_point now);
+  /// Stops serving a trainer of an elastic job. If other servers may have its gradients, the
+  /// trainers agree with all of them on its last step first. The caller must hold the mutex.
+  Status give_up(int id);
+  /// The same for trainers that wait for an agreement, if no trainer is left that could ask for it.
+  Status give_up_suspects();
+  /// Stops serving a trainer until the servers have agreed on its last step. The caller must hold
+  /// the mutex.
+  void suspect(int id);
+  /// Ends a trainer at the step that the servers agreed on. Errors: kDistributed if this server has
+  /// applied other steps.
+  Status end_at(int id, int64_t step);
   /// Gives up a trainer: what it has not finished is dropped. The caller must hold the mutex.
   Status lose(int id);
   /// The error of an elastic job that lost every trainer; saves a snapshot first if the server
@@ -168,11 +184,12 @@ class Service final : public Handler {
   bool has_claimed_ = true;               ///< the term is written down
   Clock::duration checked_at_{0};         ///< pauses when the term was last checked
   std::map<CommBarrier, ServerBarrierState> barriers_;
-  int inside_ = 0;                ///< running calls with a sequence number
-  int changing_ = 0;              ///< those of them that change variables (asynchronous servers)
-  bool freezing_ = false;         ///< calls that change variables must wait
-  bool going_back_ = false;       ///< no step may be applied
-  bool saving_snapshot_ = false;  ///< serve() uses the snapshots without the mutex
+  int inside_ = 0;           ///< running calls with a sequence number
+  int changing_ = 0;         ///< those of them that change variables (asynchronous servers)
+  bool freezing_ = false;    ///< calls that change variables must wait
+  bool going_back_ = false;  ///< no step may be applied
+  std::map<std::string, uint64_t> went_back_for_;  ///< epoch of each server that was a reason
+  bool saving_snapshot_ = false;                   ///< serve() uses the snapshots without the mutex
   bool stopping_ = false;
   std::set<int> notified_;      ///< trainers that have received the failure
   bool restored_ = false;       ///< started from a snapshot

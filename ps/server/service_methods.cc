@@ -82,7 +82,8 @@ Status Service::get(const Call& call, const protocol::Get& message) {
   }
   if (steps_ != nullptr) {
     std::unique_lock lock(core_->mutex);
-    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(call.request, lock, call.deadline));
+    MILLRACE_RETURN_IF_ERROR(
+        steps_->wait_applied(call.request, message.sent_everywhere, lock, call.deadline));
   }
   MILLRACE_RETURN_IF_ERROR(put_vars(call, message.names));
   if (steps_ == nullptr) return Ok();
@@ -108,7 +109,8 @@ Status Service::fetch_barrier(const Call& call, const protocol::FetchBarrier& me
   if (steps_ == nullptr) return put_vars(call, message.names);
   if (!call.repeat) {
     std::unique_lock lock(core_->mutex);
-    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(call.request, lock, call.deadline));
+    MILLRACE_RETURN_IF_ERROR(
+        steps_->wait_applied(call.request, message.sent_everywhere, lock, call.deadline));
   }
   MILLRACE_RETURN_IF_ERROR(put_vars(call, message.names));
   const std::lock_guard lock(core_->mutex);
@@ -150,11 +152,14 @@ Status Service::complete(const Call& call, const protocol::Complete& message) {
   std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(core_->check_served(call.request));
   Trainer& trainer = core_->trainers.at(id);
-  if (trainer.life == Trainer::Life::kLive && steps_ != nullptr) steps_->drop_partial(id);
+  // a delayed repeat of an earlier call must not bring the trainer back
+  if (trainer.life == Trainer::Life::kLeft) return Ok();
+  if (trainer.life == Trainer::Life::kLive && steps_ != nullptr)
+    steps_->finish(id, message.sent_everywhere);
   trainer.life = message.stays ? Trainer::Life::kGathering : Trainer::Life::kLeft;
   if (steps_ != nullptr) steps_->admit_joining();
   core_->changed.notify_all();
-  if (!message.stays) return Ok();
+  if (!message.stays || !message.waits) return Ok();
   return core_->wait_for(
       call.request, lock, call.deadline,
       [&] { return core_->trainers.all_done() && (steps_ == nullptr || !steps_->is_ready()); },
@@ -373,7 +378,7 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
   if (joins)
     core_->log(fmt::format("another process replaces trainer {} at step {}", id, message.step));
   if (message.step <= applied && !joins) {
-    MILLRACE_RETURN_IF_ERROR(go_back(lock, message.step, id, call.deadline));
+    MILLRACE_RETURN_IF_ERROR(go_back(lock, call, message));
     // the trainer may have been given up meanwhile
     if (trainer.life == Trainer::Life::kLost)
       return {StatusCode::kDistributed,
@@ -390,8 +395,10 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
   return Ok();
 }
 
-Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int caller,
-                        Deadline deadline) {
+Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
+                        const protocol::GoTo& message) {
+  const int64_t step = message.step;
+  const int caller = call.trainer();
   const bool is_behind = step < steps_->applied();
   std::vector<int> others;  // whose gradients of the step, if any, are discarded
   for (int id = 0; id < core_->trainers.count(); ++id) {
@@ -401,7 +408,8 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int ca
       return InvalidArgument("this server ({}) cannot go back to step {}: trainer {} has left",
                              core_->plan.endpoint, step, id);
     if (id == caller || trainer.life == Trainer::Life::kLeft ||
-        trainer.life == Trainer::Life::kLost || trainer.life == Trainer::Life::kJoining)
+        trainer.life == Trainer::Life::kLost || trainer.life == Trainer::Life::kJoining ||
+        trainer.life == Trainer::Life::kSuspected)
       continue;
     if (is_behind || (is_ahead && trainer.settled_at != step)) others.push_back(id);
   }
@@ -411,14 +419,16 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int ca
     if (snapshots_ == nullptr)
       return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
                       core_->plan.endpoint, step);
+    MILLRACE_RETURN_IF_ERROR(check_reason(caller, message));
     MILLRACE_ASSIGN_OR_RETURN(checkpoint, snapshots_->find(step));
+    went_back_for_[message.oldest] = message.oldest_epoch;
   }
   // from here on, calls of the old epoch are refused, and waiting calls end
   if (is_behind) reach(core_->options.kill_point, "server/before-go-back");
   going_back_ = true;
   core_->begin_run();
   const bool empty =
-      core_->pauses.wait_until(core_->changed, lock, deadline, [&] { return inside_ == 0; });
+      core_->pauses.wait_until(core_->changed, lock, call.deadline, [&] { return inside_ == 0; });
   Status status = empty ? Ok() : Status(StatusCode::kDistributed, "calls did not end in time");
   if (status.ok() && checkpoint) {
     const auto frozen = core_->freeze();
@@ -449,8 +459,8 @@ Status Service::end_by_call(const Call& /*call*/, const protocol::Stop& /*messag
 
 Status Service::watch(const Call& call, const protocol::Watch& /*message*/) {
   const std::lock_guard lock(core_->mutex);
-  static constexpr const char* kLives[] = {"absent", "live", "gathering",
-                                           "left",   "lost", "joining"};
+  static constexpr const char* kLives[] = {"absent", "live",    "gathering", "left",
+                                           "lost",   "joining", "suspected"};
   const Clock::time_point now = core_->now();
   std::string trainers;
   for (int id = 0; id < core_->trainers.count(); ++id) {

@@ -75,6 +75,7 @@ Status Snapshots::take_calls(CallsRecord record, int64_t& applied) {
     trainer.incarnation = kept.incarnation;
     trainer.sent = kept.sent;
     trainer.fetched = kept.fetched;
+    trainer.confirmed = kept.sent;
     trainer.window.restore(kept.low, std::move(kept.done));
   }
   applied = record.applied;

@@ -161,10 +161,46 @@ bool SyncSteps::has_arrived(int trainer) const {
   return who.sent > applied_ && !who.is_placed;
 }
 
+// Another server may lack the gradients of this step, and the trainer may be gone before it sends
+// them there. What a lost trainer takes part in was agreed on.
+bool SyncSteps::is_doubtful(int trainer) const {
+  const Trainer& who = core_.trainers.at(trainer);
+  return core_.options.elastic && who.confirmed <= applied_ && who.life != Trainer::Life::kLost;
+}
+
+void SyncSteps::finish(int trainer, bool sent_everywhere) {
+  Trainer& who = core_.trainers.at(trainer);
+  if (sent_everywhere) {
+    who.confirmed = who.sent;
+  } else if (core_.options.elastic && has_arrived(trainer) && is_doubtful(trainer)) {
+    who.sent = applied_;
+  }
+  drop_partial(trainer);
+}
+
+int64_t SyncSteps::applied_with(int trainer) const {
+  const Trainer& who = core_.trainers.at(trainer);
+  return who.is_placed ? -1 : std::min(who.sent, applied_);
+}
+
+bool SyncSteps::end_at(int trainer, int64_t step) {
+  Trainer& who = core_.trainers.at(trainer);
+  if (who.is_placed || step < 0) return true;
+  if (step > who.sent) return false;
+  who.sent = std::max(step, applied_with(trainer));
+  return who.sent == step;
+}
+
 // The step may change meanwhile: a replacement that all others have left behind begins earlier.
-Status SyncSteps::wait_applied(const Request& request, std::unique_lock<std::mutex>& lock,
-                               Deadline deadline) {
+Status SyncSteps::wait_applied(const Request& request, bool sent_everywhere,
+                               std::unique_lock<std::mutex>& lock, Deadline deadline) {
   const int trainer = request.caller.trainer;
+  MILLRACE_RETURN_IF_ERROR(core_.check_served(request));
+  Trainer& who = core_.trainers.at(trainer);
+  if (sent_everywhere && who.confirmed != who.sent) {
+    who.confirmed = who.sent;
+    core_.changed.notify_all();
+  }
   const auto is_applied = [&] { return applied_ >= core_.trainers.at(trainer).sent; };
   if (!is_applied()) reach(core_.options.kill_point, "server/in-barrier");
   return core_.wait_for(
@@ -215,6 +251,7 @@ void SyncSteps::drop_partial(int trainer) {
 
 void SyncSteps::restore(int64_t applied) {
   applied_ = applied;
+  core_.trainers.go_back(applied);
   for (const auto& merged : merged_)
     std::fill(merged->arrived.begin(), merged->arrived.end(), char{0});
   if (core_.options.tables == nullptr) return;
@@ -223,7 +260,7 @@ void SyncSteps::restore(int64_t applied) {
 
 void SyncSteps::place(int trainer, int64_t step) {
   Trainer& who = core_.trainers.at(trainer);
-  who.sent = who.fetched = step;
+  who.sent = who.fetched = who.confirmed = step;
   who.is_placed = true;
   who.life = step > applied_ ? Trainer::Life::kJoining : Trainer::Life::kLive;
   drop_partial(trainer);
@@ -236,7 +273,8 @@ void SyncSteps::admit_joining() {
     Trainer& trainer = core_.trainers.at(t);
     if (trainer.life != Trainer::Life::kJoining || !trainer.is_placed) continue;
     const bool alone = core_.trainers.all_done() && !is_ready();
-    if (alone && trainer.sent > applied_) trainer.sent = trainer.fetched = applied_;
+    if (alone && trainer.sent > applied_)
+      trainer.sent = trainer.fetched = trainer.confirmed = applied_;
     if (trainer.sent > applied_) continue;
     trainer.life = Trainer::Life::kLive;
     core_.changed.notify_all();
@@ -247,7 +285,9 @@ bool SyncSteps::is_ready() const {
   bool any_expected = false;
   for (int t = 0; t < core_.trainers.count(); ++t) {
     if (core_.trainers.at(t).life == Trainer::Life::kJoining) continue;
+    if (core_.trainers.at(t).life == Trainer::Life::kSuspected) return false;
     if (has_arrived(t)) {
+      if (is_doubtful(t)) return false;
       any_expected = true;
     } else if (core_.trainers.at(t).is_expected()) {
       return false;

@@ -34,8 +34,12 @@ class SyncSteps {
   Status arrive(const Request& request);
   /// Waits until the gradients of the trainer that calls are applied. Errors: as
   /// ServerCore::wait_for().
-  Status wait_applied(const Request& request, std::unique_lock<std::mutex>& lock,
-                      Deadline deadline);
+  /// \param sent_everywhere  all servers have answered its send barriers
+  Status wait_applied(const Request& request, bool sent_everywhere,
+                      std::unique_lock<std::mutex>& lock, Deadline deadline);
+  /// The trainer makes no more steps. In an elastic job, drops gradients that were not sent to all
+  /// servers. The caller must hold the mutex.
+  void finish(int trainer, bool sent_everywhere);
   /// Records that the trainer that calls has fetched; it may send again. The caller must hold the
   /// mutex. Errors: kDistributed in the wrong phase; those of ServerCore::check_served().
   Status fetched(const Request& request);
@@ -46,6 +50,13 @@ class SyncSteps {
   /// mutex.
   void drop_partial(int trainer);
 
+  /// The number of steps that were applied with a trainer, up to its last one; -1 if it has begun
+  /// none since it joined or went back. The caller must hold the mutex, and no step may be being
+  /// applied.
+  [[nodiscard]] int64_t applied_with(int trainer) const;
+  /// Ends the steps of a lost trainer before this one: later gradients of it are dropped. The
+  /// caller must hold the mutex. \returns false if gradients of an earlier step are not here
+  [[nodiscard]] bool end_at(int trainer, int64_t step);
   /// True if a step can be applied. The caller must hold the mutex.
   [[nodiscard]] bool is_ready() const;
   /// Applies the step. The caller must hold the mutex, which is released meanwhile. Errors: those
@@ -85,6 +96,7 @@ class SyncSteps {
   void add_plain_inputs();
   [[nodiscard]] StatusOr<Slot> find_slot(int trainer, const std::string& name) const;
   [[nodiscard]] bool has_arrived(int trainer) const;
+  [[nodiscard]] bool is_doubtful(int trainer) const;
   Status run_block(ServerBlock& block, llvm::ArrayRef<char> arrivals);
   Status fill_absent(const MergedBlock& merged, llvm::ArrayRef<char> arrivals);
 

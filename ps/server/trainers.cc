@@ -1,5 +1,6 @@
 #include "ps/server/trainers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -41,7 +42,7 @@ bool Trainers::must_wait(const Caller& caller) const {
   return trainer.incarnation != caller.incarnation &&
          ((trainer.life == Trainer::Life::kLost && trainer.inside > 0) ||
           trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering ||
-          trainer.life == Trainer::Life::kJoining);
+          trainer.life == Trainer::Life::kJoining || trainer.life == Trainer::Life::kSuspected);
 }
 
 Status Trainers::hello(const Caller& caller, Clock::time_point now,
@@ -80,7 +81,7 @@ Status Trainers::check_served(const Request& request) const {
     return refused(fmt::format("'{}' of trainer {}, which has not sent a hello to this server",
                                method_name(request.method), caller.trainer));
   }
-  if (trainer.life == Trainer::Life::kLost) {
+  if (trainer.life == Trainer::Life::kLost || trainer.life == Trainer::Life::kSuspected) {
     return refused(fmt::format("trainer {} was silent for too long; the job continues without it",
                                caller.trainer));
   }
@@ -121,6 +122,26 @@ bool Trainers::all_lost() const {
     if (trainer.life != Trainer::Life::kLost) return false;
   }
   return !trainers_.empty();
+}
+
+bool Trainers::can_agree() const {
+  return std::ranges::any_of(trainers_, [](const Trainer& trainer) {
+    return trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering ||
+           trainer.life == Trainer::Life::kJoining;
+  });
+}
+
+void Trainers::note_end(int id, uint64_t incarnation, int64_t steps) {
+  if (incarnation != 0) ends_[{id, incarnation}] = steps;
+}
+
+std::optional<int64_t> Trainers::end_of(int id, uint64_t incarnation) const {
+  const auto found = ends_.find({id, incarnation});
+  return found == ends_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Trainers::go_back(int64_t step) {
+  for (auto& [who, steps] : ends_) steps = std::min(steps, step);
 }
 
 std::string Trainers::describe(int id, Clock::time_point now) const {

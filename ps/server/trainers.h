@@ -2,7 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/status.h"
@@ -23,6 +26,7 @@ struct Trainer {
     kLeft,       ///< is done
     kLost,       ///< went silent; the job continues without it
     kJoining,    ///< replaces a lost one from a later step; others do not wait for it before
+    kSuspected,  ///< went silent; steps wait until all servers agree on its last step
   };
 
   Life life = Life::kAbsent;
@@ -30,6 +34,7 @@ struct Trainer {
   SequenceWindow window;
   int64_t sent = 0;         ///< send barriers
   int64_t fetched = 0;      ///< fetch barriers
+  int64_t confirmed = 0;    ///< send barriers that all servers have answered, as it has said
   bool is_placed = false;   ///< has done nothing since it was moved to its step
   int64_t settled_at = -1;  ///< step that it last went back to
   uint64_t fetch_call = 0;  ///< sequence number of its last fetch barrier
@@ -39,7 +44,9 @@ struct Trainer {
   Clock::time_point seen;  ///< by PauseWatch::now()
 
   /// True if barriers wait for it.
-  [[nodiscard]] bool is_expected() const { return life == Life::kAbsent || life == Life::kLive; }
+  [[nodiscard]] bool is_expected() const {
+    return life == Life::kAbsent || life == Life::kLive || life == Life::kSuspected;
+  }
   /// True if it has fetched the parameters of its step and may send gradients.
   [[nodiscard]] bool may_send() const { return fetched > sent; }
 };
@@ -80,6 +87,15 @@ class Trainers {
   [[nodiscard]] bool all_gone() const;
   /// True if every trainer is lost, so that none finished the job.
   [[nodiscard]] bool all_lost() const;
+  /// True if a trainer is connected that can ask all servers for the last step of a lost one.
+  [[nodiscard]] bool can_agree() const;
+
+  /// Records that the servers have agreed on the last step of a lost process.
+  void note_end(int id, uint64_t incarnation, int64_t steps);
+  /// What note_end() recorded.
+  [[nodiscard]] std::optional<int64_t> end_of(int id, uint64_t incarnation) const;
+  /// The servers went back to a step: lost processes have taken part in none of the later ones.
+  void go_back(int64_t step);
   /// Describes each trainer for which fits() holds, as "trainer 1 (last heard 12 s ago: send of
   /// step 4)", joined by ", ".
   template <typename Predicate>
@@ -94,6 +110,8 @@ class Trainers {
 
  private:
   std::vector<Trainer> trainers_;
+  /// By trainer and incarnation: the first step in which a lost process did not take part.
+  std::map<std::pair<int, uint64_t>, int64_t> ends_;
   std::string job_;
   bool elastic_;
 };

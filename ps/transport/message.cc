@@ -38,6 +38,8 @@ std::string_view method_name(Method method) {
       return "stop";
     case Method::kGoTo:
       return "go-to";
+    case Method::kLoss:
+      return "loss";
   }
   return "unknown";
 }

@@ -31,6 +31,7 @@ enum class Method : uint8_t {
   kWatch,         ///< protocol::Watch
   kStop,          ///< protocol::Stop
   kGoTo,          ///< protocol::GoTo
+  kLoss,          ///< protocol::Loss
 };
 
 /// "send", "get-no-barrier", ... for messages and logs.

@@ -16,6 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Floats = std::vector<float>;
 
@@ -197,6 +198,38 @@ TEST(Fencing, AnElasticJobThatLostEveryTrainerIsAnError) {
               AllOf(HasSubstr("no trainer is left that could finish the job: trainer 0 (lost)"),
                     HasSubstr("a snapshot of step 1 was saved in " + options.snapshot_root)));
   std::filesystem::remove_all(options.snapshot_root);
+}
+
+// A trainer that is wrong about its step must not discard what the others have done.
+TEST(Fencing, GoingBackNeedsAServerAtThatStepAndIsDoneOnceForIt) {
+  const auto way = std::make_shared<InprocTransport>();
+  TestServer server(way, sync_server(1), kFencingStart, saving_for_fencing("reasons"));
+  TestTrainer trainer(way, 0);
+  Floats seen;
+  for (int k = 0; k < 2; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
+  const auto go_to = [&](const std::string& oldest, uint64_t epoch) {
+    Client::Call call("server", protocol::GoTo{.step = 1, .oldest = oldest, .oldest_epoch = epoch});
+    return trainer.client().call(call);
+  };
+  EXPECT_THAT(
+      go_to("", 0).to_string(),
+      AllOf(HasSubstr("trainer 0 asks this server (server) to go back from step 2 to step 1"),
+            HasSubstr("names no server that is at that step")));
+  EXPECT_THAT(go_to("server", 1).to_string(), HasSubstr("because of epoch 1, but this is epoch"));
+  const uint64_t reason = make_epoch(2, 5);
+  ASSERT_TRUE(go_to("other:1", reason).ok());
+  const auto settled = trainer.client().settle();
+  ASSERT_TRUE(settled.ok()) << settled.status().to_string();
+  EXPECT_EQ(*settled, 1);
+  trainer.begin_anew();
+  for (int k = 1; k < 3; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
+  EXPECT_THAT(seen, ElementsAre(5, 10));
+  for (const uint64_t again : {reason, make_epoch(1, 9)})
+    EXPECT_THAT(go_to("other:1", again).to_string(),
+                HasSubstr("it has gone back because of epoch"));
+  ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
+  EXPECT_TRUE(trainer.leave().ok());
+  EXPECT_TRUE(server.end().ok());
 }
 
 TEST(Fencing, WhatIsNotSavedIsNamed) {

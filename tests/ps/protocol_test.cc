@@ -47,12 +47,24 @@ TEST(Protocol, MessagesArriveAsTheyWereSent) {
   EXPECT_EQ(hello.settled, 9U);
   EXPECT_THAT(sent(GetNow{{"w", "b"}}).names, ElementsAre("w", "b"));
   EXPECT_TRUE(sent(Complete{true}).stays);
+  EXPECT_TRUE(sent(Complete{true}).waits);
+  EXPECT_FALSE(sent(Complete{.stays = true, .waits = false}).waits);
+  const Loss loss = sent(Loss{3, 17, -1});
+  EXPECT_EQ(loss.trainer, 3);
+  EXPECT_EQ(loss.incarnation, 17U);
+  EXPECT_EQ(loss.steps, -1);
+  EXPECT_FALSE(sent(Loss{3, 17}).steps.has_value());
   const Count count = sent(Count{"steps", -3});
   EXPECT_EQ(count.counter, "steps");
   EXPECT_EQ(count.steps, -3);
   const GoTo go_to = sent(GoTo{5, 11});
   EXPECT_EQ(go_to.step, 5);
   EXPECT_EQ(go_to.settled, 11U);
+  EXPECT_EQ(go_to.oldest, "");
+  const GoTo with_reason = sent(GoTo{5, 11, "a:1", 77});
+  EXPECT_EQ(with_reason.settled, 11U);
+  EXPECT_EQ(with_reason.oldest, "a:1");
+  EXPECT_EQ(with_reason.oldest_epoch, 77U);
   const Value value = floats({1, 2});
   const auto run = sent(protocol::Run{"forward", {{"x", &value, nullptr}}, {"y"}});
   EXPECT_EQ(run.message, "forward");
@@ -115,6 +127,10 @@ TEST(Protocol, FieldsThatAreMissingOrOutOfRangeAreErrors) {
   EXPECT_THAT(refusal<Count>(raw(Method::kCount, 1, "")), names("count", "counter"));
   EXPECT_THAT(refusal<GoTo>(raw(Method::kGoTo, -1, "0")), names("go-to", "step"));
   EXPECT_THAT(refusal<GoTo>(raw(Method::kGoTo, 1, "x")), names("go-to", "settled"));
+  EXPECT_THAT(refusal<GoTo>(raw(Method::kGoTo, 1, "1 x a:1")), names("go-to", "oldest_epoch"));
+  EXPECT_THAT(refusal<Loss>(raw(Method::kLoss, -1, "1 ?")), names("loss", "trainer"));
+  EXPECT_THAT(refusal<Loss>(raw(Method::kLoss, 1, "x ?")), names("loss", "incarnation"));
+  EXPECT_THAT(refusal<Loss>(raw(Method::kLoss, 1, "1 -2")), names("loss", "steps"));
   EXPECT_THAT(refusal<Barrier>(raw(Method::kTableBarrier, 1, "lunch")),
               names("table-barrier", "kind"));
   EXPECT_THAT(refusal<Barrier>(raw(Method::kTableBarrier, -1, "send")),
@@ -128,6 +144,23 @@ TEST(Protocol, FieldsThatAreMissingOrOutOfRangeAreErrors) {
       names("checkpoint", "table"));
   EXPECT_THAT(refusal<Checkpoint>(raw(Method::kCheckpoint, 3, "t", folder)),
               HasSubstr("'t': checkpoint mode is 3, expected 0, 1 or 2"));
+}
+
+TEST(Protocol, WhatWasSentEverywhereIsAddedToTheMessage) {
+  Request fetch = pack(FetchBarrier{{"w"}});
+  Request leave = pack(Complete{.stays = true, .waits = false});
+  for (const bool sent : {true, false}) {
+    set_sent_everywhere(fetch, sent);
+    set_sent_everywhere(leave, sent);
+    EXPECT_EQ(unpack<FetchBarrier>(fetch)->sent_everywhere, sent);
+    const auto complete = unpack<Complete>(leave);
+    EXPECT_EQ(complete->sent_everywhere, sent);
+    EXPECT_TRUE(complete->stays);
+    EXPECT_FALSE(complete->waits);
+  }
+  Request send = pack(Push{5, PushKind::kUpdate, {}});
+  set_sent_everywhere(send, true);
+  EXPECT_EQ(send.number, 5);
 }
 
 TEST(Protocol, CallsThatChangeTheServerNeedASequence) {
@@ -154,6 +187,14 @@ TEST(Protocol, AnswersThatAreMalformedAreErrors) {
     reply.text = text;
     EXPECT_EQ(hello_answer(reply).status().code(), StatusCode::kInvalidData) << text;
   }
+  reply.text = "4 5 0\n1 77";
+  const auto suspecting = hello_answer(reply);
+  ASSERT_TRUE(suspecting.ok()) << suspecting.status().to_string();
+  ASSERT_EQ(suspecting->suspects.size(), 1U);
+  EXPECT_EQ(suspecting->suspects[0].trainer, 1);
+  EXPECT_EQ(suspecting->suspects[0].incarnation, 77U);
+  reply.text = "4 5 0\n1";
+  EXPECT_EQ(hello_answer(reply).status().code(), StatusCode::kInvalidData);
   reply.text = "4 5 0";
   reply.number = 2;
   EXPECT_EQ(hello_answer(reply).status().code(), StatusCode::kInvalidData);

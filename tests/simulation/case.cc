@@ -10,9 +10,6 @@ namespace millrace::simulation {
 namespace {
 
 constexpr const char* kModes[] = {"sync", "async", "half-async", "geo"};
-// Names of left_out().
-constexpr const char* kCutLeaving = "cut-leaving";
-constexpr const char* kElasticServers = "elastic-servers";
 
 constexpr Time kSilence = 5 * kSecond;
 
@@ -82,21 +79,31 @@ void replace_while_waiting(Case& job, Random& random) {
   job.faults = {fault};
 }
 
-}  // namespace
-
-const std::vector<LeftOut>& left_out() {
-  static const std::vector<LeftOut> all = {
-      {kCutLeaving,
-       "a trainer whose last call loses its response ends with an error, as the server has ended"},
-      {kElasticServers,
-       "each server decides alone which trainers are lost, so a step of an elastic "
-       "job may have an update on some servers only: not checked"},
-  };
-  return all;
+// A server hears nothing of a trainer for longer than the time of silence, while the others do.
+void divide_servers(Case& job, Random& random) {
+  job.mode = Mode::kSync;
+  job.elastic = true;
+  job.silence = kSilence;
+  job.servers = static_cast<int>(2 + random.below(3));
+  job.trainers = static_cast<int>(2 + random.below(3));
+  job.longest_step = random.between(kMillisecond, 300 * kMillisecond);
+  Fault fault;
+  fault.kind = Fault::Kind::kBlock;
+  fault.role = job.servers + static_cast<int>(random.below(static_cast<uint64_t>(job.trainers)));
+  fault.other = static_cast<int>(random.below(static_cast<uint64_t>(job.servers)));
+  fault.at = random.between(0, job.steps * job.longest_step);
+  fault.length = random.between(kSilence, 3 * kSilence);
+  job.faults = {fault};
+  if (random.chance(0.5)) return;
+  // the others cannot ask it for what it did last
+  fault.kind = Fault::Kind::kKill;
+  fault.at += random.between(0, kSecond);
+  job.faults.push_back(fault);
 }
 
-Case make_case(uint64_t seed, const std::vector<std::string>& with) {
-  const auto has = [&](const char* name) { return std::ranges::count(with, name) > 0; };
+}  // namespace
+
+Case make_case(uint64_t seed) {
   Random random(seed * 11 + 7);
   Case job;
   job.seed = seed;
@@ -114,8 +121,6 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
                          ? random.between(2 * kSecond, 12 * kSecond)
                          : random.between(kMillisecond, 300 * kMillisecond);
   job.noise = make_noise(random);
-  job.checks_all_servers = has(kElasticServers);
-  job.noise.spares_leaving = !has(kCutLeaving);
   const bool replaces = random.chance(0.3);
   const uint64_t faults = random.below(5);
   for (uint64_t i = 0; i < faults; ++i) job.faults.push_back(make_fault(job, random));
@@ -125,6 +130,7 @@ Case make_case(uint64_t seed, const std::vector<std::string>& with) {
   });
   if (!ends_well) job.silence = kSilence;
   if (replaces) replace_while_waiting(job, random);
+  if (!replaces && random.chance(0.15)) divide_servers(job, random);
   return job;
 }
 

@@ -39,10 +39,9 @@ struct Case {
   int trainers = 1;
   int steps = 4;
   bool elastic = false;
-  bool checks_all_servers = false;  ///< elastic: all servers have the same trainers in a step
-  int snapshot_every = 0;           ///< steps; asynchronous servers: 100 ms each
-  bool durable = false;             ///< snapshots
-  Time silence = 0;                 ///< after which servers take a trainer for lost; 0: never
+  int snapshot_every = 0;  ///< steps; asynchronous servers: 100 ms each
+  bool durable = false;    ///< snapshots
+  Time silence = 0;        ///< after which servers take a trainer for lost; 0: never
   Time deadline = 30 * kSecond;
   Time reconnect = 20 * kSecond;
   Time longest_step = 100 * kMillisecond;  ///< time that a trainer computes
@@ -50,16 +49,8 @@ struct Case {
   std::vector<Fault> faults;
 };
 
-/// A kind of fault that is left out of cases because of a defect that is still open.
-struct LeftOut {
-  const char* name;
-  const char* reason;
-};
-/// All of them. `--with NAME` makes cases with them.
-const std::vector<LeftOut>& left_out();
-
-/// The case of a seed. \param with  names of left_out() that it may have
-Case make_case(uint64_t seed, const std::vector<std::string>& with);
+/// The case of a seed.
+Case make_case(uint64_t seed);
 
 /// "server 1", "trainer 0".
 std::string role_name(const Case& job, int role);

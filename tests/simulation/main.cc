@@ -27,7 +27,6 @@ constexpr const char* kUsage = R"(usage: simulate_jobs [OPTIONS]
   --shrink         drop faults of a case that fails, as long as it still fails
   --twice          run each case twice: the events must be the same
   --trace          print the events of each case
-  --with NAME      cases may have this kind of fault, which is left out by default
 )";
 
 struct Options {
@@ -37,7 +36,6 @@ struct Options {
   bool shrink = false;
   bool twice = false;
   bool trace = false;
-  std::vector<std::string> with;
 };
 
 /// What a child process reported.
@@ -188,8 +186,6 @@ bool judge(const Case& job, const Result& result, const Options& options) {
 }
 
 int run_all(const Options& options) {
-  for (const LeftOut& each : left_out())
-    fmt::print("left out: {} ({}); --with {}\n", each.name, each.reason, each.name);
   const auto begin = std::chrono::steady_clock::now();
   uint64_t failed = 0;
   std::vector<Child> running;
@@ -200,7 +196,7 @@ int run_all(const Options& options) {
     if (!judge(job, result, options)) ++failed;
   };
   for (uint64_t seed = options.from; seed <= options.to; ++seed) {
-    running.push_back(start(make_case(seed, options.with), options.trace));
+    running.push_back(start(make_case(seed), options.trace));
     if (running.size() >= static_cast<size_t>(options.jobs)) end_first();
   }
   while (!running.empty()) end_first();
@@ -213,7 +209,7 @@ int run_all(const Options& options) {
 bool parse(const std::vector<std::string>& words, Options& options) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    const bool takes_value = word == "--seeds" || word == "--jobs" || word == "--with";
+    const bool takes_value = word == "--seeds" || word == "--jobs";
     if (takes_value && ++i == words.size()) return false;
     if (word == "--seeds") {
       char* rest = nullptr;
@@ -222,8 +218,6 @@ bool parse(const std::vector<std::string>& words, Options& options) {
       if (*rest != '\0' || options.to < options.from) return false;
     } else if (word == "--jobs") {
       options.jobs = std::max(1, std::atoi(words[i].c_str()));
-    } else if (word == "--with") {
-      options.with.push_back(words[i]);
     } else if (word == "--shrink") {
       options.shrink = true;
     } else if (word == "--twice") {

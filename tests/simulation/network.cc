@@ -58,7 +58,6 @@ struct Network::Exchange {
   std::string request;
   Time sent_at = 0;
   Time deadline = 0;
-  bool spared = false;      ///< of noise and cuts
   bool cut_before = false;  ///< the request does not arrive
   bool cut_after = false;   ///< the response does not arrive
   Time done_at = kNever;    ///< when the caller notices the end
@@ -104,10 +103,10 @@ void Network::lose(Exchange& exchange) {
   scheduler_.wake_all(&exchange);
 }
 
-void Network::cut(ProcessId process, bool all) {
+void Network::cut(ProcessId process) {
   for (const auto& weak : exchanges_) {
     const std::shared_ptr<Exchange> exchange = weak.lock();
-    if (exchange == nullptr || (exchange->spared && !all)) continue;
+    if (exchange == nullptr) continue;
     if (exchange->caller != process && exchange->place->process != process) continue;
     exchange->cut_after = true;
     lose(*exchange);
@@ -124,7 +123,7 @@ void Network::end(ProcessId process) {
   for (const auto& [endpoint, place] : places_)
     if (place->process == process) own.push_back(place);
   for (const auto& place : own) close(*place);
-  cut(process, true);
+  cut(process);
 }
 
 // Runs in a thread of the server's process, so a paused server does not respond and a killed one
@@ -184,8 +183,7 @@ class Network::SimulatedChannel final : public ps::Channel {
     MILLRACE_RETURN_IF_ERROR(
         encode_request(request, static_cast<uint64_t>(left / kMicrosecond), message));
     exchange->request = flat(message);
-    exchange->spared = network_.noise_.spares_leaving && request.method == ps::Method::kComplete;
-    if (network_.random_.chance(network_.noise_.cut) && !exchange->spared)
+    if (network_.random_.chance(network_.noise_.cut))
       (network_.random_.chance(0.4) ? exchange->cut_before : exchange->cut_after) = true;
     std::erase_if(network_.exchanges_, [](const auto& weak) { return weak.expired(); });
     network_.exchanges_.push_back(exchange);

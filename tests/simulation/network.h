@@ -19,8 +19,7 @@ struct Noise {
   Time longest = 2 * kMillisecond;
   double slow = 0;  ///< probability that a message takes `slowest`, at most
   Time slowest = 0;
-  double cut = 0;               ///< probability that a connection ends during a call
-  bool spares_leaving = false;  ///< not during the call by which a trainer leaves
+  double cut = 0;  ///< probability that a connection ends during a call
 };
 
 /// The network between simulated processes, with a connection per call in progress, as the TCP
@@ -42,8 +41,8 @@ class Network {
 
   /// Blocks messages of one direction until that time.
   void block(Scheduler::ProcessId from, Scheduler::ProcessId to, Time until);
-  /// Ends all connections of a process. \param all  also those that the noise spares
-  void cut(Scheduler::ProcessId process, bool all = false);
+  /// Ends all connections of a process.
+  void cut(Scheduler::ProcessId process);
   /// Ends what a killed process, or one that has ended, had open.
   void end(Scheduler::ProcessId process);
   /// True if a process listens there.

@@ -1,7 +1,9 @@
 // Groups of processes: every engine passes the same checks, and reports ranks that are killed or
 // stopped within its deadline.
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -99,6 +101,19 @@ TEST_P(ProcessGroup, NamesARankThatIsKilledInLargeCalls) {
 }
 TEST_P(ProcessGroup, NamesARankThatIsStopped) {
   expect_named(GetParam(), "steps", SIGSTOP);
+}
+
+// No rank blames another one for time in which it was stopped itself.
+TEST(PausedGroup, ContinuesWhenAllRanksWereStopped) {
+  constexpr int kLongTimeoutMs = 4000;  // also for a busy machine
+  std::vector<Process> ranks = start("steps", 3, "shm", kLongTimeoutMs);
+  for (Process& rank : ranks)
+    ASSERT_TRUE(rank.has_written("step 5\n", kPatienceMs)) << rank.output();
+  for (Process& rank : ranks) rank.signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(kLongTimeoutMs + 1000));
+  for (Process& rank : ranks) rank.signal(SIGCONT);
+  for (Process& rank : ranks)
+    EXPECT_TRUE(rank.has_written("step 500\n", kPatienceMs)) << rank.output();
 }
 
 TEST_P(ProcessGroup, LeavesNothingBehind) {

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "framework/base/errors.h"
+#include "ps/protocol/answers.h"
+#include "ps/server/service.h"
+#include "ps/table/table_handler.h"
+
+// What a server of an elastic job does about a lost trainer.
+namespace millrace::ps {
+
+Status Service::give_up(int id) {
+  const std::string who = core_->trainers.describe(id, core_->now());
+  if (steps_ == nullptr) {
+    core_->log(fmt::format("{} is lost; the job continues without it", who));
+    return lose(id);
+  }
+  core_->log(fmt::format("{} is lost; the servers agree on its last step", who));
+  suspect(id);
+  return Ok();
+}
+
+// No trainer waits for a step that the lost ones may have taken part in. A server that has not
+// applied it stays at an earlier step than the others, so that a later job goes back to that.
+Status Service::give_up_suspects() {
+  if (steps_ == nullptr || core_->trainers.can_agree()) return Ok();
+  for (int id = 0; id < core_->trainers.count(); ++id) {
+    if (core_->trainers.at(id).life != Trainer::Life::kSuspected) continue;
+    MILLRACE_RETURN_IF_ERROR(end_at(id, steps_->applied_with(id)));
+  }
+  return Ok();
+}
+
+void Service::suspect(int id) {
+  Trainer& trainer = core_->trainers.at(id);
+  // a trainer that has only joined has sent nothing, whatever the one before it did
+  if (trainer.life == Trainer::Life::kJoining) trainer.is_placed = true;
+  trainer.life = Trainer::Life::kSuspected;
+  core_->changed.notify_all();
+}
+
+Status Service::end_at(int id, int64_t step) {
+  const uint64_t incarnation = core_->trainers.at(id).incarnation;
+  const int64_t own = steps_->applied_with(id);
+  if (!steps_->end_at(id, step)) {
+    return {StatusCode::kDistributed,
+            fmt::format("this server ({}) cannot continue without trainer {}, which is lost: "
+                        "another server has applied its update of step {}, this one has not",
+                        core_->plan.endpoint, id, std::min(step, std::max<int64_t>(own, 0)))};
+  }
+  core_->trainers.note_end(id, incarnation, step);
+  core_->log(fmt::format("trainer {} is lost; the job continues without it from step {}", id,
+                         std::max(step, own)));
+  return lose(id);
+}
+
+Status Service::lose(int id) {
+  core_->trainers.at(id).life = Trainer::Life::kLost;
+  // its arrival must not count for a replacement
+  for (auto& [kind, barrier] : barriers_) barrier.arrived.erase(id);
+  if (steps_ != nullptr) steps_->drop_partial(id);
+  core_->changed.notify_all();
+  TableHandler* const tables = core_->options.tables;
+  return tables == nullptr ? Ok() : tables->leave(id);
+}
+
+// A trainer asks all servers, which stop serving the lost one, and then reports the largest number
+// of steps that one of them has applied with it. A server that applied a step knew that all others
+// have the gradients, so all can do that many.
+Status Service::agree_on_loss(const Call& call, const protocol::Loss& message) {
+  if (steps_ == nullptr || !core_->options.elastic)
+    return InvalidArgument("this server ({}) is not one of an elastic synchronous job",
+                           core_->plan.endpoint);
+  const int id = message.trainer;
+  if (id >= core_->trainers.count() || id == call.trainer())
+    return InvalidArgument("trainer {} reports the loss of trainer {}", call.trainer(), id);
+  std::unique_lock lock(core_->mutex);
+  MILLRACE_RETURN_IF_ERROR(core_->wait_for(
+      call.request, lock, call.deadline, [&] { return !steps_->is_applying() && !going_back_; },
+      [] { return std::string("the end of the step"); }));
+  const std::optional<int64_t> end = core_->trainers.end_of(id, message.incarnation);
+  Trainer& lost = core_->trainers.at(id);
+  const bool is_known = lost.incarnation == message.incarnation;
+  const bool is_over = lost.life == Trainer::Life::kLeft || lost.life == Trainer::Life::kLost;
+  if (is_known && !is_over && lost.life != Trainer::Life::kSuspected) {
+    core_->log(
+        fmt::format("trainer {} reports that a server has lost trainer {}", call.trainer(), id));
+    suspect(id);
+  }
+  if (!message.steps) {
+    put_answer(protocol::LossAnswer{.steps = end.value_or(is_known ? steps_->applied_with(id) : -1),
+                                    .decided = end.has_value()},
+               call.reply);
+    return Ok();
+  }
+  if (end || !is_known || is_over) return Ok();
+  Status status = end_at(id, *message.steps);
+  if (!status.ok() && core_->failure.ok()) core_->failure = status;
+  core_->changed.notify_all();
+  return status;
+}
+
+}  // namespace millrace::ps

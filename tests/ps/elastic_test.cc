@@ -1,0 +1,176 @@
+// Servers of an elastic job agree on the last step of a lost trainer, and a trainer may leave again
+// where a response was lost.
+#include <gmock/gmock.h>
+
+#include "tests/ps/losing_transport.h"
+#include "tests/ps/server_fixture.h"
+
+namespace millrace::ps {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Floats = std::vector<float>;
+
+const std::map<std::string, Floats> kElasticStart = {{"w", {8, 16}}, {"rate", {0.5}}};
+const std::vector<std::string> kBoth = {"server", "other"};
+
+ServerOptions elastic_options() {
+  ServerOptions options;
+  options.silence_timeout = milliseconds(2000);
+  options.elastic = true;
+  return options;
+}
+
+// The program of a server at another endpoint.
+std::string server_at(const std::string& endpoint, int trainers) {
+  std::string text = sync_server(trainers);
+  const std::string from = R"(endpoint: "server")";
+  return text.replace(text.find(from), from.size(), "endpoint: \"" + endpoint + "\"");
+}
+
+// A trainer that calls some of two servers.
+class TwoServerTrainer {
+ public:
+  TwoServerTrainer(std::shared_ptr<Transport> way, int id, int heartbeat_ms)
+      : trainer_(std::move(way), id, 20'000, "", static_cast<uint64_t>(id) + 7, heartbeat_ms),
+        grad_("w@GRAD.trainer_" + std::to_string(id)) {}
+
+  Client& client() { return trainer_.client(); }
+  Status send(const std::vector<std::string>& servers, const Floats& numbers) {
+    const Value value = floats(numbers);
+    std::vector<Client::Call> calls;
+    for (const std::string& server : servers)
+      calls.emplace_back(server, protocol::SendBarrier{{{grad_, &value, nullptr}}});
+    return client().call_all(calls);
+  }
+  // \param seen  receives the parameter of each server
+  Status fetch(const std::vector<std::string>& servers, std::vector<Floats>& seen) {
+    std::vector<Client::Call> calls;
+    for (const std::string& server : servers)
+      calls.emplace_back(server, protocol::FetchBarrier{{"w"}});
+    MILLRACE_RETURN_IF_ERROR(client().call_all(calls));
+    seen.clear();
+    for (const Client::Call& call : calls) seen.push_back(numbers_in(call.reply.values.at(0)));
+    return Ok();
+  }
+
+ private:
+  TestTrainer trainer_;
+  std::string grad_;
+};
+
+// Both would otherwise decide alone: the one that has the gradients applies them.
+TEST(Elastic, AnUpdateThatOneServerLacksIsAppliedByNone) {
+  const auto way = std::make_shared<InprocTransport>();
+  TestServer first(way, server_at("server", 2), kElasticStart, elastic_options());
+  TestServer second(way, server_at("other", 2), kElasticStart, elastic_options());
+  TwoServerTrainer stays(way, 0, 50);
+  std::vector<Floats> seen;
+  ASSERT_TRUE(stays.fetch(kBoth, seen).ok());
+  {
+    TwoServerTrainer lost(way, 1, 0);
+    ASSERT_TRUE(lost.fetch(kBoth, seen).ok());
+    ASSERT_TRUE(lost.send({"server"}, {4, 4}).ok());
+  }
+  ASSERT_TRUE(stays.send(kBoth, {2, 2}).ok());
+  const Status status = stays.fetch(kBoth, seen);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(seen, ElementsAre(ElementsAre(7, 15), ElementsAre(7, 15)));
+  EXPECT_TRUE(stays.client().complete(false).ok());
+  EXPECT_TRUE(first.end().ok());
+  EXPECT_TRUE(second.end().ok());
+}
+
+TEST(Elastic, AnUpdateThatOneServerHasAppliedIsAppliedByAll) {
+  const auto way = std::make_shared<InprocTransport>();
+  TestServer first(way, server_at("server", 2), kElasticStart, elastic_options());
+  TestServer second(way, server_at("other", 2), kElasticStart, elastic_options());
+  TwoServerTrainer stays(way, 0, 50);
+  std::vector<Floats> seen;
+  ASSERT_TRUE(stays.fetch(kBoth, seen).ok());
+  Status status;
+  std::thread other;
+  {
+    TwoServerTrainer lost(way, 1, 0);
+    std::vector<Floats> own;
+    ASSERT_TRUE(lost.fetch(kBoth, own).ok());
+    ASSERT_TRUE(lost.send(kBoth, {4, 4}).ok());
+    other = std::thread([&] {
+      status = stays.send(kBoth, {2, 2});
+      if (status.ok()) status = stays.fetch(kBoth, seen);
+    });
+    const Status fetched = lost.fetch({"server"}, own);
+    EXPECT_TRUE(fetched.ok()) << fetched.to_string();
+    EXPECT_THAT(own, ElementsAre(ElementsAre(6.5, 14.5)));
+  }
+  other.join();
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(seen, ElementsAre(ElementsAre(6.5, 14.5), ElementsAre(6.5, 14.5)));
+  EXPECT_TRUE(stays.client().complete(false).ok());
+}
+
+// Has lost the gradients that it had answered for.
+TEST(Elastic, AServerThatLacksAnAppliedUpdateEnds) {
+  const auto way = std::make_shared<InprocTransport>();
+  TestServer server(way, sync_server(2), kElasticStart, elastic_options());
+  TwoServerTrainer stays(way, 0, 0);
+  TwoServerTrainer lost(way, 1, 0);
+  std::vector<Floats> seen;
+  ASSERT_TRUE(stays.fetch({"server"}, seen).ok());
+  ASSERT_TRUE(lost.fetch({"server"}, seen).ok());
+  Client::Call ask("server", protocol::Loss{.trainer = 1, .incarnation = 8});
+  ASSERT_TRUE(stays.client().call(ask).ok());
+  const auto answer = protocol::loss_answer(ask.reply);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->steps, 0);
+  EXPECT_FALSE(answer->decided);
+  const Status refused = lost.send({"server"}, {4, 4});
+  EXPECT_THAT(refused.to_string(), HasSubstr("trainer 1 was silent for too long"));
+  Client::Call decide("server", protocol::Loss{.trainer = 1, .incarnation = 8, .steps = 1});
+  EXPECT_FALSE(stays.client().call(decide).ok());
+  EXPECT_THAT(server.end().to_string(),
+              AllOf(HasSubstr("this server (server) cannot continue without trainer 1"),
+                    HasSubstr("its update of step 0")));
+}
+
+TEST(Elastic, OnlyOthersOfAnElasticJobAreLost) {
+  const auto way = std::make_shared<InprocTransport>();
+  TestServer server(way, sync_server(2), kElasticStart, elastic_options());
+  TwoServerTrainer trainer(way, 0, 0);
+  for (const int id : {0, 2}) {
+    Client::Call call("server", protocol::Loss{.trainer = id, .incarnation = 7});
+    EXPECT_EQ(trainer.client().call(call).code(), StatusCode::kInvalidArgument);
+  }
+  TestServer plain(way, server_at("other", 2), kElasticStart);
+  Client::Call call("other", protocol::Loss{.trainer = 1, .incarnation = 8});
+  EXPECT_THAT(trainer.client().call(call).to_string(), HasSubstr("not one of an elastic"));
+}
+
+TEST(Leaving, ALostResponseIsNoError) {
+  const auto way = std::make_shared<LosingTransport>(std::make_shared<InprocTransport>());
+  TestServer server(way, sync_server(1), kElasticStart);
+  TestTrainer trainer(way, 0, 2'000);
+  ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
+  // time for the server to end, if it does
+  way->lose(Method::kComplete, [] { std::this_thread::sleep_for(milliseconds(300)); });
+  const Status status = trainer.leave();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_TRUE(server.end().ok());
+}
+
+TEST(Leaving, TheLastResponseMayBeLost) {
+  const auto way = std::make_shared<LosingTransport>(std::make_shared<InprocTransport>());
+  TestServer server(way, sync_server(1), kElasticStart);
+  TestTrainer trainer(way, 0, 2'000);
+  ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
+  ASSERT_TRUE(trainer.client().complete(true).ok());
+  way->lose(Method::kComplete, [&] { EXPECT_TRUE(server.end().ok()); });
+  const Status status = trainer.leave();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+}  // namespace
+}  // namespace millrace::ps
