@@ -11,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "proto/fleet_desc.pb.h"
+#include "ps/table/routing.h"
 #include "ps/table/update_op.h"
 
 namespace millrace::fleet {
@@ -246,16 +247,17 @@ class Describer {
     const Var* const var = main_.root().find_var(param);
     int64_t elements = 1;
     for (const int64_t dim : var->dims()) elements *= dim;
-    const auto servers = static_cast<int>(job_.servers.size());
-    const int64_t share = server_share(plan.elements, servers, 0);
+    const auto servers = static_cast<int64_t>(job_.servers.size());
+    const int64_t share = ps::dense_range(plan.elements, servers, 0).count;
     if (kind->is_whole && elements > 0 && begin / share != (begin + elements - 1) / share)
       return Unimplemented(
                  "'{}' is updated by {}, which needs the whole parameter, but {} servers share the "
                  "dense parameters so that it is split",
                  param, accessor.name, servers)
           .with_hint("use another number of servers; one server has all dense parameters");
-    const int64_t own = std::min(plan.elements, share * role_.index);
-    const int64_t own_end = std::min(plan.elements, own + share);
+    const ps::DenseRange range_here = ps::dense_range(plan.elements, servers, role_.index);
+    const int64_t own = range_here.begin;
+    const int64_t own_end = own + range_here.count;
     desc::UpdateRangeParameter& range = *out.add_update_ranges();
     range.set_param(param);
     range.set_elements(static_cast<uint64_t>(
