@@ -1,8 +1,12 @@
 #include "io/multi_slot/slots.h"
 
+#include <limits>
+#include <type_traits>
+
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "io/multi_slot/cell_rules.h"
 
 namespace millrace::io {
 namespace {
@@ -62,7 +66,17 @@ Status read_type(const json& object, Slot& slot, bool& has_type) {
   return InvalidData("slot '{}': expected type float or uint64, found '{}'", slot.name, type);
 }
 
-StatusOr<Slot> parse_slot(const json& object, size_t place, const Program& program) {
+Status check_slot_fields(const json& object, const Slot& slot, bool delimited) {
+  for (const auto& [key, value] : object.items()) {
+    const bool known = key == "name" || key == "type" || key == "is_dense" || key == "is_used" ||
+                       key == "shape" || (delimited && is_cell_field(key));
+    if (!known) return InvalidData("slot '{}': unknown field '{}'", slot.name, key);
+  }
+  return Ok();
+}
+
+StatusOr<Slot> parse_slot(const json& object, size_t place, const Program& program,
+                          const TextFormat& format) {
   Slot slot;
   const json* const name =
       object.is_object() && object.contains("name") ? &object["name"] : &object;
@@ -71,6 +85,7 @@ StatusOr<Slot> parse_slot(const json& object, size_t place, const Program& progr
   bool has_type = false;
   MILLRACE_RETURN_IF_ERROR(take_from_var(program, slot, has_type));
   if (object.is_object()) {
+    MILLRACE_RETURN_IF_ERROR(check_slot_fields(object, slot, format.delimited));
     MILLRACE_RETURN_IF_ERROR(read_type(object, slot, has_type));
     MILLRACE_RETURN_IF_ERROR(read_field(object, "is_dense", slot, slot.is_dense));
     MILLRACE_RETURN_IF_ERROR(read_field(object, "is_used", slot, slot.is_used));
@@ -81,7 +96,45 @@ StatusOr<Slot> parse_slot(const json& object, size_t place, const Program& progr
                        slot.name);
   if (!slot.is_dense) slot.dims.clear();
   MILLRACE_RETURN_IF_ERROR(check_dims(slot));
+  if (format.delimited) MILLRACE_RETURN_IF_ERROR(parse_cell_rule(object, slot));
   return slot;
+}
+
+// Reads a whole number above 0, if there is one.
+template <typename T>
+Status read_count(const json& root, const char* key, T& to) {
+  const auto it = root.find(key);
+  if (it == root.end()) return Ok();
+  constexpr int64_t kMost = std::is_same_v<T, int> ? 256 : std::numeric_limits<int64_t>::max();
+  if (!it->is_number_integer() || it->get<int64_t>() < 1 || it->get<int64_t>() > kMost)
+    return InvalidData("{}: expected a number above 0, found {}", key, it->dump());
+  to = it->get<T>();
+  return Ok();
+}
+
+// Refuses settings of a DataFeedDesc that would change the examples.
+Status check_feed_field(const std::string& key, const json& value) {
+  if (key == "pipe_command" && value != "cat" && value != "")
+    return Unimplemented("pipe_command {}: pipe its output to --files - instead", value.dump());
+  if (key == "name" && value != "MultiSlotDataFeed" && value != "MultiSlotInMemoryDataFeed")
+    return Unimplemented("name {}: expected MultiSlotDataFeed or MultiSlotInMemoryDataFeed",
+                         value.dump());
+  if (key == "input_type" && value != 0)
+    return Unimplemented("input_type {}: expected 0, one example a line", value.dump());
+  return Ok();
+}
+
+Status read_top(const json& root, SlotsFile& file) {
+  for (const auto& [key, value] : root.items()) {
+    const bool known = key == "slots" || key == "multi_slot_desc" || key == "batch_size" ||
+                       key == "thread_num" || key == "name" || key == "pipe_command" ||
+                       key == "input_type" || is_format_field(key);
+    if (!known) return InvalidData("unknown field '{}'", key);
+    MILLRACE_RETURN_IF_ERROR(check_feed_field(key, value));
+  }
+  MILLRACE_RETURN_IF_ERROR(read_count(root, "batch_size", file.batch_size));
+  MILLRACE_RETURN_IF_ERROR(read_count(root, "thread_num", file.readers));
+  return parse_format(root, file.format);
 }
 
 }  // namespace
@@ -102,20 +155,17 @@ StatusOr<SlotsFile> parse_slots(std::string_view text, const Program& program) {
     const json& holder = is_desc ? root["multi_slot_desc"] : root;
     if (!holder.contains("slots")) return InvalidData("expected a list 'slots'");
     list = &holder["slots"];
-    const auto size = root.find("batch_size");
-    if (size != root.end()) {
-      if (!size->is_number_integer() || size->get<int64_t>() < 1)
-        return InvalidData("batch_size: expected a number above 0, found {}", size->dump());
-      file.batch_size = size->get<int64_t>();
-    }
+    MILLRACE_RETURN_IF_ERROR(read_top(root, file));
   }
   if (!list->is_array() || list->empty()) return InvalidData("expected a list of slots");
   for (const json& object : *list) {
-    MILLRACE_ASSIGN_OR_RETURN(Slot slot, parse_slot(object, file.slots.size(), program));
+    MILLRACE_ASSIGN_OR_RETURN(Slot slot,
+                              parse_slot(object, file.slots.size(), program, file.format));
     for (const Slot& other : file.slots)
       if (other.name == slot.name) return InvalidData("slot '{}' is listed twice", slot.name);
     file.slots.push_back(std::move(slot));
   }
+  if (file.format.delimited) MILLRACE_RETURN_IF_ERROR(check_columns(file.slots, file.format));
   return file;
 }
 

@@ -177,6 +177,8 @@ Status train(Trainer& job, int number, const TrainOptions& options, const Traine
   TrainLoop loop(job, options, feeder, results);
   for (int64_t first = job.first_step();;) {
     Status status = job.workers() > 1 ? loop.run_side_by_side(first) : loop.run(first);
+    if (const std::string remark = feeder.remark(); !remark.empty())
+      options.log(LogLevel::kWarning, remark);
     // completes the job at the servers, after all pending sends
     if (status.ok()) status = job.finish(options.stopped() ? Trainer::Ending() : ending);
     if (status.ok() || options.stopped() || !job.must_go_back()) return status;

@@ -59,6 +59,8 @@ class Trainer {
   virtual ~Trainer() = default;
 
   [[nodiscard]] virtual const Program& program() const = 0;
+  /// Number of trainers of the job; 0 if its files do not state it.
+  [[nodiscard]] virtual int trainers() const { return 0; }
   /// First step of the run: 0, unless servers loaded snapshots or this trainer replaces a lost one.
   [[nodiscard]] virtual int64_t first_step() const { return 0; }
   /// True after an error of step() or finish() that going back can fix.

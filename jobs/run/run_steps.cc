@@ -83,6 +83,8 @@ StatusOr<StepsResult> run_steps(Session& session, Feeder& feeder, const StepsOpt
   if (!prefixed) outcome.results = std::move(values);
   MILLRACE_RETURN_IF_ERROR(checkpoints.finish());
   if (options.progress != nullptr && feeder.steps() != 1) options.progress->finish(state);
+  if (const std::string remark = feeder.remark(); !remark.empty())
+    options.log(LogLevel::kWarning, remark);
   if (feeder.waited_s() > 0)
     options.log(LogLevel::kInfo,
                 fmt::format("steps waited {:.3f} s for examples", feeder.waited_s()));
