@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "jobs/data/feeder.h"
 #include "tests/io/temp_folder.h"
@@ -157,9 +158,11 @@ TEST_F(SlotDataTest, StandardInputIsReadOnce) {
 }
 
 TEST_F(SlotDataTest, FoldersThatCannotBeSearchedAreAnError) {
+  if (::geteuid() == 0) GTEST_SKIP() << "the super-user can read every folder";
   std::filesystem::create_directory(folder_ / "day-0");
   write("day-0/part", "2 1 2 1 10\n");
-  std::filesystem::create_directory_symlink("day-1", folder_ / "day-1");  // a loop
+  std::filesystem::create_directory(folder_ / "day-1");
+  std::filesystem::permissions(folder_ / "day-1", std::filesystem::perms::none);
   options_.files = {folder_ / "day-*/part*"};
   EXPECT_THAT(open().status().message(), HasSubstr("cannot search all folders"));
 }
