@@ -146,9 +146,9 @@ StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
     return &fixed_;
   }
   if (slots_ != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t rows, slots_->next(fixed_));
-    examples_ += rows;
-    return rows > 0 ? &fixed_ : nullptr;
+    MILLRACE_ASSIGN_OR_RETURN(step_examples_, slots_->next(fixed_));
+    examples_ += step_examples_;
+    return step_examples_ > 0 ? &fixed_ : nullptr;
   }
   if (!has_data()) return &fixed_;
   const int64_t in_epoch = step % steps_per_epoch_;
@@ -158,7 +158,8 @@ StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
   MILLRACE_ASSIGN_OR_RETURN(NamedValues batch,
                             data_->batch(llvm::ArrayRef(order_).slice(begin, count)));
   for (auto& [name, value] : batch) fixed_[name] = std::move(value);
-  examples_ += static_cast<int64_t>(count);
+  step_examples_ = static_cast<int64_t>(count);
+  examples_ += step_examples_;
   return &fixed_;
 }
 

@@ -35,6 +35,9 @@ class Feeder {
   /// Examples fed up to now; 0 without --data and --files.
   [[nodiscard]] int64_t examples() const { return examples_; }
 
+  /// Number of examples in the feeds of the last step; 0 without --data and --files.
+  [[nodiscard]] int64_t step_examples() const { return step_examples_; }
+
   /// Feeds of a step; valid until the next call. Null: the files have ended. Steps must be
   /// requested in order, starting at 0 or at the step of go_to().
   StatusOr<const executor::NamedValues*> feeds(int64_t step);
@@ -65,6 +68,7 @@ class Feeder {
   int64_t steps_per_epoch_ = 0;
   int64_t batch_size_ = 1;
   int64_t examples_ = 0;
+  int64_t step_examples_ = 0;
   uint64_t seed_ = 0;
   bool shuffle_ = true;
   int64_t dropped_ = 0;  ///< examples of --data that each epoch leaves out

@@ -23,6 +23,7 @@ class FleetTrainer final : public Trainer {
 
   [[nodiscard]] const Program& program() const override { return *role_.main; }
   [[nodiscard]] int trainers() const override { return role_.workers; }
+  Status add_dumps(DumpOptions& dump) const override;
   Status step(int64_t number, const executor::NamedValues& feeds,
               const std::vector<std::string>& fetches, executor::NamedValues& results) override;
   void keep_stats(ps::CallTrace* trace) override;

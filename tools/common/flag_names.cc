@@ -17,6 +17,8 @@ constexpr FieldFlag kFieldFlags[] = {
     {"options.data", "--data"},
     {"options.divide", "--divide"},
     {"options.drop_last", "--drop-last"},
+    {"options.dump_folder", "--dump-dir"},
+    {"options.dump_interval", "--dump-interval"},
     {"options.files", "--files"},
     {"options.folder", "--checkpoint-dir"},
     {"options.in_memory", "--dataset memory"},

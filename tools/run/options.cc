@@ -150,6 +150,25 @@ void add_step_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
 }
 
+void add_dump_options(CLI::App& app, RunOptions& options) {
+  app.add_option("--print-period", options.print_period, "log the fetches every N steps; 0: never")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber.description(""));
+  app.add_option("--dump-fields", options.dump.fields,
+                 "vars with a row or sequence per example that are written in every step, a line "
+                 "per example; docs/data_files.md")
+      ->type_name("VAR,...")
+      ->delimiter(',');
+  app.add_option("--dump-params", options.dump.params, "vars that are written whole, likewise")
+      ->type_name("VAR,...")
+      ->delimiter(',');
+  app.add_option("--dump-dir", options.dump.folder, "folder for them, a file per trainer or rank")
+      ->type_name("DIR");
+  app.add_option("--dump-interval", options.dump.interval, "write only every N-th step")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+}
+
 void add_saving_options(CLI::App& app, RunOptions& options) {
   app.add_option("--save-persistables", options.save_persistables,
                  "npz with all persistable vars after the last step")
@@ -314,11 +333,19 @@ Status divide_examples(const Tool& tool, const RunOptions& options, int trainer,
   return Ok();
 }
 
+jobs::DumpOptions dump_options(const Tool& tool, const RunOptions& options, int trainer) {
+  jobs::DumpOptions dump = options.dump;
+  dump.trainer = trainer;
+  dump.replace = tool.common().force ? Replace::kYes : Replace::kNo;
+  return dump;
+}
+
 void add_run_options(Tool& tool, RunOptions& options) {
   CLI::App& app = tool.app();
   add_program_options(app, options);
   add_data_options(app, options);
   add_step_options(app, options);
+  add_dump_options(app, options);
   add_saving_options(app, options);
   add_run_checkpoint_options(app, options);
   add_run_how_options(app, options);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jobs/data/feed_options.h"
+#include "jobs/data/step_dump.h"
 #include "tools/common/tool.h"
 #include "tools/ps/flags.h"
 #include "tools/run/ranks.h"
@@ -75,7 +76,9 @@ struct RunOptions {
   int trainers = 0;               ///< 0: not given
   bool examples_by_rank = false;  ///< set by fill_in_rank(): `data` or `files` had {rank}
   int64_t steps = 1;
-  int64_t max_steps = 0;  ///< 0: no limit
+  int64_t max_steps = 0;     ///< 0: no limit
+  int64_t print_period = 0;  ///< steps between logs of the fetches; 0: never
+  jobs::DumpOptions dump;    ///< without number and replace
   std::string progress = "auto";
   std::string curve;  ///< SVG of the first fetch over the steps
   std::string save_persistables;
@@ -129,6 +132,9 @@ StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& opt
 /// rank.
 Status divide_examples(const Tool& tool, const RunOptions& options, int trainer, int known,
                        jobs::FeedOptions& feed);
+
+/// The dumps of a trainer or rank.
+jobs::DumpOptions dump_options(const Tool& tool, const RunOptions& options, int trainer);
 
 /// Adds the options to the tool.
 void add_run_options(Tool& tool, RunOptions& options);

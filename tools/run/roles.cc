@@ -45,6 +45,8 @@ Status train(Tool& tool, const RunOptions& options, Trainer& job, NamedValues& r
   MILLRACE_RETURN_IF_ERROR(
       divide_examples(tool, options, options.ps.trainer_id, trainers, how.feeds));
   how.fetches = options.fetches;
+  how.dump = dump_options(tool, options, options.ps.trainer_id);
+  how.print_period = options.print_period;
   how.stopped = [&watch]() -> bool { return watch.stopped(); };
   how.progress = &progress;
   how.log = tool.log_sink();

@@ -168,6 +168,8 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   jobs::StopTogether stop([&watch] { return watch.seen(); }, session.ranks);
   jobs::StepsOptions steps;
   steps.fetches = fetches;
+  steps.dump = dump_options(tool, options, session.rank);
+  steps.print_period = options.print_period;
   steps.checkpoints = how.checkpoints;
   steps.observed = options.check_nan || !options.profile.empty() || options.op_profile;
   steps.progress = &progress;
