@@ -24,16 +24,16 @@ enum class CellHash : uint8_t {
 
 /// Which cells of a line of delimited text a slot has, and how they become its values.
 struct CellRule {
-  size_t first = 0;                   ///< first column, from 0
-  size_t count = 1;                   ///< number of columns
-  std::optional<double> missing;      ///< float slots: value of an empty cell; without: an error
-  std::optional<int64_t> missing_id;  ///< the same for ids; it is not hashed
+  size_t first = 0;                    ///< first column, from 0
+  size_t count = 1;                    ///< number of columns
+  std::optional<double> missing = {};  ///< float slots: value of an empty cell; without: an error
+  std::optional<int64_t> missing_id = {};  ///< the same for ids; it is not hashed
   CellHash hash = CellHash::kNone;
-  std::string prefix;     ///< hashed before the text of the cell
-  uint64_t seed = 0;      ///< of the hash
-  uint64_t buckets = 0;   ///< ids are first_id + value mod buckets; 0: the value itself
-  int64_t first_id = 0;   ///< id of the first bucket
-  int64_t min_count = 0;  ///< values that appear less often in all files become rare_id; 0: none
+  std::string prefix = {};  ///< hashed before the text of the cell
+  uint64_t seed = 0;        ///< of the hash
+  uint64_t buckets = 0;     ///< ids are first_id + value mod buckets; 0: the value itself
+  int64_t first_id = 0;     ///< id of the first bucket
+  int64_t min_count = 0;    ///< values that appear less often in all files become rare_id; 0: none
   int64_t rare_id = 0;
 };
 
