@@ -45,6 +45,7 @@ TEST(FeedOptions, DivideNeedsTheNumberOfTrainers) {
   RunOptions options;
   options.files = {"part-{rank}"};
   options.divide = "examples";
+  options.ps.role = "trainer";
   jobs::FeedOptions feed;
   EXPECT_THAT(divide_examples(tool, options, 1, 0, feed).message(), HasSubstr("--trainers"));
   options.trainers = 3;

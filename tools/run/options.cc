@@ -311,20 +311,21 @@ StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& opt
 
 Status divide_examples(const Tool& tool, const RunOptions& options, int trainer, int known,
                        jobs::FeedOptions& feed) {
-  const int trainers = options.trainers > 0 ? options.trainers : known;
-  if (options.trainers > 0 && known > 0 && options.trainers != known)
-    return {StatusCode::kUsage,
-            fmt::format("--trainers: expected {}, found {}", known, options.trainers)};
   if (options.divide == "none") {
-    if (trainers > 1 && !options.examples_by_rank && !(feed.files.empty() && feed.data.empty()))
+    if (known > 1 && !options.examples_by_rank && !(feed.files.empty() && feed.data.empty()))
       tool.log(LogLevel::kWarning,
                fmt::format("all {} trainers read the same examples; --divide, or {{rank}} in "
                            "{}, gives each a share",
-                           trainers, feed.files.empty() ? "--data" : "--files"));
+                           known, feed.files.empty() ? "--data" : "--files"));
     return Ok();
   }
   if (options.examples_by_rank)
     return {StatusCode::kUsage, "--divide: all trainers need the same files, found {rank}"};
+  // only trainers read --trainers
+  const int stated = options.ps.role.empty() ? 0 : options.trainers;
+  if (stated > 0 && known > 0 && stated != known)
+    return {StatusCode::kUsage, fmt::format("--trainers: expected {}, found {}", known, stated)};
+  const int trainers = known > 0 ? known : stated;
   if (trainers == 0)
     return {StatusCode::kUsage, "--divide: expected --trainers with the number of trainers"};
   feed.divide = options.divide == "files" ? jobs::Divide::kFiles : jobs::Divide::kExamples;
