@@ -1,6 +1,8 @@
-// Measures how fast MultiSlot text is read: lines of 26 ids and 13 numbers, as in a click log.
+// Measures how fast files of examples are read: lines of 26 ids and 13 numbers, as in a click log,
+// as MultiSlot text or with tabs and hashed ids.
 //
-//   multi_slot_bench --folder DIR [--mib 256] [--readers 1] [--runs 5] [--check]
+//   multi_slot_bench --folder DIR [--format delimited] [--mib 256] [--readers 1] [--runs 5]
+//   [--check]
 //
 // Writes a file into the folder, reads it through MultiSlotReader in batches of 512, and prints one
 // line of JSON: MB/s of text (median and best). Goal G9: 300 MB/s per thread.
@@ -21,26 +23,37 @@ namespace {
 
 using namespace millrace;
 
-constexpr int kIdSlots = 26;
-constexpr int kNumbers = 13;
+constexpr size_t kIdSlots = 26;
+constexpr size_t kNumbers = 13;
 
+// Columns are those of delimited text, in the order of the slots.
 std::vector<io::Slot> slots() {
   std::vector<io::Slot> all;
-  for (int i = 0; i < kIdSlots; ++i) all.push_back({.name = fmt::format("C{}", i)});
-  all.push_back({.name = "dense", .is_float = true, .is_dense = true, .dims = {kNumbers}});
-  all.push_back({.name = "click", .is_dense = true, .dims = {1}});
+  for (size_t i = 0; i < kIdSlots; ++i)
+    all.push_back({.name = fmt::format("C{}", i),
+                   .cells = {.first = i, .hash = io::CellHash::kXxh64, .buckets = 1000000}});
+  all.push_back({.name = "dense",
+                 .is_float = true,
+                 .is_dense = true,
+                 .dims = {kNumbers},
+                 .cells = {.first = kIdSlots, .count = kNumbers, .missing = 0.0}});
+  all.push_back(
+      {.name = "click", .is_dense = true, .dims = {1}, .cells = {.first = kIdSlots + kNumbers}});
   return all;
 }
 
-std::string text_of(size_t bytes, int64_t& lines) {
+std::string text_of(size_t bytes, bool delimited, int64_t& lines) {
   std::mt19937_64 random(1);
   std::string text;
   for (lines = 0; text.size() < bytes; ++lines) {
-    for (int i = 0; i < kIdSlots; ++i) text += fmt::format("1 {} ", random() % 1000000000);
-    text += fmt::format("{} ", kNumbers);
-    for (int i = 0; i < kNumbers; ++i)
-      text += fmt::format("{:.6f} ", static_cast<double>(random() % 2000000) * 1e-6 - 1);
-    text += fmt::format("1 {}\n", random() % 2);
+    const char end = delimited ? '\t' : ' ';
+    const char* const one = delimited ? "" : "1 ";
+    for (size_t i = 0; i < kIdSlots; ++i)
+      text += fmt::format("{}{}{}", one, random() % 1000000000, end);
+    if (!delimited) text += fmt::format("{} ", kNumbers);
+    for (size_t i = 0; i < kNumbers; ++i)
+      text += fmt::format("{:.6f}{}", static_cast<double>(random() % 2000000) * 1e-6 - 1, end);
+    text += fmt::format("{}{}\n", one, random() % 2);
   }
   return text;
 }
@@ -64,14 +77,17 @@ StatusOr<double> read_once(const io::MultiSlotSource& source, int64_t lines) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("speed of reading MultiSlot text");
+  CLI::App app("speed of reading files of examples");
   std::string folder;
   size_t mib = 256;
+  std::string format = "multi_slot";
   int readers = 1;
   int runs = 5;
   bool check = false;
   app.add_option("--folder", folder, "folder for the file")->required();
   app.add_option("--mib", mib, "size of the text")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--format", format, "form of the text")
+      ->check(CLI::IsMember({"multi_slot", "delimited"}));
   app.add_option("--readers", readers, "number of files and threads")->check(CLI::Range(1, 64));
   app.add_option("--runs", runs, "number of runs")->check(CLI::Range(1, 100));
   app.add_flag("--check", check, "one small run that only checks that everything works");
@@ -82,10 +98,12 @@ int main(int argc, char** argv) {
   }
   io::MultiSlotSource source;
   source.slots = slots();
+  source.format = {.delimited = format == "delimited", .columns = kIdSlots + kNumbers + 1};
   source.batch_size = 512;
   source.readers = readers;
   int64_t lines = 0;
-  const std::string text = text_of((mib << 20U) / static_cast<size_t>(readers), lines);
+  const std::string text =
+      text_of((mib << 20U) / static_cast<size_t>(readers), source.format.delimited, lines);
   const std::string path = folder + "/multi_slot_bench.txt";
   if (const Status status = write_file_atomically(path, text, Replace::kYes, Flush::kNo);
       !status.ok()) {
@@ -105,8 +123,8 @@ int main(int argc, char** argv) {
   std::filesystem::remove(path);
   std::sort(rates.begin(), rates.end());
   fmt::print(
-      R"({{"name": "multi_slot", "mib": {}, "readers": {}, "unit": "MB/s", "median": {:.0f}, "best": {:.0f}, "runs": {}}})"
+      R"({{"name": "{}", "mib": {}, "readers": {}, "unit": "MB/s", "median": {:.0f}, "best": {:.0f}, "runs": {}}})"
       "\n",
-      mib, readers, rates[rates.size() / 2], rates.back(), runs);
+      format, mib, readers, rates[rates.size() / 2], rates.back(), runs);
   return 0;
 }

@@ -1,6 +1,7 @@
 #include "fleet/fleet.h"
 
 #include "fleet/job/contexts.h"
+#include "fleet/roles/file_share.h"
 #include "fleet/saving/worker_saver.h"
 #include "fleet/strategy/communicator_flags.h"
 #include "framework/base/errors.h"
@@ -101,14 +102,7 @@ StatusOr<std::vector<std::string>> Fleet::server_endpoints() const {
 
 StatusOr<std::vector<std::string>> Fleet::split_files(const std::vector<std::string>& files) const {
   MILLRACE_ASSIGN_OR_RETURN(const int index, worker_index());
-  const auto workers = static_cast<size_t>(role_->worker_num);
-  const auto own = static_cast<size_t>(index);
-  const size_t each = files.size() / workers;
-  const size_t larger = files.size() % workers;
-  const size_t begin = own * each + std::min(own, larger);
-  const size_t count = each + (own < larger ? 1 : 0);
-  const auto first = files.begin() + static_cast<std::ptrdiff_t>(begin);
-  return std::vector<std::string>(first, first + static_cast<std::ptrdiff_t>(count));
+  return file_share(files, index, role_->worker_num);
 }
 
 Status Fleet::distributed_optimizer(MinimizeOptions optimizer, DistributedStrategy strategy) {

@@ -4,10 +4,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <functional>
+#include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include <llvm/ADT/STLFunctionalExtras.h>
 
 #include "framework/base/errors.h"
 #include "io/multi_slot/line_stream.h"
@@ -50,10 +53,10 @@ struct MultiSlotReader::Lane {
 
 namespace {
 
-// Appends the instances of a file, calling hand_over for every full batch. False if the caller has
-// stopped.
-StatusOr<bool> read_file(const std::string& path, const MultiSlotSource& source, SlotRows& batch,
-                         const std::function<bool()>& hand_over) {
+// Calls `use` for every line of a file, without the header, with its position. Stops if it returns
+// false.
+StatusOr<bool> for_each_line(const std::string& path, const TextFormat& format,
+                             llvm::function_ref<StatusOr<bool>(std::string_view, int64_t)> use) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<InputBytes> bytes, open_input_bytes(path));
   LineStream lines(std::move(bytes));
   std::string_view line;
@@ -61,15 +64,34 @@ StatusOr<bool> read_file(const std::string& path, const MultiSlotSource& source,
     StatusOr<bool> more = lines.next(line);
     if (!more.ok()) return std::move(more).status().in_file(path);
     if (!*more) return true;
-    if (Status status = parse_multi_slot_line(line, source.slots, batch); !status.ok()) {
+    if (format.header && lines.number() == 1) continue;
+    more = use(line, lines.number() - (format.header ? 2 : 1));
+    if (!more.ok()) {
+      const Status& status = more.status();
       return Status(status.code(), fmt::format("line {}: {}", lines.number(), status.message()))
           .in_file(path);
     }
-    if (batch.rows >= source.batch_size && !hand_over()) return false;
+    if (!*more) return false;
   }
 }
 
 }  // namespace
+
+StatusOr<std::shared_ptr<const ValueCounts>> count_values(const MultiSlotSource& source) {
+  bool wanted = false;
+  for (const Slot& slot : source.slots)
+    wanted = wanted || (slot.is_used && slot.cells.min_count > 0);
+  if (!wanted) return std::shared_ptr<const ValueCounts>();
+  auto counts = std::make_shared<ValueCounts>(source.slots.size());
+  DelimitedLines parser(source.format, source.slots, nullptr);
+  const auto add = [&](std::string_view line, int64_t) -> StatusOr<bool> {
+    MILLRACE_RETURN_IF_ERROR(parser.count(line, *counts));
+    return true;
+  };
+  for (const std::string& path : source.files)
+    MILLRACE_RETURN_IF_ERROR(for_each_line(path, source.format, add).status());
+  return std::shared_ptr<const ValueCounts>(std::move(counts));
+}
 
 MultiSlotReader::MultiSlotReader(MultiSlotSource source) : source_(std::move(source)) {
   const size_t count = std::clamp<size_t>(static_cast<size_t>(std::max(source_.readers, 1)), 1,
@@ -77,8 +99,14 @@ MultiSlotReader::MultiSlotReader(MultiSlotSource source) : source_(std::move(sou
   source_.readers = static_cast<int>(count);
   source_.batches_ahead = std::max<size_t>(source_.batches_ahead, 1);
   for (size_t r = 0; r < count; ++r) lanes_.push_back(std::make_unique<Lane>());
-  for (size_t r = 0; r < count; ++r)
-    lanes_[r]->thread = std::thread([this, r] { read_files(*lanes_[r], r); });
+  for (size_t r = 0; r < count; ++r) {
+    try {
+      lanes_[r]->thread = std::thread([this, r] { read_in_thread(*lanes_[r], r); });
+    } catch (const std::system_error& error) {
+      lanes_[r]->finish(
+          Status(StatusCode::kResource, fmt::format("no thread for a reader: {}", error.what())));
+    }
+  }
 }
 
 MultiSlotReader::~MultiSlotReader() {
@@ -87,14 +115,34 @@ MultiSlotReader::~MultiSlotReader() {
     lane->stop = true;
     lane->changed.notify_all();
   }
-  for (const auto& lane : lanes_) lane->thread.join();
+  for (const auto& lane : lanes_)
+    if (lane->thread.joinable()) lane->thread.join();
+}
+
+// A reader that fails for whatever reason reports it; the caller must not wait for it forever, or
+// take the end of its files for the end of the examples.
+void MultiSlotReader::read_in_thread(Lane& lane, size_t first) const {
+  try {
+    read_files(lane, first);
+  } catch (const std::exception& error) {
+    lane.finish(Status(StatusCode::kResource, fmt::format("a reader failed: {}", error.what())));
+  }
 }
 
 void MultiSlotReader::read_files(Lane& lane, size_t first) const {
   SlotRows batch;
+  size_t file = first;
+  DelimitedLines delimited(source_.format, source_.slots, source_.counts.get());
   const auto hand_over = [&] { return lane.put(batch, source_.batches_ahead); };
-  for (size_t f = first; f < source_.files.size(); f += lanes_.size()) {
-    StatusOr<bool> more = read_file(source_.files[f], source_, batch, hand_over);
+  const auto add = [&](std::string_view line, int64_t at) -> StatusOr<bool> {
+    if (!source_.share.has(file, at)) return true;
+    MILLRACE_RETURN_IF_ERROR(source_.format.delimited
+                                 ? delimited.append(line, batch)
+                                 : parse_multi_slot_line(line, source_.slots, batch));
+    return batch.rows < source_.batch_size || hand_over();
+  };
+  for (; file < source_.files.size(); file += lanes_.size()) {
+    StatusOr<bool> more = for_each_line(source_.files[file], source_.format, add);
     if (!more.ok()) return lane.finish(std::move(more).status());
     if (!*more) return;
   }

@@ -15,7 +15,7 @@ struct CsvTable {
 };
 
 /// Reads numbers separated by commas. Spaces around them and empty lines are ignored. A first line
-/// that does not consist of numbers is a header. Errors: kInvalidData with line and column.
+/// without any number is a header. Errors: kInvalidData with line and column.
 StatusOr<CsvTable> parse_csv(std::string_view text);
 
 }  // namespace millrace::jobs

@@ -1,5 +1,6 @@
 #include "jobs/data/data_set.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -47,12 +48,14 @@ StatusOr<std::vector<ColumnRange>> parse_columns(const std::string& text) {
   return ranges;
 }
 
-// Range of an integer type as doubles; 2^63 itself is not in the range.
+// True if the cell is a whole number in the range of an integer type. Cells are doubles, so whole
+// numbers from 2^53 on may have lost their last digits.
 template <typename T>
 bool fits(double cell) {
   if constexpr (std::is_floating_point_v<T>) return true;
-  const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
-  return cell >= -end && cell < end;
+  constexpr int kExactDigits = std::numeric_limits<double>::digits;
+  const double end = std::ldexp(1.0, std::min(std::numeric_limits<T>::digits, kExactDigits));
+  return std::trunc(cell) == cell && cell >= -end && cell < end;
 }
 
 template <typename T>

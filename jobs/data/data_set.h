@@ -17,7 +17,7 @@ class DataSet {
   /// Reads examples.
   ///
   /// \param path     `.npz`: arrays by var name, rows in dim 0. Otherwise csv: numbers separated by
-  /// commas; a first line that does not consist of numbers is a header.
+  /// commas; a first line without any number is a header.
   /// \param columns  csv only: "x=0:12,y=13", columns from 0, ends included
   /// \param program  declares dtypes and dims of the vars; dims but the first must be known
   /// Errors: kUsage for a bad column list, kInvalidData with file, line and column.

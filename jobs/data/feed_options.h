@@ -6,6 +6,13 @@
 
 namespace millrace::jobs {
 
+/// How the trainers of a job, or the ranks of a run, divide their examples.
+enum class Divide : uint8_t {
+  kNone,      ///< each reads all of them
+  kFiles,     ///< each reads some of the files, consecutive ones
+  kExamples,  ///< each reads a random share of the lines of every file, see io::LineShare
+};
+
 /// What the steps of a run are fed with. At most one of `steps_file`, `data` and `files` is given;
 /// `values` are fed in every step in any case.
 struct FeedOptions {
@@ -20,11 +27,16 @@ struct FeedOptions {
   std::vector<std::string> files;   ///< patterns of MultiSlot text; "-" is standard input
   std::string slots;                ///< description of the fields of their lines
   bool in_memory = false;  ///< `files` are read before training, so that they can be shuffled
-  int reader_threads = 1;  ///< that read `files`
+  int reader_threads = 0;  ///< that read `files`; 0: from the slots file, else 1
   int64_t batch_size = 0;  ///< examples; 0: from the slots file, else 64
   int64_t epochs = 1;      ///< passes over `data` or `files`
   bool shuffle = true;     ///< in every epoch
   uint64_t seed = 0;       ///< of shuffling
+  bool drop_last = false;  ///< leaves out batches with fewer examples
+  /// Of `data` and `files`. All trainers must be given the same ones.
+  Divide divide = Divide::kNone;
+  int trainer = 0;   ///< with `divide`: number of this one
+  int trainers = 1;  ///< of the job
 };
 
 }  // namespace millrace::jobs

@@ -1,7 +1,6 @@
 #include "jobs/data/feeder.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "framework/base/errors.h"
 #include "io/npz.h"
@@ -66,17 +65,40 @@ StatusOr<Feeder> Feeder::open(const FeedOptions& options, const Program& program
     feeder.limit_steps(options.max_steps);
     return feeder;
   }
-  MILLRACE_ASSIGN_OR_RETURN(feeder.data_, DataSet::read(options.data, options.columns, program));
-  const int64_t rows = feeder.data_->rows();
-  feeder.batch_size_ = std::min(options.batch_size > 0 ? options.batch_size : kBatchSize, rows);
-  feeder.epochs_ = options.epochs;
-  feeder.steps_per_epoch_ = (rows + feeder.batch_size_ - 1) / feeder.batch_size_;
-  feeder.steps_ = feeder.steps_per_epoch_ * options.epochs;
-  feeder.limit_steps(options.max_steps);
-  feeder.shuffle_ = options.shuffle;
-  feeder.order_.resize(static_cast<size_t>(rows));
-  std::iota(feeder.order_.begin(), feeder.order_.end(), 0);
+  MILLRACE_RETURN_IF_ERROR(feeder.open_data(options, program));
   return feeder;
+}
+
+Status Feeder::open_data(const FeedOptions& options, const Program& program) {
+  if (options.divide == Divide::kFiles)
+    return {StatusCode::kUsage, "options.divide: options.data is one file, divide its examples"};
+  MILLRACE_ASSIGN_OR_RETURN(data_, DataSet::read(options.data, options.columns, program));
+  const bool divided = options.divide == Divide::kExamples;
+  const io::LineShare share{options.trainer, divided ? options.trainers : 1};
+  for (int64_t row = 0; row < data_->rows(); ++row)
+    if (share.has(0, row)) rows_.push_back(row);
+  const auto rows = static_cast<int64_t>(rows_.size());
+  if (rows == 0)
+    return InvalidData("found {} examples for {} trainers, none for this one", data_->rows(),
+                       options.trainers)
+        .in_file(options.data);
+  batch_size_ = std::min(options.batch_size > 0 ? options.batch_size : kBatchSize, rows);
+  epochs_ = options.epochs;
+  dropped_ = options.drop_last ? rows % batch_size_ : 0;
+  steps_per_epoch_ = (rows - dropped_ + batch_size_ - 1) / batch_size_;
+  steps_ = steps_per_epoch_ * options.epochs;
+  limit_steps(options.max_steps);
+  shuffle_ = options.shuffle;
+  order_ = rows_;
+  return Ok();
+}
+
+std::string Feeder::remark() const {
+  const int64_t dropped = slots_ != nullptr   ? slots_->dropped()
+                          : data_.has_value() ? dropped_ * epochs_
+                                              : 0;
+  if (dropped > 0) return fmt::format("left out {} examples of batches that are not full", dropped);
+  return slots_ == nullptr ? std::string() : slots_->remark();
 }
 
 int64_t Feeder::epoch(int64_t step) const {
@@ -84,7 +106,6 @@ int64_t Feeder::epoch(int64_t step) const {
   return has_data() ? step / steps_per_epoch_ + 1 : 0;
 }
 
-// Applies --max-steps; 0 means no limit.
 void Feeder::limit_steps(int64_t limit) {
   if (limit > 0 && (steps_ == 0 || steps_ > limit)) steps_ = limit;
 }
@@ -102,17 +123,18 @@ void Feeder::shuffle(int64_t epoch) {
 
 Status Feeder::go_to(int64_t step) {
   if (slots_ != nullptr) {
-    slots_->rewind();
+    MILLRACE_RETURN_IF_ERROR(slots_->rewind());
     examples_ = 0;
     for (int64_t past = 0; past < step; ++past) MILLRACE_RETURN_IF_ERROR(feeds(past).status());
     return Ok();
   }
   if (!has_data()) return Ok();
-  std::iota(order_.begin(), order_.end(), 0);
+  order_ = rows_;
   const int64_t in_epoch = step % steps_per_epoch_;
   for (int64_t past = 1; past < epoch(step); ++past) shuffle(past);
   if (in_epoch > 0) shuffle(epoch(step));
-  examples_ = (epoch(step) - 1) * data_->rows() + in_epoch * batch_size_;
+  examples_ =
+      (epoch(step) - 1) * (static_cast<int64_t>(rows_.size()) - dropped_) + in_epoch * batch_size_;
   return Ok();
 }
 
@@ -124,9 +146,9 @@ StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
     return &fixed_;
   }
   if (slots_ != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t rows, slots_->next(fixed_));
-    examples_ += rows;
-    return rows > 0 ? &fixed_ : nullptr;
+    MILLRACE_ASSIGN_OR_RETURN(step_examples_, slots_->next(fixed_));
+    examples_ += step_examples_;
+    return step_examples_ > 0 ? &fixed_ : nullptr;
   }
   if (!has_data()) return &fixed_;
   const int64_t in_epoch = step % steps_per_epoch_;
@@ -136,7 +158,8 @@ StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
   MILLRACE_ASSIGN_OR_RETURN(NamedValues batch,
                             data_->batch(llvm::ArrayRef(order_).slice(begin, count)));
   for (auto& [name, value] : batch) fixed_[name] = std::move(value);
-  examples_ += static_cast<int64_t>(count);
+  step_examples_ = static_cast<int64_t>(count);
+  examples_ += step_examples_;
   return &fixed_;
 }
 

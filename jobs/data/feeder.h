@@ -35,17 +35,25 @@ class Feeder {
   /// Examples fed up to now; 0 without --data and --files.
   [[nodiscard]] int64_t examples() const { return examples_; }
 
+  /// Number of examples in the feeds of the last step; 0 without --data and --files.
+  [[nodiscard]] int64_t step_examples() const { return step_examples_; }
+
   /// Feeds of a step; valid until the next call. Null: the files have ended. Steps must be
   /// requested in order, starting at 0 or at the step of go_to().
   StatusOr<const executor::NamedValues*> feeds(int64_t step);
   /// Sets the next step that will be requested. Errors: those of the files.
   Status go_to(int64_t step);
+  /// Ends the run after this many steps; 0 changes nothing.
+  void limit_steps(int64_t limit);
+  /// What the log should say about the examples after the last step, empty if nothing: how many
+  /// were left out, and whether none was for this trainer.
+  [[nodiscard]] std::string remark() const;
   /// Seconds that steps waited for files.
   [[nodiscard]] double waited_s() const { return slots_ == nullptr ? 0 : slots_->waited_s(); }
 
  private:
+  Status open_data(const FeedOptions& options, const Program& program);
   void shuffle(int64_t epoch);
-  void limit_steps(int64_t limit);
   void swap_step();
 
   executor::NamedValues fixed_;
@@ -53,14 +61,17 @@ class Feeder {
   std::vector<executor::NamedValues> step_feeds_;
   std::optional<DataSet> data_;
   std::unique_ptr<SlotData> slots_;  ///< --files
-  std::vector<int64_t> order_;       ///< rows in the order of this epoch
+  std::vector<int64_t> rows_;        ///< --data: those of this trainer
+  std::vector<int64_t> order_;       ///< the same in the order of this epoch
   int64_t steps_ = 1;
   int64_t epochs_ = 0;
   int64_t steps_per_epoch_ = 0;
   int64_t batch_size_ = 1;
   int64_t examples_ = 0;
+  int64_t step_examples_ = 0;
   uint64_t seed_ = 0;
   bool shuffle_ = true;
+  int64_t dropped_ = 0;  ///< examples of --data that each epoch leaves out
 };
 
 /// Members "stepK/<var>" grouped by step; those of additional steps are dropped.

@@ -6,6 +6,7 @@
 
 #include <glob.h>
 
+#include "fleet/roles/file_share.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "jobs/data/shuffle.h"
@@ -23,12 +24,20 @@ Status add_files(const std::string& pattern, std::vector<std::string>& files) {
     return Ok();
   }
   glob_t found{};
-  const int result = glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &found);
+  const int result = glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE | GLOB_ERR, nullptr, &found);
   for (size_t i = 0; result == 0 && i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
   globfree(&found);
   if (result == 0) return Ok();
   if (result == GLOB_NOMATCH) return NotFound("options.files: no file matches '{}'", pattern);
-  return IoError("options.files: cannot search for '{}'", pattern);
+  return IoError("options.files: cannot search all folders for '{}'", pattern);
+}
+
+// A file that is listed twice would be trained on twice.
+Status check_twice(std::vector<std::string> files) {
+  std::sort(files.begin(), files.end());
+  const auto twice = std::adjacent_find(files.begin(), files.end());
+  if (twice == files.end()) return Ok();
+  return {StatusCode::kUsage, fmt::format("options.files: '{}' is listed twice", *twice)};
 }
 
 size_t begin_of(const io::SlotColumn& column, int64_t row) {
@@ -69,25 +78,62 @@ StatusOr<std::unique_ptr<SlotData>> SlotData::open(const FeedOptions& options,
     return Status(StatusCode::kUsage,
                   "options.files: expected options.slots with the fields of a line");
   std::unique_ptr<SlotData> data(new SlotData());
-  for (const std::string& pattern : options.files)
-    MILLRACE_RETURN_IF_ERROR(add_files(pattern, data->source_.files));
+  data->in_memory_ = options.in_memory;
+  MILLRACE_RETURN_IF_ERROR(data->find_files(options));
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(options.slots, kMaxSlotsBytes));
   StatusOr<io::SlotsFile> slots = io::parse_slots(text, program);
   if (!slots.ok()) return std::move(slots).status().in_file(options.slots);
+  data->source_.format = slots->format;
   data->source_.slots = std::move(slots->slots);
   data->source_.batch_size = options.batch_size > 0  ? options.batch_size
                              : slots->batch_size > 0 ? slots->batch_size
                                                      : kDefaultBatchSize;
-  data->source_.readers = options.reader_threads;
+  data->source_.readers =
+      options.reader_threads > 0 ? options.reader_threads : std::max(slots->readers, 1);
   data->epochs_ = options.epochs;
   data->shuffle_ = options.shuffle;
   data->seed_ = options.seed;
-  data->in_memory_ = options.in_memory;
+  data->drop_last_ = options.drop_last;
+  MILLRACE_RETURN_IF_ERROR(data->divide_files(options));
   if (data->in_memory_) {
     MILLRACE_RETURN_IF_ERROR(data->load());
+    std::iota(data->order_.begin(), data->order_.end(), 0);
+    data->begin_epoch();
   }
-  data->rewind();
   return data;
+}
+
+Status SlotData::find_files(const FeedOptions& options) {
+  std::vector<std::string>& files = source_.files;
+  for (const std::string& pattern : options.files)
+    MILLRACE_RETURN_IF_ERROR(add_files(pattern, files));
+  MILLRACE_RETURN_IF_ERROR(check_twice(files));
+  source_name_ = files.front();
+  from_stdin_ = std::find(files.begin(), files.end(), "-") != files.end();
+  if (from_stdin_ && !in_memory_ && options.epochs > 1)
+    return {StatusCode::kUsage,
+            "options.files: standard input can be read only once; several epochs need "
+            "options.in_memory"};
+  if (from_stdin_ && options.divide != Divide::kNone)
+    return {StatusCode::kUsage, "options.divide: each trainer has its own standard input"};
+  return Ok();
+}
+
+// Counts rare values in the files of all trainers, then keeps those of this one.
+Status SlotData::divide_files(const FeedOptions& options) {
+  const auto counted = [](const io::Slot& slot) { return slot.cells.min_count > 0; };
+  if (from_stdin_ && std::any_of(source_.slots.begin(), source_.slots.end(), counted))
+    return {StatusCode::kUsage,
+            "options.files: slots with a min_count need files, which are read twice"};
+  MILLRACE_ASSIGN_OR_RETURN(source_.counts, io::count_values(source_));
+  if (options.trainer < 0 || options.trainer >= options.trainers)
+    return {StatusCode::kUsage, fmt::format("options.trainer: expected less than {}, found {}",
+                                            options.trainers, options.trainer)};
+  divided_ = options.divide != Divide::kNone && options.trainers > 1;
+  if (options.divide == Divide::kExamples) source_.share = {options.trainer, options.trainers};
+  if (options.divide == Divide::kFiles)
+    source_.files = fleet::file_share(source_.files, options.trainer, options.trainers);
+  return Ok();
 }
 
 Status SlotData::load() {
@@ -98,29 +144,55 @@ Status SlotData::load() {
     if (batch.rows == 0) break;
     append(batch, rows_);
   }
-  if (rows_.rows == 0) return InvalidData("found no examples").in_file(source_.files.front());
+  read_ = rows_.rows;
   order_.resize(static_cast<size_t>(rows_.rows));
+  return check_epoch();
+}
+
+// The share of one trainer may be empty.
+Status SlotData::check_epoch() const {
+  if (read_ == 0 && !divided_) return InvalidData("found no examples").in_file(source_name_);
+  if (read_ > 0 && read_ == dropped())
+    return InvalidData("found only {} examples, no batch of {} is full", read_, source_.batch_size)
+        .in_file(source_name_);
   return Ok();
+}
+
+int64_t SlotData::dropped() const {
+  if (!in_memory_) return dropped_;
+  return drop_last_ ? rows_.rows % source_.batch_size * epoch_ : 0;
+}
+
+std::string SlotData::remark() const {
+  if (read_ > 0 || !divided_) return {};
+  return fmt::format("no example of {} files is for this trainer", source_.files.size());
 }
 
 int64_t SlotData::steps() const {
   if (!in_memory_) return -1;
-  return (rows_.rows + source_.batch_size - 1) / source_.batch_size * epochs_;
+  const int64_t rest = drop_last_ ? 0 : source_.batch_size - 1;
+  return (rows_.rows + rest) / source_.batch_size * epochs_;
 }
 
-void SlotData::rewind() {
+Status SlotData::rewind() {
+  if (!in_memory_ && from_stdin_ && reader_ != nullptr)
+    return Unimplemented("standard input cannot be read again; options.in_memory keeps it");
   epoch_ = 1;
+  dropped_ = 0;
   if (in_memory_) {
     std::iota(order_.begin(), order_.end(), 0);
     begin_epoch();
-  } else {
-    start_reader();
+    return Ok();
   }
+  waited_s_ = waited_s();
+  reader_ = nullptr;
+  return Ok();
 }
 
 void SlotData::start_reader() {
   waited_s_ = waited_s();
   reader_ = nullptr;
+  read_ = 0;
   reader_ = std::make_unique<io::MultiSlotReader>(source_);
 }
 
@@ -158,25 +230,39 @@ Status SlotData::fill(const io::SlotRows& from, llvm::ArrayRef<int64_t> rows,
 }
 
 StatusOr<int64_t> SlotData::next_of_memory(executor::NamedValues& feeds) {
-  if (at_ == order_.size()) {
-    if (epoch_ == epochs_) return int64_t{0};
+  const auto full = static_cast<size_t>(source_.batch_size);
+  size_t left = order_.size() - at_;
+  if (left == 0 || (drop_last_ && left < full)) {
+    if (epoch_ == epochs_ || order_.empty()) return int64_t{0};
     ++epoch_;
     begin_epoch();
+    left = order_.size();
   }
-  const size_t count = std::min(static_cast<size_t>(source_.batch_size), order_.size() - at_);
+  const size_t count = std::min(full, left);
   MILLRACE_RETURN_IF_ERROR(fill(rows_, llvm::ArrayRef(order_).slice(at_, count), feeds));
   at_ += count;
   return static_cast<int64_t>(count);
 }
 
-StatusOr<int64_t> SlotData::next_of_queue(executor::NamedValues& feeds) {
+// Reads the next batch that is not left out into rows_; none at the end of the last epoch.
+Status SlotData::read_batch() {
+  if (reader_ == nullptr) start_reader();
   while (true) {
     MILLRACE_RETURN_IF_ERROR(reader_->next(rows_));
-    if (rows_.rows > 0) break;
-    if (epoch_ == epochs_) return int64_t{0};
+    read_ += rows_.rows;
+    if (rows_.rows >= source_.batch_size || (rows_.rows > 0 && !drop_last_)) return Ok();
+    dropped_ += rows_.rows;
+    if (rows_.rows > 0) continue;
+    if (epoch_ == 1) MILLRACE_RETURN_IF_ERROR(check_epoch());
+    if (epoch_ == epochs_) return Ok();
     ++epoch_;
     start_reader();
   }
+}
+
+StatusOr<int64_t> SlotData::next_of_queue(executor::NamedValues& feeds) {
+  MILLRACE_RETURN_IF_ERROR(read_batch());
+  if (rows_.rows == 0) return int64_t{0};
   if (order_.size() < static_cast<size_t>(rows_.rows)) {
     order_.resize(static_cast<size_t>(rows_.rows));
     std::iota(order_.begin(), order_.end(), 0);

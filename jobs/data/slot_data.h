@@ -15,13 +15,15 @@
 
 namespace millrace::jobs {
 
-/// Examples in files of MultiSlot text: read during training (queue), or read in
+/// Examples in files of MultiSlot or delimited text: read during training (queue), or read in
 /// advance and shuffled (memory). Feeds have the same form as those of the original's data feeds:
 /// dense slots are [rows, dims...], others [values, 1] with one level of LoD.
 class SlotData {
  public:
   /// Finds the files and reads the slots; with FeedOptions::in_memory also the examples.
-  /// Errors: kUsage, kNotFound for a pattern without files, those of the readers.
+  /// Errors: kUsage, also for a file that is listed twice and for standard input where it would
+  /// have to be read again; kNotFound for a pattern without files; kInvalidData for files without
+  /// examples, unless trainers divide them; those of the readers.
   static StatusOr<std::unique_ptr<SlotData>> open(const FeedOptions& options,
                                                   const Program& program);
 
@@ -32,15 +34,25 @@ class SlotData {
   [[nodiscard]] int64_t epoch() const { return epoch_; }
   /// Puts the next batch into `feeds`. \returns its number of examples; 0: there are no more
   StatusOr<int64_t> next(executor::NamedValues& feeds);
-  /// Restarts from the first batch.
-  void rewind();
+  /// Restarts from the first batch. Errors: kUnimplemented for standard input that is not in
+  /// memory.
+  Status rewind();
+  /// Examples of this epoch and earlier ones that were left out because their batch was not full.
+  [[nodiscard]] int64_t dropped() const;
+  /// A remark for the log if trainers divide the files and none of the examples is for this one;
+  /// otherwise empty. Known after the first epoch.
+  [[nodiscard]] std::string remark() const;
   /// Seconds that training has waited for files.
   [[nodiscard]] double waited_s() const;
 
  private:
   SlotData() = default;
+  Status find_files(const FeedOptions& options);
+  Status divide_files(const FeedOptions& options);
+  Status check_epoch() const;
   void start_reader();
   Status load();
+  Status read_batch();
   StatusOr<int64_t> next_of_queue(executor::NamedValues& feeds);
   StatusOr<int64_t> next_of_memory(executor::NamedValues& feeds);
   void begin_epoch();
@@ -53,6 +65,12 @@ class SlotData {
   bool shuffle_ = true;
   uint64_t seed_ = 0;
   bool in_memory_ = false;
+  bool drop_last_ = false;
+  bool divided_ = false;
+  bool from_stdin_ = false;
+  int64_t dropped_ = 0;                          ///< queue
+  int64_t read_ = 0;                             ///< examples of this epoch
+  std::string source_name_;                      ///< the first file, for messages
   std::unique_ptr<io::MultiSlotReader> reader_;  ///< queue
   double waited_s_ = 0;                          ///< of readers of earlier epochs
   io::SlotRows rows_;                            ///< memory: all; queue: the last batch

@@ -170,6 +170,8 @@ Status Cluster::train(int id, Trainer& job, const Steps& feeds, NamedValues& fet
 Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& fetched, NamedValues& gathered,
                             TrainerStats& stats) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job, open_one_trainer(id));
+  if (DumpOptions dump; !job->add_dumps(dump).ok())
+    return Unimplemented("--cluster: fleet_opt.dump_fields and dump_param of trainers");
   if (options_.keeps_stats) job->keep_stats(nullptr);
   MILLRACE_RETURN_IF_ERROR(train(id, *job, feeds, fetched, stats));
   if (stop_.stopped()) return job->finish({});

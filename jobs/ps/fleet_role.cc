@@ -72,17 +72,20 @@ Status read_dense_tables(const Json* json, std::map<int32_t, std::vector<std::st
   return Ok();
 }
 
-// Refuses trainer features of the original that millrace would ignore silently.
-Status check_trainer(JsonFields& options) {
+// Reads what a trainer dumps; refuses trainer features of the original that millrace would ignore
+// silently.
+Status read_trainer(JsonFields& options, FleetRole& role) {
   std::string trainer;
   std::string worker;
   options.text("trainer", trainer).text("device_worker", worker);
-  for (const char* const key : {"dump_fields", "dump_param", "stat_var_names"}) {
-    std::vector<std::string> names;
-    options.strings(key, names);
-    if (!names.empty()) return Unimplemented("fleet_opt.{}: dumps of a trainer", key);
-  }
+  std::vector<std::string> statistics;
+  options.strings("dump_fields", role.dump_fields)
+      .strings("dump_param", role.dump_params)
+      .text("dump_fields_path", role.dump_path)
+      .strings("stat_var_names", statistics);
   MILLRACE_RETURN_IF_ERROR(options.status());
+  if (!statistics.empty())
+    return Unimplemented("fleet_opt.stat_var_names: statistics of a trainer");
   if (!trainer.empty() && trainer != "MultiTrainer" && trainer != "DistMultiTrainer")
     return Unimplemented("fleet_opt.trainer '{}'; expected MultiTrainer or DistMultiTrainer",
                          trainer);
@@ -115,7 +118,7 @@ Status read_runtime(const Json& json, FleetRole& role) {
   MILLRACE_RETURN_IF_ERROR(fields.status());
   JsonFields options(*fields.find("fleet_opt"), "fleet_opt");
   MILLRACE_RETURN_IF_ERROR(read_int(options, "mpi_size", 1, role.workers));
-  if (!role.is_server) MILLRACE_RETURN_IF_ERROR(check_trainer(options));
+  if (!role.is_server) MILLRACE_RETURN_IF_ERROR(read_trainer(options, role));
   MILLRACE_RETURN_IF_ERROR(read_flags(fields.find("communicator_flags"), role.communicator));
   MILLRACE_RETURN_IF_ERROR(read_dense_tables(fields.find("recv_dense"), role.dense_tables));
   const Json* const contexts = fields.find("send_context");

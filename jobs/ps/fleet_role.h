@@ -27,7 +27,10 @@ struct FleetRole {
   int index = 0;    ///< among servers, or among workers
   int workers = 1;  ///< of the job
   ps::CommMode mode = ps::CommMode::kSync;
-  std::vector<std::string> servers;                          ///< endpoints
+  std::vector<std::string> servers;      ///< endpoints
+  std::vector<std::string> dump_fields;  ///< vars that a trainer writes to files
+  std::vector<std::string> dump_params;
+  std::string dump_path;                                     ///< where the original writes them
   std::map<std::string, std::string> communicator;           ///< settings by name
   ps::CommContexts send;                                     ///< contexts by name
   std::map<int32_t, std::vector<std::string>> dense_tables;  ///< parameters by table

@@ -80,6 +80,19 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
   return trainer;
 }
 
+// The folder is given by the command, because a file of a job must not choose where this process
+// writes.
+Status FleetTrainer::add_dumps(DumpOptions& dump) const {
+  if (role_.dump_fields.empty() && role_.dump_params.empty()) return Ok();
+  if (dump.folder.empty())
+    return Status(StatusCode::kUsage,
+                  "the job dumps fields or params of its trainers: expected options.dump_folder")
+        .with_hint("its fleet_opt.dump_fields_path is '" + role_.dump_path + "'");
+  dump.fields.insert(dump.fields.end(), role_.dump_fields.begin(), role_.dump_fields.end());
+  dump.params.insert(dump.params.end(), role_.dump_params.begin(), role_.dump_params.end());
+  return Ok();
+}
+
 // Rows of embeddings are skipped: servers load them from the same file.
 Status FleetTrainer::load_params(const std::string& path) {
   std::set<std::string> embeddings;

@@ -22,6 +22,8 @@ class FleetTrainer final : public Trainer {
                                                       std::shared_ptr<ps::Transport> transport);
 
   [[nodiscard]] const Program& program() const override { return *role_.main; }
+  [[nodiscard]] int trainers() const override { return role_.workers; }
+  Status add_dumps(DumpOptions& dump) const override;
   Status step(int64_t number, const executor::NamedValues& feeds,
               const std::vector<std::string>& fetches, executor::NamedValues& results) override;
   void keep_stats(ps::CallTrace* trace) override;

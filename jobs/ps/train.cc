@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -11,6 +12,7 @@
 
 #include "executor/feed_values.h"
 #include "jobs/data/feeder.h"
+#include "jobs/stats/fetches_line.h"
 #include "jobs/stats/step_facts.h"
 
 namespace millrace::jobs {
@@ -30,10 +32,13 @@ struct Side {
 // Trains a job from a step on.
 class TrainLoop {
  public:
-  TrainLoop(Trainer& job, const TrainOptions& options, Feeder& feeder, NamedValues& results)
+  TrainLoop(Trainer& job, const TrainOptions& options, Feeder& feeder, StepDump* dump,
+            NamedValues& results)
       : job_(job),
         options_(options),
         feeder_(feeder),
+        dump_(dump),
+        fetches_(dump == nullptr ? options.fetches : dump->with(options.fetches)),
         results_(results),
         prefixed_(!feeder.has_data()) {}
 
@@ -44,13 +49,19 @@ class TrainLoop {
 
  private:
   Status work(int worker, Side& side);
+  Status show(int64_t step, int64_t examples, NamedValues& values) const;
   void note(ProgressState& state, int64_t step, const NamedValues& values) const;
+  [[nodiscard]] int64_t examples_of(const NamedValues& feeds) const {
+    return feeder_.has_data() ? feeder_.step_examples() : batch_of(feeds);
+  }
   void begin_progress(ProgressState& state) const;
   void end_progress(const ProgressState& state) const;
 
   Trainer& job_;
   const TrainOptions& options_;
   Feeder& feeder_;
+  StepDump* dump_;                    ///< null: nothing is dumped
+  std::vector<std::string> fetches_;  ///< with those that are only dumped
   NamedValues& results_;
   bool prefixed_;
 };
@@ -63,6 +74,15 @@ void TrainLoop::begin_progress(ProgressState& state) const {
 
 void TrainLoop::end_progress(const ProgressState& state) const {
   if (options_.progress != nullptr && feeder_.steps() != 1) options_.progress->finish(state);
+}
+
+// Writes and logs what a step has computed; keeps the values of the wanted fetches.
+Status TrainLoop::show(int64_t step, int64_t examples, NamedValues& values) const {
+  if (dump_ != nullptr)
+    MILLRACE_RETURN_IF_ERROR(dump_->write(step, examples, options_.fetches, values));
+  if (options_.print_period > 0 && (step + 1) % options_.print_period == 0)
+    options_.log(LogLevel::kInfo, fetches_line(step + 1, options_.fetches, values));
+  return Ok();
 }
 
 // Shows the progress after a step. The caller has set the number of steps.
@@ -83,7 +103,8 @@ Status TrainLoop::run(int64_t first) {
   for (int64_t step = first; !options_.stopped() && !feeder_.ends_at(step); ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder_.feeds(step));
     if (feeds == nullptr) break;
-    MILLRACE_RETURN_IF_ERROR(job_.step(step, *feeds, options_.fetches, values));
+    MILLRACE_RETURN_IF_ERROR(job_.step(step, *feeds, fetches_, values));
+    MILLRACE_RETURN_IF_ERROR(show(step, examples_of(*feeds), values));
     state.step = step + 1;
     note(state, step, values);
     if (!prefixed_) continue;
@@ -104,6 +125,7 @@ Status TrainLoop::work(int worker, Side& side) {
   NamedValues values;
   while (true) {
     int64_t step = 0;
+    int64_t examples = 0;
     {
       const std::lock_guard lock(side.mutex);
       if (side.ended || options_.stopped() || feeder_.ends_at(side.next)) return Ok();
@@ -111,11 +133,13 @@ Status TrainLoop::work(int worker, Side& side) {
       side.ended = given == nullptr;
       if (side.ended) return Ok();
       step = side.next++;
+      examples = examples_of(*given);
       // the feeder reuses its memory for the next worker
       for (const auto& [name, value] : *given)
         MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, feeds[name]));
     }
-    MILLRACE_RETURN_IF_ERROR(job_.worker_step(worker, step, feeds, options_.fetches, values));
+    MILLRACE_RETURN_IF_ERROR(job_.worker_step(worker, step, feeds, fetches_, values));
+    MILLRACE_RETURN_IF_ERROR(show(step, examples, values));
     const std::lock_guard lock(side.mutex);
     side.state.step = std::max(side.state.step, step + 1);
     note(side.state, step, values);
@@ -174,9 +198,17 @@ StatusOr<int64_t> go_back(Trainer& job, int number, const LogSink& log) {
 Status train(Trainer& job, int number, const TrainOptions& options, const Trainer::Ending& ending,
              NamedValues& results) {
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder, Feeder::open(options.feeds, job.program()));
-  TrainLoop loop(job, options, feeder, results);
+  std::unique_ptr<StepDump> dump;
+  DumpOptions dumped = options.dump;
+  MILLRACE_RETURN_IF_ERROR(job.add_dumps(dumped));
+  if (dumped.wanted()) {
+    MILLRACE_ASSIGN_OR_RETURN(dump, StepDump::open(dumped));
+  }
+  TrainLoop loop(job, options, feeder, dump.get(), results);
   for (int64_t first = job.first_step();;) {
     Status status = job.workers() > 1 ? loop.run_side_by_side(first) : loop.run(first);
+    if (const std::string remark = feeder.remark(); !remark.empty())
+      options.log(LogLevel::kWarning, remark);
     // completes the job at the servers, after all pending sends
     if (status.ok()) status = job.finish(options.stopped() ? Trainer::Ending() : ending);
     if (status.ok() || options.stopped() || !job.must_go_back()) return status;

@@ -8,6 +8,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status.h"
 #include "jobs/data/feed_options.h"
+#include "jobs/data/step_dump.h"
 #include "jobs/ps/trainer.h"
 #include "jobs/stats/progress_state.h"
 
@@ -17,6 +18,8 @@ namespace millrace::jobs {
 struct TrainOptions {
   FeedOptions feeds;
   std::vector<std::string> fetches;
+  DumpOptions dump;          ///< vars that are written to files
+  int64_t print_period = 0;  ///< logs the fetches after this many steps each; 0: never
   /// True if the trainer is to leave the job after its step; called from its workers at once.
   std::function<bool()> stopped = [] { return false; };
   ProgressSink* progress = nullptr;  ///< null: progress is not shown

@@ -12,6 +12,7 @@
 #include "framework/base/log.h"
 #include "framework/import.h"
 #include "framework/program.h"
+#include "jobs/data/step_dump.h"
 #include "jobs/ps/device_steps.h"
 #include "jobs/stats/trainer_numbers.h"
 #include "jobs/stats/trainer_stats.h"
@@ -59,6 +60,11 @@ class Trainer {
   virtual ~Trainer() = default;
 
   [[nodiscard]] virtual const Program& program() const = 0;
+  /// Number of trainers of the job; 0 if its files do not state it.
+  [[nodiscard]] virtual int trainers() const { return 0; }
+  /// Adds the vars that the files of the job dump. Errors: kUsage if there are some and no folder
+  /// is given.
+  virtual Status add_dumps(DumpOptions& /*dump*/) const { return Ok(); }
   /// First step of the run: 0, unless servers loaded snapshots or this trainer replaces a lost one.
   [[nodiscard]] virtual int64_t first_step() const { return 0; }
   /// True after an error of step() or finish() that going back can fix.

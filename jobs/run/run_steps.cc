@@ -9,6 +9,7 @@
 
 #include "executor/feed_targets.h"
 #include "jobs/run/checkpoints.h"
+#include "jobs/stats/fetches_line.h"
 #include "jobs/stats/step_facts.h"
 
 namespace millrace::jobs {
@@ -42,6 +43,12 @@ void warn_of_unread(const LogSink& log, const Session& session, const NamedValue
 StatusOr<StepsResult> run_steps(Session& session, Feeder& feeder, const StepsOptions& options,
                                 StopTogether& stop) {
   StepsResult outcome;
+  std::unique_ptr<StepDump> dump;
+  if (options.dump.wanted()) {
+    MILLRACE_ASSIGN_OR_RETURN(dump, StepDump::open(options.dump));
+  }
+  const std::vector<std::string> fetches =
+      dump == nullptr ? options.fetches : dump->with(options.fetches);
   RunCheckpoints checkpoints(options.checkpoints, options.log);
   MILLRACE_RETURN_IF_ERROR(checkpoints.begin(session, options.observed));
   const bool prefixed = !feeder.has_data() && (feeder.steps() != 1 || feeder.has_step_feeds());
@@ -55,7 +62,7 @@ StatusOr<StepsResult> run_steps(Session& session, Feeder& feeder, const StepsOpt
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
     if (feeds == nullptr) break;
     if (step < session.first_step) continue;  // feeds of steps that the checkpoint has already done
-    if (Status status = run_step(session, *feeds, options.fetches, values); !status.ok()) {
+    if (Status status = run_step(session, *feeds, fetches, values); !status.ok()) {
       status = std::move(status).in_file(session.name);
       return feeder.steps() != 1 ? std::move(status).with_note(fmt::format("in step {}", step))
                                  : status;
@@ -64,6 +71,11 @@ StatusOr<StepsResult> run_steps(Session& session, Feeder& feeder, const StepsOpt
       warn_of_unread(options.log, session, *feeds);
       warn_of_absent(options.log, values);
     }
+    const int64_t examples = feeder.has_data() ? feeder.step_examples() : batch_of(*feeds);
+    if (dump != nullptr)
+      MILLRACE_RETURN_IF_ERROR(dump->write(step, examples, options.fetches, values));
+    if (options.print_period > 0 && (step + 1) % options.print_period == 0)
+      options.log(LogLevel::kInfo, fetches_line(step + 1, options.fetches, values));
     state.step = step + 1;
     state.epoch = feeder.epoch(step);
     state.examples = feeder.examples();
@@ -83,6 +95,8 @@ StatusOr<StepsResult> run_steps(Session& session, Feeder& feeder, const StepsOpt
   if (!prefixed) outcome.results = std::move(values);
   MILLRACE_RETURN_IF_ERROR(checkpoints.finish());
   if (options.progress != nullptr && feeder.steps() != 1) options.progress->finish(state);
+  if (const std::string remark = feeder.remark(); !remark.empty())
+    options.log(LogLevel::kWarning, remark);
   if (feeder.waited_s() > 0)
     options.log(LogLevel::kInfo,
                 fmt::format("steps waited {:.3f} s for examples", feeder.waited_s()));

@@ -7,6 +7,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status.h"
 #include "jobs/data/feeder.h"
+#include "jobs/data/step_dump.h"
 #include "jobs/run/session.h"
 #include "jobs/run/stop_together.h"
 #include "jobs/stats/progress_state.h"
@@ -16,6 +17,8 @@ namespace millrace::jobs {
 /// How the steps of a session are run.
 struct StepsOptions {
   std::vector<std::string> fetches;
+  DumpOptions dump;          ///< vars that are written to files
+  int64_t print_period = 0;  ///< logs the fetches after this many steps each; 0: never
   CheckpointOptions checkpoints;
   bool observed = false;             ///< another observer of the session has been set
   ProgressSink* progress = nullptr;  ///< null: progress is not shown

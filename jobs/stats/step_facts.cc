@@ -26,7 +26,8 @@ std::optional<double> loss_of(const Value& value, int devices) {
 int64_t batch_of(const executor::NamedValues& feeds) {
   for (const auto& [name, value] : feeds) {
     const auto* const tensor = value.get_if<Tensor>();
-    if (tensor != nullptr && tensor->rank() > 0) return tensor->dim(0);
+    if (tensor == nullptr || tensor->rank() == 0) continue;
+    return tensor->lod().levels().empty() ? tensor->dim(0) : tensor->lod().sequences(0);
   }
   return 1;
 }

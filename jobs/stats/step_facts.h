@@ -11,7 +11,8 @@ namespace millrace::jobs {
 /// device; nothing for other values.
 std::optional<double> loss_of(const Value& value, int devices = 1);
 
-/// Number of rows of the first dense feed, in order of names; 1 if there is none.
+/// Number of examples of the first fed tensor, in order of names: rows, or sequences of the first
+/// level of its LoD; 1 if there is none.
 int64_t batch_of(const executor::NamedValues& feeds);
 
 }  // namespace millrace::jobs

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <zlib.h>
 
+#include "io/multi_slot/cells.h"
 #include "io/multi_slot/line.h"
 #include "io/multi_slot/line_stream.h"
 #include "io/multi_slot/reader.h"
@@ -110,11 +111,132 @@ TEST(MultiSlotSlots, RefusesWhatMakesNoSense) {
           {R"([{"name": "a", "type": "float", "is_dense": true, "shape": [4294967296, 4294967296]}])",
            "expected dims above 0"},
           {R"([{"name": "a", "type": "float"}, {"name": "a", "type": "float"}])", "twice"},
-          {R"({"slots": [{"name": "a", "type": "float"}], "batch_size": 0})", "batch_size"}}) {
+          {R"({"slots": [{"name": "a", "type": "float"}], "batch_size": 0})", "batch_size"},
+          {R"([{"name": "a", "type": "float", "is_dence": true}])", "unknown field 'is_dence'"},
+          {R"({"slots": [{"name": "a", "type": "float"}], "rate": 1})", "unknown field 'rate'"},
+          {R"({"slots": [{"name": "a", "type": "float"}], "pipe_command": "grep 1"})",
+           "pipe_command \"grep 1\": pipe its output"},
+          {R"({"slots": [{"name": "a", "type": "float"}], "input_type": 1})", "input_type 1"},
+          {R"({"slots": [{"name": "a", "type": "float"}], "header": true})",
+           "header: only with"}}) {
     const auto file = parse_slots(text, *program);
     ASSERT_FALSE(file.ok()) << text;
     EXPECT_THAT(file.status().message(), HasSubstr(said)) << text;
   }
+}
+
+StatusOr<SlotsFile> cells_of(const std::string& slots, const std::string& more = "") {
+  const auto program = Program::create();
+  return parse_slots(R"({"format": "delimited", )" + more + R"("slots": [)" + slots + "]}",
+                     *program);
+}
+
+TEST(DelimitedSlots, RefusesWhatMakesNoSense) {
+  for (
+      const auto& [slot, said] : std::vector<std::pair<const char*, const char*>>{
+          {R"({"name": "a", "type": "uint64"})", "slot 'a': expected a field 'columns'"},
+          {R"({"name": "a", "type": "uint64", "columns": "2:1"})", "expected COLUMN or FIRST:LAST"},
+          {R"({"name": "a", "type": "uint64", "columns": -1})", "expected COLUMN or FIRST:LAST"},
+          {R"({"name": "a", "type": "uint64", "columns": 0, "default": 0.5})", "a whole number"},
+          {R"({"name": "a", "type": "float", "columns": 0, "default": ""})", "a number, found"},
+          {R"({"name": "a", "type": "float", "columns": 0, "hash": {}})", "only for ids"},
+          {R"({"name": "a", "type": "uint64", "columns": 0, "hash": {"function": "md5"}})",
+           "expected none, hexadecimal, xxh64"},
+          {R"({"name": "a", "type": "uint64", "columns": 0, "hash": {"functio": "crc32"}})",
+           "unknown field 'hash.functio'"},
+          {R"({"name": "a", "type": "uint64", "columns": 0,
+                "hash": {"function": "crc32", "buckets": 0}})",
+           "'buckets': expected a whole number from 1"},
+          {R"({"name": "a", "type": "uint64", "columns": 0,
+                "hash": {"function": "crc32", "first": 1}})",
+           "'hash.first' needs 'hash.buckets'"},
+          {R"({"name": "a", "type": "uint64", "columns": 0, "hash": {"function": "none", "seed": 1}})",
+           "neither prefix nor seed"},
+          {R"({"name": "a", "type": "uint64", "columns": 0, "min_count": 2})", "both 'min_count'"},
+          {R"({"name": "a", "type": "float", "is_dense": true, "shape": [3], "columns": "0:1"})",
+           "expected 3 columns for its dims, found 2"},
+          {R"({"name": "a", "type": "float", "columns": 0, "width": 1})",
+           "unknown field 'width'"}}) {
+    const auto file = cells_of(slot);
+    ASSERT_FALSE(file.ok()) << slot;
+    EXPECT_THAT(file.status().message(), HasSubstr(said)) << slot;
+  }
+  const std::string slot = R"({"name": "a", "type": "float", "columns": 3})";
+  EXPECT_THAT(cells_of(slot, R"("columns": 3, )").status().message(),
+              HasSubstr("column 3 does not exist, a line has 3 columns"));
+  EXPECT_THAT(cells_of(slot, R"("separator": "ab", )").status().message(), HasSubstr("one byte"));
+  EXPECT_THAT(cells_of(slot, R"("header": 1, )").status().message(), HasSubstr("true or false"));
+}
+
+class DelimitedLine : public ::testing::Test {
+ protected:
+  DelimitedLine() {
+    auto file = cells_of(R"({"name": "click", "type": "uint64", "is_dense": true, "columns": 0},
+        {"name": "dense", "type": "float", "is_dense": true, "columns": "1:2", "default": -1},
+        {"name": "C1", "type": "uint64", "columns": 3, "default": 7,
+         "hash": {"function": "hexadecimal", "buckets": 1000, "first": 10}})",
+                         R"("columns": 5, )");
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    file_ = *std::move(file);
+  }
+  std::string error_of(const std::string& line) {
+    DelimitedLines lines(file_.format, file_.slots, nullptr);
+    SlotRows rows;
+    const Status status = lines.append(line, rows);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidData) << line;
+    EXPECT_EQ(rows.rows, 0) << line;
+    return status.message();
+  }
+  SlotsFile file_;
+};
+
+TEST_F(DelimitedLine, AppendsInstances) {
+  DelimitedLines lines(file_.format, file_.slots, nullptr);
+  SlotRows rows;
+  ASSERT_TRUE(lines.append("1\t0.5\t\tff\tignored\r", rows).ok());
+  ASSERT_TRUE(lines.append("0\t+2\t-3e1\t\t", rows).ok());
+  EXPECT_EQ(rows.rows, 2);
+  EXPECT_THAT(rows.columns[0].ids, ElementsAre(1, 0));
+  EXPECT_THAT(rows.columns[1].floats, ElementsAre(0.5F, -1, 2, -30));
+  EXPECT_THAT(rows.columns[1].ends, ElementsAre(2, 4));
+  EXPECT_THAT(rows.columns[2].ids, ElementsAre(265, 7));
+}
+
+TEST_F(DelimitedLine, NamesWhatIsWrong) {
+  EXPECT_THAT(error_of(""), HasSubstr("expected 5 columns, found 1"));
+  EXPECT_THAT(error_of("1\t1\t1\tf\tx\ty"), HasSubstr("expected 5 columns, found 6"));
+  EXPECT_THAT(error_of("\t1\t1\tf\tx"),
+              HasSubstr("slot 'click', column 0: the cell is empty and the slot has no default"));
+  EXPECT_THAT(error_of("1.5\t1\t1\tf\tx"),
+              HasSubstr("slot 'click', column 0: expected a whole number, found '1.5'"));
+  EXPECT_THAT(error_of("1\t1\tnan\tf\tx"),
+              HasSubstr("slot 'dense', column 2: expected a finite number, found 'nan'"));
+  EXPECT_THAT(error_of("1\t1\t1 \tf\tx"), HasSubstr("found '1 '"));
+  EXPECT_THAT(error_of("1\t1\t1\t10000000000000000\tx"),
+              HasSubstr("slot 'C1', column 3: expected a hexadecimal number"));
+}
+
+// Known values of the functions: xxhsum, mmh3, zlib, and the page of FNV.
+TEST(CellHashes, AreThoseOfOtherPrograms) {
+  const auto hashed = [](CellHash hash, const std::string& cell, const std::string& prefix = "",
+                         uint64_t seed = 0) {
+    CellRule rule;
+    rule.hash = hash;
+    rule.prefix = prefix;
+    rule.seed = seed;
+    uint64_t value = 0;
+    EXPECT_TRUE(hash_cell(cell, rule, value));
+    return value;
+  };
+  EXPECT_EQ(hashed(CellHash::kXxh64, "abc"), 0x44bc2cf5ad770999ULL);
+  EXPECT_EQ(hashed(CellHash::kXxh64, "bc", "a"), 0x44bc2cf5ad770999ULL);
+  EXPECT_EQ(hashed(CellHash::kFnv1a, "a"), 0xaf63dc4c8601ec8cULL);
+  EXPECT_EQ(hashed(CellHash::kFnv1a, "foobar"), 0x85944171f73967e8ULL);
+  EXPECT_EQ(hashed(CellHash::kCrc32, "123456789"), 0xcbf43926ULL);
+  EXPECT_EQ(hashed(CellHash::kMurmur3, "test"), 0xba6bd213ULL);
+  EXPECT_EQ(hashed(CellHash::kMurmur3, "Hello, world!", "", 0x9747b28c), 0x24884cbaULL);
+  EXPECT_EQ(hashed(CellHash::kMurmur3, ""), 0U);
+  EXPECT_EQ(hashed(CellHash::kNone, "-1"), UINT64_MAX);
 }
 
 class MultiSlotFiles : public ::testing::Test {
@@ -178,6 +300,55 @@ TEST_F(MultiSlotFiles, EveryLineComesOnceWhateverTheReaders) {
     std::sort(seen.begin(), seen.end());
     EXPECT_EQ(seen, all) << readers;
   }
+}
+
+TEST_F(MultiSlotFiles, SharesOfTrainersAreAllLinesOnce) {
+  MultiSlotSource source;
+  source.slots = {{.name = "ids"}};
+  std::vector<int64_t> all;
+  for (int f = 0; f < 4; ++f) {
+    std::string text;
+    for (int i = 0; i < 37 * f + 1; ++i) {
+      all.push_back(f * 1000 + i);
+      text += fmt::format("1 {}\n", all.back());
+    }
+    source.files.push_back(write(fmt::format("part-{}", f), text));
+  }
+  source.batch_size = 7;
+  for (const int trainers : {1, 2, 5, 300}) {
+    std::vector<int64_t> seen;
+    for (int trainer = 0; trainer < trainers; ++trainer) {
+      source.share = {trainer, trainers};
+      source.readers = 1 + trainer % 3;
+      const auto batches = read_all(source);
+      ASSERT_TRUE(batches.ok());
+      for (const auto& batch : *batches) seen.insert(seen.end(), batch.begin(), batch.end());
+    }
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(seen, all) << trainers;
+  }
+}
+
+TEST_F(MultiSlotFiles, DelimitedFilesHaveHeadersAndRareValues) {
+  const auto file = cells_of(R"({"name": "ids", "type": "uint64", "columns": 1,
+                                 "min_count": 2, "rare": -1})",
+                             R"("header": true, )");
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  MultiSlotSource source;
+  source.format = file->format;
+  source.slots = file->slots;
+  source.batch_size = 10;
+  source.files = {write("a.tsv", "click\tid\n0\t5\n1\t6\n"), write("b.tsv", "click\tid\n0\t5\n")};
+  const auto counts = count_values(source);
+  ASSERT_TRUE(counts.ok()) << counts.status().to_string();
+  source.counts = *counts;
+  const auto batches = read_all(source);
+  ASSERT_TRUE(batches.ok()) << batches.status().to_string();
+  EXPECT_THAT(*batches, ElementsAre(ElementsAre(5, -1, 5)));
+  source.files = {write("c.tsv", "click\tid\n0\t5\n1\tx\n")};
+  const std::string said = ": line 3: slot 'ids', column 1: expected a whole number, found 'x'";
+  EXPECT_THAT(count_values(source).status().to_string(), HasSubstr(source.files[0] + said));
+  EXPECT_THAT(read_all(source).status().to_string(), HasSubstr(source.files[0] + said));
 }
 
 TEST_F(MultiSlotFiles, ErrorsSayFileAndLineBehindTheBatchesBefore) {

@@ -60,6 +60,18 @@ TEST_F(DataSetTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(read("1,2,3\n", "x").status().message(), HasSubstr("options.columns: expected VAR="));
 }
 
+TEST_F(DataSetTest, RefusesWhatItWouldChange) {
+  EXPECT_THAT(read("1,two,3\n4,5,6\n").status().message(),
+              HasSubstr("line 1, column 1: expected a number"));
+  EXPECT_THAT(read("1,2,1.5\n").status().message(),
+              HasSubstr("var 'y', example 0: 1.5 is not a valid i64"));
+  EXPECT_FALSE(read("1,2,9007199254740993\n").ok());
+  const auto data = read("1,2,9007199254740991\n");
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  const auto batch = data->batch({0});
+  EXPECT_THAT(batch->at("y").get_if<Tensor>()->values<int64_t>(), ElementsAre(9007199254740991));
+}
+
 TEST(LossCurve, DrawsValuesAndLeavesGapsForWhatIsNotFinite) {
   const std::string svg =
       loss_curve_svg("loss <1>", {3, 2, std::numeric_limits<double>::quiet_NaN(), 1, 0.5});

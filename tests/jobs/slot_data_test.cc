@@ -3,10 +3,12 @@
 #include "jobs/data/slot_data.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "jobs/data/feeder.h"
 #include "tests/io/temp_folder.h"
@@ -128,6 +130,130 @@ TEST_F(SlotDataTest, FlagsWinOverTheSlotsFile) {
   auto feeder = open();
   ASSERT_TRUE(feeder.ok());
   EXPECT_THAT(steps(*feeder), ElementsAre(ElementsAre(1, 3, 5)));
+}
+
+TEST_F(SlotDataTest, AFileIsNeverReadTwiceWithoutAnError) {
+  options_.files = {folder_ / "part-*", folder_ / "part-1"};
+  EXPECT_THAT(open().status().message(), HasSubstr("part-1' is listed twice"));
+  EXPECT_EQ(open().status().code(), StatusCode::kUsage);
+}
+
+TEST_F(SlotDataTest, FilesWithoutExamplesAreAnError) {
+  options_.files = {write("empty", "")};
+  for (const bool in_memory : {false, true}) {
+    options_.in_memory = in_memory;
+    auto feeder = open();
+    const Status status = feeder.ok() ? feeder->feeds(0).status() : feeder.status();
+    EXPECT_THAT(status.to_string(), HasSubstr("empty: found no examples")) << in_memory;
+  }
+}
+
+TEST_F(SlotDataTest, StandardInputIsReadOnce) {
+  options_.files = {"-"};
+  options_.epochs = 2;
+  EXPECT_THAT(open().status().message(), HasSubstr("standard input can be read only once"));
+  options_.epochs = 1;
+  options_.divide = Divide::kExamples;
+  EXPECT_THAT(open().status().message(), HasSubstr("each trainer has its own standard input"));
+}
+
+TEST_F(SlotDataTest, FoldersThatCannotBeSearchedAreAnError) {
+  if (::geteuid() == 0) GTEST_SKIP() << "the super-user can read every folder";
+  std::filesystem::create_directory(folder_ / "day-0");
+  write("day-0/part", "2 1 2 1 10\n");
+  std::filesystem::create_directory(folder_ / "day-1");
+  std::filesystem::permissions(folder_ / "day-1", std::filesystem::perms::none);
+  options_.files = {folder_ / "day-*/part*"};
+  EXPECT_THAT(open().status().message(), HasSubstr("cannot search all folders"));
+}
+
+TEST_F(SlotDataTest, DropsIncompleteBatchesAndSaysHowMany) {
+  options_.drop_last = true;
+  options_.epochs = 2;
+  for (const bool in_memory : {false, true}) {
+    options_.in_memory = in_memory;
+    auto feeder = open();
+    ASSERT_TRUE(feeder.ok());
+    const auto all = steps(*feeder);
+    ASSERT_EQ(all.size(), 4U) << in_memory;
+    for (const auto& batch : all) EXPECT_EQ(batch.size(), 2U);
+    EXPECT_THAT(feeder->remark(), HasSubstr("left out 2 examples")) << in_memory;
+  }
+  options_.batch_size = 6;
+  EXPECT_THAT(open().status().message(), HasSubstr("found only 5 examples, no batch of 6 is full"));
+}
+
+TEST_F(SlotDataTest, TrainersDivideTheLinesAndEachLineIsOfOne) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += fmt::format("2 {} 0 1 {}\n", 100 + i, i);
+  write("part-2", text);
+  std::vector<float> all = {1, 3, 5, 7, 9};
+  for (int i = 0; i < 40; ++i) all.push_back(static_cast<float>(100 + i));
+  options_.trainers = 3;
+  options_.drop_last = false;
+  for (const Divide divide : {Divide::kFiles, Divide::kExamples}) {
+    for (const bool in_memory : {false, true}) {
+      options_.divide = divide;
+      options_.in_memory = in_memory;
+      std::vector<float> seen;
+      for (options_.trainer = 0; options_.trainer < 3; ++options_.trainer) {
+        auto feeder = open();
+        ASSERT_TRUE(feeder.ok()) << feeder.status().to_string();
+        const auto own = steps(*feeder);
+        auto again = open();
+        EXPECT_EQ(steps(*again), own);
+        size_t count = 0;
+        for (const auto& batch : own) {
+          seen.insert(seen.end(), batch.begin(), batch.end());
+          count += batch.size();
+        }
+        if (divide == Divide::kExamples) {
+          EXPECT_NEAR(static_cast<double>(count), 15, 2);
+        }
+      }
+      std::sort(seen.begin(), seen.end());
+      EXPECT_EQ(seen, all) << in_memory;
+    }
+  }
+}
+
+TEST_F(SlotDataTest, ATrainerWithoutAShareSaysSo) {
+  options_.divide = Divide::kFiles;
+  options_.trainers = 3;
+  options_.trainer = 2;
+  auto feeder = open();
+  ASSERT_TRUE(feeder.ok());
+  EXPECT_TRUE(steps(*feeder).empty());
+  EXPECT_THAT(feeder->remark(), HasSubstr("no example of 0 files is for this trainer"));
+  options_.trainer = 3;
+  EXPECT_THAT(open().status().message(), HasSubstr("options.trainer: expected less than 3"));
+}
+
+TEST_F(SlotDataTest, DelimitedTextFeedsTheSameValues) {
+  const std::string slots = R"({"format": "delimited", "separator": ",", "batch_size": 2, "slots": [
+      {"name": "x", "columns": "0:1", "default": 0},
+      {"name": "ids", "columns": 2, "hash": {"function": "none", "buckets": 100, "first": 1},
+       "min_count": 2, "rare": 0}]})";
+  options_.slots = write("cells.json", slots);
+  options_.files = {write("a.csv", "1,2,110\n3,,10\r\n"), write("b.csv", "5,6,10\n7,8,110")};
+  for (const bool in_memory : {false, true}) {
+    options_.in_memory = in_memory;
+    options_.shuffle = false;
+    auto feeder = open();
+    ASSERT_TRUE(feeder.ok()) << feeder.status().to_string();
+    const auto feeds = feeder->feeds(0);
+    ASSERT_TRUE(feeds.ok()) << feeds.status().to_string();
+    EXPECT_THAT((*feeds)->at("x").get_if<Tensor>()->values<float>(), ElementsAre(1, 2, 3, 0));
+    EXPECT_THAT((*feeds)->at("ids").get_if<Tensor>()->values<int64_t>(), ElementsAre(11, 11));
+  }
+  // counted over all files, also those of other trainers
+  write("b.csv", "5,6,10\n7,8,9\n");
+  options_.divide = Divide::kFiles;
+  options_.trainers = 2;
+  auto feeder = open();
+  ASSERT_TRUE(feeder.ok()) << feeder.status().to_string();
+  const auto feeds = feeder->feeds(0);
+  EXPECT_THAT((*feeds)->at("ids").get_if<Tensor>()->values<int64_t>(), ElementsAre(0, 11));
 }
 
 TEST_F(SlotDataTest, SaysWhatIsMissing) {

@@ -54,5 +54,24 @@ TEST(FeedOptions, RefusesWorkersWithoutServers) {
   EXPECT_TRUE(feed_options(tool, options).ok());
 }
 
+TEST(FeedOptions, DivideNeedsTheNumberOfTrainers) {
+  const Tool tool({.name = "test", .purpose = {}, .examples = {}, .exit_codes = {}, .notes = {}});
+  RunOptions options;
+  options.files = {"part-{rank}"};
+  options.divide = "examples";
+  options.ps.role = "trainer";
+  jobs::FeedOptions feed;
+  EXPECT_THAT(divide_examples(tool, options, 1, 0, feed).message(), HasSubstr("--trainers"));
+  options.trainers = 3;
+  EXPECT_THAT(divide_examples(tool, options, 1, 2, feed).message(),
+              HasSubstr("--trainers: expected 2, found 3"));
+  ASSERT_TRUE(divide_examples(tool, options, 1, 0, feed).ok());
+  EXPECT_EQ(feed.divide, jobs::Divide::kExamples);
+  EXPECT_EQ(feed.trainer, 1);
+  EXPECT_EQ(feed.trainers, 3);
+  fill_in_rank(options, 1);
+  EXPECT_THAT(divide_examples(tool, options, 1, 3, feed).message(), HasSubstr("found {rank}"));
+}
+
 }  // namespace
 }  // namespace millrace::tools

@@ -1,5 +1,9 @@
 #include "tools/run/options.h"
 
+#include <algorithm>
+
+#include <fmt/format.h>
+
 #include "framework/base/errors.h"
 #include "tools/common/switch.h"
 #include "tools/run/check_gradients.h"
@@ -93,13 +97,13 @@ void add_data_options(CLI::App& app, RunOptions& options) {
   app.add_option("--columns", options.columns, "vars of a csv file: x=0:12,y=13")
       ->type_name("VAR=COLUMNS,...");
   app.add_option("--files", options.files,
-                 "examples to train on: MultiSlot text, plain, gzip or zstd; patterns like "
-                 "'part-*', - is standard input")
+                 "examples to train on: MultiSlot or delimited text, plain, gzip or zstd; patterns "
+                 "like 'part-*', - is standard input")
       ->type_name("PATTERN,...")
       ->delimiter(',');
   app.add_option("--slots", options.slots,
                  "fields of a line of --files: {\"slots\": [{\"name\", \"type\", "
-                 "\"is_dense\", \"shape\"}, ...]}, or a list of names")
+                 "\"is_dense\", \"shape\"}, ...]}, or a list of names; docs/data_files.md")
       ->type_name("FILE.json");
   app.add_option("--dataset", options.dataset,
                  "queue: read --files while training; memory: read them before training, so that "
@@ -107,6 +111,7 @@ void add_data_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::IsMember({"queue", "memory"}).description(""))
       ->type_name("queue|memory");
   app.add_option("--reader-threads", options.reader_threads, "threads that read --files")
+      ->default_str("1, or thread_num of --slots")
       ->check(CLI::Range(1, 256).description(""))
       ->type_name("R");
   app.add_option("--worker-threads", options.worker_threads,
@@ -119,6 +124,17 @@ void add_data_options(CLI::App& app, RunOptions& options) {
   app.add_option("--epochs", options.epochs, "number of passes over --data or --files")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
   add_switch(app, "--shuffle", options.shuffle, "shuffle the examples in every epoch");
+  add_switch(app, "--drop-last", options.drop_last,
+             "leave out batches with fewer examples than --batch-size");
+  app.add_option("--divide", options.divide,
+                 "how trainers divide --data and --files, the same ones for all: none: each reads "
+                 "all; files: each reads some files; examples: each a random share of the lines")
+      ->check(CLI::IsMember({"none", "files", "examples"}).description(""))
+      ->type_name("none|files|examples");
+  app.add_option("--trainers", options.trainers, "number of trainers of the job, for --divide")
+      ->default_str("that of the launcher, or of a fleet job")
+      ->check(CLI::Range(1, 1 << 20).description(""))
+      ->type_name("N");
 }
 
 void add_step_options(CLI::App& app, RunOptions& options) {
@@ -131,6 +147,25 @@ void add_step_options(CLI::App& app, RunOptions& options) {
   app.add_option("--max-steps", options.max_steps, "maximum number of steps")
       ->type_name("N")
       ->default_str("")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+}
+
+void add_dump_options(CLI::App& app, RunOptions& options) {
+  app.add_option("--print-period", options.print_period, "log the fetches every N steps; 0: never")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber.description(""));
+  app.add_option("--dump-fields", options.dump.fields,
+                 "vars with a row or sequence per example that are written in every step, a line "
+                 "per example; docs/data_files.md")
+      ->type_name("VAR,...")
+      ->delimiter(',');
+  app.add_option("--dump-params", options.dump.params, "vars that are written whole, likewise")
+      ->type_name("VAR,...")
+      ->delimiter(',');
+  app.add_option("--dump-dir", options.dump.folder, "folder for them, a file per trainer or rank")
+      ->type_name("DIR");
+  app.add_option("--dump-interval", options.dump.interval, "write only every N-th step")
+      ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
 }
 
@@ -235,6 +270,9 @@ void add_measuring_options(CLI::App& app, RunOptions& options) {
 }  // namespace
 
 void fill_in_rank(RunOptions& options, int rank) {
+  const auto by_rank = [](const std::string& path) { return path != of_rank(path, 0); };
+  options.examples_by_rank =
+      by_rank(options.data) || std::any_of(options.files.begin(), options.files.end(), by_rank);
   for (std::string* const path :
        {&options.program, &options.startup, &options.params, &options.feed_steps, &options.data,
         &options.curve, &options.save_persistables, &options.save_params, &options.profile,
@@ -267,7 +305,40 @@ StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& opt
   feed.epochs = options.epochs;
   feed.shuffle = options.shuffle;
   feed.seed = tool.common().seed;
+  feed.drop_last = options.drop_last;
   return feed;
+}
+
+Status divide_examples(const Tool& tool, const RunOptions& options, int trainer, int known,
+                       jobs::FeedOptions& feed) {
+  if (options.divide == "none") {
+    if (known > 1 && !options.examples_by_rank && !(feed.files.empty() && feed.data.empty()))
+      tool.log(LogLevel::kWarning,
+               fmt::format("all {} trainers read the same examples; --divide, or {{rank}} in "
+                           "{}, gives each a share",
+                           known, feed.files.empty() ? "--data" : "--files"));
+    return Ok();
+  }
+  if (options.examples_by_rank)
+    return {StatusCode::kUsage, "--divide: all trainers need the same files, found {rank}"};
+  // only trainers read --trainers
+  const int stated = options.ps.role.empty() ? 0 : options.trainers;
+  if (stated > 0 && known > 0 && stated != known)
+    return {StatusCode::kUsage, fmt::format("--trainers: expected {}, found {}", known, stated)};
+  const int trainers = known > 0 ? known : stated;
+  if (trainers == 0)
+    return {StatusCode::kUsage, "--divide: expected --trainers with the number of trainers"};
+  feed.divide = options.divide == "files" ? jobs::Divide::kFiles : jobs::Divide::kExamples;
+  feed.trainer = trainer;
+  feed.trainers = trainers;
+  return Ok();
+}
+
+jobs::DumpOptions dump_options(const Tool& tool, const RunOptions& options, int trainer) {
+  jobs::DumpOptions dump = options.dump;
+  dump.trainer = trainer;
+  dump.replace = tool.common().force ? Replace::kYes : Replace::kNo;
+  return dump;
 }
 
 void add_run_options(Tool& tool, RunOptions& options) {
@@ -275,6 +346,7 @@ void add_run_options(Tool& tool, RunOptions& options) {
   add_program_options(app, options);
   add_data_options(app, options);
   add_step_options(app, options);
+  add_dump_options(app, options);
   add_saving_options(app, options);
   add_run_checkpoint_options(app, options);
   add_run_how_options(app, options);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jobs/data/feed_options.h"
+#include "jobs/data/step_dump.h"
 #include "tools/common/tool.h"
 #include "tools/ps/flags.h"
 #include "tools/run/ranks.h"
@@ -62,16 +63,22 @@ struct RunOptions {
   std::string feed_steps;
   std::string data;                ///< csv or npz with examples
   std::string columns;             ///< csv: "x=0:12,y=13"
-  std::vector<std::string> files;  ///< patterns of MultiSlot text
+  std::vector<std::string> files;  ///< patterns of MultiSlot or delimited text
   std::string slots;               ///< description of the fields of their lines
   std::string dataset = "queue";   ///< or memory
-  int reader_threads = 1;
+  int reader_threads = 0;          ///< 0: from the slots file, else 1
   int worker_threads = 1;
   int64_t batch_size = 0;  ///< 0: from the slots file, else 64
   int64_t epochs = 1;
   bool shuffle = true;
+  bool drop_last = false;
+  std::string divide = "none";    ///< or files, examples
+  int trainers = 0;               ///< 0: not given
+  bool examples_by_rank = false;  ///< set by fill_in_rank(): `data` or `files` had {rank}
   int64_t steps = 1;
-  int64_t max_steps = 0;  ///< 0: no limit
+  int64_t max_steps = 0;     ///< 0: no limit
+  int64_t print_period = 0;  ///< steps between logs of the fetches; 0: never
+  jobs::DumpOptions dump;    ///< without number and replace
   std::string progress = "auto";
   std::string curve;  ///< SVG of the first fetch over the steps
   std::string save_persistables;
@@ -118,6 +125,16 @@ void fill_in_rank(RunOptions& options, int rank);
 /// What the options feed to the steps of a run. Errors: kUnimplemented for --worker-threads in a
 /// run without servers.
 StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& options);
+
+/// Sets the share of a trainer as --divide says. Warns if several trainers read the same examples.
+/// \param known  number of trainers; 0: known from --trainers only
+/// Errors: kUsage for a number of trainers that is missing or wrong, and for files that differ by
+/// rank.
+Status divide_examples(const Tool& tool, const RunOptions& options, int trainer, int known,
+                       jobs::FeedOptions& feed);
+
+/// The dumps of a trainer or rank.
+jobs::DumpOptions dump_options(const Tool& tool, const RunOptions& options, int trainer);
 
 /// Adds the options to the tool.
 void add_run_options(Tool& tool, RunOptions& options);

@@ -26,6 +26,14 @@ namespace {
 using executor::NamedValues;
 using jobs::Trainer;
 
+// Number of trainers as the job or the launcher states it; 0 if neither does.
+StatusOr<int> known_trainers(const Trainer& job) {
+  if (job.trainers() > 0) return job.trainers();
+  MILLRACE_ASSIGN_OR_RETURN(const fleet::JobEnvironment launched,
+                            fleet::read_job_environment(fleet::process_environment()));
+  return launched.role == "TRAINER" ? launched.size : 0;
+}
+
 Status train(Tool& tool, const RunOptions& options, Trainer& job, NamedValues& results,
              const Trainer::Ending& ending, const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
@@ -33,7 +41,12 @@ Status train(Tool& tool, const RunOptions& options, Trainer& job, NamedValues& r
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
   jobs::TrainOptions how;
   MILLRACE_ASSIGN_OR_RETURN(how.feeds, feed_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(const int trainers, known_trainers(job));
+  MILLRACE_RETURN_IF_ERROR(
+      divide_examples(tool, options, options.ps.trainer_id, trainers, how.feeds));
   how.fetches = options.fetches;
+  how.dump = dump_options(tool, options, options.ps.trainer_id);
+  how.print_period = options.print_period;
   how.stopped = [&watch]() -> bool { return watch.stopped(); };
   how.progress = &progress;
   how.log = tool.log_sink();

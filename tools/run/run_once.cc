@@ -14,6 +14,7 @@
 #include "io/npy.h"
 #include "jobs/data/check_against.h"
 #include "jobs/data/feeder.h"
+#include "jobs/run/divided_steps.h"
 #include "jobs/run/run_steps.h"
 #include "jobs/run/session.h"
 #include "jobs/run/stop_together.h"
@@ -144,8 +145,12 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     return Status(StatusCode::kUsage,
                   "--op-profile supports one device only; use --profile for several");
   }
-  MILLRACE_ASSIGN_OR_RETURN(const jobs::FeedOptions feed, feed_options(tool, options));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::FeedOptions feed, feed_options(tool, options));
+  MILLRACE_RETURN_IF_ERROR(divide_examples(
+      tool, options, session.rank, session.ranks == nullptr ? 1 : session.ranks->size(), feed));
   MILLRACE_ASSIGN_OR_RETURN(jobs::Feeder feeder, jobs::Feeder::open(feed, session.program()));
+  if (feed.divide != jobs::Divide::kNone && session.ranks != nullptr)
+    MILLRACE_RETURN_IF_ERROR(jobs::agree_on_steps(feed, *session.ranks, feeder, how.log));
   const std::vector<std::string> fetches = jobs::wanted_fetches(options.fetches, session);
   executor::NanCheck nan_check;
   executor::Trace trace;
@@ -163,6 +168,8 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   jobs::StopTogether stop([&watch] { return watch.seen(); }, session.ranks);
   jobs::StepsOptions steps;
   steps.fetches = fetches;
+  steps.dump = dump_options(tool, options, session.rank);
+  steps.print_period = options.print_period;
   steps.checkpoints = how.checkpoints;
   steps.observed = options.check_nan || !options.profile.empty() || options.op_profile;
   steps.progress = &progress;

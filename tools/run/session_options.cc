@@ -38,6 +38,8 @@ StatusOr<jobs::SessionOptions> session_options(const Tool& tool, const RunOption
   session.model_dir = options.model_dir;
   session.params_filename = options.params_filename;
   session.fetches = options.fetches;
+  for (const auto* const list : {&options.dump.fields, &options.dump.params})
+    session.fetches.insert(session.fetches.end(), list->begin(), list->end());
   session.executor.threads = tool.common().threads;
   session.executor.seed = tool.common().seed;
   // a NaN must be traced to an op of the given program
