@@ -246,6 +246,7 @@ std::string slices_json(const ProgramProperties& properties, const VarsDistribut
   out.key("imbalance").value(imbalance(shares));
   if (!properties.rates.empty()) out.key("rates").value(properties.rates);
   if (!properties.schedule.empty()) out.key("schedule").value(properties.schedule);
+  if (!properties.training.empty()) out.key("training").value(properties.training);
   if (properties.geo) write_geo(out.key("geo"), *properties.geo);
   out.close('}');
   return out.take();
