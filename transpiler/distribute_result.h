@@ -46,6 +46,9 @@ struct ProgramProperties {
   std::string distributed_lookup_table;  ///< empty: none
   std::vector<std::string> rates;        ///< learning-rate vars on the servers, sorted
   std::vector<std::string> schedule;     ///< vars that the schedules on the servers keep, sorted
+  /// How the servers train, a fact a line, for processes that compare it: the mode with the number
+  /// of trainers, and the op that updates each parameter; empty: not known.
+  std::vector<std::string> training;
   // nccl2
   std::vector<std::string> trainers_endpoints;
   int64_t nccl_comm_num = 1;

@@ -48,6 +48,7 @@ ps::PlanFacts distribution_facts(const transpiler::SlicesFile& slices,
   if (properties.geo)
     facts.push_back(fmt::format("geo with {} trainers, pushes every {} steps",
                                 properties.geo->trainers, properties.geo->push_nums));
+  for (const std::string& fact : properties.training) facts.push_back(ps::training_fact(fact));
   for (const ps::TypedTable& table : tables) facts.push_back(table_fact(table));
   return facts;
 }

@@ -71,7 +71,9 @@ std::string identity_of(const ServerCore& core) {
                            core.plan.dc_asgd ? " dc_asgd" : ""));
   lines.insert(fmt::format("server {}", core.plan.server));
   lines.insert(fmt::format("trainers {}", core.plan.trainers));
-  for (const std::string& fact : core.options.plan) lines.insert(kPlan.str() + fact);
+  // mode, trainers and the ops that update parameters have lines of their own
+  for (const std::string& fact : core.options.plan)
+    if (!is_training(fact)) lines.insert(kPlan.str() + fact);
   // block 0 has only listen_and_serv; the checkpoint block does not change values
   for (size_t index = 1; index < core.program().block_count(); ++index) {
     if (static_cast<int32_t>(index) == core.plan.checkpoint_block) continue;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr llvm::StringRef kReceives = "receives ";
 constexpr llvm::StringRef kAs = " as ";
+constexpr llvm::StringRef kTraining = "training: ";
 
 std::set<std::string> common_facts(const PlanFacts& facts) {
   std::set<std::string> common;
@@ -51,6 +52,14 @@ bool parse_received(llvm::StringRef line, ReceivedFact& fact) {
   fact.name = line.take_front(as).str();
   fact.type = line.drop_front(as + kAs.size()).str();
   return true;
+}
+
+std::string training_fact(const std::string& line) {
+  return kTraining.str() + line;
+}
+
+bool is_training(llvm::StringRef fact) {
+  return fact.startswith(kTraining);
 }
 
 bool is_common(llvm::StringRef fact) {

@@ -31,6 +31,11 @@ struct ReceivedFact {
 /// \returns true if the line is a fact of that kind
 bool parse_received(llvm::StringRef line, ReceivedFact& fact);
 
+/// A line of ProgramProperties::training: "training: sync with 2 trainers".
+std::string training_fact(const std::string& line);
+/// True for facts of that kind.
+bool is_training(llvm::StringRef fact);
+
 /// True for facts that both sides must have alike: all but that kind.
 bool is_common(llvm::StringRef fact);
 

@@ -7,6 +7,7 @@
 namespace millrace::jobs {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -45,6 +46,14 @@ TEST(DistributionFacts, DependOnThePlanAndNotOnAddresses) {
   geo.properties.geo.emplace();
   geo.properties.geo->trainers = 3;
   EXPECT_EQ(distribution_facts(geo, {}, 0).back(), "geo with 3 trainers, pushes every 100 steps");
+}
+
+TEST(DistributionFacts, HaveModeTrainersAndOptimizers) {
+  transpiler::SlicesFile slices = two_servers({"a:1", "b:1"}, 4);
+  slices.properties.training = {"sync with 2 trainers", "momentum updates w"};
+  const auto facts = distribution_facts(slices, {}, 0);
+  EXPECT_THAT(facts, Contains("training: sync with 2 trainers"));
+  EXPECT_THAT(facts, Contains("training: momentum updates w"));
 }
 
 TEST(DistributionFacts, HaveTheSettingsOfTypedTables) {

@@ -50,6 +50,21 @@ TEST(Plan, ADifferenceIsRefusedAtTheGreeting) {
   EXPECT_TRUE(greeting(sync_server(1), own, {}).ok());
 }
 
+TEST(Plan, AnotherOptimizerModeOrNumberOfTrainersIsRefused) {
+  const PlanFacts own = {"server 0 of 1", training_fact("sync with 2 trainers"),
+                         training_fact("sgd updates w")};
+  EXPECT_TRUE(greeting(sync_server(1), own, own).ok());
+  for (const char* const other : {"sync with 3 trainers", "async with 2 trainers"}) {
+    const Status status = greeting(sync_server(1), own, {own[0], training_fact(other), own[2]});
+    EXPECT_THAT(status.to_string(),
+                AllOf(HasSubstr(std::string("trainer 0 has 'training: ") + other),
+                      HasSubstr("server 0 at server has 'training: sync with 2 trainers'")));
+  }
+  EXPECT_THAT(
+      greeting(sync_server(1), own, {own[0], own[1], training_fact("adam updates w")}).to_string(),
+      AllOf(HasSubstr("adam updates w"), HasSubstr("sgd updates w")));
+}
+
 TEST(Plan, AnotherProgramWithTheSameNamesIsRefused) {
   EXPECT_TRUE(greeting(sync_server(1), {}, {received_fact("w", "f32 [2]")}).ok());
   EXPECT_THAT(greeting(sync_server(1), {}, {received_fact("w", "f32 [3]")}).to_string(),

@@ -46,6 +46,7 @@ TEST(SlicesJsonTest, ReadsBack) {
   properties.distributed_lookup_table = "emb";
   properties.rates = {"rate_0", "rate_1"};
   properties.schedule = {"counter"};
+  properties.training = {"sync with 2 trainers", "sgd updates w"};
   const std::string text = slices_json(properties, small_overview());
   const auto file = parse_slices_json(text);
   ASSERT_TRUE(file.ok()) << file.status().to_string();
@@ -53,6 +54,7 @@ TEST(SlicesJsonTest, ReadsBack) {
   EXPECT_TRUE(file->properties.is_distributed);
   EXPECT_EQ(file->properties.rates, properties.rates);
   EXPECT_EQ(file->properties.schedule, properties.schedule);
+  EXPECT_EQ(file->properties.training, properties.training);
   EXPECT_EQ(slices_json(file->properties, file->overview), text);
 }
 

@@ -2,10 +2,13 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
+#include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
+#include "framework/text_form/print.h"
 #include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/pserver_program.h"
 #include "transpiler/distribute/trainer_program.h"
@@ -47,6 +50,21 @@ void list_rates(const Block& block, const Block& startup, DistributionJob& job) 
   job.schedule.assign(schedule.begin(), schedule.end());
 }
 
+// A trainer of another run may have the same slices.
+std::vector<std::string> list_training(const DistributionJob& job) {
+  static constexpr const char* kModes[] = {"sync", "async", "half-async", "geo"};
+  std::set<std::string> updates;
+  for (const Op* const op : job.optimize_ops) {
+    if (role::is_optimizer(*op))
+      updates.insert(
+          fmt::format("{} updates {}", op->type().str(), print_name(op->first_input("Param"))));
+  }
+  std::vector<std::string> lines{fmt::format(
+      "{} with {} trainers", kModes[static_cast<size_t>(job.distributed_mode())], job.trainers)};
+  lines.insert(lines.end(), updates.begin(), updates.end());
+  return lines;
+}
+
 }  // namespace
 
 Status check_config(const DistributeTranspilerConfig& config) {
@@ -81,6 +99,7 @@ StatusOr<std::unique_ptr<PserverMode>> PserverMode::transpile(
       run_distribution(kPserverPipeline, *mode->main_, mode->context_, pass_options).status());
   job.lr_ops = role::lr_ops(mode->main_->root());
   list_rates(mode->main_->root(), mode->startup_->root(), job);
+  mode->training_ = list_training(job);
   return mode;
 }
 
@@ -93,6 +112,7 @@ ProgramProperties PserverMode::properties() const {
   out.distributed_lookup_table = job_.table.param;
   out.rates = job_.rates;
   out.schedule = job_.schedule;
+  out.training = training_;
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "framework/base/status.h"
 #include "transpiler/distribute/distribution_passes.h"
@@ -48,6 +49,7 @@ class PserverMode {
   std::unique_ptr<Program> main_;
   std::unique_ptr<Program> startup_;
   DistributionJob job_;
+  std::vector<std::string> training_;  ///< ProgramProperties::training
   PassContext context_;
 };
 

@@ -267,6 +267,7 @@ std::string slices_json(const ProgramProperties& properties, const VarsDistribut
   if (!properties.schedule.empty()) out.key("schedule").value(properties.schedule);
   if (const auto params = params_of_state(overview); !params.empty())
     write_state(out.key("listed_whole"), params);
+  if (!properties.training.empty()) out.key("training").value(properties.training);
   if (properties.geo) write_geo(out.key("geo"), *properties.geo);
   out.close('}');
   return out.take();

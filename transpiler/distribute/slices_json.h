@@ -46,7 +46,7 @@ double imbalance(const std::vector<double>& shares);
 
 /// Writes the file. Members: schema, version, overview (is_distributed, is_chief, ps_endpoint,
 /// endpoints, distributed_lookup_table, vars), vars (by origin, each with its slices; offsets in
-/// elements, sizes in bytes), servers, imbalance, rates and schedule if not empty (see
+/// elements, sizes in bytes), servers, imbalance, rates, schedule and training if not empty (see
 /// ProgramProperties), listed_whole if not empty (name of the state and DistributedVar::param of
 /// each state that has one; param is null if empty), and in geo mode geo (push_nums, trainers,
 /// vars: name, var_names, sections, epmap, is_sparse). Strings that are not UTF-8 get replacement
@@ -59,9 +59,9 @@ struct SlicesFile {
   VarsDistributed overview;
 };
 
-/// Reads the overview, and rates, schedule, listed_whole and geo if present, of a slices.json.
-/// Errors: kInvalidData naming the member that is missing or of the wrong kind, another schema, or
-/// a version above kSlicesVersion.
+/// Reads the overview, and rates, schedule, training, listed_whole and geo if present, of a
+/// slices.json. Errors: kInvalidData naming the member that is missing or of the wrong kind,
+/// another schema, or a version above kSlicesVersion.
 StatusOr<SlicesFile> parse_slices_json(const std::string& text);
 
 }  // namespace millrace::transpiler

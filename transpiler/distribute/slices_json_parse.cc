@@ -239,6 +239,7 @@ StatusOr<SlicesFile> parse_slices_json(const std::string& text) {
   }
   if (top.has("rates")) top.read("rates", out.properties.rates);
   if (top.has("schedule")) top.read("schedule", out.properties.schedule);
+  if (top.has("training")) top.read("training", out.properties.training);
   MILLRACE_RETURN_IF_ERROR(top.status());
   if (top.has("geo")) {
     MILLRACE_ASSIGN_OR_RETURN(out.properties.geo, read_geo(top));
