@@ -180,11 +180,19 @@ def run_seeds(args):
     return int(summary(results, time.monotonic() - began) > 0)
 
 
+def run_ops(args):
+    sys.path.insert(0, f"{args.shared}/tools")
+    import check_op
+    import check_ops
+    first, last = (args.seed, args.seed + 1) if args.seed is not None else (int(v) for v in args.seeds.split(":"))
+    return int(check_op.run(args, range(first, last), check_ops) > 0)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--seed", type=int)
     ap.add_argument("--seeds", metavar="A:B")
-    ap.add_argument("--kind", choices=["net", "job", "both"], default="both")
+    ap.add_argument("--kind", choices=["net", "job", "both", "op"], default="both")
     ap.add_argument("--programs-only", action="store_true", help="jobs are transpiled and compared, but not trained")
     ap.add_argument("--oracle", metavar="PYTHON")
     ap.add_argument("--make-oracle", metavar="FOLDER")
@@ -205,7 +213,7 @@ def main():
         return replay(args)
     if (args.seed is None) == (args.seeds is None) or not args.oracle:
         ap.error("--seed N or --seeds A:B, with --oracle; or --replay, or --make-oracle")
-    return run_seeds(args)
+    return run_ops(args) if args.kind == "op" else run_seeds(args)
 
 
 if __name__ == "__main__":
