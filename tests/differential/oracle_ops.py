@@ -70,6 +70,9 @@ class Maker:
         except Exception as e:
             return dict(out, state="refused", why=said(e), **refused(made, draft))
         program, arrays, meta = made.store[op][0]
+        if rng.random() < 0.3:
+            program = with_open_dims(program)
+            meta["tag"] += "; first dims are unknown"
         return dict(out, state="made", program=program, arrays=arrays, meta=meta)
 
     def whole_program(self, out, reference, seed, rng):
@@ -99,6 +102,16 @@ class Maker:
         except Exception as e:
             return dict(out, state="refused", why=said(e), program=program, arrays=mem.arrays, meta=dict(meta, expects=[]))
         return dict(out, state="made", program=program, arrays=mem.arrays, meta=meta)
+
+
+def with_open_dims(program):
+    """The program as it is saved where the batch is not known: first dims are -1."""
+    desc = gen.pb.ProgramDesc.FromString(program)
+    for var in desc.blocks[0].vars:
+        dims = var.type.lod_tensor.tensor.dims if var.type.HasField("lod_tensor") else []
+        if dims:
+            dims[0] = -1
+    return desc.SerializeToString()
 
 
 def said(error):
