@@ -1,4 +1,3 @@
-#include <array>
 #include <cmath>
 
 #include <llvm/ADT/STLExtras.h>
@@ -67,7 +66,6 @@ class AttrChecker {
       if (first >= 0) repeated(attrs[first], attrs[i], own != nullptr);
       if (attrs[i].missing_value) without_value(attrs[i], own != nullptr);
       if (def != nullptr) check_value(attrs[i], *def);
-      if (own == nullptr) check_fused(attrs[i]);
       if (names_a_var(attrs[i].value.kind())) check_names(attrs[i]);
     }
     check_required();
@@ -101,45 +99,6 @@ class AttrChecker {
       return;
     }
     error("attr-twice", second, std::move(status));
-  }
-
-  // Passes of the original put functions of other ops into attributes. Without the function the op
-  // would compute something else.
-  void check_fused(const Attr& attr) {
-    constexpr std::array<llvm::StringLiteral, 14> kFused = {"fuse_activation",
-                                                            "fuse_relu",
-                                                            "fuse_brelu",
-                                                            "fuse_eltwise",
-                                                            "fuse_residual_connection",
-                                                            "fused_reshape_X",
-                                                            "fused_transpose_X",
-                                                            "fused_reshape_Y",
-                                                            "fused_transpose_Y",
-                                                            "fused_reshape_Out",
-                                                            "fused_transpose_Out",
-                                                            "fused_squeeze2_axes",
-                                                            "fused_unsqueeze2_axes",
-                                                            "fused_reshape2_shape"};
-    if (!llvm::is_contained(kFused, name_of(attr)) || has_no_effect(attr.value)) return;
-    error("attr-fused", attr,
-          Unimplemented("attribute '{}' asks for the function of another op, which a pass of the "
-                        "original has fused into this one",
-                        text(name_of(attr)))
-              .with_hint("save the program without the original's oneDNN passes"));
-  }
-  static bool has_no_effect(const AttrValue& value) {
-    switch (value.kind()) {
-      case AttrKind::kBool:
-        return value.integer() == 0;
-      case AttrKind::kString:
-        return value.string().empty();
-      case AttrKind::kInts:
-        return value.ints().empty();
-      case AttrKind::kLongs:
-        return value.longs().empty();
-      default:
-        return false;
-    }
   }
 
   // No kernel reads the old name: the op would run with the default.

@@ -38,6 +38,11 @@ def stays_nan(r):
     return extreme(r) and re.search(r": nan, expected|: -?inf, expected nan", r["text"]) is not None
 
 
+def overflows(r):
+    """Inputs are huge or infinite, but not NaN, and the original has NaN."""
+    return extreme(r) and not any(a.dtype.kind == "f" and np.isnan(a.astype("f8")).any() for a in arrays(r).values()) and "expected nan" in r["text"]
+
+
 def half(r):
     return any(e["dtype"] in ("bfloat16", "float16") for e in r["record"]["meta"]["expects"])
 
@@ -76,8 +81,13 @@ KNOWN = [
     ("momentum|rmsprop", "value", lambda r: any(e["kind"] == "selected_rows" for e in r["record"]["meta"]["feeds"]), "the original misses rows that are not in order"),
     ("split", ".*", attr("axis", lambda v: v < 0), "the original splits flat memory for a negative axis"),
     ("dpsgd|bernoulli", "value", always, "adds noise"),
+    ("tdm_child", "value", always, "row 0 of a tree is empty"),
+    ("ctc_align", "lod", always, "outer levels stay"),
     ("celu", "gradient", note("alpha = 0"), "alpha must not be 0"),
     ("norm|logsumexp", "value", extreme, "infinity divided by infinity"),
+    ("ctc_align", "shape", lambda r: "expected (1, 1)" in r["text"], "the original has a row -1 if no label is left"),
+    ("sigmoid_cross_entropy_with_logits", "value|gradient", note("ignore_index"), "2.6.2 cuts off fractions of labels"),
+    (".*", "value", overflows, "infinity divided by infinity or multiplied by 0"),
     (".*", "value|gradient", half, "sums of rounded numbers"),
     (".*", "value|gradient", stays_nan, "NaN stays NaN"),
     (".*", "gradient", extreme, "derivatives at infinity and of NaN are not defined"),

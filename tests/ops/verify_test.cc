@@ -220,17 +220,6 @@ TEST_F(VerifyTest, ChecksChoices) {
               ElementsAre(HasSubstr("'mode' is 'wild' (expected one of 'plain', 'fancy')")));
 }
 
-TEST_F(VerifyTest, RefusesFunctionsThatTheOriginalHasFused) {
-  build_small_net();
-  op_at(1).set_string("fuse_activation", "");
-  op_at(1).set_bool("fuse_residual_connection", false);
-  EXPECT_EQ(all(), "");
-  op_at(1).set_string("fuse_activation", "relu");
-  EXPECT_THAT(found("attr-fused"),
-              ElementsAre(HasSubstr("attribute 'fuse_activation' asks for the function of another "
-                                    "op, which a pass of the original has fused")));
-}
-
 TEST_F(VerifyTest, RequiresRequiredAttributes) {
   b_.var("y", {2});
   b_.op("fill", {}, {{"Out", {"y"}}});
