@@ -12,6 +12,7 @@
 #include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
 #include "ops/absent_gradients.h"
+#include "ops/old_forms.h"
 
 namespace millrace::executor {
 namespace {
@@ -71,6 +72,13 @@ Status BlockRunner::add_op(const Op& op) {
     const std::string near = runtime_.ops->suggest(op.type());
     return Status(StatusCode::kUnimplemented, "unknown op type")
         .with_hint(near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+  }
+  if (const auto attr = ops::fused_function(op)) {
+    return Status(StatusCode::kUnimplemented,
+                  fmt::format("attribute '{}' asks for the function of another op, which a pass of "
+                              "the original has fused into this one",
+                              *attr))
+        .with_hint("save the program without the original's oneDNN passes");
   }
   for (const Slot& slot : op.inputs()) {
     for (const Arg& arg : slot.args) {

@@ -3,6 +3,7 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/op_attrs.h"
+#include "ops/old_forms.h"
 #include "ops/verify.h"
 #include "transpiler/register_all.h"
 
@@ -44,6 +45,15 @@ bool writes_persistable(const Program& program) {
   return false;
 }
 
+bool has_fused_functions(const Program& program) {
+  for (const Block& block : program.blocks()) {
+    for (const Op& op : block.ops()) {
+      if (ops::fused_function(op)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 transpiler::PassManagerOptions pass_options(const Program& program, const ops::OpRegistry& registry,
@@ -62,6 +72,8 @@ transpiler::Pipeline optimization_pipeline(const Program& program,
                                            const std::vector<std::string>& keep,
                                            const OptimizeOptions& options) {
   transpiler::Pipeline pipeline;
+  // Such a program is refused later; passes would drop the attributes that say why.
+  if (has_fused_functions(program)) return pipeline;
   const auto add = [&](llvm::ArrayRef<const char*> passes) {
     for (const char* const pass : passes) {
       pipeline.steps.push_back({pass, {{"keep", keep}}});

@@ -80,7 +80,7 @@ OpDef coalesce_tensor() {
       .output("FusedOutput", "the buffer, rank 1")
       .attr("dtype", static_cast<int32_t>(DType::kFloat32), "element type of the buffer")
       .attr("copy_data", false, "copy the values of Input")
-      .attr("set_constant", false, "set all elements to 'constant' instead")
+      .attr("set_constant", false, "set all elements to 'constant', unless copy_data is set")
       .attr("constant", 0.0F, "value with set_constant")
       .attr("persist_output", false, "keep the buffer between steps")
       .attr("use_align", true, "tensors start at multiples of align_size")

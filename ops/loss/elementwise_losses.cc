@@ -115,6 +115,7 @@ void add_huber(OpRegistry& registry) {
                    .output("Out", "shape of X")
                    .intermediate("Residual", "Y - X")
                    .required_attr<float>("delta", "where the loss becomes linear")
+                   .range(0)
                    .grad({.type = "huber_loss_grad",
                           .inputs = {"Out@GRAD", "Residual"},
                           .outputs = {"X@GRAD", "Y@GRAD"},

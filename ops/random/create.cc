@@ -34,7 +34,10 @@ Status infer_batch_size_like(InferContext& ctx) {
       return ctx.error("attribute 'input_dim_idx' is {}, which is outside of [0, {}) for Input {}",
                        from, input.rank(), dims_text(input.dims));
     }
-    if (input.lod_level == 0 || from != 0) size = input.dims[static_cast<size_t>(from)];
+    // The number of sequences is known only at run time; ops that draw numbers count rows.
+    const bool sequences = ctx.op().type() == "fill_constant_batch_size_like";
+    if (!sequences || input.lod_level == 0 || from != 0)
+      size = input.dims[static_cast<size_t>(from)];
   }
   dims[static_cast<size_t>(to)] = size;
   ctx.set_output("Out", as_declared(ctx, tensor_meta(dtype, dims)));

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Random nets and random jobs, generated with the original (paddlepaddle 2.6.2), compared with millrace.
+"""Random nets, random jobs and random operator cases, generated with the original (paddlepaddle 2.6.2), compared with
+millrace.
 
     run.py --seed 123 --oracle PYTHON            one net and one job of a seed; --kind net or job for one of them
     run.py --seeds 0:1000 --oracle PYTHON        many; --shrink FOLDER stores every failing one after shrinking
+    run.py --kind op --seeds 0:5000 --oracle PYTHON   operator cases; with one --seed, --store FOLDER stores it
     run.py --make-oracle FOLDER                  an interpreter with the original, for --oracle: FOLDER/bin/python
     run.py --replay FOLDER                       stored cases; needs no original
 
@@ -30,6 +32,7 @@ sys.dont_write_bytecode = True
 import cases  # noqa: E402
 import check_job  # noqa: E402
 import check_net  # noqa: E402
+import check_op  # noqa: E402
 import plans  # noqa: E402
 import shrink  # noqa: E402
 from calls import Finding, Tools  # noqa: E402
@@ -139,8 +142,14 @@ def replay(args):
             if finding:
                 failed += 1
                 print(f"{name}: {finding}", flush=True)
-    print(f"{len(names) - failed} passed, {failed} failed")
-    return 2 if not names else int(failed > 0)
+    stored_ops = 0
+    if os.path.isdir(f"{args.replay}/ops"):
+        wrong, stored_ops = check_op.replay(args, check_ops_of(args), f"{args.replay}/ops")
+        for name, why in wrong.items():
+            print(f"{name}: {'; '.join(why)}", flush=True)
+        failed += len(wrong)
+    print(f"{len(names) + stored_ops - failed} passed, {failed} failed")
+    return 2 if not names and not stored_ops else int(failed > 0)
 
 
 def summary(results, seconds):
@@ -164,9 +173,8 @@ def summary(results, seconds):
 
 
 def run_seeds(args):
-    first, last = (args.seed, args.seed + 1) if args.seed is not None else (int(v) for v in args.seeds.split(":"))
     runner, began, results = Runner(args), time.monotonic(), []
-    todo = [(kind, seed) for seed in range(first, last) for kind in (("net", "job") if args.kind == "both" else (args.kind,))]
+    todo = [(kind, seed) for seed in seeds_of(args) for kind in (("net", "job") if args.kind == "both" else (args.kind,))]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for result in pool.map(lambda item: runner.one_seed(*item), todo):
             results.append(result)
@@ -180,11 +188,22 @@ def run_seeds(args):
     return int(summary(results, time.monotonic() - began) > 0)
 
 
+def check_ops_of(args):
+    """The checker of the operator references."""
+    sys.path.insert(0, f"{args.shared}/tools")
+    import check_ops
+    return check_ops
+
+
+def seeds_of(args):
+    return range(args.seed, args.seed + 1) if args.seed is not None else range(*(int(v) for v in args.seeds.split(":")))
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--seed", type=int)
     ap.add_argument("--seeds", metavar="A:B")
-    ap.add_argument("--kind", choices=["net", "job", "both"], default="both")
+    ap.add_argument("--kind", choices=["net", "job", "both", "op"], default="both")
     ap.add_argument("--programs-only", action="store_true", help="jobs are transpiled and compared, but not trained")
     ap.add_argument("--oracle", metavar="PYTHON")
     ap.add_argument("--make-oracle", metavar="FOLDER")
@@ -205,6 +224,8 @@ def main():
         return replay(args)
     if (args.seed is None) == (args.seeds is None) or not args.oracle:
         ap.error("--seed N or --seeds A:B, with --oracle; or --replay, or --make-oracle")
+    if args.kind == "op":
+        return int(check_op.run(args, seeds_of(args), check_ops_of(args)) > 0)
     return run_seeds(args)
 
 

@@ -68,6 +68,21 @@ TEST_F(ExecutorTest, FollowsTheShapeOfTheFeed) {
   }
 }
 
+// The original's oneDNN passes put activations into attributes of other ops.
+TEST_F(ExecutorTest, RefusesFunctionsInAttributesThatItDoesNotApply) {
+  const auto program = two_scales();
+  Op& op = *program->root().ops().begin();
+  op.set_string("fuse_activation", "").set_bool("fuse_residual_connection", false);
+  prepare(*program);
+  op.set_string("fuse_activation", "relu");
+  for (const bool optimize : {false, true}) {
+    const auto prepared = Executor(runtime_, {.optimize = optimize}).prepare(*program, scope_);
+    EXPECT_EQ(prepared.status().code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(prepared.status().to_string(),
+                HasSubstr("op 0 (scale): attribute 'fuse_activation' asks for the function"));
+  }
+}
+
 TEST_F(ExecutorTest, HandsLodOn) {
   const auto prepared = prepare(*two_scales());
   NamedValues feeds;

@@ -127,6 +127,27 @@ TEST(Conv2dFusion, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(op.run_text(), HasSubstr("adds up to 2, expected the 3 channels"));
 }
 
+// The original's oneDNN passes name the function in other attributes than ours.
+TEST(FusedConv2d, KnowsTheAttributesOfTheOriginal) {
+  const auto values = [](const char* function, float alpha, float beta, bool adds) {
+    RunOp op = fused_image("fused_conv2d", "");
+    op.attr("fuse_activation", function).attr("fuse_alpha", alpha).attr("fuse_beta", beta);
+    EXPECT_EQ(op.attr("fuse_residual_connection", adds).run_text(), "ok") << function;
+    return op.values("Output0");
+  };
+  EXPECT_THAT(values("", 0, 0, true), ElementsAre(1.5, 2.5, -0.5, -1, -2, 3, 4, 8, -11));
+  EXPECT_THAT(values("", 0, 0, false), ElementsAre(1.5, 2.5, -2.5, -1, -2, 3, 4, 8, -12));
+  EXPECT_THAT(values("relu", 0, 0, true), ElementsAre(1.5, 2.5, 0, 0, 0, 3, 4, 8, 0));
+  EXPECT_THAT(values("relu6", 0, 6, true), ElementsAre(1.5, 2.5, 0, 0, 0, 3, 4, 6, 0));
+  EXPECT_THAT(values("leaky_relu", 0.5F, 0, true),
+              ElementsAre(1.5, 2.5, -0.25, -0.5, -1, 3, 4, 8, -5.5));
+  RunOp both = fused_image("fused_conv2d", "relu");
+  EXPECT_THAT(both.attr("fuse_activation", "relu").run_text(), HasSubstr("are both set"));
+  RunOp bounds = fused_image("fused_conv2d", "");
+  bounds.attr("fuse_activation", "relu6").attr("fuse_alpha", 1.0F);
+  EXPECT_THAT(bounds.run_text(), HasSubstr("'fuse_alpha' of relu6 is 1, expected 0"));
+}
+
 TEST(FusionTransposeFlattenConcat, PutsTransposedMatricesSideBySide) {
   RunOp op("fusion_transpose_flatten_concat");
   op.in("X", {1, 2, 2}, {0, 1, 2, 3}).in("X", {1, 1, 2}, {4, 5}).out("Out");

@@ -1,4 +1,7 @@
 // Ops that the reference corpus lacks and that belong to no other test of a family.
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,12 +86,28 @@ TEST(CoalesceTensor, CountsElementsOfAGivenSize) {
   EXPECT_THAT(op.run_text(), HasSubstr("'user_defined_size_of_dtype' is 0, expected -1 or above"));
 }
 
+TEST(Rectifiers, KeepNaN) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const char* const type :
+       {"relu", "thresholded_relu", "hard_shrink", "softshrink", "celu", "brelu", "hard_sigmoid"}) {
+    RunOp op(type);
+    op.in("X", {3}, {nan, -0.125, nan}).out("Out");
+    ASSERT_EQ(op.run_text(), "ok") << type;
+    const std::vector<double> values = op.values("Out0");
+    EXPECT_TRUE(std::isnan(values[0]) && !std::isnan(values[1]) && std::isnan(values[2])) << type;
+  }
+}
+
 TEST(CoalesceTensor, FillsAndChecks) {
   RunOp op("coalesce_tensor");
   op.in("Input", {3}, {1}).attr("set_constant", true).attr("constant", 7.0F);
   op.out("Output").out("FusedOutput");
   ASSERT_EQ(op.run_text(), "ok");
   EXPECT_THAT(op.values("Output0"), Each(7));
+  RunOp copied("coalesce_tensor");
+  copied.in("Input", {3}, {1, 2, 3}).attr("set_constant", true).attr("copy_data", true);
+  ASSERT_EQ(copied.out("Output").out("FusedOutput").run_text(), "ok");
+  EXPECT_THAT(copied.values("Output0"), ElementsAre(1, 2, 3));
   RunOp wrong("coalesce_tensor");
   wrong.in("Input", {3}, {1}, kF64).out("Output").out("FusedOutput");
   EXPECT_THAT(wrong.run_text(), HasSubstr("Input[0] is f64 [3], expected elements of f32"));

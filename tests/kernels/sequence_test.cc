@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -125,6 +126,17 @@ TEST(WarpCtc, IsTheSumOverAllAlignments) {
     });
     EXPECT_NEAR(op.values("Loss0")[0], -std::log(sum), 1e-9);
     EXPECT_LT(ctc(labels).gradient_error({"Logits"}, "Loss0"), 1e-6);
+  }
+}
+
+TEST(WarpCtc, LabelsWithoutProbabilityHaveALoss) {
+  for (const double logit : {-1000.0, -std::numeric_limits<double>::infinity()}) {
+    RunOp op("warpctc");
+    op.in("Logits", {1, 3}, {0, logit, 1}, DType::kFloat32, Lod({{0, 1}}));
+    op.in("Label", {1, 1}, {1}, DType::kInt32, Lod({{0, 1}})).out("Loss").out("WarpCTCGrad");
+    ASSERT_EQ(op.run_text(), "ok");
+    EXPECT_NEAR(op.values("Loss0")[0], 87.3365, 1e-4);
+    EXPECT_NEAR(op.values("WarpCTCGrad0")[1], -1, 1e-6);
   }
 }
 

@@ -40,9 +40,11 @@ TEST(Fill, LikeAnotherTensor) {
 TEST(BatchSizeLike, TakesOneDim) {
   const AttrList attrs = {{"shape", AttrValue::of_ints({-1, 8})}};
   EXPECT_EQ(infer("fill_constant_batch_size_like", "Input=f32[5,3]", "Out", attrs), "Out=f32[5,8]");
-  // The number of sequences is known only at run time.
-  EXPECT_EQ(infer("gaussian_random_batch_size_like", "Input=f32[5,3]@1", "Out", attrs),
+  // The number of sequences is known only at run time; ops that draw numbers count rows.
+  EXPECT_EQ(infer("fill_constant_batch_size_like", "Input=f32[5,3]@1", "Out", attrs),
             "Out=f32[-1,8]");
+  EXPECT_EQ(infer("gaussian_random_batch_size_like", "Input=f32[5,3]@1", "Out", attrs),
+            "Out=f32[5,8]");
   EXPECT_EQ(infer("uniform_random_batch_size_like", "Input=f32[5,3]", "Out",
                   {{"shape", AttrValue::of_ints({2, 8})},
                    {"input_dim_idx", make_attr(1)},

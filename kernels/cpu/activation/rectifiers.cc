@@ -73,7 +73,7 @@ struct ThresholdedRelu {
   static constexpr GradSource kFrom = GradSource::kX;
   template <typename T>
   T value(T x) const {
-    return x > T(threshold) ? x : T(0);
+    return x <= T(threshold) ? T(0) : x;  // NaN stays NaN
   }
   template <typename T>
   T grad(T x, T dout) const {
@@ -87,7 +87,7 @@ struct HardShrink {
   static constexpr GradSource kFrom = GradSource::kX;
   template <typename T>
   T value(T x) const {
-    return x < T(-threshold) || x > T(threshold) ? x : T(0);
+    return x >= T(-threshold) && x <= T(threshold) ? T(0) : x;  // NaN stays NaN
   }
   template <typename T>
   T grad(T x, T dout) const {
@@ -101,7 +101,7 @@ struct SoftShrink {
   static constexpr GradSource kFrom = GradSource::kX;
   template <typename T>
   T value(T x) const {
-    const T above = x > T(lambda) ? x - T(lambda) : T(0);
+    const T above = x <= T(lambda) ? T(0) : x - T(lambda);  // NaN stays NaN
     return x < T(-lambda) ? x + T(lambda) : above;
   }
   template <typename T>

@@ -149,7 +149,7 @@ struct Celu {
   template <typename T>
   T value(T x) const {
     const T curve = T(alpha) * vmath::expm1(x / T(alpha));
-    return (x > T(0) ? x : T(0)) + (curve < T(0) ? curve : T(0));
+    return x > T(0) ? x : curve;
   }
   template <typename T>
   T grad(T x, T dout) const {
@@ -218,8 +218,10 @@ struct Mish {
   }
   template <typename T>
   T grad(T x, T dout) const {
-    const T y = vmath::tanh(plus(x));
-    return dout * (y + x * (T(1) - y * y) * vmath::sigmoid(x));
+    const T inner = plus(x);
+    const T y = vmath::tanh(inner);
+    // The sigmoid of x below the threshold; the original's slope above it.
+    return dout * (y - x * (T(1) - y * y) * vmath::expm1(-inner));
   }
 };
 

@@ -42,7 +42,7 @@ StatusOr<Coalesce> settings(const KernelSetup& op) {
   }
   c.dtype = op.dtype_attr("dtype");
   c.copies = op.attr<bool>("copy_data");
-  c.fills = op.attr<bool>("set_constant");
+  c.fills = !c.copies && op.attr<bool>("set_constant");  // copying goes first
   c.constant = op.attr<float>("constant");
   const auto given = op.attr<int64_t>("align_size");
   const auto bytes = op.attr<int64_t>("user_defined_size_of_dtype");
@@ -84,7 +84,7 @@ Status run_coalesce(const KernelContext& ctx, const Coalesce& c) {
   for (int32_t k = 0; k < c.inputs.count; ++k) {
     const Tensor& from = ctx.in(c.inputs, k);
     const int64_t begin = begins[static_cast<size_t>(k)];
-    if (c.copies && !c.fills && from.bytes() > 0) {
+    if (c.copies && from.bytes() > 0) {
       std::memcpy(buffer.raw() + begin * size, from.raw(), static_cast<size_t>(from.bytes()));
     }
     parts.push_back(buffer.share_rows(begin, begin + from.numel()));

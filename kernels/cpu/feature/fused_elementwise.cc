@@ -64,7 +64,7 @@ template <typename T>
 T value_of_fused_elementwise(const FusedElementwisePair& p, T x) {
   switch (p.unary) {
     case Unary::kRelu:
-      return x > T(0) ? x : T(0);
+      return x < T(0) ? T(0) : x;
     case Unary::kScale:
       return x * static_cast<T>(p.scale);
     case Unary::kTanh:

@@ -25,7 +25,7 @@ void finish_layer(const T* bias, bool rectify, int64_t rows, int64_t columns, T*
   for (int64_t r = 0; r < rows; ++r) {
     T* const row = out + r * columns;
     for (int64_t c = 0; c < columns && bias != nullptr; ++c) row[c] += bias[c];
-    for (int64_t c = 0; c < columns && rectify; ++c) row[c] = row[c] > T(0) ? row[c] : T(0);
+    for (int64_t c = 0; c < columns && rectify; ++c) row[c] = row[c] < T(0) ? T(0) : row[c];
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 template <typename T>
 T positive(T x) {
-  return x > T(0) ? x : T(0);
+  return x < T(0) ? T(0) : x;
 }
 // log(1 + exp(-|x|))
 template <typename T>

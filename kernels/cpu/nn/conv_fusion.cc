@@ -25,7 +25,7 @@ void map_in_place(CpuDevice& device, Tensor& images, Fn fn) {
 template <typename T>
 void activate_images(CpuDevice& device, Tensor& images, const std::string& name, T alpha) {
   if (name == "relu" || name == "relux")
-    return map_in_place<T>(device, images, [](T x) { return x > T{0} ? x : T{0}; });
+    return map_in_place<T>(device, images, [](T x) { return x < T{0} ? T{0} : x; });
   if (name == "relu6")
     return map_in_place<T>(device, images, [](T x) { return std::min(std::max(x, T{0}), T{6}); });
   if (name == "sigmoid")

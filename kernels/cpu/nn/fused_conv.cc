@@ -51,9 +51,26 @@ dnn::Rectifier rectifier_of(const std::string& name) {
   return name == "leaky_relu" ? dnn::Rectifier::kLeakyRelu : dnn::Rectifier::kNone;
 }
 
+struct FinalFunction {
+  dnn::Rectifier rectifier = dnn::Rectifier::kNone;
+  float alpha = 0;
+};
+
+// From the attributes of our passes or, if they set none, from those of the original's.
+StatusOr<FinalFunction> final_function(const KernelSetup& op) {
+  const auto own = op.attr<std::string>("activation");
+  const auto other = op.attr<std::string>("fuse_activation");
+  if (other.empty()) return FinalFunction{rectifier_of(own), op.attr<float>("alpha")};
+  if (!own.empty()) return op.error("attributes 'activation' and 'fuse_activation' are both set");
+  const auto alpha = op.attr<float>("fuse_alpha");
+  if (other != "relu6") return FinalFunction{rectifier_of(other), alpha};
+  if (alpha != 0) return op.error("attribute 'fuse_alpha' of relu6 is {}, expected 0", alpha);
+  return FinalFunction{dnn::Rectifier::kRelu6, op.attr<float>("fuse_beta")};
+}
+
 class FusedConv {
  public:
-  explicit FusedConv(const KernelSetup& op)
+  FusedConv(const KernelSetup& op, FinalFunction last)
       : input_(op.input("Input")),
         filter_(op.input("Filter")),
         bias_(op.input("Bias")),
@@ -61,13 +78,13 @@ class FusedConv {
         shift_(op.input("Shift")),
         mean_(op.input("Mean")),
         variance_(op.input("Variance")),
-        residual_(op.input("ResidualData")),
+        residual_(op.attr<bool>("fuse_residual_connection") ? op.input("ResidualData")
+                                                            : ArgIndex{}),
         output_(op.output("Output")),
         epsilon_(op.attr<float>("epsilon")),
         release_(op.attr<bool>("release_filter")),
         layouts_{!channels_last(op, "data_format"), op.is_persistable(filter_), nullptr},
-        pass_(ConvPass::Kind::kForward, read_conv_attrs(op),
-              {rectifier_of(op.attr<std::string>("activation")), op.attr<float>("alpha")}) {
+        pass_(ConvPass::Kind::kForward, read_conv_attrs(op), {last.rectifier, last.alpha}) {
     for (const ArgIndex arg : {input_, filter_, residual_}) op.accept_layout(arg);
   }
 
@@ -175,7 +192,8 @@ class FusedConv {
 };
 
 StatusOr<Kernel> fused_conv(const KernelSetup& op) {
-  const auto state = std::make_shared<FusedConv>(op);
+  MILLRACE_ASSIGN_OR_RETURN(const FinalFunction last, final_function(op));
+  const auto state = std::make_shared<FusedConv>(op, last);
   return Kernel([state](const KernelContext& ctx) { return state->run(ctx); });
 }
 

@@ -30,6 +30,7 @@ ShapeArg::ShapeArg(const KernelSetup& op) : dtype_(op.dtype_attr("dtype")), rows
     shape_ = IntList(op, "shape");
     like_ = op.input("Input");
     like_dim_ = op.attr<int64_t>("input_dim_idx");
+    sequences_ = like_dim_ == 0 && op.op().type() == "fill_constant_batch_size_like";
     own_dim_ = op.attr<int64_t>("output_dim_idx");
   } else {
     shape_ = IntList(op, "shape", "ShapeTensor", "ShapeTensorList");
@@ -61,8 +62,7 @@ Status ShapeArg::size(const KernelContext& ctx, Tensor& out) const {
         like_dim_ >= static_cast<int64_t>(like.rank()))
       return ctx.error("dim {} of Input {} cannot be dim {} of {}", like_dim_, describe(like),
                        own_dim_, ops::dims_text(dims));
-    // a LoD tensor contributes the number of its sequences, not of its rows
-    dims[static_cast<size_t>(own_dim_)] = like_dim_ == 0 && !like.lod().empty()
+    dims[static_cast<size_t>(own_dim_)] = sequences_ && !like.lod().empty()
                                               ? like.lod().sequences(like.lod().size() - 1)
                                               : like.dim(like_dim_);
   }

@@ -23,7 +23,8 @@ class ShapeArg {
   IntList shape_;
   ArgIndex like_;  ///< tensor whose dim like_dim_ is copied
   int64_t like_dim_ = 0;
-  int64_t own_dim_ = 0;  ///< dim that the copied one replaces
+  int64_t own_dim_ = 0;     ///< dim that the copied one replaces
+  bool sequences_ = false;  ///< a LoD tensor contributes its number of sequences, not of rows
   DType dtype_;
   bool rows_ = false;  ///< makes_rows()
 };

@@ -46,7 +46,7 @@ void activate(Activation function, T* x, int64_t count) {
       for (int64_t i = 0; i < count; ++i) x[i] = vmath::tanh(x[i]);
       return;
     case Activation::kRelu:
-      for (int64_t i = 0; i < count; ++i) x[i] = x[i] > T(0) ? x[i] : T(0);
+      for (int64_t i = 0; i < count; ++i) x[i] = x[i] < T(0) ? T(0) : x[i];
       return;
     case Activation::kIdentity:
       return;

@@ -73,7 +73,10 @@ void Ctc::log_softmax(const Steps<T>& steps) {
     double sum = 0;
     for (int64_t c = 0; c < steps.classes; ++c) sum += std::exp(static_cast<double>(x[c]) - most);
     const double shift = most + std::log(sum);
-    for (int64_t c = 0; c < steps.classes; ++c) y[c] = static_cast<double>(x[c]) - shift;
+    // As in the original no probability is 0: the loss of an unlikely label stays finite.
+    const double least = std::log(static_cast<double>(std::numeric_limits<T>::min()));
+    for (int64_t c = 0; c < steps.classes; ++c)
+      y[c] = std::max(static_cast<double>(x[c]) - shift, least);
   }
 }
 
