@@ -46,10 +46,9 @@ std::vector<std::string> ServerCheckpoint::names() const {
 }
 
 StatusOr<Array> ServerCheckpoint::get(const std::string& name) const {
-  const auto found = parts_->snapshots.vars().find(name);
-  if (found == parts_->snapshots.vars().end())
+  if (!parts_->snapshots.vars().contains(name))
     return NotFound("the snapshots have no variable '{}'", name);
-  MILLRACE_ASSIGN_OR_RETURN(const Value value, parts_->snapshots.load(found->second));
+  MILLRACE_ASSIGN_OR_RETURN(const Value value, parts_->snapshots.load(name));
   return executor::to_array(name, value);
 }
 

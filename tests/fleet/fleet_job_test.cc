@@ -214,7 +214,7 @@ TEST(FleetJob, DescriptionsNameOtherOptimizers) {
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   EXPECT_THAT(server->ps_desc, HasSubstr("name: \"momentum\""));
   EXPECT_THAT(server->ps_desc, HasSubstr("params: \"Velocity\""));
-  EXPECT_THAT(server->ps_desc, HasSubstr("attr: \"mu&0.5#use_nesterov&0"));
+  EXPECT_THAT(server->ps_desc, HasSubstr("#mu&0.5#use_nesterov&0"));
   EXPECT_THAT(server->ps_desc, Not(HasSubstr("update_ranges")));
 }
 

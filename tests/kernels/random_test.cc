@@ -102,12 +102,13 @@ TEST(Normal, TruncatesAtTwoDeviations) {
   EXPECT_NEAR(deviation_of(values), 0.8796, 0.01);
 }
 
+// Its rows, also if they form sequences: only fill_constant_batch_size_like counts those.
 TEST(Normal, TakesTheBatchSizeFromAnotherTensor) {
   RunOp op("gaussian_random_batch_size_like");
   op.in("Input", {5, 2}, {0}, DType::kFloat32, Lod({{0, 2, 5}})).ints("shape", {-1, 3});
   op.attr("seed", 1).out("Out");
   ASSERT_EQ(op.run_text(), "ok");
-  EXPECT_THAT(op.tensor("Out0").dims(), ElementsAre(2, 3));
+  EXPECT_THAT(op.tensor("Out0").dims(), ElementsAre(5, 3));
 }
 
 TEST(Integers, CoverTheirRange) {

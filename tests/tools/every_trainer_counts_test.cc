@@ -9,7 +9,7 @@
 namespace millrace::tools {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kRounds = 3;
 
 struct CountedMode {
   const char* name;
@@ -36,7 +36,7 @@ TEST_P(EveryTrainer, Counts) {
   Values own[2];
   Values all;
   for (int t = 0; t < 2; ++t) {
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kRounds; ++step) {
       add_batch(own[t], fmt::format("step{}/", step), 10 * t + step);
       add_batch(all, fmt::format("t{}/step{}/", t, step), 10 * t + step);
     }
@@ -44,9 +44,9 @@ TEST_P(EveryTrainer, Counts) {
   write("own.npz", own[0]);
   write("other.npz", own[1]);
   write("all.npz", all);
-  const std::vector<float> first = train_alone(kSteps, "own.npz");
-  const std::vector<float> second = train_alone(kSteps, "other.npz");
-  const std::vector<float> after = train_job(kSteps, "all.npz");
+  const std::vector<float> first = train_alone(kRounds, "own.npz");
+  const std::vector<float> second = train_alone(kRounds, "other.npz");
+  const std::vector<float> after = train_job(kRounds, "all.npz");
   ASSERT_EQ(after.size(), first.size());
   for (size_t i = 0; i < after.size(); ++i) {
     const float start = first_value(static_cast<int64_t>(i));
