@@ -19,7 +19,6 @@
 namespace millrace::executor {
 namespace {
 
-
 constexpr int kDataTag = 1;
 constexpr int kRollTag = 2;
 constexpr int64_t kMostMessageBytes = int64_t{1} << 30U;  // MPI counts in int

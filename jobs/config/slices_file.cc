@@ -18,6 +18,8 @@ StatusOr<transpiler::SlicesFile> read_slices(const std::string& path, int64_t ma
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, max_bytes));
   StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
   if (!slices.ok()) return std::move(slices).status().in_file(path);
+  // named for readers of the original's property, but sliced like any parameter in geo mode
+  if (slices->properties.geo) slices->properties.distributed_lookup_table.clear();
   return slices;
 }
 

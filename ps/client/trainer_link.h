@@ -22,9 +22,8 @@ class TrainerTables;
 /// parameters are fetched with the fetch barrier.
 ///
 /// Some programs of synchronous servers have no barriers (transpiled with completely_not_async).
-/// For them, barriers are inserted at each change from sending to receiving and back, and at the end
-/// of a step that receives nothing after it has sent.
-/// Thread-safety: one thread at a time.
+/// For them, barriers are inserted at each change from sending to receiving and back, and at the
+/// end of a step that receives nothing after it has sent. Thread-safety: one thread at a time.
 class TrainerLink {
  public:
   explicit TrainerLink(std::shared_ptr<Client> client) : client_(std::move(client)) {}

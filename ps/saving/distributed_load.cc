@@ -87,9 +87,8 @@ Status load_table_parts(const std::string& folder, const std::string& table, int
                               io::load_param(source, {table, VarKind::kSelectedRows, {}, {}}));
     const SelectedRows& from = *value.get_if<SelectedRows>();
     const bool other =
-        part > 0 &&
-        (from.height != rows.height || from.value.dtype() != dtype ||
-         from.value.dims().drop_front() != llvm::ArrayRef<int64_t>(dims).drop_front());
+        part > 0 && (from.height != rows.height || from.value.dtype() != dtype ||
+                     from.value.dims().drop_front() != llvm::ArrayRef<int64_t>(dims).drop_front());
     if (other) return in_table(InvalidData("the file belongs to another table"), table, path);
     dtype = from.value.dtype();
     dims.assign(from.value.dims().begin(), from.value.dims().end());

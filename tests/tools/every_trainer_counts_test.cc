@@ -27,12 +27,7 @@ class EveryTrainer : public SmallJob,
 
 TEST_P(EveryTrainer, Counts) {
   const auto& [mode, table] = GetParam();
-  make_programs(fmt::format("  var e: f32(-1, 4)\n  var m: f32(-1, 4)\n  var loss: f32(1)\n"
-                            "  lookup_table Ids=y W=w -> Out=e {{{}}}\n"
-                            "  elementwise_mul X=e Y=x -> Out=m {{axis: -1}}\n"
-                            "  mean X=m -> Out=loss\n",
-                            table.attrs),
-                "sgd", 2, mode.flags);
+  make_programs(fmt::format(kLinear, table.attrs), "sgd", 2, mode.flags);
   Values own[2];
   Values all;
   for (int t = 0; t < 2; ++t) {
@@ -53,6 +48,24 @@ TEST_P(EveryTrainer, Counts) {
     const float moved = (first[i] - start) + (second[i] - start);
     ASSERT_NEAR(after[i], start + mode.share * moved, 1e-6F) << i;
   }
+}
+
+// Geo servers have slices of a distributed table, as of every parameter.
+TEST_F(SmallJob, AGeoJobTrainsADistributedTable) {
+  make_programs(fmt::format(kLinear, "is_sparse: true, is_distributed: true"), "sgd", 1,
+                {"--transpiler", "geo", "--geo-sgd-mode", "true", "--geo-sgd-need-push-nums", "1"});
+  Values own;
+  Values all;
+  for (int step = 0; step < kRounds; ++step) {
+    add_batch(own, fmt::format("step{}/", step), step);
+    add_batch(all, fmt::format("t0/step{}/", step), step);
+  }
+  write("own.npz", own);
+  write("all.npz", all);
+  const std::vector<float> one = train_alone(kRounds, "own.npz");
+  const std::vector<float> after = train_job(kRounds, "all.npz");
+  ASSERT_EQ(after.size(), one.size());
+  for (size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(after[i], one[i], 1e-6F) << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(
