@@ -22,6 +22,12 @@ struct CountedTable {
   const char* attrs;  ///< of the look-up
 };
 
+constexpr const char* kLinear =
+    "  var e: f32(-1, 4)\n  var m: f32(-1, 4)\n  var loss: f32(1)\n"
+    "  lookup_table Ids=y W=w -> Out=e {{{}}}\n"
+    "  elementwise_mul X=e Y=x -> Out=m {{axis: -1}}\n"
+    "  mean X=m -> Out=loss\n";
+
 class EveryTrainer : public SmallJob,
                      public ::testing::WithParamInterface<std::tuple<CountedMode, CountedTable>> {};
 
