@@ -179,7 +179,7 @@ Status check_slice_shapes(const KernelSetup& setup, RecvSave& save) {
   if (save.alike) return Ok();
   if (const Status status = check_slices_cover(save.path, save.dtype, save.shape, in_order);
       !status.ok())
-    return setup.error("{}", status.message());
+    return setup.error("{} (attribute 'shape')", status.message());
   return Ok();
 }
 
