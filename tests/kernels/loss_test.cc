@@ -102,7 +102,7 @@ TEST(MeanIou, LeavesOutClassesThatDoNotOccur) {
 }
 
 TEST(ProximalAdagrad, ShrinksTowardsZero) {
-  for (const float l1 : {0.0F, 0.5F}) {
+  for (const float l1 : {0.0F, 0.5F, -0.5F}) {  // below 0 it has no effect
     RunOp op("proximal_adagrad");
     op.in("Param", {2}, {1, -0.01}, kF64).in("Moment", {2}, {0, 3}, kF64);
     op.in("Grad", {2}, {2, 1}, kF64).in("LearningRate", {1}, {0.25}, kF64);
@@ -111,7 +111,7 @@ TEST(ProximalAdagrad, ShrinksTowardsZero) {
     ASSERT_EQ(op.run_text(), "ok");
     EXPECT_THAT(op.values("Moment0"), ElementsAre(4, 4));
     // 1 - 0.25 * 2 / 2 and -0.01 - 0.25 / 2, less 0.25 * l1, over 1.25
-    if (l1 == 0) {
+    if (l1 <= 0) {
       EXPECT_THAT(op.values("Param0"), near_loss({0.6, -0.108}));
     } else {
       EXPECT_THAT(op.values("Param0"), near_loss({0.5, -0.008}));

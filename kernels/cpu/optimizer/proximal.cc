@@ -12,9 +12,10 @@ using optimizer::Sparse;
 using optimizer::update_kernel;
 using optimizer::update_slots;
 
+// A negative l1 has no effect, as in the original.
 template <typename T>
 T shrunk(T value, T rate, T l1, T l2) {
-  const T size = std::max(std::abs(value) - rate * l1, T(0));
+  const T size = std::max(std::abs(value) - rate * std::max(l1, T(0)), T(0));
   return std::copysign(size, value) / (1 + rate * l2);
 }
 
