@@ -55,7 +55,10 @@ gpu::Traffic difference(const gpu::Traffic& now, const gpu::Traffic& before) {
 
 GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp> compiled_ops,
                kernels::CpuDevice& device, const ops::OpRegistry& schemas)
-    : context_(std::move(context)), placed_(compiled_ops.size()), is_control_(compiled_ops.size()) {
+    : context_(std::move(context)),
+      placed_(compiled_ops.size()),
+      is_control_(compiled_ops.size()),
+      replays_(context_->device(), compiled_ops) {
   for (size_t i = 0; i < compiled_ops.size(); ++i) {
     const CompiledOp& compiled = compiled_ops[i];
     is_control_[i] = compiled.control != nullptr;
@@ -89,6 +92,7 @@ Status GpuOps::run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> ta
                    kernels::CpuDevice& device, bool watched, bool& changed) {
   Placed& placed = placed_[index];
   const gpu::Traffic before = context_->memory().traffic();
+  const int64_t allocations = context_->memory().allocations();
   Status status;
   if (placed.kernel) {
     status = run_on_gpu(placed, compiled, table.data(), device, changed);
@@ -100,6 +104,8 @@ Status GpuOps::run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> ta
   if (!placed.kernel) status = run_on_cpu(compiled, table, device, changed);
   if (status.ok() && watched) status = context_->device().wait();
   placed.copied = difference(context_->memory().traffic(), before);
+  placed.steady = placed.copied.copies_in == 0 && placed.copied.copies_out == 0 &&
+                  context_->memory().allocations() == allocations;
   return status;
 }
 

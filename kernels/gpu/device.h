@@ -32,6 +32,19 @@ struct DeviceOptions {
   int64_t memory_limit = 0;
 };
 
+/// Work that a device has recorded, which can be queued again as a whole. It refers to the memory
+/// that it was recorded with. Must not outlive its device. Thread-safety: as Device.
+class Recording {
+ public:
+  Recording() = default;
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  virtual ~Recording() = default;
+
+  /// Queues the work. Errors: kExecution.
+  virtual Status replay() = 0;
+};
+
 /// A processor with separate memory and one queue of work. Calls return when the work is queued;
 /// the work is executed in queue order. Only copy_out() and wait() wait for it. An error of queued
 /// work is returned by a later call, and every call after that fails.
@@ -65,9 +78,19 @@ class Device {
   /// Waits until all queued work is done. Errors: the first error of that work.
   virtual Status wait() = 0;
 
+  /// Until end_recording(), work is recorded and not executed. Calls that wait, allocate, or copy
+  /// from or to the process fail with kUnimplemented then, and so does varies(). Memory that is
+  /// released is freed after end_recording(). Errors: kExecution.
+  virtual Status begin_recording() = 0;
+  /// Ends the recording, also after an error. Nothing of it has been executed.
+  /// Errors: kUnimplemented if one of these calls was made; kExecution.
+  virtual StatusOr<std::unique_ptr<Recording>> end_recording() = 0;
+  /// For kernels whose arguments may differ between two runs with the same tensors, such as a seed
+  /// that is counted on the processor: their work must not be recorded.
+  virtual Status varies() = 0;
+
   /// Products of matrices and convolutions. Devices without a suitable library run the plain
-  /// Errors: kResource, kExecution.
-  /// functors.
+  /// functors. Errors: kResource, kExecution.
   virtual Status multiply(const MatrixProduct& product);
   virtual Status convolve(const Convolution& convolution);
 

@@ -46,10 +46,12 @@ std::string gpu_summary(const jobs::Session& session) {
   const executor::GpuOps::Counts counts = gpu_ops->counts();
   const gpu::Traffic& traffic = gpu_ops->context().memory().traffic();
   return fmt::format(
-      "{} ops on the gpu, {} on the cpu; copied {} to the gpu ({} bytes), {} from it "
+      "{} ops on the gpu, {} of them recorded, {} on the cpu; copied {} to the gpu ({} bytes), {} "
+      "from it "
       "({} bytes); peak {} bytes of its memory",
-      counts.on_gpu, counts.on_cpu, traffic.copies_in, traffic.bytes_in, traffic.copies_out,
-      traffic.bytes_out, gpu_ops->context().memory().peak_bytes());
+      counts.on_gpu, gpu_ops->replays().recorded_ops(), counts.on_cpu, traffic.copies_in,
+      traffic.bytes_in, traffic.copies_out, traffic.bytes_out,
+      gpu_ops->context().memory().peak_bytes());
 }
 
 void write_gpu_summary(const jobs::Session& session, JsonWriter& out) {
@@ -61,6 +63,7 @@ void write_gpu_summary(const jobs::Session& session, JsonWriter& out) {
   out.key("gpu").begin_object();
   out.member("name", gpu_ops->context().device().info().name);
   out.member("ops_on_gpu", counts.on_gpu).member("ops_on_cpu", counts.on_cpu);
+  out.member("ops_recorded", gpu_ops->replays().recorded_ops());
   out.member("copies_in", memory.traffic().copies_in);
   out.member("bytes_in", memory.traffic().bytes_in);
   out.member("copies_out", memory.traffic().copies_out);

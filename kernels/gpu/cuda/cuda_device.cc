@@ -1,6 +1,7 @@
 #include "kernels/gpu/cuda/cuda_device.h"
 
 #include <map>
+#include <utility>
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -53,6 +54,22 @@ StatusOr<DeviceInfo> describe_device(int ordinal) {
   return info;
 }
 
+// A CUDA graph.
+class CudaRecording final : public Recording {
+ public:
+  CudaRecording(cudaGraphExec_t graph, cudaStream_t stream, std::shared_ptr<void> scratch)
+      : graph_(graph), stream_(stream), scratch_(std::move(scratch)) {}
+  ~CudaRecording() override { (void)cudaGraphExecDestroy(graph_); }
+  Status replay() override {
+    return cuda_status(cudaGraphLaunch(graph_, stream_), "starting recorded work");
+  }
+
+ private:
+  cudaGraphExec_t graph_;
+  cudaStream_t stream_;
+  std::shared_ptr<void> scratch_;  ///< that the work uses
+};
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(int ordinal, const DeviceOptions& options) : ordinal_(ordinal), options_(options) {}
@@ -87,6 +104,7 @@ class CudaDevice final : public Device {
     if (options_.memory_limit > 0 && bytes > options_.memory_limit - used_)
       return Status(StatusCode::kResource,
                     fmt::format("the limit is {} bytes", options_.memory_limit));
+    MILLRACE_RETURN_IF_ERROR(cannot_record("allocates memory"));
     MILLRACE_RETURN_IF_ERROR(choose());
     void* data = nullptr;
     const cudaError_t error = cudaMallocAsync(&data, static_cast<size_t>(bytes), stream_);
@@ -109,13 +127,19 @@ class CudaDevice final : public Device {
     const auto found = sizes_.find(data);
     used_ -= found->second;
     sizes_.erase(found);
+    if (recording_) {
+      released_.push_back(data);
+      return;
+    }
     (void)cudaFreeAsync(data, stream_);  // a device error is returned by the next call
   }
 
   Status copy_in(const std::byte* from, std::byte* to, int64_t bytes) override {
+    MILLRACE_RETURN_IF_ERROR(cannot_record("copies to the GPU"));
     return copy(from, to, bytes, cudaMemcpyHostToDevice, "copying to the GPU");
   }
   Status copy_out(const std::byte* from, std::byte* to, int64_t bytes) override {
+    MILLRACE_RETURN_IF_ERROR(cannot_record("copies from the GPU"));
     MILLRACE_RETURN_IF_ERROR(copy(from, to, bytes, cudaMemcpyDeviceToHost, "copying from the GPU"));
     return wait();
   }
@@ -123,8 +147,36 @@ class CudaDevice final : public Device {
     return copy(from, to, bytes, cudaMemcpyDeviceToDevice, "copying within the GPU");
   }
   Status wait() override {
+    MILLRACE_RETURN_IF_ERROR(cannot_record("waits"));
     return cuda_status(cudaStreamSynchronize(stream_), "waiting for queued work");
   }
+
+  Status begin_recording() override {
+    MILLRACE_RETURN_IF_ERROR(choose());
+    MILLRACE_RETURN_IF_ERROR(
+        cuda_status(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+                    "starting to record work"));
+    recording_ = true;
+    scratch_->let_grow(false);
+    not_recorded_ = Ok();
+    return Ok();
+  }
+  StatusOr<std::unique_ptr<Recording>> end_recording() override {
+    recording_ = false;
+    scratch_->let_grow(true);
+    cudaGraph_t graph = nullptr;
+    Status status = cuda_status(cudaStreamEndCapture(stream_, &graph), "recording work");
+    for (std::byte* const data : std::exchange(released_, {})) (void)cudaFreeAsync(data, stream_);
+    if (status.ok()) status = std::exchange(not_recorded_, Ok());
+    cudaGraphExec_t made = nullptr;
+    if (status.ok())
+      status = cuda_status(cudaGraphInstantiate(&made, graph, 0), "preparing recorded work");
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    MILLRACE_RETURN_IF_ERROR(std::move(status));
+    return std::unique_ptr<Recording>(
+        std::make_unique<CudaRecording>(made, stream_, scratch_->share()));
+  }
+  Status varies() override { return cannot_record("has arguments that vary"); }
 
   // Falls back to the plain functors if a library does not support the product.
   Status multiply(const MatrixProduct& product) override {
@@ -158,6 +210,12 @@ class CudaDevice final : public Device {
   }
 
  private:
+  // The error of a call that cannot be recorded, which also fails the recording.
+  Status cannot_record(const char* what) {
+    if (!recording_) return Ok();
+    not_recorded_ = {StatusCode::kUnimplemented, fmt::format("an op {}", what)};
+    return not_recorded_;
+  }
   // The current GPU of the CUDA runtime is a per-thread setting.
   [[nodiscard]] Status choose() const {
     return cuda_status(cudaSetDevice(ordinal_), "selecting the GPU");
@@ -188,6 +246,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<Nccl> nccl_;  ///< null: not requested so far
   std::map<std::byte*, int64_t> sizes_;
   int64_t used_ = 0;
+  bool recording_ = false;
+  Status not_recorded_;               ///< why the recording has failed
+  std::vector<std::byte*> released_;  ///< while recording
 };
 
 }  // namespace

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kMostAlgos = 10;
 constexpr size_t kScratchBytes = size_t{512} << 20U;
+constexpr float kClearlyFaster = 0.9F;
 
 int number(int64_t value) {
   return static_cast<int>(value);
@@ -26,7 +27,7 @@ bool pads_alike(const Convolution& c) {
 
 StatusOr<std::unique_ptr<Dnn>> Dnn::open(cudaStream_t stream, bool tf32) {
   MILLRACE_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::open({"libcudnn.so.9"}));
-  std::unique_ptr<Dnn> dnn(new Dnn(tf32));
+  std::unique_ptr<Dnn> dnn(new Dnn(stream, tf32));
   MILLRACE_RETURN_IF_ERROR(dnn->load(library));
   MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.Create(&dnn->handle_), "starting"));
   MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.SetStream(dnn->handle_, stream), "starting"));
@@ -88,7 +89,7 @@ Status Dnn::check(int status, const char* what) const {
           fmt::format("cuDNN: {}: {}", what, api_.GetErrorString(status))};
 }
 
-Status Dnn::make(const Convolution& c, Plan& plan) const {
+Status Dnn::describe(const Convolution& c, Plan& plan) const {
   const char* const what = "describing a convolution";
   MILLRACE_RETURN_IF_ERROR(check(api_.CreateTensorDescriptor(&plan.input), what));
   MILLRACE_RETURN_IF_ERROR(check(api_.CreateTensorDescriptor(&plan.output), what));
@@ -114,13 +115,11 @@ Status Dnn::make(const Convolution& c, Plan& plan) const {
                                             dnn::kCrossCorrelation, dnn::kDataFloat),
             what));
   MILLRACE_RETURN_IF_ERROR(check(api_.SetConvolutionGroupCount(plan.conv, number(c.groups)), what));
-  MILLRACE_RETURN_IF_ERROR(check(
-      api_.SetConvolutionMathType(plan.conv, tf32_ ? dnn::kDefaultMath : dnn::kFmaMath), what));
-  return choose(c, plan);
+  return check(api_.SetConvolutionMathType(plan.conv, tf32_ ? dnn::kDefaultMath : dnn::kFmaMath),
+               what);
 }
 
-// The first recommended algorithm whose result does not depend on timing.
-Status Dnn::choose(const Convolution& c, Plan& plan) const {
+StatusOr<std::vector<dnn::AlgoPerf>> Dnn::candidates(const Convolution& c, const Plan& plan) const {
   std::array<dnn::AlgoPerf, kMostAlgos> found{};
   int count = 0;
   int status = 0;
@@ -144,17 +143,85 @@ Status Dnn::choose(const Convolution& c, Plan& plan) const {
   MILLRACE_RETURN_IF_ERROR(check(status, "choosing an algorithm"));
   // prefer algorithms declared for the requested math type
   const int math = tf32_ ? dnn::kDefaultMath : dnn::kFmaMath;
+  std::vector<dnn::AlgoPerf> usable;
   for (const bool any_math : {false, true}) {
     for (const dnn::AlgoPerf& algo : llvm::ArrayRef(found).take_front(static_cast<size_t>(count))) {
-      if (algo.status != dnn::kSuccess || algo.determinism != dnn::kDeterministic ||
-          algo.memory > kScratchBytes || (!any_math && algo.math_type != math))
-        continue;
-      plan.algo = algo.algo;
-      plan.scratch_bytes = algo.memory;
-      return Ok();
+      if (algo.status == dnn::kSuccess && algo.determinism == dnn::kDeterministic &&
+          algo.memory <= kScratchBytes && (any_math || algo.math_type == math))
+        usable.push_back(algo);
     }
+    if (!usable.empty()) return usable;
   }
-  return {StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution"};
+  return Status(StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution");
+}
+
+StatusOr<float> Dnn::time(const Convolution& c, const Plan& plan, void* memory) const {
+  MILLRACE_RETURN_IF_ERROR(run(c, plan, memory));
+  cudaEvent_t start = nullptr;
+  cudaEvent_t end = nullptr;
+  float milliseconds = 0;
+  Status status = cuda_status(cudaEventCreate(&start), "timing a convolution");
+  if (status.ok()) status = cuda_status(cudaEventCreate(&end), "timing a convolution");
+  if (status.ok()) status = cuda_status(cudaEventRecord(start, stream_), "timing a convolution");
+  if (status.ok()) status = run(c, plan, memory);
+  if (status.ok()) status = cuda_status(cudaEventRecord(end, stream_), "timing a convolution");
+  if (status.ok()) status = cuda_status(cudaEventSynchronize(end), "timing a convolution");
+  if (status.ok()) {
+    status = cuda_status(cudaEventElapsedTime(&milliseconds, start, end), "timing a convolution");
+  }
+  if (start != nullptr) (void)cudaEventDestroy(start);
+  if (end != nullptr) (void)cudaEventDestroy(end);
+  MILLRACE_RETURN_IF_ERROR(std::move(status));
+  return milliseconds;
+}
+
+Status Dnn::choose(const Convolution& c, Plan& plan, Scratch& scratch) const {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<dnn::AlgoPerf> usable, candidates(c, plan));
+  Plan best = plan;
+  best.algo = usable.front().algo;
+  best.scratch_bytes = usable.front().memory;
+  float least = 0;
+  bool found = usable.size() == 1;
+  for (const dnn::AlgoPerf& algo : usable) {
+    if (usable.size() == 1) break;
+    plan.algo = algo.algo;
+    plan.scratch_bytes = algo.memory;
+    MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(algo.memory));
+    const StatusOr<float> took = time(c, plan, memory);
+    if (took.status().code() == StatusCode::kUnimplemented) continue;
+    MILLRACE_RETURN_IF_ERROR(took.status());
+    // the library's order decides where there is no clear difference
+    if (found && *took > least * kClearlyFaster) continue;
+    found = true;
+    least = *took;
+    best = plan;
+  }
+  if (!found) return {StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution runs"};
+  plan = best;
+  return Ok();
+}
+
+Status Dnn::run(const Convolution& c, const Plan& plan, void* memory) const {
+  const float one = 1.0F;
+  const float zero = 0.0F;
+  switch (c.what) {
+    case Convolution::What::kOutput:
+      return check(api_.ConvolutionForward(handle_, &one, plan.input, c.input, plan.filter,
+                                           c.filter, plan.conv, plan.algo, memory,
+                                           plan.scratch_bytes, &zero, plan.output, c.output),
+                   "a convolution");
+    case Convolution::What::kInputGradient:
+      return check(api_.ConvolutionBackwardData(handle_, &one, plan.filter, c.filter, plan.output,
+                                                c.output, plan.conv, plan.algo, memory,
+                                                plan.scratch_bytes, &zero, plan.input, c.input),
+                   "the gradient of an input");
+    case Convolution::What::kFilterGradient:
+      return check(api_.ConvolutionBackwardFilter(handle_, &one, plan.input, c.input, plan.output,
+                                                  c.output, plan.conv, plan.algo, memory,
+                                                  plan.scratch_bytes, &zero, plan.filter, c.filter),
+                   "the gradient of a filter");
+  }
+  return {StatusCode::kInternal, "unknown kind of convolution"};
 }
 
 Status Dnn::convolve(const Convolution& c, Scratch& scratch) {
@@ -180,33 +247,16 @@ Status Dnn::convolve(const Convolution& c, Scratch& scratch) {
   const auto [found, is_new] = plans_.try_emplace(key);
   Plan& plan = found->second;
   if (is_new) {
-    if (Status status = make(c, plan); !status.ok()) {
+    Status status = describe(c, plan);
+    if (status.ok()) status = choose(c, plan, scratch);
+    if (!status.ok()) {
       drop(plan);
       plans_.erase(found);
       return status;
     }
   }
   MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(plan.scratch_bytes));
-  const float one = 1.0F;
-  const float zero = 0.0F;
-  switch (c.what) {
-    case Convolution::What::kOutput:
-      return check(api_.ConvolutionForward(handle_, &one, plan.input, c.input, plan.filter,
-                                           c.filter, plan.conv, plan.algo, memory,
-                                           plan.scratch_bytes, &zero, plan.output, c.output),
-                   "a convolution");
-    case Convolution::What::kInputGradient:
-      return check(api_.ConvolutionBackwardData(handle_, &one, plan.filter, c.filter, plan.output,
-                                                c.output, plan.conv, plan.algo, memory,
-                                                plan.scratch_bytes, &zero, plan.input, c.input),
-                   "the gradient of an input");
-    case Convolution::What::kFilterGradient:
-      return check(api_.ConvolutionBackwardFilter(handle_, &one, plan.input, c.input, plan.output,
-                                                  c.output, plan.conv, plan.algo, memory,
-                                                  plan.scratch_bytes, &zero, plan.filter, c.filter),
-                   "the gradient of a filter");
-  }
-  return {StatusCode::kInternal, "unknown kind of convolution"};
+  return run(c, plan, memory);
 }
 
 }  // namespace millrace::gpu

@@ -6,6 +6,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
+// Rows that are too few to fill a GPU get as many threads as a block can have.
+constexpr int kMostThreads = 1024;
+constexpr int64_t kFewRows = 1024;
 // Enough blocks to fill every current GPU; with more work, threads loop.
 constexpr int64_t kMostBlocks = 16384;
 
@@ -58,8 +61,8 @@ __global__ void run_each(Functor functor, int64_t count) {
 }
 
 template <typename Functor>
-__global__ void run_rows(Functor functor, int64_t rows) {
-  __shared__ double shared[kThreads / kWarp];
+__global__ void __launch_bounds__(kMostThreads) run_rows(Functor functor, int64_t rows) {
+  __shared__ double shared[kMostThreads / kWarp];
   const BlockTeam team(shared);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) functor(team, row);
 }
@@ -79,8 +82,8 @@ cudaError_t each(const void* data, int64_t count, cudaStream_t stream) {
 }
 template <typename Functor>
 cudaError_t rows(const void* data, int64_t count, cudaStream_t stream) {
-  run_rows<<<blocks_for(count, 1), kThreads, 0, stream>>>(*static_cast<const Functor*>(data),
-                                                          count);
+  const int threads = count < kFewRows ? kMostThreads : kThreads;
+  run_rows<<<blocks_for(count, 1), threads, 0, stream>>>(*static_cast<const Functor*>(data), count);
   return cudaGetLastError();
 }
 

@@ -12,12 +12,42 @@ struct NormImages {
   int64_t batch;     ///< images
   int64_t channels;  ///< each is normalised with statistics over batch and inner
   int64_t inner;     ///< pixels of one channel of one image
-  /// Index of element i of a channel.
-  [[nodiscard]] constexpr int64_t at(int64_t channel, int64_t i) const {
-    return (i / inner * channels + channel) * inner + i % inner;
-  }
   /// Number of elements of a channel.
   [[nodiscard]] constexpr int64_t of_channel() const { return batch * inner; }
+};
+
+/// Every step-th element of a channel. Divides twice only, because divisions cost more than the
+/// arithmetic of the functors.
+struct ChannelWalk {
+  template <typename Team>
+  constexpr ChannelWalk(const NormImages& images, const Team& team, int64_t channel)
+      : at((team.rank() / images.inner * images.channels + channel) * images.inner +
+           team.rank() % images.inner),
+        pixel(team.rank() % images.inner),
+        left(images.of_channel() - team.rank()),
+        step(team.size()),
+        step_pixels(team.size() % images.inner),
+        step_at(team.size() / images.inner * images.channels * images.inner + step_pixels),
+        inner(images.inner),
+        gap((images.channels - 1) * images.inner) {}
+  /// False at the end.
+  [[nodiscard]] constexpr bool more() const { return left > 0; }
+  constexpr void next() {
+    left -= step;
+    at += step_at;
+    pixel += step_pixels;
+    if (pixel < inner) return;
+    pixel -= inner;
+    at += gap;
+  }
+  int64_t at;           ///< index of the element in the images
+  int64_t pixel;        ///< its index in its image
+  int64_t left;         ///< elements from here to the end of the channel
+  int64_t step;         ///< elements from one to the next
+  int64_t step_pixels;  ///< of it, beyond whole images
+  int64_t step_at;      ///< difference of `at`, if both are in the same row of images
+  int64_t inner;        ///< pixels of an image
+  int64_t gap;          ///< elements of the other channels of an image
 };
 
 /// Batch normalisation of one channel with the statistics of the batch. Pointers to vectors with
@@ -43,12 +73,12 @@ struct NormTraining {
     // Two passes: the variance is summed from the distances to the mean, which loses fewer digits
     // than a difference of sums of squares.
     double part = 0;
-    for (int64_t i = team.rank(); i < count; i += team.size())
-      part += static_cast<double>(x[images.at(c, i)]);
+    for (ChannelWalk walk(images, team, c); walk.more(); walk.next())
+      part += static_cast<double>(x[walk.at]);
     const double middle = team.sum(part) / static_cast<double>(count);
     part = 0;
-    for (int64_t i = team.rank(); i < count; i += team.size()) {
-      const double away = static_cast<double>(x[images.at(c, i)]) - middle;
+    for (ChannelWalk walk(images, team, c); walk.more(); walk.next()) {
+      const double away = static_cast<double>(x[walk.at]) - middle;
       part += away * away;
     }
     const double spread = team.sum(part) / static_cast<double>(count);
@@ -56,8 +86,8 @@ struct NormTraining {
     const auto m = static_cast<float>(middle);
     const auto factor = static_cast<float>(deviation) * (scale == nullptr ? 1.0F : scale[c]);
     const float summand = bias == nullptr ? 0.0F : bias[c];
-    for (int64_t i = team.rank(); i < count; i += team.size()) {
-      const int64_t at = images.at(c, i);
+    for (ChannelWalk walk(images, team, c); walk.more(); walk.next()) {
+      const int64_t at = walk.at;
       const float value = (x[at] - m) * factor + summand;
       y[at] = relu && value < 0.0F ? 0.0F : value;
     }
@@ -112,8 +142,8 @@ struct NormBackward {
     const float inverse = constant ? 1.0F / std::sqrt(deviation[c] + epsilon) : deviation[c];
     double plain_part = 0;
     double times_part = 0;
-    for (int64_t i = team.rank(); i < count; i += team.size()) {
-      const int64_t at = images.at(c, i);
+    for (ChannelWalk walk(images, team, c); walk.more(); walk.next()) {
+      const int64_t at = walk.at;
       const auto grad = static_cast<double>(dy[at]);
       plain_part += grad;
       times_part += grad * static_cast<double>((x[at] - m) * inverse);
@@ -123,8 +153,8 @@ struct NormBackward {
     const float factor = (scale == nullptr ? 1.0F : scale[c]) * inverse;
     const auto of_mean = static_cast<float>(plain / static_cast<double>(count));
     const auto of_spread = static_cast<float>(times / static_cast<double>(count));
-    for (int64_t i = team.rank(); dx != nullptr && i < count; i += team.size()) {
-      const int64_t at = images.at(c, i);
+    for (ChannelWalk walk(images, team, c); dx != nullptr && walk.more(); walk.next()) {
+      const int64_t at = walk.at;
       const float away = (x[at] - m) * inverse;
       dx[at] = constant ? dy[at] * factor : (dy[at] - of_mean - away * of_spread) * factor;
     }
