@@ -5,6 +5,7 @@
 #   versions     the GPU, its driver and the libraries that were found
 #   nccl         NCCL between threads, one GPU each
 #   programs     inference and training of the bench programs, compared with the processor
+#   rewritten    the same after the passes that make programs faster
 #   operators    the operator corpus
 #   sanitizer    compute-sanitizer over two training steps of two nets
 #   steps        times beside PyTorch, eager
@@ -60,10 +61,12 @@ peers() { python3 tools/gpu_peers.py --bin "$run" --bench bench --devices "$devi
 
 versions() { nvidia-smi -L && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv && ours bin/inspect-program --devices; }
 nccl() { ours bin/kernels_gpu_collectives_test --gtest_filter='Nccl.*'; }
-programs() {
-  python3 tools/gpu_programs.py --bin "$run" --shared . --devices "$device" --batch "${BATCH:-8}" --steps 3 --rtol 1e-3 \
-    --nets "${NETS:-mlp,lenet,resnet18_64,resnet50_64,mobilenet_224,word2vec,ctr_dnn,ctr_dnn_adam,bert_mini,bert_base_l2}"
+compare() {
+  python3 tools/gpu_programs.py --bin "$run" --shared . --devices "$device" --batch "${BATCH:-8}" --steps 4 --rtol 1e-3 \
+    --nets "${NETS:-mlp,lenet,resnet18_64,resnet50_64,mobilenet_224,word2vec,ctr_dnn,ctr_dnn_adam,bert_mini,bert_base_l2}" "$@"
 }
+programs() { compare --optimize false; }
+rewritten() { compare --optimize true; }
 operators() {
   mkdir -p "$work/on-gpu"  # the checker calls other names as a tool with verbs
   printf '#!/bin/sh\nexec %s --devices %s "$@"\n' "$run" "$device" >"$work/on-gpu/run-program"
@@ -88,7 +91,22 @@ launches() {
   "$run" --program bench/programs/chain_1k/infer.pb --feed "$work/chain_1k.npz" --fetch "$(cat "$work/last")" \
     --devices "$device" --benchmark 50 --warmup 10
 }
-profile() { train resnet50_64 64 --op-profile --steps 10; }
+# Twice, so that the difference is without the first steps, which choose algorithms.
+profile() {
+  local net=${PROFILED:-resnet50_64} rows=${BATCH:-64}
+  for count in 10 40; do train "$net" "$rows" --op-profile --steps $count >"$work/trained" 2>"$logs/profile_$count.txt" || return 1; done
+  python3 - "$logs"/profile_{10,40}.txt <<'PYTHON'
+import re, sys
+def times(path):
+    rows = re.findall(r"run-program: (\w+) +(\d+) +([\d.]+) +[\d.]+% +[\d.]+", open(path).read())
+    return {op: (int(calls), float(ms)) for op, calls, ms in rows}
+first, all_ = times(sys.argv[1]), times(sys.argv[2])
+print(f"{'op':32} {'calls':>6} {'ms a step':>10} {'us a call':>10}")
+for op, (calls, ms) in sorted(all_.items(), key=lambda row: first[row[0]][1] - row[1][1]):
+    more, took = calls - first[op][0], ms - first[op][1]
+    print(f"{op:32} {more // 30:6} {took / 30:10.3f} {took / more * 1e3:10.1f}")
+PYTHON
+}
 
 part() { # <name>
   local start=$SECONDS status
@@ -98,7 +116,7 @@ part() { # <name>
   [ "$status" -eq 0 ] || bad=$((bad + 1))
   echo "-- $1: exit $status, $((SECONDS - start)) s"
 }
-[ $# -gt 0 ] || set -- versions nccl programs operators sanitizer steps inference launches profile compiled
+[ $# -gt 0 ] || set -- versions nccl programs rewritten operators sanitizer steps inference launches profile compiled
 for name in "$@"; do part "$name"; done
 echo "$bad parts failed"
 [ $bad -eq 0 ]

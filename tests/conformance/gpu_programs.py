@@ -1,7 +1,7 @@
 """Programs of the references on a GPU, compared with the CPU: results, and counts of the ops on each device.
 
     gpu_programs.py --bin RUN_PROGRAM --shared DIR [--devices gpu:emulated] [--nets mlp,resnet18_64]
-                    [--batch N] [--steps N] [--rtol X]
+                    [--batch N] [--steps N] [--rtol X] [--optimize true]
 
 Runs each network of shared/bench/programs, inference and training, with the same parameters and feeds on one thread of
 the CPU, in f32 and in f64, and on the device. Training runs some steps and then also compares the persistable vars.
@@ -72,7 +72,8 @@ class Checker:
         return os.path.join(self.work, "_".join(parts))
 
     def tool(self, device, *flags):
-        return [self.args.bin, "--devices", device, "--optimize", "false", "--threads", "1", "--seed", "7", *flags]
+        rewrites = self.args.optimize if device != "cpu:1" else "false"
+        return [self.args.bin, "--devices", device, "--optimize", rewrites, "--threads", "1", "--seed", "7", *flags]
 
     def compare(self, name, flags_of, rtol):
         """flags_of(output file) are the flags of the run."""
@@ -125,6 +126,7 @@ def main():
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--rtol", type=float, default=1e-4)
+    parser.add_argument("--optimize", choices=["true", "false"], default="false", help="rewrite programs on the device")
     args = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory() as work:

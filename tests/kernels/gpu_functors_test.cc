@@ -160,52 +160,67 @@ TEST(GpuFunctors, LabelsThatAreNoClassGiveNan) {
   EXPECT_TRUE(std::isnan(loss));
 }
 
+struct NormCase {
+  NormParts of{{4, kRows, 9}, 1};
+  std::vector<float> scale = random_floats(kRows, 7);
+  std::vector<float> bias = random_floats(kRows, 8);
+  std::vector<float> mean = std::vector<float>(kRows, 0.5F);
+  std::vector<float> variance = std::vector<float>(kRows, 2.0F);
+  std::vector<float> statistics = std::vector<float>(4 * kRows);
+  std::vector<double> sums = std::vector<double>(2 * kRows * 8);
+
+  [[nodiscard]] size_t count() const {
+    return static_cast<size_t>(of.images.channels * of.images.of_channel());
+  }
+  // The normalised images.
+  template <typename Run>
+  std::vector<float> forward(std::vector<float> x, const Run& run) {
+    run(NormSums{of, x.data(), sums.data()}, of.rows());
+    run(NormTraining{of, sums.data(), x.data(), x.data(), scale.data(), bias.data(), mean.data(),
+                     variance.data(), statistics.data(), statistics.data() + kRows,
+                     statistics.data() + 2 * kRows, statistics.data() + 3 * kRows, 0.9F, 1e-5F,
+                     true, nullptr},
+        of.rows());
+    return x;
+  }
+  // The gradient of x, in the memory of the incoming one.
+  template <typename Run>
+  std::vector<float> backward(const std::vector<float>& x, std::vector<float> d, const Run& run) {
+    const NormGradient g{of,
+                         x.data(),
+                         d.data(),
+                         statistics.data() + 2 * kRows,
+                         statistics.data() + 3 * kRows,
+                         1e-5F,
+                         false,
+                         nullptr,
+                         nullptr,
+                         nullptr};
+    run(NormBackwardSums{g, sums.data()}, of.rows());
+    run(NormBackward{g, sums.data(), scale.data(), d.data(), nullptr, nullptr}, of.rows());
+    return d;
+  }
+};
+
 TEST(GpuFunctors, NormsInPlace) {
-  const NormImages images{4, kRows, 9};
-  const std::vector<float> scale = random_floats(kRows, 7);
-  const std::vector<float> bias = random_floats(kRows, 8);
-  const auto count = static_cast<size_t>(images.batch * images.channels * images.inner);
-  const std::vector<float> mean(kRows, 0.5F);
-  const std::vector<float> variance(kRows, 2.0F);
-  std::vector<float> statistics(4 * kRows);
-  const auto make = [&](float* x) {
-    return NormTraining{images,
-                        x,
-                        x,
-                        scale.data(),
-                        bias.data(),
-                        mean.data(),
-                        variance.data(),
-                        statistics.data(),
-                        statistics.data() + kRows,
-                        statistics.data() + 2 * kRows,
-                        statistics.data() + 3 * kRows,
-                        0.9F,
-                        1e-5F,
-                        true};
-  };
-  const std::vector<float> start = random_floats(count, 9);
-  expect_alike(start, kRows, make);
-  std::vector<float> x = start;
-  run_alone(make(x.data()), kRows);
-  const std::vector<float> alone = statistics;
-  x = start;
-  run_together(make(x.data()), kRows);
-  expect_near_gpu_functors(statistics, alone);
-  // gradients that overwrite the incoming ones
-  expect_alike(random_floats(count, 10), kRows, [&](float* d) {
-    return NormBackward{images,
-                        start.data(),
-                        d,
-                        scale.data(),
-                        alone.data() + 2 * kRows,
-                        alone.data() + 3 * kRows,
-                        d,
-                        nullptr,
-                        nullptr,
-                        1e-5F,
-                        false};
-  });
+  const auto alone = [](const auto& functor, int64_t rows) { run_alone(functor, rows); };
+  const auto together = [](const auto& functor, int64_t rows) { run_together(functor, rows); };
+  NormCase whole;
+  const std::vector<float> x = random_floats(whole.count(), 9);
+  const std::vector<float> d = random_floats(whole.count(), 10);
+  const std::vector<float> y = whole.forward(x, alone);
+  const std::vector<float> dx = whole.backward(x, d, alone);
+  // 36 elements of a channel, in parts that begin and end within images
+  for (const int64_t parts : {1, 2, 5, 8}) {
+    SCOPED_TRACE(parts);
+    NormCase divided;
+    divided.of.parts = parts;
+    expect_near_gpu_functors(divided.forward(x, alone), y);
+    expect_near_gpu_functors(divided.forward(x, together), y);
+    expect_near_gpu_functors(divided.statistics, whole.statistics);
+    expect_near_gpu_functors(divided.backward(x, d, alone), dx);
+    expect_near_gpu_functors(divided.backward(x, d, together), dx);
+  }
 }
 
 TEST(GpuFunctors, GradientsOfFilters) {

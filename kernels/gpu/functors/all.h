@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/gpu/functors/elementwise.h"
+#include "kernels/gpu/functors/finish_conv.h"
 #include "kernels/gpu/functors/loss.h"
 #include "kernels/gpu/functors/norm.h"
 #include "kernels/gpu/functors/optimizer.h"
@@ -38,15 +39,18 @@ constexpr size_t index_of(FunctorList<Functors...> /*list*/) {
 }
 
 /// Functors that compute one element.
-using EachFunctors = FunctorList<
-    Fill, FillFrom, Scale, Binary<Add>, Binary<Subtract>, Binary<Multiply>, Binary<Divide>,
-    Unary<Relu>, Unary<Sigmoid>, Unary<Tanh>, Unary<Sqrt>, Unary<Square>, Gradient<ReluGradient>,
-    Gradient<SigmoidGradient>, Gradient<TanhGradient>, Gradient<SquareGradient>, EntropyGradient,
-    SoftmaxEntropyGradient, PoolForward, PoolBackward, NormInference, Descend, DescendWithMomentum,
-    DescendByMoments, AdvancePowers, MultiplyElement, ConvolveOutput, ConvolveInputGradient>;
+using EachFunctors =
+    FunctorList<Fill, FillFrom, Scale, Binary<Add>, Binary<Subtract>, Binary<Multiply>,
+                Binary<Divide>, Unary<Relu>, Unary<Sigmoid>, Unary<Tanh>, Unary<Sqrt>,
+                Unary<Square>, Gradient<ReluGradient>, Gradient<SigmoidGradient>,
+                Gradient<TanhGradient>, Gradient<SquareGradient>, EntropyGradient,
+                SoftmaxEntropyGradient, PoolForward, PoolFirstMaximum, PoolBackward, NormInference,
+                Descend, DescendWithMomentum, DescendByMoments, AdvancePowers, MultiplyElement,
+                ConvolveOutput, ConvolveInputGradient, FinishConv>;
 
 /// Functors that compute one row.
-using RowFunctors = FunctorList<SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy,
-                                NormTraining, NormBackward, ConvolveFilterGradient>;
+using RowFunctors =
+    FunctorList<SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums,
+                NormTraining, NormBackwardSums, NormBackward, ConvolveFilterGradient>;
 
 }  // namespace millrace::gpu
