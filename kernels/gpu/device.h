@@ -28,6 +28,8 @@ struct DeviceInfo {
 struct DeviceOptions {
   /// Products of matrices and convolutions may round factors to 10 bits of mantissa (TF32).
   bool tf32 = false;
+  /// Products of matrices may round factors to bfloat16; sums and convolutions are not affected.
+  bool bf16 = false;
   /// Maximum number of bytes allocated at a time; 0: all memory. For tests of out-of-memory errors.
   int64_t memory_limit = 0;
 };

@@ -4,9 +4,8 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/gpu/gpu_ops.h"
+#include "executor/gpu/open_device.h"
 #include "framework/base/errors.h"
-#include "kernels/gpu/host_device.h"
-#include "kernels/gpu/module.h"
 
 namespace millrace::tools {
 
@@ -16,27 +15,20 @@ bool wants_gpu(const RunOptions& options) {
 
 StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& options) {
   if (!wants_gpu(options)) return std::shared_ptr<gpu::Context>();
-  if (options.precision == "bf16")
-    return Unimplemented("--precision bf16 on a GPU; expected f32 or tf32");
-  const llvm::StringRef number = llvm::StringRef(options.devices).split(':').second;
-  if (number == "emulated") return std::make_shared<gpu::Context>(gpu::open_host_device());
-  if (number.contains(','))
-    return Unimplemented("--devices {}: programs run on one GPU only", options.devices);
-  int ordinal = 0;
-  if (!number.empty() && (number.getAsInteger(10, ordinal) || ordinal < 0)) {
-    return Status(StatusCode::kUsage,
-                  fmt::format("--devices: expected gpu:N, found '{}'", options.devices));
+  StatusOr<std::shared_ptr<gpu::Context>> context = executor::open_device(
+      options.devices, {.tf32 = options.precision == "tf32", .bf16 = options.precision == "bf16"});
+  if (!context.ok()) {
+    Status status = std::move(context).status();
+    if (status.code() == StatusCode::kInvalidArgument)
+      status = Status(StatusCode::kUsage, status.message());
+    return std::move(status).with_note("for --devices and --precision");
   }
-  StatusOr<std::shared_ptr<gpu::Device>> device =
-      gpu::open_gpu(ordinal, {.tf32 = options.precision == "tf32"});
-  if (!device.ok())
-    return std::move(device).status().with_note(fmt::format("for --devices {}", options.devices));
   // report a missing library before the other ranks wait for this one
   if (options.ranks.engine == "nccl") {
-    if (Status status = (*device)->collectives().status(); !status.ok())
+    if (Status status = (*context)->device().collectives().status(); !status.ok())
       return std::move(status).with_note("for --engine nccl");
   }
-  return std::make_shared<gpu::Context>(*std::move(device));
+  return context;
 }
 
 std::string gpu_summary(const jobs::Session& session) {

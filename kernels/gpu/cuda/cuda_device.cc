@@ -93,7 +93,7 @@ class CudaDevice final : public Device {
         cuda_status(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most),
                     "setting up the memory pool"));
     scratch_ = std::make_unique<Scratch>(stream_);
-    take(Blas::open(stream_, options_.tf32), blas_, "cuBLASLt");
+    take(Blas::open(stream_, options_), blas_, "cuBLASLt");
     take(Dnn::open(stream_, options_.tf32), dnn_, "cuDNN");
     return Ok();
   }

@@ -53,8 +53,21 @@ struct PoolWindows {
   PoolSide width;   ///< columns of the image
   bool max;         ///< else the average
 
-  /// The result for position (h, w) of one plane.
-  [[nodiscard]] constexpr float of(const float* plane, int64_t h, int64_t w) const {
+  /// A result: its position, and the image that it comes from.
+  struct Place {
+    int64_t h;
+    int64_t w;
+    const float* plane;
+  };
+  /// \param x  [planes, height, width]
+  [[nodiscard]] constexpr Place place(const float* x, int64_t i) const {
+    const int64_t w = i % width.places;
+    const int64_t h = i / width.places % height.places;
+    return {h, w, x + i / (width.places * height.places) * height.size * width.size};
+  }
+  /// The maximum or average.
+  [[nodiscard]] constexpr float of(const Place& place) const {
+    const auto& [h, w, plane] = place;
     float most = 0;
     double sum = 0;
     bool any = false;
@@ -69,8 +82,9 @@ struct PoolWindows {
     if (max) return most;
     return static_cast<float>(sum / static_cast<double>(height.count(h) * width.count(w)));
   }
-  /// The index in the plane of the first maximum of the window of position (h, w).
-  [[nodiscard]] constexpr int32_t first_maximum(const float* plane, int64_t h, int64_t w) const {
+  /// The index in the plane of the first maximum of the window; -1 for an empty one.
+  [[nodiscard]] constexpr int32_t first_maximum(const Place& place) const {
+    const auto& [h, w, plane] = place;
     int64_t found = -1;
     for (int64_t y = height.begin(h); y < height.end(h); ++y) {
       for (int64_t x = width.begin(w); x < width.end(w); ++x) {
@@ -87,12 +101,7 @@ struct PoolForward {
   PoolWindows windows;  ///< of an image
   const float* x;       ///< [planes, height, width]
   float* out;           ///< [planes, places of height, places of width]
-  constexpr void operator()(int64_t i) const {
-    const int64_t w = i % windows.width.places;
-    const int64_t h = i / windows.width.places % windows.height.places;
-    const int64_t plane = i / (windows.width.places * windows.height.places);
-    out[i] = windows.of(x + plane * windows.height.size * windows.width.size, h, w);
-  }
+  constexpr void operator()(int64_t i) const { out[i] = windows.of(windows.place(x, i)); }
 };
 
 /// Where result i comes from: for PoolBackward of a maximum.
@@ -101,10 +110,7 @@ struct PoolFirstMaximum {
   const float* x;       ///< [planes, height, width]
   int32_t* index;       ///< with the dims of the result; -1 for an empty window
   constexpr void operator()(int64_t i) const {
-    const int64_t w = i % windows.width.places;
-    const int64_t h = i / windows.width.places % windows.height.places;
-    const int64_t plane = i / (windows.width.places * windows.height.places);
-    index[i] = windows.first_maximum(x + plane * windows.height.size * windows.width.size, h, w);
+    index[i] = windows.first_maximum(windows.place(x, i));
   }
 };
 
