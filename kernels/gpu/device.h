@@ -19,9 +19,10 @@ struct DeviceInfo {
   std::string driver;      ///< CUDA version that the driver supports, "13.0"
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;  ///< at the time when the device was opened
-  /// Libraries in use, with their versions, and libraries that could not be loaded, with the
-  /// reason; kernels of millrace replace those.
-  std::vector<std::string> libraries;
+  std::vector<std::string> libraries;  ///< in use, "cuBLASLt 13.1.0"
+  /// Libraries that could not be loaded, with the reason. Plain loops of millrace replace them:
+  /// correct, and slow.
+  std::vector<std::string> missing;
 };
 
 /// Options for opening a device.

@@ -31,6 +31,10 @@ StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& optio
   return context;
 }
 
+std::vector<std::string> missing_libraries(const std::shared_ptr<gpu::Context>& context) {
+  return context == nullptr ? std::vector<std::string>() : context->device().info().missing;
+}
+
 std::string gpu_summary(const jobs::Session& session) {
   const executor::GpuOps* const gpu_ops =
       session.prepared == nullptr ? nullptr : session.prepared->gpu();

@@ -232,7 +232,7 @@ class CudaDevice final : public Device {
       to = *std::move(opened);
       info_.libraries.push_back(to->version());
     } else {
-      info_.libraries.push_back(fmt::format("no {}: {}", name, opened.status().message()));
+      info_.missing.push_back(fmt::format("{}: {}", name, opened.status().message()));
     }
   }
 
@@ -266,7 +266,10 @@ StatusOr<std::vector<DeviceInfo>> list_cuda_devices() {
   MILLRACE_ASSIGN_OR_RETURN(const int count, count_devices());
   std::vector<DeviceInfo> infos;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    MILLRACE_ASSIGN_OR_RETURN(infos.emplace_back(), describe_device(ordinal));
+    // opened, in order to find the libraries that a run would use
+    CudaDevice device(ordinal, {});
+    MILLRACE_RETURN_IF_ERROR(device.start());
+    infos.push_back(device.info());
   }
   return infos;
 }
