@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "framework/tensor/tensor.h"
 #include "framework/tensor/value.h"
 
@@ -24,7 +26,7 @@ Replays::Replays(gpu::Device& device, llvm::ArrayRef<CompiledOp> compiled_ops)
 
 bool Replays::still(const Seen& seen, Value* const* table) {
   const auto* const tensor = table[seen.index]->get_if<Tensor>();
-  if (tensor == nullptr) return seen.data == nullptr;
+  if (tensor == nullptr) return seen.data == nullptr && table[seen.index]->holds<std::monostate>();
   return tensor->raw() == seen.data && tensor->layout().get() == seen.layout &&
          tensor->dtype() == seen.dtype && tensor->dims() == llvm::ArrayRef<int64_t>(seen.dims) &&
          tensor->lod() == seen.lod;
@@ -116,9 +118,15 @@ void Replays::after_run(Value* const* table) {
 }
 
 void Replays::make_segments(Value* const* table) {
+  // values of other kinds, such as selected rows, are not compared
+  const auto is_compared = [&](int32_t index) {
+    return index < 0 || table[index]->holds<Tensor>() || table[index]->holds<std::monostate>();
+  };
   const auto can = [&](size_t op) {
     return steady_.test(static_cast<unsigned>(op)) &&
-           !unrecordable_.test(static_cast<unsigned>(op));
+           !unrecordable_.test(static_cast<unsigned>(op)) &&
+           llvm::all_of(ops_[op].inputs, is_compared) &&
+           llvm::all_of(ops_[op].outputs, is_compared);
   };
   for (size_t first = 0; first < ops_.size();) {
     size_t end = first;
