@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/gpu/functors/all.h"
+#include "kernels/gpu/host_device.h"
 
 namespace millrace::gpu {
 namespace {
@@ -247,6 +248,50 @@ TEST(GpuFunctors, GradientsOfFilters) {
                  made.filter = w;
                  return ConvolveFilterGradient{made};
                });
+}
+
+// A convolution with windows of one pixel, and its gradient, as products of an emulated device.
+TEST(GpuFunctors, ConvolutionsOfSinglePixelsAreProducts) {
+  Convolution c;
+  c.batch = 3;
+  c.in_channels = 4;
+  c.out_channels = 6;
+  for (int i = 0; i < 2; ++i) c.in[i] = c.out[i] = 5 - i;
+  c.kernel[0] = c.kernel[1] = 1;
+  const auto device = open_host_device({});
+  const auto upload = [&](const std::vector<float>& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
+    std::byte* const memory = *device->allocate(bytes);
+    EXPECT_TRUE(
+        device->copy_in(reinterpret_cast<const std::byte*>(values.data()), memory, bytes).ok());
+    return reinterpret_cast<float*>(memory);
+  };
+  const auto download = [&](const float* from, int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    EXPECT_TRUE(device
+                    ->copy_out(reinterpret_cast<const std::byte*>(from),
+                               reinterpret_cast<std::byte*>(values.data()), count * 4)
+                    .ok());
+    return values;
+  };
+  for (const auto what : {Convolution::What::kOutput, Convolution::What::kInputGradient}) {
+    c.what = what;
+    ASSERT_TRUE(c.is_product());
+    c.input = upload(random_floats(static_cast<size_t>(c.input_count()), 21));
+    c.filter = upload(random_floats(static_cast<size_t>(c.filter_count()), 22));
+    c.output = upload(random_floats(static_cast<size_t>(c.output_count()), 23));
+    const bool forward = what == Convolution::What::kOutput;
+    const int64_t count = forward ? c.output_count() : c.input_count();
+    ASSERT_TRUE(device->convolve(c).ok());
+    const std::vector<float> convolved = download(forward ? c.output : c.input, count);
+    ASSERT_TRUE(device->multiply(product_of(c)).ok());
+    expect_near_gpu_functors(download(forward ? c.output : c.input, count), convolved);
+  }
+  c.what = Convolution::What::kFilterGradient;
+  EXPECT_FALSE(c.is_product());
+  c.what = Convolution::What::kOutput;
+  c.stride[0] = 2;
+  EXPECT_FALSE(c.is_product());
 }
 
 }  // namespace

@@ -12,9 +12,13 @@
 #include "kernels/gpu/cuda/launch.h"
 #include "kernels/gpu/cuda/nccl.h"
 #include "kernels/gpu/cuda/scratch.h"
+#include "kernels/gpu/cuda/timing.h"
 
 namespace millrace::gpu {
 namespace {
+
+// A difference of times that is not noise.
+constexpr float kClearly = 0.95F;
 
 // Number of GPUs. Errors: kUnimplemented, saying what is missing.
 StatusOr<int> count_devices() {
@@ -188,6 +192,10 @@ class CudaDevice final : public Device {
   Status convolve(const Convolution& convolution) override {
     if (dnn_ == nullptr) return Device::convolve(convolution);
     MILLRACE_RETURN_IF_ERROR(choose());
+    if (blas_ != nullptr && convolution.is_product()) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool as_product, is_faster_as_product(convolution));
+      if (as_product) return blas_->multiply(product_of(convolution), *scratch_);
+    }
     Status status = dnn_->convolve(convolution, *scratch_);
     return status.code() == StatusCode::kUnimplemented ? Device::convolve(convolution) : status;
   }
@@ -215,6 +223,23 @@ class CudaDevice final : public Device {
     if (!recording_) return Ok();
     not_recorded_ = {StatusCode::kUnimplemented, fmt::format("an op {}", what)};
     return not_recorded_;
+  }
+  // Which of the libraries is faster, measured by the first convolution of the shape.
+  StatusOr<bool> is_faster_as_product(const Convolution& c) {
+    if (const auto known = as_products_.find(c.shape()); known != as_products_.end())
+      return known->second;
+    const MatrixProduct product = product_of(c);
+    const StatusOr<float> multiplied =
+        time_work(stream_, [&] { return blas_->multiply(product, *scratch_); });
+    const StatusOr<float> convolved =
+        time_work(stream_, [&] { return dnn_->convolve(c, *scratch_); });
+    for (const Status& status : {multiplied.status(), convolved.status()}) {
+      if (!status.ok() && status.code() != StatusCode::kUnimplemented) return status;
+    }
+    const bool is_faster =
+        multiplied.ok() && (!convolved.ok() || *multiplied < *convolved * kClearly);
+    as_products_[c.shape()] = is_faster;
+    return is_faster;
   }
   // The current GPU of the CUDA runtime is a per-thread setting.
   [[nodiscard]] Status choose() const {
@@ -244,6 +269,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Blas> blas_;  ///< null: plain functors are used
   std::unique_ptr<Dnn> dnn_;    ///< null: plain functors are used
   std::unique_ptr<Nccl> nccl_;  ///< null: not requested so far
+  std::map<Convolution::Shape, bool> as_products_;
   std::map<std::byte*, int64_t> sizes_;
   int64_t used_ = 0;
   bool recording_ = false;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <llvm/ADT/ArrayRef.h>
 
+#include "kernels/gpu/cuda/timing.h"
+
 namespace millrace::gpu {
 namespace {
 
@@ -155,26 +157,6 @@ StatusOr<std::vector<dnn::AlgoPerf>> Dnn::candidates(const Convolution& c, const
   return Status(StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution");
 }
 
-StatusOr<float> Dnn::time(const Convolution& c, const Plan& plan, void* memory) const {
-  MILLRACE_RETURN_IF_ERROR(run(c, plan, memory));
-  cudaEvent_t start = nullptr;
-  cudaEvent_t end = nullptr;
-  float milliseconds = 0;
-  Status status = cuda_status(cudaEventCreate(&start), "timing a convolution");
-  if (status.ok()) status = cuda_status(cudaEventCreate(&end), "timing a convolution");
-  if (status.ok()) status = cuda_status(cudaEventRecord(start, stream_), "timing a convolution");
-  if (status.ok()) status = run(c, plan, memory);
-  if (status.ok()) status = cuda_status(cudaEventRecord(end, stream_), "timing a convolution");
-  if (status.ok()) status = cuda_status(cudaEventSynchronize(end), "timing a convolution");
-  if (status.ok()) {
-    status = cuda_status(cudaEventElapsedTime(&milliseconds, start, end), "timing a convolution");
-  }
-  if (start != nullptr) (void)cudaEventDestroy(start);
-  if (end != nullptr) (void)cudaEventDestroy(end);
-  MILLRACE_RETURN_IF_ERROR(std::move(status));
-  return milliseconds;
-}
-
 Status Dnn::choose(const Convolution& c, Plan& plan, Scratch& scratch) const {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<dnn::AlgoPerf> usable, candidates(c, plan));
   Plan best = plan;
@@ -187,7 +169,7 @@ Status Dnn::choose(const Convolution& c, Plan& plan, Scratch& scratch) const {
     plan.algo = algo.algo;
     plan.scratch_bytes = algo.memory;
     MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(algo.memory));
-    const StatusOr<float> took = time(c, plan, memory);
+    const StatusOr<float> took = time_work(stream_, [&] { return run(c, plan, memory); });
     if (took.status().code() == StatusCode::kUnimplemented) continue;
     MILLRACE_RETURN_IF_ERROR(took.status());
     // the library's order decides where there is no clear difference
@@ -227,24 +209,7 @@ Status Dnn::run(const Convolution& c, const Plan& plan, void* memory) const {
 Status Dnn::convolve(const Convolution& c, Scratch& scratch) {
   if (!pads_alike(c))
     return {StatusCode::kUnimplemented, "cuDNN: padding differs between the two sides of a dim"};
-  const Key key{static_cast<int64_t>(c.what),
-                c.batch,
-                c.in_channels,
-                c.out_channels,
-                c.groups,
-                c.in[0],
-                c.in[1],
-                c.out[0],
-                c.out[1],
-                c.kernel[0],
-                c.kernel[1],
-                c.stride[0],
-                c.stride[1],
-                c.before[0],
-                c.before[1],
-                c.dilation[0],
-                c.dilation[1]};
-  const auto [found, is_new] = plans_.try_emplace(key);
+  const auto [found, is_new] = plans_.try_emplace(c.shape());
   Plan& plan = found->second;
   if (is_new) {
     Status status = describe(c, plan);

@@ -39,9 +39,6 @@ class Dnn {
     int algo = 0;
     size_t scratch_bytes = 0;
   };
-  /// The fields of a convolution that a plan depends on.
-  using Key = std::array<int64_t, 17>;
-
   Dnn(cudaStream_t stream, bool tf32) : stream_(stream), tf32_(tf32) {}
   Status load(const SharedLibrary& library);
   Status check(int status, const char* what) const;
@@ -52,8 +49,6 @@ class Dnn {
   /// Runs them, and takes the fastest. Writes the result of the convolution.
   Status choose(const Convolution& c, Plan& plan, Scratch& scratch) const;
   Status run(const Convolution& c, const Plan& plan, void* memory) const;
-  /// Milliseconds of the second of two runs.
-  StatusOr<float> time(const Convolution& c, const Plan& plan, void* memory) const;
   /// Destroys the descriptors of a plan.
   void drop(const Plan& plan) const;
 
@@ -61,7 +56,7 @@ class Dnn {
   bool tf32_;
   dnn::Api api_{};
   dnn::Handle handle_ = nullptr;
-  std::map<Key, Plan> plans_;
+  std::map<Convolution::Shape, Plan> plans_;
 };
 
 }  // namespace millrace::gpu
