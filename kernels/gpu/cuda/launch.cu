@@ -67,24 +67,28 @@ __global__ void __launch_bounds__(kMostThreads) run_rows(Functor functor, int64_
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) functor(team, row);
 }
 
-unsigned blocks_for(int64_t count, int64_t per_block) {
+cudaLaunchConfig_t blocks_for(int64_t count, int64_t per_block, cudaStream_t stream) {
   const int64_t wanted = (count + per_block - 1) / per_block;
-  return static_cast<unsigned>(wanted < kMostBlocks ? wanted : kMostBlocks);
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(wanted < kMostBlocks ? wanted : kMostBlocks));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return config;
 }
 
 using Launcher = cudaError_t (*)(const void*, int64_t, cudaStream_t);
 
+// Returns the error of this launch; cudaGetLastError() would also return an older one.
 template <typename Functor>
 cudaError_t each(const void* data, int64_t count, cudaStream_t stream) {
-  run_each<<<blocks_for(count, kThreads), kThreads, 0, stream>>>(*static_cast<const Functor*>(data),
-                                                                 count);
-  return cudaGetLastError();
+  const cudaLaunchConfig_t config = blocks_for(count, kThreads, stream);
+  return cudaLaunchKernelEx(&config, &run_each<Functor>, *static_cast<const Functor*>(data), count);
 }
 template <typename Functor>
 cudaError_t rows(const void* data, int64_t count, cudaStream_t stream) {
-  const int threads = count < kFewRows ? kMostThreads : kThreads;
-  run_rows<<<blocks_for(count, 1), threads, 0, stream>>>(*static_cast<const Functor*>(data), count);
-  return cudaGetLastError();
+  cudaLaunchConfig_t config = blocks_for(count, 1, stream);
+  if (count < kFewRows) config.blockDim = dim3(kMostThreads);
+  return cudaLaunchKernelEx(&config, &run_rows<Functor>, *static_cast<const Functor*>(data), count);
 }
 
 template <typename... Functors>

@@ -1,0 +1,344 @@
+// A stand-in for libcudnn.so.9: strict about descriptors, and plain loops for convolutions.
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "kernels/gpu/cuda/dnn_api.h"
+#include "kernels/gpu/functors/plain_products.h"
+#include "tests/cuda_standin/dnn_functions.h"
+#include "tests/cuda_standin/registry.h"
+
+namespace millrace::standin {
+namespace {
+
+using namespace gpu::dnn;
+
+constexpr int kNotInitialized = 1001;
+constexpr int kBadParam = 2000;
+constexpr int kNotSupported = 3000;
+constexpr int kExecutionFailed = 5000;
+
+struct DnnHandle {
+  int device = 0;
+  cudaStream_t stream = nullptr;
+};
+struct Dims {
+  bool is_set = false;
+  int n = 0;  // output channels of filters
+  int c = 0;
+  int h = 0;
+  int w = 0;
+};
+struct Window {
+  bool is_set = false;
+  int pad[2] = {};
+  int stride[2] = {1, 1};
+  int dilation[2] = {1, 1};
+  int groups = 1;
+  int math = kDefaultMath;
+};
+
+struct Library {
+  Registry<DnnHandle, Handle> handles;
+  Registry<Dims, TensorDesc> tensors;
+  Registry<Dims, FilterDesc> filters;
+  Registry<Window, ConvDesc> windows;
+};
+Library& library() {
+  static Library* const kLibrary = new Library;
+  return *kLibrary;
+}
+
+int refused(const std::string& why) {
+  explain("cuDNN: " + why);
+  return kBadParam;
+}
+
+// The algorithms of each computation, best first. The first ones test what callers must skip.
+constexpr size_t kTooMuch = size_t{1} << 40U;
+struct Algo {
+  int number;
+  int status;
+  size_t memory;
+  int determinism;
+  int math;
+};
+constexpr Algo kAlgos[] = {
+    {0, kSuccess, 0, 0, kFmaMath},                      // not deterministic
+    {5, kNotSupported, 0, kDeterministic, kFmaMath},    //
+    {4, kSuccess, kTooMuch, kDeterministic, kFmaMath},  //
+    {1, kSuccess, 2048, kDeterministic, kDefaultMath},  // may round to TF32
+    {3, kSuccess, 65536, kDeterministic, kFmaMath},     //
+};
+
+// None is found for a dilation above 8, so that callers meet that case.
+int find_algos(const gpu::Convolution& c, int math, int wanted, int* found, AlgoPerf* perf) {
+  if (wanted < 1 || found == nullptr || perf == nullptr) return refused("null or none wanted");
+  *found = 0;
+  if (c.dilation[0] > 8) return kSuccess;
+  for (const Algo& algo : kAlgos) {
+    if (*found == wanted) break;
+    if (algo.math == kDefaultMath && math == kFmaMath) continue;
+    perf[(*found)++] = {algo.number,      algo.status, -1.0F, algo.memory,
+                        algo.determinism, algo.math,   {}};
+  }
+  return kSuccess;
+}
+
+// The descriptors of a call. A convolution of which `problem` is not empty must not run.
+struct Described {
+  std::string problem;
+  const DnnHandle* handle = nullptr;
+  int math = 0;
+  gpu::Convolution c;
+};
+
+Described describe(Handle handle, TensorDesc input, FilterDesc filter, ConvDesc conv,
+                   TensorDesc output) {
+  Described result;
+  result.handle = library().handles.find(handle);
+  const Dims* const x = library().tensors.find(input);
+  const Dims* const y = library().tensors.find(output);
+  const Dims* const w = library().filters.find(filter);
+  const Window* const window = library().windows.find(conv);
+  if (result.handle == nullptr || x == nullptr || y == nullptr || w == nullptr ||
+      window == nullptr || !x->is_set || !y->is_set || !w->is_set || !window->is_set) {
+    result.problem = "unknown handle, or a descriptor that was not set";
+    return result;
+  }
+  gpu::Convolution& c = result.c;
+  result.math = window->math;
+  c.batch = x->n;
+  c.in_channels = x->c;
+  c.out_channels = y->c;
+  c.groups = window->groups;
+  const int sizes[2][3] = {{x->h, y->h, w->h}, {x->w, y->w, w->w}};
+  for (int i = 0; i < 2; ++i) {
+    c.in[i] = sizes[i][0];
+    c.out[i] = sizes[i][1];
+    c.kernel[i] = sizes[i][2];
+    c.stride[i] = window->stride[i];
+    c.before[i] = window->pad[i];
+    c.dilation[i] = window->dilation[i];
+    const int64_t reach = c.dilation[i] * (c.kernel[i] - 1) + 1;
+    if (c.in[i] + 2 * c.before[i] < reach ||
+        (c.in[i] + 2 * c.before[i] - reach) / c.stride[i] + 1 != c.out[i])
+      result.problem = "the size of the output does not follow from input, filter and window";
+  }
+  if (x->n != y->n || w->n != y->c || x->c != w->c * window->groups || y->c % window->groups != 0)
+    result.problem = "batches, channels or groups that do not match";
+  return result;
+}
+
+int choose(const Described& described, int wanted, int* found, AlgoPerf* perf) {
+  if (!described.problem.empty()) return refused(described.problem);
+  return find_algos(described.c, described.math, wanted, found, perf);
+}
+
+struct Call {
+  const void* alpha;
+  const void* beta;
+  int algo;
+  void* scratch;
+  size_t scratch_bytes;
+};
+
+// Runs a functor of the plain convolutions for each result: a team of one thread.
+struct OneThread {
+  [[nodiscard]] static constexpr int64_t rank() { return 0; }
+  [[nodiscard]] static constexpr int64_t size() { return 1; }
+  static constexpr double sum(double x) { return x; }
+};
+void compute(const gpu::Convolution& c) {
+  if (c.what == gpu::Convolution::What::kOutput) {
+    for (int64_t i = 0; i < c.output_count(); ++i) gpu::ConvolveOutput{c}(i);
+  } else if (c.what == gpu::Convolution::What::kInputGradient) {
+    for (int64_t i = 0; i < c.input_count(); ++i) gpu::ConvolveInputGradient{c}(i);
+  } else {
+    for (int64_t i = 0; i < c.filter_count(); ++i) gpu::ConvolveFilterGradient{c}(OneThread(), i);
+  }
+}
+
+int convolve(Described described, gpu::Convolution::What what, const void* input,
+             const void* filter, const void* output, const Call& call) {
+  if (!described.problem.empty()) return refused(described.problem);
+  gpu::Convolution& c = described.c;
+  const DnnHandle& handle = *described.handle;
+  float alpha = 0;
+  float beta = 1;
+  if (call.alpha == nullptr || call.beta == nullptr) return refused("no factors");
+  std::memcpy(&alpha, call.alpha, sizeof alpha);
+  std::memcpy(&beta, call.beta, sizeof beta);
+  if (alpha != 1.0F || beta != 0.0F) return kNotSupported;
+  const auto* const algo = std::find_if(std::begin(kAlgos), std::end(kAlgos),
+                                        [&](const Algo& a) { return a.number == call.algo; });
+  if (algo == std::end(kAlgos) || algo->status != kSuccess) return kNotSupported;
+  if (call.scratch_bytes < algo->memory ||
+      (algo->memory > 0 && !is_on_device(call.scratch, call.scratch_bytes, handle.device)))
+    return refused("the workspace is too small or not in device memory");
+  c.what = what;
+  c.input = static_cast<float*>(const_cast<void*>(input));
+  c.filter = static_cast<float*>(const_cast<void*>(filter));
+  c.output = static_cast<float*>(const_cast<void*>(output));
+  for (const auto& [data, count] : {std::pair{input, c.input_count()},
+                                    {filter, c.filter_count()},
+                                    {output, c.output_count()}}) {
+    if (!is_on_device(data, static_cast<size_t>(count) * sizeof(float), handle.device))
+      return refused("an operand is not within device memory");
+  }
+  const cudaError_t queued =
+      enqueue(handle.stream, "a convolution", [c, scratch = call.scratch, bytes = algo->memory] {
+        if (bytes > 0) std::memset(scratch, 0xA5, bytes);
+        compute(c);
+        return Progress::kDone;
+      });
+  return queued == cudaSuccess ? kSuccess : kExecutionFailed;
+}
+
+int removed(bool good) {
+  return good ? kSuccess : refused("an unknown or destroyed handle is destroyed");
+}
+
+int set_dims(Dims* dims, int format, int type, int n, int c, int h, int w) {
+  if (dims == nullptr || format != kTensorNchw || type != kDataFloat)
+    return refused("unknown descriptor, format or type");
+  if (n < 1 || c < 1 || h < 1 || w < 1) return refused("dims below 1");
+  *dims = {true, n, c, h, w};
+  return kSuccess;
+}
+
+}  // namespace
+}  // namespace millrace::standin
+
+using namespace millrace::standin;
+using What = millrace::gpu::Convolution::What;
+
+extern "C" {
+
+size_t cudnnGetVersion() {
+  return 91900;
+}
+const char* cudnnGetErrorString(int status) {
+  switch (status) {
+    case kSuccess:
+      return "CUDNN_STATUS_SUCCESS";
+    case kNotInitialized:
+      return "CUDNN_STATUS_NOT_INITIALIZED";
+    case kBadParam:
+      return "CUDNN_STATUS_BAD_PARAM";
+    case kNotSupported:
+      return "CUDNN_STATUS_NOT_SUPPORTED";
+    default:
+      return "CUDNN_STATUS_EXECUTION_FAILED";
+  }
+}
+
+int cudnnCreate(Handle* handle) {
+  int device = 0;
+  if (handle == nullptr) return refused("null");
+  if (cudaGetDevice(&device) != cudaSuccess) return kNotInitialized;
+  *handle = library().handles.add({device, nullptr});
+  return kSuccess;
+}
+int cudnnDestroy(Handle handle) {
+  return removed(library().handles.remove(handle));
+}
+int cudnnSetStream(Handle handle, cudaStream_t stream) {
+  DnnHandle* const own = library().handles.find(handle);
+  if (own == nullptr || device_of(stream) != own->device)
+    return refused("unknown handle, or a stream of another device");
+  own->stream = stream;
+  return kSuccess;
+}
+
+int cudnnCreateTensorDescriptor(TensorDesc* desc) {
+  *desc = library().tensors.add({});
+  return kSuccess;
+}
+int cudnnDestroyTensorDescriptor(TensorDesc desc) {
+  return removed(library().tensors.remove(desc));
+}
+int cudnnSetTensor4dDescriptor(TensorDesc desc, int format, int type, int n, int c, int h, int w) {
+  return set_dims(library().tensors.find(desc), format, type, n, c, h, w);
+}
+int cudnnCreateFilterDescriptor(FilterDesc* desc) {
+  *desc = library().filters.add({});
+  return kSuccess;
+}
+int cudnnDestroyFilterDescriptor(FilterDesc desc) {
+  return removed(library().filters.remove(desc));
+}
+int cudnnSetFilter4dDescriptor(FilterDesc desc, int type, int format, int k, int c, int h, int w) {
+  return set_dims(library().filters.find(desc), format, type, k, c, h, w);
+}
+
+int cudnnCreateConvolutionDescriptor(ConvDesc* desc) {
+  *desc = library().windows.add({});
+  return kSuccess;
+}
+int cudnnDestroyConvolutionDescriptor(ConvDesc desc) {
+  return removed(library().windows.remove(desc));
+}
+int cudnnSetConvolution2dDescriptor(ConvDesc desc, int pad_h, int pad_w, int stride_h, int stride_w,
+                                    int dilation_h, int dilation_w, int mode, int type) {
+  Window* const window = library().windows.find(desc);
+  if (window == nullptr || mode != kCrossCorrelation || type != kDataFloat)
+    return refused("unknown descriptor, mode or type");
+  if (pad_h < 0 || pad_w < 0 || stride_h < 1 || stride_w < 1 || dilation_h < 1 || dilation_w < 1)
+    return refused("an impossible window");
+  *window = {true, {pad_h, pad_w}, {stride_h, stride_w}, {dilation_h, dilation_w}};
+  return kSuccess;
+}
+int cudnnSetConvolutionGroupCount(ConvDesc desc, int groups) {
+  Window* const window = library().windows.find(desc);
+  if (window == nullptr || groups < 1) return refused("unknown descriptor, or no groups");
+  window->groups = groups;
+  return kSuccess;
+}
+int cudnnSetConvolutionMathType(ConvDesc desc, int math) {
+  Window* const window = library().windows.find(desc);
+  if (window == nullptr || (math != kDefaultMath && math != kFmaMath))
+    return refused("unknown descriptor or math");
+  window->math = math;
+  return kSuccess;
+}
+
+int cudnnGetConvolutionForwardAlgorithm_v7(Handle handle, TensorDesc x, FilterDesc w, ConvDesc conv,
+                                           TensorDesc y, int wanted, int* found, AlgoPerf* perf) {
+  return choose(describe(handle, x, w, conv, y), wanted, found, perf);
+}
+int cudnnGetConvolutionBackwardDataAlgorithm_v7(Handle handle, FilterDesc w, TensorDesc dy,
+                                                ConvDesc conv, TensorDesc dx, int wanted,
+                                                int* found, AlgoPerf* perf) {
+  return choose(describe(handle, dx, w, conv, dy), wanted, found, perf);
+}
+int cudnnGetConvolutionBackwardFilterAlgorithm_v7(Handle handle, TensorDesc x, TensorDesc dy,
+                                                  ConvDesc conv, FilterDesc dw, int wanted,
+                                                  int* found, AlgoPerf* perf) {
+  return choose(describe(handle, x, dw, conv, dy), wanted, found, perf);
+}
+
+int cudnnConvolutionForward(Handle handle, const void* alpha, TensorDesc x_desc, const void* x,
+                            FilterDesc w_desc, const void* w, ConvDesc conv, int algo,
+                            void* scratch, size_t scratch_bytes, const void* beta,
+                            TensorDesc y_desc, void* y) {
+  return convolve(describe(handle, x_desc, w_desc, conv, y_desc), What::kOutput, x, w, y,
+                  {alpha, beta, algo, scratch, scratch_bytes});
+}
+int cudnnConvolutionBackwardData(Handle handle, const void* alpha, FilterDesc w_desc, const void* w,
+                                 TensorDesc dy_desc, const void* dy, ConvDesc conv, int algo,
+                                 void* scratch, size_t scratch_bytes, const void* beta,
+                                 TensorDesc dx_desc, void* dx) {
+  return convolve(describe(handle, dx_desc, w_desc, conv, dy_desc), What::kInputGradient, dx, w, dy,
+                  {alpha, beta, algo, scratch, scratch_bytes});
+}
+int cudnnConvolutionBackwardFilter(Handle handle, const void* alpha, TensorDesc x_desc,
+                                   const void* x, TensorDesc dy_desc, const void* dy, ConvDesc conv,
+                                   int algo, void* scratch, size_t scratch_bytes, const void* beta,
+                                   FilterDesc dw_desc, void* dw) {
+  return convolve(describe(handle, x_desc, dw_desc, conv, dy_desc), What::kFilterGradient, x, dw,
+                  dy, {alpha, beta, algo, scratch, scratch_bytes});
+}
+
+}  // extern "C"
