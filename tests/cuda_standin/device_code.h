@@ -10,6 +10,7 @@
 
 /// What the CUDA compiler provides to kernels/gpu/cuda/launch.cu, for a C++ compiler; this header
 /// is included before that source. Names and macros are CUDA's.
+#define __launch_bounds__(threads)
 #define __global__
 #define __device__
 #define __shared__ static

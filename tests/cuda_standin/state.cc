@@ -36,10 +36,10 @@ State& State::get() {
   return *kState;
 }
 
-// Tests choose the number of devices: the default is one, and 0 is a machine without a GPU.
+// Tests choose the number of devices: the default is four, and 0 is a machine without a GPU.
 State::State() {
   const char* const text = std::getenv("MILLRACE_STANDIN_GPUS");
-  const int count = text == nullptr ? 1 : std::atoi(text);
+  const int count = text == nullptr ? 4 : std::atoi(text);
   for (int i = 0; i < count; ++i) {
     devices.push_back(std::make_unique<DeviceState>());
     devices.back()->default_stream.device = i;

@@ -12,12 +12,13 @@ namespace millrace::gpu {
 template <typename Queue>
 StatusOr<float> time_work(cudaStream_t stream, const Queue& queue) {
   constexpr const char* kWhat = "timing work";
+  constexpr unsigned kWithTiming = 0;
   MILLRACE_RETURN_IF_ERROR(queue());
   cudaEvent_t start = nullptr;
   cudaEvent_t end = nullptr;
   float milliseconds = 0;
-  Status status = cuda_status(cudaEventCreate(&start), kWhat);
-  if (status.ok()) status = cuda_status(cudaEventCreate(&end), kWhat);
+  Status status = cuda_status(cudaEventCreateWithFlags(&start, kWithTiming), kWhat);
+  if (status.ok()) status = cuda_status(cudaEventCreateWithFlags(&end, kWithTiming), kWhat);
   if (status.ok()) status = cuda_status(cudaEventRecord(start, stream), kWhat);
   if (status.ok()) status = queue();
   if (status.ok()) status = cuda_status(cudaEventRecord(end, stream), kWhat);
