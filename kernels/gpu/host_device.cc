@@ -19,6 +19,7 @@ struct OneThread {
   [[nodiscard]] static constexpr int64_t rank() { return 0; }
   [[nodiscard]] static constexpr int64_t size() { return 1; }
   static constexpr double sum(double x) { return x; }
+  static constexpr double product(double x) { return x; }
   static constexpr float max(float x) { return x; }
 };
 
@@ -39,8 +40,8 @@ constexpr std::array<Loop, sizeof...(Functors)> each_loops(FunctorList<Functors.
   return {&loop_each<Functors>...};
 }
 template <typename... Functors>
-constexpr std::array<Loop, sizeof...(Functors)> row_loops(FunctorList<Functors...> /*list*/) {
-  return {&loop_rows<Functors>...};
+constexpr std::array<Loop, 2 * sizeof...(Functors)> row_loops(FunctorList<Functors...> /*list*/) {
+  return {&loop_rows<Functors>..., &loop_rows<Functors>...};
 }
 
 constexpr int64_t kPage = 4096;
