@@ -16,6 +16,7 @@
 #include "kernels/gpu/functors/pool.h"
 #include "kernels/gpu/functors/reduce.h"
 #include "kernels/gpu/functors/rows.h"
+#include "kernels/gpu/functors/sequence.h"
 #include "kernels/gpu/functors/values.h"
 
 /// The arithmetic of millrace's GPU kernels. A functor is a struct of numbers and pointers to
@@ -129,10 +130,10 @@ using RowUpdates = FunctorList<
     UpdateOwnRows<DescendByRoots<true>>, UpdateAllRows<DescendByRoots<true>>,
     UpdateOwnRows<FollowLeader>, UpdateAllRows<FollowLeader>, UpdateOwnRows<AdvanceMoments>,
     UpdateAllRows<AdvanceMoments>, PlaceRows, LambDirection, AdvancePowers, PutSums, GroupSums,
-    TakeRows<uint8_t, int32_t>, TakeRows<uint8_t, int64_t>, TakeRows<uint16_t, int32_t>,
-    TakeRows<uint16_t, int64_t>, TakeRows<uint32_t, int32_t>, TakeRows<uint32_t, int64_t>,
-    TakeRows<uint64_t, int32_t>, TakeRows<uint64_t, int64_t>, TakeRows<WideWord, int32_t>,
-    TakeRows<WideWord, int64_t>>;
+    PoolSequence, PoolSequenceGradient, TakeRows<uint8_t, int32_t>, TakeRows<uint8_t, int64_t>,
+    TakeRows<uint16_t, int32_t>, TakeRows<uint16_t, int64_t>, TakeRows<uint32_t, int32_t>,
+    TakeRows<uint32_t, int64_t>, TakeRows<uint64_t, int32_t>, TakeRows<uint64_t, int64_t>,
+    TakeRows<WideWord, int32_t>, TakeRows<WideWord, int64_t>>;
 
 /// Conversions, random numbers and losses.
 using ValueFunctors =

@@ -165,6 +165,23 @@ StatusOr<Kernel> gpu_scale(const KernelSetup& op) {
   });
 }
 
+// Adds a number to one element.
+StatusOr<Kernel> gpu_increment(const KernelSetup& op) {
+  return Kernel([&device = device_of(op), x = op.input("X"), out = op.output("Out"),
+                 step = op.attr<float>("step")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, out, *from));
+    if (to == nullptr || from->numel() != 1) return refuse("X {}", describe(*from));
+    const ScaleSettings settings{1.0F, step, true};
+    if (from->dtype() == DType::kInt32)
+      return scale_integers<int32_t>(device, *from, *to, settings);
+    if (from->dtype() == DType::kInt64)
+      return scale_integers<int64_t>(device, *from, *to, settings);
+    MILLRACE_RETURN_IF_ERROR(all_floats({from}));
+    return each(device, Scale{floats(from), floats(to), 1.0F, step, true}, 1);
+  });
+}
+
 template <typename Formula>
 void add_arithmetic(KernelRegistry& registry, const char* type, const char* grad_type) {
   registry.add(type, binary_op<run_types<Formula>, false>);
@@ -194,6 +211,7 @@ void add_elementwise(KernelRegistry& registry) {
   registry.add("logical_or", binary_op<run_logical<Or>, true>);
   registry.add("logical_xor", binary_op<run_logical<Xor>, true>);
   registry.add("scale", gpu_scale);
+  registry.add("increment", gpu_increment);
 }
 
 }  // namespace millrace::gpu

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "kernels/gpu/resident.h"
 
@@ -14,7 +16,8 @@ size_t slot_of(int64_t row, size_t mask) {
 
 }  // namespace
 
-Status GroupedRows::make(Memory& memory, llvm::ArrayRef<int64_t> rows, int64_t left_out) {
+Status GroupedRows::make(Memory& memory, llvm::ArrayRef<int64_t> rows, int64_t left_out,
+                         bool ascending) {
   rows_.clear();
   group_.resize(rows.size());
   size_t size = 16;
@@ -34,6 +37,7 @@ Status GroupedRows::make(Memory& memory, llvm::ArrayRef<int64_t> rows, int64_t l
     }
     group_[i] = table_[at] - 1;
   }
+  if (ascending) sort_groups();
   starts_at_ = count() * static_cast<int64_t>(sizeof(int64_t));
   sources_at_ = starts_at_ + (count() + 1) * static_cast<int64_t>(sizeof(int32_t));
   const int64_t bytes = sources_at_ + kept * static_cast<int64_t>(sizeof(int32_t));
@@ -56,6 +60,22 @@ Status GroupedRows::make(Memory& memory, llvm::ArrayRef<int64_t> rows, int64_t l
     MILLRACE_ASSIGN_OR_RETURN(block_, memory.allocate(bytes + bytes / 4 + 256, "row numbers"));
   }
   return memory.copy_in(image_.data(), block_->data(), bytes);
+}
+
+void GroupedRows::sort_groups() {
+  std::vector<int32_t> order(rows_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [this](int32_t a, int32_t b) {
+    return rows_[static_cast<size_t>(a)] < rows_[static_cast<size_t>(b)];
+  });
+  std::vector<int32_t> place(order.size());
+  std::vector<int64_t> sorted;
+  for (size_t i = 0; i < order.size(); ++i) {
+    place[static_cast<size_t>(order[i])] = static_cast<int32_t>(i);
+    sorted.push_back(rows_[static_cast<size_t>(order[i])]);
+  }
+  rows_ = std::move(sorted);
+  for (int32_t& group : group_) group = group < 0 ? group : place[static_cast<size_t>(group)];
 }
 
 RowGroups GroupedRows::groups(const float* values, int64_t width) const {

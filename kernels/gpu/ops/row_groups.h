@@ -15,9 +15,11 @@ class GroupedRows {
  public:
   /// \param rows   row of each line of values, in process memory
   /// \param left_out  lines of that row are dropped; -1: none
+  /// \param ascending  the groups are in the order of their rows, not of their first lines
   /// Errors: kResource, kExecution.
-  Status make(Memory& memory, llvm::ArrayRef<int64_t> rows, int64_t left_out);
-  /// The distinct rows in the order of their first occurrence.
+  Status make(Memory& memory, llvm::ArrayRef<int64_t> rows, int64_t left_out,
+              bool ascending = false);
+  /// The distinct rows, in the order of the groups.
   [[nodiscard]] llvm::ArrayRef<int64_t> rows() const { return rows_; }
   /// Number of distinct rows.
   [[nodiscard]] int64_t count() const { return static_cast<int64_t>(rows_.size()); }
@@ -25,7 +27,9 @@ class GroupedRows {
   [[nodiscard]] RowGroups groups(const float* values, int64_t width) const;
 
  private:
-  std::vector<int64_t> rows_;     ///< distinct rows in the order of their first occurrence
+  void sort_groups();
+
+  std::vector<int64_t> rows_;     ///< distinct rows
   std::vector<int32_t> group_;    ///< by line; -1: dropped
   std::vector<int32_t> table_;    ///< open addressing: position in rows_ + 1, 0 is free
   std::vector<std::byte> image_;  ///< what is copied: rows, starts, sources

@@ -99,11 +99,39 @@ StatusOr<Kernel> gpu_slice_grad(const KernelSetup& op) {
   });
 }
 
+// Elements in reverse order along some dims; the gradient does the same.
+StatusOr<Kernel> gpu_reverse(const KernelSetup& op) {
+  return Kernel([&device = device_of(op), axes = op.attr<std::vector<int64_t>>("axis"),
+                 x = op.input("X"), out = op.output("Out")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    Tensor* const to = ctx.out_value(out).get_if<Tensor>();
+    if (to == nullptr || to->dtype() != from->dtype() || to->dims() != from->dims() ||
+        from->raw() == to->raw() || from->numel() == 0)
+      return refuse("X {}", describe(*from));
+    const auto strides = row_major_strides(from->dims());
+    auto turned = strides;
+    int64_t start = 0;
+    for (const int64_t axis : axes) {
+      const int64_t at = axis < 0 ? axis + static_cast<int64_t>(from->rank()) : axis;
+      if (at < 0 || at >= static_cast<int64_t>(from->rank())) return refuse("axis {}", axis);
+      const auto dim = static_cast<size_t>(at);
+      if (turned[dim] < 0) continue;
+      turned[dim] = -strides[dim];
+      start += (from->dims()[dim] - 1) * strides[dim];
+    }
+    Box<2> box;
+    for (size_t i = 0; i < from->rank(); ++i) box.push(from->dims()[i], {strides[i], turned[i]});
+    return move_elements(device, box, *to, 0, *from, start);
+  });
+}
+
 }  // namespace
 
 void add_slice(KernelRegistry& registry) {
   registry.add("slice", gpu_slice);
   registry.add("strided_slice", gpu_slice);
+  registry.add("reverse", gpu_reverse);
+  registry.add("flip", gpu_reverse);
   registry.add("slice_grad", gpu_slice_grad);
   registry.add("strided_slice_grad", gpu_slice_grad);
 }
