@@ -27,9 +27,25 @@ void note_names(const Op& op, llvm::ArrayRef<Slot> slots, llvm::ArrayRef<int32_t
   }
 }
 
-bool is_resident(const Value& value) {
-  const auto* const tensor = value.get_if<Tensor>();
+// The tensor of a value that can be in device memory: itself, or the values of selected rows.
+Tensor* movable_part(Value& value) {
+  if (auto* const rows = value.get_if<SelectedRows>()) return &rows->value;
+  return value.get_if<Tensor>();
+}
+
+bool is_resident(Value& value) {
+  const Tensor* const tensor = movable_part(value);
   return tensor != nullptr && gpu::resident(*tensor) != nullptr;
+}
+
+// A copy whose elements are in process memory.
+Status copy_here(const Value& value, Value& copy) {
+  const auto* const rows = value.get_if<SelectedRows>();
+  if (rows == nullptr) return copy_plain(*value.get_if<Tensor>(), copy.as<Tensor>());
+  auto& to = copy.as<SelectedRows>();
+  to.rows = rows->rows;
+  to.height = rows->height;
+  return copy_plain(rows->value, to.value);
 }
 
 // Moves back the values that prepare_outputs() moved to spares, because the op will run again.
@@ -112,14 +128,15 @@ Status GpuOps::run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> ta
 Status GpuOps::run_on_gpu(const Placed& placed, CompiledOp& compiled, Value* const* table,
                           kernels::CpuDevice& device, bool& changed) {
   for (const int32_t index : compiled.inputs) {
-    if (index < 0 || table[index]->holds<Tensor>() || table[index]->holds<std::monostate>())
+    if (index < 0 || table[index]->holds<std::monostate>() ||
+        movable_part(*table[index]) != nullptr)
       continue;
     return {StatusCode::kUnimplemented,
-            fmt::format("the GPU kernel expects dense tensors, found {}", describe(*table[index]))};
+            fmt::format("the GPU kernel expects tensors, found {}", describe(*table[index]))};
   }
   gpu::Memory& memory = context_->memory();
   for (const int32_t index : compiled.inputs) {
-    auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
+    auto* const tensor = index < 0 ? nullptr : movable_part(*table[index]);
     if (tensor != nullptr && tensor->initialized())
       MILLRACE_RETURN_IF_ERROR(gpu::move_in(*tensor, memory, names_[static_cast<size_t>(index)]));
   }
@@ -127,6 +144,10 @@ Status GpuOps::run_on_gpu(const Placed& placed, CompiledOp& compiled, Value* con
     return gpu::resize_resident(tensor, dtype, dims, memory, names_[static_cast<size_t>(index)]);
   };
   MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(compiled, table, changed, size));
+  for (const int32_t index : compiled.outputs) {
+    const auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
+    if (tensor != nullptr) gpu::forget_host(*tensor);
+  }
   const kernels::KernelContext ctx(
       table, apart ? llvm::ArrayRef<int32_t>(compiled.inputs_apart) : compiled.inputs,
       compiled.outputs, device);
@@ -148,13 +169,12 @@ Status GpuOps::run_on_cpu(CompiledOp& compiled, llvm::ArrayRef<Value*> table,
       continue;
     Value& value = *table[static_cast<size_t>(index)];
     if (!is_resident(value)) continue;
-    Tensor& tensor = value.as<Tensor>();
     if (llvm::is_contained(compiled.outputs, index)) {
-      MILLRACE_RETURN_IF_ERROR(make_plain(tensor));
+      MILLRACE_RETURN_IF_ERROR(make_plain(*movable_part(value)));
       continue;
     }
     Value& copy = copies.emplace_back();
-    MILLRACE_RETURN_IF_ERROR(copy_plain(tensor, copy.as<Tensor>()));
+    MILLRACE_RETURN_IF_ERROR(copy_here(value, copy));
     table_[static_cast<size_t>(index)] = &copy;
   }
   Value* const* const values = table_.data();

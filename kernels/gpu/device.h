@@ -98,7 +98,8 @@ class Device {
   virtual Status convolve(const Convolution& convolution);
 
   /// Queues one of millrace's kernels; see launch.h for a typed interface.
-  /// \param functor  number of the functor in the list EachFunctors, or RowFunctors
+  /// \param functor  number of the functor in the list EachFunctors, or RowFunctors; for rows side
+  ///                 by side (lanes()), after adding RowFunctors::kSize
   /// \param data     the functor object; it is copied
   virtual Status launch_each(size_t functor, const void* data, int64_t count) = 0;
   virtual Status launch_rows(size_t functor, const void* data, int64_t rows) = 0;

@@ -23,6 +23,7 @@ struct OneThread {
   [[nodiscard]] static constexpr int64_t rank() { return 0; }
   [[nodiscard]] static constexpr int64_t size() { return 1; }
   static constexpr double sum(double x) { return x; }
+  static constexpr double product(double x) { return x; }
   static constexpr float max(float x) { return x; }
 };
 
@@ -43,8 +44,8 @@ constexpr std::array<Loop, sizeof...(Functors)> each_loops(FunctorList<Functors.
   return {&loop_each<Functors>...};
 }
 template <typename... Functors>
-constexpr std::array<Loop, sizeof...(Functors)> row_loops(FunctorList<Functors...> /*list*/) {
-  return {&loop_rows<Functors>...};
+constexpr std::array<Loop, 2 * sizeof...(Functors)> row_loops(FunctorList<Functors...> /*list*/) {
+  return {&loop_rows<Functors>..., &loop_rows<Functors>...};
 }
 
 constexpr int64_t kPage = 4096;
@@ -151,7 +152,7 @@ class HostDevice final : public Device {
   Status launch_rows(size_t functor, const void* data, int64_t rows) override {
     static constexpr auto kLoops = row_loops(RowFunctors{});
     static constexpr auto kSizes = sizes_of(RowFunctors{});
-    return queue([copy = copy_functor(data, kSizes[functor]), functor, rows] {
+    return queue([copy = copy_functor(data, kSizes[functor % RowFunctors::kSize]), functor, rows] {
       kLoops[functor](copy.data(), rows);
     });
   }

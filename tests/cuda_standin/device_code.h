@@ -21,6 +21,9 @@ inline void __syncthreads() {
 inline double __shfl_down_sync(unsigned mask, double value, unsigned delta) {
   return millrace::standin::shuffle_down(mask, value, delta);
 }
+inline double __shfl_xor_sync(unsigned mask, double value, unsigned bits) {
+  return millrace::standin::shuffle_xor(mask, value, bits);
+}
 
 /// Queues a kernel; arguments are copied.
 template <typename... Wanted, typename... Given>

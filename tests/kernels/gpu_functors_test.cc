@@ -118,9 +118,9 @@ TEST(GpuFunctors, SumsOfTheMiddle) {
 
 TEST(GpuFunctors, SoftmaxInPlace) {
   const std::vector<float> x = random_floats(kCount, 2);
-  expect_alike(x, kRows, [&](float* y) { return Softmax{y, y, kColumns}; });
+  expect_alike(x, kRows, [&](float* y) { return Softmax{y, y, kColumns, 1, false}; });
   std::vector<float> y = x;
-  run_together(Softmax{y.data(), y.data(), kColumns}, kRows);
+  run_together(Softmax{y.data(), y.data(), kColumns, 1, false}, kRows);
   double sum = 0;
   for (int64_t c = 0; c < kColumns; ++c) sum += static_cast<double>(y[c]);
   EXPECT_NEAR(sum, 1, 1e-6);
@@ -130,7 +130,7 @@ TEST(GpuFunctors, SoftmaxInPlace) {
 TEST(GpuFunctors, SoftmaxGradientInPlace) {
   const std::vector<float> y = random_floats(kCount, 3);
   expect_alike(random_floats(kCount, 4), kRows, [&](float* d) {
-    return SoftmaxGradient{y.data(), d, d, kColumns};
+    return SoftmaxGradient{y.data(), d, d, kColumns, 1, false};
   });
 }
 
