@@ -2,6 +2,7 @@
 // write to their input. Teams here are CPU threads that synchronize at barriers, like those of a
 // GPU.
 
+#include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <functional>
@@ -36,6 +37,13 @@ class ThreadTeam {
     shared_->barrier.arrive_and_wait();
     return all;
   }
+  [[nodiscard]] double product(double x) const {
+    share(x);
+    double all = 1;
+    for (const double part : shared_->parts) all *= part;
+    shared_->barrier.arrive_and_wait();
+    return all;
+  }
   float max(float x) const {
     share(static_cast<double>(x));
     double most = shared_->parts[0];
@@ -57,6 +65,7 @@ struct OneThread {
   [[nodiscard]] static constexpr int64_t rank() { return 0; }
   [[nodiscard]] static constexpr int64_t size() { return 1; }
   static constexpr double sum(double x) { return x; }
+  static constexpr double product(double x) { return x; }
   static constexpr float max(float x) { return x; }
 };
 
@@ -129,9 +138,8 @@ TEST(GpuFunctors, SoftmaxInPlace) {
 
 TEST(GpuFunctors, SoftmaxGradientInPlace) {
   const std::vector<float> y = random_floats(kCount, 3);
-  expect_alike(random_floats(kCount, 4), kRows, [&](float* d) {
-    return SoftmaxGradient{y.data(), d, d, kColumns, 1, false};
-  });
+  expect_alike(random_floats(kCount, 4), kRows,
+               [&](float* d) { return SoftmaxGradient{y.data(), d, d, kColumns, 1, false}; });
 }
 
 TEST(GpuFunctors, EntropyOfLogitsInPlace) {
@@ -222,6 +230,118 @@ TEST(GpuFunctors, NormsInPlace) {
     expect_near_gpu_functors(divided.backward(x, d, alone), dx);
     expect_near_gpu_functors(divided.backward(x, d, together), dx);
   }
+}
+
+TEST(GpuFunctors, LayerNormsInPlace) {
+  const std::vector<float> scale = random_floats(kColumns, 21);
+  const std::vector<float> bias = random_floats(kColumns, 22);
+  const std::vector<float> start = random_floats(kCount, 23);
+  std::vector<float> mean(kRows);
+  std::vector<float> variance(kRows);
+  const auto norm = [&](float* x) {
+    return LayerNorm{x,           scale.data(),    bias.data(), x,
+                     mean.data(), variance.data(), kColumns,    1e-5F};
+  };
+  expect_alike(start, kRows, norm);
+  // the gradient by the definition, with a loss of weights * results
+  const std::vector<float> weights = random_floats(kCount, 24);
+  expect_alike(weights, kRows, [&](float* d) {
+    return LayerNormBackward{start.data(),    d, scale.data(), mean.data(),
+                             variance.data(), d, kColumns,     1e-5F};
+  });
+  std::vector<float> d = weights;
+  run_together(LayerNormBackward{start.data(), d.data(), scale.data(), mean.data(), variance.data(),
+                                 d.data(), kColumns, 1e-5F},
+               kRows);
+  const auto loss = [&](float moved) {
+    std::vector<float> x = start;
+    x[3] += moved;
+    run_alone(norm(x.data()), 1);
+    double sum = 0;
+    for (int64_t i = 0; i < kColumns; ++i)
+      sum += static_cast<double>(x[i]) * static_cast<double>(weights[i]);
+    return sum;
+  };
+  EXPECT_NEAR(d[3], (loss(0.01F) - loss(-0.01F)) / 0.02, 2e-3);
+}
+
+// Each kind of sum over rows that are side by side.
+TEST(GpuFunctors, SumsOfColumns) {
+  const std::vector<float> x = random_floats(kCount, 25);
+  std::vector<float> mean(kRows, 0.5F);
+  std::vector<float> variance(kRows, 1.0F);
+  std::vector<float> bias(kColumns);
+  expect_alike(std::vector<float>(kColumns), kColumns, [&](float* scale) {
+    return LayerNormSums{x.data(), x.data(), mean.data(), variance.data(), scale, bias.data(),
+                         kRows,    kColumns, 0.0F};
+  });
+  double expected = 0;
+  for (int64_t r = 0; r < kRows; ++r) expected += static_cast<double>(x[r * kColumns + 2]);
+  EXPECT_NEAR(bias[2], expected, 1e-5);
+}
+
+TEST(GpuFunctors, DividersDivide) {
+  for (const int64_t by : {1, 2, 3, 7, 10, 64, 1000, 65537, 715827883, 2147483647}) {
+    const Divider divider(by);
+    for (const int64_t n : {0, 1, 2, 6, 63, 64, 999, 1000, 65536, 131074, 1431655766, 2147483647})
+      EXPECT_EQ(divider.quotient(static_cast<uint32_t>(n)), n / by) << n << " / " << by;
+  }
+}
+
+TEST(GpuFunctors, WalksFindTheElementsOfOtherOrders) {
+  Walk<2> walk;  // [2, 3, 4] and its transposed form [4, 3, 2]; innermost first
+  walk.rank = 3;
+  walk.extents[0] = Divider(4);
+  walk.extents[1] = Divider(3);
+  walk.extents[2] = Divider(2);
+  const int64_t strides[2][3] = {{1, 4, 12}, {6, 2, 1}};
+  for (int k = 0; k < 2; ++k) std::copy(strides[k], strides[k] + 3, walk.strides[k]);
+  for (int64_t i = 0; i < 24; ++i) {
+    const auto at = walk.at(i);
+    EXPECT_EQ(at.of[0], i);
+    EXPECT_EQ(at.of[1], i % 4 * 6 + i / 4 % 3 * 2 + i / 12);
+  }
+}
+
+TEST(GpuFunctors, PartsAreJoinedAndCut) {
+  std::vector<uint32_t> a = {1, 2, 3, 4};  // two rows each
+  std::vector<uint32_t> b = {5, 6};
+  std::vector<uint32_t> whole(8, 99);
+  Parts<uint32_t> parts;
+  parts.count = 3;
+  parts.whole_row = 4;
+  parts.row = Divider(4);
+  parts.parts[0] = a.data();
+  parts.parts[1] = nullptr;  // left out
+  parts.parts[2] = b.data();
+  const uint32_t starts[] = {0, 2, 3, 4};
+  std::copy(starts, starts + 4, parts.starts);
+  for (int64_t i = 0; i < 8; ++i) Join<uint32_t>{parts, whole.data()}(i);
+  EXPECT_EQ(whole, (std::vector<uint32_t>{1, 2, 0, 5, 3, 4, 0, 6}));
+  a.assign(4, 0);
+  b.assign(2, 0);
+  for (int64_t i = 0; i < 8; ++i) gpu::Cut<uint32_t>{parts, whole.data()}(i);
+  EXPECT_EQ(a, (std::vector<uint32_t>{1, 2, 3, 4}));
+  EXPECT_EQ(b, (std::vector<uint32_t>{5, 6}));
+}
+
+TEST(GpuFunctors, ReductionsInParts) {
+  const std::vector<float> x = random_floats(kCount, 26);
+  std::vector<double> parts(4);
+  Reduce<SumOf> first{x.data(), nullptr, parts.data(), {}, {}, 1, kCount, 50, 1.0F};
+  first.kept.dense = true;
+  first.gone.dense = true;
+  run_together(first, 4);
+  float sum = 0;
+  run_together(ReduceParts<SumOf>{parts.data(), &sum, 1, 4, 0.5F}, 1);
+  double expected = 0;
+  for (const float value : x) expected += static_cast<double>(value);
+  EXPECT_NEAR(sum, expected / 2, 1e-5);
+  float most = 0;
+  Reduce<SmallestOf> least{x.data(), &most,  nullptr, first.kept, first.gone,
+                           1,        kCount, kCount,  1.0F};
+  run_together(least, 1);
+  EXPECT_EQ(most, *std::min_element(x.begin(), x.end()));
 }
 
 TEST(GpuFunctors, GradientsOfFilters) {
