@@ -85,8 +85,13 @@ TEST(CudaDevice, SaysThatItIsAStandIn) {
   if (has_libraries(*device)) {
     EXPECT_THAT(device->info().libraries, ElementsAre("cuBLASLt 13.0.0", "cuDNN 9.19.0"));
   } else {
-    EXPECT_THAT(device->info().libraries, ElementsAre(HasSubstr("no cuBLASLt: libcublasLt.so.13"),
-                                                      HasSubstr("no cuDNN: libcudnn.so.9")));
+    EXPECT_THAT(device->info().libraries,
+                ElementsAre("no cuBLASLt: libcublasLt.so.13 has no function cublasLtCreate",
+                            "no cuDNN: libcudnn.so.9 has no function cudnnGetVersion"));
+    const StatusOr<Collectives*> none = device->collectives();
+    EXPECT_EQ(none.status().code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(none.status().message(), HasSubstr("libnccl.so.2: file too short"));
+    EXPECT_EQ(find_gpu_collectives().status().message(), none.status().message());
   }
   const int count = static_cast<int>(all->size());
   EXPECT_EQ(open_gpu(count, {}).status().message(),
@@ -314,8 +319,12 @@ TEST(CudaDevice, AnErrorOfQueuedWorkIsReportedByEveryLaterCall) {
                       HasSubstr("cudaErrorIllegalAddress")));
     EXPECT_THAT(failed.hint(), HasSubstr("CUDA_LAUNCH_BLOCKING=1"));
     EXPECT_FALSE(device->allocate(4).ok());
-    EXPECT_FALSE(device->multiply({}).ok());
-    EXPECT_FALSE(device->convolve({}).ok());
+    EXPECT_FALSE(device->multiply({.rows = 1, .inner = 1, .columns = 1}).ok());
+    Convolution small;
+    small.batch = small.in_channels = small.out_channels = 1;
+    small.in[0] = small.in[1] = small.out[0] = small.out[1] = 1;
+    small.kernel[0] = small.kernel[1] = 1;
+    EXPECT_FALSE(device->convolve(small).ok());
     EXPECT_FALSE(each(*device, Fill{nullptr, 1.0F}, 1).ok());
     EXPECT_FALSE(rows(*device, Softmax{nullptr, nullptr, 1}, 1).ok());
     EXPECT_FALSE(device->copy(*data, *data, 4).ok());
