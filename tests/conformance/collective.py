@@ -112,7 +112,8 @@ def check(args, case, ranks, engine):
                    "--save-persistables", work + "/after{rank}.npz", "--engine", "gloo" if engine == "netns" else engine, "--wait-ms",
                    "20000", "--threads", "1"]
         if engine == "nccl":
-            command += ["--devices", "gpu:emulated"]
+            command[0] = args.gpu_bin or command[0]
+            command += ["--devices", args.gpu_devices]
         if engine == "netns":
             run_in_namespaces(command)
         else:
@@ -213,6 +214,8 @@ def main():
     ap.add_argument("--dir", required=True)
     ap.add_argument("--ranks", default="2,4")
     ap.add_argument("--engine", default="shm,gloo,mpi", help="of shm, gloo, mpi, netns and nccl")
+    ap.add_argument("--gpu-bin", help="run-program of the ranks of engine nccl, if another one")
+    ap.add_argument("--gpu-devices", default="gpu:emulated", help="their --devices, for example gpu:{rank}")
     ap.add_argument("-v", "--verbose", action="store_true")
     args = ap.parse_args()
     passed = failed = 0

@@ -15,11 +15,11 @@
 #undef cudaEventDisableTiming
 /// Ours, without the linkage of C: the names are the same.
 namespace ours {
-#include "tests/cuda_standin/include/blas_types.inc"
-#include "tests/cuda_standin/include/cuda_types.inc"
+#include "tests/cuda_standin/include/blas_types.h"
+#include "tests/cuda_standin/include/cuda_types.h"
 //
-#include "tests/cuda_standin/include/blas_functions.inc"
-#include "tests/cuda_standin/include/cuda_functions.inc"
+#include "tests/cuda_standin/include/blas_functions.h"
+#include "tests/cuda_standin/include/cuda_functions.h"
 }  // namespace ours
 
 namespace millrace::standin {

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "kernels/gpu/cuda/dnn_api.h"
-#include "kernels/gpu/functors/plain_products.h"
+#include "kernels/gpu/functors/products.h"
 #include "tests/cuda_standin/dnn_functions.h"
 #include "tests/cuda_standin/registry.h"
 
@@ -13,6 +14,7 @@ namespace millrace::standin {
 namespace {
 
 using namespace gpu::dnn;
+using What = gpu::Convolution::What;
 
 constexpr int kNotInitialized = 1001;
 constexpr int kBadParam = 2000;
@@ -144,24 +146,78 @@ struct Call {
   size_t scratch_bytes;
 };
 
-// Runs a functor of the plain convolutions for each result: a team of one thread.
-struct OneThread {
-  [[nodiscard]] static constexpr int64_t rank() { return 0; }
-  [[nodiscard]] static constexpr int64_t size() { return 1; }
-  static constexpr double sum(double x) { return x; }
+// Output positions along a dim whose windows have `tap` within the input: [first, last).
+struct Range {
+  int64_t first;
+  int64_t last;
 };
-void compute(const gpu::Convolution& c) {
-  if (c.what == gpu::Convolution::What::kOutput) {
-    for (int64_t i = 0; i < c.output_count(); ++i) gpu::ConvolveOutput{c}(i);
-  } else if (c.what == gpu::Convolution::What::kInputGradient) {
-    for (int64_t i = 0; i < c.input_count(); ++i) gpu::ConvolveInputGradient{c}(i);
-  } else {
-    for (int64_t i = 0; i < c.filter_count(); ++i) gpu::ConvolveFilterGradient{c}(OneThread(), i);
+Range inside(const gpu::Convolution& c, int dim, int64_t tap) {
+  const int64_t shift = tap * c.dilation[dim] - c.before[dim];  // input = output * stride + shift
+  const int64_t stride = c.stride[dim];
+  const int64_t first = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+  const int64_t end = c.in[dim] - shift;  // of output * stride
+  return {first, std::min(c.out[dim], end <= 0 ? 0 : (end + stride - 1) / stride)};
+}
+
+// Calls row(first input, first output, count, filter element) for all rows of products of which the
+// three computations consist; the input advances by the stride.
+template <typename Row>
+void each_row(const gpu::Convolution& c, const Row& row) {
+  const int64_t depth = c.in_channels / c.groups;
+  const int64_t height = c.out_channels / c.groups;
+  for (int64_t i = 0; i < c.batch * c.out_channels * depth; ++i) {
+    const int64_t ic = i % depth;
+    const int64_t oc = i / depth % c.out_channels;
+    const int64_t n = i / (depth * c.out_channels);
+    const int64_t image = (n * c.in_channels + oc / height * depth + ic) * c.in[0] * c.in[1];
+    for (int64_t tap = 0; tap < c.kernel[0] * c.kernel[1]; ++tap) {
+      const Range ys = inside(c, 0, tap / c.kernel[1]);
+      const Range xs = inside(c, 1, tap % c.kernel[1]);
+      const int64_t in_x = xs.first * c.stride[1] - c.before[1] + tap % c.kernel[1] * c.dilation[1];
+      for (int64_t y = ys.first; y < ys.last && xs.first < xs.last; ++y) {
+        const int64_t in_y = y * c.stride[0] - c.before[0] + tap / c.kernel[1] * c.dilation[0];
+        row(image + in_y * c.in[1] + in_x,
+            ((n * c.out_channels + oc) * c.out[0] + y) * c.out[1] + xs.first, xs.last - xs.first,
+            (oc * depth + ic) * c.kernel[0] * c.kernel[1] + tap);
+      }
+    }
   }
 }
 
-int convolve(Described described, gpu::Convolution::What what, const void* input,
-             const void* filter, const void* output, const Call& call) {
+// Sums are kept in double.
+void compute(const gpu::Convolution& c) {
+  const bool is_output = c.what == What::kOutput;
+  const bool is_input = c.what == What::kInputGradient;
+  float* const result = is_output ? c.output : is_input ? c.input : c.filter;
+  std::vector<double> sums(static_cast<size_t>(is_output  ? c.output_count()
+                                               : is_input ? c.input_count()
+                                                          : c.filter_count()));
+  const int64_t step = c.stride[1];
+  if (is_output) {
+    each_row(c, [&](int64_t in, int64_t out, int64_t count, int64_t tap) {
+      const double factor = c.filter[tap];
+      for (int64_t x = 0; x < count; ++x)
+        sums[static_cast<size_t>(out + x)] += factor * static_cast<double>(c.input[in + x * step]);
+    });
+  } else if (is_input) {
+    each_row(c, [&](int64_t in, int64_t out, int64_t count, int64_t tap) {
+      const double factor = c.filter[tap];
+      for (int64_t x = 0; x < count; ++x)
+        sums[static_cast<size_t>(in + x * step)] += factor * static_cast<double>(c.output[out + x]);
+    });
+  } else {
+    each_row(c, [&](int64_t in, int64_t out, int64_t count, int64_t tap) {
+      double sum = 0;
+      for (int64_t x = 0; x < count; ++x)
+        sum += static_cast<double>(c.input[in + x * step]) * static_cast<double>(c.output[out + x]);
+      sums[static_cast<size_t>(tap)] += sum;
+    });
+  }
+  for (size_t i = 0; i < sums.size(); ++i) result[i] = static_cast<float>(sums[i]);
+}
+
+int convolve(Described described, What what, const void* input, const void* filter,
+             const void* output, const Call& call) {
   if (!described.problem.empty()) return refused(described.problem);
   gpu::Convolution& c = described.c;
   const DnnHandle& handle = *described.handle;
@@ -212,7 +268,6 @@ int set_dims(Dims* dims, int format, int type, int n, int c, int h, int w) {
 }  // namespace millrace::standin
 
 using namespace millrace::standin;
-using What = millrace::gpu::Convolution::What;
 
 extern "C" {
 

@@ -29,7 +29,7 @@ struct SharedRanks {
   struct Rank {
     std::atomic<int> has_joined;
     int device;
-    int size;  ///< number of ranks that it was told
+    int size;  ///< number of ranks that it states
     std::atomic<uint64_t> published;
     std::atomic<uint64_t> consumed;
     Statement statement;  ///< of the call of the published chunk

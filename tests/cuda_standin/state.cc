@@ -36,10 +36,10 @@ State& State::get() {
   return *kState;
 }
 
-// Tests choose the number of devices: the default is four, and 0 is a machine without a GPU.
+// Tests choose the number of devices: the default is one, and 0 is a machine without a GPU.
 State::State() {
   const char* const text = std::getenv("MILLRACE_STANDIN_GPUS");
-  const int count = text == nullptr ? 4 : std::atoi(text);
+  const int count = text == nullptr ? 1 : std::atoi(text);
   for (int i = 0; i < count; ++i) {
     devices.push_back(std::make_unique<DeviceState>());
     devices.back()->default_stream.device = i;
@@ -93,7 +93,15 @@ bool State::run_before(Stream& stream, uint64_t number) {
   return true;
 }
 
+// Memory stays open from the first item to the last, as opening takes time.
 bool State::run(Stream& stream, uint64_t number) {
+  ++depth_;
+  const bool good = run_items(stream, number);
+  if (--depth_ == 0) open(-1);
+  return good;
+}
+
+bool State::run_items(Stream& stream, uint64_t number) {
   while (!stream.items.empty() && stream.items.front().number <= number) {
     if (!run_before(stream, stream.items.front().number)) return false;
     if (device_of(stream).error != cudaSuccess) {
@@ -101,7 +109,6 @@ bool State::run(Stream& stream, uint64_t number) {
       return true;
     }
     open(stream.device);
-    ++depth_;
     Progress progress = Progress::kDone;
     Item& item = stream.items.front();
     DeviceState& device = device_of(stream);
@@ -119,7 +126,6 @@ bool State::run(Stream& stream, uint64_t number) {
       explain("illegal address in " + item.what);
       device.error = cudaErrorIllegalAddress;
     }
-    if (--depth_ == 0) open(-1);
     if (progress == Progress::kLater) return false;
     stream.items.pop_front();
   }

@@ -108,7 +108,7 @@ class State {
 
  private:
   State();
-  void run_first(Stream& stream);
+  bool run_items(Stream& stream, uint64_t number);
   bool run_before(Stream& stream, uint64_t number);
   void open(int device);
 

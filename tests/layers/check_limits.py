@@ -3,7 +3,7 @@
 
     check_limits.py [ROOT]
 
-The example of a plain op, docs/extending/op.diff, touches at most five files. All CMake files together have at most 1000
+The example of a plain op, docs/extending/op.diff, touches at most five files. All CMake files together have at most 1100
 lines. Exit status: 0 clean, 1 findings (one line each).
 """
 import os
@@ -13,7 +13,7 @@ import sys
 from check_tree import tracked_files
 
 OP_DIFF, OP_FILES = "docs/extending/op.diff", 5
-CMAKE_LINES = 1000
+CMAKE_LINES = 1100
 
 
 def lines_of(root, path):

@@ -7,8 +7,8 @@
 
 /// The declarations of cuBLASLt for code that is built for the stand-in
 /// (tests/cuda_standin/README.md). Not NVIDIA's header.
-#include "tests/cuda_standin/include/blas_types.inc"
+#include "tests/cuda_standin/include/blas_types.h"
 
 extern "C" {
-#include "tests/cuda_standin/include/blas_functions.inc"
+#include "tests/cuda_standin/include/blas_functions.h"
 }

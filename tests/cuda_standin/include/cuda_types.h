@@ -1,3 +1,5 @@
+#pragma once
+
 // Types and numbers of the CUDA runtime that millrace or the tests use, written from its reference.
 // tests/cuda_standin/declarations_test.cc compares them with NVIDIA's header where there is one.
 

@@ -1,5 +1,7 @@
+#pragma once
+
 // Functions of the CUDA runtime that the stand-in implements, with the argument lists of its
-// reference; see cuda_types.inc.
+// reference; see cuda_types.h.
 
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
@@ -14,7 +16,8 @@ cudaError_t cudaPeekAtLastError(void);
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute,
+                                    void* value);
 cudaError_t cudaMallocAsync(void** data, size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream);
 cudaError_t cudaMallocHost(void** data, size_t bytes);
@@ -38,7 +41,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus* status);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);

@@ -1,5 +1,7 @@
+#pragma once
+
 // Types and numbers of cuBLASLt that millrace uses, written from its reference; compared with
-// NVIDIA's header as those of cuda_types.inc.
+// NVIDIA's header as those of cuda_types.h.
 
 typedef enum {
   CUBLAS_STATUS_SUCCESS = 0,
