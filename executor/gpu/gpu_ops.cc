@@ -120,8 +120,8 @@ Status GpuOps::run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> ta
   if (!placed.kernel) status = run_on_cpu(compiled, table, device, changed);
   if (status.ok() && watched) status = context_->device().wait();
   placed.copied = difference(context_->memory().traffic(), before);
-  placed.steady = placed.copied.copies_in == 0 && placed.copied.copies_out == 0 &&
-                  context_->memory().allocations() == allocations;
+  placed.steady = !context_->device().take_unrepeatable() && placed.copied.copies_in == 0 &&
+                  placed.copied.copies_out == 0 && context_->memory().allocations() == allocations;
   return status;
 }
 

@@ -7,6 +7,7 @@
 
 #include "framework/tensor/tensor.h"
 #include "framework/tensor/value.h"
+#include "kernels/gpu/resident.h"
 
 namespace millrace::executor {
 namespace {
@@ -71,6 +72,7 @@ StatusOr<size_t> Replays::before(size_t op, Value* const* table) {
     recording_ = number;
     return size_t{0};
   }
+  for (const int32_t index : segment.integers) gpu::forget_host(*table[index]->get_if<Tensor>());
   MILLRACE_RETURN_IF_ERROR(segment.recording->replay());
   for (size_t i = segment.first; i < segment.end; ++i) steady_.set(static_cast<unsigned>(i));
   return segment.end - segment.first;
@@ -84,6 +86,7 @@ Status Replays::after(size_t op, bool steady) {
     steady_.reset(bit);
   }
   if (recording_ < 0) return Ok();
+  if (!steady) return {StatusCode::kInternal, "the op does not do the same in every run"};
   Segment& segment = segments_[static_cast<size_t>(recording_)];
   if (op + 1 != segment.end) return Ok();
   recording_ = -1;
@@ -133,10 +136,23 @@ void Replays::make_segments(Value* const* table) {
     while (end < ops_.size() && can(end)) ++end;
     if (end - first >= kFewestOps) {
       segment_of_[first] = static_cast<int32_t>(segments_.size());
-      segments_.push_back({first, end, look(first, end, table), nullptr});
+      segments_.push_back(
+          {first, end, look(first, end, table), written_integers(first, end, table), nullptr});
     }
     first = std::max(end, first + 1);
   }
+}
+
+std::vector<int32_t> Replays::written_integers(size_t first, size_t end,
+                                               Value* const* table) const {
+  std::vector<int32_t> written;
+  for (size_t i = first; i < end; ++i) {
+    for (const int32_t index : ops_[i].outputs) {
+      const auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
+      if (tensor != nullptr && is_integer(tensor->dtype())) written.push_back(index);
+    }
+  }
+  return written;
 }
 
 void Replays::drop() {

@@ -34,8 +34,9 @@ class Replays {
   /// must run. Errors: kExecution.
   StatusOr<size_t> before(size_t op, Value* const* table);
 
-  /// To be called after the op has run. \param steady  it neither copied nor allocated
-  /// Ends a recording that the op is the last of, and queues it. Errors: as above.
+  /// To be called after the op has run. \param steady  it neither copied nor allocated, and would
+  /// do the same again Ends a recording that the op is the last of, and queues it. Errors: as
+  /// above.
   Status after(size_t op, bool steady);
 
   /// To be called if an op fails. \returns the first op of the recording that ends with that, which
@@ -63,11 +64,15 @@ class Replays {
   struct Segment {
     size_t first;
     size_t end;
-    std::vector<Seen> seen;                     ///< of all values that its ops use
+    std::vector<Seen> seen;  ///< of all values that its ops use
+    /// Table entries of integers that its ops write: the processor may have a copy of their values.
+    std::vector<int32_t> integers;
     std::unique_ptr<gpu::Recording> recording;  ///< null: none yet
   };
   /// The state of the values that steady ops of a range use, by ascending index.
   std::vector<Seen> look(size_t first, size_t end, Value* const* table) const;
+  [[nodiscard]] std::vector<int32_t> written_integers(size_t first, size_t end,
+                                                      Value* const* table) const;
   static bool still(const Seen& seen, Value* const* table);
   /// Divides the ops into segments, after the tensors have been steady.
   void make_segments(Value* const* table);

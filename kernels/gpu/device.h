@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/status.h"
@@ -18,7 +19,7 @@ struct DeviceInfo {
   std::string capability;  ///< "9.0"; empty if it has none
   std::string driver;      ///< CUDA version that the driver supports, "13.0"
   int64_t memory_bytes = 0;
-  int64_t free_bytes = 0;  ///< at the time when the device was opened
+  int64_t free_bytes = 0;              ///< at the time when the device was opened
   std::vector<std::string> libraries;  ///< in use, "cuBLASLt 13.1.0"
   /// Libraries that could not be loaded, with the reason. Plain loops of millrace replace them:
   /// correct, and slow.
@@ -82,15 +83,19 @@ class Device {
   virtual Status wait() = 0;
 
   /// Until end_recording(), work is recorded and not executed. Calls that wait, allocate, or copy
-  /// from or to the process fail with kUnimplemented then, and so does varies(). Memory that is
-  /// released is freed after end_recording(). Errors: kExecution.
+  /// from or to the process fail with kInternal then. Memory that is released is freed after
+  /// end_recording(). Errors: kExecution.
   virtual Status begin_recording() = 0;
   /// Ends the recording, also after an error. Nothing of it has been executed.
-  /// Errors: kUnimplemented if one of these calls was made; kExecution.
+  /// Errors: kInternal if one of these calls was made; kExecution.
   virtual StatusOr<std::unique_ptr<Recording>> end_recording() = 0;
-  /// For kernels whose arguments may differ between two runs with the same tensors, such as a seed
-  /// that is counted on the processor: their work must not be recorded.
-  virtual Status varies() = 0;
+
+  /// To be called by a kernel that does not do the same in every run with the same tensors: whose
+  /// arguments have a seed that is counted on the processor, or which looks at values there, for
+  /// example for an error. Its work is not recorded.
+  void note_unrepeatable() { unrepeatable_ = true; }
+  /// True if that was called since the last call of this function.
+  [[nodiscard]] bool take_unrepeatable() { return std::exchange(unrepeatable_, false); }
 
   /// Products of matrices and convolutions. Devices without a suitable library run the plain
   /// functors. Errors: kResource, kExecution.
@@ -107,6 +112,9 @@ class Device {
   /// The interface for exchanging values with other devices; the first call loads its library.
   /// Lives as long as the device. Errors: kUnimplemented if the library cannot be loaded.
   virtual StatusOr<Collectives*> collectives() = 0;
+
+ private:
+  bool unrepeatable_ = false;
 };
 
 }  // namespace millrace::gpu

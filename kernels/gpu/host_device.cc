@@ -170,7 +170,6 @@ class HostDevice final : public Device {
     return std::unique_ptr<Recording>(std::make_unique<HostRecording>(
         std::move(work), [this](const Work& all) { open_while(all); }));
   }
-  Status varies() override { return cannot_record("has arguments that vary"); }
 
   StatusOr<Collectives*> collectives() override { return collectives_.get(); }
 
@@ -191,7 +190,7 @@ class HostDevice final : public Device {
   // The error of a call that cannot be recorded, which also fails the recording.
   Status cannot_record(const char* what) {
     if (!recording_) return Ok();
-    not_recorded_ = {StatusCode::kUnimplemented, fmt::format("an op {}", what)};
+    not_recorded_ = {StatusCode::kInternal, fmt::format("an op {} while work is recorded", what)};
     return not_recorded_;
   }
   void protect(int rights) const {

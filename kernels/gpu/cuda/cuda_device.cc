@@ -180,7 +180,6 @@ class CudaDevice final : public Device {
     return std::unique_ptr<Recording>(
         std::make_unique<CudaRecording>(made, stream_, scratch_->share()));
   }
-  Status varies() override { return cannot_record("has arguments that vary"); }
 
   // Falls back to the plain functors if a library does not support the product.
   Status multiply(const MatrixProduct& product) override {
@@ -221,7 +220,7 @@ class CudaDevice final : public Device {
   // The error of a call that cannot be recorded, which also fails the recording.
   Status cannot_record(const char* what) {
     if (!recording_) return Ok();
-    not_recorded_ = {StatusCode::kUnimplemented, fmt::format("an op {}", what)};
+    not_recorded_ = {StatusCode::kInternal, fmt::format("an op {} while work is recorded", what)};
     return not_recorded_;
   }
   // Which of the libraries is faster, measured by the first convolution of the shape.

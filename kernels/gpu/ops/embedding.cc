@@ -15,9 +15,10 @@ namespace millrace::gpu {
 namespace {
 
 // The CPU kernel reports ids that are no rows. Checked only where the ids are in process memory.
-Status check_known_ids(const Tensor& ids, int64_t height, int64_t padding) {
+Status check_known_ids(Device& device, const Tensor& ids, int64_t height, int64_t padding) {
   const ResidentLayout* const there = resident(ids);
   if (there == nullptr || there->host() == nullptr) return Ok();
+  device.note_unrepeatable();
   const std::byte* const from = there->host()->raw();
   const Status checked =
       ids.dtype() == DType::kInt64
@@ -49,7 +50,7 @@ StatusOr<Kernel> gpu_lookup(const KernelSetup& op) {
       return refuse("W {} and Ids {} make {}", describe(*table), describe(*chosen), describe(to));
     const bool is_long = chosen->dtype() == DType::kInt64;
     if (!is_long && chosen->dtype() != DType::kInt32) return refuse("Ids {}", describe(*chosen));
-    MILLRACE_RETURN_IF_ERROR(check_known_ids(*chosen, table->dim(0), padding));
+    MILLRACE_RETURN_IF_ERROR(check_known_ids(device, *chosen, table->dim(0), padding));
     const int64_t row = table->dim(1) * dtype_size(table->dtype());
     if (row == 0) return Ok();
     const int64_t width = common_factor(16, {row, address_of(table->raw()), address_of(to.raw())});

@@ -34,6 +34,7 @@ StatusOr<Kernel> gpu_dropout(const KernelSetup& op) {
     if (kept != nullptr && (kept->dtype() != DType::kUint8 || kept->numel() != from->numel()))
       return refuse("Mask {}", describe(*kept));
     // after all checks: the CPU kernel would draw another seed
+    if (!fixed) args.device->note_unrepeatable();
     const uint64_t key =
         fixed ? kernels::random_bits(1, static_cast<uint64_t>(seed)) : ctx.device().next_seed();
     const auto below = static_cast<uint32_t>(
@@ -76,6 +77,7 @@ StatusOr<Kernel> gpu_uniform(const KernelSetup& op) {
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(all_floats({&to}));
     if (resident(to) == nullptr) return refuse("dims are not known before the op runs");
+    device.note_unrepeatable();  // a seed of 0 draws another key in each run
     const uint64_t key = kernels::stream_key(ctx.device(), seed);
     const float last = high > low ? std::nextafter(high, low) : high;
     return each(device, DrawUniform{floats(to), key, low, high - low, last}, to.numel());

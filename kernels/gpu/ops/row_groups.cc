@@ -86,6 +86,7 @@ RowGroups GroupedRows::groups(const float* values, int64_t width) const {
 }
 
 Status read_ids(Memory& memory, const Tensor& ids, std::vector<int64_t>& to) {
+  memory.device().note_unrepeatable();
   if (ids.dtype() != DType::kInt64 && ids.dtype() != DType::kInt32)
     return refuse("ids are {}", describe(ids));
   const auto count = static_cast<size_t>(ids.numel());
