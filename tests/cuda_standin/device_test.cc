@@ -183,6 +183,33 @@ TEST(CudaDevice, SeveralInOneThread) {
   EXPECT_THAT(b.values(), ElementsAre(6, 4));
 }
 
+// Waiting for an exchange leaves "device not ready" as the last error of the thread. It is not an
+// error of the next launch.
+TEST(CudaDevice, ALaunchDoesNotReportAnOlderError) {
+  const auto device = open_cuda();
+  if (!has_libraries(*device)) GTEST_SKIP() << "no NCCL";
+  Collectives& collectives = **device->collectives();
+  EXPECT_EQ(device->info().libraries.back(), "NCCL 2.28.0");
+  const Array data(*device, {1, 2});
+  {
+    StatusOr<std::unique_ptr<Communicator>> alone =
+        collectives.join(*collectives.make_id(), {.rank = 0, .size = 1});
+    ASSERT_TRUE(alone.ok()) << alone.status().to_string();
+    EXPECT_TRUE((*alone)
+                    ->start({.kind = CollectiveKind::kBroadcast, .count = data.bytes()},
+                            data.start(), data.start())
+                    .ok());
+    EXPECT_TRUE((*alone)->wait().ok());
+  }
+  const Status launched = each(*device, Fill{data.data(), 3.0F}, 1);
+  EXPECT_TRUE(launched.ok()) << launched.to_string();
+  EXPECT_THAT(data.values(), ElementsAre(3, 2));
+  EXPECT_EQ(collectives.join({}, {.rank = 0, .size = 1}).status().code(),
+            StatusCode::kInvalidArgument);  // no id of NCCL
+  EXPECT_EQ(collectives.join({}, {.rank = 1, .size = 1}).status().message(),
+            "expected a rank in [0, 1), found 1");
+}
+
 // One product on both devices.
 void check_product(Device& cuda, Device& host, MatrixProduct p, uint32_t seed) {
   const int64_t a_count = (p.batch - 1) * p.a_stride + p.rows * p.inner;

@@ -7,9 +7,8 @@
 namespace millrace::gpu {
 
 /// Workspace of one queued library call; the next call in the same stream reuses it. It grows up to
-/// Memory is allocated and freed in the order of the stream, so growing does not wait for the
-/// device.
-/// the size that the library requests.
+/// the size that the library requests. Memory is allocated and freed in the order of the stream, so
+/// growing does not wait for the device.
 class Scratch {
  public:
   explicit Scratch(cudaStream_t stream) : stream_(stream) {}
