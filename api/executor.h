@@ -22,8 +22,14 @@ struct ExecutorOptions {
   uint64_t seed = 0;  ///< initial state of the random numbers of ops whose seed attribute is 0
   /// Programs are rewritten to run faster; results change at most by rounding.
   bool optimize = true;
-  /// Factors of float matrix products are rounded to bfloat16 where the processor multiplies those.
+  /// Where ops run: "cpu", or "gpu:N" for the GPU with number N; ops that it lacks run on the CPU
+  /// (docs/gpu.md). Variables that the GPU used stay there and are copied when they are read.
+  std::string device = "cpu";
+  /// Factors of float matrix products are rounded to bfloat16 where the processor multiplies those,
+  /// or on a GPU.
   bool bf16_products = false;
+  /// On a GPU: factors of products and convolutions are rounded to 10 bits of mantissa (TF32).
+  bool tf32_products = false;
   /// With several threads: independent ops may run at the same time, each on one thread.
   bool inter_op = false;
   /// Finds ops that leave results unwritten or write to memory that is not theirs (kInternal).
@@ -76,7 +82,7 @@ class PreparedProgram {
   std::unique_ptr<Parts> parts_;
 };
 
-/// Runs programs on the CPU: the original's Executor, with the scope as an argument.
+/// Runs programs: the original's Executor, with the scope as an argument.
 ///
 ///   MILLRACE_ASSIGN_OR_RETURN(Executor executor, Executor::create({.threads = 4}));
 ///   Scope scope;
@@ -89,7 +95,8 @@ class PreparedProgram {
 class Executor {
  public:
   /// Errors: kInvalidArgument for fewer than 1 thread, and for a custom op without a name or whose
-  /// type already exists.
+  /// type already exists; kInvalidArgument or kUnimplemented for a device that is not there, and
+  /// kUnimplemented for debug_memory on a GPU.
   static StatusOr<Executor> create(const ExecutorOptions& options = {});
   Executor(Executor&&) noexcept;
   Executor& operator=(Executor&&) noexcept;

@@ -26,6 +26,7 @@ StatusOr<fleet::DistributedStrategy> strategy_of(const FleetStrategy& from) {
     MILLRACE_RETURN_IF_ERROR(strategy.set_table_configs(table, dict_of(configs)));
   strategy.set_use_cvm(from.use_cvm);
   strategy.set_adam_d2sum(from.adam_d2sum);
+  strategy.set_all_optimizers(from.all_optimizers);
   return strategy;
 }
 

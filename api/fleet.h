@@ -37,6 +37,8 @@ struct FleetStrategy {
   std::map<std::string, FleetConfigs> tables = {};  ///< fleet_desc_configs by embedding
   bool use_cvm = true;      ///< false: tables with settings have no show and click
   bool adam_d2sum = false;  ///< adam of dense tables uses decaying sums of squares
+  /// True: servers also run other optimizers than sgd and adam; the original refuses those.
+  bool all_optimizers = false;
 };
 
 /// The role of a process in a job (UserDefinedRoleMaker of the original).

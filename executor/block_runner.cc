@@ -285,7 +285,15 @@ Status BlockRunner::run_ops(const llvm::BitVector* skipped) {
 }
 
 Status BlockRunner::run_in_order(size_t first, size_t end, const llvm::BitVector* skipped) {
+  Replays* const replays = replays_for(skipped);
   for (size_t i = first; i < end; ++i) {
+    if (replays != nullptr) {
+      MILLRACE_ASSIGN_OR_RETURN(const size_t queued, replays->before(i, table_.data()));
+      if (queued > 0) {
+        i += queued - 1;
+        continue;
+      }
+    }
     arena_.before_op(i);
     if (skipped != nullptr && skipped->test(static_cast<unsigned>(i))) {
       MILLRACE_RETURN_IF_ERROR(arena_.after_op(i, table_.data()));
@@ -296,9 +304,24 @@ Status BlockRunner::run_in_order(size_t first, size_t end, const llvm::BitVector
     if (status.ok() && observer_ != nullptr)
       status = observer_->after(compiled_ops_[i], table_.data());
     if (status.ok()) status = arena_.after_op(i, table_.data());
+    if (replays != nullptr) {
+      if (status.ok()) status = replays->after(i, gpu_->was_steady(i));
+      if (const int64_t again = status.ok() ? -1 : replays->failed(i); again >= 0) {
+        i = static_cast<size_t>(again) - 1;
+        continue;
+      }
+    }
     if (!status.ok()) return place_error(compiled_ops_[i], std::move(status));
   }
+  if (replays != nullptr) replays->after_run(table_.data());
   return Ok();
+}
+
+// Null if the ops must run one by one.
+Replays* BlockRunner::replays_for(const llvm::BitVector* skipped) const {
+  const bool one_by_one = gpu_ == nullptr || skipped != nullptr || observer_ != nullptr ||
+                          watches_memory_ || !arena_is_used_;
+  return one_by_one ? nullptr : &gpu_->replays();
 }
 
 Status BlockRunner::place_error(const CompiledOp& compiled, Status status) const {

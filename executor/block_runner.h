@@ -22,6 +22,7 @@ namespace millrace::executor {
 
 class GpuOps;
 class Overlap;
+class Replays;
 struct Group;
 
 /// One block of a program, compiled: it has a kernel for each op, and arguments are indices into a
@@ -131,6 +132,7 @@ class BlockRunner {
   /// \param skipped  ops to leave out; null: none
   Status run_ops(const llvm::BitVector* skipped);
   Status run_in_order(size_t first, size_t end, const llvm::BitVector* skipped);
+  [[nodiscard]] Replays* replays_for(const llvm::BitVector* skipped) const;
   Status run_with_overlap();
   /// Called before the first run, when fed and persistable values already have their dims.
   Status choose_overlap();

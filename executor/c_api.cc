@@ -29,20 +29,21 @@ int answer(const Status& status, char* error, size_t error_size) {
   return exit_code(status.code());
 }
 
-Status open_program(const char* program, const char* startup, int threads, mr_session** session) {
+Status open_program(const SessionOptions& options, const char* program, const char* startup,
+                    mr_session** session) {
   MILLRACE_ASSIGN_OR_RETURN(const auto main_program, load_program(program));
   std::shared_ptr<const Program> startup_program;
   if (startup != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(startup_program, load_program(startup));
   }
-  MILLRACE_ASSIGN_OR_RETURN(
-      Session opened, Session::open(*main_program, startup_program.get(), {.threads = threads}));
+  MILLRACE_ASSIGN_OR_RETURN(Session opened,
+                            Session::open(*main_program, startup_program.get(), options));
   *session = new mr_session{std::move(opened), {}, {}};
   return Ok();
 }
 
-Status open_model(const char* folder, int threads, mr_session** session) {
-  MILLRACE_ASSIGN_OR_RETURN(Session opened, Session::open_model(folder, {.threads = threads}));
+Status open_model(const SessionOptions& options, const char* folder, mr_session** session) {
+  MILLRACE_ASSIGN_OR_RETURN(Session opened, Session::open_model(folder, options));
   *session = new mr_session{std::move(opened), {}, {}};
   return Ok();
 }
@@ -102,14 +103,27 @@ using millrace::answer;
 
 int mr_open_model(const char* folder, int threads, mr_session** session, char* error,
                   size_t error_size) {
-  *session = nullptr;
-  return answer(millrace::open_model(folder, threads, session), error, error_size);
+  return mr_open_model_on("cpu", folder, threads, session, error, error_size);
 }
 
 int mr_open_program(const char* program, const char* startup, int threads, mr_session** session,
                     char* error, size_t error_size) {
+  return mr_open_program_on("cpu", program, startup, threads, session, error, error_size);
+}
+
+int mr_open_model_on(const char* device, const char* folder, int threads, mr_session** session,
+                     char* error, size_t error_size) {
   *session = nullptr;
-  return answer(millrace::open_program(program, startup, threads, session), error, error_size);
+  return answer(millrace::open_model({.threads = threads, .device = device}, folder, session),
+                error, error_size);
+}
+
+int mr_open_program_on(const char* device, const char* program, const char* startup, int threads,
+                       mr_session** session, char* error, size_t error_size) {
+  *session = nullptr;
+  return answer(
+      millrace::open_program({.threads = threads, .device = device}, program, startup, session),
+      error, error_size);
 }
 
 void mr_close(mr_session* session) {

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 /*
- * The C interface: programs and saved models, run on the CPU (see executor/session.h).
+ * The C interface: programs and saved models (see executor/session.h).
  *
  * Functions that can fail return 0, or the exit code that the tools give for such an error (3 bad
  * input, 4 an op failed, 6 no memory or no disk, 7 unsupported), and write the message, truncated
@@ -48,6 +48,11 @@ int mr_open_model(const char* folder, int threads, mr_session** session, char* e
 /* Opens a program file and runs a startup program file (null: none) once. */
 int mr_open_program(const char* program, const char* startup, int threads, mr_session** session,
                     char* error, size_t error_size);
+/* The same on a device: "cpu", or "gpu:N" for the GPU with number N. Error 7 if it is not there. */
+int mr_open_model_on(const char* device, const char* folder, int threads, mr_session** session,
+                     char* error, size_t error_size);
+int mr_open_program_on(const char* device, const char* program, const char* startup, int threads,
+                       mr_session** session, char* error, size_t error_size);
 /* Frees a session and the arrays it returned; null is allowed. */
 void mr_close(mr_session* session);
 

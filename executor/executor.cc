@@ -62,17 +62,18 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
   runner_.reset();  // refers to the program that is replaced now
   program_ = std::move(given);
   bool changed = false;
-  // ops created by rewrites have no GPU kernels
-  if ((options_.optimize || options_.bf16_products) && options_.gpu == nullptr) {
+  const bool on_gpu = options_.gpu != nullptr;
+  if (options_.optimize || (options_.bf16_products && !on_gpu)) {
     if (original_ == nullptr) original_ = program_->clone();
     places_.before(*program_);
     MILLRACE_ASSIGN_OR_RETURN(
         changed, optimize(*program_, *runtime_->ops, kept_,
                           {.fuse = options_.optimize,
-                           .bf16_products = options_.bf16_products,
-                           .split_gradients = options_.inter_op && options_.threads > 1,
-                           .merge_updates = true,
-                           .release_folded = options_.release_folded,
+                           .for_gpu = on_gpu,
+                           .bf16_products = options_.bf16_products && !on_gpu,
+                           .split_gradients = options_.inter_op && options_.threads > 1 && !on_gpu,
+                           .merge_updates = !on_gpu,
+                           .release_folded = options_.release_folded && !on_gpu,
                            .verify_passes = options_.debug_memory}));
   }
   if (changed) {

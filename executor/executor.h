@@ -46,9 +46,9 @@ struct ExecutorOptions {
   /// an invalid program (kInternal). Costs time; ops never run in parallel. CPU only: cannot be
   /// combined with a GPU.
   bool debug_memory = false;
-  /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Programs are then not
-  /// rewritten, and persistable vars that the GPU used stay in its memory until they are read
-  /// (copy_plain()). GPU memory held by values may outlive the executor.
+  /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Only rewrites whose ops
+  /// it has are made then, and persistable vars that the GPU used stay in its memory until they are
+  /// read (copy_plain()). GPU memory held by values may outlive the executor.
   std::shared_ptr<gpu::Context> gpu = nullptr;
 };
 

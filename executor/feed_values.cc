@@ -31,6 +31,12 @@ Status check_feed(const Var* var, const Value& value) {
 
 Status copy_value(const Value& from, Value& to) {
   if (const auto* const tensor = from.get_if<Tensor>()) return copy_plain(*tensor, to.as<Tensor>());
+  if (const auto* const rows = from.get_if<SelectedRows>()) {
+    auto& copy = to.as<SelectedRows>();
+    copy.rows = rows->rows;
+    copy.height = rows->height;
+    return copy_plain(rows->value, copy.value);
+  }
   MILLRACE_ASSIGN_OR_RETURN(to, clone(from));
   return Ok();
 }

@@ -20,6 +20,20 @@ constexpr const char* kForTraining[] = {"fold-constants",  "share-results", "fus
                                         "share-gradients", "fuse-fc",       "accumulate-gradients",
                                         "fuse-elementwise"};
 
+// The ops that these make have GPU kernels.
+constexpr const char* kForGpuInference[] = {"fold-constants", "share-results", "fuse-conv"};
+constexpr const char* kForGpuTraining[] = {"fold-constants", "share-results", "fuse-norm",
+                                           "share-gradients"};
+
+llvm::ArrayRef<const char*> fusing_passes(bool trains, bool for_gpu) {
+  if (for_gpu) {
+    return trains ? llvm::ArrayRef<const char*>(kForGpuTraining)
+                  : llvm::ArrayRef<const char*>(kForGpuInference);
+  }
+  return trains ? llvm::ArrayRef<const char*>(kForTraining)
+                : llvm::ArrayRef<const char*>(kForInference);
+}
+
 // True for a normalisation with given statistics: it passes them on as outputs, which are the same
 // vars.
 bool passes_statistics_on(const Op& op) {
@@ -81,8 +95,7 @@ transpiler::Pipeline optimization_pipeline(const Program& program,
         pipeline.steps.back().options.push_back({"release", "true"});
     }
   };
-  if (options.fuse)
-    add(writes_persistable(program) ? llvm::ArrayRef(kForTraining) : llvm::ArrayRef(kForInference));
+  if (options.fuse) add(fusing_passes(writes_persistable(program), options.for_gpu));
   if (options.fuse && options.merge_updates) add("merge-updates");
   if (options.fuse && options.split_gradients) add("split-gradients");
   if (options.bf16_products) add("lower-products");

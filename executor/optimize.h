@@ -14,6 +14,7 @@ namespace millrace::executor {
 /// Which rewrites to apply.
 struct OptimizeOptions {
   bool fuse = true;              ///< rewrites that change results at most by rounding
+  bool for_gpu = false;          ///< of these only those whose ops have GPU kernels
   bool bf16_products = false;    ///< also round factors of matrix products to bfloat16
   bool split_gradients = false;  ///< gradients that may run in parallel become separate ops
   /// With `fuse`: small updates are merged into one op. Not if later passes look for updates, such

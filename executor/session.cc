@@ -6,8 +6,10 @@
 #include "executor/array_values.h"
 #include "executor/executor.h"
 #include "executor/feed_values.h"
+#include "executor/gpu/open_device.h"
 #include "executor/inference_model.h"
 #include "executor/parallel/parallel_executor.h"
+#include "framework/base/errors.h"
 #include "framework/read_program.h"
 #include "io/model_folder.h"
 #include "transpiler/parallel/parallel.h"
@@ -20,11 +22,19 @@ using executor::NamedValues;
 StatusOr<executor::Executor> executor_for(const SessionOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(auto runtime,
                             executor::runtime_with(options.custom_ops, options.allow_dir));
+  MILLRACE_ASSIGN_OR_RETURN(
+      auto gpu, executor::open_device(options.device,
+                                      {.tf32 = options.tf32_products,
+                                       .bf16 = options.bf16_products && options.device != "cpu"}));
+  if (gpu != nullptr && (options.devices > 1 || options.debug_memory))
+    return Unimplemented("device '{}' with {}", options.device,
+                         options.devices > 1 ? "several devices" : "debug_memory");
   return executor::Executor(std::move(runtime), {.threads = options.threads,
                                                  .seed = options.seed,
                                                  .optimize = options.optimize,
                                                  .bf16_products = options.bf16_products,
-                                                 .debug_memory = options.debug_memory});
+                                                 .debug_memory = options.debug_memory,
+                                                 .gpu = std::move(gpu)});
 }
 
 // The loss whose initial gradient the program sets; empty for programs that do not train.

@@ -19,9 +19,14 @@ struct SessionOptions {
   uint64_t seed = 0;  ///< initial state of the random numbers of ops whose seed attribute is 0
   /// Programs are rewritten to run faster; results change at most by rounding.
   bool optimize = true;
-  /// Factors of matrix products are rounded to bfloat16 if the processor supports bfloat16
-  /// products; everything else, including parameters, stays float.
+  /// Factors of matrix products are rounded to bfloat16 if the processor, or the GPU, supports
+  /// bfloat16 products; everything else, including parameters, stays float.
   bool bf16_products = false;
+  /// Where ops run: "cpu", or "gpu:N" for the GPU with number N; ops that it lacks run on the CPU
+  /// (docs/gpu.md). Parameters stay on the GPU and are copied when they are read or saved.
+  std::string device = "cpu";
+  /// On a GPU: factors of products and convolutions are rounded to 10 bits of mantissa (TF32).
+  bool tf32_products = false;
   /// Detects ops that leave parts of their results unwritten or write to memory that is not theirs:
   /// results and released memory are filled with NaN and unusual numbers, and writes to released
   /// memory end the run with kInternal. Costs time.
@@ -57,7 +62,9 @@ class Session {
   static StatusOr<Session> open_model(const std::string& folder,
                                       const SessionOptions& options = {});
 
-  /// Opens a program and runs its startup program once. startup may be null.
+  /// Opens a program and runs its startup program once. startup may be null. Errors: as above,
+  /// and, for both, kInvalidArgument or kUnimplemented for a device that is not there, and for a
+  /// GPU with `devices` above 1 or `debug_memory`.
   static StatusOr<Session> open(const Program& program, const Program* startup,
                                 const SessionOptions& options = {});
 

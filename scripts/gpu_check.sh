@@ -1,10 +1,23 @@
 #!/usr/bin/env bash
-# Checks and measurements on a machine with a GPU, in at most ten minutes; gpu_bundle.sh puts this script into its
-# folder. Needs python3 with numpy. Each part runs even if an earlier one failed.
-# usage: gpu_check.sh [DEVICE] [OPS_CORPUS]   gpu:0, and a folder like shared/goldens/ops
+# Checks and measurements on a machine with a GPU; gpu_bundle.sh puts this script into its folder. Needs python3 with
+# numpy; the peers need PyTorch. Each part takes less than ten minutes and runs even if an earlier one failed.
+# usage: gpu_check.sh [PART...]
+#   versions     the GPU, its driver and the libraries that were found
+#   nccl         NCCL between threads, one GPU each
+#   programs     inference and training of the bench programs, compared with the processor
+#   rewritten    the same after the passes that make programs faster
+#   operators    the operator corpus
+#   sanitizer    compute-sanitizer over two training steps of two nets
+#   steps        times beside PyTorch, eager
+#   compiled     times beside torch.compile (minutes of compiling)
+#   inference    inference times beside PyTorch
+#   launches     time per op of a chain of 1,000 small ops
+#   profile      time per op of a training step of resnet50_64
+# Without PART: all of them. DEVICE=gpu:0, LOGS=folder for the output of every part.
 set -uo pipefail
 cd "$(dirname "$0")"
-readonly device=${1:-gpu:0} corpus=${2:-} work=$(mktemp -d)
+readonly device=${DEVICE:-gpu:0} work=$(mktemp -d)
+readonly logs=${LOGS:-$work}
 trap 'rm -rf "$work"' EXIT
 bad=0
 
@@ -15,17 +28,14 @@ libraries() {
     [ -d "$place" ] && find "$place" -maxdepth 5 \( -name 'libcublasLt.so.13' -o -name 'libcudnn.so.9' -o -name 'libnccl.so.2' \) -printf '%h\n' 2>/dev/null
   done | sort -u | paste -sd:
 }
-export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(libraries)
-part() { # <name> <seconds> <command...>
-  local name=$1 limit=$2 start=$SECONDS status
-  shift 2
-  echo "== $name"
-  timeout "$limit" "$@"
-  status=$?
-  [ $status -eq 0 ] || bad=$((bad + 1))
-  echo "-- $name: exit $status, $((SECONDS - start)) s"
-}
-feeds() { # <net> <rows>: writes the feeds of a step to a file
+readonly found=$(libraries)
+# PyTorch brings its own libraries, so only our programs get these
+ours() { LD_LIBRARY_PATH=$PWD/lib:${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$found "$@"; }
+printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$PWD/lib:$found" "$PWD/bin/run-program" >"$work/run-program"
+chmod +x "$work/run-program"
+readonly run=$work/run-program
+
+feeds() { # <net> <rows>: writes the feeds of a step to a file and prints the loss
   python3 - "$1" "$2" "$work" <<'PYTHON'
 import json, sys
 import numpy as np
@@ -37,38 +47,76 @@ for feed in facts["feeds"]:
     whole = feed["dtype"] == "int64"
     made[feed["name"]] = np.random.randint(0, feed.get("high", 10), shape) if whole else np.random.randn(*shape).astype("f")
 np.savez(f"{work}/{net}.npz", **made)
-print(facts["loss"])
+print(facts["loss"] or facts["prediction"])
 PYTHON
 }
-measure() { # <net> <rows> <flags>: one line of JSON
+train() { # <net> <rows> <flags>
   local net=$1 rows=$2 loss
   shift 2
   loss=$(feeds "$net" "$rows") || return 1
-  bin/run-program --program "bench/programs/$net/main.pb" --startup "bench/programs/$net/startup.pb" \
-    --feed "$work/$net.npz" --fetch "$loss" --benchmark 30 --warmup 5 "$@"
+  "$run" --program "bench/programs/$net/main.pb" --startup "bench/programs/$net/startup.pb" --feed "$work/$net.npz" \
+    --fetch "$loss" --devices "$device" "$@"
+}
+peers() { python3 tools/gpu_peers.py --bin "$run" --bench bench --devices "$device" "$@"; }
+
+versions() { nvidia-smi -L && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv && ours bin/inspect-program --devices; }
+nccl() { ours bin/kernels_gpu_collectives_test --gtest_filter='Nccl.*'; }
+compare() {
+  python3 tools/gpu_programs.py --bin "$run" --shared . --devices "$device" --batch "${BATCH:-8}" --steps 4 --rtol 1e-3 \
+    --nets "${NETS:-mlp,lenet,resnet18_64,resnet50_64,mobilenet_224,word2vec,ctr_dnn,ctr_dnn_adam,bert_mini,bert_base_l2}" "$@"
+}
+programs() { compare --optimize false; }
+rewritten() { compare --optimize true; }
+operators() {
+  mkdir -p "$work/on-gpu"  # the checker calls other names as a tool with verbs
+  printf '#!/bin/sh\nexec %s --devices %s "$@"\n' "$run" "$device" >"$work/on-gpu/run-program"
+  chmod +x "$work/on-gpu/run-program"
+  python3 tools/check_ops.py --bin "$work/on-gpu/run-program" --dir ops --jobs 8
+}
+sanitizer() {
+  command -v compute-sanitizer >/dev/null || { echo "skipped: compute-sanitizer not found" && return 0; }
+  local net
+  for net in mlp lenet; do
+    feeds $net 4 >"$work/loss" || return 1
+    compute-sanitizer --error-exitcode 9 "$run" --program bench/programs/$net/main.pb --startup bench/programs/$net/startup.pb \
+      --feed "$work/$net.npz" --fetch "$(cat "$work/loss")" --steps 2 --devices "$device" || return 1
+  done
+}
+readonly trained=${STEPS:-mlp:128,lenet:64,resnet18_64:64,resnet50_64:64,resnet50_64:256,bert_mini:8,bert_base_l2:8,word2vec:128,ctr_dnn:512,ctr_dnn_adam:512}
+steps() { peers --nets "$trained" --json "$logs/steps.jsonl"; }
+compiled() { peers --nets "${COMPILED:-resnet50_64:64,bert_base_l2:8,ctr_dnn:512}" --precision "${PRECISION:-tf32}" --compile --json "$logs/compiled.jsonl"; }
+inference() { peers --infer --nets "${INFER:-mobilenet_224:1,resnet50_224:1,resnet50_224:32,bert_base_l2:1,mlp:1}" --json "$logs/inference.jsonl"; }
+launches() {
+  feeds chain_1k 1 >"$work/last" || return 1
+  "$run" --program bench/programs/chain_1k/infer.pb --feed "$work/chain_1k.npz" --fetch "$(cat "$work/last")" \
+    --devices "$device" --benchmark 50 --warmup 10
+}
+# Twice, so that the difference is without the first steps, which choose algorithms.
+profile() {
+  local net=${PROFILED:-resnet50_64} rows=${BATCH:-64}
+  for count in 10 40; do train "$net" "$rows" --op-profile --steps $count >"$work/trained" 2>"$logs/profile_$count.txt" || return 1; done
+  python3 - "$logs"/profile_{10,40}.txt <<'PYTHON'
+import re, sys
+def times(path):
+    rows = re.findall(r"run-program: (\w+) +(\d+) +([\d.]+) +[\d.]+% +[\d.]+", open(path).read())
+    return {op: (int(calls), float(ms)) for op, calls, ms in rows}
+first, all_ = times(sys.argv[1]), times(sys.argv[2])
+print(f"{'op':32} {'calls':>6} {'ms a step':>10} {'us a call':>10}")
+for op, (calls, ms) in sorted(all_.items(), key=lambda row: first[row[0]][1] - row[1][1]):
+    more, took = calls - first[op][0], ms - first[op][1]
+    print(f"{op:32} {more // 30:6} {took / 30:10.3f} {took / more * 1e3:10.1f}")
+PYTHON
 }
 
-nvidia-smi || true
-part devices 60 bin/inspect-program --devices
-part collectives 60 bin/kernels_gpu_collectives_test --gtest_filter='Nccl.*'
-part programs 200 python3 tools/gpu_programs.py --bin bin/run-program --shared . --devices "$device" --batch 8 --steps 3 --rtol 1e-3
-if [ -n "$corpus" ]; then
-  part operators 200 python3 tools/check_ops.py --bin "bin/run-program --devices $device" --dir "$corpus" --jobs 4
-fi
-export -f feeds measure
-export work
-for precision in f32 tf32; do
-  part "mlp $precision" 60 bash -c "measure mlp 128 --devices $device --precision $precision"
-  part "resnet18_64 $precision" 60 bash -c "measure resnet18_64 64 --devices $device --precision $precision"
-  part "resnet50_64 $precision" 60 bash -c "measure resnet50_64 64 --devices $device --precision $precision"
-done
-part "op times" 60 bash -c "measure resnet50_64 64 --devices $device --op-profile --benchmark 0"
-if command -v compute-sanitizer >/dev/null; then
-  feeds mlp 8 >/dev/null
-  part sanitizer 120 compute-sanitizer --error-exitcode 9 bin/run-program --program bench/programs/mlp/main.pb \
-    --startup bench/programs/mlp/startup.pb --feed "$work/mlp.npz" --fetch mean_0.tmp_0 --steps 2 --devices "$device"
-else
-  echo "skipped: compute-sanitizer not found"
-fi
+part() { # <name>
+  local start=$SECONDS status
+  echo "== $1"
+  "$1" 2>&1 | tee "$logs/$1.log" | tail -n "${LINES_OF_PART:-40}"
+  status=${PIPESTATUS[0]}
+  [ "$status" -eq 0 ] || bad=$((bad + 1))
+  echo "-- $1: exit $status, $((SECONDS - start)) s"
+}
+[ $# -gt 0 ] || set -- versions nccl programs rewritten operators sanitizer steps inference launches profile compiled
+for name in "$@"; do part "$name"; done
 echo "$bad parts failed"
 [ $bad -eq 0 ]

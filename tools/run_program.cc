@@ -89,6 +89,9 @@ int millrace::tools::run_program(int argc, char** argv) {
     watch.start({});
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);
     MILLRACE_ASSIGN_OR_RETURN(options.gpu, open_gpu_context(options));
+    for (const std::string& library : missing_libraries(options.gpu))
+      tool.log(LogLevel::kWarning,
+               "plain loops replace a library that is missing, slowly: " + library);
     if (tool.given("--check-gradients")) return run_check_gradients(tool, options, runtime);
     if (!options.batch.empty()) return run_batch(tool, options, runtime, watch);
     if (options.benchmark > 0) return run_benchmark(tool, options, runtime, watch);

@@ -51,7 +51,11 @@ Status ExchangePlace::pass_on(const Value& x, Value& out, const std::string& hol
   }
   auto& to = out.as<Tensor>();
   gpu::Memory& memory = gpu_->memory();
-  if (&x == &out) return gpu::move_in(to, memory, holder);
+  if (&x == &out) {
+    MILLRACE_RETURN_IF_ERROR(gpu::move_in(to, memory, holder));
+    gpu::forget_host(to);
+    return Ok();
+  }
   Tensor copy;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, read(*x.get_if<Tensor>(), copy, holder));
   MILLRACE_RETURN_IF_ERROR(gpu::resize_resident(to, from->dtype(), from->dims(), memory, holder));

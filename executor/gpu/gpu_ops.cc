@@ -27,9 +27,25 @@ void note_names(const Op& op, llvm::ArrayRef<Slot> slots, llvm::ArrayRef<int32_t
   }
 }
 
-bool is_resident(const Value& value) {
-  const auto* const tensor = value.get_if<Tensor>();
+// The tensor of a value that can be in device memory: itself, or the values of selected rows.
+Tensor* movable_part(Value& value) {
+  if (auto* const rows = value.get_if<SelectedRows>()) return &rows->value;
+  return value.get_if<Tensor>();
+}
+
+bool is_resident(Value& value) {
+  const Tensor* const tensor = movable_part(value);
   return tensor != nullptr && gpu::resident(*tensor) != nullptr;
+}
+
+// A copy whose elements are in process memory.
+Status copy_here(const Value& value, Value& copy) {
+  const auto* const rows = value.get_if<SelectedRows>();
+  if (rows == nullptr) return copy_plain(*value.get_if<Tensor>(), copy.as<Tensor>());
+  auto& to = copy.as<SelectedRows>();
+  to.rows = rows->rows;
+  to.height = rows->height;
+  return copy_plain(rows->value, to.value);
 }
 
 // Moves back the values that prepare_outputs() moved to spares, because the op will run again.
@@ -55,7 +71,10 @@ gpu::Traffic difference(const gpu::Traffic& now, const gpu::Traffic& before) {
 
 GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp> compiled_ops,
                kernels::CpuDevice& device, const ops::OpRegistry& schemas)
-    : context_(std::move(context)), placed_(compiled_ops.size()), is_control_(compiled_ops.size()) {
+    : context_(std::move(context)),
+      placed_(compiled_ops.size()),
+      is_control_(compiled_ops.size()),
+      replays_(context_->device(), compiled_ops) {
   for (size_t i = 0; i < compiled_ops.size(); ++i) {
     const CompiledOp& compiled = compiled_ops[i];
     is_control_[i] = compiled.control != nullptr;
@@ -89,6 +108,7 @@ Status GpuOps::run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> ta
                    kernels::CpuDevice& device, bool watched, bool& changed) {
   Placed& placed = placed_[index];
   const gpu::Traffic before = context_->memory().traffic();
+  const int64_t allocations = context_->memory().allocations();
   Status status;
   if (placed.kernel) {
     status = run_on_gpu(placed, compiled, table.data(), device, changed);
@@ -100,20 +120,23 @@ Status GpuOps::run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> ta
   if (!placed.kernel) status = run_on_cpu(compiled, table, device, changed);
   if (status.ok() && watched) status = context_->device().wait();
   placed.copied = difference(context_->memory().traffic(), before);
+  placed.steady = placed.copied.copies_in == 0 && placed.copied.copies_out == 0 &&
+                  context_->memory().allocations() == allocations;
   return status;
 }
 
 Status GpuOps::run_on_gpu(const Placed& placed, CompiledOp& compiled, Value* const* table,
                           kernels::CpuDevice& device, bool& changed) {
   for (const int32_t index : compiled.inputs) {
-    if (index < 0 || table[index]->holds<Tensor>() || table[index]->holds<std::monostate>())
+    if (index < 0 || table[index]->holds<std::monostate>() ||
+        movable_part(*table[index]) != nullptr)
       continue;
     return {StatusCode::kUnimplemented,
-            fmt::format("the GPU kernel expects dense tensors, found {}", describe(*table[index]))};
+            fmt::format("the GPU kernel expects tensors, found {}", describe(*table[index]))};
   }
   gpu::Memory& memory = context_->memory();
   for (const int32_t index : compiled.inputs) {
-    auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
+    auto* const tensor = index < 0 ? nullptr : movable_part(*table[index]);
     if (tensor != nullptr && tensor->initialized())
       MILLRACE_RETURN_IF_ERROR(gpu::move_in(*tensor, memory, names_[static_cast<size_t>(index)]));
   }
@@ -121,6 +144,10 @@ Status GpuOps::run_on_gpu(const Placed& placed, CompiledOp& compiled, Value* con
     return gpu::resize_resident(tensor, dtype, dims, memory, names_[static_cast<size_t>(index)]);
   };
   MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(compiled, table, changed, size));
+  for (const int32_t index : compiled.outputs) {
+    const auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
+    if (tensor != nullptr) gpu::forget_host(*tensor);
+  }
   const kernels::KernelContext ctx(
       table, apart ? llvm::ArrayRef<int32_t>(compiled.inputs_apart) : compiled.inputs,
       compiled.outputs, device);
@@ -142,13 +169,12 @@ Status GpuOps::run_on_cpu(CompiledOp& compiled, llvm::ArrayRef<Value*> table,
       continue;
     Value& value = *table[static_cast<size_t>(index)];
     if (!is_resident(value)) continue;
-    Tensor& tensor = value.as<Tensor>();
     if (llvm::is_contained(compiled.outputs, index)) {
-      MILLRACE_RETURN_IF_ERROR(make_plain(tensor));
+      MILLRACE_RETURN_IF_ERROR(make_plain(*movable_part(value)));
       continue;
     }
     Value& copy = copies.emplace_back();
-    MILLRACE_RETURN_IF_ERROR(copy_plain(tensor, copy.as<Tensor>()));
+    MILLRACE_RETURN_IF_ERROR(copy_here(value, copy));
     table_[static_cast<size_t>(index)] = &copy;
   }
   Value* const* const values = table_.data();

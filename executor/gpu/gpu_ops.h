@@ -8,6 +8,7 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/compiled_ops/compiled_op.h"
+#include "executor/gpu/replays.h"
 #include "kernels/gpu/context.h"
 
 namespace millrace::executor {
@@ -28,6 +29,7 @@ class GpuOps {
     kernels::Kernel kernel;  ///< on the GPU; empty: the op runs on the CPU
     std::string reason;      ///< why it runs on the CPU; empty for control ops, which always do
     gpu::Traffic copied;     ///< bytes copied in the latest run
+    bool steady = false;     ///< the latest run neither copied nor allocated
   };
   /// Number of ops on GPU and CPU, without control ops.
   struct Counts {
@@ -50,6 +52,14 @@ class GpuOps {
   Status run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> table,
              kernels::CpuDevice& device, bool watched, bool& changed);
 
+  /// Recorded work of several ops.
+  [[nodiscard]] Replays& replays() { return replays_; }
+  [[nodiscard]] const Replays& replays() const { return replays_; }
+  /// True if the op runs on the GPU, and copied and allocated nothing in its latest run.
+  [[nodiscard]] bool was_steady(size_t index) const {
+    return placed_[index].kernel != nullptr && placed_[index].steady;
+  }
+
   [[nodiscard]] const Placed& placed(size_t index) const { return placed_[index]; }
   [[nodiscard]] Counts counts() const;
   [[nodiscard]] gpu::Context& context() const { return *context_; }
@@ -65,6 +75,7 @@ class GpuOps {
   std::vector<bool> is_control_;
   std::vector<llvm::StringRef> names_;  ///< by table index
   std::vector<Value*> table_;           ///< of an op on the CPU: copies instead of inputs
+  Replays replays_;                     ///< before the context, whose memory they refer to
 };
 
 }  // namespace millrace::executor

@@ -109,6 +109,14 @@ StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, c
                "are updated one by one on several servers",
                table.param, type.str())
         .at(optimizer.location());
+  if (!job.strategy.all_optimizers())
+    return Unimplemented(
+               "'{}' is updated by '{}', but tables of servers have sgd and adam only, as in the "
+               "original",
+               table.param, type.str())
+        .with_hint("set all_optimizers of the strategy; servers then run the op '" + type.str() +
+                   "' themselves")
+        .at(optimizer.location());
   return rule_of_op(optimizer, *kind);
 }
 

@@ -83,6 +83,11 @@ class DistributedStrategy {
   void set_adam_d2sum(bool on) { adam_d2sum_ = on; }
   [[nodiscard]] bool adam_d2sum() const { return adam_d2sum_; }
 
+  /// True: tables may have every optimizer whose op servers can run. False, as in the original:
+  /// sgd and adam; a job with another optimizer is refused, except in geo mode.
+  void set_all_optimizers(bool on) { all_optimizers_ = on; }
+  [[nodiscard]] bool all_optimizers() const { return all_optimizers_; }
+
   /// Sync for (false, 0), async for (true, 0), geo for (true, k > 0).
   /// Errors: kInvalidArgument for all other pairs of a_sync and k_steps.
   [[nodiscard]] StatusOr<ps::CommMode> mode() const;
@@ -95,6 +100,7 @@ class DistributedStrategy {
   std::map<std::string, ConfigDict> tables_;
   bool use_cvm_ = true;
   bool adam_d2sum_ = false;
+  bool all_optimizers_ = false;
 };
 
 }  // namespace millrace::fleet

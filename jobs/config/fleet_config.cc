@@ -158,8 +158,11 @@ StatusOr<fleet::JobSpec> job_spec_of(const Json& json, fleet::EnvironmentReader 
   MILLRACE_ASSIGN_OR_RETURN(spec.environment,
                             read_environment(fields.find("env"), std::move(environment)));
   bool adam_d2sum = false;
-  MILLRACE_RETURN_IF_ERROR(fields.boolean("adam_d2sum", adam_d2sum).finish());
+  bool all_optimizers = false;
+  MILLRACE_RETURN_IF_ERROR(
+      fields.boolean("adam_d2sum", adam_d2sum).boolean("all_optimizers", all_optimizers).finish());
   spec.strategy.set_adam_d2sum(adam_d2sum);
+  spec.strategy.set_all_optimizers(all_optimizers);
   return spec;
 }
 

@@ -19,17 +19,33 @@ struct DeviceInfo {
   std::string driver;      ///< CUDA version that the driver supports, "13.0"
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;  ///< at the time when the device was opened
-  /// Libraries in use, with their versions, and libraries that could not be loaded, with the
-  /// reason; kernels of millrace replace those.
-  std::vector<std::string> libraries;
+  std::vector<std::string> libraries;  ///< in use, "cuBLASLt 13.1.0"
+  /// Libraries that could not be loaded, with the reason. Plain loops of millrace replace them:
+  /// correct, and slow.
+  std::vector<std::string> missing;
 };
 
 /// Options for opening a device.
 struct DeviceOptions {
   /// Products of matrices and convolutions may round factors to 10 bits of mantissa (TF32).
   bool tf32 = false;
+  /// Products of matrices may round factors to bfloat16; sums and convolutions are not affected.
+  bool bf16 = false;
   /// Maximum number of bytes allocated at a time; 0: all memory. For tests of out-of-memory errors.
   int64_t memory_limit = 0;
+};
+
+/// Work that a device has recorded, which can be queued again as a whole. It refers to the memory
+/// that it was recorded with. Must not outlive its device. Thread-safety: as Device.
+class Recording {
+ public:
+  Recording() = default;
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  virtual ~Recording() = default;
+
+  /// Queues the work. Errors: kExecution.
+  virtual Status replay() = 0;
 };
 
 /// A processor with separate memory and one queue of work. Calls return when the work is queued;
@@ -65,14 +81,25 @@ class Device {
   /// Waits until all queued work is done. Errors: the first error of that work.
   virtual Status wait() = 0;
 
+  /// Until end_recording(), work is recorded and not executed. Calls that wait, allocate, or copy
+  /// from or to the process fail with kUnimplemented then, and so does varies(). Memory that is
+  /// released is freed after end_recording(). Errors: kExecution.
+  virtual Status begin_recording() = 0;
+  /// Ends the recording, also after an error. Nothing of it has been executed.
+  /// Errors: kUnimplemented if one of these calls was made; kExecution.
+  virtual StatusOr<std::unique_ptr<Recording>> end_recording() = 0;
+  /// For kernels whose arguments may differ between two runs with the same tensors, such as a seed
+  /// that is counted on the processor: their work must not be recorded.
+  virtual Status varies() = 0;
+
   /// Products of matrices and convolutions. Devices without a suitable library run the plain
-  /// Errors: kResource, kExecution.
-  /// functors.
+  /// functors. Errors: kResource, kExecution.
   virtual Status multiply(const MatrixProduct& product);
   virtual Status convolve(const Convolution& convolution);
 
   /// Queues one of millrace's kernels; see launch.h for a typed interface.
-  /// \param functor  number of the functor in the list EachFunctors, or RowFunctors
+  /// \param functor  number of the functor in the list EachFunctors, or RowFunctors; for rows side
+  ///                 by side (lanes()), after adding RowFunctors::kSize
   /// \param data     the functor object; it is copied
   virtual Status launch_each(size_t functor, const void* data, int64_t count) = 0;
   virtual Status launch_rows(size_t functor, const void* data, int64_t rows) = 0;

@@ -13,6 +13,7 @@ Block::~Block() {
 
 StatusOr<std::shared_ptr<Block>> Memory::allocate(int64_t bytes, std::string_view holder) {
   const int64_t wanted = std::max<int64_t>(bytes, 1);
+  ++allocations_;
   StatusOr<std::byte*> data = device_->allocate(wanted);
   if (!data.ok()) {
     Status status(data.status().code(),

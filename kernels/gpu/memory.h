@@ -59,6 +59,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
 
   [[nodiscard]] Device& device() const { return *device_; }
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
+  /// Number of calls of allocate() so far.
+  [[nodiscard]] int64_t allocations() const { return allocations_; }
   /// Bytes allocated and not yet released.
   [[nodiscard]] int64_t bytes_in_use() const { return in_use_; }
   /// The largest number of bytes in use at any time so far.
@@ -77,6 +79,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   std::shared_ptr<Device> device_;         ///< allocates
   std::map<const std::byte*, Held> held_;  ///< blocks in use, by address
   Traffic traffic_;
+  int64_t allocations_ = 0;
   int64_t in_use_ = 0;  ///< bytes
   int64_t peak_ = 0;    ///< largest in_use_ so far
 };

@@ -1,10 +1,14 @@
 #include "kernels/gpu/resident.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace millrace::gpu {
 namespace {
+
+// Largest tensor whose elements are kept in process memory as well.
+constexpr int64_t kMostHostBytes = int64_t{4} << 20;
 
 int64_t bytes_of(DType dtype, llvm::ArrayRef<int64_t> dims) {
   int64_t bytes = dtype_size(dtype);
@@ -20,6 +24,10 @@ bool ResidentLayout::same_as(const Layout& other) const {
 }
 
 Status ResidentLayout::to_plain(const std::byte* from, std::byte* to) const {
+  if (host_ != nullptr) {
+    std::memcpy(to, host_->raw(), static_cast<size_t>(bytes_));
+    return Ok();
+  }
   return block_->memory().copy_out(from, to, bytes_);
 }
 
@@ -49,7 +57,10 @@ Status resize_resident(Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims
   // two owners: the tensor, and the pointer returned here
   const bool keeps = old != nullptr && old->capacity() >= bytes &&
                      &old->block()->memory() == &memory && tensor.layout().use_count() == 1;
-  if (keeps && tensor.dtype() == dtype && tensor.dims() == dims) return Ok();
+  if (keeps && tensor.dtype() == dtype && tensor.dims() == dims) {
+    old->set_host(nullptr);
+    return Ok();
+  }
   if (keeps) {
     return bind_resident(
         tensor, dtype, dims,
@@ -77,7 +88,12 @@ Status upload(const Tensor& from, Tensor& to, Memory& memory, std::string_view h
   }
   MILLRACE_RETURN_IF_ERROR(resize_resident(to, from.dtype(), from.dims(), memory, holder));
   to.set_lod(from.lod());
-  return memory.copy_in(from.raw(), to.raw(), from.bytes());
+  MILLRACE_RETURN_IF_ERROR(memory.copy_in(from.raw(), to.raw(), from.bytes()));
+  const bool may_be_ids = from.dtype() == DType::kInt64 || from.dtype() == DType::kInt32;
+  if (!may_be_ids || from.bytes() > kMostHostBytes) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(Tensor copy, from.clone());
+  resident(to)->set_host(std::make_shared<const Tensor>(std::move(copy)));
+  return Ok();
 }
 
 Status move_in(Tensor& tensor, Memory& memory, std::string_view holder) {

@@ -35,6 +35,13 @@ class ResidentLayout final : public Layout {
   [[nodiscard]] const std::shared_ptr<Block>& block() const { return block_; }
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] int64_t capacity() const { return capacity_; }
+  /// The same elements in process memory, if they were copied from there and are small whole
+  /// numbers, such as ids: reading them does not wait for the device. Else null.
+  [[nodiscard]] const Tensor* host() const { return host_.get(); }
+  /// The same, to be given to a tensor with the same elements.
+  [[nodiscard]] const std::shared_ptr<const Tensor>& shared_host() const { return host_; }
+  /// Sets host(). Null must be set before the elements in device memory change.
+  void set_host(std::shared_ptr<const Tensor> host) const { host_ = std::move(host); }
 
  private:
   friend Status bind_resident(Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims,
@@ -43,6 +50,9 @@ class ResidentLayout final : public Layout {
   std::byte* data_;
   int64_t capacity_;  ///< bytes from data_ on that belong to the tensor
   int64_t bytes_;     ///< of the elements
+  // Layouts are immutable, and this says nothing about the order of elements. All views of the
+  // memory share it.
+  mutable std::shared_ptr<const Tensor> host_;
   /// Shared with the tensor, so that Tensor::resize() never treats the memory as its own.
   std::shared_ptr<void> pin_;
 };
@@ -67,5 +77,11 @@ Status move_in(Tensor& tensor, Memory& memory, std::string_view holder);
 /// Copies type, dims, LoD and elements of a tensor in process memory to a tensor in device memory.
 /// Errors: as move_in().
 Status upload(const Tensor& from, Tensor& to, Memory& memory, std::string_view holder);
+
+/// Must be called before a kernel of the device changes elements of a tensor in place: drops their
+/// copy in process memory.
+inline void forget_host(const Tensor& tensor) {
+  if (const ResidentLayout* const there = resident(tensor)) there->set_host(nullptr);
+}
 
 }  // namespace millrace::gpu

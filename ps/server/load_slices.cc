@@ -159,9 +159,7 @@ Status number_table_rows(const SlicesFile& slices, const Program& program, Scope
   if (table == nullptr) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, find_serve_op(program));
   const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
-  const auto* const dense = table->get_if<Tensor>();
-  const int64_t rows = dense == nullptr || dense->rank() == 0 ? 0 : dense->dim(0);
-  number_rows(*table, std::max(get_attr_or(*serve, "pserver_id", 0), 0), servers, rows * servers);
+  number_rows(*table, std::max(get_attr_or(*serve, "pserver_id", 0), 0), servers);
   return Ok();
 }
 

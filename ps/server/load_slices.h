@@ -21,7 +21,7 @@ namespace millrace::ps {
 Status load_slices(const transpiler::SlicesFile& slices, const Program& program,
                    const std::map<std::string, Value>& whole, Scope& scope);
 
-/// Sets the row numbers of a server's distributed table, which its startup program leaves unset.
+/// Sets the row numbers of a server's distributed table, which its startup program does not know.
 /// Does nothing in a job without such a table. Errors: as above.
 Status number_table_rows(const transpiler::SlicesFile& slices, const Program& program,
                          Scope& scope);

@@ -33,6 +33,15 @@ void copy_rows_table_rows(const Tensor& values, std::span<const int64_t> rows, s
   }
 }
 
+// As an initializer makes the rows, which does not know that they are those of one server.
+bool is_numbered_from_zero(const SelectedRows& table) {
+  if (table.height != static_cast<int64_t>(table.rows.size())) return false;
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    if (table.rows[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Status look_up_rows(const Value& table, const Tensor& ids, std::string_view name,
@@ -64,15 +73,17 @@ Status look_up_rows(const Value& table, const Tensor& ids, std::string_view name
   return Ok();
 }
 
-void number_rows(Value& table, int64_t server, int64_t servers, int64_t height) {
+void number_rows(Value& table, int64_t server, int64_t servers) {
   if (auto* const dense = table.get_if<Tensor>()) {
     Tensor values = std::move(*dense);
     table.as<SelectedRows>().value = std::move(values);
   }
   auto* const rows = table.get_if<SelectedRows>();
-  if (rows == nullptr || !rows->rows.empty() || !rows->value.initialized()) return;
-  rows->height = height;
-  rows->rows = first_rows_of_server(rows->value.dim(0), server, servers);
+  if (rows == nullptr || !rows->value.initialized() || rows->value.rank() == 0) return;
+  const int64_t count = rows->value.dim(0);
+  if (!rows->rows.empty() && !is_numbered_from_zero(*rows)) return;
+  rows->height = count * servers;
+  rows->rows = first_rows_of_server(count, server, servers);
 }
 
 }  // namespace millrace::ps

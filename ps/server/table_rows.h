@@ -16,9 +16,9 @@ namespace millrace::ps {
 /// Errors: kInvalidArgument naming the first id that is not in the table; kResource.
 Status look_up_rows(const Value& table, const Tensor& ids, std::string_view name, ReplySink& reply);
 
-/// Sets the row numbers of a table of selected rows that was declared without them, for server k of
-/// n: k, k + n, ... Does nothing to other values.
-/// \param height  rows of the whole table
-void number_rows(Value& table, int64_t server, int64_t servers, int64_t height);
+/// Sets the row numbers of a server's part of a table as its startup program leaves it, that is
+/// without numbers or numbered from 0. Server k of n has k, k + n, ..., and the height becomes that
+/// of n such parts. Tables with other numbers stay as they are, and so do other values.
+void number_rows(Value& table, int64_t server, int64_t servers);
 
 }  // namespace millrace::ps

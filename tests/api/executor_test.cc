@@ -50,6 +50,27 @@ TEST(ApiExecutor, TrainsLikeASession) {
   EXPECT_EQ(losses, losses_of_session(net, {.seed = 5}, 5));
 }
 
+TEST(ApiExecutor, TrainsOnADevice) {
+  const SmallNet net(/*dropout=*/false);
+  const auto losses_on = [&](const char* device) {
+    Executor executor = value_of(Executor::create({.seed = 5, .device = device}));
+    Scope scope;
+    check(executor.run(net.net.startup(), scope).status());
+    PreparedProgram training = value_of(executor.prepare(net.net.main(), scope));
+    std::vector<float> losses;
+    for (int step = 0; step < 6; ++step)
+      losses.push_back(
+          first(value_of(training.run(batch(step), {net.loss.name()})), net.loss.name()));
+    return losses;
+  };
+  const std::vector<float> expected = losses_on("cpu");
+  const std::vector<float> found = losses_on("gpu:emulated");
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
+  EXPECT_EQ(Executor::create({.device = "gpu:emulated", .debug_memory = true}).status().code(),
+            StatusCode::kUnimplemented);
+  EXPECT_EQ(Executor::create({.device = "npu"}).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(ApiExecutor, OneShotRunsContinueTheRandomNumbers) {
   const SmallNet net(/*dropout=*/true, /*trains=*/false);
   Executor executor = value_of(Executor::create({.seed = 5}));

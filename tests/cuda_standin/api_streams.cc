@@ -131,6 +131,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (event == nullptr || (flags & ~cudaEventDisableTiming) != 0)
     return call.refuse(cudaErrorInvalidValue, "null or unknown flags");
   auto* const made = new Event;
+  made->timed = flags != cudaEventDisableTiming;
   made->device = current_device();
   call.state().events.insert(made);
   *event = reinterpret_cast<cudaEvent_t>(made);
@@ -172,6 +173,24 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     return finish(cudaErrorStreamCaptureUnsupported, "cudaEventSynchronize", "a captured event");
   state.run_until(held, [&] { return state.run(*event); });
   return finish(state.devices[static_cast<size_t>(event->device)]->error, "cudaEventSynchronize");
+}
+
+// A microsecond for each item of work in between.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  constexpr const char* kCall = "cudaEventElapsedTime";
+  State& state = State::get();
+  const std::lock_guard held(state.lock);
+  const Event* const first = find_event(state, start);
+  const Event* const last = find_event(state, end);
+  if (milliseconds == nullptr) return finish(cudaErrorInvalidValue, kCall, "null pointer");
+  if (first == nullptr || last == nullptr || first->device != last->device || !first->timed ||
+      !last->timed || first->stream == nullptr || last->stream == nullptr)
+    return finish(cudaErrorInvalidResourceHandle, kCall,
+                  "unknown event, not recorded, without timing, or of two devices");
+  if (!state.is_done(*first) || !state.is_done(*last)) return finish(cudaErrorNotReady, kCall);
+  const uint64_t items = last->number > first->number ? last->number - first->number : 0;
+  *milliseconds = 1e-3F * static_cast<float>(items);
+  return finish(cudaSuccess, kCall);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {

@@ -167,7 +167,8 @@ size_t cublasLtGetVersion(void) {
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
   if (desc == nullptr || scale != CUDA_R_32F) return refused("null or an unknown type");
-  if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_FAST_TF32)
+  if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_FAST_TF32 &&
+      compute != CUBLAS_COMPUTE_32F_FAST_16BF)
     return CUBLAS_STATUS_NOT_SUPPORTED;
   *desc = blas().descs.add({});
   return CUBLAS_STATUS_SUCCESS;

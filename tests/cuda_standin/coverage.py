@@ -20,7 +20,7 @@ import tempfile
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 TARGETS = ["millrace_standin", "inspect-program", "gpu_executor_test", "kernels_gpu_functors_test", "kernels_gpu_collectives_test"]
-TESTS = "^(standin_[rlpc].*|standin_device_test|gpu_executor_test|kernels_gpu_(functors|collectives))"
+TESTS = "^(standin_[rlpce].*|standin_device_test|gpu_executor_test|kernels_gpu_(functors|collectives))"
 # The compiler of a source of kernels/gpu, or of several of them at once, gets --coverage.
 LAUNCHER = """#!/bin/sh
 case " $* " in

@@ -64,6 +64,7 @@ TEST(Declarations, FunctionsOfTheRuntime) {
   same_function(&ours::cudaEventRecord, &::cudaEventRecord);
   same_function(&ours::cudaEventSynchronize, &::cudaEventSynchronize);
   same_function(&ours::cudaEventQuery, &::cudaEventQuery);
+  same_function(&ours::cudaEventElapsedTime, &::cudaEventElapsedTime);
   same_function(&ours::cudaStreamBeginCapture, &::cudaStreamBeginCapture);
   same_function(&ours::cudaStreamEndCapture, &::cudaStreamEndCapture);
   same_function(&ours::cudaStreamIsCapturing, &::cudaStreamIsCapturing);
@@ -132,6 +133,7 @@ TEST(Declarations, NumbersOfCublasLt) {
   same_number(ours::CUBLAS_OP_T, ::CUBLAS_OP_T);
   same_number(ours::CUBLAS_COMPUTE_32F, ::CUBLAS_COMPUTE_32F);
   same_number(ours::CUBLAS_COMPUTE_32F_FAST_TF32, ::CUBLAS_COMPUTE_32F_FAST_TF32);
+  same_number(ours::CUBLAS_COMPUTE_32F_FAST_16BF, ::CUBLAS_COMPUTE_32F_FAST_16BF);
   same_number(ours::CUDA_R_32F, ::CUDA_R_32F);
   same_number(ours::CUBLASLT_MATMUL_DESC_TRANSA, ::CUBLASLT_MATMUL_DESC_TRANSA);
   same_number(ours::CUBLASLT_MATMUL_DESC_TRANSB, ::CUBLASLT_MATMUL_DESC_TRANSB);

@@ -10,6 +10,7 @@
 
 /// What the CUDA compiler provides to kernels/gpu/cuda/launch.cu, for a C++ compiler; this header
 /// is included before that source. Names and macros are CUDA's.
+#define __launch_bounds__(threads)
 #define __global__
 #define __device__
 #define __shared__ static
@@ -19,6 +20,9 @@ inline void __syncthreads() {
 }
 inline double __shfl_down_sync(unsigned mask, double value, unsigned delta) {
   return millrace::standin::shuffle_down(mask, value, delta);
+}
+inline double __shfl_xor_sync(unsigned mask, double value, unsigned bits) {
+  return millrace::standin::shuffle_xor(mask, value, bits);
 }
 
 /// Queues a kernel; arguments are copied.

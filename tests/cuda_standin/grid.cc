@@ -4,6 +4,7 @@
 #include <array>
 #include <csetjmp>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -70,8 +71,9 @@ class Grid {
     release(at_barrier_);
   }
 
-  double shuffle(unsigned mask, double value, unsigned delta) {
+  double shuffle(unsigned mask, double value, const std::function<unsigned(unsigned)>& from) {
     const unsigned lane = threadIdx.x % kWarpThreads;
+    const unsigned source = from(lane);
     Warp& warp = warps_[threadIdx.x / kWarpThreads];
     const unsigned turn = warp.turns[lane]++;
     warp.values[turn % 2][lane] = value;
@@ -82,7 +84,7 @@ class Grid {
     } else {
       release(warp.waiting);
     }
-    return lane + delta < kWarpThreads ? warp.values[turn % 2][lane + delta] : value;
+    return source < kWarpThreads ? warp.values[turn % 2][source] : value;
   }
 
  private:
@@ -198,7 +200,11 @@ void wait_for_block() {
 }
 
 double shuffle_down(unsigned mask, double value, unsigned delta) {
-  return the_grid().shuffle(mask, value, delta);
+  return the_grid().shuffle(mask, value, [=](unsigned lane) { return lane + delta; });
+}
+
+double shuffle_xor(unsigned mask, double value, unsigned bits) {
+  return the_grid().shuffle(mask, value, [=](unsigned lane) { return lane ^ bits; });
 }
 
 }  // namespace millrace::standin

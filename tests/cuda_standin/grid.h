@@ -26,6 +26,8 @@ void abandon_grid();
 void wait_for_block();
 /// __shfl_down_sync() of 8 bytes.
 double shuffle_down(unsigned mask, double value, unsigned delta);
+/// The value of the lane whose number differs in these bits.
+double shuffle_xor(unsigned mask, double value, unsigned bits);
 
 }  // namespace millrace::standin
 

@@ -48,6 +48,7 @@ struct Event {
   int device = 0;
   Stream* stream = nullptr;  ///< null: not recorded, or its stream is gone
   uint64_t number = 0;       ///< last item of the stream before the record
+  bool timed = true;         ///< false: created without timing
   std::shared_ptr<Capture> capture;
   std::map<Stream*, size_t> seen;  ///< what a stream that waits for it has waited for
 };

@@ -34,6 +34,17 @@ TEST(CApi, RunsAModel) {
   mr_close(session);
 }
 
+TEST(CApi, OpensOnADevice) {
+  char error[256];
+  mr_session* session = nullptr;
+  ASSERT_EQ(mr_open_model_on("gpu:emulated", kModel, 1, &session, error, sizeof error), 0) << error;
+  mr_close(session);
+  EXPECT_EQ(mr_open_model_on("gpu:4711", kModel, 1, &session, error, sizeof error), 7);
+  EXPECT_THAT(error, HasSubstr("gpu:4711"));
+  EXPECT_EQ(session, nullptr);
+  EXPECT_EQ(mr_open_program_on("disk", "p", nullptr, 1, &session, error, sizeof error), 3);
+}
+
 TEST(CApi, SaysWhatIsWrong) {
   char error[16];
   mr_session* session = nullptr;

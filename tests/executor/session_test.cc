@@ -163,5 +163,33 @@ TEST(Session, RefusesOpsOfTheUserThatCannotBe) {
   EXPECT_THAT(open_with({"shift", nullptr}).to_string(), HasSubstr("needs a type and a function"));
 }
 
+TEST(Session, RunsOnADevice) {
+  for (const char* const device : {"cpu", "gpu:emulated"}) {
+    SCOPED_TRACE(device);
+    auto session = Session::open(*two_outputs(), nullptr, {.device = device});
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    const auto results = session->run(feeds_of({1, 2}, {1, 2}), {"out"});
+    ASSERT_TRUE(results.ok()) << results.status().to_string();
+    EXPECT_THAT(results->at("out").values<float>(), ElementsAre(2, 4));
+    EXPECT_THAT(session->get("kept")->values<float>(), ElementsAre(3, 6));
+  }
+}
+
+TEST(Session, DevicesThatAreNotThereAreRefused) {
+  const auto refusal = [](const SessionOptions& options) {
+    return Session::open(*two_outputs(), nullptr, options).status();
+  };
+  EXPECT_EQ(refusal({.device = "tpu"}).message(), "device: expected cpu or gpu:N, found 'tpu'");
+  EXPECT_EQ(refusal({.device = "gpu:-1"}).code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refusal({.device = "gpu:0,1"}).message(), HasSubstr("one GPU only"));
+  EXPECT_EQ(refusal({.device = "gpu:4711"}).code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(refusal({.tf32_products = true}).message(), HasSubstr("expected a GPU"));
+  EXPECT_THAT(refusal({.bf16_products = true, .device = "gpu:emulated"}).message(),
+              HasSubstr("does not round"));
+  EXPECT_EQ(refusal({.device = "gpu:emulated", .debug_memory = true}).code(),
+            StatusCode::kUnimplemented);
+  EXPECT_EQ(refusal({.device = "gpu:emulated", .devices = 2}).code(), StatusCode::kUnimplemented);
+}
+
 }  // namespace
 }  // namespace millrace

@@ -77,6 +77,7 @@ inline EqualParams train_together(const TrainingNet& net, int workers, int steps
 inline JobSpec equal_spec(int workers, int servers = 2) {
   JobSpec spec;
   spec.strategy.set_a_sync(false);
+  spec.strategy.set_all_optimizers(true);
   spec.workers = workers;
   for (int i = 0; i < servers; ++i) spec.servers.push_back("127.0.0.1:" + std::to_string(7200 + i));
   return spec;

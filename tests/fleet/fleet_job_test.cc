@@ -201,14 +201,27 @@ TEST(FleetJob, RefusesWhatItCannotDo) {
   EXPECT_THAT(refusal(training, spec), HasSubstr("has fea_dim 11, expected 8"));
 }
 
+TEST(FleetJob, OtherOptimizersNeedALeave) {
+  const Training training(kModel, Momentum{.momentum = 0.5}, 0.25);
+  EXPECT_THAT(refusal(training, synchronous()),
+              HasSubstr("is updated by 'momentum', but tables of servers have sgd and adam only"));
+  JobSpec spec = synchronous();
+  spec.strategy.set_a_sync(true);
+  EXPECT_THAT(refusal(training, spec), HasSubstr("sgd and adam only"));
+  spec.strategy.set_all_optimizers(true);
+  EXPECT_EQ(refusal(training, spec), "made");
+}
+
 TEST(FleetJob, DescriptionsNameOtherOptimizers) {
-  EXPECT_THAT(refusal(Training(kModel, LarsMomentum{}, 0.01), synchronous()),
+  JobSpec spec = synchronous();
+  spec.strategy.set_all_optimizers(true);
+  EXPECT_THAT(refusal(Training(kModel, LarsMomentum{}, 0.01), spec),
               HasSubstr("'emb' is updated by 'lars_momentum', but tables of servers have sgd, "));
   JobSpec geo = two_by_two();
   use_geo(geo.strategy);
   EXPECT_EQ(refusal(Training(kModel, LarsMomentum{}, 0.01), geo), "made");
   const Training training(kModel, Momentum{.momentum = 0.5}, 0.25);
-  const auto job = training.job(synchronous());
+  const auto job = training.job(spec);
   ASSERT_TRUE(job.ok());
   const auto server = job->role({true, 0});
   ASSERT_TRUE(server.ok()) << server.status().to_string();

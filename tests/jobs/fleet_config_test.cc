@@ -30,6 +30,7 @@ std::string fault(const std::string& more) {
 TEST(FleetConfig, SaysTheJob) {
   const auto spec = parse(R"({"mode": "geo", "pservers": "a:1, b:2", "trainers": 3,
     "a_sync_configs": {"k_steps": 100}, "env": {"FLAGS_x": "y"}, "adam_d2sum": true,
+    "all_optimizers": true,
     "fleet_desc_configs": {"use_cvm": false, "dense_table": {"x": 1},
                            "emb": {"sparse_shard_num": 7, "sparse_weight_bounds": [-1, 1]}}})");
   ASSERT_TRUE(spec.ok()) << spec.status().to_string();
@@ -37,6 +38,7 @@ TEST(FleetConfig, SaysTheJob) {
   EXPECT_THAT(spec->servers, ElementsAre("a:1", "b:2"));
   EXPECT_EQ(spec->workers, 3);
   EXPECT_TRUE(spec->strategy.adam_d2sum());
+  EXPECT_TRUE(spec->strategy.all_optimizers());
   EXPECT_FALSE(spec->strategy.use_cvm());
   EXPECT_NE(spec->strategy.table_configs("emb"), nullptr);
   EXPECT_EQ(spec->strategy.table_configs("dense_table"), nullptr);

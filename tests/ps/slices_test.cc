@@ -9,6 +9,7 @@
 
 #include "framework/row_owner.h"
 #include "framework/slice_cover.h"
+#include "ps/server/table_rows.h"
 #include "ps/slices/row_places.h"
 #include "ps/slices/slicer.h"
 #include "ps/table/key_plan.h"
@@ -294,6 +295,38 @@ TEST(Slices, EveryKeyGoesToTheServerThatOwnsIt) {
     }
     EXPECT_EQ(keys, occurrences.size());
   }
+}
+
+// Startup programs number the rows of each server from 0.
+TEST(RowNumbers, AreThoseOfTheServerWhateverItsStartupProgramLeft) {
+  for (const bool numbered : {false, true}) {
+    std::vector<RowPlace> places;
+    for (int64_t server = 0; server < 3; ++server) {
+      Value table;
+      auto& rows = table.as<SelectedRows>();
+      ASSERT_TRUE(rows.value.resize(DType::kFloat32, {4, kWidth}).ok());
+      if (numbered) {
+        rows.height = 4;
+        rows.rows = {0, 1, 2, 3};
+      }
+      number_rows(table, server, 3);
+      EXPECT_EQ(rows.height, 12);
+      EXPECT_EQ(rows.rows, first_rows_of_server(4, server, 3));
+      add_places(rows.rows, static_cast<size_t>(server), places);
+    }
+    EXPECT_TRUE(sort_places(places).ok());
+  }
+}
+
+TEST(RowNumbers, OfLoadedRowsStay) {
+  Value table;
+  auto& rows = table.as<SelectedRows>();
+  ASSERT_TRUE(rows.value.resize(DType::kFloat32, {2, kWidth}).ok());
+  rows.height = 6;
+  rows.rows = {0, 1};
+  number_rows(table, 1, 3);
+  EXPECT_EQ(rows.height, 6);
+  EXPECT_EQ(rows.rows, (std::vector<int64_t>{0, 1}));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tools/inspect/devices.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "framework/base/json_writer.h"
@@ -17,7 +19,14 @@ std::string devices_json(const std::vector<gpu::DeviceInfo>& devices) {
   for (const gpu::DeviceInfo& device : devices) {
     out.begin_object().member("name", device.name).member("capability", device.capability);
     out.member("driver", device.driver).member("memory_bytes", device.memory_bytes);
-    out.member("free_bytes", device.free_bytes).end_object();
+    out.member("free_bytes", device.free_bytes);
+    for (const auto& [key, names] :
+         {std::pair("libraries", &device.libraries), std::pair("missing", &device.missing)}) {
+      out.key(key).begin_array();
+      for (const std::string& name : *names) out.value(name);
+      out.end_array();
+    }
+    out.end_object();
   }
   return out.end_array().end_object().take();
 }
@@ -29,6 +38,9 @@ std::string devices_text(const std::vector<gpu::DeviceInfo>& devices) {
     text += fmt::format(
         "gpu:{}  {}  compute capability {}  driver for CUDA {}  {} bytes, {} free\n", number++,
         device.name, device.capability, device.driver, device.memory_bytes, device.free_bytes);
+    for (const std::string& library : device.libraries) text += fmt::format("  {}\n", library);
+    for (const std::string& library : device.missing)
+      text += fmt::format("  missing, so that loops of millrace replace it: {}\n", library);
   }
   return text;
 }

@@ -4,9 +4,8 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/gpu/gpu_ops.h"
+#include "executor/gpu/open_device.h"
 #include "framework/base/errors.h"
-#include "kernels/gpu/host_device.h"
-#include "kernels/gpu/module.h"
 
 namespace millrace::tools {
 
@@ -16,27 +15,24 @@ bool wants_gpu(const RunOptions& options) {
 
 StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& options) {
   if (!wants_gpu(options)) return std::shared_ptr<gpu::Context>();
-  if (options.precision == "bf16")
-    return Unimplemented("--precision bf16 on a GPU; expected f32 or tf32");
-  const llvm::StringRef number = llvm::StringRef(options.devices).split(':').second;
-  if (number == "emulated") return std::make_shared<gpu::Context>(gpu::open_host_device());
-  if (number.contains(','))
-    return Unimplemented("--devices {}: programs run on one GPU only", options.devices);
-  int ordinal = 0;
-  if (!number.empty() && (number.getAsInteger(10, ordinal) || ordinal < 0)) {
-    return Status(StatusCode::kUsage,
-                  fmt::format("--devices: expected gpu:N, found '{}'", options.devices));
+  StatusOr<std::shared_ptr<gpu::Context>> context = executor::open_device(
+      options.devices, {.tf32 = options.precision == "tf32", .bf16 = options.precision == "bf16"});
+  if (!context.ok()) {
+    Status status = std::move(context).status();
+    if (status.code() == StatusCode::kInvalidArgument)
+      status = Status(StatusCode::kUsage, status.message());
+    return std::move(status).with_note("for --devices and --precision");
   }
-  StatusOr<std::shared_ptr<gpu::Device>> device =
-      gpu::open_gpu(ordinal, {.tf32 = options.precision == "tf32"});
-  if (!device.ok())
-    return std::move(device).status().with_note(fmt::format("for --devices {}", options.devices));
   // report a missing library before the other ranks wait for this one
   if (options.ranks.engine == "nccl") {
-    if (Status status = (*device)->collectives().status(); !status.ok())
+    if (Status status = (*context)->device().collectives().status(); !status.ok())
       return std::move(status).with_note("for --engine nccl");
   }
-  return std::make_shared<gpu::Context>(*std::move(device));
+  return context;
+}
+
+std::vector<std::string> missing_libraries(const std::shared_ptr<gpu::Context>& context) {
+  return context == nullptr ? std::vector<std::string>() : context->device().info().missing;
 }
 
 std::string gpu_summary(const jobs::Session& session) {
@@ -46,10 +42,12 @@ std::string gpu_summary(const jobs::Session& session) {
   const executor::GpuOps::Counts counts = gpu_ops->counts();
   const gpu::Traffic& traffic = gpu_ops->context().memory().traffic();
   return fmt::format(
-      "{} ops on the gpu, {} on the cpu; copied {} to the gpu ({} bytes), {} from it "
+      "{} ops on the gpu, {} of them recorded, {} on the cpu; copied {} to the gpu ({} bytes), {} "
+      "from it "
       "({} bytes); peak {} bytes of its memory",
-      counts.on_gpu, counts.on_cpu, traffic.copies_in, traffic.bytes_in, traffic.copies_out,
-      traffic.bytes_out, gpu_ops->context().memory().peak_bytes());
+      counts.on_gpu, gpu_ops->replays().recorded_ops(), counts.on_cpu, traffic.copies_in,
+      traffic.bytes_in, traffic.copies_out, traffic.bytes_out,
+      gpu_ops->context().memory().peak_bytes());
 }
 
 void write_gpu_summary(const jobs::Session& session, JsonWriter& out) {
@@ -61,6 +59,7 @@ void write_gpu_summary(const jobs::Session& session, JsonWriter& out) {
   out.key("gpu").begin_object();
   out.member("name", gpu_ops->context().device().info().name);
   out.member("ops_on_gpu", counts.on_gpu).member("ops_on_cpu", counts.on_cpu);
+  out.member("ops_recorded", gpu_ops->replays().recorded_ops());
   out.member("copies_in", memory.traffic().copies_in);
   out.member("bytes_in", memory.traffic().bytes_in);
   out.member("copies_out", memory.traffic().copies_out);

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "framework/base/json_writer.h"
 #include "jobs/run/session.h"
@@ -17,6 +18,10 @@ bool wants_gpu(const RunOptions& options);
 /// memory of the process, for tests; null if it names none. Errors: kUsage; kUnimplemented if there
 /// is no such GPU, or for several.
 StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& options);
+
+/// Libraries that the device would use and did not find, with the reasons.
+/// \param context  null: no device
+std::vector<std::string> missing_libraries(const std::shared_ptr<gpu::Context>& context);
 
 /// "163 ops on the gpu, 2 on the cpu; copied 1 to the gpu (4096 bytes), 2 from it (12 bytes)";
 /// empty for a session without a GPU.

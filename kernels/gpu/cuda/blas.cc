@@ -8,12 +8,17 @@ namespace {
 // Limit of a plan's workspace; only very large products benefit from more.
 constexpr size_t kScratchBytes = size_t{32} << 20U;
 
+cublasComputeType_t compute_type(const DeviceOptions& options) {
+  if (options.bf16) return CUBLAS_COMPUTE_32F_FAST_16BF;
+  return options.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
 }  // namespace
 
-StatusOr<std::unique_ptr<Blas>> Blas::open(cudaStream_t stream, bool tf32) {
+StatusOr<std::unique_ptr<Blas>> Blas::open(cudaStream_t stream, const DeviceOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const SharedLibrary library,
                             SharedLibrary::open({"libcublasLt.so.13"}));
-  std::unique_ptr<Blas> blas(new Blas(stream, tf32));
+  std::unique_ptr<Blas> blas(new Blas(stream, compute_type(options)));
   MILLRACE_RETURN_IF_ERROR(blas->load(library));
   MILLRACE_RETURN_IF_ERROR(blas->check(blas->api_.create(&blas->handle_), "starting"));
   return blas;
@@ -78,9 +83,8 @@ Status Blas::make_layout(cublasLtMatrixLayout_t& layout, int64_t rows, int64_t c
 
 // A row-major matrix is a transposed matrix to the library, so it computes c' = b' x a'.
 Status Blas::make(const MatrixProduct& p, Plan& plan) const {
-  const cublasComputeType_t type = tf32_ ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   MILLRACE_RETURN_IF_ERROR(
-      check(api_.desc_create(&plan.desc, type, CUDA_R_32F), "describing a product"));
+      check(api_.desc_create(&plan.desc, type_, CUDA_R_32F), "describing a product"));
   const cublasOperation_t turn_first = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t turn_second = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   MILLRACE_RETURN_IF_ERROR(

@@ -9,6 +9,7 @@
 
 #include "kernels/gpu/cuda/library.h"
 #include "kernels/gpu/cuda/scratch.h"
+#include "kernels/gpu/device.h"
 #include "kernels/gpu/functors/products.h"
 
 namespace millrace::gpu {
@@ -19,8 +20,8 @@ class Blas {
  public:
   /// Errors: kUnimplemented if the library cannot be loaded.
   /// \param stream  queue of the device; products run in it
-  /// \param tf32    factors may be rounded to 10 bits of mantissa
-  static StatusOr<std::unique_ptr<Blas>> open(cudaStream_t stream, bool tf32);
+  /// \param options  how factors may be rounded
+  static StatusOr<std::unique_ptr<Blas>> open(cudaStream_t stream, const DeviceOptions& options);
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
   ~Blas();
@@ -60,7 +61,7 @@ class Blas {
   /// The fields of a product that a plan depends on.
   using Key = std::array<int64_t, 10>;
 
-  Blas(cudaStream_t stream, bool tf32) : stream_(stream), tf32_(tf32) {}
+  Blas(cudaStream_t stream, cublasComputeType_t type) : stream_(stream), type_(type) {}
   /// Finds the functions of api_. Errors: kUnimplemented; the message names the missing one.
   Status load(const SharedLibrary& library);
   Status check(cublasStatus_t status, const char* what) const;
@@ -71,7 +72,7 @@ class Blas {
   Status choose(Plan& plan) const;
 
   cudaStream_t stream_;
-  bool tf32_;
+  cublasComputeType_t type_;
   Api api_{};
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, Plan> plans_;

@@ -1,6 +1,7 @@
 #include "kernels/gpu/cuda/cuda_device.h"
 
 #include <map>
+#include <utility>
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -11,9 +12,13 @@
 #include "kernels/gpu/cuda/launch.h"
 #include "kernels/gpu/cuda/nccl.h"
 #include "kernels/gpu/cuda/scratch.h"
+#include "kernels/gpu/cuda/timing.h"
 
 namespace millrace::gpu {
 namespace {
+
+// A difference of times that is not noise.
+constexpr float kClearly = 0.95F;
 
 // Number of GPUs. Errors: kUnimplemented, saying what is missing.
 StatusOr<int> count_devices() {
@@ -53,6 +58,22 @@ StatusOr<DeviceInfo> describe_device(int ordinal) {
   return info;
 }
 
+// A CUDA graph.
+class CudaRecording final : public Recording {
+ public:
+  CudaRecording(cudaGraphExec_t graph, cudaStream_t stream, std::shared_ptr<void> scratch)
+      : graph_(graph), stream_(stream), scratch_(std::move(scratch)) {}
+  ~CudaRecording() override { (void)cudaGraphExecDestroy(graph_); }
+  Status replay() override {
+    return cuda_status(cudaGraphLaunch(graph_, stream_), "starting recorded work");
+  }
+
+ private:
+  cudaGraphExec_t graph_;
+  cudaStream_t stream_;
+  std::shared_ptr<void> scratch_;  ///< that the work uses
+};
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(int ordinal, const DeviceOptions& options) : ordinal_(ordinal), options_(options) {}
@@ -76,7 +97,7 @@ class CudaDevice final : public Device {
         cuda_status(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most),
                     "setting up the memory pool"));
     scratch_ = std::make_unique<Scratch>(stream_);
-    take(Blas::open(stream_, options_.tf32), blas_, "cuBLASLt");
+    take(Blas::open(stream_, options_), blas_, "cuBLASLt");
     take(Dnn::open(stream_, options_.tf32), dnn_, "cuDNN");
     return Ok();
   }
@@ -87,6 +108,7 @@ class CudaDevice final : public Device {
     if (options_.memory_limit > 0 && bytes > options_.memory_limit - used_)
       return Status(StatusCode::kResource,
                     fmt::format("the limit is {} bytes", options_.memory_limit));
+    MILLRACE_RETURN_IF_ERROR(cannot_record("allocates memory"));
     MILLRACE_RETURN_IF_ERROR(choose());
     void* data = nullptr;
     const cudaError_t error = cudaMallocAsync(&data, static_cast<size_t>(bytes), stream_);
@@ -109,13 +131,19 @@ class CudaDevice final : public Device {
     const auto found = sizes_.find(data);
     used_ -= found->second;
     sizes_.erase(found);
+    if (recording_) {
+      released_.push_back(data);
+      return;
+    }
     (void)cudaFreeAsync(data, stream_);  // a device error is returned by the next call
   }
 
   Status copy_in(const std::byte* from, std::byte* to, int64_t bytes) override {
+    MILLRACE_RETURN_IF_ERROR(cannot_record("copies to the GPU"));
     return copy(from, to, bytes, cudaMemcpyHostToDevice, "copying to the GPU");
   }
   Status copy_out(const std::byte* from, std::byte* to, int64_t bytes) override {
+    MILLRACE_RETURN_IF_ERROR(cannot_record("copies from the GPU"));
     MILLRACE_RETURN_IF_ERROR(copy(from, to, bytes, cudaMemcpyDeviceToHost, "copying from the GPU"));
     return wait();
   }
@@ -123,8 +151,36 @@ class CudaDevice final : public Device {
     return copy(from, to, bytes, cudaMemcpyDeviceToDevice, "copying within the GPU");
   }
   Status wait() override {
+    MILLRACE_RETURN_IF_ERROR(cannot_record("waits"));
     return cuda_status(cudaStreamSynchronize(stream_), "waiting for queued work");
   }
+
+  Status begin_recording() override {
+    MILLRACE_RETURN_IF_ERROR(choose());
+    MILLRACE_RETURN_IF_ERROR(
+        cuda_status(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+                    "starting to record work"));
+    recording_ = true;
+    scratch_->let_grow(false);
+    not_recorded_ = Ok();
+    return Ok();
+  }
+  StatusOr<std::unique_ptr<Recording>> end_recording() override {
+    recording_ = false;
+    scratch_->let_grow(true);
+    cudaGraph_t graph = nullptr;
+    Status status = cuda_status(cudaStreamEndCapture(stream_, &graph), "recording work");
+    for (std::byte* const data : std::exchange(released_, {})) (void)cudaFreeAsync(data, stream_);
+    if (status.ok()) status = std::exchange(not_recorded_, Ok());
+    cudaGraphExec_t made = nullptr;
+    if (status.ok())
+      status = cuda_status(cudaGraphInstantiate(&made, graph, 0), "preparing recorded work");
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    MILLRACE_RETURN_IF_ERROR(std::move(status));
+    return std::unique_ptr<Recording>(
+        std::make_unique<CudaRecording>(made, stream_, scratch_->share()));
+  }
+  Status varies() override { return cannot_record("has arguments that vary"); }
 
   // Falls back to the plain functors if a library does not support the product.
   Status multiply(const MatrixProduct& product) override {
@@ -136,6 +192,10 @@ class CudaDevice final : public Device {
   Status convolve(const Convolution& convolution) override {
     if (dnn_ == nullptr) return Device::convolve(convolution);
     MILLRACE_RETURN_IF_ERROR(choose());
+    if (blas_ != nullptr && convolution.is_product()) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool as_product, is_faster_as_product(convolution));
+      if (as_product) return blas_->multiply(product_of(convolution), *scratch_);
+    }
     Status status = dnn_->convolve(convolution, *scratch_);
     return status.code() == StatusCode::kUnimplemented ? Device::convolve(convolution) : status;
   }
@@ -158,6 +218,29 @@ class CudaDevice final : public Device {
   }
 
  private:
+  // The error of a call that cannot be recorded, which also fails the recording.
+  Status cannot_record(const char* what) {
+    if (!recording_) return Ok();
+    not_recorded_ = {StatusCode::kUnimplemented, fmt::format("an op {}", what)};
+    return not_recorded_;
+  }
+  // Which of the libraries is faster, measured by the first convolution of the shape.
+  StatusOr<bool> is_faster_as_product(const Convolution& c) {
+    if (const auto known = as_products_.find(c.shape()); known != as_products_.end())
+      return known->second;
+    const MatrixProduct product = product_of(c);
+    const StatusOr<float> multiplied =
+        time_work(stream_, [&] { return blas_->multiply(product, *scratch_); });
+    const StatusOr<float> convolved =
+        time_work(stream_, [&] { return dnn_->convolve(c, *scratch_); });
+    for (const Status& status : {multiplied.status(), convolved.status()}) {
+      if (!status.ok() && status.code() != StatusCode::kUnimplemented) return status;
+    }
+    const bool is_faster =
+        multiplied.ok() && (!convolved.ok() || *multiplied < *convolved * kClearly);
+    as_products_[c.shape()] = is_faster;
+    return is_faster;
+  }
   // The current GPU of the CUDA runtime is a per-thread setting.
   [[nodiscard]] Status choose() const {
     return cuda_status(cudaSetDevice(ordinal_), "selecting the GPU");
@@ -174,7 +257,7 @@ class CudaDevice final : public Device {
       to = *std::move(opened);
       info_.libraries.push_back(to->version());
     } else {
-      info_.libraries.push_back(fmt::format("no {}: {}", name, opened.status().message()));
+      info_.missing.push_back(fmt::format("{}: {}", name, opened.status().message()));
     }
   }
 
@@ -186,8 +269,12 @@ class CudaDevice final : public Device {
   std::unique_ptr<Blas> blas_;  ///< null: plain functors are used
   std::unique_ptr<Dnn> dnn_;    ///< null: plain functors are used
   std::unique_ptr<Nccl> nccl_;  ///< null: not requested so far
+  std::map<Convolution::Shape, bool> as_products_;
   std::map<std::byte*, int64_t> sizes_;
   int64_t used_ = 0;
+  bool recording_ = false;
+  Status not_recorded_;               ///< why the recording has failed
+  std::vector<std::byte*> released_;  ///< while recording
 };
 
 }  // namespace
@@ -205,7 +292,10 @@ StatusOr<std::vector<DeviceInfo>> list_cuda_devices() {
   MILLRACE_ASSIGN_OR_RETURN(const int count, count_devices());
   std::vector<DeviceInfo> infos;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    MILLRACE_ASSIGN_OR_RETURN(infos.emplace_back(), describe_device(ordinal));
+    // opened, in order to find the libraries that a run would use
+    CudaDevice device(ordinal, {});
+    MILLRACE_RETURN_IF_ERROR(device.start());
+    infos.push_back(device.info());
   }
   return infos;
 }

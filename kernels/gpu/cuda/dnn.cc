@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <llvm/ADT/ArrayRef.h>
 
+#include "kernels/gpu/cuda/timing.h"
+
 namespace millrace::gpu {
 namespace {
 
 constexpr int kMostAlgos = 10;
 constexpr size_t kScratchBytes = size_t{512} << 20U;
+constexpr float kClearlyFaster = 0.9F;
 
 int number(int64_t value) {
   return static_cast<int>(value);
@@ -26,7 +29,7 @@ bool pads_alike(const Convolution& c) {
 
 StatusOr<std::unique_ptr<Dnn>> Dnn::open(cudaStream_t stream, bool tf32) {
   MILLRACE_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::open({"libcudnn.so.9"}));
-  std::unique_ptr<Dnn> dnn(new Dnn(tf32));
+  std::unique_ptr<Dnn> dnn(new Dnn(stream, tf32));
   MILLRACE_RETURN_IF_ERROR(dnn->load(library));
   MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.Create(&dnn->handle_), "starting"));
   MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.SetStream(dnn->handle_, stream), "starting"));
@@ -88,7 +91,7 @@ Status Dnn::check(int status, const char* what) const {
           fmt::format("cuDNN: {}: {}", what, api_.GetErrorString(status))};
 }
 
-Status Dnn::make(const Convolution& c, Plan& plan) const {
+Status Dnn::describe(const Convolution& c, Plan& plan) const {
   const char* const what = "describing a convolution";
   MILLRACE_RETURN_IF_ERROR(check(api_.CreateTensorDescriptor(&plan.input), what));
   MILLRACE_RETURN_IF_ERROR(check(api_.CreateTensorDescriptor(&plan.output), what));
@@ -114,13 +117,11 @@ Status Dnn::make(const Convolution& c, Plan& plan) const {
                                             dnn::kCrossCorrelation, dnn::kDataFloat),
             what));
   MILLRACE_RETURN_IF_ERROR(check(api_.SetConvolutionGroupCount(plan.conv, number(c.groups)), what));
-  MILLRACE_RETURN_IF_ERROR(check(
-      api_.SetConvolutionMathType(plan.conv, tf32_ ? dnn::kDefaultMath : dnn::kFmaMath), what));
-  return choose(c, plan);
+  return check(api_.SetConvolutionMathType(plan.conv, tf32_ ? dnn::kDefaultMath : dnn::kFmaMath),
+               what);
 }
 
-// The first recommended algorithm whose result does not depend on timing.
-Status Dnn::choose(const Convolution& c, Plan& plan) const {
+StatusOr<std::vector<dnn::AlgoPerf>> Dnn::candidates(const Convolution& c, const Plan& plan) const {
   std::array<dnn::AlgoPerf, kMostAlgos> found{};
   int count = 0;
   int status = 0;
@@ -144,49 +145,45 @@ Status Dnn::choose(const Convolution& c, Plan& plan) const {
   MILLRACE_RETURN_IF_ERROR(check(status, "choosing an algorithm"));
   // prefer algorithms declared for the requested math type
   const int math = tf32_ ? dnn::kDefaultMath : dnn::kFmaMath;
+  std::vector<dnn::AlgoPerf> usable;
   for (const bool any_math : {false, true}) {
     for (const dnn::AlgoPerf& algo : llvm::ArrayRef(found).take_front(static_cast<size_t>(count))) {
-      if (algo.status != dnn::kSuccess || algo.determinism != dnn::kDeterministic ||
-          algo.memory > kScratchBytes || (!any_math && algo.math_type != math))
-        continue;
-      plan.algo = algo.algo;
-      plan.scratch_bytes = algo.memory;
-      return Ok();
+      if (algo.status == dnn::kSuccess && algo.determinism == dnn::kDeterministic &&
+          algo.memory <= kScratchBytes && (any_math || algo.math_type == math))
+        usable.push_back(algo);
     }
+    if (!usable.empty()) return usable;
   }
-  return {StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution"};
+  return Status(StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution");
 }
 
-Status Dnn::convolve(const Convolution& c, Scratch& scratch) {
-  if (!pads_alike(c))
-    return {StatusCode::kUnimplemented, "cuDNN: padding differs between the two sides of a dim"};
-  const Key key{static_cast<int64_t>(c.what),
-                c.batch,
-                c.in_channels,
-                c.out_channels,
-                c.groups,
-                c.in[0],
-                c.in[1],
-                c.out[0],
-                c.out[1],
-                c.kernel[0],
-                c.kernel[1],
-                c.stride[0],
-                c.stride[1],
-                c.before[0],
-                c.before[1],
-                c.dilation[0],
-                c.dilation[1]};
-  const auto [found, is_new] = plans_.try_emplace(key);
-  Plan& plan = found->second;
-  if (is_new) {
-    if (Status status = make(c, plan); !status.ok()) {
-      drop(plan);
-      plans_.erase(found);
-      return status;
-    }
+Status Dnn::choose(const Convolution& c, Plan& plan, Scratch& scratch) const {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<dnn::AlgoPerf> usable, candidates(c, plan));
+  Plan best = plan;
+  best.algo = usable.front().algo;
+  best.scratch_bytes = usable.front().memory;
+  float least = 0;
+  bool found = usable.size() == 1;
+  for (const dnn::AlgoPerf& algo : usable) {
+    if (usable.size() == 1) break;
+    plan.algo = algo.algo;
+    plan.scratch_bytes = algo.memory;
+    MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(algo.memory));
+    const StatusOr<float> took = time_work(stream_, [&] { return run(c, plan, memory); });
+    if (took.status().code() == StatusCode::kUnimplemented) continue;
+    MILLRACE_RETURN_IF_ERROR(took.status());
+    // the library's order decides where there is no clear difference
+    if (found && *took > least * kClearlyFaster) continue;
+    found = true;
+    least = *took;
+    best = plan;
   }
-  MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(plan.scratch_bytes));
+  if (!found) return {StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution runs"};
+  plan = best;
+  return Ok();
+}
+
+Status Dnn::run(const Convolution& c, const Plan& plan, void* memory) const {
   const float one = 1.0F;
   const float zero = 0.0F;
   switch (c.what) {
@@ -207,6 +204,24 @@ Status Dnn::convolve(const Convolution& c, Scratch& scratch) {
                    "the gradient of a filter");
   }
   return {StatusCode::kInternal, "unknown kind of convolution"};
+}
+
+Status Dnn::convolve(const Convolution& c, Scratch& scratch) {
+  if (!pads_alike(c))
+    return {StatusCode::kUnimplemented, "cuDNN: padding differs between the two sides of a dim"};
+  const auto [found, is_new] = plans_.try_emplace(c.shape());
+  Plan& plan = found->second;
+  if (is_new) {
+    Status status = describe(c, plan);
+    if (status.ok()) status = choose(c, plan, scratch);
+    if (!status.ok()) {
+      drop(plan);
+      plans_.erase(found);
+      return status;
+    }
+  }
+  MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(plan.scratch_bytes));
+  return run(c, plan, memory);
 }
 
 }  // namespace millrace::gpu

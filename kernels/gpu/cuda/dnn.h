@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/gpu/cuda/dnn_api.h"
 #include "kernels/gpu/cuda/library.h"
@@ -38,22 +39,24 @@ class Dnn {
     int algo = 0;
     size_t scratch_bytes = 0;
   };
-  /// The fields of a convolution that a plan depends on.
-  using Key = std::array<int64_t, 17>;
-
-  explicit Dnn(bool tf32) : tf32_(tf32) {}
+  Dnn(cudaStream_t stream, bool tf32) : stream_(stream), tf32_(tf32) {}
   Status load(const SharedLibrary& library);
   Status check(int status, const char* what) const;
-  /// Creates the descriptors of a plan; choose() then asks the library for the fastest algorithm.
-  Status make(const Convolution& c, Plan& plan) const;
-  Status choose(const Convolution& c, Plan& plan) const;
+  /// Creates the descriptors of a plan.
+  Status describe(const Convolution& c, Plan& plan) const;
+  /// The algorithms that the library recommends and whose results do not depend on timing.
+  StatusOr<std::vector<dnn::AlgoPerf>> candidates(const Convolution& c, const Plan& plan) const;
+  /// Runs them, and takes the fastest. Writes the result of the convolution.
+  Status choose(const Convolution& c, Plan& plan, Scratch& scratch) const;
+  Status run(const Convolution& c, const Plan& plan, void* memory) const;
   /// Destroys the descriptors of a plan.
   void drop(const Plan& plan) const;
 
+  cudaStream_t stream_;
   bool tf32_;
   dnn::Api api_{};
   dnn::Handle handle_ = nullptr;
-  std::map<Key, Plan> plans_;
+  std::map<Convolution::Shape, Plan> plans_;
 };
 
 }  // namespace millrace::gpu

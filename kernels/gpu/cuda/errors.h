@@ -17,8 +17,8 @@ inline Status cuda_status(cudaError_t error, const char* what) {
                                   cudaGetErrorName(error)));
   if (code == StatusCode::kResource) return status;
   return std::move(status).with_hint(
-      "the failing work may have been queued by an op before this one; run with "
-      "CUDA_LAUNCH_BLOCKING=1 or --check-nan in order to see which");
+      "the failing work may have been queued by an op before this one; run with --check-nan in "
+      "order to see which");
 }
 
 }  // namespace millrace::gpu

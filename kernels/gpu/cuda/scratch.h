@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include <cuda_runtime_api.h>
 
 #include "kernels/gpu/cuda/errors.h"
@@ -14,27 +16,31 @@ class Scratch {
   explicit Scratch(cudaStream_t stream) : stream_(stream) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() {
-    if (data_ != nullptr) cudaFreeAsync(data_, stream_);
-  }
 
-  /// Errors: kResource.
+  /// Errors: kResource, also if it would have to grow while it must not.
   /// \returns at least that many bytes, not initialised
   StatusOr<void*> get(size_t bytes) {
-    if (bytes <= bytes_) return data_;
-    if (data_ != nullptr) cudaFreeAsync(data_, stream_);
-    data_ = nullptr;
+    if (bytes <= bytes_) return data_.get();
+    if (may_not_grow_)
+      return Status(StatusCode::kResource, "scratch memory cannot grow while work is recorded");
+    data_.reset();
     bytes_ = 0;
+    void* data = nullptr;
     MILLRACE_RETURN_IF_ERROR(
-        cuda_status(cudaMallocAsync(&data_, bytes, stream_), "allocating scratch memory"));
+        cuda_status(cudaMallocAsync(&data, bytes, stream_), "allocating scratch memory"));
+    data_.reset(data, [stream = stream_](void* old) { (void)cudaFreeAsync(old, stream); });
     bytes_ = bytes;
-    return data_;
+    return data;
   }
+  void let_grow(bool may) { may_not_grow_ = !may; }
+  /// The present memory, for recorded work that uses it; freed when the last owner is gone.
+  [[nodiscard]] std::shared_ptr<void> share() const { return data_; }
 
  private:
   cudaStream_t stream_;
-  void* data_ = nullptr;  ///< null: none yet
-  size_t bytes_ = 0;      ///< that it holds
+  std::shared_ptr<void> data_;  ///< null: none yet
+  size_t bytes_ = 0;            ///< that it holds
+  bool may_not_grow_ = false;
 };
 
 }  // namespace millrace::gpu

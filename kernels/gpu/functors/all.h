@@ -3,21 +3,32 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "kernels/gpu/functors/activations.h"
+#include "kernels/gpu/functors/broadcast.h"
 #include "kernels/gpu/functors/elementwise.h"
+#include "kernels/gpu/functors/embedding.h"
+#include "kernels/gpu/functors/finish_conv.h"
+#include "kernels/gpu/functors/layer_norm.h"
 #include "kernels/gpu/functors/loss.h"
+#include "kernels/gpu/functors/moves.h"
 #include "kernels/gpu/functors/norm.h"
 #include "kernels/gpu/functors/optimizer.h"
 #include "kernels/gpu/functors/plain_products.h"
 #include "kernels/gpu/functors/pool.h"
+#include "kernels/gpu/functors/reduce.h"
 #include "kernels/gpu/functors/rows.h"
+#include "kernels/gpu/functors/sequence.h"
+#include "kernels/gpu/functors/values.h"
 
 /// The arithmetic of millrace's GPU kernels. A functor is a struct of numbers and pointers to
 /// device memory. Its call operator computes one element, or one row by a team of threads. Both the
 /// CUDA compiler and the C++ compiler read these headers, so they include neither fmt nor LLVM. The
 /// operators are constexpr, which the CUDA compiler accepts for host and device code.
 ///
-/// A team (for row functors) has rank() in [0, size()), and sum(x) and max(x) over its threads,
-/// which are also barriers.
+/// A team (for row functors) has rank() in [0, size()), and sum(x), product(x) and max(x) over its
+/// threads, which are also barriers. Every thread of a team makes the same calls of these. A team
+/// may have more threads than the row has elements, and threads whose rank is above every number of
+/// elements.
 /// A new functor is added to one of the lists below. Its number in the list is how the C++ side
 /// names it to the CUDA side (kernels/gpu/launch.h), so both sides must be built from the same
 /// list.
@@ -37,16 +48,139 @@ constexpr size_t index_of(FunctorList<Functors...> /*list*/) {
   return index;
 }
 
+/// The lists one after another.
+template <typename... First, typename... Second>
+FunctorList<First..., Second...> joined(FunctorList<First...>, FunctorList<Second...>);
+template <typename... First, typename... Second, typename... More>
+auto joined(FunctorList<First...>, FunctorList<Second...>, More... more) {
+  return joined(FunctorList<First..., Second...>{}, more...);
+}
+template <typename... Lists>
+using Joined = decltype(joined(Lists{}...));
+
+/// Copies of elements of any type.
+using MoveFunctors =
+    FunctorList<Move<uint8_t>, Move<uint16_t>, Move<uint32_t>, Move<uint64_t>, Move<WideWord>,
+                Set<uint8_t>, Set<uint16_t>, Set<uint32_t>, Set<uint64_t>, Set<WideWord>,
+                Join<uint8_t>, Join<uint16_t>, Join<uint32_t>, Join<uint64_t>, Join<WideWord>,
+                Cut<uint8_t>, Cut<uint16_t>, Cut<uint32_t>, Cut<uint64_t>, Cut<WideWord>>;
+
+/// Ops with two operands, by element of the result.
+using BinaryFunctors = FunctorList<
+    Binary<Add, float>, Binary<Subtract, float>, Binary<Multiply, float>, Binary<Divide, float>,
+    Binary<Larger, float>, Binary<Smaller, float>, Binary<LargerNumber, float>,
+    Binary<SmallerNumber, float>, Binary<RaiseTo, float>, Binary<Add, int32_t>,
+    Binary<Add, int64_t>, Binary<Subtract, int32_t>, Binary<Subtract, int64_t>,
+    Binary<Multiply, int32_t>, Binary<Multiply, int64_t>, Binary<Larger, int32_t>,
+    Binary<Larger, int64_t>, Binary<Smaller, int32_t>, Binary<Smaller, int64_t>,
+    Binary<Equal, float, bool>, Binary<Equal, int32_t, bool>, Binary<Equal, int64_t, bool>,
+    Binary<NotEqual, float, bool>, Binary<NotEqual, int32_t, bool>, Binary<NotEqual, int64_t, bool>,
+    Binary<Less, float, bool>, Binary<Less, int32_t, bool>, Binary<Less, int64_t, bool>,
+    Binary<LessEqual, float, bool>, Binary<LessEqual, int32_t, bool>,
+    Binary<LessEqual, int64_t, bool>, Binary<Greater, float, bool>, Binary<Greater, int32_t, bool>,
+    Binary<Greater, int64_t, bool>, Binary<GreaterEqual, float, bool>,
+    Binary<GreaterEqual, int32_t, bool>, Binary<GreaterEqual, int64_t, bool>, Binary<And, uint8_t>,
+    Binary<Or, uint8_t>, Binary<Xor, uint8_t>, BinarySlope<Add, false>, BinarySlope<Add, true>,
+    BinarySlope<Subtract, false>, BinarySlope<Subtract, true>, BinarySlope<Multiply, false>,
+    BinarySlope<Multiply, true>, BinarySlope<Divide, false>, BinarySlope<Divide, true>,
+    BinarySlope<Larger, false>, BinarySlope<Larger, true>, BinarySlope<Smaller, false>,
+    BinarySlope<Smaller, true>, BinarySlope<LargerNumber, false>, BinarySlope<LargerNumber, true>,
+    BinarySlope<SmallerNumber, false>, BinarySlope<SmallerNumber, true>,
+    BinarySlope<RaiseTo, false>, BinarySlope<RaiseTo, true>>;
+
+/// Ops with one operand.
+using UnaryFunctors =
+    FunctorList<Unary<Relu>, Unary<Relu6>, Unary<LeakyRelu>, Unary<Brelu>, Unary<ThresholdedRelu>,
+                Unary<HardShrink>, Unary<SoftShrink>, Unary<HardSigmoid>, Unary<HardSwish>,
+                Unary<Abs>, Unary<Floor>, Unary<Ceil>, Unary<Round>, Unary<Trunc>, Unary<Sigmoid>,
+                Unary<LogSigmoid>, Unary<Tanh>, Unary<TanhShrink>, Unary<ScaledTanh>,
+                Unary<SoftSign>, Unary<Softplus>, Unary<SoftRelu>, Unary<Elu>, Unary<Celu>,
+                Unary<Selu>, Unary<Silu>, Unary<Swish>, Unary<Mish>, Unary<Gelu>, Unary<Erf>,
+                Unary<Exp>, Unary<Expm1>, Unary<Log>, Unary<Log2>, Unary<Log10>, Unary<Log1p>,
+                Unary<Sqrt>, Unary<Rsqrt>, Unary<Square>, Unary<Reciprocal>, Unary<Sin>, Unary<Cos>,
+                Unary<Tan>, Unary<Asin>, Unary<Acos>, Unary<Atan>, Unary<Sinh>, Unary<Cosh>,
+                Unary<Asinh>, Unary<Acosh>, Unary<Atanh>, Unary<Power>, Unary<Clip>,
+                Unary<GeluTanh>, Unary<Sign>, Not>;
+
+/// Their gradients.
+using UnaryGradients = FunctorList<
+    Gradient<Relu>, Gradient<Relu6>, Gradient<LeakyRelu>, Gradient<Brelu>,
+    Gradient<ThresholdedRelu>, Gradient<HardShrink>, Gradient<SoftShrink>, Gradient<HardSigmoid>,
+    Gradient<HardSwish>, Gradient<Abs>, Gradient<Floor>, Gradient<Ceil>, Gradient<Round>,
+    Gradient<Trunc>, Gradient<Sigmoid>, Gradient<LogSigmoid>, Gradient<Tanh>, Gradient<TanhShrink>,
+    Gradient<ScaledTanh>, Gradient<SoftSign>, Gradient<Softplus>, Gradient<SoftRelu>, Gradient<Elu>,
+    Gradient<Celu>, Gradient<Selu>, Gradient<Silu>, Gradient<Swish>, Gradient<Mish>, Gradient<Gelu>,
+    Gradient<Erf>, Gradient<Exp>, Gradient<Expm1>, Gradient<Log>, Gradient<Log2>, Gradient<Log10>,
+    Gradient<Log1p>, Gradient<Sqrt>, Gradient<Rsqrt>, Gradient<Square>, Gradient<Reciprocal>,
+    Gradient<Sin>, Gradient<Cos>, Gradient<Tan>, Gradient<Asin>, Gradient<Acos>, Gradient<Atan>,
+    Gradient<Sinh>, Gradient<Cosh>, Gradient<Asinh>, Gradient<Acosh>, Gradient<Atanh>,
+    Gradient<Power>, Gradient<Clip>, Gradient<GeluTanh>>;
+
+/// Updates of parameters, and rows of tables.
+using RowUpdates = FunctorList<
+    Update<Descend>, Update<DescendWithMomentum>, Update<DescendByNorms>, Update<DescendByMoments>,
+    Update<DescendByMaximum>, Update<DescendBySquares>, Update<DescendByUpdates>,
+    Update<DescendByRoots<false>>, Update<DescendByRoots<true>>, Update<FollowLeader>,
+    Update<AdvanceMoments>, Update<StepByTrust>, UpdateOwnRows<Descend>, UpdateAllRows<Descend>,
+    UpdateOwnRows<DescendWithMomentum>, UpdateAllRows<DescendWithMomentum>,
+    UpdateOwnRows<DescendByMoments>, UpdateAllRows<DescendByMoments>,
+    UpdateOwnRows<DescendByMaximum>, UpdateAllRows<DescendByMaximum>,
+    UpdateOwnRows<DescendBySquares>, UpdateAllRows<DescendBySquares>,
+    UpdateOwnRows<DescendByUpdates>, UpdateAllRows<DescendByUpdates>,
+    UpdateOwnRows<DescendByRoots<false>>, UpdateAllRows<DescendByRoots<false>>,
+    UpdateOwnRows<DescendByRoots<true>>, UpdateAllRows<DescendByRoots<true>>,
+    UpdateOwnRows<FollowLeader>, UpdateAllRows<FollowLeader>, UpdateOwnRows<AdvanceMoments>,
+    UpdateAllRows<AdvanceMoments>, PlaceRows, LambDirection, AdvancePowers, PutSums, GroupSums,
+    PoolSequence, PoolSequenceGradient, TakeRows<uint8_t, int32_t>, TakeRows<uint8_t, int64_t>,
+    TakeRows<uint16_t, int32_t>, TakeRows<uint16_t, int64_t>, TakeRows<uint32_t, int32_t>,
+    TakeRows<uint32_t, int64_t>, TakeRows<uint64_t, int32_t>, TakeRows<uint64_t, int64_t>,
+    TakeRows<WideWord, int32_t>, TakeRows<WideWord, int64_t>>;
+
+/// Conversions, random numbers and losses.
+using ValueFunctors =
+    FunctorList<Convert<float, float>, Convert<float, double>, Convert<float, int32_t>,
+                Convert<float, int64_t>, Convert<float, uint8_t>, Convert<float, bool>,
+                Convert<double, float>, Convert<double, double>, Convert<double, int32_t>,
+                Convert<double, int64_t>, Convert<double, uint8_t>, Convert<double, bool>,
+                Convert<int32_t, float>, Convert<int32_t, double>, Convert<int32_t, int32_t>,
+                Convert<int32_t, int64_t>, Convert<int32_t, uint8_t>, Convert<int32_t, bool>,
+                Convert<int64_t, float>, Convert<int64_t, double>, Convert<int64_t, int32_t>,
+                Convert<int64_t, int64_t>, Convert<int64_t, uint8_t>, Convert<int64_t, bool>,
+                Convert<uint8_t, float>, Convert<uint8_t, double>, Convert<uint8_t, int32_t>,
+                Convert<uint8_t, int64_t>, Convert<uint8_t, uint8_t>, Convert<uint8_t, bool>,
+                Convert<bool, float>, Convert<bool, double>, Convert<bool, int32_t>,
+                Convert<bool, int64_t>, Convert<bool, uint8_t>, Convert<bool, bool>,
+                ScaleIntegers<int32_t>, ScaleIntegers<int64_t>, OneHot<int32_t>, OneHot<int64_t>,
+                Drop, DropGradient, DrawUniform, PointLoss<LogLoss>, PointLoss<LogisticLoss>,
+                PointLossGradient<LogLoss>, PointLossGradient<LogisticLoss>>;
+
+/// Others that compute one element.
+using OtherEachFunctors =
+    FunctorList<Fill, FillFrom, Scale, SumOfMany, EntropyGradient, SoftmaxEntropyGradient,
+                PoolForward, PoolFirstMaximum, PoolBackward, FinishConv, NormInference,
+                MultiplyElement, ConvolveOutput, ConvolveInputGradient, ClipByNorm, Spread<SumOf>,
+                Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
+                Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
+
 /// Functors that compute one element.
-using EachFunctors = FunctorList<
-    Fill, FillFrom, Scale, Binary<Add>, Binary<Subtract>, Binary<Multiply>, Binary<Divide>,
-    Unary<Relu>, Unary<Sigmoid>, Unary<Tanh>, Unary<Sqrt>, Unary<Square>, Gradient<ReluGradient>,
-    Gradient<SigmoidGradient>, Gradient<TanhGradient>, Gradient<SquareGradient>, EntropyGradient,
-    SoftmaxEntropyGradient, PoolForward, PoolBackward, NormInference, Descend, DescendWithMomentum,
-    DescendByMoments, AdvancePowers, MultiplyElement, ConvolveOutput, ConvolveInputGradient>;
+using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
+                            ValueFunctors, OtherEachFunctors>;
 
 /// Functors that compute one row.
-using RowFunctors = FunctorList<SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy,
-                                NormTraining, NormBackward, ConvolveFilterGradient>;
+using RowFunctors = FunctorList<
+    SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums, NormTraining,
+    NormBackwardSums, NormBackward, LayerNorm, LayerNormBackward, LayerNormSums,
+    ConvolveFilterGradient, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
+    ReduceParts<SumOfSquares>, Reduce<RootOfSquares>, ReduceParts<RootOfSquares>,
+    Reduce<SumOfMagnitudes>, ReduceParts<SumOfMagnitudes>, Reduce<ProductOf>,
+    ReduceParts<ProductOf>, Reduce<LargestOf>, ReduceParts<LargestOf>, Reduce<SmallestOf>,
+    ReduceParts<SmallestOf>, BinarySlopeSum<Add, false>, BinarySlopeSum<Add, true>,
+    BinarySlopeSum<Subtract, false>, BinarySlopeSum<Subtract, true>,
+    BinarySlopeSum<Multiply, false>, BinarySlopeSum<Multiply, true>, BinarySlopeSum<Divide, false>,
+    BinarySlopeSum<Divide, true>, BinarySlopeSum<Larger, false>, BinarySlopeSum<Larger, true>,
+    BinarySlopeSum<Smaller, false>, BinarySlopeSum<Smaller, true>,
+    BinarySlopeSum<LargerNumber, false>, BinarySlopeSum<LargerNumber, true>,
+    BinarySlopeSum<SmallerNumber, false>, BinarySlopeSum<SmallerNumber, true>,
+    BinarySlopeSum<RaiseTo, false>, BinarySlopeSum<RaiseTo, true>>;
 
 }  // namespace millrace::gpu

@@ -102,4 +102,50 @@ struct SoftmaxEntropyGradient {
   }
 };
 
+/// -label * log(x + epsilon) - (1 - label) * log(1 - x + epsilon).
+struct LogLoss {
+  float epsilon;
+  [[nodiscard]] constexpr float of(float x, float label) const {
+    return -(label * std::log(x + epsilon)) - (1.0F - label) * std::log(1.0F - x + epsilon);
+  }
+  [[nodiscard]] constexpr float grad(float x, float label, float dout) const {
+    return dout * ((1.0F - label) / (1.0F - x + epsilon) - label / (x + epsilon));
+  }
+};
+
+/// Cross entropy of the logistic function of x; 0 for one label.
+struct LogisticLoss {
+  float ignored;
+  [[nodiscard]] constexpr bool counts(float label) const {
+    return std::abs(label - ignored) > 1e-5F;
+  }
+  [[nodiscard]] constexpr float of(float x, float label) const {
+    const float tail = std::log1p(std::exp(-std::abs(x)));
+    return counts(label) ? (x > 0.0F ? x : 0.0F) - x * label + tail : 0.0F;
+  }
+  [[nodiscard]] constexpr float grad(float x, float label, float dout) const {
+    return counts(label) ? (1.0F / (1.0F + std::exp(-x)) - label) * dout : 0.0F;
+  }
+};
+
+/// y[i] from x[i] and label[i]. y may be x.
+template <typename Formula>
+struct PointLoss {
+  Formula formula;
+  const float* x;
+  const float* label;
+  float* y;
+  constexpr void operator()(int64_t i) const { y[i] = formula.of(x[i], label[i]); }
+};
+/// Its gradient by x. dx may be dy.
+template <typename Formula>
+struct PointLossGradient {
+  Formula formula;
+  const float* x;
+  const float* label;
+  const float* dy;
+  float* dx;
+  constexpr void operator()(int64_t i) const { dx[i] = formula.grad(x[i], label[i], dy[i]); }
+};
+
 }  // namespace millrace::gpu

@@ -53,8 +53,21 @@ struct PoolWindows {
   PoolSide width;   ///< columns of the image
   bool max;         ///< else the average
 
-  /// The result for position (h, w) of one plane.
-  [[nodiscard]] constexpr float of(const float* plane, int64_t h, int64_t w) const {
+  /// A result: its position, and the image that it comes from.
+  struct Place {
+    int64_t h;
+    int64_t w;
+    const float* plane;
+  };
+  /// \param x  [planes, height, width]
+  [[nodiscard]] constexpr Place place(const float* x, int64_t i) const {
+    const int64_t w = i % width.places;
+    const int64_t h = i / width.places % height.places;
+    return {h, w, x + i / (width.places * height.places) * height.size * width.size};
+  }
+  /// The maximum or average.
+  [[nodiscard]] constexpr float of(const Place& place) const {
+    const auto& [h, w, plane] = place;
     float most = 0;
     double sum = 0;
     bool any = false;
@@ -69,18 +82,17 @@ struct PoolWindows {
     if (max) return most;
     return static_cast<float>(sum / static_cast<double>(height.count(h) * width.count(w)));
   }
-  /// True if (y, x) is the first maximum of a window.
-  [[nodiscard]] constexpr bool is_first_maximum(const float* plane, int64_t h, int64_t w, int64_t y,
-                                                int64_t x) const {
-    const float value = plane[y * width.size + x];
-    for (int64_t b = height.begin(h); b < height.end(h); ++b) {
-      for (int64_t a = width.begin(w); a < width.end(w); ++a) {
-        const float other = plane[b * width.size + a];
-        const bool earlier = b < y || (b == y && a < x);
-        if (other > value || (earlier && other == value)) return false;
+  /// The index in the plane of the first maximum of the window; -1 for an empty one.
+  [[nodiscard]] constexpr int32_t first_maximum(const Place& place) const {
+    const auto& [h, w, plane] = place;
+    int64_t found = -1;
+    for (int64_t y = height.begin(h); y < height.end(h); ++y) {
+      for (int64_t x = width.begin(w); x < width.end(w); ++x) {
+        const int64_t at = y * width.size + x;
+        if (found < 0 || plane[at] > plane[found]) found = at;
       }
     }
-    return true;
+    return static_cast<int32_t>(found);
   }
 };
 
@@ -89,39 +101,44 @@ struct PoolForward {
   PoolWindows windows;  ///< of an image
   const float* x;       ///< [planes, height, width]
   float* out;           ///< [planes, places of height, places of width]
+  constexpr void operator()(int64_t i) const { out[i] = windows.of(windows.place(x, i)); }
+};
+
+/// Where result i comes from: for PoolBackward of a maximum.
+struct PoolFirstMaximum {
+  PoolWindows windows;  ///< of an image with less than 2^31 elements
+  const float* x;       ///< [planes, height, width]
+  int32_t* index;       ///< with the dims of the result; -1 for an empty window
   constexpr void operator()(int64_t i) const {
-    const int64_t w = i % windows.width.places;
-    const int64_t h = i / windows.width.places % windows.height.places;
-    const int64_t plane = i / (windows.width.places * windows.height.places);
-    out[i] = windows.of(x + plane * windows.height.size * windows.width.size, h, w);
+    index[i] = windows.first_maximum(windows.place(x, i));
   }
 };
 
 /// Element i of the gradient of the input, summed over the windows that contain it.
 struct PoolBackward {
-  PoolWindows windows;  ///< of an image
-  const float* x;       ///< read for maximum pooling only
-  const float* dout;    ///< with the dims of the result
-  float* dx;            ///< with the dims of x
+  PoolWindows windows;   ///< of an image
+  const int32_t* index;  ///< result of PoolFirstMaximum; not read for an average
+  const float* dout;     ///< with the dims of the result
+  float* dx;             ///< with the dims of the image
   constexpr void operator()(int64_t i) const {
     const PoolSide& height = windows.height;
     const PoolSide& width = windows.width;
     const int64_t at_x = i % width.size;
     const int64_t at_y = i / width.size % height.size;
     const int64_t plane = i / (width.size * height.size);
-    const float* const image = x + plane * height.size * width.size;
-    const float* const from = dout + plane * height.places * width.places;
+    const int64_t results = plane * height.places * width.places;
     double sum = 0;
     // No other call writes this element: windows that overlap need no atomic additions.
     for (int64_t h = height.first_place(at_y); h < height.end_place(at_y); ++h) {
       if (at_y < height.begin(h) || at_y >= height.end(h)) continue;
       for (int64_t w = width.first_place(at_x); w < width.end_place(at_x); ++w) {
         if (at_x < width.begin(w) || at_x >= width.end(w)) continue;
-        const auto share = static_cast<double>(from[h * width.places + w]);
+        const int64_t at = results + h * width.places + w;
         if (!windows.max) {
-          sum += share / static_cast<double>(height.count(h) * width.count(w));
-        } else if (windows.is_first_maximum(image, h, w, at_y, at_x)) {
-          sum += share;
+          sum +=
+              static_cast<double>(dout[at]) / static_cast<double>(height.count(h) * width.count(w));
+        } else if (index[at] == at_y * width.size + at_x) {
+          sum += static_cast<double>(dout[at]);
         }
       }
     }

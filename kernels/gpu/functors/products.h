@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace millrace::gpu {
@@ -47,6 +48,35 @@ struct Convolution {
   int64_t before[2] = {};  ///< padding at the top and left; bottom and right follow from the dims
   int64_t dilation[2] = {1, 1};
 
+  /// All fields but the pointers, in order to remember something by shape.
+  using Shape = std::array<int64_t, 17>;
+  [[nodiscard]] constexpr Shape shape() const {
+    return {static_cast<int64_t>(what),
+            batch,
+            in_channels,
+            out_channels,
+            groups,
+            in[0],
+            in[1],
+            out[0],
+            out[1],
+            kernel[0],
+            kernel[1],
+            stride[0],
+            stride[1],
+            before[0],
+            before[1],
+            dilation[0],
+            dilation[1]};
+  }
+  /// True if each result depends on one pixel only: then an image of the result is a product of the
+  /// filter, or its transpose, with an image.
+  [[nodiscard]] constexpr bool is_product() const {
+    const bool one_pixel = kernel[0] == 1 && kernel[1] == 1 && stride[0] == 1 && stride[1] == 1 &&
+                           before[0] == 0 && before[1] == 0 && in[0] == out[0] && in[1] == out[1];
+    return one_pixel && groups == 1 && what != What::kFilterGradient;
+  }
+
   /// Number of elements of each operand.
   [[nodiscard]] constexpr int64_t input_count() const {
     return batch * in_channels * in[0] * in[1];
@@ -58,5 +88,22 @@ struct Convolution {
     return out_channels * (in_channels / groups) * kernel[0] * kernel[1];
   }
 };
+
+/// The convolution as a product; is_product() must be true.
+constexpr MatrixProduct product_of(const Convolution& c) {
+  const bool forward = c.what == Convolution::What::kOutput;
+  MatrixProduct p;
+  p.a = c.filter;  // [out_channels, in_channels], the same for all images
+  p.b = forward ? c.input : c.output;
+  p.c = forward ? c.output : c.input;
+  p.rows = forward ? c.out_channels : c.in_channels;
+  p.inner = forward ? c.in_channels : c.out_channels;
+  p.columns = c.in[0] * c.in[1];
+  p.transpose_a = !forward;
+  p.batch = c.batch;
+  p.b_stride = p.inner * p.columns;
+  p.c_stride = p.rows * p.columns;
+  return p;
+}
 
 }  // namespace millrace::gpu

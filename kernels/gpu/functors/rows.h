@@ -26,51 +26,66 @@ struct SumMiddle {
   }
 };
 
-/// The largest of the elements of a row, which the team divides among its threads. Every thread
-/// gets the result.
+/// The largest of the elements of a row, which are `step` apart and which the team divides among
+/// its threads. Every thread gets the result.
 template <typename Team>
-constexpr float largest_of_row(const Team& team, const float* from, int64_t columns) {
+constexpr float largest_of_row(const Team& team, const float* from, int64_t columns,
+                               int64_t step = 1) {
   float most = from[0];
   for (int64_t c = team.rank(); c < columns; c += team.size())
-    most = from[c] > most ? from[c] : most;
+    most = from[c * step] > most ? from[c * step] : most;
   return team.max(most);
 }
 
-/// Softmax of rows with that many columns. y may be x.
+/// Softmax of the middle dim of [outer, columns, inner]; there is a row for each outer and inner
+/// index. If logarithm is set, the results are logarithms. y may be x.
 struct Softmax {
-  const float* x;  ///< [rows, columns]
-  float* y;        ///< [rows, columns]
+  const float* x;
+  float* y;
   int64_t columns;
+  int64_t inner;
+  bool logarithm;
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
-    const float* const from = x + row * columns;
-    float* const to = y + row * columns;
+    const int64_t start = row / inner * columns * inner + row % inner;
+    const float* const from = x + start;
+    float* const to = y + start;
     // the largest element is subtracted, so that no exponential is above 1
-    const float most = largest_of_row(team, from, columns);
-    double sum = 0;
+    const float most = largest_of_row(team, from, columns, inner);
+    double part = 0;
     for (int64_t c = team.rank(); c < columns; c += team.size())
-      sum += static_cast<double>(std::exp(from[c] - most));
-    const float inverse = static_cast<float>(1.0 / team.sum(sum));
-    for (int64_t c = team.rank(); c < columns; c += team.size())
-      to[c] = std::exp(from[c] - most) * inverse;
+      part += static_cast<double>(std::exp(from[c * inner] - most));
+    const double sum = team.sum(part);
+    const auto inverse = static_cast<float>(1.0 / sum);
+    const auto log_sum = static_cast<float>(std::log(sum));
+    for (int64_t c = team.rank(); c < columns; c += team.size()) {
+      const float less = from[c * inner] - most;
+      to[c * inner] = logarithm ? less - log_sum : std::exp(less) * inverse;
+    }
   }
 };
 
-/// dx = (dy - sum(y * dy)) * y.
+/// dx = (dy - sum(y * dy)) * y; of logarithms dx = dy - exp(y) * sum(dy).
 struct SoftmaxGradient {
-  const float* y;   ///< [rows, columns]: result of Softmax
-  const float* dy;  ///< [rows, columns]
-  float* dx;        ///< [rows, columns]; may be dy
+  const float* y;   ///< result of Softmax
+  const float* dy;  ///< dims of y
+  float* dx;        ///< may be dy
   int64_t columns;
+  int64_t inner;
+  bool logarithm;
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
-    const int64_t at = row * columns;
+    const int64_t at = row / inner * columns * inner + row % inner;
     double sum = 0;
-    for (int64_t c = team.rank(); c < columns; c += team.size())
-      sum += static_cast<double>(y[at + c]) * static_cast<double>(dy[at + c]);
+    for (int64_t c = team.rank(); c < columns; c += team.size()) {
+      const auto d = static_cast<double>(dy[at + c * inner]);
+      sum += logarithm ? d : static_cast<double>(y[at + c * inner]) * d;
+    }
     const auto all = static_cast<float>(team.sum(sum));
-    for (int64_t c = team.rank(); c < columns; c += team.size())
-      dx[at + c] = (dy[at + c] - all) * y[at + c];
+    for (int64_t c = team.rank(); c < columns; c += team.size()) {
+      const int64_t i = at + c * inner;
+      dx[i] = logarithm ? dy[i] - std::exp(y[i]) * all : (dy[i] - all) * y[i];
+    }
   }
 };
 

@@ -1,6 +1,11 @@
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "framework/op_attrs.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
 namespace millrace::gpu {
@@ -106,9 +111,93 @@ StatusOr<Kernel> gpu_conv_grad(const KernelSetup& op) {
   });
 }
 
+// fused_conv2d: a convolution, and what follows it in one functor.
+class GpuFusedConv {
+ public:
+  static StatusOr<Kernel> make(const KernelSetup& op) {
+    if (kernels::channels_last(op, "data_format")) return refuse("channels are last");
+    if (!op.attr<std::string>("fuse_activation").empty())
+      return refuse("the activation of the original's passes runs on the CPU");
+    const auto fused = std::make_shared<GpuFusedConv>(op);
+    return Kernel([fused](const KernelContext& ctx) { return fused->run(ctx); });
+  }
+
+  explicit GpuFusedConv(const KernelSetup& op)
+      : settings_{kernels::read_window_attrs(op), op.attr<int64_t>("groups")},
+        device_(device_of(op)),
+        input_(op.input("Input")),
+        filter_(op.input("Filter")),
+        residual_(op.attr<bool>("fuse_residual_connection") ? op.input("ResidualData")
+                                                            : ArgIndex{}),
+        output_(op.output("Output")),
+        apart_(memory_of(op), "work space of fused_conv2d") {
+    for (const char* const slot : {"Bias", "Scale", "Shift", "Mean", "Variance"})
+      vectors_.push_back(op.input(slot));
+    const auto activation = op.attr<std::string>("activation");
+    finish_.epsilon = op.attr<float>("epsilon");
+    finish_.alpha = op.attr<float>("alpha");
+    if (activation == "relu") finish_.rectifier = FinishConv::Rectifier::kRelu;
+    if (activation == "relu6") finish_.rectifier = FinishConv::Rectifier::kRelu6;
+    if (activation == "leaky_relu") finish_.rectifier = FinishConv::Rectifier::kLeakyRelu;
+  }
+
+  Status run(const KernelContext& ctx) {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed_here(ctx, input_, "Input"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed_here(ctx, filter_, "Filter"));
+    Tensor& y = ctx.out(output_);
+    MILLRACE_RETURN_IF_ERROR(all_floats({x, w, &y}));
+    MILLRACE_ASSIGN_OR_RETURN(Convolution c, gpu_describe(settings_, *x, *w, y));
+    MILLRACE_ASSIGN_OR_RETURN(FinishConv finish, operands(ctx, y, c.out_channels));
+    if (y.numel() == 0) return Ok();
+    c.input = memory(*x);
+    c.filter = memory(*w);
+    c.output = memory(y);
+    if (finish.residual == c.output) {  // the convolution would overwrite it
+      MILLRACE_ASSIGN_OR_RETURN(c.output, apart_.get(y.numel()));
+    }
+    MILLRACE_RETURN_IF_ERROR(device_.convolve(c));
+    finish.conv = c.output;
+    finish.y = floats(y);
+    return each(device_, finish, y.numel());
+  }
+
+ private:
+  // Errors: rejects the call for other operands than the CPU kernel folds.
+  StatusOr<FinishConv> operands(const KernelContext& ctx, const Tensor& y, int64_t channels) const {
+    FinishConv finish = finish_;
+    if (y.numel() >= int64_t{1} << 32) return refuse("the result has 2^32 elements or more");
+    finish.channels = static_cast<uint32_t>(channels);
+    finish.inner = static_cast<uint32_t>(y.dim(2) * y.dim(3));
+    const float** const places[] = {&finish.bias, &finish.scale, &finish.shift, &finish.mean,
+                                    &finish.variance};
+    for (size_t i = 0; i < vectors_.size(); ++i) {
+      const Tensor* const vector = ctx.find_in(vectors_[i]);
+      MILLRACE_RETURN_IF_ERROR(all_floats({vector}));
+      if (vector != nullptr && vector->numel() != channels)
+        return refuse("a vector for {} channels is {}", channels, describe(*vector));
+      *places[i] = floats(vector);
+    }
+    if ((finish.mean == nullptr) != (finish.variance == nullptr))
+      return refuse("Mean and Variance are given only together");
+    const Tensor* const residual = ctx.find_in(residual_);
+    if (residual != nullptr && (residual->dims() != y.dims() || residual->dtype() != y.dtype()))
+      return refuse("ResidualData is {}, but Output is {}", describe(*residual), describe(y));
+    finish.residual = floats(residual);
+    return finish;
+  }
+
+  ConvSettings settings_;
+  Device& device_;
+  ArgIndex input_, filter_, residual_, output_;
+  std::vector<ArgIndex> vectors_;  ///< Bias, Scale, Shift, Mean, Variance
+  FinishConv finish_{};            ///< with what the attributes say
+  KeptMemory<float> apart_;        ///< for the result of the convolution alone
+};
+
 }  // namespace
 
 void add_conv(KernelRegistry& registry) {
+  registry.add("fused_conv2d", GpuFusedConv::make);
   for (const char* const type : {"conv2d", "depthwise_conv2d"}) registry.add(type, gpu_conv);
   for (const char* const type : {"conv2d_grad", "depthwise_conv2d_grad"})
     registry.add(type, gpu_conv_grad);

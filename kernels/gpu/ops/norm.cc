@@ -1,6 +1,10 @@
+#include <algorithm>
+#include <memory>
+
 #include "kernels/cpu/nn/batch_norm_args.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
 // Batch normalisation; channels are in dim 1.
@@ -45,14 +49,31 @@ Status check_vectors(int64_t channels, std::initializer_list<const Tensor*> vect
   return Ok();
 }
 
+// Checks an optional image.
+Status same_image(const Tensor* image, const Tensor& x) {
+  if (image == nullptr || (image->dims() == x.dims() && image->dtype() == x.dtype())) return Ok();
+  return refuse("an image is {}, but X is {}", describe(*image), describe(x));
+}
+
 // Copies the running statistics.
 Status hand_on(Device& device, const Tensor& from, Tensor* to) {
   if (to == nullptr || to->raw() == from.raw()) return Ok();
   return device.copy(from.raw(), to->raw(), from.bytes());
 }
 
+// As many parts as fill a large GPU, each with elements for some rounds of a team.
+NormParts divide(const NormImages& images) {
+  constexpr int64_t kTeams = 512;
+  constexpr int64_t kFewestElements = 4096;
+  constexpr int64_t kMostParts = 64;
+  const int64_t wanted = (kTeams + images.channels - 1) / images.channels;
+  const int64_t possible = images.of_channel() / kFewestElements;
+  return {images, std::clamp<int64_t>(std::min(wanted, possible), 1, kMostParts)};
+}
+
 Status gpu_run_forward(Device& device, const KernelContext& ctx,
-                       const kernels::BatchNormForwardArgs& args, const NormSettings& s) {
+                       const kernels::BatchNormForwardArgs& args, ArgIndex z_arg,
+                       const NormSettings& s, KeptMemory<double>& part_sums) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed_here(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed_here(ctx, args.mean, "Mean"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance,
@@ -80,22 +101,32 @@ Status gpu_run_forward(Device& device, const KernelContext& ctx,
                 x->numel());
   }
   MILLRACE_RETURN_IF_ERROR(check_vectors(images.channels, {saved_mean, saved_variance}));
+  const Tensor* const z = ctx.find_in(z_arg);
+  MILLRACE_RETURN_IF_ERROR(same_image(z, *x));
+  const NormParts of = divide(images);
+  MILLRACE_ASSIGN_OR_RETURN(double* const sums, part_sums.get(2 * of.rows()));
+  MILLRACE_RETURN_IF_ERROR(rows(device, NormSums{of, floats(x), sums}, of.rows()));
   return rows(
       device,
-      NormTraining{images, floats(x), floats(y), floats(scale), floats(bias), floats(mean),
+      NormTraining{of, sums, floats(x), floats(y), floats(scale), floats(bias), floats(mean),
                    floats(variance), floats(mean_out), floats(variance_out), floats(saved_mean),
-                   floats(saved_variance), s.momentum, s.epsilon, s.relu},
-      images.channels);
+                   floats(saved_variance), s.momentum, s.epsilon, s.relu, floats(z)},
+      of.rows());
 }
 
 StatusOr<Kernel> forward_norm(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const NormSettings settings, read_norm_settings(op));
+  MILLRACE_ASSIGN_OR_RETURN(NormSettings settings, read_norm_settings(op));
+  const bool fused = op.op().type() == "fused_batch_norm";
+  if (fused && settings.global) return refuse("the fused op has given statistics");
+  settings.relu = settings.relu || fused;
   // the CPU kernel computes 1 / sqrt(variance) for it
   if (settings.global && op.output("SavedVariance") && !op.attr<bool>("is_test"))
     return refuse("saved statistics of a frozen normalisation are made on the CPU");
-  return Kernel([settings, &device = device_of(op),
-                 args = kernels::BatchNormForwardArgs(op)](const KernelContext& ctx) {
-    return gpu_run_forward(device, ctx, args, settings);
+  return Kernel([settings, &device = device_of(op), args = kernels::BatchNormForwardArgs(op),
+                 z = fused ? op.input("Z") : ArgIndex{},
+                 sums = std::make_shared<KeptMemory<double>>(memory_of(op), "sums of batch_norm")](
+                    const KernelContext& ctx) {
+    return gpu_run_forward(device, ctx, args, z, settings, *sums);
   });
 }
 
@@ -108,10 +139,15 @@ StatusOr<Kernel> backward_norm(const KernelSetup& op) {
   const ArgIndex variance = settings.global
                                 ? op.input(op.input("Variance") ? "Variance" : "VarianceOut")
                                 : op.input("SavedVariance");
+  const bool fused = op.op().type() == "fused_batch_norm_grad";
   return Kernel([settings, mean, variance, &device = device_of(op), x = op.input("X"),
-                 dy = op.input("Y@GRAD"), scale = op.input("Scale"), dx = op.output("X@GRAD"),
-                 dscale = op.output("Scale@GRAD"),
-                 dbias = op.output("Bias@GRAD")](const KernelContext& ctx) -> Status {
+                 y = fused ? op.input("Y") : ArgIndex{},
+                 more = fused ? op.input("MoreY@GRAD") : ArgIndex{},
+                 dz = fused ? op.output("Z@GRAD") : ArgIndex{}, dy = op.input("Y@GRAD"),
+                 scale = op.input("Scale"), dx = op.output("X@GRAD"),
+                 dscale = op.output("Scale@GRAD"), dbias = op.output("Bias@GRAD"),
+                 part_sums = std::make_shared<KeptMemory<double>>(
+                     memory_of(op), "sums of batch_norm")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dy, "Y@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const m, needed_here(ctx, mean, "Mean"));
@@ -120,23 +156,42 @@ StatusOr<Kernel> backward_norm(const KernelSetup& op) {
     MILLRACE_RETURN_IF_ERROR(all_floats({from, d}));
     MILLRACE_ASSIGN_OR_RETURN(const NormImages images, images_of(*from));
     if (d->dims() != from->dims()) return refuse("Y@GRAD {}", describe(*d));
+    const Tensor* const result = ctx.find_in(y);
+    const Tensor* const second = ctx.find_in(more);
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_z, output_like(ctx, dz, *from));
+    MILLRACE_RETURN_IF_ERROR(same_image(result, *from));
+    MILLRACE_RETURN_IF_ERROR(same_image(second, *from));
     const Tensor* const factor = ctx.find_in(scale);
     Tensor* const to_scale = ctx.find_out(dscale);
     Tensor* const to_bias = ctx.find_out(dbias);
     MILLRACE_RETURN_IF_ERROR(check_vectors(images.channels, {m, v, factor, to_scale, to_bias}));
-    return rows(device,
-                NormBackward{images, floats(from), floats(d), floats(factor), floats(m), floats(v),
-                             floats(to), floats(to_scale), floats(to_bias), settings.epsilon,
-                             settings.global},
-                images.channels);
+    const NormParts of = divide(images);
+    MILLRACE_ASSIGN_OR_RETURN(double* const sums, part_sums->get(2 * of.rows()));
+    const NormGradient g{of,
+                         floats(from),
+                         floats(d),
+                         floats(m),
+                         floats(v),
+                         settings.epsilon,
+                         settings.global,
+                         floats(result),
+                         floats(second),
+                         floats(to_z)};
+    MILLRACE_RETURN_IF_ERROR(rows(device, NormBackwardSums{g, sums}, of.rows()));
+    return rows(
+        device,
+        NormBackward{g, sums, floats(factor), floats(to), floats(to_scale), floats(to_bias)},
+        of.rows());
   });
 }
 
 }  // namespace
 
 void add_norm(KernelRegistry& registry) {
-  registry.add("batch_norm", forward_norm);
-  registry.add("batch_norm_grad", backward_norm);
+  for (const char* const type : {"batch_norm", "fused_batch_norm"})
+    registry.add(type, forward_norm);
+  for (const char* const type : {"batch_norm_grad", "fused_batch_norm_grad"})
+    registry.add(type, backward_norm);
 }
 
 }  // namespace millrace::gpu

@@ -1,135 +1,247 @@
-#include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/functors/moves.h"
+#include "kernels/gpu/ops/reduce.h"
+#include "kernels/gpu/ops/updates.h"
 #include "kernels/registry.h"
 
+// Updates of parameters with dense and sparse gradients; 16-bit parameters run on the CPU.
 namespace millrace::gpu {
 namespace {
 
-// Arguments that all updates share; sparse gradients and 16-bit parameters run on the CPU.
-struct Update {
-  explicit Update(const KernelSetup& op)
-      : device(&device_of(op)),
-        param(op.input("Param")),
-        grad(op.input("Grad")),
-        rate(op.input("LearningRate")),
-        param_out(op.output("ParamOut")) {}
+using Slots = std::initializer_list<std::pair<const char*, const char*>>;
 
-  struct Tensors {
-    const Tensor* param;
-    const Tensor* grad;
-    const Tensor* rate;
-    Tensor* out;
-  };
-  /// Errors: rejects anything but dense floats of one shape.
-  [[nodiscard]] StatusOr<Tensors> tensors(const KernelContext& ctx) const {
-    Tensors t{};
-    MILLRACE_ASSIGN_OR_RETURN(t.param, needed_here(ctx, param, "Param"));
-    MILLRACE_ASSIGN_OR_RETURN(t.grad, needed_here(ctx, grad, "Grad"));
-    MILLRACE_ASSIGN_OR_RETURN(t.rate, needed_here(ctx, rate, "LearningRate"));
-    MILLRACE_ASSIGN_OR_RETURN(t.out, output_like(ctx, param_out, *t.param));
-    MILLRACE_RETURN_IF_ERROR(all_floats({t.param, t.grad, t.rate}));
-    if (t.out == nullptr || t.grad->numel() != t.param->numel() || t.rate->numel() != 1)
-      return refuse("Param {}, Grad {}, LearningRate {}", describe(*t.param), describe(*t.grad),
-                    describe(*t.rate));
-    return t;
-  }
-
-  Device* device;
-  ArgIndex param, grad, rate, param_out;
-};
-
-// A state of the parameter's shape, and its output.
-struct OptimizerState {
-  OptimizerState(const KernelSetup& op, const char* in_slot, const char* out_slot)
-      : in(op.input(in_slot)), out(op.output(out_slot)), slot(in_slot) {}
-  struct Pointers {
-    const float* in;
-    float* out;
-  };
-  [[nodiscard]] StatusOr<Pointers> pointers(const KernelContext& ctx, int64_t count) const {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, in, slot));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, out, *from));
-    MILLRACE_RETURN_IF_ERROR(all_floats({from}));
-    if (to == nullptr || from->numel() != count) return refuse("{} {}", slot, describe(*from));
-    return Pointers{floats(from), floats(to)};
-  }
-  ArgIndex in, out;
-  const char* slot;
-};
-
-Status refuse_extras(const KernelSetup& op, std::initializer_list<const char*> slots) {
-  for (const char* const slot : slots) {
-    if (op.input(slot)) return refuse("an update with {} runs on the CPU", slot);
-  }
-  return Ok();
+// The kernel of a rule that reads attributes and the learning rate only.
+template <typename Rule>
+StatusOr<Kernel> plain_update(const KernelSetup& op, const Rule& rule, Slots states,
+                              MissingRows missing) {
+  MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"MasterParam"}));
+  return Kernel([rule, missing, args = UpdateArgs(op, states)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const UpdateOperands on, find_operands(ctx, args));
+    return run_update(args, on, rule, {}, missing);
+  });
 }
 
 StatusOr<Kernel> gpu_sgd(const KernelSetup& op) {
-  MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"MasterParam"}));
-  return Kernel([update = Update(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Update::Tensors t, update.tensors(ctx));
-    return each(*update.device,
-                Descend{floats(t.param), floats(t.grad), floats(t.rate), floats(t.out)},
-                t.param->numel());
-  });
+  return plain_update(op, Descend{}, {}, MissingRows::kKept);
 }
 
 StatusOr<Kernel> gpu_momentum(const KernelSetup& op) {
-  MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"MasterParam"}));
-  DescendWithMomentum form{};
-  form.mu = op.attr<float>("mu");
-  form.rescale = op.attr<float>("rescale_grad");
-  form.nesterov = op.attr<bool>("use_nesterov");
+  DescendWithMomentum rule{};
+  rule.mu = op.attr<float>("mu");
+  rule.rescale = op.attr<float>("rescale_grad");
+  rule.nesterov = op.attr<bool>("use_nesterov");
   if (op.attr<std::string>("regularization_method") == "l2_decay")
-    form.decay = op.attr<float>("regularization_coeff");
-  return Kernel([form, update = Update(op), state = OptimizerState(op, "Velocity", "VelocityOut")](
-                    const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Update::Tensors t, update.tensors(ctx));
-    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers v,
-                              state.pointers(ctx, t.param->numel()));
-    DescendWithMomentum f = form;
-    f.param = floats(t.param);
-    f.grad = floats(t.grad);
-    f.rate = floats(t.rate);
-    f.out = floats(t.out);
-    f.velocity = v.in;
-    f.velocity_out = v.out;
-    return each(*update.device, f, t.param->numel());
-  });
+    rule.decay = op.attr<float>("regularization_coeff");
+  return plain_update(op, rule, {{"Velocity", "VelocityOut"}}, MissingRows::kUpdated);
 }
 
-StatusOr<Kernel> gpu_adam(const KernelSetup& op) {
+StatusOr<Kernel> gpu_adagrad(const KernelSetup& op) {
+  return plain_update(op, DescendBySquares{1.0F, 1.0F, op.attr<float>("epsilon"), 0.0F},
+                      {{"Moment", "MomentOut"}}, MissingRows::kKept);
+}
+StatusOr<Kernel> gpu_decayed_adagrad(const KernelSetup& op) {
+  const auto decay = op.attr<float>("decay");
+  return plain_update(op, DescendBySquares{decay, 1.0F - decay, op.attr<float>("epsilon"), 0.0F},
+                      {{"Moment", "MomentOut"}}, MissingRows::kUpdated);
+}
+StatusOr<Kernel> gpu_adadelta(const KernelSetup& op) {
+  return plain_update(
+      op, DescendByUpdates{op.attr<float>("rho"), op.attr<float>("epsilon"), 0.0F},
+      {{"AvgSquaredGrad", "AvgSquaredGradOut"}, {"AvgSquaredUpdate", "AvgSquaredUpdateOut"}},
+      MissingRows::kUpdated);
+}
+StatusOr<Kernel> gpu_rmsprop(const KernelSetup& op) {
+  const auto decay = op.attr<float>("decay");
+  const auto epsilon = op.attr<float>("epsilon");
+  const auto momentum = op.attr<float>("momentum");
+  if (op.attr<bool>("centered")) {
+    return plain_update(
+        op, DescendByRoots<true>{decay, epsilon, momentum, 0.0F},
+        {{"MeanSquare", "MeanSquareOut"}, {"Moment", "MomentOut"}, {"MeanGrad", "MeanGradOut"}},
+        MissingRows::kUpdated);
+  }
+  return plain_update(op, DescendByRoots<false>{decay, epsilon, momentum, 0.0F},
+                      {{"MeanSquare", "MeanSquareOut"}, {"Moment", "MomentOut"}},
+                      MissingRows::kUpdated);
+}
+StatusOr<Kernel> gpu_ftrl(const KernelSetup& op) {
+  // as on the CPU: a tiny l1 and l2 keep the divisor from being zero
+  constexpr double kFloor = 1e-10;
+  const FollowLeader rule{static_cast<float>(op.attr<float>("l1") + kFloor),
+                          static_cast<float>(op.attr<float>("l2") + kFloor),
+                          -op.attr<float>("lr_power"), 0.0F};
+  return plain_update(
+      op, rule,
+      {{"SquaredAccumulator", "SquaredAccumOut"}, {"LinearAccumulator", "LinearAccumOut"}},
+      MissingRows::kKept);
+}
+
+// The powers of the decays, which some updates advance.
+struct Powers {
+  explicit Powers(const KernelSetup& op)
+      : in1(op.input("Beta1Pow")),
+        in2(op.input("Beta2Pow")),
+        out1(op.output("Beta1PowOut")),
+        out2(op.output("Beta2PowOut")),
+        beta1(op.attr<float>("beta1")),
+        beta2(op.attr<float>("beta2")) {}
+  struct Found {
+    PowerPointers first, second;
+  };
+  [[nodiscard]] StatusOr<Found> find(const KernelContext& ctx) const {
+    MILLRACE_ASSIGN_OR_RETURN(const PowerPointers first, find_power(ctx, in1, out1));
+    MILLRACE_ASSIGN_OR_RETURN(const PowerPointers second, find_power(ctx, in2, out2));
+    if (first.out == nullptr || second.out == nullptr) return refuse("an output is missing");
+    return Found{first, second};
+  }
+  // \param keep  the powers are copied
+  [[nodiscard]] Status advance(Device& device, const Found& p, bool keep) const {
+    return each(device,
+                AdvancePowers{p.first.in, p.second.in, p.first.out, p.second.out,
+                              keep ? 1.0F : beta1, keep ? 1.0F : beta2},
+                1);
+  }
+  ArgIndex in1, in2, out1, out2;
+  float beta1, beta2;
+};
+
+Status refuse_moment_extras(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(refuse_extras(
       op, {"MasterParam", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor"}));
-  if (op.attr<bool>("use_global_beta_pow")) return refuse("attribute 'use_global_beta_pow' is set");
+  if (op.def().find_attr("use_global_beta_pow") != nullptr && op.attr<bool>("use_global_beta_pow"))
+    return refuse("attribute 'use_global_beta_pow' is set");
+  return Ok();
+}
+
+StatusOr<Kernel> adam_update(const KernelSetup& op, float decay) {
+  MILLRACE_RETURN_IF_ERROR(refuse_moment_extras(op));
   DescendByMoments form{};
   form.beta1 = op.attr<float>("beta1");
   form.beta2 = op.attr<float>("beta2");
   form.epsilon = op.attr<float>("epsilon");
-  return Kernel([form, update = Update(op), first = OptimizerState(op, "Moment1", "Moment1Out"),
-                 second = OptimizerState(op, "Moment2", "Moment2Out"),
-                 power1 = OptimizerState(op, "Beta1Pow", "Beta1PowOut"),
-                 power2 = OptimizerState(op, "Beta2Pow", "Beta2PowOut")](
+  form.decay = decay;
+  const MissingRows missing =
+      op.attr<bool>("lazy_mode") ? MissingRows::kKept : MissingRows::kUpdated;
+  return Kernel([form, missing, powers = Powers(op),
+                 args = UpdateArgs(op, {{"Moment1", "Moment1Out"}, {"Moment2", "Moment2Out"}})](
                     const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Update::Tensors t, update.tensors(ctx));
-    const int64_t count = t.param->numel();
-    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers m, first.pointers(ctx, count));
-    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers v, second.pointers(ctx, count));
-    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers p1, power1.pointers(ctx, 1));
-    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers p2, power2.pointers(ctx, 1));
-    DescendByMoments f = form;
-    f.param = floats(t.param);
-    f.grad = floats(t.grad);
-    f.rate = floats(t.rate);
-    f.out = floats(t.out);
-    f.first = m.in;
-    f.first_out = m.out;
-    f.second = v.in;
-    f.second_out = v.out;
-    f.power1 = p1.in;
-    f.power2 = p2.in;
-    MILLRACE_RETURN_IF_ERROR(each(*update.device, f, count));
-    return each(*update.device, AdvancePowers{p1.in, p2.in, p1.out, p2.out, f.beta1, f.beta2}, 1);
+    MILLRACE_ASSIGN_OR_RETURN(const UpdateOperands on, find_operands(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const Powers::Found p, powers.find(ctx));
+    DescendByMoments rule = form;
+    // as in the original: powers that are updated in place are advanced before a sparse update
+    rule.advanced1 = on.rows != nullptr && p.first.in == p.first.out;
+    rule.advanced2 = on.rows != nullptr && p.second.in == p.second.out;
+    MILLRACE_RETURN_IF_ERROR(
+        run_update(args, on, rule, {nullptr, p.first.in, p.second.in, {}}, missing));
+    return powers.advance(args.memory->device(), p, on.rows != nullptr && on.rows->rows.empty());
   });
+}
+
+StatusOr<Kernel> gpu_adam(const KernelSetup& op) {
+  return adam_update(op, 0.0F);
+}
+StatusOr<Kernel> gpu_adamw(const KernelSetup& op) {
+  return adam_update(op, op.attr<bool>("with_decay")
+                             ? op.attr<float>("coeff") * op.attr<float>("lr_ratio")
+                             : 0.0F);
+}
+
+StatusOr<Kernel> gpu_adamax(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(refuse_moment_extras(op));
+  const DescendByMaximum rule{op.attr<float>("beta1"), op.attr<float>("beta2"),
+                              op.attr<float>("epsilon"), 0.0F};
+  return Kernel([rule, power = op.input("Beta1Pow"),
+                 args = UpdateArgs(op, {{"Moment", "MomentOut"}, {"InfNorm", "InfNormOut"}})](
+                    const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const UpdateOperands on, find_operands(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const PowerPointers p, find_power(ctx, power, {}));
+    return run_update(args, on, rule, {nullptr, p.in, nullptr, {}}, MissingRows::kUpdated);
+  });
+}
+
+// Sums of squares of two vectors of that many elements, in device memory.
+struct Squares {
+  std::shared_ptr<Block> block;
+  [[nodiscard]] const float* at(size_t k) const {
+    return reinterpret_cast<const float*>(block->data()) + k;
+  }
+};
+StatusOr<Squares> squares_of(Memory& memory, const float* a, const float* b, int64_t count) {
+  MILLRACE_ASSIGN_OR_RETURN(const ReducePlan plan, reduction_of({count}, {}));
+  Squares made;
+  MILLRACE_ASSIGN_OR_RETURN(made.block, memory.allocate(2 * sizeof(float), "norms"));
+  auto* const to = reinterpret_cast<float*>(made.block->data());
+  MILLRACE_RETURN_IF_ERROR(reduce<SumOfSquares>(memory, plan, a, to, 1.0F));
+  MILLRACE_RETURN_IF_ERROR(reduce<SumOfSquares>(memory, plan, b, to + 1, 1.0F));
+  return made;
+}
+
+StatusOr<Kernel> gpu_lars(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"MasterParam"}));
+  const auto decays = op.attr<std::vector<float>>("lars_weight_decay");
+  if (op.inputs("Param").count != 1 || decays.size() != 1)
+    return refuse("an update of several parameters runs on the CPU");
+  const DescendByNorms rule{op.attr<float>("mu"),           decays[0],
+                            op.attr<float>("rescale_grad"), op.attr<float>("lars_coeff"),
+                            op.attr<float>("epsilon"),      0.0F};
+  return Kernel([rule, args = UpdateArgs(op, {{"Velocity", "VelocityOut"}})](
+                    const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const UpdateOperands on, find_operands(ctx, args));
+    if (on.rows != nullptr) return refuse("rows are reported on the CPU");
+    MILLRACE_ASSIGN_OR_RETURN(
+        const Squares squares,
+        squares_of(*args.memory, floats(on.param), floats(on.grad), on.param->numel()));
+    const StepNumbers numbers{nullptr, nullptr, nullptr, {squares.at(0), squares.at(1)}};
+    return each(args.memory->device(), dense_update(on, rule, numbers), on.param->numel());
+  });
+}
+
+struct LambSettings {
+  float epsilon;
+  float decay;
+  bool adapt;
+};
+
+Status gpu_run_lamb(const KernelContext& ctx, const UpdateArgs& args, const Powers& powers,
+                    const LambSettings& s) {
+  MILLRACE_ASSIGN_OR_RETURN(UpdateOperands on, find_operands(ctx, args));
+  MILLRACE_ASSIGN_OR_RETURN(const Powers::Found p, powers.find(ctx));
+  if (on.rows != nullptr && on.rows->rows.empty())
+    return powers.advance(args.memory->device(), p, true);
+  Memory& memory = *args.memory;
+  const int64_t count = on.param->numel();
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Block> block,
+      memory.allocate(count * static_cast<int64_t>(sizeof(float)), "direction of lamb"));
+  auto* const direction = reinterpret_cast<float*>(block->data());
+  MILLRACE_RETURN_IF_ERROR(
+      run_update(args, on, AdvanceMoments{powers.beta1, powers.beta2}, {}, MissingRows::kUpdated));
+  MILLRACE_RETURN_IF_ERROR(
+      each(memory.device(),
+           LambDirection{on.out, on.states_out[0], on.states_out[1], p.first.in, p.second.in,
+                         direction, s.epsilon, s.decay},
+           count));
+  StepNumbers numbers{on.rate, nullptr, nullptr, {}};
+  Squares squares;
+  if (s.adapt) {
+    MILLRACE_ASSIGN_OR_RETURN(squares, squares_of(memory, on.out, direction, count));
+    numbers.squares[0] = squares.at(0);
+    numbers.squares[1] = squares.at(1);
+  }
+  MILLRACE_RETURN_IF_ERROR(each(
+      memory.device(),
+      gpu::Update<StepByTrust>{StepByTrust{}, numbers, on.out, direction, on.out, {}, {}}, count));
+  return powers.advance(memory.device(), p, false);
+}
+
+StatusOr<Kernel> gpu_lamb(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(refuse_moment_extras(op));
+  const auto decay = op.attr<float>("weight_decay");
+  const LambSettings settings{op.attr<float>("epsilon"), decay,
+                              decay > 0.0F || op.attr<bool>("always_adapt")};
+  return Kernel(
+      [settings, powers = Powers(op),
+       args = UpdateArgs(op, {{"Moment1", "Moment1Out"}, {"Moment2", "Moment2Out"}})](
+          const KernelContext& ctx) { return gpu_run_lamb(ctx, args, powers, settings); });
 }
 
 }  // namespace
@@ -137,7 +249,16 @@ StatusOr<Kernel> gpu_adam(const KernelSetup& op) {
 void add_optimizer(KernelRegistry& registry) {
   registry.add("sgd", gpu_sgd);
   registry.add("momentum", gpu_momentum);
+  registry.add("lars_momentum", gpu_lars);
   registry.add("adam", gpu_adam);
+  registry.add("adamw", gpu_adamw);
+  registry.add("adamax", gpu_adamax);
+  registry.add("adagrad", gpu_adagrad);
+  registry.add("decayed_adagrad", gpu_decayed_adagrad);
+  registry.add("adadelta", gpu_adadelta);
+  registry.add("rmsprop", gpu_rmsprop);
+  registry.add("ftrl", gpu_ftrl);
+  registry.add("lamb", gpu_lamb);
 }
 
 }  // namespace millrace::gpu

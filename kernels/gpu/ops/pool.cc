@@ -1,5 +1,8 @@
+#include <memory>
+
 #include "kernels/cpu/nn/pool_plan.h"
 #include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
 namespace millrace::gpu {
@@ -39,8 +42,9 @@ StatusOr<Kernel> gpu_pool(const KernelSetup& op) {
 StatusOr<Kernel> gpu_pool_grad(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_pool_settings(op));
   return Kernel([attrs, &device = device_of(op), x = op.input("X"), out = op.input("Out"),
-                 dout = op.input("Out@GRAD"),
-                 dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
+                 dout = op.input("Out@GRAD"), dx = op.output("X@GRAD"),
+                 memory = std::make_shared<KeptMemory<int32_t>>(
+                     memory_of(op), "maxima of pool2d_grad")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed_here(ctx, out, "Out"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, dout, "Out@GRAD"));
@@ -49,7 +53,14 @@ StatusOr<Kernel> gpu_pool_grad(const KernelSetup& op) {
     MILLRACE_RETURN_IF_ERROR(all_floats({from, dy}));
     if (dy->dims() != y->dims()) return refuse("Out@GRAD {}", describe(*dy));
     MILLRACE_ASSIGN_OR_RETURN(const PoolWindows windows, windows_of(attrs, *from, *y));
-    return each(device, PoolBackward{windows, floats(from), floats(dy), floats(to)}, to->numel());
+    int32_t* index = nullptr;
+    if (windows.max) {
+      if (from->dim(2) * from->dim(3) > INT32_MAX) return refuse("X {}", describe(*from));
+      MILLRACE_ASSIGN_OR_RETURN(index, memory->get(dy->numel()));
+      MILLRACE_RETURN_IF_ERROR(
+          each(device, PoolFirstMaximum{windows, floats(from), index}, dy->numel()));
+    }
+    return each(device, PoolBackward{windows, index, floats(dy), floats(to)}, to->numel());
   });
 }
 

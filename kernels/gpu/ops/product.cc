@@ -1,7 +1,14 @@
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <llvm/ADT/SmallVector.h>
+
 #include "kernels/gpu/ops/args.h"
 #include "kernels/registry.h"
+#include "ops/math/matrix_dims.h"
 
-// mul, and matmuls in which all matrices of a batch have the same shape.
+// mul, matmul and the like.
 namespace millrace::gpu {
 namespace {
 
@@ -11,20 +18,111 @@ int64_t gpu_product_of(llvm::ArrayRef<int64_t> dims) {
   return product;
 }
 
-// X as [rows, inner] and Y as [inner, columns], or transposed, for each matrix of a batch.
+// X as [rows, inner] and Y as [inner, columns], or transposed, for each matrix of a batch. A batch
+// has several levels where an operand is repeated along some of its dims.
 struct ProductShape {
+  struct Level {
+    int64_t size;
+    std::array<int64_t, 3> strides;  ///< in X, Y and Out; 0: repeated
+  };
   int64_t rows = 1;
   int64_t inner = 1;
   int64_t columns = 1;
-  int64_t batch = 1;
   bool turn_x = false;
   bool turn_y = false;
-  bool one_y = false;  ///< the whole batch uses one Y
+  llvm::SmallVector<Level, 4> levels;
+
+  [[nodiscard]] int64_t out_count() const {
+    int64_t count = rows * columns;
+    for (const Level& level : levels) count *= level.size;
+    return count;
+  }
+  // Adds a level outside of the others.
+  void add_outer(int64_t size, const std::array<int64_t, 3>& strides) {
+    if (size == 1) return;
+    if (!levels.empty()) {
+      Level& inner_level = levels.front();
+      bool joins = true;
+      for (size_t k = 0; k < 3; ++k)
+        joins &= strides[k] == inner_level.strides[k] * inner_level.size;
+      if (joins) {
+        inner_level.size *= size;
+        return;
+      }
+    }
+    levels.insert(levels.begin(), Level{size, strides});
+  }
+  // Matrices of X that are multiplied by the same Y are rows of one large X.
+  void fold() {
+    if (turn_x || levels.size() != 1 || levels[0].strides[1] != 0 ||
+        levels[0].strides[0] != rows * inner)
+      return;
+    rows *= levels[0].size;
+    levels.clear();
+  }
 };
 
-// Sets up c = a x b; strides follow from the sizes.
-MatrixProduct gpu_make(const float* a, const float* b, float* c, int64_t rows, int64_t inner,
-                       int64_t columns, bool turn_a, bool turn_b, int64_t batch) {
+enum Operand : size_t { kX = 0, kY = 1, kOut = 2 };
+
+// The product c = a x b with operands in these roles; sizes of one matrix are given.
+struct Roles {
+  Operand a, b, c;
+};
+
+constexpr int64_t kMostCalls = 256;
+
+// Levels that one call does not cover: all but one along which c advances. Errors: rejects batches
+// that take too many calls.
+StatusOr<std::optional<size_t>> batched_level(const ProductShape& s, const Roles& roles) {
+  std::optional<size_t> found;
+  int64_t calls = 1;
+  for (size_t i = 0; i < s.levels.size(); ++i) {
+    calls *= s.levels[i].size;
+    if (s.levels[i].strides[roles.c] != 0 && (!found || s.levels[i].size > s.levels[*found].size))
+      found = i;
+  }
+  if (found) calls /= s.levels[*found].size;
+  if (calls > kMostCalls) return refuse("the batch takes {} products", calls);
+  return found;
+}
+
+// Runs the product for all matrices of the batch. Where c is repeated, products are added.
+Status multiply_batch(Device& device, const ProductShape& s, const Roles& roles,
+                      const MatrixProduct& one) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<size_t> batched, batched_level(s, roles));
+  llvm::SmallVector<ProductShape::Level, 4> outer;
+  MatrixProduct p = one;
+  for (size_t i = 0; i < s.levels.size(); ++i) {
+    if (batched != i) {
+      outer.push_back(s.levels[i]);
+      continue;
+    }
+    p.batch = s.levels[i].size;
+    p.a_stride = s.levels[i].strides[roles.a];
+    p.b_stride = s.levels[i].strides[roles.b];
+    p.c_stride = s.levels[i].strides[roles.c];
+  }
+  llvm::SmallVector<int64_t, 4> at(outer.size(), 0);
+  while (true) {
+    MatrixProduct call = p;
+    bool adds = false;
+    for (size_t i = 0; i < outer.size(); ++i) {
+      call.a += at[i] * outer[i].strides[roles.a];
+      call.b += at[i] * outer[i].strides[roles.b];
+      call.c += at[i] * outer[i].strides[roles.c];
+      adds |= at[i] > 0 && outer[i].strides[roles.c] == 0;
+    }
+    call.beta = adds ? 1.0F : 0.0F;
+    MILLRACE_RETURN_IF_ERROR(device.multiply(call));
+    size_t i = outer.size();
+    while (i > 0 && ++at[i - 1] == outer[i - 1].size) at[--i] = 0;
+    if (i == 0) return Ok();
+  }
+}
+
+// c = a x b of one matrix each.
+MatrixProduct one_product(const float* a, const float* b, float* c, int64_t rows, int64_t inner,
+                          int64_t columns, bool turn_a, bool turn_b, float alpha) {
   MatrixProduct p;
   p.a = a;
   p.b = b;
@@ -34,16 +132,16 @@ MatrixProduct gpu_make(const float* a, const float* b, float* c, int64_t rows, i
   p.columns = columns;
   p.transpose_a = turn_a;
   p.transpose_b = turn_b;
-  p.batch = batch;
-  p.a_stride = rows * inner;
-  p.b_stride = inner * columns;
-  p.c_stride = rows * columns;
+  p.alpha = alpha;
   return p;
 }
 
+// Which attributes an op has.
+enum class ProductKind : uint8_t { kMul, kMatmul, kMatmulV2, kBmm };
+
 class ProductProduct {
  public:
-  ProductProduct(const KernelSetup& op, bool is_mul)
+  ProductProduct(const KernelSetup& op, ProductKind kind)
       : device_(&device_of(op)),
         x_(op.input("X")),
         y_(op.input("Y")),
@@ -51,17 +149,17 @@ class ProductProduct {
         dout_(op.input("Out@GRAD")),
         dx_(op.output("X@GRAD")),
         dy_(op.output("Y@GRAD")),
-        is_mul_(is_mul) {}
+        kind_(kind) {}
 
   Status read(const KernelSetup& op) {
-    if (is_mul_) {
+    if (kind_ == ProductKind::kMul) {
       x_cut_ = op.attr<int32_t>("x_num_col_dims");
       y_cut_ = op.attr<int32_t>("y_num_col_dims");
-      return Ok();
+    } else if (kind_ != ProductKind::kBmm) {
+      const bool old = kind_ == ProductKind::kMatmul;
+      turn_x_ = op.attr<bool>(old ? "transpose_X" : "trans_x");
+      turn_y_ = op.attr<bool>(old ? "transpose_Y" : "trans_y");
     }
-    const bool old = op.def().find_attr("transpose_X") != nullptr;
-    turn_x_ = op.attr<bool>(old ? "transpose_X" : "trans_x");
-    turn_y_ = op.attr<bool>(old ? "transpose_Y" : "trans_y");
     if (op.def().find_attr("alpha") != nullptr) alpha_ = op.attr<float>("alpha");
     if (op.def().find_attr("head_number") != nullptr && op.attr<int32_t>("head_number") > 1)
       return refuse("attribute 'head_number' is above 1");
@@ -74,12 +172,10 @@ class ProductProduct {
     Tensor& to = ctx.out(out_);
     MILLRACE_RETURN_IF_ERROR(all_floats({a, b, &to}));
     MILLRACE_ASSIGN_OR_RETURN(const ProductShape s, shape_of(*a, *b));
-    if (to.numel() != s.batch * s.rows * s.columns) return refuse("Out {}", describe(to));
-    MatrixProduct p = gpu_make(floats(a), floats(b), floats(to), s.rows, s.inner, s.columns,
-                               s.turn_x, s.turn_y, s.batch);
-    if (s.one_y) p.b_stride = 0;
-    p.alpha = alpha_;
-    return device_->multiply(p);
+    if (to.numel() != s.out_count()) return refuse("Out {}", describe(to));
+    return multiply_batch(*device_, s, {kX, kY, kOut},
+                          one_product(floats(a), floats(b), floats(to), s.rows, s.inner, s.columns,
+                                      s.turn_x, s.turn_y, alpha_));
   }
 
   Status backward(const KernelContext& ctx) const {
@@ -90,27 +186,26 @@ class ProductProduct {
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_y, output_like(ctx, dy_, *b));
     MILLRACE_RETURN_IF_ERROR(all_floats({a, b, d}));
     MILLRACE_ASSIGN_OR_RETURN(const ProductShape s, shape_of(*a, *b));
-    if (d->numel() != s.batch * s.rows * s.columns) return refuse("Out@GRAD {}", describe(*d));
-    if (s.one_y)
-      return refuse("the gradient of a Y that the whole batch uses is summed on the CPU");
-    const float* const dout = floats(d);
+    if (d->numel() != s.out_count()) return refuse("Out@GRAD {}", describe(*d));
+    // dX = dOut x Y', or its transpose Y x dOut'
+    const Roles for_x = s.turn_x ? Roles{kY, kOut, kX} : Roles{kOut, kY, kX};
+    // dY = X' x dOut, or its transpose dOut' x X
+    const Roles for_y = s.turn_y ? Roles{kOut, kX, kY} : Roles{kX, kOut, kY};
+    if (to_x != nullptr) MILLRACE_RETURN_IF_ERROR(batched_level(s, for_x).status());
+    if (to_y != nullptr) MILLRACE_RETURN_IF_ERROR(batched_level(s, for_y).status());
     if (to_x != nullptr) {
-      // dX = dOut x Y', or its transpose Y x dOut'
-      MatrixProduct p = s.turn_x ? gpu_make(floats(b), dout, floats(to_x), s.inner, s.columns,
-                                            s.rows, s.turn_y, true, s.batch)
-                                 : gpu_make(dout, floats(b), floats(to_x), s.rows, s.columns,
-                                            s.inner, false, !s.turn_y, s.batch);
-      p.alpha = alpha_;
-      MILLRACE_RETURN_IF_ERROR(device_->multiply(p));
+      const MatrixProduct p = s.turn_x ? one_product(floats(b), floats(d), floats(to_x), s.inner,
+                                                     s.columns, s.rows, s.turn_y, true, alpha_)
+                                       : one_product(floats(d), floats(b), floats(to_x), s.rows,
+                                                     s.columns, s.inner, false, !s.turn_y, alpha_);
+      MILLRACE_RETURN_IF_ERROR(multiply_batch(*device_, s, for_x, p));
     }
     if (to_y == nullptr) return Ok();
-    // dY = X' x dOut, or its transpose dOut' x X
-    MatrixProduct p = s.turn_y ? gpu_make(dout, floats(a), floats(to_y), s.columns, s.rows, s.inner,
-                                          true, s.turn_x, s.batch)
-                               : gpu_make(floats(a), dout, floats(to_y), s.inner, s.rows, s.columns,
-                                          !s.turn_x, false, s.batch);
-    p.alpha = alpha_;
-    return device_->multiply(p);
+    const MatrixProduct p = s.turn_y ? one_product(floats(d), floats(a), floats(to_y), s.columns,
+                                                   s.rows, s.inner, true, s.turn_x, alpha_)
+                                     : one_product(floats(a), floats(d), floats(to_y), s.inner,
+                                                   s.rows, s.columns, !s.turn_x, false, alpha_);
+    return multiply_batch(*device_, s, for_y, p);
   }
 
  private:
@@ -118,7 +213,7 @@ class ProductProduct {
     const auto misfit = [&] { return refuse("X {} and Y {}", describe(x), describe(y)); };
     if (x.numel() == 0 || y.numel() == 0) return misfit();
     ProductShape s;
-    if (is_mul_) {
+    if (kind_ == ProductKind::kMul) {
       const auto x_cut = static_cast<size_t>(x_cut_);
       const auto y_cut = static_cast<size_t>(y_cut_);
       if (x_cut > x.rank() || y_cut > y.rank()) return misfit();
@@ -128,23 +223,36 @@ class ProductProduct {
       return gpu_product_of(y.dims().take_front(y_cut)) == s.inner ? StatusOr<ProductShape>(s)
                                                                    : misfit();
     }
-    if (x.rank() < 2 || y.rank() < 2) return misfit();
-    const auto x_batch = x.dims().drop_back(2);
-    const auto y_batch = y.dims().drop_back(2);
-    if (!y_batch.empty() && x_batch != y_batch) return misfit();
-    s.one_y = y_batch.empty() && !x_batch.empty();
-    s.batch = gpu_product_of(x_batch);
-    s.turn_x = turn_x_;
-    s.turn_y = turn_y_;
-    s.rows = x.dim(turn_x_ ? -1 : -2);
-    s.inner = x.dim(turn_x_ ? -2 : -1);
-    s.columns = y.dim(turn_y_ ? -2 : -1);
-    return y.dim(turn_y_ ? -1 : -2) == s.inner ? StatusOr<ProductShape>(s) : misfit();
+    // the attributes of matmul_v2 do not apply to vectors
+    const bool vectors = kind_ == ProductKind::kMatmul;
+    s.turn_x = turn_x_ && (vectors || x.rank() > 1);
+    s.turn_y = turn_y_ && (vectors || y.rank() > 1);
+    const ops::MatrixDims a = ops::left_matrix(x.dims(), s.turn_x);
+    const ops::MatrixDims b = ops::right_matrix(y.dims(), s.turn_y);
+    if (a.cols != b.rows) return misfit();
+    s.rows = a.rows;
+    s.inner = a.cols;
+    s.columns = b.cols;
+    const size_t rank = std::max(a.batch.size(), b.batch.size());
+    const auto dim = [rank](const Dims& batch, size_t at) {
+      return at < rank - batch.size() ? 1 : batch[at - (rank - batch.size())];
+    };
+    std::array<int64_t, 3> strides = {s.rows * s.inner, s.inner * s.columns, s.rows * s.columns};
+    for (size_t i = rank; i-- > 0;) {
+      const int64_t of_x = dim(a.batch, i);
+      const int64_t of_y = dim(b.batch, i);
+      if (of_x != of_y && of_x != 1 && of_y != 1) return misfit();
+      const int64_t size = of_x == 1 ? of_y : of_x;
+      s.add_outer(size, {of_x == 1 ? 0 : strides[kX], of_y == 1 ? 0 : strides[kY], strides[kOut]});
+      strides = {strides[kX] * of_x, strides[kY] * of_y, strides[kOut] * size};
+    }
+    s.fold();
+    return s;
   }
 
   Device* device_;
   ArgIndex x_, y_, out_, dout_, dx_, dy_;
-  bool is_mul_;
+  ProductKind kind_;
   int64_t x_cut_ = 1;
   int64_t y_cut_ = 1;
   bool turn_x_ = false;
@@ -152,24 +260,29 @@ class ProductProduct {
   float alpha_ = 1.0F;
 };
 
-template <bool kIsMul, bool kForward>
-StatusOr<Kernel> gpu_make(const KernelSetup& op) {
+template <ProductKind kKind, bool kForward>
+StatusOr<Kernel> product_kernel(const KernelSetup& op) {
   if (op.input("MoreX@GRAD")) return refuse("a gradient is added on the CPU");
-  ProductProduct product(op, kIsMul);
+  ProductProduct product(op, kKind);
   MILLRACE_RETURN_IF_ERROR(product.read(op));
   return Kernel([product](const KernelContext& ctx) {
     return kForward ? product.forward(ctx) : product.backward(ctx);
   });
 }
 
+template <ProductKind kKind>
+void add_products(KernelRegistry& registry, const char* type, const char* grad_type) {
+  registry.add(type, product_kernel<kKind, true>);
+  registry.add(grad_type, product_kernel<kKind, false>);
+}
+
 }  // namespace
 
 void add_product(KernelRegistry& registry) {
-  registry.add("mul", gpu_make<true, true>);
-  registry.add("mul_grad", gpu_make<true, false>);
-  for (const char* const type : {"matmul", "matmul_v2"}) registry.add(type, gpu_make<false, true>);
-  for (const char* const type : {"matmul_grad", "matmul_v2_grad"})
-    registry.add(type, gpu_make<false, false>);
+  add_products<ProductKind::kMul>(registry, "mul", "mul_grad");
+  add_products<ProductKind::kMatmul>(registry, "matmul", "matmul_grad");
+  add_products<ProductKind::kMatmulV2>(registry, "matmul_v2", "matmul_v2_grad");
+  add_products<ProductKind::kBmm>(registry, "bmm", "bmm_grad");
 }
 
 }  // namespace millrace::gpu

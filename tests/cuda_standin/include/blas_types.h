@@ -16,6 +16,7 @@ typedef enum {
 } cublasOperation_t;
 typedef enum {
   CUBLAS_COMPUTE_32F = 68,
+  CUBLAS_COMPUTE_32F_FAST_16BF = 75,
   CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
 } cublasComputeType_t;
 typedef enum {

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "framework/base/status.h"
+#include "kernels/gpu/context.h"
+
+namespace millrace::executor {
+
+/// What products on a device may do with their factors.
+struct ProductRounding {
+  bool tf32 = false;  ///< GPUs: products and convolutions round them to 10 bits of mantissa
+  bool bf16 = false;  ///< products of matrices round them to bfloat16
+};
+
+/// Opens the device that programs run on, by its name in options: "cpu" (null is returned), "gpu:N"
+/// for the GPU with number N ("gpu": 0), or "gpu:emulated", which runs the GPU kernels in the
+/// memory of the process, for tests.
+///
+/// Errors: kInvalidArgument for another name, or for a rounding that the device does not have;
+/// kUnimplemented if this build has no CUDA, or the driver or the GPU is missing; kResource.
+StatusOr<std::shared_ptr<gpu::Context>> open_device(const std::string& name,
+                                                    const ProductRounding& rounding);
+
+}  // namespace millrace::executor

@@ -1,0 +1,406 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+// Formulas of ops with one operand: of(x), and grad(v, dout), where v is x or the result.
+namespace millrace::gpu {
+
+/// x limited to [low, high]; NaN stays NaN.
+constexpr float between(float x, float low, float high) {
+  const float above = x < low ? low : x;
+  return above > high ? high : above;
+}
+constexpr float logistic(float x) {
+  return 1.0F / (1.0F + std::exp(-x));
+}
+/// log(1 + exp(x)) without overflow.
+constexpr float softplus_of(float x) {
+  return (x > 0.0F ? x : 0.0F) + std::log1p(std::exp(-std::abs(x)));
+}
+
+// Piecewise linear functions.
+/// NaN stays NaN.
+struct Relu {
+  [[nodiscard]] constexpr float of(float x) const { return x < 0.0F ? 0.0F : x; }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return v > 0.0F ? dout : 0.0F; }
+};
+struct Relu6 {
+  float threshold;
+  [[nodiscard]] constexpr float of(float x) const { return between(x, 0.0F, threshold); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v > 0.0F && v < threshold ? dout : 0.0F;
+  }
+};
+struct LeakyRelu {
+  float alpha;
+  [[nodiscard]] constexpr float of(float x) const {
+    return alpha < 1.0F ? (x > alpha * x ? x : alpha * x) : (x < alpha * x ? x : alpha * x);
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v < 0.0F ? alpha * dout : dout;
+  }
+};
+struct Brelu {
+  float low;
+  float high;
+  [[nodiscard]] constexpr float of(float x) const { return between(x, low, high); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v > low && v < high ? dout : 0.0F;
+  }
+};
+struct ThresholdedRelu {
+  float threshold;
+  [[nodiscard]] constexpr float of(float x) const { return x <= threshold ? 0.0F : x; }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v > threshold ? dout : 0.0F;
+  }
+};
+struct HardShrink {
+  float threshold;
+  [[nodiscard]] constexpr float of(float x) const {
+    return x >= -threshold && x <= threshold ? 0.0F : x;
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v < -threshold || v > threshold ? dout : 0.0F;
+  }
+};
+struct SoftShrink {
+  float lambda;
+  [[nodiscard]] constexpr float of(float x) const {
+    return x < -lambda ? x + lambda : (x <= lambda ? 0.0F : x - lambda);
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v < -lambda || v > lambda ? dout : 0.0F;
+  }
+};
+struct HardSigmoid {
+  float slope;
+  float offset;
+  [[nodiscard]] constexpr float of(float x) const {
+    return between(x * slope + offset, 0.0F, 1.0F);
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v > 0.0F && v < 1.0F ? dout * slope : 0.0F;
+  }
+};
+struct HardSwish {
+  float threshold;
+  float scale;
+  float offset;
+  [[nodiscard]] constexpr float of(float x) const {
+    return x * between(x + offset, 0.0F, threshold) / scale;
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v + offset > 0.0F
+               ? dout * (v + offset < threshold ? (v + v + offset) / scale : threshold / scale)
+               : 0.0F;
+  }
+};
+struct Abs {
+  [[nodiscard]] constexpr float of(float x) const { return x < 0.0F ? -x : (x == 0.0F ? 0.0F : x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v > 0.0F ? dout : (v < 0.0F ? -dout : 0.0F);
+  }
+};
+struct Floor {
+  [[nodiscard]] constexpr float of(float x) const { return std::floor(x); }
+  [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
+};
+struct Ceil {
+  [[nodiscard]] constexpr float of(float x) const { return std::ceil(x); }
+  [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
+};
+struct Round {
+  [[nodiscard]] constexpr float of(float x) const { return std::round(x); }
+  [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
+};
+struct Trunc {
+  [[nodiscard]] constexpr float of(float x) const { return std::trunc(x); }
+  [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
+};
+
+// Smooth functions of networks.
+struct Sigmoid {
+  [[nodiscard]] constexpr float of(float x) const { return logistic(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * (1.0F - v) * v; }
+};
+struct LogSigmoid {
+  [[nodiscard]] constexpr float of(float x) const { return -softplus_of(-x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * logistic(-v); }
+};
+struct Tanh {
+  [[nodiscard]] constexpr float of(float x) const { return std::tanh(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * (1.0F - v * v); }
+};
+struct TanhShrink {
+  [[nodiscard]] constexpr float of(float x) const { return x - std::tanh(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout * std::tanh(v) * std::tanh(v);
+  }
+};
+struct ScaledTanh {
+  float a;
+  float b;
+  [[nodiscard]] constexpr float of(float x) const { return b * std::tanh(a * x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout * a * b * (1.0F - std::tanh(a * v) * std::tanh(a * v));
+  }
+};
+struct SoftSign {
+  [[nodiscard]] constexpr float of(float x) const { return x / (1.0F + std::abs(x)); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout / ((1.0F + std::abs(v)) * (1.0F + std::abs(v)));
+  }
+};
+struct Softplus {
+  float beta;
+  float threshold;
+  [[nodiscard]] constexpr float of(float x) const {
+    return beta * x > threshold ? x : softplus_of(beta * x) / beta;
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return beta * v > threshold ? dout : dout * logistic(beta * v);
+  }
+};
+/// As in the original, the gradient compares the result with the bounds of x.
+struct SoftRelu {
+  float threshold;
+  [[nodiscard]] constexpr float of(float x) const {
+    return softplus_of(between(x, -threshold, threshold));
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v > -threshold && v < threshold ? dout * -std::expm1(-v) : 0.0F;
+  }
+};
+struct Elu {
+  float alpha;
+  [[nodiscard]] constexpr float of(float x) const { return x > 0.0F ? x : alpha * std::expm1(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v > 0.0F ? dout : dout * alpha * std::exp(v);
+  }
+};
+struct Celu {
+  float alpha;
+  [[nodiscard]] constexpr float of(float x) const {
+    return x > 0.0F ? x : alpha * std::expm1(x / alpha);
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v > 0.0F ? dout : dout * std::exp(v / alpha);
+  }
+};
+struct Selu {
+  float scale;
+  float alpha;
+  [[nodiscard]] constexpr float of(float x) const {
+    return scale * (x > 0.0F ? x : alpha * std::expm1(x));
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout * (v > 0.0F ? scale : v + scale * alpha);
+  }
+};
+struct Silu {
+  [[nodiscard]] constexpr float of(float x) const { return x * logistic(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout * logistic(v) * (1.0F + v * (1.0F - logistic(v)));
+  }
+};
+struct Swish {
+  float beta;
+  [[nodiscard]] constexpr float of(float x) const { return x * logistic(beta * x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout * logistic(beta * v) * (1.0F + beta * v * (1.0F - logistic(beta * v)));
+  }
+};
+struct Mish {
+  float threshold;
+  [[nodiscard]] constexpr float plus(float x) const { return x > threshold ? x : softplus_of(x); }
+  [[nodiscard]] constexpr float of(float x) const { return x * std::tanh(plus(x)); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout * (std::tanh(plus(v)) -
+                   v * (1.0F - std::tanh(plus(v)) * std::tanh(plus(v))) * std::expm1(-plus(v)));
+  }
+};
+struct Gelu {
+  [[nodiscard]] constexpr float of(float x) const {
+    return 0.5F * x * (1.0F + std::erf(x * 0.70710678118654752440F));
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout * (0.5F * (1.0F + std::erf(v * 0.70710678118654752440F)) +
+                   v * 0.39894228040143267794F * std::exp(-0.5F * v * v));
+  }
+};
+struct Erf {
+  [[nodiscard]] constexpr float of(float x) const { return std::erf(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout * 1.12837916709551257390F * std::exp(-(v * v));
+  }
+};
+
+// Powers, logarithms and trigonometry.
+struct Exp {
+  [[nodiscard]] constexpr float of(float x) const { return std::exp(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * v; }
+};
+struct Expm1 {
+  [[nodiscard]] constexpr float of(float x) const { return std::expm1(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * v + dout; }
+};
+struct Log {
+  [[nodiscard]] constexpr float of(float x) const { return std::log(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / v; }
+};
+struct Log2 {
+  [[nodiscard]] constexpr float of(float x) const { return std::log2(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout / (v * 0.69314718055994530942F);
+  }
+};
+struct Log10 {
+  [[nodiscard]] constexpr float of(float x) const { return std::log10(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout / (v * 2.30258509299404568402F);
+  }
+};
+struct Log1p {
+  [[nodiscard]] constexpr float of(float x) const { return std::log1p(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / (v + 1.0F); }
+};
+struct Sqrt {
+  [[nodiscard]] constexpr float of(float x) const { return std::sqrt(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return 0.5F * dout / v; }
+};
+struct Rsqrt {
+  [[nodiscard]] constexpr float of(float x) const { return 1.0F / std::sqrt(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return -0.5F * dout * v * v * v; }
+};
+struct Square {
+  [[nodiscard]] constexpr float of(float x) const { return x * x; }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return 2.0F * dout * v; }
+};
+struct Reciprocal {
+  [[nodiscard]] constexpr float of(float x) const { return 1.0F / x; }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return -dout * v * v; }
+};
+struct Sin {
+  [[nodiscard]] constexpr float of(float x) const { return std::sin(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * std::cos(v); }
+};
+struct Cos {
+  [[nodiscard]] constexpr float of(float x) const { return std::cos(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return -dout * std::sin(v); }
+};
+struct Tan {
+  [[nodiscard]] constexpr float of(float x) const { return std::tan(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout / (std::cos(v) * std::cos(v));
+  }
+};
+struct Asin {
+  [[nodiscard]] constexpr float of(float x) const { return std::asin(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout / std::sqrt(1.0F - v * v);
+  }
+};
+struct Acos {
+  [[nodiscard]] constexpr float of(float x) const { return std::acos(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return -dout / std::sqrt(1.0F - v * v);
+  }
+};
+struct Atan {
+  [[nodiscard]] constexpr float of(float x) const { return std::atan(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / (1.0F + v * v); }
+};
+struct Sinh {
+  [[nodiscard]] constexpr float of(float x) const { return std::sinh(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * std::cosh(v); }
+};
+struct Cosh {
+  [[nodiscard]] constexpr float of(float x) const { return std::cosh(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * std::sinh(v); }
+};
+struct Asinh {
+  [[nodiscard]] constexpr float of(float x) const { return std::asinh(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout / std::sqrt(v * v + 1.0F);
+  }
+};
+struct Acosh {
+  [[nodiscard]] constexpr float of(float x) const { return std::acosh(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout / std::sqrt(v * v - 1.0F);
+  }
+};
+struct Atanh {
+  [[nodiscard]] constexpr float of(float x) const { return std::atanh(x); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / (1.0F - v * v); }
+};
+
+/// x to a fixed power.
+struct Power {
+  float exponent;
+  [[nodiscard]] constexpr float of(float x) const {
+    return exponent == 2.0F ? x * x : std::pow(x, exponent);
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return dout * exponent * (exponent == 2.0F ? v : std::pow(v, exponent - 1.0F));
+  }
+};
+/// x limited to [low, high].
+struct Clip {
+  float low;
+  float high;
+  [[nodiscard]] constexpr float of(float x) const { return between(x, low, high); }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    return v > low && v < high ? dout : 0.0F;
+  }
+};
+struct GeluTanh {
+  [[nodiscard]] constexpr float inner(float x) const {
+    return 0.79788456080286535588F * (x + 0.044715F * x * x * x);
+  }
+  [[nodiscard]] constexpr float of(float x) const {
+    return 0.5F * x * (1.0F + std::tanh(inner(x)));
+  }
+  [[nodiscard]] constexpr float grad(float v, float dout) const {
+    const float t = std::tanh(inner(v));
+    const float slope = 0.79788456080286535588F * (1.0F + 3.0F * 0.044715F * v * v);
+    return dout * 0.5F * (1.0F + t + v * (1.0F - t * t) * slope);
+  }
+};
+struct Sign {
+  [[nodiscard]] constexpr float of(float x) const {
+    return x > 0.0F ? 1.0F : (x < 0.0F ? -1.0F : 0.0F);
+  }
+};
+
+/// y = f(x). y may be x.
+template <typename Formula>
+struct Unary {
+  Formula formula;
+  const float* x;
+  float* y;
+  constexpr void operator()(int64_t i) const { y[i] = formula.of(x[i]); }
+};
+
+/// dx from x or the result, and the gradient of the result. dx may be one of them.
+template <typename Formula>
+struct Gradient {
+  Formula formula;
+  const float* v;  ///< null: not read
+  const float* dout;
+  float* dx;
+  constexpr void operator()(int64_t i) const {
+    dx[i] = formula.grad(v == nullptr ? 0.0F : v[i], dout[i]);
+  }
+};
+
+/// y[i] is true where x[i] is false, for bytes of 0 or 1.
+struct Not {
+  const uint8_t* x;
+  uint8_t* y;
+  constexpr void operator()(int64_t i) const { y[i] = x[i] == 0 ? 1 : 0; }
+};
+
+}  // namespace millrace::gpu

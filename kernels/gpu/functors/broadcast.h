@@ -1,0 +1,220 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/gpu/functors/walk.h"
+
+// Functors of ops with two operands of which one may be repeated, and of their gradients. Formulas
+// have of(x, y); grad_x(x, y, dout) and grad_y(x, y, dout) where there is a gradient. Those whose
+// gradients read no operand say so by kReads = false.
+namespace millrace::gpu {
+
+/// The type in which T is added: integers wrap around.
+template <typename T>
+struct Wrapping {
+  using type = std::make_unsigned_t<T>;
+};
+template <>
+struct Wrapping<float> {
+  using type = float;
+};
+
+struct Add {
+  static constexpr bool kReads = false;
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    using U = typename Wrapping<T>::type;
+    return static_cast<T>(static_cast<U>(x) + static_cast<U>(y));
+  }
+  static constexpr float grad_x(float /*x*/, float /*y*/, float dout) { return dout; }
+  static constexpr float grad_y(float /*x*/, float /*y*/, float dout) { return dout; }
+};
+struct Subtract {
+  static constexpr bool kReads = false;
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    using U = typename Wrapping<T>::type;
+    return static_cast<T>(static_cast<U>(x) - static_cast<U>(y));
+  }
+  static constexpr float grad_x(float /*x*/, float /*y*/, float dout) { return dout; }
+  static constexpr float grad_y(float /*x*/, float /*y*/, float dout) { return -dout; }
+};
+struct Multiply {
+  static constexpr bool kReads = true;
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    using U = typename Wrapping<T>::type;
+    return static_cast<T>(static_cast<U>(x) * static_cast<U>(y));
+  }
+  static constexpr float grad_x(float /*x*/, float y, float dout) { return dout * y; }
+  static constexpr float grad_y(float x, float /*y*/, float dout) { return dout * x; }
+};
+struct Divide {
+  static constexpr bool kReads = true;
+  static constexpr float of(float x, float y) { return x / y; }
+  static constexpr float grad_x(float /*x*/, float y, float dout) { return dout / y; }
+  static constexpr float grad_y(float x, float y, float dout) { return -dout * (x / y) / y; }
+};
+/// NaN if an operand is NaN; of equal operands, Y gets the gradient.
+struct Larger {
+  static constexpr bool kReads = true;
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    return x > y || x != x ? x : y;
+  }
+  static constexpr float grad_x(float x, float y, float dout) { return x > y ? dout : 0.0F; }
+  static constexpr float grad_y(float x, float y, float dout) { return x <= y ? dout : 0.0F; }
+};
+struct Smaller {
+  static constexpr bool kReads = true;
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    return x < y || x != x ? x : y;
+  }
+  static constexpr float grad_x(float x, float y, float dout) { return x < y ? dout : 0.0F; }
+  static constexpr float grad_y(float x, float y, float dout) { return x >= y ? dout : 0.0F; }
+};
+/// Of a number and NaN, the number; of equal operands, X gets the gradient.
+struct LargerNumber {
+  static constexpr bool kReads = true;
+  static constexpr bool is_x(float x, float y) { return x >= y || y != y; }
+  static constexpr float of(float x, float y) { return is_x(x, y) ? x : y; }
+  static constexpr float grad_x(float x, float y, float dout) { return is_x(x, y) ? dout : 0.0F; }
+  static constexpr float grad_y(float x, float y, float dout) { return is_x(x, y) ? 0.0F : dout; }
+};
+struct SmallerNumber {
+  static constexpr bool kReads = true;
+  static constexpr bool is_x(float x, float y) { return x <= y || y != y; }
+  static constexpr float of(float x, float y) { return is_x(x, y) ? x : y; }
+  static constexpr float grad_x(float x, float y, float dout) { return is_x(x, y) ? dout : 0.0F; }
+  static constexpr float grad_y(float x, float y, float dout) { return is_x(x, y) ? 0.0F : dout; }
+};
+struct RaiseTo {
+  static constexpr bool kReads = true;
+  static constexpr float of(float x, float y) { return std::pow(x, y); }
+  static constexpr float grad_x(float x, float y, float dout) {
+    return dout * y * std::pow(x, y - 1.0F);
+  }
+  static constexpr float grad_y(float x, float y, float dout) {
+    return dout * std::log(x) * std::pow(x, y);
+  }
+};
+
+struct Equal {
+  template <typename T>
+  static constexpr bool of(T x, T y) {
+    return x == y;
+  }
+};
+struct NotEqual {
+  template <typename T>
+  static constexpr bool of(T x, T y) {
+    return x != y;
+  }
+};
+struct Less {
+  template <typename T>
+  static constexpr bool of(T x, T y) {
+    return x < y;
+  }
+};
+struct LessEqual {
+  template <typename T>
+  static constexpr bool of(T x, T y) {
+    return x <= y;
+  }
+};
+struct Greater {
+  template <typename T>
+  static constexpr bool of(T x, T y) {
+    return x > y;
+  }
+};
+struct GreaterEqual {
+  template <typename T>
+  static constexpr bool of(T x, T y) {
+    return x >= y;
+  }
+};
+/// Of bytes that are 0 or 1.
+struct And {
+  static constexpr uint8_t of(uint8_t x, uint8_t y) { return x & y; }
+};
+struct Or {
+  static constexpr uint8_t of(uint8_t x, uint8_t y) { return x | y; }
+};
+struct Xor {
+  static constexpr uint8_t of(uint8_t x, uint8_t y) { return x ^ y; }
+};
+
+/// out[i] = x op y. out may be an operand that is not repeated.
+template <typename Formula, typename T, typename R = T>
+struct Binary {
+  const T* x;
+  const T* y;
+  R* out;
+  Walk<2> walk;  ///< positions in x and y
+  constexpr void operator()(int64_t i) const {
+    const auto at = walk.at(i);
+    out[i] = Formula::of(x[at.of[0]], y[at.of[1]]);
+  }
+};
+
+/// The gradient of X or of Y by one element of the result, 0 operands if they are not read.
+template <typename Formula, bool kOfY>
+constexpr float slope_of(const float* x, const float* y, int64_t at_x, int64_t at_y, float dout) {
+  float a = 0.0F;
+  float b = 0.0F;
+  if constexpr (Formula::kReads) {
+    a = x[at_x];
+    b = y[at_y];
+  }
+  if constexpr (kOfY) {
+    return Formula::grad_y(a, b, dout);
+  } else {
+    return Formula::grad_x(a, b, dout);
+  }
+}
+
+/// Gradient of an operand that is not repeated. It may be dout.
+template <typename Formula, bool kOfY>
+struct BinarySlope {
+  const float* x;
+  const float* y;
+  const float* dout;
+  float* to;
+  Walk<2> walk;  ///< positions in x and y
+  constexpr void operator()(int64_t i) const {
+    const auto at = walk.at(i);
+    to[i] = slope_of<Formula, kOfY>(x, y, at.of[0], at.of[1], dout[i]);
+  }
+};
+
+/// Gradient of an operand that is repeated: the sum over the elements of the result that its
+/// element was used for.
+template <typename Formula, bool kOfY>
+struct BinarySlopeSum {
+  const float* x;
+  const float* y;
+  const float* dout;
+  float* to;
+  Walk<3> kept;   ///< positions in x, y and dout by element of the operand
+  Walk<3> gone;   ///< the same by repetition, to be added
+  int64_t count;  ///< repetitions
+  template <typename Team>
+  constexpr void operator()(const Team& team, int64_t row) const {
+    const auto start = kept.at(row);
+    double sum = 0;
+    for (int64_t i = team.rank(); i < count; i += team.size()) {
+      const auto at = gone.at(i);
+      sum += static_cast<double>(slope_of<Formula, kOfY>(
+          x, y, start.of[0] + at.of[0], start.of[1] + at.of[1], dout[start.of[2] + at.of[2]]));
+    }
+    sum = team.sum(sum);
+    if (team.rank() == 0) to[row] = static_cast<float>(sum);
+  }
+};
+
+}  // namespace millrace::gpu
