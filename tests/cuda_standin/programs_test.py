@@ -21,8 +21,10 @@ class ProgramsTest(unittest.TestCase):
     def test_its_name_says_that_it_is_a_stand_in(self):
         status, text = devices("standin", "2")
         self.assertEqual(status, 0, text)
-        self.assertEqual([line.split("  ")[:2] for line in text.splitlines() if line.startswith("gpu:")],
-                         [[f"gpu:{i}", "stand-in for a GPU (tests only)"] for i in range(2)])
+        found = [line.split("  ")[:2] for line in text.splitlines()]
+        libraries = [["", "cuBLASLt 13.0.0"], ["", "cuDNN 9.19.0"]]
+        self.assertEqual(found[:3], [["gpu:0", "stand-in for a GPU (tests only)"], *libraries])
+        self.assertEqual(found[3:], [["gpu:1", "stand-in for a GPU (tests only)"], *libraries])
 
     def test_no_devices(self):
         status, text = devices("standin", "0")

@@ -30,6 +30,9 @@ class Resources(unittest.TestCase):
         for settings, text in (({"frame": 8}, "frame of 8"), ({"stores": 4}, "spills 4"),
                                ({"registers": 65}, "65 registers, limit 64"), ({"shared": 99999}, "99999 bytes of shared")):
             self.assertIn(text, " ".join(checked.problems(found(**settings)[1])))
+        tangent = ("_Z8run_eachI8GradientI3TanEE", 32, 0, 20, 0)
+        self.assertEqual(list(checked.problems(tangent)), [])
+        self.assertIn("frame of 64", " ".join(checked.problems((tangent[0], 64, 0, 20, 0))))
         self.assertIn("no known kind", " ".join(checked.problems(("other", 0, 0, 1, 0))))
 
 

@@ -5,6 +5,7 @@
 #include "kernels/cpu/gradient.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/random/bits.h"
+#include "kernels/cpu/random/dropout_args.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
@@ -12,25 +13,6 @@
 
 namespace millrace::kernels {
 namespace {
-
-struct DropoutArgs {
-  explicit DropoutArgs(const KernelSetup& op)
-      : probability(op.attr<float>("dropout_prob")),
-        upscale(op.attr<std::string>("dropout_implementation") == "upscale_in_train"),
-        is_test(op.attr<bool>("is_test")) {}
-  /// Factor of the kept elements during training.
-  [[nodiscard]] float kept_scale() const {
-    if (!upscale) return 1;
-    return probability >= 1 ? 0
-                            : static_cast<float>(1.0 / (1.0 - static_cast<double>(probability)));
-  }
-  /// Factor of all elements during inference.
-  [[nodiscard]] float test_scale() const { return upscale ? 1 : 1 - probability; }
-
-  float probability;
-  bool upscale;
-  bool is_test;
-};
 
 template <typename T>
 void scale_all(CpuDevice& device, const T* x, T* out, int64_t count, float factor) {

@@ -20,20 +20,22 @@ constexpr float softplus_of(float x) {
 }
 
 // Piecewise linear functions.
-/// NaN stays NaN.
+/// NaN stays NaN. Op relu; the gradient reads the result.
 struct Relu {
   [[nodiscard]] constexpr float of(float x) const { return x < 0.0F ? 0.0F : x; }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return v > 0.0F ? dout : 0.0F; }
 };
+/// Op relu6; the gradient reads the result.
 struct Relu6 {
-  float threshold;
+  float threshold;  ///< bound of the curve
   [[nodiscard]] constexpr float of(float x) const { return between(x, 0.0F, threshold); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return v > 0.0F && v < threshold ? dout : 0.0F;
   }
 };
+/// Op leaky_relu; the gradient reads x.
 struct LeakyRelu {
-  float alpha;
+  float alpha;  ///< slope or scale below 0
   [[nodiscard]] constexpr float of(float x) const {
     return alpha < 1.0F ? (x > alpha * x ? x : alpha * x) : (x < alpha * x ? x : alpha * x);
   }
@@ -41,23 +43,17 @@ struct LeakyRelu {
     return v < 0.0F ? alpha * dout : dout;
   }
 };
-struct Brelu {
-  float low;
-  float high;
-  [[nodiscard]] constexpr float of(float x) const { return between(x, low, high); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
-    return v > low && v < high ? dout : 0.0F;
-  }
-};
+/// Op thresholded_relu; the gradient reads x.
 struct ThresholdedRelu {
-  float threshold;
+  float threshold;  ///< bound of the curve
   [[nodiscard]] constexpr float of(float x) const { return x <= threshold ? 0.0F : x; }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return v > threshold ? dout : 0.0F;
   }
 };
+/// Op hard_shrink; the gradient reads x.
 struct HardShrink {
-  float threshold;
+  float threshold;  ///< bound of the curve
   [[nodiscard]] constexpr float of(float x) const {
     return x >= -threshold && x <= threshold ? 0.0F : x;
   }
@@ -65,8 +61,9 @@ struct HardShrink {
     return v < -threshold || v > threshold ? dout : 0.0F;
   }
 };
+/// Op softshrink; the gradient reads x.
 struct SoftShrink {
-  float lambda;
+  float lambda;  ///< half the width of the zero range
   [[nodiscard]] constexpr float of(float x) const {
     return x < -lambda ? x + lambda : (x <= lambda ? 0.0F : x - lambda);
   }
@@ -74,9 +71,10 @@ struct SoftShrink {
     return v < -lambda || v > lambda ? dout : 0.0F;
   }
 };
+/// Op hard_sigmoid; the gradient reads the result.
 struct HardSigmoid {
-  float slope;
-  float offset;
+  float slope;   ///< of the line
+  float offset;  ///< of the line at 0
   [[nodiscard]] constexpr float of(float x) const {
     return between(x * slope + offset, 0.0F, 1.0F);
   }
@@ -84,10 +82,11 @@ struct HardSigmoid {
     return v > 0.0F && v < 1.0F ? dout * slope : 0.0F;
   }
 };
+/// Op hard_swish; the gradient reads x.
 struct HardSwish {
-  float threshold;
-  float scale;
-  float offset;
+  float threshold;  ///< bound of the curve
+  float scale;      ///< factor of the result
+  float offset;     ///< of the line at 0
   [[nodiscard]] constexpr float of(float x) const {
     return x * between(x + offset, 0.0F, threshold) / scale;
   }
@@ -97,65 +96,77 @@ struct HardSwish {
                : 0.0F;
   }
 };
+/// Op abs; the gradient reads x.
 struct Abs {
   [[nodiscard]] constexpr float of(float x) const { return x < 0.0F ? -x : (x == 0.0F ? 0.0F : x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return v > 0.0F ? dout : (v < 0.0F ? -dout : 0.0F);
   }
 };
+/// Op floor; the gradient reads nothing.
 struct Floor {
   [[nodiscard]] constexpr float of(float x) const { return std::floor(x); }
   [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
 };
+/// Op ceil; the gradient reads nothing.
 struct Ceil {
   [[nodiscard]] constexpr float of(float x) const { return std::ceil(x); }
   [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
 };
+/// Op round; the gradient reads nothing.
 struct Round {
   [[nodiscard]] constexpr float of(float x) const { return std::round(x); }
   [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
 };
+/// Op trunc; the gradient reads nothing.
 struct Trunc {
   [[nodiscard]] constexpr float of(float x) const { return std::trunc(x); }
   [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
 };
 
 // Smooth functions of networks.
+/// Op sigmoid; the gradient reads the result.
 struct Sigmoid {
   [[nodiscard]] constexpr float of(float x) const { return logistic(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * (1.0F - v) * v; }
 };
+/// Op logsigmoid; the gradient reads x.
 struct LogSigmoid {
   [[nodiscard]] constexpr float of(float x) const { return -softplus_of(-x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * logistic(-v); }
 };
+/// Op tanh; the gradient reads the result.
 struct Tanh {
   [[nodiscard]] constexpr float of(float x) const { return std::tanh(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * (1.0F - v * v); }
 };
+/// Op tanh_shrink; the gradient reads x.
 struct TanhShrink {
   [[nodiscard]] constexpr float of(float x) const { return x - std::tanh(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout * std::tanh(v) * std::tanh(v);
   }
 };
+/// Op stanh; the gradient reads x.
 struct ScaledTanh {
-  float a;
-  float b;
+  float a;  ///< factor of x
+  float b;  ///< factor of the result
   [[nodiscard]] constexpr float of(float x) const { return b * std::tanh(a * x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout * a * b * (1.0F - std::tanh(a * v) * std::tanh(a * v));
   }
 };
+/// Op softsign; the gradient reads x.
 struct SoftSign {
   [[nodiscard]] constexpr float of(float x) const { return x / (1.0F + std::abs(x)); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout / ((1.0F + std::abs(v)) * (1.0F + std::abs(v)));
   }
 };
+/// Op softplus; the gradient reads x.
 struct Softplus {
-  float beta;
-  float threshold;
+  float beta;       ///< factor of x within the function
+  float threshold;  ///< bound of the curve
   [[nodiscard]] constexpr float of(float x) const {
     return beta * x > threshold ? x : softplus_of(beta * x) / beta;
   }
@@ -164,8 +175,9 @@ struct Softplus {
   }
 };
 /// As in the original, the gradient compares the result with the bounds of x.
+/// Op soft_relu; the gradient reads the result.
 struct SoftRelu {
-  float threshold;
+  float threshold;  ///< bound of the curve
   [[nodiscard]] constexpr float of(float x) const {
     return softplus_of(between(x, -threshold, threshold));
   }
@@ -173,15 +185,17 @@ struct SoftRelu {
     return v > -threshold && v < threshold ? dout * -std::expm1(-v) : 0.0F;
   }
 };
+/// Op elu; the gradient reads x.
 struct Elu {
-  float alpha;
+  float alpha;  ///< slope or scale below 0
   [[nodiscard]] constexpr float of(float x) const { return x > 0.0F ? x : alpha * std::expm1(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return v > 0.0F ? dout : dout * alpha * std::exp(v);
   }
 };
+/// Op celu; the gradient reads x.
 struct Celu {
-  float alpha;
+  float alpha;  ///< slope or scale below 0
   [[nodiscard]] constexpr float of(float x) const {
     return x > 0.0F ? x : alpha * std::expm1(x / alpha);
   }
@@ -189,9 +203,10 @@ struct Celu {
     return v > 0.0F ? dout : dout * std::exp(v / alpha);
   }
 };
+/// Op selu; the gradient reads the result.
 struct Selu {
-  float scale;
-  float alpha;
+  float scale;  ///< factor of the result
+  float alpha;  ///< slope or scale below 0
   [[nodiscard]] constexpr float of(float x) const {
     return scale * (x > 0.0F ? x : alpha * std::expm1(x));
   }
@@ -199,21 +214,24 @@ struct Selu {
     return dout * (v > 0.0F ? scale : v + scale * alpha);
   }
 };
+/// Op silu; the gradient reads x.
 struct Silu {
   [[nodiscard]] constexpr float of(float x) const { return x * logistic(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout * logistic(v) * (1.0F + v * (1.0F - logistic(v)));
   }
 };
+/// Op swish; the gradient reads x.
 struct Swish {
-  float beta;
+  float beta;  ///< factor of x within the function
   [[nodiscard]] constexpr float of(float x) const { return x * logistic(beta * x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout * logistic(beta * v) * (1.0F + beta * v * (1.0F - logistic(beta * v)));
   }
 };
+/// Op mish; the gradient reads x.
 struct Mish {
-  float threshold;
+  float threshold;  ///< bound of the curve
   [[nodiscard]] constexpr float plus(float x) const { return x > threshold ? x : softplus_of(x); }
   [[nodiscard]] constexpr float of(float x) const { return x * std::tanh(plus(x)); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
@@ -230,6 +248,7 @@ struct Gelu {
                    v * 0.39894228040143267794F * std::exp(-0.5F * v * v));
   }
 };
+/// Op erf; the gradient reads x.
 struct Erf {
   [[nodiscard]] constexpr float of(float x) const { return std::erf(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
@@ -238,100 +257,121 @@ struct Erf {
 };
 
 // Powers, logarithms and trigonometry.
+/// Op exp; the gradient reads the result.
 struct Exp {
   [[nodiscard]] constexpr float of(float x) const { return std::exp(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * v; }
 };
+/// Op expm1; the gradient reads the result.
 struct Expm1 {
   [[nodiscard]] constexpr float of(float x) const { return std::expm1(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * v + dout; }
 };
+/// Op log; the gradient reads x.
 struct Log {
   [[nodiscard]] constexpr float of(float x) const { return std::log(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / v; }
 };
+/// Op log2; the gradient reads x.
 struct Log2 {
   [[nodiscard]] constexpr float of(float x) const { return std::log2(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout / (v * 0.69314718055994530942F);
   }
 };
+/// Op log10; the gradient reads x.
 struct Log10 {
   [[nodiscard]] constexpr float of(float x) const { return std::log10(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout / (v * 2.30258509299404568402F);
   }
 };
+/// Op log1p; the gradient reads x.
 struct Log1p {
   [[nodiscard]] constexpr float of(float x) const { return std::log1p(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / (v + 1.0F); }
 };
+/// Op sqrt; the gradient reads the result.
 struct Sqrt {
   [[nodiscard]] constexpr float of(float x) const { return std::sqrt(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return 0.5F * dout / v; }
 };
+/// Op rsqrt; the gradient reads the result.
 struct Rsqrt {
   [[nodiscard]] constexpr float of(float x) const { return 1.0F / std::sqrt(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return -0.5F * dout * v * v * v; }
 };
+/// Op square; the gradient reads x.
 struct Square {
   [[nodiscard]] constexpr float of(float x) const { return x * x; }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return 2.0F * dout * v; }
 };
+/// Op reciprocal; the gradient reads the result.
 struct Reciprocal {
   [[nodiscard]] constexpr float of(float x) const { return 1.0F / x; }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return -dout * v * v; }
 };
+/// Op sin; the gradient reads x.
 struct Sin {
   [[nodiscard]] constexpr float of(float x) const { return std::sin(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * std::cos(v); }
 };
+/// Op cos; the gradient reads x.
 struct Cos {
   [[nodiscard]] constexpr float of(float x) const { return std::cos(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return -dout * std::sin(v); }
 };
+/// Op tan; the gradient reads x.
 struct Tan {
   [[nodiscard]] constexpr float of(float x) const { return std::tan(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout / (std::cos(v) * std::cos(v));
   }
 };
+/// Op asin; the gradient reads x.
 struct Asin {
   [[nodiscard]] constexpr float of(float x) const { return std::asin(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout / std::sqrt(1.0F - v * v);
   }
 };
+/// Op acos; the gradient reads x.
 struct Acos {
   [[nodiscard]] constexpr float of(float x) const { return std::acos(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return -dout / std::sqrt(1.0F - v * v);
   }
 };
+/// Op atan; the gradient reads x.
 struct Atan {
   [[nodiscard]] constexpr float of(float x) const { return std::atan(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / (1.0F + v * v); }
 };
+/// Op sinh; the gradient reads x.
 struct Sinh {
   [[nodiscard]] constexpr float of(float x) const { return std::sinh(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * std::cosh(v); }
 };
+/// Op cosh; the gradient reads x.
 struct Cosh {
   [[nodiscard]] constexpr float of(float x) const { return std::cosh(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * std::sinh(v); }
 };
+/// Op asinh; the gradient reads x.
 struct Asinh {
   [[nodiscard]] constexpr float of(float x) const { return std::asinh(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout / std::sqrt(v * v + 1.0F);
   }
 };
+/// Op acosh; the gradient reads x.
 struct Acosh {
   [[nodiscard]] constexpr float of(float x) const { return std::acosh(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return dout / std::sqrt(v * v - 1.0F);
   }
 };
+/// Op atanh; the gradient reads x.
 struct Atanh {
   [[nodiscard]] constexpr float of(float x) const { return std::atanh(x); }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / (1.0F - v * v); }
@@ -339,7 +379,7 @@ struct Atanh {
 
 /// x to a fixed power.
 struct Power {
-  float exponent;
+  float exponent;  ///< of x
   [[nodiscard]] constexpr float of(float x) const {
     return exponent == 2.0F ? x * x : std::pow(x, exponent);
   }
@@ -348,9 +388,10 @@ struct Power {
   }
 };
 /// x limited to [low, high].
+/// Ops clip and brelu; the gradient reads x.
 struct Clip {
-  float low;
-  float high;
+  float low;   ///< lower bound
+  float high;  ///< upper bound
   [[nodiscard]] constexpr float of(float x) const { return between(x, low, high); }
   [[nodiscard]] constexpr float grad(float v, float dout) const {
     return v > low && v < high ? dout : 0.0F;
@@ -378,19 +419,19 @@ struct Sign {
 /// y = f(x). y may be x.
 template <typename Formula>
 struct Unary {
-  Formula formula;
-  const float* x;
-  float* y;
+  Formula formula;  ///< with its attributes
+  const float* x;   ///< elements
+  float* y;         ///< results
   constexpr void operator()(int64_t i) const { y[i] = formula.of(x[i]); }
 };
 
 /// dx from x or the result, and the gradient of the result. dx may be one of them.
 template <typename Formula>
 struct Gradient {
-  Formula formula;
-  const float* v;  ///< null: not read
-  const float* dout;
-  float* dx;
+  Formula formula;    ///< with its attributes
+  const float* v;     ///< null: not read
+  const float* dout;  ///< gradient of the results
+  float* dx;          ///< gradient of the elements
   constexpr void operator()(int64_t i) const {
     dx[i] = formula.grad(v == nullptr ? 0.0F : v[i], dout[i]);
   }
@@ -398,8 +439,8 @@ struct Gradient {
 
 /// y[i] is true where x[i] is false, for bytes of 0 or 1.
 struct Not {
-  const uint8_t* x;
-  uint8_t* y;
+  const uint8_t* x;  ///< elements
+  uint8_t* y;        ///< results
   constexpr void operator()(int64_t i) const { y[i] = x[i] == 0 ? 1 : 0; }
 };
 

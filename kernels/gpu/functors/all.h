@@ -51,10 +51,12 @@ constexpr size_t index_of(FunctorList<Functors...> /*list*/) {
 /// The lists one after another.
 template <typename... First, typename... Second>
 FunctorList<First..., Second...> joined(FunctorList<First...>, FunctorList<Second...>);
+/// The same for more lists.
 template <typename... First, typename... Second, typename... More>
 auto joined(FunctorList<First...>, FunctorList<Second...>, More... more) {
   return joined(FunctorList<First..., Second...>{}, more...);
 }
+/// The type of the joined lists.
 template <typename... Lists>
 using Joined = decltype(joined(Lists{}...));
 
@@ -88,33 +90,19 @@ using BinaryFunctors = FunctorList<
     BinarySlope<SmallerNumber, false>, BinarySlope<SmallerNumber, true>,
     BinarySlope<RaiseTo, false>, BinarySlope<RaiseTo, true>>;
 
-/// Ops with one operand.
-using UnaryFunctors =
-    FunctorList<Unary<Relu>, Unary<Relu6>, Unary<LeakyRelu>, Unary<Brelu>, Unary<ThresholdedRelu>,
-                Unary<HardShrink>, Unary<SoftShrink>, Unary<HardSigmoid>, Unary<HardSwish>,
-                Unary<Abs>, Unary<Floor>, Unary<Ceil>, Unary<Round>, Unary<Trunc>, Unary<Sigmoid>,
-                Unary<LogSigmoid>, Unary<Tanh>, Unary<TanhShrink>, Unary<ScaledTanh>,
-                Unary<SoftSign>, Unary<Softplus>, Unary<SoftRelu>, Unary<Elu>, Unary<Celu>,
-                Unary<Selu>, Unary<Silu>, Unary<Swish>, Unary<Mish>, Unary<Gelu>, Unary<Erf>,
-                Unary<Exp>, Unary<Expm1>, Unary<Log>, Unary<Log2>, Unary<Log10>, Unary<Log1p>,
-                Unary<Sqrt>, Unary<Rsqrt>, Unary<Square>, Unary<Reciprocal>, Unary<Sin>, Unary<Cos>,
-                Unary<Tan>, Unary<Asin>, Unary<Acos>, Unary<Atan>, Unary<Sinh>, Unary<Cosh>,
-                Unary<Asinh>, Unary<Acosh>, Unary<Atanh>, Unary<Power>, Unary<Clip>,
-                Unary<GeluTanh>, Unary<Sign>, Not>;
-
-/// Their gradients.
-using UnaryGradients = FunctorList<
-    Gradient<Relu>, Gradient<Relu6>, Gradient<LeakyRelu>, Gradient<Brelu>,
-    Gradient<ThresholdedRelu>, Gradient<HardShrink>, Gradient<SoftShrink>, Gradient<HardSigmoid>,
-    Gradient<HardSwish>, Gradient<Abs>, Gradient<Floor>, Gradient<Ceil>, Gradient<Round>,
-    Gradient<Trunc>, Gradient<Sigmoid>, Gradient<LogSigmoid>, Gradient<Tanh>, Gradient<TanhShrink>,
-    Gradient<ScaledTanh>, Gradient<SoftSign>, Gradient<Softplus>, Gradient<SoftRelu>, Gradient<Elu>,
-    Gradient<Celu>, Gradient<Selu>, Gradient<Silu>, Gradient<Swish>, Gradient<Mish>, Gradient<Gelu>,
-    Gradient<Erf>, Gradient<Exp>, Gradient<Expm1>, Gradient<Log>, Gradient<Log2>, Gradient<Log10>,
-    Gradient<Log1p>, Gradient<Sqrt>, Gradient<Rsqrt>, Gradient<Square>, Gradient<Reciprocal>,
-    Gradient<Sin>, Gradient<Cos>, Gradient<Tan>, Gradient<Asin>, Gradient<Acos>, Gradient<Atan>,
-    Gradient<Sinh>, Gradient<Cosh>, Gradient<Asinh>, Gradient<Acosh>, Gradient<Atanh>,
-    Gradient<Power>, Gradient<Clip>, Gradient<GeluTanh>>;
+/// Formulas of ops with one operand.
+using UnaryFormulas =
+    FunctorList<Relu, Relu6, LeakyRelu, ThresholdedRelu, HardShrink, SoftShrink, HardSigmoid,
+                HardSwish, Abs, Floor, Ceil, Round, Trunc, Sigmoid, LogSigmoid, Tanh, TanhShrink,
+                ScaledTanh, SoftSign, Softplus, SoftRelu, Elu, Celu, Selu, Silu, Swish, Mish, Gelu,
+                Erf, Exp, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos,
+                Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Power, Clip, GeluTanh>;
+/// A template for each formula of a list.
+template <template <typename> class Template, typename... Formulas>
+FunctorList<Template<Formulas>...> applied(FunctorList<Formulas...>);
+/// Ops with one operand, and their gradients.
+using UnaryFunctors = decltype(applied<Unary>(UnaryFormulas{}));
+using UnaryGradients = decltype(applied<Gradient>(UnaryFormulas{}));
 
 /// Updates of parameters, and rows of tables.
 using RowUpdates = FunctorList<
@@ -156,11 +144,11 @@ using ValueFunctors =
 
 /// Others that compute one element.
 using OtherEachFunctors =
-    FunctorList<Fill, FillFrom, Scale, SumOfMany, EntropyGradient, SoftmaxEntropyGradient,
-                PoolForward, PoolFirstMaximum, PoolBackward, FinishConv, NormInference,
-                MultiplyElement, ConvolveOutput, ConvolveInputGradient, ClipByNorm, Spread<SumOf>,
-                Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
-                Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
+    FunctorList<Unary<Sign>, Not, Fill, FillFrom, Scale, SumOfMany, EntropyGradient,
+                SoftmaxEntropyGradient, PoolForward, PoolFirstMaximum, PoolBackward, FinishConv, NormInference, MultiplyElement,
+                ConvolveOutput, ConvolveInputGradient, ClipByNorm, Spread<SumOf>, Spread<MeanOf>,
+                Spread<SumOfSquares>, Spread<RootOfSquares>, Spread<SumOfMagnitudes>,
+                Spread<ProductOf>, Spread<LargestOf>>;
 
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,

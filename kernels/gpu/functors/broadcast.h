@@ -21,6 +21,7 @@ struct Wrapping<float> {
   using type = float;
 };
 
+/// Op elementwise_add.
 struct Add {
   static constexpr bool kReads = false;
   template <typename T>
@@ -31,6 +32,7 @@ struct Add {
   static constexpr float grad_x(float /*x*/, float /*y*/, float dout) { return dout; }
   static constexpr float grad_y(float /*x*/, float /*y*/, float dout) { return dout; }
 };
+/// Op elementwise_sub and minus.
 struct Subtract {
   static constexpr bool kReads = false;
   template <typename T>
@@ -41,6 +43,7 @@ struct Subtract {
   static constexpr float grad_x(float /*x*/, float /*y*/, float dout) { return dout; }
   static constexpr float grad_y(float /*x*/, float /*y*/, float dout) { return -dout; }
 };
+/// Op elementwise_mul.
 struct Multiply {
   static constexpr bool kReads = true;
   template <typename T>
@@ -51,6 +54,7 @@ struct Multiply {
   static constexpr float grad_x(float /*x*/, float y, float dout) { return dout * y; }
   static constexpr float grad_y(float x, float /*y*/, float dout) { return dout * x; }
 };
+/// Op elementwise_div.
 struct Divide {
   static constexpr bool kReads = true;
   static constexpr float of(float x, float y) { return x / y; }
@@ -77,20 +81,17 @@ struct Smaller {
   static constexpr float grad_y(float x, float y, float dout) { return x >= y ? dout : 0.0F; }
 };
 /// Of a number and NaN, the number; of equal operands, X gets the gradient.
-struct LargerNumber {
+template <bool kLarger>
+struct ChosenNumber {
   static constexpr bool kReads = true;
-  static constexpr bool is_x(float x, float y) { return x >= y || y != y; }
+  static constexpr bool is_x(float x, float y) { return (kLarger ? x >= y : x <= y) || y != y; }
   static constexpr float of(float x, float y) { return is_x(x, y) ? x : y; }
   static constexpr float grad_x(float x, float y, float dout) { return is_x(x, y) ? dout : 0.0F; }
   static constexpr float grad_y(float x, float y, float dout) { return is_x(x, y) ? 0.0F : dout; }
 };
-struct SmallerNumber {
-  static constexpr bool kReads = true;
-  static constexpr bool is_x(float x, float y) { return x <= y || y != y; }
-  static constexpr float of(float x, float y) { return is_x(x, y) ? x : y; }
-  static constexpr float grad_x(float x, float y, float dout) { return is_x(x, y) ? dout : 0.0F; }
-  static constexpr float grad_y(float x, float y, float dout) { return is_x(x, y) ? 0.0F : dout; }
-};
+using LargerNumber = ChosenNumber<true>;    ///< elementwise_fmax
+using SmallerNumber = ChosenNumber<false>;  ///< elementwise_fmin
+/// Op elementwise_pow.
 struct RaiseTo {
   static constexpr bool kReads = true;
   static constexpr float of(float x, float y) { return std::pow(x, y); }
@@ -102,36 +103,42 @@ struct RaiseTo {
   }
 };
 
+/// Op equal.
 struct Equal {
   template <typename T>
   static constexpr bool of(T x, T y) {
     return x == y;
   }
 };
+/// Op not_equal.
 struct NotEqual {
   template <typename T>
   static constexpr bool of(T x, T y) {
     return x != y;
   }
 };
+/// Op less_than.
 struct Less {
   template <typename T>
   static constexpr bool of(T x, T y) {
     return x < y;
   }
 };
+/// Op less_equal.
 struct LessEqual {
   template <typename T>
   static constexpr bool of(T x, T y) {
     return x <= y;
   }
 };
+/// Op greater_than.
 struct Greater {
   template <typename T>
   static constexpr bool of(T x, T y) {
     return x > y;
   }
 };
+/// Op greater_equal.
 struct GreaterEqual {
   template <typename T>
   static constexpr bool of(T x, T y) {
@@ -142,9 +149,11 @@ struct GreaterEqual {
 struct And {
   static constexpr uint8_t of(uint8_t x, uint8_t y) { return x & y; }
 };
+/// Op logical_or, of bytes that are 0 or 1.
 struct Or {
   static constexpr uint8_t of(uint8_t x, uint8_t y) { return x | y; }
 };
+/// Op logical_xor, of bytes that are 0 or 1.
 struct Xor {
   static constexpr uint8_t of(uint8_t x, uint8_t y) { return x ^ y; }
 };
@@ -152,9 +161,9 @@ struct Xor {
 /// out[i] = x op y. out may be an operand that is not repeated.
 template <typename Formula, typename T, typename R = T>
 struct Binary {
-  const T* x;
-  const T* y;
-  R* out;
+  const T* x;    ///< first operand
+  const T* y;    ///< second operand
+  R* out;        ///< result, one element for each call
   Walk<2> walk;  ///< positions in x and y
   constexpr void operator()(int64_t i) const {
     const auto at = walk.at(i);
@@ -181,11 +190,11 @@ constexpr float slope_of(const float* x, const float* y, int64_t at_x, int64_t a
 /// Gradient of an operand that is not repeated. It may be dout.
 template <typename Formula, bool kOfY>
 struct BinarySlope {
-  const float* x;
-  const float* y;
-  const float* dout;
-  float* to;
-  Walk<2> walk;  ///< positions in x and y
+  const float* x;     ///< first operand
+  const float* y;     ///< second operand
+  const float* dout;  ///< gradient of the result
+  float* to;          ///< gradient of the operand
+  Walk<2> walk;       ///< positions in x and y
   constexpr void operator()(int64_t i) const {
     const auto at = walk.at(i);
     to[i] = slope_of<Formula, kOfY>(x, y, at.of[0], at.of[1], dout[i]);
@@ -196,13 +205,13 @@ struct BinarySlope {
 /// element was used for.
 template <typename Formula, bool kOfY>
 struct BinarySlopeSum {
-  const float* x;
-  const float* y;
-  const float* dout;
-  float* to;
-  Walk<3> kept;   ///< positions in x, y and dout by element of the operand
-  Walk<3> gone;   ///< the same by repetition, to be added
-  int64_t count;  ///< repetitions
+  const float* x;     ///< first operand
+  const float* y;     ///< second operand
+  const float* dout;  ///< gradient of the result
+  float* to;          ///< gradient of the operand
+  Walk<3> kept;       ///< positions in x, y and dout by element of the operand
+  Walk<3> gone;       ///< the same by repetition, to be added
+  int64_t count;      ///< repetitions
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const auto start = kept.at(row);

@@ -13,12 +13,12 @@ namespace millrace::gpu {
 template <typename Word, typename Id>
 struct TakeRows {
   const Word* table;  ///< [height, width]
-  const Id* ids;
-  Word* out;
-  Divider width;    ///< words of a row
-  int64_t height;   ///< rows of the table
-  int64_t padding;  ///< negative: none
-  Word nan;         ///< all bits set
+  const Id* ids;      ///< row of the table, by row of the result
+  Word* out;          ///< result
+  Divider width;      ///< words of a row
+  int64_t height;     ///< rows of the table
+  int64_t padding;    ///< negative: none
+  Word nan;           ///< all bits set
   constexpr void operator()(int64_t i) const {
     const uint32_t row = width.quotient(static_cast<uint32_t>(i));
     const auto column = static_cast<int64_t>(static_cast<uint32_t>(i) - row * width.divisor);
@@ -35,8 +35,8 @@ struct TakeRows {
 
 /// to[row of a group, :] = sum of the group; other rows are not written.
 struct PutSums {
-  RowGroups groups;
-  float* to;
+  RowGroups groups;  ///< lines by row
+  float* to;         ///< result
   constexpr void operator()(int64_t i) const {
     const auto group = static_cast<int64_t>(groups.width.quotient(static_cast<uint32_t>(i)));
     const int64_t column = i - group * groups.width.divisor;
@@ -46,8 +46,8 @@ struct PutSums {
 
 /// to[group, :] = sum of the group.
 struct GroupSums {
-  RowGroups groups;
-  float* to;
+  RowGroups groups;  ///< lines by row
+  float* to;         ///< result
   constexpr void operator()(int64_t i) const {
     const auto group = static_cast<int64_t>(groups.width.quotient(static_cast<uint32_t>(i)));
     to[i] = groups.sum(group, i - group * groups.width.divisor);

@@ -15,8 +15,8 @@ struct LayerNorm {
   float* y;            ///< [rows, width]
   float* mean;         ///< [rows]; null: not wanted
   float* variance;     ///< [rows]; null: not wanted
-  int64_t width;
-  float epsilon;
+  int64_t width;       ///< elements of a row
+  float epsilon;       ///< added to the variance
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const float* const from = x + row * width;
@@ -51,8 +51,8 @@ struct LayerNormBackward {
   const float* mean;      ///< [rows]
   const float* variance;  ///< [rows]
   float* dx;              ///< [rows, width]
-  int64_t width;
-  float epsilon;
+  int64_t width;          ///< elements of a row
+  float epsilon;          ///< added to the variance
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const float* const from = x + row * width;
@@ -85,9 +85,9 @@ struct LayerNormSums {
   const float* variance;  ///< [rows]
   float* dscale;          ///< [width]; null: not wanted
   float* dbias;           ///< [width]; null: not wanted
-  int64_t rows;
-  int64_t width;
-  float epsilon;
+  int64_t rows;           ///< number of rows
+  int64_t width;          ///< elements of a row
+  float epsilon;          ///< added to the variance
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t column) const {
     double scaled = 0;

@@ -104,7 +104,7 @@ struct SoftmaxEntropyGradient {
 
 /// -label * log(x + epsilon) - (1 - label) * log(1 - x + epsilon).
 struct LogLoss {
-  float epsilon;
+  float epsilon;  ///< added inside the logarithms
   [[nodiscard]] constexpr float of(float x, float label) const {
     return -(label * std::log(x + epsilon)) - (1.0F - label) * std::log(1.0F - x + epsilon);
   }
@@ -115,7 +115,7 @@ struct LogLoss {
 
 /// Cross entropy of the logistic function of x; 0 for one label.
 struct LogisticLoss {
-  float ignored;
+  float ignored;  ///< label whose elements do not count
   [[nodiscard]] constexpr bool counts(float label) const {
     return std::abs(label - ignored) > 1e-5F;
   }
@@ -131,20 +131,20 @@ struct LogisticLoss {
 /// y[i] from x[i] and label[i]. y may be x.
 template <typename Formula>
 struct PointLoss {
-  Formula formula;
-  const float* x;
-  const float* label;
-  float* y;
+  Formula formula;     ///< loss of one element
+  const float* x;      ///< predictions
+  const float* label;  ///< one for each prediction
+  float* y;            ///< losses
   constexpr void operator()(int64_t i) const { y[i] = formula.of(x[i], label[i]); }
 };
 /// Its gradient by x. dx may be dy.
 template <typename Formula>
 struct PointLossGradient {
-  Formula formula;
-  const float* x;
-  const float* label;
-  const float* dy;
-  float* dx;
+  Formula formula;     ///< loss of one element
+  const float* x;      ///< predictions
+  const float* label;  ///< one for each prediction
+  const float* dy;     ///< gradient of the losses
+  float* dx;           ///< gradient of the predictions
   constexpr void operator()(int64_t i) const { dx[i] = formula.grad(x[i], label[i], dy[i]); }
 };
 

@@ -15,9 +15,9 @@ struct alignas(16) WideWord {
 /// to[a] = from[b] for the positions (a, b) of a walk.
 template <typename Word>
 struct Move {
-  const Word* from;
-  Word* to;
-  Walk<2> walk;  ///< operand 0 is `to`
+  const Word* from;  ///< start of the elements that are read
+  Word* to;          ///< start of the elements that are written
+  Walk<2> walk;      ///< operand 0 is `to`
   constexpr void operator()(int64_t i) const {
     const auto at = walk.at(i);
     to[at.of[0]] = from[at.of[1]];
@@ -27,8 +27,8 @@ struct Move {
 /// Sets words to a value.
 template <typename Word>
 struct Set {
-  Word* to;
-  Word value;
+  Word* to;    ///< start of the elements that are written
+  Word value;  ///< of all elements
   constexpr void operator()(int64_t i) const { to[i] = value; }
 };
 
@@ -38,7 +38,7 @@ inline constexpr int kMostParts = 32;
 /// Matrices with the same number of rows that are side by side in one wide matrix.
 template <typename Word>
 struct Parts {
-  int32_t count = 0;
+  int32_t count = 0;                     ///< parts of this call
   Divider row;                           ///< columns of all parts of this call
   int64_t whole_row = 0;                 ///< columns of the wide matrix
   Word* parts[kMostParts] = {};          ///< null: left out
@@ -68,8 +68,8 @@ struct Parts {
 /// Writes the parts to the wide matrix; parts that are left out become 0.
 template <typename Word>
 struct Join {
-  Parts<Word> parts;
-  Word* whole;  ///< at the first column of the parts
+  Parts<Word> parts;  ///< the matrices
+  Word* whole;        ///< at the first column of the parts
   constexpr void operator()(int64_t i) const {
     const auto at = parts.at(i);
     whole[at.whole] = at.part == nullptr ? Word{} : *at.part;
@@ -79,7 +79,7 @@ struct Join {
 /// Reads the parts from the wide matrix.
 template <typename Word>
 struct Cut {
-  Parts<Word> parts;
+  Parts<Word> parts;  ///< the matrices
   const Word* whole;
   constexpr void operator()(int64_t i) const {
     const auto at = parts.at(i);

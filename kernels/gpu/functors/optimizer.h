@@ -21,7 +21,7 @@ struct StepNumbers {
 /// Plain descent.
 struct Descend {
   static constexpr int kStates = 0;
-  float rate;
+  float rate;  ///< learning rate of the step, set by prepare()
   [[nodiscard]] constexpr Descend prepare(const StepNumbers& n) const { return {*n.rate}; }
   [[nodiscard]] constexpr Descend absent() const { return *this; }
   constexpr void operator()(float& param, float grad, float& /*a*/, float& /*b*/,
@@ -37,7 +37,7 @@ struct DescendWithMomentum {
   float decay;    ///< factor of the parameter that is added to its gradient (L2)
   float rescale;  ///< factor of the gradient
   bool nesterov;  ///< the step looks one velocity ahead
-  float rate;
+  float rate;     ///< learning rate of the step, set by prepare()
   [[nodiscard]] constexpr DescendWithMomentum prepare(const StepNumbers& n) const {
     DescendWithMomentum made = *this;
     made.rate = *n.rate;
@@ -55,12 +55,12 @@ struct DescendWithMomentum {
 /// Momentum whose rate depends on the norms of parameter and gradient (lars).
 struct DescendByNorms {
   static constexpr int kStates = 1;
-  float mu;
-  float decay;
-  float rescale;
-  float coefficient;
-  float epsilon;
-  float rate;
+  float mu;           ///< decay of the velocity
+  float decay;        ///< weight decay, or decay of the averages
+  float rescale;      ///< factor of the gradient
+  float coefficient;  ///< share of the ratio of the norms
+  float epsilon;      ///< added to a divisor, so that it is not 0
+  float rate;         ///< learning rate of the step, set by prepare()
   /// squares: of the parameter, of the gradient.
   [[nodiscard]] constexpr DescendByNorms prepare(const StepNumbers& n) const {
     DescendByNorms made = *this;
@@ -82,15 +82,15 @@ struct DescendByNorms {
 /// Adam, and with `decay` AdamW.
 struct DescendByMoments {
   static constexpr int kStates = 2;
-  float beta1;     ///< decay of the first moment
-  float beta2;     ///< decay of the second moment
-  float epsilon;   ///< added to the root of the second moment
-  float decay;     ///< of the parameter, times the rate
-  bool advanced1;  ///< the power is multiplied by its beta before it is used
-  bool advanced2;
-  float rate;
-  float scaled_epsilon;
-  float kept;  ///< share of the parameter that remains
+  float beta1;           ///< decay of the first moment
+  float beta2;           ///< decay of the second moment
+  float epsilon;         ///< added to the root of the second moment
+  float decay;           ///< of the parameter, times the rate
+  bool advanced1;        ///< the power is multiplied by its beta before it is used
+  bool advanced2;        ///< the same for the second power
+  float rate;            ///< learning rate of the step, set by prepare()
+  float scaled_epsilon;  ///< epsilon times the correction of the second moment
+  float kept;            ///< share of the parameter that remains
   [[nodiscard]] constexpr DescendByMoments prepare(const StepNumbers& n) const {
     DescendByMoments made = *this;
     const float power1 = advanced1 ? *n.power1 * beta1 : *n.power1;
@@ -120,10 +120,10 @@ struct DescendByMoments {
 /// Adamax: the second moment is a decaying maximum.
 struct DescendByMaximum {
   static constexpr int kStates = 2;
-  float beta1;
-  float beta2;
-  float epsilon;
-  float rate;
+  float beta1;    ///< decay of the first moment
+  float beta2;    ///< decay of the second moment
+  float epsilon;  ///< added to a divisor, so that it is not 0
+  float rate;     ///< learning rate of the step, set by prepare()
   [[nodiscard]] constexpr DescendByMaximum prepare(const StepNumbers& n) const {
     return {beta1, beta2, epsilon, *n.rate / (1.0F - *n.power1)};
   }
@@ -142,9 +142,9 @@ struct DescendByMaximum {
 struct DescendBySquares {
   static constexpr int kStates = 1;
   float old_share;  ///< decay of the sum of squares
-  float new_share;
-  float epsilon;
-  float rate;
+  float new_share;  ///< weight of the new square
+  float epsilon;    ///< added to a divisor, so that it is not 0
+  float rate;       ///< learning rate of the step, set by prepare()
   [[nodiscard]] constexpr DescendBySquares prepare(const StepNumbers& n) const {
     return {old_share, new_share, epsilon, *n.rate};
   }
@@ -159,9 +159,9 @@ struct DescendBySquares {
 /// Adadelta.
 struct DescendByUpdates {
   static constexpr int kStates = 2;
-  float rho;
-  float epsilon;
-  float rate;
+  float rho;      ///< decay of both averages
+  float epsilon;  ///< added to a divisor, so that it is not 0
+  float rate;     ///< learning rate of the step, set by prepare()
   [[nodiscard]] constexpr DescendByUpdates prepare(const StepNumbers& n) const {
     return {rho, epsilon, n.rate == nullptr ? 1.0F : *n.rate};
   }
@@ -179,10 +179,10 @@ struct DescendByUpdates {
 template <bool kCentered>
 struct DescendByRoots {
   static constexpr int kStates = kCentered ? 3 : 2;
-  float decay;
-  float epsilon;
-  float momentum;
-  float rate;
+  float decay;     ///< weight decay, or decay of the averages
+  float epsilon;   ///< added to a divisor, so that it is not 0
+  float momentum;  ///< decay of the steps
+  float rate;      ///< learning rate of the step, set by prepare()
   [[nodiscard]] constexpr DescendByRoots prepare(const StepNumbers& n) const {
     return {decay, epsilon, momentum, *n.rate};
   }
@@ -200,10 +200,10 @@ struct DescendByRoots {
 /// Follows the regularised leader (ftrl).
 struct FollowLeader {
   static constexpr int kStates = 2;
-  float l1;
-  float l2;
+  float l1;     ///< weight of the sum of magnitudes
+  float l2;     ///< weight of the sum of squares
   float power;  ///< exponent of the sum of squares, 0.5 for a root
-  float rate;
+  float rate;   ///< learning rate of the step, set by prepare()
   [[nodiscard]] constexpr float raised(float x) const {
     return power == 0.5F ? std::sqrt(x) : std::pow(x, power);
   }
@@ -225,8 +225,8 @@ struct FollowLeader {
 /// First half of lamb: the moments. The rest needs norms over all elements.
 struct AdvanceMoments {
   static constexpr int kStates = 2;
-  float beta1;
-  float beta2;
+  float beta1;  ///< decay of the first moment
+  float beta2;  ///< decay of the second moment
   [[nodiscard]] constexpr AdvanceMoments prepare(const StepNumbers& /*n*/) const { return *this; }
   [[nodiscard]] constexpr AdvanceMoments absent() const { return *this; }
   constexpr void operator()(float& /*param*/, float grad, float& first, float& second,
@@ -238,14 +238,14 @@ struct AdvanceMoments {
 
 /// direction[i] of lamb, before its rate.
 struct LambDirection {
-  const float* param;
-  const float* first;
-  const float* second;
-  const float* power1;
-  const float* power2;
-  float* direction;
-  float epsilon;
-  float decay;
+  const float* param;   ///< elements before the update
+  const float* first;   ///< first moment, [count]
+  const float* second;  ///< second moment, [count]
+  const float* power1;  ///< beta1 ^ step
+  const float* power2;  ///< beta2 ^ step
+  float* direction;     ///< result, [count]
+  float epsilon;        ///< added to a divisor, so that it is not 0
+  float decay;          ///< weight decay, or decay of the averages
   constexpr void operator()(int64_t i) const {
     const float correction1 = 1.0F / (1.0F - *power1);
     const float correction2 = 1.0F / (1.0F - *power2);
@@ -258,7 +258,7 @@ struct LambDirection {
 /// the parameter, of the direction; null: not adapted.
 struct StepByTrust {
   static constexpr int kStates = 0;
-  float rate;
+  float rate;  ///< learning rate of the step, set by prepare()
   [[nodiscard]] constexpr StepByTrust prepare(const StepNumbers& n) const {
     float factor = 1.0F;
     if (n.squares[0] != nullptr && *n.squares[0] > 0.0F && *n.squares[1] > 0.0F)
@@ -275,13 +275,13 @@ struct StepByTrust {
 /// One element of a parameter and its states. Outputs may be their inputs.
 template <typename Rule>
 struct Update {
-  Rule rule;
-  StepNumbers numbers;
-  const float* param;
-  const float* grad;  ///< of a dense update
-  float* out;
-  const float* states[3];
-  float* states_out[3];
+  Rule rule;               ///< formula with its attributes
+  StepNumbers numbers;     ///< of this step
+  const float* param;      ///< elements before the update
+  const float* grad;       ///< of a dense update
+  float* out;              ///< elements after the update
+  const float* states[3];  ///< by the order of the rule, before the update
+  float* states_out[3];    ///< after the update
 
   constexpr void apply(const Rule& made, int64_t i, float g) const {
     float p = param[i];
@@ -300,7 +300,7 @@ struct RowGroups {
   const int64_t* rows;     ///< row of the parameter, by group
   const int32_t* starts;   ///< first entry of each group in `sources`, and the end
   const int32_t* sources;  ///< rows of values
-  Divider width;
+  Divider width;           ///< elements of a row
   /// Sum of column `column` of a group.
   [[nodiscard]] constexpr float sum(int64_t group, int64_t column) const {
     float total = 0.0F;
@@ -316,8 +316,8 @@ struct RowGroups {
 /// Updates the rows of a sparse gradient: call i has one element of one group.
 template <typename Rule>
 struct UpdateOwnRows {
-  Update<Rule> update;
-  RowGroups groups;
+  Update<Rule> update;  ///< parameter and states
+  RowGroups groups;     ///< the gradient
   constexpr void operator()(int64_t i) const {
     const auto group = static_cast<int64_t>(groups.width.quotient(static_cast<uint32_t>(i)));
     const int64_t column = i - group * groups.width.divisor;
@@ -328,16 +328,16 @@ struct UpdateOwnRows {
 
 /// positions[rows[i]] = i.
 struct PlaceRows {
-  const int64_t* rows;
-  int32_t* positions;
+  const int64_t* rows;  ///< row of the parameter, by group
+  int32_t* positions;   ///< group by row of the parameter
   constexpr void operator()(int64_t i) const { positions[rows[i]] = static_cast<int32_t>(i); }
 };
 
 /// Updates all rows; the gradient of those that it lacks is 0. Call i has element i.
 template <typename Rule>
 struct UpdateAllRows {
-  Update<Rule> update;
-  RowGroups groups;
+  Update<Rule> update;       ///< parameter and states
+  RowGroups groups;          ///< the gradient
   const int32_t* positions;  ///< group by row of the parameter; -1: none
   constexpr void operator()(int64_t i) const {
     const auto row = static_cast<int64_t>(groups.width.quotient(static_cast<uint32_t>(i)));
@@ -354,11 +354,11 @@ struct UpdateAllRows {
 /// Updates the powers of the decays for the next step; called once, with i = 0.
 struct AdvancePowers {
   const float* power1;  ///< powers before this step
-  const float* power2;
-  float* power1_out;  ///< may be power1; the same for power2_out
+  const float* power2;  ///< beta2 ^ step
+  float* power1_out;    ///< may be power1; the same for power2_out
   float* power2_out;
-  float beta1;
-  float beta2;
+  float beta1;  ///< decay of the first moment
+  float beta2;  ///< decay of the second moment
   constexpr void operator()(int64_t /*i*/) const {
     *power1_out = *power1 * beta1;
     *power2_out = *power2 * beta2;

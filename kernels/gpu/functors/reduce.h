@@ -12,6 +12,7 @@
 // the order hardly matters.
 namespace millrace::gpu {
 
+/// Ops reduce_sum and the parts of means.
 struct SumOf {
   static constexpr bool kReadsOut = false;
   static constexpr double start() { return 0; }
@@ -26,17 +27,20 @@ struct SumOf {
     return dout;
   }
 };
+/// The gradient of ops reduce_mean and mean.
 struct MeanOf : SumOf {
   static constexpr float slope(float /*x*/, float /*out*/, float dout, float count) {
     return dout / count;
   }
 };
+/// Op squared_l2_norm.
 struct SumOfSquares : SumOf {
   static constexpr double take(float x) { return static_cast<double>(x) * static_cast<double>(x); }
   static constexpr float slope(float x, float /*out*/, float dout, float /*count*/) {
     return 2.0F * dout * x;
   }
 };
+/// Op frobenius_norm.
 struct RootOfSquares : SumOfSquares {
   static constexpr bool kReadsOut = true;
   static constexpr double last(double a) { return std::sqrt(a); }
@@ -44,12 +48,14 @@ struct RootOfSquares : SumOfSquares {
     return dout * x / out;
   }
 };
+/// Op l1_norm.
 struct SumOfMagnitudes : SumOf {
   static constexpr double take(float x) { return static_cast<double>(std::abs(x)); }
   static constexpr float slope(float x, float /*out*/, float dout, float /*count*/) {
     return x > 0.0F ? dout : (x < 0.0F ? -dout : 0.0F);
   }
 };
+/// Op reduce_prod; as on the CPU, the gradient of an x of 0 is NaN.
 struct ProductOf {
   static constexpr bool kReadsOut = true;
   static constexpr double start() { return 1; }
@@ -64,6 +70,7 @@ struct ProductOf {
     return dout * out / x;
   }
 };
+/// Op reduce_max.
 struct LargestOf {
   static constexpr bool kReadsOut = true;
   static constexpr double start() { return -std::numeric_limits<double>::infinity(); }
@@ -79,6 +86,7 @@ struct LargestOf {
     return x == out ? dout : 0.0F;
   }
 };
+/// Op reduce_min, by the largest of the negatives.
 struct SmallestOf : LargestOf {
   static constexpr double take(float x) { return -static_cast<double>(x); }
   static constexpr double last(double a) { return -a; }
@@ -87,15 +95,15 @@ struct SmallestOf : LargestOf {
 /// y[row] = factor * formula over the elements of x that belong to the row.
 template <typename Formula>
 struct Reduce {
-  const float* x;
-  float* y;
+  const float* x;   ///< elements to combine
+  float* y;         ///< results
   double* parts;    ///< [chunks, results] if there are several chunks; then y is not written
   Walk<1> kept;     ///< positions in x by result
   Walk<1> gone;     ///< the same by element of a result, to be added
   int64_t results;  ///< elements of y
   int64_t count;    ///< elements of x for each
   int64_t chunk;    ///< of them for each row; row = chunk number * results + result
-  float factor;
+  float factor;     ///< of the results
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t number = parts == nullptr ? 0 : row / results;
@@ -120,10 +128,10 @@ struct Reduce {
 template <typename Formula>
 struct ReduceParts {
   const double* parts;  ///< [chunks, results]
-  float* y;
-  int64_t results;
-  int64_t chunks;
-  float factor;
+  float* y;             ///< results
+  int64_t results;      ///< number of results
+  int64_t chunks;       ///< parts of each result
+  float factor;         ///< of the results
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     double sum = Formula::start();
@@ -140,9 +148,9 @@ struct Spread {
   const float* x;     ///< null: not read
   const float* out;   ///< null: not read
   const float* dout;  ///< of the results
-  float* dx;
-  Walk<1> walk;  ///< positions of the results
-  float count;   ///< elements of each result
+  float* dx;          ///< gradient of the elements
+  Walk<1> walk;       ///< positions of the results
+  float count;        ///< elements of each result
   constexpr void operator()(int64_t i) const {
     const int64_t at = walk.at(i).of[0];
     dx[i] = Formula::slope(x == nullptr ? 0.0F : x[i], out == nullptr ? 0.0F : out[at], dout[at],
@@ -152,10 +160,10 @@ struct Spread {
 
 /// out[i] = x[i], scaled down if the norm, whose square is given, exceeds a limit. out may be x.
 struct ClipByNorm {
-  const float* x;
+  const float* x;       ///< elements to combine
   const float* square;  ///< one element
-  float* out;
-  float limit;
+  float* out;           ///< result
+  float limit;          ///< largest norm that is kept
   constexpr void operator()(int64_t i) const {
     const float norm = std::sqrt(*square);
     out[i] = norm > limit ? limit / norm * x[i] : x[i];

@@ -14,8 +14,8 @@ struct SumMiddle {
   float* y;        ///< [rows]
   int64_t outer;   ///< extent before the kept dim
   int64_t rows;    ///< results
-  int64_t inner;
-  float factor;  ///< of the sums; 1 / count for a mean
+  int64_t inner;   ///< distance of the elements of a row
+  float factor;    ///< of the sums; 1 / count for a mean
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     double sum = 0;
@@ -40,11 +40,11 @@ constexpr float largest_of_row(const Team& team, const float* from, int64_t colu
 /// Softmax of the middle dim of [outer, columns, inner]; there is a row for each outer and inner
 /// index. If logarithm is set, the results are logarithms. y may be x.
 struct Softmax {
-  const float* x;
-  float* y;
-  int64_t columns;
-  int64_t inner;
-  bool logarithm;
+  const float* x;   ///< elements of the rows
+  float* y;         ///< results
+  int64_t columns;  ///< elements of each row
+  int64_t inner;    ///< distance of the elements of a row
+  bool logarithm;   ///< results are logarithms
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t start = row / inner * columns * inner + row % inner;
@@ -70,9 +70,9 @@ struct SoftmaxGradient {
   const float* y;   ///< result of Softmax
   const float* dy;  ///< dims of y
   float* dx;        ///< may be dy
-  int64_t columns;
-  int64_t inner;
-  bool logarithm;
+  int64_t columns;  ///< elements of each row
+  int64_t inner;    ///< distance of the elements of a row
+  bool logarithm;   ///< results are logarithms
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t at = row / inner * columns * inner + row % inner;

@@ -17,21 +17,34 @@ constexpr float pooling_factor(Pooling pooling, int64_t rows) {
   return pooling == Pooling::kSqrt ? 1.0F / std::sqrt(static_cast<float>(rows)) : 1.0F;
 }
 
+/// One column of one sequence.
+struct SequenceColumn {
+  int64_t sequence;  ///< its number
+  int64_t column;    ///< number of the column
+  int64_t begin;     ///< first row
+  int64_t end;       ///< one past the last row
+  constexpr SequenceColumn(int64_t i, const Divider& width, const int64_t* offsets)
+      : sequence(width.quotient(static_cast<uint32_t>(i))),
+        column(i - sequence * width.divisor),
+        begin(offsets[sequence]),
+        end(offsets[sequence + 1]) {}
+};
+
 /// Call i computes one column of one sequence.
 struct PoolSequence {
   const float* x;          ///< [rows, width]
   const int64_t* offsets;  ///< first row of each sequence, and the end
   float* y;                ///< [sequences, width]
   int32_t* index;          ///< row of each maximum, -1 for an empty sequence; null: not wanted
-  Divider width;
-  Pooling pooling;
-  float pad;  ///< result of an empty sequence
+  Divider width;           ///< columns
+  Pooling pooling;         ///< rule
+  float pad;               ///< result of an empty sequence
   constexpr void operator()(int64_t i) const {
-    const auto sequence = static_cast<int64_t>(width.quotient(static_cast<uint32_t>(i)));
+    const SequenceColumn at(i, width, offsets);
+    const int64_t column = at.column;
+    const int64_t begin = at.begin;
+    const int64_t end = at.end;
     const int64_t step = width.divisor;
-    const int64_t column = i - sequence * step;
-    const int64_t begin = offsets[sequence];
-    const int64_t end = offsets[sequence + 1];
     if (begin == end) {
       y[i] = pad;
       if (index != nullptr) index[i] = -1;
@@ -62,26 +75,22 @@ struct PoolSequence {
 
 /// Gradient of PoolSequence: call i computes one column of one sequence of dx.
 struct PoolSequenceGradient {
-  const float* dy;  ///< [sequences, width]
-  const int64_t* offsets;
-  const int32_t* index;  ///< for maxima
-  float* dx;             ///< [rows, width]
-  Divider width;
-  Pooling pooling;
+  const float* dy;         ///< [sequences, width]
+  const int64_t* offsets;  ///< first row of each sequence, and the end
+  const int32_t* index;    ///< for maxima
+  float* dx;               ///< [rows, width]
+  Divider width;           ///< columns
+  Pooling pooling;         ///< rule
   constexpr void operator()(int64_t i) const {
-    const auto sequence = static_cast<int64_t>(width.quotient(static_cast<uint32_t>(i)));
-    const int64_t step = width.divisor;
-    const int64_t column = i - sequence * step;
-    const int64_t begin = offsets[sequence];
-    const int64_t end = offsets[sequence + 1];
-    if (begin == end) return;
+    const SequenceColumn at(i, width, offsets);
+    if (at.begin == at.end) return;
     const bool is_sum =
         pooling != Pooling::kLast && pooling != Pooling::kFirst && pooling != Pooling::kMax;
-    int64_t chosen = pooling == Pooling::kLast ? end - 1 : begin;
+    int64_t chosen = pooling == Pooling::kLast ? at.end - 1 : at.begin;
     if (pooling == Pooling::kMax) chosen = index[i];
-    const float slope = is_sum ? dy[i] * pooling_factor(pooling, end - begin) : dy[i];
-    for (int64_t r = begin; r < end; ++r)
-      dx[r * step + column] = is_sum || r == chosen ? slope : 0.0F;
+    const float slope = is_sum ? dy[i] * pooling_factor(pooling, at.end - at.begin) : dy[i];
+    for (int64_t r = at.begin; r < at.end; ++r)
+      dx[r * width.divisor + at.column] = is_sum || r == chosen ? slope : 0.0F;
   }
 };
 

@@ -9,16 +9,18 @@ namespace millrace::gpu {
 /// Division of numbers below 2^31 by one divisor, as a product and a shift: a GPU has no
 /// instruction for divisions of integers.
 struct Divider {
-  uint32_t divisor = 1;
-  uint32_t factor = 1;
-  uint32_t shift = 0;
+  uint32_t divisor = 1;  ///< what numbers are divided by
+  uint32_t factor = 1;   ///< of the product
+  uint32_t shift = 0;    ///< of the sum of the product and the number
 
+  /// Divides by 1.
   constexpr Divider() = default;
   /// \param by  in [1, 2^31)
   constexpr explicit Divider(int64_t by) : divisor(static_cast<uint32_t>(by)) {
     while ((int64_t{1} << shift) < by) ++shift;
     factor = static_cast<uint32_t>((((int64_t{1} << shift) - by) << 32) / by + 1);
   }
+  /// \param n  below 2^31
   [[nodiscard]] constexpr uint32_t quotient(uint32_t n) const {
     const auto high = static_cast<uint32_t>((static_cast<uint64_t>(n) * factor) >> 32U);
     return (high + n) >> shift;
@@ -38,9 +40,11 @@ struct Walk {
   Divider extents[kWalkDims];  ///< innermost first; the last one is not needed
   int64_t strides[kOperands][kWalkDims] = {};
 
+  /// Positions in the operands.
   struct Positions {
-    int64_t of[kOperands];
+    int64_t of[kOperands];  ///< by operand, in elements
   };
+  /// \param number  of the index in the box
   [[nodiscard]] constexpr Positions at(int64_t number) const {
     Positions found{};
     if (dense) {

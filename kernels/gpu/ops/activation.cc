@@ -108,15 +108,12 @@ StatusOr<Kernel> gpu_clip_grad(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> gpu_not(const KernelSetup& op) {
-  return Kernel([&device = device_of(op), x = op.input("X"),
-                 out = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    Tensor& to = ctx.out(out);
-    if (from->dtype() != DType::kBool || to.dtype() != DType::kBool || from->numel() != to.numel())
-      return refuse("the GPU kernel is for bool, found {}", describe(*from));
+  return one_operand(op, [](Device& device, const Tensor& from, Tensor& to) -> Status {
+    if (from.dtype() != DType::kBool || to.dtype() != DType::kBool || from.numel() != to.numel())
+      return refuse("the GPU kernel is for bool, found {}", describe(from));
     return each(
         device,
-        Not{reinterpret_cast<const uint8_t*>(from->raw()), reinterpret_cast<uint8_t*>(to.raw())},
+        Not{reinterpret_cast<const uint8_t*>(from.raw()), reinterpret_cast<uint8_t*>(to.raw())},
         to.numel());
   });
 }
@@ -128,7 +125,7 @@ void add_gpu_rectifiers(KernelRegistry& registry) {
   add_formula<[](const GpuNumber& number) { return gpu::LeakyRelu{number("alpha")}; }, Reads::kX>(
       registry, "leaky_relu", "leaky_relu_grad");
   add_formula<[](const GpuNumber& number) {
-    return gpu::Brelu{number("t_min"), number("t_max")};
+    return gpu::Clip{number("t_min"), number("t_max")};
   },
               Reads::kX>(registry, "brelu", "brelu_grad");
   add_formula<[](const GpuNumber& number) { return gpu::ThresholdedRelu{number("threshold")}; },

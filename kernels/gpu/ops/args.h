@@ -100,6 +100,20 @@ inline StatusOr<Tensor*> output_like(const KernelContext& ctx, ArgIndex arg, con
   return refuse("the output is {} where {} is expected", describe(*out), describe(like));
 }
 
+/// The kernel of an op with one operand of any type and one result: body(device, x, out) returns a
+/// Status; out does not share memory with x.
+template <typename Body>
+Kernel one_operand(const KernelSetup& op, Body body) {
+  return Kernel([&device = device_of(op), x = op.input("X"), out = op.output("Out"),
+                 body = std::move(body)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    Tensor* const to = ctx.out_value(out).template get_if<Tensor>();
+    if (to == nullptr || !to->initialized() || (to->raw() == from->raw() && from->bytes() > 0))
+      return refuse("X {}", describe(*from));
+    return body(device, *from, *to);
+  });
+}
+
 /// The tensors of a gradient kernel that reads one tensor of the forward op; all f32.
 struct FloatGradient {
   const Tensor* y;   ///< that tensor

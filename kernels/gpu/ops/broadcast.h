@@ -1,20 +1,19 @@
 #pragma once
 
+#include "kernels/cpu/broadcast.h"
 #include "kernels/gpu/ops/walk.h"
 
 namespace millrace::gpu {
 
-/// How an elementwise op pairs the elements of X, Y and the result; the rule is that of
-/// kernels::broadcast_nest().
+/// How an elementwise op pairs the elements of X, Y and the result.
 struct Broadcast {
-  Dims dims;                  ///< of the result
-  Dims strides_x, strides_y;  ///< in elements; 0 where the operand is repeated
-  int64_t count = 1;          ///< elements of the result
-
+  kernels::BroadcastNest nest;  ///< positions in X, Y and the result
+  /// Elements of the result.
+  [[nodiscard]] int64_t count() const { return nest.count(); }
   /// Positions in X and Y by element of the result. Errors: as Box::walk().
   [[nodiscard]] StatusOr<Walk<2>> walk() const;
 };
-/// Errors: rejects dims that do not fit.
+/// Errors: rejects dims that do not fit; the CPU kernel reports them.
 StatusOr<Broadcast> broadcast_of(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> y,
                                  int64_t axis);
 

@@ -28,20 +28,15 @@ Status with_cast_type(DType dtype, const Body& body) {
 }
 
 StatusOr<Kernel> gpu_cast(const KernelSetup& op) {
-  return Kernel([&device = device_of(op), x = op.input("X"),
-                 out = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    Tensor& to = ctx.out(out);
-    if (from->numel() != to.numel() || from->raw() == to.raw())
-      return refuse("{} becomes {}", describe(*from), describe(to));
-    return with_cast_type(from->dtype(), [&](auto a) {
-      return with_cast_type(to.dtype(), [&](auto b) {
-        using From = decltype(a);
-        using To = decltype(b);
+  return one_operand(op, [](Device& device, const Tensor& x, Tensor& y) -> Status {
+    if (x.numel() != y.numel()) return refuse("{} becomes {}", describe(x), describe(y));
+    return with_cast_type(x.dtype(), [&](auto a) {
+      return with_cast_type(y.dtype(), [&](auto b) {
+        using Convert = gpu::Convert<decltype(a), decltype(b)>;
         return each(device,
-                    Convert<From, To>{reinterpret_cast<const From*>(from->raw()),
-                                      reinterpret_cast<To*>(to.raw())},
-                    to.numel());
+                    Convert{reinterpret_cast<const decltype(a)*>(x.raw()),
+                            reinterpret_cast<decltype(b)*>(y.raw())},
+                    y.numel());
       });
     });
   });

@@ -57,17 +57,22 @@ Status run_logical(Device& device, const Walk<2>& walk, const Tensor& a, const T
 
 using RunBinary = Status (*)(Device&, const Walk<2>&, const Tensor&, const Tensor&, Tensor&);
 
+// The attribute; -1 if the op lacks it.
+int64_t axis_attr(const KernelSetup& op) {
+  return op.def().find_attr("axis") == nullptr ? -1 : op.attr<int32_t>("axis");
+}
+
 // \param kBool  the result is bool; else it has the type of the operands
 template <RunBinary kRun, bool kBool>
 StatusOr<Kernel> binary_op(const KernelSetup& op) {
-  const int64_t axis = op.def().find_attr("axis") == nullptr ? -1 : op.attr<int32_t>("axis");
-  return Kernel([&device = device_of(op), x = op.input("X"), y = op.input("Y"),
-                 out = op.output("Out"), axis](const KernelContext& ctx) -> Status {
+  const int64_t axis = axis_attr(op);
+  return Kernel([axis, &device = device_of(op), out = op.output("Out"), x = op.input("X"),
+                 y = op.input("Y")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed_here(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed_here(ctx, y, "Y"));
     MILLRACE_ASSIGN_OR_RETURN(const Broadcast paired, broadcast_of(a->dims(), b->dims(), axis));
     Tensor& to = ctx.out(out);
-    if (a->dtype() != b->dtype() || to.numel() != paired.count ||
+    if (a->dtype() != b->dtype() || to.numel() != paired.count() ||
         to.dtype() != (kBool ? DType::kBool : a->dtype()))
       return refuse("{} and {} make {}", describe(*a), describe(*b), describe(to));
     MILLRACE_ASSIGN_OR_RETURN(const Walk<2> walk, paired.walk());
@@ -102,7 +107,7 @@ Status run_slope(Device& device, const SlopeOperands& on, Tensor* to) {
 
 template <typename Formula>
 StatusOr<Kernel> binary_slopes(const KernelSetup& op) {
-  const int64_t axis = op.def().find_attr("axis") == nullptr ? -1 : op.attr<int32_t>("axis");
+  const int64_t axis = axis_attr(op);
   return Kernel([&device = device_of(op), x = op.input("X"), y = op.input("Y"),
                  dout = op.input("Out@GRAD"), dx = op.output("X@GRAD"), dy = op.output("Y@GRAD"),
                  axis](const KernelContext& ctx) -> Status {
@@ -119,7 +124,7 @@ StatusOr<Kernel> binary_slopes(const KernelSetup& op) {
     if ((to_x != nullptr && to_x->dims() != dims_x) || (to_y != nullptr && to_y->dims() != dims_y))
       return refuse("the gradient of an operand has other dims");
     MILLRACE_ASSIGN_OR_RETURN(on.paired, broadcast_of(dims_x, dims_y, axis));
-    if (on.paired.count != d->numel()) return refuse("Out@GRAD {}", describe(*d));
+    if (on.paired.count() != d->numel()) return refuse("Out@GRAD {}", describe(*d));
     for (const bool of_y : {false, true})
       MILLRACE_RETURN_IF_ERROR(repetitions_of(on.paired, of_y).status());
     // Y's gradient first: X's may share memory with the incoming one
@@ -145,15 +150,13 @@ Status scale_integers(Device& device, const Tensor& from, Tensor& to, const Scal
       to.numel());
 }
 
-StatusOr<Kernel> gpu_scale(const KernelSetup& op) {
-  if (op.input("ScaleTensor")) return refuse("scale by a tensor runs on the CPU");
-  const ScaleSettings settings{op.attr<float>("scale"), op.attr<float>("bias"),
-                               op.attr<bool>("bias_after_scale")};
-  return Kernel([&device = device_of(op), x = op.input("X"), out = op.output("Out"),
-                 settings](const KernelContext& ctx) -> Status {
+// \param counts  X must have one element
+Kernel scale_kernel(const KernelSetup& op, const ScaleSettings& settings, bool counts) {
+  return Kernel([&device = device_of(op), x = op.input("X"), out = op.output("Out"), settings,
+                 counts](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, out, *from));
-    if (to == nullptr) return refuse("Out is missing");
+    if (to == nullptr || (counts && from->numel() != 1)) return refuse("X {}", describe(*from));
     if (from->dtype() == DType::kInt32)
       return scale_integers<int32_t>(device, *from, *to, settings);
     if (from->dtype() == DType::kInt64)
@@ -165,21 +168,14 @@ StatusOr<Kernel> gpu_scale(const KernelSetup& op) {
   });
 }
 
-// Adds a number to one element.
+StatusOr<Kernel> gpu_scale(const KernelSetup& op) {
+  if (op.input("ScaleTensor")) return refuse("scale by a tensor runs on the CPU");
+  return scale_kernel(
+      op, {op.attr<float>("scale"), op.attr<float>("bias"), op.attr<bool>("bias_after_scale")},
+      false);
+}
 StatusOr<Kernel> gpu_increment(const KernelSetup& op) {
-  return Kernel([&device = device_of(op), x = op.input("X"), out = op.output("Out"),
-                 step = op.attr<float>("step")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, out, *from));
-    if (to == nullptr || from->numel() != 1) return refuse("X {}", describe(*from));
-    const ScaleSettings settings{1.0F, step, true};
-    if (from->dtype() == DType::kInt32)
-      return scale_integers<int32_t>(device, *from, *to, settings);
-    if (from->dtype() == DType::kInt64)
-      return scale_integers<int64_t>(device, *from, *to, settings);
-    MILLRACE_RETURN_IF_ERROR(all_floats({from}));
-    return each(device, Scale{floats(from), floats(to), 1.0F, step, true}, 1);
-  });
+  return scale_kernel(op, {1.0F, op.attr<float>("step"), true}, true);
 }
 
 template <typename Formula>

@@ -45,14 +45,10 @@ StatusOr<Kernel> gpu_repeat(const KernelSetup& op) {
     if (op.inputs(slot).count > 0)
       return refuse("repetitions given by {} are read on the CPU", slot);
   }
-  return Kernel([&device = device_of(op), x = op.input("X"),
-                 out = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    Tensor& to = ctx.out(out);
-    if (!to.initialized() || from->dtype() != to.dtype() || from->raw() == to.raw())
-      return refuse("{} becomes {}", describe(*from), describe(to));
-    MILLRACE_ASSIGN_OR_RETURN(const RepeatBoxes boxes, repeat_boxes(from->dims(), to.dims()));
-    return move_elements(device, boxes.all, to, 0, *from, 0);
+  return one_operand(op, [](Device& device, const Tensor& from, Tensor& to) -> Status {
+    if (from.dtype() != to.dtype()) return refuse("{} becomes {}", describe(from), describe(to));
+    MILLRACE_ASSIGN_OR_RETURN(const RepeatBoxes boxes, repeat_boxes(from.dims(), to.dims()));
+    return move_elements(device, boxes.all, to, 0, from, 0);
   });
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/cpu/random/bits.h"
+#include "kernels/cpu/random/dropout_args.h"
 #include "kernels/gpu/functors/values.h"
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/resident.h"
@@ -11,25 +12,12 @@
 namespace millrace::gpu {
 namespace {
 
-struct GpuDropout {
-  explicit GpuDropout(const KernelSetup& op)
-      : device(&device_of(op)),
-        probability(op.attr<float>("dropout_prob")),
-        upscale(op.attr<std::string>("dropout_implementation") == "upscale_in_train"),
-        is_test(op.attr<bool>("is_test")) {}
-  [[nodiscard]] float kept_scale() const {
-    if (!upscale) return 1;
-    return probability >= 1 ? 0
-                            : static_cast<float>(1.0 / (1.0 - static_cast<double>(probability)));
-  }
-  [[nodiscard]] float test_scale() const { return upscale ? 1 : 1 - probability; }
+struct GpuDropout : kernels::DropoutArgs {
+  explicit GpuDropout(const KernelSetup& op) : DropoutArgs(op), device(&device_of(op)) {}
   [[nodiscard]] Status scale(const Tensor& from, Tensor& to) const {
     return each(*device, Scale{floats(from), floats(to), test_scale(), 0.0F, true}, to.numel());
   }
   Device* device;
-  float probability;
-  bool upscale;
-  bool is_test;
 };
 
 StatusOr<Kernel> gpu_dropout(const KernelSetup& op) {

@@ -27,6 +27,7 @@ StatusOr<ReducePlan> reduction_of(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<i
 template <typename Formula>
 Status reduce(Memory& memory, const ReducePlan& r, const float* x, float* y, float factor) {
   Device& device = memory.device();
+  // sizes of chunks
   constexpr int64_t kChunk = 8192;   // elements that are worth a team
   constexpr int64_t kWanted = 1024;  // teams that fill a device
   int64_t chunks = 1;

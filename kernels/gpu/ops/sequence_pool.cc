@@ -101,20 +101,18 @@ StatusOr<Kernel> gpu_sequence_pool_grad(const KernelSetup& op) {
                  dout = op.input("Out@GRAD"), dx = op.output("X@GRAD"),
                  device_offsets =
                      std::make_shared<DeviceOffsets>()](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
+    MILLRACE_ASSIGN_OR_RETURN(const FloatGradient found, float_gradient(ctx, x, "X", dout, dx));
+    const auto [from, d, to] = found;
     if (to == nullptr) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const PooledRows rows, pooled_rows(*from));
-    MILLRACE_RETURN_IF_ERROR(all_floats({d}));
     if (d->numel() != rows.results() || d->raw() == to->raw())
       return refuse("Out@GRAD {}", describe(*d));
     const int32_t* chosen = nullptr;
     if (pooling == Pooling::kMax) {
-      MILLRACE_ASSIGN_OR_RETURN(const Tensor* const found, needed_here(ctx, index, "MaxIndex"));
-      if (found->dtype() != DType::kInt32 || found->numel() != d->numel())
-        return refuse("MaxIndex {}", describe(*found));
-      chosen = reinterpret_cast<const int32_t*>(found->raw());
+      MILLRACE_ASSIGN_OR_RETURN(const Tensor* const places, needed_here(ctx, index, "MaxIndex"));
+      if (places->dtype() != DType::kInt32 || places->numel() != d->numel())
+        return refuse("MaxIndex {}", describe(*places));
+      chosen = reinterpret_cast<const int32_t*>(places->raw());
     }
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const offsets,
                               device_offsets->get(memory, rows.offsets));

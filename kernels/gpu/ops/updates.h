@@ -19,36 +19,37 @@ enum class MissingRows : uint8_t {
 struct UpdateArgs {
   /// A state and its output.
   struct State {
-    ArgIndex in, out;
-    const char* slot;
+    ArgIndex in, out;  ///< usually the same var
+    const char* slot;  ///< of the input, for messages
   };
   /// \param states  input and output slots
   UpdateArgs(const KernelSetup& op,
              std::initializer_list<std::pair<const char*, const char*>> states, size_t k = 0);
-  Memory* memory;
-  ArgIndex param, grad, rate, param_out;
-  std::array<State, 3> states{};
-  size_t state_count = 0;
+  Memory* memory;                         ///< of the device that updates
+  ArgIndex param, grad, rate, param_out;  ///< the rate may be absent
+  std::array<State, 3> states{};          ///< in the order of the rule
+  size_t state_count = 0;                 ///< of them in use
+  /// The rows of sparse gradients; copies of the kernel share its memory.
   std::shared_ptr<GroupedRows> grouped = std::make_shared<GroupedRows>();
 };
 
 /// The tensors of one update, all f32 and in device memory.
 struct UpdateOperands {
-  const Tensor* param;
-  const Tensor* grad;        ///< null: sparse
-  const SelectedRows* rows;  ///< null: dense
-  const float* rate;         ///< null: the op has none
-  float* out;
-  std::array<const float*, 3> states{};
-  std::array<float*, 3> states_out{};
+  const Tensor* param;                   ///< before the update
+  const Tensor* grad;                    ///< null: sparse
+  const SelectedRows* rows;              ///< null: dense
+  const float* rate;                     ///< null: the op has none
+  float* out;                            ///< the parameter after the update
+  std::array<const float*, 3> states{};  ///< before the update; null: unused
+  std::array<float*, 3> states_out{};    ///< after it
 };
 /// Errors: rejects other types and shapes.
 StatusOr<UpdateOperands> find_operands(const KernelContext& ctx, const UpdateArgs& args);
 
 /// A state of one element, and its output. Errors: rejects other shapes.
 struct PowerPointers {
-  const float* in;
-  float* out;  ///< null: the op lacks the output
+  const float* in;  ///< before the update
+  float* out;       ///< null: the op lacks the output
 };
 StatusOr<PowerPointers> find_power(const KernelContext& ctx, ArgIndex in, ArgIndex out);
 

@@ -26,6 +26,7 @@ inline llvm::SmallVector<int64_t, 8> row_major_strides(llvm::ArrayRef<int64_t> d
 template <int kOperands>
 class Box {
  public:
+  /// The stride of a dim in each operand.
   using Strides = std::array<int64_t, kOperands>;
   /// Adds a dim after the others. Joins it to the one before where all operands allow that.
   void push(int64_t extent, const Strides& strides) {
@@ -89,18 +90,20 @@ class Box {
   }
 
  private:
+  /// A dim of the box.
   struct Dim {
-    int64_t extent;
-    Strides strides;
+    int64_t extent;   ///< indices along it
+    Strides strides;  ///< by operand, in elements
   };
+  /// True if all operands have the elements of a dim side by side.
   static bool all_ones(const Strides& strides) {
     for (const int64_t stride : strides) {
       if (stride != 1) return false;
     }
     return true;
   }
-  llvm::SmallVector<Dim, 8> dims_;
-  int64_t count_ = 1;
+  llvm::SmallVector<Dim, 8> dims_;  ///< outermost first, joined where possible
+  int64_t count_ = 1;               ///< indices
 };
 
 /// Sets elements of `to` from elements of `from`; operand 0 of the box is `to`. Both start at the
