@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -182,6 +183,33 @@ TEST(CudaDevice, SeveralInOneThread) {
   EXPECT_THAT(b.values(), ElementsAre(6, 4));
 }
 
+// Waiting for an exchange leaves "device not ready" as the last error of the thread. It is not an
+// error of the next launch.
+TEST(CudaDevice, ALaunchDoesNotReportAnOlderError) {
+  const auto device = open_cuda();
+  if (!has_libraries(*device)) GTEST_SKIP() << "no NCCL";
+  Collectives& collectives = **device->collectives();
+  EXPECT_EQ(device->info().libraries.back(), "NCCL 2.28.0");
+  const Array data(*device, {1, 2});
+  {
+    StatusOr<std::unique_ptr<Communicator>> alone =
+        collectives.join(*collectives.make_id(), {.rank = 0, .size = 1});
+    ASSERT_TRUE(alone.ok()) << alone.status().to_string();
+    EXPECT_TRUE((*alone)
+                    ->start({.kind = CollectiveKind::kBroadcast, .count = data.bytes()},
+                            data.start(), data.start())
+                    .ok());
+    EXPECT_TRUE((*alone)->wait().ok());
+  }
+  const Status launched = each(*device, Fill{data.data(), 3.0F}, 1);
+  EXPECT_TRUE(launched.ok()) << launched.to_string();
+  EXPECT_THAT(data.values(), ElementsAre(3, 2));
+  EXPECT_EQ(collectives.join({}, {.rank = 0, .size = 1}).status().code(),
+            StatusCode::kInvalidArgument);  // no id of NCCL
+  EXPECT_EQ(collectives.join({}, {.rank = 1, .size = 1}).status().message(),
+            "expected a rank in [0, 1), found 1");
+}
+
 // One product on both devices.
 void check_product(Device& cuda, Device& host, MatrixProduct p, uint32_t seed) {
   const int64_t a_count = (p.batch - 1) * p.a_stride + p.rows * p.inner;
@@ -302,6 +330,67 @@ TEST(CudaDevice, ConvolutionsThatCudnnLacksRunByMillracesKernels) {
     wide.out[i] = 3;
   }
   check_convolution(*cuda, *host, wide, 2);
+}
+
+// Joins two devices from two threads; exchange(rank, communicator, data) runs in each of them.
+template <typename Exchange>
+void with_two_ranks(const Exchange& exchange) {
+  if (!has_libraries(*open_cuda())) GTEST_SKIP() << "no NCCL";
+  const auto first = open_cuda(0);
+  const CommunicatorId id = *(*first->collectives())->make_id();
+  const auto run = [&](int rank) {
+    const auto device = rank == 0 ? first : open_cuda(1);
+    const Array data(*device, {1, 2});
+    auto joined = (*device->collectives())->join(id, {.rank = rank, .size = 2, .timeout_ms = 300});
+    ASSERT_TRUE(joined.ok()) << joined.status().to_string();
+    exchange(rank, **joined, data);
+  };
+  std::jthread second(run, 1);
+  run(0);
+}
+
+TEST(CudaDevice, ARankThatDoesNotExchangeIsGivenUp) {
+  with_two_ranks([](int rank, Communicator& ranks, const Array& data) {
+    if (rank == 1) return;
+    EXPECT_TRUE(ranks.start({.count = data.bytes()}, data.start(), data.start()).ok());
+    const Status status = ranks.wait();
+    EXPECT_EQ(status.code(), StatusCode::kDistributed);
+    EXPECT_THAT(status.message(),
+                HasSubstr("not done after 300 ms, so a rank is lost or too slow"));
+    EXPECT_FALSE(ranks.start({.count = 1}, data.start(), data.start()).ok());
+  });
+}
+
+TEST(CudaDevice, ErrorsOfNcclContainItsMessage) {
+  with_two_ranks([](int rank, Communicator& ranks, const Array& data) {
+    EXPECT_TRUE(ranks.start({.count = 1 + rank}, data.start(), data.start()).ok());
+    const Status status = ranks.wait();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.to_string(), AllOf(HasSubstr("NCCL: exchanging values: invalid usage"),
+                                          HasSubstr("ranks make different calls")));
+  });
+}
+
+TEST(CudaDevice, ErrorsOfLibrariesAreReported) {
+  const auto device = open_cuda();
+  if (!has_libraries(*device)) GTEST_SKIP() << "no libraries";
+  const Array data(*device, std::vector<float>(64));
+  MatrixProduct overlapping{.a = data.data(), .b = data.data(), .c = data.data() + 32};
+  overlapping.rows = overlapping.inner = overlapping.columns = overlapping.batch = 2;
+  const Status product = device->multiply(overlapping);
+  EXPECT_EQ(product.code(), StatusCode::kExecution);
+  EXPECT_EQ(product.message(), "cuBLASLt: choosing an algorithm: status 7");
+  Convolution uneven;  // three output channels in two groups
+  uneven.batch = 1;
+  uneven.in_channels = uneven.groups = 2;
+  uneven.out_channels = 3;
+  for (int i = 0; i < 2; ++i) uneven.in[i] = uneven.out[i] = uneven.kernel[i] = 1;
+  uneven.input = uneven.filter = uneven.output = data.data();
+  const Status convolution = device->convolve(uneven);
+  EXPECT_EQ(convolution.code(), StatusCode::kExecution);
+  EXPECT_EQ(convolution.message(), "cuDNN: choosing an algorithm: CUDNN_STATUS_BAD_PARAM");
+  uneven.what = static_cast<Convolution::What>(9);
+  EXPECT_EQ(device->convolve(uneven).code(), StatusCode::kInternal);
 }
 
 // A failing kernel ends all work of its device; the process of this test ends as well.
