@@ -10,7 +10,6 @@
 
 /// What the CUDA compiler provides to kernels/gpu/cuda/launch.cu, for a C++ compiler; this header
 /// is included before that source. Names and macros are CUDA's.
-#define __launch_bounds__(threads)
 #define __global__
 #define __device__
 #define __shared__ static

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-# A kernel with 1,024 threads can have 64 registers a thread, one with 512 threads 128, one with 256 threads 255.
-REGISTERS = {"run_rows": 64, "run_lanes": 96, "run_each": 96}
+# A kernel with 512 threads can have 128 registers a thread, one with 256 threads 255.
+REGISTERS = {"run_rows": 96, "run_lanes": 96, "run_each": 96}
 # sin, cos and tan of large numbers use a table on the stack.
 ON_THE_STACK = re.compile(r"(Sin|Cos|Tan)E")
 STACK_BYTES = 40

@@ -28,7 +28,7 @@ class Resources(unittest.TestCase):
 
     def test_names_what_is_too_much(self):
         for settings, text in (({"frame": 8}, "frame of 8"), ({"stores": 4}, "spills 4"),
-                               ({"registers": 65}, "65 registers, limit 64"), ({"shared": 99999}, "99999 bytes of shared")):
+                               ({"registers": 97}, "97 registers, limit 96"), ({"shared": 99999}, "99999 bytes of shared")):
             self.assertIn(text, " ".join(checked.problems(found(**settings)[1])))
         tangent = ("_Z8run_eachI8GradientI3TanEE", 32, 0, 20, 0)
         self.assertEqual(list(checked.problems(tangent)), [])

@@ -6,8 +6,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
-// Rows that are too few to fill a GPU get as many threads as a block can have.
-constexpr int kMostThreads = 1024;
+// Rows that are too few to fill a GPU get more threads each; with 1,024 some kernels would spill
+// registers.
+constexpr int kMostThreads = 512;
 constexpr int64_t kFewRows = 1024;
 // Enough blocks to fill every current GPU; with more work, threads loop.
 constexpr int64_t kMostBlocks = 16384;
@@ -107,7 +108,7 @@ __global__ void run_each(Functor functor, int64_t count) {
 }
 
 template <typename Functor>
-__global__ void __launch_bounds__(kMostThreads) run_rows(Functor functor, int64_t rows) {
+__global__ void run_rows(Functor functor, int64_t rows) {
   __shared__ double shared[kMostThreads / kWarp];
   const BlockTeam team(shared);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) functor(team, row);

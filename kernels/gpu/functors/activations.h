@@ -4,6 +4,11 @@
 #include <cstdint>
 
 // Formulas of ops with one operand: of(x), and grad(v, dout), where v is x or the result.
+//
+// A formula is a struct with the op's attributes, so that one kernel serves all of them: Unary<F>
+// stores of(x) for every element, Gradient<F> stores grad(v, dout). What grad() reads as v is what
+// the gradient op has as an input, and is said at each formula. Both give what the kernel of the
+// processor gives but for rounding, also at the bends of piecewise functions and for NaN.
 namespace millrace::gpu {
 
 /// x limited to [low, high]; NaN stays NaN.

@@ -145,10 +145,10 @@ using ValueFunctors =
 /// Others that compute one element.
 using OtherEachFunctors =
     FunctorList<Unary<Sign>, Not, Fill, FillFrom, Scale, SumOfMany, EntropyGradient,
-                SoftmaxEntropyGradient, PoolForward, PoolFirstMaximum, PoolBackward, FinishConv, NormInference, MultiplyElement,
-                ConvolveOutput, ConvolveInputGradient, ClipByNorm, Spread<SumOf>, Spread<MeanOf>,
-                Spread<SumOfSquares>, Spread<RootOfSquares>, Spread<SumOfMagnitudes>,
-                Spread<ProductOf>, Spread<LargestOf>>;
+                SoftmaxEntropyGradient, PoolForward, PoolFirstMaximum, PoolBackward, FinishConv,
+                NormInference, MultiplyElement, ConvolveOutput, ConvolveInputGradient, ClipByNorm,
+                Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
+                Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
 
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,

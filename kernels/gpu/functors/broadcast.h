@@ -61,7 +61,8 @@ struct Divide {
   static constexpr float grad_x(float /*x*/, float y, float dout) { return dout / y; }
   static constexpr float grad_y(float x, float y, float dout) { return -dout * (x / y) / y; }
 };
-/// NaN if an operand is NaN; of equal operands, Y gets the gradient.
+/// Op elementwise_max: NaN if an operand is NaN; of equal operands, Y gets the gradient, as on the
+/// processor and in the original.
 struct Larger {
   static constexpr bool kReads = true;
   template <typename T>
@@ -71,6 +72,7 @@ struct Larger {
   static constexpr float grad_x(float x, float y, float dout) { return x > y ? dout : 0.0F; }
   static constexpr float grad_y(float x, float y, float dout) { return x <= y ? dout : 0.0F; }
 };
+/// Op elementwise_min, with the same rules.
 struct Smaller {
   static constexpr bool kReads = true;
   template <typename T>

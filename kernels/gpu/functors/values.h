@@ -44,7 +44,7 @@ struct OneHot {
 /// Number i of a stream; the same as kernels::random_bits(), so that a seed makes the same numbers
 /// on every device.
 constexpr uint64_t stream_bits(uint64_t key, uint64_t i) {
-  uint64_t x = key + i * 0x9e3779b97f4a7c15ULL;  ///< elements to convert or scale
+  uint64_t x = key + i * 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31U);

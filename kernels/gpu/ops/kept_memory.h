@@ -7,7 +7,10 @@
 namespace millrace::gpu {
 
 /// Device memory for intermediate results of one op, which is kept from run to run: an op that
-/// allocates in every run could not be recorded. Thread-safety: as Device.
+/// allocates in every run could not be recorded (executor/gpu/replays.h). The kernel of the op owns
+/// it, so it is freed with the compiled program. Two ops never share it, although they do not run
+/// at the same time: the memory of small sums is not worth the bookkeeping.
+/// Thread-safety: as Device.
 template <typename T>
 class KeptMemory {
  public:

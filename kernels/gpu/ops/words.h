@@ -7,6 +7,9 @@
 
 namespace millrace::gpu {
 
+// Moves copy elements without regard to their type, as words of as many bytes as fit: an element of
+// 12 bytes that begins at a multiple of 4 is three words of 4 bytes.
+
 /// Calls body with a value of the type of words of that many bytes: 1, 2, 4, 8 or 16. Errors:
 /// rejects other numbers.
 template <typename Body>
