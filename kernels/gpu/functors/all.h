@@ -39,13 +39,22 @@ struct FunctorList {
   static constexpr size_t kSize = sizeof...(Functors);
 };
 
-/// The number of a functor in a list; does not compile if the functor is missing from the list.
+/// The position of a functor in a list; the size of the list if it is not there. No fold
+/// expression: compilers limit their length.
 template <typename Functor, typename... Functors>
-constexpr size_t index_of(FunctorList<Functors...> /*list*/) {
-  static_assert((std::is_same_v<Functor, Functors> || ...), "add the functor to the list");
+constexpr size_t position_in(FunctorList<Functors...> /*list*/) {
+  constexpr bool kSame[] = {std::is_same_v<Functor, Functors>...};
   size_t index = 0;
-  (void)((std::is_same_v<Functor, Functors> ? true : (++index, false)) || ...);
+  while (index < sizeof...(Functors) && !kSame[index]) ++index;
   return index;
+}
+
+/// The number of a functor in a list; does not compile if the functor is missing from the list.
+template <typename Functor, typename List>
+constexpr size_t index_of(List /*list*/) {
+  constexpr size_t kIndex = position_in<Functor>(List{});
+  static_assert(kIndex < List::kSize, "add the functor to the list");
+  return kIndex;
 }
 
 /// The lists one after another.
