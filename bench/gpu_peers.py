@@ -20,26 +20,7 @@ import time
 
 import numpy as np
 
-TABLE_ROWS = 100_000  # tables with more rows get ids of a power law, as in run_step.py
-
-
-def batch(net, rows, infer, seed=0):
-    random = np.random.RandomState(seed)
-    feeds = {}
-    for feed in net["feeds"]:
-        if infer and not feed["infer"]:
-            continue
-        shape = [rows if d < 0 else d for d in feed["shape"]]
-        if "high" not in feed:
-            value = np.zeros(shape, "f4") if feed["name"] == "mask" else random.standard_normal(shape).astype("f4")
-        elif feed["name"] == "pos":
-            value = np.broadcast_to(np.arange(shape[1], dtype="i8"), shape).copy()
-        elif feed["high"] >= TABLE_ROWS:
-            value = (random.random_sample(shape) ** 4 * feed["high"]).astype("i8")
-        else:
-            value = random.randint(0, feed["high"], shape).astype("i8")
-        feeds[feed["name"]] = value
-    return feeds
+from run_step import batch
 
 
 def run_millrace(args, folder, net, rows, precision):

@@ -47,8 +47,10 @@ struct ExecutorOptions {
   /// combined with a GPU.
   bool debug_memory = false;
   /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Only rewrites whose ops
-  /// it has are made then, and persistable vars that the GPU used stay in its memory until they are
-  /// read (copy_plain()). GPU memory held by values may outlive the executor.
+  /// it has are made then, inter_op and release_folded have no effect, bf16_products is said when
+  /// the GPU is opened (executor/gpu/open_device.h), and persistable vars that the GPU used stay in
+  /// its memory until they are read (copy_plain()). GPU memory held by values may outlive the
+  /// executor.
   std::shared_ptr<gpu::Context> gpu = nullptr;
 };
 

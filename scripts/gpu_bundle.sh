@@ -28,7 +28,7 @@ strip $out/bin/* $out/lib/millrace/gpu.so
 ldd $out/bin/* "$built/lib/millrace/gpu.so" | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} $out/lib
 cp scripts/gpu_check.sh $out
-cp tests/conformance/gpu_programs.py bench/gpu_peers.py $out/tools
+cp tests/conformance/gpu_programs.py bench/gpu_peers.py bench/run_step.py $out/tools
 if [ -d $shared ]; then
   cp $shared/tools/check_ops.py $out/tools
   cp -r $shared/goldens/ops $out/ops

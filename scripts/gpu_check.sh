@@ -62,7 +62,7 @@ peers() { python3 tools/gpu_peers.py --bin "$run" --bench bench --devices "$devi
 versions() { nvidia-smi -L && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv && ours bin/inspect-program --devices; }
 nccl() { ours bin/kernels_gpu_collectives_test --gtest_filter='Nccl.*'; }
 compare() {
-  python3 tools/gpu_programs.py --bin "$run" --shared . --devices "$device" --batch "${BATCH:-8}" --steps 4 --rtol 1e-3 \
+  python3 tools/gpu_programs.py --bin "$run" --shared . --devices "$device" --batch "${BATCH:-8}" --steps 4 --rtol 1e-3 --rounding 10 \
     --nets "${NETS:-mlp,lenet,resnet18_64,resnet50_64,mobilenet_224,word2vec,ctr_dnn,ctr_dnn_adam,bert_mini,bert_base_l2}" "$@"
 }
 programs() { compare --optimize false; }
