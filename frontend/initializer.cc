@@ -1,4 +1,4 @@
-#include "frontend/initializer.h"
+#include "frontend/network.h"
 
 #include <cmath>
 
