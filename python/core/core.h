@@ -1,0 +1,95 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/api/program.h>
+#include <millrace/api/scope.h>
+#include <millrace/executor/array.h>
+#include <millrace/framework/base/status.h>
+#include <nanobind/nanobind.h>
+
+/// The extension module millrace._core. One file binds one or two headers of the library; classes
+/// keep the names of C++, and the package turns them into what its users see.
+namespace millrace::python {
+
+namespace nb = nanobind;
+
+/// Carries an error to the translator, which raises it as a subclass of millrace.Error.
+struct StatusError {
+  Status status;
+};
+
+/// Throws an error as StatusError. It may be called without the GIL.
+inline void check(Status status) {
+  if (!status.ok()) throw StatusError{std::move(status)};
+}
+/// The value of a result. Errors: as above.
+template <typename T>
+T value_of(StatusOr<T> result) {
+  check(result.status());
+  return std::move(result).value();
+}
+
+/// The Python exception that belongs to an error.
+nb::object exception_of(const Status& status);
+
+/// Text of files and names, which need not be UTF-8: other bytes are surrogates, as in os.fsdecode.
+nb::str to_text(const std::string& bytes);
+/// Inverse of to_text(); bytes stay as they are. Errors: TypeError naming what.
+std::string from_text(nb::handle text, const char* what);
+
+/// A numpy array that takes over the memory of an array; with LoD a millrace.LodArray.
+nb::object to_numpy(Array array);
+/// An array from anything that numpy or DLPack understands, copied; LoD is that of its `lod`.
+/// Errors: TypeError naming the array.
+Array from_numpy(const std::string& name, nb::handle value);
+/// The same for a dict of arrays.
+Arrays arrays_from(const nb::dict& values);
+/// A dict in the order of the names.
+nb::dict to_dict(const std::vector<std::string>& names, Arrays arrays);
+/// A dict in the order of the map.
+nb::dict to_dict(Arrays arrays);
+
+/// A scope, and the lock of everything that reads or writes its variables: Python threads run
+/// without the GIL while they compute. Copies share both.
+struct LockedScope {
+  api::Scope scope;
+  std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
+};
+
+/// A program that does not change.
+struct Handle {
+  api::ProgramPtr program;
+};
+
+/// Runs a function without the GIL.
+template <typename F>
+auto without_gil(F&& call) {
+  const nb::gil_scoped_release release;
+  return std::forward<F>(call)();
+}
+/// Runs a function without the GIL, and alone among those with the same mutex.
+template <typename F>
+auto alone(std::mutex& mutex, F&& call) {
+  const nb::gil_scoped_release release;
+  const std::scoped_lock lock(mutex);
+  return std::forward<F>(call)();
+}
+
+/// What each source adds to the module.
+void bind_programs(nb::module_& m);
+void bind_editor(nb::module_& m);
+void bind_executors(nb::module_& m);
+void bind_files(nb::module_& m);
+void bind_training(nb::module_& m);
+void bind_transpiler(nb::module_& m);
+void bind_parallel(nb::module_& m);
+void bind_jobs(nb::module_& m);
+void bind_serving(nb::module_& m);
+void bind_fleet(nb::module_& m);
+
+}  // namespace millrace::python

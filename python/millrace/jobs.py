@@ -1,0 +1,392 @@
+"""Jobs with parameter servers: connections, servers and trainers inside this process, and what goes with them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Callable, Iterable, Mapping
+
+from . import _core
+from ._options import fill
+from .execution import Rows, Scope
+from .program import Program
+
+RoleFiles = _core.RoleFiles
+
+
+def trainer_files(folder: str | os.PathLike, trainer: int) -> RoleFiles:
+    """Files of a trainer in the folder of a job."""
+    return _core.trainer_files(os.fspath(folder), trainer)
+
+
+def server_files(folder: str | os.PathLike, server: int) -> RoleFiles:
+    """Files of a server in the folder of a job."""
+    return _core.server_files(os.fspath(folder), server)
+
+
+class Connection:
+    """How the processes of a job connect to each other.
+
+    Options: ``job``, ``kind`` ("auto", "grpc", "tcp"), ``tls`` (a dict with authority, certificate, key,
+    server_name), ``job_key_file``, ``insecure_listen``, ``reconnect_timeout``, ``max_message_bytes``, ``etcd``,
+    ``etcd_lease``, ``endpoint``, ``advertise``, ``log`` (receives lines). Times are seconds or timedeltas.
+    """
+
+    def __init__(self, **options):
+        if isinstance(options.get("kind"), str):
+            options["kind"] = _core.WireKind[options["kind"]]
+        if isinstance(options.get("tls"), Mapping):
+            options["tls"] = fill(_core.TlsFiles(), dict(options["tls"]))
+        self._core = _core.Connection.open(fill(_core.ConnectionOptions(), _seconds(options)))
+
+    @classmethod
+    def in_process(cls, job: str = "") -> Connection:
+        """For servers and trainers of this process that use the same object. Endpoints are names."""
+        connection = cls.__new__(cls)
+        connection._core = _core.Connection.in_process(job)
+        return connection
+
+    @property
+    def job(self) -> str:
+        return self._core.job
+
+    def close(self):
+        """In one process: ends calls that wait for a server that was never opened."""
+        self._core.close()
+
+
+_TIMES = {"reconnect_timeout", "etcd_lease", "start_timeout", "silence_timeout", "report_interval",
+          "snapshot_interval", "deadline", "heartbeat", "wait_for_servers"}
+
+
+def _seconds(options: dict) -> dict:
+    import datetime
+
+    return {name: datetime.timedelta(seconds=value) if name in _TIMES and isinstance(value, (int, float)) else value
+            for name, value in options.items()}
+
+
+class ParameterServer:
+    """One server of a job, in this process.
+
+    Options: ``endpoint``, ``threads``, ``seed``, ``start_timeout``, ``silence_timeout``, ``report_interval``,
+    ``dc_lambda``, ``elastic``, ``files_root``, ``snapshot_root``, ``snapshot_every``, ``snapshot_interval``,
+    ``snapshot_durable``, ``log``. Times are seconds or timedeltas.
+    """
+
+    def __init__(self, files: RoleFiles, connection: Connection, **options):
+        self._core = _core.ParameterServer.open(files, connection._core,
+                                                fill(_core.ServerOptions(), _seconds(options)))
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def on_ready(self, callback: Callable[[str], None]):
+        """Sets a function that receives the endpoint as soon as the server listens."""
+        self._core.on_ready(callback)
+
+    def serve(self):
+        """Serves until all trainers have finished, or :meth:`stop`."""
+        self._core.serve()
+
+    def start(self) -> ParameterServer:
+        """Serves in a thread. :meth:`join` waits for its end."""
+        def run():
+            try:
+                self._core.serve()
+            except BaseException as error:  # raised again by join()
+                self._error = error
+
+        self._thread = threading.Thread(target=run, name="millrace server", daemon=True)
+        self._thread.start()
+        return self
+
+    def join(self, timeout: float | None = None):
+        """Waits for the end of a server that was started, and raises its error. TimeoutError after ``timeout``."""
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError("the server still serves")
+        if self._error is not None:
+            raise self._error
+
+    def stop(self):
+        """Ends serving after the current step. From any thread."""
+        self._core.stop()
+
+
+class Trainer:
+    """One trainer of a job.
+
+    Options: ``trainer``, ``threads``, ``seed``, ``optimize``, ``files_root``, ``communicator``, ``cpu_num``,
+    ``workers``, ``devices`` (a dict with devices, loss_name, exec_strategy, build_strategy, split), ``deadline``,
+    ``heartbeat``, ``log``. Times are seconds or timedeltas.
+    """
+
+    def __init__(self, files: RoleFiles, connection: Connection, **options):
+        if isinstance(options.get("devices"), Mapping):
+            options["devices"] = fill(_core.TrainerDevices(), dict(options["devices"]))
+        self._core = _core.Trainer.open(files, connection._core, fill(_core.TrainerOptions(), _seconds(options)))
+
+    @property
+    def next_step(self) -> int:
+        """Number of the next step."""
+        return self._core.next_step()
+
+    def step(self, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
+        """Runs one step: computes, sends gradients, receives parameters."""
+        return self._core.step(dict(feeds), list(fetches))
+
+    def worker_step(self, worker: int, number: int, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
+        """The same by one of several threads (option ``workers``)."""
+        return self._core.worker_step(worker, number, dict(feeds), list(fetches))
+
+    def worker_leaves(self):
+        """A worker thread runs no more steps."""
+        self._core.worker_leaves()
+
+    @property
+    def must_go_back(self) -> bool:
+        """True after an error of a step that :meth:`go_back` can fix."""
+        return self._core.must_go_back()
+
+    def go_back(self):
+        """Goes back to the step of the servers' snapshots."""
+        self._core.go_back()
+
+    @property
+    def stats(self) -> dict:
+        """Losses, steps, examples, seconds of parts of the steps."""
+        return self._core.stats()
+
+    def finish(self, **ending) -> dict:
+        """Tells the servers that this trainer is done, and saves. Call it once.
+
+        Options: ``gather`` (returns parameters and optimizer state), ``params``, ``save_programs``, ``model``,
+        ``model_program``, ``model_feeds``, ``model_fetches``, ``replace``.
+        """
+        return self._core.finish(fill(_core.TrainerEnding(), ending))
+
+
+class LiveModel:
+    """Inference with the variables of running servers.
+
+    Options: ``trainer``, ``threads``, ``optimize``, ``deadline``, ``heartbeat``, ``log``.
+    """
+
+    def __init__(self, files: RoleFiles, inputs: Iterable[str], outputs: Iterable[str], connection: Connection,
+                 **options):
+        self._core = _core.LiveModel.open(files, list(inputs), list(outputs), connection._core,
+                                          fill(_core.LiveModelOptions(), _seconds(options)))
+
+    def run(self, feeds: Mapping[str, object]) -> dict:
+        return self._core.run(dict(feeds))
+
+    def refresh(self):
+        """Fetches the dense parameters again."""
+        self._core.refresh()
+
+    def close(self):
+        """Leaves the job."""
+        self._core.close()
+
+
+class Communicator:
+    """Sends gradients of a program that computes itself, and receives parameters, in the background.
+
+    Options: ``trainer``, ``settings``, ``cpu_num``, ``deadline``, ``heartbeat``, ``log``.
+    """
+
+    def __init__(self, program: Program, connection: Connection, **options):
+        self._core = _core.Communicator.open(program._handle, connection._core,
+                                             fill(_core.CommunicatorOptions(), _seconds(options)))
+
+    @property
+    def sent_vars(self) -> list[str]:
+        return self._core.sent_vars()
+
+    @property
+    def received_vars(self) -> list[str]:
+        return self._core.received_vars()
+
+    @property
+    def remarks(self) -> list[str]:
+        """Settings that were changed or have no effect."""
+        return self._core.remarks()
+
+    def start(self):
+        self._core.start()
+
+    def stop(self):
+        """Sends everything that waits, then ends the threads."""
+        self._core.stop()
+
+    @property
+    def is_running(self) -> bool:
+        return self._core.is_running()
+
+    def send(self, var: str, value):
+        """Copies a gradient: an array with the dims of the var, or Rows."""
+        if isinstance(value, Rows):
+            self._core.send_rows(var, [int(row) for row in value.rows], value.height, value.values)
+        else:
+            self._core.send(var, value)
+
+    def barrier(self):
+        """Half-async: the end of the batch of one of ``cpu_num`` threads."""
+        self._core.barrier()
+
+    def leave(self):
+        """A thread runs no more steps."""
+        self._core.leave()
+
+    def recv(self, scope: Scope):
+        """Receives all parameters into the scope."""
+        self._core.recv(scope._core)
+
+    def finish_step(self, scope: Scope):
+        """Moves parameters that have arrived into the scope, without waiting."""
+        self._core.finish_step(scope._core)
+
+    @property
+    def counts(self) -> dict:
+        """Messages sent, values in them, parameters received."""
+        return self._core.counts()
+
+    def close(self):
+        """Leaves the job. Call it after :meth:`stop`."""
+        self._core.close()
+
+
+class ServerCheckpoint:
+    """The variables of a job, whole, from the snapshots of its servers."""
+
+    def __init__(self, root: str | os.PathLike, slices: str | os.PathLike, threads: int = 1):
+        """:param slices: slices.json of the job that took the snapshots"""
+        self._core = _core.ServerCheckpoint.open(os.fspath(root), os.fspath(slices), threads)
+
+    @property
+    def step(self) -> int:
+        return self._core.step()
+
+    @property
+    def servers(self) -> int:
+        return self._core.servers()
+
+    def names(self) -> list[str]:
+        return self._core.names()
+
+    def __iter__(self):
+        return iter(self.names())
+
+    def __getitem__(self, name: str):
+        return self._core.get(name)
+
+    def reshard(self, to_slices: str | os.PathLike, output: str | os.PathLike, **options):
+        """Writes the values for the servers of another job. Options: ``max_bytes``, ``replace``, ``sync``."""
+        self._core.reshard(os.fspath(to_slices), os.fspath(output), fill(_core.ReshardOptions(), options))
+
+
+class Fleet:
+    """A process of a job of the fleet API, with the calls of the original's fleet object."""
+
+    def __init__(self, connection: Connection | None = None):
+        self._core = _core.Fleet((connection or Connection())._core)
+
+    def init(self, **role):
+        """Sets the role; without arguments from the environment variables of PaddleCloud.
+
+        Arguments: ``is_server``, ``id``, ``worker_num``, ``server_endpoints``, ``worker_endpoints``.
+        """
+        if role:
+            self._core.init(fill(_core.FleetRole(), role))
+        else:
+            self._core.init_from_environment()
+
+    @property
+    def role(self):
+        return self._core.role()
+
+    @property
+    def remarks(self) -> list[str]:
+        """Settings of environment and strategy that are never read."""
+        return self._core.remarks()
+
+    def split_files(self, files: Iterable[str]) -> list[str]:
+        """This worker's share of a list of files."""
+        return self._core.split_files([os.fspath(file) for file in files])
+
+    def distributed_optimizer(self, optimizer, **strategy):
+        """Sets how the job trains.
+
+        :param optimizer: of :func:`millrace.minimize_options`
+        :param strategy: ``a_sync``, ``a_sync_configs``, ``trainer_desc_configs``, ``fs_client_param``, ``tables``,
+            ``use_cvm``, ``adam_d2sum``, ``all_optimizers``
+        """
+        self._core.distributed_optimizer(optimizer, fill(_core.FleetStrategy(), strategy))
+
+    def minimize(self, main: Program, startup: Program, loss: str):
+        """Builds the programs of this process."""
+        self._core.minimize(main._handle, startup._handle, loss)
+
+    @property
+    def main_program(self) -> Program | None:
+        handle = self._core.main_program()
+        return None if handle is None else Program._of(handle)
+
+    @property
+    def startup_program(self) -> Program | None:
+        handle = self._core.startup_program()
+        return None if handle is None else Program._of(handle)
+
+    def init_server(self, folder: str = "", tables: Iterable[str] = (), *, seed: int = 0, disk_path: str = "",
+                    **service):
+        """Creates the tables of this server. ``service``: options of :class:`ParameterServer`."""
+        self._core.init_server(folder, list(tables),
+                               fill(_core.FleetTableOptions(), {"seed": seed, "disk_path": disk_path}),
+                               fill(_core.ServerOptions(), _seconds(service)))
+
+    def run_server(self):
+        """Serves until all workers have stopped or :meth:`stop_server`."""
+        self._core.run_server()
+
+    def stop_server(self):
+        self._core.stop_server()
+
+    def init_worker(self, **options):
+        """Waits for the servers. Options: ``wait_for_servers``, ``deadline``, ``heartbeat``."""
+        self._core.init_worker(fill(_core.FleetWorkerOptions(), _seconds(options)))
+
+    def step(self, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
+        return self._core.step(dict(feeds), list(fetches))
+
+    def __getitem__(self, name: str):
+        """A parameter of this worker, as last received."""
+        return self._core.get(name)
+
+    def barrier_worker(self):
+        self._core.barrier_worker()
+
+    def wait_for_all(self):
+        """Ends training: sends what waits, and receives the final parameters."""
+        self._core.wait_for_all()
+
+    def stop_worker(self):
+        self._core.stop_worker()
+
+    def save_persistables(self, root: str | os.PathLike, folder: str, *, replace: bool = False, mode: int = 0):
+        self._core.save_persistables(self._folder(root, folder, replace, mode))
+
+    def save_inference_model(self, root: str | os.PathLike, folder: str, feeds: Iterable[str],
+                             fetches: Iterable[str], *, replace: bool = False, mode: int = 0):
+        self._core.save_inference_model(self._folder(root, folder, replace, mode), list(feeds), list(fetches))
+
+    def load_model(self, root: str | os.PathLike, folder: str, *, mode: int = 0):
+        self._core.load_model(self._folder(root, folder, False, mode))
+
+    def shrink(self):
+        """Ends a day of all sparse tables."""
+        self._core.shrink()
+
+    @staticmethod
+    def _folder(root, folder, replace, mode):
+        return fill(_core.FleetFolder(), {"root": os.fspath(root), "folder": folder, "replace": replace,
+                                          "mode": mode})

@@ -1,0 +1,47 @@
+"""A network for the tests, built op by op: guess = x w + b, the squared error to t."""
+
+import numpy
+
+import millrace
+
+
+def linear_net():
+    """:returns: main program, startup program, name of the loss"""
+    main, startup = millrace.Program(), millrace.Program()
+    root = main.root
+    for name, dims in {"x": (-1, 3), "t": (-1, 1), "product": (-1, 1), "guess": (-1, 1), "error": (-1, 1),
+                       "square": (-1, 1), "loss": (1,)}.items():
+        root.add_var(name, "f32", dims, stop_gradient=name in "xt")
+    for name, dims in {"w": (3, 1), "b": (1,)}.items():
+        root.add_var(name, "f32", dims, persistable=True, is_parameter=True)
+        startup.root.add_var(name, "f32", dims, persistable=True, is_parameter=True)
+        startup.root.add_op("fill_constant", {}, {"Out": name}, {"shape": list(dims), "dtype": 5, "value": 0.1})
+    root.add_op("mul", {"X": "x", "Y": "w"}, {"Out": "product"}, {"x_num_col_dims": 1, "y_num_col_dims": 1})
+    root.add_op("elementwise_add", {"X": "product", "Y": "b"}, {"Out": "guess"}, {"axis": 1})
+    root.add_op("elementwise_sub", {"X": "guess", "Y": "t"}, {"Out": "error"}, {"axis": -1})
+    root.add_op("square", {"X": "error"}, {"Out": "square"})
+    root.add_op("mean", {"X": "square"}, {"Out": "loss"})
+    main.check()
+    startup.check()
+    return main, startup, "loss"
+
+
+def batches(count, rows=8):
+    """Feeds of a linear function."""
+    numbers = numpy.random.default_rng(1)
+    for _ in range(count):
+        x = numbers.standard_normal((rows, 3)).astype("float32")
+        yield {"x": x, "t": (x @ numpy.array([[1], [-2], [0.5]], "float32") + 0.25).astype("float32")}
+
+
+def sgd_by_numpy(given, rate):
+    """Losses and parameters of the network, trained by plain numpy in float64."""
+    w, b = numpy.full((3, 1), 0.1), numpy.full(1, 0.1)
+    losses = []
+    for feeds in given:
+        x, t = feeds["x"].astype("float64"), feeds["t"].astype("float64")
+        error = x @ w + b - t
+        losses.append((error**2).mean())
+        gradient = 2 * error / len(x)
+        w, b = w - rate * x.T @ gradient, b - rate * gradient.sum()
+    return losses, w, b

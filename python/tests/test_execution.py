@@ -1,0 +1,247 @@
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from contextlib import redirect_stderr
+
+import numpy
+
+import millrace
+from millrace import optimizer
+from nets import batches, linear_net, sgd_by_numpy
+
+
+def trained(rate=0.1, **options):
+    main, startup, loss = linear_net()
+    return millrace.minimize(main, startup, loss, optimizer.SGD(), learning_rate=rate, **options), loss
+
+
+class ExecutorTest(unittest.TestCase):
+    def test_training_is_that_of_numpy(self):
+        program, loss = trained()
+        scope, executor = millrace.Scope(), millrace.Executor()
+        executor.run(program.startup, scope)
+        history = millrace.train(executor.prepare(program.main, scope).run, batches(20), [loss])
+        losses, w, b = sgd_by_numpy(batches(20), 0.1)
+        numpy.testing.assert_allclose(history[loss], losses, rtol=1e-4)
+        numpy.testing.assert_allclose(scope["w"], w, rtol=1e-4)
+        numpy.testing.assert_allclose(scope["b"], b, rtol=1e-4)
+
+    def test_several_devices_are_one(self):
+        program, loss = trained()
+        scope = millrace.Scope()
+        millrace.Executor().run(program.startup, scope)
+        parallel = millrace.ParallelExecutor(program.main, scope, devices=2, loss_name=loss)
+        self.assertEqual(parallel.device_count, 2)
+        for feeds in batches(20):
+            self.assertEqual(parallel.run(feeds, [loss])[loss].shape, (2,))
+        numpy.testing.assert_allclose(scope["w"], sgd_by_numpy(batches(20), 0.1)[1], rtol=1e-4)
+        numpy.testing.assert_allclose(parallel.get(1, "w"), scope["w"])
+        halves = [{name: array[half * 4:half * 4 + 4] for name, array in feeds.items()} for half in (0, 1)]
+        self.assertEqual(parallel.run(halves, ["guess"])["guess"].shape, (8, 1))
+        self.assertEqual([part.shape for part in parallel.run_unmerged(feeds, ["guess"])["guess"]], [(4, 1)] * 2)
+        self.assertEqual(parallel.runs, 22)
+        strategy = millrace.BuildStrategy(reduce_strategy=millrace.BuildStrategy.ReduceStrategy.Reduce)
+        millrace.ParallelExecutor(program.main, scope, devices=2, loss_name=loss, build_strategy=strategy)
+
+    def test_wrong_feeds_and_fetches(self):
+        program, loss = trained()
+        scope, executor = millrace.Scope(), millrace.Executor()
+        executor.run(program.startup, scope)
+        prepared = executor.prepare(program.main, scope)
+        feeds = next(batches(1))
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "w"):
+            prepared.run({**feeds, "w": numpy.zeros((3, 1), "float32")}, [loss])
+        with self.assertRaises(millrace.NotFoundError):
+            prepared.run(feeds, ["nothing"])
+        with self.assertRaises(millrace.Error):
+            prepared.run({"x": feeds["x"]}, [loss])
+        with self.assertRaisesRegex(TypeError, "expected numbers"):
+            prepared.run({**feeds, "x": "text"}, [loss])
+        self.assertEqual(prepared.run(feeds, [loss])[loss].dtype, numpy.float32)
+
+    def test_threads_run_without_the_gil(self):
+        # Two scopes at once, and one scope from two threads: the latter must come one after another.
+        program, loss = trained()
+        executor = millrace.Executor()
+        scopes = [millrace.Scope(), millrace.Scope()]
+        prepared = []
+        for scope in scopes:
+            executor.run(program.startup, scope)
+            prepared.append(executor.prepare(program.main, scope))
+        threads = [threading.Thread(target=millrace.train, args=(prepared[i % 2].run, list(batches(50)), [loss]))
+                   for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        numpy.testing.assert_array_equal(scopes[0]["w"].shape, scopes[1]["w"].shape)
+        numpy.testing.assert_allclose(scopes[0]["w"], [[1], [-2], [0.5]], atol=1e-3)
+
+    def test_sequences(self):
+        program = millrace.Program()
+        program.root.add_var("x", "f32", (-1, 1), lod_level=1)
+        for name in ("out", "index"):
+            program.root.add_var(name, "f32" if name == "out" else "i32", (-1, 1))
+        program.root.add_var("copy", "f32", (-1, 1), lod_level=1)
+        program.root.add_op("sequence_pool", {"X": "x"}, {"Out": "out", "MaxIndex": "index"}, {"pooltype": "SUM"})
+        program.root.add_op("scale", {"X": "x"}, {"Out": "copy"}, {"scale": 2.0})
+        words = millrace.LodArray([[1], [2], [3], [4], [5]], lod=[[0, 2, 5]], dtype="float32")
+        results = millrace.Session(program).run({"x": words}, ["out", "copy"])
+        self.assertEqual(results["out"].tolist(), [[3], [12]])
+        self.assertEqual(results["copy"].lod, [[0, 2, 5]])
+        self.assertEqual(results["copy"][:1].lod, [])
+
+    def test_element_types(self):
+        scope = millrace.Scope()
+        for name in ("bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64"):
+            value = numpy.arange(6).reshape(2, 3).astype(name)
+            scope[name] = value
+            self.assertEqual(scope[name].dtype, value.dtype)
+            numpy.testing.assert_array_equal(scope[name], value)
+        scope["swapped"] = numpy.arange(3, dtype=">f4")
+        self.assertEqual(scope["swapped"].tolist(), [0, 1, 2])
+        scope["strided"] = numpy.arange(12, dtype="float32").reshape(3, 4)[:, ::2].T
+        self.assertEqual(scope["strided"].tolist(), [[0, 4, 8], [2, 6, 10]])
+        scope["none"] = numpy.zeros((0, 4), "float32")
+        self.assertEqual(scope["none"].shape, (0, 4))
+        scope["number"] = 3.0
+        self.assertEqual(scope["number"].shape, ())
+        try:
+            import ml_dtypes
+        except ImportError:
+            self.skipTest("no ml-dtypes")
+        scope["bf16"] = numpy.array([1.5, -2], ml_dtypes.bfloat16)
+        self.assertEqual(scope["bf16"].dtype, ml_dtypes.bfloat16)
+        self.assertEqual(scope["bf16"].tolist(), [1.5, -2])
+
+    def test_scopes(self):
+        scope = millrace.Scope()
+        scope["a"], scope["b"] = [1.0], [2]
+        self.assertEqual((list(scope), len(scope), "a" in scope), (["a", "b"], 2, True))
+        del scope["a"]
+        self.assertNotIn("a", scope)
+        with self.assertRaises(KeyError):
+            del scope["a"]
+        with self.assertRaises(millrace.NotFoundError):
+            scope["a"]
+        scope["rows"] = millrace.Rows([3, 1], 5, numpy.ones((2, 2), "float32"))
+        rows = scope.rows("rows")
+        self.assertEqual((rows.rows.tolist(), rows.height, rows.values.shape), ([3, 1], 5, (2, 2)))
+        with self.assertRaises(millrace.InvalidArgumentError):
+            scope["rows"] = millrace.Rows([7], 5, numpy.ones((1, 2), "float32"))
+
+    def test_results_outlive_their_scope(self):
+        scope = millrace.Scope()
+        scope["a"] = numpy.arange(1000.0)
+        value = scope["a"]
+        del scope["a"], scope
+        value[0] = 5
+        self.assertEqual(value[:2].tolist(), [5, 1])
+
+    def test_files(self):
+        program, loss = trained()
+        scope, executor = millrace.Scope(), millrace.Executor()
+        executor.run(program.startup, scope)
+        with tempfile.TemporaryDirectory() as folder:
+            for filename in ("", "all"):
+                path = os.path.join(folder, "values" + filename)
+                self.assertEqual(millrace.io.save_persistables(program.main, scope, path, filename=filename), 3)
+                other = millrace.Scope()
+                millrace.io.load_persistables(program.main, other, path, filename)
+                self.assertEqual(list(other), list(scope))
+            memory = millrace.Scope()
+            millrace.io.persistables_from_memory(
+                program.main, memory, millrace.io.persistables_to_memory(program.main, scope))
+            numpy.testing.assert_array_equal(memory["w"], scope["w"])
+            model = os.path.join(folder, "model")
+            millrace.save_inference_model(program.main, scope, model, ["x"], ["guess"])
+            loaded = millrace.load_inference_model(model, memory)
+            self.assertEqual((loaded.feeds, loaded.fetches), (["x"], ["guess"]))
+            self.assertEqual((loaded.program.feeds, loaded.program.fetches), (["x"], ["guess"]))
+            x = next(batches(1))["x"]
+            expected = x @ scope["w"] + scope["b"]
+            numpy.testing.assert_allclose(executor.run(loaded.program, memory, {"x": x})["guess"], expected, rtol=1e-5)
+            session = millrace.Session.open_model(model, threads=2)
+            self.assertEqual((session.inputs, session.outputs), (["x"], ["guess"]))
+            session["b"] = session["b"] + 1
+            numpy.testing.assert_allclose(session.run({"x": x})["guess"], expected + 1, rtol=1e-5)
+            session.save_params(os.path.join(folder, "params/"))
+            session.load_params(os.path.join(folder, "params/"))
+
+    def test_options(self):
+        with self.assertRaisesRegex(TypeError, "no option 'thread'; it has .*threads"):
+            millrace.Executor(thread=2)
+        with self.assertRaises(millrace.InvalidArgumentError):
+            millrace.Executor(threads=0)
+        with self.assertRaises(millrace.Error):
+            millrace.Executor(device="gpu:63")
+        self.assertIn("beta1=0.5", repr(optimizer.Adam(beta1=0.5)))
+        with self.assertRaisesRegex(TypeError, "beta3"):
+            optimizer.Adam(beta3=1)
+
+    def test_progress(self):
+        shown = io.StringIO()
+        with redirect_stderr(shown):
+            millrace.train(lambda feeds, fetches: {"loss": numpy.ones(1)}, [{}] * 3, ["loss"], progress=True)
+        self.assertIn("step 3/3", shown.getvalue())
+        self.assertIn("loss 1", shown.getvalue())
+
+    def test_import_is_quick_and_without_numpy(self):
+        code = "import sys, millrace; assert 'numpy' not in sys.modules"
+        best = 10.0
+        for _ in range(3):
+            begin = time.monotonic()
+            subprocess.run([sys.executable, "-c", code], check=True)
+            best = min(best, time.monotonic() - begin)
+        self.assertLess(best, 1.0)
+
+
+class TrainingTest(unittest.TestCase):
+    def test_gradients(self):
+        main, startup, loss = linear_net()
+        result = millrace.append_backward(main, loss)
+        self.assertEqual(dict(result.param_grads), {"w": "w@GRAD", "b": "b@GRAD"})
+        self.assertEqual(len(main.ops), 5)
+        session = millrace.Session(result.main, startup)
+        feeds = next(batches(1))
+        gradient = session.run(feeds, ["w@GRAD"])["w@GRAD"]
+        error = feeds["x"] @ numpy.full((3, 1), 0.1) + 0.1 - feeds["t"]
+        numpy.testing.assert_allclose(gradient, feeds["x"].T @ (2 * error / 8), rtol=1e-4)
+        only = millrace.append_backward(main, loss, parameters=["b"], no_grad=["product"])
+        self.assertEqual(only.param_grads, [("b", "b@GRAD")])
+
+    def test_options_of_minimize(self):
+        main, startup, loss = linear_net()
+        result = millrace.minimize(
+            main, startup, loss, optimizer.Momentum(0.9),
+            learning_rate=optimizer.PiecewiseDecay(boundaries=[5], values=[0.1, 0.01]),
+            clip=optimizer.ClipByGlobalNorm(1.0), regularization=optimizer.L2Decay(0.01),
+            parameter_options={"b": optimizer.ParameterOptions(learning_rate=0.5)})
+        types = [op.type for op in result.main.ops]
+        self.assertEqual(types.count("momentum"), 2)
+        self.assertIn("squared_l2_norm", types)
+        with self.assertRaises(millrace.InvalidProgramError):
+            millrace.minimize(main, startup, "nothing")
+        with self.assertRaisesRegex(TypeError, "no option 'rate'"):
+            millrace.minimize(main, startup, loss, rate=1)
+
+    def test_every_optimizer(self):
+        for name in ("SGD", "Momentum", "LarsMomentum", "Adagrad", "DecayedAdagrad", "Adadelta", "RMSProp", "Adam",
+                     "AdamW", "Adamax", "Lamb", "Ftrl", "Dpsgd"):
+            with self.subTest(name):
+                main, startup, loss = linear_net()
+                result = millrace.minimize(main, startup, loss, getattr(optimizer, name)(), learning_rate=0.01)
+                session = millrace.Session(result.main, startup=result.startup)
+                before = session["w"]
+                history = millrace.train(session.run, batches(3), [loss])
+                self.assertTrue(numpy.isfinite(history[loss]).all())
+                self.assertFalse((session["w"] == before).all())
+
+
+if __name__ == "__main__":
+    unittest.main()

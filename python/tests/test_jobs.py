@@ -1,0 +1,242 @@
+import json
+import os
+import socket
+import tempfile
+import threading
+import unittest
+
+import numpy
+
+import millrace
+import millrace.fluid as fluid
+from millrace import optimizer
+from nets import batches, linear_net, sgd_by_numpy
+
+
+def free_endpoints(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    endpoints = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+    for s in sockets:
+        s.close()
+    return endpoints
+
+
+def training_net(rate=0.1):
+    main, startup, loss = linear_net()
+    result = millrace.minimize(main, startup, loss, optimizer.SGD(), learning_rate=rate)
+    return result.main, result.startup, loss
+
+
+class JobTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.main, self.startup, self.loss = training_net()
+
+    def at(self, *names):
+        return os.path.join(self.folder.name, *names)
+
+    def run_job(self, connection, servers, trainers, steps=10, **server_options):
+        """Synchronous trainers with the same batches. Returns the losses of trainer 0 and what it gathers."""
+        serving = [millrace.ParameterServer(millrace.server_files(self.at("job"), i), connection, **server_options)
+                   .start() for i in range(servers)]
+        results = {}
+
+        def train(number):
+            trainer = millrace.Trainer(millrace.trainer_files(self.at("job"), number), connection, trainer=number)
+            self.assertEqual(trainer.next_step, 0)
+            history = millrace.train(trainer.step, batches(steps), [self.loss])
+            self.assertEqual(trainer.stats["steps"], steps)
+            results[number] = history[self.loss], trainer.finish(gather=True)
+
+        threads = [threading.Thread(target=train, args=(number,)) for number in range(trainers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        for server in serving:
+            server.join(60)
+        return results[0]
+
+    def expect_numpy(self, result, steps=10):
+        losses, w, b = sgd_by_numpy(batches(steps), 0.1)
+        numpy.testing.assert_allclose(result[0], losses, rtol=1e-4)
+        numpy.testing.assert_allclose(result[1]["w"], w, rtol=1e-4)
+        numpy.testing.assert_allclose(result[1]["b"], b, rtol=1e-4)
+
+    def test_a_job_within_the_process(self):
+        written = millrace.transpile(self.main, self.startup, self.at("job"), trainers=2, pservers="s0:1,s1:1")
+        self.assertEqual((written.trainers, written.servers, written.endpoints), (2, 2, ["s0:1", "s1:1"]))
+        self.expect_numpy(self.run_job(millrace.Connection.in_process(), 2, 2))
+
+    def test_a_job_over_tcp(self):
+        endpoints = free_endpoints(2)
+        millrace.transpile(self.main, self.startup, self.at("job"), trainers=1, pservers=",".join(endpoints))
+        self.expect_numpy(self.run_job(millrace.Connection(kind="tcp"), 2, 1))
+
+    def test_snapshots_are_read_and_resharded(self):
+        millrace.transpile(self.main, self.startup, self.at("job"), trainers=1, pservers="s0:1,s1:1")
+        losses, gathered = self.run_job(millrace.Connection.in_process(), 2, 1, snapshot_root=self.at("snapshots"),
+                                        snapshot_every=5)
+        checkpoint = millrace.ServerCheckpoint(self.at("snapshots"), self.at("job", "slices.json"))
+        self.assertEqual((checkpoint.step, checkpoint.servers), (10, 2))
+        numpy.testing.assert_array_equal(checkpoint["w"], gathered["w"])
+        millrace.transpile(self.main, self.startup, self.at("other"), trainers=1, pservers="s0:1")
+        checkpoint.reshard(self.at("other", "slices.json"), self.at("resharded"))
+        one = millrace.ServerCheckpoint(self.at("resharded"), self.at("other", "slices.json"))
+        self.assertEqual(one.servers, 1)
+        numpy.testing.assert_array_equal(one["w"], gathered["w"])
+
+    def test_wrong_settings(self):
+        with self.assertRaisesRegex(TypeError, "no setting 'trainer'"):
+            millrace.transpile(self.main, self.startup, self.at("job"), trainer=2)
+        with self.assertRaises(millrace.InvalidArgumentError):
+            millrace.transpile(self.main, self.startup, self.at("job"), min_block_size=1)
+        with self.assertRaises(millrace.NotFoundError):
+            millrace.ParameterServer(millrace.server_files(self.at("nothing"), 0), millrace.Connection.in_process())
+
+    def test_the_transpiler(self):
+        transpiler = millrace.DistributeTranspiler(millrace.DistributeTranspilerConfig(wait_port=False))
+        transpiler.transpile(self.main, self.startup, trainer_id=0, pservers="s0:1,s1:1", trainers=2)
+        self.assertIn("send", [op.type for op in transpiler.get_trainer_program().ops])
+        server, startup = transpiler.get_pserver_programs("s0:1")
+        self.assertEqual([op.type for op in server.ops], ["listen_and_serv"])
+        self.assertEqual(json.loads(transpiler.slices_json())["endpoints"], ["s0:1", "s1:1"])
+        self.assertEqual({var["origin"]["name"] for var in transpiler.vars_overview} & {"w", "b"}, {"w", "b"})
+        with self.assertRaises(millrace.InvalidArgumentError):
+            transpiler.get_pserver_program("s2:1")
+
+    def test_an_asynchronous_job_and_a_live_model(self):
+        millrace.transpile(self.main, self.startup, self.at("job"), trainers=2, pservers="s0:1", sync_mode=False)
+        connection = millrace.Connection.in_process()
+        server = millrace.ParameterServer(millrace.server_files(self.at("job"), 0), connection).start()
+        live = {}
+
+        def watch():
+            live["model"] = millrace.LiveModel(millrace.trainer_files(self.at("job"), 1), ["x"], ["guess"], connection,
+                                               trainer=1)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        trainer = millrace.Trainer(millrace.trainer_files(self.at("job"), 0), connection, trainer=0)
+        watcher.join(60)
+        for feeds in batches(30):
+            trainer.step(feeds)
+        gathered = trainer.finish(gather=True)
+        live["model"].refresh()
+        x = next(batches(1))["x"]
+        numpy.testing.assert_allclose(live["model"].run({"x": x})["guess"], x @ gathered["w"] + gathered["b"],
+                                      rtol=1e-4, atol=1e-5)
+        live["model"].close()
+        server.join(60)
+
+    def test_fleet(self):
+        main, startup, loss = linear_net()
+        endpoint = free_endpoints(1)[0]
+        connection = millrace.Connection.in_process()
+
+        def process(is_server):
+            fleet = millrace.Fleet(connection)
+            fleet.init(is_server=is_server, id=0, worker_num=1, server_endpoints=[endpoint])
+            fleet.distributed_optimizer(millrace.minimize_options(optimizer.SGD(), learning_rate=0.1), a_sync=False)
+            fleet.minimize(main, startup, loss)
+            return fleet
+
+        server, worker = process(True), process(False)
+        server.init_server()
+        thread = threading.Thread(target=server.run_server)
+        thread.start()
+        worker.init_worker(wait_for_servers=None)
+        losses = millrace.train(worker.step, batches(10), [loss])[loss]
+        worker.wait_for_all()
+        expected, w, _ = sgd_by_numpy(batches(10), 0.1)
+        numpy.testing.assert_allclose(losses, expected, rtol=1e-4)
+        numpy.testing.assert_allclose(worker["w"], w, rtol=1e-4)
+        worker.stop_worker()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
+        self.assertIsNotNone(worker.main_program)
+
+
+class FluidTest(unittest.TestCase):
+    def test_a_script_for_one_device(self):
+        main, startup, loss = linear_net()
+        with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+            fluid.optimizer.SGD(learning_rate=0.1).minimize(loss)
+            exe = fluid.Executor(fluid.CPUPlace())
+            exe.run(fluid.default_startup_program())
+            losses = [exe.run(main, feed=feeds, fetch_list=[loss])[0].item() for feeds in batches(10)]
+            numpy.testing.assert_allclose(losses, sgd_by_numpy(batches(10), 0.1)[0], rtol=1e-4)
+            with tempfile.TemporaryDirectory() as folder:
+                fluid.io.save_inference_model(folder, ["x"], [main.var("guess")], exe, main)
+                program, feeds, fetches = fluid.io.load_inference_model(folder, exe)
+                self.assertEqual((feeds, fetches), (["x"], ["guess"]))
+                self.assertEqual(exe.run(program, feed={"x": next(batches(1))["x"]}, fetch_list=fetches)[0].shape,
+                                 (8, 1))
+                fluid.io.save_persistables(exe, folder, main)
+                fluid.io.load_persistables(exe, folder, main)
+
+    def test_a_program_that_changes_is_compiled_again(self):
+        main, startup, loss = linear_net()
+        with fluid.scope_guard(fluid.Scope()):
+            exe = fluid.Executor()
+            exe.run(startup)
+            feeds = next(batches(1))
+            first = exe.run(main, feed=feeds, fetch_list=["guess"])[0]
+            main.root.add_op("scale", {"X": "guess"}, {"Out": "guess"}, {"scale": 2.0}, before=main.ops[2])
+            numpy.testing.assert_allclose(exe.run(main, feed=feeds, fetch_list=["guess"])[0], 2 * first, rtol=1e-6)
+
+    def test_data_parallel(self):
+        main, startup, loss = training_net()
+        with fluid.scope_guard(fluid.Scope()):
+            exe = fluid.Executor()
+            exe.run(startup)
+            compiled = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss, places=2)
+            for feeds in batches(10):
+                self.assertEqual(exe.run(compiled, feed=feeds, fetch_list=[loss])[0].shape, (2,))
+            numpy.testing.assert_allclose(fluid.global_scope()["w"], sgd_by_numpy(batches(10), 0.1)[1], rtol=1e-4)
+
+    def test_a_distributed_script(self):
+        endpoints = free_endpoints(2)
+        main, startup, loss = training_net()
+        errors, losses = [], {}
+
+        def process(role, index):
+            try:
+                transpiler = fluid.DistributeTranspiler(fluid.DistributeTranspilerConfig(min_block_size=8192))
+                transpiler.transpile(0 if role == "PSERVER" else index, program=main, startup_program=startup,
+                                     pservers=",".join(endpoints), trainers=2)
+                exe = fluid.Executor(fluid.CPUPlace())
+                if role == "PSERVER":
+                    server = transpiler.get_pserver_program(endpoints[index])
+                    exe.run(transpiler.get_startup_program(endpoints[index], server))
+                    exe.run(server)
+                else:
+                    program = transpiler.get_trainer_program()
+                    exe.run(transpiler.get_trainer_startup_program())
+                    losses[index] = [exe.run(program, feed=feeds, fetch_list=[loss])[0].item()
+                                     for feeds in batches(10)]
+                    exe.close()
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=process, args=(role, index)) for role in ("PSERVER", "TRAINER")
+                   for index in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(errors, [])
+        numpy.testing.assert_allclose(losses[0], sgd_by_numpy(batches(10), 0.1)[0], rtol=1e-4)
+
+    def test_what_is_not_there_says_so(self):
+        with self.assertRaises(millrace.UnimplementedError):
+            fluid.ParallelExecutor(True)
+        with self.assertRaises(millrace.UnimplementedError):
+            fluid.Executor().train_from_dataset()
+        with self.assertRaises(millrace.InvalidArgumentError):
+            fluid.DistributeTranspiler().get_trainer_program()
+
+
+if __name__ == "__main__":
+    unittest.main()
