@@ -11,12 +11,44 @@
 #include "framework/base/errors.h"
 
 namespace millrace::api {
+namespace {
+
+StatusOr<std::vector<Array>> list_of(const std::string& name, const TensorArray& tensors) {
+  std::vector<Array> arrays(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].initialized()) continue;
+    Value element;
+    element.as<Tensor>() = tensors[i].share();
+    MILLRACE_ASSIGN_OR_RETURN(arrays[i], executor::to_array(name, element));
+  }
+  return arrays;
+}
+
+StatusOr<FetchedValue> fetched(const std::string& name, const Value& value) {
+  if (value.holds<SelectedRows>()) {
+    MILLRACE_ASSIGN_OR_RETURN(Rows rows, rows_of(name, value));
+    return FetchedValue(std::move(rows));
+  }
+  if (const auto* const tensors = value.get_if<TensorArray>()) {
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<Array> arrays, list_of(name, *tensors));
+    return FetchedValue(std::move(arrays));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(Array array, executor::to_array(name, value));
+  return FetchedValue(std::move(array));
+}
+
+}  // namespace
 
 struct PreparedProgram::Parts {
   std::shared_ptr<void> scope;  ///< keeps the vars alive that the program refers to
   std::unique_ptr<executor::PreparedProgram> program;
   executor::NamedValues feeds;  ///< kept, so that a run with the same shapes allocates less
   std::vector<Value> results;   ///< likewise
+
+  Status run(const Arrays& given, const std::vector<std::string>& wanted) {
+    MILLRACE_RETURN_IF_ERROR(executor::to_values(given, feeds));
+    return program->run(feeds, wanted, results);
+  }
 };
 
 PreparedProgram::PreparedProgram(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -42,10 +74,20 @@ std::string PreparedProgram::plan_text() const {
 
 StatusOr<Arrays> PreparedProgram::run(const Arrays& feeds,
                                       const std::vector<std::string>& fetches) {
-  MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
   const std::vector<std::string>& wanted = fetches.empty() ? outputs() : fetches;
-  MILLRACE_RETURN_IF_ERROR(parts_->program->run(parts_->feeds, wanted, parts_->results));
+  MILLRACE_RETURN_IF_ERROR(parts_->run(feeds, wanted));
   return executor::to_arrays(wanted, parts_->results);
+}
+
+StatusOr<std::map<std::string, FetchedValue>> PreparedProgram::run_any(
+    const Arrays& feeds, const std::vector<std::string>& fetches) {
+  const std::vector<std::string>& wanted = fetches.empty() ? outputs() : fetches;
+  MILLRACE_RETURN_IF_ERROR(parts_->run(feeds, wanted));
+  std::map<std::string, FetchedValue> values;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(values[wanted[i]], fetched(wanted[i], parts_->results[i]));
+  }
+  return values;
 }
 
 struct Executor::Parts {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "api/scope.h"
@@ -41,6 +43,10 @@ struct ExecutorOptions {
   std::string allow_dir = {};
 };
 
+/// A fetched value: a dense array, some rows of a matrix (sparse gradients), or the arrays of a
+/// list (LoDTensorArray; elements that were never written have no dims and no bytes).
+using FetchedValue = std::variant<Array, Rows, std::vector<Array>>;
+
 /// A program that was compiled for a scope. Its temporaries are its own: a run sees only the feeds
 /// and the persistable vars of the scope. Movable; keeps the scope alive.
 /// Thread-safety: one run at a time per scope.
@@ -63,6 +69,10 @@ class PreparedProgram {
   /// unknown fetch; kExecution and others of the ops with their location. Persistable vars that ops
   /// before the failing one have written keep their new values. It can run again afterwards.
   StatusOr<Arrays> run(const Arrays& feeds, const std::vector<std::string>& fetches = {});
+  /// The same for fetches that need not be dense arrays. Errors: as run(), but for a fetch
+  /// kInvalidArgument only if it is none of the kinds of FetchedValue.
+  StatusOr<std::map<std::string, FetchedValue>> run_any(
+      const Arrays& feeds, const std::vector<std::string>& fetches = {});
 
   /// Names that feed ops set and fetch ops read, in order of their columns; empty for programs
   /// without such ops.

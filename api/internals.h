@@ -50,6 +50,9 @@ struct Internals {
   }
 };
 
+/// A value that holds some rows of a matrix. Errors: kInvalidArgument for other values.
+StatusOr<Rows> rows_of(const std::string& name, const Value& value);
+
 struct ServerOptions;
 
 /// Errors: kInvalidArgument naming the option.

@@ -46,7 +46,7 @@ Scalar scalar_of(const ScalarData& data) {
 }
 
 template <typename To, typename From>
-std::vector<To> list_of(const From& values) {
+std::vector<To> vector_of(const From& values) {
   return std::vector<To>(values.begin(), values.end());
 }
 
@@ -66,19 +66,19 @@ AttrPayload payload_of(const AttrValue& value) {
     case AttrKind::kVar:
       return value.string().str();
     case AttrKind::kBools:
-      return list_of<bool>(value.bools());
+      return vector_of<bool>(value.bools());
     case AttrKind::kInts:
     case AttrKind::kBlocks:
-      return list_of<int64_t>(value.ints());
+      return vector_of<int64_t>(value.ints());
     case AttrKind::kLongs:
-      return list_of<int64_t>(value.longs());
+      return vector_of<int64_t>(value.longs());
     case AttrKind::kFloats:
-      return list_of<double>(value.floats());
+      return vector_of<double>(value.floats());
     case AttrKind::kFloat64s:
-      return list_of<double>(value.float64s());
+      return vector_of<double>(value.float64s());
     case AttrKind::kStrings:
     case AttrKind::kVars:
-      return list_of<std::string>(value.strings());
+      return vector_of<std::string>(value.strings());
     case AttrKind::kScalar:
     case AttrKind::kScalars:
       break;
@@ -175,7 +175,7 @@ StatusOr<T> payload(const AttrPayload& from, AttrKind kind) {
   }
   if constexpr (std::is_same_v<T, std::vector<double>>) {
     if (const auto* const values = std::get_if<std::vector<int64_t>>(&from))
-      return list_of<double>(*values);
+      return vector_of<double>(*values);
   }
   if constexpr (!std::is_same_v<T, std::string> && requires(T t) { t.clear(); }) {
     if (is_empty_list(from)) return T();
@@ -218,7 +218,7 @@ StatusOr<AttrValue> convert(const AttrPayload& from, AttrKind kind) {
     case AttrKind::kBools: {
       MILLRACE_ASSIGN_OR_RETURN(const std::vector<bool> value,
                                 payload<std::vector<bool>>(from, kind));
-      return AttrValue::of_bools(list_of<uint8_t>(value));
+      return AttrValue::of_bools(vector_of<uint8_t>(value));
     }
     case AttrKind::kInts:
     case AttrKind::kBlocks: {
@@ -266,26 +266,18 @@ StatusOr<AttrValue> convert(const AttrPayload& from, AttrKind kind) {
 
 // How the wire format describes the elements of a var of a kind; kNone: it has none.
 TensorForm form_of(VarKind kind) {
-  switch (kind) {
-    case VarKind::kLodTensor:
-      return TensorForm::kLodTensor;
-    case VarKind::kSelectedRows:
-      return TensorForm::kSelectedRows;
-    case VarKind::kLodTensorArray:
-      return TensorForm::kTensorArray;
-    case VarKind::kString:
-      return TensorForm::kString;
-    case VarKind::kStrings:
-      return TensorForm::kStrings;
-    case VarKind::kVocab:
-      return TensorForm::kVocab;
-    case VarKind::kSparseCoo:
-      return TensorForm::kSparseCoo;
-    case VarKind::kSparseCsr:
-      return TensorForm::kSparseCsr;
-    default:
-      return TensorForm::kNone;
-  }
+  static constexpr std::pair<VarKind, TensorForm> kForms[] = {
+      {VarKind::kLodTensor, TensorForm::kLodTensor},
+      {VarKind::kSelectedRows, TensorForm::kSelectedRows},
+      {VarKind::kLodTensorArray, TensorForm::kTensorArray},
+      {VarKind::kString, TensorForm::kString},
+      {VarKind::kStrings, TensorForm::kStrings},
+      {VarKind::kVocab, TensorForm::kVocab},
+      {VarKind::kSparseCoo, TensorForm::kSparseCoo},
+      {VarKind::kSparseCsr, TensorForm::kSparseCsr}};
+  for (const auto& [of, form] : kForms)
+    if (of == kind) return form;
+  return TensorForm::kNone;
 }
 
 // A flag that does not change stays as the file states it: absent, or false.

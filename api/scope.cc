@@ -19,6 +19,17 @@ StatusOr<const Value*> value_of(const millrace::Scope& vars, const std::string& 
 
 }  // namespace
 
+StatusOr<Rows> rows_of(const std::string& name, const Value& value) {
+  const auto* const selected = value.get_if<SelectedRows>();
+  if (selected == nullptr)
+    return InvalidArgument("var '{}': expected rows of a matrix, found {}", name, describe(value));
+  Rows rows{selected->rows, selected->height, {}};
+  Value copy;
+  MILLRACE_RETURN_IF_ERROR(copy.as<Tensor>().copy_from(selected->value));
+  MILLRACE_ASSIGN_OR_RETURN(rows.values, executor::to_array(name, copy));
+  return rows;
+}
+
 Scope::Scope() : state_(std::make_shared<State>()) {}
 Scope::Scope(const Scope&) = default;
 Scope& Scope::operator=(const Scope&) = default;
@@ -42,14 +53,7 @@ StatusOr<Array> Scope::get(const std::string& name) const {
 
 StatusOr<Rows> Scope::get_rows(const std::string& name) const {
   MILLRACE_ASSIGN_OR_RETURN(const Value* const value, value_of(state_->vars, name));
-  const auto* const selected = value->get_if<SelectedRows>();
-  if (selected == nullptr)
-    return InvalidArgument("var '{}': expected rows of a matrix, found {}", name, describe(*value));
-  Rows rows{selected->rows, selected->height, {}};
-  Value copy;
-  MILLRACE_RETURN_IF_ERROR(copy.as<Tensor>().copy_from(selected->value));
-  MILLRACE_ASSIGN_OR_RETURN(rows.values, executor::to_array(name, copy));
-  return rows;
+  return rows_of(name, *value);
 }
 
 Status Scope::set(const std::string& name, const Array& value) {

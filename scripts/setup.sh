@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs missing Debian 12 packages: those for the build and its tests, and with --checks also those for .ci/run
-# (clang-format, clang-tidy, libFuzzer, venv). Installs nothing for GPUs.
+# (clang-format, clang-tidy, libFuzzer, venv, headers of Python). Installs nothing for GPUs.
 set -euo pipefail
 
 packages=(
@@ -15,7 +15,7 @@ packages=(
 )
 case ${1:-} in
   "") ;;
-  --checks) packages+=(python3-venv clang-format clang-tidy clang-16 libclang-rt-16-dev) ;;
+  --checks) packages+=(python3-venv python3-dev clang-format clang-tidy clang-16 libclang-rt-16-dev) ;;
   *) echo "usage: setup.sh [--checks]" >&2; exit 2 ;;
 esac
 

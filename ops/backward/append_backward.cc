@@ -10,6 +10,7 @@
 #include "ops/backward/array_overwrites.h"
 #include "ops/backward/array_reads.h"
 #include "ops/backward/counters.h"
+#include "ops/backward/known_names.h"
 #include "ops/backward/pending.h"
 #include "ops/backward/versions.h"
 #include "ops/infer_shapes.h"
@@ -492,6 +493,7 @@ class Backward {
 
 StatusOr<std::vector<ParamGrad>> append_backward(const OpRegistry& registry, Program& program,
                                                  const BackwardRequest& request) {
+  MILLRACE_RETURN_IF_ERROR(backward::check_names(program, request.parameters, request.no_grad));
   return Backward(registry, program, request).run();
 }
 

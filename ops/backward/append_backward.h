@@ -46,7 +46,8 @@ struct BackwardRequest {
 /// (split_versions()).
 ///
 /// \returns the parameters that have a gradient with respect to the loss, with these gradients
-/// Errors: kInvalidProgram with the op's location if the loss is missing, does not have one
+/// Errors: kInvalidArgument for a name in parameters or no_grad that the program does not declare;
+/// kInvalidProgram with the op's location if the loss is missing, does not have one
 /// element, or depends on an op of unknown type; kUnimplemented for an op that needs a gradient and
 /// has no gradient rule. After an error the program is in an unspecified state.
 /// Source: spec/backward.md sections 1 to 6. Cost: linear in ops and arguments.

@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "ops/backward/known_names.h"
 #include "ops/minimize/error_clip.h"
 #include "ops/minimize/gradients.h"
 #include "ops/minimize/schedule.h"
@@ -39,6 +40,44 @@ DType rate_dtype(const Block& root, const std::string& loss) {
   return var != nullptr && var->dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
+// Older releases do not save which vars are parameters. A program that states none has none, unless
+// it reads persistable numbers.
+Status parameters_are_known(const Program& program) {
+  const Block& root = program.root();
+  const Var* candidate = nullptr;
+  for (const Var& var : root.vars()) {
+    if (var.is_parameter()) return Ok();
+    if (var.persistable() && var.kind() == VarKind::kLodTensor && is_floating(var.dtype()) &&
+        root.has_readers(var.name()) && !root.has_writers(var.name()))
+      candidate = &var;
+  }
+  if (candidate == nullptr) return Ok();
+  return InvalidArgument("minimize: the program does not say which vars are parameters")
+      .with_hint(
+          fmt::format("older releases do not save that: name them in 'parameters', such as '{}'",
+                      candidate->name().str()));
+}
+
+// Options name vars that exist, and parameters are known.
+Status check_names(const Program& program, const MinimizeOptions& options) {
+  using backward::DeclaredIn;
+  for (const auto& [name, settings] : options.parameter_options) {
+    MILLRACE_RETURN_IF_ERROR(
+        backward::require_declared(program, name, DeclaredIn::kRoot, "parameter_options"));
+  }
+  for (const auto& [name, clip] : options.error_clips) {
+    MILLRACE_RETURN_IF_ERROR(
+        backward::require_declared(program, name, DeclaredIn::kAnyBlock, "error_clips"));
+  }
+  return options.parameters.empty() ? parameters_are_known(program) : Ok();
+}
+
+// A program that trains nothing is allowed (all parameters may be frozen), but seldom meant.
+void warn_of_nothing(const std::string& loss, std::vector<Status>& warnings) {
+  warnings.push_back(
+      InvalidProgram("loss '{}': no parameter has a gradient, so nothing is trained", loss));
+}
+
 StatusOr<std::vector<ParamGrad>> gradients(Builder& builder, const std::string& loss,
                                            const MinimizeOptions& options,
                                            std::vector<Status>& warnings) {
@@ -69,9 +108,11 @@ StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
     return InvalidArgument("minimize: expected block 0 as current block, found {}",
                            builder.block().index());
   MILLRACE_RETURN_IF_ERROR(check_error_clips(options.error_clips));
+  MILLRACE_RETURN_IF_ERROR(check_names(builder.main(), options));
   MinimizeResult result;
   MILLRACE_ASSIGN_OR_RETURN(result.learning_rate, scheduled_rate(builder, options.learning_rate));
   MILLRACE_ASSIGN_OR_RETURN(result.param_grads, gradients(builder, loss, options, result.warnings));
+  if (result.param_grads.empty()) warn_of_nothing(loss, result.warnings);
   std::vector<ParamGrad> pairs = result.param_grads;
   std::sort(pairs.begin(), pairs.end(),
             [](const ParamGrad& a, const ParamGrad& b) { return a.param < b.param; });

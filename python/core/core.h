@@ -80,16 +80,16 @@ auto alone(std::mutex& mutex, F&& call) {
   return std::forward<F>(call)();
 }
 
-/// What each source adds to the module.
-void bind_programs(nb::module_& m);
-void bind_editor(nb::module_& m);
-void bind_executors(nb::module_& m);
-void bind_files(nb::module_& m);
-void bind_training(nb::module_& m);
-void bind_transpiler(nb::module_& m);
-void bind_parallel(nb::module_& m);
-void bind_jobs(nb::module_& m);
-void bind_serving(nb::module_& m);
-void bind_fleet(nb::module_& m);
+/// What each source adds to the module. Docstrings are in the package.
+void bind_programs(nb::module_& m);    ///< files, verify, compare, passes, views
+void bind_editor(nb::module_& m);      ///< blocks, ops and vars
+void bind_executors(nb::module_& m);   ///< scopes, executors, sessions
+void bind_files(nb::module_& m);       ///< variables and inference models
+void bind_training(nb::module_& m);    ///< minimize() and its options
+void bind_transpiler(nb::module_& m);  ///< DistributeTranspiler, folders of jobs
+void bind_parallel(nb::module_& m);    ///< several devices
+void bind_jobs(nb::module_& m);        ///< connections, servers, trainers
+void bind_serving(nb::module_& m);     ///< live models, communicators, snapshots
+void bind_fleet(nb::module_& m);       ///< processes of fleet jobs
 
 }  // namespace millrace::python

@@ -4,7 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "core.h"
+#include "python/core/core.h"
 
 namespace millrace::python {
 namespace {
@@ -98,19 +98,12 @@ ScalarData scalar_of(nb::handle value, const std::string& name) {
 }
 
 AttrPayload single(nb::handle value, const std::string& name) {
-  switch (sort_of(value, name)) {
-    case Sort::kBool:
-      return value.ptr() == Py_True;
-    case Sort::kInteger:
-      return integer_of(value, name);
-    case Sort::kReal:
-      return real_of(value);
-    case Sort::kComplex:
-      return std::vector<ScalarData>{scalar_of(value, name)};
-    case Sort::kText:
-      break;
-  }
-  return from_text(value, name.c_str());
+  if (sort_of(value, name) == Sort::kText) return from_text(value, name.c_str());
+  const ScalarData scalar = scalar_of(value, name);
+  if (std::holds_alternative<std::complex<double>>(scalar)) return std::vector<ScalarData>{scalar};
+  if (const auto* const real = std::get_if<double>(&scalar)) return *real;
+  if (const auto* const integer = std::get_if<int64_t>(&scalar)) return *integer;
+  return std::get<bool>(scalar);
 }
 
 template <typename T, typename F>

@@ -6,7 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "core.h"
+#include "python/core/core.h"
 
 namespace millrace::python {
 namespace {
@@ -28,11 +28,37 @@ struct LockedSession {
   std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
 };
 
+nb::object python_value(Array& array) {
+  return to_numpy(std::move(array));
+}
+nb::object python_value(api::Rows& rows) {
+  const auto count = static_cast<int64_t>(rows.rows.size());
+  return nb::module_::import_("millrace.execution")
+      .attr("Rows")(to_numpy(Array::of<int64_t>({count}, rows.rows)), rows.height,
+                    to_numpy(std::move(rows.values)));
+}
+nb::object python_value(std::vector<Array>& arrays) {
+  nb::list list;
+  for (Array& array : arrays) {
+    if (array.dims.empty() && array.bytes.empty())
+      list.append(nb::none());
+    else
+      list.append(to_numpy(std::move(array)));
+  }
+  return list;
+}
+
 nb::dict run_prepared(Prepared& self, const nb::dict& feeds,
                       const std::vector<std::string>& fetches) {
   const Arrays fed = arrays_from(feeds);
-  Arrays results = alone(*self.mutex, [&] { return value_of(self.program.run(fed, fetches)); });
-  return to_dict(fetches.empty() ? self.program.outputs() : fetches, std::move(results));
+  auto results = alone(*self.mutex, [&] { return value_of(self.program.run_any(fed, fetches)); });
+  nb::dict values;
+  for (const std::string& name : fetches.empty() ? self.program.outputs() : fetches) {
+    const nb::str key = to_text(name);
+    if (values.contains(key)) continue;
+    values[key] = std::visit([](auto& value) { return python_value(value); }, results.at(name));
+  }
+  return values;
 }
 
 nb::dict run_once(LockedExecutor& self, const Handle& program, const LockedScope& scope,

@@ -1,6 +1,6 @@
 #include <millrace/framework/base/version.h>
 
-#include "core.h"
+#include "python/core/core.h"
 
 namespace millrace::python {
 namespace {
@@ -19,6 +19,7 @@ nb::dict version() {
 
 NB_MODULE(_core, m) {
   m.doc() = "Bindings of the millrace library; use the package millrace.";
+  nb::set_leak_warnings(false);  // daemon threads may hold objects when the interpreter ends
   nb::register_exception_translator(
       [](const std::exception_ptr& error, void*) {
         try {

@@ -7,7 +7,7 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
-#include "core.h"
+#include "python/core/core.h"
 
 namespace millrace::python {
 namespace {

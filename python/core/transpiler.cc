@@ -3,7 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "core.h"
+#include "python/core/core.h"
 
 namespace millrace::python {
 namespace {
@@ -39,7 +39,7 @@ void bind_arguments(nb::module_& m) {
 #undef FIELD
 }
 
-nb::dict facts_of(const VarFacts& var) {
+nb::dict var_facts(const VarFacts& var) {
   nb::dict facts;
   facts["name"] = to_text(var.name);
   facts["shape"] = nb::tuple(nb::cast(var.shape));
@@ -53,8 +53,8 @@ nb::list overview(const DistributeTranspiler& self) {
   nb::list vars;
   for (const DistributedVar& var : self.vars_overview().vars()) {
     nb::dict facts;
-    facts["origin"] = facts_of(var.origin);
-    facts["slice"] = facts_of(var.slice);
+    facts["origin"] = var_facts(var.origin);
+    facts["slice"] = var_facts(var.slice);
     facts["is_slice"] = var.is_slice;
     facts["block_id"] = var.block_id;
     facts["offset"] = var.offset;

@@ -4,7 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "core.h"
+#include "python/core/core.h"
 
 namespace millrace::python {
 namespace {

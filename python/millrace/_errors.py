@@ -103,6 +103,8 @@ class InternalError(Error, RuntimeError):
     code = "internal"
 
 
+for _cls in (Error, *Error.__subclasses__()):
+    _cls.__module__ = "millrace"
 _CLASSES = {cls.code: cls for cls in Error.__subclasses__()}
 
 

@@ -82,7 +82,8 @@ class PreparedProgram:
 
         :param feeds: arrays by var name (numpy, anything with DLPack, lists), for this run only
         :param fetches: vars to return; empty: :attr:`outputs`
-        :returns: numpy arrays by name, in the order of the fetches
+        :returns: numpy arrays by name, in the order of the fetches; :class:`Rows` for sparse gradients, and lists for
+            lists of arrays (None for elements that were never written)
         """
         return self._core.run(feeds or {}, list(fetches))
 

@@ -7,11 +7,11 @@ import threading
 from typing import Callable, Iterable, Mapping
 
 from . import _core
-from ._options import fill
+from ._options import fill, option_class
 from .execution import Rows, Scope
 from .program import Program
 
-RoleFiles = _core.RoleFiles
+RoleFiles = option_class(_core.RoleFiles, "Files of one trainer or server: program, startup, slices, params, load_program.")
 
 
 def trainer_files(folder: str | os.PathLike, trainer: int) -> RoleFiles:

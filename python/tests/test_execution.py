@@ -135,6 +135,28 @@ class ExecutorTest(unittest.TestCase):
         with self.assertRaises(millrace.InvalidArgumentError):
             scope["rows"] = millrace.Rows([7], 5, numpy.ones((1, 2), "float32"))
 
+    def test_fetches_of_rows_and_lists(self):
+        program = millrace.Program.from_bytes("""# millrace program 1
+block 0 {
+  var ids: i64(2, 1)
+  var w: f32(6, 2)
+  var g: f32(2, 2)
+  var wg: selected_rows f32(6, 2)
+  var one: i64(1)
+  var list: lod_tensor_array f32(2, 2)
+
+  lookup_table_grad W=w Ids=ids Out@GRAD=g -> W@GRAD=wg {is_sparse: true}
+  fill_constant -> Out=one {shape: [1l], dtype: 3, value: 1.0}
+  write_to_array X=g I=one -> Out=list
+}""")
+        g = numpy.array([[1, 2], [3, 4]], "float32")
+        feeds = {"ids": [[4], [1]], "w": numpy.zeros((6, 2), "float32"), "g": g}
+        results = millrace.Executor().prepare(program, millrace.Scope()).run(feeds, ["wg", "list"])
+        self.assertEqual((results["wg"].rows.tolist(), results["wg"].height), ([4, 1], 6))
+        self.assertEqual(results["wg"].values.tolist(), g.tolist())
+        self.assertIsNone(results["list"][0])
+        self.assertEqual(results["list"][1].tolist(), g.tolist())
+
     def test_results_outlive_their_scope(self):
         scope = millrace.Scope()
         scope["a"] = numpy.arange(1000.0)

@@ -135,6 +135,41 @@ TEST(ApiScope, HoldsRowsOfAMatrix) {
   EXPECT_EQ(scope.get_rows("rows").status().code(), StatusCode::kNotFound);
 }
 
+TEST(ApiExecutor, FetchesRowsAndLists) {
+  const auto program = value_of(parse_program_bytes(R"(# millrace program 1
+block 0 {
+  var ids: i64(2, 1)
+  var w: f32(6, 2)
+  var g: f32(2, 2)
+  var wg: selected_rows f32(6, 2)
+  var one: i64(1)
+  var list: lod_tensor_array f32(2, 2)
+
+  lookup_table_grad W=w Ids=ids Out@GRAD=g -> W@GRAD=wg {is_sparse: true}
+  fill_constant -> Out=one {shape: [1l], dtype: 3, value: 1.0}
+  write_to_array X=g I=one -> Out=list
+})",
+                                                    "rows"));
+  const Scope scope;
+  Executor executor = value_of(Executor::create());
+  PreparedProgram prepared = value_of(executor.prepare(*program, scope));
+  Arrays feeds;
+  feeds["ids"] = Array::of<int64_t>({2, 1}, std::vector<int64_t>{4, 1});
+  feeds["w"] = Array::of<float>({6, 2}, std::vector<float>(12, 0));
+  feeds["g"] = Array::of<float>({2, 2}, std::vector<float>{1, 2, 3, 4});
+  EXPECT_THAT(prepared.run(feeds, {"wg"}).status().message(), HasSubstr("expected a dense array"));
+  const auto values = value_of(prepared.run_any(feeds, {"wg", "list", "g"}));
+  const Rows& rows = std::get<Rows>(values.at("wg"));
+  EXPECT_THAT(rows.rows, ElementsAre(4, 1));
+  EXPECT_EQ(rows.height, 6);
+  EXPECT_THAT(rows.values.values<float>(), ElementsAre(1, 2, 3, 4));
+  const auto& list = std::get<std::vector<Array>>(values.at("list"));
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_TRUE(list[0].bytes.empty());
+  EXPECT_THAT(list[1].dims, ElementsAre(2, 2));
+  EXPECT_EQ(std::get<Array>(values.at("g")).bytes, feeds["g"].bytes);
+}
+
 TEST(ApiScope, RefusesAnArrayWhoseBytesDoNotFit) {
   Scope scope;
   Array array = Array::of<float>({2}, std::vector<float>{1, 2});

@@ -21,7 +21,8 @@ SYSTEM = re.compile(r"^(sys|netinet|arpa)/[a-z]+\.h$|^(dirent|dlfcn|fcntl|glob|i
 # library: (pattern, folders whose .cc files may use it, folders whose headers may use it)
 ALL = "framework ops kernels transpiler io frontend executor ps fleet jobs api tools examples bench tests"
 THIRD_PARTY = {
-    "installed millrace": (r"^millrace/", "examples", ""),
+    "installed millrace": (r"^millrace/", "examples python", "python"),
+    "nanobind": (r"^nanobind/", "python", "python"),
     "LLVM": (r"^llvm/", ALL, ALL),
     "fmt": (r"^fmt/", ALL, ALL),
     "protobuf": (r"^google/protobuf/|^proto/.*\.pb\.h$", "framework io ps fleet tests bench", ""),

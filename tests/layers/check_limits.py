@@ -3,8 +3,8 @@
 
     check_limits.py [ROOT]
 
-The example of a plain op, docs/extending/op.diff, touches at most five files. All CMake files together have at most 1100
-lines. Exit status: 0 clean, 1 findings (one line each).
+The example of a plain op, docs/extending/op.diff, touches at most five files. All CMake files of the build together have at most
+1060 lines; those of examples/ and python/ are projects of their own. Exit status: 0 clean, 1 findings (one line each).
 """
 import os
 import re
@@ -13,7 +13,7 @@ import sys
 from check_tree import tracked_files
 
 OP_DIFF, OP_FILES = "docs/extending/op.diff", 5
-CMAKE_LINES = 1100
+CMAKE_LINES, OTHER_PROJECTS = 1060, ("examples/", "python/")
 
 
 def lines_of(root, path):
@@ -27,7 +27,7 @@ def check(root):
     touched = [line for line in lines_of(root, OP_DIFF) if re.match(r"diff --git ", line)]
     if len(touched) > OP_FILES:
         findings.append(f"{OP_DIFF}: touches {len(touched)} files, expected at most {OP_FILES}")
-    cmake = [path for path in tracked_files(root) if path.endswith(("CMakeLists.txt", ".cmake"))]
+    cmake = [path for path in tracked_files(root) if path.endswith(("CMakeLists.txt", ".cmake")) and not path.startswith(OTHER_PROJECTS)]
     count = sum(len(lines_of(root, path)) for path in cmake)
     if count > CMAKE_LINES:
         findings.append(f"CMakeLists.txt and *.cmake: {count} lines, expected at most {CMAKE_LINES}")

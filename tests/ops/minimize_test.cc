@@ -113,6 +113,34 @@ TEST_F(MinimizeTest, RefusesARateThatNothingDeclares) {
               HasSubstr("learning rate 'rate': expected a var of block 0"));
 }
 
+TEST_F(MinimizeTest, RefusesNamesThatNothingDeclares) {
+  const auto refused = [this](const MinimizeOptions& options) {
+    Builder builder(*registry_, *main_, *startup_);
+    return minimize(builder, "loss", options).status().message();
+  };
+  EXPECT_EQ(refused({.parameters = {"w", "v"}}),
+            "parameters: the program declares no var 'v' in block 0");
+  EXPECT_EQ(refused({.no_grad = {"v"}}), "no_grad: the program declares no var 'v'");
+  EXPECT_EQ(refused({.parameter_options = {{"v", {}}}}),
+            "parameter_options: the program declares no var 'v' in block 0");
+  EXPECT_EQ(refused({.error_clips = {{"v", {-1, 1}}}}),
+            "error_clips: the program declares no var 'v'");
+}
+
+TEST_F(MinimizeTest, SaysThatThereIsNothingToTrain) {
+  Builder builder(*registry_, *main_, *startup_);
+  const StatusOr<MinimizeResult> result = minimize(builder, "loss", {.no_grad = {"w"}});
+  ASSERT_TRUE(result.ok()) << result.status().to_string();
+  ASSERT_EQ(result->warnings.size(), 1U);
+  EXPECT_THAT(result->warnings[0].message(), HasSubstr("nothing is trained"));
+  VarSpec spec = main_->root().find_var("w")->spec();
+  spec.is_parameter.reset();
+  main_->root().find_var("w")->set_spec(spec);
+  const Status refused = minimize(builder, "loss", {}).status();
+  EXPECT_THAT(refused.message(), HasSubstr("does not say which vars are parameters"));
+  EXPECT_THAT(refused.hint(), HasSubstr("'parameters'"));
+}
+
 TEST_F(MinimizeTest, RefusesToBeginInsideABlock) {
   Builder builder(*registry_, *main_, *startup_);
   builder.enter_block();

@@ -185,6 +185,10 @@ TEST_F(CollectiveTest, BadArgumentsAreRefused) {
   EXPECT_EQ(refusal(), "trainers has '' (expected host:port with a port up to 65535)");
   arguments_.trainers = "h1:1,h1:1";
   EXPECT_EQ(refusal(), "trainers names 'h1:1' twice");
+  arguments_.trainers = "h1:1,h2:1";
+  arguments_.current_endpoint = "h1:1";
+  arguments_.parameter_order = {"w", "v"};
+  EXPECT_EQ(refusal(), "parameter_order: the program declares no var 'v' in block 0");
 }
 
 TEST_F(CollectiveTest, BrokenRoleVarsAreReportedWithTheirPlace) {

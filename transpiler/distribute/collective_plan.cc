@@ -95,6 +95,10 @@ StatusOr<CollectivePlan> plan_collective(const Program& main, const Program& sta
   plan.rings = threads ? 1 : config.nccl_comm_num;
   plan.current_endpoint = arguments.current_endpoint;
   plan.device_count = std::max<int64_t>(arguments.device_count, 0);
+  for (const std::string& name : arguments.parameter_order) {
+    if (main.root().find_var(name) == nullptr && startup.root().find_var(name) == nullptr)
+      return InvalidArgument("parameter_order: the program declares no var '{}' in block 0", name);
+  }
   plan.parameters = startup_parameters(main, startup, arguments.parameter_order);
   plan.tables = distributed_tables(main);
   plan.fuse_allreduce = config.fuse_allreduce;

@@ -12,6 +12,8 @@ class RemoveUnusedVars final : public Pass {
   llvm::StringRef name() const override { return "remove-unused-vars"; }
 
   StatusOr<bool> run(Program& program, PassContext& /*context*/) override {
+    for (const std::string& name : keep_)
+      if (!is_known_var(program, name)) return no_such_var(program, name, "keep");
     return erase_unmentioned_vars(program, keep_, persistable_) > 0;
   }
 
