@@ -42,12 +42,14 @@ StatusOr<FetchedValue> fetched(const std::string& name, const Value& value) {
 struct PreparedProgram::Parts {
   std::shared_ptr<void> scope;  ///< keeps the vars alive that the program refers to
   std::unique_ptr<executor::PreparedProgram> program;
-  executor::NamedValues feeds;  ///< kept, so that a run with the same shapes allocates less
-  std::vector<Value> results;   ///< likewise
+  executor::NamedValues feeds;  ///< in the caller's memory, so empty between runs
+  std::vector<Value> results;   ///< kept, so that a run with the same shapes allocates less
 
-  Status run(const Arrays& given, const std::vector<std::string>& wanted) {
-    MILLRACE_RETURN_IF_ERROR(executor::to_values(given, feeds));
-    return program->run(feeds, wanted, results);
+  Status run(const ArrayViews& given, const std::vector<std::string>& wanted) {
+    Status status = executor::borrow_values(given, feeds);
+    if (status.ok()) status = program->run(feeds, wanted, results);
+    feeds.clear();
+    return status;
   }
 };
 
@@ -75,12 +77,12 @@ std::string PreparedProgram::plan_text() const {
 StatusOr<Arrays> PreparedProgram::run(const Arrays& feeds,
                                       const std::vector<std::string>& fetches) {
   const std::vector<std::string>& wanted = fetches.empty() ? outputs() : fetches;
-  MILLRACE_RETURN_IF_ERROR(parts_->run(feeds, wanted));
+  MILLRACE_RETURN_IF_ERROR(parts_->run(views_of(feeds), wanted));
   return executor::to_arrays(wanted, parts_->results);
 }
 
 StatusOr<std::map<std::string, FetchedValue>> PreparedProgram::run_any(
-    const Arrays& feeds, const std::vector<std::string>& fetches) {
+    const ArrayViews& feeds, const std::vector<std::string>& fetches) {
   const std::vector<std::string>& wanted = fetches.empty() ? outputs() : fetches;
   MILLRACE_RETURN_IF_ERROR(parts_->run(feeds, wanted));
   std::map<std::string, FetchedValue> values;

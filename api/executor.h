@@ -69,10 +69,11 @@ class PreparedProgram {
   /// unknown fetch; kExecution and others of the ops with their location. Persistable vars that ops
   /// before the failing one have written keep their new values. It can run again afterwards.
   StatusOr<Arrays> run(const Arrays& feeds, const std::vector<std::string>& fetches = {});
-  /// The same for fetches that need not be dense arrays. Errors: as run(), but for a fetch
+  /// The same for feeds in the caller's memory (views_of() makes them of arrays), and fetches that
+  /// need not be dense arrays. Errors: as run(), but for a fetch
   /// kInvalidArgument only if it is none of the kinds of FetchedValue.
   StatusOr<std::map<std::string, FetchedValue>> run_any(
-      const Arrays& feeds, const std::vector<std::string>& fetches = {});
+      const ArrayViews& feeds, const std::vector<std::string>& fetches = {});
 
   /// Names that feed ops set and fetch ops read, in order of their columns; empty for programs
   /// without such ops.

@@ -36,6 +36,28 @@ struct Array {
 /// Arrays by var name.
 using Arrays = std::map<std::string, Array>;
 
+/// A dense array in row-major order that does not own its memory.
+struct ArrayView {
+  DType dtype = DType::kFloat32;
+  std::span<const int64_t> dims;
+  /// dtype_size(dtype) times the product of dims, in native byte order.
+  std::span<const std::byte> bytes;
+  /// Sequence boundaries: offsets of every LoD level, outermost first.
+  std::span<const std::vector<int64_t>> lod;
+
+  /// The elements; T must belong to dtype.
+  template <typename T>
+  [[nodiscard]] std::span<const T> values() const {
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+};
+
+/// Views by var name.
+using ArrayViews = std::map<std::string, ArrayView>;
+
+/// Views of arrays, which must outlive them.
+ArrayViews views_of(const Arrays& arrays);
+
 namespace detail {
 /// Copies elements into an array; implements Array::of().
 Array make_array(DType dtype, std::vector<int64_t> dims, const void* data, size_t bytes);

@@ -10,14 +10,21 @@
 namespace millrace {
 namespace executor {
 
+namespace {
+
+Status misfit(const std::string& name, const Tensor& tensor, size_t bytes) {
+  return Status(StatusCode::kInvalidArgument,
+                fmt::format("array '{}': expected {} bytes for {}, found {}", name, tensor.bytes(),
+                            describe(tensor), bytes));
+}
+
+}  // namespace
+
 StatusOr<Tensor> to_tensor(const std::string& name, const Array& array) {
   Tensor tensor;
   MILLRACE_RETURN_IF_ERROR(tensor.resize(array.dtype, array.dims));
-  if (static_cast<size_t>(tensor.bytes()) != array.bytes.size()) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("array '{}': expected {} bytes for {}, found {}", name,
-                              tensor.bytes(), describe(tensor), array.bytes.size()));
-  }
+  if (static_cast<size_t>(tensor.bytes()) != array.bytes.size())
+    return misfit(name, tensor, array.bytes.size());
   if (!array.bytes.empty()) std::memcpy(tensor.raw(), array.bytes.data(), array.bytes.size());
   tensor.set_lod(Lod(array.lod));
   return tensor;
@@ -48,6 +55,20 @@ Status to_values(const Arrays& arrays, std::map<std::string, Value>& values) {
   return Ok();
 }
 
+Status borrow_values(const ArrayViews& views, std::map<std::string, Value>& values) {
+  std::erase_if(values, [&](const auto& value) { return !views.contains(value.first); });
+  for (const auto& [name, view] : views) {
+    auto& tensor = values[name].as<Tensor>();
+    // A tensor has no memory for reading only; nothing writes to the values of a run's feeds.
+    tensor.bind(nullptr, const_cast<std::byte*>(view.bytes.data()), view.bytes.size());
+    MILLRACE_RETURN_IF_ERROR(tensor.resize(view.dtype, {view.dims.data(), view.dims.size()}));
+    if (static_cast<size_t>(tensor.bytes()) != view.bytes.size())
+      return misfit(name, tensor, view.bytes.size());
+    tensor.set_lod(Lod(std::vector(view.lod.begin(), view.lod.end())));
+  }
+  return Ok();
+}
+
 StatusOr<Arrays> to_arrays(const std::vector<std::string>& names, llvm::ArrayRef<Value> values) {
   Arrays arrays;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -65,6 +86,13 @@ StatusOr<Arrays> to_arrays(const std::map<std::string, Value>& values) {
 }
 
 }  // namespace executor
+
+ArrayViews views_of(const Arrays& arrays) {
+  ArrayViews views;
+  for (const auto& [name, array] : arrays)
+    views.emplace(name, ArrayView{array.dtype, array.dims, array.bytes, array.lod});
+  return views;
+}
 
 namespace detail {
 

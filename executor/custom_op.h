@@ -8,26 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "executor/array.h"
 #include "framework/base/status.h"
 #include "framework/types.h"
 
 namespace millrace {
-
-/// A dense array in row-major order that does not own its memory.
-struct ArrayView {
-  DType dtype = DType::kFloat32;
-  std::span<const int64_t> dims;
-  /// dtype_size(dtype) times the product of dims, in native byte order.
-  std::span<const std::byte> bytes;
-  /// Sequence boundaries: offsets of every LoD level, outermost first.
-  std::span<const std::vector<int64_t>> lod;
-
-  /// The elements; T must belong to dtype.
-  template <typename T>
-  [[nodiscard]] std::span<const T> values() const {
-    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
-  }
-};
 
 /// One call of a user-defined op: its arguments by slot, its attributes. Valid only during the
 /// call.

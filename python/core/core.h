@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +12,7 @@
 #include <millrace/executor/array.h>
 #include <millrace/framework/base/status.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
 /// The extension module millrace._core. One file binds one or two headers of the library; classes
 /// keep the names of C++, and the package turns them into what its users see.
@@ -49,6 +51,24 @@ nb::object to_numpy(Array array);
 Array from_numpy(const std::string& name, nb::handle value);
 /// The same for a dict of arrays.
 Arrays arrays_from(const nb::dict& values);
+/// Arrays as they are in Python's memory, for one call.
+class BorrowedArrays {
+ public:
+  /// Errors: as from_numpy().
+  explicit BorrowedArrays(const nb::dict& values);
+  [[nodiscard]] const ArrayViews& views() const { return views_; }
+  /// What a view refers to.
+  struct Kept {
+    nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> array;  ///< the caller's, or a copy
+    DType dtype = DType::kFloat32;
+    std::vector<int64_t> dims;
+    std::vector<std::vector<int64_t>> lod;
+  };
+
+ private:
+  std::deque<Kept> kept_;
+  ArrayViews views_;
+};
 /// A dict in the order of the names.
 nb::dict to_dict(const std::vector<std::string>& names, Arrays arrays);
 /// A dict in the order of the map.

@@ -50,8 +50,9 @@ nb::object python_value(std::vector<Array>& arrays) {
 
 nb::dict run_prepared(Prepared& self, const nb::dict& feeds,
                       const std::vector<std::string>& fetches) {
-  const Arrays fed = arrays_from(feeds);
-  auto results = alone(*self.mutex, [&] { return value_of(self.program.run_any(fed, fetches)); });
+  const BorrowedArrays fed(feeds);
+  auto results =
+      alone(*self.mutex, [&] { return value_of(self.program.run_any(fed.views(), fetches)); });
   nb::dict values;
   for (const std::string& name : fetches.empty() ? self.program.outputs() : fetches) {
     const nb::str key = to_text(name);

@@ -92,26 +92,55 @@ nb::object to_numpy(Array array) {
   return numpy;
 }
 
-Array from_numpy(const std::string& name, nb::handle value) {
-  nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> view;
-  std::optional<DType> dtype;
-  // Lists, numbers and types that DLPack does not have go through numpy.
-  if (!nb::try_cast(value, view) || !(dtype = type_of(view.dtype()))) {
-    const nb::tuple plain = nb::cast<nb::tuple>(arrays_module().attr("plain")(name, value));
-    view = nb::cast<nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>>(plain[0]);
-    dtype = nb::cast<bool>(plain[1]) ? DType::kBfloat16 : type_of(view.dtype());
+namespace {
+
+using Kept = BorrowedArrays::Kept;
+
+bool read_type(Kept& kept) {
+  const std::optional<DType> dtype = type_of(kept.array.dtype());
+  if (dtype) kept.dtype = *dtype;
+  return dtype.has_value();
+}
+
+// The caller's memory, or a copy that is contiguous and of a type that DLPack has.
+Kept kept_of(const std::string& name, nb::handle value) {
+  Kept kept;
+  if (!nb::try_cast(value, kept.array) || !read_type(kept)) {
+    const auto plain = nb::cast<nb::tuple>(arrays_module().attr("plain")(name, value));
+    kept.array = nb::cast<decltype(kept.array)>(plain[0]);
+    const bool known = read_type(kept);
+    if (nb::cast<bool>(plain[1])) {
+      kept.dtype = DType::kBfloat16;
+    } else if (!known) {
+      const std::string text = "array '" + name + "': its element type has no counterpart";
+      throw nb::type_error(text.c_str());
+    }
   }
-  if (!dtype)
-    throw nb::type_error(("array '" + name + "': its element type has no counterpart").c_str());
-  Array array;
-  array.dtype = *dtype;
-  for (size_t axis = 0; axis < view.ndim(); ++axis)
-    array.dims.push_back(static_cast<int64_t>(view.shape(axis)));
-  const auto* const first = static_cast<const std::byte*>(view.data());
-  array.bytes.assign(first, first + view.nbytes());
+  for (size_t axis = 0; axis < kept.array.ndim(); ++axis)
+    kept.dims.push_back(static_cast<int64_t>(kept.array.shape(axis)));
   if (nb::hasattr(value, "lod"))
-    array.lod = nb::cast<std::vector<std::vector<int64_t>>>(value.attr("lod"));
-  return array;
+    kept.lod = nb::cast<std::vector<std::vector<int64_t>>>(value.attr("lod"));
+  return kept;
+}
+
+std::span<const std::byte> bytes_of(const Kept& kept) {
+  return {static_cast<const std::byte*>(kept.array.data()), kept.array.nbytes()};
+}
+
+}  // namespace
+
+Array from_numpy(const std::string& name, nb::handle value) {
+  Kept kept = kept_of(name, value);
+  const std::span<const std::byte> bytes = bytes_of(kept);
+  return {kept.dtype, std::move(kept.dims), std::move(kept.lod), {bytes.begin(), bytes.end()}};
+}
+
+BorrowedArrays::BorrowedArrays(const nb::dict& values) {
+  for (const auto& [key, value] : values) {
+    const std::string name = from_text(key, "name of an array");
+    const Kept& kept = kept_.emplace_back(kept_of(name, value));
+    views_.emplace(name, ArrayView{kept.dtype, kept.dims, bytes_of(kept), kept.lod});
+  }
 }
 
 Arrays arrays_from(const nb::dict& values) {

@@ -158,7 +158,7 @@ block 0 {
   feeds["w"] = Array::of<float>({6, 2}, std::vector<float>(12, 0));
   feeds["g"] = Array::of<float>({2, 2}, std::vector<float>{1, 2, 3, 4});
   EXPECT_THAT(prepared.run(feeds, {"wg"}).status().message(), HasSubstr("expected a dense array"));
-  const auto values = value_of(prepared.run_any(feeds, {"wg", "list", "g"}));
+  const auto values = value_of(prepared.run_any(views_of(feeds), {"wg", "list", "g"}));
   const Rows& rows = std::get<Rows>(values.at("wg"));
   EXPECT_THAT(rows.rows, ElementsAre(4, 1));
   EXPECT_EQ(rows.height, 6);
@@ -168,6 +168,34 @@ block 0 {
   EXPECT_TRUE(list[0].bytes.empty());
   EXPECT_THAT(list[1].dims, ElementsAre(2, 2));
   EXPECT_EQ(std::get<Array>(values.at("g")).bytes, feeds["g"].bytes);
+}
+
+TEST(ApiExecutor, FeedsStayAsTheyAre) {
+  const auto program = value_of(parse_program_bytes(R"(# millrace program 1
+block 0 {
+  var x: f32(2)
+
+  scale X=x -> Out=x {scale: 2.0}
+})",
+                                                    "in_place"));
+  const Scope scope;
+  PreparedProgram prepared = value_of(value_of(Executor::create()).prepare(*program, scope));
+  std::vector<float> numbers = {1, 2};
+  const std::vector<int64_t> dims = {2};
+  ArrayViews feeds;
+  feeds["x"] = {DType::kFloat32, dims, std::as_bytes(std::span(numbers)), {}};
+  for (int run = 0; run < 2; ++run) {
+    const auto values = value_of(prepared.run_any(feeds, {"x"}));
+    EXPECT_THAT(std::get<Array>(values.at("x")).values<float>(), ElementsAre(2, 4));
+    EXPECT_THAT(numbers, ElementsAre(1, 2));
+  }
+  const std::vector<int64_t> more = {3};
+  feeds["x"].dims = more;
+  EXPECT_THAT(prepared.run_any(feeds, {"x"}).status().message(),
+              HasSubstr("array 'x': expected 12 bytes for f32 [3], found 8"));
+  const std::vector<int64_t> none = {0};
+  feeds["x"] = {DType::kFloat32, none, {}, {}};
+  EXPECT_TRUE(std::get<Array>(value_of(prepared.run_any(feeds, {"x"})).at("x")).bytes.empty());
 }
 
 TEST(ApiScope, RefusesAnArrayWhoseBytesDoNotFit) {
