@@ -114,12 +114,12 @@ StatusOr<Executor> Executor::create(const ExecutorOptions& options) {
   settings.bf16_products = options.bf16_products;
   settings.inter_op = options.inter_op;
   settings.debug_memory = options.debug_memory;
-  MILLRACE_ASSIGN_OR_RETURN(
-      settings.gpu, executor::open_device(options.device, {.tf32 = options.tf32_products,
-                                                           .bf16 = options.bf16_products &&
-                                                                   options.device != "cpu"}));
-  if (settings.gpu != nullptr && options.debug_memory)
-    return Unimplemented("options.debug_memory with device '{}'", options.device);
+  MILLRACE_ASSIGN_OR_RETURN(settings.gpu,
+                            executor::open_device(options.device, {.tf32 = options.tf32_products,
+                                                                   .bf16 = options.bf16_products}));
+  if (settings.gpu != nullptr && (options.debug_memory || options.inter_op))
+    return Unimplemented("options.{} with device '{}'",
+                         options.debug_memory ? "debug_memory" : "inter_op", options.device);
   return Executor(std::unique_ptr<Parts>(
       new Parts{executor::Executor(std::move(runtime), std::move(settings)), std::nullopt}));
 }

@@ -32,7 +32,8 @@ struct ExecutorOptions {
   bool bf16_products = false;
   /// On a GPU: factors of products and convolutions are rounded to 10 bits of mantissa (TF32).
   bool tf32_products = false;
-  /// With several threads: independent ops may run at the same time, each on one thread. CPU only.
+  /// With several threads: independent ops may run at the same time, each on one thread. CPU only:
+  /// with another device, create() refuses it (kUnimplemented).
   bool inter_op = false;
   /// Finds ops that leave results unwritten or write to memory that is not theirs (kInternal).
   /// Costs time.

@@ -13,6 +13,21 @@
 #include "kernels/gpu/resident.h"
 
 namespace millrace::executor {
+namespace {
+
+// Refuses options that concern the CPU only.
+Status check_gpu_options(const ExecutorOptions& options) {
+  if (options.gpu == nullptr) return Ok();
+  const std::pair<bool, const char*> refused[] = {{options.inter_op, "inter_op"},
+                                                  {options.release_folded, "release_folded"},
+                                                  {options.debug_memory, "debug_memory"}};
+  for (const auto& [given, name] : refused) {
+    if (given) return Unimplemented("{} with a GPU: supported only for programs on the CPU", name);
+  }
+  return Ok();
+}
+
+}  // namespace
 
 Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   Value* const target = runner_->find(name);
@@ -71,9 +86,9 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
                           {.fuse = options_.optimize,
                            .for_gpu = on_gpu,
                            .bf16_products = options_.bf16_products && !on_gpu,
-                           .split_gradients = options_.inter_op && options_.threads > 1 && !on_gpu,
+                           .split_gradients = options_.inter_op && options_.threads > 1,
                            .merge_updates = !on_gpu,
-                           .release_folded = options_.release_folded && !on_gpu,
+                           .release_folded = options_.release_folded,
                            .verify_passes = options_.debug_memory}));
   }
   if (changed) {
@@ -94,7 +109,7 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
   runner_ = *std::move(runner);
   runner_->bind(*locals_);
   runner_->plan_memory();
-  if (options_.inter_op && options_.gpu == nullptr) runner_->allow_overlap();
+  if (options_.inter_op) runner_->allow_overlap();
   runner_->observe(observer_);
   return Ok();
 }
@@ -125,6 +140,7 @@ StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& prog
 
 StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(std::unique_ptr<Program> program,
                                                              Scope& scope) const {
+  MILLRACE_RETURN_IF_ERROR(check_gpu_options(options_));
   std::unique_ptr<PreparedProgram> prepared(new PreparedProgram());
   prepared->runtime_ = runtime_;
   prepared->scope_ = &scope;

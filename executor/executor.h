@@ -47,10 +47,10 @@ struct ExecutorOptions {
   /// combined with a GPU.
   bool debug_memory = false;
   /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Only rewrites whose ops
-  /// it has are made then, inter_op and release_folded have no effect, bf16_products is said when
-  /// the GPU is opened (executor/gpu/open_device.h), and persistable vars that the GPU used stay in
-  /// its memory until they are read (copy_plain()). GPU memory held by values may outlive the
-  /// executor.
+  /// it has are made then, inter_op, release_folded and debug_memory are refused, bf16_products is
+  /// said when the GPU is opened (executor/gpu/open_device.h), and persistable vars that the GPU
+  /// used stay in its memory until they are read (copy_plain()). GPU memory held by values may
+  /// outlive the executor.
   std::shared_ptr<gpu::Context> gpu = nullptr;
 };
 
@@ -140,7 +140,8 @@ class Executor {
       : runtime_(std::move(runtime)), options_(std::move(options)) {}
 
   /// Compiles a copy of the program for a scope, which holds its persistable vars and must outlive
-  /// the result. Errors: kUnimplemented, kInvalidProgram with the op's location.
+  /// the result. Errors: kUnimplemented, kInvalidProgram with the op's location; kUnimplemented for
+  /// options that concern the CPU only, with a GPU.
   StatusOr<std::unique_ptr<PreparedProgram>> prepare(const Program& program, Scope& scope) const;
   /// The same without a copy; the result owns the program (PreparedProgram::given()).
   StatusOr<std::unique_ptr<PreparedProgram>> prepare(std::unique_ptr<Program> program,

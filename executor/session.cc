@@ -22,10 +22,9 @@ using executor::NamedValues;
 StatusOr<executor::Executor> executor_for(const SessionOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(auto runtime,
                             executor::runtime_with(options.custom_ops, options.allow_dir));
-  MILLRACE_ASSIGN_OR_RETURN(
-      auto gpu, executor::open_device(options.device,
-                                      {.tf32 = options.tf32_products,
-                                       .bf16 = options.bf16_products && options.device != "cpu"}));
+  MILLRACE_ASSIGN_OR_RETURN(auto gpu,
+                            executor::open_device(options.device, {.tf32 = options.tf32_products,
+                                                                   .bf16 = options.bf16_products}));
   if (gpu != nullptr && (options.devices > 1 || options.debug_memory))
     return Unimplemented("device '{}' with {}", options.device,
                          options.devices > 1 ? "several devices" : "debug_memory");

@@ -65,6 +65,10 @@ int millrace::tools::run_program(int argc, char** argv) {
       return Unimplemented("--devices {}: jobs with parameter servers run on the CPU only",
                            options.devices);
     }
+    if (wants_gpu(options) && options.inter_op) {
+      return Unimplemented("--inter-op with --devices {}: supported only for programs on the CPU",
+                           options.devices);
+    }
     if (options.debug_memory) {
       if (wants_gpu(options) || !options.ps.cluster.empty() || !options.ps.role.empty())
         return Unimplemented(

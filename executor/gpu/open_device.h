@@ -11,7 +11,9 @@ namespace millrace::executor {
 /// What products on a device may do with their factors.
 struct ProductRounding {
   bool tf32 = false;  ///< GPUs: products and convolutions round them to 10 bits of mantissa
-  bool bf16 = false;  ///< products of matrices round them to bfloat16
+  /// Products of matrices round them to bfloat16. For "cpu" any value will do: there the program is
+  /// rewritten instead (ExecutorOptions::bf16_products).
+  bool bf16 = false;
 };
 
 /// Opens the device that programs run on, by its name in options: "cpu" (null is returned), "gpu:N"

@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
@@ -42,6 +43,9 @@ StatusOr<std::vector<ColumnRange>> parse_columns(const std::string& text) {
     range.last = range.first;
     if (!last.empty() && last.getAsInteger(10, range.last)) return fail(part);
     if (range.last < range.first) return fail(part);
+    if (llvm::any_of(ranges, [&](const ColumnRange& other) { return other.var == range.var; }))
+      return Status(StatusCode::kUsage,
+                    fmt::format("options.columns: var '{}' is named twice", range.var));
     ranges.push_back(std::move(range));
   }
   if (ranges.empty()) return fail(text);

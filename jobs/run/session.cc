@@ -164,7 +164,7 @@ StatusOr<Session> open_session(const SessionOptions& options,
   session.device_values = options.device_values;
   executor::ExecutorOptions how = options.executor;
   how.seed += static_cast<uint64_t>(session.rank) * executor::kSeedStep;
-  how.release_folded = may_release_folded(options, session.program());
+  how.release_folded = how.gpu == nullptr && may_release_folded(options, session.program());
   const executor::Executor executor(runtime, how);
   MILLRACE_RETURN_IF_ERROR(run_startup(options, executor, *runtime, session));
   MILLRACE_RETURN_IF_ERROR(load_params(options, session));

@@ -68,6 +68,8 @@ TEST(ApiExecutor, TrainsOnADevice) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
   EXPECT_EQ(Executor::create({.device = "gpu:emulated", .debug_memory = true}).status().code(),
             StatusCode::kUnimplemented);
+  EXPECT_EQ(Executor::create({.device = "gpu:emulated", .inter_op = true}).status().message(),
+            "options.inter_op with device 'gpu:emulated'");
   EXPECT_EQ(Executor::create({.device = "npu"}).status().code(), StatusCode::kInvalidArgument);
 }
 

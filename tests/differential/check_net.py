@@ -143,6 +143,8 @@ def check(tools, folder, work, judge):
     net.trained("training", *net.train("training", main, "--threads", threads[0]))
     net.gradients("gradients", f"{folder}/backward.pb")
     net.trained("without passes", *net.train("without passes", main, "--optimize=false", "--threads", threads[1]))
+    # GPU kernels and recorded steps, in the memory of the process
+    net.trained("emulated GPU", *net.train("emulated GPU", main, "--devices", "gpu:emulated"))
     # of several losses one must be chosen; an error clip works on the values of a device, which are half of a gradient
     if len(net.config["losses"]) == 1 and not net.config["error_clip"]:
         on_two_devices(net)

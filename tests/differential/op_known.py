@@ -56,6 +56,10 @@ def without(slot):
     return lambda r: not r["record"]["meta"]["inputs"].get(slot)
 
 
+def without_output(slot):
+    return lambda r: not r["record"]["meta"]["outputs"].get(slot)
+
+
 def always(_):
     return True
 
@@ -70,6 +74,7 @@ KNOWN = [
     ("matmul", "gradient", attr("head_number", lambda v: v > 1), "the original's gradient has no heads"),
     ("dist|p_norm", "gradient", lambda r: attr("p", lambda v: v < 1)(r) or attr("porder", lambda v: v < 1)(r) or extreme(r), "the original limits powers of the norm"),
     ("depthwise_conv2d_transpose", "gradient", attr("data_format", lambda v: v == "NHWC"), "the original's gradients are those of other positions"),
+    ("matrix_nms", "lod", without_output("RoisNum"), "without RoisNum, only the LoD says which image a box belongs to; 2.6.2 has dropped it"),
     ("histogram", "lod", always, "the counts of bins are no rows of sequences"),
     ("maxout", "value|gradient", extreme, "which of NaN and a number is the largest depends on the order"),
     ("batch_norm", "value|gradient", without("Scale"), "the original takes Bias for a missing Scale"),

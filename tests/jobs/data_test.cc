@@ -58,6 +58,8 @@ TEST_F(DataSetTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(read("1,2,3\n", "x=0:1,y=7").status().message(),
               HasSubstr("var 'y': column 7 does not exist, a line has 3 columns"));
   EXPECT_THAT(read("1,2,3\n", "x").status().message(), HasSubstr("options.columns: expected VAR="));
+  EXPECT_THAT(read("1,2,3\n", "x=0:1,y=2,x=1:2").status().message(),
+              HasSubstr("'x' is named twice"));
 }
 
 TEST_F(DataSetTest, RefusesWhatItWouldChange) {

@@ -87,6 +87,16 @@ TEST(Merge, TakesTheLodOfTheBranches) {
   EXPECT_TRUE(op.tensor("Out0").lod().empty());
 }
 
+TEST(Merge, RefusesEntriesThatTheMaskDoesNotTake) {
+  for (const bool more : {false, true}) {
+    RunOp op("merge_lod_tensor");
+    op.in("X", {3, 1}, {0}).in("Mask", {3, 1}, {1, 0, 1}, DType::kBool);
+    op.in("InTrue", {2 + more, 1}, {1}).in("InFalse", {2 - more, 1}, {2}).out("Out");
+    EXPECT_THAT(op.run_text(), HasSubstr(more ? "InTrue has 3 entries, but Mask takes 2"
+                                              : "InFalse has 2 entries, but Mask takes 1"));
+  }
+}
+
 TEST(Assert, SaysWhatDidNotHold) {
   RunOp op("assert");
   op.in("Cond", {1}, {0}, DType::kBool).in("Data", {3}, {1, 2.5, 3}).attr("summarize", int64_t{2});

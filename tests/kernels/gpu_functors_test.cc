@@ -167,6 +167,21 @@ TEST(GpuFunctors, LabelsThatAreNoClassGiveNan) {
   EXPECT_TRUE(std::isnan(loss));
   run_alone(Entropy{{&label, kColumns, -100}, x.data(), &loss}, 1);
   EXPECT_TRUE(std::isnan(loss));
+
+  // so do the gradients of such a row, and of no other
+  const int64_t labels[] = {kColumns, 0, -100, -1};
+  const std::vector<float> p = random_floats(4 * kColumns, 7);
+  const float d[] = {1, 1, 1, 1};
+  std::vector<float> of_logits(p.size());
+  std::vector<float> of_p(p.size());
+  const Labels given{labels, kColumns, -100};
+  for (size_t i = 0; i < p.size(); ++i) {
+    SoftmaxEntropyGradient{given, p.data(), d, of_logits.data()}(static_cast<int64_t>(i));
+    EntropyGradient{given, p.data(), d, of_p.data()}(static_cast<int64_t>(i));
+    const bool bad = i < kColumns || i >= size_t{3} * kColumns;
+    EXPECT_EQ(std::isnan(of_logits[i]), bad) << i;
+    EXPECT_EQ(std::isnan(of_p[i]), bad) << i;
+  }
 }
 
 struct NormCase {

@@ -94,6 +94,15 @@ StatusOr<Kernel> split_lod_tensor(const KernelSetup& op) {
   });
 }
 
+// A branch has as many entries as the mask takes from it; others would be lost.
+Status check_all_taken(const KernelContext& ctx, const Tensor& branch, const char* slot,
+                       int64_t taken) {
+  if (branch.rank() == 0) return Ok();
+  const int64_t entries = branch.lod().empty() ? branch.dims()[0] : branch.lod().sequences(0);
+  if (entries == taken) return Ok();
+  return ctx.error("{} has {} entries, but Mask takes {}", slot, entries, taken);
+}
+
 StatusOr<Kernel> merge_lod_tensor(const KernelSetup& op) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex mask = op.input("Mask");
@@ -113,6 +122,8 @@ StatusOr<Kernel> merge_lod_tensor(const KernelSetup& op) {
         each_masked(ctx, x, ctx.in(mask), level, [&](int64_t /*entry*/, bool take) -> Status {
           return take ? pieces.append(yes, 0, next_yes++) : pieces.append(no, 0, next_no++);
         }));
+    MILLRACE_RETURN_IF_ERROR(check_all_taken(ctx, yes, "InTrue", next_yes));
+    MILLRACE_RETURN_IF_ERROR(check_all_taken(ctx, no, "InFalse", next_no));
     Tensor merged;
     MILLRACE_RETURN_IF_ERROR(pieces.write(yes.numel() > 0 ? yes : no, merged));
     std::vector<LodLevel> levels;

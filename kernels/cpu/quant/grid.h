@@ -26,9 +26,16 @@ struct Grid {
         back(go_back) {}
 };
 
+/// x within [low, high]. Every number is low if low > high, as for a scale that a program gives and
+/// that is negative.
+template <typename C>
+constexpr C clip_to_scale(C x, C low, C high) {
+  return x < low ? low : (high < x ? high : x);
+}
+
 /// Rounds count values; scale is their largest magnitude.
 /// \param x, out  may be the same
-/// \param scale   >= 0; values beyond it are clipped
+/// \param scale   values beyond it are clipped
 template <typename T>
 void round_to_grid(const T* x, T* out, int64_t count, Compute<T> scale, const Grid& grid) {
   using C = Compute<T>;
@@ -46,7 +53,7 @@ void round_to_grid(const T* x, T* out, int64_t count, Compute<T> scale, const Gr
     return;
   }
   for (int64_t i = 0; i < count; ++i) {
-    const C kept = std::min(std::max(static_cast<C>(x[i]), -scale), scale);
+    const C kept = clip_to_scale(static_cast<C>(x[i]), -scale, scale);
     const C value = std::round(factor * kept);
     out[i] = static_cast<T>(grid.back ? value * step : value);
   }

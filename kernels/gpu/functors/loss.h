@@ -10,8 +10,9 @@
 // classes) of x, logits and softmax.
 namespace millrace::gpu {
 
-/// Class labels of rows. A label out of range gives NaN, which the next NaN check detects: a device
-/// cannot report an error directly.
+/// Class labels of rows. A label out of range gives NaN, as loss and as gradient of its row, so
+/// that training does not go on as if nothing had happened: a device cannot report an error
+/// directly.
 struct Labels {
   const int64_t* labels;  ///< one per row
   int64_t classes;        ///< columns of each row
@@ -48,8 +49,12 @@ struct EntropyGradient {
   float* dx;        ///< [rows, classes]
   constexpr void operator()(int64_t i) const {
     const int64_t row = i / labels.classes;
-    const bool hit = !labels.is_ignored(row) && labels.labels[row] == i % labels.classes;
-    dx[i] = hit ? -dy[row] / x[i] : 0.0F;
+    float grad = 0.0F;
+    if (!labels.is_ignored(row)) {
+      if (!labels.is_good(row)) grad = std::numeric_limits<float>::quiet_NaN();
+      if (labels.labels[row] == i % labels.classes) grad = -dy[row] / x[i];
+    }
+    dx[i] = grad;
   }
 };
 
@@ -97,8 +102,13 @@ struct SoftmaxEntropyGradient {
   float* dlogits;        ///< [rows, classes]
   constexpr void operator()(int64_t i) const {
     const int64_t row = i / labels.classes;
-    const float hit = labels.labels[row] == i % labels.classes ? 1.0F : 0.0F;
-    dlogits[i] = labels.is_ignored(row) ? 0.0F : (softmax[i] - hit) * dloss[row];
+    float grad = 0.0F;
+    if (!labels.is_ignored(row)) {
+      const float hit = labels.labels[row] == i % labels.classes ? 1.0F : 0.0F;
+      grad = labels.is_good(row) ? (softmax[i] - hit) * dloss[row]
+                                 : std::numeric_limits<float>::quiet_NaN();
+    }
+    dlogits[i] = grad;
   }
 };
 

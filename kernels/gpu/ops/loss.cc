@@ -1,4 +1,5 @@
 #include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/resident.h"
 #include "kernels/registry.h"
 
 // Cross entropy of hard labels; classes are in the last dim.
@@ -14,6 +15,21 @@ StatusOr<LossSettings> read_loss_settings(const KernelSetup& op) {
   if (op.def().find_attr("use_softmax") != nullptr && !op.attr<bool>("use_softmax"))
     return refuse("attribute 'use_softmax' is not set");
   return LossSettings{op.attr<int32_t>("ignore_index")};
+}
+
+// Leaves labels that are no class to the CPU kernel, which reports them. Checked only where they
+// are in process memory; other labels give NaN.
+Status check_known_labels(Device& device, const Tensor& label, const Labels& labels) {
+  const ResidentLayout* const there = resident(label);
+  if (there == nullptr || there->host() == nullptr) return Ok();
+  device.note_unrepeatable();
+  const auto* const from = reinterpret_cast<const int64_t*>(there->host()->raw());
+  const Labels here{from, labels.classes, labels.ignored};
+  for (int64_t row = 0; row < label.numel(); ++row) {
+    if (!here.is_ignored(row) && !here.is_good(row))
+      return refuse("label {} is {}, no class", row, from[row]);
+  }
+  return Ok();
 }
 
 // Labels for the rows of a tensor. Errors: rejects calls that do not fit.
@@ -36,6 +52,7 @@ StatusOr<Kernel> gpu_entropy(const KernelSetup& op) {
     Tensor& to = ctx.out(y);
     MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
     MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*given, *from, settings));
+    MILLRACE_RETURN_IF_ERROR(check_known_labels(device, *given, labels));
     return rows(device, Entropy{labels, floats(from), floats(to)}, given->numel());
   });
 }
@@ -71,6 +88,7 @@ StatusOr<Kernel> softmax_entropy(const KernelSetup& op) {
     MILLRACE_RETURN_IF_ERROR(all_floats({from, sums}));
     MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*given, *from, settings, axis));
     if (sums->numel() != given->numel()) return refuse("Loss {}", describe(*sums));
+    MILLRACE_RETURN_IF_ERROR(check_known_labels(device, *given, labels));
     return rows(device, SoftmaxEntropy{labels, floats(from), floats(to), floats(sums)},
                 given->numel());
   });

@@ -350,6 +350,18 @@ block 0 {
 // All nets that the frontend can build: ops with and without GPU kernels, sub-blocks, sparse rows.
 class GpuRandomNets : public ::testing::TestWithParam<uint32_t> {};
 
+TEST(GpuExecutor, OptionsOfTheProcessorAreRefused) {
+  const auto refusal = [](ExecutorOptions options) {
+    Scope scope;
+    options.gpu = emulated();
+    return Executor(standard_runtime(), options).prepare(*linear_inference(), scope).status();
+  };
+  EXPECT_THAT(refusal({.inter_op = true}).message(), HasSubstr("inter_op with a GPU"));
+  EXPECT_THAT(refusal({.release_folded = true}).message(), HasSubstr("release_folded with a GPU"));
+  EXPECT_THAT(refusal({.debug_memory = true}).message(), HasSubstr("debug_memory with a GPU"));
+  EXPECT_TRUE(refusal({}).ok());
+}
+
 TEST_P(GpuRandomNets, TrainAlike) {
   const RandomNet net(GetParam());
   const RandomNet::Run start = net.start(devices(1));

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -209,6 +210,39 @@ block 0 {
   const std::vector<float> want = losses_of(*program, "cpu", feeds);
   EXPECT_EQ(want[6], -1.0F);
   EXPECT_EQ(losses_of(*program, "gpu", feeds), want);
+}
+
+// As are labels.
+TEST(Replays, ALabelThatIsNoClassIsAnErrorInEveryStep) {
+  for (const char* const loss :
+       {"softmax_with_cross_entropy Logits=x Label=label -> Softmax=p Loss=losses",
+        "softmax X=x -> Out=p {axis: -1}\n    cross_entropy X=p Label=label -> Y=losses"}) {
+    const auto program = program_of(fmt::format(R"(# millrace
+block 0 {{
+    var x: f32(-1, 3)
+    var label: i64(-1, 1)
+    var p: f32(-1, 3)
+    var losses: f32(-1, 1)
+    var loss: f32(1)
+    {}
+    mean X=losses -> Out=loss
+  }})",
+                                                loss));
+    const auto feeds = [](int step) {
+      NamedValues all = batch(2, step);
+      all.erase("t");
+      auto& label = all["label"].as<Tensor>();
+      EXPECT_TRUE(label.resize(DType::kInt64, {2, 1}).ok());
+      label.data<int64_t>()[0] = step % 3;
+      label.data<int64_t>()[1] = step == 6 ? 3 : -100;
+      return all;
+    };
+    const std::vector<float> want = losses_of(*program, "cpu", feeds);
+    const std::vector<float> got = losses_of(*program, "gpu", feeds);
+    EXPECT_EQ(want[6], -1.0F);
+    for (size_t step = 0; step < want.size(); ++step)
+      EXPECT_NEAR(got[step], want[step], 1e-5) << loss << step;
+  }
 }
 
 TEST(Replays, TheDeviceExecutesRecordedWorkOnlyWhenItIsReplayed) {
