@@ -8,6 +8,7 @@ find_package(CLI11 2.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(dnnl CONFIG REQUIRED) # target DNNL::dnnl
+find_package(ONNX 1.12 CONFIG REQUIRED) # targets onnx, onnx_proto; migrate only
 find_package(gRPC 1.51 CONFIG REQUIRED) # parameter servers
 # oneDNN's OpenMP runtime, to set its number of threads and to use them; no code is compiled with -fopenmp.
 find_library(GOMP_LIBRARY NAMES libgomp.so.1 gomp REQUIRED)
