@@ -1,6 +1,7 @@
 // millrace: all tools in one program. `millrace run-program ...` is the same as run-program; the
 // installed tools are links of their names to this program. transpile-program uses a different
-// allocator, and migrate a library that no other tool needs: they stay separate programs, which this one starts.
+// allocator, and migrate a library that no other tool needs: they stay separate programs, which
+// this one starts.
 
 #include <array>
 #include <cerrno>

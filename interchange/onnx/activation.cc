@@ -10,15 +10,15 @@ namespace {
 // Ops that ONNX has under another name, without attributes.
 const std::map<std::string, std::string>& same_functions() {
   static const auto& names = *new std::map<std::string, std::string>{
-      {"relu", "Relu"},       {"sigmoid", "Sigmoid"}, {"tanh", "Tanh"},
-      {"exp", "Exp"},         {"log", "Log"},         {"sqrt", "Sqrt"},
-      {"abs", "Abs"},         {"floor", "Floor"},     {"ceil", "Ceil"},
-      {"erf", "Erf"},         {"sin", "Sin"},         {"cos", "Cos"},
-      {"tan", "Tan"},         {"asin", "Asin"},       {"acos", "Acos"},
-      {"atan", "Atan"},       {"sinh", "Sinh"},       {"cosh", "Cosh"},
-      {"asinh", "Asinh"},     {"acosh", "Acosh"},     {"atanh", "Atanh"},
+      {"relu", "Relu"},       {"sigmoid", "Sigmoid"},   {"tanh", "Tanh"},
+      {"exp", "Exp"},         {"log", "Log"},           {"sqrt", "Sqrt"},
+      {"abs", "Abs"},         {"floor", "Floor"},       {"ceil", "Ceil"},
+      {"erf", "Erf"},         {"sin", "Sin"},           {"cos", "Cos"},
+      {"tan", "Tan"},         {"asin", "Asin"},         {"acos", "Acos"},
+      {"atan", "Atan"},       {"sinh", "Sinh"},         {"cosh", "Cosh"},
+      {"asinh", "Asinh"},     {"acosh", "Acosh"},       {"atanh", "Atanh"},
       {"sign", "Sign"},       {"softsign", "Softsign"}, {"reciprocal", "Reciprocal"},
-      {"logical_not", "Not"}, {"isnan_v2", "IsNaN"},  {"isinf_v2", "IsInf"},
+      {"logical_not", "Not"}, {"isnan_v2", "IsNaN"},    {"isinf_v2", "IsInf"},
       {"assign", "Identity"}};
   return names;
 }
@@ -65,8 +65,7 @@ Status selu(OpContext& c) {
 }
 
 Status thresholded_relu(OpContext& c) {
-  c.set("Out",
-        c.node("ThresholdedRelu", {c.in("X")}, {{"alpha", c.attr<float>("threshold")}}));
+  c.set("Out", c.node("ThresholdedRelu", {c.in("X")}, {{"alpha", c.attr<float>("threshold")}}));
   return Ok();
 }
 
@@ -92,8 +91,8 @@ Status hard_swish(OpContext& c) {
   const std::string x = c.in("X");
   const std::string moved = c.node("Add", {x, c.scalar(c.attr<float>("offset"), c.dtype("X"))});
   const std::string gate = clip(c, moved, 0, c.attr<float>("threshold"));
-  c.set("Out", c.node("Div", {c.node("Mul", {x, gate}),
-                              c.scalar(c.attr<float>("scale"), c.dtype("X"))}));
+  c.set("Out",
+        c.node("Div", {c.node("Mul", {x, gate}), c.scalar(c.attr<float>("scale"), c.dtype("X"))}));
   return Ok();
 }
 
@@ -108,16 +107,14 @@ Status swish(OpContext& c) {
 // Values above the threshold stay as they are.
 std::string softplus_of(OpContext& c, const std::string& x, double beta, double threshold) {
   const std::string scaled = beta == 1 ? x : times(c, x, beta);
-  const std::string is_large =
-      c.node("Greater", {scaled, c.scalar(threshold, c.dtype("X"))});
+  const std::string is_large = c.node("Greater", {scaled, c.scalar(threshold, c.dtype("X"))});
   std::string soft = c.node("Softplus", {scaled});
   if (beta != 1) soft = c.node("Div", {soft, c.scalar(beta, c.dtype("X"))});
   return c.node("Where", {is_large, x, soft});
 }
 
 Status softplus(OpContext& c) {
-  c.set("Out",
-        softplus_of(c, c.in("X"), c.attr<float>("beta"), c.attr<float>("threshold")));
+  c.set("Out", softplus_of(c, c.in("X"), c.attr<float>("beta"), c.attr<float>("threshold")));
   return Ok();
 }
 
@@ -196,8 +193,8 @@ Status round_away(OpContext& c) {
   const DType dtype = c.dtype("X");
   const std::string size = c.node("Abs", {x});
   const std::string below = c.node("Floor", {size});
-  const std::string is_up = c.node(
-      "GreaterOrEqual", {c.node("Sub", {size, below}), c.scalar(0.5, dtype)});
+  const std::string is_up =
+      c.node("GreaterOrEqual", {c.node("Sub", {size, below}), c.scalar(0.5, dtype)});
   const std::string rounded =
       c.node("Where", {is_up, c.node("Add", {below, c.scalar(1, dtype)}), below});
   c.set("Out", c.node("Mul", {c.node("Sign", {x}), rounded}));

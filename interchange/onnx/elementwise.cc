@@ -25,12 +25,12 @@ StatusOr<std::pair<std::string, std::string>> aligned(OpContext& c) {
 
 const std::map<std::string, std::string>& binary_types() {
   static const auto& names = *new std::map<std::string, std::string>{
-      {"elementwise_add", "Add"},      {"elementwise_sub", "Sub"},
-      {"elementwise_mul", "Mul"},      {"elementwise_div", "Div"},
-      {"elementwise_pow", "Pow"},      {"elementwise_max", "Max"},
-      {"elementwise_min", "Min"},      {"equal", "Equal"},
-      {"less_than", "Less"},           {"less_equal", "LessOrEqual"},
-      {"greater_than", "Greater"},     {"greater_equal", "GreaterOrEqual"}};
+      {"elementwise_add", "Add"},  {"elementwise_sub", "Sub"},
+      {"elementwise_mul", "Mul"},  {"elementwise_div", "Div"},
+      {"elementwise_pow", "Pow"},  {"elementwise_max", "Max"},
+      {"elementwise_min", "Min"},  {"equal", "Equal"},
+      {"less_than", "Less"},       {"less_equal", "LessOrEqual"},
+      {"greater_than", "Greater"}, {"greater_equal", "GreaterOrEqual"}};
   return names;
 }
 
@@ -50,8 +50,7 @@ Status not_equal(OpContext& c) {
 
 Status logical(OpContext& c) {
   const llvm::StringRef type = c.op().type();
-  const std::string name =
-      type == "logical_and" ? "And" : (type == "logical_or" ? "Or" : "Xor");
+  const std::string name = type == "logical_and" ? "And" : (type == "logical_or" ? "Or" : "Xor");
   c.set("Out", c.node(name, {c.in("X"), c.in("Y")}));
   return Ok();
 }

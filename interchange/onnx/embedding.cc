@@ -7,10 +7,11 @@ namespace {
 
 Status lookup_table(OpContext& c) {
   const bool is_v2 = c.op().type() == "lookup_table_v2";
-  if (c.attr<bool>("is_distributed") || c.attr<bool>("remote_prefetch"))
+  // Without servers the table is a parameter like any other.
+  if (c.attr<bool>("remote_prefetch") && !c.attr<std::vector<std::string>>("epmap").empty())
     return c.refuse("a table on other servers");
-  c.ignore({"is_sparse", "entry", "entry_config", "table_class", "table_names", "trainer_id", "slot",
-            "grad_inplace", "epmap", "height_sections"});
+  c.ignore({"is_sparse", "is_distributed", "entry", "entry_config", "table_class", "table_names",
+            "trainer_id", "slot", "grad_inplace", "epmap", "height_sections"});
   std::string ids = c.in("Ids");
   // Version 1 has a last axis of extent 1, which version 2 does not.
   if (!is_v2) ids = c.squeeze(ids, {c.rank("Ids") - 1});

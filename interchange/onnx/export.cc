@@ -25,6 +25,8 @@ const ConverterTable& converters() {
     auto* const made = new ConverterTable;
     add_activation_ops(*made);
     add_conv_ops(*made);
+    add_crf_ops(*made);
+    add_detection_ops(*made);
     add_elementwise_ops(*made);
     add_embedding_ops(*made);
     add_fill_ops(*made);
@@ -56,16 +58,14 @@ std::vector<const Op*> in_columns(const Block& block, llvm::StringRef type) {
 // Converts one program.
 class Export {
  public:
-  Export(const ops::OpRegistry& registry, Program& program, const io::ParamValues& params, int opset)
+  Export(const ops::OpRegistry& registry, Program& program, const io::ParamValues& params,
+         const OnnxOptions& options, int opset)
       : registry_(registry),
         block_(program.root()),
         params_(params),
+        options_(options),
         builder_(*model_.mutable_graph(), opset) {
     for (const ops::AttrDef& attr : registry.common_attrs()) common_.insert(attr.name.str());
-    // Choices of kernels in the original; the results are the same.
-    for (const char* name : {"fuse_relu_before_depthwise_conv", "workspace_size_MB",
-                             "exhaustive_search", "use_addto"})
-      common_.insert(name);
     model_.set_ir_version(kIrVersion);
     model_.set_producer_name("millrace");
     model_.set_producer_version(std::string(version_info().version));
@@ -94,7 +94,13 @@ class Export {
     const std::vector<const Op*> feeds = in_columns(block_, "feed");
     for (const Op* const feed : feeds) {
       const std::string name = feed->first_output("Out").str();
-      const Var* const var = block_.find_var(name);
+      Var* const var = block_.find_var(name);
+      if (const auto dims = options_.input_dims.find(name); dims != options_.input_dims.end()) {
+        if (var == nullptr || var->dims().size() != dims->second.size())
+          return InvalidArgument("dims of the input '{}': expected {} of them, found {}", name,
+                                 var == nullptr ? 0 : var->dims().size(), dims->second.size());
+        var->set_dims(dims->second);
+      }
       if (var == nullptr || !var->spec().has_tensor())
         return InvalidProgram("the fed var '{}' has no declared shape", name).at(feed->location());
       if (onnx_type(var->dtype()) == 0) {
@@ -107,12 +113,15 @@ class Export {
                      var->dims());
       for (int32_t level = 0; level < var->lod_level(); ++level) {
         const std::string offsets = builder_.unique(fmt::format("{}.lod{}", name, level));
-        add_value_info(*model_.mutable_graph()->add_input(), offsets,
-                       ::onnx::TensorProto::INT64, {-1});
+        add_value_info(*model_.mutable_graph()->add_input(), offsets, ::onnx::TensorProto::INT64,
+                       {-1});
         vars_.lod[name].push_back(offsets);
         offset_inputs_.insert(offsets);
       }
     }
+    for (const auto& [name, dims] : options_.input_dims)
+      if (!vars_.value.contains(name))
+        return InvalidArgument("dims of '{}', which is no input of the program", name);
     return Ok();
   }
 
@@ -160,6 +169,14 @@ class Export {
     const ops::OpDef* const def = registry_.find(op.type());
     if (found == converters().end() || def == nullptr)
       return Unimplemented("export to ONNX: the op has no counterpart").at(op.location());
+    for (const llvm::StringRef name : op.input_names()) {
+      const Var* const var = block_.find_var_recursive(name);
+      if (var != nullptr && var->kind() != VarKind::kLodTensor) {
+        return Unimplemented("export to ONNX: '{}' is a var of kind {}, expected a dense tensor",
+                             name.str(), var_kind_name(var->kind()))
+            .at(op.location());
+      }
+    }
     MILLRACE_RETURN_IF_ERROR(infer(op));
     OpContext context(op, *def, builder_, vars_);
     MILLRACE_RETURN_IF_ERROR(found->second(context));
@@ -171,8 +188,7 @@ class Export {
     std::vector<std::pair<Var*, Dims>> before;
     for (const llvm::StringRef name : op.output_names()) {
       Var* const var = block_.find_var_recursive(name);
-      if (var != nullptr)
-        before.emplace_back(var, Dims(var->dims().begin(), var->dims().end()));
+      if (var != nullptr) before.emplace_back(var, Dims(var->dims().begin(), var->dims().end()));
     }
     MILLRACE_RETURN_IF_ERROR(ops::infer_op(registry_, op));
     for (const auto& [var, declared] : before) {
@@ -200,8 +216,8 @@ class Export {
       if (var == nullptr || onnx_type(var->dtype()) == 0)
         return Unimplemented("export to ONNX: the type of the fetched var '{}'", name)
             .at(fetch->location());
-      MILLRACE_RETURN_IF_ERROR(add_output(name, found->second, onnx_type(var->dtype()),
-                                          var->dims(), fetch->location()));
+      MILLRACE_RETURN_IF_ERROR(
+          add_output(name, found->second, onnx_type(var->dtype()), var->dims(), fetch->location()));
       const std::vector<std::string> levels = vars_.lod[name];
       for (size_t i = 0; i < levels.size(); ++i) {
         MILLRACE_RETURN_IF_ERROR(add_output(fmt::format("{}.lod{}", name, i), levels[i],
@@ -222,8 +238,8 @@ class Export {
       }
       output = builder_.unique(name);
       if (output != name) {
-        return Unimplemented("export to ONNX: '{}' is fetched, but the name is that of another value",
-                             name)
+        return Unimplemented(
+                   "export to ONNX: '{}' is fetched, but the name is that of another value", name)
             .at(location);
       }
       ::onnx::NodeProto& copy = *model_.mutable_graph()->add_node();
@@ -258,6 +274,7 @@ class Export {
   const ops::OpRegistry& registry_;
   Block& block_;
   const io::ParamValues& params_;
+  const OnnxOptions& options_;
   ::onnx::ModelProto model_;
   GraphBuilder builder_;
   VarValues vars_;
@@ -276,11 +293,12 @@ StatusOr<std::string> export_onnx(const Program& program, const io::ParamValues&
   // The ONNX library knows opset 17; the form for a later one is checked in that of 17 first.
   std::unique_ptr<Program> copy = program.clone();
   MILLRACE_ASSIGN_OR_RETURN(::onnx::ModelProto model,
-                            Export(*registry, *copy, params, kFirstOpset).run());
+                            Export(*registry, *copy, params, options, kFirstOpset).run());
   MILLRACE_RETURN_IF_ERROR(check_model(model));
   if (options.opset != kFirstOpset) {
     copy = program.clone();
-    MILLRACE_ASSIGN_OR_RETURN(model, Export(*registry, *copy, params, options.opset).run());
+    MILLRACE_ASSIGN_OR_RETURN(model,
+                              Export(*registry, *copy, params, options, options.opset).run());
   }
   return model.SerializeAsString();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ inline constexpr int kLastOpset = 21;
 /// What to write.
 struct OnnxOptions {
   int opset = kFirstOpset;  ///< kFirstOpset to kLastOpset
+  /// Dims of fed vars that replace the declared ones, by name; -1 is unknown until run time.
+  std::map<std::string, Dims> input_dims = {};
 };
 
 /// Serializes an inference program and its parameters as one ONNX model.
@@ -29,7 +32,8 @@ struct OnnxOptions {
 /// vars. The checker of the ONNX library has accepted the model, and its shape inference agrees.
 ///
 /// Errors: kUnimplemented, located at the op, for an op, input, output or attribute without a
-/// counterpart, and for parameters above 2 GB; kInvalidArgument for the opset; kInvalidProgram if
+/// counterpart, and for parameters above 2 GB; kInvalidArgument for the opset or
+/// input_dims; kInvalidProgram if
 /// the program has no feed or fetch ops or a var is read before it is written; kNotFound for a
 /// parameter without a value.
 StatusOr<std::string> export_onnx(const Program& program, const io::ParamValues& params,

@@ -25,9 +25,8 @@ Status fill_constant(OpContext& c) {
   if (onnx_type(dtype) == 0) return c.refuse("the element type of a constant");
   if (c.has("ShapeTensorList")) return c.refuse("a shape given as a list of tensors");
   if (c.has("ValueTensor")) return c.refuse("a value given as a tensor");
-  const std::string dims = c.has("ShapeTensor")
-                               ? c.cast(c.in("ShapeTensor"), DType::kInt64)
-                               : c.graph().ints(c.ints("shape"));
+  const std::string dims = c.has("ShapeTensor") ? c.cast(c.in("ShapeTensor"), DType::kInt64)
+                                                : c.graph().ints(c.ints("shape"));
   c.set("Out", filled(c, dims, fill_value(c), dtype));
   return Ok();
 }

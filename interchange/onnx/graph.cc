@@ -106,7 +106,7 @@ std::vector<std::string> GraphBuilder::add_node(const std::string& type,
                                                 std::vector<NodeAttr> attrs, int outputs) {
   ::onnx::NodeProto& node = *graph_.add_node();
   node.set_op_type(type);
-  node.set_name(fmt::format("{}_{}", type, graph_.node_size() - 1));
+  node.set_name(fmt::format("{}{}_{}", prefix_, type, graph_.node_size() - 1));
   for (const std::string& input : inputs) node.add_input(input);
   for (NodeAttr& attr : attrs) fill_attr(*node.add_attribute(), std::move(attr));
   std::vector<std::string> names;

@@ -28,7 +28,9 @@ int32_t onnx_type(DType dtype);
 /// Appends nodes and initializers to a GraphProto. Value names are unique in the graph.
 class GraphBuilder {
  public:
-  GraphBuilder(::onnx::GraphProto& graph, int opset) : graph_(graph), opset_(opset) {}
+  /// \param prefix  of the names that add_node() makes: names of a graph and of graphs in it differ
+  GraphBuilder(::onnx::GraphProto& graph, int opset, std::string prefix = "")
+      : graph_(graph), opset_(opset), prefix_(std::move(prefix)) {}
 
   [[nodiscard]] int opset() const { return opset_; }
   [[nodiscard]] ::onnx::GraphProto& proto() { return graph_; }
@@ -64,6 +66,7 @@ class GraphBuilder {
 
   ::onnx::GraphProto& graph_;
   int opset_;
+  std::string prefix_;
   std::set<std::string> names_;
   std::set<std::string> temporary_;
   std::map<std::string, std::string> constants_;  // serialized form without name -> name

@@ -28,10 +28,9 @@ Status slice_op(OpContext& c) {
   c.ignore({"infer_flags"});
   std::vector<int64_t> axes = c.ints("axes");
   for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
-  std::vector<std::string> inputs = {c.in("Input"),
-                                     bounds(c, "StartsTensor", "StartsTensorList", "starts"),
-                                     bounds(c, "EndsTensor", "EndsTensorList", "ends"),
-                                     c.graph().ints(axes)};
+  std::vector<std::string> inputs = {
+      c.in("Input"), bounds(c, "StartsTensor", "StartsTensorList", "starts"),
+      bounds(c, "EndsTensor", "EndsTensorList", "ends"), c.graph().ints(axes)};
   if (is_strided) {
     for (const int64_t stride : c.ints("strides"))
       if (stride < 0) return c.refuse("a slice with a negative stride");
@@ -41,8 +40,8 @@ Status slice_op(OpContext& c) {
   std::vector<int64_t> dropped = c.ints("decrease_axis");
   for (int64_t& axis : dropped) axis = axis < 0 ? axis + rank : axis;
   // Old programs keep one axis where all are dropped.
-  const bool keep_one = static_cast<int64_t>(dropped.size()) == rank && rank > 0 &&
-                        c.out_dims("Out").size() == 1;
+  const bool keep_one =
+      static_cast<int64_t>(dropped.size()) == rank && rank > 0 && c.out_dims("Out").size() == 1;
   c.set("Out", keep_one ? c.reshape(out, {1}) : c.squeeze(out, dropped));
   return Ok();
 }
@@ -58,14 +57,13 @@ Status gather(OpContext& c) {
 }
 
 Status gather_nd(OpContext& c) {
-  c.set("Out",
-        c.node("GatherND", {c.in("X"), c.cast(c.in("Index"), DType::kInt64)}));
+  c.set("Out", c.node("GatherND", {c.in("X"), c.cast(c.in("Index"), DType::kInt64)}));
   return Ok();
 }
 
 Status index_select(OpContext& c) {
-  c.set("Out", c.node("Gather", {c.in("X"), c.in("Index")},
-                      {{"axis", c.axis("dim", c.rank("X"))}}));
+  c.set("Out",
+        c.node("Gather", {c.in("X"), c.in("Index")}, {{"axis", c.axis("dim", c.rank("X"))}}));
   return Ok();
 }
 

@@ -19,14 +19,12 @@ Status mul(OpContext& c) {
     c.set("Out", c.node("MatMul", {x, y}));
     return Ok();
   }
-  std::string out = c.node("MatMul", {as_matrix(c, x, c.rank("X"), x_rows),
-                                      as_matrix(c, y, c.rank("Y"), y_rows)});
+  std::string out = c.node(
+      "MatMul", {as_matrix(c, x, c.rank("X"), x_rows), as_matrix(c, y, c.rank("Y"), y_rows)});
   if (x_rows != 1 || c.rank("Y") - y_rows != 1) {
-    const std::string leading =
-        c.node("Shape", {x}, {{"start", int64_t{0}}, {"end", x_rows}});
+    const std::string leading = c.node("Shape", {x}, {{"start", int64_t{0}}, {"end", x_rows}});
     const std::string trailing = c.node("Shape", {y}, {{"start", y_rows}});
-    const std::string dims =
-        c.node("Concat", {leading, trailing}, {{"axis", int64_t{0}}});
+    const std::string dims = c.node("Concat", {leading, trailing}, {{"axis", int64_t{0}}});
     out = c.node("Reshape", {out, dims}, {{"allowzero", int64_t{1}}});
   }
   c.set("Out", out);

@@ -10,8 +10,9 @@ Status batch_norm(OpContext& c) {
   c.ignore({"momentum"});
   const bool use_running = c.attr<bool>("is_test") || c.attr<bool>("use_global_stats");
   if (!use_running || c.attr<bool>("trainable_statistics"))
-    return c.refuse("batch_norm with the statistics of the batch (neither is_test nor "
-                    "use_global_stats)");
+    return c.refuse(
+        "batch_norm with the statistics of the batch (neither is_test nor "
+        "use_global_stats)");
   const auto spatial = static_cast<size_t>(c.rank("X") - 2);
   const bool is_last = is_channels_last(c, "data_layout");
   const std::string x = to_channels_first(c, c.in("X"), spatial, is_last);
@@ -57,11 +58,11 @@ Status group_norm(OpContext& c) {
   const std::string x = to_channels_first(c, c.in("X"), spatial, is_last);
   const std::vector<double> ones(static_cast<size_t>(groups), 1.0);
   const std::vector<double> zeros(static_cast<size_t>(groups), 0.0);
-  const std::string normal = c.node(
-      "InstanceNormalization",
-      {c.reshape(x, {0, groups, -1}), c.graph().numbers(ones, dtype, {groups}),
-       c.graph().numbers(zeros, dtype, {groups})},
-      {{"epsilon", c.attr<float>("epsilon")}});
+  const std::string normal =
+      c.node("InstanceNormalization",
+             {c.reshape(x, {0, groups, -1}), c.graph().numbers(ones, dtype, {groups}),
+              c.graph().numbers(zeros, dtype, {groups})},
+             {{"epsilon", c.attr<float>("epsilon")}});
   std::string out = c.node("Reshape", {normal, c.shape(x)});
   std::vector<int64_t> dims(spatial + 1, 1);
   dims[0] = -1;

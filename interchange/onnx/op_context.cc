@@ -1,11 +1,80 @@
 #include "interchange/onnx/op_context.h"
 
+#include <algorithm>
+#include <array>
+
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
 #include "framework/block.h"
 
 namespace millrace::interchange {
+namespace {
+
+// Values of attributes with which the kernels of one library in the original change nothing.
+enum class Neutral { kAny, kNothing, kOne };
+
+struct NeutralAttr {
+  llvm::StringRef name;
+  Neutral value;
+};
+
+constexpr std::array<NeutralAttr, 33> kNeutral = {{
+    // memory and kernels
+    {"inplace", Neutral::kAny},
+    {"force_fp32_output", Neutral::kAny},
+    {"fuse_relu_before_depthwise_conv", Neutral::kNothing},
+    {"workspace_size_MB", Neutral::kAny},
+    {"exhaustive_search", Neutral::kAny},
+    {"use_addto", Neutral::kAny},
+    {"search_times", Neutral::kAny},
+    // functions of following ops, put into this one
+    {"fuse_residual_connection", Neutral::kNothing},
+    {"fuse_relu", Neutral::kNothing},
+    {"fuse_with_relu", Neutral::kNothing},
+    {"fuse_brelu", Neutral::kNothing},
+    {"fuse_activation", Neutral::kNothing},
+    {"fuse_alpha", Neutral::kNothing},
+    {"fuse_beta", Neutral::kNothing},
+    {"fuse_brelu_threshold", Neutral::kAny},  // read with fuse_brelu only
+    // layouts of operands; empty: that of the program
+    {"x_data_format", Neutral::kNothing},
+    {"y_data_format", Neutral::kNothing},
+    // scales of quantised operands
+    {"Scale_in", Neutral::kOne},
+    {"Scale_out", Neutral::kOne},
+    {"Scale_in_eltwise", Neutral::kOne},
+    {"Scale_weights", Neutral::kOne},
+    {"Scale_x", Neutral::kOne},
+    {"Scale_y", Neutral::kOne},
+    {"scale_x", Neutral::kOne},
+    {"scale_y", Neutral::kOne},
+    {"scale_out", Neutral::kOne},
+    {"Scale", Neutral::kOne},
+    {"fused_transpose_X", Neutral::kNothing},
+    {"fused_transpose_Y", Neutral::kNothing},
+    {"fused_transpose_Out", Neutral::kNothing},
+    {"fused_reshape_X", Neutral::kNothing},
+    {"fused_reshape_Y", Neutral::kNothing},
+    {"fused_reshape_Out", Neutral::kNothing},
+}};
+
+bool has_neutral_value(llvm::StringRef name, const AttrValue& value) {
+  const auto* const found = std::find_if(kNeutral.begin(), kNeutral.end(),
+                                         [&](const NeutralAttr& row) { return row.name == name; });
+  if (found == kNeutral.end()) return false;
+  if (found->value == Neutral::kAny) return true;
+  if (value.kind() == AttrKind::kString) return value.string().empty();
+  const auto numbers = convert_attr(value, AttrKind::kFloats);
+  const auto longs = convert_attr(value, AttrKind::kLongs);
+  const float wanted = found->value == Neutral::kOne ? 1.0F : 0.0F;
+  if (numbers) return llvm::all_of(numbers->floats(), [&](float v) { return v == wanted; });
+  return longs &&
+         llvm::all_of(longs->longs(), [&](int64_t v) { return static_cast<float>(v) == wanted; });
+}
+
+}  // namespace
 
 Status OpContext::refuse(const std::string& why) const {
   return Unimplemented("export to ONNX: {}", why).at(op_.location());
@@ -164,8 +233,7 @@ std::string OpContext::reduce(const std::string& type, const std::string& value,
 }
 
 std::string OpContext::slice(const std::string& value, int64_t axis, int64_t begin, int64_t end) {
-  return node("Slice",
-              {value, graph_.ints({begin}), graph_.ints({end}), graph_.ints({axis})});
+  return node("Slice", {value, graph_.ints({begin}), graph_.ints({end}), graph_.ints({axis})});
 }
 
 std::string OpContext::extent(const std::string& value, int64_t axis) {
@@ -177,6 +245,7 @@ Status OpContext::finish(const std::set<std::string>& common_attrs) {
   for (const Attr& attr : op_.attrs()) {
     const std::string name = op_.name_of(attr.name).str();
     if (known_.contains(name) || common_attrs.contains(name)) continue;
+    if (has_neutral_value(name, attr.value)) continue;
     const ops::AttrDef* const declared = def_.find_attr(name);
     if (declared != nullptr && declared->fallback) {
       const auto value = convert_attr(attr.value, declared->kind);
@@ -201,8 +270,8 @@ Status OpContext::finish(const std::set<std::string>& common_attrs) {
       // An op that updates its input in place leaves the value of the input.
       const bool is_read = op_.block().has_readers(var) && !op_.reads(var);
       if (is_read)
-        return refuse(fmt::format("output {} '{}' is read, but ONNX does not compute it", name,
-                                  var.str()));
+        return refuse(
+            fmt::format("output {} '{}' is read, but ONNX does not compute it", name, var.str()));
     }
   }
   return Ok();

@@ -135,6 +135,7 @@ using ConverterTable = std::map<std::string, Converter>;
 /// The families of ops.
 void add_activation_ops(ConverterTable& table);
 void add_conv_ops(ConverterTable& table);
+void add_crf_ops(ConverterTable& table);
 void add_detection_ops(ConverterTable& table);
 void add_elementwise_ops(ConverterTable& table);
 void add_embedding_ops(ConverterTable& table);

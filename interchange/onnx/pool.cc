@@ -36,8 +36,7 @@ std::string padded_average(OpContext& c, const std::string& x, const Padding& pa
   pads.insert(pads.end(), padding.begin.begin(), padding.begin.end());
   pads.insert(pads.end(), {0, 0});
   for (size_t i = 0; i < window.size(); ++i) pads.push_back(padding.end[i] + strides[i] - 1);
-  const std::string padded =
-      c.node("Pad", {x, c.graph().ints(pads), c.scalar(0, c.dtype("X"))});
+  const std::string padded = c.node("Pad", {x, c.graph().ints(pads), c.scalar(0, c.dtype("X"))});
   return c.node("AveragePool", {padded}, {{"kernel_shape", window}, {"strides", strides}});
 }
 

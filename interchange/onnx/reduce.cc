@@ -8,9 +8,11 @@ namespace millrace::interchange {
 namespace {
 
 const std::map<std::string, std::string>& reductions() {
-  static const auto& names = *new std::map<std::string, std::string>{
-      {"reduce_sum", "ReduceSum"}, {"reduce_mean", "ReduceMean"}, {"reduce_max", "ReduceMax"},
-      {"reduce_min", "ReduceMin"}, {"reduce_prod", "ReduceProd"}};
+  static const auto& names = *new std::map<std::string, std::string>{{"reduce_sum", "ReduceSum"},
+                                                                     {"reduce_mean", "ReduceMean"},
+                                                                     {"reduce_max", "ReduceMax"},
+                                                                     {"reduce_min", "ReduceMin"},
+                                                                     {"reduce_prod", "ReduceProd"}};
   return names;
 }
 
@@ -60,8 +62,7 @@ Status reduce_bools(OpContext& c) {
   c.ignore({"in_dtype", "out_dtype"});
   const std::string numbers = c.cast(c.in("X"), DType::kInt32);
   const std::string type = c.op().type() == "reduce_any" ? "ReduceMax" : "ReduceMin";
-  const std::string out =
-      rank == 0 ? numbers : c.reduce(type, numbers, axes, keep);
+  const std::string out = rank == 0 ? numbers : c.reduce(type, numbers, axes, keep);
   const int64_t left = keep ? rank : rank - static_cast<int64_t>(axes.size());
   c.set("Out", c.cast(with_rank(c, out, left, "Out"), DType::kBool));
   return Ok();
@@ -89,8 +90,8 @@ Status arg_extreme(OpContext& c) {
     rank = 1;
   }
   if (rank == 0) return c.refuse("the position of the extreme of a scalar");
-  std::string out = c.node(is_max ? "ArgMax" : "ArgMin", {x},
-                           {{"axis", axis}, {"keepdims", int64_t{keep}}});
+  std::string out =
+      c.node(is_max ? "ArgMax" : "ArgMin", {x}, {{"axis", axis}, {"keepdims", int64_t{keep}}});
   c.ignore({"dtype"});
   out = with_rank(c, out, rank - 1, "Out");
   if (c.out_dtype("Out") != DType::kInt64) out = c.cast(out, c.out_dtype("Out"));

@@ -43,9 +43,9 @@ Status interpolate(OpContext& c) {
   std::vector<NodeAttr> attrs = nearest_attrs(align_corners);
   if (!nearest) {
     const char* mode = align_mode == 0 ? "half_pixel" : "asymmetric";
-    attrs = {{"mode", std::string("linear")},
-             {"coordinate_transformation_mode",
-              std::string(align_corners ? "align_corners" : mode)}};
+    attrs = {
+        {"mode", std::string("linear")},
+        {"coordinate_transformation_mode", std::string(align_corners ? "align_corners" : mode)}};
   }
   const std::string x = to_channels_first(c, c.in("X"), spatial, is_last);
   const std::vector<float> factors = stated_factors(c, is_v2, spatial);
@@ -82,10 +82,10 @@ Status interpolate(OpContext& c) {
   } else {
     std::vector<double> scales = {1, 1};
     scales.insert(scales.end(), factors.begin(), factors.end());
-    out = c.node("Resize",
-                 {x, "",
-                  c.graph().numbers(scales, DType::kFloat32, {static_cast<int64_t>(scales.size())})},
-                 std::move(attrs));
+    out = c.node(
+        "Resize",
+        {x, "", c.graph().numbers(scales, DType::kFloat32, {static_cast<int64_t>(scales.size())})},
+        std::move(attrs));
   }
   c.set("Out", to_channels_last(c, out, spatial, is_last));
   return Ok();

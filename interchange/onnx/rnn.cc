@@ -49,8 +49,7 @@ std::string run_padded(OpContext& c, const std::string& type, const Sequences& s
   inputs.insert(inputs.end(), states.begin(), states.end());
   if (weights.size() > 3) inputs.push_back(weights[3]);
   attrs.push_back({"hidden_size", width});
-  attrs.push_back(
-      {"direction", std::string(c.attr<bool>("is_reverse") ? "reverse" : "forward")});
+  attrs.push_back({"direction", std::string(c.attr<bool>("is_reverse") ? "reverse" : "forward")});
   const std::string hidden = c.node(type, inputs, std::move(attrs));
   return c.node("Gather", {c.reshape(hidden, {-1, width}), flat_positions(c, s, x)});
 }
@@ -112,23 +111,23 @@ Status gru(OpContext& c) {
     return c.refuse("gru without origin_mode and with a gate_activation other than sigmoid");
   // The weights are two matrices one after the other: [width, 2 width] and [width, width].
   const std::string flat = c.reshape(c.in("Weight"), {-1});
-  const std::string gates =
-      c.reshape(c.slice(flat, 0, 0, 2 * width * width), {width, 2 * width});
+  const std::string gates = c.reshape(c.slice(flat, 0, 0, 2 * width * width), {width, 2 * width});
   const std::string rest =
       c.reshape(c.slice(flat, 0, 2 * width * width, 3 * width * width), {width, width});
   const auto signed_update = [&](const std::string& value) {
     return origin ? value : c.node("Neg", {value});
   };
-  const std::string recurrent =
-      join(c, {signed_update(columns(c, gates, 0, width)), columns(c, gates, 1, width),
-               c.transpose(rest, {1, 0})},
-           0);
+  const std::string recurrent = join(c,
+                                     {signed_update(columns(c, gates, 0, width)),
+                                      columns(c, gates, 1, width), c.transpose(rest, {1, 0})},
+                                     0);
   const std::vector<double> zeros(static_cast<size_t>(3 * width), 0.0);
   const std::string no_bias = c.graph().numbers(zeros, dtype, {3 * width});
   std::string bias = no_bias;
   if (c.has("Bias")) {
     const std::string own = c.reshape(c.in("Bias"), {-1});
-    bias = join(c, {signed_update(c.slice(own, 0, 0, width)), c.slice(own, 0, width, 3 * width)}, 0);
+    bias =
+        join(c, {signed_update(c.slice(own, 0, 0, width)), c.slice(own, 0, width, 3 * width)}, 0);
   }
   const std::vector<std::string> weights = {
       pass_gates(c, {0, 1, 2}, width, {origin ? 1.0 : -1.0, 1, 1}, dtype),

@@ -12,30 +12,27 @@ Sequences read_sequences(OpContext& c, llvm::StringRef slot) {
   s.lengths = c.node("Sub", {ends, s.starts});
   const std::string one = c.graph().ints({1});
   s.longest = c.node("Max", {c.reduce("ReduceMax", s.lengths, {0}, true), one});
-  s.steps = c.node("Range", {c.scalar(0, DType::kInt64), c.reshape(s.longest, {}),
-                             c.scalar(1, DType::kInt64)});
+  s.steps = c.node(
+      "Range", {c.scalar(0, DType::kInt64), c.reshape(s.longest, {}), c.scalar(1, DType::kInt64)});
   return s;
 }
 
 std::string padded_rows(OpContext& c, const Sequences& s, const std::string& values) {
-  const std::string rows =
-      c.node("Add", {c.unsqueeze(s.steps, {1}), c.unsqueeze(s.starts, {0})});
-  const std::string last =
-      c.node("Sub", {c.extent(values, 0), c.graph().ints({1})});
+  const std::string rows = c.node("Add", {c.unsqueeze(s.steps, {1}), c.unsqueeze(s.starts, {0})});
+  const std::string last = c.node("Sub", {c.extent(values, 0), c.graph().ints({1})});
   return c.node("Min", {rows, last});
 }
 
 std::string flat_positions(OpContext& c, const Sequences& s, const std::string& values) {
-  const std::string rows =
-      c.node("Range", {c.scalar(0, DType::kInt64), c.reshape(c.extent(values, 0), {}),
-                       c.scalar(1, DType::kInt64)});
+  const std::string rows = c.node(
+      "Range",
+      {c.scalar(0, DType::kInt64), c.reshape(c.extent(values, 0), {}), c.scalar(1, DType::kInt64)});
   const std::string ends = c.slice(s.offsets, 0, 1, INT64_MAX);
   // The sequence of a row is the number of sequences that end at or before it.
-  const std::string is_past = c.node(
-      "GreaterOrEqual", {c.unsqueeze(rows, {1}), c.unsqueeze(ends, {0})});
+  const std::string is_past =
+      c.node("GreaterOrEqual", {c.unsqueeze(rows, {1}), c.unsqueeze(ends, {0})});
   const std::string sequence = c.reduce("ReduceSum", c.cast(is_past, DType::kInt64), {1}, false);
-  const std::string step =
-      c.node("Sub", {rows, c.node("Gather", {s.starts, sequence})});
+  const std::string step = c.node("Sub", {rows, c.node("Gather", {s.starts, sequence})});
   const std::string count = c.extent(s.starts, 0);
   return c.node("Add", {c.node("Mul", {step, count}), sequence});
 }
@@ -62,10 +59,8 @@ std::string aggregate(OpContext& c, const Sequences& s, const std::string& x,
   for (int64_t i = 2; i <= rank; ++i) more.push_back(i);
   const bool is_max = type == "MAX";
   // Rows past the end repeat the first row for a maximum, and count as 0 for a sum.
-  const std::string filler =
-      is_max ? c.slice(padded, 0, 0, 1) : c.scalar(0, dtype);
-  const std::string masked =
-      c.node("Where", {c.unsqueeze(is_inside, more), padded, filler});
+  const std::string filler = is_max ? c.slice(padded, 0, 0, 1) : c.scalar(0, dtype);
+  const std::string masked = c.node("Where", {c.unsqueeze(is_inside, more), padded, filler});
   const std::string total = c.reduce(is_max ? "ReduceMax" : "ReduceSum", masked, {0}, false);
   if (is_max || type == "SUM") return total;
   std::vector<int64_t> dims(static_cast<size_t>(rank), 1);
@@ -113,8 +108,7 @@ Status sequence_softmax(OpContext& c) {
   const std::string low = c.scalar(-std::numeric_limits<float>::infinity(), dtype);
   const std::string masked = c.node("Where", {is_inside, padded, low});
   const std::string soft = c.node("Softmax", {masked}, {{"axis", int64_t{0}}});
-  const std::string rows =
-      c.node("Gather", {c.reshape(soft, {-1}), flat_positions(c, s, flat)});
+  const std::string rows = c.node("Gather", {c.reshape(soft, {-1}), flat_positions(c, s, flat)});
   c.set("Out", c.node("Reshape", {rows, c.shape(x)}));
   return Ok();
 }

@@ -51,15 +51,15 @@ Status transpose(OpContext& c) {
   return Ok();
 }
 
-// Axes of other extents than 1 stay; that must be known.
+// Axes of other extents than 1 stay. Where the extent is unknown it has to be 1: else the model
+// stops with an error.
 Status squeeze(OpContext& c) {
   const Dims dims = c.dims("X");
   std::vector<int64_t> axes;
   for (int64_t axis : c.ints("axes")) {
     if (axis < 0) axis += static_cast<int64_t>(dims.size());
     const int64_t extent = dims[static_cast<size_t>(axis)];
-    if (extent < 0) return c.refuse("squeeze of an axis of unknown extent");
-    if (extent == 1) axes.push_back(axis);
+    if (extent == 1 || extent < 0) axes.push_back(axis);
   }
   if (c.ints("axes").empty()) {
     for (size_t i = 0; i < dims.size(); ++i) {
@@ -143,9 +143,9 @@ Status split(OpContext& c) {
     if (extent < 0) return c.refuse("split of an axis of unknown extent");
     sections.assign(static_cast<size_t>(outputs), extent / outputs);
   }
-  set_all(c, "Out",
-          c.nodes("Split", {x, c.graph().ints(sections)}, {{"axis", axis}},
-                  static_cast<int>(outputs)));
+  set_all(
+      c, "Out",
+      c.nodes("Split", {x, c.graph().ints(sections)}, {{"axis", axis}}, static_cast<int>(outputs)));
   return Ok();
 }
 
@@ -225,9 +225,9 @@ Status size_op(OpContext& c) {
 Status pixel_shuffle(OpContext& c) {
   if (c.attr<std::string>("data_format") != "NCHW")
     return c.refuse("pixel_shuffle with channels last");
-  c.set("Out", c.node("DepthToSpace", {c.in("X")},
-                      {{"blocksize", c.attr<int64_t>("upscale_factor")},
-                       {"mode", std::string("CRD")}}));
+  c.set("Out",
+        c.node("DepthToSpace", {c.in("X")},
+               {{"blocksize", c.attr<int64_t>("upscale_factor")}, {"mode", std::string("CRD")}}));
   return Ok();
 }
 
@@ -237,8 +237,7 @@ Status shuffle_channel(OpContext& c) {
   const std::string rest = c.node("Shape", {x}, {{"start", int64_t{2}}});
   const std::string split_dims =
       c.node("Concat", {c.graph().ints({0, group, -1}), rest}, {{"axis", int64_t{0}}});
-  const std::string swapped =
-      c.transpose(c.node("Reshape", {x, split_dims}), {0, 2, 1, 3, 4});
+  const std::string swapped = c.transpose(c.node("Reshape", {x, split_dims}), {0, 2, 1, 3, 4});
   c.set("Out", c.node("Reshape", {swapped, c.shape(x)}));
   return Ok();
 }

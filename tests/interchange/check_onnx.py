@@ -32,9 +32,10 @@ class Refused(Exception):
     """migrate refuses the program."""
 
 
-def migrate(tool, folder, out, opset):
-    """Exports a model folder. Returns the path of the model."""
-    done = subprocess.run([tool, "--to", "onnx", folder, "-o", out, "--opset", str(opset), "--force", "-q"],
+def migrate(tool, folder, out, opset, dims=()):
+    """Exports a model folder. dims: pairs of input and shape, instead of the declared dims."""
+    flags = [f"--input-dims={name}={','.join(map(str, shape))}" for name, shape in dims]
+    done = subprocess.run([tool, "--to", "onnx", folder, "-o", out, "--opset", str(opset), "--force", "-q", *flags],
                           capture_output=True, text=True, check=False)
     if done.returncode == REFUSED:
         raise Refused(done.stderr.strip().splitlines()[0].replace("error: ", "", 1))
@@ -74,8 +75,13 @@ def check_model(tool, folder, work, opset):
         for level, offsets in enumerate(feed.get("lod_offsets") or []):
             feeds[f"{feed['name']}.lod{level}"] = np.array(offsets, np.int64)
     out = work / f"{folder.name}.onnx"
-    migrate(tool, folder, out, opset)
-    results = run(out, feeds)
+    try:
+        migrate(tool, folder, out, opset)
+        results = run(out, feeds)
+    except onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument:
+        # Two models are fed other sizes than they declare, which the original does not check.
+        migrate(tool, folder, out, opset, [(f["name"], np.load(folder / f["file"]).shape) for f in case["feed"]])
+        results = run(out, feeds)
     for fetch in case["fetch"]:
         want = np.load(folder / fetch["file"])
         # relative to the largest value of the tensor as well: sums of terms that cancel have no better precision
@@ -182,7 +188,7 @@ def main():
     tool = str(args.bin / "migrate")
     only = set(args.only.split(",")) if args.only else None
     models = [p.parent for p in sorted(args.shared.glob("models/*/case.json"))
-              if "fetch" in json.loads(p.read_text()) and (p.parent / "outputs").is_dir()]
+              if all("file" in f for f in json.loads(p.read_text()).get("feed", [{}])) and (p.parent / "outputs").is_dir()]
     ops = [] if args.models_only else sorted(args.shared.glob("goldens/ops/*.npz"))
     failures = 0
     equal = {}
