@@ -75,8 +75,13 @@ Status hard_shrink(OpContext& c) {
 }
 
 Status softshrink(OpContext& c) {
-  const auto lambda = c.attr<float>("lambda");
-  c.set("Out", c.node("Shrink", {c.in("X")}, {{"lambd", lambda}, {"bias", lambda}}));
+  const std::string x = c.in("X");
+  const float lambda = c.attr<float>("lambda");
+  const std::string high = c.scalar(lambda, c.dtype("X"));
+  const std::string low = c.scalar(-lambda, c.dtype("X"));
+  const std::string below = c.node(
+      "Where", {c.node("Less", {x, low}), c.node("Sub", {x, low}), c.scalar(0, c.dtype("X"))});
+  c.set("Out", c.node("Where", {c.node("Greater", {x, high}), c.node("Sub", {x, high}), below}));
   return Ok();
 }
 

@@ -17,7 +17,7 @@ Status check_model(const ::onnx::ModelProto& model) {
                                          {/*check_type=*/true, /*strict_mode=*/1,
                                           /*data_prop=*/true});
   } catch (const std::exception& error) {
-    return Internal("the ONNX library rejects the converted model: {}", error.what());
+    return Unimplemented("export to ONNX: its checker rejects the model: {}", error.what());
   }
   return Ok();
 }

@@ -27,17 +27,35 @@ StatusOr<std::string> adaptive_pool(OpContext& c, const std::string& x, bool is_
                 {{"kernel_shape", window}, {"strides", window}});
 }
 
-// With ceil_mode, averages that count padding divide by the whole window also where it exceeds the
-// padded image. Zeros that are added before make the same sums.
-std::string padded_average(OpContext& c, const std::string& x, const Padding& padding,
-                           const std::vector<int64_t>& window,
-                           const std::vector<int64_t>& strides) {
+// [0, 0, begin..., 0, 0, end...] for Pad.
+std::string image_pads(OpContext& c, const std::vector<int64_t>& begin,
+                       const std::vector<int64_t>& end) {
   std::vector<int64_t> pads = {0, 0};
-  pads.insert(pads.end(), padding.begin.begin(), padding.begin.end());
+  pads.insert(pads.end(), begin.begin(), begin.end());
   pads.insert(pads.end(), {0, 0});
-  for (size_t i = 0; i < window.size(); ++i) pads.push_back(padding.end[i] + strides[i] - 1);
-  const std::string padded = c.node("Pad", {x, c.graph().ints(pads), c.scalar(0, c.dtype("X"))});
-  return c.node("AveragePool", {padded}, {{"kernel_shape", window}, {"strides", strides}});
+  pads.insert(pads.end(), end.begin(), end.end());
+  return c.graph().ints(pads);
+}
+
+// Averages that count padding, with ceil_mode: the last window may exceed the padded image, and
+// what exceeds it does not count. Runtimes do not agree on that, so both the sums and the counts
+// are pools of explicitly padded images.
+std::string counted_average(OpContext& c, const std::string& x, const Padding& padding,
+                            const std::vector<int64_t>& window,
+                            const std::vector<int64_t>& strides) {
+  const DType dtype = c.dtype("X");
+  const std::vector<int64_t> none(window.size(), 0);
+  std::vector<int64_t> excess = strides;
+  for (int64_t& stride : excess) --stride;
+  const auto pool_of = [&](const std::string& image, double around) {
+    const std::string padded =
+        c.node("Pad", {image, image_pads(c, padding.begin, padding.end), c.scalar(around, dtype)});
+    const std::string all =
+        c.node("Pad", {padded, image_pads(c, none, excess), c.scalar(0, dtype)});
+    return c.node("AveragePool", {all}, {{"kernel_shape", window}, {"strides", strides}});
+  };
+  const std::string ones = c.node("Expand", {c.scalar(1, dtype), c.shape(x)});
+  return c.node("Div", {pool_of(x, 0), pool_of(ones, 1)});
 }
 
 StatusOr<std::string> window_pool(OpContext& c, const std::string& x, bool is_max,
@@ -47,8 +65,12 @@ StatusOr<std::string> window_pool(OpContext& c, const std::string& x, bool is_ma
   const std::vector<int64_t> strides = spread(c.ints("strides"), spatial);
   const bool ceil_mode = c.attr<bool>("ceil_mode");
   const bool exclusive = c.attr<bool>("exclusive");
-  if (ceil_mode && !is_max && !exclusive && !padding.is_same)
-    return padded_average(c, x, padding, window, strides);
+  if (!is_max && !exclusive) {
+    // The original counts padding after the image up to the amount before it.
+    if (padding.is_same || padding.begin != padding.end)
+      return c.refuse("an average that counts padding, with other padding before than after");
+    if (ceil_mode) return counted_average(c, x, padding, window, strides);
+  }
   for (size_t i = 0; ceil_mode && i < spatial; ++i) {
     // ONNX drops a last window that has no element of the image.
     if (window[i] < strides[i] + padding.end[i])

@@ -69,6 +69,8 @@ Status reduce_bools(OpContext& c) {
 }
 
 Status mean(OpContext& c) {
+  for (const int64_t dim : c.dims("X"))
+    if (dim == 0) return c.refuse("the mean of no elements");
   const int64_t rank = c.rank("X");
   const std::string x = c.in("X");
   const std::string out =

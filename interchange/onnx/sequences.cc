@@ -2,6 +2,8 @@
 
 #include "interchange/onnx/sequences.h"
 
+#include <limits>
+
 namespace millrace::interchange {
 
 Sequences read_sequences(OpContext& c, llvm::StringRef slot) {
@@ -101,6 +103,7 @@ Status sequence_softmax(OpContext& c) {
   const Sequences s = read_sequences(c, "X");
   const DType dtype = c.dtype("X");
   if (c.rank("X") > 2) return c.refuse("sequence_softmax of this rank");
+  c.ignore({"data_format"});
   const std::string flat = c.reshape(x, {-1});
   const std::string padded = c.node("Gather", {flat, padded_rows(c, s, flat)});
   const std::string is_inside =

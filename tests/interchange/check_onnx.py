@@ -19,13 +19,22 @@ import zipfile
 
 import numpy as np
 import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from program_bytes import inference_program
 
 REFUSED = 7
 MODEL_TOLERANCE = 1e-5
+# The last function of this model is a sigmoid with slope 50: rounding differences of its argument are as much larger.
+STEEP = {"ocr_det_db": 50 * MODEL_TOLERANCE}
 # What a runtime says about an element type or rank that it has no kernel for.
 NO_KERNEL = ("NOT_IMPLEMENTED", "Type Error", "not supported")
+
+
+# References that are wrong (docs/decisions/0005-reference-differences.md).
+WRONG_REFERENCES = {("split", 3), ("split", 4)}
+# Outputs that models do not use and that ONNX has no operator for.
+NOT_COMPUTED = {"lstm": {"Cell"}, "lrn": {"MidOut"}}
 
 
 class Refused(Exception):
@@ -78,17 +87,19 @@ def check_model(tool, folder, work, opset):
     try:
         migrate(tool, folder, out, opset)
         results = run(out, feeds)
-    except onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument:
-        # Two models are fed other sizes than they declare, which the original does not check.
+    except (state.InvalidArgument, state.Fail):
+        # Two models are fed other sizes than they declare, which the original does not check; one has squeeze ops
+        # on axes whose extents are unknown in the file and are not 1.
         migrate(tool, folder, out, opset, [(f["name"], np.load(folder / f["file"]).shape) for f in case["feed"]])
         results = run(out, feeds)
+    tolerance = STEEP.get(folder.name, MODEL_TOLERANCE)
     for fetch in case["fetch"]:
         want = np.load(folder / fetch["file"])
         # relative to the largest value of the tensor as well: sums of terms that cancel have no better precision
-        atol = MODEL_TOLERANCE * max(1e-30, float(np.abs(want).max(initial=0)))
+        atol = tolerance * max(1e-30, float(np.abs(want).max(initial=0)))
         if np.issubdtype(want.dtype, np.integer):
             atol = 0
-        if difference := close(results[fetch["name"]], want, MODEL_TOLERANCE, atol):
+        if difference := close(results[fetch["name"]], want, tolerance, atol):
             return f"{fetch['name']}: {difference}"
     return None
 
@@ -101,12 +112,15 @@ def array_of(archive, member, dtype):
 def check_case(tool, archive, number, work, opset):
     meta = json.loads(bytes(np.load(archive.open(f"case{number}/meta.npy"))))
     program = bytes(np.load(archive.open(f"case{number}/program.npy")))
+    if (meta["op"], number) in WRONG_REFERENCES:
+        raise Refused("the reference is wrong")
     if any(f["kind"] != "lod_tensor" or f["dtype"] == "bfloat16" for f in meta["feeds"] + meta["expects"]):
         raise Refused("not dense tensors of a type that ONNX Runtime and numpy have")
     forward = {name for names in meta["outputs"].values() for name in names}
-    feeds = [f for f in meta["feeds"] if f["slot"] in meta["inputs"] and f["name"] not in forward]
-    expects = [e for e in meta["expects"] if e["name"] in forward and not e.get("optional")
-               and e["compare"] == "values"]
+    inputs = {name for names in meta["inputs"].values() for name in names}
+    feeds = [f for f in meta["feeds"] if f["name"] in inputs]
+    expects = [e for e in meta["expects"] if e["name"] in forward - inputs and not e.get("optional")
+               and e["compare"] == "values" and e["slot"] not in NOT_COMPUTED.get(meta["op"], ())]
     if not expects:
         raise Refused("random values, or updates of its inputs")
     folder = work / f"{meta['op']}_{number}"
