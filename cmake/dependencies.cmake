@@ -1,5 +1,4 @@
 # Third-party packages. Everything here is a Debian package that scripts/setup.sh installs.
-
 find_package(Threads REQUIRED)
 find_package(Protobuf 3.21 REQUIRED)
 find_package(fmt 9 REQUIRED)
@@ -57,7 +56,6 @@ millrace_find_plain(zstd zstd.h zstd "")
 millrace_find_plain(gloo gloo/config.h gloo "")
 millrace_find_plain(rocksdb rocksdb/db.h rocksdb "")
 find_package(MPI COMPONENTS CXX QUIET)     # target MPI::MPI_CXX
-
 # The core never links to CUDA. kernels/gpu builds a module with it if compiler, runtime and the header of cuBLASLt are
 # found. The headers of cuDNN and NCCL are not needed.
 set(MILLRACE_HAS_CUDA OFF)

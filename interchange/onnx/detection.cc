@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "interchange/onnx/op_context.h"
 
 namespace millrace::interchange {
@@ -12,38 +14,39 @@ struct PriorSizes {
   std::vector<double> half_height;
 };
 
-// Sizes of the boxes of one cell in the order of the original.
-PriorSizes prior_sizes(OpContext& c) {
-  const auto smallest = c.attr<std::vector<float>>("min_sizes");
-  const auto largest = c.attr<std::vector<float>>("max_sizes");
-  const bool flip = c.attr<bool>("flip");
-  const bool max_second = c.attr<bool>("min_max_aspect_ratios_order");
-  std::vector<float> ratios = {1.0F};
-  for (const float ratio : c.attr<std::vector<float>>("aspect_ratios")) {
-    bool known = false;
-    for (const float other : ratios) known = known || std::fabs(ratio - other) < 1e-6F;
-    if (known) continue;
-    ratios.push_back(ratio);
-    if (flip) ratios.push_back(1.0F / ratio);
+// Aspect ratios in the order of the original: 1 first, repetitions left out, inverses after each.
+std::vector<float> used_ratios(OpContext& c) {
+  std::vector<float> used(1, 1.0F);
+  const bool with_inverse = c.attr<bool>("flip");
+  for (const float wanted : c.attr<std::vector<float>>("aspect_ratios")) {
+    if (llvm::any_of(used, [&](float u) { return std::fabs(wanted - u) < 1e-6F; })) continue;
+    used.push_back(wanted);
+    if (with_inverse) used.push_back(1 / wanted);
   }
+  return used;
+}
+
+// Half sizes of the boxes of one cell. A square between the smallest and the largest size comes
+// after the others of its size, or after the first one.
+PriorSizes prior_sizes(OpContext& c) {
   PriorSizes sizes;
-  const auto add = [&](double width, double height) {
-    sizes.half_width.push_back(width / 2);
-    sizes.half_height.push_back(height / 2);
-  };
-  for (size_t i = 0; i < smallest.size(); ++i) {
-    const double size = smallest[i];
-    const auto add_large = [&] {
-      if (largest.empty()) return;
-      const double between = std::sqrt(size * largest[i]);
-      add(between, between);
-    };
-    for (size_t k = 0; k < ratios.size(); ++k) {
-      const double root = std::sqrt(static_cast<double>(ratios[k]));
-      add(size * root, size / root);
-      if (k == 0 && max_second) add_large();
+  const auto largest = c.attr<std::vector<float>>("max_sizes");
+  const std::vector<float> ratios = used_ratios(c);
+  const size_t square_at = c.attr<bool>("min_max_aspect_ratios_order") ? 1 : ratios.size();
+  size_t number = 0;
+  for (const float size : c.attr<std::vector<float>>("min_sizes")) {
+    std::vector<std::pair<double, double>> boxes;
+    for (const double ratio : ratios)
+      boxes.emplace_back(size * std::sqrt(ratio), size / std::sqrt(ratio));
+    if (number < largest.size()) {
+      const double side = std::sqrt(static_cast<double>(size) * largest[number]);
+      boxes.insert(boxes.begin() + static_cast<int64_t>(square_at), {side, side});
     }
-    if (!max_second) add_large();
+    ++number;
+    for (const auto& [width, height] : boxes) {
+      sizes.half_width.push_back(width / 2);
+      sizes.half_height.push_back(height / 2);
+    }
   }
   return sizes;
 }
@@ -85,6 +88,9 @@ std::string edge(OpContext& c, const CellAxis& axis, bool is_row, double sign,
 }
 
 Status prior_box(OpContext& c) {
+  const size_t larger = c.attr<std::vector<float>>("max_sizes").size();
+  if (larger != 0 && larger != c.attr<std::vector<float>>("min_sizes").size())
+    return c.refuse("min_sizes and max_sizes of different length");
   float step_w = c.attr<float>("step_w");
   float step_h = c.attr<float>("step_h");
   if (step_w == 0 || step_h == 0) step_w = step_h = 0;  // both follow from the image then

@@ -28,12 +28,16 @@ std::string with_rank(OpContext& c, const std::string& value, int64_t rank, llvm
   return value;
 }
 
-Status reduce(OpContext& c) {
-  const int64_t rank = c.rank("X");
+// The attributes dim and reduce_all.
+std::vector<int64_t> reduced_axes(OpContext& c, int64_t rank) {
   std::vector<int64_t> axes = c.ints("dim");
   for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
-  if (c.attr<bool>("reduce_all") || axes.empty() || static_cast<int64_t>(axes.size()) == rank)
-    axes = all_axes(rank);
+  return c.attr<bool>("reduce_all") || axes.empty() ? all_axes(rank) : axes;
+}
+
+Status reduce(OpContext& c) {
+  const int64_t rank = c.rank("X");
+  const std::vector<int64_t> axes = reduced_axes(c, rank);
   const bool keep = c.attr<bool>("keep_dim");
   c.ignore({"in_dtype"});
   std::string x = c.in("X");
@@ -55,9 +59,7 @@ Status reduce(OpContext& c) {
 // ONNX has no reductions of bools: any is a maximum, all a minimum.
 Status reduce_bools(OpContext& c) {
   const int64_t rank = c.rank("X");
-  std::vector<int64_t> axes = c.ints("dim");
-  for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
-  if (c.attr<bool>("reduce_all") || axes.empty()) axes = all_axes(rank);
+  const std::vector<int64_t> axes = reduced_axes(c, rank);
   const bool keep = c.attr<bool>("keep_dim");
   c.ignore({"in_dtype", "out_dtype"});
   const std::string numbers = c.cast(c.in("X"), DType::kInt32);

@@ -81,7 +81,7 @@ Status lstm(OpContext& c) {
                                       c.unsqueeze(join(c, biases, 0), {0})};
   std::vector<std::string> states = {initial_state(c, "H0"), initial_state(c, "C0")};
   if (c.attr<bool>("use_peepholes")) {
-    // Behind the biases: of the input, forget and output gates. ONNX: input, output, forget.
+    // After the biases: of the input, forget and output gates. ONNX: input, output, forget.
     std::vector<std::string> peepholes;
     for (const int64_t gate : {4, 6, 5})
       peepholes.push_back(c.slice(bias, 0, gate * width, (gate + 1) * width));
