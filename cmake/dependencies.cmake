@@ -1,5 +1,4 @@
 # Third-party packages. Everything here is a Debian package that scripts/setup.sh installs.
-
 find_package(Threads REQUIRED)
 find_package(Protobuf 3.21 REQUIRED)
 find_package(fmt 9 REQUIRED)
@@ -8,6 +7,7 @@ find_package(CLI11 2.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(dnnl CONFIG REQUIRED) # target DNNL::dnnl
+find_package(ONNX 1.12 CONFIG REQUIRED) # targets onnx, onnx_proto; migrate only
 find_package(gRPC 1.51 CONFIG REQUIRED) # parameter servers
 # oneDNN's OpenMP runtime, to set its number of threads and to use them; no code is compiled with -fopenmp.
 find_library(GOMP_LIBRARY NAMES libgomp.so.1 gomp REQUIRED)
@@ -56,7 +56,6 @@ millrace_find_plain(zstd zstd.h zstd "")
 millrace_find_plain(gloo gloo/config.h gloo "")
 millrace_find_plain(rocksdb rocksdb/db.h rocksdb "")
 find_package(MPI COMPONENTS CXX QUIET)     # target MPI::MPI_CXX
-
 # The core never links to CUDA. kernels/gpu builds a module with it if compiler, runtime and the header of cuBLASLt are
 # found. The headers of cuDNN and NCCL are not needed.
 set(MILLRACE_HAS_CUDA OFF)

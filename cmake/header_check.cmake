@@ -19,7 +19,7 @@ add_library(millrace_header_check OBJECT EXCLUDE_FROM_ALL ${sources})
 millrace_flags(millrace_header_check)
 target_link_libraries(
   millrace_header_check PRIVATE llvm_adt fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json xxhash
-                                GTest::gmock)
+                                GTest::gmock onnx)
 if(MILLRACE_HAS_CUDA)
   target_include_directories(millrace_header_check SYSTEM PRIVATE ${CUDA_INCLUDE})
 endif()

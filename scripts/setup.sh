@@ -7,7 +7,7 @@ packages=(
   g++ lld cmake ninja-build pkg-config ccache git ca-certificates python3
   libprotobuf-dev protobuf-compiler
   llvm-16-dev libncurses-dev libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev
-  libeigen3-dev libdnnl-dev ocl-icd-opencl-dev opencl-headers libzip-dev
+  libeigen3-dev libonnx-dev libdnnl-dev ocl-icd-opencl-dev opencl-headers libzip-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libmimalloc-dev
   libgrpc++-dev protobuf-compiler-grpc libssl-dev
   libgloo-dev libopenmpi-dev openmpi-bin librocksdb-dev

@@ -1,6 +1,7 @@
 // millrace: all tools in one program. `millrace run-program ...` is the same as run-program; the
 // installed tools are links of their names to this program. transpile-program uses a different
-// allocator and stays a separate program, which this one starts.
+// allocator, and migrate a library that no other tool needs: they stay separate programs, which
+// this one starts.
 
 #include <array>
 #include <cerrno>
@@ -23,12 +24,11 @@ namespace {
 
 using namespace millrace;  // NOLINT(google-build-using-namespace): this file is a main
 
-// Runs the separate program transpile-program, which is in the same folder.
-int start_transpile_program(int /*argc*/, char** argv) {
+// Runs a separate program, which is in the same folder.
+int start_program(std::string name, char** argv) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string path = (self.parent_path() / "transpile-program").string();
-  std::string name = "transpile-program";
+  const std::string path = (self.parent_path() / name).string();
   argv[0] = name.data();
   if (!error) execv(path.c_str(), argv);
   const Status status =
@@ -37,18 +37,27 @@ int start_transpile_program(int /*argc*/, char** argv) {
   return exit_code(status.code());
 }
 
+int start_transpile_program(int /*argc*/, char** argv) {
+  return start_program("transpile-program", argv);
+}
+
+int start_migrate(int /*argc*/, char** argv) {
+  return start_program("migrate", argv);
+}
+
 struct Verb {
   std::string_view name;
   std::string_view purpose;
   int (*run)(int, char**);
 };
 
-constexpr std::array<Verb, 9> kVerbs = {{
+constexpr std::array<Verb, 10> kVerbs = {{
     {"checkpoint", tools::kCheckpointPurpose, tools::checkpoint},
     {"diff-program", tools::kDiffProgramPurpose, tools::diff_program},
     {"inspect-program", tools::kInspectProgramPurpose, tools::inspect_program},
     {"job-report", tools::kJobReportPurpose, tools::job_report},
     {"launch", tools::kLaunchPurpose, tools::launch},
+    {"migrate", tools::kMigratePurpose, start_migrate},
     {"pserver", tools::kPserverPurpose, tools::pserver},
     {"run-program", tools::kRunProgramPurpose, tools::run_program},
     {"status", tools::kStatusPurpose, tools::status},

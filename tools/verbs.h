@@ -12,6 +12,7 @@ int diff_program(int argc, char** argv);
 int inspect_program(int argc, char** argv);
 int job_report(int argc, char** argv);
 int launch(int argc, char** argv);
+int migrate(int argc, char** argv);
 int pserver(int argc, char** argv);
 int run_program(int argc, char** argv);
 int status(int argc, char** argv);
@@ -26,6 +27,8 @@ inline constexpr std::string_view kJobReportPurpose =
     "write a page about a finished job of trainers and parameter servers";
 inline constexpr std::string_view kLaunchPurpose =
     "start the processes of a job, watch them, and stop them together";
+inline constexpr std::string_view kMigratePurpose =
+    "write an inference model in the format of another framework (ONNX)";
 inline constexpr std::string_view kPserverPurpose =
     "serve the parameters of a transpiled job to its trainers";
 inline constexpr std::string_view kRunProgramPurpose = "run a program: inference, training, timing";

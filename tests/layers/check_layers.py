@@ -19,7 +19,7 @@ STANDARD = re.compile(r"^([a-z_]+|(assert|errno|limits|math|signal|stdarg|stddef
 SYSTEM = re.compile(r"^(sys|netinet|arpa)/[a-z]+\.h$|^(dirent|dlfcn|fcntl|glob|immintrin|linux\/magic|malloc|netdb|poll|pthread|sched|semaphore|spawn|ucontext|unistd)\.h$")
 
 # library: (pattern, folders whose .cc files may use it, folders whose headers may use it)
-ALL = "framework ops kernels transpiler io frontend executor ps fleet jobs api tools examples bench tests"
+ALL = "framework ops kernels transpiler io frontend interchange executor ps fleet jobs api tools examples bench tests"
 THIRD_PARTY = {
     "installed millrace": (r"^millrace/", "examples python", "python"),
     "nanobind": (r"^nanobind/", "python", "python"),
@@ -32,6 +32,7 @@ THIRD_PARTY = {
     "Google Benchmark": (r"^benchmark/", "bench", ""),
     "Eigen": (r"^(unsupported/)?Eigen/", "kernels", "kernels"),
     "oneDNN": (r"^(oneapi/)?dnnl", "kernels", "kernels"),
+    "ONNX": (r"^onnx/", "interchange tests", "interchange"),
     "mimalloc": (r"^mimalloc\.h$", "tools", ""),
     "CUDA": (r"^(cuda|cublas|cudnn)", "kernels tests", "kernels tests"),
     "zstd": (r"^zstd", "io ps", ""),

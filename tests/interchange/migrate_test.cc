@@ -1,0 +1,68 @@
+// migrate as a process: the file it writes, and its errors with their exit codes.
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/io/temp_folder.h"
+#include "tests/support/process.h"
+
+namespace millrace::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kFitALine = "tests/data/models/fit_a_line_2018";
+
+struct MigrateResult {
+  int code;
+  std::string text;
+};
+
+MigrateResult migrate_tool(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), spawn::tool("migrate"));
+  spawn::Process process(arguments);
+  const int code = process.wait(60000);
+  return {code, process.output()};
+}
+
+TEST(Migrate, WritesAModel) {
+  const millrace::testing::TempFolder folder;
+  const std::string out = folder / "model.onnx";
+  const MigrateResult done = migrate_tool({"--to", "onnx", kFitALine, "-o", out});
+  EXPECT_EQ(done.code, 0) << done.text;
+  EXPECT_GT(std::filesystem::file_size(out), 100U);
+  const MigrateResult again = migrate_tool({"--to", "onnx", kFitALine, "-o", out});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.text, HasSubstr("--force"));
+}
+
+TEST(Migrate, OtherFormatsAreUnimplementedAndNameThemselves) {
+  for (const std::string format : {"pir", "program"}) {
+    const MigrateResult done = migrate_tool({"--to", format, kFitALine, "-o", "-"});
+    EXPECT_EQ(done.code, 7);
+    EXPECT_THAT(done.text, HasSubstr("--to " + format + ": models can be written as onnx only"));
+  }
+  const MigrateResult wrong = migrate_tool({"--to", "onxx", kFitALine, "-o", "-"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.text, HasSubstr("expected onnx, found 'onxx'"));
+}
+
+TEST(Migrate, WrongArgumentsAreUsageErrors) {
+  EXPECT_THAT(migrate_tool({"--to", "onnx", kFitALine}).text, HasSubstr("expected --output"));
+  const MigrateResult dims =
+      migrate_tool({"--to", "onnx", kFitALine, "-o", "-", "--input-dims", "x=3,many"});
+  EXPECT_EQ(dims.code, 2);
+  EXPECT_THAT(dims.text, HasSubstr("--input-dims: expected NAME=D,D,..."));
+  const MigrateResult opset = migrate_tool({"--to", "onnx", kFitALine, "-o", "-", "--opset", "9"});
+  EXPECT_EQ(opset.code, 3);
+  EXPECT_THAT(opset.text, HasSubstr("opset 9: expected 17 to 21"));
+  const MigrateResult missing =
+      migrate_tool({"--to", "onnx", kFitALine, "-o", "-", "--params-file", "absent"});
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_THAT(missing.text, HasSubstr("absent"));
+}
+
+}  // namespace
+}  // namespace millrace::tools
