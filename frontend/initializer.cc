@@ -1,10 +1,9 @@
-#include "frontend/network.h"
-
 #include <cmath>
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "frontend/layer.h"
+#include "frontend/network.h"
 
 namespace millrace::frontend {
 namespace {

@@ -35,7 +35,9 @@ constexpr C clip_to_scale(C x, C low, C high) {
 
 /// Rounds count values; scale is their largest magnitude.
 /// \param x, out  may be the same
-/// \param scale   values beyond it are clipped
+/// \param scale   values beyond it are clipped (not with half_even, which clips the integers); at
+///                most 1e-30 counts as 0
+/// \param grid    with `back`, results are multiples of scale / bins, otherwise integers
 template <typename T>
 void round_to_grid(const T* x, T* out, int64_t count, Compute<T> scale, const Grid& grid) {
   using C = Compute<T>;
