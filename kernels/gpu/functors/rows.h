@@ -46,6 +46,7 @@ struct Softmax {
   int64_t columns;  ///< elements of each row
   int64_t inner;    ///< distance of the elements of a row
   bool logarithm;   ///< results are logarithms
+  /// The exponent of an element, given the largest of its row. NaN stays NaN.
   static constexpr float exponent(float x, float most) {
     return x - most < -64.0F ? -64.0F : x - most;
   }
