@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/nn/window.h"
 #include "ops/registry.h"
 
@@ -29,7 +30,7 @@ Status infer_unpool(InferContext& ctx) {
       dim = -1;
     }
   }
-  ctx.set_output("Out", std::move(out));
+  ctx.set_output("Out", without_offsets(std::move(out)));
   return Ok();
 }
 

@@ -140,7 +140,9 @@ def check(tools, folder, work, judge):
         return {"robust": 1}
     main, facts, seed = f"{folder}/main.pb", {}, net.meta["plan"]["seed"]
     threads = ["1", "2"] if seed % 2 else ["2", "1"]             # both numbers of threads with and without passes, over the seeds
-    net.trained("training", *net.train("training", main, "--threads", threads[0]))
+    # half of the runs with passes: independent ops side by side, or memory that is filled before and after its use
+    more = ([], ["--debug-memory"], ["--inter-op=true"], [])[seed % 4]
+    net.trained("training", *net.train("training", main, "--threads", threads[0], *more))
     net.gradients("gradients", f"{folder}/backward.pb")
     net.trained("without passes", *net.train("without passes", main, "--optimize=false", "--threads", threads[1]))
     # GPU kernels and recorded steps, in the memory of the process

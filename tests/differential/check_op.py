@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -66,7 +67,9 @@ def run_ours(args, judge, records, work, name):
         if record["state"] == "refused":
             meta = dict(meta, expects=[dict(name=n, kind="lod_tensor", compare="shape", shape=[]) for n in record.get("fetch", [])])
         chunk.append((record["op"], record["seed"], meta, dict(record["arrays"], program=np.frombuffer(record["program"], np.uint8))))
-    settings = types.SimpleNamespace(bin=f"{args.bin_dir}/run-program", optional=False, single=False, timeout=max(1.0, args.timeout / 30), keep=work)
+    # check_ops expects the tool as the last word
+    command = shlex.join(["sh", "-c", f'exec "$0" --devices {args.devices} "$@"', f"{args.bin_dir}/run-program"])
+    settings = types.SimpleNamespace(bin=command, optional=False, single=False, timeout=max(1.0, args.timeout / 30), keep=work)
     found = {seed: why for (_, seed), why in judge.run_chunk(settings, chunk, work, name).items()}
     for op, seed, meta, arrays in chunk:
         if not found[seed] and meta["expects"]:

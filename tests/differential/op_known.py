@@ -56,6 +56,12 @@ def without(slot):
     return lambda r: not r["record"]["meta"]["inputs"].get(slot)
 
 
+def shifted(r):
+    """X and Y have different ranks, and axis is given."""
+    ranks = {a.ndim for a in arrays(r).values()}
+    return len(ranks) > 1 and attr("axis", lambda v: v >= 0)(r)
+
+
 def without_output(slot):
     return lambda r: not r["record"]["meta"]["outputs"].get(slot)
 
@@ -74,7 +80,14 @@ KNOWN = [
     ("matmul", "gradient", attr("head_number", lambda v: v > 1), "the original's gradient has no heads"),
     ("dist|p_norm", "gradient", lambda r: attr("p", lambda v: v < 1)(r) or attr("porder", lambda v: v < 1)(r) or extreme(r), "the original limits powers of the norm"),
     ("depthwise_conv2d_transpose", "gradient", attr("data_format", lambda v: v == "NHWC"), "the original's gradients are those of other positions"),
+    ("elementwise_(max|min|pow)", "gradient", shifted, "2.6.2's gradients align the last dims, whatever axis says"),
+    ("elementwise_f(max|min)", "value|gradient", shifted, "2.6.2 aligns the last dims, whatever axis says"),
+    ("softmax_with_cross_entropy", "value", lambda r: "expected 6" in r["text"] and "Loss" in r["text"], "the original clips exponents at -64, so losses are 64 at most"),
+    (".*_interp(_v2)?", "value", lambda r: all(e["dtype"] in ("uint8", "int32", "int64") for e in r["record"]["meta"]["expects"]), "whole numbers are cut off after rounding"),
+    ("warpctc", "value", lambda r: "0.0, expected inf" in r["text"], "no label in no frame is certain; the original has infinity"),
+    ("unique", "shape", lambda r: any(a.ndim == 0 for a in arrays(r).values()), "the number of a tensor without dims has an index of dims [1]"),
     ("matrix_nms", "lod", without_output("RoisNum"), "without RoisNum, only the LoD says which image a box belongs to; 2.6.2 has dropped it"),
+    ("fake_quantize_(range|moving_average)_abs_max", "lod", lambda r: re.fullmatch(r"\w+_InScale0: lod .*", r["text"]) is not None, "a scale has no sequences"),
     ("histogram", "lod", always, "the counts of bins are no rows of sequences"),
     ("maxout", "value|gradient", extreme, "which of NaN and a number is the largest depends on the order"),
     ("batch_norm", "value|gradient", without("Scale"), "the original takes Bias for a missing Scale"),

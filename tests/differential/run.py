@@ -10,8 +10,8 @@ millrace.
 
 Further: --programs-only (jobs are transpiled and compared, but not trained), --bin-dir (build/ci/tools), --shared
 (../shared), --jobs N, --keep FOLDER (files of failing seeds), --store FOLDER (passing seeds are stored as cases as
-well), --json FILE. The checks and the known differences: docs/fidelity.md. Needs numpy and protobuf. Exit status: 0
-nothing found, 1 findings, 2 nothing could be run.
+well), --devices gpu:emulated (operator cases run GPU kernels), --json FILE. The checks and the known differences:
+docs/fidelity.md. Needs numpy and protobuf. Exit status: 0 nothing found, 1 findings, 2 nothing could be run.
 """
 import argparse
 import collections
@@ -209,6 +209,7 @@ def main():
     ap.add_argument("--make-oracle", metavar="FOLDER")
     ap.add_argument("--replay", metavar="FOLDER")
     ap.add_argument("--bin-dir", default="build/ci/tools")
+    ap.add_argument("--devices", default="cpu:1", help="where operator cases run: also gpu:emulated, or a GPU")
     ap.add_argument("--shared", default="../shared")
     ap.add_argument("--jobs", type=int, default=2)
     ap.add_argument("--timeout", type=float, default=60)

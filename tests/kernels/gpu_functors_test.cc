@@ -142,6 +142,15 @@ TEST(GpuFunctors, SoftmaxGradientInPlace) {
                [&](float* d) { return SoftmaxGradient{y.data(), d, d, kColumns, 1, false}; });
 }
 
+TEST(GpuFunctors, ProbabilitiesAreNeverZero) {
+  const float x[] = {300, 0, -1e30F};
+  float y[3];
+  run_alone(Softmax{x, y, 3, 1, false}, 1);
+  for (const int i : {1, 2}) EXPECT_NEAR(std::log(y[i]), -64, 1e-4) << i;
+  run_alone(Softmax{x, y, 3, 1, true}, 1);
+  for (const int i : {1, 2}) EXPECT_EQ(y[i], -64) << i;
+}
+
 TEST(GpuFunctors, EntropyOfLogitsInPlace) {
   const std::vector<int64_t> labels = {3, 0, 36, -100, 7};
   std::vector<float> loss(kRows);

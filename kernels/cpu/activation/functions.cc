@@ -91,8 +91,8 @@ struct Logit {
   static constexpr GradSource kFrom = GradSource::kX;
   template <typename T>
   T value(T x) const {
-    const T low = x < T(eps) ? T(eps) : x;
-    const T y = low > T(1) - T(eps) ? T(1) - T(eps) : low;
+    const T high = x > T(1) - T(eps) ? T(1) - T(eps) : x;
+    const T y = x < T(eps) ? T(eps) : high;  // also if eps is above 0.5
     return std::log(y / (T(1) - y));
   }
   template <typename T>

@@ -21,8 +21,8 @@ StatusOr<Kernel> rank_loss_grad(const KernelSetup& op) {
                                 [slope](auto left, auto right, auto label, auto dout) {
                                   return slope(left, right, label) * dout;
                                 }),
-                  map_kernel<4>(op, {"Left", "Right", "Label", "Out@GRAD"}, "Right@GRAD",
-                                [slope](auto left, auto right, auto label, auto dout) {
+                  map_kernel<4>(op, {"Right", "Left", "Label", "Out@GRAD"}, "Right@GRAD",
+                                [slope](auto right, auto left, auto label, auto dout) {
                                   return -slope(left, right, label) * dout;
                                 }));
 }

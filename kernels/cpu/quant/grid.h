@@ -26,8 +26,9 @@ struct Grid {
         back(go_back) {}
 };
 
-/// x within [low, high]. Every number is low if low > high, as for a scale that a program gives and
-/// that is negative.
+/// x within [low, high]; NaN stays NaN. If low > high, as for a negative scale that a program
+/// gives, the lower bound is applied last, so that numbers below it are low, and others at most
+/// high.
 template <typename C>
 constexpr C clip_to_scale(C x, C low, C high) {
   return x < low ? low : (high < x ? high : x);

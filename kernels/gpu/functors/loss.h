@@ -17,7 +17,10 @@ struct Labels {
   const int64_t* labels;  ///< one per row
   int64_t classes;        ///< columns of each row
   int64_t ignored;        ///< rows with this label are ignored
+  /// True for a row that has neither a loss nor a gradient.
   [[nodiscard]] constexpr bool is_ignored(int64_t row) const { return labels[row] == ignored; }
+  /// True if the label of the row is a class. To be asked of rows that are not ignored only: the
+  /// ignored label may be any number.
   [[nodiscard]] constexpr bool is_good(int64_t row) const {
     return labels[row] >= 0 && labels[row] < classes;
   }
@@ -41,7 +44,8 @@ struct Entropy {
   }
 };
 
-/// Element i of the gradient of Entropy.
+/// Element i of the gradient of Entropy: -dy / x at the label, else 0; in ignored rows 0
+/// everywhere, and in rows whose label is no class NaN everywhere.
 struct EntropyGradient {
   Labels labels;
   const float* x;   ///< as in Entropy
@@ -94,7 +98,8 @@ struct SoftmaxEntropy {
   }
 };
 
-/// Element i of the gradient of the logits. dlogits may be softmax.
+/// Element i of the gradient of the logits: (softmax - 1 at the label) * dloss; in ignored rows 0,
+/// and in rows whose label is no class NaN. dlogits may be softmax.
 struct SoftmaxEntropyGradient {
   Labels labels;
   const float* softmax;  ///< [rows, classes]: result of SoftmaxEntropy

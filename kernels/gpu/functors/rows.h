@@ -38,13 +38,18 @@ constexpr float largest_of_row(const Team& team, const float* from, int64_t colu
 }
 
 /// Softmax of the middle dim of [outer, columns, inner]; there is a row for each outer and inner
-/// index. If logarithm is set, the results are logarithms. y may be x.
+/// index. If logarithm is set, the results are logarithms. y may be x. Exponents are at least -64,
+/// as on the processor and in the original: no probability is 0.
 struct Softmax {
   const float* x;   ///< elements of the rows
   float* y;         ///< results
   int64_t columns;  ///< elements of each row
   int64_t inner;    ///< distance of the elements of a row
   bool logarithm;   ///< results are logarithms
+  /// The exponent of an element, given the largest of its row. NaN stays NaN.
+  static constexpr float exponent(float x, float most) {
+    return x - most < -64.0F ? -64.0F : x - most;
+  }
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t start = row / inner * columns * inner + row % inner;
@@ -54,12 +59,12 @@ struct Softmax {
     const float most = largest_of_row(team, from, columns, inner);
     double part = 0;
     for (int64_t c = team.rank(); c < columns; c += team.size())
-      part += static_cast<double>(std::exp(from[c * inner] - most));
+      part += static_cast<double>(std::exp(exponent(from[c * inner], most)));
     const double sum = team.sum(part);
     const auto inverse = static_cast<float>(1.0 / sum);
     const auto log_sum = static_cast<float>(std::log(sum));
     for (int64_t c = team.rank(); c < columns; c += team.size()) {
-      const float less = from[c * inner] - most;
+      const float less = exponent(from[c * inner], most);
       to[c * inner] = logarithm ? less - log_sum : std::exp(less) * inverse;
     }
   }
