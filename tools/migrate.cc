@@ -76,7 +76,7 @@ int millrace::tools::migrate(int argc, char** argv) {
              .exit_codes = {{0, "done"}},
              .notes = {"An op, attribute or input without a counterpart is refused: exit code 7.",
                        "LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets)."},
-             .unread = {"--seed"}});
+             .unread = {"--json", "--seed"}});
   MigrateFlags flags;
   tool.app().add_option("--to", flags.to, "format to write: onnx")->type_name("FORMAT")->required();
   tool.app()

@@ -140,6 +140,11 @@ Status sum_of_all(OpContext& c) {
   return Ok();
 }
 
+Status increment(OpContext& c) {
+  c.set("Out", c.node("Add", {c.in("X"), c.scalar(c.attr<float>("step"), c.dtype("X"))}));
+  return Ok();
+}
+
 Status power(OpContext& c) {
   const DType dtype = c.dtype("X");
   std::string exponent;
@@ -181,6 +186,7 @@ void add_elementwise_ops(ConverterTable& table) {
   table["cast"] = cast_op;
   table["sum"] = sum_of_all;
   table["pow"] = power;
+  table["increment"] = increment;
   table["dropout"] = dropout;
 }
 

@@ -39,6 +39,7 @@ const ConverterTable& converters() {
     add_rnn_ops(*made);
     add_sequence_ops(*made);
     add_shape_ops(*made);
+    add_yolo_ops(*made);
     return made;
   }();
   return table;

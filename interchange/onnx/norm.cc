@@ -72,6 +72,18 @@ Status group_norm(OpContext& c) {
   return Ok();
 }
 
+// Divides by the Euclidean length along an axis, which is an output as well.
+Status norm(OpContext& c) {
+  const int64_t axis = c.axis("axis", c.rank("X"));
+  const std::string x = c.in("X");
+  const std::string sum = c.reduce("ReduceSum", c.node("Mul", {x, x}), {axis}, true);
+  const std::string length =
+      c.node("Sqrt", {c.node("Add", {sum, c.scalar(c.attr<float>("epsilon"), c.dtype("X"))})});
+  c.set("Out", c.node("Div", {x, length}));
+  c.set("Norm", c.node("Identity", {length}));
+  return Ok();
+}
+
 // ONNX divides alpha by the size of the window.
 Status lrn(OpContext& c) {
   const auto n = c.attr<int64_t>("n");
@@ -95,6 +107,7 @@ void add_norm_ops(ConverterTable& table) {
   table["instance_norm"] = instance_norm;
   table["group_norm"] = group_norm;
   table["lrn"] = lrn;
+  table["norm"] = norm;
 }
 
 }  // namespace millrace::interchange

@@ -183,6 +183,8 @@ void OpContext::set(llvm::StringRef slot, const std::string& value, size_t k) {
   for (const llvm::StringRef input : op_.input_names()) {
     const auto found = vars_.lod.find(input.str());
     if (found == vars_.lod.end()) continue;
+    // Other levels than the output has are not those of its rows.
+    if (static_cast<int32_t>(found->second.size()) != var->lod_level()) continue;
     vars_.lod[name] = found->second;
     break;
   }

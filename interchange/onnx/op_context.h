@@ -149,5 +149,6 @@ void add_resize_ops(ConverterTable& table);
 void add_rnn_ops(ConverterTable& table);
 void add_sequence_ops(ConverterTable& table);
 void add_shape_ops(ConverterTable& table);
+void add_yolo_ops(ConverterTable& table);
 
 }  // namespace millrace::interchange

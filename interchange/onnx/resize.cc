@@ -91,12 +91,24 @@ Status interpolate(OpContext& c) {
   return Ok();
 }
 
+Status grid_sampler(OpContext& c) {
+  if (c.rank("X") != 4) return c.refuse("grid_sampler of volumes");
+  auto mode = c.attr<std::string>("mode");
+  if (mode == "bilinear" && c.opset() >= 20) mode = "linear";  // renamed there
+  c.set("Output", c.node("GridSample", {c.in("X"), c.in("Grid")},
+                         {{"mode", mode},
+                          {"padding_mode", c.attr<std::string>("padding_mode")},
+                          {"align_corners", int64_t{c.attr<bool>("align_corners")}}}));
+  return Ok();
+}
+
 }  // namespace
 
 void add_resize_ops(ConverterTable& table) {
   for (const char* type : {"nearest_interp", "nearest_interp_v2", "bilinear_interp",
                            "bilinear_interp_v2", "linear_interp", "linear_interp_v2"})
     table[type] = interpolate;
+  table["grid_sampler"] = grid_sampler;
 }
 
 }  // namespace millrace::interchange
