@@ -125,6 +125,7 @@ StatusOr<Executor> Executor::create(const ExecutorOptions& options) {
 }
 
 StatusOr<PreparedProgram> Executor::prepare(const Program& program, const Scope& scope) const {
+  MILLRACE_RETURN_IF_ERROR(parts_->runner.check(program));
   auto parts = std::make_unique<PreparedProgram::Parts>();
   parts->scope = Internals::state(scope);
   MILLRACE_ASSIGN_OR_RETURN(parts->program,

@@ -8,6 +8,7 @@
 #include "executor/feed_values.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
+#include "ops/verify.h"
 
 namespace millrace::api {
 
@@ -34,6 +35,7 @@ StatusOr<ParallelExecutor> ParallelExecutor::create(const Program& program, cons
         .with_hint("start trainers in several processes with launch and run-program");
   MILLRACE_ASSIGN_OR_RETURN(auto runtime,
                             executor::runtime_with(options.custom_ops, options.allow_dir));
+  MILLRACE_RETURN_IF_ERROR(ops::check_program(*runtime->ops, program));
   executor::ParallelOptions settings;
   settings.devices = options.devices;
   settings.loss_name = options.loss_name;

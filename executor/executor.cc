@@ -11,6 +11,7 @@
 #include "executor/update_order.h"
 #include "kernels/gpu/context.h"
 #include "kernels/gpu/resident.h"
+#include "ops/verify.h"
 
 namespace millrace::executor {
 namespace {
@@ -131,6 +132,10 @@ Status PreparedProgram::provide(const std::vector<std::string>& fetches) {
     kept_.push_back(name);
   }
   return kept_.size() == before ? Ok() : compile(original_->clone());
+}
+
+Status Executor::check(const Program& program) const {
+  return ops::check_program(*runtime_->ops, program);
 }
 
 StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& program,

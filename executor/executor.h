@@ -139,6 +139,10 @@ class Executor {
   explicit Executor(std::shared_ptr<const Runtime> runtime, ExecutorOptions options = {})
       : runtime_(std::move(runtime)), options_(std::move(options)) {}
 
+  /// Verifies a program with the schemas of this executor. Kernels rely on what it checks:
+  /// prepare() is for programs that have passed. Errors: kInvalidProgram with the op's location.
+  [[nodiscard]] Status check(const Program& program) const;
+
   /// Compiles a copy of the program for a scope, which holds its persistable vars and must outlive
   /// the result. Errors: kUnimplemented, kInvalidProgram with the op's location; kUnimplemented for
   /// options that concern the CPU only, with a GPU.

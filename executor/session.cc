@@ -99,13 +99,15 @@ StatusOr<Session> Session::open_model(const std::string& folder, const SessionOp
   auto parts = std::make_unique<Parts>();
   MILLRACE_ASSIGN_OR_RETURN(const std::string file, io::find_program(folder));
   MILLRACE_ASSIGN_OR_RETURN(parts->program, read_program(file, {}));
+  MILLRACE_ASSIGN_OR_RETURN(const executor::Executor runner, executor_for(options));
+  if (Status checked = runner.check(*parts->program); !checked.ok())
+    return std::move(checked).in_file(file);
   if (!io::persistables_of(*parts->program).empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string params,
                               io::find_params(folder, file, *parts->program));
     MILLRACE_RETURN_IF_ERROR(
         io::load_parameters(params, *parts->program, *parts->scope, {.threads = options.threads}));
   }
-  MILLRACE_ASSIGN_OR_RETURN(const executor::Executor runner, executor_for(options));
   Status status = options.devices > 1 ? parts->prepare_devices(options) : parts->prepare(runner);
   if (!status.ok()) return std::move(status).in_file(file);
   return Session(std::move(parts));
@@ -116,7 +118,10 @@ StatusOr<Session> Session::open(const Program& program, const Program* startup,
   auto parts = std::make_unique<Parts>();
   parts->program = program.clone();
   MILLRACE_ASSIGN_OR_RETURN(const executor::Executor runner, executor_for(options));
+  MILLRACE_RETURN_IF_ERROR(runner.check(program));
   if (startup != nullptr) {
+    if (Status checked = runner.check(*startup); !checked.ok())
+      return std::move(checked).with_note("in the startup program");
     MILLRACE_ASSIGN_OR_RETURN(const auto prepared, runner.prepare(*startup, *parts->scope));
     std::vector<Value> none;
     if (Status status = prepared->run({}, {}, none); !status.ok())

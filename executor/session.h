@@ -57,7 +57,8 @@ class Session {
  public:
   /// Opens an inference model folder of the original: `__model__` or `*.pdmodel` with one file per
   /// parameter or a combined file.
-  /// Errors: kNotFound, kInvalidProgram, kInvalidData, kUnimplemented for ops without a kernel,
+  /// Errors: kNotFound, kInvalidProgram (of the verifier as well), kInvalidData, kUnimplemented for
+  /// ops without a kernel,
   /// kInvalidArgument for a custom op without a name or whose type already exists.
   static StatusOr<Session> open_model(const std::string& folder,
                                       const SessionOptions& options = {});

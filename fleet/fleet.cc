@@ -7,6 +7,7 @@
 #include "framework/base/errors.h"
 #include "ops/construct/builder.h"
 #include "ops/minimize/minimize.h"
+#include "ops/verify.h"
 
 namespace millrace::fleet {
 
@@ -130,6 +131,8 @@ Status Fleet::minimize(const ops::OpRegistry& registry, const Program& main, con
   if (!optimizer_)
     return InvalidArgument(
         "minimize: there is no optimizer yet, call distributed_optimizer() first");
+  MILLRACE_RETURN_IF_ERROR(ops::check_program(registry, main));
+  MILLRACE_RETURN_IF_ERROR(ops::check_program(registry, startup));
   output_.reset();
   job_.reset();
   main_ = main.clone();

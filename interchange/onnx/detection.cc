@@ -268,12 +268,10 @@ Status multiclass_nms(OpContext& c) {
   if (c.attr<float>("nms_eta") < 1) return c.refuse("a threshold that changes (nms_eta)");
   const std::string boxes = c.in("BBoxes");
   const std::string scores = c.in("Scores");
-  // Corners that are pixels make boxes that are one larger.
-  std::string area = boxes;
-  if (!c.attr<bool>("normalized"))
-    area = c.node("Add", {boxes, c.graph().numbers({0, 0, 1, 1}, dtype, {4})});
+  // Such boxes are one larger, but boxes less than one apart do not overlap.
+  if (!c.attr<bool>("normalized")) return c.refuse("boxes with pixels as corners (normalized)");
   std::string selected = c.node(
-      "NonMaxSuppression", {area, candidates(c, scores), c.graph().ints({INT32_MAX}),
+      "NonMaxSuppression", {boxes, candidates(c, scores), c.graph().ints({INT32_MAX}),
                             c.graph().numbers({c.attr<float>("nms_threshold")}, dtype, {1}),
                             c.graph().numbers({c.attr<float>("score_threshold")}, dtype, {1})});
   std::string score = c.node("GatherND", {scores, selected});

@@ -1,5 +1,7 @@
 #include "interchange/onnx/layout.h"
 
+#include <algorithm>
+
 namespace millrace::interchange {
 
 bool is_channels_last(OpContext& c, llvm::StringRef attr) {
@@ -36,6 +38,8 @@ StatusOr<Padding> read_padding(OpContext& c, size_t spatial) {
   padding.begin.assign(spatial, 0);
   padding.end.assign(spatial, 0);
   if (algorithm == "SAME" || algorithm == "VALID") return padding;
+  if (std::any_of(stated.begin(), stated.end(), [](int64_t pad) { return pad < 0; }))
+    return c.refuse("negative paddings");
   if (stated.size() == spatial) {
     padding.begin = padding.end = stated;
   } else if (stated.size() == 2 * spatial) {

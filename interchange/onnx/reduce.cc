@@ -107,6 +107,8 @@ Status top_k(OpContext& c) {
   const bool is_v2 = c.op().type() == "top_k_v2";
   const std::string x = c.in("X");
   c.ignore({"k"});
+  if (!c.has("K") && c.attr<int64_t>("k") < 1)
+    return c.refuse("k below 1, which takes all elements");
   const std::string k = c.has("K") ? c.cast(c.reshape(c.in("K"), {1}), DType::kInt64)
                                    : c.graph().ints({c.attr<int64_t>("k")});
   const int64_t axis = is_v2 ? c.axis("axis", c.rank("X")) : c.rank("X") - 1;

@@ -42,7 +42,8 @@ Status interpolate(OpContext& c) {
   if (type.starts_with("linear") != (spatial == 1)) return c.refuse("interpolation of this rank");
   std::vector<NodeAttr> attrs = nearest_attrs(align_corners);
   if (!nearest) {
-    const char* mode = align_mode == 0 ? "half_pixel" : "asymmetric";
+    // An extent of 1 is made of the first pixel, as in pytorch_half_pixel, not of the middle.
+    const char* mode = align_mode == 0 ? "pytorch_half_pixel" : "asymmetric";
     attrs = {
         {"mode", std::string("linear")},
         {"coordinate_transformation_mode", std::string(align_corners ? "align_corners" : mode)}};
@@ -68,6 +69,17 @@ Status interpolate(OpContext& c) {
                    {{"axis", int64_t{0}}});
   } else if (c.has("Scale")) {
     return c.refuse("an interpolation with Scale as a tensor");
+  } else if (!factors.empty() && !is_v2) {
+    // The first generation computes the extents by the factor, and then reads pixels by the ratio
+    // of the extents: Resize with sizes does that, with scales it would use the factor.
+    const std::string image =
+        c.node("Shape", {x}, {{"start", int64_t{2}}, {"end", static_cast<int64_t>(spatial) + 2}});
+    const std::string scaled =
+        c.node("Mul", {c.cast(image, DType::kFloat32), c.scalar(factors[0], DType::kFloat32)});
+    sizes = c.node("Concat",
+                   {c.node("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{2}}}),
+                    c.cast(c.node("Floor", {scaled}), DType::kInt64)},
+                   {{"axis", int64_t{0}}});
   } else if (factors.empty()) {
     std::vector<int64_t> extents;
     if (spatial == 2) extents.push_back(c.attr<int64_t>("out_h"));

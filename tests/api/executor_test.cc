@@ -172,6 +172,33 @@ block 0 {
   EXPECT_EQ(std::get<Array>(values.at("g")).bytes, feeds["g"].bytes);
 }
 
+// The kernel knows two element types of indices; with another one it would write beyond its memory.
+TEST(ApiExecutor, RefusesProgramsThatBreakRules) {
+  const auto program = value_of(parse_program_bytes(R"(# millrace program 1
+block 0 {
+  var x: i32(5)
+  var out: i32(-1)
+  var index: i32(5)
+  var count: i32(-1)
+
+  unique_with_counts X=x -> Out=out Index=index Count=count {dtype: 0}
+})",
+                                                    "bad"));
+  const Scope scope;
+  const Executor executor = value_of(Executor::create());
+  const std::vector<Status> refused = {
+      executor.prepare(*program, scope).status(),
+      ParallelExecutor::create(*program, scope, {.devices = 2}).status(),
+      Session::open(*program, nullptr).status(),
+      Session::open(*value_of(parse_program_bytes("# millrace program 1\nblock 0 {\n}", "none")),
+                    program.get())
+          .status()};
+  for (const Status& status : refused) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidProgram);
+    EXPECT_EQ(status.location().attr, "dtype") << status.to_string();
+  }
+}
+
 TEST(ApiExecutor, FeedsStayAsTheyAre) {
   const auto program = value_of(parse_program_bytes(R"(# millrace program 1
 block 0 {

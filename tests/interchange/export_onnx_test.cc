@@ -173,5 +173,19 @@ TEST(OnnxOpTypes, AreSorted) {
   EXPECT_THAT(types, Contains("conv2d"));
 }
 
+// The extents of the first generation are products that are rounded down, and pixels are read by
+// their ratio: with scales, Resize would read them by the factor.
+TEST_F(ExportOnnx, ResizedExtentsAreGivenWhereTheFactorIsNotTheirRatio) {
+  op("bilinear_interp", {1, 2, 3, 5}, {1, 2, 4, 7}).set_float("scale", 1.5F);
+  const ::onnx::ModelProto made = model();
+  for (const auto& node : made.graph().node()) {
+    if (node.op_type() != "Resize") continue;
+    ASSERT_EQ(node.input_size(), 4);
+    EXPECT_EQ(node.input(2), "");
+    return;
+  }
+  FAIL() << "no Resize";
+}
+
 }  // namespace
 }  // namespace millrace::interchange
