@@ -56,18 +56,33 @@ Status fill_like(OpContext& c) {
   return Ok();
 }
 
-// The values are in one of three attributes, depending on the element type.
+// Each element type has a list of its own; the others say nothing.
 Status assign_value(OpContext& c) {
   const auto dtype = static_cast<DType>(c.attr<int32_t>("dtype"));
-  std::vector<double> values;
-  for (const float v : c.attr<std::vector<float>>("fp32_values")) values.push_back(v);
-  for (const int64_t v : c.ints("int32_values")) values.push_back(static_cast<double>(v));
-  for (const int64_t v : c.ints("bool_values")) values.push_back(static_cast<double>(v));
+  c.ignore({"bool_values", "int32_values", "int64_values", "fp32_values", "fp64_values"});
   const std::vector<int64_t> dims = c.ints("shape");
-  const std::vector<int64_t> longs = c.ints("int64_values");
-  const std::string constant = dtype == DType::kInt64 && !longs.empty()
-                                   ? c.graph().ints(longs, dims)
-                                   : c.graph().numbers(values, dtype, dims);
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  const auto fits = [&](size_t values) { return static_cast<int64_t>(values) == count; };
+  std::string constant;
+  if (dtype == DType::kInt64) {
+    const std::vector<int64_t> values = c.ints("int64_values");
+    if (fits(values.size())) constant = c.graph().ints(values, dims);
+  } else {
+    std::vector<double> values;
+    if (dtype == DType::kFloat32) {
+      for (const float v : c.attr<std::vector<float>>("fp32_values")) values.push_back(v);
+    } else if (dtype == DType::kFloat64) {
+      values = c.attr<std::vector<double>>("fp64_values");
+    } else if (dtype == DType::kInt32 || dtype == DType::kBool) {
+      for (const int64_t v : c.ints(dtype == DType::kBool ? "bool_values" : "int32_values"))
+        values.push_back(static_cast<double>(v));
+    } else {
+      return c.refuse("values of this element type");
+    }
+    if (fits(values.size())) constant = c.graph().numbers(values, dtype, dims);
+  }
+  if (constant.empty()) return c.refuse("another number of values than the shape has");
   c.set("Out", c.node("Identity", {constant}));
   return Ok();
 }
