@@ -20,13 +20,15 @@ class DistributeTranspiler:
         self._core = _core.DistributeTranspiler(config or DistributeTranspilerConfig(), transpiler)
 
     def transpile(self, main: Program, startup: Program, **arguments):
-        """Plans the distribution; the programs are not changed.
+        """Plans the distribution; the programs are verified and not changed.
 
         Arguments: ``trainer_id``, ``pservers`` ("host:port,host:port"), ``trainers`` (a number, or endpoints in modes
         without servers), ``sync_mode``, ``current_endpoint``, ``random_seed``, ``parameter_order``, ``device_count``.
         """
         if isinstance(arguments.get("trainers"), int):
             arguments["trainers"] = str(arguments["trainers"])
+        main.check()
+        startup.check()
         self._core.transpile(main._handle, startup._handle, fill(_core.TranspileArguments(), arguments))
 
     def get_trainer_program(self, wait_port: bool = True) -> Program:

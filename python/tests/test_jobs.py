@@ -106,6 +106,9 @@ class JobTest(unittest.TestCase):
         self.assertEqual({var["origin"]["name"] for var in transpiler.vars_overview} & {"w", "b"}, {"w", "b"})
         with self.assertRaises(millrace.InvalidArgumentError):
             transpiler.get_pserver_program("s2:1")
+        self.main.ops[0].inputs["Y"] = "nothing"
+        with self.assertRaises(millrace.InvalidProgramError):
+            transpiler.transpile(self.main, self.startup, pservers="s0:1")
 
     def test_an_asynchronous_job_and_a_live_model(self):
         millrace.transpile(self.main, self.startup, self.at("job"), trainers=2, pservers="s0:1", sync_mode=False)
