@@ -32,10 +32,9 @@ struct OnnxOptions {
 /// vars. The checker of the ONNX library has accepted the model, and its shape inference agrees.
 ///
 /// Errors: kUnimplemented, located at the op, for an op, input, output or attribute without a
-/// counterpart, and for parameters above 2 GB; kInvalidArgument for the opset or
-/// input_dims; kInvalidProgram if
-/// the program has no feed or fetch ops or a var is read before it is written; kNotFound for a
-/// parameter without a value.
+/// counterpart, and for parameters above 2 GB; kInvalidArgument for the opset or input_dims;
+/// kInvalidProgram if the program has no feed or fetch ops or a var is read before it is written;
+/// kNotFound for a parameter without a value.
 StatusOr<std::string> export_onnx(const Program& program, const io::ParamValues& params,
                                   const OnnxOptions& options = {});
 

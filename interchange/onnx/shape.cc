@@ -162,6 +162,8 @@ Status unstack(OpContext& c) {
   const char* const slot = c.op().type() == "unstack" ? "Y" : "Out";
   const int64_t axis = c.axis("axis", c.rank("X"));
   const size_t outputs = c.op().output(slot).size();
+  if (c.dims("X")[static_cast<size_t>(axis)] != static_cast<int64_t>(outputs))
+    return c.refuse("an axis that has, or may have, more elements than the op has outputs");
   const std::string x = c.in("X");
   for (size_t i = 0; i < outputs; ++i) {
     const auto begin = static_cast<int64_t>(i);

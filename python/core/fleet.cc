@@ -14,6 +14,12 @@ namespace {
 using api::Connection;
 using api::Fleet;
 
+// One call at a time, except while it serves: stop_server() may come from any thread.
+struct LockedFleet {
+  Fleet fleet;
+  std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
+};
+
 #define FIELD(name) .def_rw(#name, &T::name)
 
 void bind_fleet_options(nb::module_& m) {
@@ -54,78 +60,96 @@ nb::object handle_of(api::ProgramPtr program) {
   return nb::cast(Handle{std::move(program)});
 }
 
-void bind_setup(nb::class_<Fleet>& c) {
-  c.def(nb::init<Connection>())
-      .def("init", [](Fleet& self, const api::FleetRole& role) { check(self.init(role)); })
-      .def("init_from_environment", [](Fleet& self) { check(self.init_from_environment()); })
-      .def("remarks", &Fleet::remarks)
-      .def("role", [](const Fleet& self) { return value_of(self.role()); })
+void bind_setup(nb::class_<LockedFleet>& c) {
+  c.def("__init__", [](LockedFleet* self,
+                       const Connection& connection) { new (self) LockedFleet{Fleet(connection)}; })
+      .def("init",
+           [](LockedFleet& self, const api::FleetRole& role) { check(self.fleet.init(role)); })
+      .def("init_from_environment",
+           [](LockedFleet& self) { check(self.fleet.init_from_environment()); })
+      .def("remarks", [](const LockedFleet& self) { return self.fleet.remarks(); })
+      .def("role", [](const LockedFleet& self) { return value_of(self.fleet.role()); })
       .def("split_files",
-           [](const Fleet& self, const std::vector<std::string>& files) {
-             return value_of(self.split_files(files));
+           [](const LockedFleet& self, const std::vector<std::string>& files) {
+             return value_of(self.fleet.split_files(files));
            })
       .def("distributed_optimizer",
-           [](Fleet& self, const MinimizeOptions& optimizer, const api::FleetStrategy& strategy) {
-             check(self.distributed_optimizer(optimizer, strategy));
+           [](LockedFleet& self, const MinimizeOptions& optimizer,
+              const api::FleetStrategy& strategy) {
+             check(self.fleet.distributed_optimizer(optimizer, strategy));
            })
       .def("minimize",
-           [](Fleet& self, const Handle& main, const Handle& startup, const std::string& loss) {
-             without_gil([&] { check(self.minimize(*main.program, *startup.program, loss)); });
+           [](LockedFleet& self, const Handle& main, const Handle& startup,
+              const std::string& loss) {
+             alone(*self.mutex,
+                   [&] { check(self.fleet.minimize(*main.program, *startup.program, loss)); });
            })
-      .def("main_program", [](const Fleet& self) { return handle_of(self.main_program()); })
-      .def("startup_program", [](const Fleet& self) { return handle_of(self.startup_program()); });
+      .def("main_program",
+           [](const LockedFleet& self) { return handle_of(self.fleet.main_program()); })
+      .def("startup_program",
+           [](const LockedFleet& self) { return handle_of(self.fleet.startup_program()); });
 }
 
-void bind_server_calls(nb::class_<Fleet>& c) {
+void bind_server_calls(nb::class_<LockedFleet>& c) {
   c.def("init_server",
-        [](Fleet& self, const std::string& folder, const std::vector<std::string>& tables,
+        [](LockedFleet& self, const std::string& folder, const std::vector<std::string>& tables,
            const api::FleetTableOptions& options, const api::ServerOptions& service) {
-          without_gil([&] { check(self.init_server(folder, tables, options, service)); });
+          alone(*self.mutex,
+                [&] { check(self.fleet.init_server(folder, tables, options, service)); });
         })
-      .def("run_server", [](Fleet& self) { without_gil([&] { check(self.run_server()); }); })
-      .def("stop_server", [](Fleet& self) { without_gil([&] { self.stop_server(); }); });
+      .def("run_server",
+           [](LockedFleet& self) { without_gil([&] { check(self.fleet.run_server()); }); })
+      .def("stop_server",
+           [](LockedFleet& self) { without_gil([&] { self.fleet.stop_server(); }); });
 }
 
-void bind_worker_calls(nb::class_<Fleet>& c) {
+void bind_worker_calls(nb::class_<LockedFleet>& c) {
   c.def("init_worker",
-        [](Fleet& self, const api::FleetWorkerOptions& options) {
-          without_gil([&] { check(self.init_worker(options)); });
+        [](LockedFleet& self, const api::FleetWorkerOptions& options) {
+          alone(*self.mutex, [&] { check(self.fleet.init_worker(options)); });
         })
       .def("step",
-           [](Fleet& self, const nb::dict& feeds, const std::vector<std::string>& fetches) {
+           [](LockedFleet& self, const nb::dict& feeds, const std::vector<std::string>& fetches) {
              const Arrays fed = arrays_from(feeds);
-             return to_dict(fetches,
-                            without_gil([&] { return value_of(self.step(fed, fetches)); }));
+             return to_dict(fetches, alone(*self.mutex, [&] {
+                              return value_of(self.fleet.step(fed, fetches));
+                            }));
            })
       .def("get",
-           [](const Fleet& self, const std::string& name) {
-             return to_numpy(without_gil([&] { return value_of(self.get(name)); }));
+           [](const LockedFleet& self, const std::string& name) {
+             return to_numpy(alone(*self.mutex, [&] { return value_of(self.fleet.get(name)); }));
            })
       .def("barrier_worker",
-           [](Fleet& self) { without_gil([&] { check(self.barrier_worker()); }); })
-      .def("wait_for_all", [](Fleet& self) { without_gil([&] { check(self.wait_for_all()); }); })
-      .def("stop_worker", [](Fleet& self) { without_gil([&] { check(self.stop_worker()); }); })
+           [](LockedFleet& self) {
+             alone(*self.mutex, [&] { check(self.fleet.barrier_worker()); });
+           })
+      .def("wait_for_all",
+           [](LockedFleet& self) { alone(*self.mutex, [&] { check(self.fleet.wait_for_all()); }); })
+      .def("stop_worker",
+           [](LockedFleet& self) { alone(*self.mutex, [&] { check(self.fleet.stop_worker()); }); })
       .def("save_persistables",
-           [](Fleet& self, const api::FleetFolder& to) {
-             without_gil([&] { check(self.save_persistables(to)); });
+           [](LockedFleet& self, const api::FleetFolder& to) {
+             alone(*self.mutex, [&] { check(self.fleet.save_persistables(to)); });
            })
       .def("save_inference_model",
-           [](Fleet& self, const api::FleetFolder& to, const std::vector<std::string>& feeds,
+           [](LockedFleet& self, const api::FleetFolder& to, const std::vector<std::string>& feeds,
               const std::vector<std::string>& fetches) {
-             without_gil([&] { check(self.save_inference_model(to, feeds, fetches)); });
+             alone(*self.mutex,
+                   [&] { check(self.fleet.save_inference_model(to, feeds, fetches)); });
            })
       .def("load_model",
-           [](Fleet& self, const api::FleetFolder& from) {
-             without_gil([&] { check(self.load_model(from)); });
+           [](LockedFleet& self, const api::FleetFolder& from) {
+             alone(*self.mutex, [&] { check(self.fleet.load_model(from)); });
            })
-      .def("shrink", [](Fleet& self) { without_gil([&] { check(self.shrink()); }); });
+      .def("shrink",
+           [](LockedFleet& self) { alone(*self.mutex, [&] { check(self.fleet.shrink()); }); });
 }
 
 }  // namespace
 
 void bind_fleet(nb::module_& m) {
   bind_fleet_options(m);
-  nb::class_<Fleet> fleet(m, "Fleet");
+  nb::class_<LockedFleet> fleet(m, "Fleet");
   bind_setup(fleet);
   bind_server_calls(fleet);
   bind_worker_calls(fleet);

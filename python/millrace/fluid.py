@@ -25,6 +25,7 @@ import weakref
 from . import io as _io
 from . import jobs as _jobs
 from ._errors import InvalidArgumentError, UnimplementedError
+from ._options import names_of
 from .execution import BuildStrategy, ExecutionStrategy, Rows, Scope
 from .execution import Executor as _Executor
 from .execution import ParallelExecutor as _ParallelExecutor
@@ -271,16 +272,21 @@ class DistributeTranspiler:
     def transpile(self, trainer_id: int, program: Program | None = None, pservers: str = "127.0.0.1:6174",
                   trainers: int | str = 1, sync_mode: bool = True, startup_program: Program | None = None,
                   current_endpoint: str = "127.0.0.1:6174"):
+        if sync_mode and not self._config.sync_mode:
+            raise InvalidArgumentError("transpile() got sync_mode True, and the config has sync_mode False")
         main = program or default_main_program()
         startup = startup_program or default_startup_program()
+        # An argument of False alone means an asynchronous job, as in most scripts.
+        config = DistributeTranspilerConfig(**{name: getattr(self._config, name) for name in names_of(self._config)})
+        config.sync_mode = sync_mode
         arguments = {"trainer_id": trainer_id, "pservers": pservers, "trainers": trainers, "sync_mode": sync_mode,
                      "current_endpoint": current_endpoint}
-        plan = _DistributeTranspiler(self._config)
+        plan = _DistributeTranspiler(config)
         plan.transpile(main, startup, **arguments)
-        self._plan, self._trainer = plan, trainer_id
+        self._plan, self._trainer, self._roles = plan, trainer_id, {}
         if plan.pserver_endpoints:
             self._job = _JobFolder()
-            fields = {name: getattr(self._config, name) for name in _config_fields()}
+            fields = {name: getattr(config, name) for name in names_of(config)}
             del arguments["trainer_id"], arguments["current_endpoint"]
             _write_job(main, startup, self._job.path, **{**fields, **arguments, "trainers": int(trainers)})
 
@@ -291,10 +297,9 @@ class DistributeTranspiler:
 
     def _role(self, is_server: bool, index: int, is_startup: bool) -> _Role:
         key = (is_server, index, is_startup)
-        roles = self.__dict__.setdefault("_roles", {})
-        if key not in roles:
-            roles[key] = _Role(self._job, is_server, index, is_startup, self._connection, self._options)
-        return roles[key]
+        if key not in self._roles:
+            self._roles[key] = _Role(self._job, is_server, index, is_startup, self._connection, self._options)
+        return self._roles[key]
 
     def get_trainer_program(self, wait_port: bool = True) -> Program:
         program = self._need_plan().get_trainer_program(wait_port)
@@ -323,12 +328,6 @@ class DistributeTranspiler:
 
     def get_pserver_programs(self, endpoint: str) -> tuple[Program, Program]:
         return self.get_pserver_program(endpoint), self.get_startup_program(endpoint)
-
-
-def _config_fields() -> list[str]:
-    from ._options import names_of
-
-    return [name for name in names_of(DistributeTranspilerConfig()) if name != "sync_mode"]
 
 
 class io:

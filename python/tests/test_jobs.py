@@ -240,6 +240,22 @@ class FluidTest(unittest.TestCase):
         with self.assertRaises(millrace.InvalidArgumentError):
             fluid.DistributeTranspiler().get_trainer_program()
 
+    def test_modes_of_transpile(self):
+        main, startup, _ = training_net()
+        config = fluid.DistributeTranspilerConfig(sync_mode=False, wait_port=False)
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "sync_mode"):
+            fluid.DistributeTranspiler(config).transpile(0, main, "s0:1", 1, True, startup)
+        transpiler = fluid.DistributeTranspiler(fluid.DistributeTranspilerConfig(wait_port=False))
+        jobs = []
+        for sync_mode in (True, False):
+            transpiler.transpile(0, main, "s0:1", 1, sync_mode, startup)
+            program = transpiler.get_trainer_program()
+            self.assertEqual("send_barrier" in [op.type for op in program.ops], sync_mode)
+            jobs.append(program._role.job.path)
+            written = millrace.Program.read(os.path.join(jobs[-1], "trainer_0", "__model__"))
+            self.assertEqual(written.diff(program), [])
+        self.assertNotEqual(*jobs)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -21,7 +21,7 @@ import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from program_bytes import inference_program
+from inference_program import inference_program
 
 REFUSED = 7
 MODEL_TOLERANCE = 1e-5
