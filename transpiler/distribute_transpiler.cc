@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "ops/registry.h"
+#include "ops/verify.h"
 #include "transpiler/distribute/slices_json.h"
 #include "transpiler/distribute/transpilation.h"
 #include "transpiler/distribute/wait_ports.h"
@@ -45,6 +46,8 @@ DistributeTranspiler& DistributeTranspiler::operator=(DistributeTranspiler&&) no
 Status DistributeTranspiler::transpile(const Program& main, const Program& startup,
                                        const TranspileArguments& arguments) {
   state_->plan.reset();
+  MILLRACE_RETURN_IF_ERROR(ops::check_program(*state_->registry, main).in_file("main"));
+  MILLRACE_RETURN_IF_ERROR(ops::check_program(*state_->registry, startup).in_file("startup"));
   MILLRACE_ASSIGN_OR_RETURN(state_->plan,
                             Transpilation::create(state_->transpiler, main, startup, state_->config,
                                                   arguments, *state_->registry));

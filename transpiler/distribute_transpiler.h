@@ -46,10 +46,9 @@ class DistributeTranspiler {
   DistributeTranspiler(DistributeTranspiler&&) noexcept;
   DistributeTranspiler& operator=(DistributeTranspiler&&) noexcept;
 
-  /// Plans the distribution of main and startup; neither is changed. Programs that were not
-  /// verified before (verify() in api/program.h) may give ones that break the same rules. Errors:
-  /// kInvalidArgument naming the field, kInvalidProgram naming the op, kUnimplemented
-  /// (spec/transpiler.md section 15). After an error there is no plan.
+  /// Plans the distribution of main and startup; both are verified, neither is changed. Errors:
+  /// kInvalidArgument naming the field, kInvalidProgram naming the program ("main" or "startup")
+  /// and the op, kUnimplemented (spec/transpiler.md section 15). After an error there is no plan.
   Status transpile(const Program& main, const Program& startup,
                    const TranspileArguments& arguments = {});
 

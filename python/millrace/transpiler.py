@@ -27,8 +27,6 @@ class DistributeTranspiler:
         """
         if isinstance(arguments.get("trainers"), int):
             arguments["trainers"] = str(arguments["trainers"])
-        main.check()
-        startup.check()
         self._core.transpile(main._handle, startup._handle, fill(_core.TranspileArguments(), arguments))
 
     def get_trainer_program(self, wait_port: bool = True) -> Program:

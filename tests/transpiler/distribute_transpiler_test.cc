@@ -232,6 +232,8 @@ TEST(DistributeTranspiler, NceFetchesTheRowsOfItsClasses) {
       op.set_int("num_total_classes", 200);
     } else if (op.type() == "lookup_table_grad") {
       op.set_type("nce_grad");
+      op.remove_input("W");
+      op.remove_input("Ids");
       op.remove_output("W@GRAD");
       op.set_input("Weight", "w").set_output("Weight@GRAD", "w@GRAD");
     }
@@ -270,6 +272,23 @@ TEST(DistributeTranspiler, SaysWhichServersItKnows) {
   ASSERT_TRUE(t.transpile(*net.main, *net.startup, two_by_two()).ok());
   EXPECT_THAT(t.get_pserver_program("10.0.0.1:1").status().message(),
               HasSubstr("'10.0.0.1:1' is not one of the 2"));
+}
+
+TEST(DistributeTranspiler, VerifiesBothPrograms) {
+  SmallNet net = small_net({.rows = 200, .columns = 100});
+  DistributeTranspiler t(no_waiting());
+  Op& product = net.main->root().front();
+  product.remove_input("Y");
+  EXPECT_THAT(t.transpile(*net.main, *net.startup, two_by_two()).to_string(),
+              AllOf(HasSubstr("main: block 0, op 0 (mul), input Y"),
+                    HasSubstr("required input slot 'Y' is missing")));
+  product.set_input("Y", "w");
+  ASSERT_TRUE(t.transpile(*net.main, *net.startup, two_by_two()).ok());
+  net.startup->root().front().set_output("Out", "nobody");
+  EXPECT_THAT(t.transpile(*net.main, *net.startup, two_by_two()).to_string(),
+              AllOf(HasSubstr("startup: block 0, op 0 (fill_constant)"), HasSubstr("nobody")));
+  EXPECT_THAT(t.get_trainer_program().status().message(),
+              HasSubstr("no program has been transpiled"));
 }
 
 TEST(WaitPorts, NamesTheServersThatDoNotAnswer) {

@@ -129,9 +129,13 @@ TEST(DivideUpdates, AveragesOfUntrainedVarsStayOnTheTrainer) {
 
 // Release 2.6 names the param as output W_Out, which its update has to read from the server.
 TEST(DivideUpdates, HierarchicalSigmoidDoesNotChangeItsParam) {
-  const Divided made =
-      divide("  hierarchical_sigmoid X=x W=w Label=x -> Out=h PreOut=tmp W_Out=w {op_role: 0}\n" +
-             std::string(kUpdateW) + kUpdateB);
+  const Divided made = divide(
+      "  hierarchical_sigmoid X=h W=w Label=label -> Out=cost PreOut=paths W_Out=w "
+      "{num_classes: 201, op_role: 0}\n" +
+          std::string(kUpdateW) + kUpdateB,
+      {}, true,
+      std::string(kVars) +
+          "  var label: i64(-1, 1)\n  var cost: f32(-1, 1)\n  var paths: f32(-1, 8)\n");
   EXPECT_TRUE(made.status.ok()) << made.status.to_string();
 }
 
@@ -180,7 +184,7 @@ TEST(DivideUpdates, AnOpThatNamesNoParamHasNoServer) {
                         "server runs it"));
   EXPECT_THAT(
       refused(updates + "scale X=b -> Out=t {scale: 0.5, op_role: 2, op_role_var: [\"b\"]}\n"),
-      HasSubstr("needs a param and its gradient (found 1 names)"));
+      HasSubstr("op_role_var has 1 names (expected pairs of param and grad)"));
 }
 
 TEST(DivideUpdates, ReadersOfWhatOnlyServersComputeAreRefused) {
@@ -188,7 +192,7 @@ TEST(DivideUpdates, ReadersOfWhatOnlyServersComputeAreRefused) {
               HasSubstr("it reads 'w' after 'sgd', which runs on a server"));
   EXPECT_THAT(
       refused(std::string("scale X=h@GRAD -> Out=h@GRAD {op_role: 1}\n  reduce_mean X=h@GRAD -> "
-                          "Out=lr {op_role: 16}\n") +
+                          "Out=lr {reduce_all: true, op_role: 16}\n") +
               kUpdateW + kUpdateB),
       HasSubstr("reads 'h@GRAD', which 'scale' computes on the trainer"));
   EXPECT_THAT(refused(std::string(kUpdateW) + kUpdateB + R"(

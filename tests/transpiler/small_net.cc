@@ -26,8 +26,11 @@ void append_initializer(Block& block, const std::string& var, std::vector<int64_
   op.set_attr("shape", AttrValue::of_longs(std::move(shape)));
 }
 
+bool looks_up(const SmallNetOptions& options) {
+  return options.is_sparse || options.is_distributed;
+}
+
 void append_backward(Block& block, const SmallNetOptions& options) {
-  const std::string back = options.is_sparse ? "lookup_table_grad" : "mul_grad";
   if (options.two_pairs) {
     Op& both = block.append_op("fc_grad").set_input("Out@GRAD", "loss@GRAD");
     both.set_output("W@GRAD", "w@GRAD").set_output("B@GRAD", "b@GRAD");
@@ -37,8 +40,10 @@ void append_backward(Block& block, const SmallNetOptions& options) {
   Op& bias = block.append_op("elementwise_add_grad").set_input("Out@GRAD", "loss@GRAD");
   bias.set_output("X@GRAD", "h@GRAD").set_output("Y@GRAD", "b@GRAD");
   bias.set_int("op_role", 1).set_strings("op_role_var", {"b", "b@GRAD"});
-  Op& weight = block.append_op(back).set_input("Out@GRAD", "h@GRAD");
-  weight.set_output(options.is_sparse ? "W@GRAD" : "Y@GRAD", "w@GRAD");
+  Op& weight = block.append_op(looks_up(options) ? "lookup_table_grad" : "mul_grad");
+  if (looks_up(options)) weight.set_input("W", "w").set_input("Ids", "x");
+  weight.set_input("Out@GRAD", "h@GRAD");
+  weight.set_output(looks_up(options) ? "W@GRAD" : "Y@GRAD", "w@GRAD");
   weight.set_int("op_role", 1).set_strings("op_role_var", {"w", "w@GRAD"});
 }
 
@@ -46,8 +51,8 @@ std::unique_ptr<Program> small_main(const SmallNetOptions& options) {
   auto program = Program::create();
   Block& block = program->root();
   const Dims shape{options.rows, options.columns};
-  block.declare("x", VarSpec::tensor(options.is_sparse ? DType::kInt64 : DType::kFloat32,
-                                     {-1, options.is_sparse ? 1 : options.rows}));
+  block.declare("x", VarSpec::tensor(looks_up(options) ? DType::kInt64 : DType::kFloat32,
+                                     {-1, looks_up(options) ? 1 : options.rows}));
   declare_parameter(block, "w", shape);
   declare_parameter(block, "b", {options.columns});
   VarSpec weight_grad = VarSpec::tensor(DType::kFloat32, shape);
@@ -67,7 +72,7 @@ std::unique_ptr<Program> small_main(const SmallNetOptions& options) {
   rate.persistable = true;
   block.declare("lr", std::move(rate));
 
-  if (options.is_sparse || options.is_distributed) {
+  if (looks_up(options)) {
     Op& look_up = block.append_op("lookup_table").set_input("Ids", "x").set_input("W", "w");
     look_up.set_output("Out", "h").set_int("op_role", 0).set_bool("is_sparse", true);
     look_up.set_bool("is_distributed", options.is_distributed).set_bool("remote_prefetch", true);
