@@ -42,6 +42,7 @@ void set_paddings(const Program& main, std::vector<ps::TypedTable>& tables) {
 bool is_left_gradient(const Block& block, llvm::StringRef name) {
   const Var* const var = block.find_var(name);
   if (var == nullptr || var->kind() != VarKind::kSelectedRows) return false;
+  if (var->persistable()) return false;  // an embedding that is declared as rows
   // ops that change it in place (clipping by global norm) do not create it
   return llvm::all_of(block.writers_of(name), [&](const Op* op) { return op->reads(name); });
 }
@@ -64,6 +65,19 @@ Status drop_sums_of_tables(Program& main) {
     }
   }
   return Ok();
+}
+
+// Geo workers hold embeddings as a whole, also those that are declared as rows.
+std::unique_ptr<Program> with_whole_embeddings(const Program& program) {
+  auto whole = program.clone();
+  for (Var& var : whole->root().vars()) {
+    if (!var.persistable() || var.kind() != VarKind::kSelectedRows) continue;
+    VarSpec spec = var.spec();
+    spec.kind = VarKind::kLodTensor;
+    spec.form = TensorForm::kLodTensor;
+    var.set_spec(std::move(spec));
+  }
+  return whole;
 }
 
 // Moves the ops that compute the learning rate to a program of their own, which runs before each
@@ -135,7 +149,8 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   worker->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   worker->link_ = std::make_shared<ps::TrainerLink>(worker->client_);
   MILLRACE_RETURN_IF_ERROR(worker->set_plan(setup));
-  worker->main_ = setup.main->clone();
+  worker->main_ = setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.main)
+                                                   : setup.main->clone();
   if (setup.mode != ps::CommMode::kGeo)
     MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
   worker->rate_main_ = take_rate_program(*worker->main_);
@@ -234,7 +249,9 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
   const auto runtime = executor::make_runtime("");
   ps::add_trainer_controls(runtime->controls, link_, "");
   const executor::Executor executor(runtime, setup.executor);
-  MILLRACE_ASSIGN_OR_RETURN(const auto startup, executor.prepare(*setup.startup, scope_));
+  const auto whole = setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.startup)
+                                                      : setup.startup->clone();
+  MILLRACE_ASSIGN_OR_RETURN(const auto startup, executor.prepare(*whole, scope_));
   std::vector<Value> none;
   MILLRACE_RETURN_IF_ERROR(startup->run({}, {}, none));
   MILLRACE_ASSIGN_OR_RETURN(prepared_, executor.prepare(*main_, scope_));

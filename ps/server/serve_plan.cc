@@ -4,6 +4,7 @@
 #include <llvm/ADT/StringExtras.h>
 
 #include "framework/base/errors.h"
+#include "framework/names.h"
 #include "framework/op_attrs.h"
 #include "framework/program.h"
 
@@ -92,16 +93,43 @@ Status read_mode(const Op& op, ServePlan& plan) {
   }
 }
 
-// True if the program has no place where the gradients of several trainers are merged. The original
-// names such servers synchronous where only the argument of transpile() says that they are not (its
-// configuration decides the attribute); then each gradient would replace the one of another
-// trainer.
-bool merges_nothing(const ServePlan& plan) {
-  return llvm::any_of(plan.grad_blocks, [&](const auto& entry) {
-    const auto [grad, server] = llvm::StringRef(entry.first).rsplit(".pserver_");
+// How the program merges the gradients of several trainers. The original names a server synchronous
+// by the configuration, but makes vars for the gradients of each trainer by the argument of
+// transpile().
+struct Merging {
+  std::string merged;  // a gradient with a var for each trainer
+  std::string single;  // one with a var for all
+};
+
+Merging merging(const ServePlan& plan) {
+  Merging found;
+  for (const auto& [grad, block] : plan.grad_blocks) {
+    const auto [table, server] = llvm::StringRef(grad).rsplit(".pserver_");
     const bool is_part_of_table = !server.empty() && llvm::all_of(server, llvm::isDigit);
-    return is_part_of_table || (plan.trainers > 1 && llvm::is_contained(plan.inputs, entry.first));
-  });
+    const bool is_single = plan.trainers > 1 && llvm::is_contained(plan.inputs, grad);
+    const bool is_merged = llvm::is_contained(plan.inputs, names::trainer(grad, 0));
+    if (is_merged) {
+      found.merged = grad;
+    } else if (is_part_of_table || is_single) {
+      found.single = grad;
+    }
+  }
+  return found;
+}
+
+// Servers that merge nothing apply each gradient when it arrives: in steps, each would replace that
+// of another trainer. Errors: kUnimplemented if only some gradients are merged.
+Status leave_steps_without_merging(ServePlan& plan) {
+  const Merging found = merging(plan);
+  if (found.single.empty()) return Ok();
+  if (!found.merged.empty())
+    return Unimplemented(
+               "this server merges the gradients of {} trainers for '{}', but has a single var "
+               "for '{}': of its rows, it would keep those of one trainer",
+               plan.trainers, found.merged, found.single)
+        .with_hint("transpile with sync_mode true, or without completely_not_async");
+  plan.mode = ServerMode::kAsync;
+  return Ok();
 }
 
 }  // namespace
@@ -124,8 +152,8 @@ StatusOr<ServePlan> ServePlan::read(const Op& op) {
     MILLRACE_RETURN_IF_ERROR(check_block(op, plan.checkpoint_block, "checkpint_block_id"));
   MILLRACE_ASSIGN_OR_RETURN(plan.message_blocks, read_block_map(op, "message_to_block_id"));
   MILLRACE_ASSIGN_OR_RETURN(plan.grad_blocks, read_block_map(op, "grad_to_block_id"));
-  if (plan.mode == ServerMode::kSync && !plan.federated && merges_nothing(plan))
-    plan.mode = ServerMode::kAsync;
+  if (plan.mode == ServerMode::kSync && !plan.federated)
+    MILLRACE_RETURN_IF_ERROR(leave_steps_without_merging(plan));
   if (op.type() != "heter_listen_and_serv") {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<int32_t> blocks, optimize_blocks(op, plan.mode));
     group_blocks(op, blocks, plan);

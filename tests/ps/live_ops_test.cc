@@ -157,6 +157,28 @@ TEST(ServePlan, OldProgramsHaveSyncModeAlone) {
               HasSubstr("'sync_mode' true and 'distributed_mode' 1 contradict"));
 }
 
+// transpile(sync_mode=False) with a configuration that is synchronous: a distributed table has one
+// var for all trainers, whatever the other gradients have.
+TEST(ServePlan, ATableThatIsNotMergedBesideGradientsThatAreIsRefused) {
+  const auto plan = [](const std::string& inputs, int trainers) -> StatusOr<ServePlan> {
+    auto program = read_program_bytes(
+        fmt::format(
+            "# millrace program 1\n\nblock 0 {{\n  listen_and_serv X={} "
+            "{{optimize_blocks: [^1, ^2], Fanin: {}, distributed_mode: 0, grad_to_block_id: "
+            "[\"w@GRAD:1\", \"t@GRAD.pserver_0:2\"]}}\n}}\n\nblock 1 parent=0 {{\n}}\n\n"
+            "block 2 parent=0 {{\n}}\n",
+            inputs, trainers),
+        "t", {});
+    MILLRACE_RETURN_IF_ERROR(program.status());
+    return ServePlan::read((*program)->root().front());
+  };
+  EXPECT_EQ(plan("w@GRAD", 2)->mode, ServerMode::kAsync);
+  EXPECT_EQ(plan("w@GRAD", 1)->mode, ServerMode::kAsync);
+  EXPECT_THAT(plan("w@GRAD.trainer_0, w@GRAD.trainer_1", 2).status().to_string(),
+              HasSubstr("merges the gradients of 2 trainers for 'w@GRAD', but has a single var for "
+                        "'t@GRAD.pserver_0'"));
+}
+
 // A server with a parameter and a table of three rows.
 std::string table_server(const std::string& endpoint, int number) {
   return fmt::format(R"(# millrace program 1
