@@ -20,6 +20,17 @@ TEST(FleetEqual, RowsOfSeveralWorkersAreAveragedAsDenseParametersAre) {
     expect_equal_job(TrainingNet(kRowsAndLayer, optimizer_of(Sgd{}, kEqualRate)), workers);
 }
 
+// sparse_embedding of release 2 declares its parameter so.
+TEST(FleetEqual, EmbeddingsMayBeDeclaredAsRows) {
+  std::string main = kRowsAndLayer[0];
+  const std::string as_tensor = "param emb: f32";
+  main.replace(main.find(as_tensor), as_tensor.size(), "param emb: selected_rows f32");
+  const char* const rows[2] = {main.c_str(), kRowsAndLayer[1]};
+  const MinimizeOptions options = optimizer_of(Sgd{}, kEqualRate);
+  EXPECT_EQ(EqualJob(TrainingNet(rows, options), 2).train(4),
+            EqualJob(TrainingNet(kRowsAndLayer, options), 2).train(4));
+}
+
 TEST(FleetEqual, WorkersOfAJobOfRowsAloneWaitForEachOther) {
   expect_equal_job(TrainingNet(kRowsAlone, optimizer_of(Sgd{}, kEqualRate)), 2);
 }
