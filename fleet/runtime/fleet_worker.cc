@@ -149,8 +149,8 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   worker->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   worker->link_ = std::make_shared<ps::TrainerLink>(worker->client_);
   MILLRACE_RETURN_IF_ERROR(worker->set_plan(setup));
-  worker->main_ = setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.main)
-                                                   : setup.main->clone();
+  worker->main_ =
+      setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.main) : setup.main->clone();
   if (setup.mode != ps::CommMode::kGeo)
     MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
   worker->rate_main_ = take_rate_program(*worker->main_);
@@ -249,9 +249,10 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
   const auto runtime = executor::make_runtime("");
   ps::add_trainer_controls(runtime->controls, link_, "");
   const executor::Executor executor(runtime, setup.executor);
-  const auto whole = setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.startup)
-                                                      : setup.startup->clone();
-  MILLRACE_ASSIGN_OR_RETURN(const auto startup, executor.prepare(*whole, scope_));
+  const auto whole =
+      setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.startup) : nullptr;
+  MILLRACE_ASSIGN_OR_RETURN(const auto startup,
+                            executor.prepare(whole == nullptr ? *setup.startup : *whole, scope_));
   std::vector<Value> none;
   MILLRACE_RETURN_IF_ERROR(startup->run({}, {}, none));
   MILLRACE_ASSIGN_OR_RETURN(prepared_, executor.prepare(*main_, scope_));

@@ -126,12 +126,17 @@ def batches(config, numbers):
     return feeds
 
 
-def parameters(program_diff, path, numbers):
-    """Random numbers for the vars that optimizers update, and for the tables that ops read: one without an update is on no server, and trainers have
-    no value for it."""
+def read_program(program_diff, path):
     message = program_diff.ProgramDesc()
     with open(path, "rb") as f:
         message.ParseFromString(f.read())
+    return message
+
+
+def parameters(program_diff, path, numbers):
+    """Random numbers for the vars that optimizers update, and for the tables that ops read: one without an update is on no server, and trainers have
+    no value for it."""
+    message = read_program(program_diff, path)
     block = message.blocks[0]
     dims = {v.name: list(v.type.lod_tensor.tensor.dims) for v in block.vars if v.type.HasField("lod_tensor")}
     names = {a for op in block.ops for slot in op.inputs if slot.parameter == "Param" or op.type.startswith("lookup_table") and slot.parameter == "W" for a in slot.arguments}
@@ -148,28 +153,34 @@ def train_job(job):
     steps = [batches(config, numbers) for _ in range(config["steps"])]
     np.savez(f"{work}/whole.npz", **{f"step{k}/{n}": v for k, feeds in enumerate(steps) for n, v in feeds.items()})
     np.savez(f"{work}/parts.npz", **{f"t{t}/step{k}/{n}": v for t in range(config["call"]["trainers"]) for k, feeds in enumerate(steps) for n, v in feeds.items()})
-    common = ["--params", f"{work}/init.npz", "--steps", str(config["steps"]), "--fetch", config["loss"], "-q", "--force"]
-    have = run_job(job, params, common)
+    have = run_job(job, params)
     if have is None:
         return "refused by its servers"
     for name in infinite(params, have):
         if not job.config["config"].get("enable_dc_asgd"):
             raise Finding("job", f"'{name}' is not finite")
-        return diverges(job, params, common)
-    if not job.comparable(params):
-        common[common.index("--steps") + 1] = str(job.pushed_steps())
-    one = ["--program", f"{job.folder}/main.pb", "--startup", f"{job.folder}/startup.pb", "--feed-steps", f"{work}/whole.npz", *common, "--threads", "1"]
+        return diverges(job, params)
+    comparable = job.comparable(params)
+    steps_of_one = config["steps"] if comparable else job.pushed_steps()
+    if steps_of_one == 0:
+        return "ran"
+    one = ["--program", f"{job.folder}/main.pb", "--startup", f"{job.folder}/startup.pb", "--feed-steps", f"{work}/whole.npz", *options(work, config, steps_of_one),
+           "--threads", "1"]
     tools.must("one process", "run-program", *one, "--output", f"{work}/one_out.npz", "--save-persistables", f"{work}/one.npz")
-    if not job.comparable(params):
+    if not comparable:
         check_moved(job, params, load(f"{work}/one.npz"), have)
         return "ran"
     compare(job, params, load(f"{work}/one.npz"), have, load(f"{work}/one_out.npz"), load(f"{work}/job_out.npz"), bound_of(job, one, params))
     return "equal"
 
 
-def run_job(job, params, common):
+def options(work, config, steps):
+    return ["--params", f"{work}/init.npz", "--steps", str(steps), "--fetch", config["loss"], "-q", "--force"]
+
+
+def run_job(job, params):
     """All roles in one process; the parameters at the end. None where the servers of the original's program would drop rows."""
-    work = job.work
+    work, common = job.work, options(job.work, job.config, job.config["steps"])
     status, said = job.tools.call("job", "run-program", "--cluster", "inproc", "--transpiled", job.out, "--feed-steps", f"{work}/parts.npz", *common, "--output", f"{work}/job_out.npz",
                                   "--save-persistables", f"{work}/job.npz", "--deadline-ms", "20000")
     if status == 7 and "it would keep those of one trainer" in said:
@@ -187,14 +198,14 @@ def infinite(params, have):
     return [name for name in params if not np.isfinite(have[name]).all()]
 
 
-def diverges(job, params, common):
+def diverges(job, params):
     """Delay compensation adds the square of a gradient times what other trainers have changed, so large gradients grow beyond all bounds in a few
     steps (seed 34831, also in float64). With small parameters and feeds the job has to end with numbers and has to train."""
     small = {n: v * np.float32(0.1) for n, v in params.items()}
     np.savez(f"{job.work}/init.npz", **small)
     feeds = load(f"{job.work}/parts.npz")
     np.savez(f"{job.work}/parts.npz", **{n: v * np.float32(0.1) if v.dtype.kind == "f" else v for n, v in feeds.items()})
-    have = run_job(job, params, common)
+    have = run_job(job, params)
     for name in infinite(params, have):
         raise Finding("job", f"'{name}' is not finite, not even with small parameters and feeds")
     if all(np.array_equal(have[n], v) for n, v in small.items()):
@@ -203,17 +214,17 @@ def diverges(job, params, common):
 
 
 def read_in_branches(job):
-    """Names that ops of other blocks than the first read: older parameters can decide for another branch (seed 35012)."""
-    message = job.judge.program_diff.ProgramDesc()
-    with open(f"{job.folder}/main.pb", "rb") as f:
-        message.ParseFromString(f.read())
-    return {a for block in message.blocks[1:] for op in block.ops for slot in op.inputs for a in slot.arguments}
+    """Names that ops of branches read, blocks within them included: older parameters can decide for another branch (seed 35012)."""
+    message = read_program(job.judge.program_diff, f"{job.folder}/main.pb")
+    branches = {attr.block_idx for block in message.blocks for op in block.ops if op.type == "conditional_block" for attr in op.attrs if attr.name == "sub_block"}
+    for block in message.blocks:                                     # a block follows its parent
+        if block.parent_idx in branches:
+            branches.add(block.idx)
+    return {a for i in branches for op in message.blocks[i].ops for slot in op.inputs for a in slot.arguments}
 
 
 def check_moved(job, params, want, have):
     """What one process trains, the job trains as well, in whatever order."""
-    if job.pushed_steps() == 0:
-        return
     branches = read_in_branches(job)
     for name, start in params.items():
         if name not in branches and np.any(want[name] != start) and not np.any(have[name] != start):

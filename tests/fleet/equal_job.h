@@ -86,8 +86,10 @@ inline JobSpec equal_spec(int workers, int servers = 2) {
 // Some servers and workers, each in a thread.
 class EqualJob {
  public:
-  EqualJob(const TrainingNet& net, int workers, int servers = 2) : net_(net) {
-    auto job = FleetJob::create(*net.main, *net.startup, equal_spec(workers, servers));
+  EqualJob(const TrainingNet& net, int workers, int servers = 2)
+      : EqualJob(net, equal_spec(workers, servers)) {}
+  EqualJob(const TrainingNet& net, JobSpec spec) : net_(net) {
+    auto job = FleetJob::create(*net.main, *net.startup, std::move(spec));
     check_ok(job.status());
     job_.emplace(*std::move(job));
   }

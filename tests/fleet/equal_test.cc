@@ -21,14 +21,30 @@ TEST(FleetEqual, RowsOfSeveralWorkersAreAveragedAsDenseParametersAre) {
 }
 
 // sparse_embedding of release 2 declares its parameter so.
-TEST(FleetEqual, EmbeddingsMayBeDeclaredAsRows) {
+TrainingNet net_with_declared_rows(const MinimizeOptions& options) {
   std::string main = kRowsAndLayer[0];
   const std::string as_tensor = "param emb: f32";
   main.replace(main.find(as_tensor), as_tensor.size(), "param emb: selected_rows f32");
-  const char* const rows[2] = {main.c_str(), kRowsAndLayer[1]};
+  const char* const texts[2] = {main.c_str(), kRowsAndLayer[1]};
+  return TrainingNet(texts, options);
+}
+
+TEST(FleetEqual, EmbeddingsMayBeDeclaredAsRows) {
   const MinimizeOptions options = optimizer_of(Sgd{}, kEqualRate);
-  EXPECT_EQ(EqualJob(TrainingNet(rows, options), 2).train(4),
-            EqualJob(TrainingNet(kRowsAndLayer, options), 2).train(4));
+  const TrainingNet rows = net_with_declared_rows(options);
+  const TrainingNet tensor(kRowsAndLayer, options);
+  EXPECT_EQ(EqualJob(rows, 2).train(4), EqualJob(tensor, 2).train(4));
+}
+
+TEST(FleetEqual, GeoWorkersHoldSuchEmbeddingsAsAWhole) {
+  const MinimizeOptions options = optimizer_of(Sgd{}, kEqualRate);
+  const TrainingNet rows = net_with_declared_rows(options);
+  JobSpec geo = equal_spec(1);
+  geo.strategy.set_a_sync(true);
+  check_ok(geo.strategy.set_a_sync_configs({{"k_steps", int64_t{2}}}));
+  EqualJob job(rows, geo);
+  job.gives_rows = false;
+  expect_equal_params(job.train(4), train_together(TrainingNet(kRowsAndLayer, options), 1, 4));
 }
 
 TEST(FleetEqual, WorkersOfAJobOfRowsAloneWaitForEachOther) {

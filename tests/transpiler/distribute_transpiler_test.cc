@@ -274,6 +274,23 @@ TEST(DistributeTranspiler, SaysWhichServersItKnows) {
               HasSubstr("'10.0.0.1:1' is not one of the 2"));
 }
 
+TEST(DistributeTranspiler, LocalSgdWithoutUpdatesIsRefused) {
+  SmallNet net = small_net();
+  Block& block = net.main->root();
+  for (Op* const op : block.op_vector()) {
+    if (op->type() == "sgd") block.erase(*op);
+  }
+  DistributeTranspilerConfig config = no_waiting();
+  config.mode = "collective";
+  config.collective_mode = "local_sgd";
+  DistributeTranspiler t(config);
+  TranspileArguments arguments;
+  arguments.trainers = "h:1,h:2";
+  arguments.current_endpoint = "h:1";
+  EXPECT_THAT(t.transpile(*net.main, *net.startup, arguments).message(),
+              HasSubstr("local_sgd averages the changes of updates, but the program has no"));
+}
+
 TEST(DistributeTranspiler, VerifiesBothPrograms) {
   SmallNet net = small_net({.rows = 200, .columns = 100});
   DistributeTranspiler t(no_waiting());

@@ -97,6 +97,20 @@ Divided divide(const std::string& ops, DistributeTranspilerConfig config = {}, b
   return out;
 }
 
+// As transpile-program --verify=false does it. The registry must outlive the result.
+StatusOr<std::unique_ptr<Transpilation>> unverified(const std::string& transpiler,
+                                                    const std::string& ops,
+                                                    const ops::OpRegistry& registry) {
+  const auto main = read_divided(std::string(kVars) + kBackward + ops);
+  const auto startup = read_divided("  persist lr: f32(1)\n");
+  DistributeTranspilerConfig config;
+  config.wait_port = false;
+  TranspileArguments arguments;
+  arguments.pservers = "h:1,h:2";
+  arguments.trainers = "2";
+  return Transpilation::create(transpiler, *main, *startup, config, arguments, registry);
+}
+
 std::string refused(const std::string& ops, const DistributeTranspilerConfig& config = {},
                     bool sync = true) {
   return divide(ops, config, sync).status.message();
@@ -140,17 +154,12 @@ TEST(DivideUpdates, HierarchicalSigmoidDoesNotChangeItsParam) {
 }
 
 TEST(DivideUpdates, GeoServesWhatIsUpdatedAndNothingElse) {
-  const auto main = read_divided(std::string(kVars) + kBackward + kUpdateW + kUpdateB +
-                                 "  scale X=mean -> Out=mean_ema {scale: 0.5, op_role: 2, "
-                                 "op_role_var: [\"mean\", \"tmp\"]}\n");
-  const auto startup = read_divided("  persist lr: f32(1)\n");
   const auto registry = ops::standard_registry();
-  DistributeTranspilerConfig config;
-  config.wait_port = false;
-  TranspileArguments arguments;
-  arguments.pservers = "h:1,h:2";
-  arguments.trainers = "2";
-  const auto made = Transpilation::create("geo", *main, *startup, config, arguments, *registry);
+  const auto made = unverified("geo",
+                               std::string(kUpdateW) + kUpdateB +
+                                   "  scale X=mean -> Out=mean_ema {scale: 0.5, op_role: 2, "
+                                   "op_role_var: [\"mean\", \"tmp\"]}\n",
+                               *registry);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   for (const DistributedVar& var : (*made)->overview().vars())
     EXPECT_THAT(var.origin.name, ::testing::AnyOf("w", "b"));
@@ -182,9 +191,13 @@ TEST(DivideUpdates, AnOpThatNamesNoParamHasNoServer) {
   EXPECT_THAT(refused(updates + "scale X=b -> Out=t {scale: 0.5, op_role: 2}\n"),
               HasSubstr("op_role_var of an optimize op is empty: cannot determine which "
                         "server runs it"));
-  EXPECT_THAT(
-      refused(updates + "scale X=b -> Out=t {scale: 0.5, op_role: 2, op_role_var: [\"b\"]}\n"),
-      HasSubstr("op_role_var has 1 names (expected pairs of param and grad)"));
+  const std::string unpaired =
+      "scale X=b -> Out=t {scale: 0.5, op_role: 2, op_role_var: [\"b\"]}\n";
+  EXPECT_THAT(refused(updates + unpaired),
+              HasSubstr("op_role_var has 1 names (expected pairs of param and grad)"));
+  const auto registry = ops::standard_registry();
+  const auto made = unverified("distribute", updates + unpaired, *registry);
+  EXPECT_THAT(made.status().message(), HasSubstr("needs a param and its gradient (found 1 names)"));
 }
 
 TEST(DivideUpdates, ReadersOfWhatOnlyServersComputeAreRefused) {
@@ -477,23 +490,6 @@ TEST(DivideUpdates, StateIsListedInProgramOrderWhenSlicingIsOff) {
     EXPECT_EQ(names.size(), 3U);
     EXPECT_TRUE(std::is_sorted(names.begin(), names.end())) << ::testing::PrintToString(names);
   }
-}
-
-TEST(DivideUpdates, LocalSgdWithoutUpdatesIsRefused) {
-  SmallNet net = small_net();
-  Block& block = net.main->root();
-  for (Op* const op : block.op_vector()) {
-    if (op->type() == "sgd") block.erase(*op);
-  }
-  DistributeTranspilerConfig config = not_waiting();
-  config.mode = "collective";
-  config.collective_mode = "local_sgd";
-  DistributeTranspiler t(config);
-  TranspileArguments arguments;
-  arguments.trainers = "h:1,h:2";
-  arguments.current_endpoint = "h:1";
-  EXPECT_THAT(t.transpile(*net.main, *net.startup, arguments).message(),
-              HasSubstr("local_sgd averages the changes of updates, but the program has no"));
 }
 
 }  // namespace
