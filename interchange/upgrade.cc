@@ -15,8 +15,10 @@ Status upgrade_and_check(Program& program, const ops::OpRegistry& registry) {
   transpiler::PassContext context(registry);
   transpiler::PassManagerOptions options;
   options.error_note = transpiler::ErrorNote::kNothing;
+  ops::VerifyOptions old_forms;
+  old_forms.allow_old_forms = true;
   options.verify_old_forms = [&](const Program& checked) {
-    return ops::check_program(registry, checked, {.allow_old_forms = true});
+    return ops::check_program(registry, checked, old_forms);
   };
   options.verify = options.verify_old_forms;
   MILLRACE_RETURN_IF_ERROR(manager.run(program, context, options).status());

@@ -12,7 +12,7 @@ struct Traits {
   bool fetches = false;
   bool updates = false;
   bool gradients = false;
-  bool reads = false;  // an op reads something
+  bool reads = false;  // an op that does not talk reads something
   bool talks = false;  // with other processes
   bool serves = false;
   bool has_ops = false;
@@ -33,10 +33,11 @@ void look_at(const Op& op, Traits& traits) {
   traits.fetches |= type == "fetch";
   traits.serves |=
       type == "listen_and_serv" || type == "fl_listen_and_serv" || type == "heter_listen_and_serv";
-  traits.talks |= talks_to_others(type);
+  const bool talks = talks_to_others(type);
+  traits.talks |= talks;
   traits.updates |= op.find_input("Param") != nullptr && op.find_output("ParamOut") != nullptr;
   traits.gradients |= type.endswith("_grad");
-  traits.reads |= !op.input_names().empty();
+  traits.reads |= !talks && !op.input_names().empty();
 }
 
 // Tag byte of the first field that the format of release 2.6 does not define; 0: there is none.
@@ -77,10 +78,10 @@ ProgramKind kind_of(const Program& program) {
   }
   if (!traits.has_ops) return ProgramKind::kEmpty;
   if (traits.serves) return ProgramKind::kServer;
+  if (!traits.reads && !traits.feeds) return ProgramKind::kStartup;
   if (traits.talks) return ProgramKind::kTrainer;
   if (traits.updates || traits.gradients) return ProgramKind::kTraining;
   if (traits.fetches) return ProgramKind::kInference;
-  if (!traits.reads && !traits.feeds) return ProgramKind::kStartup;
   return ProgramKind::kForward;
 }
 

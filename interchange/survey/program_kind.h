@@ -11,7 +11,7 @@ enum class ProgramKind {
   kInference,  ///< feed and fetch ops, no updates
   kForward,    ///< computes from feeds, but has no fetch ops: a test program
   kTraining,   ///< updates parameters, or has gradients
-  kStartup,    ///< sets initial values only; reads nothing
+  kStartup,    ///< sets initial values, and may exchange them with other processes
   kTrainer,    ///< exchanges values with parameter servers or other ranks
   kServer,     ///< waits for trainers
   kEmpty,      ///< has no ops

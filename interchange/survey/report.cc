@@ -36,7 +36,11 @@ std::string shown_path(const Report& report, const SurveyedProgram& program) {
 std::string params_text(const SurveyedProgram& program) {
   if (program.param_count == 0) return "none";
   if (!program.params_status.ok())
-    return fmt::format("{} missing: {}", program.param_count, program.params_status.message());
+    return fmt::format("{} not read ({})", program.param_count,
+                       program.params_status.code() == StatusCode::kIo ||
+                               program.params_status.code() == StatusCode::kNotFound
+                           ? "not next to the program"
+                           : program.params_status.message());
   return fmt::format("{} in {}", program.param_count, program.params);
 }
 
@@ -82,8 +86,8 @@ void add_text(const Report& report, const SurveyedProgram& program, std::string&
       out += fmt::format(", {} {}", what, answer_text(verdict->answer));
   }
   out += "\n";
-  if (!program.upgrades.empty())
-    out += fmt::format("  upgrade-program changes {} things\n", program.upgrades.size());
+  if (program.upgrade_count > 0)
+    out += fmt::format("  upgrade-program makes {} changes\n", program.upgrade_count);
   for (const auto& [what, verdict] : verdicts(report, program)) {
     for (const std::string& reason : verdict->reasons)
       out += fmt::format("  {}: {}\n", what, printable(reason));
@@ -105,7 +109,7 @@ nlohmann::ordered_json json_of(const Report& report, const SurveyedProgram& prog
   json["outputs"] = program.outputs;
   json["parameters"] = {{"count", program.param_count}, {"path", program.params}};
   if (!program.params_status.ok()) json["parameters"]["error"] = program.params_status.message();
-  json["upgrades"] = program.upgrades;
+  json["upgrades"] = {{"count", program.upgrade_count}, {"first", program.upgrades}};
   for (const auto& [what, verdict] : verdicts(report, program))
     json[what] = {{"answer", answer_text(verdict->answer)}, {"reasons", verdict->reasons}};
   return json;
@@ -124,7 +128,7 @@ std::string details(const Report& report, const SurveyedProgram& program) {
   for (const auto& [what, verdict] : verdicts(report, program))
     out +=
         list(what == "runs" ? "Does not run here" : "Not convertible to " + what, verdict->reasons);
-  out += list("Changed by upgrade-program", program.upgrades);
+  out += list("Changes by upgrade-program", program.upgrades);
   out += list("Inputs", program.inputs) + list("Outputs", program.outputs);
   std::vector<std::string> types;
   for (const auto& [type, count] : program.op_types)
@@ -145,7 +149,7 @@ std::string row(const Report& report, const SurveyedProgram& program) {
     out += verdict->answer == Answer::kNotMeant ? std::string("<td></td>")
                                                 : fmt::format("<td class=\"{0}\">{0}</td>", answer);
   }
-  return out + fmt::format("<td>{}</td></tr>\n", program.upgrades.size());
+  return out + fmt::format("<td>{}</td></tr>\n", program.upgrade_count);
 }
 
 std::string page_style() {

@@ -20,7 +20,8 @@ struct Report {
 std::string report_text(const Report& report);
 
 /// The same with all details. Keys: "folder", "programs" (a list; "path", "error" or "kind",
-/// "release", "blocks", "ops", "op_types", "inputs", "outputs", "parameters", "upgrades", "runs"
+/// "release", "blocks", "ops", "op_types", "inputs", "outputs", "parameters" {"count", "path",
+/// "error"}, "upgrades" {"count", "first"}, "runs"
 /// and one key for each target: {"answer": "yes", "no", "unknown" or "not meant", "reasons"}).
 std::string report_json(const Report& report);
 

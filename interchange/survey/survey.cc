@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
@@ -41,8 +42,10 @@ void count_ops(const Program& program, SurveyedProgram& found) {
 }
 
 std::vector<std::string> reasons_of(const Status& status) {
-  const Location where = status.location();
-  const std::string place = Location{{}, where.block, where.op, where.op_type}.to_string();
+  Location where = status.location();
+  where.file.clear();  // the path of the program is above
+  where.source.clear();
+  const std::string place = where.to_string();
   std::vector<std::string> reasons{place.empty() ? status.message()
                                                  : place + ": " + status.message()};
   for (const std::string& note : status.notes()) reasons.push_back(note);
@@ -61,18 +64,15 @@ Status upgrade(Program& program, const ops::OpRegistry& registry, SurveyedProgra
   MILLRACE_RETURN_IF_ERROR(upgrade_and_check(program, registry));
   const std::vector<Difference> changes =
       diff_programs(*before, program, {.strict_attrs = true, .strict_types = true});
-  for (const Difference& change : changes) {
-    if (found.upgrades.size() == kMostUpgrades) {
-      found.upgrades.push_back(fmt::format("and {} more", changes.size() - kMostUpgrades));
-      break;
-    }
+  found.upgrade_count = changes.size();
+  for (const Difference& change : llvm::ArrayRef(changes).take_front(kMostUpgrades))
     found.upgrades.push_back(change.to_string());
-  }
   return Ok();
 }
 
 io::ParamValues read_params(const Program& program, const SurveyOptions& options,
                             SurveyedProgram& found) {
+  if (found.kind == ProgramKind::kStartup) return {};
   const std::vector<io::ParamSpec> specs = io::persistables_of(program);
   found.param_count = specs.size();
   if (specs.empty()) return {};
@@ -103,7 +103,7 @@ Verdict convertible(const Target& target, const Program& program, const io::Para
   }
   if (!verdict.reasons.empty()) return verdict;
   if (!found.params_status.ok())
-    return {Answer::kUnknown, {"its parameters cannot be read: " + found.params_status.message()}};
+    return {Answer::kUnknown, {"its parameters are not there, or cannot be read"}};
   return verdict_of(target.convert(program, params));
 }
 

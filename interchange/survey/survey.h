@@ -59,10 +59,11 @@ struct SurveyedProgram {
   std::map<std::string, size_t> op_types;  ///< number of ops by type
   std::vector<std::string> inputs;         ///< "img f32[-1,1,28,28]", in the order of the feed ops
   std::vector<std::string> outputs;
-  size_t param_count = 0;  ///< persistable vars
-  std::string params;      ///< file or folder of the parameters; empty: not found, or none
-  Status params_status;    ///< why they cannot be read
-  std::vector<std::string> upgrades;  ///< what upgrade-program changes, one line each
+  size_t param_count = 0;    ///< persistable vars that have to be loaded; 0 for startup programs
+  std::string params;        ///< file or folder of the parameters; empty: not found, or none
+  Status params_status;      ///< why they cannot be read
+  size_t upgrade_count = 0;  ///< differences that upgrade-program makes
+  std::vector<std::string> upgrades;  ///< the first of them, one line each
   Verdict runs;                       ///< here, after upgrade-program
   std::vector<Verdict> targets;       ///< as SurveyOptions::targets
 };
