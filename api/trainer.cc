@@ -117,6 +117,24 @@ StatusOr<Arrays> Trainer::step(const Arrays& feeds, const std::vector<std::strin
   return executor::to_arrays(results);
 }
 
+StatusOr<EpochResult> Trainer::train_from_dataset(Dataset& dataset, const EpochOptions& options) {
+  if (parts_->trainer->workers() > 1)
+    return Unimplemented("train_from_dataset of a trainer with {} workers",
+                         parts_->trainer->workers());
+  MILLRACE_RETURN_IF_ERROR(parts_->may("train_from_dataset", false));
+  executor::NamedValues named;
+  return run_over(
+      dataset, options,
+      [&](int64_t, const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+          std::vector<Value>& results) {
+        for (size_t i = 0; i < fetches.size(); ++i) named[fetches[i]] = std::move(results[i]);
+        MILLRACE_RETURN_IF_ERROR(parts_->trainer->step(parts_->next, feeds, fetches, named));
+        ++parts_->next;
+        for (size_t i = 0; i < fetches.size(); ++i) results[i] = std::move(named[fetches[i]]);
+        return Ok();
+      });
+}
+
 StatusOr<Arrays> Trainer::worker_step(int worker, int64_t number, const Arrays& feeds,
                                       const std::vector<std::string>& fetches) {
   MILLRACE_RETURN_IF_ERROR(parts_->may("worker_step", true));

@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/core/core.h"
+#include "python/core/datasets.h"
 
 namespace millrace::python {
 namespace {
@@ -134,6 +135,12 @@ void bind_trainer(nb::module_& m) {
              return to_dict(fetches, alone(*self.mutex, [&] {
                               return value_of(self.trainer.step(fed, fetches));
                             }));
+           })
+      .def("train_from_dataset",
+           [](LockedTrainer& self, const EpochArguments& epoch) {
+             return run_epoch(epoch, {self.mutex.get()}, [&](auto& dataset, const auto& options) {
+               return self.trainer.train_from_dataset(dataset, options);
+             });
            })
       .def("worker_step",
            [](LockedTrainer& self, int worker, int64_t number, const nb::dict& feeds,
