@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "interchange/onnx/export.h"
+#include "interchange/pir/export.h"
 #include "io/model_folder.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
@@ -37,31 +38,73 @@ Status parse_dims(const std::string& text, std::map<std::string, Dims>& dims) {
   return Ok();
 }
 
-StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
-  if (flags.to == "pir" || flags.to == "program")
-    return Unimplemented("--to {}: models can be written as onnx only", flags.to);
-  if (flags.to != "onnx")
-    return Status(StatusCode::kUsage, "--to: expected onnx, found '" + flags.to + "'");
-  if (tool.common().output.empty())
-    return Status(StatusCode::kUsage, "expected --output, the file to write");
-  interchange::OnnxOptions options{.opset = flags.opset};
-  for (const std::string& text : flags.input_dims)
-    MILLRACE_RETURN_IF_ERROR(parse_dims(text, options.input_dims));
-  const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
-  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::find_program(flags.folder));
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, read_program(tool, path));
-  if (Status checked = ops::check_program(*registry, *program); !checked.ok())
-    return std::move(checked).in_file(path);
+struct Model {
+  std::string path;  // of the program
+  std::unique_ptr<Program> program;
   io::ParamValues params;
-  if (!io::persistables_of(*program).empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::string params_path,
-                              io::find_params(flags.folder, path, *program, flags.params_file));
+};
+
+StatusOr<Model> read_model(Tool& tool, const MigrateFlags& flags) {
+  Model model;
+  const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
+  MILLRACE_ASSIGN_OR_RETURN(model.path, io::find_program(flags.folder));
+  MILLRACE_ASSIGN_OR_RETURN(model.program, read_program(tool, model.path));
+  const Program& program = *model.program;
+  if (Status checked = ops::check_program(*registry, program); !checked.ok())
+    return std::move(checked).in_file(model.path);
+  if (!io::persistables_of(program).empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::find_params(flags.folder, model.path,
+                                                                      program, flags.params_file));
     MILLRACE_ASSIGN_OR_RETURN(
-        params, io::read_parameters(params_path, *program, {.threads = tool.common().threads}));
+        model.params, io::read_parameters(path, program, {.threads = tool.common().threads}));
   }
-  StatusOr<std::string> model = interchange::export_onnx(*program, params, options);
-  if (!model.ok()) return std::move(model).status().in_file(path);
-  MILLRACE_RETURN_IF_ERROR(tool.write_output(*model));
+  return model;
+}
+
+Status write_onnx(Tool& tool, const MigrateFlags& flags, const Model& model,
+                  std::map<std::string, Dims> dims) {
+  StatusOr<std::string> bytes = interchange::export_onnx(
+      *model.program, model.params, {.opset = flags.opset, .input_dims = std::move(dims)});
+  if (!bytes.ok()) return std::move(bytes).status().in_file(model.path);
+  return tool.write_output(*bytes);
+}
+
+// Two files: PREFIX.json and PREFIX.pdiparams. A model without parameters has the first only.
+Status write_pir(Tool& tool, const Model& model, std::map<std::string, Dims> dims) {
+  const CommonOptions& common = tool.common();
+  StatusOr<interchange::PirModel> made =
+      interchange::export_pir(*model.program, model.params, {.input_dims = std::move(dims)});
+  if (!made.ok()) return std::move(made).status().in_file(model.path);
+  std::vector<io::NamedValue> values;
+  for (const std::string& name : made->parameters) values.push_back({name, &model.params.at(name)});
+  if (!values.empty()) {
+    const io::SaveOptions options{.replace = common.force ? Replace::kYes : Replace::kNo};
+    MILLRACE_RETURN_IF_ERROR(io::save_combined(common.output + ".pdiparams", values, options));
+  }
+  return tool.write_file(common.output + ".json", made->program);
+}
+
+Status check_flags(const Tool& tool, const MigrateFlags& flags) {
+  if (flags.to == "program")
+    return Unimplemented("--to {}: models can be written as onnx or pir only", flags.to);
+  if (flags.to != "onnx" && flags.to != "pir")
+    return {StatusCode::kUsage, "--to: expected onnx or pir, found '" + flags.to + "'"};
+  if (tool.common().output.empty())
+    return {StatusCode::kUsage, "expected --output, the file to write, or for pir its prefix"};
+  if (flags.to == "pir" && tool.common().output == "-")
+    return {StatusCode::kUsage, "--to pir writes two files: expected their prefix as --output"};
+  if (flags.to == "pir" && tool.given("--opset"))
+    return {StatusCode::kUsage, "--opset belongs to --to onnx"};
+  return Ok();
+}
+
+StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
+  MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
+  std::map<std::string, Dims> dims;
+  for (const std::string& text : flags.input_dims) MILLRACE_RETURN_IF_ERROR(parse_dims(text, dims));
+  MILLRACE_ASSIGN_OR_RETURN(const Model model, read_model(tool, flags));
+  MILLRACE_RETURN_IF_ERROR(flags.to == "onnx" ? write_onnx(tool, flags, model, std::move(dims))
+                                              : write_pir(tool, model, std::move(dims)));
   return kDone;
 }
 
@@ -69,18 +112,25 @@ StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
 }  // namespace millrace::tools
 
 int millrace::tools::migrate(int argc, char** argv) {
-  Tool tool({.name = "migrate",
-             .purpose = std::string(kMigratePurpose),
-             .examples = {"migrate --to onnx MODEL_DIR -o model.onnx",
-                          "migrate --to onnx --opset 21 --params-file params MODEL_DIR -o m.onnx"},
-             .exit_codes = {{0, "done"}},
-             .notes = {"An op, attribute or input without a counterpart is refused: exit code 7.",
-                       "LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets)."},
-             .unread = {"--json", "--seed"}});
+  Tool tool(
+      {.name = "migrate",
+       .purpose = std::string(kMigratePurpose),
+       .examples = {"migrate --to onnx MODEL_DIR -o model.onnx",
+                    "migrate --to onnx --opset 21 --params-file params MODEL_DIR -o m.onnx",
+                    "migrate --to pir MODEL_DIR -o model"},
+       .exit_codes = {{0, "done"}},
+       .notes = {"An op, attribute or input without a counterpart is refused: exit code 7.",
+                 "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
+                 "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, which release 3.3 of "
+                 "PaddlePaddle loads."},
+       .unread = {"--json", "--seed"}});
   MigrateFlags flags;
-  tool.app().add_option("--to", flags.to, "format to write: onnx")->type_name("FORMAT")->required();
   tool.app()
-      .add_option("--opset", flags.opset, "operator set of ONNX, 17 to 21")
+      .add_option("--to", flags.to, "format to write: onnx or pir")
+      ->type_name("FORMAT")
+      ->required();
+  tool.app()
+      .add_option("--opset", flags.opset, "operator set of onnx, 17 to 21")
       ->type_name("N")
       ->capture_default_str();
   tool.app()
