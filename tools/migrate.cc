@@ -10,6 +10,7 @@
 #include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
 #include "interchange/onnx/export.h"
+#include "interchange/pir/export.h"
 #include "interchange/survey/find_programs.h"
 #include "interchange/survey/report.h"
 #include "interchange/upgrade.h"
@@ -47,31 +48,69 @@ Status parse_dims(const std::string& text, std::map<std::string, Dims>& dims) {
   return Ok();
 }
 
-StatusOr<interchange::OnnxOptions> onnx_options(const MigrateFlags& flags) {
-  interchange::OnnxOptions options{.opset = flags.opset};
-  for (const std::string& text : flags.input_dims)
-    MILLRACE_RETURN_IF_ERROR(parse_dims(text, options.input_dims));
-  return options;
+StatusOr<std::map<std::string, Dims>> input_dims(const MigrateFlags& flags) {
+  std::map<std::string, Dims> dims;
+  for (const std::string& text : flags.input_dims) MILLRACE_RETURN_IF_ERROR(parse_dims(text, dims));
+  return dims;
 }
 
-// The model in a folder, or with the program file `path`, as an ONNX model.
-StatusOr<std::string> convert(const Tool& tool, const MigrateFlags& flags,
-                              const std::string& folder, const std::string& path) {
-  MILLRACE_ASSIGN_OR_RETURN(const interchange::OnnxOptions options, onnx_options(flags));
-  const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, read_program(tool, path));
-  if (Status upgraded = interchange::upgrade_and_check(*program, *registry); !upgraded.ok())
-    return std::move(upgraded).in_file(path);
+struct Model {
+  std::string path;  // of the program
+  std::unique_ptr<Program> program;
   io::ParamValues params;
-  if (!io::persistables_of(*program).empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::string params_path,
-                              io::find_params(folder, path, *program, flags.params_file));
+};
+
+// The model with the program file `path`, in the form of release 2.6.
+StatusOr<Model> read_model(const Tool& tool, const MigrateFlags& flags, const std::string& folder,
+                           const std::string& path) {
+  Model model;
+  model.path = path;
+  const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
+  MILLRACE_ASSIGN_OR_RETURN(model.program, read_program(tool, path));
+  if (Status upgraded = interchange::upgrade_and_check(*model.program, *registry); !upgraded.ok())
+    return std::move(upgraded).in_file(path);
+  if (!io::persistables_of(*model.program).empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string params,
+                              io::find_params(folder, path, *model.program, flags.params_file));
     MILLRACE_ASSIGN_OR_RETURN(
-        params, io::read_parameters(params_path, *program, {.threads = tool.common().threads}));
+        model.params,
+        io::read_parameters(params, *model.program, {.threads = tool.common().threads}));
   }
-  StatusOr<std::string> model = interchange::export_onnx(*program, params, options);
-  if (!model.ok()) return std::move(model).status().in_file(path);
   return model;
+}
+
+Status write_onnx(Tool& tool, const MigrateFlags& flags, const Model& model,
+                  const std::string& file) {
+  interchange::OnnxOptions options{.opset = flags.opset};
+  MILLRACE_ASSIGN_OR_RETURN(options.input_dims, input_dims(flags));
+  StatusOr<std::string> bytes = interchange::export_onnx(*model.program, model.params, options);
+  if (!bytes.ok()) return std::move(bytes).status().in_file(model.path);
+  return tool.write_file(file, *bytes);
+}
+
+// Two files: PREFIX.json and PREFIX.pdiparams. A model without parameters has the first only.
+Status write_pir(Tool& tool, const MigrateFlags& flags, const Model& model,
+                 const std::string& prefix) {
+  interchange::PirOptions options;
+  MILLRACE_ASSIGN_OR_RETURN(options.input_dims, input_dims(flags));
+  StatusOr<interchange::PirModel> made =
+      interchange::export_pir(*model.program, model.params, options);
+  if (!made.ok()) return std::move(made).status().in_file(model.path);
+  std::vector<io::NamedValue> values;
+  for (const std::string& name : made->parameters) values.push_back({name, &model.params.at(name)});
+  if (!values.empty()) {
+    const io::SaveOptions saving{.replace = tool.common().force ? Replace::kYes : Replace::kNo};
+    MILLRACE_RETURN_IF_ERROR(io::save_combined(prefix + ".pdiparams", values, saving));
+  }
+  return tool.write_file(prefix + ".json", made->program);
+}
+
+// \param output  a file for onnx, a prefix for pir
+Status convert(Tool& tool, const MigrateFlags& flags, const std::string& folder,
+               const std::string& path, const std::string& output) {
+  MILLRACE_ASSIGN_OR_RETURN(const Model model, read_model(tool, flags, folder, path));
+  return flags.to == "onnx" ? write_onnx(tool, flags, model, output)
+                            : write_pir(tool, flags, model, output);
 }
 
 Status compile_for_cpu(const Program& program) {
@@ -80,14 +119,20 @@ Status compile_for_cpu(const Program& program) {
 }
 
 StatusOr<interchange::Report> look(const Tool& tool, const MigrateFlags& flags) {
-  MILLRACE_ASSIGN_OR_RETURN(const interchange::OnnxOptions onnx, onnx_options(flags));
+  MILLRACE_ASSIGN_OR_RETURN(const auto dims, input_dims(flags));
   interchange::SurveyOptions options;
   options.reading.max_bytes = tool.common().max_model_bytes;
   options.threads = tool.common().threads;
   options.compile = compile_for_cpu;
+  const interchange::OnnxOptions onnx{.opset = flags.opset, .input_dims = dims};
   options.targets.push_back({"onnx", interchange::onnx_op_types(),
                              [onnx](const Program& program, const io::ParamValues& params) {
                                return interchange::export_onnx(program, params, onnx).status();
+                             }});
+  const interchange::PirOptions pir{.input_dims = dims};
+  options.targets.push_back({"pir", interchange::pir_op_types(),
+                             [pir](const Program& program, const io::ParamValues& params) {
+                               return interchange::export_pir(program, params, pir).status();
                              }});
   interchange::Report report{.folder = flags.folder, .targets = {}, .programs = {}};
   while (report.folder.size() > 1 && report.folder.back() == '/') report.folder.pop_back();
@@ -110,7 +155,7 @@ StatusOr<int> survey_folder(Tool& tool, const MigrateFlags& flags) {
   return kDone;
 }
 
-// "a/b/__model__" -> "a/b.onnx", "a/x.pdmodel" -> "a/x.onnx"; paths are relative to the folder.
+// "a/b/__model__" -> "a/b", "a/x.pdmodel" -> "a/x"; paths are relative to the folder.
 std::string output_name(const std::string& folder, const std::string& path) {
   std::filesystem::path name = std::filesystem::path(path).lexically_relative(folder);
   if (name.filename() == "__model__" && name.has_parent_path()) name = name.parent_path();
@@ -118,7 +163,14 @@ std::string output_name(const std::string& folder, const std::string& path) {
   const std::string extension = name.extension().string();
   if (extension == ".pdmodel" || extension == ".pb" || extension == ".desc")
     name.replace_extension();
-  return name.string() + ".onnx";
+  return name.string();
+}
+
+Status make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return Ok();
+  return {StatusCode::kIo, fmt::format("cannot create '{}': {}", path, error.message())};
 }
 
 // Converts each inference model below the folder; a model that is refused is reported.
@@ -134,20 +186,16 @@ StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
       continue;
     }
     const std::string folder = std::filesystem::path(path).parent_path().string();
-    const StatusOr<std::string> model = convert(tool, flags, folder.empty() ? "." : folder, path);
-    if (!model.ok()) {
+    std::filesystem::path out =
+        std::filesystem::path(tool.common().output) / output_name(flags.folder, path);
+    MILLRACE_RETURN_IF_ERROR(make_folder(out.parent_path().string()));
+    if (flags.to == "onnx") out += ".onnx";
+    const Status done = convert(tool, flags, folder.empty() ? "." : folder, path, out.string());
+    if (!done.ok()) {
       ++refused;
-      tool.report(model.status());
+      tool.report(done);
       continue;
     }
-    const std::filesystem::path out =
-        std::filesystem::path(tool.common().output) / output_name(flags.folder, path);
-    std::error_code error;
-    std::filesystem::create_directories(out.parent_path(), error);
-    if (error)
-      return Status(StatusCode::kIo, fmt::format("cannot create '{}': {}",
-                                                 out.parent_path().string(), error.message()));
-    MILLRACE_RETURN_IF_ERROR(tool.write_file(out.string(), *model));
     ++written;
   }
   tool.log(LogLevel::kInfo, fmt::format("{} models written, {} refused", written, refused));
@@ -156,24 +204,36 @@ StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
   return refused == 0 ? kDone : kAnswerIsNo;
 }
 
+Status check_flags(const Tool& tool, const MigrateFlags& flags) {
+  const std::string& output = tool.common().output;
+  if (flags.to == "program")
+    return Unimplemented("--to {}: models can be written as onnx or pir only", flags.to);
+  if (flags.to != "onnx" && flags.to != "pir")
+    return {StatusCode::kUsage, "--to: expected onnx or pir, found '" + flags.to + "'"};
+  if (tool.given("--format") || tool.common().json)
+    return {StatusCode::kUsage, "--format and --json are for reports, without --to"};
+  if (output.empty())
+    return {StatusCode::kUsage, flags.all ? "expected --output, the folder to write"
+                                          : "expected --output, the file to write, or for pir its "
+                                            "prefix"};
+  if (output == "-" && flags.all)
+    return {StatusCode::kUsage, "--all writes many files: expected their folder as --output"};
+  if (output == "-" && flags.to == "pir")
+    return {StatusCode::kUsage, "--to pir writes two files: expected their prefix as --output"};
+  if (flags.to == "pir" && tool.given("--opset"))
+    return {StatusCode::kUsage, "--opset belongs to --to onnx"};
+  return Ok();
+}
+
 StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
   if (flags.to.empty()) {
     if (flags.all) return Status(StatusCode::kUsage, "--all: expected --to");
     return survey_folder(tool, flags);
   }
-  if (flags.to == "pir" || flags.to == "program")
-    return Unimplemented("--to {}: models can be written as onnx only", flags.to);
-  if (flags.to != "onnx")
-    return Status(StatusCode::kUsage, "--to: expected onnx, found '" + flags.to + "'");
-  if (tool.given("--format") || tool.common().json)
-    return Status(StatusCode::kUsage, "--format and --json are for reports, without --to");
-  if (tool.common().output.empty())
-    return Status(StatusCode::kUsage, flags.all ? "expected --output, the folder to write"
-                                                : "expected --output, the file to write");
+  MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
   if (flags.all) return migrate_all(tool, flags);
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::find_program(flags.folder));
-  MILLRACE_ASSIGN_OR_RETURN(const std::string model, convert(tool, flags, flags.folder, path));
-  MILLRACE_RETURN_IF_ERROR(tool.write_output(model));
+  MILLRACE_RETURN_IF_ERROR(convert(tool, flags, flags.folder, path, tool.common().output));
   return kDone;
 }
 
@@ -181,21 +241,25 @@ StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
 }  // namespace millrace::tools
 
 int millrace::tools::migrate(int argc, char** argv) {
-  Tool tool({.name = "migrate",
-             .purpose = std::string(kMigratePurpose),
-             .examples = {"migrate OLD_MODELS --format html -o report.html",
-                          "migrate --to onnx MODEL_DIR -o model.onnx",
-                          "migrate --to onnx --opset 21 --params-file params MODEL_DIR -o m.onnx",
-                          "migrate --to onnx --all OLD_MODELS -o onnx_models"},
-             .exit_codes = {{0, "done"}, {1, "with --all: some models were refused"}},
-             .notes = {"Without --to: a report on every program below the folder.",
-                       "Programs of older releases are upgraded first, as by upgrade-program.",
-                       "An op, attribute or input without a counterpart is refused: exit code 7.",
-                       "LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets)."},
-             .unread = {"--seed"}});
+  Tool tool(
+      {.name = "migrate",
+       .purpose = std::string(kMigratePurpose),
+       .examples = {"migrate OLD_MODELS --format html -o report.html",
+                    "migrate --to onnx MODEL_DIR -o model.onnx",
+                    "migrate --to onnx --opset 21 --params-file params MODEL_DIR -o m.onnx",
+                    "migrate --to pir MODEL_DIR -o model",
+                    "migrate --to pir --all OLD_MODELS -o new_models"},
+       .exit_codes = {{0, "done"}, {1, "with --all: some models were refused"}},
+       .notes = {"Without --to: a report on every program below the folder.",
+                 "Programs of older releases are upgraded first, as by upgrade-program.",
+                 "An op, attribute or input without a counterpart is refused: exit code 7.",
+                 "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
+                 "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, which release 3.3 of "
+                 "PaddlePaddle loads."},
+       .unread = {"--seed"}});
   MigrateFlags flags;
   tool.app()
-      .add_option("--to", flags.to, "format to write: onnx; without it, a report is written")
+      .add_option("--to", flags.to, "format to write: onnx or pir; without it, a report is written")
       ->type_name("FORMAT");
   tool.app().add_flag("--all", flags.all,
                       "convert every inference model below the folder; --output is a folder");
@@ -204,7 +268,7 @@ int millrace::tools::migrate(int argc, char** argv) {
       ->type_name("FORMAT")
       ->capture_default_str();
   tool.app()
-      .add_option("--opset", flags.opset, "operator set of ONNX, 17 to 21")
+      .add_option("--opset", flags.opset, "operator set of onnx, 17 to 21")
       ->type_name("N")
       ->capture_default_str();
   tool.app()

@@ -1,6 +1,7 @@
 // Arithmetic and comparisons of two operands, and scale, clip, cast and sum.
 
 #include "interchange/onnx/op_context.h"
+#include "interchange/source_ops.h"
 
 namespace millrace::interchange {
 namespace {
@@ -8,18 +9,11 @@ namespace {
 // Adds axes of extent 1 at the end of the smaller operand, so that it starts at `axis` of the
 // larger one; ONNX aligns operands at the end.
 StatusOr<std::pair<std::string, std::string>> aligned(OpContext& c) {
-  const auto axis = c.attr<int64_t>("axis");
+  MILLRACE_ASSIGN_OR_RETURN(const Alignment alignment, read_alignment(c));
   std::string x = c.in("X");
   std::string y = c.in("Y");
-  const int64_t rank_x = c.rank("X");
-  const int64_t rank_y = c.rank("Y");
-  if (axis == -1 || rank_x == rank_y) return std::pair(x, y);
-  const int64_t larger = std::max(rank_x, rank_y);
-  const int64_t smaller = std::min(rank_x, rank_y);
-  if (axis < 0 || axis + smaller > larger) return c.refuse("operands that axis does not align");
-  std::vector<int64_t> axes;
-  for (int64_t i = smaller; i < larger - axis; ++i) axes.push_back(i);
-  (rank_x < rank_y ? x : y) = c.unsqueeze(rank_x < rank_y ? x : y, axes);
+  std::string& smaller = alignment.is_x ? x : y;
+  if (!alignment.axes.empty()) smaller = c.unsqueeze(smaller, alignment.axes);
   return std::pair(x, y);
 }
 

@@ -1,17 +1,14 @@
 // Rows of tables by id.
 
 #include "interchange/onnx/op_context.h"
+#include "interchange/source_ops.h"
 
 namespace millrace::interchange {
 namespace {
 
 Status lookup_table(OpContext& c) {
   const bool is_v2 = c.op().type() == "lookup_table_v2";
-  // Without servers the table is a parameter like any other.
-  if (c.attr<bool>("remote_prefetch") && !c.attr<std::vector<std::string>>("epmap").empty())
-    return c.refuse("a table on other servers");
-  c.ignore({"is_sparse", "is_distributed", "entry", "entry_config", "table_class", "table_names",
-            "trainer_id", "slot", "grad_inplace", "epmap", "height_sections"});
+  MILLRACE_RETURN_IF_ERROR(read_table_attrs(c));
   std::string ids = c.in("Ids");
   // Version 1 has a last axis of extent 1, which version 2 does not.
   if (!is_v2) ids = c.squeeze(ids, {c.rank("Ids") - 1});

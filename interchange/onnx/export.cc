@@ -1,15 +1,12 @@
 #include "interchange/onnx/export.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/version.h"
-#include "framework/op_attrs.h"
 #include "interchange/onnx/check_model.h"
 #include "interchange/onnx/op_context.h"
-#include "ops/infer_shapes.h"
+#include "interchange/source_program.h"
 #include "ops/registry.h"
 
 namespace millrace::interchange {
@@ -43,17 +40,6 @@ const ConverterTable& converters() {
     return made;
   }();
   return table;
-}
-
-// Feeds or fetches in the order of their columns.
-std::vector<const Op*> in_columns(const Block& block, llvm::StringRef type) {
-  std::vector<const Op*> found;
-  for (const Op& op : block.ops())
-    if (op.type() == type) found.push_back(&op);
-  std::stable_sort(found.begin(), found.end(), [](const Op* a, const Op* b) {
-    return get_attr_or<int32_t>(*a, "col", 0) < get_attr_or<int32_t>(*b, "col", 0);
-  });
-  return found;
 }
 
 // Converts one program.
@@ -92,18 +78,9 @@ class Export {
 
  private:
   Status add_inputs() {
-    const std::vector<const Op*> feeds = in_columns(block_, "feed");
-    for (const Op* const feed : feeds) {
-      const std::string name = feed->first_output("Out").str();
-      Var* const var = block_.find_var(name);
-      if (const auto dims = options_.input_dims.find(name); dims != options_.input_dims.end()) {
-        if (var == nullptr || var->dims().size() != dims->second.size())
-          return InvalidArgument("dims of the input '{}': expected {} of them, found {}", name,
-                                 var == nullptr ? 0 : var->dims().size(), dims->second.size());
-        var->set_dims(dims->second);
-      }
-      if (var == nullptr || !var->spec().has_tensor())
-        return InvalidProgram("the fed var '{}' has no declared shape", name).at(feed->location());
+    for (const Op* const feed : in_columns(block_, "feed")) {
+      MILLRACE_ASSIGN_OR_RETURN(const Var* const var, fed_var(block_, *feed, options_.input_dims));
+      const std::string name = var->name().str();
       if (onnx_type(var->dtype()) == 0) {
         return Unimplemented("export to ONNX: element type {} of the fed var '{}'",
                              dtype_name(var->dtype()), name)
@@ -120,10 +97,7 @@ class Export {
         offset_inputs_.insert(offsets);
       }
     }
-    for (const auto& [name, dims] : options_.input_dims)
-      if (!vars_.value.contains(name))
-        return InvalidArgument("dims of '{}', which is no input of the program", name);
-    return Ok();
+    return check_input_names(block_, options_.input_dims);
   }
 
   static void add_value_info(::onnx::ValueInfoProto& info, const std::string& name, int32_t type,
@@ -143,18 +117,8 @@ class Export {
 
   // Parameters that ops read.
   Status add_params() {
-    for (const Var& var : block_.vars()) {
-      const std::string name = var.name().str();
-      if (!var.persistable() || vars_.value.contains(name) || !block_.has_readers(name)) continue;
-      if (var.kind() == VarKind::kFeedMinibatch || var.kind() == VarKind::kFetchList) continue;
-      const auto found = params_.find(name);
-      const Tensor* const tensor =
-          found == params_.end() ? nullptr : found->second.get_if<Tensor>();
-      if (tensor == nullptr || !tensor->initialized()) {
-        const Op* const writer = block_.first_writer(name);
-        if (writer != nullptr && !writer->reads(name)) continue;  // an op sets it
-        return NotFound("the parameter '{}' has no value, or it is not a dense tensor", name);
-      }
+    MILLRACE_ASSIGN_OR_RETURN(const auto read, read_params(block_, params_));
+    for (const auto& [name, tensor] : read) {
       if (tensor->bytes() + builder_.constant_bytes() > kMaxConstantBytes)
         return Unimplemented("export to ONNX: more than 2 GB of parameters");
       vars_.value[name] = builder_.unique(name);
@@ -170,42 +134,15 @@ class Export {
     const ops::OpDef* const def = registry_.find(op.type());
     if (found == converters().end() || def == nullptr)
       return Unimplemented("export to ONNX: the op has no counterpart").at(op.location());
-    for (const llvm::StringRef name : op.input_names()) {
-      const Var* const var = block_.find_var_recursive(name);
-      if (var != nullptr && var->kind() != VarKind::kLodTensor) {
-        return Unimplemented("export to ONNX: '{}' is a var of kind {}, expected a dense tensor",
-                             name.str(), var_kind_name(var->kind()))
-            .at(op.location());
-      }
-    }
-    MILLRACE_RETURN_IF_ERROR(infer(op));
+    MILLRACE_RETURN_IF_ERROR(check_dense_inputs(op, "ONNX"));
+    MILLRACE_RETURN_IF_ERROR(infer_dims(registry_, op));
     OpContext context(op, *def, builder_, vars_);
     MILLRACE_RETURN_IF_ERROR(found->second(context));
     return context.finish(common_);
   }
 
-  // Dims that inference does not know stay as they were declared.
-  Status infer(Op& op) {
-    std::vector<std::pair<Var*, Dims>> before;
-    for (const llvm::StringRef name : op.output_names()) {
-      Var* const var = block_.find_var_recursive(name);
-      if (var != nullptr) before.emplace_back(var, Dims(var->dims().begin(), var->dims().end()));
-    }
-    MILLRACE_RETURN_IF_ERROR(ops::infer_op(registry_, op));
-    for (const auto& [var, declared] : before) {
-      Dims dims(var->dims().begin(), var->dims().end());
-      if (dims.size() != declared.size()) continue;
-      for (size_t i = 0; i < dims.size(); ++i)
-        if (dims[i] < 0) dims[i] = declared[i];
-      var->set_dims(dims);
-    }
-    return Ok();
-  }
-
   Status add_outputs() {
-    const std::vector<const Op*> fetches = in_columns(block_, "fetch");
-    if (fetches.empty())
-      return InvalidProgram("the program has no fetch ops, so it is not an inference program");
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<const Op*> fetches, fetches_of(block_));
     std::set<std::string> done;
     for (const Op* const fetch : fetches) {
       const std::string name = fetch->first_input("X").str();

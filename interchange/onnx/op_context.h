@@ -8,11 +8,9 @@
 
 #include <llvm/ADT/StringRef.h>
 
-#include "framework/op.h"
 #include "framework/tensor/value.h"
 #include "interchange/onnx/graph.h"
-#include "ops/op_def.h"
-#include "ops/read_attr.h"
+#include "interchange/op_reader.h"
 
 namespace millrace::interchange {
 
@@ -23,58 +21,29 @@ struct VarValues {
   std::map<std::string, const Tensor*> constant;        ///< content of parameters
 };
 
-/// One op that is being converted: its inputs, attributes and outputs, and the graph.
-///
-/// Every attribute and slot that a converter reads is recorded; finish() refuses an op that has
-/// others. An error of an accessor is kept until finish(), so that converters need no checks.
-/// Axes that accessors return are not negative.
-class OpContext {
+/// One op that is being converted, and the graph.
+class OpContext : public OpReader {
  public:
   OpContext(const Op& op, const ops::OpDef& def, GraphBuilder& graph, VarValues& vars)
-      : op_(op), def_(def), graph_(graph), vars_(vars), first_node_(graph.proto().node_size()) {}
+      : OpReader(op, def, "ONNX"),
+        graph_(graph),
+        vars_(vars),
+        first_node_(graph.proto().node_size()) {}
 
-  [[nodiscard]] const Op& op() const { return op_; }
   GraphBuilder& graph() { return graph_; }
   [[nodiscard]] int opset() const { return graph_.opset(); }
 
   // ---- inputs
-  /// True if the slot names a var.
-  [[nodiscard]] bool has(llvm::StringRef slot) const;
   /// The value of the only var of a slot.
   std::string in(llvm::StringRef slot);
   /// The values of all vars of a slot.
   std::vector<std::string> ins(llvm::StringRef slot);
-  /// Declared dims and element type of a var of an input slot; -1 is an unknown extent.
-  [[nodiscard]] Dims dims(llvm::StringRef slot, size_t k = 0) const;
-  [[nodiscard]] DType dtype(llvm::StringRef slot) const;
-  [[nodiscard]] int64_t rank(llvm::StringRef slot) const {
-    return static_cast<int64_t>(dims(slot).size());
-  }
-  /// Element type and rank of an output.
-  [[nodiscard]] DType out_dtype(llvm::StringRef slot) const;
-  [[nodiscard]] Dims out_dims(llvm::StringRef slot) const;
   /// Offsets (int64 [sequences + 1]) of the last LoD level of an input; an error if it has none.
   std::string offsets(llvm::StringRef slot);
   /// The offsets of all levels; empty for an input without LoD.
   [[nodiscard]] std::vector<std::string> lod(llvm::StringRef slot) const;
 
-  // ---- attributes
-  /// The value, else the default of the schema.
-  template <typename T>
-  T attr(llvm::StringRef name) {
-    known_.insert(name.str());
-    return ops::read_attr<T>(def_, op_, name);
-  }
-  /// Integers of any kind of list.
-  std::vector<int64_t> ints(llvm::StringRef name) { return attr<std::vector<int64_t>>(name); }
-  /// An axis attribute, counted from the front of `rank` axes.
-  int64_t axis(llvm::StringRef name, int64_t rank);
-  /// The attribute has no influence on this conversion.
-  void ignore(std::initializer_list<llvm::StringRef> names);
-
   // ---- outputs
-  /// True if the op has the output and another op reads it.
-  [[nodiscard]] bool wants(llvm::StringRef slot) const;
   /// Binds the var of an output slot to a value.
   void set(llvm::StringRef slot, const std::string& value, size_t k = 0);
   /// Gives an output LoD; without it, outputs that are declared with LoD get that of an input.
@@ -104,26 +73,11 @@ class OpContext {
   std::string shape(const std::string& value) { return node("Shape", {value}); }
   std::string extent(const std::string& value, int64_t axis);
 
-  // ---- errors
-  /// The error for what has no counterpart in ONNX; its location is the op.
-  [[nodiscard]] Status refuse(const std::string& why) const;
-  /// Called after the converter: errors of accessors, and what the converter did not read.
-  Status finish(const std::set<std::string>& common_attrs);
-
  private:
-  void fail(Status status);
-  [[nodiscard]] const Var* var_of(llvm::StringRef slot, size_t k, bool is_output) const;
-
-  const Op& op_;
-  const ops::OpDef& def_;
   GraphBuilder& graph_;
   VarValues& vars_;
   int first_node_;
-  std::set<std::string> known_;
-  std::set<std::string> inputs_read_;
-  std::set<std::string> outputs_set_;
   std::set<std::string> lod_set_;
-  Status status_;
 };
 
 /// Converts one op. \returns an error made by OpContext::refuse() for what ONNX cannot express

@@ -38,15 +38,33 @@ TEST(Migrate, WritesAModel) {
   EXPECT_THAT(again.text, HasSubstr("--force"));
 }
 
+TEST(Migrate, WritesAPirModelAsTwoFiles) {
+  const millrace::testing::TempFolder folder;
+  const std::string prefix = folder / "model";
+  const MigrateResult done = migrate_tool({"--to", "pir", kFitALine, "-o", prefix});
+  EXPECT_EQ(done.code, 0) << done.text;
+  EXPECT_GT(std::filesystem::file_size(prefix + ".json"), 100U);
+  EXPECT_GT(std::filesystem::file_size(prefix + ".pdiparams"), 50U);
+  const MigrateResult again = migrate_tool({"--to", "pir", kFitALine, "-o", prefix});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.text, HasSubstr("model.pdiparams"));
+  EXPECT_EQ(migrate_tool({"--to", "pir", kFitALine, "-o", prefix, "--force"}).code, 0);
+  const MigrateResult stream = migrate_tool({"--to", "pir", kFitALine, "-o", "-"});
+  EXPECT_EQ(stream.code, 2);
+  EXPECT_THAT(stream.text, HasSubstr("--to pir writes two files: expected their prefix"));
+  const MigrateResult opset =
+      migrate_tool({"--to", "pir", kFitALine, "-o", prefix, "--opset", "17"});
+  EXPECT_EQ(opset.code, 2);
+  EXPECT_THAT(opset.text, HasSubstr("--opset belongs to --to onnx"));
+}
+
 TEST(Migrate, OtherFormatsAreUnimplementedAndNameThemselves) {
-  for (const std::string format : {"pir", "program"}) {
-    const MigrateResult done = migrate_tool({"--to", format, kFitALine, "-o", "-"});
-    EXPECT_EQ(done.code, 7);
-    EXPECT_THAT(done.text, HasSubstr("--to " + format + ": models can be written as onnx only"));
-  }
+  const MigrateResult done = migrate_tool({"--to", "program", kFitALine, "-o", "-"});
+  EXPECT_EQ(done.code, 7);
+  EXPECT_THAT(done.text, HasSubstr("--to program: models can be written as onnx or pir only"));
   const MigrateResult wrong = migrate_tool({"--to", "onxx", kFitALine, "-o", "-"});
   EXPECT_EQ(wrong.code, 2);
-  EXPECT_THAT(wrong.text, HasSubstr("expected onnx, found 'onxx'"));
+  EXPECT_THAT(wrong.text, HasSubstr("expected onnx or pir, found 'onxx'"));
 }
 
 TEST(Migrate, WrongArgumentsAreUsageErrors) {

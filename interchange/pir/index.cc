@@ -1,0 +1,57 @@
+// Elements chosen by index or by value.
+
+#include "interchange/pir/rows.h"
+
+namespace millrace::interchange::pir {
+namespace {
+
+constexpr Row kIndexRows[] = {
+    {"arg_max", "argmax", "X @axis:i64", "keepdims:bool flatten:bool dtype:dtype", "Out"},
+    {"arg_min", "argmin", "X @axis:i64", "keepdims:bool flatten:bool dtype:dtype", "Out"},
+    {"argsort", "argsort", "X", "axis:i32 descending:bool stable:bool=false", "Out Indices"},
+    {"gather", "gather", "X Index @axis:i32|Axis", "!overwrite", "Out"},
+    {"gather_nd", "gather_nd", "X Index", "", "Out"},
+    {"gather_tree", "gather_tree", "Ids Parents", "", "Out"},
+    {"index_sample", "index_sample", "X Index", "", "Out"},
+    {"index_select", "index_select", "X Index", "axis<dim:i32", "Out"},
+    {"kthvalue", "kthvalue", "X", "k:i64 axis:i32 keepdim:bool", "Out Indices"},
+    {"masked_select", "masked_select", "X Mask", "", "Y"},
+    {"multiplex", "multiplex", "X* Ids", "", "Out"},
+    {"put_along_axis", "put_along_axis", "Input Index Value",
+     "axis<Axis:i32 reduce<Reduce:str include_self<Include_self:bool", "Result"},
+    {"scatter", "scatter", "X Ids Updates", "overwrite:bool", "Out"},
+    {"scatter_nd_add", "scatter_nd_add", "X Index Updates", "", "Out"},
+    {"shard_index", "shard_index", "X", "index_num:i32 nshards:i32 shard_id:i32 ignore_value:i32",
+     "Out"},
+    {"take_along_axis", "take_along_axis", "Input Index", "axis<Axis:i32", "Result"},
+    {"top_k", "topk", "X @k:i32|K", "axis:i32=-1 largest:bool=true sorted:bool=true",
+     "Out Indices"},
+    {"top_k_v2", "topk", "X @k:i32|K", "axis:i32 largest:bool sorted:bool", "Out Indices"},
+    {"where", "where", "Condition X Y", "", "Out"},
+    {"where_index", "nonzero", "Condition", "", "Out"},
+};
+
+// Without sorting, the original keeps the order of the first occurrences, which PIR does not know.
+Status unique(OpContext& c) {
+  if (!c.attr<bool>("is_sorted")) return c.refuse("unique values in the order of their occurrence");
+  const std::vector<Value> results = c.nodes(
+      "unique", {c.in("X")},
+      {of_bool("return_index", c.attr<bool>("return_index")),
+       of_bool("return_inverse", c.attr<bool>("return_inverse")),
+       of_bool("return_counts", c.attr<bool>("return_counts")), of_i32s("axis", c.ints("axis")),
+       of_dtype("dtype", static_cast<DType>(c.attr<int32_t>("dtype"))), of_bool("is_sorted", true)},
+      {result_of(c.out_type("Out")), result_of(c.out_type("Indices")),
+       result_of(c.out_type("Index")), result_of(c.out_type("Counts"))});
+  size_t k = 0;
+  for (const char* slot : {"Out", "Indices", "Index", "Counts"}) c.set(slot, results[k++]);
+  return Ok();
+}
+
+}  // namespace
+
+void add_index_ops(Converters& table) {
+  for (const Row& row : kIndexRows) table.rows[row.type] = &row;
+  table.functions["unique"] = unique;
+}
+
+}  // namespace millrace::interchange::pir

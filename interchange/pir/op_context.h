@@ -1,0 +1,76 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "interchange/op_reader.h"
+#include "interchange/pir/graph.h"
+
+namespace millrace::interchange::pir {
+
+/// Var -> its current value.
+using VarValues = std::map<std::string, Value>;
+
+/// One op that is being converted, and the program.
+class OpContext : public OpReader {
+ public:
+  OpContext(const Op& op, const ops::OpDef& def, GraphBuilder& graph, VarValues& vars)
+      : OpReader(op, def, "PIR"), graph_(graph), vars_(vars) {}
+
+  /// The program that is written.
+  GraphBuilder& graph() { return graph_; }
+  /// The values of all vars.
+  VarValues& vars() { return vars_; }
+
+  // ---- inputs
+  /// The value of the only var of a slot.
+  Value in(llvm::StringRef slot);
+  /// The same; a value that does not exist if the slot is empty.
+  Value in_or_none(llvm::StringRef slot);
+  /// The values of all vars of a slot.
+  std::vector<Value> ins(llvm::StringRef slot);
+
+  // ---- outputs
+  /// The type of a var of an output slot: what shape inference knows. A slot without vars has the
+  /// type of a scalar of f32.
+  [[nodiscard]] TensorType out_type(llvm::StringRef slot, size_t k = 0) const;
+  /// Binds the var of an output slot to a value.
+  void set(llvm::StringRef slot, const Value& value, size_t k = 0);
+
+  // ---- ops
+  /// Adds an op of the dialect of operators with one result of the given type.
+  Value node(const std::string& name, const std::vector<Value>& inputs,
+             const std::vector<Attr>& attrs, TensorType type);
+  /// The same with several results.
+  std::vector<Value> nodes(const std::string& name, const std::vector<Value>& inputs,
+                           const std::vector<Attr>& attrs, std::vector<Value> results) {
+    return graph_.add("1." + name, inputs, attrs, std::move(results));
+  }
+  /// Joins values to a list, and takes a list apart.
+  Value list(const std::vector<Value>& values);
+  std::vector<Value> parts(const Value& value);
+  /// A constant. \param on_host  a kernel reads it on the host: a scalar attribute, not data
+  Value full(double value, DType dtype, const std::vector<int64_t>& dims = {1},
+             bool on_host = true);
+  /// A list of integers that a kernel reads on the host.
+  Value int_list(const std::vector<int64_t>& values);
+  /// The value with another element type; itself if it has it.
+  Value cast(const Value& value, DType dtype);
+  /// 0 keeps an extent and -1 is what is left, as in the original.
+  Value reshape(const Value& value, const std::vector<int64_t>& dims);
+  /// Removes axes of extent 1, or adds them.
+  Value squeeze(const Value& value, const std::vector<int64_t>& axes);
+  Value unsqueeze(const Value& value, const std::vector<int64_t>& axes);
+  /// Joins the axes from `first` to `last` (inclusive) to one.
+  Value flatten(const Value& value, int64_t first, int64_t last);
+
+ private:
+  GraphBuilder& graph_;
+  VarValues& vars_;
+};
+
+/// Converts one op. \returns an error made by OpContext::refuse() for what PIR cannot express
+using Converter = Status (*)(OpContext&);
+
+}  // namespace millrace::interchange::pir

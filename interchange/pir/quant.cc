@@ -1,0 +1,45 @@
+// Quantised values, as they are simulated in training and stored.
+
+#include "interchange/pir/rows.h"
+
+namespace millrace::interchange::pir {
+namespace {
+
+constexpr Row kQuantRows[] = {
+    {"dequantize_abs_max", "dequantize_abs_max", "X Scale", "max_range:f32", "Out"},
+    {"fake_channel_wise_dequantize_max_abs", "fake_channel_wise_dequantize_max_abs", "X Scales*",
+     "quant_bits:i32s quant_axis:i32 x_num_col_dims:i32", "Out"},
+    {"fake_channel_wise_quantize_abs_max", "fake_channel_wise_quantize_abs_max", "X",
+     "bit_length:i32 round_type:i32 quant_axis:i32 is_test:bool", "Out OutScale"},
+    {"fake_channel_wise_quantize_dequantize_abs_max",
+     "fake_channel_wise_quantize_dequantize_abs_max", "X",
+     "bit_length:i32 round_type:i32 quant_axis:i32", "Out OutScale"},
+    {"fake_dequantize_max_abs", "fake_dequantize_max_abs", "X Scale", "max_range:f32", "Out"},
+    {"fake_quantize_abs_max", "fake_quantize_abs_max", "X", "bit_length:i32 round_type:i32",
+     "Out OutScale"},
+    {"fake_quantize_dequantize_abs_max", "fake_quantize_dequantize_abs_max", "X",
+     "bit_length:i32 round_type:i32", "Out OutScale"},
+    {"fake_quantize_dequantize_moving_average_abs_max",
+     "fake_quantize_dequantize_moving_average_abs_max_", "X InScale InAccum? InState?",
+     "moving_rate:f32 bit_length:i32 is_test:bool round_type:i32",
+     "Out OutScale OutState OutAccum"},
+    {"fake_quantize_moving_average_abs_max", "fake_quantize_moving_average_abs_max_",
+     "X InScale InAccum? InState?", "moving_rate:f32 bit_length:i32 is_test:bool round_type:i32",
+     "Out OutScale OutState OutAccum"},
+    {"fake_quantize_range_abs_max", "fake_quantize_range_abs_max_", "X InScale Iter?",
+     "window_size:i32 bit_length:i32 is_test:bool round_type:i32", "Out OutScale OutScales"},
+    {"quantize_linear", "quantize_linear", "X Scale ZeroPoint InAccum? InState?",
+     "quant_axis:i32 bit_length:i32 qmin:i32=-128 qmax:i32=127 round_type:i32 is_test:bool "
+     "only_observer:bool",
+     "Y OutState? OutAccum? OutScale?"},
+    {"moving_average_abs_max_scale", "moving_average_abs_max_scale_", "X InAccum? InState?",
+     "moving_rate:f32 is_test:bool", "Out OutScale OutState OutAccum"},
+};
+
+}  // namespace
+
+void add_quant_ops(Converters& table) {
+  for (const Row& row : kQuantRows) table.rows[row.type] = &row;
+}
+
+}  // namespace millrace::interchange::pir
