@@ -220,18 +220,26 @@ Status Dataset::global_shuffle(int trainers) {
   return local_shuffle();
 }
 
+StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options, const RunFeeds& run) {
+  return run_over(dataset, options,
+                  [&run](int, int64_t, const executor::NamedValues& feeds,
+                         const std::vector<std::string>& fetches,
+                         std::vector<Value>& results) { return run(feeds, fetches, results); },
+                  {});
+}
+
 StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
-                               const RunOneBatch& run) {
+                               const RunOneBatch& run, const jobs::EpochWorkers& workers) {
   MILLRACE_RETURN_IF_ERROR(check_epoch_options(options));
   auto& parts = Internals::parts(dataset);
   MILLRACE_RETURN_IF_ERROR(parts.may("a new epoch"));
   parts.in_epoch = true;
   const auto end = llvm::make_scope_exit([&parts] { parts.in_epoch = false; });
-  std::vector<Value> values(options.fetches.size());
-  const auto one = [&](int64_t batch, const executor::NamedValues& feeds,
+  const auto one = [&](int worker, int64_t batch, const executor::NamedValues& feeds,
                        executor::NamedValues& results) -> Status {
-    for (size_t i = 0; i < values.size(); ++i) values[i] = std::move(results[options.fetches[i]]);
-    MILLRACE_RETURN_IF_ERROR(run(batch, feeds, options.fetches, values));
+    std::vector<Value> values;
+    for (const std::string& name : options.fetches) values.push_back(std::move(results[name]));
+    MILLRACE_RETURN_IF_ERROR(run(worker, batch, feeds, options.fetches, values));
     // results that are not arrays are an error of the first batch, not of the last
     if (batch == options.first_batch)
       MILLRACE_RETURN_IF_ERROR(executor::to_arrays(options.fetches, values).status());
@@ -239,7 +247,7 @@ StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
     return Ok();
   };
   MILLRACE_ASSIGN_OR_RETURN(const jobs::EpochResult done,
-                            jobs::run_epoch(*parts.data, epoch_options_of(options), one));
+                            jobs::run_epoch(*parts.data, epoch_options_of(options), one, workers));
   EpochResult result;
   result.batches = done.batches;
   result.examples = done.examples;

@@ -68,7 +68,7 @@ void PreparedProgram::set_random_position(uint64_t position) {
 StatusOr<EpochResult> PreparedProgram::train_from_dataset(Dataset& dataset,
                                                           const EpochOptions& options) {
   return run_over(dataset, options,
-                  [this](int64_t, const executor::NamedValues& feeds,
+                  [this](const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results) {
                     return parts_->program->run(feeds, fetches, results);
                   });

@@ -156,7 +156,7 @@ StatusOr<EpochResult> Fleet::train_from_dataset(Dataset& dataset, const EpochOpt
         .with_hint("run-program dumps them, for jobs of transpile-program --fleet");
   return run_over(
       dataset, options,
-      [this](int64_t, const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+      [this](const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
              std::vector<Value>& results) { return parts_->fleet.step(feeds, fetches, results); });
 }
 

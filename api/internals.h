@@ -12,6 +12,7 @@
 #include "executor/executor.h"
 #include "framework/base/log.h"
 #include "framework/tensor/scope.h"
+#include "jobs/run/epoch.h"
 #include "ps/client/client.h"
 #include "ps/server/server_core.h"
 #include "ps/transport/inproc.h"
@@ -56,15 +57,20 @@ struct Internals {
   }
 };
 
-/// Runs one batch of a data set. \param batch  its number, from 0  \param results  receives the
-/// fetches in their order; their memory is reused
+/// Runs one batch of a data set. \param worker  from 0  \param batch  its number, from 0
+/// \param results  receives the fetches in their order; their memory is reused
 using RunOneBatch =
-    std::function<Status(int64_t batch, const executor::NamedValues& feeds,
+    std::function<Status(int worker, int64_t batch, const executor::NamedValues& feeds,
+                         const std::vector<std::string>& fetches, std::vector<Value>& results)>;
+/// The same for what has neither workers nor numbers.
+using RunFeeds =
+    std::function<Status(const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results)>;
 /// Makes one pass over a data set. Errors: kInvalidArgument naming the option; kUnimplemented for
 /// several threads; those of the readers, with files; those of `run`, with the batch.
+StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options, const RunFeeds& run);
 StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
-                               const RunOneBatch& run);
+                               const RunOneBatch& run, const jobs::EpochWorkers& workers);
 
 /// The var that the first optimizer op of a program updates; empty if it has none.
 std::string updated_var(const Program& program);

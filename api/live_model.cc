@@ -142,7 +142,7 @@ StatusOr<EpochResult> LiveModel::infer_from_dataset(Dataset& dataset, const Epoc
   MILLRACE_RETURN_IF_ERROR(parts_->may("infer_from_dataset"));
   return run_over(
       dataset, options,
-      [this](int64_t, const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+      [this](const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
              std::vector<Value>& results) { return parts_->infer(feeds, fetches, results); });
 }
 

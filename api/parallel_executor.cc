@@ -100,7 +100,7 @@ StatusOr<std::map<std::string, std::vector<Array>>> ParallelExecutor::run_unmerg
 StatusOr<EpochResult> ParallelExecutor::train_from_dataset(Dataset& dataset,
                                                            const EpochOptions& options) {
   return run_over(dataset, options,
-                  [this](int64_t, const executor::NamedValues& feeds,
+                  [this](const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results) {
                     return parts_->runner->run(executor::ParallelFeeds::split(feeds), fetches,
                                                results);

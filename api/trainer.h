@@ -109,11 +109,12 @@ class Trainer {
   /// Errors: kInvalidArgument for a feed of a var that servers hold; kDistributed for a lost server
   /// or trainer and at the deadline; those of PreparedProgram::run(). The step counts as not done.
   StatusOr<Arrays> step(const Arrays& feeds, const std::vector<std::string>& fetches = {});
-  /// Runs one step for every batch of a data set (api/dataset.h). After an error of a step that
-  /// go_back() fixes, continue with EpochOptions::first_batch: next_step() less the step at which
-  /// the epoch began.
-  /// Errors: kUnimplemented with several workers; those of step(), with the number of the batch;
-  /// those of the readers of the data set, after the batches before the error have run.
+  /// Runs one step for every batch of a data set (api/dataset.h), by TrainerOptions::workers
+  /// threads if there are several: then EpochOptions::on_print is called by them, one at a time,
+  /// and batches end in any order. After an error of a step that go_back() fixes, continue with
+  /// EpochOptions::first_batch: next_step() less the step at which the epoch began. Errors: those
+  /// of step(), with the number of the batch; those of the readers of the data set, after the
+  /// batches before the error have run.
   StatusOr<EpochResult> train_from_dataset(Dataset& dataset, const EpochOptions& options);
   /// Runs one step by one of TrainerOptions::workers threads.
   /// \param worker  from 0  \param number  of the step, for messages

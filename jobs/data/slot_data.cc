@@ -85,8 +85,10 @@ StatusOr<std::unique_ptr<SlotData>> SlotData::open(const FeedOptions& options,
   if (options.slots.empty())
     return Status(StatusCode::kUsage,
                   "options.files: expected options.slots with the fields of a line");
+  std::unique_ptr<SlotData> data(new SlotData());
+  MILLRACE_RETURN_IF_ERROR(data->find_files(options));
   MILLRACE_ASSIGN_OR_RETURN(io::SlotsFile slots, read_slots(options.slots, program));
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<SlotData> data, find(options, std::move(slots)));
+  MILLRACE_RETURN_IF_ERROR(data->set_up(options, std::move(slots)));
   if (data->in_memory_) {
     MILLRACE_RETURN_IF_ERROR(data->load());
     data->begin_epoch();
@@ -97,24 +99,28 @@ StatusOr<std::unique_ptr<SlotData>> SlotData::open(const FeedOptions& options,
 StatusOr<std::unique_ptr<SlotData>> SlotData::find(const FeedOptions& options,
                                                    io::SlotsFile slots) {
   std::unique_ptr<SlotData> data(new SlotData());
-  data->in_memory_ = options.in_memory;
   MILLRACE_RETURN_IF_ERROR(data->find_files(options));
-  data->source_.format = slots.format;
-  data->source_.slots = std::move(slots.slots);
-  data->source_.batch_size = options.batch_size > 0 ? options.batch_size
-                             : slots.batch_size > 0 ? slots.batch_size
-                                                    : kDefaultBatchSize;
-  data->source_.readers =
-      options.reader_threads > 0 ? options.reader_threads : std::max(slots.readers, 1);
-  data->epochs_ = options.epochs;
-  data->shuffle_ = options.shuffle;
-  data->seed_ = options.seed;
-  data->drop_last_ = options.drop_last;
-  MILLRACE_RETURN_IF_ERROR(data->divide_files(options));
+  MILLRACE_RETURN_IF_ERROR(data->set_up(options, std::move(slots)));
   return data;
 }
 
+Status SlotData::set_up(const FeedOptions& options, io::SlotsFile slots) {
+  source_.format = slots.format;
+  source_.slots = std::move(slots.slots);
+  source_.batch_size = options.batch_size > 0 ? options.batch_size
+                       : slots.batch_size > 0 ? slots.batch_size
+                                              : kDefaultBatchSize;
+  source_.readers =
+      options.reader_threads > 0 ? options.reader_threads : std::max(slots.readers, 1);
+  epochs_ = options.epochs;
+  shuffle_ = options.shuffle;
+  seed_ = options.seed;
+  drop_last_ = options.drop_last;
+  return divide_files(options);
+}
+
 Status SlotData::find_files(const FeedOptions& options) {
+  in_memory_ = options.in_memory;
   std::vector<std::string>& files = source_.files;
   for (const std::string& pattern : options.files)
     MILLRACE_RETURN_IF_ERROR(add_files(pattern, files));

@@ -59,9 +59,6 @@ class SlotData {
   /// Memory: number of examples.
   [[nodiscard]] int64_t loaded_rows() const { return in_memory_ ? rows_.rows : 0; }
   [[nodiscard]] bool in_memory() const { return in_memory_; }
-  /// True if trainers divide the examples line by line.
-  [[nodiscard]] bool has_share() const { return source_.share.trainers > 1; }
-  [[nodiscard]] const std::vector<io::Slot>& slots() const { return source_.slots; }
   /// Examples of this epoch and earlier ones that were left out because their batch was not full.
   [[nodiscard]] int64_t dropped() const;
   /// A remark for the log if trainers divide the files and none of the examples is for this one;
@@ -73,6 +70,7 @@ class SlotData {
  private:
   SlotData() = default;
   Status find_files(const FeedOptions& options);
+  Status set_up(const FeedOptions& options, io::SlotsFile slots);
   Status divide_files(const FeedOptions& options);
   Status check_epoch() const;
   void start_reader();

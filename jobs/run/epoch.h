@@ -38,17 +38,25 @@ struct EpochResult {
   /// Means of the fetches that were one float number in every batch. A batch counts as often as it
   /// has examples.
   std::map<std::string, double> means;
-  executor::NamedValues last;  ///< the fetches of the last batch
+  executor::NamedValues last;  ///< the fetches of the batch that ended last
 };
 
-/// Runs one batch. \param batch  its number, from 0  \param results  receives the fetches by name;
-/// their memory is reused
-using RunBatch = std::function<Status(int64_t batch, const executor::NamedValues& feeds,
+/// Runs one batch. \param worker  from 0  \param batch  its number, from 0  \param results receives
+/// the fetches by name; their memory is reused
+using RunBatch = std::function<Status(int worker, int64_t batch, const executor::NamedValues& feeds,
                                       executor::NamedValues& results)>;
 
-/// Makes one pass over the examples, from the first batch to the last.
+/// Threads that run the batches of a pass: each takes the next one when it has finished one.
+struct EpochWorkers {
+  int count = 1;
+  std::function<Status()> leave = {};  ///< a thread runs no more batches; may be empty
+};
+
+/// Makes one pass over the examples, from the first batch to the last. Several workers call `run`
+/// at once, but `print` one at a time.
 /// Errors: those of the readers, after the batches before the error have run; those of `run`, with
-/// the number of the batch; those of `print`.
-StatusOr<EpochResult> run_epoch(SlotData& data, const EpochOptions& options, const RunBatch& run);
+/// the number of the batch; those of `print`; kResource for a thread that cannot be started.
+StatusOr<EpochResult> run_epoch(SlotData& data, const EpochOptions& options, const RunBatch& run,
+                                const EpochWorkers& workers = {});
 
 }  // namespace millrace::jobs

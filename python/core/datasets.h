@@ -29,9 +29,9 @@ struct EpochArguments {
 };
 
 /// Runs an epoch without the GIL, and alone among the users of the locks, which are taken in their
-/// order. They are free while on_print runs. Ctrl-C is noticed every print_period batches.
-/// \param run  called once, with the data set and the options
-/// \returns a millrace.Epoch
+/// order. They are free while on_print runs, which must be called
+/// in the thread of the caller unless there are no locks. Ctrl-C is noticed every print_period
+/// batches. \param run  called once, with the data set and the options \returns a millrace.Epoch
 /// Errors: those of run; exceptions of on_print.
 nb::object run_epoch(const EpochArguments& arguments, const std::vector<std::mutex*>& locks,
                      const std::function<StatusOr<api::EpochResult>(

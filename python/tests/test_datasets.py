@@ -121,6 +121,26 @@ class TrainingTest(DatasetTest):
         numpy.testing.assert_allclose(trainer.finish(gather=True)["w"], sgd_by_numpy(batches(10), 0.1)[1], rtol=1e-4)
         server.join(60)
 
+    def test_workers_of_a_trainer(self):
+        folder, batches_done = os.path.join(self.folder, "job"), []
+        millrace.transpile(self.main, self.startup, folder, trainers=1, pservers="a:1", sync_mode=False)
+        connection = millrace.Connection.in_process()
+        server = millrace.ParameterServer(millrace.server_files(folder, 0), connection).start()
+        trainer = millrace.Trainer(millrace.trainer_files(folder, 0), connection, trainer=0, workers=2)
+        for _ in range(2):
+            epoch = trainer.train_from_dataset(self.dataset(), [self.loss], print_period=1,
+                                               on_print=lambda batch, *rest: batches_done.append(batch))
+            self.assertEqual(epoch.examples, 80)
+        self.assertEqual(batches_done, 2 * list(range(1, 11)))
+
+        def refuse(*step):
+            raise KeyError(trainer.next_step)
+
+        with self.assertRaisesRegex(KeyError, "20"):
+            trainer.train_from_dataset(self.dataset(), print_period=1, on_print=refuse)
+        trainer.finish()
+        server.join(60)
+
     def test_callbacks(self):
         data, seen = self.dataset(), []
 

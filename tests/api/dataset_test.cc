@@ -2,9 +2,11 @@
 
 #include "api/dataset.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "api/executor.h"
 #include "api/parallel_executor.h"
@@ -291,6 +293,61 @@ TEST_F(ApiDataset, DelimitedTextWithHashedIds) {
   EXPECT_THAT(done.last.at(sum.name()).values<float>(), ElementsAre(3.5F, 2.5F));
 }
 
+// Standard input is a file, until the end of the scope.
+class InputFrom {
+ public:
+  explicit InputFrom(const std::string& path) : kept_(::dup(0)) {
+    const int file = ::open(path.c_str(), O_RDONLY);
+    ::dup2(file, 0);
+    ::close(file);
+  }
+  ~InputFrom() {
+    ::dup2(kept_, 0);
+    ::close(kept_);
+  }
+
+ private:
+  int kept_;
+};
+
+TEST_F(ApiDataset, StandardInputIsReadOnce) {
+  options_.files = {"-"};
+  Executor executor = value_of(Executor::create());
+  Scope scope;
+  check(executor.run(net_.net.startup(), scope).status());
+  const auto train = [&](Dataset& data) {
+    return executor.train_from_dataset(net_.net.main(), scope, data, {});
+  };
+  {
+    const InputFrom input(folder_ / "part-0");
+    Dataset data = open();
+    EXPECT_EQ(value_of(train(data)).examples, 19);
+    EXPECT_EQ(train(data).status().code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(train(data).status().message(), HasSubstr("options.in_memory keeps it"));
+  }
+  const InputFrom input(folder_ / "part-1");
+  options_.in_memory = true;
+  Dataset data = open();
+  check(data.load_into_memory());
+  for (int epoch = 0; epoch < 2; ++epoch) EXPECT_EQ(value_of(train(data)).examples, 11);
+  check(data.release_memory());
+  EXPECT_EQ(data.load_into_memory().message(),
+            "standard input cannot be read again after its examples were dropped");
+}
+
+TEST_F(ApiDataset, ErrorsOfPreloadingComeWithTheWait) {
+  testing::put_file(folder_ / "part-1", "3 1 2 x\n");
+  options_.in_memory = true;
+  Dataset data = open();
+  check(data.preload());
+  EXPECT_THAT(data.wait_preload().message(), HasSubstr("line 1: slot 'x'"));
+  EXPECT_EQ(data.examples_in_memory(), 0);
+  testing::put_file(folder_ / "part-1", small_net_line(1));
+  check(data.preload());
+  check(data.wait_preload());
+  EXPECT_EQ(data.examples_in_memory(), 20);
+}
+
 TEST_F(ApiDataset, BadOptionsAreNamed) {
   const DatasetOptions good = options_;
   const auto message = [&](const auto& change) {
@@ -318,9 +375,15 @@ TEST_F(ApiDataset, BadOptionsAreNamed) {
   EXPECT_THAT(message([](Options& o) { o.files = {"none-*"}; }), HasSubstr("no file matches"));
   options_ = good;
   options_.use_vars.clear();
+  options_.slots_text = "[";
+  EXPECT_THAT(refused().to_string(), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused().to_string(), HasSubstr("in options.slots_text"));
   options_.slots_text = R"({"slots": ["x"], "pipe_command": "awk 1"})";
   EXPECT_EQ(refused().code(), StatusCode::kUnimplemented);
   EXPECT_THAT(refused().to_string(), HasSubstr("pipe_command"));
+  options_.slots_text.clear();
+  options_.slots = folder_ / "none.json";
+  EXPECT_EQ(refused().code(), StatusCode::kNotFound);
 }
 
 TEST_F(ApiDataset, BadOptionsOfAnEpochAreNamed) {

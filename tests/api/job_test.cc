@@ -297,20 +297,41 @@ TEST_F(ApiJob, ATrainerAndALiveModelReadADataset) {
   serving.join();
 }
 
-TEST_F(ApiJob, WorkersDoNotReadADataset) {
-  write("job", "a:1", "1", /*sync=*/false);
-  ASSERT_TRUE(write_file_atomically(at("part-0"), small_net_lines(1), Replace::kNo).ok());
-  const Connection connection = Connection::in_process();
-  Serving serving(at("job"), 1, connection);
-  Dataset data =
-      value_of(Dataset::create(net_.net.main(), {.files = {at("part-0")}, .use_vars = {"x", "t"}}));
-  Trainer trainer =
-      value_of(Trainer::open(trainer_files(at("job"), 0), connection, {.workers = 2}));
-  const Status status = trainer.train_from_dataset(data, {}).status();
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(status.message(), "train_from_dataset of a trainer with 2 workers");
-  check(trainer.finish().status());
-  serving.join();
+TEST_F(ApiJob, WorkersShareADataset) {
+  WriteJobOptions options;
+  options.config.runtime_split_send_recv = true;
+  options.config.sync_mode = false;
+  options.arguments.sync_mode = false;
+  options.arguments.pservers = "a:1";
+  fs::create_directories(folder_);
+  for (const bool half_async : {false, true}) {
+    options.config.half_async = half_async;
+    const std::string job = at(half_async ? "half_async" : "async");
+    check(write_job(net_.net.main(), net_.net.startup(), job, options).status());
+    const std::string part = job + "_part";
+    ASSERT_TRUE(write_file_atomically(part, small_net_lines(5), Replace::kNo).ok());
+    const Connection connection = Connection::in_process();
+    Serving serving(job, 1, connection);
+    Dataset data = value_of(Dataset::create(
+        net_.net.main(), {.files = {part}, .use_vars = {"x", "t"}, .batch_size = 8}));
+    Trainer trainer = value_of(Trainer::open(trainer_files(job, 0), connection, {.workers = 3}));
+    int printed = 0;
+    EpochOptions how{.fetches = {net_.loss.name()}, .print_period = 1};
+    how.on_print = [&](const EpochStep& step) {
+      EXPECT_EQ(step.batch % 5, ++printed % 5);
+      return Ok();
+    };
+    // in the second epoch barriers wait for all workers again
+    for (int epoch = 0; epoch < 2; ++epoch)
+      EXPECT_EQ(value_of(trainer.train_from_dataset(data, how)).examples, 40);
+    EXPECT_EQ(printed, 10);
+    EXPECT_EQ(trainer.next_step(), 10);
+    EXPECT_EQ(trainer.stats().steps, 10);
+    how.on_print = [](const EpochStep&) { return Status(StatusCode::kUsage, "enough"); };
+    EXPECT_EQ(trainer.train_from_dataset(data, how).status().message(), "enough");
+    check(trainer.finish().status());
+    serving.join();
+  }
 }
 
 TEST_F(ApiJob, ALiveModelOfASynchronousJobIsRefused) {
