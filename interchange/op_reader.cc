@@ -13,14 +13,14 @@ namespace millrace::interchange {
 namespace {
 
 // Values of attributes with which the kernels of one library in the original change nothing.
-enum class Neutral { kAny, kNothing, kOne };
+enum class Neutral { kAny, kNothing, kOne, kFloat32 };
 
 struct NeutralAttr {
   llvm::StringRef name;
   Neutral value;
 };
 
-constexpr std::array<NeutralAttr, 33> kNeutral = {{
+constexpr std::array<NeutralAttr, 43> kNeutral = {{
     // memory and kernels
     {"inplace", Neutral::kAny},
     {"force_fp32_output", Neutral::kAny},
@@ -29,6 +29,18 @@ constexpr std::array<NeutralAttr, 33> kNeutral = {{
     {"exhaustive_search", Neutral::kAny},
     {"use_addto", Neutral::kAny},
     {"search_times", Neutral::kAny},
+    // notes of quantisation: largest values seen, and how they were found
+    {"out_threshold", Neutral::kAny},
+    {"Out0_threshold", Neutral::kAny},
+    {"Output0_threshold", Neutral::kAny},
+    {"quantization_type", Neutral::kAny},
+    {"activation_bits", Neutral::kAny},
+    {"skip_quant", Neutral::kAny},
+    // of one runtime
+    {"onednn_data_type", Neutral::kFloat32},
+    {"use_onednn", Neutral::kAny},
+    {"@ENABLE_CACHE_RUNTIME_CONTEXT@", Neutral::kAny},
+    {"__@kernel_type_attr@__", Neutral::kAny},
     // functions of following ops, put into this one
     {"fuse_residual_connection", Neutral::kNothing},
     {"fuse_relu", Neutral::kNothing},
@@ -65,7 +77,10 @@ bool has_neutral_value(llvm::StringRef name, const AttrValue& value) {
                                          [&](const NeutralAttr& row) { return row.name == name; });
   if (found == kNeutral.end()) return false;
   if (found->value == Neutral::kAny) return true;
-  if (value.kind() == AttrKind::kString) return value.string().empty();
+  if (value.kind() == AttrKind::kString) {
+    const bool is_default = found->value == Neutral::kFloat32 && value.string() == "float32";
+    return value.string().empty() || is_default;
+  }
   const auto numbers = convert_attr(value, AttrKind::kFloats);
   const auto longs = convert_attr(value, AttrKind::kLongs);
   const float wanted = found->value == Neutral::kOne ? 1.0F : 0.0F;
@@ -101,6 +116,11 @@ Dims OpReader::dims(llvm::StringRef slot, size_t k) const {
 DType OpReader::dtype(llvm::StringRef slot) const {
   const Var* const var = var_of(slot, 0, false);
   return var == nullptr ? DType::kFloat32 : var->dtype();
+}
+
+bool OpReader::has_lod(llvm::StringRef slot) const {
+  const Var* const var = var_of(slot, 0, false);
+  return var != nullptr && var->lod_level() > 0;
 }
 
 DType OpReader::out_dtype(llvm::StringRef slot, size_t k) const {

@@ -36,6 +36,8 @@ class OpReader {
   /// Declared dims and element type of a var of an input slot; -1 is an unknown extent.
   [[nodiscard]] Dims dims(llvm::StringRef slot, size_t k = 0) const;
   [[nodiscard]] DType dtype(llvm::StringRef slot) const;
+  /// True if the first var of the slot is declared with LoD.
+  [[nodiscard]] bool has_lod(llvm::StringRef slot) const;
   /// Number of dims of the first var of an input slot.
   [[nodiscard]] int64_t rank(llvm::StringRef slot) const {
     return static_cast<int64_t>(dims(slot).size());

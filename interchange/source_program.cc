@@ -3,11 +3,26 @@
 #include <algorithm>
 #include <set>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "framework/program.h"
 #include "ops/infer_shapes.h"
 
 namespace millrace::interchange {
+
+namespace {
+
+// Blocks of loops and branches read vars of the root block as well.
+bool is_read(const Block& root, llvm::StringRef name) {
+  return llvm::any_of(root.program().blocks(), [&](const Block& block) {
+    return (block.index() == root.index() || block.find_var(name) == nullptr) &&
+           block.has_readers(name);
+  });
+}
+
+}  // namespace
 
 std::vector<const Op*> in_columns(const Block& block, llvm::StringRef type) {
   std::vector<const Op*> found;
@@ -59,7 +74,7 @@ StatusOr<std::map<std::string, const Tensor*>> read_params(const Block& block,
   std::map<std::string, const Tensor*> found;
   for (const Var& var : block.vars()) {
     const std::string name = var.name().str();
-    if (!var.persistable() || fed.contains(name) || !block.has_readers(name)) continue;
+    if (!var.persistable() || fed.contains(name) || !is_read(block, name)) continue;
     if (var.kind() == VarKind::kFeedMinibatch || var.kind() == VarKind::kFetchList) continue;
     const auto value = params.find(name);
     const Tensor* const tensor = value == params.end() ? nullptr : value->second.get_if<Tensor>();
@@ -82,6 +97,12 @@ Status check_dense_inputs(const Op& op, llvm::StringRef format) {
         .at(op.location());
   }
   return Ok();
+}
+
+Block* owned_block(const Op& op) {
+  const AttrValue* const attr = op.find_attr("sub_block");
+  if (attr == nullptr || attr->kind() != AttrKind::kBlock) return nullptr;
+  return &op.program().block(static_cast<size_t>(attr->integer()));
 }
 
 Status infer_dims(const ops::OpRegistry& registry, Op& op) {

@@ -38,6 +38,9 @@ StatusOr<std::map<std::string, const Tensor*>> read_params(const Block& block,
 /// tensor.
 Status check_dense_inputs(const Op& op, llvm::StringRef format);
 
+/// The block of a loop or branch; null for other ops.
+Block* owned_block(const Op& op);
+
 /// Shape inference of one op. Extents that it does not know stay as they were declared.
 /// Errors: those of ops::infer_op().
 Status infer_dims(const ops::OpRegistry& registry, Op& op);

@@ -16,7 +16,7 @@ constexpr Row kDetectionRows[] = {
      "code_type:str box_normalized:bool axis:i32 variance:f32s", "OutputBox"},
     {"distribute_fpn_proposals", "distribute_fpn_proposals", "FpnRois RoisNum?",
      "min_level:i32 max_level:i32 refer_level:i32 refer_scale:i32 pixel_offset:bool",
-     "MultiFpnRois* MultiLevelRoIsNum* RestoreIndex"},
+     "MultiFpnRois* MultiLevelRoIsNum*? RestoreIndex"},
     {"generate_proposals_v2", "generate_proposals", "Scores BboxDeltas ImShape Anchors Variances",
      "pre_nms_top_n<pre_nms_topN:i32 post_nms_top_n<post_nms_topN:i32 nms_thresh:f32 min_size:f32 "
      "eta:f32 pixel_offset:bool",

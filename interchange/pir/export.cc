@@ -16,11 +16,13 @@ const Converters& all_converters() {
   static const Converters& table = *[] {
     auto* const made = new Converters;
     add_activation_ops(*made);
+    add_control_flow_ops(*made);
     add_conv_ops(*made);
     add_detection_ops(*made);
     add_elementwise_ops(*made);
     add_embedding_ops(*made);
     add_fill_ops(*made);
+    add_formula_ops(*made);
     add_index_ops(*made);
     add_loss_ops(*made);
     add_matmul_ops(*made);
@@ -36,6 +38,13 @@ const Converters& all_converters() {
   return table;
 }
 
+// Ops that read arrays of tensors.
+bool reads_arrays(const Op& op) {
+  const llvm::StringRef type = op.type();
+  return type == "while" || type == "conditional_block" || type == "read_from_array" ||
+         type == "lod_array_length" || type == "tensor_array_to_tensor";
+}
+
 // The passes of upgrade-program.
 Status upgrade(const ops::OpRegistry& registry, Program& program) {
   transpiler::PassContext context(registry);
@@ -49,7 +58,7 @@ Status upgrade(const ops::OpRegistry& registry, Program& program) {
 }
 
 // Converts one program.
-class ProgramExport {
+class ProgramExport final : public BlockConverter {
  public:
   ProgramExport(const ops::OpRegistry& registry, Program& program, const io::ParamValues& params,
                 const PirOptions& options)
@@ -59,15 +68,32 @@ class ProgramExport {
 
   StatusOr<PirModel> run() {
     PirModel model;
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<const Op*> fetches, fetches_of(block_));
     MILLRACE_RETURN_IF_ERROR(add_params(model.parameters));
     MILLRACE_RETURN_IF_ERROR(add_feeds());
-    for (Op& op : block_.ops()) {
-      if (op.type() == "feed" || op.type() == "fetch") continue;
-      MILLRACE_RETURN_IF_ERROR(convert(op));
-    }
-    MILLRACE_RETURN_IF_ERROR(add_fetches());
+    MILLRACE_RETURN_IF_ERROR(convert(block_));
+    MILLRACE_RETURN_IF_ERROR(add_fetches(fetches));
     model.program = graph_.finish();
     return model;
+  }
+
+  Status convert(Block& block) override {
+    for (Op& op : block.ops()) {
+      if (op.type() == "feed" || op.type() == "fetch") continue;
+      MILLRACE_RETURN_IF_ERROR(convert_op(op));
+    }
+    return Ok();
+  }
+
+  Status infer(Block& block) override {
+    for (Op& op : block.ops()) {
+      if (Block* const inner = owned_block(op); inner != nullptr) {
+        MILLRACE_RETURN_IF_ERROR(infer(*inner));
+      } else {
+        MILLRACE_RETURN_IF_ERROR(infer_dims(registry_, op));
+      }
+    }
+    return Ok();
   }
 
  private:
@@ -105,7 +131,7 @@ class ProgramExport {
     return check_input_names(block_, options_.input_dims);
   }
 
-  Status convert(Op& op) {
+  Status convert_op(Op& op) {
     const auto row = all_converters().rows.find(op.type().str());
     const auto function = all_converters().functions.find(op.type().str());
     const ops::OpDef* const def = registry_.find(op.type());
@@ -113,17 +139,16 @@ class ProgramExport {
         row != all_converters().rows.end() || function != all_converters().functions.end();
     if (!is_known || def == nullptr)
       return Unimplemented("export to PIR: the op has no counterpart").at(op.location());
-    MILLRACE_RETURN_IF_ERROR(check_dense_inputs(op, "PIR"));
+    if (!reads_arrays(op)) MILLRACE_RETURN_IF_ERROR(check_dense_inputs(op, "PIR"));
     MILLRACE_RETURN_IF_ERROR(infer_dims(registry_, op));
-    OpContext context(op, *def, graph_, vars_);
+    OpContext context(op, *def, graph_, vars_, *this);
     MILLRACE_RETURN_IF_ERROR(row != all_converters().rows.end()
                                  ? convert_by_row(context, *row->second)
                                  : function->second(context));
     return context.finish(common_);
   }
 
-  Status add_fetches() {
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<const Op*> fetches, fetches_of(block_));
+  Status add_fetches(const std::vector<const Op*>& fetches) {
     for (const Op* const fetch : fetches) {
       const std::string name = fetch->first_input("X").str();
       const auto found = vars_.find(name);

@@ -26,7 +26,8 @@ Value OpContext::in(llvm::StringRef slot) {
   if (values.size() == 1) return values[0];
   fail(InvalidProgram("input {} has {} vars, expected one", slot.str(), values.size())
            .at(op().location()));
-  return {.id = 0, .types = {TensorType{}}};
+  // Converters rely on the rank that the declaration says.
+  return {.id = 0, .types = {{.dtype = dtype(slot), .dims = dims(slot)}}};
 }
 
 Value OpContext::in_or_none(llvm::StringRef slot) {

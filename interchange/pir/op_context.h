@@ -12,16 +12,31 @@ namespace millrace::interchange::pir {
 /// Var -> its current value.
 using VarValues = std::map<std::string, Value>;
 
+/// What converts the ops of a block, for ops that own one.
+class BlockConverter {
+ public:
+  virtual ~BlockConverter() = default;
+  /// Converts all ops of the block. Errors: those of the converters.
+  virtual Status convert(Block& block) = 0;
+  /// Shape inference of all ops of the block and of the blocks in it.
+  virtual Status infer(Block& block) = 0;
+};
+
 /// One op that is being converted, and the program.
 class OpContext : public OpReader {
  public:
-  OpContext(const Op& op, const ops::OpDef& def, GraphBuilder& graph, VarValues& vars)
-      : OpReader(op, def, "PIR"), graph_(graph), vars_(vars) {}
+  OpContext(const Op& op, const ops::OpDef& def, GraphBuilder& graph, VarValues& vars,
+            BlockConverter& blocks)
+      : OpReader(op, def, "PIR"), graph_(graph), vars_(vars), blocks_(blocks) {}
 
   /// The program that is written.
   GraphBuilder& graph() { return graph_; }
   /// The values of all vars.
   VarValues& vars() { return vars_; }
+
+  /// Converts, or infers the dims of, the ops of a block that the op owns.
+  Status convert_block(Block& block) { return blocks_.convert(block); }
+  Status infer_block(Block& block) { return blocks_.infer(block); }
 
   // ---- inputs
   /// The value of the only var of a slot.
@@ -31,7 +46,12 @@ class OpContext : public OpReader {
   /// The values of all vars of a slot.
   std::vector<Value> ins(llvm::StringRef slot);
 
+  /// The slot has no influence, or its vars are read in another way.
+  void note_input_slot(llvm::StringRef slot) { note_input(slot); }
+
   // ---- outputs
+  /// The vars of the slot have their values, or nothing reads them.
+  void note_output_slot(llvm::StringRef slot) { note_output(slot); }
   /// The type of a var of an output slot: what shape inference knows. A slot without vars has the
   /// type of a scalar of f32.
   [[nodiscard]] TensorType out_type(llvm::StringRef slot, size_t k = 0) const;
@@ -68,6 +88,7 @@ class OpContext : public OpReader {
  private:
   GraphBuilder& graph_;
   VarValues& vars_;
+  BlockConverter& blocks_;
 };
 
 /// Converts one op. \returns an error made by OpContext::refuse() for what PIR cannot express

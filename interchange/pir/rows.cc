@@ -109,7 +109,7 @@ Attr attribute(OpContext& c, llvm::StringRef word) {
 }
 
 Value result(OpContext& c, llvm::StringRef word) {
-  if (word.consume_back("?") && c.op().first_output(word).empty()) return {};
+  if (word.consume_back("?") && c.op().first_output(word.rtrim('*')).empty()) return {};
   if (word.consume_back("*")) {
     std::vector<TensorType> types;
     for (size_t k = 0; k < c.op().output(word).size(); ++k) types.push_back(c.out_type(word, k));
@@ -119,6 +119,7 @@ Value result(OpContext& c, llvm::StringRef word) {
 }
 
 void bind(OpContext& c, llvm::StringRef word, const Value& value) {
+  if (value.types.empty()) return;
   word.consume_back("?");
   if (!word.consume_back("*")) return c.set(word, value);
   const std::vector<Value> parts = c.parts(value);

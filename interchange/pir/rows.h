@@ -45,6 +45,7 @@ void add_detection_ops(Converters& table);
 void add_elementwise_ops(Converters& table);
 void add_embedding_ops(Converters& table);
 void add_fill_ops(Converters& table);
+void add_formula_ops(Converters& table);
 void add_index_ops(Converters& table);
 void add_loss_ops(Converters& table);
 void add_matmul_ops(Converters& table);

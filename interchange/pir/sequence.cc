@@ -16,7 +16,7 @@ constexpr Row kSequenceRows[] = {
     {"edit_distance", "edit_distance", "Hyps Refs HypsLength? RefsLength?", "normalized:bool",
      "SequenceNum Out"},
     {"gru", "gru", "Input H0? Weight Bias?",
-     "activation:str gate_activation:str is_reverse:bool origin_mode:bool is_test:bool=true",
+     "activation:str gate_activation:str is_reverse:bool origin_mode:bool is_test:bool=false",
      "BatchGate BatchResetHiddenPrev BatchHidden Hidden"},
     {"gru_unit", "gru_unit", "Input HiddenPrev Weight Bias?",
      "activation:i32 gate_activation:i32 origin_mode:bool", "Gate ResetHiddenPrev Hidden"},
@@ -26,7 +26,7 @@ constexpr Row kSequenceRows[] = {
     {"im2sequence", "im2sequence", "X Y?",
      "kernels:i32s strides:i32s paddings:i32s out_stride:i32s", "Out"},
     {"lstm", "lstm", "Input H0? C0? Weight Bias?",
-     "use_peepholes:bool is_reverse:bool is_test:bool=true gate_activation:str cell_activation:str "
+     "use_peepholes:bool is_reverse:bool is_test:bool=false gate_activation:str cell_activation:str "
      "candidate_activation:str",
      "Hidden Cell BatchGate BatchCellPreAct"},
     {"sequence_conv", "sequence_conv", "X PaddingData? Filter",
@@ -35,7 +35,7 @@ constexpr Row kSequenceRows[] = {
      "Out"},
     {"sequence_expand", "sequence_expand", "X Y", "ref_level:i32", "Out"},
     {"sequence_mask", "sequence_mask", "X @maxlen:i32|MaxLenTensor", "out_dtype:dtype", "Y"},
-    {"sequence_pool", "sequence_pool", "X", "is_test:bool=true pooltype:str pad_value:f32",
+    {"sequence_pool", "sequence_pool", "X", "is_test:bool=false pooltype:str pad_value:f32",
      "Out MaxIndex"},
     {"sequence_softmax", "sequence_softmax", "X", "!data_format", "Out"},
 };

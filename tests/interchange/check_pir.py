@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Exports models and single ops with migrate, runs them in release 3 of the original and compares the results.
 
-    check_pir.py --bin build/ci/tools --shared ../shared [--only NAME] [--kinds models,ops] [--sample N] [--floors FILE]
+    check_pir.py --bin build/ci/tools --shared ../shared [--only NAME] [--kinds models,programs,ops] [--sample N] [--floors FILE]
 
 Needs numpy and paddlepaddle. For each model and op it prints how many cases are equal, refused by migrate (with the
 first reason) or different. Each is run in a process of its own, as the runtime may crash. Fails if a case differs,
@@ -19,8 +19,10 @@ os.environ.setdefault("FLAGS_use_mkldnn", "0")
 os.environ.setdefault("GLOG_minloglevel", "3")
 import numpy as np  # noqa: E402
 import paddle  # noqa: E402
+import paddle.inference  # noqa: E402
 
 import export_cases as cases  # noqa: E402
+import made_models  # noqa: E402
 
 VERDICTS = ("equal", "refused", "differs", "failed")
 # Outputs that models do not use and that PIR has no result for.
@@ -46,11 +48,36 @@ def run(prefix, feeds):
     return ({n: np.array(r) for n, r in zip(fetched, results)}, {n: r.lod() for n, r in zip(fetched, results)})
 
 
+def predict(prefix, feeds):
+    """As run(), by the predictor, which rewrites the program first. Arrays by name."""
+    config = paddle.inference.Config(f"{prefix}.json", f"{prefix}.pdiparams")
+    config.disable_gpu()
+    config.disable_mkldnn()
+    config.disable_glog_info()
+    predictor = paddle.inference.create_predictor(config)
+    for feed in feeds:
+        handle = predictor.get_input_handle(feed.name)
+        handle.copy_from_cpu(feed.array)
+        if feed.lod:
+            handle.set_lod([list(level) for level in feed.lod])
+    predictor.run()
+    return {name: predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()}
+
+
 def check_model(tool, folder, work):
     feeds = cases.model_feeds(folder)
     prefix = work / folder.name
     cases.migrate(tool, "pir", folder, prefix, dims=[(f.name, f.array.shape) for f in feeds if not f.lod])
-    return cases.compare_model(folder, run(prefix, feeds)[0])
+    return cases.compare_model(folder, run(prefix, feeds)[0]) or cases.compare_model(folder, predict(prefix, feeds))
+
+
+def check_program(tools, path, work):
+    """A program without parameters, compared with millrace."""
+    model = made_models.MadeModel(tools, path, work)
+    prefix = work / f"{path.stem}.pir"
+    dims = [(f.name, f.array.shape) for f in model.feeds if not f.lod]
+    cases.migrate(str(tools / "migrate"), "pir", model.folder, prefix, dims=dims)
+    return model.compare(run(prefix, model.feeds)[0], model.results())
 
 
 def check_case(tool, archive, number, work):
@@ -64,6 +91,8 @@ def checks_of(kind, path, args, work):
     """Pairs of a number and a function."""
     if kind == "models":
         return [(0, lambda: check_model(args.tool, path, work))]
+    if kind == "programs":
+        return [(0, lambda: check_program(args.bin, path, work))]
     archive = zipfile.ZipFile(path)
     numbers = cases.case_numbers(path)
     if args.sample:
@@ -130,15 +159,16 @@ def main():
     parser.add_argument("--bin", required=True, type=pathlib.Path, help="folder with migrate")
     parser.add_argument("--shared", required=True, type=pathlib.Path, help="folder with models and goldens")
     parser.add_argument("--only", help="comma-separated names of models and ops")
-    parser.add_argument("--kinds", default="models,ops", help="what to check")
+    parser.add_argument("--kinds", default="models,programs,ops", help="what to check")
     parser.add_argument("--sample", type=int, default=0, help="cases of each op; 0: all")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--floors", type=pathlib.Path, help="JSON with the smallest numbers of equal models and cases")
     args = parser.parse_args()
     args.tool = str(args.bin / "migrate")
     only = set(args.only.split(",")) if args.only else None
-    found = {"models": cases.models_of(args.shared), "ops": sorted(args.shared.glob("goldens/ops/*.npz"))}
     paddle.enable_static()
+    found = {"models": cases.models_of(args.shared), "programs": made_models.programs_of(args.shared),
+             "ops": sorted(args.shared.glob("goldens/ops/*.npz"))}
     failures = 0
     equal = {}
     with tempfile.TemporaryDirectory() as work:

@@ -152,7 +152,7 @@ class Row:
     def text(self, name, verdicts):
         cells = "".join(f"{self.count[v]:>10}" for v in verdicts)
         reasons = "; ".join(f"{v}: {w}" for v, w in self.why.items() if w)
-        return f"{name:<30}{cells}  {reasons}"
+        return f"{name:<50}{cells}  {reasons}"
 
 
 def verdict_of(check, no_kernel=()):
@@ -174,12 +174,12 @@ def verdict_of(check, no_kernel=()):
 
 def print_rows(kind, rows, verdicts):
     """rows: Row by name. Returns the totals."""
-    print(f"{kind:<30}" + "".join(f"{v:>10}" for v in verdicts))
+    print(f"{kind:<50}" + "".join(f"{v:>10}" for v in verdicts))
     total = collections.Counter()
     for name, row in rows.items():
         total += row.count
         print(row.text(name, verdicts))
-    print(f"{'all ' + kind:<30}" + "".join(f"{total[v]:>10}" for v in verdicts))
+    print(f"{'all ' + kind:<50}" + "".join(f"{total[v]:>10}" for v in verdicts))
     return total
 
 

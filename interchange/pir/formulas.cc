@@ -1,0 +1,131 @@
+// Ops that PIR lacks, as formulas of those that it has.
+
+#include "interchange/pir/rows.h"
+
+namespace millrace::interchange::pir {
+namespace {
+
+Value scaled(OpContext& c, const Value& x, double factor, double bias = 0) {
+  return c.node("scale", {x, c.full(factor, DType::kFloat32)},
+                {of_f32("bias", bias), of_bool("bias_after_scale", true)}, x.type());
+}
+
+Value binary_of(OpContext& c, const char* name, const Value& x, const Value& y) {
+  return c.node(name, {x, y}, {}, x.type());
+}
+
+// The logarithm, with the limits that the original has where it is infinite.
+Value limited_log(OpContext& c, const Value& x) {
+  return c.node("clip",
+                {c.node("log", {x}, {}, x.type()), c.full(-1e20, DType::kFloat32),
+                 c.full(1e20, DType::kFloat32)},
+                {}, x.type());
+}
+
+Value filled_like(OpContext& c, const Value& x, double value) {
+  return c.node("full_like",
+                {x, c.full(value, is_integer(x.type().dtype) ? DType::kInt64 : DType::kFloat32)},
+                {of_dtype("dtype", x.type().dtype), of_place(false)}, x.type());
+}
+
+// The value with the LoD of an input, if that is declared with one.
+Value with_lod_of(OpContext& c, const Value& value, llvm::StringRef slot, const Value& input) {
+  if (!c.has_lod(slot)) return value;
+  return c.node("lod_reset", {value, input},
+                {of_i32s("target_lod", {0, 1}), of_bool("append", false)}, value.type());
+}
+
+// -log of the probability of the label; 0 where the label is the one to ignore.
+void set_hard_loss(OpContext& c, const Value& x, const Value& label) {
+  const TensorType column = c.out_type("Y");
+  const auto rank = static_cast<int64_t>(x.type().dims.size());
+  Value index = c.cast(label, DType::kInt64);
+  if (label.type().dims.size() < x.type().dims.size()) index = c.unsqueeze(index, {rank - 1});
+  TensorType flag = index.type();
+  flag.dtype = DType::kBool;
+  const auto ignored = static_cast<double>(c.attr<int64_t>("ignore_index"));
+  const Value is_ignored = c.node("equal", {index, filled_like(c, index, ignored)}, {}, flag);
+  const Value safe =
+      c.node("where", {is_ignored, filled_like(c, index, 0), index}, {}, index.type());
+  const Value found = c.node("take_along_axis", {x, safe}, {of_i32("axis", rank - 1)}, column);
+  const Value chosen =
+      c.node("where", {is_ignored, filled_like(c, found, 1), found}, {}, found.type());
+  c.set("Y", with_lod_of(c, scaled(c, limited_log(c, chosen), -1), "X", x));
+  c.set("MatchX", c.node("where", {is_ignored, filled_like(c, found, 0), found}, {}, found.type()));
+}
+
+Status cross_entropy(OpContext& c) {
+  const Value x = c.in("X");
+  const Value label = c.in("Label");
+  if (c.op().type() == "cross_entropy2" || !c.attr<bool>("soft_label")) {
+    set_hard_loss(c, x, label);
+    return Ok();
+  }
+  c.ignore({"ignore_index"});
+  const TensorType type = c.out_type("Y");
+  const Value terms = binary_of(c, "multiply", label, limited_log(c, x));
+  const Value total = c.node("sum", {terms, c.int_list({-1})},
+                             {of_dtype("dtype", type.dtype), of_bool("keepdim", true)}, type);
+  c.set("Y", with_lod_of(c, scaled(c, total, -1), "X", x));
+  return Ok();
+}
+
+// (x - sum / size) * sqrt(size / square sum), by column.
+Status data_norm(OpContext& c) {
+  if (c.attr<int64_t>("slot_dim") > 0) return c.refuse("data_norm that skips slots");
+  c.ignore({"epsilon", "summary_decay_rate", "sync_stats", "data_layout"});
+  const Value x = c.in("X");
+  const Value size = c.in("BatchSize");
+  const Value means = binary_of(c, "divide", c.in("BatchSum"), size);
+  const Value ratio = binary_of(c, "divide", size, c.in("BatchSquareSum"));
+  const Value scales = c.node("sqrt", {ratio}, {}, ratio.type());
+  Value y = binary_of(c, "multiply", binary_of(c, "subtract", x, means), scales);
+  const bool is_affine = c.attr<bool>("enable_scale_and_shift");
+  const Value weight = c.in_or_none("scale_w");
+  const Value bias = c.in_or_none("bias");
+  if (is_affine) {
+    if (!weight.exists() || !bias.exists()) return c.refuse("data_norm without scale_w and bias");
+    y = binary_of(c, "add", binary_of(c, "multiply", y, weight), bias);
+  }
+  c.set("Y", y);
+  c.set("Means", means);
+  c.set("Scales", scales);
+  return Ok();
+}
+
+// log(1 + exp(left - right)) - label * (left - right)
+Status rank_loss(OpContext& c) {
+  const Value difference = binary_of(c, "subtract", c.in("Left"), c.in("Right"));
+  const Value soft = c.node("softplus", {difference},
+                            {of_f64("beta", 1), of_f64("threshold", 1e30)}, difference.type());
+  const Value weighted = binary_of(c, "multiply", c.in("Label"), difference);
+  c.set("Out", binary_of(c, "subtract", soft, weighted));
+  return Ok();
+}
+
+// Whether any element is NaN or infinite, or all are finite.
+Status check_elements(OpContext& c) {
+  const std::string type = c.op().type().str();
+  const Value x = c.in("X");
+  TensorType flags = x.type();
+  flags.dtype = DType::kBool;
+  Value found = c.node(type, {x}, {}, flags);
+  const char* const join = type == "isfinite" ? "all" : "any";
+  found = c.node(join, {found}, {of_i64s("axis", {}), of_bool("keepdim", false)},
+                 {.dtype = DType::kBool, .dims = {}});
+  const TensorType out = c.out_type("Out");
+  c.set("Out", c.cast(c.reshape(found, {out.dims.begin(), out.dims.end()}), out.dtype));
+  return Ok();
+}
+
+}  // namespace
+
+void add_formula_ops(Converters& table) {
+  table.functions["cross_entropy"] = table.functions["cross_entropy2"] = cross_entropy;
+  table.functions["data_norm"] = data_norm;
+  table.functions["rank_loss"] = rank_loss;
+  table.functions["isnan"] = table.functions["isinf"] = check_elements;
+  table.functions["isfinite"] = check_elements;
+}
+
+}  // namespace millrace::interchange::pir
