@@ -47,7 +47,7 @@ shows "1 of 1 servers did not answer" sh -c 'status --pservers 127.0.0.1:1 --tim
 shows "grpc" sh -c 'ls /usr/lib/millrace'
 said "tools, without headers or compilers"
 
-inside apt-get install -y -q --no-install-recommends g++ cmake make pkg-config /work/libmillrace-dev_*.deb >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
+inside sh -c 'apt-get install -y -q --no-install-recommends g++ cmake make pkg-config /work/libmillrace-dev_*.deb' >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
 for name in infer infer_c train api; do
   inside sh -c "cmake -S /work/examples/$name -B /work/$name && cmake --build /work/$name" >"$work/$name.log" 2>&1 || { tail "$work/$name.log" && exit 1; }
 done
