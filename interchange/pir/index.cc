@@ -17,8 +17,6 @@ constexpr Row kIndexRows[] = {
     {"kthvalue", "kthvalue", "X", "k:i64 axis:i32 keepdim:bool", "Out Indices"},
     {"masked_select", "masked_select", "X Mask", "", "Y"},
     {"multiplex", "multiplex", "X* Ids", "", "Out"},
-    {"put_along_axis", "put_along_axis", "Input Index Value",
-     "axis<Axis:i32 reduce<Reduce:str include_self<Include_self:bool", "Result"},
     {"scatter", "scatter", "X Ids Updates", "overwrite:bool", "Out"},
     {"scatter_nd_add", "scatter_nd_add", "X Index Updates", "", "Out"},
     {"shard_index", "shard_index", "X", "index_num:i32 nshards:i32 shard_id:i32 ignore_value:i32",
@@ -31,14 +29,25 @@ constexpr Row kIndexRows[] = {
     {"where_index", "nonzero", "Condition", "", "Out"},
 };
 
+// The kernel of release 3 adds to wrong elements where the axis is negative.
+Status put_along_axis(OpContext& c) {
+  c.set("Result", c.node("put_along_axis", {c.in("Input"), c.in("Index"), c.in("Value")},
+                         {of_i32("axis", c.axis("Axis", c.rank("Input"))),
+                          of_string("reduce", c.attr<std::string>("Reduce")),
+                          of_bool("include_self", c.attr<bool>("Include_self"))},
+                         c.out_type("Result")));
+  return Ok();
+}
+
 // Without sorting, the original keeps the order of the first occurrences, which PIR does not know.
 Status unique(OpContext& c) {
   if (!c.attr<bool>("is_sorted")) return c.refuse("unique values in the order of their occurrence");
   const std::vector<Value> results = c.nodes(
       "unique", {c.in("X")},
-      {of_bool("return_index", c.attr<bool>("return_index")),
-       of_bool("return_inverse", c.attr<bool>("return_inverse")),
-       of_bool("return_counts", c.attr<bool>("return_counts")), of_i32s("axis", c.ints("axis")),
+      {of_bool("return_index", c.attr<bool>("return_index") || c.wants("Indices")),
+       of_bool("return_inverse", c.attr<bool>("return_inverse") || c.wants("Index")),
+       of_bool("return_counts", c.attr<bool>("return_counts") || c.wants("Counts")),
+       of_i32s("axis", c.ints("axis")),
        of_dtype("dtype", static_cast<DType>(c.attr<int32_t>("dtype"))), of_bool("is_sorted", true)},
       {result_of(c.out_type("Out")), result_of(c.out_type("Indices")),
        result_of(c.out_type("Index")), result_of(c.out_type("Counts"))});
@@ -51,6 +60,7 @@ Status unique(OpContext& c) {
 
 void add_index_ops(Converters& table) {
   for (const Row& row : kIndexRows) table.rows[row.type] = &row;
+  table.functions["put_along_axis"] = put_along_axis;
   table.functions["unique"] = unique;
 }
 

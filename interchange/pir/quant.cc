@@ -36,10 +36,32 @@ constexpr Row kQuantRows[] = {
      "moving_rate:f32 is_test:bool", "Out OutScale OutState OutAccum"},
 };
 
+const Row* quant_row(llvm::StringRef type) {
+  for (const Row& row : kQuantRows)
+    if (type == row.type) return &row;
+  return nullptr;
+}
+
+// Moving averages: in training the kernels of release 3 need the sums so far.
+Status with_averages(OpContext& c) {
+  if (!c.attr<bool>("is_test") && (!c.has("InAccum") || !c.has("InState")))
+    return c.refuse("a moving average in training without InAccum and InState");
+  if (c.attr<bool>("is_test") && c.op().type() == "moving_average_abs_max_scale" &&
+      c.wants("OutScale"))
+    return c.refuse("a scale that is read, but computed in training only");
+  return convert_by_row(c, *quant_row(c.op().type()));
+}
+
 }  // namespace
 
 void add_quant_ops(Converters& table) {
   for (const Row& row : kQuantRows) table.rows[row.type] = &row;
+  for (const char* type :
+       {"fake_quantize_dequantize_moving_average_abs_max", "fake_quantize_moving_average_abs_max",
+        "moving_average_abs_max_scale"}) {
+    table.rows.erase(type);
+    table.functions[type] = with_averages;
+  }
 }
 
 }  // namespace millrace::interchange::pir

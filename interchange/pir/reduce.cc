@@ -1,5 +1,7 @@
 // Sums, extremes and norms over axes.
 
+#include <set>
+
 #include "interchange/pir/rows.h"
 
 namespace millrace::interchange::pir {
@@ -16,16 +18,20 @@ constexpr Row kReduceRows[] = {
 };
 
 // No axes mean all of them.
-std::vector<int64_t> reduced_axes(OpContext& c) {
-  std::vector<int64_t> axes = c.ints("dim");
-  if (c.attr<bool>("reduce_all") || static_cast<int64_t>(axes.size()) == c.rank("X")) axes.clear();
-  return axes;
+StatusOr<std::vector<int64_t>> reduced_axes(OpContext& c) {
+  const int64_t rank = c.rank("X");
+  std::set<int64_t> axes;
+  const std::vector<int64_t> stated = c.ints("dim");
+  for (const int64_t axis : stated) axes.insert(axis < 0 ? axis + rank : axis);
+  if (axes.size() != stated.size()) return c.refuse("an axis that is stated twice");
+  if (c.attr<bool>("reduce_all") || static_cast<int64_t>(axes.size()) == rank) axes.clear();
+  return std::vector<int64_t>(axes.begin(), axes.end());
 }
 
 // The result has the element type that the op states; the one that it reads has no influence.
 Status reduce(OpContext& c) {
   const std::string type = c.op().type().drop_front(std::string("reduce_").size()).str();
-  const std::vector<int64_t> axes = reduced_axes(c);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, reduced_axes(c));
   const TensorType out = c.out_type("Out");
   const Attr keep = of_bool("keepdim", c.attr<bool>("keep_dim"));
   c.ignore({"in_dtype", "out_dtype"});

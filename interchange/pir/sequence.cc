@@ -26,7 +26,8 @@ constexpr Row kSequenceRows[] = {
     {"im2sequence", "im2sequence", "X Y?",
      "kernels:i32s strides:i32s paddings:i32s out_stride:i32s", "Out"},
     {"lstm", "lstm", "Input H0? C0? Weight Bias?",
-     "use_peepholes:bool is_reverse:bool is_test:bool=false gate_activation:str cell_activation:str "
+     "use_peepholes:bool is_reverse:bool is_test:bool=false gate_activation:str "
+     "cell_activation:str "
      "candidate_activation:str",
      "Hidden Cell BatchGate BatchCellPreAct"},
     {"sequence_conv", "sequence_conv", "X PaddingData? Filter",

@@ -13,7 +13,6 @@ constexpr Row kShapeRows[] = {
     {"crop_tensor", "crop", "X @shape:i64s|Shape|ShapeTensor* @offsets:i64s|Offsets|OffsetsTensor*",
      "", "Out"},
     {"expand", "tile", "X @expand_times:i64s|ExpandTimes|expand_times_tensor*", "", "Out"},
-    {"expand_as_v2", "expand_as", "X Y?", "target_shape:i64s", "Out"},
     {"expand_v2", "expand", "X @shape:i64s|Shape|expand_shapes_tensor*", "", "Out"},
     {"flatten_contiguous_range", "flatten", "X", "start_axis:i32 stop_axis:i32", "Out"},
     {"flip", "flip", "X", "axis:i32s", "Out"},
@@ -64,9 +63,10 @@ Status split(OpContext& c) {
   const Value x = c.in("X");
   const std::vector<int64_t> sections = c.ints("sections");
   c.ignore({"num", "axis"});
+  // With sections and a negative axis, the kernel of the original returns wrong elements.
   const Value axis = c.has("AxisTensor")
                          ? c.in("AxisTensor")
-                         : c.full(static_cast<double>(c.attr<int64_t>("axis")), DType::kInt32);
+                         : c.full(static_cast<double>(c.axis("axis", c.rank("X"))), DType::kInt32);
   std::vector<TensorType> types;
   const size_t outputs = c.op().output("Out").size();
   for (size_t k = 0; k < outputs; ++k) types.push_back(c.out_type("Out", k));
@@ -143,6 +143,17 @@ Status pad2d(OpContext& c) {
   return Ok();
 }
 
+// The list has precedence in the original if all its extents are known, in release 3 the operand.
+Status expand_as(OpContext& c) {
+  const std::vector<int64_t> dims = c.ints("target_shape");
+  const Value y = c.in_or_none("Y");
+  const bool is_stated =
+      !dims.empty() && std::all_of(dims.begin(), dims.end(), [](int64_t dim) { return dim >= 0; });
+  c.set("Out", c.node("expand_as", {c.in("X"), is_stated ? Value{} : y},
+                      {of_i64s("target_shape", dims)}, c.out_type("Out")));
+  return Ok();
+}
+
 // The extents of the second operand, or those of the attribute; offsets likewise.
 Status crop(OpContext& c) {
   const Value x = c.in("X");
@@ -161,6 +172,7 @@ Status crop(OpContext& c) {
 void add_shape_ops(Converters& table) {
   for (const Row& row : kShapeRows) table.rows[row.type] = &row;
   table.functions["flatten"] = table.functions["flatten2"] = flatten;
+  table.functions["expand_as_v2"] = expand_as;
   table.functions["split"] = split;
   table.functions["slice"] = slice;
   table.functions["strided_slice"] = strided_slice;
