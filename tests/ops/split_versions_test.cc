@@ -189,23 +189,6 @@ TEST_F(SplitVersionsTest, LetsALoopStartFromAnAssignedValueItself) {
   EXPECT_EQ(text(), before);
 }
 
-// The value that scale reads is that of the iteration before, not the one that the loop overwrites.
-TEST_F(SplitVersionsTest, LetsAnInnerLoopStartFromAnAssignedValueItself) {
-  op(root(), "assign", "x", "h");
-  Op& outer = root().append_op("while");
-  Block& body = program_->add_block(0);
-  body.declare("u", VarSpec::tensor(DType::kFloat32, {2, 2}));
-  op(body, "scale", "h", "u");
-  op(body, "assign", "u", "h");
-  loop(body);
-  outer.set_input("X", "h").set_input("Condition", "one").set_output("Out", "h");
-  outer.set_attr("sub_block", AttrValue::of_block(body.index()));
-  op(root(), "mean", "h", "loss");
-  split();
-  EXPECT_THAT(text(), ElementsAre("h = assign x", "h = while h one", "loss = mean h"));
-  EXPECT_THAT(text_of(body), ElementsAre("u = scale h", "h = assign u", "h = while h one"));
-}
-
 TEST_F(SplitVersionsTest, CopiesNothingForALoopThatWritesTheFirstValue) {
   Op& made = root().append_op("while");
   Block& body = program_->add_block(0);
