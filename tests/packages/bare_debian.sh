@@ -13,7 +13,7 @@ wheel=${3:-}
 root=$work/root passed=0
 
 said() { echo "ok: $1" && passed=$((passed + 1)); }
-inside() { chroot "$root" env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+inside() { chroot "$root" env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/ LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 # True if the given words are in the output.
 shows() {
   local words=$1
@@ -32,38 +32,38 @@ if [ ! -e "$root/etc/debian_version" ]; then
 fi
 mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
 trap 'umount "$root/proc"' EXIT
-rm -rf "$root/work" && mkdir -p "$root/work"
-cp "$work"/debs/*.deb "$root/work/"
-cp -r "$source/examples" "$source/tests/data/models" "$source/tests/data/fit_a_line" "$root/work/"
+rm -rf "$root/srv" && mkdir -p "$root/srv"
+cp "$work"/debs/*.deb "$root/srv/"
+cp -r "$source/examples" "$source/tests/data/models" "$source/tests/data/fit_a_line" "$root/srv/"
 
 inside apt-get update -q >"$work/apt.log" 2>&1
 inside sh -c 'apt-get purge -y -q "*millrace*" || true' >>"$work/apt.log" 2>&1
-inside sh -c 'apt-get install -y -q --no-install-recommends /work/libmillrace0*.deb /work/millrace_*.deb' >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
+inside sh -c 'apt-get install -y -q --no-install-recommends /srv/libmillrace0*.deb /srv/millrace_*.deb' >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
 shows "^run-program " run-program --version
-inside run-program --model-dir /work/models/fit_a_line_2018 --feed x=2x13xf32=random:7 --output /work/out.npz
-shows "runs yes" migrate /work/models/fit_a_line_2018
+inside run-program --model-dir /srv/models/fit_a_line_2018 --feed x=2x13xf32=random:7 --output /srv/out.npz
+shows "runs yes" migrate /srv/models/fit_a_line_2018
 inside test -e /usr/share/man/man1/transpile-program.1 -o -e /usr/share/man/man1/transpile-program.1.gz
 shows "1 of 1 servers did not answer" sh -c 'status --pservers 127.0.0.1:1 --timeout-ms 200; true'
 shows "grpc" sh -c 'ls /usr/lib/millrace'
 said "tools, without headers or compilers"
 
-inside sh -c 'apt-get install -y -q --no-install-recommends g++ cmake make pkg-config /work/libmillrace-dev_*.deb' >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
+inside sh -c 'apt-get install -y -q --no-install-recommends g++ cmake make pkg-config /srv/libmillrace-dev_*.deb' >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
 for name in infer infer_c train api; do
-  inside sh -c "cmake -S /work/examples/$name -B /work/$name && cmake --build /work/$name" >"$work/$name.log" 2>&1 || { tail "$work/$name.log" && exit 1; }
+  inside sh -c "cmake -S /srv/examples/$name -B /srv/$name && cmake --build /srv/$name" >"$work/$name.log" 2>&1 || { tail "$work/$name.log" && exit 1; }
 done
-inside /work/infer/infer /work/models/fit_a_line_2018 13
-inside /work/infer_c/infer_c /work/models/fit_a_line_2018 13
-inside /work/train/train 51
-inside /work/api/steps /work/fit_a_line/main.pb /work/fit_a_line/startup.pb
-inside mkdir -p /work/jobs_out
-inside /work/api/jobs /work/jobs_out/jobs
+inside /srv/infer/infer /srv/models/fit_a_line_2018 13
+inside /srv/infer_c/infer_c /srv/models/fit_a_line_2018 13
+inside /srv/train/train 51
+inside /srv/api/steps /srv/fit_a_line/main.pb /srv/fit_a_line/startup.pb
+inside mkdir -p /srv/jobs_out
+inside /srv/api/jobs /srv/jobs_out/jobs
 said "examples with the headers of libmillrace-dev"
 
 if [ -n "$wheel" ]; then
-  inside sh -c 'apt-get install -y -q --no-install-recommends /work/python3-millrace_*.deb' >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
+  inside sh -c 'apt-get install -y -q --no-install-recommends /srv/python3-millrace_*.deb' >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
   inside python3 -B -c '
 import millrace, numpy
-session = millrace.Session.open_model("/work/models/fit_a_line_2018")
+session = millrace.Session.open_model("/srv/models/fit_a_line_2018")
 results = session.run({session.inputs[0]: numpy.ones((2, 13), numpy.float32)})
 print({name: value.shape for name, value in results.items()})'
   said "python3-millrace"
