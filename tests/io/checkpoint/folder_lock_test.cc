@@ -1,4 +1,4 @@
-// One process at a time writes to a folder: the lock file, and what a second process is told.
+// One process at a time writes to a folder: the lock file, and the error for a second process.
 #include "io/checkpoint/folder_lock.h"
 
 #include <atomic>
