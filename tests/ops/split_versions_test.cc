@@ -189,6 +189,67 @@ TEST_F(SplitVersionsTest, LetsALoopStartFromAnAssignedValueItself) {
   EXPECT_EQ(text(), before);
 }
 
+// The gradient of scale is added to that of the value of the iteration before, which the inner loop
+// must not replace.
+TEST_F(SplitVersionsTest, LetsAnInnerLoopWorkOnACopyAfterAReadOfTheOuterLoop) {
+  op(root(), "assign", "x", "h");
+  Op& outer = root().append_op("while");
+  Block& body = program_->add_block(0);
+  body.declare("u", VarSpec::tensor(DType::kFloat32, {2, 2}));
+  op(body, "scale", "h", "u");
+  op(body, "assign", "u", "h");
+  loop(body);
+  outer.set_input("X", "h").set_input("Condition", "one").set_output("Out", "h");
+  outer.set_attr("sub_block", AttrValue::of_block(body.index()));
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(text(), ElementsAre("h = assign x", "h = while h one", "loss = mean h"));
+  EXPECT_THAT(
+      text_of(body),
+      ElementsAre("u = scale h", "h@VERSION@0 = assign u", "h@VERSION@1 = assign h@VERSION@0",
+                  "h@VERSION@1 = while h@VERSION@1 one", "h = assign h@VERSION@1"));
+}
+
+TEST_F(SplitVersionsTest, StartsARecurrenceFromTheEarlierValueThatItReplaces) {
+  for (const bool is_last : {true, false}) {
+    program_ = Program::create();
+    for (const char* const name : {"x", "h"})
+      root().declare(name, VarSpec::tensor(DType::kFloat32, {2, 2}));
+    op(root(), "tanh", "x", "h");
+    Op& recurrence = root().append_op("recurrent");
+    Block& step = program_->add_block(0);
+    for (const char* const name : {"h", "previous", "next"})
+      step.declare(name, VarSpec::tensor(DType::kFloat32, {2}));
+    op(step, "scale", "previous", "h");
+    op(step, "assign", "h", "next");
+    recurrence.set_input("initial_states", "h").set_output("outputs", "h");
+    recurrence.set_strings("ex_states", {"previous"}).set_strings("states", {"next"});
+    recurrence.set_attr("sub_block", AttrValue::of_block(step.index()));
+    if (!is_last) op(root(), "square", "h", "h");
+    op(root(), "mean", "h", "loss");
+    split();
+    EXPECT_EQ(root().front().first_output("Out"), "h@VERSION@0");
+    EXPECT_EQ(recurrence.first_input("initial_states"), "h@VERSION@0");
+    EXPECT_EQ(recurrence.first_output("outputs"), is_last ? "h" : "h@VERSION@1");
+  }
+}
+
+// The body of the branch assigns h before its loop reads it, so that a second loss finds nothing to
+// do.
+TEST_F(SplitVersionsTest, SplitsABranchThatAssignsAndLoopsOnce) {
+  op(root(), "tanh", "x", "h");
+  Op& made = branch("one");
+  loop(program_->block(1));
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(made.input("Input"), ElementsAre("a"));
+  const std::vector<std::string> once = text();
+  const std::vector<std::string> body = text_of(program_->block(1));
+  split();
+  EXPECT_EQ(text(), once);
+  EXPECT_EQ(text_of(program_->block(1)), body);
+}
+
 TEST_F(SplitVersionsTest, CopiesNothingForALoopThatWritesTheFirstValue) {
   Op& made = root().append_op("while");
   Block& body = program_->add_block(0);

@@ -86,19 +86,21 @@ TEST_P(SecondLossTest, OfASquareHasProportionalGradients) {
 
 INSTANTIATE_TEST_SUITE_P(
     Nets, SecondLossTest,
-    ::testing::Values("two_memories", "read_twice", "nested_loops", "inner_reads_outer_memory",
-                      "cond_in_loop", "cond_writes_memory", "cond_reads_memory",
-                      "carried_by_assign", "carried_value_overwritten", "carried_chain",
-                      "never_fetched", "recurrent_last_state", "recurrent_in_loop",
-                      "cond_unused_output", "nested_cond", "loop_in_cond", "while_loop_api",
-                      "loop_only_inside_written", "branch_assigns", "branch_assigns_not_taken",
-                      "branch_replaces", "branch_replaces_not_taken", "branch_puts_back",
-                      "branch_overwrites_used", "branch_within_branch", "switch_assigns",
-                      "switch_fills", "assigned_twice", "in_place_square", "in_place_on_feed",
-                      "increment_apart", "loop_uses_assigned", "loop_assigns_twice",
-                      "loop_scales_in_place", "loop_factor_in_place", "loop_between_writes",
-                      "branch_in_loop_assigns", "loops_carry", "cond_reads_carried", "branch_swaps",
-                      "memory_read_outside", "memory_two_back", "memory_in_one_slot"),
+    ::testing::Values(
+        "two_memories", "read_twice", "nested_loops", "inner_reads_outer_memory", "cond_in_loop",
+        "cond_writes_memory", "cond_reads_memory", "carried_by_assign", "carried_value_overwritten",
+        "carried_chain", "never_fetched", "loop_in_branch_assigns", "assigned_unused",
+        "recurrent_two_states", "recurrent_state_apart", "recurrent_output_unused",
+        "cond_in_recurrent", "recurrent_outputs_read_inside", "two_losses_of_recurrence",
+        "two_losses_of_loops", "two_losses_of_carried", "two_losses_of_branches",
+        "recurrent_last_state", "recurrent_in_loop", "cond_unused_output", "nested_cond",
+        "loop_in_cond", "while_loop_api", "loop_only_inside_written", "branch_assigns",
+        "branch_assigns_not_taken", "branch_replaces", "branch_replaces_not_taken",
+        "branch_puts_back", "branch_overwrites_used", "branch_within_branch", "switch_assigns",
+        "switch_fills", "assigned_twice", "in_place_square", "in_place_on_feed", "increment_apart",
+        "loop_uses_assigned", "loop_assigns_twice", "loop_scales_in_place", "loop_factor_in_place",
+        "loop_between_writes", "branch_in_loop_assigns", "loops_carry", "cond_reads_carried",
+        "branch_swaps", "memory_read_outside", "memory_two_back", "memory_in_one_slot"),
     [](const auto& net) { return std::string(net.param); });
 
 }  // namespace
