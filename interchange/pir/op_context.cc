@@ -136,4 +136,11 @@ Value OpContext::flatten(const Value& value, int64_t first, int64_t last) {
   return node("flatten", {value}, {of_i32("start_axis", first), of_i32("stop_axis", last)}, type);
 }
 
+Value OpContext::with_lod_of(llvm::StringRef slot, const Value& value) {
+  const std::vector<Value> inputs = ins(slot);
+  if (!has_lod(slot) || inputs.empty()) return value;
+  return node("lod_reset", {value, inputs[0]},
+              {of_i32s("target_lod", {0, 1}), of_bool("append", false)}, value.type());
+}
+
 }  // namespace millrace::interchange::pir
