@@ -77,6 +77,7 @@ Value OpContext::list(const std::vector<Value>& values) {
 
 std::vector<Value> OpContext::parts(const Value& value) {
   std::vector<Value> results;
+  results.reserve(value.types.size());
   for (const TensorType& type : value.types) results.push_back(result_of(type));
   return graph_.add("0.split", {value}, {}, std::move(results));
 }

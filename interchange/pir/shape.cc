@@ -83,7 +83,7 @@ Value positions(OpContext& c, const char* list, const char* tensor, const char* 
   c.ignore({attr});
   const bool has_list = c.has(list);
   if (c.has(tensor)) {
-    const Value value = c.in(tensor);
+    Value value = c.in(tensor);
     if (!has_list) return value;
   }
   return has_list ? c.list(c.ins(list)) : c.int_list(c.ints(attr));
