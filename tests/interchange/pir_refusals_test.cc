@@ -74,6 +74,17 @@ TEST_F(PirRefusals, Products) {
               HasSubstr("fc with the function tanh"));
 }
 
+TEST_F(PirRefusals, FunctionsInConvolutions) {
+  const std::vector<In> inputs = {{"Input", {1, 2, 4, 4}}, {"Filter", {3, 2, 1, 1}}};
+  EXPECT_THAT(error("conv2d", inputs, {"Output"}, {1, 3, 4, 4},
+                    [](Op& op) { op.set_string("fuse_activation", "relu"); }),
+              HasSubstr("a fused function in an op without use_mkldnn"));
+  EXPECT_THAT(
+      error("conv2d", inputs, {"Output"}, {1, 3, 4, 4},
+            [](Op& op) { op.set_string("fuse_activation", "swish").set_bool("use_mkldnn", true); }),
+      HasSubstr("the fused function swish"));
+}
+
 TEST_F(PirRefusals, Constants) {
   const auto shape = [](Op& op) { op.set_attr("shape", AttrValue::of_longs({2})); };
   EXPECT_THAT(error(
