@@ -139,6 +139,7 @@ Status while_loop(OpContext& c) {
   const std::string region = c.graph().end_region();
   c.vars() = outer;
   std::vector<Value> results;
+  results.reserve(types.size());
   for (const TensorType& type : types) results.push_back(result_of(type));
   results = c.graph().add("1.while", inputs, {}, std::move(results), {region});
   for (size_t i = 0; i < results.size(); ++i) c.vars()[leaving.vars[i]->name().str()] = results[i];

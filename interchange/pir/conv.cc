@@ -34,20 +34,40 @@ constexpr Row kConvRows[] = {
     {"row_conv", "row_conv", "X Filter", "", "Out"},
 };
 
-// The convolutions of PIR have no bias: it is added to the result.
+// The function that a pass of the original has put into the op, for its oneDNN kernels only.
+StatusOr<Value> with_fused_function(OpContext& c, const Value& out) {
+  auto function = c.attr<std::string>("fuse_activation");
+  if (function.empty() && c.attr<bool>("fuse_relu")) function = "relu";
+  if (function.empty()) return out;
+  if (!c.attr<bool>("use_mkldnn"))
+    return c.refuse("a fused function in an op without use_mkldnn, which does not apply it");
+  const auto alpha = c.attr<float>("fuse_alpha");
+  const auto beta = c.attr<float>("fuse_beta");
+  const TensorType type = out.type();
+  if (function == "relu") return c.node("relu", {out}, {}, type);
+  if (function == "leaky_relu")
+    return c.node("leaky_relu", {out}, {of_f64("negative_slope", alpha)}, type);
+  if (function == "relu6" && alpha == 0)
+    return c.node("hardtanh", {out}, {of_f32("t_min", 0), of_f32("t_max", beta)}, type);
+  return c.refuse("the fused function " + function);
+}
+
+// The convolutions of PIR have neither bias nor function: they are applied to the result.
 Status conv(OpContext& c) {
   const std::string type = c.op().type().str();
   const Row* row = nullptr;
   for (const Row& known : kConvRows)
     if (type == known.type) row = &known;
   MILLRACE_RETURN_IF_ERROR(convert_by_row(c, *row));
-  if (!c.has("Bias")) return Ok();
-  const Value out = c.vars()[c.op().first_output("Output").str()];
-  const std::string layout = c.attr<std::string>("data_format");
-  std::vector<int64_t> dims(out.type().dims.size(), 1);
-  dims[layout == "NHWC" || layout == "NDHWC" ? dims.size() - 1 : 1] = -1;
-  const Value bias = c.reshape(c.in("Bias"), dims);
-  c.set("Output", c.node("add", {out, bias}, {}, out.type()));
+  Value out = c.vars()[c.op().first_output("Output").str()];
+  if (c.has("Bias")) {
+    const auto layout = c.attr<std::string>("data_format");
+    std::vector<int64_t> dims(out.type().dims.size(), 1);
+    dims[layout == "NHWC" || layout == "NDHWC" ? dims.size() - 1 : 1] = -1;
+    out = c.node("add", {out, c.reshape(c.in("Bias"), dims)}, {}, out.type());
+  }
+  MILLRACE_ASSIGN_OR_RETURN(out, with_fused_function(c, out));
+  c.set("Output", out);
   return Ok();
 }
 

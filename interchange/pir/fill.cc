@@ -10,7 +10,6 @@ namespace {
 constexpr Row kFillRows[] = {
     {"diag_v2", "diag", "X", "offset:i32 padding_value:f32", "Out"},
     {"eye", "eye", "@num_rows:i64 @num_columns:i64", "dtype:dtype place", "Out"},
-    {"fill_any_like", "full_like", "X @value:f32", "dtype:dtype place", "Out"},
     {"fill_diagonal", "fill_diagonal", "X", "value:f32 offset:i32 wrap:bool", "Out"},
     {"gaussian_random", "gaussian", "@shape:i64s|ShapeTensor|ShapeTensorList*",
      "mean:f32 std:f32 seed:i32 dtype:dtype place", "Out"},
@@ -81,11 +80,13 @@ Status fill_like_batch(OpContext& c) {
   return Ok();
 }
 
-Status fill_zeros_like(OpContext& c) {
-  c.ignore({"dtype"});
+Status fill_like(OpContext& c) {
+  c.ignore({"dtype", "value"});
+  const double value = c.op().type() == "fill_any_like" ? c.attr<float>("value") : 0.0;
   const TensorType type = c.out_type("Out");
-  c.set("Out", c.node("full_like", {c.in("X"), c.full(0, DType::kFloat32)},
-                      {of_dtype("dtype", type.dtype), of_place(false)}, type));
+  const Value filled = c.node("full_like", {c.in("X"), c.full(value, DType::kFloat32)},
+                              {of_dtype("dtype", type.dtype), of_place(false)}, type);
+  c.set("Out", c.with_lod_of("X", filled));
   return Ok();
 }
 
@@ -133,7 +134,8 @@ void add_fill_ops(Converters& table) {
   for (const Row& row : kFillRows) table.rows[row.type] = &row;
   table.functions["fill_constant"] = fill_constant;
   table.functions["fill_constant_batch_size_like"] = fill_like_batch;
-  table.functions["fill_zeros_like"] = table.functions["fill_zeros_like2"] = fill_zeros_like;
+  for (const char* type : {"fill_any_like", "fill_zeros_like", "fill_zeros_like2"})
+    table.functions[type] = fill_like;
   table.functions["assign_value"] = assign_value;
   table.functions["range"] = range;
   table.functions["tril_triu"] = tril_triu;

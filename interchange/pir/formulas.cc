@@ -28,13 +28,6 @@ Value filled_like(OpContext& c, const Value& x, double value) {
                 {of_dtype("dtype", x.type().dtype), of_place(false)}, x.type());
 }
 
-// The value with the LoD of an input, if that is declared with one.
-Value with_lod_of(OpContext& c, const Value& value, llvm::StringRef slot, const Value& input) {
-  if (!c.has_lod(slot)) return value;
-  return c.node("lod_reset", {value, input},
-                {of_i32s("target_lod", {0, 1}), of_bool("append", false)}, value.type());
-}
-
 // -log of the probability of the label; 0 where the label is the one to ignore.
 void set_hard_loss(OpContext& c, const Value& x, const Value& label) {
   const TensorType column = c.out_type("Y");
@@ -50,7 +43,7 @@ void set_hard_loss(OpContext& c, const Value& x, const Value& label) {
   const Value found = c.node("take_along_axis", {x, safe}, {of_i32("axis", rank - 1)}, column);
   const Value chosen =
       c.node("where", {is_ignored, filled_like(c, found, 1), found}, {}, found.type());
-  c.set("Y", with_lod_of(c, scaled(c, limited_log(c, chosen), -1), "X", x));
+  c.set("Y", c.with_lod_of("X", scaled(c, limited_log(c, chosen), -1)));
   c.set("MatchX", c.node("where", {is_ignored, filled_like(c, found, 0), found}, {}, found.type()));
 }
 
@@ -66,7 +59,7 @@ Status cross_entropy(OpContext& c) {
   const Value terms = binary_of(c, "multiply", label, limited_log(c, x));
   const Value total = c.node("sum", {terms, c.int_list({-1})},
                              {of_dtype("dtype", type.dtype), of_bool("keepdim", true)}, type);
-  c.set("Y", with_lod_of(c, scaled(c, total, -1), "X", x));
+  c.set("Y", c.with_lod_of("X", scaled(c, total, -1)));
   return Ok();
 }
 

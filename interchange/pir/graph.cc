@@ -55,8 +55,10 @@ std::vector<Value> GraphBuilder::add(const std::string& op, const std::vector<Va
                                      const std::vector<Attr>& attrs, std::vector<Value> results,
                                      const std::vector<std::string>& regions) {
   std::vector<std::string> operands;
+  operands.reserve(inputs.size());
   for (const Value& input : inputs) operands.push_back(fmt::format(R"({{"%":{}}})", input.id));
   std::vector<std::string> written;
+  written.reserve(attrs.size());
   for (const Attr& attr : attrs) written.push_back(attr_json(attr));
   std::vector<std::string> outputs;
   for (Value& result : results) {

@@ -22,12 +22,24 @@ constexpr Row kIndexRows[] = {
     {"shard_index", "shard_index", "X", "index_num:i32 nshards:i32 shard_id:i32 ignore_value:i32",
      "Out"},
     {"take_along_axis", "take_along_axis", "Input Index", "axis<Axis:i32", "Result"},
-    {"top_k", "topk", "X @k:i32|K", "axis:i32=-1 largest:bool=true sorted:bool=true",
-     "Out Indices"},
-    {"top_k_v2", "topk", "X @k:i32|K", "axis:i32 largest:bool sorted:bool", "Out Indices"},
     {"where", "where", "Condition X Y", "", "Out"},
     {"where_index", "nonzero", "Condition", "", "Out"},
 };
+
+Status top_k(OpContext& c) {
+  const bool is_v2 = c.op().type() == "top_k_v2";
+  const auto k = c.attr<int64_t>("k");
+  if (!c.has("K") && k < 1) return c.refuse("top_k with k below 1");
+  const std::vector<Value> results = c.nodes(
+      "topk", {c.in("X"), c.has("K") ? c.in("K") : c.full(static_cast<double>(k), DType::kInt32)},
+      {of_i32("axis", is_v2 ? c.attr<int64_t>("axis") : -1),
+       of_bool("largest", !is_v2 || c.attr<bool>("largest")),
+       of_bool("sorted", !is_v2 || c.attr<bool>("sorted"))},
+      {result_of(c.out_type("Out")), result_of(c.out_type("Indices"))});
+  c.set("Out", results[0]);
+  c.set("Indices", results[1]);
+  return Ok();
+}
 
 // The kernel of release 3 adds to wrong elements where the axis is negative.
 Status put_along_axis(OpContext& c) {
@@ -61,6 +73,7 @@ Status unique(OpContext& c) {
 void add_index_ops(Converters& table) {
   for (const Row& row : kIndexRows) table.rows[row.type] = &row;
   table.functions["put_along_axis"] = put_along_axis;
+  table.functions["top_k"] = table.functions["top_k_v2"] = top_k;
   table.functions["unique"] = unique;
 }
 

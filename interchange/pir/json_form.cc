@@ -58,6 +58,7 @@ std::string list_json(const std::vector<std::string>& values) {
 template <typename List, typename ToJson>
 Attr of_list(std::string name, const List& values, ToJson to_json) {
   std::vector<std::string> parts;
+  parts.reserve(values.size());
   for (const auto& value : values) parts.push_back(to_json(value));
   return {std::move(name), tagged("0.a_array", list_json(parts))};
 }
@@ -85,6 +86,7 @@ std::string type_json(const TensorType& type) {
 
 std::string types_json(const std::vector<TensorType>& types) {
   std::vector<std::string> parts;
+  parts.reserve(types.size());
   for (const TensorType& type : types) parts.push_back(type_json(type));
   return tagged("0.t_vec", list_json(parts));
 }

@@ -54,7 +54,8 @@ Status mul(OpContext& c) {
   const Value x = c.in("X");
   const Value y = c.in("Y");
   MILLRACE_ASSIGN_OR_RETURN(const Value out, product_of_rows(c, x, x_rows, y, c.out_type("Out")));
-  c.set("Out", out);
+  const bool is_direct = c.rank("Y") == 2 && c.rank("X") == x_rows + 1;
+  c.set("Out", is_direct ? out : c.with_lod_of("X", out));
   return Ok();
 }
 

@@ -77,6 +77,7 @@ Value OpContext::list(const std::vector<Value>& values) {
 
 std::vector<Value> OpContext::parts(const Value& value) {
   std::vector<Value> results;
+  results.reserve(value.types.size());
   for (const TensorType& type : value.types) results.push_back(result_of(type));
   return graph_.add("0.split", {value}, {}, std::move(results));
 }
@@ -134,6 +135,13 @@ Value OpContext::flatten(const Value& value, int64_t first, int64_t last) {
   type.dims.push_back(extent_of(dims, first, last));
   type.dims.append(dims.begin() + last + 1, dims.end());
   return node("flatten", {value}, {of_i32("start_axis", first), of_i32("stop_axis", last)}, type);
+}
+
+Value OpContext::with_lod_of(llvm::StringRef slot, const Value& value) {
+  const std::vector<Value> inputs = ins(slot);
+  if (!has_lod(slot) || inputs.empty()) return value;
+  return node("lod_reset", {value, inputs[0]},
+              {of_i32s("target_lod", {0, 1}), of_bool("append", false)}, value.type());
 }
 
 }  // namespace millrace::interchange::pir

@@ -21,8 +21,6 @@ constexpr Row kShapeRows[] = {
     {"pad", "pad", "X @pad_value:f32", "paddings:i32s", "Out"},
     {"pad3d", "pad3d", "X @paddings:i64s|Paddings", "mode:str pad_value<value:f64 data_format:str",
      "Out"},
-    {"partial_concat", "partial_concat", "X*", "start_index:i32 length:i32", "Out"},
-    {"partial_sum", "partial_sum", "X*", "start_index:i32 length:i32", "Out"},
     {"pixel_shuffle", "pixel_shuffle", "X", "upscale_factor:i32 data_format:str", "Out"},
     {"reshape", "reshape", "X @shape:i64s|ShapeTensor*|Shape", "", "Out"},
     {"reshape2", "reshape", "X @shape:i64s|ShapeTensor*|Shape", "", "Out"},
@@ -85,7 +83,7 @@ Value positions(OpContext& c, const char* list, const char* tensor, const char* 
   c.ignore({attr});
   const bool has_list = c.has(list);
   if (c.has(tensor)) {
-    const Value value = c.in(tensor);
+    Value value = c.in(tensor);
     if (!has_list) return value;
   }
   return has_list ? c.list(c.ins(list)) : c.int_list(c.ints(attr));
@@ -143,6 +141,16 @@ Status pad2d(OpContext& c) {
   return Ok();
 }
 
+// partial_concat and partial_sum, which lose the LoD in release 3.
+Status partial(OpContext& c) {
+  const Value joined = c.node(c.op().type().str(), {c.list(c.ins("X"))},
+                              {of_i32("start_index", c.attr<int64_t>("start_index")),
+                               of_i32("length", c.attr<int64_t>("length"))},
+                              c.out_type("Out"));
+  c.set("Out", c.with_lod_of("X", joined));
+  return Ok();
+}
+
 // The list has precedence in the original if all its extents are known, in release 3 the operand.
 Status expand_as(OpContext& c) {
   const std::vector<int64_t> dims = c.ints("target_shape");
@@ -173,6 +181,7 @@ void add_shape_ops(Converters& table) {
   for (const Row& row : kShapeRows) table.rows[row.type] = &row;
   table.functions["flatten"] = table.functions["flatten2"] = flatten;
   table.functions["expand_as_v2"] = expand_as;
+  table.functions["partial_concat"] = table.functions["partial_sum"] = partial;
   table.functions["split"] = split;
   table.functions["slice"] = slice;
   table.functions["strided_slice"] = strided_slice;

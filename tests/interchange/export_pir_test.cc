@@ -122,6 +122,22 @@ TEST_F(ExportPir, ConstantsThatAreNotFiniteAreComputed) {
                                  "not finite"));
 }
 
+TEST_F(ExportPir, AFunctionInAConvolutionIsAnOpOfItsOwn) {
+  program_ = ProgramBuilder();
+  program_.var("x", {1, 2, 4, 4}).var("w", {3, 2, 1, 1}).var("b", {3}).var("y", {1, 3, 4, 4});
+  program_.feed("x", 0);
+  program_.feed("w", 1);
+  program_.feed("b", 2);
+  program_.op("conv2d", {{"Input", {"x"}}, {"Filter", {"w"}}, {"Bias", {"b"}}}, {{"Output", {"y"}}})
+      .set_string("fuse_activation", "relu6")
+      .set_float("fuse_beta", 6.0F)
+      .set_bool("use_mkldnn", true);
+  program_.fetch("y", 0);
+  const std::string text = model().program;
+  EXPECT_LT(text.find("1.conv2d"), text.find("1.add"));
+  EXPECT_LT(text.find("1.add"), text.find(R"({"#":"1.hardtanh",)"));
+}
+
 TEST_F(ExportPir, AValueThatReplacesAnEmptyListIsInABranch) {
   program_ = ProgramBuilder();
   program_.var("b", {1, 4, 4}).var("s", {1, 2, 4}).var("y", {-1, 6});

@@ -99,6 +99,28 @@ def set_fetches(program, names):
         op._set_attr("col", col)  # pylint: disable=protected-access
 
 
+def without_fused_functions(program):
+    """The program with functions that a oneDNN pass has put into convolutions as ops of their own."""
+    block = program.block(0)
+    index = 0
+    while index < block.op_size():
+        op = block.op(index)
+        if op.has_attr("fuse_activation") and op.attr("fuse_activation"):
+            function, (out,) = op.attr("fuse_activation"), op.output("Output")
+            op._set_attr("fuse_activation", "")  # pylint: disable=protected-access
+            inner = block.var(f"{out}.fused".encode())
+            inner.set_type(paddle.base.core.VarDesc.VarType.DENSE_TENSOR)
+            inner.set_dtype(block.find_var(out.encode()).dtype())
+            inner.set_shape(block.find_var(out.encode()).shape())
+            op.set_output("Output", [f"{out}.fused"])
+            added = block._insert_op(index + 1)  # pylint: disable=protected-access
+            added.set_type(function)
+            added.set_input("X", [f"{out}.fused"])
+            added.set_output("Out", [out])
+        index += 1
+    return program
+
+
 def programs_of(shared):
     """Paths of the programs; those of training and start-up, which feed and fetch nothing, are left out."""
     found = sorted(shared.glob("models/programs_only/*.pb"))
@@ -120,6 +142,10 @@ class MadeModel:
         self.folder = work / path.stem
         self.folder.mkdir()
         (self.folder / "__model__").write_bytes(content)
+        self.program = self.folder / "__model__"
+        if any(op.has_attr("fuse_activation") and op.attr("fuse_activation") for op in ops_of(program)):
+            self.program = self.folder / "plain"  # run-program does not take them
+            self.program.write_bytes(without_fused_functions(program).serialize_to_string())
         if path.is_dir():
             case = json.loads((path / "case.json").read_text())
             self.feeds, self.params = case_feeds(case, path), case_params(case)
@@ -136,7 +162,7 @@ class MadeModel:
         np.savez(feed, **{f.name: f.array for f in self.feeds})
         lods = [f"--lod={f.name}={','.join(map(str, level))}" for f in self.feeds for level in f.lod]
         params = ["--params", self.folder / "params"] if self.params else []
-        done = subprocess.run([self.tools / "run-program", "--program", self.folder / "__model__", *params, "--feed", feed,
+        done = subprocess.run([self.tools / "run-program", "--program", self.program, *params, "--feed", feed,
                                *lods, "-o", out, "-q"], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"run-program ended with {done.returncode}: {done.stderr.strip()}")

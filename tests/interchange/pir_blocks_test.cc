@@ -94,6 +94,15 @@ TEST_F(PirLoop, ALoopThatDoesNotSetItsConditionIsRefused) {
                     HasSubstr("export to PIR: a loop that does not set its condition")));
 }
 
+TEST_F(PirLoop, RanksMayNotChange) {
+  program_.op("unsqueeze2", {{"X", {"x"}}}, {{"Out", {"x"}}})
+      .set_attr("axes", AttrValue::of_ints({0}));
+  count();
+  end_loop();
+  program_.fetch("x", 0);
+  EXPECT_THAT(pir_error(program_), HasSubstr("a loop that changes the rank of 'x'"));
+}
+
 TEST_F(PirLoop, SequencesMayNotLeaveALoop) {
   VarSpec spec = VarSpec::tensor(DType::kFloat32, {-1, 3});
   spec.lod_level = 1;
@@ -150,6 +159,22 @@ TEST_F(PirBranch, WhereItIsSkippedTheVarHasAPlaceholder) {
   const std::string text = pir_text(program_);
   EXPECT_THAT(text, AllOf(HasSubstr(R"({"#":"1.if","A":[],"I":[{"%":1}],)"),
                           HasSubstr(R"("#":"region_2")"), HasSubstr("1.relu")));
+}
+
+TEST_F(PirBranch, RanksMayNotChange) {
+  program_.var("go", {1}, DType::kBool).var("x", {2});
+  program_.feed("go", 0);
+  program_.feed("x", 1);
+  const int32_t body = program_.enter_block(0);
+  program_.op("unsqueeze2", {{"X", {"x"}}}, {{"Out", {"x"}}})
+      .set_attr("axes", AttrValue::of_ints({0}));
+  program_.in_block(0);
+  Op& op = program_.op("conditional_block", {{"Cond", {"go"}}, {"Input", {"x"}}}, {{"Out", {"x"}}});
+  op.set_bool("is_scalar_condition", true).set_attr("sub_block", AttrValue::of_block(body));
+  program_.fetch("x", 0);
+  EXPECT_THAT(pir_error(program_), HasSubstr("a branch that changes the rank of 'x'"));
+  op.remove_attr("sub_block");
+  EXPECT_THAT(pir_error(program_), HasSubstr("a branch without a block"));
 }
 
 TEST_F(PirBranch, ConditionsOnTheNumberOfElementsAreRefused) {

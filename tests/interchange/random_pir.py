@@ -24,6 +24,8 @@ import numpy as np
 import paddle
 
 TOLERANCE = 1e-4
+# Random values, and a mean over labels that are all ignored.
+KNOWN = {("dropout", "elements differ"), ("sigmoid_cross_entropy_with_logits", "by nan")}
 
 
 def forward_op(program, op_type):
@@ -142,10 +144,14 @@ def verdict(args, rng, found, values, folder):
         name = expect["name"]
         if name not in want:  # run-program returns an input that the op only renames
             return "renamed by millrace", None
-        if wrong := difference(got[name], want[name]):
+        wrong = difference(got[name], want[name])
+        if wrong and any(case.meta["op"] == op_type and text in wrong for op_type, text in KNOWN):
+            return "known", None
+        if wrong:
             return "differs", f"{case.meta['tag']}, {done}: {name}: {wrong}"
-        if {k: list(v) for k, v in enumerate(lods[name])} != expected_lods.get(name, {}):
-            return "differs", f"{case.meta['tag']}, {done}: LoD of {name}: {lods[name]}, expected {expected_lods.get(name)}"
+        # release 3 keeps the LoD of some outputs that had none
+        if name in expected_lods and {k: list(v) for k, v in enumerate(lods[name])} != expected_lods[name]:
+            return "differs", f"{case.meta['tag']}, {done}: LoD of {name}: {lods[name]}, expected {expected_lods[name]}"
     return "equal", None
 
 
