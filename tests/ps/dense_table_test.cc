@@ -193,6 +193,28 @@ TEST(DenseTableTest, OpsUpdateRanges) {
   EXPECT_THAT(names, ElementsAre("Param", "Velocity", "Moment", "InfNorm", "Beta1Pow"));
 }
 
+TEST(DenseTableTest, ThreadsShareAnOp) {
+  const auto op = update_op("momentum", "mu&0.5", {0});
+  constexpr int kSteps = 1000;
+  const auto trained = [&] {
+    float weight = 0;
+    float velocity = 0;
+    float* const states[] = {&velocity};
+    const float grad = 1;
+    for (int step = 0; step < kSteps; ++step)
+      EXPECT_TRUE(op->update(1, &weight, states, &grad, 0.25F).ok());
+    return weight;
+  };
+  const float alone = trained();
+  // a step of rate * 2 (1 - 2^-k), so 2 less than all of them with the last velocity
+  EXPECT_FLOAT_EQ(alone, -0.25F * 2 * (kSteps - 1));
+  std::vector<float> weights(4);
+  std::vector<std::thread> threads;
+  for (float& weight : weights) threads.emplace_back([&] { weight = trained(); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(weights, Each(alone));
+}
+
 TEST(DenseTableTest, UpdatesThatDoNotFitAreRefused) {
   DenseTableOptions options;
   options.elements = 3;
@@ -220,7 +242,8 @@ TEST(DenseTableTest, ShowsItsColumns) {
   ASSERT_TRUE(table
                   ->with_columns([&](std::span<const DenseTable::Column> columns) {
                     for (const auto& column : columns) names.emplace_back(column.name);
-                    EXPECT_FLOAT_EQ(columns[3].values[0], 0.9F);
+                    EXPECT_THAT(columns[3].values, ElementsAre(0.9F));
+                    EXPECT_THAT(columns[4].values, ElementsAre(0.999F));
                     return Ok();
                   })
                   .ok());
@@ -268,6 +291,8 @@ TEST(BarrierTableTest, ARepeatIsOneArrivalAndAFinishedPhaseIsOpen) {
   EXPECT_FALSE(table.arrive(CommBarrier::kSend, 0, 1, in_ms(5)).ok()) << "the same trainer again";
   EXPECT_TRUE(table.arrive(CommBarrier::kSend, 1, 1, in_ms(1000)).ok());
   EXPECT_TRUE(table.arrive(CommBarrier::kSend, 0, 1, in_ms(5)).ok()) << "a repeat after the end";
+  EXPECT_FALSE(table.arrive(CommBarrier::kSend, 1, 2, in_ms(5)).ok())
+      << "that was no arrival at the next phase";
   EXPECT_EQ(table.arrive(CommBarrier::kSend, 0, 3, in_ms(5)).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(table.arrive(CommBarrier::kSend, 7, 2, in_ms(5)).code(), StatusCode::kInvalidArgument);
 }
