@@ -110,6 +110,7 @@ class DirectTrainer {
       : server_(server), caller_{"", id, incarnation} {}
 
   int64_t step = -1;             ///< that the next call names
+  uint64_t epoch = 0;            ///< of the server that calls are meant for; 0: any
   uint64_t sequence = 0;         ///< of the last call that needs one
   std::function<void()> on_put;  ///< runs before each value of an answer
   std::chrono::milliseconds patience{20'000};
@@ -119,6 +120,7 @@ class DirectTrainer {
     Request request = protocol::pack(std::move(message));
     request.caller = caller_;
     request.step = step;
+    request.epoch = epoch;
     if (protocol::needs_sequence(request)) request.sequence = ++sequence;
     ReplyInto sink(reply, on_put);
     return server_.service().handle(request, Clock::now() + patience, sink);

@@ -195,6 +195,8 @@ TEST_F(RateBlock, BeginsWithStepZero) {
   EXPECT_EQ(rate(), 2);
   ASSERT_TRUE(trainer_->call(protocol::Count{.counter = "steps.trainer_1", .steps = 3}).ok());
   EXPECT_EQ(rate(), 3.5F);
+  EXPECT_THAT(trainer_->call(protocol::Count{.counter = "w", .steps = 1}).to_string(),
+              HasSubstr("counter 'w' must be a single i64, found f32 [2]"));
 }
 
 TEST_F(RateBlock, ContinuesFromTheStepsOfAllTrainers) {

@@ -141,6 +141,7 @@ TEST_F(Records, ASnapshotOfValuesAloneBelongsToAnyJob) {
   DirectTrainer trainer(server, 0, 7);
   EXPECT_EQ(trainer.hello().applied, 0);
   EXPECT_THAT(trainer.floats_of(protocol::GetNow{.names = {"w"}}), ElementsAre(1, 2));
+  EXPECT_THAT(log_, HasSubstr("has no values for these vars, which keep theirs: rate\n"));
 }
 
 // The training continues without a snapshot.
