@@ -15,6 +15,7 @@ using Strings = std::vector<std::string>;
 struct Interface {
   NameMap entry;
   NameMap exit;
+  bool is_loop = false;  // the block is the body of a loop
 };
 
 // One op that reads or writes a var.
@@ -22,6 +23,7 @@ struct Use {
   Op* op;
   bool reads;
   bool writes;
+  bool is_read_back;  // in a loop: the gradient of the op reads the value that it writes
 };
 
 bool is_plain(const Op& op) {
@@ -66,6 +68,11 @@ class History {
     return last_write_ > 0 && uses_[last_write_ - 1].op == &op;
   }
   [[nodiscard]] bool is_read_in_the_end() const { return last_write_ < uses_.size(); }
+  // The executor keeps the value that the var has when an iteration begins, and the gradient of the
+  // last op that writes it needs the later one.
+  [[nodiscard]] bool is_last_read_back() const {
+    return last_write_ > 0 && uses_[last_write_ - 1].is_read_back;
+  }
 
   // True if a gradient op would find another value under the name than its forward op did, or the
   // gradient of another value.
@@ -98,11 +105,15 @@ class History {
   [[nodiscard]] bool overwrites(const Use& use, const Use* previous, bool is_read) const {
     const BlockKind kind = block_kind(*use.op);
     const bool starts = !entry_.empty() || is_given();
-    if (kind == BlockKind::kLoop)
-      return previous == nullptr ? starts : is_read || !keeps_no_output(*previous->op);
+    if (kind == BlockKind::kLoop) {
+      if (previous == nullptr) return starts;
+      // a loop that does not read the var does not end the gradient of the earlier value
+      const bool is_passed_on = !use.reads && previous->op->type() == "assign";
+      return is_read || is_passed_on || !keeps_no_output(*previous->op);
+    }
     if (previous != nullptr) return true;
     if (kind == BlockKind::kBranch) return starts;
-    return use.reads || (starts && exit_.empty());
+    return use.reads || (starts && (exit_.empty() || use.is_read_back));
   }
 
   std::string name_;
@@ -116,8 +127,12 @@ class History {
 
 class Splitter {
  public:
-  Splitter(Program& program, llvm::StringRef loss, std::vector<Status>* warnings)
-      : program_(program), wanted_(names_behind(program, loss)), warnings_(warnings) {}
+  Splitter(const OpRegistry& registry, Program& program, llvm::StringRef loss,
+           std::vector<Status>* warnings)
+      : registry_(registry),
+        program_(program),
+        wanted_(names_behind(program, loss)),
+        warnings_(warnings) {}
 
   void run() {
     for (const Block& block : program_.blocks())
@@ -203,11 +218,24 @@ class Splitter {
       for (const std::string& name : names) {
         if (!is_eligible(block.find_var_recursive(name))) continue;
         const auto at = histories.try_emplace(name, block, interface, name).first;
-        at->second.add({&op, touched.reads.contains(name), touched.writes.contains(name)});
+        const bool writes = touched.writes.contains(name);
+        at->second.add({&op, touched.reads.contains(name), writes,
+                        writes && interface.is_loop && is_read_back(op, name)});
       }
     }
     std::erase_if(histories, [](const auto& item) { return !item.second.needs_split(); });
     return histories;
+  }
+
+  [[nodiscard]] bool is_read_back(const Op& op, const std::string& name) const {
+    if (!is_plain(op)) return false;
+    const auto made =
+        make_grad_ops(registry_, GradContext(op, [](llvm::StringRef) { return true; }));
+    if (!made.ok()) return false;
+    return llvm::any_of(*made, [&](const GradOp& grad) {
+      return llvm::any_of(grad.inputs,
+                          [&](const auto& slot) { return llvm::is_contained(slot.second, name); });
+    });
   }
 
   void rewrite(Frame& frame, Op& op) {
@@ -257,6 +285,7 @@ class Splitter {
     // gradient of a loop replaces that of its var, to which the first readers of the block add.
     const bool is_in_place =
         (last == before && (op.reads(name) || !is_plain(op))) ||
+        (last == history.entry() && history.is_last_read_back()) ||
         (last == history.entry() && history.is_read_first() && block_kind(op) == BlockKind::kLoop);
     return keeps_name && !is_in_place ? last : new_version(frame.block, name);
   }
@@ -309,6 +338,7 @@ class Splitter {
     const BlockKind kind = block_kind(op);
     if (kind == BlockKind::kNone || kind == BlockKind::kOther) return;
     Block& body = program_.block(static_cast<size_t>(sub_block_of(op)));
+    inside.is_loop = kind == BlockKind::kLoop;
     auto states = get_attr_or<Strings>(op, "states", {});
     if (kind == BlockKind::kRecurrent) {
       for (const llvm::StringRef name : op.input("inputs")) inside.entry[name.str()] = name.str();
@@ -417,6 +447,7 @@ class Splitter {
         .set_int("op_role", 0);
   }
 
+  const OpRegistry& registry_;
   Program& program_;
   Names wanted_;
   std::vector<Status>* warnings_;
@@ -425,8 +456,9 @@ class Splitter {
 
 }  // namespace
 
-void split_versions(Program& program, llvm::StringRef loss, std::vector<Status>* warnings) {
-  Splitter(program, loss, warnings).run();
+void split_versions(const OpRegistry& registry, Program& program, llvm::StringRef loss,
+                    std::vector<Status>* warnings) {
+  Splitter(registry, program, loss, warnings).run();
 }
 
 }  // namespace millrace::ops::backward
