@@ -283,10 +283,9 @@ class Splitter {
     const std::string& last = history.exit().empty() ? name : history.exit();
     // not in place: the executor keeps the value that a var has when an iteration begins. The
     // gradient of a loop replaces that of its var, to which the first readers of the block add.
-    const bool is_in_place =
-        (last == before && (op.reads(name) || !is_plain(op))) ||
-        (last == history.entry() && history.is_last_read_back()) ||
-        (last == history.entry() && history.is_read_first() && block_kind(op) == BlockKind::kLoop);
+    const bool is_in_place = (last == before && (op.reads(name) || !is_plain(op))) ||
+                             (last == history.entry() && history.is_last_read_back()) ||
+                             (last == history.entry() && block_kind(op) == BlockKind::kLoop);
     return keeps_name && !is_in_place ? last : new_version(frame.block, name);
   }
 
