@@ -48,9 +48,11 @@ class History {
     entry_ = find(interface.entry);
     exit_ = find(interface.exit);
     is_root_ = block.index() == 0;
+    is_loop_ = interface.is_loop;
   }
 
   void add(const Use& use) {
+    if (use.reads && last_write_ == 0 && !is_plain(*use.op)) is_entry_read_inside_ = true;
     uses_.push_back(use);
     if (use.writes) last_write_ = uses_.size();
   }
@@ -68,11 +70,15 @@ class History {
     return last_write_ > 0 && uses_[last_write_ - 1].op == &op;
   }
   [[nodiscard]] bool is_read_in_the_end() const { return last_write_ < uses_.size(); }
-  // The executor keeps the value that the var has when an iteration begins, and the gradient of the
-  // last op that writes it needs the later one.
-  [[nodiscard]] bool is_last_read_back() const {
-    return last_write_ > 0 && uses_[last_write_ - 1].is_read_back;
+  // True if the value that an iteration leaves needs another name than the one that it finds: the
+  // executor keeps the latter, and the gradient of the last op that writes the var reads the
+  // former.
+  [[nodiscard]] bool leaves_apart() const {
+    return is_carried() && uses_[last_write_ - 1].is_read_back;
   }
+  // True if the value that an iteration finds needs a copy: the gradient of an op with a sub-block
+  // adds to the gradient of the value that the iteration leaves, where both have one name.
+  [[nodiscard]] bool begins_apart() const { return is_carried() && is_entry_read_inside_; }
 
   // True if a gradient op would find another value under the name than its forward op did, or the
   // gradient of another value.
@@ -80,6 +86,7 @@ class History {
     if (!entry_.empty() && entry_ != name_) return true;
     if (last_write_ == 0) return false;
     if (!exit_.empty() && (exit_ != name_ || is_read_in_the_end())) return true;
+    if (leaves_apart() || begins_apart()) return true;
     if (is_left_to_branches()) return false;
     const Use* previous = nullptr;  // last write so far
     bool is_read = false;           // read by an earlier op
@@ -92,6 +99,11 @@ class History {
   }
 
  private:
+  // True for a var outside of a loop that its body overwrites.
+  [[nodiscard]] bool is_carried() const {
+    return is_loop_ && last_write_ > 0 && !entry_.empty() && !exit_.empty();
+  }
+
   // True for the cases of a switch: only one of them writes the var, which has no value before.
   [[nodiscard]] bool is_left_to_branches() const {
     std::vector<const Op*> branches;
@@ -113,7 +125,7 @@ class History {
     }
     if (previous != nullptr) return true;
     if (kind == BlockKind::kBranch) return starts;
-    return use.reads || (starts && (exit_.empty() || use.is_read_back));
+    return use.reads || (starts && exit_.empty());
   }
 
   std::string name_;
@@ -121,6 +133,8 @@ class History {
   std::string exit_;
   std::string none_;
   bool is_root_ = false;
+  bool is_loop_ = false;
+  bool is_entry_read_inside_ = false;  // an op with a sub-block reads the value at the beginning
   std::vector<Use> uses_;
   size_t last_write_ = 0;  // index in uses_ plus 1; 0: no write
 };
@@ -196,9 +210,10 @@ class Splitter {
 
   void start(Frame& frame, const History& history, const std::string& name) {
     if (!history.entry().empty()) frame.current[name] = history.entry();
-    if (!history.is_given()) return;
+    if (!history.is_given() && !history.begins_apart()) return;
     std::string made = new_version(frame.block, name);
-    insert_assign(frame.block, &history.first_user(), name, made);
+    insert_assign(frame.block, &history.first_user(), history.is_given() ? name : history.entry(),
+                  made);
     frame.current[name] = std::move(made);
   }
 
@@ -284,7 +299,7 @@ class Splitter {
     // not in place: the executor keeps the value that a var has when an iteration begins. The
     // gradient of a loop replaces that of its var, to which the first readers of the block add.
     const bool is_in_place = (last == before && (op.reads(name) || !is_plain(op))) ||
-                             (last == history.entry() && history.is_last_read_back()) ||
+                             (last == history.entry() && history.leaves_apart()) ||
                              (last == history.entry() && block_kind(op) == BlockKind::kLoop);
     return keeps_name && !is_in_place ? last : new_version(frame.block, name);
   }
