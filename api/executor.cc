@@ -64,6 +64,22 @@ uint64_t PreparedProgram::random_position() const {
 void PreparedProgram::set_random_position(uint64_t position) {
   parts_->program->set_random_position(position);
 }
+
+StatusOr<EpochResult> PreparedProgram::train_from_dataset(Dataset& dataset,
+                                                          const EpochOptions& options) {
+  return run_over(dataset, options,
+                  [this](const executor::NamedValues& feeds,
+                         const std::vector<std::string>& fetches, std::vector<Value>& results) {
+                    return parts_->program->run(feeds, fetches, results);
+                  });
+}
+
+StatusOr<EpochResult> PreparedProgram::infer_from_dataset(Dataset& dataset,
+                                                          const EpochOptions& options) {
+  MILLRACE_RETURN_IF_ERROR(check_infers(updated_var(parts_->program->given())));
+  return train_from_dataset(dataset, options);
+}
+
 const std::vector<std::string>& PreparedProgram::inputs() const {
   return parts_->program->feed_targets();
 }
@@ -95,6 +111,15 @@ StatusOr<std::map<std::string, FetchedValue>> PreparedProgram::run_any(
 struct Executor::Parts {
   executor::Executor runner;
   std::optional<uint64_t> position;  ///< of random numbers after the last run()
+
+  // Runs a program that continues the random numbers.
+  template <typename F>
+  auto continued(PreparedProgram& prepared, const F& run) {
+    if (position) prepared.set_random_position(*position);
+    auto results = run();
+    position = prepared.random_position();
+    return results;
+  }
 };
 
 Executor::Executor(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -136,10 +161,19 @@ StatusOr<PreparedProgram> Executor::prepare(const Program& program, const Scope&
 StatusOr<Arrays> Executor::run(const Program& program, const Scope& scope, const Arrays& feeds,
                                const std::vector<std::string>& fetches) {
   MILLRACE_ASSIGN_OR_RETURN(PreparedProgram prepared, prepare(program, scope));
-  if (parts_->position) prepared.set_random_position(*parts_->position);
-  StatusOr<Arrays> results = prepared.run(feeds, fetches);
-  parts_->position = prepared.random_position();
-  return results;
+  return parts_->continued(prepared, [&] { return prepared.run(feeds, fetches); });
+}
+
+StatusOr<EpochResult> Executor::train_from_dataset(const Program& program, const Scope& scope,
+                                                   Dataset& dataset, const EpochOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(PreparedProgram prepared, prepare(program, scope));
+  return parts_->continued(prepared, [&] { return prepared.train_from_dataset(dataset, options); });
+}
+
+StatusOr<EpochResult> Executor::infer_from_dataset(const Program& program, const Scope& scope,
+                                                   Dataset& dataset, const EpochOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(PreparedProgram prepared, prepare(program, scope));
+  return parts_->continued(prepared, [&] { return prepared.infer_from_dataset(dataset, options); });
 }
 
 }  // namespace millrace::api

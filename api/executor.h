@@ -18,6 +18,10 @@ class Program;
 
 namespace millrace::api {
 
+class Dataset;
+struct EpochOptions;
+struct EpochResult;
+
 /// Options of an executor.
 struct ExecutorOptions {
   int threads = 1;    ///< threads that a run may use, including the caller's; at least 1
@@ -76,6 +80,14 @@ class PreparedProgram {
   StatusOr<std::map<std::string, FetchedValue>> run_any(
       const ArrayViews& feeds, const std::vector<std::string>& fetches = {});
 
+  /// Runs the program once for every batch of a data set (api/dataset.h).
+  /// Errors: kInvalidArgument naming the option; those of run(), with the number of the batch;
+  /// those of the readers of the data set, after the batches before the error have run.
+  StatusOr<EpochResult> train_from_dataset(Dataset& dataset, const EpochOptions& options);
+  /// The same for a program that does not train. Errors: also kInvalidArgument for one that updates
+  /// parameters; nothing has run then.
+  StatusOr<EpochResult> infer_from_dataset(Dataset& dataset, const EpochOptions& options);
+
   /// Names that feed ops set and fetch ops read, in order of their columns; empty for programs
   /// without such ops.
   [[nodiscard]] const std::vector<std::string>& inputs() const;
@@ -126,6 +138,15 @@ class Executor {
   /// PreparedProgram::run().
   StatusOr<Arrays> run(const Program& program, const Scope& scope, const Arrays& feeds = {},
                        const std::vector<std::string>& fetches = {});
+  /// Compiles a program and runs it once for every batch of a data set. Random numbers continue
+  /// from the last call. Errors: those of prepare() and of
+  /// PreparedProgram::train_from_dataset().
+  StatusOr<EpochResult> train_from_dataset(const Program& program, const Scope& scope,
+                                           Dataset& dataset, const EpochOptions& options);
+  /// The same for a program that does not train. Errors: also those of
+  /// PreparedProgram::infer_from_dataset().
+  StatusOr<EpochResult> infer_from_dataset(const Program& program, const Scope& scope,
+                                           Dataset& dataset, const EpochOptions& options);
 
  private:
   struct Parts;

@@ -49,10 +49,11 @@ std::shared_ptr<const Program> copy_of(const std::unique_ptr<Program>& program) 
 struct Fleet::Parts {
   Connection connection;
   fleet::Fleet fleet;
+  bool dumps = false;  ///< the strategy names vars to dump
 };
 
 Fleet::Fleet(Connection connection)
-    : parts_(std::unique_ptr<Parts>(new Parts{std::move(connection), {}})) {}
+    : parts_(std::unique_ptr<Parts>(new Parts{std::move(connection), {}, false})) {}
 Fleet::Fleet(Fleet&&) noexcept = default;
 Fleet& Fleet::operator=(Fleet&&) noexcept = default;
 Fleet::~Fleet() = default;
@@ -93,6 +94,8 @@ StatusOr<std::vector<std::string>> Fleet::split_files(const std::vector<std::str
 Status Fleet::distributed_optimizer(const MinimizeOptions& optimizer,
                                     const FleetStrategy& strategy) {
   MILLRACE_ASSIGN_OR_RETURN(fleet::DistributedStrategy settings, strategy_of(strategy));
+  const auto& trainer = settings.trainer_desc_configs();
+  parts_->dumps = !trainer.dump_fields.empty() || !trainer.dump_param.empty();
   return parts_->fleet.distributed_optimizer(optimizer, std::move(settings));
 }
 
@@ -144,6 +147,17 @@ StatusOr<Arrays> Fleet::step(const Arrays& feeds, const std::vector<std::string>
   std::vector<Value> results(fetches.size());
   MILLRACE_RETURN_IF_ERROR(parts_->fleet.step(values, fetches, results));
   return executor::to_arrays(fetches, results);
+}
+
+StatusOr<EpochResult> Fleet::train_from_dataset(Dataset& dataset, const EpochOptions& options) {
+  if (parts_->dumps)
+    return Status(StatusCode::kUnimplemented,
+                  "train_from_dataset with trainer_desc_configs.dump_fields or dump_param")
+        .with_hint("run-program dumps them, for jobs of transpile-program --fleet");
+  return run_over(
+      dataset, options,
+      [this](const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+             std::vector<Value>& results) { return parts_->fleet.step(feeds, fetches, results); });
 }
 
 StatusOr<Array> Fleet::get(const std::string& name) const {

@@ -22,6 +22,10 @@ class Program;
 
 namespace millrace::api {
 
+class Dataset;
+struct EpochOptions;
+struct EpochResult;
+
 /// A value of a setting, and settings by name, as users of the original write them.
 using FleetValue =
     std::variant<bool, int64_t, double, std::string, std::vector<double>, std::vector<std::string>>;
@@ -143,6 +147,12 @@ class Fleet {
   /// Runs one step. \param feeds  by var name; dtype and dims as declared
   /// Errors: those of PreparedProgram::run(); kDistributed.
   StatusOr<Arrays> step(const Arrays& feeds, const std::vector<std::string>& fetches = {});
+  /// Runs one step for every batch of a data set (api/dataset.h). Give each worker its files
+  /// (split_files()), or all of them and DatasetOptions::divide.
+  /// Errors: those of step(), with the number of the batch; those of the readers of the data set,
+  /// after the batches before the error have run; kUnimplemented if trainer_desc_configs name vars
+  /// to dump.
+  StatusOr<EpochResult> train_from_dataset(Dataset& dataset, const EpochOptions& options);
   /// A parameter of this worker, as last received. Errors: kNotFound; kInvalidArgument if it is not
   /// a dense array.
   [[nodiscard]] StatusOr<Array> get(const std::string& name) const;

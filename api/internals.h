@@ -1,13 +1,18 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api/connection.h"
+#include "api/dataset.h"
 #include "api/scope.h"
+#include "executor/executor.h"
 #include "framework/base/log.h"
 #include "framework/tensor/scope.h"
+#include "jobs/run/epoch.h"
 #include "ps/client/client.h"
 #include "ps/server/server_core.h"
 #include "ps/transport/inproc.h"
@@ -35,6 +40,8 @@ struct Internals {
   static millrace::Scope& vars(const Scope& scope) { return scope.state_->vars; }
   /// What keeps the vars of a scope alive.
   static std::shared_ptr<void> state(const Scope& scope) { return scope.state_; }
+  /// What is inside a data set.
+  static Dataset::Parts& parts(Dataset& dataset) { return *dataset.parts_; }
   static const Connection::State& state(const Connection& connection) { return *connection.state_; }
   /// Calls of a trainer by a connection. \param deadline  longest time of one call
   static ps::ClientOptions client(const Connection& connection, int trainer,
@@ -49,6 +56,26 @@ struct Internals {
     return options;
   }
 };
+
+/// Runs one batch of a data set. \param worker  from 0  \param batch  its number, from 0
+/// \param results  receives the fetches in their order; their memory is reused
+using RunOneBatch =
+    std::function<Status(int worker, int64_t batch, const executor::NamedValues& feeds,
+                         const std::vector<std::string>& fetches, std::vector<Value>& results)>;
+/// The same for what has neither workers nor numbers.
+using RunFeeds =
+    std::function<Status(const executor::NamedValues& feeds,
+                         const std::vector<std::string>& fetches, std::vector<Value>& results)>;
+/// Makes one pass over a data set. Errors: kInvalidArgument naming the option; kUnimplemented for
+/// several threads; those of the readers, with files; those of `run`, with the batch.
+StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options, const RunFeeds& run);
+StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
+                               const RunOneBatch& run, const jobs::EpochWorkers& workers);
+
+/// The var that the first optimizer op of a program updates; empty if it has none.
+std::string updated_var(const Program& program);
+/// Errors: kInvalidArgument naming the var if it is not empty.
+Status check_infers(const std::string& updated_var);
 
 /// A value that holds some rows of a matrix. Errors: kInvalidArgument for other values.
 StatusOr<Rows> rows_of(const std::string& name, const Value& value);

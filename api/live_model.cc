@@ -57,6 +57,12 @@ struct LiveModel::Parts {
     std::vector<Value> none;
     return fetching->run({}, {}, none);
   }
+  Status infer(const executor::NamedValues& given, const std::vector<std::string>& fetches,
+               std::vector<Value>& to) {
+    Status status = model->run(given, fetches, to);
+    if (!status.ok()) link->forget();
+    return status;
+  }
 };
 
 Status LiveModel::Parts::connect(const Program& program, const std::string& slices,
@@ -128,12 +134,16 @@ StatusOr<Arrays> LiveModel::run(const Arrays& feeds) {
   MILLRACE_RETURN_IF_ERROR(parts_->may("run"));
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
   const std::vector<std::string>& wanted = parts_->model->fetch_targets();
-  Status status = parts_->model->run(parts_->feeds, wanted, parts_->results);
-  if (!status.ok()) {
-    parts_->link->forget();
-    return status;
-  }
+  MILLRACE_RETURN_IF_ERROR(parts_->infer(parts_->feeds, wanted, parts_->results));
   return executor::to_arrays(wanted, parts_->results);
+}
+
+StatusOr<EpochResult> LiveModel::infer_from_dataset(Dataset& dataset, const EpochOptions& options) {
+  MILLRACE_RETURN_IF_ERROR(parts_->may("infer_from_dataset"));
+  return run_over(
+      dataset, options,
+      [this](const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+             std::vector<Value>& results) { return parts_->infer(feeds, fetches, results); });
 }
 
 Status LiveModel::refresh() {

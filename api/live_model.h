@@ -13,6 +13,10 @@
 
 namespace millrace::api {
 
+class Dataset;
+struct EpochOptions;
+struct EpochResult;
+
 /// Settings of a live model.
 struct LiveModelOptions {
   /// The place that the model takes among the trainers of the job, from 0; no trainer of the job
@@ -64,6 +68,10 @@ class LiveModel {
   /// Errors: those of PreparedProgram::run(); kDistributed for a look-up that a server does not
   /// answer by the deadline; kInvalidArgument after close().
   StatusOr<Arrays> run(const Arrays& feeds);
+  /// Runs the model once for every batch of a data set (api/dataset.h), with the variables as they
+  /// are during each run. \param options  its fetches must be outputs of the model
+  /// Errors: those of run(), with the number of the batch; those of the readers of the data set.
+  StatusOr<EpochResult> infer_from_dataset(Dataset& dataset, const EpochOptions& options);
   /// Fetches the dense parameters from the servers. After an error the parameters may be of
   /// different times. Errors: kDistributed; kInvalidArgument after close().
   Status refresh();

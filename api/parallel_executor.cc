@@ -17,6 +17,7 @@ struct ParallelExecutor::Parts {
   std::unique_ptr<executor::ParallelExecutor> runner;
   executor::NamedValues feeds;  ///< kept, so that a run with the same shapes allocates less
   std::vector<Value> results;   ///< likewise
+  std::string updated;          ///< first parameter that the program updates; empty: none
 };
 
 ParallelExecutor::ParallelExecutor(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -56,6 +57,7 @@ StatusOr<ParallelExecutor> ParallelExecutor::create(const Program& program, cons
   MILLRACE_ASSIGN_OR_RETURN(parts->runner, executor::ParallelExecutor::create(
                                                std::move(runtime), program, Internals::vars(scope),
                                                settings, options.threads));
+  parts->updated = updated_var(program);
   return ParallelExecutor(std::move(parts));
 }
 
@@ -93,6 +95,22 @@ StatusOr<std::map<std::string, std::vector<Array>>> ParallelExecutor::run_unmerg
     }
   }
   return arrays;
+}
+
+StatusOr<EpochResult> ParallelExecutor::train_from_dataset(Dataset& dataset,
+                                                           const EpochOptions& options) {
+  return run_over(dataset, options,
+                  [this](const executor::NamedValues& feeds,
+                         const std::vector<std::string>& fetches, std::vector<Value>& results) {
+                    return parts_->runner->run(executor::ParallelFeeds::split(feeds), fetches,
+                                               results);
+                  });
+}
+
+StatusOr<EpochResult> ParallelExecutor::infer_from_dataset(Dataset& dataset,
+                                                           const EpochOptions& options) {
+  MILLRACE_RETURN_IF_ERROR(check_infers(parts_->updated));
+  return train_from_dataset(dataset, options);
 }
 
 StatusOr<Array> ParallelExecutor::get(int device, const std::string& name) const {

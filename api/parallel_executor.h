@@ -25,6 +25,9 @@ using executor::ReduceStrategy;
 using executor::SplitRule;
 
 class ParallelExecutor;
+class Dataset;
+struct EpochOptions;
+struct EpochResult;
 
 /// Options of a ParallelExecutor. Fields of the strategies that have no effect say so where they
 /// are declared, and ParallelExecutor::remarks() lists those that were set.
@@ -81,6 +84,14 @@ class ParallelExecutor {
   /// The same without joining: results[name] has one array per device that ran (and micro-batch).
   StatusOr<std::map<std::string, std::vector<Array>>> run_unmerged(
       const Arrays& feeds, const std::vector<std::string>& fetches);
+
+  /// Runs one step for every batch of a data set (api/dataset.h), each split over the devices.
+  /// Errors: as PreparedProgram::train_from_dataset() of api/executor.h; a last batch that is too
+  /// small to be split, unless the data set has `drop_last`.
+  StatusOr<EpochResult> train_from_dataset(Dataset& dataset, const EpochOptions& options);
+  /// The same for a program that does not train. Errors: also kInvalidArgument for one that updates
+  /// parameters.
+  StatusOr<EpochResult> infer_from_dataset(Dataset& dataset, const EpochOptions& options);
 
   /// A persistable var of a device. Errors: kNotFound for a device or var that does not exist;
   /// kInvalidArgument if it is not a dense array.

@@ -117,6 +117,32 @@ StatusOr<Arrays> Trainer::step(const Arrays& feeds, const std::vector<std::strin
   return executor::to_arrays(results);
 }
 
+StatusOr<EpochResult> Trainer::train_from_dataset(Dataset& dataset, const EpochOptions& options) {
+  if (parts_->finished) return InvalidArgument("train_from_dataset: the trainer has finished");
+  jobs::Trainer& trainer = *parts_->trainer;
+  const bool has_workers = trainer.workers() > 1;
+  const int64_t first = parts_->next - options.first_batch;
+  const auto one = [&](int worker, int64_t batch, const executor::NamedValues& feeds,
+                       const std::vector<std::string>& fetches,
+                       std::vector<Value>& results) -> Status {
+    executor::NamedValues named;
+    for (size_t i = 0; i < fetches.size(); ++i) named[fetches[i]] = std::move(results[i]);
+    MILLRACE_RETURN_IF_ERROR(has_workers
+                                 ? trainer.worker_step(worker, first + batch, feeds, fetches, named)
+                                 : trainer.step(parts_->next, feeds, fetches, named));
+    if (!has_workers) ++parts_->next;
+    for (size_t i = 0; i < fetches.size(); ++i) results[i] = std::move(named[fetches[i]]);
+    return Ok();
+  };
+  if (!has_workers) return run_over(dataset, options, one, {});
+  trainer.workers_join();
+  StatusOr<EpochResult> result = run_over(
+      dataset, options, one,
+      {.count = trainer.workers(), .leave = [&trainer] { return trainer.worker_leaves(); }});
+  if (result.ok()) parts_->next += result->batches;
+  return result;
+}
+
 StatusOr<Arrays> Trainer::worker_step(int worker, int64_t number, const Arrays& feeds,
                                       const std::vector<std::string>& fetches) {
   MILLRACE_RETURN_IF_ERROR(parts_->may("worker_step", true));

@@ -16,6 +16,10 @@
 
 namespace millrace::api {
 
+class Dataset;
+struct EpochOptions;
+struct EpochResult;
+
 /// Several devices of one trainer: a step is split over them, and gradients are sent and parameters
 /// received once for all.
 struct TrainerDevices {
@@ -105,7 +109,14 @@ class Trainer {
   /// Errors: kInvalidArgument for a feed of a var that servers hold; kDistributed for a lost server
   /// or trainer and at the deadline; those of PreparedProgram::run(). The step counts as not done.
   StatusOr<Arrays> step(const Arrays& feeds, const std::vector<std::string>& fetches = {});
-  /// The same by one of TrainerOptions::workers threads.
+  /// Runs one step for every batch of a data set (api/dataset.h), by TrainerOptions::workers
+  /// threads if there are several: then EpochOptions::on_print is called by them, one at a time,
+  /// and batches end in any order. After an error of a step that go_back() fixes, continue with
+  /// EpochOptions::first_batch: next_step() less the step at which the epoch began. Errors: those
+  /// of step(), with the number of the batch; those of the readers of the data set, after the
+  /// batches before the error have run.
+  StatusOr<EpochResult> train_from_dataset(Dataset& dataset, const EpochOptions& options);
+  /// Runs one step by one of TrainerOptions::workers threads.
   /// \param worker  from 0  \param number  of the step, for messages
   /// Errors: also kInvalidArgument for a worker that does not exist. Thread-safety: different
   /// workers at the same time.

@@ -1,5 +1,5 @@
-# What `cmake --install` installs besides the tools: a shared library per component, the headers of public_headers.txt,
-# the CMake package and the pkg-config files. LLVM, fmt and protobuf are linked into the libraries, so users need none
+# What `cmake --install` installs besides the tools: the shared libraries (component library), the headers of
+# public_headers.txt, the CMake package and the pkg-config files (component headers). LLVM, fmt and protobuf are linked into the libraries, so users need none
 # of them.
 
 include(CMakePackageConfigHelpers)
@@ -23,7 +23,7 @@ function(millrace_shared name)
   target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                                  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/millrace>)
   target_compile_features(${target} INTERFACE cxx_std_20)
-  install(TARGETS ${target} EXPORT millraceTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+  install(TARGETS ${target} EXPORT millraceTargets LIBRARY COMPONENT library NAMELINK_COMPONENT headers)
 endfunction()
 millrace_shared(transpiler millrace_framework millrace_ops millrace_transpiler)
 set(runtime millrace_framework millrace_ops millrace_kernels millrace_io millrace_frontend millrace_executor)
@@ -34,7 +34,7 @@ millrace_shared(distributed ${runtime} millrace_transpiler millrace_ps millrace_
 file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/public_headers.txt headers REGEX "^[^#]")
 foreach(header IN LISTS headers)
   cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder} COMPONENT library)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder} COMPONENT headers)
 endforeach()
 
 # component dev: the internal headers that a pass uses
@@ -45,13 +45,13 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
 configure_package_config_file(cmake/millraceConfig.cmake.in generated/millraceConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(generated/millraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(EXPORT millraceTargets NAMESPACE millrace:: DESTINATION ${package_dir} COMPONENT library)
-install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfig.cmake DESTINATION ${package_dir} COMPONENT library)
-install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfigVersion.cmake DESTINATION ${package_dir} COMPONENT library)
+install(EXPORT millraceTargets NAMESPACE millrace:: DESTINATION ${package_dir} COMPONENT headers)
+install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfig.cmake DESTINATION ${package_dir} COMPONENT headers)
+install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfigVersion.cmake DESTINATION ${package_dir} COMPONENT headers)
 
 foreach(name transpiler runtime distributed)
   configure_file(cmake/millrace-${name}.pc.in generated/millrace-${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/generated/millrace-${name}.pc
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT headers)
 endforeach()
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)

@@ -1,12 +1,20 @@
-// migrate: writes an inference model in the format of another framework.
+// migrate: says what old programs are and what can be done with them, and writes inference models
+// in the format of another framework.
 
+#include <filesystem>
+
+#include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
+#include "executor/executor.h"
+#include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
 #include "interchange/onnx/export.h"
 #include "interchange/pir/export.h"
+#include "interchange/survey/find_programs.h"
+#include "interchange/survey/report.h"
+#include "interchange/upgrade.h"
 #include "io/model_folder.h"
-#include "ops/verify.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
 #include "tools/verbs.h"
@@ -16,7 +24,9 @@ namespace {
 
 struct MigrateFlags {
   std::string to;
+  bool all = false;
   std::string folder;
+  std::string format = "text";
   std::string params_file;
   int opset = interchange::kFirstOpset;
   std::vector<std::string> input_dims;
@@ -38,60 +48,177 @@ Status parse_dims(const std::string& text, std::map<std::string, Dims>& dims) {
   return Ok();
 }
 
+StatusOr<std::map<std::string, Dims>> input_dims(const MigrateFlags& flags) {
+  std::map<std::string, Dims> dims;
+  for (const std::string& text : flags.input_dims) MILLRACE_RETURN_IF_ERROR(parse_dims(text, dims));
+  return dims;
+}
+
 struct Model {
   std::string path;  // of the program
   std::unique_ptr<Program> program;
   io::ParamValues params;
 };
 
-StatusOr<Model> read_model(Tool& tool, const MigrateFlags& flags) {
+// The model with the program file `path`, in the form of release 2.6.
+StatusOr<Model> read_model(const Tool& tool, const MigrateFlags& flags, const std::string& folder,
+                           const std::string& path) {
   Model model;
+  model.path = path;
   const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
-  MILLRACE_ASSIGN_OR_RETURN(model.path, io::find_program(flags.folder));
-  MILLRACE_ASSIGN_OR_RETURN(model.program, read_program(tool, model.path));
-  const Program& program = *model.program;
-  if (Status checked = ops::check_program(*registry, program); !checked.ok())
-    return std::move(checked).in_file(model.path);
-  if (!io::persistables_of(program).empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::find_params(flags.folder, model.path,
-                                                                      program, flags.params_file));
+  MILLRACE_ASSIGN_OR_RETURN(model.program, read_program(tool, path));
+  if (Status upgraded = interchange::upgrade_and_check(*model.program, *registry); !upgraded.ok())
+    return std::move(upgraded).in_file(path);
+  if (!io::persistables_of(*model.program).empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string params,
+                              io::find_params(folder, path, *model.program, flags.params_file));
     MILLRACE_ASSIGN_OR_RETURN(
-        model.params, io::read_parameters(path, program, {.threads = tool.common().threads}));
+        model.params,
+        io::read_parameters(params, *model.program, {.threads = tool.common().threads}));
   }
   return model;
 }
 
 Status write_onnx(Tool& tool, const MigrateFlags& flags, const Model& model,
-                  std::map<std::string, Dims> dims) {
-  StatusOr<std::string> bytes = interchange::export_onnx(
-      *model.program, model.params, {.opset = flags.opset, .input_dims = std::move(dims)});
+                  const std::string& file) {
+  interchange::OnnxOptions options{.opset = flags.opset};
+  MILLRACE_ASSIGN_OR_RETURN(options.input_dims, input_dims(flags));
+  StatusOr<std::string> bytes = interchange::export_onnx(*model.program, model.params, options);
   if (!bytes.ok()) return std::move(bytes).status().in_file(model.path);
-  return tool.write_output(*bytes);
+  return tool.write_file(file, *bytes);
 }
 
 // Two files: PREFIX.json and PREFIX.pdiparams. A model without parameters has the first only.
-Status write_pir(Tool& tool, const Model& model, std::map<std::string, Dims> dims) {
-  const CommonOptions& common = tool.common();
+Status write_pir(Tool& tool, const MigrateFlags& flags, const Model& model,
+                 const std::string& prefix) {
+  interchange::PirOptions options;
+  MILLRACE_ASSIGN_OR_RETURN(options.input_dims, input_dims(flags));
   StatusOr<interchange::PirModel> made =
-      interchange::export_pir(*model.program, model.params, {.input_dims = std::move(dims)});
+      interchange::export_pir(*model.program, model.params, options);
   if (!made.ok()) return std::move(made).status().in_file(model.path);
   std::vector<io::NamedValue> values;
   for (const std::string& name : made->parameters) values.push_back({name, &model.params.at(name)});
   if (!values.empty()) {
-    const io::SaveOptions options{.replace = common.force ? Replace::kYes : Replace::kNo};
-    MILLRACE_RETURN_IF_ERROR(io::save_combined(common.output + ".pdiparams", values, options));
+    const io::SaveOptions saving{.replace = tool.common().force ? Replace::kYes : Replace::kNo};
+    MILLRACE_RETURN_IF_ERROR(io::save_combined(prefix + ".pdiparams", values, saving));
   }
-  return tool.write_file(common.output + ".json", made->program);
+  return tool.write_file(prefix + ".json", made->program);
+}
+
+// \param output  a file for onnx, a prefix for pir
+Status convert(Tool& tool, const MigrateFlags& flags, const std::string& folder,
+               const std::string& path, const std::string& output) {
+  MILLRACE_ASSIGN_OR_RETURN(const Model model, read_model(tool, flags, folder, path));
+  return flags.to == "onnx" ? write_onnx(tool, flags, model, output)
+                            : write_pir(tool, flags, model, output);
+}
+
+Status compile_for_cpu(const Program& program) {
+  Scope scope;
+  return executor::Executor(executor::standard_runtime()).prepare(program, scope).status();
+}
+
+StatusOr<interchange::Report> look(const Tool& tool, const MigrateFlags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto dims, input_dims(flags));
+  interchange::SurveyOptions options;
+  options.reading.max_bytes = tool.common().max_model_bytes;
+  options.threads = tool.common().threads;
+  options.compile = compile_for_cpu;
+  const interchange::OnnxOptions onnx{.opset = flags.opset, .input_dims = dims};
+  options.targets.push_back({"onnx", interchange::onnx_op_types(),
+                             [onnx](const Program& program, const io::ParamValues& params) {
+                               return interchange::export_onnx(program, params, onnx).status();
+                             }});
+  const interchange::PirOptions pir{.input_dims = dims};
+  options.targets.push_back({"pir", interchange::pir_op_types(),
+                             [pir](const Program& program, const io::ParamValues& params) {
+                               return interchange::export_pir(program, params, pir).status();
+                             }});
+  interchange::Report report{.folder = flags.folder, .targets = {}, .programs = {}};
+  while (report.folder.size() > 1 && report.folder.back() == '/') report.folder.pop_back();
+  for (const interchange::Target& target : options.targets) report.targets.push_back(target.name);
+  MILLRACE_ASSIGN_OR_RETURN(report.programs, interchange::survey(report.folder, options));
+  if (report.programs.empty())
+    return Status(StatusCode::kNotFound, "no program files below '" + report.folder + "'")
+        .with_hint("programs have names such as __model__, *.pdmodel, *.pb, main_program");
+  return report;
+}
+
+StatusOr<int> survey_folder(Tool& tool, const MigrateFlags& flags) {
+  if (flags.format != "text" && flags.format != "html" && flags.format != "json")
+    return Status(StatusCode::kUsage, "--format: expected text, json or html");
+  MILLRACE_ASSIGN_OR_RETURN(const interchange::Report report, look(tool, flags));
+  const bool json = tool.common().json || flags.format == "json";
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(json                     ? report_json(report)
+                                             : flags.format == "html" ? report_html(report)
+                                                                      : report_text(report)));
+  return kDone;
+}
+
+// "a/b/__model__" -> "a/b", "a/x.pdmodel" -> "a/x"; paths are relative to the folder.
+std::string output_name(const std::string& folder, const std::string& path) {
+  std::filesystem::path name = std::filesystem::path(path).lexically_relative(folder);
+  if (name.filename() == "__model__" && name.has_parent_path()) name = name.parent_path();
+  if (name == "." || name.empty()) name = std::filesystem::path(path).filename();
+  const std::string extension = name.extension().string();
+  if (extension == ".pdmodel" || extension == ".pb" || extension == ".desc")
+    name.replace_extension();
+  return name.string();
+}
+
+Status make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return Ok();
+  return {StatusCode::kIo, fmt::format("cannot create '{}': {}", path, error.message())};
+}
+
+// Converts each inference model below the folder; a model that is refused is reported.
+StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                            interchange::find_programs(flags.folder));
+  size_t written = 0;
+  size_t refused = 0;
+  for (const std::string& path : paths) {
+    const StatusOr<std::unique_ptr<Program>> program = read_program(tool, path);
+    if (!program.ok() || interchange::kind_of(**program) != interchange::ProgramKind::kInference) {
+      tool.log(LogLevel::kInfo, path + ": no inference model");
+      continue;
+    }
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    std::filesystem::path out =
+        std::filesystem::path(tool.common().output) / output_name(flags.folder, path);
+    MILLRACE_RETURN_IF_ERROR(make_folder(out.parent_path().string()));
+    if (flags.to == "onnx") out += ".onnx";
+    const Status done = convert(tool, flags, folder.empty() ? "." : folder, path, out.string());
+    if (!done.ok()) {
+      ++refused;
+      tool.report(done);
+      continue;
+    }
+    ++written;
+  }
+  tool.log(LogLevel::kInfo, fmt::format("{} models written, {} refused", written, refused));
+  if (written + refused == 0)
+    return Status(StatusCode::kNotFound, "no inference models below '" + flags.folder + "'");
+  return refused == 0 ? kDone : kAnswerIsNo;
 }
 
 Status check_flags(const Tool& tool, const MigrateFlags& flags) {
+  const std::string& output = tool.common().output;
   if (flags.to == "program")
     return Unimplemented("--to {}: models can be written as onnx or pir only", flags.to);
   if (flags.to != "onnx" && flags.to != "pir")
     return {StatusCode::kUsage, "--to: expected onnx or pir, found '" + flags.to + "'"};
-  if (tool.common().output.empty())
-    return {StatusCode::kUsage, "expected --output, the file to write, or for pir its prefix"};
-  if (flags.to == "pir" && tool.common().output == "-")
+  if (tool.given("--format") || tool.common().json)
+    return {StatusCode::kUsage, "--format and --json are for reports, without --to"};
+  if (output.empty())
+    return {StatusCode::kUsage, flags.all ? "expected --output, the folder to write"
+                                          : "expected --output, the file to write, or for pir its "
+                                            "prefix"};
+  if (output == "-" && flags.all)
+    return {StatusCode::kUsage, "--all writes many files: expected their folder as --output"};
+  if (output == "-" && flags.to == "pir")
     return {StatusCode::kUsage, "--to pir writes two files: expected their prefix as --output"};
   if (flags.to == "pir" && tool.given("--opset"))
     return {StatusCode::kUsage, "--opset belongs to --to onnx"};
@@ -99,12 +226,14 @@ Status check_flags(const Tool& tool, const MigrateFlags& flags) {
 }
 
 StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
+  if (flags.to.empty()) {
+    if (flags.all) return Status(StatusCode::kUsage, "--all: expected --to");
+    return survey_folder(tool, flags);
+  }
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
-  std::map<std::string, Dims> dims;
-  for (const std::string& text : flags.input_dims) MILLRACE_RETURN_IF_ERROR(parse_dims(text, dims));
-  MILLRACE_ASSIGN_OR_RETURN(const Model model, read_model(tool, flags));
-  MILLRACE_RETURN_IF_ERROR(flags.to == "onnx" ? write_onnx(tool, flags, model, std::move(dims))
-                                              : write_pir(tool, model, std::move(dims)));
+  if (flags.all) return migrate_all(tool, flags);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::find_program(flags.folder));
+  MILLRACE_RETURN_IF_ERROR(convert(tool, flags, flags.folder, path, tool.common().output));
   return kDone;
 }
 
@@ -115,20 +244,29 @@ int millrace::tools::migrate(int argc, char** argv) {
   Tool tool(
       {.name = "migrate",
        .purpose = std::string(kMigratePurpose),
-       .examples = {"migrate --to onnx MODEL_DIR -o model.onnx",
+       .examples = {"migrate OLD_MODELS --format html -o report.html",
+                    "migrate --to onnx MODEL_DIR -o model.onnx",
                     "migrate --to onnx --opset 21 --params-file params MODEL_DIR -o m.onnx",
-                    "migrate --to pir MODEL_DIR -o model"},
-       .exit_codes = {{0, "done"}},
-       .notes = {"An op, attribute or input without a counterpart is refused: exit code 7.",
+                    "migrate --to pir MODEL_DIR -o model",
+                    "migrate --to pir --all OLD_MODELS -o new_models"},
+       .exit_codes = {{0, "done"}, {1, "with --all: some models were refused"}},
+       .notes = {"Without --to: a report on every program below the folder.",
+                 "Programs of older releases are upgraded first, as by upgrade-program.",
+                 "An op, attribute or input without a counterpart is refused: exit code 7.",
                  "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
                  "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, which release 3.3 of "
                  "PaddlePaddle loads."},
-       .unread = {"--json", "--seed"}});
+       .unread = {"--seed"}});
   MigrateFlags flags;
   tool.app()
-      .add_option("--to", flags.to, "format to write: onnx or pir")
+      .add_option("--to", flags.to, "format to write: onnx or pir; without it, a report is written")
+      ->type_name("FORMAT");
+  tool.app().add_flag("--all", flags.all,
+                      "convert every inference model below the folder; --output is a folder");
+  tool.app()
+      .add_option("--format", flags.format, "of the report: text, json or html")
       ->type_name("FORMAT")
-      ->required();
+      ->capture_default_str();
   tool.app()
       .add_option("--opset", flags.opset, "operator set of onnx, 17 to 21")
       ->type_name("N")
@@ -142,7 +280,8 @@ int millrace::tools::migrate(int argc, char** argv) {
                   "dims of an input instead of the declared ones; -1: unknown until run time")
       ->type_name("NAME=D,...");
   tool.app()
-      .add_option("folder", flags.folder, "folder of the model")
+      .add_option("folder", flags.folder,
+                  "folder of the model; for a report and for --all, of any number of programs")
       ->type_name("DIR")
       ->required();
   return tool.run(argc, argv, [&] { return migrate_model(tool, flags); });

@@ -28,7 +28,7 @@ inline constexpr std::string_view kJobReportPurpose =
 inline constexpr std::string_view kLaunchPurpose =
     "start the processes of a job, watch them, and stop them together";
 inline constexpr std::string_view kMigratePurpose =
-    "write an inference model in the format of another framework (ONNX)";
+    "say what old programs are, and write models in other formats (ONNX, PIR)";
 inline constexpr std::string_view kPserverPurpose =
     "serve the parameters of a transpiled job to its trainers";
 inline constexpr std::string_view kRunProgramPurpose = "run a program: inference, training, timing";

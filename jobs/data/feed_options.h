@@ -25,7 +25,7 @@ struct FeedOptions {
   std::string data;                 ///< csv or npz with examples
   std::string columns;              ///< csv: "x=0:12,y=13"
   std::vector<std::string> files;   ///< patterns of MultiSlot text; "-" is standard input
-  std::string slots;                ///< description of the fields of their lines
+  std::string slots;                ///< file that describes the fields of their lines
   bool in_memory = false;  ///< `files` are read before training, so that they can be shuffled
   int reader_threads = 0;  ///< that read `files`; 0: from the slots file, else 1
   int64_t batch_size = 0;  ///< examples; 0: from the slots file, else 64

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include <glob.h>
 
@@ -72,38 +73,54 @@ void append(const io::SlotRows& from, io::SlotRows& to) {
 
 }  // namespace
 
+StatusOr<io::SlotsFile> read_slots(const std::string& path, const Program& program) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxSlotsBytes));
+  StatusOr<io::SlotsFile> slots = io::parse_slots(text, program);
+  if (!slots.ok()) return std::move(slots).status().in_file(path);
+  return slots;
+}
+
 StatusOr<std::unique_ptr<SlotData>> SlotData::open(const FeedOptions& options,
                                                    const Program& program) {
   if (options.slots.empty())
     return Status(StatusCode::kUsage,
                   "options.files: expected options.slots with the fields of a line");
   std::unique_ptr<SlotData> data(new SlotData());
-  data->in_memory_ = options.in_memory;
   MILLRACE_RETURN_IF_ERROR(data->find_files(options));
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(options.slots, kMaxSlotsBytes));
-  StatusOr<io::SlotsFile> slots = io::parse_slots(text, program);
-  if (!slots.ok()) return std::move(slots).status().in_file(options.slots);
-  data->source_.format = slots->format;
-  data->source_.slots = std::move(slots->slots);
-  data->source_.batch_size = options.batch_size > 0  ? options.batch_size
-                             : slots->batch_size > 0 ? slots->batch_size
-                                                     : kDefaultBatchSize;
-  data->source_.readers =
-      options.reader_threads > 0 ? options.reader_threads : std::max(slots->readers, 1);
-  data->epochs_ = options.epochs;
-  data->shuffle_ = options.shuffle;
-  data->seed_ = options.seed;
-  data->drop_last_ = options.drop_last;
-  MILLRACE_RETURN_IF_ERROR(data->divide_files(options));
+  MILLRACE_ASSIGN_OR_RETURN(io::SlotsFile slots, read_slots(options.slots, program));
+  MILLRACE_RETURN_IF_ERROR(data->set_up(options, std::move(slots)));
   if (data->in_memory_) {
     MILLRACE_RETURN_IF_ERROR(data->load());
-    std::iota(data->order_.begin(), data->order_.end(), 0);
     data->begin_epoch();
   }
   return data;
 }
 
+StatusOr<std::unique_ptr<SlotData>> SlotData::find(const FeedOptions& options,
+                                                   io::SlotsFile slots) {
+  std::unique_ptr<SlotData> data(new SlotData());
+  MILLRACE_RETURN_IF_ERROR(data->find_files(options));
+  MILLRACE_RETURN_IF_ERROR(data->set_up(options, std::move(slots)));
+  return data;
+}
+
+Status SlotData::set_up(const FeedOptions& options, io::SlotsFile slots) {
+  source_.format = slots.format;
+  source_.slots = std::move(slots.slots);
+  source_.batch_size = options.batch_size > 0 ? options.batch_size
+                       : slots.batch_size > 0 ? slots.batch_size
+                                              : kDefaultBatchSize;
+  source_.readers =
+      options.reader_threads > 0 ? options.reader_threads : std::max(slots.readers, 1);
+  epochs_ = options.epochs;
+  shuffle_ = options.shuffle;
+  seed_ = options.seed;
+  drop_last_ = options.drop_last;
+  return divide_files(options);
+}
+
 Status SlotData::find_files(const FeedOptions& options) {
+  in_memory_ = options.in_memory;
   std::vector<std::string>& files = source_.files;
   for (const std::string& pattern : options.files)
     MILLRACE_RETURN_IF_ERROR(add_files(pattern, files));
@@ -136,7 +153,7 @@ Status SlotData::divide_files(const FeedOptions& options) {
   return Ok();
 }
 
-Status SlotData::load() {
+Status SlotData::read_all() {
   io::MultiSlotReader reader(source_);
   io::SlotRows batch;
   while (true) {
@@ -145,8 +162,33 @@ Status SlotData::load() {
     append(batch, rows_);
   }
   read_ = rows_.rows;
-  order_.resize(static_cast<size_t>(rows_.rows));
   return check_epoch();
+}
+
+Status SlotData::load() {
+  if (from_stdin_ && std::exchange(stdin_read_, true))
+    return Unimplemented("standard input cannot be read again after its examples were dropped");
+  release();
+  if (Status status = read_all(); !status.ok()) {
+    release();
+    return status;
+  }
+  loaded_ = true;
+  order_.resize(static_cast<size_t>(rows_.rows));
+  std::iota(order_.begin(), order_.end(), 0);
+  return Ok();
+}
+
+void SlotData::release() {
+  loaded_ = false;
+  shuffles_ = 0;
+  rows_ = {};
+  order_ = {};
+  at_ = 0;
+}
+
+void SlotData::shuffle() {
+  shuffle_rows(order_, seed_, ++shuffles_);
 }
 
 // The share of one trainer may be empty.
@@ -174,18 +216,24 @@ int64_t SlotData::steps() const {
   return (rows_.rows + rest) / source_.batch_size * epochs_;
 }
 
-Status SlotData::rewind() {
-  if (!in_memory_ && from_stdin_ && reader_ != nullptr)
+Status SlotData::restart() {
+  if (in_memory_ && !loaded_)
+    return InvalidArgument("the examples are not in memory, load them first");
+  if (!in_memory_ && stdin_read_)
     return Unimplemented("standard input cannot be read again; options.in_memory keeps it");
   epoch_ = 1;
   dropped_ = 0;
-  if (in_memory_) {
-    std::iota(order_.begin(), order_.end(), 0);
-    begin_epoch();
-    return Ok();
-  }
+  at_ = 0;
   waited_s_ = waited_s();
   reader_ = nullptr;
+  return Ok();
+}
+
+Status SlotData::rewind() {
+  MILLRACE_RETURN_IF_ERROR(restart());
+  if (!in_memory_) return Ok();
+  std::iota(order_.begin(), order_.end(), 0);
+  begin_epoch();
   return Ok();
 }
 
@@ -193,6 +241,7 @@ void SlotData::start_reader() {
   waited_s_ = waited_s();
   reader_ = nullptr;
   read_ = 0;
+  stdin_read_ = from_stdin_;
   reader_ = std::make_unique<io::MultiSlotReader>(source_);
 }
 

@@ -15,6 +15,10 @@
 
 namespace millrace::jobs {
 
+/// Reads the description of the fields of a line from a file. Errors: those of io::parse_slots(),
+/// with the file.
+StatusOr<io::SlotsFile> read_slots(const std::string& path, const Program& program);
+
 /// Examples in files of MultiSlot or delimited text: read during training (queue), or read in
 /// advance and shuffled (memory). Feeds have the same form as those of the original's data feeds:
 /// dense slots are [rows, dims...], others [values, 1] with one level of LoD.
@@ -26,6 +30,8 @@ class SlotData {
   /// examples, unless trainers divide them; those of the readers.
   static StatusOr<std::unique_ptr<SlotData>> open(const FeedOptions& options,
                                                   const Program& program);
+  /// The same for slots that are known, and without reading examples: load() does.
+  static StatusOr<std::unique_ptr<SlotData>> find(const FeedOptions& options, io::SlotsFile slots);
 
   /// Number of batches of the whole run; -1 if only the end of the files determines it.
   [[nodiscard]] int64_t steps() const;
@@ -34,9 +40,25 @@ class SlotData {
   [[nodiscard]] int64_t epoch() const { return epoch_; }
   /// Puts the next batch into `feeds`. \returns its number of examples; 0: there are no more
   StatusOr<int64_t> next(executor::NamedValues& feeds);
-  /// Restarts from the first batch. Errors: kUnimplemented for standard input that is not in
-  /// memory.
+  /// Restarts from the first batch, in the order of the first epoch. Errors: kUnimplemented for
+  /// standard input that is not in memory.
   Status rewind();
+  /// The same, but keeps the order of shuffle(). Errors: also kInvalidArgument if examples in
+  /// memory have not been read.
+  Status restart();
+  /// Memory: reads the examples, replacing earlier ones. Errors: those of open() and the readers;
+  /// there are then no examples in memory.
+  Status load();
+  /// Memory: drops the examples.
+  void release();
+  /// Memory: permutes the examples; the n-th call has the order of epoch n with
+  /// FeedOptions::shuffle. A restart must follow.
+  void shuffle();
+  /// Memory: true after load().
+  [[nodiscard]] bool is_loaded() const { return loaded_; }
+  /// Memory: number of examples.
+  [[nodiscard]] int64_t loaded_rows() const { return in_memory_ ? rows_.rows : 0; }
+  [[nodiscard]] bool in_memory() const { return in_memory_; }
   /// Examples of this epoch and earlier ones that were left out because their batch was not full.
   [[nodiscard]] int64_t dropped() const;
   /// A remark for the log if trainers divide the files and none of the examples is for this one;
@@ -48,10 +70,11 @@ class SlotData {
  private:
   SlotData() = default;
   Status find_files(const FeedOptions& options);
+  Status set_up(const FeedOptions& options, io::SlotsFile slots);
   Status divide_files(const FeedOptions& options);
   Status check_epoch() const;
   void start_reader();
-  Status load();
+  Status read_all();
   Status read_batch();
   StatusOr<int64_t> next_of_queue(executor::NamedValues& feeds);
   StatusOr<int64_t> next_of_memory(executor::NamedValues& feeds);
@@ -68,6 +91,9 @@ class SlotData {
   bool drop_last_ = false;
   bool divided_ = false;
   bool from_stdin_ = false;
+  bool stdin_read_ = false;                      ///< it cannot be read again
+  bool loaded_ = false;                          ///< memory
+  int64_t shuffles_ = 0;                         ///< calls of shuffle() since load()
   int64_t dropped_ = 0;                          ///< queue
   int64_t read_ = 0;                             ///< examples of this epoch
   std::string source_name_;                      ///< the first file, for messages

@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "executor/feed_values.h"
 #include "jobs/data/feeder.h"
+#include "jobs/data/run_workers.h"
 #include "jobs/stats/fetches_line.h"
 #include "jobs/stats/step_facts.h"
 
@@ -25,7 +24,6 @@ struct Side {
   std::mutex mutex;
   int64_t next = 0;  ///< step that the next worker runs
   bool ended = false;
-  Status failure;
   ProgressState state;
 };
 
@@ -155,30 +153,15 @@ Status TrainLoop::run_side_by_side(int64_t first) {
   side.next = first;
   begin_progress(side.state);
   if (first > 0) MILLRACE_RETURN_IF_ERROR(feeder_.go_to(first));
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<size_t>(job_.workers()));
-  try {
-    for (int worker = 0; worker < job_.workers(); ++worker) {
-      threads.emplace_back([&, worker] {
-        Status status = work(worker, side);
-        // so that no worker waits at a barrier for one that has left
-        if (const Status left = job_.worker_leaves(); status.ok()) status = left;
-        const std::lock_guard lock(side.mutex);
-        side.ended = side.ended || !status.ok();
-        if (side.failure.ok()) side.failure = std::move(status);
-      });
-    }
-  } catch (const std::system_error& error) {
-    // those that were started end; they wait for no worker that was not
-    const auto missing = static_cast<size_t>(job_.workers()) - threads.size();
-    for (size_t i = 0; i < missing; ++i) static_cast<void>(job_.worker_leaves());
-    const std::lock_guard lock(side.mutex);
-    side.ended = true;
-    side.failure =
-        Status(StatusCode::kResource, fmt::format("no thread for a worker: {}", error.what()));
-  }
-  for (std::thread& thread : threads) thread.join();
-  MILLRACE_RETURN_IF_ERROR(std::move(side.failure));
+  job_.workers_join();
+  MILLRACE_RETURN_IF_ERROR(
+      run_workers(job_.workers(), {.work = [&](int worker) { return work(worker, side); },
+                                   .leave = [&] { return job_.worker_leaves(); },
+                                   .stop =
+                                       [&] {
+                                         const std::lock_guard lock(side.mutex);
+                                         side.ended = true;
+                                       }}));
   end_progress(side.state);
   return Ok();
 }

@@ -85,6 +85,8 @@ class Trainer {
                              executor::NamedValues& results) {
     return step(number, feeds, fetches, results);
   }
+  /// All workers run steps again, after they have finished.
+  virtual void workers_join() {}
   /// Marks a worker as finished; it runs no more steps.
   virtual Status worker_leaves() { return Ok(); }
   [[nodiscard]] virtual int workers() const { return 1; }

@@ -42,6 +42,7 @@ class TrainerJob final : public Trainer {
   Status worker_step(int worker, int64_t number, const executor::NamedValues& feeds,
                      const std::vector<std::string>& fetches,
                      executor::NamedValues& results) override;
+  void workers_join() override { workers_->join(); }
   Status worker_leaves() override { return workers_->leave(); }
   [[nodiscard]] int workers() const override { return workers_ == nullptr ? 1 : workers_->count(); }
   void keep_stats(ps::CallTrace* trace) override;

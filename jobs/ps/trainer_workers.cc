@@ -59,6 +59,10 @@ Status TrainerWorkers::take_received(Worker& worker) {
   return Ok();
 }
 
+void TrainerWorkers::join() {
+  if (communicator_ != nullptr) communicator_->set_barrier_trigger(count());
+}
+
 Status TrainerWorkers::leave() {
   return communicator_ == nullptr ? Ok() : communicator_->leave();
 }

@@ -39,6 +39,8 @@ class TrainerWorkers {
   /// Runs one step of one worker. Errors: those of the ops and the communicator.
   Status run(int worker, const executor::NamedValues& feeds,
              const std::vector<std::string>& fetches, std::vector<Value>& values);
+  /// All workers run steps again, after they have left. No worker may run meanwhile.
+  void join();
   /// Marks a worker as finished: the others do not wait for it.
   Status leave();
   /// Copies the variables that no server holds from the first worker to the scope.

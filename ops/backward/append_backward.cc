@@ -411,12 +411,11 @@ class Backward {
     llvm::StringRef forward = grad.split("@GRAD").first;
     while (forward.consume_front("grad/")) {
     }
-    const Var* like = block.find_var_recursive(forward);
-    if (like == nullptr && block.forward_block().value_or(0) > 0) {
-      like = block.program()
-                 .block(static_cast<size_t>(*block.forward_block()))
-                 .find_var_recursive(forward);
-    }
+    // in a time step, the forward block hides the sequence of the same name outside
+    const auto index = static_cast<size_t>(std::max(block.forward_block().value_or(0), 0));
+    const Var* like =
+        index == 0 ? nullptr : block.program().block(index).find_var_recursive(forward);
+    if (like == nullptr) like = block.find_var_recursive(forward);
     VarSpec spec = like == nullptr ? VarSpec::tensor(DType::kFloat32, {}) : like->spec();
     spec.persistable.reset();
     spec.is_parameter.reset();

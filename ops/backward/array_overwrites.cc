@@ -27,15 +27,6 @@ bool is_write(const Op& op) {
          (get_attr_or<int32_t>(op, "op_role", 0) & kBackwardOp) == 0;
 }
 
-// The op that a block belongs to; null for block 0.
-const Op* owner_of(const Block& block) {
-  if (block.parent() < 0 || block.parent() >= block.index()) return nullptr;
-  for (const Op& op : block.program().block(static_cast<size_t>(block.parent())).ops()) {
-    if (sub_block_of(op) == block.index() && block_kind(op) != BlockKind::kNone) return &op;
-  }
-  return nullptr;
-}
-
 bool writes(const Op& op, const std::string& name) {
   if (op.writes(name)) return true;
   return block_kind(op) != BlockKind::kNone && touched_by(op).writes.contains(name);

@@ -77,11 +77,13 @@ size_t reads_around(const Op& loop, const std::string& array) {
   Names indices;
   add_indices(steps_of(loop), array, indices);
   Reads around(array);
+  const Op* at = &loop;  // op of the block that is, or contains, the loop
   for (const Block* block = &loop.block(); block != nullptr;) {
     for (const Op& op : block->ops()) {
       const bool is_around =
           touched_by(op).writes.contains(array) && block_kind(op) != BlockKind::kNone;
-      if (&op == &loop || is_around || (block->index() == 0 && op.comes_before(loop))) continue;
+      const bool is_before = block->index() == 0 && at != nullptr && op.comes_before(*at);
+      if (&op == &loop || is_around || is_before) continue;
       const bool is_last = op.type() == "read_from_array" && &loop.block() == block &&
                            loop.comes_before(op) && indices.contains(op.first_input("I").str()) &&
                            !writes_behind(loop, op.first_input("I"));
@@ -90,6 +92,7 @@ size_t reads_around(const Op& loop, const std::string& array) {
     if (block->parent() < 0 || block->parent() >= block->index() ||
         block->find_var(array) != nullptr)
       break;
+    at = owner_of(*block);
     block = &loop.program().block(static_cast<size_t>(block->parent()));
   }
   return around.count();

@@ -53,8 +53,10 @@ class History {
     if (use.writes) last_write_ = uses_.size();
   }
 
-  // In block 0: an op reads the var before any op writes it, so it is fed or is in the scope.
-  [[nodiscard]] bool is_given() const { return is_root_ && uses_.front().reads; }
+  // An op reads the value that the var has when the block begins.
+  [[nodiscard]] bool is_read_first() const { return uses_.front().reads; }
+  // In block 0: such a var is fed or is in the scope.
+  [[nodiscard]] bool is_given() const { return is_root_ && is_read_first(); }
   [[nodiscard]] Op& first_user() const { return *uses_.front().op; }
   // Name of the var when the block begins; empty: it has no value then.
   [[nodiscard]] const std::string& entry() const { return entry_; }
@@ -73,10 +75,10 @@ class History {
     if (!exit_.empty() && (exit_ != name_ || is_read_in_the_end())) return true;
     if (is_left_to_branches()) return false;
     const Use* previous = nullptr;  // last write so far
-    bool is_read = false;           // read since the last write
+    bool is_read = false;           // read by an earlier op
     for (const Use& use : uses_) {
       if (use.writes && overwrites(use, previous, is_read)) return true;
-      is_read = use.reads || (is_read && !use.writes);
+      is_read = is_read || use.reads;
       if (use.writes) previous = &use;
     }
     return false;
@@ -230,7 +232,7 @@ class Splitter {
           choices.push_back(branch_off(op, name, before, after, inside));
           break;
         case BlockKind::kRecurrent:
-          if (after != name) rename_deep(op, name, after, true);
+          replace(op, name, before, after);
           break;
         default:
           if (!before.empty()) op.replace_input(name, before);
@@ -251,8 +253,11 @@ class Splitter {
         history.is_last_write(op) &&
         (history.exit().empty() ? history.entry().empty() : !history.is_read_in_the_end());
     const std::string& last = history.exit().empty() ? name : history.exit();
-    // not in place: the executor keeps the value that a var has when an iteration begins
-    const bool is_in_place = last == before && (op.reads(name) || !is_plain(op));
+    // not in place: the executor keeps the value that a var has when an iteration begins. The
+    // gradient of a loop replaces that of its var, to which the first readers of the block add.
+    const bool is_in_place =
+        (last == before && (op.reads(name) || !is_plain(op))) ||
+        (last == history.entry() && history.is_read_first() && block_kind(op) == BlockKind::kLoop);
     return keeps_name && !is_in_place ? last : new_version(frame.block, name);
   }
 
@@ -266,6 +271,18 @@ class Splitter {
     if (llvm::is_contained(x, after)) return;
     x.push_back(after);
     loop.set_input("X", llvm::ArrayRef<llvm::StringRef>(x));
+  }
+
+  // Outputs of a recurrence. An initial state of the same name is the earlier value.
+  static void replace(Op& recurrent, const std::string& name, const std::string& before,
+                      const std::string& after) {
+    const auto initial = recurrent.input("initial_states");
+    Strings states(initial.begin(), initial.end());
+    const bool is_state = !before.empty() && llvm::is_contained(states, name);
+    if (after != name) rename_deep(recurrent, name, after, true);
+    if (!is_state) return;
+    std::replace(states.begin(), states.end(), name, before);
+    recurrent.set_input("initial_states", llvm::ArrayRef<std::string>(states));
   }
 
   // A value that a branch overwrites.
@@ -321,11 +338,8 @@ class Splitter {
   static Names reads_unlisted(const Op& op) {
     Names names;
     if (is_plain(op)) return names;
-    const Block& body = op.program().block(static_cast<size_t>(sub_block_of(op)));
-    for (const Op& inside : body.ops()) {
-      for (const std::string& name : touched_by(inside).reads)
-        if (body.find_var(name) == nullptr && !op.reads(name)) names.insert(name);
-    }
+    for (const std::string& name : touched_by(op).reads)
+      if (!op.reads(name)) names.insert(name);
     return names;
   }
 

@@ -89,12 +89,14 @@ Touched touched_by(const Op& op) {
   for (const llvm::StringRef name : op.output_names()) touched.writes.insert(name.str());
   const Block* const body = body_of(op);
   if (body == nullptr) return touched;
+  Names assigned;  // by ops of the body so far, so that later ops read no value from outside
   for (const Op& inside : body->ops()) {
     const Touched deeper = touched_by(inside);
     for (const std::string& name : deeper.reads)
-      if (body->find_var(name) == nullptr) touched.reads.insert(name);
+      if (body->find_var(name) == nullptr && !assigned.contains(name)) touched.reads.insert(name);
     for (const std::string& name : deeper.writes)
       if (body->find_var(name) == nullptr) touched.writes.insert(name);
+    if (body_of(inside) == nullptr) assigned.insert(deeper.writes.begin(), deeper.writes.end());
   }
   return touched;
 }
@@ -110,6 +112,14 @@ BlockKind block_kind(const Op& op) {
 
 const Block& steps_of(const Op& op) {
   return op.program().block(static_cast<size_t>(sub_block_of(op)));
+}
+
+const Op* owner_of(const Block& block) {
+  if (block.parent() < 0 || block.parent() >= block.index()) return nullptr;
+  for (const Op& op : block.program().block(static_cast<size_t>(block.parent())).ops()) {
+    if (sub_block_of(op) == block.index() && block_kind(op) != BlockKind::kNone) return &op;
+  }
+  return nullptr;
 }
 
 Names names_behind(const Program& program, llvm::StringRef loss) {

@@ -42,6 +42,9 @@ BlockKind block_kind(const Op& op);
 /// The sub-block of an op that has one.
 const Block& steps_of(const Op& op);
 
+/// The op that runs a block as its sub-block; null for block 0 and if there is none.
+const Op* owner_of(const Block& block);
+
 /// True if the conditions of the branches, as far as they consist of `not`, `and` and `or`, show
 /// that at most one branch of them is taken.
 bool exclude_each_other(llvm::ArrayRef<const Op*> branches);

@@ -105,6 +105,7 @@ void bind_programs(nb::module_& m);    ///< files, verify, compare, passes, view
 void bind_editor(nb::module_& m);      ///< blocks, ops and vars
 void bind_executors(nb::module_& m);   ///< scopes, executors, sessions
 void bind_files(nb::module_& m);       ///< variables and inference models
+void bind_datasets(nb::module_& m);    ///< files of examples
 void bind_training(nb::module_& m);    ///< minimize() and its options
 void bind_transpiler(nb::module_& m);  ///< DistributeTranspiler, folders of jobs
 void bind_parallel(nb::module_& m);    ///< several devices

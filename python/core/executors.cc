@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/core/core.h"
+#include "python/core/datasets.h"
 
 namespace millrace::python {
 namespace {
@@ -70,6 +71,34 @@ nb::dict run_once(LockedExecutor& self, const Handle& program, const LockedScope
     return value_of(self.executor.run(*program.program, scope.scope, fed, fetches));
   });
   return to_dict(std::move(results));
+}
+
+nb::object train_prepared(Prepared& self, const EpochArguments& epoch) {
+  return run_epoch(epoch, {self.mutex.get()}, [&](auto& dataset, const auto& options) {
+    return self.program.train_from_dataset(dataset, options);
+  });
+}
+
+nb::object infer_prepared(Prepared& self, const EpochArguments& epoch) {
+  return run_epoch(epoch, {self.mutex.get()}, [&](auto& dataset, const auto& options) {
+    return self.program.infer_from_dataset(dataset, options);
+  });
+}
+
+nb::object train_once(LockedExecutor& self, const Handle& program, const LockedScope& scope,
+                      const EpochArguments& epoch) {
+  return run_epoch(
+      epoch, {self.mutex.get(), scope.mutex.get()}, [&](auto& dataset, const auto& options) {
+        return self.executor.train_from_dataset(*program.program, scope.scope, dataset, options);
+      });
+}
+
+nb::object infer_once(LockedExecutor& self, const Handle& program, const LockedScope& scope,
+                      const EpochArguments& epoch) {
+  return run_epoch(
+      epoch, {self.mutex.get(), scope.mutex.get()}, [&](auto& dataset, const auto& options) {
+        return self.executor.infer_from_dataset(*program.program, scope.scope, dataset, options);
+      });
 }
 
 nb::dict run_session(LockedSession& self, const nb::dict& feeds,
@@ -198,6 +227,8 @@ void bind_executors(nb::module_& m) {
   bind_options(m);
   nb::class_<Prepared>(m, "PreparedProgram")
       .def("run", &run_prepared)
+      .def("train_from_dataset", &train_prepared)
+      .def("infer_from_dataset", &infer_prepared)
       .def("inputs", [](const Prepared& self) { return self.program.inputs(); })
       .def("outputs", [](const Prepared& self) { return self.program.outputs(); })
       .def_prop_rw(
@@ -226,7 +257,9 @@ void bind_executors(nb::module_& m) {
                        }),
                  scope.mutex};
            })
-      .def("run", &run_once);
+      .def("run", &run_once)
+      .def("train_from_dataset", &train_once)
+      .def("infer_from_dataset", &infer_once);
   bind_session(m);
 }
 

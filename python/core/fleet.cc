@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/core/core.h"
+#include "python/core/datasets.h"
 
 namespace millrace::python {
 namespace {
@@ -114,6 +115,12 @@ void bind_worker_calls(nb::class_<LockedFleet>& c) {
              return to_dict(fetches, alone(*self.mutex, [&] {
                               return value_of(self.fleet.step(fed, fetches));
                             }));
+           })
+      .def("train_from_dataset",
+           [](LockedFleet& self, const EpochArguments& epoch) {
+             return run_epoch(epoch, {self.mutex.get()}, [&](auto& dataset, const auto& options) {
+               return self.fleet.train_from_dataset(dataset, options);
+             });
            })
       .def("get",
            [](const LockedFleet& self, const std::string& name) {

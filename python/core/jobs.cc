@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/core/core.h"
+#include "python/core/datasets.h"
 
 namespace millrace::python {
 namespace {
@@ -92,6 +93,7 @@ nb::dict facts_of(const api::TrainerStats& stats) {
 // One step at a time, except for those of workers.
 struct LockedTrainer {
   Trainer trainer;
+  bool has_workers = false;
   std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
 };
 
@@ -121,12 +123,14 @@ void bind_trainer_options(nb::module_& m) {
 
 void bind_trainer(nb::module_& m) {
   nb::class_<LockedTrainer>(m, "Trainer")
-      .def_static("open",
-                  [](const api::RoleFiles& files, const Connection& connection,
-                     const api::TrainerOptions& options) {
-                    return LockedTrainer{without_gil(
-                        [&] { return value_of(Trainer::open(files, connection, options)); })};
-                  })
+      .def_static(
+          "open",
+          [](const api::RoleFiles& files, const Connection& connection,
+             const api::TrainerOptions& options) {
+            return LockedTrainer{
+                without_gil([&] { return value_of(Trainer::open(files, connection, options)); }),
+                options.workers > 1};
+          })
       .def("next_step", [](const LockedTrainer& self) { return self.trainer.next_step(); })
       .def("step",
            [](LockedTrainer& self, const nb::dict& feeds, const std::vector<std::string>& fetches) {
@@ -134,6 +138,15 @@ void bind_trainer(nb::module_& m) {
              return to_dict(fetches, alone(*self.mutex, [&] {
                               return value_of(self.trainer.step(fed, fetches));
                             }));
+           })
+      .def("train_from_dataset",
+           [](LockedTrainer& self, const EpochArguments& epoch) {
+             // workers call on_print in their threads, which cannot give back a lock of this one
+             std::vector<std::mutex*> locks;
+             if (!self.has_workers) locks.push_back(self.mutex.get());
+             return run_epoch(epoch, locks, [&](auto& dataset, const auto& options) {
+               return self.trainer.train_from_dataset(dataset, options);
+             });
            })
       .def("worker_step",
            [](LockedTrainer& self, int worker, int64_t number, const nb::dict& feeds,

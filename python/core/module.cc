@@ -33,6 +33,7 @@ NB_MODULE(_core, m) {
   m.def("version_info", &version, "Version, commit, build type and compiler of the library.");
   bind_programs(m);
   bind_editor(m);
+  bind_datasets(m);
   bind_executors(m);
   bind_files(m);
   bind_training(m);

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/core/core.h"
+#include "python/core/datasets.h"
 
 namespace millrace::python {
 namespace {
@@ -143,6 +144,18 @@ void bind_parallel(nb::module_& m) {
       .def("run", &run_split)
       .def("run_each", &run_each)
       .def("run_unmerged", &run_unmerged)
+      .def("train_from_dataset",
+           [](LockedParallelExecutor& self, const EpochArguments& epoch) {
+             return run_epoch(epoch, {self.mutex.get()}, [&](auto& dataset, const auto& options) {
+               return self.executor.train_from_dataset(dataset, options);
+             });
+           })
+      .def("infer_from_dataset",
+           [](LockedParallelExecutor& self, const EpochArguments& epoch) {
+             return run_epoch(epoch, {self.mutex.get()}, [&](auto& dataset, const auto& options) {
+               return self.executor.infer_from_dataset(dataset, options);
+             });
+           })
       .def("get",
            [](const LockedParallelExecutor& self, int device, const std::string& name) {
              return to_numpy(

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/core/core.h"
+#include "python/core/datasets.h"
 
 namespace millrace::python {
 namespace {
@@ -44,6 +45,12 @@ void bind_live_model(nb::module_& m) {
            [](LockedLiveModel& self, const nb::dict& feeds) {
              const Arrays fed = arrays_from(feeds);
              return to_dict(alone(*self.mutex, [&] { return value_of(self.model.run(fed)); }));
+           })
+      .def("infer_from_dataset",
+           [](LockedLiveModel& self, const EpochArguments& epoch) {
+             return run_epoch(epoch, {self.mutex.get()}, [&](auto& dataset, const auto& options) {
+               return self.model.infer_from_dataset(dataset, options);
+             });
            })
       .def("refresh",
            [](LockedLiveModel& self) { alone(*self.mutex, [&] { check(self.model.refresh()); }); })

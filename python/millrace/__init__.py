@@ -9,6 +9,7 @@ and parameter servers (:func:`transpile`), which run in this process (:class:`Pa
 from . import _core, io, optimizer
 from ._errors import (DistributedError, Error, ExecutionError, InternalError, InvalidArgumentError, InvalidDataError,
                       InvalidProgramError, IoError, NotFoundError, ResourceError, UnimplementedError, UsageError)
+from .datasets import Dataset, Epoch
 from .execution import (BuildStrategy, ExecutionStrategy, Executor, ParallelExecutor, PreparedProgram, Rows, Scope,
                         Session, train)
 from .io import load_inference_model, save_inference_model
@@ -36,12 +37,13 @@ def __getattr__(name: str):
 
 
 __all__ = [
-    "Backward", "Block", "BuildStrategy", "Communicator", "Connection", "Difference", "DistributeTranspiler",
-    "DistributeTranspilerConfig", "DistributedError", "Error", "ExecutionError", "ExecutionStrategy", "Executor",
-    "Fleet", "InternalError", "InvalidArgumentError", "InvalidDataError", "InvalidProgramError", "IoError", "LiveModel",
-    "LodArray", "Minimized", "NotFoundError", "Op", "ParallelExecutor", "ParameterServer", "PreparedProgram", "Problem",
-    "Program", "ResourceError", "RoleFiles", "Rows", "Scope", "ServerCheckpoint", "Session", "Trainer",
-    "UnimplementedError", "UsageError", "Var", "WrittenJob", "append_backward", "io", "load_inference_model",
-    "minimize", "minimize_options", "op_types", "optimizer", "pass_names", "run_passes", "save_inference_model",
-    "server_files", "train", "trainer_files", "transpile", "version_info",
+    "Backward", "Block", "BuildStrategy", "Communicator", "Connection", "Dataset", "Difference",
+    "DistributeTranspiler", "DistributeTranspilerConfig", "DistributedError", "Epoch", "Error", "ExecutionError",
+    "ExecutionStrategy", "Executor", "Fleet", "InternalError", "InvalidArgumentError", "InvalidDataError",
+    "InvalidProgramError", "IoError", "LiveModel", "LodArray", "Minimized", "NotFoundError", "Op", "ParallelExecutor",
+    "ParameterServer", "PreparedProgram", "Problem", "Program", "ResourceError", "RoleFiles", "Rows", "Scope",
+    "ServerCheckpoint", "Session", "Trainer", "UnimplementedError", "UsageError", "Var", "WrittenJob",
+    "append_backward", "io", "load_inference_model", "minimize", "minimize_options", "op_types", "optimizer",
+    "pass_names", "run_passes", "save_inference_model", "server_files", "train", "trainer_files", "transpile",
+    "version_info",
 ]

@@ -9,6 +9,7 @@ from typing import Callable, Iterable, Mapping, NamedTuple
 
 from . import _core
 from ._options import fill, option_class
+from .datasets import Dataset, Epoch, InfersFromDatasets, OnPrint, TrainsFromDatasets, _epoch
 from .program import Program
 
 
@@ -61,7 +62,7 @@ class Scope:
         return Rows(*self._core.get_rows(name))
 
 
-class PreparedProgram:
+class PreparedProgram(TrainsFromDatasets, InfersFromDatasets):
     """A program that was compiled for a scope; for many runs of it."""
 
     def __init__(self, core):
@@ -120,6 +121,21 @@ class Executor:
         """Compiles and runs a program once: for startup programs. Steps are much faster with :meth:`prepare`."""
         return self._core.run(program._handle, scope._core, feeds or {}, list(fetches))
 
+    def train_from_dataset(self, program: Program, scope: Scope, dataset: Dataset, fetches: Iterable[str] = (), *,
+                           on_print: OnPrint | None = None, print_period: int = 100, first_batch: int = 0,
+                           threads: int = 1) -> Epoch:
+        """Compiles a program and runs it once for every batch of a data set; see
+        :meth:`PreparedProgram.train_from_dataset`."""
+        return self._core.train_from_dataset(program._handle, scope._core, _epoch(
+            dataset, fetches, on_print, print_period, first_batch, threads))
+
+    def infer_from_dataset(self, program: Program, scope: Scope, dataset: Dataset, fetches: Iterable[str] = (), *,
+                           on_print: OnPrint | None = None, print_period: int = 100, first_batch: int = 0,
+                           threads: int = 1) -> Epoch:
+        """The same for a program that does not train; one that updates parameters is refused."""
+        return self._core.infer_from_dataset(program._handle, scope._core, _epoch(
+            dataset, fetches, on_print, print_period, first_batch, threads))
+
 
 class Session:
     """A program with variables of its own: the shortest way to run a saved model.
@@ -177,7 +193,7 @@ BuildStrategy.ReduceStrategy = _core.ReduceStrategy
 BuildStrategy.GradientScaleStrategy = _core.GradientScaleStrategy
 
 
-class ParallelExecutor:
+class ParallelExecutor(TrainsFromDatasets, InfersFromDatasets):
     """Trains or evaluates a program on several CPU devices of this process: feeds are divided along dim 0.
 
     Options: ``devices``, ``loss_name``, ``exec_strategy``, ``build_strategy``, ``split``, ``threads``, ``optimize``,

@@ -25,6 +25,8 @@ import weakref
 from . import io as _io
 from . import jobs as _jobs
 from ._errors import InvalidArgumentError, UnimplementedError
+from ._fluid_dataset import DatasetFactory, InMemoryDataset, QueueDataset
+from ._fluid_dataset import run_from_dataset as _run_from_dataset
 from ._options import names_of
 from .execution import BuildStrategy, ExecutionStrategy, Rows, Scope
 from .execution import Executor as _Executor
@@ -36,9 +38,10 @@ from .transpiler import DistributeTranspilerConfig
 from .transpiler import transpile as _write_job
 
 __all__ = [
-    "BuildStrategy", "CPUPlace", "CUDAPlace", "CompiledProgram", "DistributeTranspiler", "DistributeTranspilerConfig",
-    "ExecutionStrategy", "Executor", "ParallelExecutor", "Program", "Rows", "Scope", "default_main_program",
-    "default_startup_program", "global_scope", "io", "load_program", "optimizer", "program_guard", "scope_guard",
+    "BuildStrategy", "CPUPlace", "CUDAPlace", "CompiledProgram", "DatasetFactory", "DistributeTranspiler",
+    "DistributeTranspilerConfig", "ExecutionStrategy", "Executor", "InMemoryDataset", "ParallelExecutor", "Program",
+    "QueueDataset", "Rows", "Scope", "default_main_program", "default_startup_program", "global_scope", "io",
+    "load_program", "optimizer", "program_guard", "scope_guard",
 ]
 
 
@@ -146,36 +149,44 @@ class Executor:
         """Runs a program once and returns a list in the order of ``fetch_list``. Compiled programs are kept, whatever
         ``use_program_cache`` is; ``return_numpy`` is without effect: arrays with LoD are LodArrays."""
         program = program or default_main_program()
-        scope = scope or global_scope()
+        if isinstance(program, CompiledProgram) and not program._parallel:
+            program = program._program
+        role = getattr(program, "_role", None)
+        if role is not None and role.is_server and not role.is_startup:
+            _jobs.ParameterServer(_jobs.server_files(role.job.path, role.index), _jobs.Connection(**role.connection),
+                                  **role.options).serve()
+            return []
+        runner = self._runner(program, scope or global_scope())
+        if runner is None:
+            return []  # of distributed jobs, servers and trainers run startup programs when they open
+        run = runner.step if role is not None else runner.run
+        return _listed(run(feed or {}, _names(fetch_list)), fetch_list)
+
+    def _runner(self, program, scope: Scope):
+        """What runs the steps of a program; None if it has none."""
         if isinstance(program, CompiledProgram):
             if program._parallel:
-                return _listed(program._runner(scope).run(feed or {}, _names(fetch_list)), fetch_list)
+                return program._runner(scope)
             program = program._program
         role = getattr(program, "_role", None)
         if role is not None:
-            return self._run_role(role, feed, fetch_list)
+            return None if role.is_startup or role.is_server else self._trainer(role)
         if not program.ops:
-            return []
+            return None
         # A program that was edited since is compiled again.
         version = program._editor.program()
         prepared = self._prepared.get((program, scope))
         if prepared is None or prepared[0] is not version:
             prepared = (version, self._core.prepare(program, scope))
             self._prepared[program, scope] = prepared
-        return _listed(prepared[1].run(feed, _names(fetch_list)), fetch_list)
+        return prepared[1]
 
-    def _run_role(self, role: _Role, feed, fetch_list) -> list:
-        if role.is_startup:
-            return []  # servers and trainers run it when they open
-        if role.is_server:
-            _jobs.ParameterServer(_jobs.server_files(role.job.path, role.index), _jobs.Connection(**role.connection),
-                                  **role.options).serve()
-            return []
+    def _trainer(self, role: _Role) -> _jobs.Trainer:
         if role not in self._trainers:
             self._trainers[role] = _jobs.Trainer(_jobs.trainer_files(role.job.path, role.index),
                                                  _jobs.Connection(**role.connection), trainer=role.index,
                                                  **role.options)
-        return _listed(self._trainers[role].step(feed or {}, _names(fetch_list)), fetch_list)
+        return self._trainers[role]
 
     def close(self, **ending) -> dict:
         """Ends the trainers that this executor has run. ``ending``: options of :meth:`millrace.Trainer.finish`.
@@ -189,10 +200,33 @@ class Executor:
         self._prepared.clear()
         return gathered
 
-    def train_from_dataset(self, *arguments, **options):
-        raise UnimplementedError("fluid.Executor.train_from_dataset; run-program has --data")
+    def train_from_dataset(self, program=None, dataset=None, scope: Scope | None = None, thread: int = 0,
+                           debug: bool = False, fetch_list=None, fetch_info=None, print_period: int = 100,
+                           fetch_handler=None):
+        """Runs a step for every batch of a data set, once through its files. Every ``print_period`` batches the
+        fetches are printed, after the texts of ``fetch_info``.
 
-    infer_from_dataset = train_from_dataset
+        :param thread: 0 and 1: one thread runs the steps; more are not supported
+        :returns: a :class:`millrace.Epoch`
+        """
+        return _run_from_dataset(lambda *epoch: self._over(True, program, scope, *epoch), dataset, thread, debug,
+                                 fetch_list, fetch_info, print_period, fetch_handler)
+
+    def infer_from_dataset(self, program=None, dataset=None, scope: Scope | None = None, thread: int = 0,
+                           debug: bool = False, fetch_list=None, fetch_info=None, print_period: int = 100,
+                           fetch_handler=None):
+        """The same for a program that does not train; one that updates parameters is refused."""
+        return _run_from_dataset(lambda *epoch: self._over(False, program, scope, *epoch), dataset, thread, debug,
+                                 fetch_list, fetch_info, print_period, fetch_handler)
+
+    def _over(self, trains: bool, program, scope, dataset, names, on_print, print_period):
+        runner = self._runner(program or default_main_program(), scope or global_scope())
+        if runner is None:
+            raise InvalidArgumentError("train_from_dataset, infer_from_dataset: this program has no steps")
+        if not trains and not hasattr(runner, "infer_from_dataset"):
+            raise UnimplementedError("fluid.Executor.infer_from_dataset of a trainer of a distributed job")
+        run = runner.train_from_dataset if trains else runner.infer_from_dataset
+        return run(dataset, names, on_print=on_print, print_period=print_period)
 
 
 def _listed(results: dict, fetch_list) -> list:

@@ -8,6 +8,7 @@ from typing import Callable, Iterable, Mapping
 
 from . import _core
 from ._options import fill, option_class
+from .datasets import InfersFromDatasets, TrainsFromDatasets
 from .execution import Rows, Scope
 from .program import Program
 
@@ -113,7 +114,7 @@ class ParameterServer:
         self._core.stop()
 
 
-class Trainer:
+class Trainer(TrainsFromDatasets):
     """One trainer of a job.
 
     Options: ``trainer``, ``threads``, ``seed``, ``optimize``, ``files_root``, ``communicator``, ``cpu_num``,
@@ -166,7 +167,7 @@ class Trainer:
         return self._core.finish(fill(_core.TrainerEnding(), ending))
 
 
-class LiveModel:
+class LiveModel(InfersFromDatasets):
     """Inference with the variables of running servers.
 
     Options: ``trainer``, ``threads``, ``optimize``, ``deadline``, ``heartbeat``, ``log``.
@@ -285,7 +286,7 @@ class ServerCheckpoint:
         self._core.reshard(os.fspath(to_slices), os.fspath(output), fill(_core.ReshardOptions(), options))
 
 
-class Fleet:
+class Fleet(TrainsFromDatasets):
     """A process of a job of the fleet API, with the calls of the original's fleet object."""
 
     def __init__(self, connection: Connection | None = None):

@@ -1,4 +1,6 @@
-"""A network for the tests, built op by op: guess = x w + b, the squared error to t."""
+"""A network for the tests, built op by op: guess = x w + b, the squared error to t; and what else several tests need."""
+
+import socket
 
 import numpy
 
@@ -24,6 +26,15 @@ def linear_net():
     main.check()
     startup.check()
     return main, startup, "loss"
+
+
+def free_endpoints(count):
+    """Endpoints of this machine where nothing listens."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    endpoints = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+    for s in sockets:
+        s.close()
+    return endpoints
 
 
 def batches(count, rows=8):

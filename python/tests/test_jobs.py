@@ -1,6 +1,5 @@
 import json
 import os
-import socket
 import tempfile
 import threading
 import unittest
@@ -10,15 +9,7 @@ import numpy
 import millrace
 import millrace.fluid as fluid
 from millrace import optimizer
-from nets import batches, linear_net, sgd_by_numpy
-
-
-def free_endpoints(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    endpoints = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
-    for s in sockets:
-        s.close()
-    return endpoints
+from nets import batches, free_endpoints, linear_net, sgd_by_numpy
 
 
 def training_net(rate=0.1):
@@ -236,7 +227,7 @@ class FluidTest(unittest.TestCase):
         with self.assertRaises(millrace.UnimplementedError):
             fluid.ParallelExecutor(True)
         with self.assertRaises(millrace.UnimplementedError):
-            fluid.Executor().train_from_dataset()
+            fluid.DatasetFactory().create_dataset("BoxPSDataset")
         with self.assertRaises(millrace.InvalidArgumentError):
             fluid.DistributeTranspiler().get_trainer_program()
 

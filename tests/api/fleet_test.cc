@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/dataset.h"
 #include "api/executor.h"
 #include "api/persistables.h"
 #include "executor/array_values.h"
@@ -17,6 +18,7 @@
 #include "ops/registry.h"
 #include "ps/transport/inproc.h"
 #include "tests/api/nets.h"
+#include "tests/io/temp_folder.h"
 
 namespace millrace::api {
 namespace {
@@ -160,6 +162,65 @@ TEST(ApiFleet, SaysWhichCallIsMissing) {
   EXPECT_THAT(fleet.init_server({}, {"emb"}).message(), HasSubstr("tables need a folder"));
   EXPECT_THAT(fleet.init_server({}, {}, {}, {.endpoint = "a:1"}).message(),
               HasSubstr("service.endpoint"));
+}
+
+// The batches of ctr_batch() as MultiSlot text.
+std::string ctr_lines(int steps) {
+  std::string text;
+  for (int step = 0; step < steps; ++step) {
+    const Arrays feeds = ctr_batch(step);
+    for (size_t row = 0; row < 8; ++row) {
+      for (const char* const name : {"emb_slot0", "emb_slot1", "label"})
+        text += "1 " + std::to_string(feeds.at(name).values<int64_t>()[row]) + " ";
+      text += "4";
+      for (size_t i = 0; i < 4; ++i)
+        text += feeds.at("dense").values<float>()[row * 4 + i] > 0 ? " 1" : " -1";
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+TEST(ApiFleet, TrainsFromADataset) {
+  const testing::TempFolder folder;
+  testing::put_file(folder / "part-0", ctr_lines(kFleetSteps));
+  const Connection connection = Connection::in_process();
+  Fleet server = prepared(connection, true);
+  check(server.init_server());
+  std::thread serving([&] { check(server.run_server()); });
+  Fleet worker = prepared(connection, false);
+  Dataset data = value_of(Dataset::create(*read("origin_main.pb"),
+                                          {.files = {folder / "part-0"},
+                                           .use_vars = {"emb_slot0", "emb_slot1", "label", "dense"},
+                                           .batch_size = 8}));
+  EXPECT_EQ(worker.train_from_dataset(data, {}).status().code(), StatusCode::kInvalidArgument);
+  check(worker.init_worker({.wait_for_servers = std::nullopt}));
+  std::vector<float> losses;
+  EpochOptions how{.fetches = {ctr_loss()}, .print_period = 1};
+  how.on_print = [&](const EpochStep& step) {
+    losses.push_back(step.fetches.at(ctr_loss()).values<float>()[0]);
+    return Ok();
+  };
+  const EpochResult done = value_of(worker.train_from_dataset(data, how));
+  EXPECT_EQ(done.examples, 8 * kFleetSteps);
+  check(worker.stop_worker());
+  serving.join();
+  EXPECT_EQ(losses, losses_of_internal_fleet());
+}
+
+TEST(ApiFleet, DumpsOfADatasetAreRefused) {
+  const testing::TempFolder folder;
+  testing::put_file(folder / "part-0", ctr_lines(1));
+  Fleet worker(Connection::in_process());
+  check(worker.init({.server_endpoints = {"a:1"}}));
+  check(worker.distributed_optimizer(
+      optimizer(), {.trainer_desc_configs = {{"dump_fields", std::vector<std::string>{"dense"}}}}));
+  Dataset data = value_of(Dataset::create(
+      *read("origin_main.pb"),
+      {.files = {folder / "part-0"}, .use_vars = {"emb_slot0", "emb_slot1", "label", "dense"}}));
+  const Status status = worker.train_from_dataset(data, {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), HasSubstr("dump_fields"));
 }
 
 }  // namespace

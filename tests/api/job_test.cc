@@ -7,11 +7,13 @@
 #include <filesystem>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "api/checkpoints.h"
 #include "api/communicator.h"
+#include "api/dataset.h"
 #include "api/executor.h"
 #include "api/live_model.h"
 #include "api/server.h"
@@ -246,6 +248,90 @@ TEST_F(ApiJob, ALiveModelUsesTheVariablesOfRunningServers) {
   const Arrays expected =
       value_of(executor.run(forward.net.main(), scope, batch(3), {forward.guess.name()}));
   EXPECT_EQ(expected.at(forward.guess.name()).bytes, after.bytes);
+}
+
+// The rows of batch(0), batch(1), ... as MultiSlot text.
+std::string small_net_lines(int steps) {
+  std::string text;
+  for (int step = 0; step < steps; ++step) {
+    const Arrays feeds = batch(step);
+    for (size_t row = 0; row < 8; ++row) {
+      const float* const x = feeds.at("x").values<float>().data() + row * 3;
+      text +=
+          fmt::format("3 {} {} {} 1 {}\n", x[0], x[1], x[2], feeds.at("t").values<float>()[row]);
+    }
+  }
+  return text;
+}
+
+TEST_F(ApiJob, ATrainerAndALiveModelReadADataset) {
+  write("job", "a:1", "2", /*sync=*/false);
+  ASSERT_TRUE(write_file_atomically(at("part-0"), small_net_lines(kSteps), Replace::kNo).ok());
+  const std::string loss = net_.loss.name();
+  const Connection connection = Connection::in_process();
+  Serving serving(at("job"), 1, connection);
+  Dataset data = value_of(Dataset::create(
+      net_.net.main(), {.files = {at("part-0")}, .use_vars = {"x", "t"}, .batch_size = 8}));
+  Trainer trainer = value_of(Trainer::open(trainer_files(at("job"), 0), connection));
+  const EpochResult first = value_of(trainer.train_from_dataset(data, {.fetches = {loss}}));
+  EXPECT_EQ(first.batches, kSteps);
+  EXPECT_EQ(trainer.next_step(), kSteps);
+  EXPECT_EQ(trainer.stats().examples, 8 * kSteps);
+  const EpochResult second = value_of(trainer.train_from_dataset(data, {.fetches = {loss}}));
+  EXPECT_LT(second.means.at(loss), first.means.at(loss));
+  LiveModel model = value_of(LiveModel::open(trainer_files(at("job"), 1), {"x"},
+                                             {net_.guess.name()}, connection, {.trainer = 1}));
+  const EpochResult inferred =
+      value_of(model.infer_from_dataset(data, {.fetches = {net_.guess.name()}}));
+  EXPECT_EQ(inferred.examples, 8 * kSteps);
+  Arrays feeds = batch(kSteps - 1);
+  feeds.erase("t");
+  EXPECT_EQ(value_of(model.run(feeds)).at(net_.guess.name()).bytes,
+            inferred.last.at(net_.guess.name()).bytes);
+  check(model.close());
+  EXPECT_THAT(model.infer_from_dataset(data, {}).status().message(),
+              HasSubstr("the model was closed"));
+  check(trainer.finish().status());
+  EXPECT_THAT(trainer.train_from_dataset(data, {}).status().message(),
+              HasSubstr("the trainer has finished"));
+  serving.join();
+}
+
+TEST_F(ApiJob, WorkersShareADataset) {
+  WriteJobOptions options;
+  options.config.runtime_split_send_recv = true;
+  options.config.sync_mode = false;
+  options.arguments.sync_mode = false;
+  options.arguments.pservers = "a:1";
+  fs::create_directories(folder_);
+  for (const bool half_async : {false, true}) {
+    options.config.half_async = half_async;
+    const std::string job = at(half_async ? "half_async" : "async");
+    check(write_job(net_.net.main(), net_.net.startup(), job, options).status());
+    const std::string part = job + "_part";
+    ASSERT_TRUE(write_file_atomically(part, small_net_lines(5), Replace::kNo).ok());
+    const Connection connection = Connection::in_process();
+    Serving serving(job, 1, connection);
+    Dataset data = value_of(Dataset::create(
+        net_.net.main(), {.files = {part}, .use_vars = {"x", "t"}, .batch_size = 8}));
+    Trainer trainer = value_of(Trainer::open(trainer_files(job, 0), connection, {.workers = 3}));
+    int printed = 0;
+    EpochOptions how{.fetches = {net_.loss.name()}, .print_period = 1};
+    how.on_print = [&](const EpochStep& step) {
+      EXPECT_EQ(step.batch % 5, ++printed % 5);
+      return Ok();
+    };
+    // in the second epoch barriers wait for all workers again
+    for (int epoch = 0; epoch < 2; ++epoch)
+      EXPECT_EQ(value_of(trainer.train_from_dataset(data, how)).examples, 40);
+    EXPECT_EQ(printed, 10);
+    EXPECT_EQ(trainer.next_step(), 10);
+    EXPECT_EQ(trainer.stats().steps, 10);
+    how.on_print = [](const EpochStep&) { return Status(StatusCode::kUsage, "enough"); };
+    EXPECT_EQ(trainer.train_from_dataset(data, how).status().message(), "enough");
+    check(trainer.finish().status());
+    serving.join();
+  }
 }
 
 TEST_F(ApiJob, ALiveModelOfASynchronousJobIsRefused) {

@@ -6,7 +6,7 @@ millrace.
     run.py --seeds 0:1000 --oracle PYTHON        many; --shrink FOLDER stores every failing one after shrinking
     run.py --kind op --seeds 0:5000 --oracle PYTHON   operator cases; with one --seed, --store FOLDER stores it
     run.py --make-oracle FOLDER                  an interpreter with the original, for --oracle: FOLDER/bin/python
-    run.py --replay FOLDER                       stored cases; needs no original
+    run.py --replay FOLDER [--only NAME]         stored cases; needs no original
 
 Further: --programs-only (jobs are transpiled and compared, but not trained), --bin-dir (build/ci/tools), --shared
 (../shared), --jobs N, --keep FOLDER (files of failing seeds), --store FOLDER (passing seeds are stored as cases as
@@ -128,7 +128,8 @@ class Runner:
 def replay(args):
     """Stored cases; each prints a line only if it fails."""
     runner = Runner(args)
-    names = [(kind, name) for kind in ("net", "job") if os.path.isdir(f"{args.replay}/{kind}s") for name in cases.stored(f"{args.replay}/{kind}s")]
+    names = [(kind, name) for kind in ("net", "job") if os.path.isdir(f"{args.replay}/{kind}s") for name in cases.stored(f"{args.replay}/{kind}s")
+             if args.only in (None, name)]
 
     def one(item):
         kind, name = item
@@ -143,7 +144,7 @@ def replay(args):
                 failed += 1
                 print(f"{name}: {finding}", flush=True)
     stored_ops = 0
-    if os.path.isdir(f"{args.replay}/ops"):
+    if os.path.isdir(f"{args.replay}/ops") and not args.only:
         wrong, stored_ops = check_op.replay(args, check_ops_of(args), f"{args.replay}/ops")
         for name, why in wrong.items():
             print(f"{name}: {'; '.join(why)}", flush=True)
@@ -208,6 +209,7 @@ def main():
     ap.add_argument("--oracle", metavar="PYTHON")
     ap.add_argument("--make-oracle", metavar="FOLDER")
     ap.add_argument("--replay", metavar="FOLDER")
+    ap.add_argument("--only", metavar="NAME", help="with --replay: one net or job")
     ap.add_argument("--bin-dir", default="build/ci/tools")
     ap.add_argument("--devices", default="cpu:1", help="where operator cases run: also gpu:emulated, or a GPU")
     ap.add_argument("--shared", default="../shared")

@@ -82,5 +82,40 @@ TEST(Migrate, WrongArgumentsAreUsageErrors) {
   EXPECT_THAT(missing.text, HasSubstr("absent"));
 }
 
+TEST(Migrate, ReportsOnAFolder) {
+  const MigrateResult text = migrate_tool({kFitALine});
+  EXPECT_EQ(text.code, 0);
+  EXPECT_THAT(text.text, HasSubstr("__model__: inference model"));
+  EXPECT_THAT(text.text, HasSubstr("runs yes, onnx yes"));
+  EXPECT_THAT(migrate_tool({kFitALine, "--json"}).text, HasSubstr("\"answer\": \"yes\""));
+  EXPECT_THAT(migrate_tool({kFitALine, "--format", "html"}).text, HasSubstr("<h1>Programs in"));
+  const MigrateResult wrong = migrate_tool({kFitALine, "--format", "pdf"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.text, HasSubstr("--format: expected text, json or html"));
+  const millrace::testing::TempFolder empty;
+  const MigrateResult none = migrate_tool({empty / ""});
+  EXPECT_EQ(none.code, 3);
+  EXPECT_THAT(none.text, HasSubstr("no program files below"));
+}
+
+TEST(Migrate, ConvertsAllModelsOfAFolder) {
+  const millrace::testing::TempFolder folder;
+  std::filesystem::copy("tests/data/models", folder / "in",
+                        std::filesystem::copy_options::recursive);
+  std::filesystem::copy_file("tests/data/programs/custom_gap.pb", folder / "in/custom.pb");
+  const MigrateResult done =
+      migrate_tool({"--to", "onnx", "--all", folder / "in", "-o", folder / "out"});
+  EXPECT_EQ(done.code, 1) << done.text;
+  EXPECT_GT(std::filesystem::file_size(folder / "out/fit_a_line_2018.onnx"), 100U);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/custom.onnx"));
+  EXPECT_THAT(done.text, HasSubstr("in/conv2d_0.b_0"));
+  EXPECT_THAT(done.text, HasSubstr("1 refused"));
+  const MigrateResult wrong = migrate_tool({"--all", folder / "in", "-o", folder / "out"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.text, HasSubstr("--all: expected --to"));
+  EXPECT_THAT(migrate_tool({"--to", "onnx", "--json", kFitALine, "-o", "-"}).text,
+              HasSubstr("--format and --json are for reports, without --to"));
+}
+
 }  // namespace
 }  // namespace millrace::tools

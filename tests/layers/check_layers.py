@@ -26,7 +26,7 @@ THIRD_PARTY = {
     "LLVM": (r"^llvm/", ALL, ALL),
     "fmt": (r"^fmt/", ALL, ALL),
     "protobuf": (r"^google/protobuf/|^proto/.*\.pb\.h$", "framework io ps fleet tests bench", ""),
-    "nlohmann-json": (r"^nlohmann/", "transpiler io fleet jobs tools bench tests", "jobs tools"),
+    "nlohmann-json": (r"^nlohmann/", "transpiler io interchange fleet jobs tools bench tests", "jobs tools"),
     "CLI11": (r"^CLI/", "tools examples bench", "tools"),
     "GoogleTest": (r"^g(test|mock)/", "tests", "tests"),
     "Google Benchmark": (r"^benchmark/", "bench", ""),

@@ -6,9 +6,10 @@
 
 Samples COUNT mutants of each folder and builds all of them at once in a copy of the tree (build/mutation/tree), where
 the variable MILLRACE_MUTANT selects one at run time. Runs each against the tests of its folder that reach it, the
-fastest first, for at most a minute. A mutant counts as killed when a test fails twice, or hangs. Needs the Python
-package libclang 16 and its headers (clang-16). Writes build/mutation/result/FOLDER.json with every mutant;
-survivors.json next to this file has the reasons for equivalent mutants, which no input can distinguish from the source.
+fastest first, for at most a minute; checks of whole programs need ../shared. A mutant counts as killed when a test
+fails twice, or hangs. Needs the Python package libclang 16 and its headers (clang-16). Writes
+build/mutation/result/FOLDER.json with every mutant; survivors.json next to this file has the reasons for equivalent
+mutants, which no input can distinguish from the source.
 Exit status: 1 if less than 90 % of those without a reason are killed.
 """
 import argparse
@@ -35,21 +36,31 @@ BUILD = os.path.join(TREE, "build", "ci")
 WANTED_SHARE = 0.9
 STEP = 10000  # numbers of mutants per folder
 
-# The tests of a folder: GoogleTest programs, golden tests of passes, fuzz targets that run their seeds once.
+# The tests of a folder: GoogleTest programs, golden tests of passes, fuzz targets that run their seeds once; and checks of
+# whole programs, of which each case is a test: see whole_programs().
 FOLDERS = {
-    "ops/backward": {"programs": ["ops_backward_test", "ops_math_test", "ops_graph_test"], "golden": ["minimize/"],
-                     "seeds": {"minimize_fuzz": "minimize"}},
-    "ops/minimize": {"programs": ["ops_backward_test"], "golden": ["minimize/"], "seeds": {"minimize_fuzz": "minimize"}},
+    "ops/backward": {"programs": ["ops_backward_test", "ops_math_test", "ops_graph_test", "gradients_test"], "golden": ["minimize/"],
+                     "seeds": {"minimize_fuzz": "minimize"}, "whole": ["nets"]},
+    "ops/minimize": {"programs": ["ops_backward_test"], "golden": ["minimize/"], "seeds": {"minimize_fuzz": "minimize"},
+                     "whole": ["nets"]},
     "transpiler/distribute": {"programs": ["transpiler_test", "transpiler_modes_test", "transpiler_pserver_test"],
                               "golden": [""],
-                              "seeds": {"transpile_fuzz": "transpile", "slices_fuzz": "slices", "pipeline_fuzz": "pipeline"}},
+                              "seeds": {"transpile_fuzz": "transpile", "slices_fuzz": "slices", "pipeline_fuzz": "pipeline"},
+                              "whole": ["references", "jobs"]},
     "ps/server": {"programs": ["ps_server_test", "ps_table_test", "communicator_test", "transport_test", "discovery_test"],
-                  "golden": [], "seeds": {"ps_message_fuzz": "ps_message", "table_rows_fuzz": "table_rows"}},
-    "ps/table": {"programs": ["ps_table_test", "ps_server_test", "communicator_test", "transport_test"],
-                 "golden": [], "seeds": {"ps_message_fuzz": "ps_message", "table_rows_fuzz": "table_rows"}},
-    "io/checkpoint": {"programs": ["io_checkpoint_test", "io_original_test"], "golden": [],
-                      "seeds": {"safetensors_fuzz": "safetensors", "manifest_fuzz": "manifest", "rank_text_fuzz": "rank_text"}},
+                  "golden": [], "seeds": {"ps_message_fuzz": "ps_message", "table_rows_fuzz": "table_rows"},
+                  "whole": ["jobs", "simulation"]},
+    "ps/table": {"programs": ["ps_table_test", "ps_server_test", "communicator_test", "transport_test", "fleet_runtime_test"],
+                 "golden": [], "seeds": {"ps_message_fuzz": "ps_message", "table_rows_fuzz": "table_rows"},
+                 "whole": ["jobs"]},
+    "io/checkpoint": {"programs": ["io_checkpoint_test", "io_original_test", "checkpoint_tool_test", "checkpoint_servers_test"],
+                      "golden": [],
+                      "seeds": {"safetensors_fuzz": "safetensors", "manifest_fuzz": "manifest", "rank_text_fuzz": "rank_text"},
+                      "whole": []},
 }
+# The programs that checks of whole programs run.
+CHECKED_TOOLS = ["inspect-program", "run-program", "transpile-program"]
+TOOLS = {"nets": CHECKED_TOOLS, "jobs": CHECKED_TOOLS, "references": ["transpile-program"], "simulation": ["simulate_jobs"]}
 # A different source is built in their place.
 NOT_BUILT = re.compile(r"/(checksum_update_plain|no_rocks_store)\.cc$")
 
@@ -252,6 +263,8 @@ def targets_of(folders):
     names = {"transpile-program"} if any(FOLDERS[f]["golden"] for f in folders) else set()
     for folder in folders:
         names.update(FOLDERS[folder]["programs"], FOLDERS[folder]["seeds"])
+        for kind in FOLDERS[folder]["whole"]:
+            names.update(TOOLS[kind])
     return sorted(names)
 
 
@@ -286,7 +299,22 @@ def make(folders, args):
 
 # --- tests and results
 
-def tests_of(folder):
+def whole_programs(kind, python):
+    """A test for each stored random net or job, each reference of the transpiler, or ten jobs in virtual time."""
+    shared = os.path.join(os.path.dirname(ROOT), "shared")
+    if kind in ("nets", "jobs"):
+        names = sorted(n[:-len(".tar.xz")] for n in os.listdir(os.path.join(ROOT, "tests/differential/cases", kind)))
+        command = [python, "-B", "tests/differential/run.py", "--replay", "tests/differential/cases", "--jobs", "1", "--shared",
+                   shared, "--bin-dir", BUILD + "/tools", "--only"]
+        return [runner.Test(name, command + [name]) for name in names]
+    if kind == "references":
+        command = [python, "-B", shared + "/tools/check_transpiler.py", "--bin", BUILD + "/tools/transpile-program", "--only"]
+        return [runner.Test(name, command + [name]) for name in sorted(os.listdir(shared + "/goldens/transpiler"))]
+    return [runner.Test(f"simulation {first}", [BUILD + "/tests/simulate_jobs", "--seeds", f"{first}:{first + 9}"])
+            for first in range(1, 100, 10)]
+
+
+def tests_of(folder, args):
     spec, env = FOLDERS[folder], BUILD + "/tests/"
     tests = []
     for program in spec["programs"]:
@@ -299,6 +327,8 @@ def tests_of(folder):
             tests.append(runner.Test(name, command))
     for program, seeds in spec["seeds"].items():
         tests.append(runner.Test(program + ".seeds", [env + program, "tests/fuzz/seeds/" + seeds]))
+    for kind in [] if args.quick else spec["whole"]:
+        tests += whole_programs(kind, args.python)
     return tests
 
 
@@ -360,6 +390,9 @@ def main():
     parser.add_argument("--minute", type=float, default=60, help="seconds a mutant")
     parser.add_argument("--tree", default=TREE, help="where the copy lies, if not in build/mutation: one that the compiler cache "
                                                      "knows, say; what else is there is deleted")
+    parser.add_argument("--python", default=os.path.join(ROOT, ".ci/venv/bin/python"),
+                        help="has numpy and protobuf, for checks of whole programs (.ci/run venv makes the default)")
+    parser.add_argument("--quick", action="store_true", help="without checks of whole programs")
     parser.add_argument("--again", choices=["survivors", "summary"], help="with the mutants of the last run")
     args = parser.parse_args()
     TREE = os.path.abspath(args.tree)
@@ -382,7 +415,7 @@ def main():
         own = [m for m in to_run if m["folder"] == folder]
         if not own:
             continue
-        for mutant, (result, by) in runner.run_all(own, tests_of(folder), ROOT, WORK, BUILD, args):
+        for mutant, (result, by) in runner.run_all(own, tests_of(folder, args), ROOT, WORK, BUILD, args):
             mutant.update(result=result, by=by)
             save(mutants, [folder], args.seed)
     for m in mutants:

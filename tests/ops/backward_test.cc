@@ -7,7 +7,6 @@
 #include "framework/diff/diff.h"
 #include "framework/op_attrs.h"
 #include "framework/read_program.h"
-#include "ops/absent_gradients.h"
 #include "ops/backward/append_backward.h"
 #include "ops/minimize/error_clip.h"
 #include "ops/verify.h"
@@ -77,6 +76,18 @@ TEST_F(BackwardTest, GoesBackFromTheLossToParameters) {
   EXPECT_EQ(last.find_attr("op_role_var")->strings(), (llvm::ArrayRef<std::string>{"w", "w@GRAD"}));
   EXPECT_TRUE(last.output("X@GRAD").empty()) << "x takes no gradient";
   EXPECT_EQ(program_->root().find_var("w@GRAD")->dims(), (llvm::ArrayRef<int64_t>{4, 4}));
+}
+
+TEST_F(BackwardTest, TheGradientOfTheLossHasTheDimsOfTheLoss) {
+  program_->root().declare("loss", VarSpec::tensor(DType::kFloat32, {1, 1}));
+  op("reduce_mean", {{"X", "w"}}, "loss").set_bool("keep_dim", true).set_bool("reduce_all", true);
+  backward();
+  for (const Op& made : program_->root().ops()) {
+    if (made.type() != "fill_constant") continue;
+    EXPECT_EQ(made.first_output("Out"), "loss@GRAD");
+    EXPECT_THAT(get_attr_or<std::vector<int64_t>>(made, "shape", {}), ElementsAre(1, 1));
+    EXPECT_EQ(get_attr_or<float>(made, "value", 0), 1.0F);
+  }
 }
 
 TEST_F(BackwardTest, SumsTheGradientsOfAVarThatIsReadTwice) {
@@ -305,6 +316,36 @@ TEST_F(BackwardTest, ClipsTheGradientOfTheSecondLossUnderItsOwnName) {
   EXPECT_GT(op_types().size(), first);
 }
 
+// An op of the first call may read a gradient that is absent because no op computes it. It stays
+// absent, so the second call gives its gradient another name.
+class TakenNameTest : public BackwardTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(TakenNameTest, IsLeftAlone) {
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("tanh", {{"X", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  Block& root = program_->root();
+  const bool is_declared = GetParam();
+  if (is_declared)
+    root.declare("b@GRAD", VarSpec::tensor(DType::kFloat32, {-1, 4}));
+  else
+    root.append_op("recurrent_grad").set_input("outputs@GRAD", "b@GRAD").set_int("op_role", 1);
+  BackwardRequest request;
+  request.loss = "loss";
+  request.earlier_calls = 1;
+  const auto pairs = append_backward(*registry_, *program_, request);
+  ASSERT_TRUE(pairs.ok()) << pairs.status().to_string();
+  EXPECT_THAT(*pairs, ElementsAre(ParamGrad{"w", "w@GRAD"})) << "this name was free";
+  EXPECT_FALSE(root.has_writers("b@GRAD"));
+  ASSERT_TRUE(root.has_writers("grad/grad/b@GRAD"));
+  EXPECT_EQ(root.first_writer("grad/grad/b@GRAD")->type(), "mean_grad");
+  EXPECT_EQ(root.readers_of("grad/grad/b@GRAD").front()->type(), "tanh_grad");
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TakenNameTest, ::testing::Bool(), [](const auto& kind) {
+  return std::string(kind.param ? "Declared" : "Absent");
+});
+
 TEST_F(BackwardTest, RefusesALossThatIsNotOneElement) {
   op("tanh", {{"X", "x"}}, "a");
   BackwardRequest request;
@@ -370,50 +411,6 @@ INSTANTIATE_TEST_SUITE_P(
                                 {{"trunk.w_0", "trunk.b_0", "cls.w_0", "cls.b_0"},
                                  {"trunk.w_0", "reg.w_0", "reg.b_0"}}}),
     [](const auto& reference) { return std::string(reference.param.name); });
-
-// A program of the original: the gradient of an output without readers is an argument, but not
-// declared.
-TEST(AbsentGradientTest, IsTakenAsAbsent) {
-  const auto registry = standard_registry();
-  auto program =
-      read_program("tests/data/backward/control_flow/recurrent_state_unused.backward.pb", {});
-  ASSERT_TRUE(program.ok()) << program.status().to_string();
-  const Status status = check_program(*registry, **program);
-  EXPECT_TRUE(status.ok()) << status.to_string();
-  const std::vector<Status> lost = lost_state_gradients(**program);
-  ASSERT_EQ(lost.size(), 1U);
-  EXPECT_EQ(lost[0].location().op_type, "recurrent_grad");
-  EXPECT_THAT(lost[0].message(), HasSubstr("no op after the recurrence reads this output"));
-  VerifyOptions options;
-  options.lint = true;
-  const auto findings = verify_program(*registry, **program, options);
-  EXPECT_TRUE(llvm::any_of(findings,
-                           [](const Finding& finding) { return finding.rule == "lost-gradient"; }));
-}
-
-TEST(AbsentGradientTest, IsAnErrorWhereAnOpWritesIt) {
-  const auto registry = standard_registry();
-  auto program =
-      read_program("tests/data/backward/control_flow/recurrent_state_unused.backward.pb", {});
-  ASSERT_TRUE(program.ok()) << program.status().to_string();
-  Block& root = (*program)->root();
-  const std::string state = lost_state_gradients(**program).at(0).location().var;
-  for (Op* const op : root.op_vector()) {
-    if (op->type() == "recurrent_grad")
-      root.insert_before(op, "scale").set_input("X", state).set_output("Out", state + "@GRAD");
-  }
-  EXPECT_THAT(check_program(*registry, **program).message(),
-              HasSubstr("var '" + state + "@GRAD' is not declared in block 0"));
-}
-
-TEST(AbsentGradientTest, OfAStateThatAnotherOpReadsIsLost) {
-  auto program =
-      read_program("tests/data/backward/control_flow/recurrent_output_unused.backward.pb", {});
-  ASSERT_TRUE(program.ok()) << program.status().to_string();
-  const std::vector<Status> lost = lost_state_gradients(**program);
-  ASSERT_EQ(lost.size(), 1U);
-  EXPECT_THAT(lost[0].message(), HasSubstr("another op of the time step reads the state"));
-}
 
 // Programs of the original with loops and branches, whose gradients equal central differences
 // (tests/executor/gradients). Names in lists come from sets there.

@@ -278,6 +278,25 @@ TEST_F(MinimizePartsTest, TheCopyInSinglePrecisionIsCastAtTheStart) {
   EXPECT_EQ(var(main_->root().back().first_input("Velocity")).dtype(), DType::kFloat32);
 }
 
+// These methods have no copy in single precision.
+TEST_F(MinimizePartsTest, OtherMethodsUpdateHalfParametersThemselves) {
+  for (const UpdateMethod& method :
+       {UpdateMethod(Sgd{}), UpdateMethod(Adagrad{}), UpdateMethod(Adamax{}),
+        UpdateMethod(RmsProp{}), UpdateMethod(Ftrl{})}) {
+    main_ = Program::create();
+    startup_ = Program::create();
+    two_parameters(DType::kFloat16, DType::kFloat16);
+    ASSERT_TRUE(run({.method = method}).ok());
+    EXPECT_EQ(startup_->root().find_var("w_fp32_master_0"), nullptr);
+    int updates = 0;
+    for (const Op& o : main_->root().ops()) {
+      updates += !o.input("Param").empty();
+      EXPECT_TRUE(o.input("MasterParam").empty()) << o.type().str();
+    }
+    EXPECT_EQ(updates, 2);
+  }
+}
+
 TEST_F(MinimizePartsTest, MomentsOfAdamAreSingleForHalfParameters) {
   const std::pair<UpdateMethod, DType> methods[] = {{Adam{}, DType::kFloat32},
                                                     {AdamW{}, DType::kFloat32},

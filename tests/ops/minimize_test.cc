@@ -141,6 +141,57 @@ TEST_F(MinimizeTest, SaysThatThereIsNothingToTrain) {
   EXPECT_THAT(refused.hint(), HasSubstr("'parameters'"));
 }
 
+// Changes w to a var that cannot be a parameter.
+struct NoParameter {
+  const char* name;
+  void (*change)(Block& block);
+};
+
+void change_w(Block& block, void (*change)(VarSpec& spec)) {
+  VarSpec spec = block.find_var("w")->spec();
+  spec.is_parameter.reset();
+  change(spec);
+  block.find_var("w")->set_spec(spec);
+}
+
+class NoParameterTest : public MinimizeTest, public ::testing::WithParamInterface<NoParameter> {};
+
+TEST_P(NoParameterTest, IsNotTrained) {
+  GetParam().change(main_->root());
+  Builder builder(*registry_, *main_, *startup_);
+  const StatusOr<MinimizeResult> result = minimize(builder, "loss", {});
+  ASSERT_TRUE(result.ok()) << result.status().to_string();
+  ASSERT_EQ(result->warnings.size(), 1U);
+  EXPECT_THAT(result->warnings[0].message(), HasSubstr("nothing is trained"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Vars, NoParameterTest,
+                         ::testing::Values(NoParameter{"not_stored",
+                                                       [](Block& block) {
+                                                         change_w(block, [](VarSpec& spec) {
+                                                           spec.persistable = false;
+                                                         });
+                                                       }},
+                                           NoParameter{"integers",
+                                                       [](Block& block) {
+                                                         change_w(block, [](VarSpec& spec) {
+                                                           spec.dtype = DType::kInt64;
+                                                         });
+                                                       }},
+                                           NoParameter{"computed",
+                                                       [](Block& block) {
+                                                         change_w(block, [](VarSpec&) {});
+                                                         block.insert_before(&block.front(), "tanh")
+                                                             .set_input("X", "x")
+                                                             .set_output("Out", "w");
+                                                       }},
+                                           NoParameter{"not_read",
+                                                       [](Block& block) {
+                                                         change_w(block, [](VarSpec&) {});
+                                                         block.front().set_input("Y", "x");
+                                                       }}),
+                         [](const auto& var) { return std::string(var.param.name); });
+
 TEST_F(MinimizeTest, RefusesToBeginInsideABlock) {
   Builder builder(*registry_, *main_, *startup_);
   builder.enter_block();

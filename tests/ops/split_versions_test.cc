@@ -41,11 +41,26 @@ class SplitVersionsTest : public ::testing::Test {
         .set_bool("is_scalar_condition", true);
   }
 
+  // A loop that reads and writes h.
+  Op& loop(Block& block) {
+    Op& made = block.append_op("while");
+    Block& body = program_->add_block(block.index());
+    body.declare("a", VarSpec::tensor(DType::kFloat32, {2, 2}));
+    op(body, "square", "h", "a");
+    op(body, "assign", "a", "h");
+    return made.set_input("X", "h")
+        .set_input("Condition", "one")
+        .set_output("Out", "h")
+        .set_attr("sub_block", AttrValue::of_block(body.index()));
+  }
+
   void split() { split_versions(*program_, "loss", &warnings_); }
 
-  std::vector<std::string> text() {
+  std::vector<std::string> text() { return text_of(root()); }
+
+  static std::vector<std::string> text_of(const Block& block) {
     std::vector<std::string> lines;
-    for (const Op& each : root().ops()) {
+    for (const Op& each : block.ops()) {
       std::string line = each.output_names().empty() ? "" : each.output_names()[0].str();
       line += " = " + each.type().str();
       for (const llvm::StringRef name : each.input_names()) line += " " + name.str();
@@ -85,7 +100,12 @@ TEST_F(SplitVersionsTest, CopiesWhatIsFed) {
   op(root(), "tanh", "x", "a");
   op(root(), "scale", "a", "x");
   op(root(), "mean", "x", "loss");
+  VarSpec fed = root().find_var("x")->spec();
+  fed.need_check_feed = true;
+  root().find_var("x")->set_spec(fed);
   split();
+  EXPECT_FALSE(root().find_var("x@VERSION@0")->spec().need_check_feed.has_value())
+      << "the copy is not fed";
   EXPECT_THAT(text(), ElementsAre("x = feed holder", "x@VERSION@0 = assign x",
                                   "a = tanh x@VERSION@0", "x = scale a", "loss = mean x"));
 }
@@ -152,17 +172,146 @@ TEST_F(SplitVersionsTest, WarnsOfABlockWithoutASingleCondition) {
 
 TEST_F(SplitVersionsTest, LetsALoopStartFromACopy) {
   op(root(), "tanh", "x", "h");
-  Op& loop = root().append_op("while");
-  Block& body = program_->add_block(0);
-  body.declare("a", VarSpec::tensor(DType::kFloat32, {2, 2}));
-  op(body, "square", "h", "a");
-  op(body, "assign", "a", "h");
-  loop.set_input("X", "h").set_input("Condition", "one").set_output("Out", "h");
-  loop.set_attr("sub_block", AttrValue::of_block(body.index()));
+  loop(root());
   op(root(), "mean", "h", "loss");
   split();
   EXPECT_THAT(text(), ElementsAre("h@VERSION@0 = tanh x", "h = assign h@VERSION@0",
                                   "h = while h one", "loss = mean h"));
+}
+
+// No gradient needs the value that assign has written, so the loop may overwrite it.
+TEST_F(SplitVersionsTest, LetsALoopStartFromAnAssignedValueItself) {
+  op(root(), "assign", "x", "h");
+  loop(root());
+  op(root(), "mean", "h", "loss");
+  const std::vector<std::string> before = text();
+  split();
+  EXPECT_EQ(text(), before);
+}
+
+// The gradient of scale is added to that of the value of the iteration before, which the inner loop
+// must not replace.
+TEST_F(SplitVersionsTest, LetsAnInnerLoopWorkOnACopyAfterAReadOfTheOuterLoop) {
+  op(root(), "assign", "x", "h");
+  Op& outer = root().append_op("while");
+  Block& body = program_->add_block(0);
+  body.declare("u", VarSpec::tensor(DType::kFloat32, {2, 2}));
+  op(body, "scale", "h", "u");
+  op(body, "assign", "u", "h");
+  loop(body);
+  outer.set_input("X", "h").set_input("Condition", "one").set_output("Out", "h");
+  outer.set_attr("sub_block", AttrValue::of_block(body.index()));
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(text(), ElementsAre("h = assign x", "h = while h one", "loss = mean h"));
+  EXPECT_THAT(
+      text_of(body),
+      ElementsAre("u = scale h", "h@VERSION@0 = assign u", "h@VERSION@1 = assign h@VERSION@0",
+                  "h@VERSION@1 = while h@VERSION@1 one", "h = assign h@VERSION@1"));
+}
+
+TEST_F(SplitVersionsTest, StartsARecurrenceFromTheEarlierValueThatItReplaces) {
+  for (const bool is_last : {true, false}) {
+    program_ = Program::create();
+    for (const char* const name : {"x", "h"})
+      root().declare(name, VarSpec::tensor(DType::kFloat32, {2, 2}));
+    op(root(), "tanh", "x", "h");
+    Op& recurrence = root().append_op("recurrent");
+    Block& step = program_->add_block(0);
+    for (const char* const name : {"h", "previous", "next"})
+      step.declare(name, VarSpec::tensor(DType::kFloat32, {2}));
+    op(step, "scale", "previous", "h");
+    op(step, "assign", "h", "next");
+    recurrence.set_input("initial_states", "h").set_output("outputs", "h");
+    recurrence.set_strings("ex_states", {"previous"}).set_strings("states", {"next"});
+    recurrence.set_attr("sub_block", AttrValue::of_block(step.index()));
+    if (!is_last) op(root(), "square", "h", "h");
+    op(root(), "mean", "h", "loss");
+    split();
+    EXPECT_EQ(root().front().first_output("Out"), "h@VERSION@0");
+    EXPECT_EQ(recurrence.first_input("initial_states"), "h@VERSION@0");
+    EXPECT_EQ(recurrence.first_output("outputs"), is_last ? "h" : "h@VERSION@1");
+  }
+}
+
+// The body of the branch assigns h before its loop reads it, so that a second loss finds nothing to
+// do.
+TEST_F(SplitVersionsTest, SplitsABranchThatAssignsAndLoopsOnce) {
+  op(root(), "tanh", "x", "h");
+  Op& made = branch("one");
+  loop(program_->block(1));
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(made.input("Input"), ElementsAre("a"));
+  const std::vector<std::string> once = text();
+  const std::vector<std::string> body = text_of(program_->block(1));
+  split();
+  EXPECT_EQ(text(), once);
+  EXPECT_EQ(text_of(program_->block(1)), body);
+}
+
+TEST_F(SplitVersionsTest, CopiesNothingForALoopThatWritesTheFirstValue) {
+  Op& made = root().append_op("while");
+  Block& body = program_->add_block(0);
+  op(body, "tanh", "x", "h");
+  made.set_input("X", "x").set_input("Condition", "one").set_output("Out", "h");
+  made.set_attr("sub_block", AttrValue::of_block(body.index()));
+  op(root(), "square", "h", "h");
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(text(),
+              ElementsAre("h@VERSION@0 = while x one", "h = square h@VERSION@0", "loss = mean h"));
+  EXPECT_THAT(text_of(body), ElementsAre("h@VERSION@0 = tanh x"));
+}
+
+// The inner branch is not taken where the outer one must keep the earlier value.
+TEST_F(SplitVersionsTest, ListsTheEarlierValueAmongTheInputsOfAnOuterBranch) {
+  op(root(), "tanh", "x", "h");
+  Op& outer = root().append_op("conditional_block");
+  Block& body = program_->add_block(0);
+  Block& inner = program_->add_block(body.index());
+  op(inner, "assign", "a", "h");
+  body.append_op("conditional_block")
+      .set_input("Cond", "two")
+      .set_input("Input", "a")
+      .set_output("Out", "h")
+      .set_attr("sub_block", AttrValue::of_block(inner.index()))
+      .set_bool("is_scalar_condition", true);
+  outer.set_input("Cond", "one")
+      .set_input("Input", "a")
+      .set_output("Out", "h")
+      .set_attr("sub_block", AttrValue::of_block(body.index()))
+      .set_bool("is_scalar_condition", true);
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(outer.input("Input"), ElementsAre("a", "h@VERSION@0"));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(SplitVersionsTest, TellsBranchesByTheirOneCondition) {
+  Op& made = root().append_op("conditional_block");
+  const Block& body = program_->add_block(0);
+  made.set_input("Cond", "one");
+  EXPECT_EQ(block_kind(made), BlockKind::kNone);
+  made.set_attr("sub_block", AttrValue::of_block(body.index()));
+  EXPECT_EQ(block_kind(made), BlockKind::kOther) << "not scalar unless the attribute says so";
+  made.set_bool("is_scalar_condition", true);
+  EXPECT_EQ(block_kind(made), BlockKind::kBranch);
+  made.set_input("Cond", llvm::ArrayRef<std::string>({"one", "two"}));
+  EXPECT_EQ(block_kind(made), BlockKind::kOther);
+}
+
+TEST_F(SplitVersionsTest, AnOpTouchesWhatItsBlockDoesNotDeclare) {
+  Op& made = root().append_op("while");
+  Block& body = program_->add_block(0);
+  body.declare("u", VarSpec::tensor(DType::kFloat32, {2, 2}));
+  op(body, "tanh", "x", "u");
+  op(body, "scale", "u", "h");
+  made.set_input("Condition", "one").set_output("StepScopes", "s");
+  made.set_attr("sub_block", AttrValue::of_block(body.index()));
+  const Touched touched = touched_by(made);
+  EXPECT_THAT(touched.reads, ElementsAre("one", "x"));
+  EXPECT_THAT(touched.writes, ElementsAre("h", "s"));
 }
 
 TEST(ArrayReadsTest, AreCountedByElement) {

@@ -199,11 +199,11 @@ TEST(GrpcStreams, AreUsedAgain) {
   StreamCounter server(1000);
   const auto channel = std::move(transport()->connect(server.endpoint())).value();
   Reply reply;
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 50; ++i) {
     const Status status = call(*channel, reply);
     ASSERT_TRUE(status.ok()) << status.to_string();
   }
-  EXPECT_LT(server.streams(), 5);  // one, unless a second passes between two calls
+  EXPECT_LT(server.streams(), 50);  // one, unless a second passes between two calls: a busy machine
 }
 
 TEST(GrpcStreams, AreNotUsedAgainAfterASecond) {

@@ -13,6 +13,7 @@
 namespace millrace::transpiler {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 CostSlice dense(const std::string& name, int32_t server, int64_t floats) {
@@ -84,6 +85,19 @@ TEST(CostModelTest, ImbalanceAndHotSpotsNameTheServer) {
   EXPECT_EQ(report.hot_spots[0].server, 0);
   EXPECT_DOUBLE_EQ(report.hot_spots[0].factor, 1.5);
   EXPECT_TRUE(must_estimate(two_servers(), {.hot_factor = 1.6}).hot_spots.empty());
+}
+
+TEST(CostModelTest, HotSpotsAsHotAsEachOtherKeepTheOrderOfTheLoads) {
+  CostInput input = two_servers();
+  for (CostSlice& slice : input.slices) slice.update_flops = 0;
+  input.sync = false;
+  const CostReport report = must_estimate(input);
+  std::vector<std::string> loads;
+  for (const HotSpot& spot : report.hot_spots) loads.push_back(spot.load);
+  EXPECT_THAT(loads, ElementsAre("held", "in", "out"));
+  const std::string table = cost_table(report);
+  for (const std::string& load : loads)
+    EXPECT_THAT(table, HasSubstr("hot: h:1 has 1.50 times the mean of '" + load + "'"));
 }
 
 TEST(CostModelTest, TheSlowestServerBoundsTheStep) {

@@ -87,6 +87,16 @@ TEST(Transpilation, CountsTrainersAsTheModeStatesThem) {
   EXPECT_EQ(Transpilation::count_trainers("distribute", config, arguments), 1);
 }
 
+TEST(Transpilation, PropertiesSayHowAndByWhatParamsAreTrained) {
+  const SmallNet net = small_net();
+  const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
+  const auto plan = Transpilation::create("distribute", *net.main, *net.startup, no_waiting(),
+                                          two_by_two(), *registry);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_THAT((*plan)->properties().training,
+              ElementsAre("sync with 2 trainers", "sgd updates b", "sgd updates w"));
+}
+
 TEST(DistributeTranspiler, ServersUpdateTheirSlices) {
   const SmallNet net = small_net({.rows = 200, .columns = 100});
   DistributeTranspiler t(no_waiting());
@@ -311,7 +321,7 @@ TEST(DistributeTranspiler, VerifiesBothPrograms) {
 TEST(WaitPorts, NamesTheServersThatDoNotAnswer) {
   const Status status = wait_ports({"127.0.0.1:1"}, 50);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
-  EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:1 ("));
+  EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:1 (Connection refused)"));
   EXPECT_TRUE(wait_ports({}, 50).ok());
 }
 

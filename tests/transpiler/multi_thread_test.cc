@@ -115,6 +115,20 @@ TEST_P(MultiThreadTest, TheUpdateWaitsForTheRing) {
   for (const Op* update : ops_of(*out.main, "sgd")) EXPECT_TRUE(waits[0]->comes_before(*update));
 }
 
+// A ring must not read gradients that the stream of the other ops still computes.
+TEST_P(MultiThreadTest, TheRingWaitsForTheGradients) {
+  const RolePrograms out = transpile();
+  const char* const type = setup().fuse == 2 ? "c_allreduce_xsum" : "c_allreduce_sum";
+  for (const Op* const reduce : ops_of(*out.main, type)) {
+    const Block& block = out.main->root();
+    const std::vector<const Op*> waits = ops_of(*out.main, "c_sync_calc_stream");
+    EXPECT_TRUE(llvm::any_of(waits, [&](const Op* wait) {
+      return wait->comes_before(*reduce) && wait->reads(reduce->first_input("X")) &&
+             block.first_writer(reduce->first_input("X"))->comes_before(*wait);
+    })) << op_line(*reduce);
+  }
+}
+
 TEST_P(MultiThreadTest, OneMachineJoinsItsDevicesAndSeveralJoinEachOther) {
   const RolePrograms out = transpile();
   const bool one = setup().machines == 1;

@@ -21,6 +21,8 @@ std::string small_report() {
 
 TEST(ReportHtmlTest, SaysWhatServersHoldAndWhatAStepCosts) {
   const std::string page = small_report();
+  EXPECT_THAT(page, HasSubstr("</style></head><body><main>\n<h1>Distribution report</h1>"));
+  EXPECT_THAT(page, HasSubstr("svg .mean{stroke:"));
   EXPECT_THAT(page, HasSubstr("<b>2</b><span>servers</span>"));
   EXPECT_THAT(page, HasSubstr("<b>2</b><span>trainers</span>"));
   EXPECT_THAT(page, HasSubstr("<b>80 B</b><span>held in total</span>"));
@@ -50,6 +52,42 @@ TEST(ReportHtmlTest, HeightsAreBytes) {
   EXPECT_THAT(picture,
               HasSubstr("<title>w.block1\nParam [2 x 2], 16 B\nslice 1 of w, from element 4"));
   EXPECT_THAT(picture, HasSubstr("<title>mean 40 B</title>"));
+}
+
+// Labels are next to what they name: the scale ends 6 units left of the drawing, at 64, each number
+// 4 units below its line; names begin 4 units to the right of the left edge of their slice.
+TEST(ReportHtmlTest, LabelsAreNextToWhatTheyName) {
+  const std::string picture = slices_svg(small_properties(), small_overview());
+  EXPECT_THAT(picture, HasSubstr("y1=\"334.0\" y2=\"334.0\"/><text class=\"axis\" x=\"58\" "
+                                 "y=\"338.0\" text-anchor=\"end\">0 B</text>"));
+  EXPECT_THAT(picture,
+              HasSubstr("y1=\"14.0\" y2=\"14.0\"/><text class=\"axis\" x=\"58\" y=\"18.0\" "
+                        "text-anchor=\"end\">44 B</text>"));
+  // two columns of 340 units with gaps of 10
+  EXPECT_THAT(picture, HasSubstr("<rect x=\"69.0\" y=\"217.64\" width=\"330.0\""));
+  EXPECT_THAT(picture, HasSubstr("<text x=\"73.0\" y=\"279.32\">w.block1</text>"));
+}
+
+// A character is about 6.2 units wide: 52 of them fit into a column of 330, less a margin of 6.
+TEST(ReportHtmlTest, LongNamesAreCutToTheColumn) {
+  for (const size_t length : {52U, 53U}) {
+    VarsDistributed overview;
+    const std::string name(length, 'n');
+    overview.add_distributed_var(whole_var(float_var(name, {1000}), "Param", "h:1"));
+    const std::string label = length == 52 ? name : std::string(51, 'n') + "…";
+    EXPECT_THAT(slices_svg(small_properties(), overview), HasSubstr(">" + label + "</text>"));
+  }
+}
+
+// 1040 units for all columns: gaps of 10 up to 51 servers (20.4 each), of 1 from 52 servers on.
+TEST(ReportHtmlTest, GapsBetweenManyServersAreThin) {
+  for (const int count : {51, 52}) {
+    ProgramProperties properties = small_properties();
+    properties.endpoints.clear();
+    for (int i = 0; i < count; ++i) properties.endpoints.push_back("h:" + std::to_string(i + 1));
+    EXPECT_THAT(slices_svg(properties, small_overview()),
+                HasSubstr(count == 51 ? "width=\"10.4\"" : "width=\"19.0\""));
+  }
 }
 
 TEST(ReportHtmlTest, SmallSlicesAreDrawnTogether) {

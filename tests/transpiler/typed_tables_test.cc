@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/op_attrs.h"
 #include "framework/read_program.h"
+#include "transpiler/roles.h"
 
 // An embedding is removed from its program: look-ups and pushes refer to a typed table, and the
 // facts that the table needs are extracted.
@@ -74,8 +76,30 @@ TEST(TypedTables, LookupsAndGradientsBecomeTwoOps) {
   const Op& push = main->root().back();
   EXPECT_THAT(push.input("Ids"), ElementsAre("more", "ids"));
   EXPECT_THAT(push.output("Outputs"), ElementsAre("b@GRAD", "a@GRAD"));
+  EXPECT_EQ(role::of(push), role::kBackward);
+  EXPECT_EQ(get_attr_or<std::string>(push, "op_namescope", ""), "/");
   EXPECT_EQ(main->root().find_var("emb@GRAD"), nullptr);
   EXPECT_NE(startup->root().last_writer("emb"), nullptr);
+}
+
+// One op looks up all ids, so it runs as soon as the last of them are known.
+TEST(TypedTables, LookupsWaitForComputedIds) {
+  for (const bool ids_last : {false, true}) {
+    const std::string first = ids_last ? "more" : "ids";
+    const std::string second = ids_last ? "ids" : "more";
+    std::string text = main_text();
+    const std::string ops = "  abs X=" + first + " -> Out=" + first + "\n  abs X=" + second +
+                            " -> Out=" + second + "\n";
+    text.insert(text.find("  lookup_table_v2 "), ops);
+    const auto main = read_typed_tables(text);
+    const auto startup = read_typed_tables(kStartup);
+    const auto facts = use_typed_table(*main, *startup, {"emb", 2, "", "", false});
+    ASSERT_TRUE(facts.ok()) << facts.status().to_string();
+    std::vector<std::string> types;
+    for (const Op& op : main->root().ops()) types.push_back(op.type().str());
+    EXPECT_THAT(types, ElementsAre("fill_constant", "fill_constant", "abs", "abs",
+                                   "distributed_lookup_table", "distributed_push_sparse"));
+  }
 }
 
 TEST(TypedTables, WhatServersCannotDoIsRefused) {

@@ -1,4 +1,5 @@
-// Gradients of programs that overwrite elements of an array, compared with central differences.
+// Gradients of programs that overwrite elements of an array, or vars, compared with central
+// differences.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,10 +20,8 @@ std::string array_program(const std::string& name) {
   return "tests/data/backward/arrays/" + name + ".txt";
 }
 
-class ArrayOverwritesTest : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(ArrayOverwritesTest, HasTheGradientsOfCentralDifferences) {
-  const auto program = read_program(array_program(GetParam()), {});
+void expect_central_differences(const std::string& path) {
+  const auto program = read_program(path, {});
   ASSERT_TRUE(program.ok()) << program.status().to_string();
   Scope scope;
   scope.local("w") = tensor_value(
@@ -43,12 +42,30 @@ TEST_P(ArrayOverwritesTest, HasTheGradientsOfCentralDifferences) {
   }
 }
 
+class ArrayOverwritesTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ArrayOverwritesTest, HasTheGradientsOfCentralDifferences) {
+  expect_central_differences(array_program(GetParam()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Programs, ArrayOverwritesTest,
                          ::testing::Values("over_read_between", "over_not_read",
                                            "over_twice_two_indices", "over_self", "index_changes",
                                            "loop_slot", "loop_state", "loop_write_read",
                                            "loop_from_zero", "loop_then_root", "loop_then_root_all",
-                                           "two_writes_in_loop", "nested"),
+                                           "two_writes_in_loop", "nested", "nested_read_after"),
+                         [](const auto& net) { return std::string(net.param); });
+
+// An inner loop that starts from what its outer loop assigns, after an op has read the value of the
+// iteration before; a recurrence whose output replaces its initial state.
+class VarOverwritesTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(VarOverwritesTest, HasTheGradientsOfCentralDifferences) {
+  expect_central_differences(std::string("tests/data/backward/vars/") + GetParam() + ".txt");
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, VarOverwritesTest,
+                         ::testing::Values("inner_loop_from_assign", "recurrence_replaces_state"),
                          [](const auto& net) { return std::string(net.param); });
 
 TEST(ArrayOverwritesAreRefusedTest, WhereAValueWithoutGradientComesInBetween) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <complex>
+#include <cstring>
 
 #include <gmock/gmock.h>
 
@@ -207,6 +208,8 @@ TEST_F(ArraysTest, ManifestsAreChecked) {
     return outcome(parse_manifest(manifest_text(manifest), "m"));
   };
   EXPECT_EQ(refusal([](Manifest&) {}), "ok");
+  EXPECT_THAT(refusal([](Manifest& m) { m.step = -1; }),
+              HasSubstr("member 'step': expected a non-negative integer"));
   EXPECT_THAT(refusal([](Manifest& m) { m.arrays[1].written[1] = true; }),
               HasSubstr("'steps': element 1 of 4: expected a dense tensor, found none"));
   EXPECT_THAT(refusal([](Manifest& m) { m.arrays[1].written.resize(60, true); }),
@@ -267,6 +270,23 @@ TEST_F(ArraysTest, MetadataOfFilesIsChecked) {
   EXPECT_THAT(refusal({{"array:x", "1"}}), HasSubstr("no tensor of that name"));
   EXPECT_THAT(refusal({{"array:a", "99999999999"}}), HasSubstr("'a': array of \"99999999999\""));
   EXPECT_THAT(refusal({{"array:a", "-1"}}), HasSubstr("'a': array of \"-1\""));
+}
+
+TEST_F(ArraysTest, RowsOfTablesAreChecked) {
+  const auto load = [&](int64_t row, const std::string& height) {
+    std::vector<SafetensorsEntry> entries = {{"t", DType::kFloat32, {1, 1}, 0, 0},
+                                             {"t.rows", DType::kInt64, {1}, 0, 0}};
+    const auto header = lay_out_safetensors(entries, {{"rows:t", height}});
+    EXPECT_EQ(outcome(header), "ok");
+    std::string data(12, '\0');  // 64-bit integers are first
+    std::memcpy(data.data(), &row, sizeof row);
+    testing::put_file(folder_ / "f", *header + data);
+    const auto file = TensorFile::open(folder_ / "f");
+    return outcome(file.ok() ? file->load("t").status() : file.status());
+  };
+  EXPECT_EQ(load(2, "3"), "ok");
+  EXPECT_THAT(load(3, "3"), HasSubstr("'t': row 3: expected 0 to 2"));
+  EXPECT_EQ(load(3, "0"), "ok") << "a table without a height has any number of rows";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "framework/tensor/layout.h"
+#include "framework/tensor/limit.h"
 #include "io/checkpoint/folder.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
@@ -206,6 +207,18 @@ TEST(AsyncSave, OtherLayoutsAreSavedRowMajor) {
     }
     EXPECT_NE(values[0].get_if<Tensor>()->layout(), nullptr);
   }
+}
+
+TEST(AsyncSave, ReservingNeedsTheMemoryOfTheCopies) {
+  AsyncSaver saver;
+  const Value value = counting({1000});
+  LocalState state;
+  state.add("v", value);
+  set_max_tensor_bytes(3999);
+  const Status status = saver.reserve(state);
+  set_max_tensor_bytes(0);
+  EXPECT_EQ(status.code(), StatusCode::kResource) << outcome(status);
+  EXPECT_EQ(outcome(saver.reserve(state)), "ok");
 }
 
 TEST(AsyncSave, TakesBuffersAgain) {

@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "io/checkpoint/file_calls.h"
 #include "tests/io/temp_folder.h"
@@ -38,6 +40,26 @@ Status write_in_pieces(WritableFile& file, std::string_view bytes) {
     size = std::min<size_t>(size * 3, size_t{3} << 20U);
   }
   return Ok();
+}
+
+TEST(DirectFile, IsUsedWhereTheFileSystemAllowsIt) {
+  const TempFolder folder;
+  const std::string path = folder / "file";
+  const int other = ::open((folder / "other").c_str(), O_WRONLY | O_CREAT | O_DIRECT, 0666);
+  if (other < 0) GTEST_SKIP() << "the file system has no direct writes";
+  ::close(other);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT, 0666);
+  {
+    const std::unique_ptr<WritableFile> file = direct_file(fd, path);
+    ASSERT_NE(file, nullptr);
+    EXPECT_NE(::fcntl(fd, F_GETFL) & O_DIRECT, 0);
+    ASSERT_TRUE(write_in_pieces(*file, some_bytes(5000)).ok());
+    ASSERT_TRUE(file->close().ok());
+    EXPECT_LT(::fcntl(fd, F_GETFD), 0);
+    EXPECT_TRUE(file->close().ok()) << "again: nothing is left to close";
+  }
+  EXPECT_GE(::fcntl(STDOUT_FILENO, F_GETFD), 0) << "no other file was closed";
+  EXPECT_TRUE(bytes_of(path) == some_bytes(5000));
 }
 
 // The first size bypasses the cache if the file system supports it; then sizes around sectors and

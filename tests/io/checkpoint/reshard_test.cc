@@ -9,6 +9,7 @@
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/gather.h"
 #include "io/checkpoint/own_values.h"
+#include "tests/io/checkpoint/memory_disk.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
 
@@ -295,11 +296,44 @@ TEST(CheckpointReshard, RewritesForOtherCounts) {
         EXPECT_EQ(checkpoint->manifest().world_size, m);
         const StoredTensor* const rows = checkpoint->manifest().find("rows");
         EXPECT_EQ(rows->chunks.size(), n == 1 ? 1 : m);
+        EXPECT_EQ(rows->sharded, n > 1 && m > 1);
         expect_loads(*checkpoint, 2);
         for (int32_t rank = 0; rank < n; ++rank)
           EXPECT_EQ(*checkpoint->load_record("record", rank), record_of(rank));
       }
     }
+  }
+}
+
+// What is not split is written by the rank that has least: tables, too.
+TEST(CheckpointReshard, WholeTablesGoToTheRankThatHasLeast) {
+  const TempFolder folder;
+  const Value large = counting({1000});
+  Value table;
+  table.as<SelectedRows>() = {{7, 2}, 10, std::move(counting({2, 3}).as<Tensor>())};
+  LocalState state;
+  state.add("large", large);
+  state.add("table", table);
+  ASSERT_EQ(outcome(save_state_dict(state, folder / "c")), "ok");
+  const auto from = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(from), "ok");
+  ReshardOptions options;
+  options.ranks = 2;
+  const auto disk = std::make_shared<testing::MemoryDisk>();
+  options.save.calls = disk;
+  ASSERT_EQ(outcome(reshard_checkpoint(*from, "to", options)), "ok");
+  const auto to = Checkpoint::open("to", {.calls = disk});
+  ASSERT_EQ(outcome(to), "ok");
+  EXPECT_EQ(to->manifest().find("large")->chunks[0].data.file, 0);
+  EXPECT_EQ(to->manifest().find("table")->chunks[0].data.file, 1);
+  // An error of the disk leaves nothing.
+  for (int64_t call = 0; call < disk->calls(); ++call) {
+    const auto failing = std::make_shared<testing::MemoryDisk>();
+    failing->fail_at(call);
+    options.save.calls = failing;
+    if (reshard_checkpoint(*from, "to", options).ok()) continue;
+    if (Checkpoint::open("to", {.calls = failing}).ok()) continue;
+    EXPECT_THAT(failing->files(), ::testing::IsEmpty()) << "call " << call;
   }
 }
 

@@ -136,6 +136,36 @@ TEST(CheckpointRoundTrip, ValuesThatAreAskedFor) {
   EXPECT_TRUE(same_bits(loaded[2], array[2]));
 }
 
+TEST(CheckpointRoundTrip, StreamsWithManyRecords) {
+  const TempFolder folder;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < 20; ++i) texts.emplace_back(i, 'r');
+  std::vector<LocalRecord> records;
+  for (const std::string& text : texts) records.push_back({"r" + text, text});
+  ASSERT_EQ(outcome(save_streams({}, records, {}, folder / "c", {})), "ok");
+  const auto checkpoint = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(checkpoint), "ok");
+  for (const std::string& text : texts) EXPECT_EQ(*checkpoint->load_record("r" + text), text);
+}
+
+// Files of other programs may have other bytes than 0 and 1; a bool of C++ must not.
+TEST(CheckpointRoundTrip, BoolsAreZeroOrOne) {
+  const TempFolder folder;
+  Value value = filled(DType::kBool, {3});
+  value.as<Tensor>().raw()[2] = std::byte{2};
+  LocalState state;
+  state.add("v", value);
+  ASSERT_EQ(outcome(save_state_dict(state, folder / "c")), "ok");
+  const auto checkpoint = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(checkpoint), "ok");
+  Value loaded;
+  LoadTarget target;
+  target.name = "v";
+  target.value = &loaded;
+  ASSERT_EQ(outcome(load_state_dict(*checkpoint, {target})), "ok");
+  EXPECT_EQ(testing::bytes_of(*loaded.get_if<Tensor>()), std::string("\0\1\1", 3));
+}
+
 TEST(CheckpointRoundTrip, SameStateSameBytes) {
   const TempFolder folder;
   const Value a = counting({100});
@@ -245,6 +275,10 @@ TEST(CheckpointRoundTrip, RefusesWhatCannotBeSaved) {
   EXPECT_THAT(refusal(state), HasSubstr("not valid UTF-8"));
   EXPECT_EQ(outcome(system_file_calls()->open(folder / "c/manifest.json")).find("ok"),
             std::string::npos);
+  LocalState chatty;
+  chatty.user["notes"] = std::string(1U << 20U, 'n');
+  EXPECT_THAT(refusal(chatty), HasSubstr("member 'user': more than 1048576 bytes"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "c")) << "nothing is left";
   const Value deep = filled(DType::kFloat32, Dims(17, 1));
   LocalState axes;
   axes.add("deep", deep);

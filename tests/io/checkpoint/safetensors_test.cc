@@ -125,6 +125,8 @@ TEST_F(SafetensorsTest, RefusesMalformedHeaders) {
                       12),
               HasSubstr("\"w\" in an object, found two"));
   EXPECT_THAT(refusal(R"({"__metadata__":{"a":1}})", 0), HasSubstr("__metadata__"));
+  EXPECT_THAT(refusal(R"({"__metadata__":[]})", 0),
+              HasSubstr("__metadata__: expected an object, found "));
   EXPECT_THAT(refusal("{\"w\":", 0), HasSubstr("malformed"));
   EXPECT_THAT(refusal("{} x", 0), HasSubstr("malformed"));
   EXPECT_THAT(refusal("{\"\xFF\":1}", 0), HasSubstr("malformed"));

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/array.h"
+#include "framework/base/status.h"
+
+namespace millrace {
+class Program;
+}
+
+/// Training and inference from files of examples. The forms of the files, and which example is in
+/// which batch, are those of `run-program --files` (docs/data_files.md).
+namespace millrace::api {
+
+struct Internals;
+
+/// How several trainers divide the examples. All of them must be given the same files.
+enum class DatasetDivide {
+  kNone,      ///< each reads all
+  kFiles,     ///< each reads consecutive files of the list
+  kExamples,  ///< each reads a random share of the lines of every file
+};
+
+/// Where the examples of a data set are, and how they become batches. One of `use_vars`, `slots`
+/// and `slots_text` describes a line.
+struct DatasetOptions {
+  /// Names or patterns ("clicks/part-*"), matches in the order of their names; "-" is standard
+  /// input. Plain, gzip or zstd.
+  std::vector<std::string> files = {};
+  /// MultiSlot text: vars of the program that the slots of a line feed, in order. float32 is a
+  /// float slot, int64 a slot of ids; LoD level 0 is dense, with the dims of the var.
+  std::vector<std::string> use_vars = {};
+  std::string slots = {};       ///< file that describes the slots (JSON, docs/data_files.md)
+  std::string slots_text = {};  ///< content of such a file
+  /// False: examples are read while a program runs (QueueDataset of the original). True:
+  /// load_into_memory() reads them, so that they can be shuffled (InMemoryDataset).
+  bool in_memory = false;
+  int64_t batch_size = 0;  ///< examples; 0: as the description says, else 64
+  int reader_threads = 0;  ///< that read files; 0: as the description says, else 1
+  bool drop_last = false;  ///< leaves out batches with fewer examples
+  uint64_t seed = 0;       ///< of local_shuffle()
+  DatasetDivide divide = DatasetDivide::kNone;
+  int trainer = 0;   ///< with `divide`: number of this trainer, from 0
+  int trainers = 1;  ///< with `divide`: number of trainers
+};
+
+/// What is known when a callback of an epoch is called.
+struct EpochStep {
+  int64_t batch = 0;     ///< number of batches that are done
+  int64_t examples = 0;  ///< in the last of them
+  Arrays fetches;        ///< of the last batch, by name
+  std::string text;      ///< "step 100: loss = 0.5", as `run-program --print-period` logs it
+};
+
+/// How a program runs over a data set. Each call is one epoch: every example once.
+struct EpochOptions {
+  std::vector<std::string> fetches = {};  ///< dense vars, computed in every batch
+  int64_t print_period = 100;             ///< batches between calls of `on_print`
+  /// Receives the fetches of every print_period-th batch; an error ends the epoch. It may read and
+  /// set the variables of the program.
+  std::function<Status(const EpochStep& step)> on_print = {};
+  int64_t first_batch = 0;  ///< batches before it are read but not run, to continue an epoch
+  /// Hogwild threads that share the variables of the program. kUnimplemented if above 1.
+  int threads = 1;
+};
+
+/// What an epoch gave.
+struct EpochResult {
+  int64_t batches = 0;      ///< that were run
+  int64_t examples = 0;     ///< in these batches
+  int64_t left_out = 0;     ///< examples of batches that were not full, with `drop_last`
+  double seconds = 0;       ///< of the whole epoch, wall-clock time
+  double wait_seconds = 0;  ///< in which no example was available
+  /// Means of the fetches that were one float number in every batch. A batch counts as often as it
+  /// has examples.
+  std::map<std::string, double> means;
+  Arrays last;  ///< the fetches of the last batch
+};
+
+/// A set of examples in files. The functions train_from_dataset() and infer_from_dataset() of
+/// executors and trainers run a program over it.
+///
+///   MILLRACE_ASSIGN_OR_RETURN(Dataset data,
+///       Dataset::create(*main, {.files = {"part-*"}, .use_vars = {"x", "y"}, .in_memory = true}));
+///   MILLRACE_RETURN_IF_ERROR(data.load_into_memory());
+///   MILLRACE_RETURN_IF_ERROR(data.local_shuffle());
+///   MILLRACE_ASSIGN_OR_RETURN(const EpochResult epoch,
+///       executor.train_from_dataset(*main, scope, data, {.fetches = {"loss"}}));
+///
+/// Calls that come from a callback of an epoch over the same data set return kInvalidArgument.
+/// Movable, except in such a callback. Thread-safety: one call at a time.
+class Dataset {
+ public:
+  /// Finds the files. Examples are not read yet, except to count the values of slots that have a
+  /// min_count.
+  /// \param program  declares the vars that slots feed; needed during the call only
+  /// Errors: kInvalidArgument naming the option, and for a var of use_vars that the program does
+  /// not have; kInvalidData for the description; kNotFound for a pattern without files; kUsage for
+  /// a file that is listed twice; kUnimplemented for a pipe_command.
+  static StatusOr<Dataset> create(const Program& program, const DatasetOptions& options);
+  Dataset(Dataset&&) noexcept;
+  Dataset& operator=(Dataset&&) noexcept;
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+  ~Dataset();
+
+  /// Replaces the list of files; examples in memory are dropped. Errors: as create(), and then
+  /// nothing changes.
+  Status set_files(const std::vector<std::string>& files);
+  /// Vars that the examples feed, in the order of a line.
+  [[nodiscard]] std::vector<std::string> fed_vars() const;
+
+  /// In memory: reads the examples of this trainer, in place of those in memory.
+  /// Errors: kUnimplemented for a data set that is not in memory; kInvalidData with file, line and
+  /// slot, and for files without examples; kIo; kResource. The memory is then empty.
+  Status load_into_memory();
+  /// The same in a thread. Until wait_preload() all other calls return kInvalidArgument.
+  Status preload();
+  /// Waits for preload(), and returns its errors. Errors: kInvalidArgument without preload().
+  Status wait_preload();
+  /// Drops the examples in memory.
+  Status release_memory();
+  /// Number of examples in memory; 0 while preload() reads.
+  [[nodiscard]] int64_t examples_in_memory() const;
+
+  /// Shuffles the examples in memory. The order depends on the seed and the number of calls since
+  /// they were loaded: a call before each epoch gives the batches of `run-program --dataset
+  /// memory`. Errors: kUnimplemented for a data set that is not in memory; kInvalidArgument before
+  /// load_into_memory().
+  Status local_shuffle();
+  /// Shuffles the examples of all trainers. With one trainer this is local_shuffle(). With several,
+  /// the data set must have `divide` kExamples, so that each trainer already has a random share of
+  /// the lines. Errors: those of local_shuffle(); kUnimplemented for an exchange of examples
+  /// between trainers that have read files of their own.
+  /// \param trainers  of the job, at least 1
+  Status global_shuffle(int trainers = 1);
+
+ private:
+  friend struct Internals;
+  struct Parts;
+  explicit Dataset(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace millrace::api

@@ -1,0 +1,123 @@
+"""Training and inference from files of examples."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Callable, Iterable, Mapping, NamedTuple
+
+from . import _core
+from ._options import fill
+from .program import Program
+
+
+class Epoch(NamedTuple):
+    """What one pass over a data set gave."""
+
+    batches: int  #: that were run
+    examples: int  #: in these batches
+    left_out: int  #: examples of batches that were not full, with ``drop_last``
+    seconds: float  #: of the whole epoch
+    wait_seconds: float  #: in which no example was available
+    means: dict  #: of the fetches that were one float number in every batch, weighted by the examples of the batches
+    last: dict  #: the fetches of the last batch
+
+
+class Dataset:
+    """Examples in files; ``train_from_dataset`` of executors and trainers runs a program over them.
+
+    Options: ``files`` (names and patterns), ``use_vars`` (vars that the slots of a line feed), ``slots`` (in place of
+    them: a file that describes a line, or its content as a dict or list), ``in_memory``, ``batch_size``,
+    ``reader_threads``, ``drop_last``, ``seed``, ``divide`` ("none", "files", "examples"), ``trainer``, ``trainers``.
+    docs/data_files.md has the formats and which example is read when.
+    """
+
+    def __init__(self, program: Program, **options):
+        """:param program: declares the vars that are fed; it may be another one than those that run"""
+        for name in ("files", "use_vars"):
+            if name in options:
+                options[name] = [os.fspath(item) if isinstance(item, (str, os.PathLike)) else item.name
+                                 for item in options[name]]
+        slots = options.get("slots")
+        if isinstance(slots, (Mapping, list)):
+            options["slots_text"] = json.dumps(options.pop("slots"))
+        elif slots is not None:
+            options["slots"] = os.fspath(slots)
+        if isinstance(options.get("divide"), str):
+            options["divide"] = _core.DatasetDivide[options["divide"]]
+        self._core = _core.Dataset.create(program._handle, fill(_core.DatasetOptions(), options))
+
+    def set_files(self, files: Iterable[str | os.PathLike]):
+        """Replaces the list of files; examples in memory are dropped."""
+        self._core.set_files([os.fspath(file) for file in files])
+
+    @property
+    def fed_vars(self) -> list[str]:
+        """Vars that the examples feed, in the order of a line."""
+        return self._core.fed_vars()
+
+    def load_into_memory(self):
+        """Reads the examples (option ``in_memory``)."""
+        self._core.load_into_memory()
+
+    def preload(self):
+        """The same in a thread; :meth:`wait_preload` waits for it."""
+        self._core.preload()
+
+    def wait_preload(self):
+        """Waits for :meth:`preload`, and raises its error."""
+        self._core.wait_preload()
+
+    def release_memory(self):
+        """Drops the examples in memory."""
+        self._core.release_memory()
+
+    @property
+    def examples_in_memory(self) -> int:
+        """0 while :meth:`preload` reads."""
+        return self._core.examples_in_memory()
+
+    def local_shuffle(self):
+        """Shuffles the examples in memory; the order depends on the seed and the number of calls since they were
+        loaded."""
+        self._core.local_shuffle()
+
+    def global_shuffle(self, trainers: int = 1):
+        """Shuffles the examples of all trainers: several of them need ``divide="examples"`` and the same files."""
+        self._core.global_shuffle(trainers)
+
+
+#: Receives batches done, examples of the last batch, fetches by name, and a line of text.
+OnPrint = Callable[[int, int, dict, str], None]
+
+
+def _epoch(dataset: Dataset, fetches: Iterable[str], on_print: OnPrint | None, print_period: int, first_batch: int,
+           threads: int):
+    """The arguments of an epoch for the extension."""
+    return _core.EpochArguments(dataset._core, list(fetches), on_print, print_period, first_batch, threads)
+
+
+class TrainsFromDatasets:
+    """Base of what trains from data sets; ``self._core`` does."""
+
+    def train_from_dataset(self, dataset: Dataset, fetches: Iterable[str] = (), *, on_print: OnPrint | None = None,
+                           print_period: int = 100, first_batch: int = 0, threads: int = 1) -> Epoch:
+        """Runs one step for every batch of a data set.
+
+        :param fetches: dense vars, computed in every batch
+        :param on_print: called after every ``print_period``-th batch, with the number of batches that are done, the
+            examples of the last one, its fetches by name, and a line of text; an exception ends the epoch
+        :param first_batch: batches before it are read but not run, to continue an epoch
+        :param threads: Hogwild threads; more than one is not supported
+        """
+        return self._core.train_from_dataset(_epoch(dataset, fetches, on_print, print_period, first_batch, threads))
+
+
+class InfersFromDatasets:
+    """Base of what infers from data sets; ``self._core`` does."""
+
+    def infer_from_dataset(self, dataset: Dataset, fetches: Iterable[str] = (), *, on_print: OnPrint | None = None,
+                           print_period: int = 100, first_batch: int = 0, threads: int = 1) -> Epoch:
+        """Runs the program for every batch of a data set; one that updates parameters is refused. Arguments as for
+        ``train_from_dataset``."""
+        return self._core.infer_from_dataset(_epoch(dataset, fetches, on_print, print_period, first_batch, threads))
