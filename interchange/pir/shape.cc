@@ -141,12 +141,20 @@ Status pad2d(OpContext& c) {
   return Ok();
 }
 
-// partial_concat and partial_sum, which lose the LoD in release 3.
+// partial_concat and partial_sum, which lose the LoD in release 3 and read a negative start in
+// another way.
 Status partial(OpContext& c) {
-  const Value joined = c.node(c.op().type().str(), {c.list(c.ins("X"))},
-                              {of_i32("start_index", c.attr<int64_t>("start_index")),
-                               of_i32("length", c.attr<int64_t>("length"))},
-                              c.out_type("Out"));
+  auto start = c.attr<int64_t>("start_index");
+  const Dims dims = c.dims("X");
+  if (start < 0) {
+    if (dims.size() < 2 || dims[1] < 0)
+      return c.refuse("a negative start_index with an unknown number of columns");
+    start += dims[1];
+  }
+  const Value joined =
+      c.node(c.op().type().str(), {c.list(c.ins("X"))},
+             {of_i32("start_index", start), of_i32("length", c.attr<int64_t>("length"))},
+             c.out_type("Out"));
   c.set("Out", c.with_lod_of("X", joined));
   return Ok();
 }

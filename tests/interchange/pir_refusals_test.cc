@@ -129,6 +129,12 @@ TEST_F(PirRefusals, IndicesAndReductions) {
               HasSubstr("axis"));
 }
 
+TEST_F(PirRefusals, NegativeStartsInUnknownExtents) {
+  EXPECT_THAT(error("partial_sum", {{"X", {-1, -1}, DType::kFloat32, 2}}, {"Out"}, {-1, -1},
+                    [](Op& op) { op.set_int("start_index", -1).set_int("length", 1); }),
+              HasSubstr("a negative start_index with an unknown number of columns"));
+}
+
 TEST_F(PirRefusals, ValuesOfTensorsWherePirNeedsAttributes) {
   EXPECT_THAT(
       error("split", {{"X", {4, 2}}, {"SectionsTensorList", {1}, DType::kInt32, 1}}, {"Out"},
