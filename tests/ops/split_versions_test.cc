@@ -4,6 +4,7 @@
 #include "framework/read_program.h"
 #include "ops/backward/array_reads.h"
 #include "ops/backward/versions.h"
+#include "ops/registry.h"
 
 namespace millrace::ops::backward {
 namespace {
@@ -54,7 +55,7 @@ class SplitVersionsTest : public ::testing::Test {
         .set_attr("sub_block", AttrValue::of_block(body.index()));
   }
 
-  void split() { split_versions(standard_registry(), *program_, "loss", &warnings_); }
+  void split() { split_versions(*standard_registry(), *program_, "loss", &warnings_); }
 
   std::vector<std::string> text() { return text_of(root()); }
 
