@@ -102,6 +102,9 @@ class Summing {
     for (size_t i = begin; i < end; ++i) {
       rename_in(ops_[i].op.inputs, from, to);
       rename_in(ops_[i].op.outputs, from, to);
+      // also a sum that an op between the terms reads
+      if (const auto sums = sums_.find(i); sums != sums_.end())
+        for (PendingOp& sum : sums->second) rename_in(sum.op.outputs, from, to);
     }
     for (auto& [slot, names] : ops_[end].op.outputs) {
       for (std::string& name : names) {

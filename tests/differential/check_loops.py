@@ -1,5 +1,7 @@
 """Gradients of random programs with loops, branches, recurrences and arrays (make_loops.py), compared with central
 differences in numpy (run_loops.py). Needs no original."""
+import collections
+import concurrent.futures
 import copy
 import json
 import os
@@ -162,3 +164,37 @@ def one_seed(tools, seed):
         return "invalid", None, None
     result, finding = one(tools, plan)
     return result, plan, finding
+
+
+def run(args, seeds):
+    """Checks new seeds; stores the shrunk plan of each failing one if args.shrink is set. Returns how many failed."""
+    tools, counts, kinds = calls.Tools(args.bin_dir, args.timeout), collections.Counter(), collections.Counter()
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for seed, (result, plan, finding) in zip(seeds, pool.map(lambda seed: one_seed(tools, seed), seeds)):
+            counts["failed" if finding else result] += 1
+            if finding is None:
+                continue
+            kinds[finding.kind()] += 1
+            print(f"gradients_{seed}: {finding}", flush=True)
+            if args.shrink:
+                os.makedirs(f"{args.shrink}/gradients", exist_ok=True)
+                with open(f"{args.shrink}/gradients/gradients_{seed}.json", "w", encoding="utf-8") as f:
+                    json.dump(shrink(tools, plan, finding), f)
+    for kind, n in kinds.most_common():
+        print(f"{n:5d}  {kind}")
+    print(", ".join(f"{n} {what}" for what, n in counts.most_common()))
+    return counts["failed"]
+
+
+def replay(args, folder):
+    """(findings by name, number) of the stored plans of a folder, which must have right gradients."""
+    tools, wrong, names = calls.Tools(args.bin_dir, args.timeout), {}, sorted(n for n in os.listdir(folder) if n.endswith(".json"))
+
+    def stored(name):
+        with open(os.path.join(folder, name), encoding="utf-8") as f:
+            return one(tools, json.load(f))
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for name, (result, finding) in zip(names, pool.map(stored, names)):
+            if finding or result != "right":
+                wrong[name[:-5]] = str(finding or f"expected right gradients, found: {result}")
+    return wrong, len(names)

@@ -5,6 +5,8 @@ millrace.
     run.py --seed 123 --oracle PYTHON            one net and one job of a seed; --kind net or job for one of them
     run.py --seeds 0:1000 --oracle PYTHON        many; --shrink FOLDER stores every failing one after shrinking
     run.py --kind op --seeds 0:5000 --oracle PYTHON   operator cases; with one --seed, --store FOLDER stores it
+    run.py --kind gradients --seeds 0:1000       programs with loops and branches: gradients against central differences;
+                                                 needs no original
     run.py --make-oracle FOLDER                  an interpreter with the original, for --oracle: FOLDER/bin/python
     run.py --replay FOLDER [--only NAME]         stored cases; needs no original
 
@@ -31,6 +33,7 @@ sys.dont_write_bytecode = True
 
 import cases  # noqa: E402
 import check_job  # noqa: E402
+import check_loops  # noqa: E402
 import check_net  # noqa: E402
 import check_op  # noqa: E402
 import plans  # noqa: E402
@@ -149,8 +152,15 @@ def replay(args):
         for name, why in wrong.items():
             print(f"{name}: {'; '.join(why)}", flush=True)
         failed += len(wrong)
-    print(f"{len(names) + stored_ops - failed} passed, {failed} failed")
-    return 2 if not names and not stored_ops else int(failed > 0)
+    stored_gradients = 0
+    if os.path.isdir(f"{args.replay}/gradients") and not args.only:
+        wrong, stored_gradients = check_loops.replay(args, f"{args.replay}/gradients")
+        for name, why in wrong.items():
+            print(f"{name}: {why}", flush=True)
+        failed += len(wrong)
+    stored_others = stored_ops + stored_gradients
+    print(f"{len(names) + stored_others - failed} passed, {failed} failed")
+    return 2 if not names and not stored_others else int(failed > 0)
 
 
 def summary(results, seconds):
@@ -204,7 +214,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--seed", type=int)
     ap.add_argument("--seeds", metavar="A:B")
-    ap.add_argument("--kind", choices=["net", "job", "both", "op"], default="both")
+    ap.add_argument("--kind", choices=["net", "job", "both", "op", "gradients"], default="both")
     ap.add_argument("--programs-only", action="store_true", help="jobs are transpiled and compared, but not trained")
     ap.add_argument("--oracle", metavar="PYTHON")
     ap.add_argument("--make-oracle", metavar="FOLDER")
@@ -225,8 +235,10 @@ def main():
         return 0
     if args.replay:
         return replay(args)
-    if (args.seed is None) == (args.seeds is None) or not args.oracle:
-        ap.error("--seed N or --seeds A:B, with --oracle; or --replay, or --make-oracle")
+    if (args.seed is None) == (args.seeds is None) or not (args.oracle or args.kind == "gradients"):
+        ap.error("--seed N or --seeds A:B, with --oracle or --kind gradients; or --replay, or --make-oracle")
+    if args.kind == "gradients":
+        return int(check_loops.run(args, seeds_of(args)) > 0)
     if args.kind == "op":
         return int(check_op.run(args, seeds_of(args), check_ops_of(args)) > 0)
     return run_seeds(args)

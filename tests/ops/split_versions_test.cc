@@ -5,6 +5,7 @@
 #include "framework/read_program.h"
 #include "ops/backward/array_reads.h"
 #include "ops/backward/versions.h"
+#include "ops/registry.h"
 
 namespace millrace::ops::backward {
 namespace {

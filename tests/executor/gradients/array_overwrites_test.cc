@@ -24,8 +24,11 @@ void expect_central_differences(const std::string& path) {
   const auto program = read_program(path, {});
   ASSERT_TRUE(program.ok()) << program.status().to_string();
   Scope scope;
-  scope.local("w") = tensor_value(
-      {3, 4}, {0.1F, -0.2F, 0.3F, 0.5F, -0.4F, 0.2F, 0.7F, -0.6F, 0.4F, 0.9F, -0.8F, 0.3F});
+  const std::vector<float> numbers{0.1F, -0.2F, 0.3F, 0.5F, -0.4F, 0.2F,
+                                   0.7F, -0.6F, 0.4F, 0.9F, -0.8F, 0.3F};
+  const llvm::ArrayRef<int64_t> dims = (*program)->root().find_var("w")->dims();
+  const std::vector<int64_t> shape(dims.begin(), dims.end());
+  scope.local("w") = tensor_value(shape, {numbers.begin(), numbers.begin() + shape[0] * shape[1]});
   NamedValues feeds;
   feeds["x"] = tensor_value({2, 3}, {1, -2, 0.5F, 0.3F, 0.7F, -1});
   for (const bool optimize : {false, true}) {
@@ -53,12 +56,13 @@ INSTANTIATE_TEST_SUITE_P(Programs, ArrayOverwritesTest,
                                            "over_twice_two_indices", "over_self", "index_changes",
                                            "loop_slot", "loop_state", "loop_write_read",
                                            "loop_from_zero", "loop_then_root", "loop_then_root_all",
-                                           "two_writes_in_loop", "nested", "nested_read_after"),
+                                           "two_writes_in_loop", "nested", "nested_read_after",
+                                           "branch_not_taken_writes", "read_between_sums"),
                          [](const auto& net) { return std::string(net.param); });
 
-// An inner loop that starts from what its outer loop assigns, after an op has read the value of the
-// iteration before; a recurrence whose output replaces its initial state; branches whose condition
-// changes between them, or of which the first is not taken.
+// Loops, branches and recurrences that read a var and replace it; branches whose condition changes
+// between them, or of which the first is not taken. The programs whose parameter has the shape
+// [2, 3] are shrunk from tests/differential/make_loops.py.
 class VarOverwritesTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(VarOverwritesTest, HasTheGradientsOfCentralDifferences) {
@@ -68,7 +72,11 @@ TEST_P(VarOverwritesTest, HasTheGradientsOfCentralDifferences) {
 INSTANTIATE_TEST_SUITE_P(Programs, VarOverwritesTest,
                          ::testing::Values("inner_loop_from_assign", "recurrence_replaces_state",
                                            "toggled_condition", "condition_changes_between",
-                                           "first_not_taken", "branch_after_branch_not_taken"),
+                                           "first_not_taken", "branch_after_branch_not_taken",
+                                           "loop_replaces_assigned", "loop_result_read_back",
+                                           "loop_in_branch_replaces", "inner_loop_not_run_replaces",
+                                           "inner_loop_after_choice", "recurrence_reads_carried",
+                                           "inner_loop_reads_carried"),
                          [](const auto& net) { return std::string(net.param); });
 
 TEST(ArrayOverwritesAreRefusedTest, WhereAValueWithoutGradientComesInBetween) {
