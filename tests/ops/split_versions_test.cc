@@ -288,7 +288,7 @@ TEST_F(SplitVersionsTest, SplitsABranchThatAssignsAndLoopsOnce) {
 TEST_F(SplitVersionsTest, CopiesNothingForALoopThatWritesTheFirstValue) {
   Op& made = root().append_op("while");
   Block& body = program_->add_block(0);
-  op(body, "scale", "x", "h");  // its gradient does not read h
+  op(body, "assign", "x", "h");
   made.set_input("X", "x").set_input("Condition", "one").set_output("Out", "h");
   made.set_attr("sub_block", AttrValue::of_block(body.index()));
   op(root(), "square", "h", "h");
@@ -296,7 +296,19 @@ TEST_F(SplitVersionsTest, CopiesNothingForALoopThatWritesTheFirstValue) {
   split();
   EXPECT_THAT(text(),
               ElementsAre("h@VERSION@0 = while x one", "h = square h@VERSION@0", "loss = mean h"));
-  EXPECT_THAT(text_of(body), ElementsAre("h@VERSION@0 = scale x"));
+  EXPECT_THAT(text_of(body), ElementsAre("h@VERSION@0 = assign x"));
+}
+
+// The gradient of tanh reads its result, and the executor keeps what an iteration finds in h.
+TEST_F(SplitVersionsTest, CopiesAResultOfALoopThatItsGradientReads) {
+  Op& made = root().append_op("while");
+  Block& body = program_->add_block(0);
+  op(body, "tanh", "x", "h");
+  made.set_input("X", "x").set_input("Condition", "one").set_output("Out", "h");
+  made.set_attr("sub_block", AttrValue::of_block(body.index()));
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(text_of(body), ElementsAre("h@VERSION@0 = tanh x", "h = assign h@VERSION@0"));
 }
 
 // A loop without iterations leaves the earlier value, so the loop has an input for it.
