@@ -63,6 +63,7 @@ struct BranchGrad {
   ArgRange grads;
   std::vector<std::string> inside;  // name of the gradient of each input in the block
   std::vector<bool> direct;         // the block writes the outer var itself
+  std::vector<bool> passed_on;  // also an output, so its gradient stays if the branch is not taken
 };
 
 // Moves the gradient of input k out of the block after it has run.
@@ -91,7 +92,8 @@ Status run_grad_conditional_block(ControlContext& ctx, const BranchGrad& grad, S
     if (!ctx.args.has_out(grad.grads, k) || !ctx.args.has_in(grad.inputs, k)) continue;
     if (step != nullptr) {
       MILLRACE_RETURN_IF_ERROR(move_out_gradient(ctx, grad, k, *step->scope));
-    } else {
+    } else if (!grad.passed_on[static_cast<size_t>(k)] ||
+               !ctx.args.out_value(grad.grads, k).initialized()) {
       MILLRACE_RETURN_IF_ERROR(
           set_zeros_like(ctx.args.in_value(grad.inputs, k), ctx.args.out_value(grad.grads, k)));
     }
@@ -117,6 +119,9 @@ StatusOr<Control> conditional_block_grad(const kernels::KernelSetup& setup, Bloc
     grad->direct.push_back(
         k < outer.size() && block.find_var(outer[k]) == nullptr &&
         llvm::any_of(block.ops(), [&](const Op& op) { return op.writes(outer[k]); }));
+    grad->passed_on.push_back(k < outer.size() &&
+                              llvm::is_contained(setup.op().input("Out"), var) &&
+                              llvm::is_contained(setup.op().input("Out@GRAD"), outer[k]));
   }
   return Control([grad](ControlContext& ctx) {
     return run_grad_conditional_block(ctx, *grad, StepRuns::of(ctx.scope, grad));

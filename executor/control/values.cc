@@ -118,6 +118,10 @@ Status set_zeros_like(const Tensor& like, Tensor& to) {
 }
 
 Status set_zeros_like(const Value& like, Value& to) {
+  if (like.holds<std::monostate>()) {  // of a branch that has not been taken
+    to.clear();
+    return Ok();
+  }
   if (const auto* const tensor = like.get_if<Tensor>())
     return set_zeros_like(*tensor, to.as<Tensor>());
   if (const auto* const array = like.get_if<TensorArray>()) {

@@ -36,7 +36,7 @@ class Backward {
   StatusOr<std::vector<ParamGrad>> run() {
     Block& root = program_.root();
     MILLRACE_RETURN_IF_ERROR(mark_loss(root));
-    backward::split_versions(program_, request_.loss, request_.warnings);
+    backward::split_versions(registry_, program_, request_.loss, request_.warnings);
     for (const Var& var : root.vars()) existing_.insert(var.name().str());
     // a gradient that an op names and no op computes must stay absent, so its name counts as taken
     for (const Op& op : root.ops()) {
@@ -198,7 +198,7 @@ class Backward {
   // True if the var has a value before the loop. If the loop overwrites it without reading it, the
   // gradient from the ops after the loop does not belong to that value. The original passes it on.
   static bool starts_before(const Op& loop, llvm::StringRef name) {
-    const Var* const var = loop.block().find_var(name);
+    const Var* const var = loop.block().find_var_recursive(name);
     const Op* const writer = loop.block().first_writer(name);
     return var != nullptr && backward::is_dense_float(*var) && writer != nullptr &&
            writer->comes_before(loop);

@@ -15,6 +15,7 @@ using Strings = std::vector<std::string>;
 struct Interface {
   NameMap entry;
   NameMap exit;
+  bool is_loop = false;  // the block is the body of a loop
 };
 
 // One op that reads or writes a var.
@@ -22,6 +23,7 @@ struct Use {
   Op* op;
   bool reads;
   bool writes;
+  bool is_read_back;  // in a loop: the gradient of the op reads the value that it writes
 };
 
 bool is_plain(const Op& op) {
@@ -46,9 +48,11 @@ class History {
     entry_ = find(interface.entry);
     exit_ = find(interface.exit);
     is_root_ = block.index() == 0;
+    is_loop_ = interface.is_loop;
   }
 
   void add(const Use& use) {
+    if (use.reads && last_write_ == 0 && !is_plain(*use.op)) is_entry_read_inside_ = true;
     uses_.push_back(use);
     if (use.writes) last_write_ = uses_.size();
   }
@@ -66,6 +70,15 @@ class History {
     return last_write_ > 0 && uses_[last_write_ - 1].op == &op;
   }
   [[nodiscard]] bool is_read_in_the_end() const { return last_write_ < uses_.size(); }
+  // True if the value that an iteration leaves needs another name than the one that it finds: the
+  // executor keeps the latter, and the gradient of the last op that writes the var reads the
+  // former.
+  [[nodiscard]] bool leaves_apart() const {
+    return is_carried() && uses_[last_write_ - 1].is_read_back;
+  }
+  // True if the value that an iteration finds needs a copy: the gradient of an op with a sub-block
+  // adds to the gradient of the value that the iteration leaves, where both have one name.
+  [[nodiscard]] bool begins_apart() const { return is_carried() && is_entry_read_inside_; }
 
   // True if a gradient op would find another value under the name than its forward op did, or the
   // gradient of another value.
@@ -73,6 +86,7 @@ class History {
     if (!entry_.empty() && entry_ != name_) return true;
     if (last_write_ == 0) return false;
     if (!exit_.empty() && (exit_ != name_ || is_read_in_the_end())) return true;
+    if (leaves_apart() || begins_apart()) return true;
     if (is_left_to_branches()) return false;
     const Use* previous = nullptr;  // last write so far
     bool is_read = false;           // read by an earlier op
@@ -85,6 +99,11 @@ class History {
   }
 
  private:
+  // True for a var outside of a loop that its body overwrites.
+  [[nodiscard]] bool is_carried() const {
+    return is_loop_ && last_write_ > 0 && !entry_.empty() && !exit_.empty();
+  }
+
   // True for the cases of a switch: only one of them writes the var, which has no value before.
   [[nodiscard]] bool is_left_to_branches() const {
     std::vector<const Op*> branches;
@@ -98,8 +117,12 @@ class History {
   [[nodiscard]] bool overwrites(const Use& use, const Use* previous, bool is_read) const {
     const BlockKind kind = block_kind(*use.op);
     const bool starts = !entry_.empty() || is_given();
-    if (kind == BlockKind::kLoop)
-      return previous == nullptr ? starts : is_read || !keeps_no_output(*previous->op);
+    if (kind == BlockKind::kLoop) {
+      if (previous == nullptr) return starts;
+      // a loop that does not read the var does not end the gradient of the earlier value
+      const bool is_passed_on = !use.reads && previous->op->type() == "assign";
+      return is_read || is_passed_on || !keeps_no_output(*previous->op);
+    }
     if (previous != nullptr) return true;
     if (kind == BlockKind::kBranch) return starts;
     return use.reads || (starts && exit_.empty());
@@ -110,14 +133,20 @@ class History {
   std::string exit_;
   std::string none_;
   bool is_root_ = false;
+  bool is_loop_ = false;
+  bool is_entry_read_inside_ = false;  // an op with a sub-block reads the value at the beginning
   std::vector<Use> uses_;
   size_t last_write_ = 0;  // index in uses_ plus 1; 0: no write
 };
 
 class Splitter {
  public:
-  Splitter(Program& program, llvm::StringRef loss, std::vector<Status>* warnings)
-      : program_(program), wanted_(names_behind(program, loss)), warnings_(warnings) {}
+  Splitter(const OpRegistry& registry, Program& program, llvm::StringRef loss,
+           std::vector<Status>* warnings)
+      : registry_(registry),
+        program_(program),
+        wanted_(names_behind(program, loss)),
+        warnings_(warnings) {}
 
   void run() {
     for (const Block& block : program_.blocks())
@@ -181,9 +210,10 @@ class Splitter {
 
   void start(Frame& frame, const History& history, const std::string& name) {
     if (!history.entry().empty()) frame.current[name] = history.entry();
-    if (!history.is_given()) return;
+    if (!history.is_given() && !history.begins_apart()) return;
     std::string made = new_version(frame.block, name);
-    insert_assign(frame.block, &history.first_user(), name, made);
+    insert_assign(frame.block, &history.first_user(), history.is_given() ? name : history.entry(),
+                  made);
     frame.current[name] = std::move(made);
   }
 
@@ -203,11 +233,24 @@ class Splitter {
       for (const std::string& name : names) {
         if (!is_eligible(block.find_var_recursive(name))) continue;
         const auto at = histories.try_emplace(name, block, interface, name).first;
-        at->second.add({&op, touched.reads.contains(name), touched.writes.contains(name)});
+        const bool writes = touched.writes.contains(name);
+        at->second.add({&op, touched.reads.contains(name), writes,
+                        writes && interface.is_loop && is_read_back(op, name)});
       }
     }
     std::erase_if(histories, [](const auto& item) { return !item.second.needs_split(); });
     return histories;
+  }
+
+  [[nodiscard]] bool is_read_back(const Op& op, const std::string& name) const {
+    if (!is_plain(op)) return false;
+    const auto made =
+        make_grad_ops(registry_, GradContext(op, [](llvm::StringRef) { return true; }));
+    if (!made.ok()) return false;
+    return llvm::any_of(*made, [&](const GradOp& grad) {
+      return llvm::any_of(grad.inputs,
+                          [&](const auto& slot) { return llvm::is_contained(slot.second, name); });
+    });
   }
 
   void rewrite(Frame& frame, Op& op) {
@@ -255,9 +298,9 @@ class Splitter {
     const std::string& last = history.exit().empty() ? name : history.exit();
     // not in place: the executor keeps the value that a var has when an iteration begins. The
     // gradient of a loop replaces that of its var, to which the first readers of the block add.
-    const bool is_in_place =
-        (last == before && (op.reads(name) || !is_plain(op))) ||
-        (last == history.entry() && history.is_read_first() && block_kind(op) == BlockKind::kLoop);
+    const bool is_in_place = (last == before && (op.reads(name) || !is_plain(op))) ||
+                             (last == history.entry() && history.leaves_apart()) ||
+                             (last == history.entry() && block_kind(op) == BlockKind::kLoop);
     return keeps_name && !is_in_place ? last : new_version(frame.block, name);
   }
 
@@ -309,6 +352,7 @@ class Splitter {
     const BlockKind kind = block_kind(op);
     if (kind == BlockKind::kNone || kind == BlockKind::kOther) return;
     Block& body = program_.block(static_cast<size_t>(sub_block_of(op)));
+    inside.is_loop = kind == BlockKind::kLoop;
     auto states = get_attr_or<Strings>(op, "states", {});
     if (kind == BlockKind::kRecurrent) {
       for (const llvm::StringRef name : op.input("inputs")) inside.entry[name.str()] = name.str();
@@ -417,6 +461,7 @@ class Splitter {
         .set_int("op_role", 0);
   }
 
+  const OpRegistry& registry_;
   Program& program_;
   Names wanted_;
   std::vector<Status>* warnings_;
@@ -425,8 +470,9 @@ class Splitter {
 
 }  // namespace
 
-void split_versions(Program& program, llvm::StringRef loss, std::vector<Status>* warnings) {
-  Splitter(program, loss, warnings).run();
+void split_versions(const OpRegistry& registry, Program& program, llvm::StringRef loss,
+                    std::vector<Status>* warnings) {
+  Splitter(registry, program, loss, warnings).run();
 }
 
 }  // namespace millrace::ops::backward

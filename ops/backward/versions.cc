@@ -51,28 +51,38 @@ void rename_inside(Op& recurrent, Block& body, llvm::StringRef from, llvm::Strin
   }
 }
 
-// The conditions that are known if `condition` has the given value, with their values.
-std::map<std::string, bool> facts_of(const Block& block, llvm::StringRef condition, bool value) {
-  const llvm::SmallVector<Op*, 4> writers = block.writers_of(condition);
-  if (writers.size() > 1) return {};
-  const llvm::StringRef type = writers.empty() ? "" : writers[0]->type();
-  if (type == "logical_not") return facts_of(block, writers[0]->first_input("X"), !value);
+// Values of conditions, each with the op that wrote it last (null: none of the block), because a
+// condition may be overwritten between two branches.
+using Facts = std::map<std::pair<std::string, const Op*>, bool>;
+
+// Adds what is known before an op if `condition` has the given value there.
+void add_facts(const Op& at, llvm::StringRef condition, bool value, Facts& facts) {
+  const Op* writer = nullptr;
+  for (const Op* const op : at.block().writers_of(condition))
+    if (op->comes_before(at)) writer = op;
+  const bool is_new = facts.try_emplace({condition.str(), writer}, value).second;
+  if (!is_new || writer == nullptr) return;
+  const llvm::StringRef type = writer->type();
+  if (type == "logical_not") add_facts(*writer, writer->first_input("X"), !value, facts);
   if ((type == "logical_and" && value) || (type == "logical_or" && !value)) {
-    auto facts = facts_of(block, writers[0]->first_input("X"), value);
-    facts.merge(facts_of(block, writers[0]->first_input("Y"), value));
-    return facts;
+    for (const char* const slot : {"X", "Y"})
+      add_facts(*writer, writer->first_input(slot), value, facts);
   }
-  return {{condition.str(), value}};
+}
+
+Facts facts_of(const Op& branch) {
+  Facts facts;
+  add_facts(branch, branch.first_input("Cond"), true, facts);
+  return facts;
 }
 
 }  // namespace
 
 bool exclude_each_other(llvm::ArrayRef<const Op*> branches) {
   for (size_t i = 0; i < branches.size(); ++i) {
-    const Block& block = branches[i]->block();
-    const auto facts = facts_of(block, branches[i]->first_input("Cond"), true);
+    const Facts facts = facts_of(*branches[i]);
     for (const Op* const other : branches.take_front(i)) {
-      const auto others = facts_of(block, other->first_input("Cond"), true);
+      const Facts others = facts_of(*other);
       const bool differ = llvm::any_of(facts, [&](const auto& fact) {
         const auto found = others.find(fact.first);
         return found != others.end() && found->second != fact.second;

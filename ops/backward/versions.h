@@ -20,7 +20,8 @@ namespace millrace::ops::backward {
 /// The original does not split vars: its gradients of overwritten vars are wrong.
 /// \param warnings  receives a warning for each op whose vars could not be split; null: no warnings
 /// Cost: linear in ops and arguments, times the depth of blocks.
-void split_versions(Program& program, llvm::StringRef loss, std::vector<Status>* warnings);
+void split_versions(const OpRegistry& registry, Program& program, llvm::StringRef loss,
+                    std::vector<Status>* warnings);
 
 /// The names that an op reads and writes, including those of its sub-blocks that are not declared
 /// there.

@@ -54,6 +54,10 @@ TEST(ArraysOverwrittenTest, KnowsConstantsCopiesAndCounters) {
       overwritten(kZero + kOne + kWriteAtJ + "  increment X=i -> Out=i {step: 1.0}\n" + kWriteAtI),
       ElementsAre("a"))
       << "both are 1";
+  EXPECT_THAT(overwritten(kZero + kWriteAtI + "  assign X=i -> Out=j\n" +
+                          "  increment X=j -> Out=j {step: 1.0}\n" + kWriteAtJ),
+              IsEmpty())
+      << "one more than i";
 }
 
 // An index that is neither constant nor counted may be any, also 0 or 1.
@@ -200,6 +204,25 @@ TEST(ArrayReadsApartTest, AReadAfterTheOuterLoopCountsForTheInnerOne) {
                                       kReadAtI + kCount + "  write_to_array X=h I=i -> Out=a\n}\n");
   EXPECT_THAT(apart(*program, 0, 0), IsEmpty());
   EXPECT_THAT(apart(*program, 1, 0), ElementsAre("a"));
+}
+
+// The inner loop runs in each iteration of the outer one, so that it may have written what the read
+// before it takes.
+TEST(ArrayReadsApartTest, AReadOfTheOuterLoopBeforeTheInnerOneCounts) {
+  const auto program =
+      program_of(kLoop, "block 1 parent=0 {\n" + kReadAtJ +
+                            "  while Condition=d X=i, n -> Out=a, i, d "
+                            "StepScopes=s2 {sub_block: ^2, is_test: false}\n}\n"
+                            "block 2 parent=1 {\n" +
+                            kReadAtI + kCount + "  write_to_array X=h I=i -> Out=a\n}\n");
+  EXPECT_THAT(apart(*program, 1, 1), ElementsAre("a"));
+}
+
+// What block 0 reads before its loop is of elements that the loop has not written.
+TEST(ArrayReadsApartTest, AReadBeforeTheOutermostLoopDoesNotCount) {
+  const auto program = program_of(kReadAtJ + kLoop, "block 1 parent=0 {\n" + kReadAtI + kCount +
+                                                        "  write_to_array X=h I=i -> Out=a\n}\n");
+  EXPECT_THAT(apart(*program, 0, 1), IsEmpty());
 }
 
 // Block 1 says that block 2 encloses it, which cannot be. Ops of block 2 do not count.

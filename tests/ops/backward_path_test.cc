@@ -11,6 +11,7 @@ namespace millrace::ops::backward {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
@@ -48,6 +49,19 @@ TEST(OpPathTest, GoesThroughAllThatATimeStepReads) {
   EXPECT_EQ(step.ops.size(), 3U) << "split, assign and scale";
   EXPECT_THAT(step.no_grad, Contains("n"));
   EXPECT_THAT(step.no_grad, Not(Contains("v")));
+}
+
+// The next time step reads a state, even if no op of the time step does.
+TEST(OpPathTest, TheGradientOfAStateIsNeeded) {
+  const OpPath path = path_to_y(
+      "block 0 {\n  recurrent initial_states=h inputs=x parameters=[] -> outputs=y step_scopes=s "
+      "{ex_states: [\"p\"], states: [\"q\"], sub_block: ^1}\n}\n"
+      "block 1 parent=0 {\n"
+      "  split X=p -> Out=u, q, n {axis: 1, num: 3}\n"
+      "  scale X=u -> Out=y {scale: 2.0}\n}\n");
+  const OpPath& step = path.inner.at(1);
+  EXPECT_EQ(step.ops.size(), 2U);
+  EXPECT_THAT(step.no_grad, ElementsAre("n"));
 }
 
 }  // namespace

@@ -272,6 +272,28 @@ INSTANTIATE_TEST_SUITE_P(Ops, LookUpGradientTest,
                                            LookUp{"lookup_table_v2", true, VarKind::kSelectedRows},
                                            LookUp{"lookup_table_v2", false, VarKind::kLodTensor}));
 
+TEST_F(BackwardTest, TheGradientOfAVarWithoutAShapeHasNoShape) {
+  program_->root().find_var("a")->set_spec(VarSpec::shapeless(VarKind::kLodTensor));
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("square", {{"X", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  backward();
+  EXPECT_FALSE(program_->root().find_var("a@GRAD")->spec().has_tensor());
+  EXPECT_EQ(program_->root().find_var("w@GRAD")->dims(), (llvm::ArrayRef<int64_t>{4, 4}));
+}
+
+TEST_F(BackwardTest, TheGradientOfATableWithoutAShapeIsSelectedRows) {
+  VarSpec table = VarSpec::shapeless(VarKind::kLodTensor);
+  table.is_parameter = true;
+  program_->root().find_var("w")->set_spec(table);
+  program_->root().declare("ids", VarSpec::tensor(DType::kInt64, {-1, 1}));
+  op("lookup_table", {{"Ids", "ids"}, {"W", "w"}}, "a").set_bool("is_sparse", true);
+  op("mean", {{"X", "a"}}, "loss");
+  backward();
+  EXPECT_EQ(program_->root().find_var("w@GRAD")->kind(), VarKind::kSelectedRows);
+  EXPECT_EQ(program_->root().find_var("w@GRAD")->spec().form, TensorForm::kSelectedRows);
+}
+
 // A sum of only selected rows is selected rows as well; with a dense summand it is dense.
 TEST_F(BackwardTest, SumsOfSparseGradientsAreSelectedRows) {
   for (const bool all : {true, false}) {

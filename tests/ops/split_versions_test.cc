@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/op_attrs.h"
 #include "framework/read_program.h"
 #include "ops/backward/array_reads.h"
 #include "ops/backward/versions.h"
@@ -54,7 +55,7 @@ class SplitVersionsTest : public ::testing::Test {
         .set_attr("sub_block", AttrValue::of_block(body.index()));
   }
 
-  void split() { split_versions(*program_, "loss", &warnings_); }
+  void split() { split_versions(*standard_registry(), *program_, "loss", &warnings_); }
 
   std::vector<std::string> text() { return text_of(root()); }
 
@@ -158,6 +159,39 @@ TEST_F(SplitVersionsTest, SplitsBranchesThatMayBothBeTaken) {
   EXPECT_TRUE(root().first_writer("h")->type() == "select_input");
 }
 
+// If neither of two conditions holds, the branch of the first one is not taken.
+TEST_F(SplitVersionsTest, LeavesTheCaseWhereNoOtherConditionHolds) {
+  root().append_op("logical_or").set_input("X", "one").set_input("Y", "two").set_output("Out", "c");
+  op(root(), "logical_not", "c", "d");
+  branch("one");
+  branch("d");
+  op(root(), "mean", "h", "loss");
+  const std::vector<std::string> before = text();
+  split();
+  EXPECT_EQ(text(), before);
+}
+
+// If one of two conditions holds, it may be the second one, while the first one does not hold.
+TEST_F(SplitVersionsTest, AConditionThatHoldsForOneOfTwoReasonsExcludesNeither) {
+  root().append_op("logical_or").set_input("X", "one").set_input("Y", "two").set_output("Out", "c");
+  op(root(), "logical_not", "one", "d");
+  branch("c");
+  branch("d");
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_TRUE(root().has_readers("h@VERSION@0"));
+}
+
+TEST_F(SplitVersionsTest, AConditionThatIsOverwrittenExcludesNothing) {
+  op(root(), "logical_not", "one", "c");
+  op(root(), "assign", "two", "c");
+  branch("one");
+  branch("c");
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_TRUE(root().has_readers("h@VERSION@0"));
+}
+
 TEST_F(SplitVersionsTest, WarnsOfABlockWithoutASingleCondition) {
   op(root(), "tanh", "x", "h");
   branch("one").set_bool("is_scalar_condition", false);
@@ -253,7 +287,7 @@ TEST_F(SplitVersionsTest, SplitsABranchThatAssignsAndLoopsOnce) {
 TEST_F(SplitVersionsTest, CopiesNothingForALoopThatWritesTheFirstValue) {
   Op& made = root().append_op("while");
   Block& body = program_->add_block(0);
-  op(body, "tanh", "x", "h");
+  op(body, "scale", "x", "h");  // its gradient does not read h
   made.set_input("X", "x").set_input("Condition", "one").set_output("Out", "h");
   made.set_attr("sub_block", AttrValue::of_block(body.index()));
   op(root(), "square", "h", "h");
@@ -261,7 +295,49 @@ TEST_F(SplitVersionsTest, CopiesNothingForALoopThatWritesTheFirstValue) {
   split();
   EXPECT_THAT(text(),
               ElementsAre("h@VERSION@0 = while x one", "h = square h@VERSION@0", "loss = mean h"));
-  EXPECT_THAT(text_of(body), ElementsAre("h@VERSION@0 = tanh x"));
+  EXPECT_THAT(text_of(body), ElementsAre("h@VERSION@0 = scale x"));
+}
+
+// A loop without iterations leaves the earlier value, so the loop has an input for it.
+TEST_F(SplitVersionsTest, ListsTheCopyAmongTheInputsOfALoopThatDoesNotReadIt) {
+  op(root(), "tanh", "x", "h");
+  Op& made = root().append_op("while");
+  Block& body = program_->add_block(0);
+  op(body, "square", "x", "h");
+  made.set_input("X", "x").set_input("Condition", "one").set_output("Out", "h");
+  made.set_attr("sub_block", AttrValue::of_block(body.index()));
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(text(), ElementsAre("h@VERSION@0 = tanh x", "h = assign h@VERSION@0",
+                                  "h = while x h one", "loss = mean h"));
+  EXPECT_THAT(made.input("X"), ElementsAre("x", "h"));
+}
+
+// An output of a recurrence has the name of its time step inside.
+TEST_F(SplitVersionsTest, RenamesAnOutputOfARecurrenceInItsTimeStepToo) {
+  Op& recurrence = root().append_op("recurrent");
+  Block& step = program_->add_block(0);
+  for (const char* const name : {"h", "previous"})
+    step.declare(name, VarSpec::tensor(DType::kFloat32, {2}));
+  op(step, "assign", "previous", "h");
+  const Block& inner = steps_of(loop(step));
+  recurrence.set_input("initial_states", "x").set_output("outputs", "h");
+  recurrence.set_strings("ex_states", {"previous"}).set_strings("states", {"h"});
+  recurrence.set_attr("sub_block", AttrValue::of_block(step.index()));
+  op(root(), "square", "h", "h");
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(text(),
+              ElementsAre("h@VERSION@0 = recurrent x", "h = square h@VERSION@0", "loss = mean h"));
+  EXPECT_THAT(text_of(step),
+              ElementsAre("h@VERSION@0 = assign previous", "h@VERSION@0 = while h@VERSION@0 one"));
+  EXPECT_THAT(text_of(inner), ElementsAre("a = square h@VERSION@0", "h@VERSION@0 = assign a"));
+  EXPECT_NE(step.find_var("h@VERSION@0"), nullptr);
+  EXPECT_EQ(step.find_var("h"), nullptr);
+  EXPECT_THAT(get_attr_or<std::vector<std::string>>(recurrence, "states", {}),
+              ElementsAre("h@VERSION@0"));
+  EXPECT_THAT(get_attr_or<std::vector<std::string>>(recurrence, "ex_states", {}),
+              ElementsAre("previous"));
 }
 
 // The inner branch is not taken where the outer one must keep the earlier value.

@@ -1,5 +1,7 @@
 #include "ps/table/dense_table.h"
 
+#include <algorithm>
+#include <barrier>
 #include <cmath>
 #include <thread>
 
@@ -193,6 +195,30 @@ TEST(DenseTableTest, OpsUpdateRanges) {
   EXPECT_THAT(names, ElementsAre("Param", "Velocity", "Moment", "InfNorm", "Beta1Pow"));
 }
 
+// Updates of many weights that begin at the same time, so that they overlap.
+TEST(DenseTableTest, ThreadsShareAnOp) {
+  const auto op = update_op("momentum", "mu&0.5", {0});
+  constexpr size_t kCount = 1'000'000;
+  constexpr int kSteps = 12;
+  std::barrier begin(2);
+  const Floats ones(kCount, 1);
+  const auto train = [&] {
+    Floats weights(kCount);
+    Floats velocities(kCount);
+    float* const states[] = {velocities.data()};
+    for (int step = 0; step < kSteps; ++step) {
+      begin.arrive_and_wait();
+      EXPECT_TRUE(op->update(kCount, weights.data(), states, ones.data(), 0.5F).ok());
+    }
+    // step k moves by 0.5 * 2 (1 - 2^-k)
+    const float expected = -kSteps + 1 - std::ldexp(1.0F, -kSteps);
+    EXPECT_EQ(std::ranges::count(weights, expected), static_cast<ptrdiff_t>(kCount));
+  };
+  std::thread other(train);
+  train();
+  other.join();
+}
+
 TEST(DenseTableTest, UpdatesThatDoNotFitAreRefused) {
   DenseTableOptions options;
   options.elements = 3;
@@ -220,7 +246,8 @@ TEST(DenseTableTest, ShowsItsColumns) {
   ASSERT_TRUE(table
                   ->with_columns([&](std::span<const DenseTable::Column> columns) {
                     for (const auto& column : columns) names.emplace_back(column.name);
-                    EXPECT_FLOAT_EQ(columns[3].values[0], 0.9F);
+                    EXPECT_THAT(columns[3].values, ElementsAre(0.9F));
+                    EXPECT_THAT(columns[4].values, ElementsAre(0.999F));
                     return Ok();
                   })
                   .ok());
@@ -268,6 +295,8 @@ TEST(BarrierTableTest, ARepeatIsOneArrivalAndAFinishedPhaseIsOpen) {
   EXPECT_FALSE(table.arrive(CommBarrier::kSend, 0, 1, in_ms(5)).ok()) << "the same trainer again";
   EXPECT_TRUE(table.arrive(CommBarrier::kSend, 1, 1, in_ms(1000)).ok());
   EXPECT_TRUE(table.arrive(CommBarrier::kSend, 0, 1, in_ms(5)).ok()) << "a repeat after the end";
+  EXPECT_FALSE(table.arrive(CommBarrier::kSend, 1, 2, in_ms(5)).ok())
+      << "that was no arrival at the next phase";
   EXPECT_EQ(table.arrive(CommBarrier::kSend, 0, 3, in_ms(5)).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(table.arrive(CommBarrier::kSend, 7, 2, in_ms(5)).code(), StatusCode::kInvalidArgument);
 }

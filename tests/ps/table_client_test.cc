@@ -223,6 +223,21 @@ TEST_F(TableClientTest, ALostAnswerLosesNoChangedRow) {
   EXPECT_TRUE(changed.rows.empty());
 }
 
+TEST_F(TableClientTest, ChangedRowsOfAllServersAreOrdered) {
+  start(3);
+  auto one = client(0);
+  const Keys ids{18, 3, 25, 1, 7, 12, 9};  // of three servers in turn
+  Floats deltas;
+  for (const int64_t id : ids) deltas.insert(deltas.end(), 2, static_cast<float>(id));
+  ASSERT_TRUE(one->push_sparse(geo_, ids, deltas).ok());
+  SelectedRows changed;
+  ASSERT_TRUE(client(1)->pull_changed(geo_, changed).ok());
+  EXPECT_THAT(changed.rows, ElementsAre(1, 3, 7, 9, 12, 18, 25));
+  EXPECT_EQ(changed.height, 26);
+  EXPECT_THAT(changed.value.values<float>(),
+              ElementsAre(1, 1, 3, 3, 7, 7, 9, 9, 12, 12, 18, 18, 25, 25));
+}
+
 TEST_F(TableClientTest, SyncPoursTheMeanAtTheBarrier) {
   start(2, /*sync=*/true);
   std::vector<std::thread> threads;
@@ -327,6 +342,33 @@ TEST_F(TableClientTest, StatisticsAreAddedUpButNotTheSlot) {
                     return Ok();
                   })
                   .ok());
+}
+
+// Gradients of a program have no statistics: each of their rows is a show.
+TEST_F(TableClientTest, ARowOfAGradientIsOneShowWithoutAClick) {
+  TableHandler handler(1);
+  SparseTableOptions options;
+  options.accessor.kind = AccessorOptions::Kind::kCtrCommon;
+  options.accessor.embedx_dim = 1;
+  options.accessor.fea_dim = 4;
+  ASSERT_TRUE(handler.add(0, *SparseTable::create(options)).ok());
+  auto transport = std::make_shared<LossyTransport>(std::vector<TableHandler*>{&handler});
+  TableSender sender(std::make_shared<TableClient>(*ChannelCaller::create(transport, {"0"}, {})),
+                     {{0, {0, 10, 4, 5, 1, {}}}});
+  CommContext context;
+  context.var_name = "t@GRAD";
+  context.table_id = 0;
+  Value grad = testing::selected({6, 4, 6}, {1, 1, 1, 1, 1, 1}, 10);
+  ASSERT_TRUE(sender.send(context, {&grad, 1}, std::chrono::steady_clock::now()).ok());
+  std::map<uint64_t, Floats> statistics;
+  ASSERT_TRUE(dynamic_cast<SparseTable&>(*handler.find(0))
+                  .visit([&](uint64_t key, float* row) {
+                    statistics[key] = {row[0], row[3], row[4]};  // slot, shows, clicks
+                    return Ok();
+                  })
+                  .ok());
+  EXPECT_THAT(statistics[4], ElementsAre(0, 1, 0));
+  EXPECT_THAT(statistics[6], ElementsAre(0, 2, 0));
 }
 
 TEST_F(TableClientTest, WorksThroughATrainersClient) {

@@ -182,6 +182,21 @@ TEST_F(TableFilesTest, TextGivesEveryFloatBack) {
   EXPECT_EQ(rows_of_table_files(*other), rows_of_table_files(*table));
 }
 
+TEST_F(TableFilesTest, AServerMayHaveOneShardButNotNone) {
+  auto table = make_table_files(ctr_table_files());
+  train(*table);
+  const auto saved = save_rows_as_text(*table, folder_, 0, 1, 1, 0);
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  EXPECT_EQ(*saved, table->size());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/000/part-000-00000"));
+  for (const auto& [all, own] : {std::pair<int64_t, int64_t>{10, 0}, {0, 1}}) {
+    EXPECT_EQ(
+        save_rows_as_text(*table, folder_, 0, all, own, 0).status().message(),
+        fmt::format("table 0: found {} shards, {} of them on this server, expected at least 1", all,
+                    own));
+  }
+}
+
 TEST_F(TableFilesTest, ReadsALineOfTheOriginal) {
   SparseTableOptions options = ctr_table_files();
   options.accessor.kind = AccessorOptions::Kind::kSparse;
@@ -359,8 +374,18 @@ TEST_F(TableFilesTest, AnyNumberOfServersTakesRows) {
   }
   EXPECT_EQ(found, rows);
   auto again = make_table_files(ctr_table_files());
+  // what it had before is replaced
+  const int64_t other = 5;
+  ASSERT_FALSE(rows.contains(5));
+  const Floats push(static_cast<size_t>(again->accessor().push_floats()), 1);
+  ASSERT_TRUE(again->push({&other, 1}, push.data()).ok());
   ASSERT_TRUE(load_table(*again, folder_ + "/of3", {0, 1, kShards}).ok());
   EXPECT_EQ(rows_of_table_files(*again), rows);
+  // all rows or none, also where only the last file is damaged
+  ASSERT_TRUE(
+      write_file_atomically(table_file(folder_ + "/of3", 0, 2), "rows", Replace::kYes).ok());
+  EXPECT_EQ(load_table(*again, folder_ + "/of3", {0, 1, kShards}).code(), StatusCode::kInvalidData);
+  EXPECT_EQ(again->size(), 0);
 }
 
 TEST_F(TableFilesTest, FoldersOfTablesThatAreNotWholeLoadNothing) {

@@ -87,6 +87,7 @@ TEST_F(StepsOfTables, WhoIsDroppedCountsForNothing) {
   ASSERT_TRUE(keep(0, {7}, {2, 4, 1}, 3).ok());
   ASSERT_TRUE(keep(1, {7}, {10, 10, 1}, 3).ok());
   steps_.drop(1);
+  for (const int nobody : {-1, 3}) steps_.drop(nobody);
   const std::vector<char> all{1, 1, 0};
   ASSERT_TRUE(steps_.apply(all, 1).ok());
   EXPECT_THAT(pull({7}), ElementsAre(-1, -2));

@@ -5,8 +5,10 @@
 
 #include "ps/table/client_caller.h"
 #include "ps/table/dense_table.h"
+#include "ps/table/sparse_table.h"
 #include "ps/table/table_client.h"
 #include "ps/table/table_handler.h"
+#include "tests/ps/losing_transport.h"
 #include "tests/ps/server_fixture.h"
 
 // Typed tables on the server of a program: trainers reach both with one client, and the barriers of
@@ -160,6 +162,74 @@ TEST_F(TypedTables, AReplacementComesToTheBarriersUnderWay) {
   const Status status = replacement.tables.barrier(CommBarrier::kSend);
   EXPECT_TRUE(status.ok()) << status.to_string();
   waits.join();
+}
+
+// Rows that a trainer has pushed since the last barrier do not count for the one that replaces it.
+TEST(SynchronousRows, OfALostTrainerDoNotComeBack) {
+  TableHandler tables(2);
+  SparseTableOptions options;
+  options.table_id = 3;
+  options.accessor.embedx_dim = 1;
+  options.accessor.embedx_rule.kind = SparseRuleOptions::Kind::kNaive;
+  options.accessor.embedx_rule.learning_rate = 1;
+  ASSERT_TRUE(tables.add_synchronous(*SparseTable::create(options)).ok());
+  Value ids;
+  ASSERT_TRUE(ids.as<Tensor>().resize(DType::kInt64, {1}).ok());
+  *ids.as<Tensor>().data<int64_t>() = 7;
+  const auto push = [&](int trainer, float number) {
+    const Value grad = floats({number});
+    Request envelope;
+    envelope.caller.trainer = trainer;
+    return tables.push(
+        envelope,
+        protocol::Push{3, PushKind::kUpdate, {{"", &ids, nullptr}, {"", &grad, nullptr}}});
+  };
+  ASSERT_TRUE(push(1, 100).ok());
+  ASSERT_TRUE(tables.leave(1).ok());
+  ASSERT_TRUE(tables.join(1).ok());
+  ASSERT_TRUE(push(0, 2).ok());
+  ASSERT_TRUE(push(1, 4).ok());
+  const auto arrive = [&](int trainer) {
+    return tables.arrive({CommBarrier::kSend, 1}, trainer,
+                         std::chrono::steady_clock::now() + std::chrono::seconds(20));
+  };
+  std::thread other([&] { EXPECT_TRUE(arrive(1).ok()); });
+  EXPECT_TRUE(arrive(0).ok());
+  other.join();
+  const std::vector<int64_t> key{7};
+  Floats row(1);
+  ASSERT_TRUE(dynamic_cast<SparseTable&>(*tables.find(3)).pull(key, row.data()).ok());
+  EXPECT_THAT(row, ElementsAre(-3));
+}
+
+// A server that keeps the values that it may move, and does not give them back.
+class KeepsValues final : public Handler {
+ public:
+  Status handle(const Request& request, Deadline /*deadline*/, ReplySink& reply) override {
+    if (request.method == Method::kHello)
+      put_answer(protocol::HelloAnswer{.mode = ServerMode::kAsync}, reply);
+    for (const RequestItem& item : request.items) {
+      seen.push_back(item.value == nullptr ? Floats() : numbers_in(*item.value));
+      if (item.movable != nullptr) *item.movable = Value();
+    }
+    return Ok();
+  }
+  std::vector<Floats> seen;
+};
+
+// The same values are sent again where the answer was lost.
+TEST(TableCalls, ARepeatHasTheValuesOfTheFirstCall) {
+  const auto way = std::make_shared<LosingTransport>(std::make_shared<InprocTransport>());
+  KeepsValues server;
+  const auto listener = way->listen("server", server);
+  ASSERT_TRUE(listener.ok());
+  const auto client = std::make_shared<Client>(way, ClientOptions{});
+  TableClient tables(std::make_shared<ClientCaller>(client, std::vector<std::string>{"server"}));
+  way->lose(Method::kPush, [] {});
+  const Floats numbers{1, 2, 3};
+  const Status status = tables.push_dense(4, numbers);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(server.seen, ElementsAre(numbers, numbers));
 }
 
 TEST_F(TypedTables, WhoIsMissingAtABarrierIsNamed) {

@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, ArrayOverwritesTest,
                          [](const auto& net) { return std::string(net.param); });
 
 // An inner loop that starts from what its outer loop assigns, after an op has read the value of the
-// iteration before; a recurrence whose output replaces its initial state.
+// iteration before; a recurrence whose output replaces its initial state; branches whose condition
+// changes between them, or of which the first is not taken.
 class VarOverwritesTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(VarOverwritesTest, HasTheGradientsOfCentralDifferences) {
@@ -65,7 +66,9 @@ TEST_P(VarOverwritesTest, HasTheGradientsOfCentralDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, VarOverwritesTest,
-                         ::testing::Values("inner_loop_from_assign", "recurrence_replaces_state"),
+                         ::testing::Values("inner_loop_from_assign", "recurrence_replaces_state",
+                                           "toggled_condition", "condition_changes_between",
+                                           "first_not_taken", "branch_after_branch_not_taken"),
                          [](const auto& net) { return std::string(net.param); });
 
 TEST(ArrayOverwritesAreRefusedTest, WhereAValueWithoutGradientComesInBetween) {
