@@ -129,6 +129,12 @@ TEST_F(PirRefusals, IndicesAndReductions) {
               HasSubstr("axis"));
 }
 
+TEST_F(PirRefusals, BitsOfIntegers) {
+  EXPECT_THAT(error("quantize_linear", {{"X", {2}}, {"Scale", {1}}, {"ZeroPoint", {1}}}, {"Y"}, {2},
+                    [](Op& op) { op.set_int("bit_length", 32); }),
+              HasSubstr("a bit_length outside 2 to 31"));
+}
+
 TEST_F(PirRefusals, NegativeStartsInUnknownExtents) {
   EXPECT_THAT(error("partial_sum", {{"X", {-1, -1}, DType::kFloat32, 2}}, {"Out"}, {-1, -1},
                     [](Op& op) { op.set_int("start_index", -1).set_int("length", 1); }),

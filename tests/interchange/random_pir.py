@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -186,6 +187,7 @@ def in_child(args, path):
     if child == 0:
         os.close(reader)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        signal.alarm(120)  # an error in a thread of the runtime may leave it waiting
         count = check_op(args, path)
         with os.fdopen(writer, "w") as out:
             json.dump(count, out)
@@ -195,7 +197,7 @@ def in_child(args, path):
         text = result.read()
     os.waitpid(child, 0)
     if not text:
-        print(f"{path.stem}: the runtime crashed: {last_line(args.last)}")
+        print(f"{path.stem}: the runtime crashed or waits: {last_line(args.last)}")
     return collections.Counter(json.loads(text) if text else {"crashed": 1})
 
 
