@@ -64,6 +64,10 @@ int32_t BlockRunner::index_of(NameId name) {
   return found->second;
 }
 
+void BlockRunner::add_name(llvm::StringRef name) {
+  if (const auto id = block_.program().names().find(name)) index_of(*id);
+}
+
 Status BlockRunner::add_op(const Op& op) {
   CompiledOp compiled;
   compiled.op = &op;

@@ -87,6 +87,8 @@ class BlockRunner {
   [[nodiscard]] const Overlap* overlap() const { return overlap_.get(); }
   /// Runs the ops if the device has a GPU attached and this is not a sub-block; else null.
   [[nodiscard]] const GpuOps* gpu() const { return gpu_.get(); }
+  /// Lets find() return the value of a name that no op uses. To be called before bind().
+  void add_name(llvm::StringRef name);
   /// Keeps a value readable after run(); the memory of other values may have been reused.
   void keep(llvm::StringRef name);
   [[nodiscard]] const Arena& arena() const { return arena_; }

@@ -108,6 +108,8 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
                                 : places_.translate(std::move(runner).status(), *original_);
   }
   runner_ = *std::move(runner);
+  // passes may have erased all ops that read a feed
+  for (const std::string& name : kept_) runner_->add_name(name);
   runner_->bind(*locals_);
   runner_->plan_memory();
   if (options_.inter_op) runner_->allow_overlap();

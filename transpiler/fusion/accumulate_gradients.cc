@@ -94,30 +94,41 @@ class AccumulateGradients final : public Pass {
       }
     }
     if (summands.products.size() + (partial.empty() ? 0U : 1U) < 2) return false;
+    llvm::SmallVector<Var*, 4> replaced;
     for (Op* const product : summands.products) {
       const std::string result = single_output(*product, "X@GRAD").str();
-      if (!partial.empty()) {
-        product->set_type("summed_mul_grad");
-        product->set_input("MoreX@GRAD", partial);
+      if (partial.empty()) {
+        partial = result;
+        continue;
       }
-      partial = result;
+      Var& var = *inner.block().find_var(result);
+      product->set_type("summed_mul_grad");
+      product->set_input("MoreX@GRAD", partial);
+      partial = declare_partial(inner.block(), var);
+      product->set_output("X@GRAD", partial);
+      replaced.push_back(&var);
     }
-    if (!rest.empty()) {
-      rest.push_back(partial);
-      sum.set_input("X", llvm::ArrayRef<std::string>(rest));
-      return true;
-    }
+    rest.push_back(partial);
+    sum.set_input("X", llvm::ArrayRef<std::string>(rest));
+    for (Var* const var : replaced) inner.block().erase(*var);
+    if (rest.size() > 1) return true;
     Op& last = *summands.products.back();
     const std::string out = single_output(sum, "Out").str();
     // no op reads the old value of the sum in between
-    if (!inner.contains(out)) {
-      sum.set_input("X", partial);
-      return true;
-    }
+    if (!inner.contains(out)) return true;
     inner.erase(sum, out);
     last.set_output("X@GRAD", out);
     inner.block().erase(*inner.block().find_var(partial));
     return true;
+  }
+
+  // Declares a var for a product added to others. The name of the product alone must not hold
+  // another value: a user may fetch it.
+  static std::string declare_partial(Block& block, const Var& like) {
+    std::string name = like.name().str() + "@PARTIAL";
+    while (block.find_var(name) != nullptr) name += "_";
+    block.declare(name, like.spec());
+    return name;
   }
 
   // True if after the op only the sum reads the var.

@@ -54,9 +54,11 @@ class AttentionPatternFinder {
                       var->dtype() == DType::kFloat32 && var->dims().size() == rank;
     return fits ? var : nullptr;
   }
-  // True if a var holds the same value wherever block 0 reads it.
+  // True if a var holds the same value wherever block 0 reads it: a feed that an op overwrites does
+  // not.
   [[nodiscard]] bool is_steady(llvm::StringRef name) const {
-    return inner_.is_plain(name) && block_.writers_of(name).size() <= 1;
+    const auto writers = block_.writers_of(name);
+    return inner_.is_plain(name) && (writers.empty() || inner_.writer(name) != nullptr);
   }
   // True if the op exchanges dims 1 and 2 of four.
   [[nodiscard]] bool turns_heads(const Op& op) const {
@@ -222,6 +224,8 @@ class AttentionPatternFinder {
   [[nodiscard]] bool is_closed() const {
     llvm::SmallPtrSet<const Op*, 32> ours(found_.forward.begin(), found_.forward.end());
     ours.insert(found_.backward.begin(), found_.backward.end());
+    // the mask may be one of the values that the fused op does not store
+    if (!found_.mask.empty() && ours.contains(inner_.writer(found_.mask))) return false;
     const auto is_result = [&](llvm::StringRef name) {
       return name == found_.out || name == found_.dq || name == found_.dk || name == found_.dv;
     };

@@ -112,7 +112,7 @@ class KnownConstants {
     const Var* const var = out.empty() ? nullptr : block_.find_var(out);
     if (def == nullptr || var == nullptr || var->persistable() || !var->spec().has_tensor() ||
         var->kind() != VarKind::kLodTensor || writes_.lookup(var->id()) != 1 ||
-        !only_output_read(op, out))
+        !only_output_read(op, out) || is_other_output_needed(op, out))
       return std::nullopt;
     std::optional<Constant> result = value_of(op, *def);
     if (!result || !is_followed(result->dtype) || result->dtype != var->dtype() ||
@@ -129,6 +129,11 @@ class KnownConstants {
   }
 
  private:
+  bool is_other_output_needed(const Op& op, llvm::StringRef out) const {
+    return llvm::any_of(op.output_names(), [&](llvm::StringRef name) {
+      return name != out && inner_.is_needed_after(name);
+    });
+  }
   const Constant* find(const Op& op, llvm::StringRef slot) const {
     const llvm::StringRef name = single_input(op, slot);
     const Var* const var = name.empty() ? nullptr : block_.find_var(name);
@@ -205,6 +210,9 @@ class KnownConstants {
     const double factor = ops::read_attr<float>(def, op, "scale");
     const double bias = ops::read_attr<float>(def, op, "bias");
     const bool after = ops::read_attr<bool>(def, op, "bias_after_scale");
+    // the op rounds the factor and the bias of integers to integers
+    const bool real = x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64;
+    if (!real && (std::trunc(factor) != factor || std::trunc(bias) != bias)) return std::nullopt;
     return mapped(x, [=](double v) { return after ? v * factor + bias : (v + bias) * factor; });
   }
 

@@ -86,6 +86,7 @@ class FuseConv final : public Pass {
   static bool inputs_stay(const FuseConvChain& chain, const Op& next) {
     for (const Op* const op : chain.ops) {
       for (const llvm::StringRef name : op->input_names()) {
+        if (is_written_elsewhere(op->block(), name)) return false;
         for (const Op* const writer : op->block().writers_of(name)) {
           const bool between = !writer->comes_before(*op) && writer->comes_before(next);
           if (between && writer != chain.norm) return false;

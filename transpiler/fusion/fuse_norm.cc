@@ -55,6 +55,7 @@ std::vector<std::pair<std::string, AttrValue>> copied_attrs(const Op& op) {
 
 // True if no op from `first` (inclusive) to `last` (exclusive) writes the var.
 bool is_steady(llvm::StringRef name, const Op& first, const Op& last, const Op* but = nullptr) {
+  if (is_written_elsewhere(first.block(), name)) return false;
   return llvm::none_of(first.block().writers_of(name), [&](const Op* writer) {
     return writer != but && !writer->comes_before(first) && writer->comes_before(last);
   });

@@ -14,13 +14,6 @@ llvm::StringRef single(const Op& op, const Slot* slot) {
   return name == names::kEmpty ? llvm::StringRef() : name;
 }
 
-// True if an op of another block writes a var of this one.
-bool is_written_elsewhere(const Block& block, llvm::StringRef name) {
-  return llvm::any_of(block.program().blocks(), [&](const Block& other) {
-    return &other != &block && other.has_writers(name) && other.find_var(name) == nullptr;
-  });
-}
-
 // Number of times that the inputs of an op name a var.
 size_t count_reads(const Op& op, llvm::StringRef name) {
   return static_cast<size_t>(llvm::count(op.input_names(), name));
@@ -62,6 +55,11 @@ bool InnerVars::is_plain(llvm::StringRef name) const {
   return var != nullptr && !outside_.contains(var->id());
 }
 
+bool InnerVars::is_needed_after(llvm::StringRef name) const {
+  const Var* const var = name.empty() ? nullptr : block_.find_var(name);
+  return var != nullptr && (var->persistable() || outside_.contains(var->id()));
+}
+
 void InnerVars::erase_outputs(Op& op, llvm::StringRef but) const {
   llvm::SmallVector<Var*, 2> gone;
   for (const llvm::StringRef name : op.output_names()) {
@@ -99,9 +97,14 @@ bool is_f32(const Var* var) {
   return var != nullptr && var->spec().has_tensor() && var->dtype() == DType::kFloat32;
 }
 
+bool is_written_elsewhere(const Block& block, llvm::StringRef name) {
+  return llvm::any_of(block.program().blocks(), [&](const Block& other) {
+    return &other != &block && other.has_writers(name) && other.find_var(name) == nullptr;
+  });
+}
+
 bool inputs_unchanged(const Op& first, const Op& last) {
   return llvm::all_of(first.input_names(), [&](llvm::StringRef name) {
-    // an op that owns blocks need not name what they write
     if (is_written_elsewhere(first.block(), name)) return false;
     return llvm::none_of(first.block().writers_of(name), [&](const Op* writer) {
       return !writer->comes_before(first) && writer->comes_before(last);

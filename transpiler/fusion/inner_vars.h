@@ -30,6 +30,9 @@ class InnerVars {
   /// True for a declared var of block 0 that no other block and no attribute mentions, and that is
   /// not kept.
   [[nodiscard]] bool is_plain(llvm::StringRef name) const;
+  /// True for a declared var of block 0 that is persistable, kept, or mentioned by another block or
+  /// an attribute.
+  [[nodiscard]] bool is_needed_after(llvm::StringRef name) const;
   /// Erases an op, and the declarations of those inner vars that it wrote.
   /// \param but  var that stays declared; empty: none
   void erase(Op& op, llvm::StringRef but = {}) const;
@@ -47,6 +50,10 @@ bool is_f32(const Var* var);
 /// True if no op from `first` (inclusive) to `last` (exclusive) writes an input of `first`, so that
 /// these inputs may be read at the position of `last`. `first` comes before `last` in a block.
 bool inputs_unchanged(const Op& first, const Op& last);
+
+/// True if an op of another block may write a var of the block: an op that owns blocks need not
+/// name what they write.
+bool is_written_elsewhere(const Block& block, llvm::StringRef name);
 
 /// Changes an op into one of another type: removes slots and attributes, except for those that
 /// every op may have (its role, device, and the user's call stack).

@@ -163,7 +163,9 @@ class JoinEmbeddings final : public Pass {
       return earlier.comes_before(*op) && op->comes_before(grad);
     };
     for (const char* const slot : {"W", "Ids"}) {
-      if (llvm::any_of(block.writers_of(single_input(grad, slot)), between)) return false;
+      if (is_written_elsewhere(block, single_input(grad, slot)) ||
+          llvm::any_of(block.writers_of(single_input(grad, slot)), between))
+        return false;
     }
     const llvm::StringRef result = single_output(grad, "W@GRAD");
     return block.writers_of(result).size() == 1 &&

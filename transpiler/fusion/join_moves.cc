@@ -29,15 +29,17 @@ struct Move {
   Op* grad = nullptr;  // null without a gradient
 };
 
-// Nullopt if an op other than the gradient op reads an output besides the result. Old ops without
-// XShape have gradient ops that read other vars: those are left alone.
-std::optional<Move> move_of(Op& op) {
+// Nullopt if an op other than the gradient op reads an output besides the result, or such an output
+// is needed after a run. Old ops without XShape have gradient ops that read other vars: those are
+// left alone.
+std::optional<Move> move_of(Op& op, const InnerVars& inner) {
   const llvm::StringRef out = single_output(op, "Out");
   if (out.empty()) return std::nullopt;
   Move move{&op, nullptr};
   const std::string grad_type = (op.type() + "_grad").str();
   for (const llvm::StringRef name : op.output_names()) {
     if (name == out) continue;
+    if (inner.is_needed_after(name)) return std::nullopt;
     for (Op* const reader : op.block().readers_of(name)) {
       if (move.grad != nullptr || reader->type() != grad_type ||
           single_input(*reader, "XShape") != name)
@@ -69,7 +71,7 @@ class JoinMoves final : public Pass {
     }
     bool changed = false;
     for (Op* const op : moves) {
-      const std::optional<Move> move = move_of(*op);
+      const std::optional<Move> move = move_of(*op, inner);
       if (!move) continue;
       changed |= join(*move, inner, context);
       if (changes_nothing(*op, context) && bypass(*move, inner)) changed = true;
@@ -90,7 +92,7 @@ class JoinMoves final : public Pass {
         is_reshape(*writer) != is_reshape(op) || context.registry.find(writer->type()) == nullptr ||
         inner.only_reader(single_output(*writer, "Out")) != &op || !inputs_unchanged(*writer, op))
       return false;
-    const std::optional<Move> before = move_of(*writer);
+    const std::optional<Move> before = move_of(*writer, inner);
     if (!before || !are_gradients_joinable(*before, move, inner)) return false;
     if (is_transpose(op)) {
       std::optional<std::vector<int32_t>> axes =

@@ -148,6 +148,7 @@ class PatternGradientFinder {
         block_.writers_of(out_of(*forward_.back())).size() != 1)
       return false;
     for (const std::string& name : {inputs_.x, inputs_.scale, inputs_.bias}) {
+      if (is_written_elsewhere(block_, name)) return false;
       if (llvm::any_of(block_.writers_of(name), [&](const Op* writer) {
             return !writer->comes_before(*forward_.front()) && writer->comes_before(last);
           }))

@@ -57,7 +57,8 @@ struct Slot {
   /// Minimum number of sequences that justifies another thread.
   [[nodiscard]] int64_t grain() const {
     const int64_t elements = ids->numel() * std::max<int64_t>(width(), 1);
-    return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, elements / sequences()));
+    return std::max<int64_t>(
+        1, kGrain / std::max<int64_t>(1, elements / std::max<int64_t>(1, sequences())));
   }
 };
 
