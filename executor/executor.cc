@@ -133,7 +133,10 @@ Status PreparedProgram::provide(const std::vector<std::string>& fetches) {
     }
     kept_.push_back(name);
   }
-  return kept_.size() == before ? Ok() : compile(original_->clone());
+  if (kept_.size() == before) return Ok();
+  MILLRACE_RETURN_IF_ERROR(compile(original_->clone()));
+  // what is kept now may let passes remove another fetched var
+  return provide(fetches);
 }
 
 Status Executor::check(const Program& program) const {
