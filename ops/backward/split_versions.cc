@@ -388,7 +388,8 @@ class Splitter {
   }
 
   // Adds new reads of the sub-block to the op's inputs: a rewritten branch in it may now read a var
-  // that it only wrote before.
+  // that it only wrote before. A loop also gets the vars that it carries: programs do not list a
+  // var that a branch of the body writes before an op of the body reads it.
   static void list_reads(Op& op, const Names& before) {
     if (is_plain(op) || block_kind(op) == BlockKind::kOther) return;
     const char* const slot = op.type() == "while"               ? "X"
@@ -397,10 +398,19 @@ class Splitter {
     auto names = op.input(slot);
     const Names now = reads_unlisted(op);
     const size_t count = names.size();
-    for (const std::string& name : now)
-      if (!before.contains(name) && op.block().find_var_recursive(name) != nullptr)
+    for (const std::string& name : now) {
+      const Var* const var = op.block().find_var_recursive(name);
+      if (var != nullptr && (!before.contains(name) || keeps_earlier(op, *var)))
         names.push_back(name);
+    }
     if (names.size() != count) op.set_input(slot, llvm::ArrayRef<llvm::StringRef>(names));
+  }
+
+  // True for a var that the op writes, but not whenever it runs, or not wholly.
+  static bool keeps_earlier(const Op& op, const Var& var) {
+    if (!op.writes(var.name())) return false;
+    if (var.kind() == VarKind::kLodTensorArray) return block_kind(op) == BlockKind::kBranch;
+    return block_kind(op) == BlockKind::kLoop && is_dense_float(var);
   }
 
   static bool is_read_only(const Block& body, const std::string& name) {

@@ -106,7 +106,9 @@ Touched touched_by(const Op& op) {
       if (body->find_var(name) == nullptr && !assigned.contains(name)) touched.reads.insert(name);
     for (const std::string& name : deeper.writes)
       if (body->find_var(name) == nullptr) touched.writes.insert(name);
-    if (body_of(inside) == nullptr) assigned.insert(deeper.writes.begin(), deeper.writes.end());
+    // an op that writes to an array leaves its other elements
+    if (body_of(inside) == nullptr && inside.type() != "write_to_array")
+      assigned.insert(deeper.writes.begin(), deeper.writes.end());
   }
   return touched;
 }

@@ -76,7 +76,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, VarOverwritesTest,
                                            "loop_replaces_assigned", "loop_result_read_back",
                                            "loop_in_branch_replaces", "inner_loop_not_run_replaces",
                                            "inner_loop_after_choice", "recurrence_reads_carried",
-                                           "inner_loop_reads_carried"),
+                                           "inner_loop_reads_carried", "branch_in_loop_then_read",
+                                           "branch_reads_array_it_writes"),
                          [](const auto& net) { return std::string(net.param); });
 
 TEST(ArrayOverwritesAreRefusedTest, WhereAValueWithoutGradientComesInBetween) {
