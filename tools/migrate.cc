@@ -254,8 +254,7 @@ int millrace::tools::migrate(int argc, char** argv) {
                  "Programs of older releases are upgraded first, as by upgrade-program.",
                  "An op, attribute or input without a counterpart is refused: exit code 7.",
                  "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
-                 "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, which release 3.3 of "
-                 "PaddlePaddle loads."},
+                 "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3."},
        .unread = {"--seed"}});
   MigrateFlags flags;
   tool.app()

@@ -429,7 +429,7 @@ class Splitter {
     const std::string condition = branch.first_input("Cond").str();
     Op* const behind = block.next(branch);
     const auto declare = [&](VarSpec spec) {
-      const std::string name = declare_version(block, condition);
+      std::string name = declare_version(block, condition);
       spec.stop_gradient = true;
       block.declare(name, std::move(spec));
       return name;
