@@ -2,6 +2,7 @@
 // in the format of another framework.
 
 #include <filesystem>
+#include <map>
 
 #include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
@@ -177,17 +178,27 @@ Status make_folder(const std::string& path) {
 StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                             interchange::find_programs(flags.folder));
+  std::map<std::string, std::string> outputs;  // and the program of each
   size_t written = 0;
   size_t refused = 0;
   for (const std::string& path : paths) {
     const StatusOr<std::unique_ptr<Program>> program = read_program(tool, path);
-    if (!program.ok() || interchange::kind_of(**program) != interchange::ProgramKind::kInference) {
+    if (!program.ok()) {
+      ++refused;
+      tool.report(program.status());
+      continue;
+    }
+    if (interchange::kind_of(**program) != interchange::ProgramKind::kInference) {
       tool.log(LogLevel::kInfo, path + ": no inference model");
       continue;
     }
     const std::string folder = std::filesystem::path(path).parent_path().string();
     std::filesystem::path out =
         std::filesystem::path(tool.common().output) / output_name(flags.folder, path);
+    const auto [other, is_new] = outputs.try_emplace(out.string(), path);
+    if (!is_new)
+      return Status(StatusCode::kUsage, fmt::format("'{}' and '{}' would have the same output '{}'",
+                                                    other->second, path, out.string()));
     MILLRACE_RETURN_IF_ERROR(make_folder(out.parent_path().string()));
     if (flags.to == "onnx") out += ".onnx";
     const Status done = convert(tool, flags, folder.empty() ? "." : folder, path, out.string());
@@ -228,6 +239,8 @@ Status check_flags(const Tool& tool, const MigrateFlags& flags) {
 StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
   if (flags.to.empty()) {
     if (flags.all) return Status(StatusCode::kUsage, "--all: expected --to");
+    if (!flags.params_file.empty())
+      return Status(StatusCode::kUsage, "--params-file: expected --to");
     return survey_folder(tool, flags);
   }
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));

@@ -107,10 +107,11 @@ Verdict convertible(const Target& target, const Program& program, const io::Para
   return verdict_of(target.convert(program, params));
 }
 
-// Programs of distributed jobs need their peers.
 Verdict runs_here(const Program& program, ProgramKind kind, const SurveyOptions& options) {
-  const bool needs_peers = kind == ProgramKind::kTrainer || kind == ProgramKind::kServer;
-  return verdict_of(options.compile && !needs_peers ? options.compile(program) : Ok());
+  if (kind == ProgramKind::kTrainer || kind == ProgramKind::kServer)
+    return {Answer::kUnknown, {"it needs the other processes of its job; it is valid"}};
+  if (!options.compile) return {Answer::kUnknown, {"it has not been compiled; it is valid"}};
+  return verdict_of(options.compile(program));
 }
 
 }  // namespace

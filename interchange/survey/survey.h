@@ -19,7 +19,7 @@ namespace millrace::interchange {
 enum class Answer {
   kYes,
   kNo,
-  kUnknown,   ///< parameters are missing, and nothing else is in the way
+  kUnknown,   ///< nothing is in the way but what is not there: parameters, other processes
   kNotMeant,  ///< not for programs of this kind: only inference models are converted
 };
 
@@ -43,7 +43,7 @@ struct SurveyOptions {
   ImportOptions reading;
   int threads = 1;  ///< that read parameters
   std::vector<Target> targets;
-  /// Compiles a program for this machine; null: only the verifier answers. Not called for programs
+  /// Compiles a program for this machine; null: the answer is kUnknown. Not called for programs
   /// of distributed jobs, which need their peers.
   std::function<Status(const Program& program)> compile;
 };

@@ -103,13 +103,22 @@ TEST(Migrate, ConvertsAllModelsOfAFolder) {
   std::filesystem::copy("tests/data/models", folder / "in",
                         std::filesystem::copy_options::recursive);
   std::filesystem::copy_file("tests/data/programs/custom_gap.pb", folder / "in/custom.pb");
+  millrace::testing::put_file(folder / "in/broken.pb", "\x0a\xff");
   const MigrateResult done =
       migrate_tool({"--to", "onnx", "--all", folder / "in", "-o", folder / "out"});
   EXPECT_EQ(done.code, 1) << done.text;
   EXPECT_GT(std::filesystem::file_size(folder / "out/fit_a_line_2018.onnx"), 100U);
   EXPECT_FALSE(std::filesystem::exists(folder / "out/custom.onnx"));
   EXPECT_THAT(done.text, HasSubstr("in/conv2d_0.b_0"));
-  EXPECT_THAT(done.text, HasSubstr("1 refused"));
+  EXPECT_THAT(done.text, HasSubstr("2 refused"));
+  std::filesystem::copy_file("tests/data/programs/fit_a_line_2018.pb",
+                             folder / "in/fit_a_line_2018.pb");
+  const MigrateResult twice =
+      migrate_tool({"--to", "onnx", "--all", folder / "in", "-o", folder / "again"});
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.text, HasSubstr("would have the same output"));
+  EXPECT_THAT(migrate_tool({kFitALine, "--params-file", "p"}).text,
+              HasSubstr("--params-file: expected --to"));
   const MigrateResult wrong = migrate_tool({"--all", folder / "in", "-o", folder / "out"});
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.text, HasSubstr("--all: expected --to"));
