@@ -2,6 +2,7 @@
 
 #include "ops/elementwise/chain_steps.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/registry.h"
 
 namespace millrace::ops {
@@ -10,6 +11,25 @@ namespace {
 double flops_chain(const InferContext& ctx) {
   return elementwise_flops(ctx) *
          static_cast<double>(ctx.attr<std::vector<std::string>>("steps").size());
+}
+
+// The shape of x0 and the LoD of the operand that attribute lod_of names.
+Status infer_chain(InferContext& ctx) {
+  const auto lod_of = ctx.attr<int32_t>("lod_of");
+  if (lod_of < 0) {
+    ctx.set_output("Out", without_offsets(ctx.input("X")));
+    return Ok();
+  }
+  const auto index = static_cast<size_t>(lod_of);
+  if (index >= ctx.input_count("X")) {
+    return ctx.error("attribute 'lod_of' is {}, but 'X' has {} vars", index, ctx.input_count("X"));
+  }
+  VarMeta meta = ctx.input("X");
+  const VarMeta& like = ctx.input("X", index);
+  meta.lod_level = like.lod_level;
+  meta.lod = like.lod;
+  ctx.set_output("Out", std::move(meta));
+  return Ok();
 }
 
 }  // namespace
@@ -37,12 +57,14 @@ void add_elementwise_chain(OpRegistry& registry) {
           .input("X",
                  "x0, x1, ... as named in attribute steps: f32, the shape of x0 or one element",
                  Arity::kMany)
-          .output("Out", "result of the last op; shape and LoD of x0")
+          .output("Out", "result of the last op; shape of x0, LoD of the operand lod_of")
           .required_attr<std::vector<std::string>>(
               "steps",
               "ops in the text form of programs; t is the result "
               "of the previous op, x0 in the first op")
-          .infer(infer_unary)
+          .attr("lod_of", 0, "which of X has the LoD of Out; -1: Out has none")
+          .range(-1)
+          .infer(infer_chain)
           .flops(flops_chain)
           .inplace("X", "Out"));
 }

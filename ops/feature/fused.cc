@@ -84,6 +84,8 @@ Status infer_fc(InferContext& ctx) {
   if (ctx.attr<bool>("residual_first")) {
     meta.lod_level = residual.lod_level;
     meta.lod = residual.lod;
+  } else if (ctx.attr<bool>("drops_lod")) {
+    meta = without_offsets(std::move(meta));
   }
   ctx.set_output("Out", std::move(meta));
   return Ok();
@@ -223,6 +225,8 @@ void add_feature_fused(OpRegistry& registry) {
                    .attr("activation_type", "", "activation function; empty: none")
                    .one_of({"", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh"})
                    .attr("residual_first", false, "Out has the LoD of ResidualData, not of Input")
+                   .attr("drops_lod", false,
+                         "Out does not have the LoD of Input, as the result of matmul_v2")
                    .attr("padding_weights", false, "W has 4 surplus rows and columns")
                    .attr("Scale_in", 1.0F, "no effect on floating point")
                    .attr("Scale_weights", std::vector<float>{1.0F}, "no effect on floating point")

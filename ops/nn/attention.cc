@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/registry.h"
 
 namespace millrace::ops {
@@ -22,7 +23,8 @@ Status infer_attention(InferContext& ctx) {
       return ctx.error("attribute 'heads' is {}, which does not divide {}", heads, meta->dims[2]);
   }
   ctx.set_output("Probs", tensor_meta(q.dtype, {q.dims[0], heads, q.dims[1], k.dims[1]}));
-  ctx.set_output("Out", with_dims(q, {q.dims[0], q.dims[1], v.dims[2]}));
+  // The last op that it replaces reads the result of a transpose, which has no LoD.
+  ctx.set_output("Out", without_offsets(with_dims(q, {q.dims[0], q.dims[1], v.dims[2]})));
   return Ok();
 }
 
@@ -45,7 +47,7 @@ void add_nn_attention(OpRegistry& registry) {
           .input("K", "[batch, columns, heads * width]")
           .input("V", "[batch, columns, heads * width of V]")
           .input("Mask", "broadcast to [batch, heads, rows, columns]", Arity::kOptional)
-          .output("Out", "[batch, rows, heads * width of V]; LoD of Q")
+          .output("Out", "[batch, rows, heads * width of V]; no LoD")
           .intermediate("Probs", "result of softmax, [batch, heads, rows, columns]")
           .attr("heads", 1, "number of heads")
           .range(1)

@@ -1,7 +1,7 @@
 """Random small programs of the ops that the executor's passes rewrite, with overwritten vars, in-place ops, sub-blocks
 that write vars of block 0, several batch sizes and odd fetches. A program is a dict that stays valid if ops or fetches
 are removed: vars (name to [kind of declaration, type]), ops (each a dict with the line of the op and, if it has one,
-the lines of its sub-block), feeds, fetches, batches, loss."""
+the lines of its sub-block), feeds, fetches, batches, loss, sequences (feeds that have a LoD)."""
 import random
 
 F32, I64 = "f32", "i64"
@@ -10,6 +10,7 @@ FEEDS = {"x": MATRIX, "y": MATRIX, "one_row": MATRIX, "cube": CUBE, "image": IMA
 PARAMS = {"w0": (8, 8), "w1": (8, 8), "b0": (8,), "b1": (8,), "s0": (1,), "table": (16, 8), "table2": (16, 8),
           "filter": (3, 3, 3, 3), "c0": (3,), "c1": (3,), "mean": (3,), "variance": (3,)}
 SEQUENCES = {"words": (-1, 1), "more_words": (-1, 1)}
+LOD_FEEDS = ["x", "y", "cube", "image"]  # may be fed as sequences of rows, each cut in its own way: results must have the LoD of the right operand
 UNARY = ["relu", "sigmoid", "tanh", "square", "abs", "gelu", "leaky_relu", "softmax", "exp_small", "floor", "assign"]
 BINARY = ["add", "sub", "mul", "max", "min", "div"]
 
@@ -347,6 +348,9 @@ def make(seed):
     if matrix and rng.random() < 0.4:
         program["train"] = rng.choice(["sgd", "momentum", "none"])
         program["loss_of"] = matrix[-rng.randint(1, min(3, len(matrix)))]
+    program["sequences"] = [n for n in LOD_FEEDS if rng.random() < 0.4]
+    for name in program["sequences"]:
+        maker.vars[name][1] += " lod=1"
     return program
 
 

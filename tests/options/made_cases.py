@@ -334,6 +334,7 @@ made("dropout", "rnn", {"Input": f(5, 2, 4), "PreState": [f(2, 2, 3), f(2, 2, 3)
      {"Out": "float32", "State": ("float32", 2), "Reserve": "uint8", "DropoutState": "uint8"},
      (["Input", "WeightList"], {"Out": (5, 2, 3)}), hidden=("Reserve", "DropoutState"))
 made("sequences", "fc", {"Input": f(3, 4), "W": f(4, 2), "ResidualData": Lod(f(3, 2), [1, 2])}, {}, {"Out": "float32"})
+made("rows of sequences", "fc", {"Input": Lod(f(3, 4), [1, 2]), "W": f(4, 2)}, {}, {"Out": "float32"})
 made("wide", "margin_rank_loss", {"Label": np.ones((3, 1), "float32"), "X1": f(3, 1), "X2": f(3, 1)}, {"margin": 3.0},
      {"Activated": "float32", "Out": "float32"}, (["X1", "X2"], {"Out": (3, 1)}))
 for word in ("downgrade_in_infer", "upscale_in_train"):

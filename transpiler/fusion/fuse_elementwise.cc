@@ -9,6 +9,7 @@
 
 #include "framework/text_form/print.h"
 #include "ops/elementwise/chain_steps.h"
+#include "ops/lod_source.h"
 #include "ops/read_attr.h"
 #include "transpiler/fusion/inner_vars.h"
 #include "transpiler/pass_registry.h"
@@ -76,6 +77,20 @@ std::optional<Link> link_of(Op& op, llvm::StringRef running, const PassContext& 
   return link;
 }
 
+// The input of the chain whose LoD the result of its last op has; empty: it has none; nullopt: not
+// known.
+std::optional<llvm::StringRef> lod_source(llvm::ArrayRef<Link> chain, const PassContext& context) {
+  std::optional<llvm::StringRef> source = chain.front().running;
+  for (const Link& link : chain) {
+    const std::optional<llvm::StringRef> own =
+        ops::lod_source(context.registry, *link.op, link.out);
+    const bool hands_on = &link != &chain.front() && own == link.running;
+    if (!hands_on) source = own;
+    if (!source) return std::nullopt;
+  }
+  return source;
+}
+
 bool is_large(const Var& var) {
   int64_t count = 1;
   for (const int64_t dim : var.dims()) {
@@ -113,7 +128,8 @@ class FuseElementwise final : public Pass {
                                       const PassContext& context) {
     std::vector<Link> chain;
     std::optional<Link> link = link_of(first, {}, context);
-    if (!link || !is_large(*inner.block().find_var(link->out))) return chain;
+    if (!link || !is_large(*inner.block().find_var(link->out)) || !lod_source(*link, context))
+      return chain;
     chain.push_back(*link);
     while (chain.size() < kMostSteps) {
       Op* const next = inner.only_reader(chain.back().out);
@@ -122,7 +138,7 @@ class FuseElementwise final : public Pass {
       const bool steady = link && llvm::all_of(chain, [&](const Link& before) {
                             return inputs_unchanged(*before.op, *next);
                           });
-      if (!steady) break;
+      if (!steady || !lod_source(*link, context)) break;
       chain.push_back(*link);
     }
     return chain;
@@ -173,10 +189,13 @@ class FuseElementwise final : public Pass {
     for (const Link& link : chain)
       steps.push_back(step_text(link, &link == &chain.front(), inputs, context));
     const std::string out = chain.back().out.str();
+    const std::string lod_from = lod_source(chain, context)->str();
+    const auto lod_of = lod_from.empty() ? -1 : llvm::find(inputs, lod_from) - inputs.begin();
     Op& last = *chain.back().op;
     turn_into(last, "elementwise_chain");
     last.set_input("X", llvm::ArrayRef(inputs)).set_output("Out", out);
     last.set_strings("steps", std::move(steps));
+    if (lod_of != 0) last.set_int("lod_of", static_cast<int32_t>(lod_of));
     for (const Link& link : llvm::ArrayRef(chain).drop_back()) inner.erase(*link.op);
   }
 

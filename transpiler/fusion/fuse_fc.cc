@@ -6,6 +6,7 @@
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringSwitch.h>
 
+#include "ops/lod_source.h"
 #include "ops/read_attr.h"
 #include "transpiler/fusion/inner_vars.h"
 #include "transpiler/pass_registry.h"
@@ -73,6 +74,7 @@ struct FuseFcChain {
   llvm::StringRef bias;
   llvm::StringRef residual;
   bool residual_first = false;  // the residual is the first operand of the sum
+  bool drops_lod = false;       // the result of the product does not have the LoD of x
   llvm::StringRef activation;
 };
 
@@ -128,6 +130,10 @@ class FuseFc final : public Pass {
       chain.product = *product;
       chain.out = product->out;
       chain.ops.push_back(op);
+      const std::optional<llvm::StringRef> lod =
+          ops::lod_source(context.registry, *op, product->out);
+      if (!lod || (!lod->empty() && *lod != product->x)) continue;
+      chain.drops_lod = lod->empty();
       follow(chain, inner, context);
       if (chain.bias.empty() && chain.residual.empty()) continue;
       fuse(chain, inner);
@@ -179,6 +185,7 @@ class FuseFc final : public Pass {
     last.set_output("Out", chain.out);
     last.set_int("in_num_col_dims", static_cast<int32_t>(product.row_dims));
     if (chain.residual_first) last.set_bool("residual_first", true);
+    if (chain.drops_lod) last.set_bool("drops_lod", true);
     if (!chain.activation.empty()) last.set_string("activation_type", chain.activation.str());
     for (Op* const op : llvm::ArrayRef(chain.ops).drop_back()) inner.erase(*op);
   }

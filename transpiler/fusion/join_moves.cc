@@ -6,6 +6,7 @@
 #include <llvm/ADT/SmallVector.h>
 
 #include "framework/names.h"
+#include "ops/lod_source.h"
 #include "ops/read_attr.h"
 #include "transpiler/fusion/inner_vars.h"
 #include "transpiler/pass_registry.h"
@@ -74,7 +75,8 @@ class JoinMoves final : public Pass {
       const std::optional<Move> move = move_of(*op, inner);
       if (!move) continue;
       changed |= join(*move, inner, context);
-      if (changes_nothing(*op, context) && bypass(*move, inner)) changed = true;
+      if (changes_nothing(*op, context) && keeps_lod(*op, inner, context) && bypass(*move, inner))
+        changed = true;
     }
     return changed;
   }
@@ -160,6 +162,24 @@ class JoinMoves final : public Pass {
     // one unknown dim can be computed from the others
     return llvm::count_if(x->dims(), [](int64_t dim) { return dim < 0; }) <= 1 &&
            llvm::none_of(x->dims(), [](int64_t dim) { return dim == 0; });
+  }
+
+  // True if the readers of the result find the same LoD in the input. Transposes drop it.
+  static bool keeps_lod(const Op& op, const InnerVars& inner, const PassContext& context) {
+    const llvm::StringRef x = single_input(op, "X");
+    const auto source = ops::lod_source(context.registry, op, single_output(op, "Out"));
+    return source && (*source == x || (source->empty() && has_no_lod(x, inner, context)));
+  }
+
+  // False for vars of which it is not known, such as those that are fed.
+  static bool has_no_lod(llvm::StringRef name, const InnerVars& inner, const PassContext& context) {
+    while (const Op* const writer = inner.writer(name)) {
+      const auto source = ops::lod_source(context.registry, *writer, name);
+      if (!source) return false;
+      if (source->empty()) return true;
+      name = *source;
+    }
+    return false;
   }
 
   // Readers of the result now read the input; readers of the input's gradient read the result's.
