@@ -55,6 +55,7 @@ Status infer_fused_batch_norm(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(infer_batch_norm(ctx));
   const VarMeta& x = ctx.input("X");
   const VarMeta& z = ctx.input("Z");
+  if (ctx.attr<bool>("z_first")) ctx.set_output("Y", with_offsets_of(x, z));
   bool alike = !dims_known(x) || !dims_known(z) || x.rank() == z.rank();
   for (size_t i = 0; alike && dims_known(x) && dims_known(z) && i < x.rank(); ++i)
     alike = dims_agree(x.dims[i], z.dims[i]);
@@ -180,6 +181,7 @@ OpDef fused_batch_norm() {
   OpDef def = forward("fused_batch_norm",
                       "max(batch_norm(X) + Z, 0); made by the rewrite fuse-norm for training");
   return def.input("Z", "image of the shape of X", Arity::kOptional)
+      .attr("z_first", false, "Y has the LoD of Z, not of X")
       .infer(infer_fused_batch_norm)
       .inplace("Z", "Y");
 }

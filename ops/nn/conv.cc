@@ -117,6 +117,15 @@ OpDef family_conv(llvm::StringRef type, llvm::StringRef grad_type, size_t spatia
   return def;
 }
 
+Status infer_fused_conv(InferContext& ctx) {
+  if (!ctx.attr<bool>("residual_first")) return infer_conv(ctx);
+  const VarMeta& input = ctx.input("Input");
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv(ctx));
+  const VarMeta out = dims ? with_dims(input, *dims) : shapeless_meta(input.dtype);
+  ctx.set_output("Output", with_offsets_of(out, ctx.input("ResidualData")));
+  return Ok();
+}
+
 // Passes fuse a convolution and the ops after it into this op, in programs for inference.
 OpDef fused_conv() {
   OpDef def("fused_conv2d");
@@ -142,7 +151,8 @@ OpDef fused_conv() {
       .attr("fuse_beta", 0.0F, "with fuse_activation: threshold of relu6")
       .attr("fuse_residual_connection", true, "add ResidualData")
       .attr("release_filter", false, "free Filter once its values are folded")
-      .infer(infer_conv)
+      .attr("residual_first", false, "Output has the LoD of ResidualData; else it has none")
+      .infer(infer_fused_conv)
       .flops(flops_conv)
       .inplace("ResidualData", "Output");
 }

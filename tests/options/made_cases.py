@@ -231,6 +231,9 @@ made("two groups", "fused_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 2, 2,
      {"groups": 2, "activation": "leaky_relu", "alpha": 0.3, "paddings": [1, 0]}, {"Output": "float32"})
 made("bounded", "fused_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 4, 2, 2), "ResidualData": f(2, 4, 4, 3)},
      {"fuse_activation": "relu6", "fuse_beta": 0.5}, {"Output": "float32"})
+made("images in sequences", "fused_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 4, 2, 2), "ResidualData": Lod(f(2, 4, 4, 3), [1, 1])}, {},
+     {"Output": "float32"})
+made("images in sequences", "fused_batch_norm", {**norm, "Z": Lod(f(3, 4, 2, 2), [1, 2])}, {}, normed, hidden=("SavedMean", "SavedVariance"))
 made("normed", "fused_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 4, 2, 2), "Scale": f(4), "Shift": f(4), "Mean": f(4), "Variance": f(4, lo=0.5)},
      {"epsilon": 1e-3}, {"Output": "float32"}, also=("Filter",))
 

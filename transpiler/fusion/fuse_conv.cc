@@ -20,6 +20,7 @@ struct FuseConvChain {
   llvm::StringRef bias;
   const Op* norm = nullptr;
   llvm::StringRef residual;
+  bool residual_first = false;  // the residual is the first operand of the sum
   const Op* activation = nullptr;
 
   [[nodiscard]] Op& last() const { return *ops.back(); }
@@ -51,7 +52,9 @@ class FuseConv final : public Pass {
       if (is_convolution(op)) convolutions.push_back(&op);
     }
     for (Op* const op : convolutions) {
-      FuseConvChain chain{{op}, single_input(*op, "Bias"), nullptr, {}, nullptr};
+      FuseConvChain chain;
+      chain.ops.push_back(op);
+      chain.bias = single_input(*op, "Bias");
       follow(chain, inner, context);
       fuse(chain, inner, context);
       changed = true;
@@ -164,6 +167,7 @@ class FuseConv final : public Pass {
     }
     if (operand->dims() != image->dims() || image->dims().size() != 4) return false;
     chain.residual = other;
+    chain.residual_first = x == other;
     return true;
   }
 
@@ -204,6 +208,7 @@ class FuseConv final : public Pass {
     last.set_output("Output", out);
     for (auto& [name, value] : attrs) last.set_attr(name, std::move(value));
     if (chain.norm != nullptr) last.set_float("epsilon", epsilon);
+    if (chain.residual_first) last.set_bool("residual_first", true);
     if (release) last.set_bool("release_filter", true);
     if (!activation.empty()) last.set_string("activation", activation).set_float("alpha", alpha);
     for (size_t i = 0; i + 1 < chain.ops.size(); ++i) inner.erase(*chain.ops[i]);

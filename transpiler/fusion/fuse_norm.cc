@@ -244,6 +244,7 @@ class FuseNorm final : public Pass {
     const auto attrs = copied_attrs(*found.norm);
     const std::string result = single_output(*found.relu, "Out").str();
     const std::string summand = found.summand.str();
+    const bool is_first = found.add != nullptr && single_input(*found.add, "X") == summand;
     Op& op = *found.relu;
     turn_into(op, "fused_batch_norm");
     for (const auto& [slot, name] : inputs) op.set_input(slot, name);
@@ -253,6 +254,7 @@ class FuseNorm final : public Pass {
     erase_norm(*found.norm, outputs, inner);
     for (const auto& [slot, name] : outputs) op.set_output(slot, name);
     for (const auto& [name, value] : attrs) op.set_attr(name, value);
+    if (is_first) op.set_bool("z_first", true);
   }
   // The statistics stay declared: the fused op writes them.
   static void erase_norm(Op& norm, const Copied& outputs, const InnerVars& inner) {
