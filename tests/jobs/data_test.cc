@@ -166,6 +166,38 @@ TEST(CheckAgainst, FindsWhatDoesNotFit) {
   EXPECT_TRUE(check_against(named("y", {NAN}), named("y", {NAN}), {}).same);
   EXPECT_FALSE(check_against(named("y", {NAN}), named("y", {1}), {}).same);
   EXPECT_FALSE(check_against(named("y", {1}), named("y", {INFINITY}), {1, 1}).same);
+  EXPECT_THAT(check_against(named("y", {1}), {}, {}).text, HasSubstr("nothing to compare with"));
+  EXPECT_FALSE(check_against(named("y", {1}), {}, {}).same);
+}
+
+executor::NamedValues named_ids(const std::vector<int64_t>& data) {
+  executor::NamedValues values;
+  auto& tensor = values["y"].as<Tensor>();
+  EXPECT_TRUE(tensor.resize(DType::kInt64, {static_cast<int64_t>(data.size())}).ok());
+  std::copy(data.begin(), data.end(), tensor.data<int64_t>());
+  return values;
+}
+
+TEST(CheckAgainst, ComparesIntegersExactly) {
+  constexpr int64_t kLarge = (int64_t{1} << 53) + 1;  // the same double as 2^53
+  EXPECT_TRUE(check_against(named_ids({kLarge}), named_ids({kLarge}), {0, 0}).same);
+  const CheckResult check =
+      check_against(named_ids({7, kLarge}), named_ids({7, kLarge - 1}), {0, 0});
+  EXPECT_FALSE(check.same);
+  EXPECT_THAT(check.text, HasSubstr("largest difference 1 at element 1"));
+  EXPECT_THAT(check_against(named("y", {1}), named_ids({1}), {}).text,
+              HasSubstr("y: expected i64 [1], found f32 [1]"));
+}
+
+TEST(CheckAgainst, ComparesTheLodThatIsExpected) {
+  executor::NamedValues one = named("y", {1, 2, 3});
+  executor::NamedValues other = named("y", {1, 2, 3});
+  one["y"].as<Tensor>().set_lod(Lod({{0, 1, 3}}));
+  EXPECT_TRUE(check_against(one, other, {}).same);  // nothing is said about sequences
+  EXPECT_THAT(check_against(other, one, {}).text,
+              HasSubstr("y: expected LoD [[0, 1, 3]], found none"));
+  other["y"].as<Tensor>().set_lod(Lod({{0, 2, 3}}));
+  EXPECT_THAT(check_against(other, one, {}).text, HasSubstr("found [[0, 2, 3]]"));
 }
 
 }  // namespace
