@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "io/npy.h"
+#include "io/npz.h"
 
 namespace millrace::jobs {
 namespace {
@@ -88,6 +93,7 @@ template <typename T>
 Largest compare_check_against(const std::vector<T>& found, const std::vector<T>& expected,
                               const Tolerance& tolerance) {
   Largest largest;
+  if (!expected.empty()) largest.expected = static_cast<double>(expected[0]);
   for (size_t i = 0; i < found.size(); ++i) {
     const double difference = distance(found[i], expected[i]);
     if (difference == 0) continue;
@@ -160,6 +166,22 @@ CheckResult check_against(const executor::NamedValues& results,
     }
   }
   return check;
+}
+
+StatusOr<CheckResult> check_against_file(const executor::NamedValues& results,
+                                         const std::string& path, const Tolerance& tolerance) {
+  executor::NamedValues expected;
+  if (!llvm::StringRef(path).endswith(".npy")) {
+    MILLRACE_ASSIGN_OR_RETURN(expected, io::read_values(path));
+    return check_against(results, expected, tolerance);
+  }
+  if (results.size() != 1)
+    return Status(StatusCode::kUsage,
+                  fmt::format("options.check_against: an npy has one result, found {} results",
+                              results.size()));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, io::read_npy(path));
+  expected[results.begin()->first].as<Tensor>() = std::move(tensor);
+  return check_against(results, expected, tolerance);
 }
 
 }  // namespace millrace::jobs

@@ -29,4 +29,9 @@ struct CheckResult {
 CheckResult check_against(const executor::NamedValues& results,
                           const executor::NamedValues& expected, const Tolerance& tolerance);
 
+/// The same with the expected arrays of a file: an npz, or an npy for the only result.
+/// Errors: those of the readers; kUsage for an npy and another number of results than one.
+StatusOr<CheckResult> check_against_file(const executor::NamedValues& results,
+                                         const std::string& path, const Tolerance& tolerance);
+
 }  // namespace millrace::jobs

@@ -286,6 +286,24 @@ constexpr const char* kForwardStep =
     "--startup tests/data/frontend/fit_a_line.startup.pb --seed 3 --feed x=4x13xf32=random:1 "
     "--feed y=4x1xf32=random:2 ";
 
+TEST_F(ProgramTools, APlanReplacesOnlyThePrintedResults) {
+  const std::string step = std::string(kForwardStep) + "--fetch mean_0.tmp_0 ";
+  ASSERT_EQ(run(step + "-q -o " + path("right.npz")).code, 0);
+  const std::string planned = step + "--print-plan --check-against " + path("right.npz");
+  const ProgramToolsTestResult right =
+      run(planned + " -o " + path("again.npz") + " --save-persistables " + path("p.npz") +
+          " --save-params " + path("params/"));
+  EXPECT_EQ(right.code, 0) << right.out;
+  EXPECT_THAT(right.out, HasSubstr("mean_0.tmp_0: largest difference 0 "));
+  for (const char* const name : {"again.npz", "p.npz", "params/fc_0.w_0"})
+    EXPECT_TRUE(std::filesystem::exists(path(name))) << name;
+  EXPECT_THAT(run(planned).out, Not(HasSubstr("\nmean_0.tmp_0: f32")));
+  EXPECT_EQ(run(planned + " --feed y=4x1xf32=random:3").code, 1) << "the loss differs";
+  const ProgramToolsTestResult both = run(planned + " -o -");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.out, HasSubstr("--print-plan and -o - both write to stdout"));
+}
+
 TEST_F(ProgramTools, GradientsAreChecked) {
   const std::string step = std::string(kForwardStep) + "--loss mean_0.tmp_0 --check-gradients";
   const ProgramToolsTestResult table = run(step);
