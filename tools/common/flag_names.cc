@@ -19,6 +19,7 @@ constexpr FieldFlag kFieldFlags[] = {
     {"files.load_program", "--load-program"},
     {"files.params", "--params"},
     {"files.slices", "--slices"},
+    {"options.block", "--block"},
     {"options.check_against", "--check-against"},
     {"options.check_nan", "--check-nan"},
     {"options.columns", "--columns"},
