@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/base/errors.h"
 #include "io/checkpoint/arrays.h"
 
 namespace millrace::jobs {
@@ -191,6 +192,7 @@ StatusOr<SourceComparison> compare_sources(const TensorSource& a, const TensorSo
     }
     options.progress(io::tensor_bytes(x));
   }
+  if (result.compared == 0 && result.differences.empty()) return NotFound("no variable to compare");
   return result;
 }
 

@@ -41,7 +41,8 @@ struct SourceComparison {
 
 /// Compares the values of two sources by name. NaN equals NaN, positive zero equals negative zero,
 /// and an infinity equals itself only, whatever the tolerance. Holds one value of each source in
-/// memory. Errors: those of the sources and of `options.proceed`.
+/// memory. Errors: kNotFound if neither source has a selected value; those of the sources and of
+/// `options.proceed`.
 StatusOr<SourceComparison> compare_sources(const TensorSource& a, const TensorSource& b,
                                            const CompareOptions& options);
 

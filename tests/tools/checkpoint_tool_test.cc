@@ -180,6 +180,9 @@ TEST_F(CheckpointTool, ComparesWithTolerance) {
   EXPECT_EQ(differ.code, 1);
   EXPECT_THAT(differ.out, HasSubstr("fc_0.b_0: 1 elements differ"));
   succeed("diff --rtol 1e-6 " + path("ck") + " " + path("sep"));
+  const CheckpointToolTestResult none = run("diff --vars 'gc_*' " + path("ck") + " " + path("sep"));
+  EXPECT_EQ(none.code, 3) << "nothing was compared";
+  EXPECT_THAT(none.out, HasSubstr("no variable to compare"));
   const json report = json::parse(run("diff -q --json " + path("ck") + " " + path("sep")).out);
   EXPECT_EQ(report["differences"][0]["at"], 0);
   EXPECT_THAT(
