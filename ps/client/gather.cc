@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
 #include "framework/slice_cover.h"
-#include "framework/tensor/join_rows.h"
 #include "framework/var.h"
 #include "ps/slices/row_places.h"
 
@@ -145,33 +145,28 @@ StatusOr<std::map<std::string, Value>> gather_schedule(Client& client, const Sli
 }
 
 StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
+  const std::string& name = slices.properties.distributed_lookup_table;
   std::vector<std::pair<std::string, std::string>> places;
   for (const std::string& endpoint : slices.properties.endpoints)
-    places.emplace_back(endpoint, slices.properties.distributed_lookup_table);
+    places.emplace_back(endpoint, name);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Value> parts, fetch(client, places));
-  std::vector<RowPlace> rows;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const auto* const part = parts[i].get_if<SelectedRows>();
-    if (part == nullptr)
-      return InvalidData("a server's shard of the table is {}", describe(parts[i]));
-    add_places(part->rows, i, rows);
+  std::vector<const SelectedRows*> shards;
+  for (const Value& part : parts) {
+    shards.push_back(part.get_if<SelectedRows>());
+    if (shards.back() == nullptr)
+      return InvalidData("a server's shard of '{}' is {}", name, describe(part));
   }
-  MILLRACE_RETURN_IF_ERROR(sort_places(rows));
   Value joined;
-  if (parts.empty()) return joined;
-  const auto& first = *parts.front().get_if<SelectedRows>();
-  auto& whole = joined.as<Tensor>();
-  MILLRACE_RETURN_IF_ERROR(resize_rows(first.value, first.height, whole));
-  std::memset(whole.raw(), 0, static_cast<size_t>(whole.bytes()));
-  const int64_t bytes = first.height == 0 ? 0 : whole.bytes() / first.height;
-  for (const auto& [row, part, position] : rows) {
-    if (row < 0 || row >= first.height)
-      return InvalidData("a server has row {} of '{}', which has {} rows", row,
-                         slices.properties.distributed_lookup_table, first.height);
-    const Tensor& values = parts[part].get_if<SelectedRows>()->value;
-    std::memcpy(whole.raw() + row * bytes, values.raw() + static_cast<int64_t>(position) * bytes,
-                static_cast<size_t>(bytes));
+  if (shards.empty()) return joined;
+  SelectedRows whole;
+  MILLRACE_RETURN_IF_ERROR(of_var(join_shards(shards, whole), name));
+  for (int64_t row = 0; row < whole.height; ++row) {
+    const auto at = static_cast<size_t>(row);
+    if (at >= whole.rows.size() || whole.rows[at] != row)
+      return InvalidData("no server has row {} of '{}', which has {} rows", row, name,
+                         whole.height);
   }
+  joined.as<Tensor>() = std::move(whole.value);
   return joined;
 }
 
