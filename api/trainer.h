@@ -79,9 +79,11 @@ struct TrainerStats {
 /// One trainer of a job with parameter servers, in the process of a server or in another one. The
 /// folder of the job was written by write_job() or `transpile-program`, with `--fleet` as well.
 ///
-///   auto trainer = Trainer::open(trainer_files("job", 0), connection);
-///   for (const Arrays& batch : batches) trainer->step(batch, {"loss"});
-///   auto params = trainer->finish({.gather = true});  // or an error, like the other two
+///   MILLRACE_ASSIGN_OR_RETURN(Trainer trainer, Trainer::open(trainer_files("job", 0),
+///                                                            connection));
+///   for (const Arrays& batch : batches)
+///     MILLRACE_RETURN_IF_ERROR(trainer.step(batch, {"loss"}).status());
+///   MILLRACE_ASSIGN_OR_RETURN(const Arrays params, trainer.finish({.gather = true}));
 ///
 /// A trainer that ends without finish() is lost for the servers. Movable between steps.
 /// Thread-safety: one caller at a time, except for worker_step().
