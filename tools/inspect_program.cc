@@ -1,6 +1,7 @@
 // inspect-program: print, draw and check one program.
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -142,7 +143,47 @@ StatusOr<int> show_params(Tool& tool, const Program& program, const InspectFlags
   return kDone;
 }
 
+// What the tool shows, and the options that it reads for that.
+struct Shown {
+  std::string words;
+  std::vector<std::string_view> reads;
+};
+
+StatusOr<Shown> shown_by(const InspectFlags& flags) {
+  std::vector<Shown> wanted;
+  if (flags.devices) wanted.push_back({"--devices", {}});
+  if (!flags.params.empty()) wanted.push_back({"--params", {"--vars"}});
+  if (flags.verify || flags.lint) wanted.push_back({flags.verify ? "--verify" : "--lint", {}});
+  if (flags.flops || flags.memory)
+    wanted.push_back(
+        {flags.flops ? "--flops" : "--memory", {"--shapes", "--block", "--ops", "--vars"}});
+  if (wanted.empty())
+    return Shown{"", {"--shapes", "--block", "--ops", "--vars", "--no-attrs", "--no-callstack"}};
+  if (wanted.size() > 1)
+    return Status(StatusCode::kUsage,
+                  fmt::format("expected only one of {} and {}", wanted[0].words, wanted[1].words));
+  return wanted.front();
+}
+
+// Kinds of output exclude each other: a status of 0 must mean what each of them says. Other options
+// that are not read are warned about.
+Status check_flags(const Tool& tool, const InspectFlags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const Shown shown, shown_by(flags));
+  if (!shown.words.empty() && flags.format != "text" && flags.format != "json")
+    return {StatusCode::kUsage,
+            fmt::format("--format {}: expected text or json with {}", flags.format, shown.words)};
+  for (const char* const flag :
+       {"--shapes", "--block", "--ops", "--vars", "--no-attrs", "--no-callstack"}) {
+    if (tool.given(flag) &&
+        std::find(shown.reads.begin(), shown.reads.end(), flag) == shown.reads.end())
+      tool.log(LogLevel::kWarning,
+               fmt::format("{} has no effect: {} does not read it", flag, shown.words));
+  }
+  return Ok();
+}
+
 StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
+  MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
   if (flags.devices) return show_devices(tool, flags.format == "json");
   if (flags.program.empty()) return Status(StatusCode::kUsage, "expected a PROGRAM");
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,

@@ -242,6 +242,22 @@ TEST_F(ProgramTools, CostsOfOneRun) {
   EXPECT_EQ(run("inspect-program --flops --block 7 " + file).code, 3);
 }
 
+TEST_F(ProgramTools, KindsOfOutputExcludeEachOther) {
+  const std::string inspect = std::string("inspect-program ") + kTrainer + " ";
+  const ProgramToolsTestResult both = run(inspect + "--verify --params tests/data/params");
+  EXPECT_EQ(both.code, 2) << "a status of 0 would say that the program verifies";
+  EXPECT_THAT(both.out, HasSubstr("expected only one of --params and --verify"));
+  EXPECT_EQ(run(inspect + "--lint --memory").code, 2);
+  const ProgramToolsTestResult drawn = run(inspect + "--flops --format csv");
+  EXPECT_EQ(drawn.code, 2);
+  EXPECT_THAT(drawn.out, HasSubstr("--format csv: expected text or json with --flops"));
+  const ProgramToolsTestResult part = run(inspect + "--verify --block 0");
+  EXPECT_EQ(part.code, 0);
+  EXPECT_THAT(part.out, HasSubstr("--block has no effect: --verify does not read it"));
+  EXPECT_THAT(run(inspect + "--flops --memory --block 0 --shapes 2").out,
+              Not(HasSubstr("has no effect")));
+}
+
 TEST_F(ProgramTools, CsvHasALineAnOp) {
   const std::string file = write("csv.prog", kCosts);
   EXPECT_EQ(run("inspect-program --format csv --shapes 8 --ops mul " + file).out,
