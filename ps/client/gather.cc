@@ -39,31 +39,31 @@ StatusOr<std::vector<Value>> fetch(Client& client,
 // The first element of a slice, as it arrived from its server. Slices of state that is listed as
 // whole are where those of its parameter are, otherwise one after the other.
 int64_t offset_of(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& slice,
-                  const Tensor& piece, int64_t previous_end) {
+                  const Tensor& tensor, int64_t previous_end) {
   if (slice.is_slice) return slice.offset;
-  const int64_t offset = offset_beside_param(origins, slice, piece.numel());
+  const int64_t offset = offset_beside_param(origins, slice, tensor.numel());
   return offset < 0 ? previous_end : offset;
 }
 
 StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& origin,
-                     std::vector<Value> pieces) {
-  const auto* const first = pieces.front().get_if<Tensor>();
+                     std::vector<Value> values) {
+  const auto* const first = values.front().get_if<Tensor>();
   const std::string& name = origin.origin.name;
   const Dims dims(origin.origin.shape.begin(), origin.origin.shape.end());
-  if (first == nullptr || element_count(dims) == first->numel()) return std::move(pieces.front());
+  if (first == nullptr || element_count(dims) == first->numel()) return std::move(values.front());
   std::vector<VarSlice> slices;
   int64_t end = 0;  // of the previous slice
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const auto* const piece = pieces[i].get_if<Tensor>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto* const tensor = values[i].get_if<Tensor>();
     const DistributedVar& slice = *origin.slices[i];
-    if (piece == nullptr)
+    if (tensor == nullptr)
       return InvalidData("slice '{}' of '{}' on {} is {}, expected a dense tensor",
-                         slice.slice.name, name, slice.endpoint, describe(pieces[i]));
-    const int64_t offset = offset_of(origins, slice, *piece, end);
-    if (__builtin_add_overflow(offset, piece->numel(), &end)) end = 0;  // refused below
+                         slice.slice.name, name, slice.endpoint, describe(values[i]));
+    const int64_t offset = offset_of(origins, slice, *tensor, end);
+    if (__builtin_add_overflow(offset, tensor->numel(), &end)) end = 0;  // refused below
     slices.push_back({fmt::format("'{}' on {}", slice.slice.name, slice.endpoint), offset,
-                      piece->numel(), piece->dtype(),
-                      Dims(piece->dims().begin(), piece->dims().end())});
+                      tensor->numel(), tensor->dtype(),
+                      Dims(tensor->dims().begin(), tensor->dims().end())});
   }
   std::vector<VarSlice> sorted = slices;
   std::ranges::stable_sort(sorted, {}, &VarSlice::offset);
@@ -71,11 +71,11 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
   Value joined;
   auto& whole = joined.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(whole.resize(first->dtype(), dims));
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const auto& piece = *pieces[i].get_if<Tensor>();
-    if (piece.numel() == 0) continue;
-    std::memcpy(whole.raw() + slices[i].offset * dtype_size(first->dtype()), piece.raw(),
-                static_cast<size_t>(piece.bytes()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto& tensor = *values[i].get_if<Tensor>();
+    if (tensor.numel() == 0) continue;
+    std::memcpy(whole.raw() + slices[i].offset * dtype_size(first->dtype()), tensor.raw(),
+                static_cast<size_t>(tensor.bytes()));
   }
   return joined;
 }
@@ -180,8 +180,8 @@ StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesF
     std::vector<std::pair<std::string, std::string>> places;
     for (const DistributedVar* const slice : origin.slices)
       places.emplace_back(slice->endpoint, slice->slice.name);
-    MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> pieces, fetch(client, places));
-    MILLRACE_ASSIGN_OR_RETURN(vars[origin.origin.name], join(origins, origin, std::move(pieces)));
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> values, fetch(client, places));
+    MILLRACE_ASSIGN_OR_RETURN(vars[origin.origin.name], join(origins, origin, std::move(values)));
   }
   return vars;
 }

@@ -258,6 +258,13 @@ TEST_F(ProgramTools, KindsOfOutputExcludeEachOther) {
               Not(HasSubstr("has no effect")));
 }
 
+TEST_F(ProgramTools, AJobReportIsAPageOrATrace) {
+  const ProgramToolsTestResult both =
+      run("job-report --transpiled job --traces " + write("trace.json", "{}"));
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.out, HasSubstr("expected only one of them"));
+}
+
 TEST_F(ProgramTools, CsvHasALineAnOp) {
   const std::string file = write("csv.prog", kCosts);
   EXPECT_EQ(run("inspect-program --format csv --shapes 8 --ops mul " + file).out,
