@@ -38,8 +38,7 @@ struct TrainerOptions {
   bool optimize = true;         ///< programs are rewritten to run faster
   std::string files_root = {};  ///< folder that ops and saves may use; empty: none
   /// Settings of the communicator by name: FLAGS_communicator_max_merge_var_num, ... of the
-  /// original. Only asynchronous and geo trainers
-  /// have a communicator.
+  /// original. Only asynchronous and geo trainers have a communicator.
   std::map<std::string, std::string> communicator = {};
   /// Threads that the communicator counts on (CPU_NUM of the original); at least 1.
   int cpu_num = 1;
@@ -81,7 +80,9 @@ struct TrainerStats {
 /// folder of the job was written by write_job() or `transpile-program`, with `--fleet` as well.
 ///
 ///   MILLRACE_ASSIGN_OR_RETURN(Trainer trainer, Trainer::open(trainer_files("job", 0),
-///   connection)); for (const Arrays& batch : batches) trainer.step(batch, {"loss"});
+///                                                            connection));
+///   for (const Arrays& batch : batches)
+///     MILLRACE_RETURN_IF_ERROR(trainer.step(batch, {"loss"}).status());
 ///   MILLRACE_ASSIGN_OR_RETURN(const Arrays params, trainer.finish({.gather = true}));
 ///
 /// A trainer that ends without finish() is lost for the servers. Movable between steps.
@@ -132,7 +133,7 @@ class Trainer {
   Status go_back();
 
   [[nodiscard]] TrainerStats stats() const;
-  /// Sends what waits, tells the servers that this trainer is done, and saves. Call it once.
+  /// Sends what waits, takes leave of the servers, and saves. Call it once.
   /// \returns what was gathered
   /// Errors: kUsage for a model without its program, for values of servers without slices.json, and
   /// for files that exist; kDistributed; those of writing.

@@ -47,6 +47,24 @@ Status run_passes(Program& program, const ops::OpRegistry& registry,
   return manager.run(program, context, pass_options(program, registry, false)).status();
 }
 
+// Pass prune checks this if there are feeds.
+Status check_needs_no_feeds(const Program& program) {
+  for (const Op& op : program.root().ops()) {
+    if (op.type() == "read" || op.type() == "create_py_reader") continue;
+    for (const llvm::StringRef name : op.input_names()) {
+      const Var* const var = program.root().find_var(name);
+      if (var == nullptr || var->persistable() || !program.root().writers_of(name).empty())
+        continue;
+      Location location = op.location();
+      location.var = name.str();
+      return InvalidArgument("the fetches need '{}', which is neither fed nor computed", name.str())
+          .at(std::move(location))
+          .with_hint("add it to the feeds of the model");
+    }
+  }
+  return Ok();
+}
+
 // The last component of the path, as in the original: names never lead out of the folder.
 std::string base_name(const std::string& name) {
   return fs::path(name).filename().string();
@@ -149,6 +167,7 @@ StatusOr<std::unique_ptr<Program>> make_inference_program(const Program& program
   pipeline.steps.push_back({"set-is-test", {}});
   pipeline.steps.push_back({"add-feed-fetch", {{"feeds", feeds}, {"fetches", fetches}}});
   MILLRACE_RETURN_IF_ERROR(run_passes(*pruned, registry, std::move(pipeline)));
+  if (feeds.empty()) MILLRACE_RETURN_IF_ERROR(check_needs_no_feeds(*pruned));
   return pruned;
 }
 

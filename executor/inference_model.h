@@ -22,8 +22,8 @@ namespace millrace::executor {
 ///
 /// \param program  forward or training program; not changed
 /// \param feeds    each gets a feed op, even if nothing depends on it
-/// Errors: kInvalidArgument for a name that the program does not have, and if there are no fetches;
-/// kInvalidProgram if the fetches need more than the feeds.
+/// Errors: kInvalidArgument for a name that the program does not have, if there are no fetches, and
+/// if the fetches need more than the feeds.
 StatusOr<std::unique_ptr<Program>> make_inference_program(const Program& program,
                                                           const ops::OpRegistry& registry,
                                                           const std::vector<std::string>& feeds,

@@ -1,6 +1,8 @@
 // inspect-program: print, draw and check one program.
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
@@ -10,6 +12,7 @@
 #include "framework/views/html.h"
 #include "framework/views/json.h"
 #include "framework/views/summary.h"
+#include "jobs/inspect/selection.h"
 #include "ops/register_all.h"
 #include "ops/verify.h"
 #include "tools/common/log.h"
@@ -76,30 +79,6 @@ void add_flags_inspect_program(Tool& tool, InspectFlags& flags) {
   app.option_defaults()->group("Options");
 }
 
-// Removes what the flags do not select. Returns whether there was any selection.
-StatusOr<bool> select(Program& program, const InspectFlags& flags) {
-  const auto wanted_var = name_globs(flags.vars);
-  if (flags.block >= 0 && static_cast<size_t>(flags.block) >= program.block_count()) {
-    return InvalidArgument("--block {}: the program has {} blocks", flags.block,
-                           program.block_count())
-        .in_file(flags.program);
-  }
-  if (flags.block < 0 && flags.ops.empty() && !wanted_var) return false;
-  for (Block& block : program.blocks()) {
-    const bool whole = flags.block >= 0 && block.index() != flags.block;
-    for (Op* const op : block.op_vector()) {
-      const bool listed =
-          std::find(flags.ops.begin(), flags.ops.end(), op->type().str()) != flags.ops.end();
-      if (whole || (!flags.ops.empty() && !listed)) block.erase(*op);
-    }
-    std::vector<Var*> unwanted;
-    for (Var& var : block.vars())
-      if (whole || (wanted_var && !wanted_var(var.name()))) unwanted.push_back(&var);
-    for (Var* const var : unwanted) block.erase(*var);
-  }
-  return true;
-}
-
 std::string findings_json(const std::vector<Finding>& findings, const std::string& file) {
   JsonWriter out;
   out.begin_object();
@@ -133,7 +112,7 @@ StatusOr<int> verify(Tool& tool, const Program& program, const InspectFlags& fla
 
 StatusOr<int> show_costs(Tool& tool, const Program& program, const InspectFlags& flags) {
   const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
-  const ProgramCosts costs = program_costs(program, *registry);
+  const jobs::ProgramCosts costs = jobs::program_costs(program, *registry);
   const int64_t unknown = std::max<int64_t>(flags.shapes, 1);
   const bool json = tool.common().json || flags.format == "json";
   MILLRACE_RETURN_IF_ERROR(
@@ -156,23 +135,66 @@ std::string render(const Program& program, const InspectFlags& flags, bool is_pa
 }
 
 StatusOr<int> show_params(Tool& tool, const Program& program, const InspectFlags& flags) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ParamFacts> facts,
-                            read_param_facts(program, flags.params, name_globs(flags.vars)));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<jobs::ParamFacts> facts,
+                            jobs::read_param_facts(program, flags.params, name_globs(flags.vars)));
   const bool json = tool.common().json || flags.format == "json";
   MILLRACE_RETURN_IF_ERROR(
       tool.write_output(json ? params_json(facts, flags.params) : params_text(facts)));
   return kDone;
 }
 
+// What the tool shows, and the options that it reads for that.
+struct Shown {
+  std::string words;
+  std::vector<std::string_view> reads;
+};
+
+StatusOr<Shown> shown_by(const InspectFlags& flags) {
+  std::vector<Shown> wanted;
+  if (flags.devices) wanted.push_back({"--devices", {}});
+  if (!flags.params.empty()) wanted.push_back({"--params", {"--vars"}});
+  if (flags.verify || flags.lint) wanted.push_back({flags.verify ? "--verify" : "--lint", {}});
+  if (flags.flops || flags.memory)
+    wanted.push_back(
+        {flags.flops ? "--flops" : "--memory", {"--shapes", "--block", "--ops", "--vars"}});
+  if (wanted.empty())
+    return Shown{"", {"--shapes", "--block", "--ops", "--vars", "--no-attrs", "--no-callstack"}};
+  if (wanted.size() > 1)
+    return Status(StatusCode::kUsage,
+                  fmt::format("expected only one of {} and {}", wanted[0].words, wanted[1].words));
+  return wanted.front();
+}
+
+// Kinds of output exclude each other: a status of 0 must mean what each of them says. Other options
+// that are not read are warned about.
+Status check_flags(const Tool& tool, const InspectFlags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const Shown shown, shown_by(flags));
+  if (!shown.words.empty() && flags.format != "text" && flags.format != "json")
+    return {StatusCode::kUsage,
+            fmt::format("--format {}: expected text or json with {}", flags.format, shown.words)};
+  for (const char* const flag :
+       {"--shapes", "--block", "--ops", "--vars", "--no-attrs", "--no-callstack"}) {
+    if (tool.given(flag) &&
+        std::find(shown.reads.begin(), shown.reads.end(), flag) == shown.reads.end())
+      tool.log(LogLevel::kWarning,
+               fmt::format("{} has no effect: {} does not read it", flag, shown.words));
+  }
+  return Ok();
+}
+
 StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
+  MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
   if (flags.devices) return show_devices(tool, flags.format == "json");
   if (flags.program.empty()) return Status(StatusCode::kUsage, "expected a PROGRAM");
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
                             read_program(tool, flags.program));
   if (!flags.params.empty()) return show_params(tool, *program, flags);
   if (flags.verify || flags.lint) return verify(tool, *program, flags);
-  if (flags.shapes > 0) fill_unknown_dims(*program, flags.shapes);
-  MILLRACE_ASSIGN_OR_RETURN(const bool is_part, select(*program, flags));
+  if (flags.shapes > 0) jobs::fill_unknown_dims(*program, flags.shapes);
+  StatusOr<bool> selected =
+      jobs::select_part(*program, {flags.block, flags.ops, name_globs(flags.vars)});
+  if (!selected.ok()) return std::move(selected).status().in_file(flags.program);
+  const bool is_part = *selected;
   if (flags.flops || flags.memory) return show_costs(tool, *program, flags);
   const std::string format = tool.common().json ? "json" : flags.format;
   MILLRACE_RETURN_IF_ERROR(tool.write_output(render(*program, flags, is_part, format)));

@@ -30,6 +30,9 @@ StatusOr<int> trace(Tool& tool, const ReportFlags& flags) {
 }
 
 StatusOr<int> report(Tool& tool, const ReportFlags& flags) {
+  if (!flags.traces.empty() && (!flags.transpiled.empty() || !flags.stats.empty()))
+    return Status(StatusCode::kUsage,
+                  "--traces writes a trace, --transpiled a page: expected only one of them");
   if (!flags.traces.empty()) return trace(tool, flags);
   if (flags.transpiled.empty() || flags.stats.empty())
     return Status(StatusCode::kUsage, "expected --transpiled and the trainers' files, or --traces");

@@ -88,7 +88,7 @@ int millrace::tools::run_program(int argc, char** argv) {
       return millrace::Status(millrace::StatusCode::kUsage,
                               "--metrics: expected a role of a job with servers");
     MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks, options.ps.job_key));
-    fill_in_rank(options, rings == nullptr ? 0 : rings->rank());
+    fill_in_rank(options, rings == nullptr ? 0 : rings->rank(), tool.common().output);
     SignalWatch watch;  // must be created before other threads
     watch.start({});
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);

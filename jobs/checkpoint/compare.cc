@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/base/errors.h"
 #include "io/checkpoint/arrays.h"
 
 namespace millrace::jobs {
@@ -40,7 +41,9 @@ void compare_tensors(const Tensor& a, const Tensor& b, const Tolerance& toleranc
     // equal infinities and two NaNs do not differ; int64 compares exactly.
     if (same_bytes(left[i], right[i]) || (std::isnan(x) && std::isnan(y))) continue;
     const double distance = std::abs(x - y);
-    const bool within = distance <= tolerance.atol + tolerance.rtol * std::abs(y);
+    // an infinity differs from every other number, although its tolerance is infinite
+    const bool within =
+        std::isfinite(distance) && distance <= tolerance.atol + tolerance.rtol * std::abs(y);
     // Positive and negative zero are equal. Integers can differ although their doubles are equal.
     const bool equal = x == y && !std::is_integral_v<T>;
     if (within && (tolerance.atol > 0 || tolerance.rtol > 0 || equal)) continue;
@@ -64,7 +67,7 @@ void compare_complex(const Tensor& a, const Tensor& b, const Tolerance& toleranc
     if (left == right || same_bytes(left, right)) continue;
     const double distance = std::abs(std::complex<double>(left) - std::complex<double>(right));
     const double size = std::abs(std::complex<double>(right));
-    if (distance <= tolerance.atol + tolerance.rtol * size) continue;
+    if (std::isfinite(distance) && distance <= tolerance.atol + tolerance.rtol * size) continue;
     ++found.count;
     if (std::isnan(distance) || distance > found.largest || found.count == 1) {
       found.largest = distance;
@@ -189,6 +192,7 @@ StatusOr<SourceComparison> compare_sources(const TensorSource& a, const TensorSo
     }
     options.progress(io::tensor_bytes(x));
   }
+  if (result.compared == 0 && result.differences.empty()) return NotFound("no variable to compare");
   return result;
 }
 

@@ -39,8 +39,9 @@ struct SourceComparison {
   size_t compared = 0;                       ///< values that both sources have
 };
 
-/// Compares the values of two sources by name. NaN equals NaN, and positive zero equals negative
-/// zero. Holds one value of each source in memory. Errors: those of the sources and of
+/// Compares the values of two sources by name. NaN equals NaN, positive zero equals negative zero,
+/// and an infinity equals itself only, whatever the tolerance. Holds one value of each source in
+/// memory. Errors: kNotFound if neither source has a selected value; those of the sources and of
 /// `options.proceed`.
 StatusOr<SourceComparison> compare_sources(const TensorSource& a, const TensorSource& b,
                                            const CompareOptions& options);

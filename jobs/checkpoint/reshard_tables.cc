@@ -158,7 +158,7 @@ std::vector<io::StreamedTensor> TableReshard::tensors_of(size_t server) const {
     tensors.push_back(std::move(rows));
     std::vector<float> counts;
     for (const ps::RowPlace& place : waiting)
-      counts.push_back(table.counts[place.part][place.position]);
+      counts.push_back(table.counts[place.shard][place.position]);
     tensors.push_back(
         stream_of(ps::table_item(id, ps::kWaitingKeysPart), DType::kInt64, keys_of(waiting)));
     tensors.push_back(

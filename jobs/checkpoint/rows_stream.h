@@ -37,7 +37,7 @@ class RowsStream {
       const uint64_t within = offset % row_bytes_;
       const size_t bytes = std::min<uint64_t>(to.size(), row_bytes_ - within);
       MILLRACE_RETURN_IF_ERROR(
-          streams_[place.part].read(place.position * row_bytes_ + within, to.first(bytes)));
+          streams_[place.shard].read(place.position * row_bytes_ + within, to.first(bytes)));
       to = to.subspan(bytes);
       offset += bytes;
     }

@@ -189,31 +189,17 @@ StatusOr<Value> join_slices(const std::vector<io::Checkpoint>& servers, const st
 // Joins rows in ascending order. A table that has all its rows becomes the dense tensor of a single
 // process.
 StatusOr<Value> join_table(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
-  std::vector<SelectedRows> parts;
-  std::vector<ps::RowPlace> places;
+  std::vector<SelectedRows> shards;
   for (const JoinedVar::Piece& piece : var.pieces) {
-    MILLRACE_ASSIGN_OR_RETURN(SelectedRows part,
+    MILLRACE_ASSIGN_OR_RETURN(shards.emplace_back(),
                               servers[piece.server].load_rows(piece.stored->name, {}));
-    ps::add_places(part.rows, parts.size(), places);
-    parts.push_back(std::move(part));
   }
-  MILLRACE_RETURN_IF_ERROR(ps::sort_places(places));
+  std::vector<const SelectedRows*> all;
+  for (const SelectedRows& shard : shards) all.push_back(&shard);
   Value value;
-  const bool all = static_cast<int64_t>(places.size()) == var.dims[0];
   SelectedRows joined;
-  joined.height = var.dims[0];
-  Dims dims = var.dims;
-  dims[0] = static_cast<int64_t>(places.size());
-  MILLRACE_RETURN_IF_ERROR(joined.value.resize(var.dtype, dims));
-  std::byte* to = joined.value.raw();
-  for (const ps::RowPlace& place : places) {
-    const SelectedRows& part = parts[place.part];
-    const auto bytes = static_cast<size_t>(part.value.bytes()) / part.rows.size();
-    std::memcpy(to, part.value.raw() + place.position * bytes, bytes);
-    to += bytes;
-    joined.rows.push_back(place.row);
-  }
-  if (all) {
+  MILLRACE_RETURN_IF_ERROR(ps::join_shards(all, joined));
+  if (static_cast<int64_t>(joined.rows.size()) == joined.height) {
     value.as<Tensor>() = std::move(joined.value);
   } else {
     value.as<SelectedRows>() = std::move(joined);

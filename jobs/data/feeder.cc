@@ -82,9 +82,12 @@ Status Feeder::open_data(const FeedOptions& options, const Program& program) {
     return InvalidData("found {} examples for {} trainers, none for this one", data_->rows(),
                        options.trainers)
         .in_file(options.data);
-  batch_size_ = std::min(options.batch_size > 0 ? options.batch_size : kBatchSize, rows);
+  batch_size_ = options.batch_size > 0 ? options.batch_size : kBatchSize;
   epochs_ = options.epochs;
   dropped_ = options.drop_last ? rows % batch_size_ : 0;
+  if (dropped_ == rows)
+    return InvalidData("found only {} examples, no batch of {} is full", rows, batch_size_)
+        .in_file(options.data);
   steps_per_epoch_ = (rows - dropped_ + batch_size_ - 1) / batch_size_;
   steps_ = steps_per_epoch_ * options.epochs;
   limit_steps(options.max_steps);

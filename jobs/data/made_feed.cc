@@ -1,6 +1,8 @@
 #include "jobs/data/made_feed.h"
 
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -12,7 +14,7 @@ namespace {
 struct Filling {
   bool random = false;
   uint64_t seed = 0;
-  int64_t high = 2;  ///< of integers, exclusive
+  std::optional<int64_t> high;  ///< of integers, exclusive; none: 2
 };
 
 struct Form {
@@ -32,7 +34,9 @@ StatusOr<std::optional<Filling>> parse_filling(llvm::StringRef name, llvm::Strin
   filling.random = true;
   const auto [seed, high] = text.ltrim(':').split(':');
   const bool has_seed = text.startswith(":") && !seed.getAsInteger(10, filling.seed);
-  const bool has_high = high.empty() || (!high.getAsInteger(10, filling.high) && filling.high > 0);
+  int64_t given = 0;
+  const bool has_high = high.empty() || (!high.getAsInteger(10, given) && given > 0);
+  if (!high.empty()) filling.high = given;
   if (!has_seed || !has_high) {
     return usage(name, fmt::format("expected random:SEED or random:SEED:HIGH, found 'random{}'",
                                    text.str()));
@@ -89,14 +93,28 @@ void fill_made_feed(Tensor& tensor, const Filling& filling) {
     if constexpr (std::is_same_v<T, bool>) {
       value = numbers.below(2) == 1;
     } else if constexpr (std::is_integral_v<T>) {
-      value = static_cast<T>(numbers.below(filling.high));
+      value = static_cast<T>(numbers.below(filling.high.value_or(2)));
     } else {
       value = T(static_cast<float>(2 * numbers.unit() - 1));
     }
   }
 }
 
+// Largest HIGH of an element type; 0 for types without one.
+int64_t highest(DType dtype) {
+  if (!is_integer(dtype)) return 0;
+  const int64_t bits = 8 * dtype_size(dtype) - (dtype == DType::kUint8 ? 0 : 1);
+  return bits >= 62 ? std::numeric_limits<int64_t>::max() : int64_t{1} << bits;
+}
+
 Status fill_random(llvm::StringRef name, Tensor& tensor, const Filling& filling) {
+  const int64_t most = highest(tensor.dtype());
+  if (filling.high && most == 0)
+    return usage(name, fmt::format("HIGH is for integers, found elements of {}",
+                                   dtype_name(tensor.dtype())));
+  if (filling.high > most)
+    return usage(name, fmt::format("expected HIGH of at most {} for elements of {}, found {}", most,
+                                   dtype_name(tensor.dtype()), *filling.high));
   switch (tensor.dtype()) {
     case DType::kFloat32:
       fill_made_feed<float>(tensor, filling);

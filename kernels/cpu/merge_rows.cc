@@ -1,9 +1,9 @@
 #include "kernels/cpu/merge_rows.h"
 
-#include <bit>
 #include <cstring>
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "kernels/dispatch.h"
 
@@ -15,32 +15,10 @@ int64_t row_width(const Tensor& tensor) {
   return width;
 }
 
-// Open addressing; at most half of the entries are used.
-void RowMerger::find_distinct(llvm::ArrayRef<int64_t> rows) {
-  const size_t capacity = std::bit_ceil(rows.size() * 2 + 2);
-  const size_t mask = capacity - 1;
-  table_.assign(capacity, 0);
-  rows_.clear();
-  slots_.resize(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    // a multiplicative hash: consecutive ids, which are common, spread over the table
-    size_t at = static_cast<size_t>((static_cast<uint64_t>(rows[i]) * 0x9E3779B97F4A7C15ULL) >>
-                                    (64U - static_cast<unsigned>(std::bit_width(mask)))) &
-                mask;
-    while (table_[at] != 0 && rows_[static_cast<size_t>(table_[at]) - 1] != rows[i])
-      at = (at + 1) & mask;
-    if (table_[at] == 0) {
-      rows_.push_back(rows[i]);
-      table_[at] = static_cast<int32_t>(rows_.size());
-    }
-    slots_[i] = table_[at] - 1;
-  }
-}
-
 template <typename T>
 Status RowMerger::add_up(const Tensor& from) {
   MILLRACE_RETURN_IF_ERROR(
-      sums_.resize(from.dtype(), {static_cast<int64_t>(rows_.size()), width_}));
+      sums_.resize(from.dtype(), {static_cast<int64_t>(distinct_.size()), width_}));
   const T* const values = from.data<T>();
   T* const sums = sums_.data<T>();
   int32_t filled = 0;
@@ -71,9 +49,11 @@ Status RowMerger::merge(const SelectedRows& from) {
     }
   }
   width_ = row_width(from.value);
-  find_distinct(from.rows);
+  distinct_.begin(from.rows.size());
+  slots_.clear();
+  for (const int64_t row : from.rows) slots_.push_back(static_cast<int32_t>(distinct_.add(row)));
   values_ = from.value.raw();
-  if (rows_.size() == from.rows.size()) return Ok();
+  if (distinct_.size() == from.rows.size()) return Ok();
   return dispatch<FloatTypes>(from.value.dtype(), [&](auto tag) -> Status {
     return add_up<typename decltype(tag)::type>(from.value);
   });
@@ -81,8 +61,8 @@ Status RowMerger::merge(const SelectedRows& from) {
 
 llvm::ArrayRef<int32_t> RowMerger::positions(int64_t height) {
   positions_.assign(static_cast<size_t>(height), -1);
-  for (size_t i = 0; i < rows_.size(); ++i)
-    positions_[static_cast<size_t>(rows_[i])] = static_cast<int32_t>(i);
+  for (const auto& [position, row] : llvm::enumerate(rows()))
+    positions_[static_cast<size_t>(row)] = static_cast<int32_t>(position);
   return positions_;
 }
 

@@ -7,6 +7,7 @@
 #include <llvm/ADT/ArrayRef.h>
 
 #include "framework/base/status.h"
+#include "framework/distinct_ids.h"
 #include "framework/tensor/value.h"
 
 namespace millrace::kernels {
@@ -22,7 +23,7 @@ class RowMerger {
   Status merge(const SelectedRows& from);
 
   /// Distinct rows in the order of their first occurrence.
-  [[nodiscard]] llvm::ArrayRef<int64_t> rows() const { return rows_; }
+  [[nodiscard]] llvm::ArrayRef<int64_t> rows() const { return distinct_.ids(); }
   /// Number of elements of a row.
   [[nodiscard]] int64_t width() const { return width_; }
   /// Values of rows(), row by row; T is the type of the elements. Valid as long as the argument of
@@ -36,17 +37,14 @@ class RowMerger {
   llvm::ArrayRef<int32_t> positions(int64_t height);
 
  private:
-  /// Sets rows_ and slots_ with the hash table.
-  void find_distinct(llvm::ArrayRef<int64_t> rows);
   /// Sets sums_ and values_ to the sums of equal rows, added in the order of the input.
   template <typename T>
   Status add_up(const Tensor& from);
 
-  std::vector<int64_t> rows_;   ///< distinct rows
-  std::vector<int32_t> slots_;  ///< position in rows_ of every input row
-  std::vector<int32_t> table_;  ///< open addressing: position in rows_ + 1, 0 is free
+  DistinctIds distinct_;
+  std::vector<int32_t> slots_;  ///< position in rows() of every input row
   std::vector<int32_t> positions_;
-  Tensor sums_;  ///< values of rows_, if a row occurs twice
+  Tensor sums_;  ///< values of rows(), if a row occurs twice
   int64_t width_ = 0;
   const std::byte* values_ = nullptr;  ///< of sums_, or of the argument of merge()
 };

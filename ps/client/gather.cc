@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
 #include "framework/slice_cover.h"
-#include "framework/tensor/join_rows.h"
 #include "framework/var.h"
 #include "ps/slices/row_places.h"
 
@@ -39,31 +39,31 @@ StatusOr<std::vector<Value>> fetch(Client& client,
 // The first element of a slice, as it arrived from its server. Slices of state that is listed as
 // whole are where those of its parameter are, otherwise one after the other.
 int64_t offset_of(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& slice,
-                  const Tensor& piece, int64_t previous_end) {
+                  const Tensor& tensor, int64_t previous_end) {
   if (slice.is_slice) return slice.offset;
-  const int64_t offset = offset_beside_param(origins, slice, piece.numel());
+  const int64_t offset = offset_beside_param(origins, slice, tensor.numel());
   return offset < 0 ? previous_end : offset;
 }
 
 StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& origin,
-                     std::vector<Value> pieces) {
-  const auto* const first = pieces.front().get_if<Tensor>();
+                     std::vector<Value> values) {
+  const auto* const first = values.front().get_if<Tensor>();
   const std::string& name = origin.origin.name;
   const Dims dims(origin.origin.shape.begin(), origin.origin.shape.end());
-  if (first == nullptr || element_count(dims) == first->numel()) return std::move(pieces.front());
+  if (first == nullptr || element_count(dims) == first->numel()) return std::move(values.front());
   std::vector<VarSlice> slices;
   int64_t end = 0;  // of the previous slice
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const auto* const piece = pieces[i].get_if<Tensor>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto* const tensor = values[i].get_if<Tensor>();
     const DistributedVar& slice = *origin.slices[i];
-    if (piece == nullptr)
+    if (tensor == nullptr)
       return InvalidData("slice '{}' of '{}' on {} is {}, expected a dense tensor",
-                         slice.slice.name, name, slice.endpoint, describe(pieces[i]));
-    const int64_t offset = offset_of(origins, slice, *piece, end);
-    if (__builtin_add_overflow(offset, piece->numel(), &end)) end = 0;  // refused below
+                         slice.slice.name, name, slice.endpoint, describe(values[i]));
+    const int64_t offset = offset_of(origins, slice, *tensor, end);
+    if (__builtin_add_overflow(offset, tensor->numel(), &end)) end = 0;  // refused below
     slices.push_back({fmt::format("'{}' on {}", slice.slice.name, slice.endpoint), offset,
-                      piece->numel(), piece->dtype(),
-                      Dims(piece->dims().begin(), piece->dims().end())});
+                      tensor->numel(), tensor->dtype(),
+                      Dims(tensor->dims().begin(), tensor->dims().end())});
   }
   std::vector<VarSlice> sorted = slices;
   std::ranges::stable_sort(sorted, {}, &VarSlice::offset);
@@ -71,11 +71,11 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
   Value joined;
   auto& whole = joined.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(whole.resize(first->dtype(), dims));
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const auto& piece = *pieces[i].get_if<Tensor>();
-    if (piece.numel() == 0) continue;
-    std::memcpy(whole.raw() + slices[i].offset * dtype_size(first->dtype()), piece.raw(),
-                static_cast<size_t>(piece.bytes()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto& tensor = *values[i].get_if<Tensor>();
+    if (tensor.numel() == 0) continue;
+    std::memcpy(whole.raw() + slices[i].offset * dtype_size(first->dtype()), tensor.raw(),
+                static_cast<size_t>(tensor.bytes()));
   }
   return joined;
 }
@@ -145,33 +145,28 @@ StatusOr<std::map<std::string, Value>> gather_schedule(Client& client, const Sli
 }
 
 StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
+  const std::string& name = slices.properties.distributed_lookup_table;
   std::vector<std::pair<std::string, std::string>> places;
   for (const std::string& endpoint : slices.properties.endpoints)
-    places.emplace_back(endpoint, slices.properties.distributed_lookup_table);
+    places.emplace_back(endpoint, name);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Value> parts, fetch(client, places));
-  std::vector<RowPlace> rows;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const auto* const part = parts[i].get_if<SelectedRows>();
-    if (part == nullptr)
-      return InvalidData("a server's shard of the table is {}", describe(parts[i]));
-    add_places(part->rows, i, rows);
+  std::vector<const SelectedRows*> shards;
+  for (const Value& part : parts) {
+    shards.push_back(part.get_if<SelectedRows>());
+    if (shards.back() == nullptr)
+      return InvalidData("a server's shard of '{}' is {}", name, describe(part));
   }
-  MILLRACE_RETURN_IF_ERROR(sort_places(rows));
   Value joined;
-  if (parts.empty()) return joined;
-  const auto& first = *parts.front().get_if<SelectedRows>();
-  auto& whole = joined.as<Tensor>();
-  MILLRACE_RETURN_IF_ERROR(resize_rows(first.value, first.height, whole));
-  std::memset(whole.raw(), 0, static_cast<size_t>(whole.bytes()));
-  const int64_t bytes = first.height == 0 ? 0 : whole.bytes() / first.height;
-  for (const auto& [row, part, position] : rows) {
-    if (row < 0 || row >= first.height)
-      return InvalidData("a server has row {} of '{}', which has {} rows", row,
-                         slices.properties.distributed_lookup_table, first.height);
-    const Tensor& values = parts[part].get_if<SelectedRows>()->value;
-    std::memcpy(whole.raw() + row * bytes, values.raw() + static_cast<int64_t>(position) * bytes,
-                static_cast<size_t>(bytes));
+  if (shards.empty()) return joined;
+  SelectedRows whole;
+  MILLRACE_RETURN_IF_ERROR(of_var(join_shards(shards, whole), name));
+  for (int64_t row = 0; row < whole.height; ++row) {
+    const auto at = static_cast<size_t>(row);
+    if (at >= whole.rows.size() || whole.rows[at] != row)
+      return InvalidData("no server has row {} of '{}', which has {} rows", row, name,
+                         whole.height);
   }
+  joined.as<Tensor>() = std::move(whole.value);
   return joined;
 }
 
@@ -185,8 +180,8 @@ StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesF
     std::vector<std::pair<std::string, std::string>> places;
     for (const DistributedVar* const slice : origin.slices)
       places.emplace_back(slice->endpoint, slice->slice.name);
-    MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> pieces, fetch(client, places));
-    MILLRACE_ASSIGN_OR_RETURN(vars[origin.origin.name], join(origins, origin, std::move(pieces)));
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> values, fetch(client, places));
+    MILLRACE_ASSIGN_OR_RETURN(vars[origin.origin.name], join(origins, origin, std::move(values)));
   }
   return vars;
 }

@@ -44,18 +44,18 @@ struct RecvSave {
 };
 
 StatusOr<Value> fetch_slice(TrainerLink& link, const RecvSave& save, size_t k) {
-  Value piece;
-  MILLRACE_RETURN_IF_ERROR(link.fetch({{save.endpoints[k], save.remote_names[k], &piece}}, true));
-  const auto* const tensor = piece.get_if<Tensor>();
+  Value slice;
+  MILLRACE_RETURN_IF_ERROR(link.fetch({{save.endpoints[k], save.remote_names[k], &slice}}, true));
+  const auto* const tensor = slice.get_if<Tensor>();
   // Some optimizer state of split parameters is listed as whole, but has the size of a slice.
   const bool listed_whole = save.alike && save.endpoints.size() > 1;
   if (tensor != nullptr && tensor->initialized() &&
       (listed_whole || tensor->numel() == save.slice_elements[k]))
-    return piece;
+    return slice;
   return Status(StatusCode::kExecution,
                 fmt::format("slice '{}' of the server at {}: expected {} elements, found {}",
                             save.remote_names[k], save.endpoints[k], save.slice_elements[k],
-                            describe(piece)));
+                            describe(slice)));
 }
 
 StatusOr<io::ParamWriter> create_file(const RecvSave& save, DType dtype) {
@@ -96,24 +96,24 @@ Status run_recv_rows(TrainerLink& link, const RecvSave& save) {
   }
   const DType dtype = slices[0].get_if<Tensor>()->dtype();
   MILLRACE_ASSIGN_OR_RETURN(io::ParamWriter file, create_file(save, dtype));
-  constexpr int64_t kPieceBytes = int64_t{1} << 20U;
+  constexpr int64_t kChunkBytes = int64_t{1} << 20U;
   const int64_t row_bytes =
       save.shape[0] == 0 ? 0 : save.elements / save.shape[0] * dtype_size(dtype);
-  const int64_t rows_a_piece = std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(row_bytes, 1));
+  const int64_t rows_a_chunk = std::max<int64_t>(1, kChunkBytes / std::max<int64_t>(row_bytes, 1));
   const auto count = static_cast<int64_t>(slices.size());
-  Tensor piece;
-  for (int64_t first = 0; first < save.shape[0]; first += rows_a_piece) {
+  Tensor chunk;
+  for (int64_t first = 0; first < save.shape[0]; first += rows_a_chunk) {
     Dims dims = save.shape;
-    dims[0] = std::min(rows_a_piece, save.shape[0] - first);
-    MILLRACE_RETURN_IF_ERROR(piece.resize(dtype, dims));
+    dims[0] = std::min(rows_a_chunk, save.shape[0] - first);
+    MILLRACE_RETURN_IF_ERROR(chunk.resize(dtype, dims));
     for (int64_t i = 0; i < dims[0]; ++i) {
       const Tensor& slice =
           *slices[static_cast<size_t>(server_of_row(first + i, count))].get_if<Tensor>();
-      std::memcpy(piece.raw() + i * row_bytes,
+      std::memcpy(chunk.raw() + i * row_bytes,
                   slice.raw() + position_on_server(first + i, count) * row_bytes,
                   static_cast<size_t>(row_bytes));
     }
-    MILLRACE_RETURN_IF_ERROR(file.append(piece));
+    MILLRACE_RETURN_IF_ERROR(file.append(chunk));
   }
   return file.commit();
 }
@@ -121,14 +121,14 @@ Status run_recv_rows(TrainerLink& link, const RecvSave& save) {
 // Writes the slices to the file one by one, so that they need not be in memory together.
 Status run_recv_save(TrainerLink& link, const RecvSave& save) {
   if (save.by_remainder) return run_recv_rows(link, save);
-  MILLRACE_ASSIGN_OR_RETURN(Value piece, fetch_slice(link, save, 0));
+  MILLRACE_ASSIGN_OR_RETURN(Value slice, fetch_slice(link, save, 0));
   MILLRACE_ASSIGN_OR_RETURN(io::ParamWriter file,
-                            create_file(save, piece.get_if<Tensor>()->dtype()));
-  MILLRACE_RETURN_IF_ERROR(file.append(*piece.get_if<Tensor>()));
-  const bool whole = save.alike && piece.get_if<Tensor>()->numel() == save.elements;
+                            create_file(save, slice.get_if<Tensor>()->dtype()));
+  MILLRACE_RETURN_IF_ERROR(file.append(*slice.get_if<Tensor>()));
+  const bool whole = save.alike && slice.get_if<Tensor>()->numel() == save.elements;
   for (size_t k = 1; k < save.endpoints.size() && !whole; ++k) {
-    MILLRACE_ASSIGN_OR_RETURN(piece, fetch_slice(link, save, k));
-    MILLRACE_RETURN_IF_ERROR(file.append(*piece.get_if<Tensor>()));
+    MILLRACE_ASSIGN_OR_RETURN(slice, fetch_slice(link, save, k));
+    MILLRACE_RETURN_IF_ERROR(file.append(*slice.get_if<Tensor>()));
   }
   return file.commit();
 }

@@ -92,11 +92,27 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
   return Ok();
 }
 
-Status load_table_rows(const SlicesFile& slices, const Op& serve, const Value& whole,
-                       Scope& scope) {
+// Rows of the whole table: a server declares only its own, but also the gradient, whose rows have
+// the numbers of the whole table. 0: not known.
+int64_t table_height(const Program& program, const std::string& table) {
+  for (const Block& block : program.blocks()) {
+    for (const Op& op : block.ops()) {
+      if (op.first_input("Param") != table) continue;
+      const Var* const grad = block.find_var_recursive(op.first_input("Grad"));
+      if (grad != nullptr && grad->spec().has_tensor() && !grad->dims().empty())
+        return std::max<int64_t>(grad->dims()[0], 0);
+    }
+  }
+  return 0;
+}
+
+Status load_table_rows(const SlicesFile& slices, const Program& program, const Op& serve,
+                       const Value& whole, Scope& scope) {
   const std::string& name = slices.properties.distributed_lookup_table;
   const auto* const table = whole.get_if<Tensor>();
   if (table == nullptr || table->rank() == 0) return misfit_slice(name, whole, "a table of rows");
+  if (const int64_t height = table_height(program, name); height > 0 && table->dim(0) != height)
+    return misfit_slice(name, whole, fmt::format("a table of {} rows", height));
   const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
   const int64_t server = std::max(get_attr_or(serve, "pserver_id", 0), 0);
   auto& to = scope.root().local(name).as<SelectedRows>();
@@ -138,7 +154,7 @@ Status load_slices(const SlicesFile& slices, const Program& program,
     const Var* const var = program.root().find_var(name);
     if (var == nullptr || !var->persistable() || done.contains(name)) continue;
     if (name == table) {
-      MILLRACE_RETURN_IF_ERROR(load_table_rows(slices, *serve, value, scope));
+      MILLRACE_RETURN_IF_ERROR(load_table_rows(slices, program, *serve, value, scope));
       continue;
     }
     const auto* const tensor = value.get_if<Tensor>();
@@ -159,7 +175,8 @@ Status number_table_rows(const SlicesFile& slices, const Program& program, Scope
   if (table == nullptr) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, find_serve_op(program));
   const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
-  number_rows(*table, std::max(get_attr_or(*serve, "pserver_id", 0), 0), servers);
+  number_rows(*table, std::max(get_attr_or(*serve, "pserver_id", 0), 0), servers,
+              table_height(program, name));
   return Ok();
 }
 

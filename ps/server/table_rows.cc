@@ -73,7 +73,7 @@ Status look_up_rows(const Value& table, const Tensor& ids, std::string_view name
   return Ok();
 }
 
-void number_rows(Value& table, int64_t server, int64_t servers) {
+void number_rows(Value& table, int64_t server, int64_t servers, int64_t height) {
   if (auto* const dense = table.get_if<Tensor>()) {
     Tensor values = std::move(*dense);
     table.as<SelectedRows>().value = std::move(values);
@@ -82,8 +82,12 @@ void number_rows(Value& table, int64_t server, int64_t servers) {
   if (rows == nullptr || !rows->value.initialized() || rows->value.rank() == 0) return;
   const int64_t count = rows->value.dim(0);
   if (!rows->rows.empty() && !is_numbered_from_zero(*rows)) return;
-  rows->height = count * servers;
-  rows->rows = first_rows_of_server(count, server, servers);
+  // another number of rows than programs of the transpiler make: the height is not that of the rows
+  const bool fits = height > 0 && rows_of_server(height, 0, servers) == count;
+  rows->height = fits ? height : count * servers;
+  const int64_t own = rows_of_server(rows->height, server, servers);
+  rows->rows = first_rows_of_server(own, server, servers);
+  if (own < count) rows->value = rows->value.share_rows(0, own);
 }
 
 }  // namespace millrace::ps

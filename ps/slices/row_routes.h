@@ -7,6 +7,8 @@
 
 #include <llvm/ADT/ArrayRef.h>
 
+#include "framework/distinct_ids.h"
+
 namespace millrace::ps {
 
 /// The slice of a row: the first whose end is after it; ends.size() for a row after all slices.
@@ -36,7 +38,7 @@ class RowRoutes {
   /// Distinct rows of a slice in the order of their first occurrence, relative to its first row.
   [[nodiscard]] std::vector<int64_t>& rows(size_t slice) { return rows_[slice]; }
   /// Number of distinct rows of all slices.
-  [[nodiscard]] size_t distinct() const { return firsts_.size(); }
+  [[nodiscard]] size_t distinct() const { return distinct_.size(); }
 
  private:
   [[nodiscard]] Place new_place(int64_t row);
@@ -44,13 +46,8 @@ class RowRoutes {
   std::vector<int64_t> ends_;
   std::vector<Place> places_;
   std::vector<std::vector<int64_t>> rows_;
-  struct First {
-    int64_t row;
-    Place place;
-  };
-  std::vector<First> firsts_;   ///< distinct rows
-  std::vector<int32_t> table_;  ///< open addressing: position in firsts_ + 1, 0 is free
-  unsigned shift_ = 0;
+  DistinctIds distinct_;
+  std::vector<Place> firsts_;  ///< places of the distinct rows
 };
 
 }  // namespace millrace::ps

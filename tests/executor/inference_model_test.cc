@@ -194,6 +194,8 @@ TEST_F(InferenceModelTest, RefusesWhatCannotWork) {
   EXPECT_THAT(refused({"z"}, {prediction()}), HasSubstr("'z': the program has no such var"));
   EXPECT_THAT(refused({"x"}, {"z"}), HasSubstr("'z': the program has no such var"));
   EXPECT_NE(refused({"y"}, {prediction()}), "ok") << "the prediction needs x";
+  EXPECT_THAT(refused({}, {prediction()}),
+              HasSubstr("need 'x', which is neither fed nor computed"));
   EXPECT_EQ(refused({"x", "y"}, {prediction()}), "ok");
   Scope scope;
   EXPECT_EQ(load_inference_model(folder_ + "/none", scope).status().code(), StatusCode::kNotFound);

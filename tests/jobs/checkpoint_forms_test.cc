@@ -1,6 +1,7 @@
 // Values of a source in every form that the library writes, and what is refused without a file.
 
 #include <filesystem>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -62,6 +63,26 @@ TEST_F(CheckpointForms, EachFormHoldsTheSameValues) {
     EXPECT_THAT(found->differences, IsEmpty()) << name;
   }
   EXPECT_GE(bytes, 4U * 24U);
+}
+
+TEST_F(CheckpointForms, AnInfinityDiffersFromAFiniteNumberUnderEveryTolerance) {
+  std::map<std::string, Value> values;
+  Tensor& tensor = values["w"].as<Tensor>();
+  tensor = Tensor::create(DType::kFloat32, {2, 3}).value();
+  for (int i = 0; i < 6; ++i) tensor.data<float>()[i] = static_cast<float>(i);
+  tensor.data<float>()[4] = std::numeric_limits<float>::infinity();
+  ASSERT_TRUE(write_file_atomically(path("b.npz"), io::npz_bytes(values).value()).ok());
+  const auto finite = open_source(read_, path("a.npz"));
+  const auto infinite = open_source(read_, path("b.npz"));
+  CompareOptions loose;
+  loose.tolerance = {0.5, 0.5};
+  EXPECT_THAT(compare_sources(**infinite, **infinite, loose)->differences, IsEmpty());
+  for (const auto& [a, b] : {std::pair(&finite, &infinite), {&infinite, &finite}}) {
+    const auto found = compare_sources(***a, ***b, loose);
+    ASSERT_EQ(found->differences.size(), 1U);
+    EXPECT_EQ(found->differences[0].count, 1);
+    EXPECT_EQ(found->differences[0].at, 4);
+  }
 }
 
 TEST_F(CheckpointForms, VerifyReportsDamage) {

@@ -8,6 +8,7 @@
 
 #include "jobs/data/check_against.h"
 #include "jobs/data/data_set.h"
+#include "jobs/data/feeder.h"
 #include "jobs/data/made_feed.h"
 #include "jobs/stats/loss_curve.h"
 
@@ -136,7 +137,28 @@ TEST_F(MadeFeedTest, SaysWhatIsWrong) {
   EXPECT_THAT(error("random:1:0"), HasSubstr("expected random:SEED or random:SEED:HIGH"));
   EXPECT_THAT(error("2xax3xf32=zeros"), HasSubstr("'a' is not a valid dim"));
   EXPECT_THAT(error("2xf33=zeros"), HasSubstr("'f33' is not an element type"));
+  EXPECT_THAT(error("2xi8=random:1:129"), HasSubstr("HIGH of at most 128 for elements of i8"));
+  EXPECT_THAT(error("2xf32=random:1:5"), HasSubstr("HIGH is for integers, found elements of f32"));
   EXPECT_THAT(error("zeros", "z"), HasSubstr("does not declare this tensor"));
+}
+
+TEST_F(DataSetTest, ABatchThatIsNotFullIsLeftOutAlsoIfItIsTheOnlyOne) {
+  FeedOptions options;
+  options.data = fmt::format("{}feeder_test_{}.csv", ::testing::TempDir(), ::getpid());
+  options.columns = "x=0:1,y=2";
+  std::ofstream(options.data) << "1,2,3\n4,5,6\n7,8,9\n";
+  options.batch_size = 4;
+  const auto kept = Feeder::open(options, *program_);
+  ASSERT_TRUE(kept.ok()) << kept.status().to_string();
+  EXPECT_EQ(kept->steps(), 1);
+  options.drop_last = true;
+  EXPECT_THAT(Feeder::open(options, *program_).status().message(),
+              HasSubstr("found only 3 examples, no batch of 4 is full"));
+  options.batch_size = 2;
+  const auto dropped = Feeder::open(options, *program_);
+  ASSERT_TRUE(dropped.ok());
+  EXPECT_EQ(dropped->steps(), 1);
+  EXPECT_EQ(dropped->remark(), "left out 1 examples of batches that are not full");
 }
 
 executor::NamedValues named(const std::string& name, const std::vector<float>& data) {
@@ -166,6 +188,38 @@ TEST(CheckAgainst, FindsWhatDoesNotFit) {
   EXPECT_TRUE(check_against(named("y", {NAN}), named("y", {NAN}), {}).same);
   EXPECT_FALSE(check_against(named("y", {NAN}), named("y", {1}), {}).same);
   EXPECT_FALSE(check_against(named("y", {1}), named("y", {INFINITY}), {1, 1}).same);
+  EXPECT_THAT(check_against(named("y", {1}), {}, {}).text, HasSubstr("nothing to compare with"));
+  EXPECT_FALSE(check_against(named("y", {1}), {}, {}).same);
+}
+
+executor::NamedValues named_ids(const std::vector<int64_t>& data) {
+  executor::NamedValues values;
+  auto& tensor = values["y"].as<Tensor>();
+  EXPECT_TRUE(tensor.resize(DType::kInt64, {static_cast<int64_t>(data.size())}).ok());
+  std::copy(data.begin(), data.end(), tensor.data<int64_t>());
+  return values;
+}
+
+TEST(CheckAgainst, ComparesIntegersExactly) {
+  constexpr int64_t kLarge = (int64_t{1} << 53) + 1;  // the same double as 2^53
+  EXPECT_TRUE(check_against(named_ids({kLarge}), named_ids({kLarge}), {0, 0}).same);
+  const CheckResult check =
+      check_against(named_ids({7, kLarge}), named_ids({7, kLarge - 1}), {0, 0});
+  EXPECT_FALSE(check.same);
+  EXPECT_THAT(check.text, HasSubstr("largest difference 1 at element 1"));
+  EXPECT_THAT(check_against(named("y", {1}), named_ids({1}), {}).text,
+              HasSubstr("y: expected i64 [1], found f32 [1]"));
+}
+
+TEST(CheckAgainst, ComparesTheLodThatIsExpected) {
+  executor::NamedValues one = named("y", {1, 2, 3});
+  executor::NamedValues other = named("y", {1, 2, 3});
+  one["y"].as<Tensor>().set_lod(Lod({{0, 1, 3}}));
+  EXPECT_TRUE(check_against(one, other, {}).same);  // nothing is said about sequences
+  EXPECT_THAT(check_against(other, one, {}).text,
+              HasSubstr("y: expected LoD [[0, 1, 3]], found none"));
+  other["y"].as<Tensor>().set_lod(Lod({{0, 2, 3}}));
+  EXPECT_THAT(check_against(other, one, {}).text, HasSubstr("found [[0, 2, 3]]"));
 }
 
 }  // namespace

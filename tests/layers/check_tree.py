@@ -16,7 +16,7 @@ import sys
 MAX_LINES = 500
 MAX_BYTES = 3_000_000
 README_LINES = 30
-README_FOLDERS = "proto framework ops kernels transpiler io frontend executor ps fleet jobs api tools tests docs bench examples".split()
+README_FOLDERS = "proto framework ops kernels transpiler io frontend interchange executor ps fleet jobs api tools python tests docs bench examples cmake scripts".split()
 CODE = (".h", ".cc", ".cu", ".cuh")
 TEXT = CODE + (".py", ".sh", ".md", ".txt", ".cmake", ".json", ".test", "/run", "Makefile")
 MACHINE_PATH = re.compile(r"(^|[^\w./-])/(work|farm|root|home/\w+)/")

@@ -279,6 +279,30 @@ TEST(LoadSlices, AServerTakesItsRowsOfTheTableAndWholeVars) {
               HasSubstr("'steps': expected i64 [2], found i64 [1]"));
 }
 
+// Server 1 of 2 of a table of 5 rows, which it updates.
+std::unique_ptr<Program> updating_program() {
+  auto program = read_program_bytes(
+      R"(# millrace program 1
+
+block 0 {
+  persist table: selected_rows f32(3, 2)
+  persist table@GRAD: selected_rows f32(5, 2)
+  persist lr: f32(1)
+
+  listen_and_serv X=[] {
+      optimize_blocks: [^1], endpoint: "server", Fanin: 1, distributed_mode: 1, pserver_id: 1
+  }
+}
+
+block 1 parent=0 {
+  sgd Param=table Grad=table@GRAD LearningRate=lr -> ParamOut=table
+}
+)",
+      "server", {});
+  EXPECT_TRUE(program.ok()) << program.status().to_string();
+  return program.ok() ? *std::move(program) : nullptr;
+}
+
 TEST(LoadSlices, RowsOfTheTableGetTheNumbersOfTheirServer) {
   for (const int server : {-1, 0, 1}) {  // -1: the program does not say it
     const auto program = loading_program(server < 0 ? "" : fmt::format(", pserver_id: {}", server));
@@ -290,6 +314,19 @@ TEST(LoadSlices, RowsOfTheTableGetTheNumbersOfTheirServer) {
     EXPECT_EQ(rows.rows,
               server == 1 ? (std::vector<int64_t>{1, 3, 5}) : (std::vector<int64_t>{0, 2, 4}));
   }
+  // the gradient has as many rows as the whole table
+  const auto updated = updating_program();
+  Scope odd;
+  auto& rows = odd.local("table").as<SelectedRows>();
+  ASSERT_TRUE(rows.value.resize(DType::kFloat32, {3, 2}).ok());
+  ASSERT_TRUE(number_table_rows(slices_of_two(), *updated, odd).ok());
+  EXPECT_EQ(rows.height, 5);
+  EXPECT_EQ(rows.rows, (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(rows.value.dim(0), 2);
+  std::map<std::string, Value> whole;
+  ASSERT_TRUE(whole["table"].as<Tensor>().resize(DType::kFloat32, {6, 2}).ok());
+  EXPECT_THAT(load_slices(slices_of_two(), *updated, whole, odd).to_string(),
+              HasSubstr("'table': expected a table of 5 rows, found f32 [6, 2]"));
   Scope scope;
   scope.local("table");
   EXPECT_TRUE(number_table_rows({}, *loading_program(""), scope).ok()) << "no such table";

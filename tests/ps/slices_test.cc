@@ -1,6 +1,7 @@
 // Random rows, heights and servers: every row goes to exactly one slice or server, the order is
 // kept, and what was split can be put together again.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <random>
@@ -238,7 +239,7 @@ TEST(Slices, PlacesOfRowsAreSortedAndNoRowIsTwice) {
   std::vector<int64_t> rows;
   for (const RowPlace& place : places) {
     rows.push_back(place.row);
-    EXPECT_EQ((place.part == 0 ? first : second)[place.position], place.row);
+    EXPECT_EQ((place.shard == 0 ? first : second)[place.position], place.row);
   }
   EXPECT_THAT(rows, ::testing::ElementsAre(1, 2, 3, 4, 5));
   add_places(second, 2, places);
@@ -309,7 +310,7 @@ TEST(RowNumbers, AreThoseOfTheServerWhateverItsStartupProgramLeft) {
         rows.height = 4;
         rows.rows = {0, 1, 2, 3};
       }
-      number_rows(table, server, 3);
+      number_rows(table, server, 3, 0);
       EXPECT_EQ(rows.height, 12);
       EXPECT_EQ(rows.rows, first_rows_of_server(4, server, 3));
       add_places(rows.rows, static_cast<size_t>(server), places);
@@ -318,13 +319,81 @@ TEST(RowNumbers, AreThoseOfTheServerWhateverItsStartupProgramLeft) {
   }
 }
 
+// Every server has as many rows as the first one; those beyond the table are dropped.
+TEST(RowNumbers, EndWithTheTable) {
+  for (int64_t height = 1; height < 12; ++height) {
+    std::vector<Value> tables(4);
+    std::vector<const SelectedRows*> shards;
+    for (int64_t server = 0; server < 4; ++server) {
+      Value& table = tables[static_cast<size_t>(server)];
+      const int64_t made = rows_of_server(height, 0, 4);
+      ASSERT_TRUE(table.as<Tensor>().resize(DType::kFloat32, {made, kWidth}).ok());
+      number_rows(table, server, 4, height);
+      const auto& rows = *table.get_if<SelectedRows>();
+      EXPECT_EQ(rows.height, height);
+      EXPECT_EQ(rows.value.dim(0), static_cast<int64_t>(rows.rows.size()));
+      shards.push_back(&rows);
+    }
+    SelectedRows whole;
+    const Status joined = join_shards(shards, whole);
+    ASSERT_TRUE(joined.ok()) << joined.to_string();
+    EXPECT_EQ(whole.height, height);
+    EXPECT_EQ(whole.rows.size(), static_cast<size_t>(height));
+  }
+  Value other;  // not as many rows as the first server of a table of 5 has
+  ASSERT_TRUE(other.as<Tensor>().resize(DType::kFloat32, {4, kWidth}).ok());
+  number_rows(other, 1, 3, 5);
+  EXPECT_EQ(other.get_if<SelectedRows>()->height, 12);
+}
+
+SelectedRows shard_of_rows(std::vector<int64_t> rows, int64_t height, int64_t width) {
+  SelectedRows shard;
+  shard.height = height;
+  EXPECT_TRUE(shard.value.resize(DType::kFloat32, {static_cast<int64_t>(rows.size()), width}).ok());
+  for (int64_t i = 0; i < shard.value.numel(); ++i)
+    shard.value.data<float>()[i] = static_cast<float>(10 * rows[static_cast<size_t>(i / width)]);
+  shard.rows = std::move(rows);
+  return shard;
+}
+
+TEST(JoinShards, PutsRowsInOrder) {
+  const SelectedRows first = shard_of_rows({4, 0}, 6, 2);
+  const SelectedRows none;
+  const SelectedRows last = shard_of_rows({1}, 6, 2);
+  SelectedRows whole;
+  ASSERT_TRUE(join_shards(std::array{&none, &first, &last}, whole).ok());
+  EXPECT_EQ(whole.height, 6);
+  EXPECT_THAT(whole.rows, ::testing::ElementsAre(0, 1, 4));
+  EXPECT_THAT(whole.value.values<float>(), ::testing::ElementsAre(0, 0, 10, 10, 40, 40));
+}
+
+TEST(JoinShards, RefusesWhatIsNoTable) {
+  const SelectedRows good = shard_of_rows({0, 2}, 4, 2);
+  const auto error = [&](const SelectedRows& other) {
+    SelectedRows whole;
+    return join_shards(std::array{&good, &other}, whole).to_string();
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(error(shard_of_rows({1}, 5, 2)), HasSubstr("expected a table of 4 rows, found 5"));
+  EXPECT_THAT(error(shard_of_rows({1}, 5, 2)), HasSubstr("in the shard of server 1"));
+  EXPECT_THAT(error(shard_of_rows({1}, 4, 3)),
+              HasSubstr("expected rows like those of f32 [2, 2], found f32 [1, 3]"));
+  EXPECT_THAT(error(shard_of_rows({2}, 4, 2)), HasSubstr("two servers have row 2"));
+  EXPECT_THAT(error(shard_of_rows({4}, 4, 2)),
+              HasSubstr("server 1 has row 4 of a table of 4 rows"));
+  EXPECT_THAT(error(shard_of_rows({-1}, 4, 2)), HasSubstr("server 1 has row -1"));
+  SelectedRows more = shard_of_rows({1}, 4, 2);
+  more.rows.push_back(3);
+  EXPECT_THAT(error(more), HasSubstr("2 row numbers, but values f32 [1, 2]"));
+}
+
 TEST(RowNumbers, OfLoadedRowsStay) {
   Value table;
   auto& rows = table.as<SelectedRows>();
   ASSERT_TRUE(rows.value.resize(DType::kFloat32, {2, kWidth}).ok());
   rows.height = 6;
   rows.rows = {0, 1};
-  number_rows(table, 1, 3);
+  number_rows(table, 1, 3, 0);
   EXPECT_EQ(rows.height, 6);
   EXPECT_EQ(rows.rows, (std::vector<int64_t>{0, 1}));
 }

@@ -170,6 +170,21 @@ TEST_F(CheckpointTool, ReadsTheOriginalsOnlyToConvert) {
   EXPECT_TRUE(std::filesystem::exists(path("c3/manifest.json")));
 }
 
+TEST_F(CheckpointTool, OptionsOfOtherCommandsAreRefused) {
+  make_checkpoint(1);
+  make_checkpoint(2);
+  for (const char* const words :
+       {"reshard --vars fc_0.b_0 --ranks 2 -o ", "convert --to npz --ranks 2 -o "}) {
+    const CheckpointToolTestResult refused = run(words + path("out") + " " + path("ck"));
+    EXPECT_EQ(refused.code, 2) << words;
+    EXPECT_THAT(refused.out, HasSubstr("does not read it, only"));
+  }
+  EXPECT_THAT(run("gc --step 1 --keep 1 " + path("ck")).out,
+              HasSubstr("--step: gc does not read it, only show, verify"));
+  EXPECT_TRUE(std::filesystem::exists(path("ck/step-1"))) << "nothing was removed";
+  EXPECT_EQ(run("verify --dry-run " + path("ck")).code, 2);
+}
+
 TEST_F(CheckpointTool, ComparesWithTolerance) {
   make_checkpoint(1);
   succeed("convert " + path("ck/step-1") + " --to fluid-separate -o " + path("sep"));
@@ -180,6 +195,9 @@ TEST_F(CheckpointTool, ComparesWithTolerance) {
   EXPECT_EQ(differ.code, 1);
   EXPECT_THAT(differ.out, HasSubstr("fc_0.b_0: 1 elements differ"));
   succeed("diff --rtol 1e-6 " + path("ck") + " " + path("sep"));
+  const CheckpointToolTestResult none = run("diff --vars 'gc_*' " + path("ck") + " " + path("sep"));
+  EXPECT_EQ(none.code, 3) << "nothing was compared";
+  EXPECT_THAT(none.out, HasSubstr("no variable to compare"));
   const json report = json::parse(run("diff -q --json " + path("ck") + " " + path("sep")).out);
   EXPECT_EQ(report["differences"][0]["at"], 0);
   EXPECT_THAT(

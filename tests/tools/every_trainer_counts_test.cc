@@ -2,6 +2,8 @@
 // does not depend on when it is applied, and two trainers with different batches have to move the
 // param by the sum, or in synchronous modes by the mean, of what each moves it alone.
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "tests/tools/small_job.h"
@@ -72,6 +74,51 @@ TEST_F(SmallJob, AGeoJobTrainsADistributedTable) {
   const std::vector<float> after = train_job(kRounds, "all.npz");
   ASSERT_EQ(after.size(), one.size());
   for (size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(after[i], one[i], 1e-6F) << i;
+}
+
+// A table whose rows do not divide by the servers is gathered with its own number of rows, and read
+// by one process again.
+TEST_F(SmallJob, ADistributedTableOfOddHeightReturnsWhole) {
+  constexpr const char* kNet = "# millrace program 1\n\nblock 0 {{\n  {} w: f32(5, 4)\n{}}}\n";
+  write("net", fmt::format(kNet, "param",
+                           "  var x: f32(-1, 4) need_check_feed\n"
+                           "  var y: i64(-1, 1) need_check_feed\n" +
+                               fmt::format(kLinear, "is_sparse: true, is_distributed: true")));
+  write("startup",
+        fmt::format(kNet, "persist",
+                    "  fill_constant -> Out=w {shape: [5l, 4l], value: 0.5, dtype: 5}\n"));
+  write("min.json",
+        R"({"losses": ["loss"], "optimizer": [{"type": "sgd", "learning_rate": 1.0}]})");
+  succeed("transpile-program", {"--program", at("net"), "--startup", at("startup"), "--minimize",
+                                at("min.json"), "-o", at("alone"), "-q"});
+  const std::string programs = at("alone/main/");
+  succeed("transpile-program",
+          {"--program", programs + "__model__", "--startup", programs + "__startup__", "--pservers",
+           "127.0.0.1:7300,127.0.0.1:7301", "--trainers", "1", "-o", at("job"), "-q"});
+  for (const char* const prefix : {"step0/", "t0/step0/"}) {
+    Values feeds;
+    auto& x = feeds[prefix + std::string("x")].as<Tensor>();
+    auto& y = feeds[prefix + std::string("y")].as<Tensor>();
+    ASSERT_TRUE(x.resize(DType::kFloat32, {2, 4}).ok() && y.resize(DType::kInt64, {2, 1}).ok());
+    std::fill_n(x.data<float>(), 8, 1.0F);
+    y.data<int64_t>()[0] = 4;
+    y.data<int64_t>()[1] = 1;
+    write(prefix[0] == 't' ? "all.npz" : "own.npz", feeds);
+  }
+  const Words job{"--cluster", "inproc", "--transpiled", at("job"), "--feed-steps", at("all.npz")};
+  succeed("run-program",
+          {"--program", programs + "__model__", "--startup", programs + "__startup__",
+           "--feed-steps", at("own.npz"), "--save-persistables", at("one.npz"), "-q"});
+  succeed("run-program", job, {"--save-persistables", at("w.npz"), "-q"});
+  const auto one = io::read_values(at("one.npz"));
+  const auto all = io::read_values(at("w.npz"));
+  ASSERT_TRUE(one.ok() && all.ok());
+  const Tensor& expected = *one->at("w").get_if<Tensor>();
+  const Tensor& found = *all->at("w").get_if<Tensor>();
+  ASSERT_EQ(found.dims(), expected.dims()) << describe(all->at("w"));
+  for (int64_t i = 0; i < 20; ++i)
+    EXPECT_FLOAT_EQ(found.data<float>()[i], expected.data<float>()[i]) << i;
+  succeed("run-program", job, {"--params", at("w.npz"), "-q"});
 }
 
 INSTANTIATE_TEST_SUITE_P(

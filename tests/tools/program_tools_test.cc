@@ -242,6 +242,29 @@ TEST_F(ProgramTools, CostsOfOneRun) {
   EXPECT_EQ(run("inspect-program --flops --block 7 " + file).code, 3);
 }
 
+TEST_F(ProgramTools, KindsOfOutputExcludeEachOther) {
+  const std::string inspect = std::string("inspect-program ") + kTrainer + " ";
+  const ProgramToolsTestResult both = run(inspect + "--verify --params tests/data/params");
+  EXPECT_EQ(both.code, 2) << "a status of 0 would say that the program verifies";
+  EXPECT_THAT(both.out, HasSubstr("expected only one of --params and --verify"));
+  EXPECT_EQ(run(inspect + "--lint --memory").code, 2);
+  const ProgramToolsTestResult drawn = run(inspect + "--flops --format csv");
+  EXPECT_EQ(drawn.code, 2);
+  EXPECT_THAT(drawn.out, HasSubstr("--format csv: expected text or json with --flops"));
+  const ProgramToolsTestResult part = run(inspect + "--verify --block 0");
+  EXPECT_EQ(part.code, 0);
+  EXPECT_THAT(part.out, HasSubstr("--block has no effect: --verify does not read it"));
+  EXPECT_THAT(run(inspect + "--flops --memory --block 0 --shapes 2").out,
+              Not(HasSubstr("has no effect")));
+}
+
+TEST_F(ProgramTools, AJobReportIsAPageOrATrace) {
+  const ProgramToolsTestResult both =
+      run("job-report --transpiled job --traces " + write("trace.json", "{}"));
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.out, HasSubstr("expected only one of them"));
+}
+
 TEST_F(ProgramTools, CsvHasALineAnOp) {
   const std::string file = write("csv.prog", kCosts);
   EXPECT_EQ(run("inspect-program --format csv --shapes 8 --ops mul " + file).out,
@@ -285,6 +308,24 @@ constexpr const char* kForwardStep =
     "run-program --program tests/data/frontend/fit_a_line.main.pb "
     "--startup tests/data/frontend/fit_a_line.startup.pb --seed 3 --feed x=4x13xf32=random:1 "
     "--feed y=4x1xf32=random:2 ";
+
+TEST_F(ProgramTools, APlanReplacesOnlyThePrintedResults) {
+  const std::string step = std::string(kForwardStep) + "--fetch mean_0.tmp_0 ";
+  ASSERT_EQ(run(step + "-q -o " + path("right.npz")).code, 0);
+  const std::string planned = step + "--print-plan --check-against " + path("right.npz");
+  const ProgramToolsTestResult right =
+      run(planned + " -o " + path("again.npz") + " --save-persistables " + path("p.npz") +
+          " --save-params " + path("params/"));
+  EXPECT_EQ(right.code, 0) << right.out;
+  EXPECT_THAT(right.out, HasSubstr("mean_0.tmp_0: largest difference 0 "));
+  for (const char* const name : {"again.npz", "p.npz", "params/fc_0.w_0"})
+    EXPECT_TRUE(std::filesystem::exists(path(name))) << name;
+  EXPECT_THAT(run(planned).out, Not(HasSubstr("\nmean_0.tmp_0: f32")));
+  EXPECT_EQ(run(planned + " --feed y=4x1xf32=random:3").code, 1) << "the loss differs";
+  const ProgramToolsTestResult both = run(planned + " -o -");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.out, HasSubstr("--print-plan and -o - both write to stdout"));
+}
 
 TEST_F(ProgramTools, GradientsAreChecked) {
   const std::string step = std::string(kForwardStep) + "--loss mean_0.tmp_0 --check-gradients";

@@ -54,6 +54,18 @@ TEST(FeedOptions, RefusesWorkersWithoutServers) {
   EXPECT_TRUE(feed_options(tool, options).ok());
 }
 
+TEST(FillInRank, NamesEveryFileThatARankWrites) {
+  RunOptions options;
+  const std::vector<std::string*> written = {
+      &options.curve,          &options.save_params, &options.save_persistables,
+      &options.save_model,     &options.profile,     &options.dump.folder,
+      &options.checkpoint_dir, &options.ps.stats,    &options.parallel.share_vars_output};
+  for (std::string* const path : written) *path = "a.{rank}/{rank}";
+  fill_in_rank(options, 3, "out.{rank}.npz");
+  EXPECT_EQ(options.output, "out.3.npz");
+  for (const std::string* const path : written) EXPECT_EQ(*path, "a.3/3");
+}
+
 TEST(FeedOptions, DivideNeedsTheNumberOfTrainers) {
   const Tool tool({.name = "test", .purpose = {}, .examples = {}, .exit_codes = {}, .notes = {}});
   RunOptions options;
@@ -69,7 +81,7 @@ TEST(FeedOptions, DivideNeedsTheNumberOfTrainers) {
   EXPECT_EQ(feed.divide, jobs::Divide::kExamples);
   EXPECT_EQ(feed.trainer, 1);
   EXPECT_EQ(feed.trainers, 3);
-  fill_in_rank(options, 1);
+  fill_in_rank(options, 1, "");
   EXPECT_THAT(divide_examples(tool, options, 1, 3, feed).message(), HasSubstr("found {rank}"));
 }
 

@@ -114,7 +114,7 @@ std::string parts_text(const io::Manifest& manifest, const io::StoredTensor& ten
 }
 
 std::string value_text(const io::Manifest& manifest, const std::string& name,
-                       const std::vector<ParamFacts>& facts) {
+                       const std::vector<jobs::ParamFacts>& facts) {
   std::string out = params_text(facts);
   if (const io::StoredTensor* const tensor = manifest.find(name))
     return out + parts_text(manifest, *tensor);
@@ -129,7 +129,7 @@ std::string value_text(const io::Manifest& manifest, const std::string& name,
   return out;
 }
 
-void write_facts(JsonWriter& out, const ParamFacts& facts) {
+void write_facts(JsonWriter& out, const jobs::ParamFacts& facts) {
   out.begin_object().member("name", facts.name).member("dtype", dtype_name(facts.dtype));
   write_dims(out, "dims", facts.dims);
   if (!facts.lod.empty()) out.member("lod", facts.lod);
@@ -158,7 +158,7 @@ std::string slices_text(const std::vector<jobs::TensorSource::Slice>& slices) {
   return out;
 }
 
-std::string show_json(const std::string& path, const std::vector<ParamFacts>& facts,
+std::string show_json(const std::string& path, const std::vector<jobs::ParamFacts>& facts,
                       const io::Manifest* manifest, const jobs::TensorSource& source) {
   JsonWriter out;
   out.begin_object();
@@ -177,7 +177,7 @@ std::string show_json(const std::string& path, const std::vector<ParamFacts>& fa
     out.end_array();
   }
   out.key("tensors").begin_array();
-  for (const ParamFacts& fact : facts) {
+  for (const jobs::ParamFacts& fact : facts) {
     write_facts(out, fact);
     const io::StoredTensor* const tensor =
         manifest == nullptr ? nullptr : manifest->find(fact.name);
@@ -243,7 +243,7 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
         checkpoint, io::Checkpoint::open(folder, jobs::load_options(flags.source, folder)));
   }
   const auto wanted = name_globs(flags.vars);
-  std::vector<ParamFacts> facts;
+  std::vector<jobs::ParamFacts> facts;
   {
     ByteProgress progress = progress_of(tool, flags, "show", source->bytes());
     for (const std::string& name : source->names()) {
@@ -251,7 +251,7 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
       MILLRACE_RETURN_IF_ERROR(flags.source.proceed());
       MILLRACE_ASSIGN_OR_RETURN(const Value value, source->load(name));
       const size_t before = facts.size();
-      add_param_facts(name, value, facts);
+      jobs::add_param_facts(name, value, facts);
       for (size_t i = before; i < facts.size(); ++i)
         progress.add(static_cast<uint64_t>(facts[i].bytes));
     }

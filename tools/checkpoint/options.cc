@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
@@ -30,6 +34,47 @@ constexpr std::array<Command, 8> kCommands = {{
     {"diff", 2, 2, "diff A B", checkpoint_diff},
     {"gc", 1, 1, "gc DIR --keep N", checkpoint_gc},
 }};
+
+// Options that some commands only read, and these commands.
+struct CommandUse {
+  const char* flag;
+  std::string_view commands;
+};
+
+constexpr CommandUse kCommandUses[] = {
+    {"--step", "show verify reshard convert export diff"},
+    {"--last-good", "show verify reshard convert export diff"},
+    {"--vars", "show convert diff"},
+    {"--to", "convert"},
+    {"--model-dir", "export"},
+    {"--params-filename", "export"},
+    {"--pservers", "reshard"},
+    {"--ranks", "reshard"},
+    {"--to-slices", "reshard"},
+    {"--axis", "reshard"},
+    {"--cut-whole", "reshard"},
+    {"--rows", "reshard"},
+    {"--max-memory", "reshard"},
+    {"--no-sync", "reshard convert export"},
+    {"--dry-run", "reshard convert export gc"},
+    {"--rtol", "diff"},
+    {"--atol", "diff"},
+    {"--keep", "gc"},
+    {"--all-incomplete", "gc"},
+};
+
+// An option that selects what is written or removed must not be ignored.
+Status check_command_uses(const Tool& tool, llvm::StringRef command) {
+  for (const CommandUse& use : kCommandUses) {
+    if (!tool.given(use.flag)) continue;
+    llvm::SmallVector<llvm::StringRef, 8> readers;
+    llvm::StringRef(use.commands).split(readers, ' ');
+    if (llvm::is_contained(readers, command)) continue;
+    return {StatusCode::kUsage, fmt::format("{}: {} does not read it, only {}", use.flag,
+                                            command.str(), fmt::join(readers, ", "))};
+  }
+  return Ok();
+}
 
 void add_source_options(CLI::App& app, CheckpointFlags& flags) {
   app.option_defaults()->group("Input");
@@ -168,6 +213,7 @@ StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
     return Status(StatusCode::kUsage, fmt::format("expected checkpoint {}, found {} paths",
                                                   command->usage, flags.paths.size()));
   }
+  MILLRACE_RETURN_IF_ERROR(check_command_uses(tool, flags.command));
   if (!flags.source.beside.empty() && flags.command == "gc")
     return Status(StatusCode::kUsage, "--beside: gc does not accept it; run gc once per disk");
   return command->run(tool, flags);

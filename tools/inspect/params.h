@@ -1,47 +1,17 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include <llvm/ADT/StringRef.h>
+#include "jobs/inspect/param_facts.h"
 
-#include "framework/base/status.h"
-#include "framework/program.h"
-#include "framework/tensor/value.h"
-
+/// What inspect-program --params and checkpoint show print of parameters.
 namespace millrace::tools {
 
-/// What inspect-program shows for one parameter.
-struct ParamFacts {
-  std::string name;
-  DType dtype = DType::kFloat32;
-  Dims dims;        ///< of selected rows: those of the stored rows
-  std::string lod;  ///< "" without LoD, or "rows of HEIGHT"
-  int64_t bytes = 0;
-  bool has_range = false;  ///< has values other than NaN, and they are not complex
-  double min = 0;
-  double max = 0;
-  double mean = 0;  ///< of the values that are not NaN
-  int64_t nan = 0;  ///< number of NaN values
-};
-
-/// Parameters of a program, in order of names. `path` is an npz archive, a combined file, a folder
-/// with one file per variable, or one file of such a folder (recognized by its name).
-/// \param wanted  names to keep; null keeps all
-/// Errors: those of io::read_parameters().
-StatusOr<std::vector<ParamFacts>> read_param_facts(
-    const Program& program, const std::string& path,
-    const std::function<bool(llvm::StringRef)>& wanted);
-
-/// Appends the facts of one value to a list: one entry for a tensor or selected rows, one per
-/// element for an array.
-void add_param_facts(const std::string& name, const Value& value, std::vector<ParamFacts>& facts);
-
 /// A table with one line per parameter, and a line with the totals.
-std::string params_text(const std::vector<ParamFacts>& facts);
+std::string params_text(const std::vector<jobs::ParamFacts>& facts);
 
 /// The same as JSON; schema "millrace.params". \param path  as the user gave it
-std::string params_json(const std::vector<ParamFacts>& facts, const std::string& path);
+std::string params_json(const std::vector<jobs::ParamFacts>& facts, const std::string& path);
 
 }  // namespace millrace::tools

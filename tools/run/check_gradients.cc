@@ -177,8 +177,8 @@ StatusOr<int> run_check_gradients(Tool& tool, const RunOptions& options,
       const GradientReport report,
       jobs::check_gradients(how, feed, check_options(tool, options), runtime));
   for (const std::string& note : report.notes) tool.log(LogLevel::kInfo, note);
-  MILLRACE_RETURN_IF_ERROR(
-      tool.write_output(tool.common().json ? report_json(report) : report_table(report)));
+  MILLRACE_RETURN_IF_ERROR(tool.write_file(
+      options.output, tool.common().json ? report_json(report) : report_table(report)));
   return report.ok() ? kDone : kAnswerIsNo;
 }
 

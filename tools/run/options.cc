@@ -264,22 +264,47 @@ void add_measuring_options(CLI::App& app, RunOptions& options) {
       "--debug-memory", options.debug_memory,
       "fill uninitialized and freed memory with NaN and extreme numbers, and stop at an op "
       "that writes to freed memory");
-  app.add_flag("--print-plan", options.print_plan, "print steps and memory after the last step");
+  app.add_flag(
+      "--print-plan", options.print_plan,
+      "print the ops in their order and their memory after the last step, instead of the results");
 }
 
 }  // namespace
 
-void fill_in_rank(RunOptions& options, int rank) {
+void fill_in_rank(RunOptions& options, int rank, const std::string& output) {
   const auto by_rank = [](const std::string& path) { return path != of_rank(path, 0); };
   options.examples_by_rank =
       by_rank(options.data) || std::any_of(options.files.begin(), options.files.end(), by_rank);
-  for (std::string* const path :
-       {&options.program, &options.startup, &options.params, &options.feed_steps, &options.data,
-        &options.curve, &options.save_persistables, &options.save_params, &options.profile,
-        &options.checkpoint_dir, &options.resume, &options.ps.stats, &options.devices})
+  options.output = output;
+  ParallelFlags& parallel = options.parallel;
+  for (std::string* const path : {&options.output,
+                                  &options.program,
+                                  &options.startup,
+                                  &options.params,
+                                  &options.model_dir,
+                                  &options.feed_steps,
+                                  &options.data,
+                                  &options.slots,
+                                  &options.batch,
+                                  &options.dump.folder,
+                                  &options.curve,
+                                  &options.save_persistables,
+                                  &options.save_params,
+                                  &options.save_model,
+                                  &options.model_program,
+                                  &options.check_against,
+                                  &options.profile,
+                                  &options.checkpoint_dir,
+                                  &options.resume,
+                                  &options.allow_dir,
+                                  &parallel.share_vars_program,
+                                  &parallel.share_vars_feed,
+                                  &parallel.share_vars_output,
+                                  &options.ps.stats,
+                                  &options.devices})
     *path = of_rank(std::move(*path), rank);
-  for (std::string& feed : options.feeds) feed = of_rank(std::move(feed), rank);
-  for (std::string& pattern : options.files) pattern = of_rank(std::move(pattern), rank);
+  for (auto* const paths : {&options.feeds, &options.files, &options.save_programs})
+    for (std::string& path : *paths) path = of_rank(std::move(path), rank);
 }
 
 StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& options) {

@@ -53,6 +53,7 @@ struct GradientCheckFlags {
 /// Options of run-program.
 struct RunOptions {
   std::string program;
+  std::string output;  ///< -o with the rank filled in; empty if it was not given
   std::string startup;
   std::string params;              ///< npz, combined file, or folder with one file per var
   std::string model_dir;           ///< inference model folder
@@ -119,8 +120,9 @@ struct RunOptions {
   RankFlags ranks;
 };
 
-/// Replaces "{rank}" in the names of files and devices by the rank.
-void fill_in_rank(RunOptions& options, int rank);
+/// Replaces "{rank}" in the names of files, folders and devices by the rank, and sets `output`.
+/// \param output  -o as it was given
+void fill_in_rank(RunOptions& options, int rank, const std::string& output);
 
 /// What the options feed to the steps of a run. Errors: kUnimplemented for --worker-threads in a
 /// run without servers.

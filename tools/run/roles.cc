@@ -130,7 +130,7 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   if (!options.ps.stats.empty())
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.ps.stats, jobs::stats_json(job->stats())));
   MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
-  if (!tool.common().output.empty()) MILLRACE_RETURN_IF_ERROR(tool.write_output(bytes));
+  if (!options.output.empty()) MILLRACE_RETURN_IF_ERROR(tool.write_file(options.output, bytes));
   if (gathers) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string saved, io::npz_bytes(gathered));
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.save_persistables, saved));
@@ -199,7 +199,7 @@ jobs::Trainer::Ending ending_of(const Tool& tool, const RunOptions& options) {
 StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
   MILLRACE_ASSIGN_OR_RETURN(const Part part, part_of(tool, given));
   RunOptions options = given;
-  fill_in_rank(options, part.index);
+  fill_in_rank(options, part.index, tool.common().output);
   name_profile_of_role(options, part);
   MILLRACE_RETURN_IF_ERROR(name_programs(options, part));
   if (part.role == "trainer") {

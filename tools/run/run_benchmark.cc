@@ -50,7 +50,7 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
   out.member("plan_ms", session.plan_ms).member("load_ms", session.load_ms).end_object();
   std::string line = out.take();
   std::erase(line, '\n');
-  MILLRACE_RETURN_IF_ERROR(tool.write_output(line + "\n"));
+  MILLRACE_RETURN_IF_ERROR(tool.write_file(options.output, line + "\n"));
   return kDone;
 }
 

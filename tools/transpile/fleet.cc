@@ -6,9 +6,10 @@
 
 #include "fleet/job/fleet_job.h"
 #include "jobs/config/fleet_config.h"
-#include "tools/transpile/earlier_job.h"
+#include "jobs/distribute/earlier_job.h"
+#include "jobs/distribute/made_program.h"
 #include "tools/transpile/minimize.h"
-#include "tools/transpile/program_form.h"
+#include "tools/transpile/write_below.h"
 
 namespace millrace::tools {
 namespace {
@@ -25,9 +26,10 @@ StatusOr<RoleFiles> make_role(const fleet::FleetJob& job, const fleet::JobRole& 
   MILLRACE_ASSIGN_OR_RETURN(files.output, job.role(role));
   if (!verify) return files;
   const transpiler::FleetPrograms& programs = files.output.programs;
-  MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *programs.main, files.folder + " main"));
   MILLRACE_RETURN_IF_ERROR(
-      check_made_program(registry, *programs.startup, files.folder + " startup"));
+      jobs::check_made_program(registry, *programs.main, files.folder + "/__model__"));
+  MILLRACE_RETURN_IF_ERROR(
+      jobs::check_made_program(registry, *programs.startup, files.folder + "/__startup__"));
   return files;
 }
 
@@ -72,15 +74,18 @@ StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<RoleFiles> roles,
                             make_roles(job, *registry, options.verify));
   const bool as_text = options.format == "text";
-  WrittenJob written{job.spec().workers, static_cast<int64_t>(job.spec().servers.size()), {}, true};
+  jobs::WrittenJob written{
+      job.spec().workers, static_cast<int64_t>(job.spec().servers.size()), {}, true, false};
   for (const auto& [folder, output] : roles) written.roles.push_back(folder);
-  MILLRACE_RETURN_IF_ERROR(clear_earlier_job(tool, written));
+  MILLRACE_RETURN_IF_ERROR(jobs::clear_earlier_job(
+      tool.common().output, written, tool.common().force ? Replace::kYes : Replace::kNo));
   for (const auto& [folder, output] : roles) {
-    for (const auto& [name, bytes] : {std::pair<std::string, std::string>(
-                                          "__model__", serialize(*output.programs.main, as_text)),
-                                      {"__startup__", serialize(*output.programs.startup, as_text)},
-                                      {"ps_desc.txt", output.ps_desc},
-                                      {"runtime.json", output.runtime}})
+    for (const auto& [name, bytes] :
+         {std::pair<std::string, std::string>(
+              "__model__", jobs::made_program_bytes(*output.programs.main, as_text)),
+          {"__startup__", jobs::made_program_bytes(*output.programs.startup, as_text)},
+          {"ps_desc.txt", output.ps_desc},
+          {"runtime.json", output.runtime}})
       MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, name, bytes));
     if (!programs.schedule.empty())
       MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, "schedule.json", programs.schedule));

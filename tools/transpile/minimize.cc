@@ -1,22 +1,20 @@
 #include "tools/transpile/minimize.h"
 
-#include <filesystem>
-
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
 #include "jobs/config/minimize_config.h"
+#include "jobs/distribute/made_program.h"
 #include "ops/absent_gradients.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
-#include "tools/transpile/program_form.h"
 #include "tools/transpile/run_passes.h"
+#include "tools/transpile/write_below.h"
 #include "transpiler/pass_manager.h"
 #include "transpiler/passes/training.h"
 
 namespace millrace::tools {
 namespace {
 
-namespace fs = std::filesystem;
 namespace tp = millrace::transpiler;
 
 StatusOr<std::unique_ptr<Program>> read_checked(Tool& tool, const ops::OpRegistry& registry,
@@ -89,7 +87,8 @@ Status check_flags(Tool& tool, const TranspileOptions& options) {
 
 Status write_minimize(Tool& tool, const TranspileOptions& options, const std::string& folder,
                       const std::string& name, const Program& program) {
-  return write_below(tool, folder, name, serialize(program, options.format == "text"));
+  return write_below(tool, folder, name,
+                     jobs::made_program_bytes(program, options.format == "text"));
 }
 
 StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
@@ -103,30 +102,14 @@ StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
           run_pass(tool, options, tp::append_backward_pass(losses_of(config)), *main, context);
       !status.ok())
     return std::move(status).in_file(options.program);
-  if (options.verify) MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *main, "backward"));
+  if (options.verify)
+    MILLRACE_RETURN_IF_ERROR(jobs::check_made_program(registry, *main, "backward"));
   warn_of_minimize(tool, ops::lost_state_gradients(*main));
   MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "backward", "__model__", *main));
   return kDone;
 }
 
 }  // namespace
-
-Status check_made_program(const ops::OpRegistry& registry, const Program& program,
-                          const std::string& what) {
-  Status status = ops::check_program(registry, program);
-  if (status.ok()) return Ok();
-  return Internal("generated a {} program that does not verify: {}", what, status.message())
-      .at(status.location());
-}
-
-Status write_below(Tool& tool, const std::string& folder, const std::string& name,
-                   const std::string& bytes) {
-  const fs::path path = fs::path(tool.common().output) / folder;
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return IoError("cannot create folder '{}': {}", path.string(), error.message());
-  return tool.write_file((path / name).string(), bytes);
-}
 
 StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOptions& options,
                                                   const ops::OpRegistry& registry) {
@@ -142,8 +125,8 @@ StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOpt
     return std::move(status).in_file(options.program);
   if (!out.scheduled_rate.empty()) out.schedule = config.losses.front().schedule;
   if (options.verify) {
-    MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *out.main, "main"));
-    MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *out.startup, "startup"));
+    MILLRACE_RETURN_IF_ERROR(jobs::check_made_program(registry, *out.main, "main"));
+    MILLRACE_RETURN_IF_ERROR(jobs::check_made_program(registry, *out.startup, "startup"));
   }
   return out;
 }

@@ -25,15 +25,6 @@ struct TrainingPrograms {
 StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOptions& options,
                                                   const ops::OpRegistry& registry);
 
-/// Verifies a program that the tool generated. Errors: kInternal, naming the program, if it does
-/// not verify.
-Status check_made_program(const ops::OpRegistry& registry, const Program& program,
-                          const std::string& what);
-
-/// Writes a file into a sub-folder of -o, which is created if necessary.
-Status write_below(Tool& tool, const std::string& folder, const std::string& name,
-                   const std::string& bytes);
-
 /// transpile-program --minimize CONFIG: turns a forward program into a training program below -o.
 /// With --backward-only: backward/__model__, the program with the gradients of every loss.
 StatusOr<int> minimize(Tool& tool, const TranspileOptions& options);

@@ -5,6 +5,7 @@
 #include "framework/base/file.h"
 #include "framework/read_program.h"
 #include "framework/text_form/parse.h"
+#include "jobs/distribute/made_program.h"
 #include "ops/registry.h"
 #include "ops/verify.h"
 #include "tools/transpile/program_form.h"
@@ -87,10 +88,10 @@ StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
     for (const std::string& remark : context.remarks) tool.log(LogLevel::kDebug, remark);
     if (options.timing) tool.log(LogLevel::kInfo, "\n" + watched.times());
   }
-  if (options.strip_debug) strip_debug(*program);
+  if (options.strip_debug) jobs::strip_debug(*program);
   const bool as_text = tool.given("--format") ? options.format == "text"
                                               : form_is_text(tool.common().output, is_text);
-  MILLRACE_RETURN_IF_ERROR(tool.write_output(serialize(*program, as_text)));
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(jobs::made_program_bytes(*program, as_text)));
   return kDone;
 }
 

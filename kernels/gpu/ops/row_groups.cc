@@ -8,35 +8,19 @@
 #include "kernels/gpu/resident.h"
 
 namespace millrace::gpu {
-namespace {
-
-size_t slot_of(int64_t row, size_t mask) {
-  return static_cast<size_t>(static_cast<uint64_t>(row) * 0x9E3779B97F4A7C15U >> 32U) & mask;
-}
-
-}  // namespace
 
 Status GroupedRows::make(Memory& memory, llvm::ArrayRef<int64_t> rows, int64_t left_out,
                          bool ascending) {
-  rows_.clear();
   group_.resize(rows.size());
-  size_t size = 16;
-  while (size < 2 * rows.size()) size *= 2;
-  table_.assign(size, 0);
+  distinct_.begin(rows.size());
   int64_t kept = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     group_[i] = -1;
     if (rows[i] == left_out) continue;
     ++kept;
-    size_t at = slot_of(rows[i], size - 1);
-    while (table_[at] != 0 && rows_[static_cast<size_t>(table_[at] - 1)] != rows[i])
-      at = (at + 1) & (size - 1);
-    if (table_[at] == 0) {
-      rows_.push_back(rows[i]);
-      table_[at] = static_cast<int32_t>(rows_.size());
-    }
-    group_[i] = table_[at] - 1;
+    group_[i] = static_cast<int32_t>(distinct_.add(rows[i]));
   }
+  rows_.assign(distinct_.ids().begin(), distinct_.ids().end());
   if (ascending) sort_groups();
   starts_at_ = count() * static_cast<int64_t>(sizeof(int64_t));
   sources_at_ = starts_at_ + (count() + 1) * static_cast<int64_t>(sizeof(int32_t));

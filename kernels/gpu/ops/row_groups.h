@@ -5,6 +5,7 @@
 
 #include <llvm/ADT/ArrayRef.h>
 
+#include "framework/distinct_ids.h"
 #include "kernels/gpu/ops/args.h"
 
 namespace millrace::gpu {
@@ -29,9 +30,9 @@ class GroupedRows {
  private:
   void sort_groups();
 
-  std::vector<int64_t> rows_;     ///< distinct rows
+  DistinctIds distinct_;
+  std::vector<int64_t> rows_;     ///< distinct rows, in the order of the groups
   std::vector<int32_t> group_;    ///< by line; -1: dropped
-  std::vector<int32_t> table_;    ///< open addressing: position in rows_ + 1, 0 is free
   std::vector<std::byte> image_;  ///< what is copied: rows, starts, sources
   std::shared_ptr<Block> block_;  ///< the copy
   int64_t starts_at_ = 0;         ///< bytes before them in the image

@@ -1,4 +1,4 @@
-#include "tools/transpile/parallel.h"
+#include "jobs/distribute/parallel_for.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace millrace::tools {
+namespace millrace::jobs {
 
 Status parallel_for(size_t count, int threads, const std::function<Status(size_t)>& body) {
   std::atomic<size_t> next{0};
@@ -33,4 +33,4 @@ Status parallel_for(size_t count, int threads, const std::function<Status(size_t
   return failure;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs

@@ -1,4 +1,4 @@
-#include "tools/transpile/earlier_job.h"
+#include "jobs/distribute/earlier_job.h"
 
 #include <filesystem>
 
@@ -6,7 +6,7 @@
 
 #include "framework/base/errors.h"
 
-namespace millrace::tools {
+namespace millrace::jobs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -46,12 +46,12 @@ std::vector<fs::path> files_of_earlier_job(const fs::path& output, const Written
 
 }  // namespace
 
-Status clear_earlier_job(const Tool& tool, const WrittenJob& job) {
-  for (const fs::path& path : files_of_earlier_job(tool.common().output, job)) {
-    if (!tool.common().force)
+Status clear_earlier_job(const std::string& output, const WrittenJob& job, Replace replace) {
+  for (const fs::path& path : files_of_earlier_job(output, job)) {
+    if (replace == Replace::kNo)
       return InvalidArgument("the folder holds '{}' of an earlier job, which the new job would use",
                              path.string())
-          .with_hint("use --force to remove it, or another folder");
+          .with_hint("use options.replace to remove it, or another folder");
     std::error_code error;
     fs::remove(path, error);
     if (error) return IoError("cannot remove '{}': {}", path.string(), error.message());
@@ -59,4 +59,4 @@ Status clear_earlier_job(const Tool& tool, const WrittenJob& job) {
   return Ok();
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::jobs
