@@ -1,5 +1,5 @@
-// migrate: says what old programs are and what can be done with them, and writes inference models
-// in the format of another framework.
+// migrate: says what old programs are and what can be done with them, writes inference models in
+// the format of another framework, and reads ONNX models.
 
 #include <filesystem>
 #include <map>
@@ -10,6 +10,8 @@
 #include "executor/executor.h"
 #include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
+#include "framework/export.h"
+#include "interchange/from_onnx/import.h"
 #include "interchange/onnx/export.h"
 #include "interchange/pir/export.h"
 #include "interchange/survey/find_programs.h"
@@ -61,9 +63,34 @@ struct Model {
   io::ParamValues params;
 };
 
+// "a/b.onnx" -> "a"
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+Status make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return Ok();
+  return {StatusCode::kIo, fmt::format("cannot create '{}': {}", path, error.message())};
+}
+
+// The program that an ONNX model becomes.
+StatusOr<Model> read_onnx(const Tool& tool, const MigrateFlags& flags, const std::string& path) {
+  interchange::OnnxImportOptions options{.input_dims = {}, .folder = folder_of(path)};
+  MILLRACE_ASSIGN_OR_RETURN(options.input_dims, input_dims(flags));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string bytes,
+                            read_file(path, tool.common().max_model_bytes));
+  StatusOr<interchange::ImportedModel> model = interchange::import_onnx(bytes, options);
+  if (!model.ok()) return std::move(model).status().in_file(path);
+  return Model{path, std::move(model->program), std::move(model->params)};
+}
+
 // The model with the program file `path`, in the form of release 2.6.
 StatusOr<Model> read_model(const Tool& tool, const MigrateFlags& flags, const std::string& folder,
                            const std::string& path) {
+  if (interchange::is_onnx_name(path)) return read_onnx(tool, flags, path);
   Model model;
   model.path = path;
   const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
@@ -106,10 +133,23 @@ Status write_pir(Tool& tool, const MigrateFlags& flags, const Model& model,
   return tool.write_file(prefix + ".json", made->program);
 }
 
-// \param output  a file for onnx, a prefix for pir
+// Writes `__model__` and `__params__` to a folder.
+Status write_program(Tool& tool, const Model& model, const std::string& folder) {
+  MILLRACE_RETURN_IF_ERROR(make_folder(folder));
+  std::vector<io::NamedValue> values;
+  for (const auto& [name, value] : model.params) values.push_back({name, &value});
+  if (!values.empty()) {
+    const io::SaveOptions saving{.replace = tool.common().force ? Replace::kYes : Replace::kNo};
+    MILLRACE_RETURN_IF_ERROR(io::save_combined(folder + "/__params__", values, saving));
+  }
+  return tool.write_file(folder + "/__model__", export_program(*model.program));
+}
+
+// \param output  a file for onnx, a prefix for pir, a folder for program
 Status convert(Tool& tool, const MigrateFlags& flags, const std::string& folder,
                const std::string& path, const std::string& output) {
   MILLRACE_ASSIGN_OR_RETURN(const Model model, read_model(tool, flags, folder, path));
+  if (flags.to == "program") return write_program(tool, model, output);
   return flags.to == "onnx" ? write_onnx(tool, flags, model, output)
                             : write_pir(tool, flags, model, output);
 }
@@ -162,16 +202,19 @@ std::string output_name(const std::string& folder, const std::string& path) {
   if (name.filename() == "__model__" && name.has_parent_path()) name = name.parent_path();
   if (name == "." || name.empty()) name = std::filesystem::path(path).filename();
   const std::string extension = name.extension().string();
-  if (extension == ".pdmodel" || extension == ".pb" || extension == ".desc")
+  if (extension == ".pdmodel" || extension == ".pb" || extension == ".desc" || extension == ".onnx")
     name.replace_extension();
   return name.string();
 }
 
-Status make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error) return Ok();
-  return {StatusCode::kIo, fmt::format("cannot create '{}': {}", path, error.message())};
+// ONNX models are read for other formats, programs for all but that of programs.
+StatusOr<bool> is_source(Tool& tool, const MigrateFlags& flags, const std::string& path) {
+  if (interchange::is_onnx_name(path)) return flags.to != "onnx";
+  if (flags.to == "program") return false;
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, read_program(tool, path));
+  const bool is_inference = interchange::kind_of(*program) == interchange::ProgramKind::kInference;
+  if (!is_inference) tool.log(LogLevel::kInfo, path + ": no inference model");
+  return is_inference;
 }
 
 // Converts each inference model below the folder; a model that is refused is reported.
@@ -182,17 +225,13 @@ StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
   size_t written = 0;
   size_t refused = 0;
   for (const std::string& path : paths) {
-    const StatusOr<std::unique_ptr<Program>> program = read_program(tool, path);
-    if (!program.ok()) {
+    const StatusOr<bool> is_wanted = is_source(tool, flags, path);
+    if (!is_wanted.ok()) {
       ++refused;
-      tool.report(program.status());
+      tool.report(is_wanted.status());
       continue;
     }
-    if (interchange::kind_of(**program) != interchange::ProgramKind::kInference) {
-      tool.log(LogLevel::kInfo, path + ": no inference model");
-      continue;
-    }
-    const std::string folder = std::filesystem::path(path).parent_path().string();
+    if (!*is_wanted) continue;
     std::filesystem::path out =
         std::filesystem::path(tool.common().output) / output_name(flags.folder, path);
     const auto [other, is_new] = outputs.try_emplace(out.string(), path);
@@ -201,7 +240,7 @@ StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
                                                     other->second, path, out.string()));
     MILLRACE_RETURN_IF_ERROR(make_folder(out.parent_path().string()));
     if (flags.to == "onnx") out += ".onnx";
-    const Status done = convert(tool, flags, folder.empty() ? "." : folder, path, out.string());
+    const Status done = convert(tool, flags, folder_of(path), path, out.string());
     if (!done.ok()) {
       ++refused;
       tool.report(done);
@@ -217,21 +256,21 @@ StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
 
 Status check_flags(const Tool& tool, const MigrateFlags& flags) {
   const std::string& output = tool.common().output;
-  if (flags.to == "program")
-    return Unimplemented("--to {}: models can be written as onnx or pir only", flags.to);
-  if (flags.to != "onnx" && flags.to != "pir")
-    return {StatusCode::kUsage, "--to: expected onnx or pir, found '" + flags.to + "'"};
+  if (flags.to != "onnx" && flags.to != "pir" && flags.to != "program")
+    return {StatusCode::kUsage, "--to: expected onnx, pir or program, found '" + flags.to + "'"};
   if (tool.given("--format") || tool.common().json)
     return {StatusCode::kUsage, "--format and --json are for reports, without --to"};
   if (output.empty())
     return {StatusCode::kUsage, flags.all ? "expected --output, the folder to write"
-                                          : "expected --output, the file to write, or for pir its "
-                                            "prefix"};
+                                          : "expected --output, the file to write, for pir its "
+                                            "prefix, for program its folder"};
   if (output == "-" && flags.all)
     return {StatusCode::kUsage, "--all writes many files: expected their folder as --output"};
+  if (output == "-" && flags.to == "program")
+    return {StatusCode::kUsage, "--to program writes two files: expected their folder as --output"};
   if (output == "-" && flags.to == "pir")
     return {StatusCode::kUsage, "--to pir writes two files: expected their prefix as --output"};
-  if (flags.to == "pir" && tool.given("--opset"))
+  if (flags.to != "onnx" && tool.given("--opset"))
     return {StatusCode::kUsage, "--opset belongs to --to onnx"};
   return Ok();
 }
@@ -245,8 +284,18 @@ StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
   }
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
   if (flags.all) return migrate_all(tool, flags);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::find_program(flags.folder));
-  MILLRACE_RETURN_IF_ERROR(convert(tool, flags, flags.folder, path, tool.common().output));
+  const bool is_onnx = interchange::is_onnx_name(flags.folder);
+  if ((flags.to == "onnx" && is_onnx) || (flags.to == "program" && !is_onnx))
+    return Status(
+        StatusCode::kUsage,
+        fmt::format("--to {}: expected {}, found '{}'", flags.to,
+                    flags.to == "onnx" ? "the folder of a program" : "an ONNX file", flags.folder));
+  const std::string folder = is_onnx ? folder_of(flags.folder) : flags.folder;
+  std::string path = flags.folder;
+  if (!is_onnx) {
+    MILLRACE_ASSIGN_OR_RETURN(path, io::find_program(folder));
+  }
+  MILLRACE_RETURN_IF_ERROR(convert(tool, flags, folder, path, tool.common().output));
   return kDone;
 }
 
@@ -261,17 +310,20 @@ int millrace::tools::migrate(int argc, char** argv) {
                     "migrate --to onnx MODEL_DIR -o model.onnx",
                     "migrate --to onnx --opset 21 --params-file params MODEL_DIR -o m.onnx",
                     "migrate --to pir MODEL_DIR -o model",
-                    "migrate --to pir --all OLD_MODELS -o new_models"},
+                    "migrate --to pir --all OLD_MODELS -o new_models",
+                    "migrate --to program model.onnx -o MODEL_DIR"},
        .exit_codes = {{0, "done"}, {1, "with --all: some models were refused"}},
        .notes = {"Without --to: a report on every program below the folder.",
                  "Programs of older releases are upgraded first, as by upgrade-program.",
                  "An op, attribute or input without a counterpart is refused: exit code 7.",
                  "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
-                 "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3."},
+                 "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3.",
+                 "program: reads an ONNX file; -o DIR gets __model__ and __params__."},
        .unread = {"--seed"}});
   MigrateFlags flags;
   tool.app()
-      .add_option("--to", flags.to, "format to write: onnx or pir; without it, a report is written")
+      .add_option("--to", flags.to,
+                  "format to write: onnx, pir or program; without it, a report is written")
       ->type_name("FORMAT");
   tool.app().add_flag("--all", flags.all,
                       "convert every inference model below the folder; --output is a folder");
@@ -292,8 +344,10 @@ int millrace::tools::migrate(int argc, char** argv) {
                   "dims of an input instead of the declared ones; -1: unknown until run time")
       ->type_name("NAME=D,...");
   tool.app()
-      .add_option("folder", flags.folder,
-                  "folder of the model; for a report and for --all, of any number of programs")
+      .add_option(
+          "folder", flags.folder,
+          "folder of the model, or an ONNX file; for a report and for --all, of any number of "
+          "programs")
       ->type_name("DIR")
       ->required();
   return tool.run(argc, argv, [&] { return migrate_model(tool, flags); });

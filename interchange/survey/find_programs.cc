@@ -10,9 +10,14 @@ namespace millrace::interchange {
 
 namespace fs = std::filesystem;
 
+bool is_onnx_name(llvm::StringRef filename) {
+  return filename.endswith(".onnx");
+}
+
 bool is_program_name(llvm::StringRef filename) {
   return filename == "__model__" || filename == "__startup__" || filename.endswith(".pdmodel") ||
-         filename.endswith(".pb") || filename.endswith("_program") || filename.endswith(".desc");
+         filename.endswith(".pb") || filename.endswith("_program") || filename.endswith(".desc") ||
+         is_onnx_name(filename);
 }
 
 StatusOr<std::vector<std::string>> find_programs(const std::string& folder) {

@@ -14,8 +14,11 @@ namespace millrace::interchange {
 inline constexpr size_t kMostEntries = 1'000'000;
 
 /// Whether a file has a name that programs usually have: `__model__`, `__startup__`, names that end
-/// in `.pdmodel`, `.pb`, `_program`, `_program.desc` or `.desc`.
+/// in `.pdmodel`, `.pb`, `_program`, `_program.desc` or `.desc`; or that of an ONNX model.
 bool is_program_name(llvm::StringRef filename);
+
+/// Whether a file has a name that ONNX models have: one that ends in `.onnx`.
+bool is_onnx_name(llvm::StringRef filename);
 
 /// The files below a folder whose names are those of programs, sorted, as paths that start with
 /// `folder`. Links are not followed. If `folder` is a file, the result is that file.

@@ -8,8 +8,10 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/file.h"
 #include "framework/diff/diff.h"
 #include "framework/read_program.h"
+#include "interchange/from_onnx/import.h"
 #include "interchange/survey/find_programs.h"
 #include "interchange/upgrade.h"
 #include "io/model_folder.h"
@@ -114,9 +116,34 @@ Verdict runs_here(const Program& program, ProgramKind kind, const SurveyOptions&
   return verdict_of(options.compile(program));
 }
 
+// An ONNX model is looked at as the program that the import makes of it.
+SurveyedProgram survey_onnx(const std::string& path, const SurveyOptions& options) {
+  SurveyedProgram found;
+  found.path = path;
+  found.release = "ONNX";
+  found.kind = ProgramKind::kInference;
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const StatusOr<std::string> bytes = read_file(path, options.reading.max_bytes);
+  StatusOr<ImportedModel> model =
+      bytes.ok() ? import_onnx(*bytes, {.input_dims = {}, .folder = folder.empty() ? "." : folder})
+                 : bytes.status();
+  if (!model.ok()) {
+    found.unreadable = std::move(model).status();
+    return found;
+  }
+  count_ops(*model->program, found);
+  found.param_count = model->params.size();
+  found.params = model->params.empty() ? "" : path;
+  found.runs = runs_here(*model->program, found.kind, options);
+  for (const Target& target : options.targets)
+    found.targets.push_back(convertible(target, *model->program, model->params, found));
+  return found;
+}
+
 }  // namespace
 
 SurveyedProgram survey_program(const std::string& path, const SurveyOptions& options) {
+  if (is_onnx_name(path)) return survey_onnx(path, options);
   SurveyedProgram found;
   found.path = path;
   StatusOr<std::unique_ptr<Program>> read = read_program(path, options.reading);

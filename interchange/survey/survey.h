@@ -51,7 +51,7 @@ struct SurveyOptions {
 /// What was found out about a program file.
 struct SurveyedProgram {
   std::string path;
-  Status unreadable;  ///< not ok: the file is no program, and nothing below is set
+  Status unreadable;  ///< not ok: no program, or ONNX that the import refuses; the rest is not set
   ProgramKind kind = ProgramKind::kEmpty;
   std::string release;  ///< release_of()
   size_t blocks = 0;

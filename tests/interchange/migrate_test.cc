@@ -58,13 +58,43 @@ TEST(Migrate, WritesAPirModelAsTwoFiles) {
   EXPECT_THAT(opset.text, HasSubstr("--opset belongs to --to onnx"));
 }
 
-TEST(Migrate, OtherFormatsAreUnimplementedAndNameThemselves) {
-  const MigrateResult done = migrate_tool({"--to", "program", kFitALine, "-o", "-"});
-  EXPECT_EQ(done.code, 7);
-  EXPECT_THAT(done.text, HasSubstr("--to program: models can be written as onnx or pir only"));
+TEST(Migrate, ReadsAnOnnxModel) {
+  const millrace::testing::TempFolder folder;
+  const std::string onnx = folder / "in/model.onnx";
+  const std::string out = folder / "out";
+  std::filesystem::create_directory(folder / "in");
+  ASSERT_EQ(migrate_tool({"--to", "onnx", kFitALine, "-o", onnx}).code, 0);
+  const MigrateResult done = migrate_tool({"--to", "program", onnx, "-o", out});
+  EXPECT_EQ(done.code, 0) << done.text;
+  EXPECT_GT(std::filesystem::file_size(out + "/__params__"), 50U);
+  EXPECT_THAT(migrate_tool({out}).text, HasSubstr("runs yes, onnx yes"));
+  EXPECT_EQ(migrate_tool({"--to", "program", onnx, "-o", out}).code, 2);
+  EXPECT_EQ(migrate_tool({"--to", "pir", onnx, "-o", folder / "pir"}).code, 0);
+  EXPECT_THAT(migrate_tool({folder / "in"}).text, HasSubstr("runs yes"));
+  const MigrateResult all =
+      migrate_tool({"--to", "program", "--all", folder / "in", "-o", folder / "all"});
+  EXPECT_EQ(all.code, 0) << all.text;
+  EXPECT_TRUE(std::filesystem::exists(folder / "all/model/__model__"));
+}
+
+TEST(Migrate, RefusesWhatIsNoOnnxModel) {
+  const millrace::testing::TempFolder folder;
+  millrace::testing::put_file(folder / "broken.onnx", "text");
+  const MigrateResult broken =
+      migrate_tool({"--to", "program", folder / "broken.onnx", "-o", folder / "out"});
+  EXPECT_EQ(broken.code, 3);
+  EXPECT_THAT(broken.text, HasSubstr("broken.onnx: the bytes are no ONNX model"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+  EXPECT_THAT(migrate_tool({folder / "broken.onnx"}).text, HasSubstr("no ONNX model"));
+  EXPECT_THAT(migrate_tool({"--to", "program", kFitALine, "-o", folder / "out"}).text,
+              HasSubstr("--to program: expected an ONNX file"));
+  EXPECT_THAT(migrate_tool({"--to", "onnx", folder / "broken.onnx", "-o", "-"}).text,
+              HasSubstr("--to onnx: expected the folder of a program"));
+  EXPECT_THAT(migrate_tool({"--to", "program", folder / "broken.onnx", "-o", "-"}).text,
+              HasSubstr("--to program writes two files"));
   const MigrateResult wrong = migrate_tool({"--to", "onxx", kFitALine, "-o", "-"});
   EXPECT_EQ(wrong.code, 2);
-  EXPECT_THAT(wrong.text, HasSubstr("expected onnx or pir, found 'onxx'"));
+  EXPECT_THAT(wrong.text, HasSubstr("expected onnx, pir or program, found 'onxx'"));
 }
 
 TEST(Migrate, WrongArgumentsAreUsageErrors) {

@@ -26,6 +26,12 @@ InnerVars::InnerVars(Program& program, const std::vector<std::string>& keep)
   for (const std::string& name : keep) {
     if (const auto id = program.names().find(name)) outside_.insert(*id);
   }
+  // Results are returned under the names of the vars that fetch ops read.
+  for (const Op& op : block_.ops()) {
+    if (op.type() != "fetch" && op.type() != "fetch_v2") continue;
+    for (const Slot& slot : op.inputs())
+      for (const Arg& arg : slot.args) outside_.insert(arg.name);
+  }
 }
 
 bool InnerVars::contains(llvm::StringRef name) const {

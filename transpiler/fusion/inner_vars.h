@@ -11,8 +11,8 @@
 namespace millrace::transpiler {
 
 /// The vars of block 0 that exist only to pass a value between its ops, so that a fusion may remove
-/// them: dense tensors that are neither persistable nor kept, are mentioned by no other block and
-/// no attribute, and have one writer, which is before all readers.
+/// them: dense tensors that are neither persistable nor kept nor fetched, are mentioned by no other
+/// block and no attribute, and have one writer, which is before all readers.
 ///
 /// Cost: O(program) to construct; O(uses of the var) per query. Edits of block 0 are taken into
 /// account.

@@ -1,0 +1,171 @@
+// Programs that the import of ONNX models writes: feeds, fetches, ops and parameters.
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <onnx/onnx_pb.h>
+
+#include "framework/op_attrs.h"
+#include "interchange/from_onnx/import.h"
+#include "tests/interchange/onnx_model.h"
+#include "tests/io/temp_folder.h"
+
+namespace millrace::interchange {
+namespace {
+
+using millrace::testing::OnnxModel;
+using millrace::testing::set_int;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<std::string> types_of(const Program& program) {
+  std::vector<std::string> types;
+  for (const Op& op : program.root().ops()) types.push_back(op.type().str());
+  return types;
+}
+
+ImportedModel imported(const OnnxModel& model, const OnnxImportOptions& options = {}) {
+  StatusOr<ImportedModel> result = import_onnx(model.bytes(), options);
+  EXPECT_TRUE(result.ok()) << result.status().to_string();
+  if (!result.ok()) return {Program::create(), {}};
+  return std::move(*result);
+}
+
+std::vector<int64_t> dims_of(const ImportedModel& model, const char* name) {
+  const Var* const var = model.program->root().find_var(name);
+  if (var == nullptr) return {-2};
+  return {var->dims().begin(), var->dims().end()};
+}
+
+TEST(ImportOnnx, InputsAndOutputsHaveTheirNamesAndNamedDimsAreUnknown) {
+  OnnxModel model;
+  model.input("x", {-1, 3}).input("z", {3}).output("y").output("n");
+  model.node("Add", {"x", "z"}, {"y"});
+  model.node("Neg", {"x"}, {"n"});
+  const ImportedModel made = imported(model);
+  EXPECT_THAT(types_of(*made.program),
+              ElementsAre("feed", "feed", "elementwise_add", "scale", "fetch", "fetch"));
+  EXPECT_THAT(dims_of(made, "x"), ElementsAre(-1, 3));
+  EXPECT_EQ(made.program->root().front().first_output("Out").str(), "x");
+  EXPECT_EQ(made.program->root().back().first_input("X").str(), "n");
+  EXPECT_THAT(made.params, IsEmpty());
+}
+
+TEST(ImportOnnx, InputDimsReplaceTheDeclaredOnes) {
+  OnnxModel model;
+  model.input("x", {-1, 3}).output("y");
+  model.node("Relu", {"x"}, {"y"});
+  EXPECT_THAT(dims_of(imported(model, {.input_dims = {{"x", {2, 5}}}}), "y"), ElementsAre(2, 5));
+  EXPECT_THAT(import_onnx(model.bytes(), {.input_dims = {{"x", {2}}}}).status().to_string(),
+              HasSubstr("dims of the input 'x': expected 2 of them, found 1"));
+  EXPECT_THAT(import_onnx(model.bytes(), {.input_dims = {{"q", {2}}}}).status().to_string(),
+              HasSubstr("dims of 'q', which is no input of the model"));
+}
+
+TEST(ImportOnnx, ConstantsAreParametersAndUnusedOnesAreLeftOut) {
+  OnnxModel model;
+  model.input("x", {-1, 2}).input("w", {2, 1}).output("y");  // old files list constants as inputs
+  model.floats("w", {2, 1}, {1.5F, -2});
+  model.floats("unused", {1}, {7});
+  model.node("MatMul", {"x", "w"}, {"y"});
+  model.node("Exp", {"y"}, {"nothing_reads_it"});
+  const ImportedModel made = imported(model);
+  EXPECT_THAT(types_of(*made.program), ElementsAre("feed", "matmul_v2", "fetch"));
+  ASSERT_EQ(made.params.size(), 1U);
+  const Tensor& w = *made.params.at("w").get_if<Tensor>();
+  EXPECT_THAT(w.values<float>(), ElementsAre(1.5F, -2));
+  EXPECT_TRUE(made.program->root().find_var("w")->persistable());
+}
+
+// Flattens x by its own shape: Shape, Gather, Concat, Reshape.
+OnnxModel flattening(std::initializer_list<int64_t> x) {
+  OnnxModel model;
+  model.input("x", x).output("y");
+  model.constant("zero", {}, ::onnx::TensorProto::INT64).add_int64_data(0);
+  model.longs("axis", {0});
+  model.longs("rest", {-1});
+  model.node("Shape", {"x"}, {"shape"});
+  model.node("Gather", {"shape", "zero"}, {"batch"});
+  model.node("Unsqueeze", {"batch", "axis"}, {"batches"});
+  set_int(model.node("Concat", {"batches", "rest"}, {"target"}), "axis", 0);
+  model.node("Reshape", {"x", "target"}, {"y"});
+  return model;
+}
+
+TEST(ImportOnnx, ArithmeticWithKnownShapesBecomesAnAttribute) {
+  const ImportedModel made = imported(flattening({4, 3, 5}));
+  EXPECT_THAT(types_of(*made.program), ElementsAre("feed", "reshape2", "fetch"));
+  const Op& op = *made.program->root().next(made.program->root().front());
+  EXPECT_THAT(get_attr_or<std::vector<int32_t>>(op, "shape", {}), ElementsAre(4, -1));
+  EXPECT_THAT(dims_of(made, "y"), ElementsAre(4, 15));
+}
+
+TEST(ImportOnnx, ArithmeticWithUnknownShapesStaysInTheProgram) {
+  const ImportedModel made = imported(flattening({-1, 3, 5}));
+  const Op& op = *made.program->root().first_writer("y");
+  EXPECT_EQ(op.type().str(), "reshape2");
+  EXPECT_EQ(op.first_input("Shape").str(), "target");
+  EXPECT_NE(made.program->root().first_writer("shape"), nullptr);
+  EXPECT_EQ(dims_of(made, "y").size(), 2U);
+}
+
+TEST(ImportOnnx, OneUnknownExtentIsComputedFromTheOthers) {
+  OnnxModel model;
+  model.input("x", {-1, 6}).output("y");
+  model.constant("zero", {}, ::onnx::TensorProto::INT64).add_int64_data(0);
+  model.longs("axis", {0});
+  model.longs("two_three", {2, 3});
+  model.node("Shape", {"x"}, {"shape"});
+  model.node("Gather", {"shape", "zero"}, {"batch"});
+  model.node("Unsqueeze", {"batch", "axis"}, {"batches"});
+  set_int(model.node("Concat", {"batches", "two_three"}, {"target"}), "axis", 0);
+  model.node("Reshape", {"x", "target"}, {"y"});
+  const ImportedModel made = imported(model);
+  EXPECT_THAT(types_of(*made.program), ElementsAre("feed", "reshape2", "fetch"));
+  EXPECT_THAT(dims_of(made, "y"), ElementsAre(-1, 2, 3));
+}
+
+TEST(ImportOnnx, OutputsThatAreOtherValuesAreCopied) {
+  OnnxModel model;
+  model.input("x", {2}).output("y").output("same");
+  model.node("Relu", {"x"}, {"y"});
+  model.node("Identity", {"y"}, {"same"});
+  EXPECT_THAT(types_of(*imported(model).program),
+              ElementsAre("feed", "relu", "fetch", "assign", "fetch"));
+}
+
+TEST(ImportOnnx, ReadsConstantsInFilesOfTheFolder) {
+  const millrace::testing::TempFolder folder;
+  const float values[] = {9, 1, 2};
+  std::ofstream(folder / "weights.bin", std::ios::binary)
+      .write(reinterpret_cast<const char*>(values), sizeof values);
+  OnnxModel model;
+  model.input("x", {2}).output("y");
+  ::onnx::TensorProto& w = model.constant("w", {2}, ::onnx::TensorProto::FLOAT);
+  w.set_data_location(::onnx::TensorProto::EXTERNAL);
+  const auto entry = [&](const char* key, const char* value) {
+    auto& added = *w.add_external_data();
+    added.set_key(key);
+    added.set_value(value);
+  };
+  entry("location", "weights.bin");
+  entry("offset", "4");
+  entry("length", "8");
+  model.node("Add", {"x", "w"}, {"y"});
+  const ImportedModel made = imported(model, {.folder = folder / "."});
+  EXPECT_THAT(made.params.at("w").get_if<Tensor>()->values<float>(), ElementsAre(1, 2));
+  w.mutable_external_data(1)->set_value("8");
+  EXPECT_THAT(import_onnx(model.bytes(), {.folder = folder / "."}).status().to_string(),
+              HasSubstr("'weights.bin' has 12 bytes, expected 8 from 8 on"));
+  w.mutable_external_data(2)->set_value("12");
+  EXPECT_THAT(import_onnx(model.bytes(), {.folder = folder / "."}).status().to_string(),
+              HasSubstr("12 bytes, expected 8"));
+  w.mutable_external_data(1)->set_value("-4");
+  EXPECT_THAT(import_onnx(model.bytes(), {.folder = folder / "."}).status().to_string(),
+              HasSubstr("'-4' is no offset"));
+}
+
+}  // namespace
+}  // namespace millrace::interchange
