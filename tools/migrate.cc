@@ -5,6 +5,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/executor.h"
@@ -31,6 +32,7 @@ struct MigrateFlags {
   std::string params_file;
   int opset = interchange::kFirstOpset;
   std::vector<std::string> input_dims;
+  std::vector<std::string> fetches;
 };
 
 // "x=-1,3,224,224"
@@ -61,6 +63,22 @@ struct Model {
   io::ParamValues params;
 };
 
+// The file or folder with the parameters of a program; empty for programs that find them in the
+// scope: those that are no inference models may be stored without, and startup programs set them.
+StatusOr<std::string> params_path(const MigrateFlags& flags, const std::string& folder,
+                                  const std::string& path, const Program& program) {
+  const std::vector<io::ParamSpec> specs = io::persistables_of(program);
+  const interchange::ProgramKind kind = interchange::kind_of(program);
+  if (specs.empty() || kind == interchange::ProgramKind::kStartup) return std::string();
+  MILLRACE_ASSIGN_OR_RETURN(std::string found,
+                            io::find_params(folder, path, program, flags.params_file));
+  if (kind == interchange::ProgramKind::kInference || found != folder) return found;
+  const bool has_files = llvm::any_of(specs, [&](const io::ParamSpec& spec) {
+    return std::filesystem::exists(std::filesystem::path(folder) / spec.name);
+  });
+  return has_files ? found : std::string();
+}
+
 // The model with the program file `path`, in the form of release 2.6.
 StatusOr<Model> read_model(const Tool& tool, const MigrateFlags& flags, const std::string& folder,
                            const std::string& path) {
@@ -70,9 +88,9 @@ StatusOr<Model> read_model(const Tool& tool, const MigrateFlags& flags, const st
   MILLRACE_ASSIGN_OR_RETURN(model.program, read_program(tool, path));
   if (Status upgraded = interchange::upgrade_and_check(*model.program, *registry); !upgraded.ok())
     return std::move(upgraded).in_file(path);
-  if (!io::persistables_of(*model.program).empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::string params,
-                              io::find_params(folder, path, *model.program, flags.params_file));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string params,
+                            params_path(flags, folder, path, *model.program));
+  if (!params.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(
         model.params,
         io::read_parameters(params, *model.program, {.threads = tool.common().threads}));
@@ -94,6 +112,7 @@ Status write_pir(Tool& tool, const MigrateFlags& flags, const Model& model,
                  const std::string& prefix) {
   interchange::PirOptions options;
   MILLRACE_ASSIGN_OR_RETURN(options.input_dims, input_dims(flags));
+  options.fetches = flags.fetches;
   StatusOr<interchange::PirModel> made =
       interchange::export_pir(*model.program, model.params, options);
   if (!made.ok()) return std::move(made).status().in_file(model.path);
@@ -129,12 +148,14 @@ StatusOr<interchange::Report> look(const Tool& tool, const MigrateFlags& flags) 
   options.targets.push_back({"onnx", interchange::onnx_op_types(),
                              [onnx](const Program& program, const io::ParamValues& params) {
                                return interchange::export_onnx(program, params, onnx).status();
-                             }});
+                             },
+                             false});
   const interchange::PirOptions pir{.input_dims = dims};
   options.targets.push_back({"pir", interchange::pir_op_types(),
                              [pir](const Program& program, const io::ParamValues& params) {
                                return interchange::export_pir(program, params, pir).status();
-                             }});
+                             },
+                             true});
   interchange::Report report{.folder = flags.folder, .targets = {}, .programs = {}};
   while (report.folder.size() > 1 && report.folder.back() == '/') report.folder.pop_back();
   for (const interchange::Target& target : options.targets) report.targets.push_back(target.name);
@@ -174,7 +195,16 @@ Status make_folder(const std::string& path) {
   return {StatusCode::kIo, fmt::format("cannot create '{}': {}", path, error.message())};
 }
 
-// Converts each inference model below the folder; a model that is refused is reported.
+// Whether programs of the kind have a form in the format. Those of jobs have none.
+bool is_convertible(const MigrateFlags& flags, interchange::ProgramKind kind) {
+  using interchange::ProgramKind;
+  if (kind == ProgramKind::kInference) return true;
+  return flags.to == "pir" && (kind == ProgramKind::kForward || kind == ProgramKind::kTraining ||
+                               kind == ProgramKind::kStartup);
+}
+
+// Converts each program below the folder that has a form in the format; a program that is refused
+// is reported.
 StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                             interchange::find_programs(flags.folder));
@@ -188,8 +218,9 @@ StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
       tool.report(program.status());
       continue;
     }
-    if (interchange::kind_of(**program) != interchange::ProgramKind::kInference) {
-      tool.log(LogLevel::kInfo, path + ": no inference model");
+    if (const auto kind = interchange::kind_of(**program); !is_convertible(flags, kind)) {
+      tool.log(LogLevel::kInfo, fmt::format("{}: a {} has no form in {}", path,
+                                            interchange::kind_text(kind), flags.to));
       continue;
     }
     const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -209,9 +240,11 @@ StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
     }
     ++written;
   }
-  tool.log(LogLevel::kInfo, fmt::format("{} models written, {} refused", written, refused));
+  tool.log(LogLevel::kInfo, fmt::format("{} programs written, {} refused", written, refused));
   if (written + refused == 0)
-    return Status(StatusCode::kNotFound, "no inference models below '" + flags.folder + "'");
+    return Status(
+        StatusCode::kNotFound,
+        fmt::format("no programs below '{}' that have a form in {}", flags.folder, flags.to));
   return refused == 0 ? kDone : kAnswerIsNo;
 }
 
@@ -231,6 +264,8 @@ Status check_flags(const Tool& tool, const MigrateFlags& flags) {
     return {StatusCode::kUsage, "--all writes many files: expected their folder as --output"};
   if (output == "-" && flags.to == "pir")
     return {StatusCode::kUsage, "--to pir writes two files: expected their prefix as --output"};
+  if (!flags.fetches.empty() && (flags.to != "pir" || flags.all))
+    return {StatusCode::kUsage, "--fetch belongs to --to pir, for one program"};
   if (flags.to == "pir" && tool.given("--opset"))
     return {StatusCode::kUsage, "--opset belongs to --to onnx"};
   return Ok();
@@ -241,10 +276,17 @@ StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
     if (flags.all) return Status(StatusCode::kUsage, "--all: expected --to");
     if (!flags.params_file.empty())
       return Status(StatusCode::kUsage, "--params-file: expected --to");
+    if (!flags.fetches.empty()) return Status(StatusCode::kUsage, "--fetch: expected --to pir");
     return survey_folder(tool, flags);
   }
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
   if (flags.all) return migrate_all(tool, flags);
+  const std::filesystem::path file(flags.folder);
+  if (std::filesystem::is_regular_file(file)) {
+    const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+    MILLRACE_RETURN_IF_ERROR(convert(tool, flags, folder, flags.folder, tool.common().output));
+    return kDone;
+  }
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::find_program(flags.folder));
   MILLRACE_RETURN_IF_ERROR(convert(tool, flags, flags.folder, path, tool.common().output));
   return kDone;
@@ -261,20 +303,25 @@ int millrace::tools::migrate(int argc, char** argv) {
                     "migrate --to onnx MODEL_DIR -o model.onnx",
                     "migrate --to onnx --opset 21 --params-file params MODEL_DIR -o m.onnx",
                     "migrate --to pir MODEL_DIR -o model",
+                    "migrate --to pir main_program --fetch loss -o main",
                     "migrate --to pir --all OLD_MODELS -o new_models"},
        .exit_codes = {{0, "done"}, {1, "with --all: some models were refused"}},
-       .notes = {"Without --to: a report on every program below the folder.",
-                 "Programs of older releases are upgraded first, as by upgrade-program.",
-                 "An op, attribute or input without a counterpart is refused: exit code 7.",
-                 "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
-                 "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3."},
+       .notes =
+           {"Without --to: a report on every program below the folder.",
+            "Programs of older releases are upgraded first, as by upgrade-program.",
+            "An op, attribute or input without a counterpart is refused: exit code 7.",
+            "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
+            "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3.",
+            "pir: training and startup programs as well; without parameters, only PREFIX.json."},
        .unread = {"--seed"}});
   MigrateFlags flags;
   tool.app()
       .add_option("--to", flags.to, "format to write: onnx or pir; without it, a report is written")
       ->type_name("FORMAT");
-  tool.app().add_flag("--all", flags.all,
-                      "convert every inference model below the folder; --output is a folder");
+  tool.app().add_flag(
+      "--all", flags.all,
+      "convert every program below the folder that has a form in the format; --output "
+      "is a folder");
   tool.app()
       .add_option("--format", flags.format, "of the report: text, json or html")
       ->type_name("FORMAT")
@@ -292,8 +339,16 @@ int millrace::tools::migrate(int argc, char** argv) {
                   "dims of an input instead of the declared ones; -1: unknown until run time")
       ->type_name("NAME=D,...");
   tool.app()
-      .add_option("folder", flags.folder,
-                  "folder of the model; for a report and for --all, of any number of programs")
+      .add_option(
+          "--fetch", flags.fetches,
+          "pir: a var to return; default: those of the fetch ops, else the losses, else what "
+          "no op reads")
+      ->type_name("VAR");
+  tool.app()
+      .add_option(
+          "folder", flags.folder,
+          "folder of the model, or its program file; for a report and for --all, a folder of "
+          "any number of programs")
       ->type_name("DIR")
       ->required();
   return tool.run(argc, argv, [&] { return migrate_model(tool, flags); });

@@ -15,6 +15,8 @@ namespace millrace::interchange {
 struct PirOptions {
   /// Dims of fed vars that replace the declared ones, by name; -1 is unknown until run time.
   std::map<std::string, Dims> input_dims = {};
+  /// Vars to return instead of those of the fetch ops.
+  std::vector<std::string> fetches = {};
 };
 
 /// A model in the two files that release 3 of the original loads.
