@@ -21,8 +21,6 @@ constexpr const char* kByResult = "Out Out@GRAD !X";
 constexpr Row kGradientRows[] = {
     {"abs_grad", "abs_grad", kUnary, "", "X@GRAD"},
     {"acos_grad", "acos_grad", kUnary, "", "X@GRAD"},
-    {"affine_channel_grad", "affine_channel_grad", "X Scale Bias Out@GRAD", "data_layout:str",
-     "X@GRAD? Scale@GRAD? Bias@GRAD?"},
     {"asin_grad", "asin_grad", kUnary, "", "X@GRAD"},
     {"atan_grad", "atan_grad", kUnary, "", "X@GRAD"},
     {"batch_norm_grad", "batch_norm_grad",
@@ -53,7 +51,6 @@ constexpr Row kGradientRows[] = {
     {"expand_grad", "tile_grad", "X Out@GRAD @expand_times:i64s", "", "X@GRAD"},
     {"expand_v2_grad", "expand_grad", "X Out@GRAD @shape:i64s", "", "X@GRAD"},
     {"floor_grad", "floor_grad", "Out@GRAD !X !Out", "", "X@GRAD"},
-    {"gather_grad", "gather_grad", "X Index Out@GRAD @axis:i32|Axis", "!overwrite", "X@GRAD"},
     {"gather_nd_grad", "gather_nd_grad", "X Index Out@GRAD", "", "X@GRAD"},
     {"gelu_grad", "gelu_grad", kUnary, "approximate:bool", "X@GRAD"},
     {"group_norm_grad", "group_norm_grad", "X Scale? Bias? Y Mean Variance Y@GRAD",
@@ -294,6 +291,9 @@ Status reduce_gradient(OpContext& c) {
   for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
   const bool is_all = c.attr<bool>("reduce_all") || static_cast<int64_t>(axes.size()) == rank;
   if (is_all) axes.clear();
+  const bool is_extreme = type == "reduce_max_grad" || type == "reduce_min_grad";
+  if (is_extreme && rank > 4 && axes.size() > 1)
+    return c.refuse("extremes over several of more than four axes: release 3 computes wrong gradients");
   c.note_input_slot("Out");
   c.ignore({"in_dtype", "out_dtype"});
   const Value x = c.in("X");
@@ -349,6 +349,19 @@ Status list_gradient(OpContext& c) {
   return Ok();
 }
 
+// Along other axes than the first, release 3 adds the gradients of a position that occurs twice; the
+// original keeps one of them.
+Status gather_gradient(OpContext& c) {
+  if (c.has("Axis") || c.attr<int64_t>("axis") != 0)
+    return c.refuse("gradients along another axis than the first, which release 3 computes differently");
+  c.ignore({"overwrite"});
+  const Value x = c.in("X");
+  c.set("X@GRAD", c.node("gather_grad",
+                         {x, c.in("Index"), c.in("Out@GRAD"), c.full(0, DType::kInt32)}, {},
+                         x.type()));
+  return Ok();
+}
+
 Status pow_gradient(OpContext& c) {
   if (c.has("FactorTensor")) return c.refuse("a factor given as a tensor");
   const Value x = c.in("X");
@@ -375,6 +388,7 @@ void add_gradient_ops(Converters& table) {
     table.functions[type] = reduce_gradient;
   table.functions["slice_grad"] = slice_gradient;
   table.functions["concat_grad"] = table.functions["stack_grad"] = list_gradient;
+  table.functions["gather_grad"] = gather_gradient;
   table.functions["pow_grad"] = pow_gradient;
 }
 

@@ -77,7 +77,7 @@ Value OpContext::shaped_as(llvm::StringRef xshape) {
 
 Value OpContext::to_update(const Value& value, llvm::StringRef input, llvm::StringRef output) {
   const bool is_same = op().first_input(input) == op().first_output(output);
-  if (is_same && op().block().index() == 0) return value;
+  if (!value.exists() || (is_same && op().block().index() == 0)) return value;
   return node("assign", {value}, {}, value.type());
 }
 

@@ -44,11 +44,40 @@ constexpr Row kOptimizerRows[] = {
      "mu:f32 use_nesterov:bool regularization_method:str regularization_coeff:f32 "
      "multi_precision:bool=false rescale_grad:f32",
      "ParamOut=Param VelocityOut=Velocity -"},
-    {"rmsprop", "rmsprop_", "Param MeanSquare Grad Moment LearningRate MeanGrad? -",
-     "epsilon:f32 decay:f32 momentum:f32 centered:bool multi_precision:bool=false",
-     "ParamOut=Param MomentOut=Moment MeanSquareOut=MeanSquare MeanGradOut=MeanGrad -"},
     {"sgd", "sgd_", "Param LearningRate Grad -", "multi_precision:bool=false", "ParamOut=Param -"},
 };
+
+constexpr Row kRmspropRow = {
+    "rmsprop", "rmsprop_", "Param MeanSquare Grad Moment LearningRate MeanGrad -",
+    "epsilon:f32 decay:f32 momentum:f32 centered:bool multi_precision:bool=false",
+    "ParamOut=Param MomentOut=Moment MeanSquareOut=MeanSquare MeanGradOut=MeanGrad -"};
+
+// The kernel of release 3 has the mean of the gradients also where it does not use it.
+Status rmsprop(OpContext& c) {
+  if (c.names_var("MeanGrad")) return convert_by_row(c, kRmspropRow);
+  if (c.attr<bool>("centered")) return c.refuse("centered without MeanGrad");
+  const auto operand = [&](const char* in, const char* out) {
+    return c.to_update(c.in(in), in, out);
+  };
+  const Value param = operand("Param", "ParamOut");
+  const Value square = operand("MeanSquare", "MeanSquareOut");
+  const Value moment = operand("Moment", "MomentOut");
+  const Value zeros = c.node("full_like", {param, c.full(0, DType::kFloat32)},
+                             {of_dtype("dtype", param.type().dtype), of_place(false)}, param.type());
+  const Value same = result_of(param.type());
+  const std::vector<Value> results = c.nodes(
+      "rmsprop_",
+      {param, square, c.in("Grad"), moment, c.in("LearningRate"), zeros, Value{}},
+      {of_f32("epsilon", c.attr<float>("epsilon")), of_f32("decay", c.attr<float>("decay")),
+       of_f32("momentum", c.attr<float>("momentum")), of_bool("centered", false),
+       of_bool("multi_precision", false)},
+      {same, same, same, same, Value{}});
+  c.set_updated("ParamOut", results[0]);
+  c.set_updated("MomentOut", results[1]);
+  c.set_updated("MeanSquareOut", results[2]);
+  c.note_output_slot("MeanGradOut");
+  return Ok();
+}
 
 // A dense gradient has each row once.
 Status same_rows(OpContext& c) {
@@ -116,6 +145,7 @@ void add_optimizer_ops(Converters& table) {
   table.functions["merge_selected_rows"] = same_rows;
   table.functions["get_tensor_from_selected_rows"] = rows_as_tensor;
   table.functions["lars_momentum"] = lars;
+  table.functions["rmsprop"] = rmsprop;
 }
 
 }  // namespace millrace::interchange::pir
