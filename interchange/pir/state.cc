@@ -76,9 +76,9 @@ std::vector<std::string> natural_results(const Block& root) {
     const bool is_loss = get_attr_or<int32_t>(op, "op_role", 0) == kLossRole;
     for (const llvm::StringRef name : op.output_names()) {
       const Var* const var = root.find_var(name);
-      if (var == nullptr || var->kind() != VarKind::kLodTensor || var->persistable()) continue;
+      if (var == nullptr || var->kind() != VarKind::kLodTensor) continue;
       if (is_loss) losses.push_back(name.str());
-      if (!root.has_readers(name)) unread.push_back(name.str());
+      if (!var->persistable() && !root.has_readers(name)) unread.push_back(name.str());
     }
   }
   return losses.empty() ? unread : losses;

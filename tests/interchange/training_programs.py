@@ -12,8 +12,10 @@ import made_models
 STEPS = 2  # of programs without references
 RANDOM_OPS = ("uniform_random", "gaussian_random", "truncated_gaussian_random")
 SPREAD = 0.3  # relative difference of the standard deviations of random values
-# Deep networks, in which rounding differences grow; of the second one, other runs differ as much (shared/models/README.md).
-TOLERANCES = {"paddle_tests_main_protobin": 1e-4, "fleetx_resnet50_train": 1e-2}
+TOLERANCES = {"paddle_tests_main_protobin": 1e-4}  # rounding differences grow in a deep network
+# After a step of this network, its updates here and in release 3 differ by 2.6 % each from those in f64, so that
+# the state is compared by the norm of the difference.
+TOUCHY = {"fleetx_resnet50_train": 0.05}
 KINDS = ("training program", "forward program", "startup program")
 
 
@@ -129,8 +131,9 @@ class Stored:
 
     def __init__(self, tools, path, work):
         self.tools, self.path = tools, path
-        self.tolerance = TOLERANCES.get(path.stem, TOLERANCES.get(path.parent.name, cases.MODEL_TOLERANCE))
-        self.steps = 1 if path.parent.name in TOLERANCES else STEPS
+        self.tolerance = TOLERANCES.get(path.stem, cases.MODEL_TOLERANCE)
+        self.norm = TOUCHY.get(path.parent.name)  # of differences of the state
+        self.steps = 1 if self.norm else STEPS
         self.case = path.parent / "case.json"  # of a program with inputs and rules for its parameters
         self.program = paddle.base.core.ProgramDesc(path.read_bytes())
         self.folder = work / f"{path.parent.name}.{path.stem}"
@@ -212,6 +215,9 @@ class Stored:
             if name in random:
                 if got is None or got.size != want.size or abs(got.std() - want.std()) > SPREAD * want.std() + 1e-6:
                     return f"{name}: another spread than that of the random values here"
+            elif self.norm and got is not None and want.dtype.kind == "f":
+                if (distance := np.linalg.norm(got.ravel() - want.ravel())) > self.norm * np.linalg.norm(want):
+                    return f"{name}: the norm of the difference is {distance:.3g}"
             elif difference := near(got, want, self.tolerance):
                 return f"{name}: {difference}"
         return None
