@@ -293,7 +293,8 @@ Status reduce_gradient(OpContext& c) {
   if (is_all) axes.clear();
   const bool is_extreme = type == "reduce_max_grad" || type == "reduce_min_grad";
   if (is_extreme && rank > 4 && axes.size() > 1)
-    return c.refuse("extremes over several of more than four axes: release 3 computes wrong gradients");
+    return c.refuse(
+        "extremes over several of more than four axes: release 3 computes wrong gradients");
   c.note_input_slot("Out");
   c.ignore({"in_dtype", "out_dtype"});
   const Value x = c.in("X");
@@ -349,16 +350,17 @@ Status list_gradient(OpContext& c) {
   return Ok();
 }
 
-// Along other axes than the first, release 3 adds the gradients of a position that occurs twice; the
-// original keeps one of them.
+// Along other axes than the first, release 3 adds the gradients of a position that occurs twice;
+// the original keeps one of them.
 Status gather_gradient(OpContext& c) {
   if (c.has("Axis") || c.attr<int64_t>("axis") != 0)
-    return c.refuse("gradients along another axis than the first, which release 3 computes differently");
+    return c.refuse(
+        "gradients along another axis than the first, which release 3 computes differently");
   c.ignore({"overwrite"});
   const Value x = c.in("X");
-  c.set("X@GRAD", c.node("gather_grad",
-                         {x, c.in("Index"), c.in("Out@GRAD"), c.full(0, DType::kInt32)}, {},
-                         x.type()));
+  c.set("X@GRAD",
+        c.node("gather_grad", {x, c.in("Index"), c.in("Out@GRAD"), c.full(0, DType::kInt32)}, {},
+               x.type()));
   return Ok();
 }
 

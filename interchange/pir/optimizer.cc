@@ -62,12 +62,12 @@ Status rmsprop(OpContext& c) {
   const Value param = operand("Param", "ParamOut");
   const Value square = operand("MeanSquare", "MeanSquareOut");
   const Value moment = operand("Moment", "MomentOut");
-  const Value zeros = c.node("full_like", {param, c.full(0, DType::kFloat32)},
-                             {of_dtype("dtype", param.type().dtype), of_place(false)}, param.type());
+  const Value zeros =
+      c.node("full_like", {param, c.full(0, DType::kFloat32)},
+             {of_dtype("dtype", param.type().dtype), of_place(false)}, param.type());
   const Value same = result_of(param.type());
   const std::vector<Value> results = c.nodes(
-      "rmsprop_",
-      {param, square, c.in("Grad"), moment, c.in("LearningRate"), zeros, Value{}},
+      "rmsprop_", {param, square, c.in("Grad"), moment, c.in("LearningRate"), zeros, Value{}},
       {of_f32("epsilon", c.attr<float>("epsilon")), of_f32("decay", c.attr<float>("decay")),
        of_f32("momentum", c.attr<float>("momentum")), of_bool("centered", false),
        of_bool("multi_precision", false)},
