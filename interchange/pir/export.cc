@@ -6,6 +6,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
+#include "framework/op_attrs.h"
 #include "interchange/pir/rows.h"
 #include "interchange/pir/state.h"
 #include "interchange/source_program.h"
@@ -86,7 +87,7 @@ class ProgramExport final : public BlockConverter {
     updates_ = llvm::any_of(block_.ops(), [&](const Op& op) {
       return llvm::any_of(op.output_names(), [&](llvm::StringRef name) {
         const Var* const var = block_.find_var(name);
-        return var != nullptr && var->persistable();
+        return (var != nullptr && var->persistable()) || op.reads(name);
       });
     });
     // An inference model computes from its feed ops; it needs the values of its parameters.

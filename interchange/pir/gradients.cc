@@ -221,22 +221,13 @@ void set_product_gradients(OpContext& c, const Value& x, const Value& y, const V
   set("Y@GRAD", results[1], shape_y);
 }
 
-// A matrix whose rows are the first `rows` dims.
-Value matrix_with_rows(OpContext& c, const Value& value, int64_t rows) {
-  const auto rank = static_cast<int64_t>(value.type().dims.size());
-  Value matrix = value;
-  if (rank - rows > 1) matrix = c.flatten(matrix, rows, rank - 1);
-  if (rows > 1) matrix = c.flatten(matrix, 0, rows - 1);
-  return matrix;
-}
-
 Status mul_gradient(OpContext& c) {
   const auto x_rows = c.attr<int64_t>("x_num_col_dims");
   const auto y_rows = c.attr<int64_t>("y_num_col_dims");
   const Value x = c.in("X");
   const Value y = c.in("Y");
-  set_product_gradients(c, matrix_with_rows(c, x, x_rows), matrix_with_rows(c, y, y_rows),
-                        matrix_with_rows(c, c.in("Out@GRAD"), x_rows), x, y);
+  set_product_gradients(c, c.as_matrix(x, x_rows), c.as_matrix(y, y_rows),
+                        c.as_matrix(c.in("Out@GRAD"), x_rows), x, y);
   return Ok();
 }
 
@@ -315,16 +306,11 @@ Status reduce_gradient(OpContext& c) {
 Status slice_gradient(OpContext& c) {
   for (const char* slot : {"StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList"})
     if (c.has(slot)) return c.refuse("positions given as tensors");
-  const std::vector<int64_t> axes = c.ints("axes");
-  std::vector<int64_t> flags = c.ints("infer_flags");
-  if (flags.empty()) flags.assign(axes.size(), 1);
   const Value x = c.in("Input");
+  const Value starts = c.int_list(c.ints("starts"));
+  const Value ends = c.int_list(c.ints("ends"));
   c.set("Input@GRAD",
-        c.node("slice_grad",
-               {x, c.in("Out@GRAD"), c.int_list(c.ints("starts")), c.int_list(c.ints("ends"))},
-               {of_i64s("axes", axes), of_i64s("infer_flags", flags),
-                of_i64s("decrease_axis", c.ints("decrease_axis"))},
-               x.type()));
+        c.node("slice_grad", {x, c.in("Out@GRAD"), starts, ends}, slice_attrs(c), x.type()));
   return Ok();
 }
 

@@ -172,6 +172,14 @@ Value OpContext::flatten(const Value& value, int64_t first, int64_t last) {
   return node("flatten", {value}, {of_i32("start_axis", first), of_i32("stop_axis", last)}, type);
 }
 
+Value OpContext::as_matrix(const Value& value, int64_t rows) {
+  const auto rank = static_cast<int64_t>(value.type().dims.size());
+  Value matrix = value;
+  if (rank - rows > 1) matrix = flatten(matrix, rows, rank - 1);
+  if (rows > 1) matrix = flatten(matrix, 0, rows - 1);
+  return matrix;
+}
+
 Value OpContext::with_lod_of(llvm::StringRef slot, const Value& value) {
   const std::vector<Value> inputs = ins(slot);
   if (!has_lod(slot) || inputs.empty()) return value;

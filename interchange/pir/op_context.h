@@ -101,6 +101,8 @@ class OpContext : public OpReader {
   Value unsqueeze(const Value& value, const std::vector<int64_t>& axes);
   /// Joins the axes from `first` to `last` (inclusive) to one.
   Value flatten(const Value& value, int64_t first, int64_t last);
+  /// The matrix whose rows are the first `rows` dims.
+  Value as_matrix(const Value& value, int64_t rows);
   /// The value with the LoD of an input; itself if that is declared without LoD.
   Value with_lod_of(llvm::StringRef slot, const Value& value);
 

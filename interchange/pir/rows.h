@@ -33,6 +33,9 @@ struct Row {
 /// Converts the op by a row. Errors: those of refuse(), for a value that is not finite.
 Status convert_by_row(OpContext& c, const Row& row);
 
+/// The attributes of a slice, and of its gradient.
+std::vector<Attr> slice_attrs(OpContext& c);
+
 /// The converters of all op types.
 struct Converters {
   std::map<std::string, const Row*> rows;      ///< ops that are one op of PIR

@@ -190,5 +190,26 @@ TEST(PirTraining, AdamOfGradientsOfRowsIsRefused) {
               HasSubstr("'dw' is a var of kind selected_rows, expected a dense tensor"));
 }
 
+// A bias would be added to all rows of a dense gradient, not only to those of the gradient.
+TEST(PirTraining, ABiasOfRowsIsRefused) {
+  ProgramBuilder program;
+  program.param("w", {4, 2}).var("ids", {3, 1}, DType::kInt64).var("dout", {3, 2});
+  for (const char* name : {"dw", "scaled"}) {
+    VarSpec rows = VarSpec::tensor(DType::kFloat32, {4, 2});
+    rows.kind = VarKind::kSelectedRows;
+    rows.form = TensorForm::kSelectedRows;
+    program.block().declare(name, std::move(rows));
+  }
+  program
+      .op("lookup_table_grad", {{"W", {"w"}}, {"Ids", {"ids"}}, {"Out@GRAD", {"dout"}}},
+          {{"W@GRAD", {"dw"}}})
+      .set_bool("is_sparse", true);
+  Op& scale = program.op("scale", {{"X", {"dw"}}}, {{"Out", {"scaled"}}});
+  scale.set_float("scale", 2.0F);
+  EXPECT_EQ(only_op(ops_in(exported(program)), "1.embedding_grad")["A"][0]["AT"]["D"], -1);
+  scale.set_float("bias", 1.0F);
+  EXPECT_FALSE(export_pir(program.program(), {}).ok());
+}
+
 }  // namespace
 }  // namespace millrace::interchange
