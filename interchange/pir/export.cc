@@ -65,6 +65,8 @@ bool takes_rows_as_dense(const Op& op) {
                                            "get_tensor_from_selected_rows",
                                            "assign",
                                            "clip_by_norm"};
+  // A bias would be added to the other rows as well.
+  if (op.type() == "scale" && get_attr_or<float>(op, "bias", 0) != 0) return false;
   return std::find(std::begin(kTypes), std::end(kTypes), op.type()) != std::end(kTypes);
 }
 
