@@ -5,6 +5,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/executor.h"
@@ -33,6 +34,7 @@ struct MigrateFlags {
   std::string params_file;
   int opset = interchange::kFirstOpset;
   std::vector<std::string> input_dims;
+  std::vector<std::string> fetches;
 };
 
 // "x=-1,3,224,224"
@@ -87,6 +89,22 @@ StatusOr<Model> read_onnx(const Tool& tool, const MigrateFlags& flags, const std
   return Model{path, std::move(model->program), std::move(model->params)};
 }
 
+// The file or folder with the parameters of a program; empty for programs that find them in the
+// scope: those that are no inference models may be stored without, and startup programs set them.
+StatusOr<std::string> params_path(const MigrateFlags& flags, const std::string& folder,
+                                  const std::string& path, const Program& program) {
+  const std::vector<io::ParamSpec> specs = io::persistables_of(program);
+  const interchange::ProgramKind kind = interchange::kind_of(program);
+  if (specs.empty() || kind == interchange::ProgramKind::kStartup) return std::string();
+  MILLRACE_ASSIGN_OR_RETURN(std::string found,
+                            io::find_params(folder, path, program, flags.params_file));
+  if (kind == interchange::ProgramKind::kInference || found != folder) return found;
+  const bool has_files = llvm::any_of(specs, [&](const io::ParamSpec& spec) {
+    return std::filesystem::exists(std::filesystem::path(folder) / spec.name);
+  });
+  return has_files ? found : std::string();
+}
+
 // The model with the program file `path`, in the form of release 2.6.
 StatusOr<Model> read_model(const Tool& tool, const MigrateFlags& flags, const std::string& folder,
                            const std::string& path) {
@@ -97,9 +115,9 @@ StatusOr<Model> read_model(const Tool& tool, const MigrateFlags& flags, const st
   MILLRACE_ASSIGN_OR_RETURN(model.program, read_program(tool, path));
   if (Status upgraded = interchange::upgrade_and_check(*model.program, *registry); !upgraded.ok())
     return std::move(upgraded).in_file(path);
-  if (!io::persistables_of(*model.program).empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::string params,
-                              io::find_params(folder, path, *model.program, flags.params_file));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string params,
+                            params_path(flags, folder, path, *model.program));
+  if (!params.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(
         model.params,
         io::read_parameters(params, *model.program, {.threads = tool.common().threads}));
@@ -121,6 +139,7 @@ Status write_pir(Tool& tool, const MigrateFlags& flags, const Model& model,
                  const std::string& prefix) {
   interchange::PirOptions options;
   MILLRACE_ASSIGN_OR_RETURN(options.input_dims, input_dims(flags));
+  options.fetches = flags.fetches;
   StatusOr<interchange::PirModel> made =
       interchange::export_pir(*model.program, model.params, options);
   if (!made.ok()) return std::move(made).status().in_file(model.path);
@@ -169,12 +188,14 @@ StatusOr<interchange::Report> look(const Tool& tool, const MigrateFlags& flags) 
   options.targets.push_back({"onnx", interchange::onnx_op_types(),
                              [onnx](const Program& program, const io::ParamValues& params) {
                                return interchange::export_onnx(program, params, onnx).status();
-                             }});
+                             },
+                             false});
   const interchange::PirOptions pir{.input_dims = dims};
   options.targets.push_back({"pir", interchange::pir_op_types(),
                              [pir](const Program& program, const io::ParamValues& params) {
                                return interchange::export_pir(program, params, pir).status();
-                             }});
+                             },
+                             true});
   interchange::Report report{.folder = flags.folder, .targets = {}, .programs = {}};
   while (report.folder.size() > 1 && report.folder.back() == '/') report.folder.pop_back();
   for (const interchange::Target& target : options.targets) report.targets.push_back(target.name);
@@ -207,17 +228,30 @@ std::string output_name(const std::string& folder, const std::string& path) {
   return name.string();
 }
 
-// ONNX models are read for other formats, programs for all but that of programs.
+// Whether programs of the kind have a form in the format. Those of jobs have none.
+bool is_convertible(const MigrateFlags& flags, interchange::ProgramKind kind) {
+  using interchange::ProgramKind;
+  if (kind == ProgramKind::kInference) return true;
+  return flags.to == "pir" && (kind == ProgramKind::kForward || kind == ProgramKind::kTraining ||
+                               kind == ProgramKind::kStartup);
+}
+
+// ONNX models are read for other formats, programs for those that have a form for their kind.
 StatusOr<bool> is_source(Tool& tool, const MigrateFlags& flags, const std::string& path) {
   if (interchange::is_onnx_name(path)) return flags.to != "onnx";
   if (flags.to == "program") return false;
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, read_program(tool, path));
-  const bool is_inference = interchange::kind_of(*program) == interchange::ProgramKind::kInference;
-  if (!is_inference) tool.log(LogLevel::kInfo, path + ": no inference model");
-  return is_inference;
+  const interchange::ProgramKind kind = interchange::kind_of(*program);
+  const bool is_wanted = is_convertible(flags, kind);
+  if (!is_wanted) {
+    tool.log(LogLevel::kInfo, fmt::format("{}: a {} has no form in {}", path,
+                                          interchange::kind_text(kind), flags.to));
+  }
+  return is_wanted;
 }
 
-// Converts each inference model below the folder; a model that is refused is reported.
+// Converts each program below the folder that has a form in the format; a program that is refused
+// is reported.
 StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                             interchange::find_programs(flags.folder));
@@ -248,9 +282,11 @@ StatusOr<int> migrate_all(Tool& tool, const MigrateFlags& flags) {
     }
     ++written;
   }
-  tool.log(LogLevel::kInfo, fmt::format("{} models written, {} refused", written, refused));
+  tool.log(LogLevel::kInfo, fmt::format("{} programs written, {} refused", written, refused));
   if (written + refused == 0)
-    return Status(StatusCode::kNotFound, "no inference models below '" + flags.folder + "'");
+    return Status(
+        StatusCode::kNotFound,
+        fmt::format("no programs below '{}' that have a form in {}", flags.folder, flags.to));
   return refused == 0 ? kDone : kAnswerIsNo;
 }
 
@@ -270,6 +306,8 @@ Status check_flags(const Tool& tool, const MigrateFlags& flags) {
     return {StatusCode::kUsage, "--to program writes two files: expected their folder as --output"};
   if (output == "-" && flags.to == "pir")
     return {StatusCode::kUsage, "--to pir writes two files: expected their prefix as --output"};
+  if (!flags.fetches.empty() && (flags.to != "pir" || flags.all))
+    return {StatusCode::kUsage, "--fetch belongs to --to pir, for one program"};
   if (flags.to != "onnx" && tool.given("--opset"))
     return {StatusCode::kUsage, "--opset belongs to --to onnx"};
   return Ok();
@@ -280,6 +318,7 @@ StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
     if (flags.all) return Status(StatusCode::kUsage, "--all: expected --to");
     if (!flags.params_file.empty())
       return Status(StatusCode::kUsage, "--params-file: expected --to");
+    if (!flags.fetches.empty()) return Status(StatusCode::kUsage, "--fetch: expected --to pir");
     return survey_folder(tool, flags);
   }
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
@@ -290,9 +329,10 @@ StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
         StatusCode::kUsage,
         fmt::format("--to {}: expected {}, found '{}'", flags.to,
                     flags.to == "onnx" ? "the folder of a program" : "an ONNX file", flags.folder));
-  const std::string folder = is_onnx ? folder_of(flags.folder) : flags.folder;
+  const bool is_file = is_onnx || std::filesystem::is_regular_file(flags.folder);
+  const std::string folder = is_file ? folder_of(flags.folder) : flags.folder;
   std::string path = flags.folder;
-  if (!is_onnx) {
+  if (!is_file) {
     MILLRACE_ASSIGN_OR_RETURN(path, io::find_program(folder));
   }
   MILLRACE_RETURN_IF_ERROR(convert(tool, flags, folder, path, tool.common().output));
@@ -310,23 +350,28 @@ int millrace::tools::migrate(int argc, char** argv) {
                     "migrate --to onnx MODEL_DIR -o model.onnx",
                     "migrate --to onnx --opset 21 --params-file params MODEL_DIR -o m.onnx",
                     "migrate --to pir MODEL_DIR -o model",
+                    "migrate --to pir main_program --fetch loss -o main",
                     "migrate --to pir --all OLD_MODELS -o new_models",
                     "migrate --to program model.onnx -o MODEL_DIR"},
        .exit_codes = {{0, "done"}, {1, "with --all: some models were refused"}},
-       .notes = {"Without --to: a report on every program below the folder.",
-                 "Programs of older releases are upgraded first, as by upgrade-program.",
-                 "An op, attribute or input without a counterpart is refused: exit code 7.",
-                 "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
-                 "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3.",
-                 "program: reads an ONNX file; -o DIR gets __model__ and __params__."},
+       .notes =
+           {"Without --to: a report on every program below the folder.",
+            "Programs of older releases are upgraded first, as by upgrade-program.",
+            "An op, attribute or input without a counterpart is refused: exit code 7.",
+            "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
+            "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3.",
+            "pir: training and startup programs as well; without parameters, only PREFIX.json.",
+            "program: reads an ONNX file; -o DIR gets __model__ and __params__."},
        .unread = {"--seed"}});
   MigrateFlags flags;
   tool.app()
       .add_option("--to", flags.to,
                   "format to write: onnx, pir or program; without it, a report is written")
       ->type_name("FORMAT");
-  tool.app().add_flag("--all", flags.all,
-                      "convert every inference model below the folder; --output is a folder");
+  tool.app().add_flag(
+      "--all", flags.all,
+      "convert every program below the folder that has a form in the format; --output "
+      "is a folder");
   tool.app()
       .add_option("--format", flags.format, "of the report: text, json or html")
       ->type_name("FORMAT")
@@ -345,9 +390,15 @@ int millrace::tools::migrate(int argc, char** argv) {
       ->type_name("NAME=D,...");
   tool.app()
       .add_option(
+          "--fetch", flags.fetches,
+          "pir: a var to return; default: those of the fetch ops, else the losses, else what "
+          "no op reads")
+      ->type_name("VAR");
+  tool.app()
+      .add_option(
           "folder", flags.folder,
-          "folder of the model, or an ONNX file; for a report and for --all, of any number of "
-          "programs")
+          "folder of the model, its program file or an ONNX file; for a report and for --all, a "
+          "folder of any number of programs")
       ->type_name("DIR")
       ->required();
   return tool.run(argc, argv, [&] { return migrate_model(tool, flags); });

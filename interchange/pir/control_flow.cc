@@ -115,7 +115,6 @@ void note_block_slots(OpContext& c) {
 
 Status while_loop(OpContext& c) {
   note_block_slots(c);
-  if (owned_block(c.op()) == nullptr) return c.refuse("a loop without a block");
   Block& body = *owned_block(c.op());
   const std::string condition = c.op().first_input("Condition").str();
   std::set<std::string> names = outer_writes(body);
@@ -150,7 +149,6 @@ Status branch(OpContext& c) {
   note_block_slots(c);
   if (!c.attr<bool>("is_scalar_condition"))
     return c.refuse("a branch that runs if its inputs have elements");
-  if (owned_block(c.op()) == nullptr) return c.refuse("a branch without a block");
   Block& body = *owned_block(c.op());
   const Value condition = c.in("Cond");
   MILLRACE_ASSIGN_OR_RETURN(const Leaving leaving, leaving_vars(c, outer_writes(body)));

@@ -1,5 +1,7 @@
 #include "interchange/pir/graph.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "framework/base/json_writer.h"
@@ -24,10 +26,16 @@ std::string result_json(const Value& result) {
   return result.is_list ? types_json(result.types) : type_json(result.type());
 }
 
-// Results take no part in training.
-std::string result_flags(size_t count) {
-  if (count == 0) return "[]";
-  return joined_json({attr_json(of_bools("stop_gradient", std::vector<bool>(count, true)))});
+// No gradients are made from results: the program has them.
+std::string result_flags(const std::vector<Value>& results) {
+  if (results.empty()) return "[]";
+  std::vector<std::string> flags;
+  std::vector<bool> persistable;
+  for (const Value& result : results) persistable.push_back(result.is_persistable);
+  if (std::find(persistable.begin(), persistable.end(), true) != persistable.end())
+    flags.push_back(attr_json(of_bools("persistable", persistable)));
+  flags.push_back(attr_json(of_bools("stop_gradient", std::vector<bool>(results.size(), true))));
+  return joined_json(flags);
 }
 
 }  // namespace
@@ -67,9 +75,9 @@ std::vector<Value> GraphBuilder::add(const std::string& op, const std::vector<Va
   }
   const std::string nested =
       regions.empty() ? "" : fmt::format(R"(,"regions":{})", joined_json(regions));
-  open_.back().ops.push_back(fmt::format(
-      R"({{"#":"{}","A":{},"I":{},"O":{},"OA":{}{}}})", op, joined_json(written),
-      joined_json(operands), joined_json(outputs), result_flags(results.size()), nested));
+  open_.back().ops.push_back(fmt::format(R"({{"#":"{}","A":{},"I":{},"O":{},"OA":{}{}}})", op,
+                                         joined_json(written), joined_json(operands),
+                                         joined_json(outputs), result_flags(results), nested));
   return results;
 }
 

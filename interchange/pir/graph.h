@@ -13,6 +13,7 @@ struct Value {
   int64_t id = 0;                      ///< 0: none, for optional operands; below 0: an argument
   std::vector<TensorType> types = {};  ///< one, or those of the tensors of a list
   bool is_list = false;
+  bool is_persistable = false;  ///< of a result: it stays in the scope after the run
 
   /// False for the value that an absent operand has.
   [[nodiscard]] bool exists() const { return id != 0; }

@@ -16,15 +16,6 @@ constexpr Row kMatmulRows[] = {
     {"mv", "mv", "X Vec", "", "Out"},
 };
 
-// The matrix whose rows are the first `rows` dims.
-Value as_matrix(OpContext& c, const Value& value, int64_t rows) {
-  const auto rank = static_cast<int64_t>(value.type().dims.size());
-  Value matrix = value;
-  if (rank - rows > 1) matrix = c.flatten(matrix, rows, rank - 1);
-  if (rows > 1) matrix = c.flatten(matrix, 0, rows - 1);
-  return matrix;
-}
-
 Value product(OpContext& c, const Value& x, const Value& y, const TensorType& type) {
   return c.node("matmul", {x, y}, {of_bool("transpose_x", false), of_bool("transpose_y", false)},
                 type);
@@ -37,8 +28,8 @@ StatusOr<Value> product_of_rows(OpContext& c, const Value& x, int64_t rows, cons
   const auto rank_y = static_cast<int64_t>(y.type().dims.size());
   if (rank_y == 2 && rows == rank - 1) return product(c, x, y, type);
   const int64_t columns = static_cast<int64_t>(type.dims.size()) - rows;
-  const Value left = as_matrix(c, x, rows);
-  const Value right = as_matrix(c, y, rank_y - columns);
+  const Value left = c.as_matrix(x, rows);
+  const Value right = c.as_matrix(y, rank_y - columns);
   const Value out = product(
       c, left, right, {.dtype = type.dtype, .dims = {left.type().dims[0], right.type().dims[1]}});
   if (rows == 1 && columns == 1) return out;

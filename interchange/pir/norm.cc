@@ -10,7 +10,7 @@ constexpr Row kNormRows[] = {
     {"batch_norm", "batch_norm_", "X Mean Variance Scale? Bias?",
      "is_test:bool momentum:f32 epsilon:f32 data_format<data_layout:str use_global_stats:bool "
      "trainable_statistics:bool",
-     "Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace"},
+     "Y MeanOut=Mean VarianceOut=Variance SavedMean SavedVariance ReserveSpace"},
     {"group_norm", "group_norm", "X Scale? Bias?",
      "epsilon:f64 groups:i32 data_format<data_layout:str", "Y Mean Variance"},
     {"instance_norm", "instance_norm", "X Scale? Bias?", "epsilon:f32",

@@ -4,6 +4,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/block.h"
+#include "framework/names.h"
+#include "ops/absent_gradients.h"
 
 namespace millrace::interchange::pir {
 namespace {
@@ -20,6 +22,10 @@ int64_t extent_of(const Dims& dims, int64_t first, int64_t last) {
 }
 
 }  // namespace
+
+std::string shape_key(llvm::StringRef xshape) {
+  return xshape.str() + '\1';
+}
 
 Value OpContext::in(llvm::StringRef slot) {
   const std::vector<Value> values = ins(slot);
@@ -49,6 +55,35 @@ std::vector<Value> OpContext::ins(llvm::StringRef slot) {
     values.push_back(found->second);
   }
   return values;
+}
+
+bool OpContext::names_var(llvm::StringRef slot) const {
+  const llvm::StringRef name = op().first_input(slot);
+  return !name.empty() && name != names::kEmpty && !ops::is_absent_gradient(op(), slot, name);
+}
+
+bool OpContext::computes(llvm::StringRef slot, size_t k) const {
+  const auto names = op().output(slot);
+  return k < names.size() && names[k] != names::kEmpty;
+}
+
+Value OpContext::shaped_as(llvm::StringRef xshape) {
+  note_input(xshape);
+  const auto found = vars_.find(shape_key(op().first_input(xshape)));
+  if (found != vars_.end()) return found->second;
+  fail(refuse("no converted op computes the extents in " + xshape.str()));
+  return result_of({});
+}
+
+Value OpContext::to_update(const Value& value, llvm::StringRef input, llvm::StringRef output) {
+  const bool is_same = op().first_input(input) == op().first_output(output);
+  if (!value.exists() || (is_same && op().block().index() == 0)) return value;
+  return node("assign", {value}, {}, value.type());
+}
+
+void OpContext::set_updated(llvm::StringRef slot, const Value& value) {
+  set(slot, value);
+  if (op().block().index() == 0) updated_.insert(value.id);
 }
 
 TensorType OpContext::out_type(llvm::StringRef slot, size_t k) const {
@@ -135,6 +170,14 @@ Value OpContext::flatten(const Value& value, int64_t first, int64_t last) {
   type.dims.push_back(extent_of(dims, first, last));
   type.dims.append(dims.begin() + last + 1, dims.end());
   return node("flatten", {value}, {of_i32("start_axis", first), of_i32("stop_axis", last)}, type);
+}
+
+Value OpContext::as_matrix(const Value& value, int64_t rows) {
+  const auto rank = static_cast<int64_t>(value.type().dims.size());
+  Value matrix = value;
+  if (rank - rows > 1) matrix = flatten(matrix, rows, rank - 1);
+  if (rows > 1) matrix = flatten(matrix, 0, rows - 1);
+  return matrix;
 }
 
 Value OpContext::with_lod_of(llvm::StringRef slot, const Value& value) {

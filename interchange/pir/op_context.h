@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace millrace::interchange::pir {
 
 /// Var -> its current value.
 using VarValues = std::map<std::string, Value>;
+
+/// The key of the value whose extents a var XShape holds: the operand of reshape2 and similar ops.
+std::string shape_key(llvm::StringRef xshape);
 
 /// What converts the ops of a block, for ops that own one.
 class BlockConverter {
@@ -45,6 +49,13 @@ class OpContext : public OpReader {
   Value in_or_none(llvm::StringRef slot);
   /// The values of all vars of a slot.
   std::vector<Value> ins(llvm::StringRef slot);
+  /// True if the first argument of an input slot is a var: gradients that do not exist are none.
+  [[nodiscard]] bool names_var(llvm::StringRef slot) const;
+  /// A value with the extents that the var of the slot XShape holds.
+  Value shaped_as(llvm::StringRef xshape);
+  /// The operand that an op updates in place: the value itself if the updated var is the var of the
+  /// output and belongs to the root block, else a copy.
+  Value to_update(const Value& value, llvm::StringRef input, llvm::StringRef output);
 
   /// The slot has no influence, or its vars are read in another way.
   void note_input_slot(llvm::StringRef slot) { note_input(slot); }
@@ -57,6 +68,12 @@ class OpContext : public OpReader {
   [[nodiscard]] TensorType out_type(llvm::StringRef slot, size_t k = 0) const;
   /// Binds the var of an output slot to a value.
   void set(llvm::StringRef slot, const Value& value, size_t k = 0);
+  /// The same for the result of an op that updates its operand in place.
+  void set_updated(llvm::StringRef slot, const Value& value);
+  /// True if the k-th argument of an output slot is a var.
+  [[nodiscard]] bool computes(llvm::StringRef slot, size_t k = 0) const;
+  /// Ids of the values that are the memory of an updated var.
+  [[nodiscard]] const std::set<int64_t>& updated() const { return updated_; }
 
   // ---- ops
   /// Adds an op of the dialect of operators with one result of the given type.
@@ -84,6 +101,8 @@ class OpContext : public OpReader {
   Value unsqueeze(const Value& value, const std::vector<int64_t>& axes);
   /// Joins the axes from `first` to `last` (inclusive) to one.
   Value flatten(const Value& value, int64_t first, int64_t last);
+  /// The matrix whose rows are the first `rows` dims.
+  Value as_matrix(const Value& value, int64_t rows);
   /// The value with the LoD of an input; itself if that is declared without LoD.
   Value with_lod_of(llvm::StringRef slot, const Value& value);
 
@@ -91,6 +110,7 @@ class OpContext : public OpReader {
   GraphBuilder& graph_;
   VarValues& vars_;
   BlockConverter& blocks_;
+  std::set<int64_t> updated_;
 };
 
 /// Converts one op. \returns an error made by OpContext::refuse() for what PIR cannot express

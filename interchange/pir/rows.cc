@@ -17,6 +17,11 @@ Words words_of(llvm::StringRef text, char separator) {
   return words;
 }
 
+// An operand that is absent.
+Value no_value() {
+  return {.id = 0, .types = {TensorType{}}};
+}
+
 // The values of a slot as the operand that a word with `*` or without it means.
 Value operand(OpContext& c, llvm::StringRef slot, bool is_list) {
   return is_list ? c.list(c.ins(slot)) : c.in(slot);
@@ -46,10 +51,13 @@ Value constant(OpContext& c, llvm::StringRef word) {
 
 Value input(OpContext& c, llvm::StringRef word) {
   if (word.starts_with("@")) return constant(c, word);
-  if (word == "-") return {.id = 0, .types = {TensorType{}}};
+  if (word == "-") return no_value();
   const bool is_optional = word.consume_back("?");
   const bool is_list = word.consume_back("*");
-  if (is_optional && !c.has(word)) return {.id = 0, .types = {TensorType{}}};
+  if (is_optional && !c.names_var(word)) {
+    c.note_input_slot(word);
+    return no_value();
+  }
   return operand(c, word, is_list);
 }
 
@@ -109,7 +117,11 @@ Attr attribute(OpContext& c, llvm::StringRef word) {
 }
 
 Value result(OpContext& c, llvm::StringRef word) {
-  if (word.consume_back("?") && c.op().first_output(word.rtrim('*')).empty()) return {};
+  if (word == "-") return {};
+  const bool is_optional = word.contains('=') || word.ends_with("?");
+  word = word.split('=').first;
+  word.consume_back("?");
+  if (is_optional && !c.computes(word.rtrim('*'))) return {};
   if (word.consume_back("*")) {
     std::vector<TensorType> types;
     for (size_t k = 0; k < c.op().output(word).size(); ++k) types.push_back(c.out_type(word, k));
@@ -120,6 +132,8 @@ Value result(OpContext& c, llvm::StringRef word) {
 
 void bind(OpContext& c, llvm::StringRef word, const Value& value) {
   if (value.types.empty()) return;
+  const auto [output, updated] = word.split('=');
+  if (!updated.empty()) return c.set_updated(output, value);
   word.consume_back("?");
   if (!word.consume_back("*")) return c.set(word, value);
   const std::vector<Value> parts = c.parts(value);
@@ -129,8 +143,18 @@ void bind(OpContext& c, llvm::StringRef word, const Value& value) {
 }  // namespace
 
 Status convert_by_row(OpContext& c, const Row& row) {
+  const Words words = words_of(row.outputs, ' ');
   std::vector<Value> inputs;
-  for (const llvm::StringRef word : words_of(row.inputs, ' ')) inputs.push_back(input(c, word));
+  for (const llvm::StringRef word : words_of(row.inputs, ' ')) {
+    if (word.starts_with("!")) {
+      c.note_input_slot(word.drop_front());
+      continue;
+    }
+    inputs.push_back(input(c, word));
+    for (const llvm::StringRef output : words)
+      if (const auto [slot, updated] = output.split('='); updated == word.rtrim("?"))
+        inputs.back() = c.to_update(inputs.back(), updated, slot);
+  }
   std::vector<Attr> attrs;
   for (const llvm::StringRef word : words_of(row.attrs, ' ')) {
     if (word.starts_with("!"))
@@ -138,7 +162,6 @@ Status convert_by_row(OpContext& c, const Row& row) {
     else
       attrs.push_back(word == "place" ? of_place(false) : attribute(c, word));
   }
-  const Words words = words_of(row.outputs, ' ');
   std::vector<Value> results;
   for (const llvm::StringRef word : words) results.push_back(result(c, word));
   for (const Value& value : results)

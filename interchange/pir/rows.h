@@ -11,6 +11,7 @@ namespace millrace::interchange::pir {
 ///
 /// Inputs, in the order of PIR:
 ///   - `X` the var of a slot; `X?` it may be absent; `X*` all vars, as a list; `X*?`; `-` none
+///   - `!X` is no operand: the slot has no influence
 ///   - `@axis:i32` a constant with the value of an attribute; kinds i32, i64, f32, i64s
 ///   - `@axis:i32|AxisTensor|AxisList*` the first of the slots that has vars, else the constant
 ///
@@ -19,7 +20,8 @@ namespace millrace::interchange::pir {
 /// i32s, i64s, f32s, f64s, strs; `place` is an attribute without source; `!name` has no influence.
 ///
 /// Results: `Out` the var of a slot, which the op may lack; `Out?` there is no result if it lacks
-/// it; `Out*` all vars, from a list.
+/// it; `Out*` all vars, from a list; `ParamOut=Param` the op updates this operand in place; `-` the
+/// op does not compute the result.
 struct Row {
   const char* type;     ///< of the op of the original
   const char* name;     ///< of the op of PIR, without dialect
@@ -30,6 +32,9 @@ struct Row {
 
 /// Converts the op by a row. Errors: those of refuse(), for a value that is not finite.
 Status convert_by_row(OpContext& c, const Row& row);
+
+/// The attributes of a slice, and of its gradient.
+std::vector<Attr> slice_attrs(OpContext& c);
 
 /// The converters of all op types.
 struct Converters {
@@ -45,11 +50,14 @@ void add_detection_ops(Converters& table);
 void add_elementwise_ops(Converters& table);
 void add_embedding_ops(Converters& table);
 void add_fill_ops(Converters& table);
+void add_formula_gradient_ops(Converters& table);
 void add_formula_ops(Converters& table);
+void add_gradient_ops(Converters& table);
 void add_index_ops(Converters& table);
 void add_loss_ops(Converters& table);
 void add_matmul_ops(Converters& table);
 void add_norm_ops(Converters& table);
+void add_optimizer_ops(Converters& table);
 void add_pool_ops(Converters& table);
 void add_quant_ops(Converters& table);
 void add_reduce_ops(Converters& table);

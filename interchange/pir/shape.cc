@@ -90,16 +90,10 @@ Value positions(OpContext& c, const char* list, const char* tensor, const char* 
 }
 
 Status slice(OpContext& c) {
-  const std::vector<int64_t> axes = c.ints("axes");
-  std::vector<int64_t> flags = c.ints("infer_flags");
-  if (flags.empty()) flags.assign(axes.size(), 1);
   const Value x = c.in("Input");
   const Value starts = positions(c, "StartsTensorList", "StartsTensor", "starts");
   const Value ends = positions(c, "EndsTensorList", "EndsTensor", "ends");
-  c.set("Out", c.node("slice", {x, starts, ends},
-                      {of_i64s("axes", axes), of_i64s("infer_flags", flags),
-                       of_i64s("decrease_axis", c.ints("decrease_axis"))},
-                      c.out_type("Out")));
+  c.set("Out", c.node("slice", {x, starts, ends}, slice_attrs(c), c.out_type("Out")));
   return Ok();
 }
 
@@ -184,6 +178,14 @@ Status crop(OpContext& c) {
 }
 
 }  // namespace
+
+std::vector<Attr> slice_attrs(OpContext& c) {
+  const std::vector<int64_t> axes = c.ints("axes");
+  std::vector<int64_t> flags = c.ints("infer_flags");
+  if (flags.empty()) flags.assign(axes.size(), 1);
+  return {of_i64s("axes", axes), of_i64s("infer_flags", flags),
+          of_i64s("decrease_axis", c.ints("decrease_axis"))};
+}
 
 void add_shape_ops(Converters& table) {
   for (const Row& row : kShapeRows) table.rows[row.type] = &row;

@@ -95,15 +95,24 @@ io::ParamValues read_params(const Program& program, const SurveyOptions& options
   return {};
 }
 
+bool is_of_training(ProgramKind kind) {
+  return kind == ProgramKind::kForward || kind == ProgramKind::kTraining ||
+         kind == ProgramKind::kStartup;
+}
+
 Verdict convertible(const Target& target, const Program& program, const io::ParamValues& params,
                     const SurveyedProgram& found) {
-  if (found.kind != ProgramKind::kInference) return {Answer::kNotMeant, {}};
+  const bool is_model = found.kind == ProgramKind::kInference;
+  if (!is_model && !(target.takes_training && is_of_training(found.kind)))
+    return {Answer::kNotMeant, {}};
   Verdict verdict{Answer::kNo, {}};
   for (const auto& [type, count] : found.op_types) {
     if (type != "feed" && type != "fetch" && !llvm::is_contained(target.op_types, type))
       verdict.reasons.push_back(fmt::format("op '{}' has no converter ({} of them)", type, count));
   }
   if (!verdict.reasons.empty()) return verdict;
+  // Programs of training may be stored without parameters: a startup program sets them.
+  if (!is_model) return verdict_of(target.convert(program, params));
   if (!found.params_status.ok())
     return {Answer::kUnknown, {"its parameters are not there, or cannot be read"}};
   return verdict_of(target.convert(program, params));
@@ -159,8 +168,11 @@ SurveyedProgram survey_program(const std::string& path, const SurveyOptions& opt
   const Status upgraded = upgrade(program, *registry, found);
   if (!upgraded.ok()) {
     found.runs = verdict_of(upgraded);
-    found.targets.resize(options.targets.size(),
-                         found.kind == ProgramKind::kInference ? found.runs : Verdict());
+    for (const Target& target : options.targets) {
+      const bool is_meant = found.kind == ProgramKind::kInference ||
+                            (target.takes_training && is_of_training(found.kind));
+      found.targets.push_back(is_meant ? found.runs : Verdict());
+    }
     return found;
   }
   found.runs = runs_here(program, found.kind, options);

@@ -29,13 +29,14 @@ struct Verdict {
   std::vector<std::string> reasons;  ///< one line each; for kNo and kUnknown
 };
 
-/// A format that inference models can be converted to.
+/// A format that programs can be converted to.
 struct Target {
   std::string name;  ///< "onnx"
   /// Op types that have a converter; others are reported without trying.
   std::vector<std::string> op_types;
   /// Converts; the survey drops what is written. Errors are the reasons of the verdict.
   std::function<Status(const Program& program, const io::ParamValues& params)> convert;
+  bool takes_training = false;  ///< forward, training and startup programs can be converted as well
 };
 
 /// How programs are looked at.

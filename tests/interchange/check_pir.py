@@ -23,6 +23,7 @@ import paddle.inference  # noqa: E402
 
 import export_cases as cases  # noqa: E402
 import made_models  # noqa: E402
+import training_programs  # noqa: E402
 
 VERDICTS = ("equal", "refused", "differs", "failed")
 # Outputs that models do not use and that PIR has no result for.
@@ -80,8 +81,8 @@ def check_program(tools, path, work):
     return model.compare(run(prefix, model.feeds)[0], model.results())
 
 
-def check_case(tool, archive, number, work):
-    case = cases.OpCase(archive, number, work, NOT_COMPUTED)
+def check_case(tool, archive, number, work, training):
+    case = cases.OpCase(archive, number, work, NOT_COMPUTED, training)
     prefix = case.folder / "model"
     cases.migrate(tool, "pir", case.folder, prefix)
     return case.compare(*run(prefix, case.feeds()))
@@ -93,11 +94,16 @@ def checks_of(kind, path, args, work):
         return [(0, lambda: check_model(args.tool, path, work))]
     if kind == "programs":
         return [(0, lambda: check_program(args.bin, path, work))]
+    if kind == "training":
+        case = training_programs.Reference(path, work)
+        return [(0, lambda: case.check_main(args.tool)), (1, lambda: case.check_startup(args.tool))]
+    if kind == "training_programs":
+        return [(0, lambda: training_programs.Stored(args.bin, path, work).check())]
     archive = zipfile.ZipFile(path)
     numbers = cases.case_numbers(path)
     if args.sample:
         numbers = numbers[::max(1, len(numbers) // args.sample)][:args.sample]
-    return [(n, lambda n=n: check_case(args.tool, archive, n, work)) for n in numbers]
+    return [(n, lambda n=n: check_case(args.tool, archive, n, work, kind == "training_ops")) for n in numbers]
 
 
 def in_child(checks):
@@ -130,6 +136,11 @@ def row_of(kind, path, args, work):
     return row
 
 
+def name_of(kind, path):
+    """Programs of several folders have the same name."""
+    return f"{path.parent.name}/{path.stem}" if kind == "training_programs" else path.stem
+
+
 def rows_of(kind, paths, args, work):
     """Rows by name, made by several processes."""
     readers = []
@@ -139,7 +150,7 @@ def rows_of(kind, paths, args, work):
             os.close(reader)
             with os.fdopen(writer, "w") as out:
                 for path in paths[job::args.jobs]:
-                    print(json.dumps([path.stem, row_of(kind, path, args, work)]), file=out, flush=True)
+                    print(json.dumps([name_of(kind, path), row_of(kind, path, args, work)]), file=out, flush=True)
             os._exit(0)
         os.close(writer)
         readers.append(reader)
@@ -159,7 +170,7 @@ def main():
     parser.add_argument("--bin", required=True, type=pathlib.Path, help="folder with migrate")
     parser.add_argument("--shared", required=True, type=pathlib.Path, help="folder with models and goldens")
     parser.add_argument("--only", help="comma-separated names of models and ops")
-    parser.add_argument("--kinds", default="models,programs,ops", help="what to check")
+    parser.add_argument("--kinds", default="models,programs,ops,training,training_programs,training_ops", help="what to check")
     parser.add_argument("--sample", type=int, default=0, help="cases of each op; 0: all")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--floors", type=pathlib.Path, help="JSON with the smallest numbers of equal models and cases")
@@ -168,12 +179,15 @@ def main():
     only = set(args.only.split(",")) if args.only else None
     paddle.enable_static()
     found = {"models": cases.models_of(args.shared), "programs": made_models.programs_of(args.shared),
-             "ops": sorted(args.shared.glob("goldens/ops/*.npz"))}
+             "ops": sorted(args.shared.glob("goldens/ops/*.npz")),
+             "training": sorted(p.parent for p in args.shared.glob("goldens/training/*/config.json")),
+             "training_programs": training_programs.programs_of(args.tool, args.shared),
+             "training_ops": sorted(args.shared.glob("goldens/ops/*.npz"))}
     failures = 0
     equal = {}
     with tempfile.TemporaryDirectory() as work:
         for kind in args.kinds.split(","):
-            paths = [p for p in found[kind] if not only or p.stem in only]
+            paths = [p for p in found[kind] if not only or only & {p.stem, p.parent.name}]
             total = cases.print_rows(kind, rows_of(kind, paths, args, pathlib.Path(work)), VERDICTS)
             equal[kind] = total["equal"]
             failures += total["differs"] + total["failed"]

@@ -86,8 +86,8 @@ def array_of(archive, member, dtype):
 class OpCase:
     """One case of an operator, as an inference program in a folder of its own."""
 
-    def __init__(self, archive, number, work, not_computed):
-        """not_computed: slots by op that are not compared."""
+    def __init__(self, archive, number, work, not_computed, training=False):
+        """not_computed: slots by op that are not compared. training: the gradients and updates, not the results."""
         self.archive, self.number = archive, number
         self.meta = meta = json.loads(bytes(np.load(archive.open(f"case{number}/meta.npy"))))
         program = bytes(np.load(archive.open(f"case{number}/program.npy")))
@@ -97,15 +97,15 @@ class OpCase:
             raise Refused("not dense tensors of a type that numpy has")
         forward = {name for names in meta["outputs"].values() for name in names}
         inputs = {name for names in meta["inputs"].values() for name in names}
-        self.feed_meta = [f for f in meta["feeds"] if f["name"] in inputs]
-        self.expects = [e for e in meta["expects"] if e["name"] in forward - inputs and not e.get("optional")
+        self.feed_meta = [f for f in meta["feeds"] if training or f["name"] in inputs]
+        self.expects = [e for e in meta["expects"] if (e["name"] in forward - inputs) != training and not e.get("optional")
                         and e["compare"] == "values" and e["slot"] not in not_computed.get(meta["op"], ())]
         if not self.expects:
-            raise Refused("random values, or updates of its inputs")
+            raise Refused("no gradients and no updates" if training else "random values, or updates of its inputs")
         self.folder = work / f"{meta['op']}_{number}"
         self.folder.mkdir()
         (self.folder / "__model__").write_bytes(inference_program(
-            program, meta["n_forward_ops"], [f["name"] for f in self.feed_meta], [e["name"] for e in self.expects]))
+            program, len(program) if training else meta["n_forward_ops"], [f["name"] for f in self.feed_meta], [e["name"] for e in self.expects]))
 
     def _array(self, item):
         return array_of(self.archive, f"case{self.number}/{item['member']}", item["dtype"])

@@ -112,6 +112,31 @@ TEST(Migrate, WrongArgumentsAreUsageErrors) {
   EXPECT_THAT(missing.text, HasSubstr("absent"));
 }
 
+// Programs of training need no parameters: a startup program sets them.
+TEST(Migrate, WritesProgramsOfTrainingWithoutParameters) {
+  const millrace::testing::TempFolder folder;
+  const std::string startup = "tests/data/programs/paddlerec_startup.pb";
+  const MigrateResult done = migrate_tool({"--to", "pir", startup, "-o", folder / "s"});
+  EXPECT_EQ(done.code, 0) << done.text;
+  EXPECT_TRUE(std::filesystem::exists(folder / "s.json"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "s.pdiparams"));
+  EXPECT_EQ(migrate_tool({"--to", "onnx", startup, "-o", folder / "s.onnx"}).code, 7);
+  const MigrateResult absent =
+      migrate_tool({"--to", "pir", startup, "--fetch", "nowhere", "-o", folder / "t"});
+  EXPECT_EQ(absent.code, 3);
+  EXPECT_THAT(absent.text, HasSubstr("the fetched var 'nowhere' has no value"));
+  EXPECT_THAT(migrate_tool({"--to", "onnx", kFitALine, "--fetch", "x", "-o", "y"}).text,
+              HasSubstr("--fetch belongs to --to pir, for one program"));
+  EXPECT_THAT(migrate_tool({kFitALine, "--fetch", "x"}).text,
+              HasSubstr("--fetch: expected --to pir"));
+  std::filesystem::copy_file(startup, folder / "startup_program");
+  const MigrateResult all =
+      migrate_tool({"--to", "pir", "--all", folder / "", "-o", folder / "out"});
+  EXPECT_EQ(all.code, 0) << all.text;
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/startup_program.json"));
+  EXPECT_EQ(migrate_tool({"--to", "onnx", "--all", folder / "", "-o", folder / "no"}).code, 3);
+}
+
 TEST(Migrate, ReportsOnAFolder) {
   const MigrateResult text = migrate_tool({kFitALine});
   EXPECT_EQ(text.code, 0);

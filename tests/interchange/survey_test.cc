@@ -11,6 +11,7 @@
 #include "framework/export.h"
 #include "framework/read_program.h"
 #include "interchange/onnx/export.h"
+#include "interchange/pir/export.h"
 #include "interchange/survey/find_programs.h"
 #include "interchange/survey/report.h"
 #include "tests/io/temp_folder.h"
@@ -117,6 +118,22 @@ TEST(Survey, ProgramsOfJobsAreOnlyVerified) {
   EXPECT_EQ(survey_program(trainer, options).runs.answer, Answer::kUnknown);
   EXPECT_EQ(survey_program(std::string(kPrograms) + "fit_a_line_2018.pb", {}).runs.answer,
             Answer::kUnknown);
+}
+
+// A format takes programs of training if its target says so.
+TEST(Survey, ProgramsOfTrainingAreMeantForSomeFormats) {
+  SurveyOptions options = with_onnx();
+  options.targets.push_back({"pir", pir_op_types(),
+                             [](const Program& program, const io::ParamValues& params) {
+                               return export_pir(program, params).status();
+                             },
+                             true});
+  const SurveyedProgram startup =
+      survey_program(std::string(kPrograms) + "paddlerec_startup.pb", options);
+  EXPECT_EQ(startup.kind, ProgramKind::kStartup);
+  ASSERT_EQ(startup.targets.size(), 2U);
+  EXPECT_EQ(startup.targets[0].answer, Answer::kNotMeant);
+  EXPECT_EQ(startup.targets[1].answer, Answer::kYes);
 }
 
 TEST(Survey, SaysWhatIsInTheWay) {
