@@ -1,6 +1,6 @@
 #include "api/dataset.h"
 
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -10,6 +10,7 @@
 #include "api/internals.h"
 #include "executor/array_values.h"
 #include "framework/base/errors.h"
+#include "framework/base/exceptions.h"
 #include "framework/base/json_writer.h"
 #include "framework/program.h"
 #include "jobs/data/slot_data.h"
@@ -169,9 +170,10 @@ Status Dataset::load_into_memory() {
 Status Dataset::preload() {
   MILLRACE_RETURN_IF_ERROR(parts_->may_in_memory("preload"));
   try {
-    parts_->preloading =
-        std::thread([parts = parts_.get()] { parts->preloaded = parts->data->load(); });
-  } catch (const std::system_error& error) {
+    parts_->preloading = std::thread([parts = parts_.get()] {
+      parts->preloaded = without_exceptions("in preload", [&] { return parts->data->load(); });
+    });
+  } catch (const std::exception& error) {
     return Status(StatusCode::kResource, fmt::format("no thread for preload: {}", error.what()));
   }
   return Ok();

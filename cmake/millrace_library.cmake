@@ -195,10 +195,10 @@ function(millrace_tool name)
   cmake_parse_arguments(arg "APART" "" "SRCS;DEPS" ${ARGN})
   string(REPLACE - _ verb ${name})
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/${verb}_main.cc CONTENT
-"#include \"tools/verbs.h\"
-
+"#include \"tools/common/guarded_main.h\"
+#include \"tools/verbs.h\"
 int main(int argc, char** argv) {
-  return millrace::tools::@verb@(argc, argv);
+  return millrace::tools::guarded_main(millrace::tools::@verb@, argc, argv);
 }
 " @ONLY)
   add_library(${name}-verb OBJECT ${verb}.cc ${arg_SRCS})

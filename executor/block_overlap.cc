@@ -1,6 +1,7 @@
 #include "executor/block_runner.h"
 #include "executor/overlap/op_work.h"
 #include "executor/overlap/overlap.h"
+#include "framework/base/exceptions.h"
 
 // The part of BlockRunner that runs ops in parallel.
 namespace millrace::executor {
@@ -41,8 +42,12 @@ Status BlockRunner::run_placed(size_t index, kernels::CpuDevice& device) {
   CompiledOp& compiled = compiled_ops_[index];
   if (observer_ != nullptr) observer_->before(compiled);
   Status status = run_op(compiled, device);
-  if (status.ok() && observer_ != nullptr) status = observer_->after(compiled, table_.data());
-  if (status.ok()) status = arena_.after_op(index, table_.data());
+  if (status.ok()) {
+    status = without_exceptions("after the op", [&]() -> Status {
+      if (observer_ != nullptr) MILLRACE_RETURN_IF_ERROR(observer_->after(compiled, table_.data()));
+      return arena_.after_op(index, table_.data());
+    });
+  }
   return status.ok() ? Ok() : place_error(compiled, std::move(status));
 }
 

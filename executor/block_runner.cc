@@ -8,6 +8,7 @@
 #include "executor/compiled_ops/memory_guard.h"
 #include "executor/gpu/gpu_ops.h"
 #include "executor/overlap/overlap.h"
+#include "framework/base/exceptions.h"
 #include "framework/names.h"
 #include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
@@ -391,7 +392,12 @@ void BlockRunner::keep(llvm::StringRef name) {
   if (found != indices_.end()) arena_.keep(found->second, table_.data());
 }
 
+// An exception would leave lanes of other threads waiting, and would not say which op it was.
 Status BlockRunner::run_op(CompiledOp& compiled, kernels::CpuDevice& device) {
+  return without_exceptions("in the op", [&] { return run_unguarded(compiled, device); });
+}
+
+Status BlockRunner::run_unguarded(CompiledOp& compiled, kernels::CpuDevice& device) {
   MILLRACE_RETURN_IF_ERROR(check_inputs(compiled, table_.data()));
   if (gpu_ != nullptr && !compiled.control) return run_gpu_op(compiled, device);
   MILLRACE_RETURN_IF_ERROR(make_inputs_plain(compiled, table_.data(), device));

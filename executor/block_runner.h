@@ -144,6 +144,7 @@ class BlockRunner {
   Status run_placed(size_t index, kernels::CpuDevice& device);
   /// Checks inputs, prepares outputs and calls the kernel or control op.
   Status run_op(CompiledOp& compiled, kernels::CpuDevice& device);
+  Status run_unguarded(CompiledOp& compiled, kernels::CpuDevice& device);
   Status run_gpu_op(CompiledOp& compiled, kernels::CpuDevice& device);
   /// Adds the op's location to an error, unless an op of a sub-block has set its own.
   Status place_error(const CompiledOp& compiled, Status status) const;

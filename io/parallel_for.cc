@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/exceptions.h"
+
 namespace millrace::io {
 
 Status parallel_for(int threads, size_t count, llvm::function_ref<Status(size_t)> body) {
@@ -21,7 +23,8 @@ Status parallel_for(int threads, size_t count, llvm::function_ref<Status(size_t)
   const auto work = [&] {
     // Indices are assigned in order, so every index below a failed one is processed.
     for (size_t i = next++; i < count; i = next++) {
-      Status status = body(i);
+      Status status =
+          without_exceptions("in a loop over files or tensors", [&] { return body(i); });
       if (status.ok()) continue;
       const std::lock_guard lock(mutex);
       next = count;

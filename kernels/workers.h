@@ -19,7 +19,8 @@ class Workers {
   ~Workers();
 
   /// Calls body(0) ... body(ranges - 1), each once and in parallel, and returns when all are done.
-  /// ranges is at most the number of threads. One call at a time.
+  /// What a body throws is thrown again then. ranges is at most the number of threads. One call at
+  /// a time.
   void run(int ranges, llvm::function_ref<void(int range)> body);
 
  private:

@@ -1,3 +1,6 @@
+#include <exception>
+#include <mutex>
+
 #include "kernels/workers.h"
 
 // The functions that GCC calls for parallel regions. They are declared here because their header
@@ -14,13 +17,21 @@ namespace {
 struct WorkersOpenmpLoop {
   int ranges;
   llvm::function_ref<void(int)> body;
+  std::mutex mutex;
+  std::exception_ptr thrown;
 };
 
-// The runtime may start fewer threads than requested.
+// The runtime may start fewer threads than requested. An exception that left it would end the
+// process.
 void run_share(void* data) {
-  const auto& loop = *static_cast<const WorkersOpenmpLoop*>(data);
-  for (int range = omp_get_thread_num(); range < loop.ranges; range += omp_get_num_threads())
-    loop.body(range);
+  auto& loop = *static_cast<WorkersOpenmpLoop*>(data);
+  try {
+    for (int range = omp_get_thread_num(); range < loop.ranges; range += omp_get_num_threads())
+      loop.body(range);
+  } catch (...) {
+    const std::lock_guard lock(loop.mutex);
+    loop.thrown = std::current_exception();
+  }
 }
 
 }  // namespace
@@ -31,8 +42,9 @@ Workers::Workers(int /*threads*/) {}
 Workers::~Workers() = default;
 
 void Workers::run(int ranges, llvm::function_ref<void(int)> body) {
-  WorkersOpenmpLoop loop{ranges, body};
+  WorkersOpenmpLoop loop{ranges, body, {}, {}};
   GOMP_parallel(run_share, &loop, static_cast<unsigned>(ranges), 0);
+  if (loop.thrown != nullptr) std::rethrow_exception(loop.thrown);
 }
 
 }  // namespace millrace::kernels

@@ -1,7 +1,9 @@
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernels/workers.h"
@@ -19,6 +21,17 @@ struct Workers::Parts {
   int pending = 0;
   uint64_t round = 0;
   bool stop = false;
+  std::exception_ptr thrown;  // by a range of this round
+
+  // A range that throws in a thread would end the process.
+  static std::exception_ptr exception_of(llvm::function_ref<void(int)> body, int range) {
+    try {
+      body(range);
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
 
   void end() {
     {
@@ -40,8 +53,9 @@ struct Workers::Parts {
       if (index + 1 >= ranges) continue;
       llvm::function_ref<void(int)>& now = *body;
       lock.unlock();
-      now(index + 1);
+      std::exception_ptr caught = exception_of(now, index + 1);
       lock.lock();
+      if (caught != nullptr) thrown = std::move(caught);
       if (--pending == 0) done.notify_one();
     }
   }
@@ -71,9 +85,13 @@ void Workers::run(int ranges, llvm::function_ref<void(int)> body) {
     ++parts_->round;
   }
   parts_->wake.notify_all();
-  body(0);
+  std::exception_ptr caught = Parts::exception_of(body, 0);
   std::unique_lock lock(parts_->mutex);
+  // also after an exception, as the threads use what the caller owns
   parts_->done.wait(lock, [this] { return parts_->pending == 0; });
+  std::exception_ptr thrown = std::exchange(parts_->thrown, nullptr);
+  if (caught == nullptr) caught = std::move(thrown);
+  if (caught != nullptr) std::rethrow_exception(caught);
 }
 
 }  // namespace millrace::kernels

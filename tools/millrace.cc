@@ -18,6 +18,7 @@
 #include "framework/base/text.h"
 #include "framework/base/version.h"
 #include "tools/common/exit_code.h"
+#include "tools/common/guarded_main.h"
 #include "tools/verbs.h"
 
 namespace {
@@ -93,9 +94,7 @@ int usage_error(std::string_view typed) {
   return exit_code(StatusCode::kUsage);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_verb(int argc, char** argv) {
   const std::string called = argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "";
   if (const Verb* const verb = find_verb(called)) return verb->run(argc, argv);
   const std::string_view first = argc > 1 ? argv[1] : "";
@@ -111,4 +110,10 @@ int main(int argc, char** argv) {
     return tools::kDone;
   }
   return usage_error(first);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return tools::guarded_main(run_verb, argc, argv);
 }

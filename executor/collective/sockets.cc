@@ -123,7 +123,10 @@ StatusOr<Socket> listen_at(const std::string& endpoint) {
   std::string reason = "no address";
   for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, 0));
-    if (!socket.is_open()) continue;
+    if (!socket.is_open()) {
+      reason = std::strerror(errno);
+      continue;
+    }
     const int on = 1;
     setsockopt(socket.file(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     set_options(socket.file());

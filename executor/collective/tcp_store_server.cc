@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <optional>
 
 #include <fcntl.h>
@@ -93,7 +94,11 @@ StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(
                   fmt::format("cannot create a pipe: {}", std::strerror(errno)));
   server->stop_read_ = Socket(ends[0]);
   server->stop_write_ = Socket(ends[1]);
-  server->thread_ = std::thread([self = server.get()] { self->serve(); });
+  try {
+    server->thread_ = std::thread([self = server.get()] { self->serve(); });
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kResource, fmt::format("no thread for the store: {}", error.what()));
+  }
   return server;
 }
 
@@ -103,32 +108,51 @@ TcpStoreServer::~TcpStoreServer() {
 }
 
 void TcpStoreServer::serve() {
-  for (;;) {
-    std::vector<pollfd> entries{{stop_read_.file(), POLLIN, 0}, {listener_.file(), POLLIN, 0}};
-    for (const auto& client : clients_) {
-      const auto events = static_cast<int16_t>(POLLIN | (client->out.empty() ? 0 : POLLOUT));
-      entries.push_back({client->socket.file(), events, 0});
+  for (bool goes_on = true; goes_on;) {
+    try {
+      goes_on = serve_once();
+    } catch (const std::exception&) {
+      // no memory: what was not done is tried again
     }
-    if (poll(entries.data(), entries.size(), kMostPollMs) < 0 && errno != EINTR) return;
-    if (entries[0].revents != 0) return;
-    pauses_.tick(Clock::now());
-    const size_t known = clients_.size();
-    if (entries[1].revents != 0) accept_clients();
-    for (size_t i = 0; i < known; ++i) {
-      Client& client = *clients_[i];
-      bool keep = entries[i + 2].revents == 0 || read_from(client);
-      keep = keep && (client.greeted || now() < client.since + kHelloTime);
-      if (!keep) client.socket = Socket();
-    }
-    answer_waiting();
-    for (const auto& client : clients_) {
-      if (client->socket.is_open() && !write_to(*client)) client->socket = Socket();
-    }
-    for (const auto& client : clients_) {
-      if (client->socket.is_open() || client->rank < 0) continue;
-      set(Store::lost_key(client->rank), "");
-    }
-    std::erase_if(clients_, [](const auto& client) { return !client->socket.is_open(); });
+  }
+}
+
+// False if the server must end.
+bool TcpStoreServer::serve_once() {
+  std::vector<pollfd> entries{{stop_read_.file(), POLLIN, 0}, {listener_.file(), POLLIN, 0}};
+  for (const auto& client : clients_) {
+    const auto events = static_cast<int16_t>(POLLIN | (client->out.empty() ? 0 : POLLOUT));
+    entries.push_back({client->socket.file(), events, 0});
+  }
+  if (poll(entries.data(), entries.size(), kMostPollMs) < 0 && errno != EINTR) return false;
+  if (entries[0].revents != 0) return false;
+  pauses_.tick(Clock::now());
+  const size_t known = clients_.size();
+  if (entries[1].revents != 0) accept_clients();
+  for (size_t i = 0; i < known; ++i) {
+    Client& client = *clients_[i];
+    bool keep = entries[i + 2].revents == 0 || read_if_memory(client);
+    keep = keep && (client.greeted || now() < client.since + kHelloTime);
+    if (!keep) client.socket = Socket();
+  }
+  answer_waiting();
+  for (const auto& client : clients_) {
+    if (client->socket.is_open() && !write_to(*client)) client->socket = Socket();
+  }
+  for (const auto& client : clients_) {
+    if (client->socket.is_open() || client->rank < 0) continue;
+    set(Store::lost_key(client->rank), "");
+  }
+  std::erase_if(clients_, [](const auto& client) { return !client->socket.is_open(); });
+  return true;
+}
+
+// Without memory for its bytes, a client is closed, as they would be lost.
+bool TcpStoreServer::read_if_memory(Client& client) {
+  try {
+    return read_from(client);
+  } catch (const std::exception&) {
+    return false;
   }
 }
 
@@ -258,8 +282,8 @@ bool TcpStoreServer::set(const std::string& key, const std::string& value) {
   const size_t before = found == values_.end() ? 0 : key.size() + found->second.size();
   const size_t after = bytes_ - before + key.size() + value.size();
   if (after > kMostBytes) return false;
-  bytes_ = after;
   values_[key] = value;
+  bytes_ = after;
   return true;
 }
 

@@ -63,6 +63,8 @@ class TcpStoreServer {
   TcpStoreServer(Socket listener, std::string job, std::shared_ptr<const io::JobKey> key);
   /// The thread: waits for clients and for the end of the object.
   void serve();
+  bool serve_once();
+  bool read_if_memory(Client& client);
   /// Accepts connections; those above the limit are closed.
   void accept_clients();
   /// Reads what has arrived and answers complete requests. False if the connection must be closed.

@@ -1,5 +1,7 @@
 #include "executor/parallel/device_threads.h"
 
+#include <utility>
+
 #include "executor/overlap/spin.h"
 
 namespace millrace::executor {
@@ -48,8 +50,21 @@ void DeviceThreads::run(llvm::function_ref<void(int)> body) {
   pending_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
   round_.fetch_add(1, std::memory_order_seq_cst);
   notify(wake_);
-  body(0);
+  run_caught(0);
+  // also after an exception, as the threads use what the caller owns
   wait(done_, [this] { return pending_.load(std::memory_order_seq_cst) == 0; });
+  if (std::exception_ptr thrown = std::exchange(thrown_, nullptr); thrown != nullptr)
+    std::rethrow_exception(thrown);
+}
+
+// An exception in a thread would end the process; run() throws it.
+void DeviceThreads::run_caught(int device) {
+  try {
+    (*body_)(device);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    thrown_ = std::current_exception();
+  }
 }
 
 void DeviceThreads::work(int device) {
@@ -61,7 +76,7 @@ void DeviceThreads::work(int device) {
     });
     if (stop_.load(std::memory_order_seq_cst)) return;
     ++seen;
-    (*body_)(device);
+    run_caught(device);
     if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1) notify(done_);
   }
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -25,6 +26,7 @@ class DeviceThreads {
   ~DeviceThreads();
 
   /// Calls body(device) for every device, each on its thread, and returns when all have returned.
+  /// Throws what a body has thrown, then.
   void run(llvm::function_ref<void(int device)> body);
 
  private:
@@ -32,6 +34,8 @@ class DeviceThreads {
   void end();
   /// The loop of one thread: waits for a round, calls the body, reports that it is done.
   void work(int device);
+  /// Calls the body; what it throws is kept for run().
+  void run_caught(int device);
   /// Spins, then sleeps until done() is true.
   template <typename Done>
   void wait(std::condition_variable& changed, Done&& done);
@@ -45,6 +49,7 @@ class DeviceThreads {
   std::atomic<int> sleepers_{0};
   std::vector<std::thread> threads_;
   llvm::function_ref<void(int)>* body_ = nullptr;  ///< set before the round begins
+  std::exception_ptr thrown_;                      ///< by a body of this round
   std::atomic<uint64_t> round_{0};
   std::atomic<int> pending_{0};
   std::atomic<bool> stop_{false};

@@ -1,6 +1,7 @@
 #include "interchange/onnx/check_model.h"
 
 #include <exception>
+#include <new>
 
 #include <onnx/checker.h>
 #include <onnx/shape_inference/implementation.h>
@@ -16,6 +17,8 @@ Status check_model(const ::onnx::ModelProto& model) {
     ::onnx::shape_inference::InferShapes(inferred, ::onnx::OpSchemaRegistry::Instance(),
                                          {/*check_type=*/true, /*strict_mode=*/1,
                                           /*data_prop=*/true});
+  } catch (const std::bad_alloc&) {
+    throw;  // says nothing about the model
   } catch (const std::exception& error) {
     return Unimplemented("export to ONNX: its checker rejects the model: {}", error.what());
   }

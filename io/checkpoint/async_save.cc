@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/exceptions.h"
 #include "framework/tensor/layout.h"
 
 namespace millrace::io {
@@ -80,7 +81,7 @@ Status AsyncSaver::reserve(const LocalState& state) {
         std::memset(copy->raw(), 0, static_cast<size_t>(copy->storage_bytes()));
       }
     });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // without a thread, the first save touches the memory
   }
   return Ok();
@@ -133,7 +134,9 @@ bool AsyncSaver::take_pending(size_t index) {
 }
 
 void AsyncSaver::copy_pending(size_t index) {
-  Status status = copy_value(*pending_[index].from, *pending_[index].to);
+  Status status = without_exceptions("in the copy of a checkpoint", [&] {
+    return copy_value(*pending_[index].from, *pending_[index].to);
+  });
   {
     const std::lock_guard lock(mutex_);
     if (!status.ok() && copy_failure_.ok()) copy_failure_ = std::move(status);
@@ -189,13 +192,17 @@ Status AsyncSaver::run(Save save) {
   try {
     thread_ = std::thread([this, save = std::move(save)] {
       Status outcome = copy_all_pending();
-      if (outcome.ok()) outcome = make_copies_plain();
-      if (outcome.ok()) outcome = save(state_);
+      if (outcome.ok()) {
+        outcome = without_exceptions("while the checkpoint is written", [&]() -> Status {
+          MILLRACE_RETURN_IF_ERROR(make_copies_plain());
+          return save(state_);
+        });
+      }
       const std::lock_guard lock(mutex_);
       outcome_ = std::move(outcome);
       running_ = false;
     });
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     running_ = false;
     copying_ = false;
     return {StatusCode::kResource,

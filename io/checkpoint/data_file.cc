@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/exceptions.h"
 
 namespace millrace::io {
 namespace {
@@ -172,7 +173,11 @@ StatusOr<Checksum> write_hashed_aside(Writer& writer, std::string_view header,
                                       const std::vector<PlacedItem>& items, uint64_t block_bytes) {
   StatusOr<Checksum> whole = Checksum{};
   std::jthread hashing([&](const std::stop_token& stop) {
-    whole = hash_all(header, items, block_bytes, nullptr, stop);
+    Status hashed = without_exceptions("while the checkpoint is hashed", [&]() -> Status {
+      whole = hash_all(header, items, block_bytes, nullptr, stop);
+      return Ok();
+    });
+    if (!hashed.ok()) whole = std::move(hashed);
   });
   MILLRACE_RETURN_IF_ERROR(writer.add(std::as_bytes(std::span(header))));
   for (const PlacedItem& item : items) MILLRACE_RETURN_IF_ERROR(writer.add(item.item->memory));

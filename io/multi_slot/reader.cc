@@ -6,7 +6,6 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -102,7 +101,7 @@ MultiSlotReader::MultiSlotReader(MultiSlotSource source) : source_(std::move(sou
   for (size_t r = 0; r < count; ++r) {
     try {
       lanes_[r]->thread = std::thread([this, r] { read_in_thread(*lanes_[r], r); });
-    } catch (const std::system_error& error) {
+    } catch (const std::exception& error) {
       lanes_[r]->finish(
           Status(StatusCode::kResource, fmt::format("no thread for a reader: {}", error.what())));
     }

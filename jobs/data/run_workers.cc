@@ -1,12 +1,14 @@
 #include "jobs/data/run_workers.h"
 
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "framework/base/exceptions.h"
 
 namespace millrace::jobs {
 namespace {
@@ -30,9 +32,10 @@ class FirstFailure {
 };
 
 void run_worker(int worker, const WorkerCalls& calls, FirstFailure& failure) {
-  Status status = calls.work(worker);
+  Status status = without_exceptions("in a worker", [&] { return calls.work(worker); });
   if (calls.leave) {
-    if (Status left = calls.leave(); status.ok()) status = std::move(left);
+    if (Status left = without_exceptions("in a worker", calls.leave); status.ok())
+      status = std::move(left);
   }
   failure.note(std::move(status));
 }
@@ -50,7 +53,7 @@ Status run_workers(int workers, const WorkerCalls& calls) {
   try {
     for (int worker = 0; worker < workers; ++worker)
       threads.emplace_back([&, worker] { run_worker(worker, calls, failure); });
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     failure.note(
         Status(StatusCode::kResource, fmt::format("no thread for a worker: {}", error.what())));
     // those that were started end; they wait for no worker that was not

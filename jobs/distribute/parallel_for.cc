@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/exceptions.h"
+
 namespace millrace::jobs {
 
 Status parallel_for(size_t count, int threads, const std::function<Status(size_t)>& body) {
@@ -15,7 +17,7 @@ Status parallel_for(size_t count, int threads, const std::function<Status(size_t
   Status failure;
   auto work = [&] {
     for (size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
-      Status status = body(i);
+      Status status = without_exceptions("in a loop over programs", [&] { return body(i); });
       if (status.ok()) continue;
       next.store(count);
       const std::lock_guard<std::mutex> lock(mutex);

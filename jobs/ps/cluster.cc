@@ -1,10 +1,10 @@
 #include "jobs/ps/cluster.h"
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -13,6 +13,7 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/exceptions.h"
 #include "io/npz.h"
 #include "jobs/data/feeder.h"
 #include "ps/kill_points.h"
@@ -194,19 +195,21 @@ StatusOr<ClusterResult> Cluster::run() {
   try {
     for (size_t i = 0; i < servers; ++i) {
       threads.emplace_back([&, i] {
-        results[i] = servers_[i]->serve();
+        results[i] = without_exceptions("in a server", [&] { return servers_[i]->serve(); });
         if (!results[i].ok()) stop_servers();
       });
     }
     for (size_t t = 0; t < trainers; ++t) {
       threads.emplace_back([&, t] {
         Status& result = results[servers + t];
-        result = run_trainer(static_cast<int>(t), feeds[t], fetched[t], out.gathered, out.stats[t]);
+        result = without_exceptions("in a trainer", [&] {
+          return run_trainer(static_cast<int>(t), feeds[t], fetched[t], out.gathered, out.stats[t]);
+        });
         // otherwise the others would wait for this one
         if (!result.ok()) stop_servers();
       });
     }
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     started = Status(StatusCode::kResource,
                      fmt::format("no thread for each server and trainer: {}", error.what()));
     stop_servers();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "framework/base/exceptions.h"
 #include "ps/protocol/answers.h"
 #include "ps/protocol/pack.h"
 
@@ -52,7 +53,12 @@ std::vector<ServerAnswer> ask_servers(ps::Transport& transport,
   std::vector<ServerAnswer> answers(endpoints.size());
   std::vector<std::jthread> askers;  // also joined if a later one cannot be started
   for (size_t i = 0; i < endpoints.size(); ++i)
-    askers.emplace_back([&, i] { answers[i] = ask(transport, endpoints[i], timeout); });
+    askers.emplace_back([&, i] {
+      answers[i].status = without_exceptions("while a server is asked", [&] {
+        answers[i] = ask(transport, endpoints[i], timeout);
+        return answers[i].status;
+      });
+    });
   for (std::jthread& asker : askers) asker.join();
   return answers;
 }

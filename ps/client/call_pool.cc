@@ -1,9 +1,23 @@
 #include "ps/client/call_pool.h"
 
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace millrace::ps {
+namespace {
+
+// What body(i) throws; in a thread it would end the process.
+std::exception_ptr exception_of(llvm::function_ref<void(size_t)> body, size_t i) {
+  try {
+    body(i);
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 CallPool::~CallPool() {
   {
@@ -16,21 +30,30 @@ CallPool::~CallPool() {
 
 void CallPool::run(size_t count, llvm::function_ref<void(size_t)> body) {
   if (count == 0) return;
-  size_t pending = count - 1;
-  if (pending > 0) {
+  size_t pending = 0;
+  std::exception_ptr thrown;
+  size_t queued = 1;
+  if (count > 1) {
     const std::lock_guard lock(mutex_);
-    for (size_t i = 1; i < count; ++i) {
-      tasks_.emplace([this, i, body, &pending] {
-        body(i);
-        const std::lock_guard task_lock(mutex_);
-        if (--pending == 0) done_.notify_all();
-      });
+    try {
+      for (; queued < count; ++queued) {
+        tasks_.emplace([this, i = queued, body, &pending, &thrown] {
+          std::exception_ptr caught = exception_of(body, i);
+          const std::lock_guard task_lock(mutex_);
+          if (caught != nullptr) thrown = std::move(caught);
+          if (--pending == 0) done_.notify_all();
+        });
+        ++pending;
+      }
+    } catch (const std::bad_alloc&) {
+      // this thread carries out those that are not queued
     }
     // tasks block on servers, so none may be queued after another one
     start_threads();
     wake_.notify_all();
   }
-  body(0);
+  std::exception_ptr own = exception_of(body, 0);
+  for (size_t i = queued; i < count && own == nullptr; ++i) own = exception_of(body, i);
   std::unique_lock lock(mutex_);
   // only if the system has no more threads
   while (pending > 0 && idle_ < tasks_.size()) {
@@ -39,7 +62,10 @@ void CallPool::run(size_t count, llvm::function_ref<void(size_t)> body) {
     task();
     lock.lock();
   }
+  // also after an exception, as the tasks use what the caller owns
   done_.wait(lock, [&] { return pending == 0; });
+  if (own == nullptr) own = thrown;
+  if (own != nullptr) std::rethrow_exception(own);
 }
 
 void CallPool::start_threads() {

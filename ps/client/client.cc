@@ -1,6 +1,7 @@
 #include "ps/client/client.h"
 
 #include <algorithm>
+#include <exception>
 #include <random>
 #include <thread>
 #include <utility>
@@ -450,29 +451,40 @@ Status Client::agree_on_loss(const protocol::HelloAnswer::Suspect& lost) {
 void Client::send_heartbeats() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stop_; })) {
-    std::vector<Server*> servers;
-    for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
     lock.unlock();
-    std::mutex found;
-    std::map<std::pair<int, uint64_t>, protocol::HelloAnswer::Suspect> suspects;
-    // in parallel, so that one server that is down does not delay the heartbeats to the others
-    call_pool_.run(servers.size(), [&](size_t i) {
-      Server& each = *servers[i];
-      const std::unique_lock hello(each.hello, std::try_to_lock);
-      if (!hello.owns_lock() || !each.greeted) return;
-      Request request = hello_of(each, true);
-      request.epoch = each.epoch;
-      Reply reply;
-      if (!ask(each, request, SteadyClock::now() + options_.heartbeat, reply).ok()) return;
-      const StatusOr<protocol::HelloAnswer> answer = protocol::hello_answer(reply);
-      if (!answer.ok()) return;
-      const std::lock_guard own(found);
-      for (const auto& lost : answer->suspects) suspects[{lost.trainer, lost.incarnation}] = lost;
-    });
-    for (const auto& [key, lost] : suspects)
-      if (is_training_ && lost.trainer != options_.trainer) (void)agree_on_loss(lost);
+    try {
+      send_heartbeat();
+    } catch (const std::exception&) {
+      // no memory for this one; the next one follows in time
+    }
     lock.lock();
   }
+}
+
+void Client::send_heartbeat() {
+  std::vector<Server*> servers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
+  }
+  std::mutex found;
+  std::map<std::pair<int, uint64_t>, protocol::HelloAnswer::Suspect> suspects;
+  // in parallel, so that one server that is down does not delay the heartbeats to the others
+  call_pool_.run(servers.size(), [&](size_t i) {
+    Server& each = *servers[i];
+    const std::unique_lock hello(each.hello, std::try_to_lock);
+    if (!hello.owns_lock() || !each.greeted) return;
+    Request request = hello_of(each, true);
+    request.epoch = each.epoch;
+    Reply reply;
+    if (!ask(each, request, SteadyClock::now() + options_.heartbeat, reply).ok()) return;
+    const StatusOr<protocol::HelloAnswer> answer = protocol::hello_answer(reply);
+    if (!answer.ok()) return;
+    const std::lock_guard own(found);
+    for (const auto& lost : answer->suspects) suspects[{lost.trainer, lost.incarnation}] = lost;
+  });
+  for (const auto& [key, lost] : suspects)
+    if (is_training_ && lost.trainer != options_.trainer) (void)agree_on_loss(lost);
 }
 
 }  // namespace millrace::ps

@@ -170,6 +170,7 @@ class Client {
   /// \param is_heartbeat  the server has accepted the plan before
   [[nodiscard]] Request hello_of(Server& server, bool is_heartbeat = false) const;
   void send_heartbeats();
+  void send_heartbeat();
 
   std::shared_ptr<Transport> transport_;
   ClientOptions options_;

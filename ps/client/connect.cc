@@ -1,6 +1,7 @@
 #include "ps/client/connect.h"
 
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <llvm/ADT/ScopeExit.h>
 
 #include "framework/op_attrs.h"
 #include "ps/client/call_pool.h"
@@ -120,16 +122,24 @@ Status connect_to_servers(Client& client, const std::vector<std::string>& endpoi
                           const std::function<void(const std::string&)>& tell) {
   Answers answers(endpoints);
   std::thread reporter;
+  const auto end_report = llvm::make_scope_exit([&] {
+    answers.end();
+    if (reporter.joinable()) reporter.join();
+  });
   if (tell) {
-    reporter = std::thread([&] { answers.report(client.options().trainer, every, tell); });
+    reporter = std::thread([&] {
+      try {
+        answers.report(client.options().trainer, every, tell);
+      } catch (const std::exception&) {
+        // no memory for a line of the log; the outcome is reported all the same
+      }
+    });
   }
   {
     CallPool call_pool;
     call_pool.run(endpoints.size(),
                   [&](size_t i) { answers.note(i, client.mode_of(endpoints[i]).status()); });
   }
-  answers.end();
-  if (reporter.joinable()) reporter.join();
   return answers.outcome(client.options().trainer);
 }
 

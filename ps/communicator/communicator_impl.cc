@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/exceptions.h"
 #include "framework/names.h"
 #include "ps/communicator/merge.h"
 
@@ -84,13 +85,14 @@ Status Communicator::Impl::start(Scope* scope) {
       [this](std::span<const SendLanes::Message> messages) { return send_messages(messages); });
   if (mode_ == CommMode::kAsync && options_.independent_recv_thread && !options_.fake_rpc &&
       !receive_contexts_.empty()) {
-    receive_thread_ =
-        std::make_unique<ReceiveThread>(options_.min_send_grad_num_before_recv,
-                                        static_cast<int64_t>(lane_contexts_.size()), [this] {
-                                          Status status = received_->receive_all(deadline());
-                                          if (!status.ok()) lanes_->fail(status);
-                                          return status;
-                                        });
+    receive_thread_ = std::make_unique<ReceiveThread>(
+        options_.min_send_grad_num_before_recv, static_cast<int64_t>(lane_contexts_.size()),
+        [this] {
+          Status status = without_exceptions("while parameters are received",
+                                             [this] { return received_->receive_all(deadline()); });
+          if (!status.ok()) lanes_->fail(status);
+          return status;
+        });
   }
   trigger_ = options_.cpu_num;
   steps_ = 0;

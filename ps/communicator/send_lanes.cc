@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/exceptions.h"
 #include "ps/communicator/merge.h"
 
 namespace millrace::ps {
@@ -261,7 +262,12 @@ bool SendLanes::next(std::unique_lock<std::mutex>& lock, size_t& lane) {
 void SendLanes::work() {
   std::unique_lock lock(mutex_);
   size_t lane = 0;
-  while (next(lock, lane)) run(lock, lane);
+  try {
+    while (next(lock, lane)) run(lock, lane);
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    fail_locked(status_of_exception("while gradients are sent"));
+  }
 }
 
 void SendLanes::take(size_t index, std::vector<Taken>& taken) {

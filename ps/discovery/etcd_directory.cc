@@ -10,6 +10,7 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/exceptions.h"
 #include "framework/base/module.h"
 #include "framework/base/pause_watch.h"
 #include "proto/etcd.pb.h"
@@ -308,7 +309,8 @@ void EtcdDirectory::keep_alive() {
     lock.unlock();
     const Status status = [this] {
       const std::lock_guard<std::mutex> renewing(renewing_);
-      return renew(Clock::now() + options_.lease / 2);
+      return without_exceptions("while a lease is renewed",
+                                [this] { return renew(Clock::now() + options_.lease / 2); });
     }();
     if (!status.ok() && was_good)
       log(fmt::format("cannot renew entries in etcd: {}", status.to_string()));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/exceptions.h"
 #include "ps/protocol/pack.h"
 
 namespace millrace::ps {
@@ -28,7 +29,10 @@ Status ChannelCaller::call_all(std::span<TableRequest> requests) {
   std::vector<Status> statuses(requests.size());
   std::vector<std::jthread> others;  // also joined if a later one cannot be started
   for (size_t i = 1; i < requests.size(); ++i)
-    others.emplace_back([&, i] { statuses[i] = call(requests[i]); });
+    others.emplace_back([&, i] {
+      statuses[i] =
+          without_exceptions("in a call of a table server", [&] { return call(requests[i]); });
+    });
   statuses[0] = call(requests[0]);
   for (std::jthread& other : others) other.join();
   for (Status& status : statuses) MILLRACE_RETURN_IF_ERROR(std::move(status));

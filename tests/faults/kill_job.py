@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Repeatedly kills a random process of the job of `make demo PROCESSES=1` with SIGKILL at a random time.
+"""Repeatedly kills or pauses a random process of the job of `make demo PROCESSES=1` at a random time.
 
     tests/faults/kill_job.py --bin-dir build/release [--rounds 50] [--steps 200] [--batch 512] [--seed N] [--json FILE]
+    tests/faults/kill_job.py --bin-dir build/release --each 200 --state kills.json [--minutes 60]
 
 The job is started like the demo: `launch` with two servers and two trainers, synchronous. In half of the rounds it
 takes snapshots and restarts (`--max_restart 1`). A round passes if, within the time limit, no process is left and
   - the job finished, and losses, parameters and optimizer state have the bits of an undisturbed job; or
   - without restarts, `launch` names the process that was killed and ends with 128 + 9; or
   - `launch` itself was killed.
+With --each, that many rounds kill (SIGKILL) and that many pause (SIGSTOP, at most --longest-pause seconds) each of
+launch, a server and a trainer; a pause must not change the result. --state keeps the outcome of each round, so that the
+command continues where it was ended, by --minutes or by Ctrl-C. A round whose job is over before the fault is repeated.
 Exit status: 0 all rounds passed, 1 not. Needs numpy.
 """
 import argparse
 import collections
+import contextlib
 import json
 import os
 import random
@@ -29,6 +34,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 from ports import free_ports  # noqa: E402
 
 SERVERS, TRAINERS = 2, 2
+FAULTS, ROLES = ("kill", "pause"), ("launch", "server", "trainer")
 LOSS = "mean_0.tmp_0"
 TAIL = 600  # number of characters of a log in an error message
 
@@ -122,6 +128,17 @@ class Runs:
         self.reference = self.result(folder)
         shutil.rmtree(folder)
 
+    def strike(self, victim, fault):
+        """A process that has ended in the meantime is not hit."""
+        with contextlib.suppress(ProcessLookupError):
+            if fault == "kill":
+                return os.kill(victim, signal.SIGKILL)
+            os.kill(victim, signal.SIGSTOP)
+            try:
+                time.sleep(self.random.uniform(0.1, self.args.longest_pause))
+            finally:
+                os.kill(victim, signal.SIGCONT)
+
     @staticmethod
     def text(folder):
         with open(f"{folder}/launch.log", encoding="utf-8", errors="replace") as f:
@@ -142,18 +159,26 @@ class Runs:
             if not np.array_equal(have, want):
                 raise Wrong(f"'{name}' differs from the job that nobody disturbed")
 
-    def round(self):
+    def victim_of(self, launch, children, role):
+        """A process of the role, of any role if it is empty; None if there is none."""
+        if role == "launch":
+            return launch.pid
+        meant = children if not role else [pid for pid in children if (role_of(pid) or "").startswith(role)]
+        choice = meant if role else [launch.pid] + meant
+        return self.random.choice(choice) if choice else None
+
+    def round(self, fault="kill", role=""):
         """\\returns the outcome, and the seconds from the kill to the end."""
         restarts = self.random.randrange(2)
         folder, launch = self.start(restarts)
         time.sleep(self.random.uniform(0, 1.1 * self.seconds))
         children = children_of(launch.pid)
-        victim = self.random.choice([launch.pid] + children)
-        name = "launch" if victim == launch.pid else role_of(victim)
-        over = launch.poll() is not None
+        victim = self.victim_of(launch, children, role)
+        name = "launch" if victim == launch.pid else victim and role_of(victim)
+        over = launch.poll() is not None or victim is None
         began = time.monotonic()
         if not over:
-            os.kill(victim, signal.SIGKILL)
+            self.strike(victim, fault)
         try:
             code = launch.wait(self.args.limit)
             ended = time.monotonic()
@@ -174,7 +199,10 @@ class Runs:
         took, kind = ended - began, "with restart" if restarts else "without"
         if code == 0:
             self.check_exact(folder, restarts)
-            outcome = f"{'over before' if over else (name or 'child').split('.')[0] + ' killed'}, {kind}: finished exactly"
+            struck = "over before" if over else f"{(name or 'child').split('.')[0]} {fault}{'d' if fault == 'pause' else 'ed'}"
+            outcome = f"{struck}, {kind}: finished exactly"
+        elif fault == "pause":
+            raise Wrong(f"{name} paused, {kind}: exit status {code}: {self.tail(folder)}")
         elif name == "launch" and code == -signal.SIGKILL:
             outcome = f"launch killed, {kind}: everybody ended"
         elif restarts == 0 and code == 128 + signal.SIGKILL:
@@ -188,6 +216,57 @@ class Runs:
         return outcome, took
 
 
+class Campaign:
+    """Rounds of each fault and role, whose outcomes are kept in a file."""
+
+    def __init__(self, runs, args):
+        self.runs, self.args, self.rounds = runs, args, []
+        self.setup = {"seed": args.seed, "steps": args.steps, "batch": args.batch}
+        if os.path.exists(args.state):
+            with open(args.state, encoding="utf-8") as f:
+                stored = json.load(f)
+            if stored["setup"] != self.setup:
+                sys.exit(f"{args.state} has rounds of {stored['setup']}, not of {self.setup}")
+            self.rounds = stored["rounds"]
+
+    def count(self, fault, role):
+        return sum(r["counts"] for r in self.rounds if (r["fault"], r["role"]) == (fault, role))
+
+    def save(self):
+        with open(self.args.state + ".new", "w", encoding="utf-8") as f:
+            json.dump({"setup": self.setup, "rounds": self.rounds}, f, indent=0)
+        os.replace(self.args.state + ".new", self.args.state)
+
+    def run(self):
+        until = time.monotonic() + 60 * self.args.minutes
+        pairs = [(fault, role) for fault in FAULTS for role in ROLES]
+        while time.monotonic() < until:
+            fault, role = min(pairs, key=lambda pair: self.count(*pair))
+            if self.count(fault, role) >= self.args.each:
+                break
+            number = len(self.rounds)
+            self.runs.random = random.Random(f"{self.args.seed} {number}")
+            try:
+                outcome, took = self.runs.round(fault, role)
+            except Wrong as e:
+                outcome, took = f"WRONG: {e}", 0.0
+            row = {"fault": fault, "role": role, "outcome": outcome, "seconds": round(took, 1), "counts": not outcome.startswith("over before")}
+            self.rounds.append(row)
+            self.save()
+            print(f"{number}: {fault} {role}: {outcome}, {took:.1f} s", flush=True)
+
+    def report(self):
+        """Prints how many rounds had which outcome. \\returns the exit status"""
+        outcomes = collections.Counter(r["outcome"] if not r["outcome"].startswith("WRONG") else "WRONG" for r in self.rounds)
+        for outcome, count in sorted(outcomes.items()):
+            print(f"{count:4d} {outcome}")
+        for fault in FAULTS:
+            print(f"{fault}: " + ", ".join(f"{self.count(fault, role)} of {self.args.each} {role}" for role in ROLES))
+        wrong = outcomes["WRONG"]
+        print(f"{len(self.rounds) - wrong} passed, {wrong} failed")
+        return int(wrong > 0)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--bin-dir", required=True, help="build folder with tools/ and bench/")
@@ -197,12 +276,23 @@ def main():
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--limit", type=float, default=180, help="seconds from the kill to the end of the last process")
     ap.add_argument("--json", default="", help="write the figures there")
+    ap.add_argument("--each", type=int, default=0, help="rounds of each fault and role, instead of --rounds")
+    ap.add_argument("--state", default="", help="with --each: file that keeps the outcomes")
+    ap.add_argument("--minutes", type=float, default=1e6, help="with --each: no further round after that time")
+    ap.add_argument("--longest-pause", type=float, default=3.0)
     args = ap.parse_args()
+    if args.each and not args.state:
+        ap.error("--each: expected --state FILE")
     outcomes, wrong = collections.defaultdict(list), []
     with tempfile.TemporaryDirectory(prefix="millrace_kills") as work:
         runs = Runs(args, work)
         runs.undisturbed()
         print(f"undisturbed: {runs.seconds:.1f} s", flush=True)
+        if args.each:
+            campaign = Campaign(runs, args)
+            with contextlib.suppress(KeyboardInterrupt):
+                campaign.run()
+            return campaign.report()
         for number in range(args.rounds):
             try:
                 outcome, took = runs.round()

@@ -16,7 +16,7 @@ SOURCES = (".h", ".cc", ".cu", ".cuh", ".c")
 HEADERS = (".h", ".cuh")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 STANDARD = re.compile(r"^([a-z_]+|(assert|errno|limits|math|signal|stdarg|stddef|stdint|stdio|stdlib|string|time)\.h)$")
-SYSTEM = re.compile(r"^(sys|netinet|arpa)/[a-z]+\.h$|^(dirent|dlfcn|fcntl|glob|immintrin|linux\/magic|malloc|netdb|poll|pthread|sched|semaphore|spawn|ucontext|unistd)\.h$")
+SYSTEM = re.compile(r"^(sys|netinet|arpa)/[a-z]+\.h$|^(dirent|dlfcn|execinfo|fcntl|glob|immintrin|linux\/magic|malloc|netdb|poll|pthread|sched|semaphore|spawn|ucontext|unistd)\.h$")
 
 # library: (pattern, folders whose .cc files may use it, folders whose headers may use it)
 ALL = "framework ops kernels transpiler io frontend interchange executor ps fleet jobs api tools examples bench tests"

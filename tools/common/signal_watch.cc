@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <utility>
 
 #include <pthread.h>
@@ -57,7 +58,11 @@ void SignalWatch::start(std::function<void()> on_signal,
       seen_ = signal;
       stopped_ = true;
       if (grace) until = Clock::now() + *grace;
-      if (on_signal) on_signal();
+      try {
+        if (on_signal) on_signal();
+      } catch (const std::exception&) {
+        ::_exit(exit_code_of(signal));  // no memory to end in order
+      }
     }
   });
 }
