@@ -202,6 +202,7 @@ StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
   const auto* const command = std::ranges::find(kCommands, flags.command, &Command::name);
   if (command == kCommands.end()) {
     std::vector<std::string_view> names;
+    names.reserve(kCommands.size());
     for (const Command& each : kCommands) names.push_back(each.name);
     const std::string nearest = nearest_name(flags.command, names);
     Status status(StatusCode::kUsage, fmt::format("unknown command {}", in_quotes(flags.command)));
