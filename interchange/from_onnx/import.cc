@@ -43,7 +43,8 @@ StatusOr<int64_t> opset_of(const ::onnx::ModelProto& model) {
   int64_t version = 0;
   for (const auto& set : model.opset_import())
     if (is_default_domain(set.domain())) version = set.version();
-  if (version == 0) return Unimplemented("import of ONNX: the model states no operator set of ONNX itself");
+  if (version == 0)
+    return Unimplemented("import of ONNX: the model states no operator set of ONNX itself");
   if (version >= kFirstImportedOpset && version <= kLastImportedOpset) return version;
   return Unimplemented("import of ONNX: operator set {}, expected {} to {}", version,
                        kFirstImportedOpset, kLastImportedOpset);
