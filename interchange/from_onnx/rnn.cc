@@ -195,6 +195,14 @@ std::string padded_again(NodeContext& c, const Layer& layer, const std::string& 
   return c.unsqueeze(c.transpose(out, {1, 0, 2}), {1});
 }
 
+// An empty sequence has no last row: its final state would be the initial one in ONNX, zero here.
+Status check_final_state(NodeContext& c, const Layer& layer) {
+  const bool is_read = c.has_output(1) || c.has_output(2);
+  if (is_read && !layer.lengths.empty() && (c.has(5) || c.has(6)))
+    return c.refuse("a final state with sequence_lens and an initial state");
+  return Ok();
+}
+
 std::string final_state(NodeContext& c, const Layer& layer, const std::string& rows) {
   const std::string last = c.op("sequence_pool", {{"X", {rows}}},
                                 {string_attr("pooltype", layer.is_reverse ? "FIRST" : "LAST")});
@@ -279,6 +287,7 @@ Status recurrent_node(NodeContext& c) {
   if (is_dense(c, layer)) return dense_layer(c, layer);
   if (layer.directions != 1 || c.type() == "RNN")
     return c.refuse("both directions, or this activation, with these attributes");
+  MILLRACE_RETURN_IF_ERROR(check_final_state(c, layer));
   MILLRACE_ASSIGN_OR_RETURN(const std::string rows, unpadded(c, layer));
   return c.type() == "LSTM" ? lstm_sequences(c, layer, rows) : gru_sequences(c, layer, rows);
 }

@@ -106,6 +106,9 @@ Status interpolate(OpContext& c) {
 Status grid_sampler(OpContext& c) {
   if (c.rank("X") != 4) return c.refuse("grid_sampler of volumes");
   auto mode = c.attr<std::string>("mode");
+  if (mode == "nearest")
+    return c.refuse(
+        "grid_sampler with mode nearest: it rounds halves away from zero, ONNX to even");
   if (mode == "bilinear" && c.opset() >= 20) mode = "linear";  // renamed there
   c.set("Output", c.node("GridSample", {c.in("X"), c.in("Grid")},
                          {{"mode", mode},

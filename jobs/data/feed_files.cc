@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
+#include <llvm/ADT/StringSet.h>
 
 #include "executor/feed_targets.h"
 #include "executor/gradients/float64.h"
@@ -52,11 +53,24 @@ Status apply_lods(const FeedOptions& options, NamedValues& values) {
 
 StatusOr<NamedValues> read_feeds(const FeedOptions& options, const Program& program) {
   NamedValues values;
+  llvm::StringSet<> by_name;
+  llvm::StringSet<> by_file;
+  // Of a value by name and one in a file, the first counts. Of two alike, none is meant more.
+  const auto is_first = [](llvm::StringSet<>& seen, llvm::StringRef feed,
+                           llvm::StringRef name) -> Status {
+    if (seen.insert(name).second) return Ok();
+    return Status(
+        StatusCode::kUsage,
+        fmt::format("options.values {}: '{}' was given a value before", feed.str(), name.str()));
+  };
   for (const std::string& feed : options.values) {
     const auto [name, file] = llvm::StringRef(feed).split('=');
     MILLRACE_ASSIGN_OR_RETURN(std::optional<Tensor> made, make_feed(name, file, program));
     const bool named = made || (!file.empty() && !std::filesystem::exists(feed));
-    if (named) MILLRACE_RETURN_IF_ERROR(executor::check_feed_name(program, name));
+    if (named) {
+      MILLRACE_RETURN_IF_ERROR(executor::check_feed_name(program, name));
+      MILLRACE_RETURN_IF_ERROR(is_first(by_name, feed, name));
+    }
     if (made) {
       values[name.str()].as<Tensor>() = std::move(*made);
       continue;
@@ -67,7 +81,10 @@ StatusOr<NamedValues> read_feeds(const FeedOptions& options, const Program& prog
       continue;
     }
     MILLRACE_ASSIGN_OR_RETURN(NamedValues more, io::read_values(feed));
-    for (auto& [key, value] : more) values[key] = std::move(value);
+    for (auto& [key, value] : more) {
+      MILLRACE_RETURN_IF_ERROR(is_first(by_file, feed, key));
+      if (!by_name.contains(key)) values[key] = std::move(value);
+    }
   }
   MILLRACE_RETURN_IF_ERROR(apply_lods(options, values));
   if (options.in_float64) MILLRACE_RETURN_IF_ERROR(widen_values(values));

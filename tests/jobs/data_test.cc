@@ -8,6 +8,7 @@
 
 #include "jobs/data/check_against.h"
 #include "jobs/data/data_set.h"
+#include "jobs/data/feed_files.h"
 #include "jobs/data/feeder.h"
 #include "jobs/data/made_feed.h"
 #include "jobs/stats/loss_curve.h"
@@ -111,6 +112,15 @@ TEST_F(MadeFeedTest, TakesDimsAndTypeOfTheVarOrThoseThatAreGiven) {
   const auto file = make_feed("x", "x.npy", *program_);
   ASSERT_TRUE(file.ok());
   EXPECT_FALSE(file->has_value());
+}
+
+TEST_F(MadeFeedTest, OneVarHasOneValueByName) {
+  FeedOptions options;
+  options.values = {"x=zeros", "x=random:1"};
+  EXPECT_THAT(read_feeds(options, *program_).status().message(),
+              HasSubstr("'x' was given a value before"));
+  options.values = {"x=zeros"};
+  EXPECT_TRUE(read_feeds(options, *program_).ok());
 }
 
 TEST_F(MadeFeedTest, RepeatsRandomValuesOfASeed) {

@@ -86,7 +86,7 @@ void add_data_options(CLI::App& app, RunOptions& options) {
   app.option_defaults()->group("Data");
   app.add_option("--feed", options.feeds,
                  "in.npz, x=x.npy, or generated: x=zeros, x=random:SEED, x=8x13xf32=random:7; may "
-                 "be repeated")
+                 "be repeated, x=... replaces x of a file")
       ->type_name("FILE");
   app.add_option("--lod", options.lods, "LoD offsets of a feed, one option per level: x=0,2,5")
       ->type_name("VAR=OFFSETS");
