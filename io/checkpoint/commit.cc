@@ -45,24 +45,32 @@ Status CheckpointFolder::prepare() {
   return Ok();
 }
 
-bool CheckpointFolder::has_file(const StoredFile& file) const {
+StatusOr<bool> CheckpointFolder::has_file(const StoredFile& file) const {
   const StatusOr<std::unique_ptr<ReadableFile>> there = calls_.open(path_of(file.name));
-  return there.ok() && (*there)->size() == file.size;
+  if (there.ok()) return (*there)->size() == file.size;
+  if (there.status().code() == StatusCode::kNotFound) return false;
+  return there.status();
 }
 
-bool CheckpointFolder::has_files_of(const Manifest& manifest) const {
-  return std::ranges::all_of(manifest.files,
-                             [&](const StoredFile& file) { return has_file(file); });
+Status CheckpointFolder::check_file(const StoredFile& file) const {
+  MILLRACE_ASSIGN_OR_RETURN(const bool is_there, has_file(file));
+  if (is_there) return Ok();
+  return IoError("the file that was written is not there").in_file(path_of(file.name));
+}
+
+StatusOr<bool> CheckpointFolder::has_files_of(const Manifest& manifest) const {
+  for (const StoredFile& file : manifest.files) {
+    MILLRACE_ASSIGN_OR_RETURN(const bool is_there, has_file(file));
+    if (!is_there) return false;
+  }
+  return true;
 }
 
 Status CheckpointFolder::commit(const Manifest& manifest) {
   const std::string text = manifest_text(manifest);
   // Do not write a manifest that readers would reject.
   MILLRACE_RETURN_IF_ERROR(parse_manifest(text, path_of(kManifestName)).status());
-  for (const StoredFile& file : manifest.files) {
-    if (!has_file(file))
-      return IoError("the file that was written is not there").in_file(path_of(file.name));
-  }
+  for (const StoredFile& file : manifest.files) MILLRACE_RETURN_IF_ERROR(check_file(file));
   MILLRACE_RETURN_IF_ERROR(write_temporary(text, kTemporaryManifest));
   MILLRACE_RETURN_IF_ERROR(publish());
   return options_.replace == Replace::kYes ? remove_replaced(manifest) : Ok();
@@ -72,8 +80,7 @@ Status CheckpointFolder::write_manifest(const Manifest& manifest, const std::str
                                         int32_t rank) {
   for (const StoredFile& file : manifest.files) {
     const bool own = std::ranges::find(written_, path_of(file.name)) != written_.end();
-    if (own && !has_file(file))
-      return IoError("the file that was written is not there").in_file(path_of(file.name));
+    if (own) MILLRACE_RETURN_IF_ERROR(check_file(file));
   }
   return write_temporary(text, temporary_manifest_name(rank));
 }

@@ -42,8 +42,9 @@ class CheckpointFolder {
   void hold_written() { held_ = true; }
   void take_written() { held_ = false; }
 
-  /// True if all files of a manifest are in this folder with the sizes that it states.
-  [[nodiscard]] bool has_files_of(const Manifest& manifest) const;
+  /// True if all files of a manifest are in this folder with the sizes that it states. An error if
+  /// a file that may be there cannot be opened.
+  [[nodiscard]] StatusOr<bool> has_files_of(const Manifest& manifest) const;
   /// Checks the manifest and that its files exist, renames it to its final name, which makes the
   /// folder a checkpoint, and removes the files of the checkpoint that was replaced.
   Status commit(const Manifest& manifest);
@@ -63,7 +64,8 @@ class CheckpointFolder {
   void roll_back();
 
  private:
-  [[nodiscard]] bool has_file(const StoredFile& file) const;
+  [[nodiscard]] StatusOr<bool> has_file(const StoredFile& file) const;
+  [[nodiscard]] Status check_file(const StoredFile& file) const;
   Status write_temporary(const std::string& text, std::string_view name);
 
   FileCalls& calls_;

@@ -123,9 +123,12 @@ class Save {
   // Runs on the coordinator. \param to_all  receives the manifest if every rank has to write it
   Status commit(std::string& to_all) {
     MILLRACE_ASSIGN_OR_RETURN(const Manifest manifest, make_manifest());
-    if (gather_.world_size() > 1 && !target_.has_files_of(manifest)) {
-      to_all = manifest_text(manifest);
-      return Ok();
+    if (gather_.world_size() > 1) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool is_shared, target_.has_files_of(manifest));
+      if (!is_shared) {
+        to_all = manifest_text(manifest);
+        return Ok();
+      }
     }
     for (const StoredFile& file : manifest.files) target_.add_written(file.name);
     return target_.commit(manifest);
