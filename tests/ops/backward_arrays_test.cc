@@ -84,6 +84,17 @@ TEST(ArraysOverwrittenTest, TwoUnknownIndicesAreNotCompared) {
       << "i may be j + 1";
 }
 
+// Without str_value the number is in `value`, which is 0 by default.
+TEST(ArraysOverwrittenTest, KnowsConstantsWithoutText) {
+  const auto with = [](const std::string& value) {
+    return overwritten("  fill_constant -> Out=i {shape: [1l], dtype: 3" + value + "}\n" + kOne +
+                       kWriteAtJ + kWriteAtI);
+  };
+  EXPECT_THAT(with(""), IsEmpty()) << "0 and 1";
+  EXPECT_THAT(with(", value: 1.0"), ElementsAre("a"));
+  EXPECT_THAT(with(", value: 2.0"), IsEmpty());
+}
+
 const std::string kBranch =
     "  conditional_block Cond=c Input=h -> Out=a Scope=s {is_scalar_condition: true, sub_block: ^1}"
     "\n";
@@ -96,6 +107,37 @@ TEST(ArraysOverwrittenTest, ABranchKnowsTheIndicesAroundIt) {
   EXPECT_THAT(in_branch(kWriteAtI), ElementsAre("a"));
   EXPECT_THAT(in_branch("  var j: i64(1)\n" + kWriteAtJ), ElementsAre("a"))
       << "another var than the j around it";
+}
+
+TEST(ArraysOverwrittenTest, ABranchThatDoesNotListAnIndexMayChangeIt) {
+  EXPECT_THAT(overwritten(kZero + kOne + kWriteAtI +
+                              "  conditional_block Cond=c Input=i -> Scope=s "
+                              "{is_scalar_condition: true, sub_block: ^1}\n" +
+                              kWriteAtJ,
+                          "block 1 parent=0 {\n  assign X=i -> Out=j\n}\n"),
+              ElementsAre("a"));
+}
+
+// Each time step writes the same element.
+TEST(ArraysOverwrittenTest, ATimeStepMayOverwrite) {
+  EXPECT_THAT(
+      overwritten(kOne + "  recurrent initial_states=h inputs=x parameters=[] -> outputs=y "
+                         "step_scopes=s {ex_states: [\"p\"], states: [\"q\"], sub_block: ^1}\n",
+                  "block 1 parent=0 {\n" + kWriteAtJ + "}\n"),
+      ElementsAre("a"));
+}
+
+TEST(ArraysOverwrittenTest, ALoopMustCountTheIndexItself) {
+  const auto in_loop = [](const std::string& count) {
+    return overwritten(
+        kZero +
+            "  while Condition=c X=i, j, n -> Out=a, i, j, c StepScopes=s {sub_block: ^1, "
+            "is_test: false}\n",
+        "block 1 parent=0 {\n" + count + kWriteAtI + "}\n");
+  };
+  EXPECT_THAT(in_loop("  increment X=i -> Out=i {step: 1.0}\n"), IsEmpty());
+  EXPECT_THAT(in_loop("  increment X=j -> Out=j {step: 1.0}\n"), ElementsAre("a"))
+      << "each iteration writes element 0";
 }
 
 TEST(ArraysOverwrittenTest, ABlockThatNoOpRunsMayOverwrite) {
