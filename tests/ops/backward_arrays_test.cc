@@ -144,6 +144,41 @@ TEST(ArraysOverwrittenTest, ABlockThatNoOpRunsMayOverwrite) {
   EXPECT_THAT(overwritten(kOne, "block 1 parent=0 {\n" + kWriteAtJ + "}\n"), ElementsAre("a"));
 }
 
+// The loop counts from 0, so that it comes to element 1, which is written before it.
+TEST(ArraysOverwrittenTest, ALoopComesToLaterElements) {
+  const auto before = [](const std::string& write) {
+    return overwritten(
+        kZero + kOne + write +
+            "  while Condition=c X=i, n -> Out=a, i, c StepScopes=s {sub_block: ^1, "
+            "is_test: false}\n",
+        "block 1 parent=0 {\n" + kWriteAtI + "  increment X=i -> Out=i {step: 1.0}\n}\n");
+  };
+  EXPECT_THAT(before(""), IsEmpty());
+  EXPECT_THAT(before(kWriteAtJ), ElementsAre("a"));
+}
+
+TEST(ArraysOverwrittenTest, AnArrayThatTheLossDoesNotDependOnIsNotRefused) {
+  const auto program = program_of(
+      "  param w: f32(3, 4)\n  var x: f32(-1, 3) stop_gradient\n  var h: f32(-1, 4)\n"
+      "  var loss: f32()\n  var i: i64(1)\n" +
+      kZero +
+      "  mul X=x Y=w -> Out=h {x_num_col_dims: 1, y_num_col_dims: 1}\n"
+      "  write_to_array X=h I=i -> Out=a\n"
+      "  write_to_array X=h I=i -> Out=a\n"
+      "  mean X=h -> Out=loss\n");
+  BackwardRequest request;
+  request.loss = "loss";
+  const Status status = append_backward(*standard_registry(), *program, request).status();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST(GradientOfArrayTest, IsToldByItsWholeName) {
+  EXPECT_TRUE(is_gradient_of_array("a@GRAD", "a"));
+  EXPECT_TRUE(is_gradient_of_array("a@GRAD@RENAME@block0@1", "a"));
+  EXPECT_FALSE(is_gradient_of_array("a@GRAD@GRAD", "a"));
+  EXPECT_FALSE(is_gradient_of_array("b@GRAD", "a"));
+}
+
 // t is written to a after the only read of a, so that this write has no gradient op. Its write to b
 // has one, which is no replacement.
 TEST(ArraysOverwrittenTest, EachWriteNeedsAGradientOpItself) {

@@ -68,5 +68,34 @@ TEST(GradientBlocksTest, ALoopDeclaresItsTermOfAGradientThatAnOuterBlockDeclares
   EXPECT_THAT(declared_for(**program, 2), ElementsAre(Contains("h@GRAD")));
 }
 
+// The first loss is computed from z, the second one from y only. The recurrence must not take the
+// gradient that the first loss has left of z.
+TEST(GradientBlocksTest, ARecurrenceDoesNotReadGradientsOfAnEarlierLoss) {
+  auto program = parse_program(
+      "# millrace program 1\n\nblock 0 {\n"
+      "  param w: f32(2, 2)\n  var x: f32(3, 2) stop_gradient\n  var a: f32(2)\n"
+      "  var g: f32(3, 2)\n  var y: f32(3, 2)\n  var z: f32(3, 2)\n  var loss: f32()\n"
+      "  var loss2: f32()\n  var s: step_scopes\n"
+      "  mul X=x Y=w -> Out=g {x_num_col_dims: 1, y_num_col_dims: 1}\n"
+      "  recurrent initial_states=a inputs=g parameters=[] -> outputs=y, z step_scopes=s "
+      "{ex_states: [\"p\"], states: [\"y\"], sub_block: ^1, reverse: false, has_states: true, "
+      "is_train: true}\n"
+      "  mean X=z -> Out=loss\n  mean X=y -> Out=loss2\n}\n"
+      "block 1 parent=0 {\n  var g: f32(2)\n  var p: f32(2)\n  var y: f32(2)\n  var z: f32(2)\n"
+      "  elementwise_add X=g Y=p -> Out=y {axis: -1}\n  square X=y -> Out=z\n}\n",
+      "test");
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  append_gradients(**program, {"loss", "loss2"});
+  ASSERT_NE((*program)->root().find_var("z@GRAD"), nullptr);
+  std::vector<std::vector<std::string>> given;
+  for (const Op& op : (*program)->root().ops()) {
+    if (op.type() != "recurrent_grad") continue;
+    given.emplace_back();
+    for (const llvm::StringRef name : op.input("outputs@GRAD")) given.back().push_back(name.str());
+  }
+  EXPECT_THAT(given, ElementsAre(ElementsAre("y@GRAD", "z@GRAD"),
+                                 ElementsAre("grad/grad/y@GRAD", "grad/grad/z@GRAD")));
+}
+
 }  // namespace
 }  // namespace millrace::ops::backward

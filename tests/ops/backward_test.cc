@@ -253,6 +253,9 @@ TEST_P(LookUpGradientTest, IsOfTheKindThatItsOpSays) {
   VarSpec ids = VarSpec::tensor(DType::kInt64, {-1, 1});
   ids.stop_gradient = true;
   program_->root().declare("ids", ids);
+  VarSpec w = program_->root().find_var("w")->spec();
+  w.lod_level = 0;
+  program_->root().find_var("w")->set_spec(w);
   Op& look_up = op(GetParam().type, {{"Ids", "ids"}, {"W", "w"}}, "a");
   if (GetParam().is_sparse) look_up.set_bool("is_sparse", *GetParam().is_sparse);
   op("mean", {{"X", "a"}}, "loss");
@@ -374,6 +377,9 @@ TEST_F(BackwardTest, RefusesALossThatIsNotOneElement) {
   request.loss = "a";
   EXPECT_THAT(append_backward(*registry_, *program_, request).status().message(),
               HasSubstr("loss 'a': expected one element, found dims [-1, 4]"));
+  program_->root().find_var("a")->set_spec(VarSpec::tensor(DType::kFloat32, {-1, -1}));
+  EXPECT_THAT(append_backward(*registry_, *program_, request).status().message(),
+              HasSubstr("found dims [-1, -1]"));
 }
 
 TEST_F(BackwardTest, RefusesALossThatNoOpWrites) {
