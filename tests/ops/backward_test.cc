@@ -253,9 +253,6 @@ TEST_P(LookUpGradientTest, IsOfTheKindThatItsOpSays) {
   VarSpec ids = VarSpec::tensor(DType::kInt64, {-1, 1});
   ids.stop_gradient = true;
   program_->root().declare("ids", ids);
-  VarSpec w = program_->root().find_var("w")->spec();
-  w.lod_level = 0;
-  program_->root().find_var("w")->set_spec(w);
   Op& look_up = op(GetParam().type, {{"Ids", "ids"}, {"W", "w"}}, "a");
   if (GetParam().is_sparse) look_up.set_bool("is_sparse", *GetParam().is_sparse);
   op("mean", {{"X", "a"}}, "loss");
@@ -288,6 +285,7 @@ TEST_F(BackwardTest, TheGradientOfAVarWithoutAShapeHasNoShape) {
 TEST_F(BackwardTest, TheGradientOfATableWithoutAShapeIsSelectedRows) {
   VarSpec table = VarSpec::shapeless(VarKind::kLodTensor);
   table.is_parameter = true;
+  table.lod_level = 0;
   program_->root().find_var("w")->set_spec(table);
   program_->root().declare("ids", VarSpec::tensor(DType::kInt64, {-1, 1}));
   op("lookup_table", {{"Ids", "ids"}, {"W", "w"}}, "a").set_bool("is_sparse", true);
@@ -295,6 +293,7 @@ TEST_F(BackwardTest, TheGradientOfATableWithoutAShapeIsSelectedRows) {
   backward();
   EXPECT_EQ(program_->root().find_var("w@GRAD")->kind(), VarKind::kSelectedRows);
   EXPECT_EQ(program_->root().find_var("w@GRAD")->spec().form, TensorForm::kSelectedRows);
+  EXPECT_FALSE(program_->root().find_var("w@GRAD")->spec().lod_level.has_value());
 }
 
 // A sum of only selected rows is selected rows as well; with a dense summand it is dense.
