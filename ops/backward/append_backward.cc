@@ -67,9 +67,7 @@ class Backward {
       return InvalidProgram("loss '{}': expected a var of block 0 that an op writes",
                             request_.loss);
     }
-    int64_t elements = 1;
-    for (const int64_t dim : loss->dims()) elements *= dim;
-    if (elements != 1) {
+    if (!llvm::all_of(loss->dims(), [](int64_t dim) { return dim == 1; })) {
       return InvalidProgram("loss '{}': expected one element, found dims {}", request_.loss,
                             dims_text(loss->dims()));
     }

@@ -43,8 +43,8 @@ class PathFinder {
     bool changed = true;
     while (changed) {
       const size_t before = needed_.size();
-      MILLRACE_ASSIGN_OR_RETURN(changed, walk());
-      changed = course_ == Course::kLoop && (changed || needed_.size() != before);
+      MILLRACE_RETURN_IF_ERROR(walk());
+      changed = course_ == Course::kLoop && needed_.size() != before;
     }
     return collect();
   }
@@ -55,9 +55,8 @@ class PathFinder {
     for (const Op* const op : ops_) add_inputs(*op, {}, needed_);
   }
 
-  // Returns whether an op was added to the path.
-  StatusOr<bool> walk() {
-    bool joined = false;
+  // Adds ops to the path. Which ones depends on needed_ alone.
+  Status walk() {
     for (size_t i = ops_.size(); i-- > 0;) {
       const Op& op = *ops_[i];
       const bool is_needed = writes_one_of(op, needed_);
@@ -70,10 +69,9 @@ class PathFinder {
       }
       if (!def->has_grad()) continue;
       on_path_[i] = true;
-      joined = true;
       add_inputs(op, no_grad_, needed_);
     }
-    return joined;
+    return Ok();
   }
 
   void note_targets(const Op& op, Names& targets) const {

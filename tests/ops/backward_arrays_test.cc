@@ -84,6 +84,17 @@ TEST(ArraysOverwrittenTest, TwoUnknownIndicesAreNotCompared) {
       << "i may be j + 1";
 }
 
+// Without str_value the number is in `value`, which is 0 by default.
+TEST(ArraysOverwrittenTest, KnowsConstantsWithoutText) {
+  const auto with = [](const std::string& value) {
+    return overwritten("  fill_constant -> Out=i {shape: [1l], dtype: 3" + value + "}\n" + kOne +
+                       kWriteAtJ + kWriteAtI);
+  };
+  EXPECT_THAT(with(""), IsEmpty()) << "0 and 1";
+  EXPECT_THAT(with(", value: 1.0"), ElementsAre("a"));
+  EXPECT_THAT(with(", value: 2.0"), IsEmpty());
+}
+
 const std::string kBranch =
     "  conditional_block Cond=c Input=h -> Out=a Scope=s {is_scalar_condition: true, sub_block: ^1}"
     "\n";
@@ -98,8 +109,74 @@ TEST(ArraysOverwrittenTest, ABranchKnowsTheIndicesAroundIt) {
       << "another var than the j around it";
 }
 
+TEST(ArraysOverwrittenTest, ABranchThatDoesNotListAnIndexMayChangeIt) {
+  EXPECT_THAT(overwritten(kZero + kOne + kWriteAtI +
+                              "  conditional_block Cond=c Input=i -> Scope=s "
+                              "{is_scalar_condition: true, sub_block: ^1}\n" +
+                              kWriteAtJ,
+                          "block 1 parent=0 {\n  assign X=i -> Out=j\n}\n"),
+              ElementsAre("a"));
+}
+
+// Each time step writes the same element.
+TEST(ArraysOverwrittenTest, ATimeStepMayOverwrite) {
+  EXPECT_THAT(
+      overwritten(kOne + "  recurrent initial_states=h inputs=x parameters=[] -> outputs=y "
+                         "step_scopes=s {ex_states: [\"p\"], states: [\"q\"], sub_block: ^1}\n",
+                  "block 1 parent=0 {\n" + kWriteAtJ + "}\n"),
+      ElementsAre("a"));
+}
+
+TEST(ArraysOverwrittenTest, ALoopMustCountTheIndexItself) {
+  const auto in_loop = [](const std::string& count) {
+    return overwritten(
+        kZero +
+            "  while Condition=c X=i, j, n -> Out=a, i, j, c StepScopes=s {sub_block: ^1, "
+            "is_test: false}\n",
+        "block 1 parent=0 {\n" + count + kWriteAtI + "}\n");
+  };
+  EXPECT_THAT(in_loop("  increment X=i -> Out=i {step: 1.0}\n"), IsEmpty());
+  EXPECT_THAT(in_loop("  increment X=j -> Out=j {step: 1.0}\n"), ElementsAre("a"))
+      << "each iteration writes element 0";
+}
+
 TEST(ArraysOverwrittenTest, ABlockThatNoOpRunsMayOverwrite) {
   EXPECT_THAT(overwritten(kOne, "block 1 parent=0 {\n" + kWriteAtJ + "}\n"), ElementsAre("a"));
+}
+
+// The loop counts from 0, so that it comes to element 1, which is written before it.
+TEST(ArraysOverwrittenTest, ALoopComesToLaterElements) {
+  const auto before = [](const std::string& write) {
+    return overwritten(
+        kZero + kOne + write +
+            "  while Condition=c X=i, n -> Out=a, i, c StepScopes=s {sub_block: ^1, "
+            "is_test: false}\n",
+        "block 1 parent=0 {\n" + kWriteAtI + "  increment X=i -> Out=i {step: 1.0}\n}\n");
+  };
+  EXPECT_THAT(before(""), IsEmpty());
+  EXPECT_THAT(before(kWriteAtJ), ElementsAre("a"));
+}
+
+TEST(ArraysOverwrittenTest, AnArrayThatTheLossDoesNotDependOnIsNotRefused) {
+  const auto program = program_of(
+      "  param w: f32(3, 4)\n  var x: f32(-1, 3) stop_gradient\n  var h: f32(-1, 4)\n"
+      "  var loss: f32()\n  var i: i64(1)\n" +
+      kZero +
+      "  mul X=x Y=w -> Out=h {x_num_col_dims: 1, y_num_col_dims: 1}\n"
+      "  write_to_array X=h I=i -> Out=a\n"
+      "  write_to_array X=h I=i -> Out=a\n"
+      "  mean X=h -> Out=loss\n");
+  BackwardRequest request;
+  request.loss = "loss";
+  const Status status = append_backward(*standard_registry(), *program, request).status();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST(GradientOfArrayTest, IsToldByItsWholeName) {
+  EXPECT_TRUE(is_gradient_of_array("a@GRAD", "a"));
+  EXPECT_TRUE(is_gradient_of_array("a@GRAD@RENAME@block0@1", "a"));
+  EXPECT_FALSE(is_gradient_of_array("a@GRAD@GRAD", "a"));
+  EXPECT_FALSE(is_gradient_of_array("b@GRAD", "a"));
 }
 
 // t is written to a after the only read of a, so that this write has no gradient op. Its write to b

@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
@@ -23,13 +24,21 @@ const std::string kOps =
     "  assign X=u -> Out=q\n"
     "  scale X=u -> Out=y {scale: 2.0}\n";
 
-OpPath path_to_y(const std::string& blocks) {
+StatusOr<OpPath> try_path_to(const Names& needed, const std::string& blocks) {
   const auto registry = standard_registry();
   auto program = parse_program("# millrace program 1\n\n" + blocks, "test");
   EXPECT_TRUE(program.ok()) << program.status().to_string();
-  auto path = find_op_path(*registry, (*program)->root(), {"y"}, {}, Course::kOnce);
+  return find_op_path(*registry, (*program)->root(), needed, {}, Course::kOnce);
+}
+
+OpPath path_to(const Names& needed, const std::string& blocks) {
+  auto path = try_path_to(needed, blocks);
   EXPECT_TRUE(path.ok()) << path.status().to_string();
-  return *std::move(path);
+  return path.ok() ? *std::move(path) : OpPath();
+}
+
+OpPath path_to_y(const std::string& blocks) {
+  return path_to({"y"}, blocks);
 }
 
 TEST(OpPathTest, EndsAtOutputsThatNoGradientIsNeededOf) {
@@ -62,6 +71,29 @@ TEST(OpPathTest, TheGradientOfAStateIsNeeded) {
   const OpPath& step = path.inner.at(1);
   EXPECT_EQ(step.ops.size(), 2U);
   EXPECT_THAT(step.no_grad, ElementsAre("n"));
+}
+
+// An output of a branch counts with all that its op reads, even if that op has no gradient.
+TEST(OpPathTest, GoesThroughWhatAnOutputOfABranchIsComputedFrom) {
+  const std::string blocks =
+      "block 0 {\n  conditional_block Cond=c Input=p -> Out=y, d Scope=s "
+      "{is_scalar_condition: true, sub_block: ^1}\n}\n"
+      "block 1 parent=0 {\n" +
+      kOps + "}\n";
+  const OpPath both = path_to({"y", "d"}, blocks);
+  EXPECT_EQ(both.inner.at(1).ops.size(), 2U) << "split and scale";
+  EXPECT_THAT(both.inner.at(1).no_grad, ElementsAre("n"));
+  EXPECT_THAT(path_to_y(blocks).inner.at(1).no_grad, ElementsAre("n", "v"));
+}
+
+TEST(OpPathTest, RefusesAnUnknownOp) {
+  const auto path = try_path_to({"y"},
+                                "block 0 {\n  assign X=p -> Out=q\n"
+                                "  no_such_op X=q -> Out=y\n}\n");
+  EXPECT_EQ(path.status().code(), StatusCode::kInvalidProgram);
+  EXPECT_THAT(path.status().message(), HasSubstr("unknown op type; it has no gradient"));
+  EXPECT_EQ(path.status().location().op_type, "no_such_op");
+  EXPECT_EQ(path.status().location().op, 1);
 }
 
 }  // namespace

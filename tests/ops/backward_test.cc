@@ -285,6 +285,7 @@ TEST_F(BackwardTest, TheGradientOfAVarWithoutAShapeHasNoShape) {
 TEST_F(BackwardTest, TheGradientOfATableWithoutAShapeIsSelectedRows) {
   VarSpec table = VarSpec::shapeless(VarKind::kLodTensor);
   table.is_parameter = true;
+  table.lod_level = 0;
   program_->root().find_var("w")->set_spec(table);
   program_->root().declare("ids", VarSpec::tensor(DType::kInt64, {-1, 1}));
   op("lookup_table", {{"Ids", "ids"}, {"W", "w"}}, "a").set_bool("is_sparse", true);
@@ -292,6 +293,7 @@ TEST_F(BackwardTest, TheGradientOfATableWithoutAShapeIsSelectedRows) {
   backward();
   EXPECT_EQ(program_->root().find_var("w@GRAD")->kind(), VarKind::kSelectedRows);
   EXPECT_EQ(program_->root().find_var("w@GRAD")->spec().form, TensorForm::kSelectedRows);
+  EXPECT_FALSE(program_->root().find_var("w@GRAD")->spec().lod_level.has_value());
 }
 
 // A sum of only selected rows is selected rows as well; with a dense summand it is dense.
@@ -374,6 +376,9 @@ TEST_F(BackwardTest, RefusesALossThatIsNotOneElement) {
   request.loss = "a";
   EXPECT_THAT(append_backward(*registry_, *program_, request).status().message(),
               HasSubstr("loss 'a': expected one element, found dims [-1, 4]"));
+  program_->root().find_var("a")->set_spec(VarSpec::tensor(DType::kFloat32, {-1, -1}));
+  EXPECT_THAT(append_backward(*registry_, *program_, request).status().message(),
+              HasSubstr("found dims [-1, -1]"));
 }
 
 TEST_F(BackwardTest, RefusesALossThatNoOpWrites) {

@@ -10,6 +10,7 @@
 namespace millrace::ops::backward {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -203,6 +204,36 @@ TEST_F(SplitVersionsTest, WarnsOfABlockWithoutASingleCondition) {
   ASSERT_EQ(warnings_.size(), 1U);
   EXPECT_THAT(warnings_[0].message(), HasSubstr("'h', which other ops also write"));
   EXPECT_EQ(warnings_[0].location().op_type, "conditional_block");
+}
+
+TEST_F(SplitVersionsTest, ABlockThatAloneWritesAVarNeedsNoWarning) {
+  branch("one").set_bool("is_scalar_condition", false);
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// Where the branch is not taken, h is computed from the time step of the sequence x.
+TEST_F(SplitVersionsTest, ABranchMayOverwriteTheTimeStepOfASequence) {
+  Op& recurrence = root().append_op("recurrent");
+  Block& step = program_->add_block(0);
+  for (const char* const name : {"x", "h", "previous"})
+    step.declare(name, VarSpec::tensor(DType::kFloat32, {2}));
+  Block& body = program_->add_block(step.index());
+  op(body, "assign", "previous", "x");
+  step.append_op("conditional_block")
+      .set_input("Cond", "one")
+      .set_input("Input", "previous")
+      .set_output("Out", "x")
+      .set_attr("sub_block", AttrValue::of_block(body.index()))
+      .set_bool("is_scalar_condition", true);
+  op(step, "scale", "x", "h");
+  recurrence.set_input("inputs", "x").set_input("initial_states", "a").set_output("outputs", "h");
+  recurrence.set_strings("ex_states", {"previous"}).set_strings("states", {"h"});
+  recurrence.set_attr("sub_block", AttrValue::of_block(step.index()));
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(text_of(step), Contains(HasSubstr("= select_input ")));
 }
 
 TEST_F(SplitVersionsTest, LetsALoopStartFromACopy) {

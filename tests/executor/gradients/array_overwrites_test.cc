@@ -77,7 +77,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, VarOverwritesTest,
                                            "loop_in_branch_replaces", "inner_loop_not_run_replaces",
                                            "inner_loop_after_choice", "recurrence_reads_carried",
                                            "inner_loop_reads_carried", "branch_in_loop_then_read",
-                                           "branch_reads_array_it_writes"),
+                                           "branch_reads_array_it_writes",
+                                           "inner_loop_reads_persistable"),
                          [](const auto& net) { return std::string(net.param); });
 
 TEST(ArrayOverwritesAreRefusedTest, WhereAValueWithoutGradientComesInBetween) {
