@@ -304,15 +304,21 @@ TEST_F(ProgramTools, CasesOfABatchRunOnOneDevice) {
   EXPECT_EQ(run("run-program --batch /dev/null --devices cpu:1").code, 0);
 }
 
-constexpr const char* kForwardStep =
+constexpr const char* kWithoutY =
     "run-program --program tests/data/frontend/fit_a_line.main.pb "
-    "--startup tests/data/frontend/fit_a_line.startup.pb --seed 3 --feed x=4x13xf32=random:1 "
-    "--feed y=4x1xf32=random:2 ";
+    "--startup tests/data/frontend/fit_a_line.startup.pb --seed 3 --feed x=4x13xf32=random:1 ";
+constexpr const char* kFeedY = "--feed y=4x1xf32=random:2 ";
+const std::string& forward_step() {
+  static const std::string kWords = std::string(kWithoutY) + kFeedY;
+  return kWords;
+}
 
 TEST_F(ProgramTools, APlanReplacesOnlyThePrintedResults) {
-  const std::string step = std::string(kForwardStep) + "--fetch mean_0.tmp_0 ";
+  const std::string forward = std::string(kWithoutY) + "--fetch mean_0.tmp_0 ";
+  const std::string step = forward + kFeedY;
   ASSERT_EQ(run(step + "-q -o " + path("right.npz")).code, 0);
-  const std::string planned = step + "--print-plan --check-against " + path("right.npz");
+  const std::string check = "--print-plan --check-against " + path("right.npz");
+  const std::string planned = step + check;
   const ProgramToolsTestResult right =
       run(planned + " -o " + path("again.npz") + " --save-persistables " + path("p.npz") +
           " --save-params " + path("params/"));
@@ -321,14 +327,14 @@ TEST_F(ProgramTools, APlanReplacesOnlyThePrintedResults) {
   for (const char* const name : {"again.npz", "p.npz", "params/fc_0.w_0"})
     EXPECT_TRUE(std::filesystem::exists(path(name))) << name;
   EXPECT_THAT(run(planned).out, Not(HasSubstr("\nmean_0.tmp_0: f32")));
-  EXPECT_EQ(run(planned + " --feed y=4x1xf32=random:3").code, 1) << "the loss differs";
+  EXPECT_EQ(run(forward + "--feed y=4x1xf32=random:3 " + check).code, 1) << "the loss differs";
   const ProgramToolsTestResult both = run(planned + " -o -");
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.out, HasSubstr("--print-plan and -o - both write to stdout"));
 }
 
 TEST_F(ProgramTools, GradientsAreChecked) {
-  const std::string step = std::string(kForwardStep) + "--loss mean_0.tmp_0 --check-gradients";
+  const std::string step = forward_step() + "--loss mean_0.tmp_0 --check-gradients";
   const ProgramToolsTestResult table = run(step);
   EXPECT_EQ(table.code, 0) << table.out;
   EXPECT_THAT(table.out, HasSubstr("fc_0.w_0       6/13"));
@@ -354,7 +360,7 @@ TEST_F(ProgramTools, WrongGradientsEndWithOne) {
 }
 
 TEST_F(ProgramTools, GradientsAreCheckedInFloat32AsLooselyAsIsWanted) {
-  const std::string step = std::string(kForwardStep) + "--loss mean_0.tmp_0 --check-gradients";
+  const std::string step = forward_step() + "--loss mean_0.tmp_0 --check-gradients";
   const ProgramToolsTestResult rough = run(step + " --check-dtype f32");
   EXPECT_EQ(rough.code, 0) << rough.out;
   EXPECT_NE(rough.out, run(step).out) << "float64 has other digits";
@@ -367,14 +373,13 @@ TEST_F(ProgramTools, GradientsAreCheckedInFloat32AsLooselyAsIsWanted) {
 }
 
 TEST_F(ProgramTools, OptionsThatDoNotGoWithCheckingGradientsAreRefused) {
-  const ProgramToolsTestResult without = run(std::string(kForwardStep) + "--check-samples 3");
+  const ProgramToolsTestResult without = run(forward_step() + "--check-samples 3");
   EXPECT_EQ(without.code, 2);
   EXPECT_THAT(without.out, HasSubstr("--check-samples needs --check-gradients"));
-  const ProgramToolsTestResult fetch =
-      run(std::string(kForwardStep) + "--check-gradients --fetch x");
+  const ProgramToolsTestResult fetch = run(forward_step() + "--check-gradients --fetch x");
   EXPECT_EQ(fetch.code, 2);
   EXPECT_THAT(fetch.out, HasSubstr("--fetch has no effect with --check-gradients"));
-  const ProgramToolsTestResult no_loss = run(std::string(kForwardStep) + "--check-gradients");
+  const ProgramToolsTestResult no_loss = run(forward_step() + "--check-gradients");
   EXPECT_EQ(no_loss.code, 2);
   EXPECT_THAT(no_loss.out, HasSubstr("the program has no gradients; name the loss with --loss"));
 }
