@@ -185,8 +185,8 @@ def main():
              "training_ops": sorted(args.shared.glob("goldens/ops/*.npz"))}
     failures = 0
     equal = {}
-    with tempfile.TemporaryDirectory() as work:
-        for kind in args.kinds.split(","):
+    for kind in args.kinds.split(","):
+        with tempfile.TemporaryDirectory() as work:
             paths = [p for p in found[kind] if not only or only & {p.stem, p.parent.name}]
             total = cases.print_rows(kind, rows_of(kind, paths, args, pathlib.Path(work)), VERDICTS)
             equal[kind] = total["equal"]
