@@ -135,8 +135,9 @@ struct Count {
   int64_t steps = 0;
 };
 
-/// Runs the block of a message. Answer: one value for each output. Carried out once. Errors:
-/// kNotFound for an unknown message or var; those of the block.
+/// Runs the block of a message. Answer: one value for each output. Carried out once, and a repeat
+/// returns the same values, or the same error of the block. Errors: kNotFound for an unknown
+/// message or var; those of the block; kExecution for a repeat whose values are no longer known.
 struct Run {
   static constexpr Method kMethod = Method::kRun;
   std::string message;

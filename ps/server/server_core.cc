@@ -43,6 +43,14 @@ Status wrong_item(const RequestItem& item, const std::string& expected) {
       .at(std::move(place));
 }
 
+Status check_has_value(llvm::StringRef name, const ServerVar& var) {
+  if (var.value->initialized()) return Ok();
+  return {StatusCode::kExecution,
+          fmt::format("var '{}' of the server has no value: no startup program, parameters or "
+                      "snapshot set it",
+                      name.str())};
+}
+
 std::string dims_text(llvm::ArrayRef<int64_t> dims) {
   return fmt::format("[{}]", fmt::join(dims, ", "));
 }
@@ -215,13 +223,15 @@ Status ServerCore::put_var(llvm::StringRef name, ReplySink& reply) const {
 }
 
 Status ServerCore::put(llvm::StringRef name, const ServerVar& var, ReplySink& reply) {
-  if (!var.value->initialized()) {
-    return {StatusCode::kExecution,
-            fmt::format("var '{}' of the server has no value: no startup program, parameters or "
-                        "snapshot set it",
-                        name.str())};
-  }
+  MILLRACE_RETURN_IF_ERROR(check_has_value(name, var));
   return reply.put(std::string_view(name), *var.value);
+}
+
+Status ServerCore::copy(const std::string& name, const ServerVar& var,
+                        std::pair<std::string, Value>& to) {
+  MILLRACE_RETURN_IF_ERROR(check_has_value(name, var));
+  to.first = name;
+  return copy_value_into(*var.value, to.second);
 }
 
 Status ServerCore::check(const RequestItem& item, const ServerVar& to) {

@@ -119,6 +119,9 @@ class ServerCore {
   Status put_var(llvm::StringRef name, ReplySink& reply) const;
   /// The same, for a caller that holds the lock.
   static Status put(llvm::StringRef name, const ServerVar& var, ReplySink& reply);
+  /// The same into a pair of name and value.
+  static Status copy(const std::string& name, const ServerVar& var,
+                     std::pair<std::string, Value>& to);
 
   /// Compares a value with the declaration of a var. Errors: kInvalidArgument naming the var, with
   /// expected and found.

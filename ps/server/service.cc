@@ -12,7 +12,7 @@
 #include "ps/transport/epoch.h"
 
 // The table of methods, checking of calls, detection of repeats, and the loop that applies steps.
-// The methods themselves are in service_methods.cc.
+// The methods themselves are in service_methods.cc and service_run.cc.
 namespace millrace::ps {
 namespace {
 

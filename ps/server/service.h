@@ -107,6 +107,11 @@ class Service final : public Handler {
   [[nodiscard]] StatusOr<TableHandler*> tables() const;
   /// What saves and loads typed tables. Errors: kUnimplemented for a server without it.
   [[nodiscard]] StatusOr<TableFiles*> table_files() const;
+  /// Runs the block of a message. Errors: those before the block has changed anything; later ones
+  /// are in the reply.
+  StatusOr<KeptReplies::Reply> run_block(const protocol::Run& message);
+  /// Keeps a reply for repeats of the call, and returns it.
+  std::shared_ptr<const KeptReplies::Reply> keep_reply(const Call& call, KeptReplies::Reply reply);
   Status wait_at_barrier(const Call& call, CommBarrier kind);
   /// Restarts a step for a trainer; an earlier one from the snapshot of that step. The other
   /// trainers have to go to that step, too, by go_to().

@@ -275,26 +275,6 @@ Status Service::count(const Call& call, const protocol::Count& message) {
   return pushes_->count(message.counter, message.steps);
 }
 
-Status Service::run(const Call& call, const protocol::Run& message) {
-  const auto found = core_->plan.message_blocks.find(message.message);
-  if (found == core_->plan.message_blocks.end())
-    return NotFound("this server ({}) has no block for the message '{}'", core_->plan.endpoint,
-                    message.message);
-  ServerBlock& block = *core_->block(found->second);
-  const BlockLock lock = block.lock();
-  for (const RequestItem& item : message.inputs) {
-    MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
-    MILLRACE_RETURN_IF_ERROR(ServerCore::check(item, *var));
-    MILLRACE_RETURN_IF_ERROR(ServerCore::take(item, *var->value));
-  }
-  MILLRACE_RETURN_IF_ERROR(block.run());
-  for (const std::string& name : message.outputs) {
-    MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(name));
-    MILLRACE_RETURN_IF_ERROR(ServerCore::put(name, *var, call.reply));
-  }
-  return Ok();
-}
-
 // The accesses of a repeat were counted when the call was first carried out.
 Status Service::pull(const Call& call, const protocol::Pull& message) {
   count_rows(message.args);
@@ -390,6 +370,7 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
   trainer.incarnation = call.request.caller.incarnation;  // a snapshot may have an earlier one
   trainer.seen = core_->now();
   trainer.window.restore(message.settled, {});
+  trainer.replies = KeptReplies();
   trainer.fetch_call = message.settled;
   steps_->place(id, message.step);
   return Ok();

@@ -77,6 +77,7 @@ Status Snapshots::take_calls(CallsRecord record, int64_t& applied) {
     trainer.fetched = kept.fetched;
     trainer.confirmed = kept.sent;
     trainer.window.restore(kept.low, std::move(kept.done));
+    trainer.replies = KeptReplies();
   }
   applied = record.applied;
   return Ok();

@@ -56,18 +56,19 @@ Status Trainers::hello(const Caller& caller, Clock::time_point now,
                                  describe(caller.trainer, now)))
           .with_hint("two processes were started with one trainer id");
     }
-    trainer.window = SequenceWindow();
+    trainer.forget_calls();
     trainer.life = Trainer::Life::kJoining;
     trainer.fetch_call = 0;
     trainer.is_placed = false;
   }
   if (trainer.life == Trainer::Life::kAbsent) {
     trainer.life = Trainer::Life::kLive;
-    if (trainer.incarnation != caller.incarnation) trainer.window = SequenceWindow();
+    if (trainer.incarnation != caller.incarnation) trainer.forget_calls();
     const bool is_ahead = trainer.sent > message.sent;
     trainer.fetched = trainer.sent + (message.has_fetched && !is_ahead ? 1 : 0);
   }
   trainer.window.settle(message.settled);
+  trainer.replies.settle(message.settled);
   trainer.incarnation = caller.incarnation;
   trainer.seen = now;
   return Ok();

@@ -11,6 +11,7 @@
 #include "framework/base/status.h"
 #include "ps/protocol/messages.h"
 #include "ps/sequence_window.h"
+#include "ps/server/kept_replies.h"
 #include "ps/transport/message.h"
 
 namespace millrace::ps {
@@ -32,6 +33,7 @@ struct Trainer {
   Life life = Life::kAbsent;
   uint64_t incarnation = 0;
   SequenceWindow window;
+  KeptReplies replies;      ///< to its calls that run a block
   int64_t sent = 0;         ///< send barriers
   int64_t fetched = 0;      ///< fetch barriers
   int64_t confirmed = 0;    ///< send barriers that all servers have answered, as it has said
@@ -49,6 +51,11 @@ struct Trainer {
   }
   /// True if it has fetched the parameters of its step and may send gradients.
   [[nodiscard]] bool may_send() const { return fetched > sent; }
+  /// Drops the record of the calls of another process.
+  void forget_calls() {
+    window = SequenceWindow();
+    replies = KeptReplies();
+  }
 };
 
 /// The state of all trainers of a job on one server. Not thread-safe.
