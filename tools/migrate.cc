@@ -1,5 +1,5 @@
 // migrate: says what old programs are and what can be done with them, writes inference models in
-// the format of another framework, and reads ONNX models.
+// the format of another framework, and reads ONNX models and PIR programs.
 
 #include <filesystem>
 #include <map>
@@ -13,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "framework/export.h"
 #include "interchange/from_onnx/import.h"
+#include "interchange/from_pir/load.h"
 #include "interchange/onnx/export.h"
 #include "interchange/pir/export.h"
 #include "interchange/survey/find_programs.h"
@@ -89,6 +90,25 @@ StatusOr<Model> read_onnx(const Tool& tool, const MigrateFlags& flags, const std
   return Model{path, std::move(model->program), std::move(model->params)};
 }
 
+// The program that a PIR program becomes.
+StatusOr<Model> read_pir(const Tool& tool, const MigrateFlags& flags, const std::string& path) {
+  interchange::PirImportOptions options;
+  MILLRACE_ASSIGN_OR_RETURN(options.input_dims, input_dims(flags));
+  const std::string params =
+      flags.params_file.empty() ? "" : folder_of(path) + "/" + flags.params_file;
+  const interchange::PirFiles files{path, params, tool.common().max_model_bytes,
+                                    tool.common().threads};
+  MILLRACE_ASSIGN_OR_RETURN(interchange::ImportedModel model,
+                            interchange::load_pir(files, options));
+  return Model{path, std::move(model.program), std::move(model.params)};
+}
+
+// The format of a file that is no program of the original's second generation; empty for those.
+std::string foreign_format(const std::string& path) {
+  if (interchange::is_onnx_name(path)) return "onnx";
+  return interchange::is_pir_name(path) ? "pir" : "";
+}
+
 // The file or folder with the parameters of a program; empty for programs that find them in the
 // scope: those that are no inference models may be stored without, and startup programs set them.
 StatusOr<std::string> params_path(const MigrateFlags& flags, const std::string& folder,
@@ -108,7 +128,9 @@ StatusOr<std::string> params_path(const MigrateFlags& flags, const std::string& 
 // The model with the program file `path`, in the form of release 2.6.
 StatusOr<Model> read_model(const Tool& tool, const MigrateFlags& flags, const std::string& folder,
                            const std::string& path) {
-  if (interchange::is_onnx_name(path)) return read_onnx(tool, flags, path);
+  const std::string format = foreign_format(path);
+  if (format == "onnx") return read_onnx(tool, flags, path);
+  if (format == "pir") return read_pir(tool, flags, path);
   Model model;
   model.path = path;
   const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
@@ -223,7 +245,8 @@ std::string output_name(const std::string& folder, const std::string& path) {
   if (name.filename() == "__model__" && name.has_parent_path()) name = name.parent_path();
   if (name == "." || name.empty()) name = std::filesystem::path(path).filename();
   const std::string extension = name.extension().string();
-  if (extension == ".pdmodel" || extension == ".pb" || extension == ".desc" || extension == ".onnx")
+  if (extension == ".pdmodel" || extension == ".pb" || extension == ".desc" ||
+      !foreign_format(path).empty())
     name.replace_extension();
   return name.string();
 }
@@ -236,9 +259,10 @@ bool is_convertible(const MigrateFlags& flags, interchange::ProgramKind kind) {
                                kind == ProgramKind::kStartup);
 }
 
-// ONNX models are read for other formats, programs for those that have a form for their kind.
+// Models of other formats are read for all but their own, programs for those that have a form for
+// their kind.
 StatusOr<bool> is_source(Tool& tool, const MigrateFlags& flags, const std::string& path) {
-  if (interchange::is_onnx_name(path)) return flags.to != "onnx";
+  if (const std::string format = foreign_format(path); !format.empty()) return flags.to != format;
   if (flags.to == "program") return false;
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, read_program(tool, path));
   const interchange::ProgramKind kind = interchange::kind_of(*program);
@@ -323,13 +347,16 @@ StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
   }
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
   if (flags.all) return migrate_all(tool, flags);
-  const bool is_onnx = interchange::is_onnx_name(flags.folder);
-  if ((flags.to == "onnx" && is_onnx) || (flags.to == "program" && !is_onnx))
-    return Status(
-        StatusCode::kUsage,
-        fmt::format("--to {}: expected {}, found '{}'", flags.to,
-                    flags.to == "onnx" ? "the folder of a program" : "an ONNX file", flags.folder));
-  const bool is_file = is_onnx || std::filesystem::is_regular_file(flags.folder);
+  const std::string format = foreign_format(flags.folder);
+  if (flags.to == (format.empty() ? "program" : format))
+    return Status(StatusCode::kUsage,
+                  fmt::format("--to {}: expected {}, found '{}'", flags.to,
+                              format.empty() ? "an ONNX file or a PIR program (.json)"
+                                             : "the folder of a program, or another format",
+                              flags.folder));
+  if (format == "onnx" && !flags.params_file.empty())
+    return Status(StatusCode::kUsage, "--params-file: an ONNX file names its files itself");
+  const bool is_file = !format.empty() || std::filesystem::is_regular_file(flags.folder);
   const std::string folder = is_file ? folder_of(flags.folder) : flags.folder;
   std::string path = flags.folder;
   if (!is_file) {
@@ -352,7 +379,8 @@ int millrace::tools::migrate(int argc, char** argv) {
                     "migrate --to pir MODEL_DIR -o model",
                     "migrate --to pir main_program --fetch loss -o main",
                     "migrate --to pir --all OLD_MODELS -o new_models",
-                    "migrate --to program model.onnx -o MODEL_DIR"},
+                    "migrate --to program model.onnx -o MODEL_DIR",
+                    "migrate --to program model.json -o MODEL_DIR"},
        .exit_codes = {{0, "done"}, {1, "with --all: some models were refused"}},
        .notes =
            {"Without --to: a report on every program below the folder.",
@@ -361,7 +389,8 @@ int millrace::tools::migrate(int argc, char** argv) {
             "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
             "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3.",
             "pir: training and startup programs as well; without parameters, only PREFIX.json.",
-            "program: reads an ONNX file; -o DIR gets __model__ and __params__."},
+            "program: reads an ONNX file, or PREFIX.json and PREFIX.pdiparams of PaddlePaddle 3.3;",
+            "-o DIR gets __model__ and __params__."},
        .unread = {"--seed"}});
   MigrateFlags flags;
   tool.app()
@@ -395,10 +424,10 @@ int millrace::tools::migrate(int argc, char** argv) {
           "no op reads")
       ->type_name("VAR");
   tool.app()
-      .add_option(
-          "folder", flags.folder,
-          "folder of the model, its program file or an ONNX file; for a report and for --all, a "
-          "folder of any number of programs")
+      .add_option("folder", flags.folder,
+                  "folder of the model, its program file, an ONNX file or a PIR program; for a "
+                  "report and for --all, a "
+                  "folder of any number of programs")
       ->type_name("DIR")
       ->required();
   return tool.run(argc, argv, [&] { return migrate_model(tool, flags); });

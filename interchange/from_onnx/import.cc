@@ -8,8 +8,6 @@
 
 #include "framework/base/errors.h"
 #include "interchange/from_onnx/node_context.h"
-#include "ops/verify.h"
-#include "transpiler/roles.h"
 
 namespace millrace::interchange {
 namespace {
@@ -50,11 +48,6 @@ StatusOr<int64_t> opset_of(const ::onnx::ModelProto& model) {
                        kFirstImportedOpset, kLastImportedOpset);
 }
 
-// Names that mean something else in a program.
-bool is_reserved(const std::string& name) {
-  return name.empty() || name == "feed" || name == "fetch" || name == "@EMPTY@";
-}
-
 // Converts one model.
 class Import {
  public:
@@ -73,9 +66,7 @@ class Import {
     MILLRACE_RETURN_IF_ERROR(add_inputs());
     for (const ::onnx::NodeProto& node : graph_.node()) MILLRACE_RETURN_IF_ERROR(convert(node));
     MILLRACE_RETURN_IF_ERROR(add_outputs());
-    drop_unused();
-    MILLRACE_RETURN_IF_ERROR(ops::check_program(*state_.registry, *program_));
-    return ImportedModel{std::move(program_), std::move(state_.params)};
+    return finish_import(*state_.registry, std::move(program_), std::move(state_.params));
   }
 
  private:
@@ -84,7 +75,7 @@ class Import {
   // Vars that converters make must not take the name of a value.
   Status reserve_names() {
     const auto reserve = [&](const std::string& name) -> Status {
-      if (is_reserved(name))
+      if (is_reserved_name(name))
         return Unimplemented("import of ONNX: a value with the name '{}'", name);
       if (state_.names.insert(name).second) return Ok();
       return InvalidProgram("the value '{}' is computed twice", name);
@@ -135,10 +126,10 @@ class Import {
     for (const auto& [name, dims] : options_.input_dims)
       if (!fed.contains(name))
         return InvalidArgument("dims of '{}', which is no input of the model", name);
-    declare_holder("feed", VarKind::kFeedMinibatch);
+    declare_holder(block(), "feed");
     int32_t column = 0;
     for (const ::onnx::ValueInfoProto& input : graph_.input())
-      if (fed.contains(input.name())) link("feed", "feed", input.name(), column++);
+      if (fed.contains(input.name())) append_link(block(), "feed", "feed", input.name(), column++);
     return Ok();
   }
 
@@ -164,19 +155,6 @@ class Import {
           .with_hint("state them, as --input-dims does");
     }
     return VarSpec::tensor(*dtype, dims);
-  }
-
-  void declare_holder(llvm::StringRef name, VarKind kind) const {
-    VarSpec spec = VarSpec::shapeless(kind);
-    spec.persistable = true;
-    block().declare(name, std::move(spec));
-  }
-
-  void link(const char* type, const std::string& from, const std::string& to,
-            int32_t column) const {
-    Op& op = block().append_op(type);
-    op.set_input("X", from).set_output("Out", to);
-    op.set_int("col", column).set_int("op_role", transpiler::role::kForward);
   }
 
   Status convert(const ::onnx::NodeProto& node) {
@@ -210,7 +188,7 @@ class Import {
   }
 
   Status add_outputs() {
-    declare_holder("fetch", VarKind::kFetchList);
+    declare_holder(block(), "fetch");
     if (graph_.output_size() == 0) return InvalidProgram("the model has no outputs");
     int32_t column = 0;
     for (const ::onnx::ValueInfoProto& output : graph_.output()) {
@@ -222,8 +200,8 @@ class Import {
                                    name)
                    : InvalidProgram("the output '{}' is computed by no node", name);
       MILLRACE_RETURN_IF_ERROR(check_output(output, value->second));
-      MILLRACE_RETURN_IF_ERROR(name_output(name, value->second));
-      link("fetch", name, "fetch", column++);
+      MILLRACE_RETURN_IF_ERROR(name_output(block(), name, value->second, "ONNX"));
+      append_link(block(), "fetch", name, "fetch", column++);
     }
     return Ok();
   }
@@ -240,38 +218,6 @@ class Import {
     if (*dtype == found) return Ok();
     return InvalidProgram("the output '{}' is declared as {}, but has the element type {}",
                           output.name(), dtype_name(*dtype), dtype_name(found));
-  }
-
-  // A fetched var has the name of the output. Inputs, constants and values with another var are
-  // copied.
-  Status name_output(const std::string& name, const std::string& var) const {
-    if (var == name && block().has_writers(name)) return Ok();
-    if (var == name)
-      return Unimplemented("import of ONNX: the output '{}' is an input or a constant", name);
-    const Var& from = *block().find_var(var);
-    block().declare(name, VarSpec::tensor(from.dtype(), from.dims()));
-    block().append_op("assign").set_input("X", var).set_output("Out", name);
-    return Ok();
-  }
-
-  // Ops whose results nothing reads, such as arithmetic with shapes that became attributes.
-  void drop_unused() {
-    std::vector<Op*> ops = block().op_vector();
-    for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
-      if ((*op)->type() == "feed" || (*op)->type() == "fetch") continue;
-      const bool is_read = llvm::any_of((*op)->output_names(), [&](llvm::StringRef name) {
-        return llvm::any_of(block().readers_of(name), [&](const Op* r) { return r != *op; });
-      });
-      if (!is_read) block().erase(**op);
-    }
-    std::vector<Var*> unused;
-    for (Var& var : block().vars())
-      if (!block().has_readers(var.name()) && !block().has_writers(var.name()))
-        unused.push_back(&var);
-    for (Var* const var : unused) {
-      state_.params.erase(var->name().str());
-      block().erase(*var);
-    }
   }
 
   const ::onnx::GraphProto& graph_;

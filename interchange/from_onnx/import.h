@@ -1,14 +1,12 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "framework/base/status.h"
-#include "framework/program.h"
-#include "io/params.h"
+#include "interchange/imported_model.h"
 
 /// Converts ONNX models into inference programs (docs/interchange.md).
 namespace millrace::interchange {
@@ -23,12 +21,6 @@ struct OnnxImportOptions {
   std::map<std::string, Dims> input_dims = {};
   /// Folder of the model, for constants in files beside it; empty: such constants are refused.
   std::string folder = {};
-};
-
-/// An inference program with its parameters.
-struct ImportedModel {
-  std::unique_ptr<Program> program;
-  io::ParamValues params;  ///< by the name of the var; exactly the persistable tensors
 };
 
 /// Converts a serialized ONNX model.

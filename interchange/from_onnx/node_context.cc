@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "framework/base/errors.h"
-#include "framework/op_attrs.h"
+#include "interchange/imported_model.h"
 #include "ops/infer_shapes.h"
 
 namespace millrace::interchange {
@@ -238,19 +238,6 @@ std::string NodeContext::unique(const std::string& wanted) {
   return name;
 }
 
-AttrValue NodeContext::fitting(const Op& op, const OpAttr& attr) {
-  const ops::OpDef* const def = state_.registry->find(op.type());
-  const ops::AttrDef* const declared = def == nullptr ? nullptr : def->find_attr(attr.first);
-  if (declared == nullptr) {
-    fail(Internal("op {} has no attribute {}", op.type().str(), attr.first));
-    return attr.second;
-  }
-  if (auto value = convert_attr(attr.second, declared->kind)) return *value;
-  fail(refuse(
-      fmt::format("a number that attribute {} of {} cannot hold", attr.first, op.type().str())));
-  return attr.second;
-}
-
 std::vector<std::string> NodeContext::ops(
     const char* type, const std::vector<SlotVars>& inputs, const std::vector<OpAttr>& attrs,
     const std::vector<std::pair<const char*, size_t>>& outputs) {
@@ -271,7 +258,9 @@ std::vector<std::string> NodeContext::ops(
     op.set_output(slot, names);
     made.insert(made.end(), names.begin(), names.end());
   }
-  for (const OpAttr& attr : attrs) op.set_attr(attr.first, fitting(op, attr));
+  for (const OpAttr& attr : attrs)
+    if (Status set = set_fitting(*state_.registry, op, attr.first, attr.second, "ONNX"); !set.ok())
+      fail(std::move(set).with_note(node_text(node_)));
   if (!is_ok()) return std::vector<std::string>(count);
   if (Status inferred = ops::infer_op(*state_.registry, op); !inferred.ok()) {
     fail(std::move(inferred).with_note(fmt::format("import of ONNX: {}", node_text(node_))));

@@ -199,7 +199,6 @@ class NodeContext {
   std::string unique(const std::string& wanted);
   template <typename T>
   std::string listed(const std::vector<T>& values, DType dtype, const Dims& dims);
-  AttrValue fitting(const Op& op, const OpAttr& attr);
 
   const ::onnx::NodeProto& node_;
   ImportState& state_;

@@ -77,7 +77,6 @@ void add_conv_ops(Converters& table) {
   for (const Row& row : kConvRows) table.rows[row.type] = &row;
   for (const char* type : {"conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
                            "depthwise_conv2d", "depthwise_conv2d_transpose"}) {
-    table.rows.erase(type);
     table.functions[type] = conv;
   }
 }

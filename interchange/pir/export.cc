@@ -17,35 +17,6 @@ namespace millrace::interchange {
 namespace pir {
 namespace {
 
-const Converters& all_converters() {
-  static const Converters& table = *[] {
-    auto* const made = new Converters;
-    add_activation_ops(*made);
-    add_control_flow_ops(*made);
-    add_conv_ops(*made);
-    add_detection_ops(*made);
-    add_elementwise_ops(*made);
-    add_embedding_ops(*made);
-    add_fill_ops(*made);
-    add_formula_gradient_ops(*made);
-    add_formula_ops(*made);
-    add_gradient_ops(*made);
-    add_index_ops(*made);
-    add_loss_ops(*made);
-    add_matmul_ops(*made);
-    add_norm_ops(*made);
-    add_optimizer_ops(*made);
-    add_pool_ops(*made);
-    add_quant_ops(*made);
-    add_reduce_ops(*made);
-    add_resize_ops(*made);
-    add_sequence_ops(*made);
-    add_shape_ops(*made);
-    return made;
-  }();
-  return table;
-}
-
 // Ops that read arrays of tensors.
 bool reads_arrays(const Op& op) {
   const llvm::StringRef type = op.type();
@@ -276,9 +247,9 @@ class ProgramExport final : public BlockConverter {
     MILLRACE_RETURN_IF_ERROR(infer_dims(registry_, op));
     OpContext context(op, *def, graph_, vars_, *this);
     keep_shape(context);
-    MILLRACE_RETURN_IF_ERROR(row != all_converters().rows.end()
-                                 ? convert_by_row(context, *row->second)
-                                 : function->second(context));
+    MILLRACE_RETURN_IF_ERROR(function != all_converters().functions.end()
+                                 ? function->second(context)
+                                 : convert_by_row(context, *row->second));
     MILLRACE_RETURN_IF_ERROR(context.finish(common_));
     updated_.insert(context.updated().begin(), context.updated().end());
     return Ok();

@@ -9,9 +9,6 @@
 namespace millrace::interchange::pir {
 namespace {
 
-// The version of the JSON form that release 3.3.1 writes.
-constexpr int kFormVersion = 4;
-
 std::string joined_json(const std::vector<std::string>& parts) {
   return fmt::format("[{}]", fmt::join(parts, ","));
 }

@@ -74,6 +74,19 @@ std::string dtype_text(DType dtype) {
   return found == nullptr ? "" : found->text;
 }
 
+std::optional<DType> dtype_of_text(llvm::StringRef text) {
+  for (const TypeName& row : kTypeNames)
+    if (text == row.text) return row.dtype;
+  return std::nullopt;
+}
+
+std::optional<DType> dtype_of_tag(llvm::StringRef tag) {
+  if (!tag.consume_front("0.t_")) return std::nullopt;
+  for (const TypeName& row : kTypeNames)
+    if (tag == row.tag) return row.dtype;
+  return std::nullopt;
+}
+
 std::string type_json(const TensorType& type) {
   const TypeName* const found = find_type(type.dtype);
   const std::string element =

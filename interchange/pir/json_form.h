@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,11 @@ struct Attr {
 bool has_type(DType dtype);
 /// The name of an element type in attributes: "float32".
 std::string dtype_text(DType dtype);
+/// The element type of such a name, and of a tag of a type: "0.t_f32". \returns nullopt for others
+std::optional<DType> dtype_of_text(llvm::StringRef text);
+std::optional<DType> dtype_of_tag(llvm::StringRef tag);
+/// The version of the form that release 3.3.1 writes.
+inline constexpr int kFormVersion = 4;
 /// The JSON form of a type, and of a list of types.
 std::string type_json(const TensorType& type);
 std::string types_json(const std::vector<TensorType>& types);

@@ -81,7 +81,6 @@ void add_quant_ops(Converters& table) {
   for (const char* type :
        {"fake_quantize_dequantize_moving_average_abs_max", "fake_quantize_moving_average_abs_max",
         "moving_average_abs_max_scale"}) {
-    table.rows.erase(type);
     table.functions[type] = with_averages;
   }
 }

@@ -39,8 +39,11 @@ std::vector<Attr> slice_attrs(OpContext& c);
 /// The converters of all op types.
 struct Converters {
   std::map<std::string, const Row*> rows;      ///< ops that are one op of PIR
-  std::map<std::string, Converter> functions;  ///< all others
+  std::map<std::string, Converter> functions;  ///< all others, and ops that need more than a row
 };
+
+/// All converters. Thread-safety: any thread.
+const Converters& all_converters();
 
 /// The families of ops. The rows live as long as the program.
 void add_activation_ops(Converters& table);

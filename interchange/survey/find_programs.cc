@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "framework/base/errors.h"
+#include "interchange/from_pir/load.h"
 
 namespace millrace::interchange {
 
@@ -12,6 +13,10 @@ namespace fs = std::filesystem;
 
 bool is_onnx_name(llvm::StringRef filename) {
   return filename.endswith(".onnx");
+}
+
+bool is_pir_name(llvm::StringRef filename) {
+  return filename.endswith(".json");
 }
 
 bool is_program_name(llvm::StringRef filename) {
@@ -35,7 +40,8 @@ StatusOr<std::vector<std::string>> find_programs(const std::string& folder) {
                     "'" + folder + "' has more than " + std::to_string(kMostEntries) + " entries");
     std::error_code ignored;  // an entry that vanished is no regular file
     if (at->symlink_status(ignored).type() == fs::file_type::regular &&
-        is_program_name(at->path().filename().string()))
+        (is_program_name(at->path().filename().string()) ||
+         (is_pir_name(at->path().string()) && is_pir_file(at->path().string()))))
       found.push_back(at->path().string());
   }
   if (error)

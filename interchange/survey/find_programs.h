@@ -20,7 +20,10 @@ bool is_program_name(llvm::StringRef filename);
 /// Whether a file has a name that ONNX models have: one that ends in `.onnx`.
 bool is_onnx_name(llvm::StringRef filename);
 
-/// The files below a folder whose names are those of programs, sorted, as paths that start with
+/// Whether a file has a name that PIR programs have: one that ends in `.json`.
+bool is_pir_name(llvm::StringRef filename);
+
+/// The files below a folder whose names are those of programs, and PIR programs, sorted, as paths that start with
 /// `folder`. Links are not followed. If `folder` is a file, the result is that file.
 /// Errors: kNotFound if there is no such file or folder; kIo if a folder cannot be read; kResource
 /// above kMostEntries entries.

@@ -12,6 +12,7 @@
 #include "framework/diff/diff.h"
 #include "framework/read_program.h"
 #include "interchange/from_onnx/import.h"
+#include "interchange/from_pir/load.h"
 #include "interchange/survey/find_programs.h"
 #include "interchange/upgrade.h"
 #include "io/model_folder.h"
@@ -125,17 +126,19 @@ Verdict runs_here(const Program& program, ProgramKind kind, const SurveyOptions&
   return verdict_of(options.compile(program));
 }
 
-// An ONNX model is looked at as the program that the import makes of it.
-SurveyedProgram survey_onnx(const std::string& path, const SurveyOptions& options) {
+StatusOr<ImportedModel> read_onnx(const std::string& path, const SurveyOptions& options) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, read_file(path, options.reading.max_bytes));
+  return import_onnx(bytes, {.input_dims = {}, .folder = folder.empty() ? "." : folder});
+}
+
+// A model of another format is looked at as the program that the import makes of it.
+SurveyedProgram survey_imported(const std::string& path, const char* format,
+                                StatusOr<ImportedModel> model, const SurveyOptions& options) {
   SurveyedProgram found;
   found.path = path;
-  found.release = "ONNX";
+  found.release = format;
   found.kind = ProgramKind::kInference;
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const StatusOr<std::string> bytes = read_file(path, options.reading.max_bytes);
-  StatusOr<ImportedModel> model =
-      bytes.ok() ? import_onnx(*bytes, {.input_dims = {}, .folder = folder.empty() ? "." : folder})
-                 : bytes.status();
   if (!model.ok()) {
     found.unreadable = std::move(model).status();
     return found;
@@ -152,7 +155,11 @@ SurveyedProgram survey_onnx(const std::string& path, const SurveyOptions& option
 }  // namespace
 
 SurveyedProgram survey_program(const std::string& path, const SurveyOptions& options) {
-  if (is_onnx_name(path)) return survey_onnx(path, options);
+  if (is_onnx_name(path)) return survey_imported(path, "ONNX", read_onnx(path, options), options);
+  if (is_pir_name(path)) {
+    const PirFiles files{path, "", options.reading.max_bytes, options.threads};
+    return survey_imported(path, "PIR", load_pir(files), options);
+  }
   SurveyedProgram found;
   found.path = path;
   StatusOr<std::unique_ptr<Program>> read = read_program(path, options.reading);

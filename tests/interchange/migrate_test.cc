@@ -87,7 +87,7 @@ TEST(Migrate, RefusesWhatIsNoOnnxModel) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
   EXPECT_THAT(migrate_tool({folder / "broken.onnx"}).text, HasSubstr("no ONNX model"));
   EXPECT_THAT(migrate_tool({"--to", "program", kFitALine, "-o", folder / "out"}).text,
-              HasSubstr("--to program: expected an ONNX file"));
+              HasSubstr("--to program: expected an ONNX file or a PIR program"));
   EXPECT_THAT(migrate_tool({"--to", "onnx", folder / "broken.onnx", "-o", "-"}).text,
               HasSubstr("--to onnx: expected the folder of a program"));
   EXPECT_THAT(migrate_tool({"--to", "program", folder / "broken.onnx", "-o", "-"}).text,
@@ -95,6 +95,37 @@ TEST(Migrate, RefusesWhatIsNoOnnxModel) {
   const MigrateResult wrong = migrate_tool({"--to", "onxx", kFitALine, "-o", "-"});
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.text, HasSubstr("expected onnx, pir or program, found 'onxx'"));
+}
+
+TEST(Migrate, ReadsPirProgramsAgain) {
+  const millrace::testing::TempFolder folder;
+  ASSERT_EQ(migrate_tool({"--to", "pir", kFitALine, "-o", folder / "m"}).code, 0);
+  const std::string json = folder / "m.json";
+  const MigrateResult done = migrate_tool({"--to", "program", json, "-o", folder / "again"});
+  EXPECT_EQ(done.code, 0) << done.text;
+  EXPECT_TRUE(std::filesystem::exists(folder / "again/__params__"));
+  std::filesystem::create_directory(folder / "o");
+  EXPECT_EQ(migrate_tool({"--to", "onnx", json, "-o", folder / "o/m.onnx"}).code, 0);
+  EXPECT_THAT(migrate_tool({folder / ""}).text, HasSubstr("m.json: inference model, release PIR"));
+  const MigrateResult all =
+      migrate_tool({"--to", "program", "--all", folder / "", "-o", folder / "all"});
+  EXPECT_EQ(all.code, 0) << all.text;
+  EXPECT_TRUE(std::filesystem::exists(folder / "all/m/__model__"));
+  EXPECT_THAT(migrate_tool({"--to", "pir", json, "-o", folder / "n"}).text,
+              HasSubstr("expected the folder of a program, or another format"));
+  EXPECT_EQ(
+      migrate_tool({"--to", "program", json, "--params-file", "absent", "-o", folder / "n"}).code,
+      3);
+  std::filesystem::rename(folder / "m.pdiparams", folder / "weights");
+  EXPECT_THAT(migrate_tool({"--to", "program", json, "-o", folder / "n"}).text,
+              HasSubstr("m.pdiparams"));
+  EXPECT_EQ(
+      migrate_tool({"--to", "program", json, "--params-file", "weights", "-o", folder / "n"}).code,
+      0);
+  EXPECT_THAT(migrate_tool({"--to", "program", folder / "o/m.onnx", "--params-file", "weights",
+                            "-o", folder / "o"})
+                  .text,
+              HasSubstr("--params-file: an ONNX file names its files itself"));
 }
 
 TEST(Migrate, WrongArgumentsAreUsageErrors) {
@@ -134,6 +165,8 @@ TEST(Migrate, WritesProgramsOfTrainingWithoutParameters) {
       migrate_tool({"--to", "pir", "--all", folder / "", "-o", folder / "out"});
   EXPECT_EQ(all.code, 0) << all.text;
   EXPECT_TRUE(std::filesystem::exists(folder / "out/startup_program.json"));
+  std::filesystem::remove_all(folder / "out");
+  std::filesystem::remove(folder / "s.json");
   EXPECT_EQ(migrate_tool({"--to", "onnx", "--all", folder / "", "-o", folder / "no"}).code, 3);
 }
 
