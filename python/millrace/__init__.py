@@ -3,8 +3,11 @@
 Programs are read, looked at and edited (:class:`Program`), run on one device (:class:`Executor`, :class:`Session`) or
 on several (:class:`ParallelExecutor`), turned into training programs (:func:`minimize`), and distributed over trainers
 and parameter servers (:func:`transpile`), which run in this process (:class:`ParameterServer`, :class:`Trainer`,
-:class:`Fleet`) or by the command-line tools. Errors are subclasses of :class:`Error`.
+:class:`Fleet`) or by the command-line tools. :mod:`millrace.migrate` reads and writes models of other frameworks. Errors are subclasses
+of :class:`Error`.
 """
+
+import importlib
 
 from . import _core, io, optimizer
 from ._errors import (DistributedError, Error, ExecutionError, InternalError, InvalidArgumentError, InvalidDataError,
@@ -28,6 +31,8 @@ def version_info() -> dict:
 
 
 def __getattr__(name: str):
+    if name == "migrate":
+        return importlib.import_module(".migrate", __name__)
     # numpy is imported with the first array, not with the package.
     if name == "LodArray":
         from ._arrays import LodArray

@@ -36,9 +36,12 @@ rm -rf "$root/srv" && mkdir -p "$root/srv"
 cp "$work"/debs/*.deb "$root/srv/"
 cp -r "$source/examples" "$source/tests/data/models" "$source/tests/data/fit_a_line" "$root/srv/"
 
-inside apt-get update -q >"$work/apt.log" 2>&1
-inside sh -c 'apt-get purge -y -q "*millrace*" || true' >>"$work/apt.log" 2>&1
-inside sh -c 'apt-get install -y -q --no-install-recommends /srv/libmillrace0*.deb /srv/millrace_*.deb' >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
+inside sh -c 'apt-get purge -y -q "*millrace*" || true' >"$work/apt.log" 2>&1
+# as in an image made by scripts/Dockerfile
+rm -rf "$root/debs" && mkdir "$root/debs"
+cp "$work"/debs/libmillrace0*.deb "$work"/debs/millrace_*.deb "$root/debs/"
+inside sh -c "$(sed -n 's/^RUN //p' "$source/scripts/Dockerfile" | tail -n 1)" >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
+shows "run-program" millrace --help
 shows "^run-program " run-program --version
 inside run-program --model-dir /srv/models/fit_a_line_2018 --feed x=2x13xf32=random:7 --output /srv/out.npz
 shows "runs yes" migrate /srv/models/fit_a_line_2018
@@ -47,6 +50,7 @@ shows "1 of 1 servers did not answer" sh -c 'status --pservers 127.0.0.1:1 --tim
 shows "grpc" sh -c 'ls /usr/lib/millrace'
 said "tools, without headers or compilers"
 
+inside apt-get update -q >>"$work/apt.log" 2>&1
 inside sh -c 'apt-get install -y -q --no-install-recommends g++ cmake make pkg-config /srv/libmillrace-dev_*.deb' >>"$work/apt.log" 2>&1 || { tail "$work/apt.log" && exit 1; }
 for name in infer infer_c train api; do
   inside sh -c "cmake -S /srv/examples/$name -B /srv/$name && cmake --build /srv/$name" >"$work/$name.log" 2>&1 || { tail "$work/$name.log" && exit 1; }
