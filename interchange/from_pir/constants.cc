@@ -125,6 +125,7 @@ Status assign_value(ImportContext& c) {
 // As release 3 makes it of constants like paddle.to_tensor(2.5).
 Status assign_value_in_place(ImportContext& c) {
   if (c.constant(0) == nullptr) return c.refuse("values for a tensor that the program computes");
+  if (c.source().results[0].id == 0) return c.refuse("values without a result");
   MILLRACE_RETURN_IF_ERROR(assign_value(c));
   c.overwrite(0, 0);
   return Ok();

@@ -257,6 +257,15 @@ TEST_F(PirImport, RefusesValuesForComputedTensors) {
   expect_error(StatusCode::kUnimplemented, "values for a tensor that the program computes");
 }
 
+TEST_F(PirImport, RefusesValuesWithoutResult) {
+  const std::vector<pir::Attr> attrs = {of_i32s("shape", {1}), of_dtype("dtype", DType::kFloat32),
+                                        pir::of_f64s("values", {2.5}), of_place(false)};
+  const Value zero = full(0, DType::kFloat32);
+  (void)graph_.add("1.assign_value_", {zero}, attrs, {Value()});
+  fetch(node("add", {x_, zero}, {}, {-1, 4}));
+  expect_error(StatusCode::kUnimplemented, "values without a result");
+}
+
 TEST_F(PirImport, BitsAreOnlyInvertedOfBools) {
   const TensorType bools{.dtype = DType::kBool, .dims = {-1, 4}};
   const Value is_any = graph_.add("1.greater_than", {x_, w_}, {}, {result_of(bools)})[0];
