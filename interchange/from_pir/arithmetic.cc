@@ -72,6 +72,14 @@ Status swish(ImportContext& c) {
   return Ok();
 }
 
+// Of bools only: there is no op for the bits of integers.
+Status bitwise_not(ImportContext& c) {
+  if (const std::string x = c.in(0); c.dtype(x) != DType::kBool)
+    return c.refuse("bitwise_not of integers");
+  unary(c, "logical_not", {});
+  return Ok();
+}
+
 Status power(ImportContext& c) {
   unary(c, "pow", {{"factor", AttrValue::of_float(static_cast<float>(c.attr<double>("y")))}});
   return Ok();
@@ -176,6 +184,7 @@ void add_arithmetic_imports(ImportConverters& table) {
   table["relu6"] = relu6;
   table["hardswish"] = hardswish;
   table["swish"] = swish;
+  table["bitwise_not"] = bitwise_not;
   table["pow"] = power;
   for (const char* name : {"sum", "mean", "max", "min", "prod", "all", "any"}) table[name] = reduce;
   table["matmul"] = matmul;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "interchange/from_pir/op_context.h"
 
 namespace millrace::interchange::pir {
@@ -14,6 +16,9 @@ Status full(ImportContext& c) {
   constant.dims = Dims(dims.begin(), dims.end());
   constant.value = c.attr<double>("value");
   constant.dtype = static_cast<DType>(c.dtype_attr("dtype"));
+  const bool is_float = constant.dtype == DType::kFloat32 || constant.dtype == DType::kFloat64 ||
+                        constant.dtype == DType::kFloat16 || constant.dtype == DType::kBfloat16;
+  if (!std::isfinite(constant.value) && !is_float) return c.refuse("an integer that is not finite");
   c.set(0, std::move(constant));
   return Ok();
 }
@@ -117,11 +122,48 @@ Status assign_value(ImportContext& c) {
   return Ok();
 }
 
+// As release 3 makes it of constants like paddle.to_tensor(2.5).
+Status assign_value_in_place(ImportContext& c) {
+  if (c.constant(0) == nullptr) return c.refuse("values for a tensor that the program computes");
+  if (c.source().results[0].id == 0) return c.refuse("values without a result");
+  MILLRACE_RETURN_IF_ERROR(assign_value(c));
+  c.overwrite(0, 0);
+  return Ok();
+}
+
+// A constant bound has the type of the op, whichever type the file gives it.
+std::string bound(ImportContext& c, size_t k, int32_t dtype) {
+  const Constant* const constant = c.constant(k);
+  const bool is_float = dtype == static_cast<int32_t>(DType::kFloat32);
+  if (constant == nullptr || constant->is_list || !is_float || constant->dtype == DType::kFloat32)
+    return c.in(k);
+  const double value = c.number(k, "a bound");
+  return c.add("fill_constant", {},
+               {{"shape", AttrValue::of_longs({1})},
+                {"dtype", AttrValue::of_int(dtype)},
+                {"value", AttrValue::of_float(static_cast<float>(value))},
+                {"str_value", AttrValue::of_string(fmt::format("{}", value))}});
+}
+
+// Extents as int64. Our op has int32.
+Status shape64(ImportContext& c) {
+  const std::string x = c.in(0);
+  const std::string dims = c.add("shape", {{"Input", x}}, {});
+  Op& op = c.append("cast");
+  op.set_input("X", dims);
+  c.set_attr(op, "in_dtype", AttrValue::of_int(static_cast<int32_t>(DType::kInt32)));
+  c.set_attr(op, "out_dtype", AttrValue::of_int(static_cast<int32_t>(DType::kInt64)));
+  c.add_result(op, "Out", 0);
+  c.finish_op(op);
+  return Ok();
+}
+
 Status arange(ImportContext& c) {
-  c.ignore({"place", "dtype"});  // the type of the operands, which the result is compared with
-  const std::string start = c.in(0);
-  const std::string end = c.in(1);
-  const std::string step = c.in(2);
+  c.ignore({"place"});
+  const int32_t dtype = c.dtype_attr("dtype");
+  const std::string start = bound(c, 0, dtype);
+  const std::string end = bound(c, 1, dtype);
+  const std::string step = bound(c, 2, dtype);
   Op& op = c.append("range");
   op.set_input("Start", start).set_input("End", end).set_input("Step", step);
   c.add_result(op, "Out", 0);
@@ -151,7 +193,9 @@ void add_constant_imports(ImportConverters& table) {
   table["builtin.combine"] = combine;
   table["builtin.split"] = split_list;
   table["assign_value"] = assign_value;
+  table["assign_value_"] = assign_value_in_place;
   table["arange"] = arange;
+  table["shape64"] = shape64;
   table["tril"] = table["triu"] = triangle;
 }
 

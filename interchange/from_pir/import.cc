@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "interchange/from_pir/op_context.h"
+#include "interchange/pir/rows.h"
 
 namespace millrace::interchange {
 namespace pir {
@@ -60,6 +61,7 @@ class Import {
   Status add_params(io::ParamValues params) {
     for (const SourceParam& param : source_.params) {
       MILLRACE_RETURN_IF_ERROR(reserve(param.name));
+      if (!param.is_stored) continue;  // without a value: refused where an op reads it
       const auto value = params.find(param.name);
       const Tensor* const tensor = value == params.end() ? nullptr : value->second.get_if<Tensor>();
       if (tensor == nullptr || !tensor->initialized())
@@ -87,6 +89,12 @@ class Import {
     return Ok();
   }
 
+  // Rows of the export also exist for ops that only jobs with custom ops have.
+  [[nodiscard]] const Row* known_row(const SourceOp& op) const {
+    const Row* const row = op.name.starts_with("1.") ? row_of(op) : nullptr;
+    return row != nullptr && state_.registry->find(row->type) != nullptr ? row : nullptr;
+  }
+
   Status convert(const SourceOp& op, size_t index) {
     ImportContext context(op, index, state_);
     if (op.has_regions) return context.refuse("blocks of branches and loops");
@@ -99,7 +107,7 @@ class Import {
     return context.finish();
   }
 
-  static Status convert_op(ImportContext& context) {
+  Status convert_op(ImportContext& context) const {
     const SourceOp& op = context.source();
     std::string name =
         op.name.starts_with("0.") ? "builtin." + op.name.substr(2) : op.name.substr(2);
@@ -108,7 +116,7 @@ class Import {
       if (op.results.empty()) return context.refuse("an op without results");
       return function->second(context);
     }
-    const Row* const row = op.name.starts_with("1.") ? row_of(op) : nullptr;
+    const Row* const row = known_row(op);
     if (row == nullptr) return context.refuse("the op has no counterpart");
     return convert_back_by_row(context, *row);
   }
@@ -183,7 +191,8 @@ StatusOr<PirSource> PirSource::read(std::string_view bytes) {
 std::vector<io::ParamSpec> PirSource::parameters() const {
   std::vector<io::ParamSpec> specs;
   for (const pir::SourceParam& param : program_->params)
-    specs.push_back({.name = param.name, .dtype = param.type.dtype, .dims = param.type.dims});
+    if (param.is_stored)
+      specs.push_back({.name = param.name, .dtype = param.type.dtype, .dims = param.type.dims});
   llvm::sort(specs, [](const auto& a, const auto& b) { return a.name < b.name; });
   return specs;
 }
@@ -195,10 +204,11 @@ StatusOr<ImportedModel> import_pir(const PirSource& source, io::ParamValues para
 }
 
 std::vector<std::string> imported_pir_ops() {
+  const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
   std::set<std::string> names = {"data", "fetch"};
   for (const auto& [name, function] : pir::functions())
     names.insert(llvm::StringRef(name).starts_with("builtin.") ? name.substr(8) : name);
-  for (const std::string& name : pir::names_of_rows()) names.insert(name);
+  for (const std::string& name : pir::names_of_rows(*registry)) names.insert(name);
   return {names.begin(), names.end()};
 }
 

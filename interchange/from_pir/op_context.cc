@@ -230,6 +230,13 @@ void ImportContext::set(size_t k, Imported value) {
   if (id != 0) state_.values[id] = std::move(value);
 }
 
+void ImportContext::overwrite(size_t operand, size_t k) {
+  const auto made = state_.values.find(result(k).id);
+  if (!is_ok() || made == state_.values.end() || !has(operand)) return;
+  const Imported value = made->second;
+  state_.values[source_.inputs[operand]] = value;
+}
+
 void ImportContext::add_result(Op& op, const char* slot, size_t k) {
   const SourceResult& made = result(k);
   const std::string var = new_var(fmt::format("{}.{}", name().str(), made.id));

@@ -119,6 +119,8 @@ class ImportContext {
                   const char* slot = "Out");
   /// The result is this value.
   void set(size_t k, Imported value);
+  /// The op writes result `k` to the memory of an operand: who reads the operand later reads it.
+  void overwrite(size_t operand, size_t k);
 
   // ---- errors
   [[nodiscard]] Status refuse(const std::string& why) const;
@@ -169,7 +171,7 @@ struct Row;
 Status convert_back_by_row(ImportContext& c, const Row& row);
 /// The row for an op of PIR with as many operands; null: there is none.
 const Row* row_of(const SourceOp& op);
-/// The names of all ops that have a row.
-std::vector<std::string> names_of_rows();
+/// The names of all ops that have a row for an op of the registry.
+std::vector<std::string> names_of_rows(const ops::OpRegistry& registry);
 
 }  // namespace millrace::interchange::pir

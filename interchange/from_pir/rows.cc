@@ -154,9 +154,10 @@ const Row* row_of(const SourceOp& op) {
   return found;
 }
 
-std::vector<std::string> names_of_rows() {
+std::vector<std::string> names_of_rows(const ops::OpRegistry& registry) {
   std::vector<std::string> names;
-  for (const auto& [type, row] : all_converters().rows) names.emplace_back(row->name);
+  for (const auto& [type, row] : all_converters().rows)
+    if (registry.find(type) != nullptr) names.emplace_back(row->name);
   return names;
 }
 

@@ -1,5 +1,8 @@
 #include "interchange/from_pir/source.h"
 
+#include <algorithm>
+#include <limits>
+#include <optional>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -53,9 +56,11 @@ StatusOr<TensorType> read_type(const json& value) {
   const auto dtype = dtype_of_tag(element);
   if (!dtype) return Unimplemented("values of the element type {}", element);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, read_ints((*data)[1], "dims"));
-  for (const int64_t dim : dims)
-    if (dim < -1) return malformed("dims");
-  return TensorType{.dtype = *dtype, .dims = Dims(dims.begin(), dims.end())};
+  // Products with an unknown extent are unknown: release 3 states them as -4 where it infers -1
+  // * 4.
+  TensorType type{.dtype = *dtype};
+  for (const int64_t dim : dims) type.dims.push_back(std::max<int64_t>(dim, -1));
+  return type;
 }
 
 StatusOr<SourceResult> read_result(const json& value) {
@@ -110,16 +115,27 @@ StatusOr<SourceAttr> read_list(const json& data) {
   return joined<std::string>(parts);
 }
 
+// JSON has no numbers that are not finite: {"#":"0.a_f64","VD":"-INF"}
+std::optional<double> not_finite(const json& value) {
+  const std::string text = text_member(value, "VD");
+  if (text == "INF") return std::numeric_limits<double>::infinity();
+  if (text == "-INF") return -std::numeric_limits<double>::infinity();
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  return std::nullopt;
+}
+
 // {"#":"0.a_i32","D":1}
 StatusOr<SourceAttr> read_attr(const json& value) {
   const std::string tag = text_member(value, "#");
+  const bool is_float = tag == "0.a_f32" || tag == "0.a_f64";
+  if (const auto special = not_finite(value); special && is_float) return SourceAttr(*special);
   const json* const data = member(value, "D");
   if (tag.empty() || data == nullptr) return malformed("attribute");
   if (tag == "0.a_bool") {
     if (data->is_boolean()) return SourceAttr(data->get<bool>());
   } else if (tag == "0.a_i32" || tag == "0.a_i64") {
     if (data->is_number_integer()) return SourceAttr(data->get<int64_t>());
-  } else if (tag == "0.a_f32" || tag == "0.a_f64") {
+  } else if (is_float) {
     if (data->is_number()) return SourceAttr(data->get<double>());
   } else if (tag == "0.a_str" || tag == "1.a_dtype") {
     if (data->is_string()) return SourceAttr(data->get<std::string>());
@@ -149,7 +165,7 @@ Status read_attrs(const json& list, SourceOp& op) {
   return Ok();
 }
 
-// {"#":"p","A":[0,1,1,"fc_0.w_0"],"O":{"%":1,"TT":{..}},..}
+// {"#":"p","A":[0,1,1,"fc_0.w_0"],"O":{"%":1,"TT":{..}},"OA":[1,0,1],..}
 StatusOr<SourceParam> read_param(const json& value) {
   const json* const parts = list_member(value, "A");
   const json* const output = member(value, "O");
@@ -157,7 +173,10 @@ StatusOr<SourceParam> read_param(const json& value) {
     return malformed("parameter");
   MILLRACE_ASSIGN_OR_RETURN(const SourceResult result, read_result(*output));
   if (result.is_list || result.types.size() != 1) return malformed("parameter");
-  return SourceParam{(*parts)[3].get<std::string>(), result.id, result.types[0]};
+  // [persistable, stop_gradient, trainable]
+  const json* const flags = list_member(value, "OA");
+  const bool is_stored = flags == nullptr || flags->empty() || (*flags)[0] != 0;
+  return SourceParam{(*parts)[3].get<std::string>(), result.id, result.types[0], is_stored};
 }
 
 StatusOr<SourceOp> read_op(const json& value, const std::string& name) {

@@ -46,6 +46,8 @@ struct SourceParam {
   std::string name;
   int64_t id = 0;
   TensorType type;
+  /// It has a value in the file. Release 3 does not store the state of dropout in recurrent layers.
+  bool is_stored = true;
 };
 
 /// The block of a program.

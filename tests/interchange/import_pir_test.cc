@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -212,6 +213,110 @@ TEST_F(PirImport, RefusesComputedAttributes) {
              {of_bool("flatten", false), of_bool("exclusive", false), of_bool("reverse", false)},
              {-1, 4}));
   expect_error(StatusCode::kUnimplemented, "op 2 (pd_op.cumsum): axis that the program computes");
+}
+
+// {"#":"0.a_f64","VD":"-INF"} instead of {"#":"0.a_f64","D":..}
+TEST_F(PirImport, NumbersThatAreNotFinite) {
+  fetch(node("add", {x_, full(4711, DType::kFloat32)}, {}, {-1, 4}));
+  const std::string text = graph_.finish();
+  const size_t at = text.find("\"D\":4711");
+  ASSERT_NE(at, std::string::npos);
+  const size_t end = text.find('}', at);
+  const auto with = [&](const std::string& member) {
+    return import_text(text.substr(0, at) + member + text.substr(end));
+  };
+  for (const auto& [name, expected] : {std::pair("INF", "inf"), {"-INF", "-inf"}, {"NaN", "nan"}}) {
+    const StatusOr<ImportedModel> made = with(fmt::format("\"VD\":\"{}\"", name));
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    const Op& constant = *std::next(made->program->root().ops().begin());
+    EXPECT_EQ(constant.type(), "fill_constant");
+    EXPECT_EQ(get_attr_or<std::string>(constant, "str_value", ""), expected);
+  }
+  EXPECT_EQ(with("\"VD\":\"INFINITE\"").status().code(), StatusCode::kInvalidData);
+  std::string integer = text.substr(0, at) + "\"VD\":\"INF\"" + text.substr(end);
+  const size_t type = integer.find("float32", at);
+  integer.replace(type, 7, "int64");
+  EXPECT_THAT(import_text(integer).status().to_string(),
+              HasSubstr("an integer that is not finite"));
+}
+
+// Values that an op writes to the memory of a constant are those that later ops read.
+TEST_F(PirImport, ValuesReplaceAConstant) {
+  const Value zero = full(0, DType::kFloat32);
+  const std::vector<pir::Attr> attrs = {of_i32s("shape", {1}), of_dtype("dtype", DType::kFloat32),
+                                        pir::of_f64s("values", {2.5}), of_place(false)};
+  (void)node("assign_value_", {zero}, attrs, {1});
+  fetch(node("add", {x_, zero}, {}, {-1, 4}));
+  EXPECT_THAT(ops(), ElementsAre("assign_value", "elementwise_add", "assign"));
+}
+
+TEST_F(PirImport, RefusesValuesForComputedTensors) {
+  const std::vector<pir::Attr> attrs = {of_i32s("shape", {4}), of_dtype("dtype", DType::kFloat32),
+                                        pir::of_f64s("values", {1, 2, 3, 4}), of_place(false)};
+  fetch(node("assign_value_", {w_}, attrs, {4}));
+  expect_error(StatusCode::kUnimplemented, "values for a tensor that the program computes");
+}
+
+TEST_F(PirImport, RefusesValuesWithoutResult) {
+  const std::vector<pir::Attr> attrs = {of_i32s("shape", {1}), of_dtype("dtype", DType::kFloat32),
+                                        pir::of_f64s("values", {2.5}), of_place(false)};
+  const Value zero = full(0, DType::kFloat32);
+  (void)graph_.add("1.assign_value_", {zero}, attrs, {Value()});
+  fetch(node("add", {x_, zero}, {}, {-1, 4}));
+  expect_error(StatusCode::kUnimplemented, "values without a result");
+}
+
+TEST_F(PirImport, BitsAreOnlyInvertedOfBools) {
+  const TensorType bools{.dtype = DType::kBool, .dims = {-1, 4}};
+  const Value is_any = graph_.add("1.greater_than", {x_, w_}, {}, {result_of(bools)})[0];
+  fetch(graph_.add("1.bitwise_not", {is_any}, {}, {result_of(bools)})[0]);
+  EXPECT_THAT(ops(), ElementsAre("greater_than", "logical_not", "assign"));
+  const TensorType ints{.dtype = DType::kInt32, .dims = {-1, 4}};
+  const Value whole =
+      graph_.add("1.cast", {x_}, {of_dtype("dtype", DType::kInt32)}, {result_of(ints)})[0];
+  fetch(graph_.add("1.bitwise_not", {whole}, {}, {result_of(ints)})[0], "z", 1);
+  expect_error(StatusCode::kUnimplemented, "(pd_op.bitwise_not): bitwise_not of integers");
+}
+
+TEST_F(PirImport, ShapesAreIntegersOf64Bits) {
+  fetch(graph_.add("1.shape64", {x_}, {}, {result_of({.dtype = DType::kInt64, .dims = {2}})})[0]);
+  EXPECT_THAT(ops(), ElementsAre("shape", "cast", "assign"));
+}
+
+TEST_F(PirImport, RangesHaveTheTypeOfTheOp) {
+  fetch(graph_.add(
+      "1.arange", {full(0, DType::kFloat64), full(4, DType::kFloat64), full(1, DType::kFloat64)},
+      {of_dtype("dtype", DType::kFloat32), of_place(false)}, {result_of({.dims = {4}})})[0]);
+  const StatusOr<ImportedModel> made = import_text(graph_.finish());
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(made->program->root().find_var("y")->dtype(), DType::kFloat32);
+}
+
+// Release 3 multiplies -1 by other extents.
+TEST_F(PirImport, ProductsWithUnknownExtentsAreUnknown) {
+  const auto results = {result_of({.dims = {-1, 4, 1}}), result_of({.dims = {-4}}),
+                        result_of({.dims = {-4}})};
+  const Value image = node("reshape", {x_, list_of({-1, 4, 1})}, {}, {-1, 4, 1});
+  fetch(graph_.add("1.instance_norm", {image, Value(), Value()}, {of_f32("epsilon", 1e-5)},
+                   results)[0]);
+  EXPECT_THAT(ops(), ElementsAre("reshape2", "instance_norm", "assign"));
+}
+
+// Release 3 does not store the state of dropout of recurrent layers.
+TEST_F(PirImport, ParametersThatAreNotStored) {
+  fetch(node("add", {x_, w_}, {}, {-1, 4}));
+  const auto with_state = [](std::string text) {
+    const size_t at = text.find("\"OA\":[1,1,0]");
+    EXPECT_NE(at, std::string::npos);
+    return text.replace(at, 12, "\"OA\":[0,1,0]");
+  };
+  const auto source = PirSource::read(with_state(graph_.finish()));
+  ASSERT_TRUE(source.ok()) << source.status().to_string();
+  EXPECT_TRUE(source->parameters().empty());
+  const Status status = import_pir(*source, {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.to_string(),
+              HasSubstr("op 1 (pd_op.add): value 1 is a list, or the import does not compute it"));
 }
 
 TEST_F(PirImport, RefusesBlocks) {
