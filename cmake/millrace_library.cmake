@@ -91,8 +91,8 @@ function(millrace_check_ranks folder)
   endforeach()
 endfunction()
 
-# If MILLRACE_UNITY is on, compiles several sources at once. Names in unnamed namespaces must then be unique among them
-# (tests/layers/check_names.py). GCC treats the sources as headers, for which -Wsubobject-linkage is meant, so that
+# If MILLRACE_UNITY is on, compiles several sources at once. Names in unnamed namespaces must then be unique among them,
+# or in a namespace of their file (tests/layers/check_names.py). GCC treats the sources as headers, for which -Wsubobject-linkage is meant, so that
 # warning is off. BY_FOLDER: ten sources of a folder at a time, so that a new source changes few of the groups; sources
 # outside of the current folder are compiled separately. Otherwise eight at a time.
 function(millrace_unity target)

@@ -8,6 +8,7 @@
 #include "framework/program.h"
 
 namespace millrace::executor {
+namespace print_plan_parts {
 namespace {
 
 std::string output_text(const BlockRunner& runner, const CompiledOp& compiled, size_t position,
@@ -23,7 +24,7 @@ std::string output_text(const BlockRunner& runner, const CompiledOp& compiled, s
   return offset < 0 ? text : text + fmt::format(" at {}", offset);
 }
 
-int32_t group_of_print_plan(const BlockRunner& runner, size_t compiled) {
+int32_t group_of(const BlockRunner& runner, size_t compiled) {
   return runner.overlap() == nullptr ? -1 : runner.overlap()->group_of(compiled);
 }
 
@@ -39,13 +40,15 @@ std::string place_text(const BlockRunner& runner, size_t index) {
 }
 
 }  // namespace
+}  // namespace print_plan_parts
 
 std::string print_plan(const BlockRunner& runner) {
+  using namespace print_plan_parts;
   std::string text =
       fmt::format("block {}: {} steps\n", runner.block().index(), runner.compiled_ops().size());
   int64_t number = 0;
   for (const CompiledOp& compiled : runner.compiled_ops()) {
-    const int32_t group = group_of_print_plan(runner, static_cast<size_t>(number));
+    const int32_t group = group_of(runner, static_cast<size_t>(number));
     text += fmt::format("{:>6}  {:<28}{}{}{}", number, compiled.op->type().str(),
                         compiled.control ? " [control]" : "",
                         group < 0 ? "" : fmt::format(" [side by side {}]", group),

@@ -37,6 +37,12 @@ class JsonValue {
   }
   /// The member of an object; null if this is not an object or has no such member.
   [[nodiscard]] const JsonValue* find(std::string_view name) const;
+  /// The member of an object, as get_if() returns it; null if there is none or it holds no T.
+  template <typename T>
+  [[nodiscard]] const T* find_as(std::string_view name) const {
+    const JsonValue* const member = find(name);
+    return member == nullptr ? nullptr : member->get_if<T>();
+  }
   /// A non-negative integer that fits int64; nullopt for anything else.
   [[nodiscard]] std::optional<int64_t> count() const;
   /// A list of such integers; nullopt for anything else.

@@ -12,6 +12,7 @@
 #include "io/byte_source.h"
 
 namespace millrace::io {
+namespace npy {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
@@ -258,7 +259,7 @@ std::string_view npy_type(DType dtype) {
 }
 
 // Interprets the bytes after they are in C order.
-Status finish_npy(Tensor& tensor, const ElementType& type) {
+Status finish(Tensor& tensor, const ElementType& type) {
   const auto count = static_cast<size_t>(tensor.numel());
   if (type.swapped) {
     swap_bytes(tensor.raw(), count * (type.size / type.swap_size), type.swap_size);
@@ -271,8 +272,10 @@ Status finish_npy(Tensor& tensor, const ElementType& type) {
 }
 
 }  // namespace
+}  // namespace npy
 
-StatusOr<Tensor> read_npy_stream(uint64_t size, ReadBytes read) {
+StatusOr<Tensor> read_npy_stream(uint64_t size, npy::ReadBytes read) {
+  using namespace npy;
   static_assert(std::endian::native == std::endian::little);
   MILLRACE_ASSIGN_OR_RETURN(const Header header, read_header(size, read));
   const std::optional<ElementType> type = element_type(header.type);
@@ -294,7 +297,7 @@ StatusOr<Tensor> read_npy_stream(uint64_t size, ReadBytes read) {
     reorder(tensor.raw(), ordered, type->size);
     tensor = std::move(ordered);
   }
-  MILLRACE_RETURN_IF_ERROR(finish_npy(tensor, *type));
+  MILLRACE_RETURN_IF_ERROR(finish(tensor, *type));
   return tensor;
 }
 
@@ -318,6 +321,7 @@ StatusOr<Tensor> read_npy(const std::string& path) {
 }
 
 std::string npy_header(const Tensor& tensor) {
+  using namespace npy;
   std::string dict =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': (", npy_type(tensor.dtype()));
   for (size_t i = 0; i < tensor.rank(); ++i)

@@ -16,6 +16,7 @@
 #include "io/paths.h"
 
 namespace millrace::io {
+namespace params {
 namespace {
 
 // Larger values are split into parts of this size, which several threads read.
@@ -62,7 +63,7 @@ std::span<std::byte> memory_of(Tensor& tensor) {
   return {tensor.raw(), static_cast<size_t>(tensor.bytes())};
 }
 
-Tensor& tensor_of_params(Value& value) {
+Tensor& tensor_of(Value& value) {
   auto* const rows = value.get_if<SelectedRows>();
   return rows == nullptr ? value.as<Tensor>() : rows->value;
 }
@@ -109,8 +110,8 @@ Status to_float16(Tensor& tensor) {
 }
 
 // Post-processing after the elements have been read.
-Status finish_params(Value& value, const LoadOptions& options) {
-  Tensor& tensor = tensor_of_params(value);
+Status finish(Value& value, const LoadOptions& options) {
+  Tensor& tensor = tensor_of(value);
   normalize_bools(tensor);
   if (!options.as_float16) return Ok();
   switch (tensor.dtype()) {
@@ -182,21 +183,24 @@ StatusOr<Pieces> pieces_of(llvm::ArrayRef<NamedValue> values) {
 }
 
 }  // namespace
+}  // namespace params
 
 StatusOr<Value> load_param(const ByteSource& source, const ParamSpec& spec,
                            const LoadOptions& options) {
+  using namespace params;
   ParamReader reader(source);
   std::vector<Pending> rest;
   StatusOr<Value> value = next_value(reader, spec, rest);
   if (!value.ok()) return std::move(value).status().at(at_var(source, spec.name));
   MILLRACE_RETURN_IF_ERROR(left_over(source, reader, 1).at(at_var(source, spec.name)));
   MILLRACE_RETURN_IF_ERROR(read_pending(source, rest, options.threads));
-  MILLRACE_RETURN_IF_ERROR(finish_params(*value, options));
+  MILLRACE_RETURN_IF_ERROR(finish(*value, options));
   return value;
 }
 
 StatusOr<Value> load_param_slice(const ByteSource& source, const ParamSpec& spec, int64_t seek,
                                  llvm::ArrayRef<int64_t> shape, const LoadOptions& options) {
+  using namespace params;
   const Location location = at_var(source, spec.name);
   ParamReader reader(source);
   StatusOr<ParamHeader> header = reader.next(spec.kind);
@@ -218,12 +222,13 @@ StatusOr<Value> load_param_slice(const ByteSource& source, const ParamSpec& spec
   const uint64_t begin = header->data_begin + static_cast<uint64_t>(seek * size);
   MILLRACE_RETURN_IF_ERROR(read_pending(source, {{begin, memory_of(tensor)}}, options.threads));
   value.as<Tensor>() = std::move(tensor);
-  MILLRACE_RETURN_IF_ERROR(finish_params(value, options));
+  MILLRACE_RETURN_IF_ERROR(finish(value, options));
   return value;
 }
 
 StatusOr<ParamValues> load_combined(const ByteSource& source, llvm::ArrayRef<ParamSpec> specs,
                                     const LoadOptions& options) {
+  using namespace params;
   ParamReader reader(source);
   ParamValues values;
   std::vector<Pending> rest;
@@ -235,12 +240,13 @@ StatusOr<ParamValues> load_combined(const ByteSource& source, llvm::ArrayRef<Par
   }
   MILLRACE_RETURN_IF_ERROR(left_over(source, reader, specs.size()));
   MILLRACE_RETURN_IF_ERROR(read_pending(source, rest, options.threads));
-  for (auto& [name, value] : values) MILLRACE_RETURN_IF_ERROR(finish_params(value, options));
+  for (auto& [name, value] : values) MILLRACE_RETURN_IF_ERROR(finish(value, options));
   return values;
 }
 
 StatusOr<CombinedParams> CombinedParams::open(const std::string& path,
                                               llvm::ArrayRef<ParamSpec> specs) {
+  using namespace params;
   MILLRACE_ASSIGN_OR_RETURN(ByteSource file, ByteSource::open(path));
   CombinedParams opened(std::move(file));
   ParamReader reader(opened.source_);
@@ -262,6 +268,7 @@ std::vector<std::string> CombinedParams::names() const {
 }
 
 StatusOr<Value> CombinedParams::load(const std::string& name, const LoadOptions& options) const {
+  using namespace params;
   const auto place = places_.find(name);
   if (place == places_.end()) return NotFound("no such var").at(at_var(source_, name));
   ParamReader reader(source_, place->second.begin);
@@ -269,7 +276,7 @@ StatusOr<Value> CombinedParams::load(const std::string& name, const LoadOptions&
   StatusOr<Value> value = next_value(reader, place->second.spec, rest);
   if (!value.ok()) return std::move(value).status().at(at_var(source_, name));
   MILLRACE_RETURN_IF_ERROR(read_pending(source_, rest, options.threads));
-  MILLRACE_RETURN_IF_ERROR(finish_params(*value, options));
+  MILLRACE_RETURN_IF_ERROR(finish(*value, options));
   return value;
 }
 
@@ -298,6 +305,7 @@ StatusOr<ParamValues> load_separate(const std::string& folder, llvm::ArrayRef<Pa
 
 Status save_combined(const std::string& path, llvm::ArrayRef<NamedValue> values,
                      const SaveOptions& options) {
+  using namespace params;
   if (values.empty()) return Ok();
   StatusOr<Pieces> pieces = pieces_of(values);
   if (!pieces.ok()) return std::move(pieces).status().in_file(path);
@@ -312,6 +320,7 @@ Status save_param(const std::string& path, const NamedValue& value, const SaveOp
 }
 
 StatusOr<std::string> combined_bytes(llvm::ArrayRef<NamedValue> values) {
+  using namespace params;
   MILLRACE_ASSIGN_OR_RETURN(const Pieces pieces, pieces_of(values));
   std::string bytes;
   bytes.reserve(pieces.bytes);

@@ -14,6 +14,7 @@
 #include "io/paths.h"
 
 namespace millrace::io {
+namespace params_manifest {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,14 +28,13 @@ std::string last_component(const std::string& path) {
   return fs::path(path).filename().string();
 }
 
-Status missing_params_manifest(const char* name) {
+Status missing(const char* name) {
   return InvalidData("member '{}' is missing or has the wrong type", name);
 }
 
-StatusOr<std::string> text_params_manifest(const JsonValue& object, const char* name) {
-  const JsonValue* const value = object.find(name);
-  const auto* const string = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (string == nullptr) return missing_params_manifest(name);
+StatusOr<std::string> read_text(const JsonValue& object, const char* name) {
+  const auto* const string = object.find_as<std::string>(name);
+  if (string == nullptr) return missing(name);
   return *string;
 }
 
@@ -43,9 +43,9 @@ template <typename Facts>
 Status read_facts(const JsonValue& object, Facts& facts) {
   const JsonValue* const size = object.find("size");
   const auto bytes = size == nullptr ? std::nullopt : size->count();
-  if (!bytes) return missing_params_manifest("size");
+  if (!bytes) return missing("size");
   facts.size = static_cast<uint64_t>(*bytes);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string digits, text_params_manifest(object, "xxh3_128"));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string digits, read_text(object, "xxh3_128"));
   const auto checksum = Checksum::parse(digits);
   if (!checksum)
     return InvalidData("expected a checksum of 32 digits, found {}", in_quotes(digits));
@@ -53,22 +53,21 @@ Status read_facts(const JsonValue& object, Facts& facts) {
   return Ok();
 }
 
-StatusOr<const JsonItems*> list_params_manifest(const JsonValue& object, const char* name) {
-  const JsonValue* const value = object.find(name);
-  const auto* const items = value == nullptr ? nullptr : value->get_if<JsonItems>();
-  if (items == nullptr) return missing_params_manifest(name);
+StatusOr<const JsonItems*> read_list(const JsonValue& object, const char* name) {
+  const auto* const items = object.find_as<JsonItems>(name);
+  if (items == nullptr) return missing(name);
   return items;
 }
 
 StatusOr<ParamsManifest::File> read_file_entry(const JsonValue& object) {
   ParamsManifest::File file;
-  MILLRACE_ASSIGN_OR_RETURN(file.name, text_params_manifest(object, "name"));
+  MILLRACE_ASSIGN_OR_RETURN(file.name, read_text(object, "name"));
   MILLRACE_RETURN_IF_ERROR(read_facts(object, file));
   if (object.find("vars") == nullptr) return file;
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const vars, list_params_manifest(object, "vars"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const vars, read_list(object, "vars"));
   for (const JsonValue& var : *vars) {
     const auto* const name = var.get_if<std::string>();
-    if (name == nullptr) return missing_params_manifest("vars");
+    if (name == nullptr) return missing("vars");
     file.vars.push_back(*name);
   }
   return file;
@@ -76,9 +75,9 @@ StatusOr<ParamsManifest::File> read_file_entry(const JsonValue& object) {
 
 StatusOr<ParamsManifest::TablePart> read_table_part(const JsonValue& object) {
   ParamsManifest::TablePart part;
-  MILLRACE_ASSIGN_OR_RETURN(part.table, text_params_manifest(object, "table"));
-  MILLRACE_ASSIGN_OR_RETURN(part.endpoint, text_params_manifest(object, "endpoint"));
-  MILLRACE_ASSIGN_OR_RETURN(part.file, text_params_manifest(object, "file"));
+  MILLRACE_ASSIGN_OR_RETURN(part.table, read_text(object, "table"));
+  MILLRACE_ASSIGN_OR_RETURN(part.endpoint, read_text(object, "endpoint"));
+  MILLRACE_ASSIGN_OR_RETURN(part.file, read_text(object, "file"));
   MILLRACE_RETURN_IF_ERROR(read_facts(object, part));
   return part;
 }
@@ -120,13 +119,15 @@ Status compare(const std::string& path, const std::string& target,
 }
 
 }  // namespace
+}  // namespace params_manifest
 
 std::string params_manifest_path(std::string_view target) {
   while (target.size() > 1 && target.back() == '/') target.remove_suffix(1);
-  return std::string(target) + kParamsManifestEnding;
+  return std::string(target) + params_manifest::kParamsManifestEnding;
 }
 
 std::string params_manifest_text(const ParamsManifest& manifest) {
+  using namespace params_manifest;
   JsonWriter out(1);
   out.begin_object();
   out.key("schema")
@@ -154,10 +155,11 @@ std::string params_manifest_text(const ParamsManifest& manifest) {
 }
 
 StatusOr<ParamsManifest> parse_params_manifest(std::string_view bytes) {
+  using namespace params_manifest;
   MILLRACE_ASSIGN_OR_RETURN(const JsonValue root, parse_json(bytes, {.max_depth = 6}));
   const JsonValue* const schema = root.find("schema");
-  if (schema == nullptr) return missing_params_manifest("schema");
-  MILLRACE_ASSIGN_OR_RETURN(const std::string name, text_params_manifest(*schema, "name"));
+  if (schema == nullptr) return missing("schema");
+  MILLRACE_ASSIGN_OR_RETURN(const std::string name, read_text(*schema, "name"));
   const JsonValue* const version = schema->find("version");
   const auto number = version == nullptr ? std::nullopt : version->count();
   if (name != kSchema || !number)
@@ -166,13 +168,13 @@ StatusOr<ParamsManifest> parse_params_manifest(std::string_view bytes) {
     return Unimplemented("manifest of version {}: this build reads {}", *number,
                          kParamsManifestVersion);
   ParamsManifest manifest;
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const files, list_params_manifest(root, "files"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const files, read_list(root, "files"));
   for (const JsonValue& item : *files) {
     MILLRACE_ASSIGN_OR_RETURN(ParamsManifest::File file, read_file_entry(item));
     manifest.files.push_back(std::move(file));
   }
   std::ranges::sort(manifest.files, {}, &ParamsManifest::File::name);
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const tables, list_params_manifest(root, "tables"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const tables, read_list(root, "tables"));
   for (const JsonValue& item : *tables) {
     MILLRACE_ASSIGN_OR_RETURN(ParamsManifest::TablePart part, read_table_part(item));
     manifest.tables.push_back(std::move(part));
@@ -212,10 +214,11 @@ Status write_folder_manifest(const std::string& folder, llvm::ArrayRef<std::stri
   }
   std::ranges::sort(manifest.files, {}, &ParamsManifest::File::name);
   manifest.tables = std::move(tables);
-  return write_manifest(folder, manifest, sync);
+  return params_manifest::write_manifest(folder, manifest, sync);
 }
 
 Status write_file_manifest(const std::string& path, llvm::ArrayRef<std::string> vars, bool sync) {
+  using namespace params_manifest;
   ParamsManifest manifest;
   MILLRACE_ASSIGN_OR_RETURN(ParamsManifest::File file, file_facts(path, last_component(path)));
   file.vars = vars.vec();
@@ -225,12 +228,13 @@ Status write_file_manifest(const std::string& path, llvm::ArrayRef<std::string> 
 
 void forget_manifests(const std::string& path) {
   std::error_code error;
-  fs::remove(params_manifest_path(path), error);
-  const std::string folder = fs::path(path).parent_path().string();
-  if (!folder.empty()) fs::remove(params_manifest_path(folder), error);
+  std::filesystem::remove(params_manifest_path(path), error);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (!folder.empty()) std::filesystem::remove(params_manifest_path(folder), error);
 }
 
 Status check_folder(const std::string& folder, llvm::ArrayRef<std::string> names, CheckFiles how) {
+  using namespace params_manifest;
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<ParamsManifest> manifest, find_manifest(folder));
   if (!manifest) return Ok();
   for (const std::string& name : names) {
@@ -244,6 +248,7 @@ Status check_folder(const std::string& folder, llvm::ArrayRef<std::string> names
 }
 
 Status check_file(const std::string& path, llvm::ArrayRef<std::string> vars) {
+  using namespace params_manifest;
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<ParamsManifest> manifest, find_manifest(path));
   if (!manifest || manifest->files.empty()) return Ok();
   const ParamsManifest::File& file = manifest->files.front();

@@ -7,6 +7,7 @@
 #include "ops/lod_offsets.h"
 
 namespace millrace::ops {
+namespace derived_grad {
 namespace {
 
 constexpr llvm::StringLiteral kDerivedGradGradSuffix = "@GRAD";
@@ -26,7 +27,7 @@ llvm::StringRef shape_source(const InferContext& ctx, const GradSpec& spec,
   return {};
 }
 
-Status infer_grad_derived_grad(InferContext& ctx, bool with_offsets) {
+Status infer_grad(InferContext& ctx, bool with_offsets) {
   const GradSpec& spec = *ctx.def().forward()->grad_spec();
   for (const SlotDef& slot : ctx.def().outputs()) {
     const llvm::StringRef source = shape_source(ctx, spec, slot.name);
@@ -47,10 +48,11 @@ Status infer_grad_derived_grad(InferContext& ctx, bool with_offsets) {
 }
 
 Status infer_grad_with_offsets(InferContext& ctx) {
-  return infer_grad_derived_grad(ctx, true);
+  return infer_grad(ctx, true);
 }
 
 }  // namespace
+}  // namespace derived_grad
 
 void copy_each_without_offsets(InferContext& ctx, llvm::StringRef input_slot,
                                llvm::StringRef output_slot) {
@@ -60,10 +62,11 @@ void copy_each_without_offsets(InferContext& ctx, llvm::StringRef input_slot,
 }
 
 Status infer_grad_without_offsets(InferContext& ctx) {
-  return infer_grad_derived_grad(ctx, false);
+  return derived_grad::infer_grad(ctx, false);
 }
 
 OpDef derive_grad_def(const OpDef& forward, llvm::StringSaver& saver) {
+  using namespace derived_grad;
   const GradSpec& spec = *forward.grad_spec();
   OpDef def(saver.save(spec.type));
   def.doc("gradient, derived from the schema of the forward op");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,16 @@ inline bool add_wanted_grads(const GradContext& context, std::initializer_list<c
     op.output(std::string(slot) + "@GRAD", std::move(wanted));
   }
   return any;
+}
+
+/// An op of the type with input X = Out@GRAD and output Out = X@GRAD: the gradient of an op that
+/// has only these slots and is linear. \returns none if no gradient of X is wanted
+inline std::optional<GradOp> grad_op_of_x(const GradContext& context, llvm::StringRef type) {
+  std::vector<std::string> wanted = context.input_grad("X");
+  if (wanted.empty()) return std::nullopt;
+  GradOp op(type);
+  op.input("X", context.output_grad("Out")).output("Out", std::move(wanted));
+  return op;
 }
 
 /// Copies all attributes of the forward op to the gradient op.

@@ -6,9 +6,10 @@
 #include <llvm/ADT/STLExtras.h>
 
 namespace millrace::ops {
+namespace infer_helpers {
 namespace {
 
-std::string_view view_infer_helpers(llvm::StringRef text) {
+std::string_view view(llvm::StringRef text) {
   return {text.data(), text.size()};
 }
 
@@ -30,12 +31,13 @@ int64_t known_count(const VarMeta& meta) {
 // The error for two vars that must agree in what is named.
 Status disagreement(const InferContext& ctx, std::string_view what, llvm::StringRef slot_a,
                     llvm::StringRef slot_b, size_t index) {
-  return ctx.error("{} and {} must have the same {}, found {} and {}", view_infer_helpers(slot_a),
-                   view_infer_helpers(slot_b), what, dims_text(ctx.input(slot_a, index).dims),
+  return ctx.error("{} and {} must have the same {}, found {} and {}", view(slot_a), view(slot_b),
+                   what, dims_text(ctx.input(slot_a, index).dims),
                    dims_text(ctx.input(slot_b, index).dims));
 }
 
 }  // namespace
+}  // namespace infer_helpers
 
 bool dims_known(const VarMeta& meta) {
   return meta.has_shape && !(meta.kind == VarKind::kSelectedRows && meta.dims.empty());
@@ -121,7 +123,7 @@ void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef ou
 StatusOr<DType> checked_dtype(const InferContext& ctx, llvm::StringRef attr) {
   const DType dtype = ctx.dtype_attr(attr);
   if (is_valid(dtype)) return dtype;
-  return ctx.error("attribute '{}' is {}, which is not an element type", view_infer_helpers(attr),
+  return ctx.error("attribute '{}' is {}, which is not an element type", infer_helpers::view(attr),
                    static_cast<int32_t>(dtype));
 }
 
@@ -130,11 +132,12 @@ StatusOr<int64_t> checked_axis(const InferContext& ctx, llvm::StringRef attr, in
   const size_t bound = std::max<size_t>(rank, 1);
   if (const auto normal = normalize_axis(axis, bound)) return *normal;
   return ctx.error("attribute '{}' has axis {}, which is outside of [-{}, {}) for rank {}",
-                   view_infer_helpers(attr), axis, bound, bound, rank);
+                   infer_helpers::view(attr), axis, bound, bound, rank);
 }
 
 StatusOr<std::optional<Dims>> broadcast_dims(const InferContext& ctx, llvm::StringRef slot_x,
                                              llvm::StringRef slot_y, int64_t axis) {
+  using namespace infer_helpers;
   const VarMeta& x = ctx.input(slot_x);
   const VarMeta& y = ctx.input(slot_y);
   if (!dims_known(x) || !dims_known(y)) return std::optional<Dims>{};
@@ -143,8 +146,7 @@ StatusOr<std::optional<Dims>> broadcast_dims(const InferContext& ctx, llvm::Stri
   if (axis == -1) axis = static_cast<int64_t>(rank - lower);
   if (axis < 0 || axis > static_cast<int64_t>(rank)) {
     return ctx.error("attribute 'axis' is {}, which is outside of [-1, {}] for {} {} and {} {}",
-                     axis, rank, view_infer_helpers(slot_x), dims_text(x.dims),
-                     view_infer_helpers(slot_y), dims_text(y.dims));
+                     axis, rank, view(slot_x), dims_text(x.dims), view(slot_y), dims_text(y.dims));
   }
   // With equal ranks the axis has no effect, and old programs hold any value there.
   const int64_t start = x.rank() == y.rank() ? 0 : axis;
@@ -158,8 +160,8 @@ StatusOr<std::optional<Dims>> broadcast_dims(const InferContext& ctx, llvm::Stri
     if (dim) out[i] = *dim;
   }
   if (!fits) {
-    return ctx.error("{} {} and {} {} cannot be broadcast with axis {}", view_infer_helpers(slot_x),
-                     dims_text(x.dims), view_infer_helpers(slot_y), dims_text(y.dims), axis);
+    return ctx.error("{} {} and {} {} cannot be broadcast with axis {}", view(slot_x),
+                     dims_text(x.dims), view(slot_y), dims_text(y.dims), axis);
   }
   return std::optional<Dims>(std::move(out));
 }
@@ -216,25 +218,26 @@ Status check_same_dims(const InferContext& ctx, llvm::StringRef slot_a, llvm::St
   const VarMeta& a = ctx.input(slot_a, index);
   const VarMeta& b = ctx.input(slot_b, index);
   if (!dims_known(a) || !dims_known(b) || same_dims(a.dims, b.dims)) return Ok();
-  return disagreement(ctx, "shape", slot_a, slot_b, index);
+  return infer_helpers::disagreement(ctx, "shape", slot_a, slot_b, index);
 }
 
 Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
                         size_t index) {
+  using namespace infer_helpers;
   if (dims_agree(known_count(ctx.input(slot_a, index)), known_count(ctx.input(slot_b, index))))
     return Ok();
   return disagreement(ctx, "number of elements", slot_a, slot_b, index);
 }
 
 Status check_rank(const InferContext& ctx, llvm::StringRef slot, size_t min_rank, size_t max_rank) {
+  using namespace infer_helpers;
   const VarMeta& meta = ctx.input(slot);
   if (!dims_known(meta) || (meta.rank() >= min_rank && meta.rank() <= max_rank)) return Ok();
   if (min_rank == max_rank) {
-    return ctx.error("{} must have rank {}, found {}", view_infer_helpers(slot), min_rank,
-                     dims_text(meta.dims));
+    return ctx.error("{} must have rank {}, found {}", view(slot), min_rank, dims_text(meta.dims));
   }
-  return ctx.error("{} must have a rank from {} to {}, found {}", view_infer_helpers(slot),
-                   min_rank, max_rank, dims_text(meta.dims));
+  return ctx.error("{} must have a rank from {} to {}, found {}", view(slot), min_rank, max_rank,
+                   dims_text(meta.dims));
 }
 
 Status check_elements(const InferContext& ctx, llvm::StringRef slot, int64_t count, size_t index) {
@@ -242,7 +245,7 @@ Status check_elements(const InferContext& ctx, llvm::StringRef slot, int64_t cou
   if (!dims_known(meta)) return Ok();
   const int64_t found = dims_product(meta.dims);
   if (found < 0 || found == count) return Ok();
-  return ctx.error("{} must have {} element{}, found {}", view_infer_helpers(slot), count,
+  return ctx.error("{} must have {} element{}, found {}", infer_helpers::view(slot), count,
                    count == 1 ? "" : "s", dims_text(meta.dims));
 }
 

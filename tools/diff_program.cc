@@ -15,6 +15,7 @@
 #include "tools/verbs.h"
 
 namespace millrace::tools {
+namespace diff_program_parts {
 namespace {
 
 struct DiffFlags {
@@ -34,7 +35,7 @@ struct DiffFlags {
   int64_t limit = 200;
 };
 
-void add_flags_diff_program(Tool& tool, DiffFlags& flags) {
+void add_flags(Tool& tool, DiffFlags& flags) {
   CLI::App& app = tool.app();
   app.add_option("A", flags.a, "first program; - is stdin")->required()->group("Arguments");
   app.add_option("B", flags.b, "second program")->required()->group("Arguments");
@@ -98,7 +99,7 @@ StatusOr<DiffOptions> options_of(const DiffFlags& flags) {
   return options;
 }
 
-StatusOr<int> compare_diff_program(Tool& tool, const DiffFlags& flags) {
+StatusOr<int> compare(Tool& tool, const DiffFlags& flags) {
   if (flags.a == "-" && flags.b == "-")
     return Status(StatusCode::kUsage, "only one of the programs can be standard input");
   MILLRACE_ASSIGN_OR_RETURN(const DiffOptions options, options_of(flags));
@@ -115,9 +116,11 @@ StatusOr<int> compare_diff_program(Tool& tool, const DiffFlags& flags) {
 }
 
 }  // namespace
+}  // namespace diff_program_parts
 }  // namespace millrace::tools
 
 int millrace::tools::diff_program(int argc, char** argv) {
+  using namespace diff_program_parts;
   Tool tool({.name = "diff-program",
              .purpose = std::string(kDiffProgramPurpose),
              .examples = {"diff-program before/__model__ after/__model__",
@@ -131,6 +134,6 @@ int millrace::tools::diff_program(int argc, char** argv) {
                        "stop_gradient, versions."},
              .unread = {"--threads", "--seed", "--max-tensor-bytes"}});
   DiffFlags flags;
-  add_flags_diff_program(tool, flags);
-  return tool.run(argc, argv, [&] { return compare_diff_program(tool, flags); });
+  add_flags(tool, flags);
+  return tool.run(argc, argv, [&] { return compare(tool, flags); });
 }

@@ -24,6 +24,7 @@
 #include "tools/verbs.h"
 
 namespace millrace::tools {
+namespace inspect_program_parts {
 namespace {
 
 struct InspectFlags {
@@ -43,7 +44,7 @@ struct InspectFlags {
   bool devices = false;
 };
 
-void add_flags_inspect_program(Tool& tool, InspectFlags& flags) {
+void add_flags(Tool& tool, InspectFlags& flags) {
   CLI::App& app = tool.app();
   app.add_option("PROGRAM", flags.program, "program file, binary or text; - is stdin")
       ->group("Arguments");
@@ -202,9 +203,11 @@ StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
 }
 
 }  // namespace
+}  // namespace inspect_program_parts
 }  // namespace millrace::tools
 
 int millrace::tools::inspect_program(int argc, char** argv) {
+  using namespace inspect_program_parts;
   Tool tool(
       {.name = "inspect-program",
        .purpose = std::string(kInspectProgramPurpose),
@@ -221,6 +224,6 @@ int millrace::tools::inspect_program(int argc, char** argv) {
                  "nothing from the network."},
        .unread = {"--threads", "--seed"}});
   InspectFlags flags;
-  add_flags_inspect_program(tool, flags);
+  add_flags(tool, flags);
   return tool.run(argc, argv, [&] { return inspect(tool, flags); });
 }

@@ -9,6 +9,7 @@
 #include "tools/verbs.h"
 
 namespace millrace::tools {
+namespace status_parts {
 namespace {
 
 struct StatusFlags {
@@ -23,7 +24,7 @@ struct StatusFlags {
   std::string job_key;
 };
 
-void add_flags_status(Tool& tool, StatusFlags& flags) {
+void add_flags(Tool& tool, StatusFlags& flags) {
   CLI::App& app = tool.app();
   app.option_defaults()->group("Servers");
   app.add_option("--pservers", flags.pservers, "the servers, host:port, separated by commas")
@@ -86,9 +87,11 @@ StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
 }
 
 }  // namespace
+}  // namespace status_parts
 }  // namespace millrace::tools
 
 int millrace::tools::status(int argc, char** argv) {
+  using namespace status_parts;
   Tool tool(
       {.name = "status",
        .purpose = std::string(kStatusPurpose),
@@ -97,6 +100,6 @@ int millrace::tools::status(int argc, char** argv) {
        .notes = {},
        .unread = {"--threads", "--seed", "--max-model-bytes", "--max-tensor-bytes"}});
   StatusFlags flags;
-  add_flags_status(tool, flags);
+  add_flags(tool, flags);
   return tool.run(argc, argv, [&] { return show(tool, flags); });
 }

@@ -8,6 +8,7 @@
 #include "framework/fingerprint.h"
 
 namespace millrace::transpiler {
+namespace pass_manager {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -29,7 +30,7 @@ struct State {
   bool operator==(const State&) const = default;
 };
 
-State state_of_pass_manager(const Program& program, const PassContext& context) {
+State state_of(const Program& program, const PassContext& context) {
   return {fingerprint(program), context.startup == nullptr ? 0 : fingerprint(*context.startup)};
 }
 
@@ -54,6 +55,7 @@ Status blame_pass(const Status& finding, llvm::StringRef pass) {
 }
 
 }  // namespace
+}  // namespace pass_manager
 
 Status PassInstrumentation::begin(const Pipeline& /*pipeline*/) {
   return Ok();
@@ -131,6 +133,7 @@ Status PassManager::with_note(Status status, size_t index, ErrorNote note) const
 
 StatusOr<PassRecord> PassManager::run_pass(size_t index, Program& program, PassContext& context,
                                            const PassManagerOptions& options) const {
+  using namespace pass_manager;
   Pass& pass = *passes_[index];
   PassRecord record;
   record.pass = pass.name().str();
@@ -141,13 +144,13 @@ StatusOr<PassRecord> PassManager::run_pass(size_t index, Program& program, PassC
   for (PassInstrumentation* watcher : options.instrumentations)
     MILLRACE_RETURN_IF_ERROR(watcher->before(event));
   std::optional<State> before;
-  if (options.check_changes) before = state_of_pass_manager(program, context);
+  if (options.check_changes) before = state_of(program, context);
 
   const Clock::time_point pass_start = Clock::now();
   MILLRACE_ASSIGN_OR_RETURN(record.changed, pass.run(program, context));
   record.run_ms = ms_since(pass_start);
 
-  if (before && !record.changed && state_of_pass_manager(program, context) != *before) {
+  if (before && !record.changed && state_of(program, context) != *before) {
     return Internal("pass '{}' changed the program but reported that it did not", record.pass);
   }
   if (record.changed) {
@@ -164,6 +167,7 @@ StatusOr<PassRecord> PassManager::run_pass(size_t index, Program& program, PassC
 
 StatusOr<PipelineReport> PassManager::run(Program& program, PassContext& context,
                                           const PassManagerOptions& options) const {
+  using namespace pass_manager;
   for (PassInstrumentation* watcher : options.instrumentations)
     MILLRACE_RETURN_IF_ERROR(watcher->begin(pipeline_));
   bool may_be_old = !passes_.empty() && passes_.front()->takes_old_forms();

@@ -9,6 +9,7 @@
 #include "framework/base/text.h"
 
 namespace millrace::transpiler {
+namespace pass_registry {
 namespace {
 
 // `found` as written in the pipeline, for messages.
@@ -40,8 +41,7 @@ std::optional<OptionValue> number_of(const std::string& text, const OptionDef& d
 }
 
 // The value in the declared type; nullopt if it has another type or is out of bounds.
-std::optional<OptionValue> value_of_pass_registry(const PipelineOption& option,
-                                                  const OptionDef& def) {
+std::optional<OptionValue> value_of(const PipelineOption& option, const OptionDef& def) {
   const auto* const list = std::get_if<std::vector<std::string>>(&option.value);
   if (def.type == OptionType::kStrings) {
     // one value is accepted as a list of one
@@ -70,7 +70,7 @@ std::string did_you_mean(llvm::StringRef word, const std::vector<std::string_vie
   return nearest.empty() ? std::string() : "did you mean '" + nearest + "'?";
 }
 
-std::string_view view_pass_registry(llvm::StringRef text) {
+std::string_view view(llvm::StringRef text) {
   return {text.data(), text.size()};
 }
 
@@ -84,14 +84,14 @@ StatusOr<PassOptions> check_options(const PassInfo& info, const PipelineStep& st
         llvm::find_if(info.options(), [&](const OptionDef& d) { return d.name == option.name; });
     if (def == info.options().end()) {
       std::vector<std::string_view> names;
-      for (const OptionDef& d : info.options()) names.push_back(view_pass_registry(d.name));
+      for (const OptionDef& d : info.options()) names.push_back(view(d.name));
       const std::string known = names.empty()
                                     ? "it takes none"
                                     : fmt::format("expected one of {}", fmt::join(names, ", "));
       return InvalidArgument("pass '{}' has no option '{}' ({})", step.pass, option.name, known)
           .with_hint(did_you_mean(option.name, names));
     }
-    std::optional<OptionValue> value = value_of_pass_registry(option, *def);
+    std::optional<OptionValue> value = value_of(option, *def);
     if (!value) {
       return InvalidArgument("option '{}' of pass '{}' has a bad value (expected {}, found {})",
                              option.name, step.pass, expected_text(*def), found_text(option));
@@ -100,13 +100,14 @@ StatusOr<PassOptions> check_options(const PassInfo& info, const PipelineStep& st
   }
   for (const OptionDef& def : info.options()) {
     if (def.fallback || options.given(def.name)) continue;
-    return InvalidArgument("pass '{}' needs the option '{}': {}", step.pass,
-                           view_pass_registry(def.name), view_pass_registry(def.doc));
+    return InvalidArgument("pass '{}' needs the option '{}': {}", step.pass, view(def.name),
+                           view(def.doc));
   }
   return options;
 }
 
 }  // namespace
+}  // namespace pass_registry
 
 PassInfo& PassInfo::add(llvm::StringRef name, OptionType type, OptionValue fallback,
                         llvm::StringRef doc) {
@@ -173,10 +174,11 @@ std::vector<const PassInfo*> PassRegistry::passes() const {
 }
 
 StatusOr<std::unique_ptr<Pass>> PassRegistry::make(const PipelineStep& step) const {
+  using namespace pass_registry;
   const PassInfo* const info = find(step.pass);
   if (info == nullptr) {
     std::vector<std::string_view> names;
-    for (const auto& pass : passes_) names.push_back(view_pass_registry(pass->name()));
+    for (const auto& pass : passes_) names.push_back(view(pass->name()));
     return InvalidArgument("there is no pass '{}'", step.pass)
         .with_hint(did_you_mean(step.pass, names));
   }

@@ -10,6 +10,7 @@
 #include "framework/op_attrs.h"
 
 namespace millrace::transpiler {
+namespace shape_constants {
 namespace {
 
 using Value = std::optional<int64_t>;
@@ -65,7 +66,7 @@ std::optional<Values> joined(const Op& op, Inputs inputs) {
   return values;
 }
 
-std::optional<Values> scaled_shape_constants(const Op& op, Inputs inputs) {
+std::optional<Values> scaled(const Op& op, Inputs inputs) {
   const double factor = get_attr_or<float>(op, "scale", 1.0F);
   const double bias = get_attr_or<float>(op, "bias", 0.0F);
   if (std::trunc(factor) != factor || std::trunc(bias) != bias) return std::nullopt;
@@ -178,7 +179,7 @@ std::optional<RuleDef> rule_of(llvm::StringRef type) {
       {"squeeze2", same, {"X"}},
       {"unsqueeze", same, {"X"}},
       {"unsqueeze2", same, {"X"}},
-      {"scale", scaled_shape_constants, {"X"}},
+      {"scale", scaled, {"X"}},
       {"slice", sliced, {"Input"}},
       {"concat", joined, {"X"}},
       {"stack", joined, {"X"}},
@@ -205,9 +206,11 @@ void narrow(ShapeConstant& constant) {
 }
 
 }  // namespace
+}  // namespace shape_constants
 
 bool ShapeConstant::complete() const {
-  return llvm::all_of(values, [](const Value& value) { return value.has_value(); });
+  return llvm::all_of(values,
+                      [](const shape_constants::Value& value) { return value.has_value(); });
 }
 
 ShapeConstants::ShapeConstants(const Program& program) {
@@ -226,6 +229,7 @@ const ShapeConstant* ShapeConstants::find(NameId name) const {
 }
 
 const ShapeConstant* ShapeConstants::evaluate(const Op& op) {
+  using namespace shape_constants;
   const std::optional<RuleDef> rule = rule_of(op.type());
   const llvm::StringRef name =
       op.first_output("Out").empty() ? op.first_output("Y") : op.first_output("Out");

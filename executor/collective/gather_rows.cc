@@ -8,6 +8,7 @@
 #include "framework/base/errors.h"
 
 namespace millrace::executor {
+namespace gather_rows_parts {
 namespace {
 
 constexpr size_t kFacts = 4;  // rows, height, elements of a row, type
@@ -20,7 +21,7 @@ Facts facts_of(const SelectedRows& rows) {
 }
 
 // A rank without rows need not know the width.
-Status check_alike_gather_rows(const std::vector<Facts>& facts, const Facts& own) {
+Status check_alike(const std::vector<Facts>& facts, const Facts& own) {
   for (size_t rank = 0; rank < facts.size(); ++rank) {
     if (facts[rank][0] == 0 || own[0] == 0) continue;
     if (std::equal(facts[rank].begin() + 1, facts[rank].end(), own.begin() + 1)) continue;
@@ -52,14 +53,16 @@ Status gather_uneven(CollectiveGroup& group, const std::byte* own, const std::ve
 }
 
 }  // namespace
+}  // namespace gather_rows_parts
 
 Status gather_rows(CollectiveGroup& group, SelectedRows& rows) {
+  using namespace gather_rows_parts;
   const Facts own = facts_of(rows);
   std::vector<Facts> facts(static_cast<size_t>(group.size()));
   MILLRACE_RETURN_IF_ERROR(group.all_gather(reinterpret_cast<const std::byte*>(own.data()),
                                             sizeof own,
                                             reinterpret_cast<std::byte*>(facts.data())));
-  MILLRACE_RETURN_IF_ERROR(check_alike_gather_rows(facts, own));
+  MILLRACE_RETURN_IF_ERROR(check_alike(facts, own));
   Facts shape = own;
   int64_t total = 0;
   for (const Facts& rank : facts) {

@@ -10,13 +10,14 @@
 #include "framework/base/errors.h"
 
 namespace millrace::executor {
+namespace group_gather {
 namespace {
 
-const std::byte* bytes_of_group_gather(const std::string& text) {
+const std::byte* bytes_of(const std::string& text) {
   return reinterpret_cast<const std::byte*>(text.data());
 }
 
-std::byte* bytes_of_group_gather(std::string& text) {
+std::byte* bytes_of(std::string& text) {
   return reinterpret_cast<std::byte*>(text.data());
 }
 
@@ -37,8 +38,7 @@ class GroupGather final : public io::Gather {
     mine.resize(static_cast<size_t>(longest));
     std::string all(mine.size() * ranks(), '\0');
     if (longest > 0)
-      MILLRACE_RETURN_IF_ERROR(
-          group_.all_gather(bytes_of_group_gather(mine), longest, bytes_of_group_gather(all)));
+      MILLRACE_RETURN_IF_ERROR(group_.all_gather(bytes_of(mine), longest, bytes_of(all)));
     std::vector<std::string> texts;
     for (size_t rank = 0; rank < ranks(); ++rank)
       texts.push_back(all.substr(rank * mine.size(), static_cast<size_t>(sizes[rank])));
@@ -76,9 +76,9 @@ class GroupGather final : public io::Gather {
     for (const bool sends : {sends_first, !sends_first}) {
       const auto size = static_cast<int64_t>(sends ? to.size() : from.size());
       if (size == 0) continue;
-      MILLRACE_RETURN_IF_ERROR(
-          sends ? group_.send(bytes_of_group_gather(to), size, static_cast<int>(other))
-                : group_.receive(bytes_of_group_gather(from), size, static_cast<int>(other)));
+      MILLRACE_RETURN_IF_ERROR(sends
+                                   ? group_.send(bytes_of(to), size, static_cast<int>(other))
+                                   : group_.receive(bytes_of(from), size, static_cast<int>(other)));
     }
     return Ok();
   }
@@ -87,9 +87,10 @@ class GroupGather final : public io::Gather {
 };
 
 }  // namespace
+}  // namespace group_gather
 
 std::unique_ptr<io::Gather> make_group_gather(CollectiveGroup& group) {
-  return std::make_unique<GroupGather>(group);
+  return std::make_unique<group_gather::GroupGather>(group);
 }
 
 bool allows_calls_side_by_side(const CollectiveGroup& group) {

@@ -7,6 +7,7 @@
 #include "framework/base/errors.h"
 
 namespace millrace::executor {
+namespace shared_group {
 namespace {
 
 enum CallKind : uint32_t {
@@ -23,11 +24,12 @@ constexpr std::array<const char*, 6> kCallNames = {"all_reduce", "reduce",      
 // Up to this size one round with more additions is cheaper than two rounds.
 constexpr int64_t kSmallBytes = 8 << 10;
 
-void copy_bytes_shared_group(std::byte* to, const std::byte* from, int64_t bytes) {
+void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 }  // namespace
+}  // namespace shared_group
 
 SharedGroup::SharedGroup(const GroupSettings& settings, std::shared_ptr<SharedSegment> segment,
                          std::unique_ptr<CollectiveGroup> found_by)
@@ -42,6 +44,7 @@ SharedGroup::~SharedGroup() {
 }
 
 std::string SharedGroup::describe(const BoardCall& call) const {
+  using namespace shared_group;
   const char* const name = kCallNames[call.kind % kCallNames.size()];
   switch (call.kind) {
     case kBarrierCall:
@@ -88,6 +91,7 @@ int64_t SharedGroup::elements_of_slot(int64_t element_bytes) const {
 }
 
 Status SharedGroup::combine(const BoardCall& call, std::byte* data, bool wanted) {
+  using namespace shared_group;
   const int64_t bytes = call.count * dtype_size(static_cast<DType>(call.dtype));
   if (bytes <= kSmallBytes) return combine_small(call, data, bytes, wanted);
   if (segment_->same_process()) return combine_threads(call, data, call.kind == kAllReduceCall);
@@ -97,7 +101,7 @@ Status SharedGroup::combine(const BoardCall& call, std::byte* data, bool wanted)
 Status SharedGroup::combine_small(const BoardCall& call, std::byte* data, int64_t bytes,
                                   bool wanted) {
   ++use_;
-  copy_bytes_shared_group(slot(rank()), data, bytes);
+  shared_group::copy_bytes(slot(rank()), data, bytes);
   MILLRACE_RETURN_IF_ERROR(meet(call));
   if (!wanted) return Ok();
   Parts parts;
@@ -127,6 +131,7 @@ Status SharedGroup::combine_threads(const BoardCall& call, std::byte* data, bool
 
 // Pieces that fit the slots are copied in, combined in place in shares, and copied out.
 Status SharedGroup::combine_pieces(const BoardCall& call, std::byte* data, bool wanted) {
+  using namespace shared_group;
   const auto dtype = static_cast<DType>(call.dtype);
   const int64_t size_of = dtype_size(dtype);
   const int64_t piece = elements_of_slot(size_of);
@@ -134,7 +139,7 @@ Status SharedGroup::combine_pieces(const BoardCall& call, std::byte* data, bool 
     const int64_t count = std::min(piece, call.count - done);
     std::byte* const at = data + done * size_of;
     ++use_;
-    copy_bytes_shared_group(slot(rank()), at, count * size_of);
+    copy_bytes(slot(rank()), at, count * size_of);
     MILLRACE_RETURN_IF_ERROR(meet(call));
     const Range own = share(count, rank());
     Parts parts;
@@ -147,8 +152,8 @@ Status SharedGroup::combine_pieces(const BoardCall& call, std::byte* data, bool 
     for (int r = 0; r < size() && wanted; ++r) {
       if (r == rank()) continue;
       const Range range = share(count, r);
-      copy_bytes_shared_group(at + range.begin * size_of, slot(r) + range.begin * size_of,
-                              (range.end - range.begin) * size_of);
+      copy_bytes(at + range.begin * size_of, slot(r) + range.begin * size_of,
+                 (range.end - range.begin) * size_of);
     }
   }
   return Ok();
@@ -156,7 +161,7 @@ Status SharedGroup::combine_pieces(const BoardCall& call, std::byte* data, bool 
 
 Status SharedGroup::do_all_reduce(DType dtype, std::byte* data, int64_t count,
                                   Reduction reduction) {
-  return combine({.kind = kAllReduceCall,
+  return combine({.kind = shared_group::kAllReduceCall,
                   .dtype = static_cast<int32_t>(dtype),
                   .reduction = static_cast<int32_t>(reduction),
                   .count = count},
@@ -165,7 +170,7 @@ Status SharedGroup::do_all_reduce(DType dtype, std::byte* data, int64_t count,
 
 Status SharedGroup::do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
                               int root) {
-  return combine({.kind = kReduceCall,
+  return combine({.kind = shared_group::kReduceCall,
                   .dtype = static_cast<int32_t>(dtype),
                   .reduction = static_cast<int32_t>(reduction),
                   .root = root,
@@ -174,32 +179,34 @@ Status SharedGroup::do_reduce(DType dtype, std::byte* data, int64_t count, Reduc
 }
 
 Status SharedGroup::do_broadcast(std::byte* data, int64_t bytes, int root) {
+  using namespace shared_group;
   BoardCall call{.kind = kBroadcastCall, .root = root, .count = bytes};
   if (segment_->same_process() && bytes > kSmallBytes) {
     call.source = data;
     MILLRACE_RETURN_IF_ERROR(meet(call));
-    if (rank() != root) copy_bytes_shared_group(data, board_.call(root, round_).source, bytes);
+    if (rank() != root) copy_bytes(data, board_.call(root, round_).source, bytes);
     return meet(call);
   }
   const int64_t piece = elements_of_slot(1);
   for (int64_t done = 0; done < bytes; done += piece) {
     const int64_t now = std::min(piece, bytes - done);
     ++use_;
-    if (rank() == root) copy_bytes_shared_group(slot(root), data + done, now);
+    if (rank() == root) copy_bytes(slot(root), data + done, now);
     MILLRACE_RETURN_IF_ERROR(meet(call));
-    if (rank() != root) copy_bytes_shared_group(data + done, slot(root), now);
+    if (rank() != root) copy_bytes(data + done, slot(root), now);
   }
   return Ok();
 }
 
 Status SharedGroup::do_all_gather(const std::byte* part, int64_t bytes, std::byte* all) {
+  using namespace shared_group;
   BoardCall call{.kind = kAllGatherCall, .count = bytes};
   if (segment_->same_process() && bytes > kSmallBytes) {
     call.source = part;
     MILLRACE_RETURN_IF_ERROR(meet(call));
     for (int r = 0; r < size(); ++r) {
       if (all + r * bytes != board_.call(r, round_).source)
-        copy_bytes_shared_group(all + r * bytes, board_.call(r, round_).source, bytes);
+        copy_bytes(all + r * bytes, board_.call(r, round_).source, bytes);
     }
     return meet(call);
   }
@@ -207,15 +214,16 @@ Status SharedGroup::do_all_gather(const std::byte* part, int64_t bytes, std::byt
   for (int64_t done = 0; done < bytes; done += piece) {
     const int64_t now = std::min(piece, bytes - done);
     ++use_;
-    copy_bytes_shared_group(slot(rank()), part + done, now);
+    copy_bytes(slot(rank()), part + done, now);
     MILLRACE_RETURN_IF_ERROR(meet(call));
-    for (int r = 0; r < size(); ++r) copy_bytes_shared_group(all + r * bytes + done, slot(r), now);
+    for (int r = 0; r < size(); ++r) copy_bytes(all + r * bytes + done, slot(r), now);
   }
   return Ok();
 }
 
 Status SharedGroup::do_reduce_scatter(DType dtype, const std::byte* all, int64_t count,
                                       std::byte* part, Reduction reduction) {
+  using namespace shared_group;
   const int64_t size_of = dtype_size(dtype);
   BoardCall call{.kind = kReduceScatterCall,
                  .dtype = static_cast<int32_t>(dtype),
@@ -235,8 +243,8 @@ Status SharedGroup::do_reduce_scatter(DType dtype, const std::byte* all, int64_t
     const int64_t now = std::min(piece, count - done);
     ++use_;
     for (int r = 0; r < size(); ++r)
-      copy_bytes_shared_group(slot(rank()) + r * now * size_of, all + (r * count + done) * size_of,
-                              now * size_of);
+      copy_bytes(slot(rank()) + r * now * size_of, all + (r * count + done) * size_of,
+                 now * size_of);
     MILLRACE_RETURN_IF_ERROR(meet(call));
     Parts parts;
     for (int r = 0; r < size(); ++r) parts.push_back(slot(r) + rank() * now * size_of);
@@ -247,7 +255,7 @@ Status SharedGroup::do_reduce_scatter(DType dtype, const std::byte* all, int64_t
 }
 
 Status SharedGroup::do_barrier() {
-  return meet({.kind = kBarrierCall});
+  return meet({.kind = shared_group::kBarrierCall});
 }
 
 Status SharedGroup::do_send(const std::byte* data, int64_t bytes, int to) {

@@ -8,6 +8,7 @@
 // conditional_block: runs its sub-block once, or not at all; and its gradient. Source:
 // spec/executor.md section 5.
 namespace millrace::executor {
+namespace conditional_block_parts {
 namespace {
 
 using kernels::ArgIndex;
@@ -80,7 +81,7 @@ Status move_out_gradient(const ControlContext& ctx, const BranchGrad& grad, int3
   return set_zeros_like(ctx.args.in_value(grad.inputs, k), to);
 }
 
-Status run_grad_conditional_block(ControlContext& ctx, const BranchGrad& grad, StepRuns& runs) {
+Status run_grad(ControlContext& ctx, const BranchGrad& grad, StepRuns& runs) {
   const StepScopes* const scopes = scopes_in(ctx.args, grad.scopes);
   if (scopes == nullptr) return ctx.args.error("Scope holds no scopes: the branch has not run");
   StepRuns::Step* step = nullptr;
@@ -123,14 +124,15 @@ StatusOr<Control> conditional_block_grad(const kernels::KernelSetup& setup, Bloc
                               llvm::is_contained(setup.op().input("Out"), var) &&
                               llvm::is_contained(setup.op().input("Out@GRAD"), outer[k]));
   }
-  return Control([grad](ControlContext& ctx) {
-    return run_grad_conditional_block(ctx, *grad, StepRuns::of(ctx.scope, grad));
-  });
+  return Control(
+      [grad](ControlContext& ctx) { return run_grad(ctx, *grad, StepRuns::of(ctx.scope, grad)); });
 }
 
 }  // namespace
+}  // namespace conditional_block_parts
 
 void add_conditional_block(ControlRegistry& registry) {
+  using namespace conditional_block_parts;
   registry.add("conditional_block", conditional_block);
   registry.add("conditional_block_grad", conditional_block_grad);
 }

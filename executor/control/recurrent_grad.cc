@@ -13,6 +13,7 @@
 // of a state comes only from the next time step, so front ends route a state that is also an output
 // through a separate op. Source: spec/executor.md section 5, goldens/training/README.md quirk 3.
 namespace millrace::executor {
+namespace recurrent_grad {
 namespace {
 
 using kernels::ArgIndex;
@@ -172,7 +173,7 @@ Status fill_rest(const ControlContext& ctx, const RecurrenceGrad& g, Scope* firs
   return Ok();
 }
 
-Status run_grad_recurrent_grad(ControlContext& ctx, const RecurrenceGrad& g, StepRuns& runs) {
+Status run_grad(ControlContext& ctx, const RecurrenceGrad& g, StepRuns& runs) {
   const StepScopes* const scopes = scopes_in(ctx.args, g.scopes);
   if (scopes == nullptr) return ctx.args.error("step_scopes holds no scopes: no time step has run");
   for (int32_t k = 0; k < g.input_grads.count; ++k) {
@@ -197,13 +198,14 @@ Status run_grad_recurrent_grad(ControlContext& ctx, const RecurrenceGrad& g, Ste
 }
 
 }  // namespace
+}  // namespace recurrent_grad
 
 StatusOr<Control> make_recurrent_grad(const kernels::KernelSetup& setup, BlockRunner& runner) {
+  using namespace recurrent_grad;
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<RecurrenceGrad> grad,
                             describe_recurrence(setup, runner));
-  return Control([grad](ControlContext& ctx) {
-    return run_grad_recurrent_grad(ctx, *grad, StepRuns::of(ctx.scope, grad));
-  });
+  return Control(
+      [grad](ControlContext& ctx) { return run_grad(ctx, *grad, StepRuns::of(ctx.scope, grad)); });
 }
 
 }  // namespace millrace::executor

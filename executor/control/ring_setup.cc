@@ -12,12 +12,13 @@
 // Ops that make rings. The id of a ring is not a value: Rings stores the members of the ring under
 // the var's name.
 namespace millrace::executor {
+namespace ring_setup {
 namespace {
 
 using kernels::KernelSetup;
 using Strings = std::vector<std::string>;
 
-StatusOr<Rings*> rings_of_ring_setup(const BlockRunner& runner) {
+StatusOr<Rings*> rings_of(const BlockRunner& runner) {
   return find_rings(runner, "makes a group of ranks");
 }
 
@@ -58,7 +59,7 @@ StatusOr<Control> gen_nccl_id(const KernelSetup& setup, BlockRunner& /*runner*/)
   }
   names.push_back(name_in(setup.op().outputs(), setup.op(), "NCCLID"));
   return Control([trainers, own, names](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of_ring_setup(ctx.runner));
+    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of(ctx.runner));
     MILLRACE_ASSIGN_OR_RETURN(const CollectiveGroup* const all, rings->world());
     MILLRACE_RETURN_IF_ERROR(check_place(*all, trainers.size(), own));
     for (const std::string& name : names) rings->set_id(name, trainers);
@@ -73,7 +74,7 @@ StatusOr<Control> c_gen_nccl_id(const KernelSetup& setup, BlockRunner& /*runner*
                  setup.attr<std::string>("endpoint"));
   const std::string name = name_in(setup.op().outputs(), setup.op(), "Out");
   return Control([members, name](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of_ring_setup(ctx.runner));
+    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of(ctx.runner));
     rings->set_id(name, members);
     return Ok();
   });
@@ -85,7 +86,7 @@ StatusOr<Control> c_comm_init(const KernelSetup& setup, BlockRunner& /*runner*/)
   const auto ranks = setup.attr<int32_t>("nranks");
   const auto rank = setup.attr<int32_t>("rank");
   return Control([id, number, ranks, rank](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of_ring_setup(ctx.runner));
+    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of(ctx.runner));
     const Strings* const members = rings->find_id(id);
     if (members == nullptr)
       return {StatusCode::kNotFound,
@@ -99,7 +100,7 @@ StatusOr<Control> c_comm_init_multitrainer(const KernelSetup& setup, BlockRunner
   const auto trainers = setup.attr<int32_t>("ntrainers");
   const auto own = setup.attr<int32_t>("trainer_id");
   return Control([number, trainers, own](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of_ring_setup(ctx.runner));
+    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of(ctx.runner));
     return rings->make(number, {}, trainers, own);
   });
 }
@@ -108,15 +109,17 @@ StatusOr<Control> c_comm_init_multitrainer(const KernelSetup& setup, BlockRunner
 StatusOr<Control> c_comm_init_all(const KernelSetup& setup, BlockRunner& /*runner*/) {
   const auto number = setup.attr<int32_t>("ring_id");
   return Control([number](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of_ring_setup(ctx.runner));
+    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of(ctx.runner));
     MILLRACE_ASSIGN_OR_RETURN(const CollectiveGroup* const all, rings->world());
     return rings->make(number, {}, all->size(), all->rank());
   });
 }
 
 }  // namespace
+}  // namespace ring_setup
 
 void add_ring_setup(ControlRegistry& registry) {
+  using namespace ring_setup;
   registry.add("c_comm_init", c_comm_init);
   registry.add("c_comm_init_all", c_comm_init_all);
   registry.add("c_comm_init_multitrainer", c_comm_init_multitrainer);

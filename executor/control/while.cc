@@ -10,6 +10,7 @@
 // while: runs its sub-block as long as a condition holds, which the sub-block recomputes. Source:
 // spec/executor.md section 5.
 namespace millrace::executor {
+namespace while_parts {
 namespace {
 
 using kernels::ArgIndex;
@@ -107,7 +108,7 @@ Status run_loop(ControlContext& ctx, const Loop& loop, StepRuns& runs) {
   }
 }
 
-StatusOr<Control> make_while(const kernels::KernelSetup& setup, BlockRunner& runner) {
+StatusOr<Control> make(const kernels::KernelSetup& setup, BlockRunner& runner) {
   auto loop = std::make_shared<Loop>();
   MILLRACE_ASSIGN_OR_RETURN(loop->body, sub_block_of(setup, runner));
   loop->condition = setup.input("Condition");
@@ -122,9 +123,10 @@ StatusOr<Control> make_while(const kernels::KernelSetup& setup, BlockRunner& run
 }
 
 }  // namespace
+}  // namespace while_parts
 
 void add_while(ControlRegistry& registry) {
-  registry.add("while", make_while);
+  registry.add("while", while_parts::make);
   registry.add("while_grad", make_while_grad);
 }
 

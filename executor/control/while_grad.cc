@@ -11,6 +11,7 @@
 // Gradient of while: runs the time steps from last to first. Source: spec/executor.md section 5 and
 // spec/backward.md section 6.
 namespace millrace::executor {
+namespace while_grad {
 namespace {
 
 using kernels::ArgIndex;
@@ -201,7 +202,7 @@ Status finish(const ControlContext& ctx, const LoopGrad& grad, Scope* first,
   return Ok();
 }
 
-Status run_grad_while_grad(ControlContext& ctx, const LoopGrad& grad, StepRuns& runs) {
+Status run_grad(ControlContext& ctx, const LoopGrad& grad, StepRuns& runs) {
   const StepScopes* const scopes = scopes_in(ctx.args, grad.scopes);
   if (scopes == nullptr) return ctx.args.error("StepScopes holds no scopes: the loop has not run");
   llvm::BitVector started(static_cast<unsigned>(grad.x_grads.count));
@@ -221,12 +222,13 @@ Status run_grad_while_grad(ControlContext& ctx, const LoopGrad& grad, StepRuns& 
 }
 
 }  // namespace
+}  // namespace while_grad
 
 StatusOr<Control> make_while_grad(const kernels::KernelSetup& setup, BlockRunner& runner) {
+  using namespace while_grad;
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<LoopGrad> grad, describe_loop(setup, runner));
-  return Control([grad](ControlContext& ctx) {
-    return run_grad_while_grad(ctx, *grad, StepRuns::of(ctx.scope, grad));
-  });
+  return Control(
+      [grad](ControlContext& ctx) { return run_grad(ctx, *grad, StepRuns::of(ctx.scope, grad)); });
 }
 
 }  // namespace millrace::executor

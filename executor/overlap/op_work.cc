@@ -10,6 +10,7 @@
 #include "kernels/cpu/layouts.h"
 
 namespace millrace::executor {
+namespace op_work {
 namespace {
 
 using ops::VarMeta;
@@ -74,7 +75,7 @@ class AheadContext final : public ops::InferContext {
 };
 
 // -1 if it is not a dense tensor of known dims.
-int64_t bytes_of_op_work(const VarMeta& meta) {
+int64_t bytes_of(const VarMeta& meta) {
   if (!meta.has_shape || meta.kind != VarKind::kLodTensor) return -1;
   const int64_t count = ops::dims_product(meta.dims);
   return count < 0 ? -1 : count * dtype_size(meta.dtype);
@@ -82,8 +83,8 @@ int64_t bytes_of_op_work(const VarMeta& meta) {
 
 // Total bytes of the inputs or outputs; -1 if one is not a dense tensor or has no dims before the
 // run.
-int64_t bytes_of_op_work(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots,
-                         bool outputs, const Metas& metas) {
+int64_t bytes_of(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots, bool outputs,
+                 const Metas& metas) {
   int64_t total = 0;
   for (const Slot& slot : slots) {
     const ops::SlotDef* const declared =
@@ -95,7 +96,7 @@ int64_t bytes_of_op_work(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slo
       if (op.name_of(arg.name) == names::kEmpty) continue;
       const Var* const var = op.block().find_var_recursive(op.name_of(arg.name));
       if (var != nullptr && var->kind() != VarKind::kLodTensor) return -1;
-      const int64_t bytes = bytes_of_op_work(metas.of(arg.name));
+      const int64_t bytes = bytes_of(metas.of(arg.name));
       if (bytes < 0 && !optional) return -1;
       total += std::max<int64_t>(bytes, 0);
     }
@@ -132,9 +133,11 @@ OpWork work_of(double flops, int64_t bytes, int threads) {
 }
 
 }  // namespace
+}  // namespace op_work
 
 std::vector<OpWork> estimate_work(llvm::ArrayRef<CompiledOp> compiled_ops, Value* const* table,
                                   const kernels::KernelRegistry& kernels, int threads) {
+  using namespace op_work;
   std::vector<OpWork> result(compiled_ops.size());
   Metas metas;
   for (size_t s = 0; s < compiled_ops.size(); ++s) {
@@ -147,10 +150,8 @@ std::vector<OpWork> estimate_work(llvm::ArrayRef<CompiledOp> compiled_ops, Value
     metas.forget(*compiled.op);
     if (!told) continue;
     for (auto& [name, meta] : ctx.results) metas.set(name, std::move(meta));
-    const int64_t in =
-        bytes_of_op_work(*compiled.op, *compiled.def, compiled.op->inputs(), false, metas);
-    const int64_t out =
-        bytes_of_op_work(*compiled.op, *compiled.def, compiled.op->outputs(), true, metas);
+    const int64_t in = bytes_of(*compiled.op, *compiled.def, compiled.op->inputs(), false, metas);
+    const int64_t out = bytes_of(*compiled.op, *compiled.def, compiled.op->outputs(), true, metas);
     if (in >= 0 && out >= 0 && !runs_alone(compiled, kernels))
       result[s] = work_of(flops, in + out, threads);
   }

@@ -9,6 +9,7 @@
 #include "kernels/cpu/collective/sum_parts.h"
 
 namespace millrace::executor {
+namespace exchange_kernels {
 namespace {
 
 using kernels::ArgIndex;
@@ -40,7 +41,7 @@ struct Exchange {
   [[nodiscard]] bool is_rows() const { return spec.kind == ExchangeKind::kGatherRows; }
 };
 
-StatusOr<DeviceInGroup*> group_of_exchange_kernels(const KernelContext& ctx) {
+StatusOr<DeviceInGroup*> group_of(const KernelContext& ctx) {
   auto& self = ctx.device().library<DeviceInGroup>();
   if (self.group == nullptr)
     return ctx.error(
@@ -49,7 +50,7 @@ StatusOr<DeviceInGroup*> group_of_exchange_kernels(const KernelContext& ctx) {
 }
 
 Status begin(const KernelContext& ctx, const Exchange& exchange) {
-  MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of_exchange_kernels(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of(ctx));
   if (exchange.is_rows()) {
     const auto* const rows = ctx.in_value(exchange.x, 0).get_if<SelectedRows>();
     if (rows == nullptr)
@@ -87,7 +88,7 @@ StatusOr<Kernel> exchange_end(const KernelSetup& op) {
   const Exchange exchange(op);
   exchange.accept_layouts(op);
   return Kernel([exchange, out](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of_exchange_kernels(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of(ctx));
     if (!exchange.is_rows()) return self->group->end(self->device, exchange.number);
     return self->group->end_rows(self->device, exchange.number,
                                  ctx.out_value(out, 0).as<SelectedRows>());
@@ -98,7 +99,7 @@ StatusOr<Kernel> shared_updates_end(const KernelSetup& op) {
   const ArgRange x = op.inputs("X");
   for (int32_t k = 0; k < x.count; ++k) op.accept_layout(ArgIndex{x.begin + k});
   return Kernel([](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of_exchange_kernels(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of(ctx));
     return self->updates->finish(self->device);
   });
 }
@@ -143,6 +144,7 @@ StatusOr<Kernel> merge_gradient(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace exchange_kernels
 
 Status KernelGroup::all_reduce(std::span<double> values) {
   const ExchangePart part{reinterpret_cast<std::byte*>(values.data()),
@@ -152,6 +154,7 @@ Status KernelGroup::all_reduce(std::span<double> values) {
 }
 
 void add_exchange_kernels(kernels::KernelRegistry& registry) {
+  using namespace exchange_kernels;
   registry.add("exchange_begin", exchange_begin);
   registry.add("exchange_end", exchange_end);
   registry.add("shared_updates_end", shared_updates_end);

@@ -6,13 +6,14 @@
 #include "framework/base/errors.h"
 
 namespace millrace::executor {
+namespace merge_fetches {
 namespace {
 
 Dims row_dims(const Tensor& tensor) {
   return tensor.rank() == 0 ? Dims() : Dims(tensor.dims().begin() + 1, tensor.dims().end());
 }
 
-Status check_alike_merge_fetches(const std::string& name, const Tensor& a, const Tensor& b) {
+Status check_alike(const std::string& name, const Tensor& a, const Tensor& b) {
   if (a.dtype() == b.dtype() && a.rank() == b.rank() && row_dims(a) == row_dims(b) &&
       a.lod().size() == b.lod().size())
     return Ok();
@@ -42,7 +43,7 @@ Status merge_tensors(const std::string& name, llvm::ArrayRef<const Tensor*> part
   int64_t rows = 0;
   std::vector<LodLevel> levels(first.lod().size(), LodLevel{0});
   for (const Tensor* const part : parts) {
-    MILLRACE_RETURN_IF_ERROR(check_alike_merge_fetches(name, first, *part));
+    MILLRACE_RETURN_IF_ERROR(check_alike(name, first, *part));
     rows += part->rank() == 0 ? 1 : part->dim(0);
     append_lod(levels, part->lod());
   }
@@ -76,8 +77,10 @@ Status merge_arrays(const std::string& name, llvm::ArrayRef<const TensorArray*> 
 }
 
 }  // namespace
+}  // namespace merge_fetches
 
 Status merge_parts(const std::string& name, llvm::ArrayRef<const Value*> parts, Value& whole) {
+  using namespace merge_fetches;
   llvm::SmallVector<const Tensor*, 8> tensors;
   llvm::SmallVector<const TensorArray*, 8> arrays;
   for (const Value* const part : parts) {

@@ -10,11 +10,12 @@
 #include "transpiler/roles.h"
 
 namespace millrace::executor {
+namespace replica_parts {
 namespace {
 
 namespace role = transpiler::role;
 
-bool is_exchange_replica(const Op& op) {
+bool is_exchange(const Op& op) {
   return op.type() == "exchange_begin" || op.type() == "exchange_end" ||
          op.type() == "shared_updates_end";
 }
@@ -25,6 +26,7 @@ uint64_t seed_of(uint64_t seed, int device) {
 }
 
 }  // namespace
+}  // namespace replica_parts
 
 Replica::Replica(std::shared_ptr<const Runtime> runtime, std::unique_ptr<Program> program,
                  Scope& scope, const ReplicaOptions& options)
@@ -32,7 +34,7 @@ Replica::Replica(std::shared_ptr<const Runtime> runtime, std::unique_ptr<Program
       program_(std::move(program)),
       scope_(scope),
       options_(options),
-      device_(options.threads, seed_of(options.seed, options.device)) {}
+      device_(options.threads, replica_parts::seed_of(options.seed, options.device)) {}
 
 StatusOr<std::unique_ptr<Replica>> Replica::create(std::shared_ptr<const Runtime> runtime,
                                                    std::unique_ptr<Program> program, Scope& scope,
@@ -57,6 +59,7 @@ void Replica::join(ExchangeGroup& group, int exchange, SharedUpdates& updates) {
 }
 
 void Replica::find_phases() {
+  using namespace replica_parts;
   const std::vector<CompiledOp>& compiled_ops = runner_->compiled_ops();
   const auto count = static_cast<unsigned>(compiled_ops.size());
   all_.resize(count, true);
@@ -69,10 +72,10 @@ void Replica::find_phases() {
     const bool known = bits != role::kUnspecified;
     if (known && (bits & role::kLrSched) != 0) {
       schedule_.set(i);
-    } else if (is_exchange_replica(op) || (known && (bits & role::kOptimize) != 0) ||
+    } else if (is_exchange(op) || (known && (bits & role::kOptimize) != 0) ||
                transpiler::is_server_op(op)) {
       update_.set(i);
-      if (is_exchange_replica(op) || first_update_ < i) continue;
+      if (is_exchange(op) || first_update_ < i) continue;
       first_update_ = i;
       shares_first_update_ = op.has_attr("shared_update");
     }

@@ -7,6 +7,7 @@
 #include "framework/program.h"
 
 namespace millrace::executor {
+namespace timeline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -20,21 +21,22 @@ struct Event {
 };
 
 // True for ops in which devices exchange values.
-bool is_exchange_timeline(const Op& op) {
+bool is_exchange(const Op& op) {
   return op.type().startswith("exchange_") || op.type() == "shared_updates_end" ||
          op.has_attr("shared_update");
 }
 
 }  // namespace
+}  // namespace timeline
 
 class Timeline::Lane final : public OpObserver {
  public:
-  explicit Lane(Clock::time_point start) : start_(start) {}
+  explicit Lane(timeline::Clock::time_point start) : start_(start) {}
 
   void before(const CompiledOp& /*compiled*/) override { open_.push_back(now()); }
 
   Status after(const CompiledOp& compiled, Value* const* table) override {
-    Event event{compiled.op, static_cast<int>(open_.size()) - 1, open_.back(), now(), 0};
+    timeline::Event event{compiled.op, static_cast<int>(open_.size()) - 1, open_.back(), now(), 0};
     open_.pop_back();
     for (const int32_t index : compiled.outputs) {
       const auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
@@ -44,20 +46,21 @@ class Timeline::Lane final : public OpObserver {
     return Ok();
   }
 
-  [[nodiscard]] const std::vector<Event>& events() const { return events_; }
+  [[nodiscard]] const std::vector<timeline::Event>& events() const { return events_; }
 
  private:
   [[nodiscard]] int64_t now() const {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(timeline::Clock::now() - start_)
+        .count();
   }
 
-  Clock::time_point start_;
-  std::vector<Event> events_;
+  timeline::Clock::time_point start_;
+  std::vector<timeline::Event> events_;
   std::vector<int64_t> open_;  // start times of the ops that are running
 };
 
 Timeline::Timeline(int devices) {
-  const auto start = Clock::now();
+  const auto start = timeline::Clock::now();
   for (int d = 0; d < devices; ++d) lanes_.push_back(std::make_unique<Lane>(start));
 }
 
@@ -68,6 +71,7 @@ OpObserver& Timeline::lane(int device) {
 }
 
 std::string Timeline::chrome_json() const {
+  using namespace timeline;
   JsonWriter out;
   out.begin_object();
   out.key("traceEvents").begin_array();
@@ -79,7 +83,7 @@ std::string Timeline::chrome_json() const {
     out.member("name", fmt::format("device {}", d)).end_object().end_object();
     for (const Event& event : lanes_[d]->events()) {
       begin_op_event(out, *event.op);
-      out.member("cat", is_exchange_timeline(*event.op) ? "exchange" : "op").member("tid", tid);
+      out.member("cat", is_exchange(*event.op) ? "exchange" : "op").member("tid", tid);
       add_event_times(out, *event.op, event.start_ns, event.end_ns);
       out.member("output_bytes", event.bytes).end_object().end_object();
     }
@@ -89,12 +93,13 @@ std::string Timeline::chrome_json() const {
 }
 
 Timeline::Load Timeline::load(int device) const {
+  using namespace timeline;
   Load load;
   for (const Event& event : lanes_[static_cast<size_t>(device)]->events()) {
     if (event.depth > 0) continue;
     const double ms = static_cast<double>(event.end_ns - event.start_ns) / 1e6;
     load.total_ms += ms;
-    if (is_exchange_timeline(*event.op)) load.exchange_ms += ms;
+    if (is_exchange(*event.op)) load.exchange_ms += ms;
   }
   return load;
 }

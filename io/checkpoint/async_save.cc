@@ -10,6 +10,7 @@
 #include "framework/tensor/layout.h"
 
 namespace millrace::io {
+namespace async_save {
 namespace {
 
 // A private layout may be memory that only its library can read, from one thread: GPU memory.
@@ -35,12 +36,13 @@ Status copy_value(const Value& from, Value& to) {
   return copy.value.copy_from(rows->value);
 }
 
-Tensor* tensor_of_async_save(Value& value) {
+Tensor* tensor_of(Value& value) {
   auto* const rows = value.get_if<SelectedRows>();
   return rows == nullptr ? value.get_if<Tensor>() : &rows->value;
 }
 
 }  // namespace
+}  // namespace async_save
 
 AsyncSaver::~AsyncSaver() {
   if (thread_.joinable()) thread_.join();
@@ -70,7 +72,7 @@ Status AsyncSaver::reserve(const LocalState& state) {
     const auto* const tensor = local.value == nullptr ? nullptr : local.value->get_if<Tensor>();
     if (tensor == nullptr || !tensor->initialized()) continue;
     Tensor& copy = values_[local.name].as<Tensor>();
-    const auto layout = is_elsewhere(*tensor) ? nullptr : tensor->layout();
+    const auto layout = async_save::is_elsewhere(*tensor) ? nullptr : tensor->layout();
     MILLRACE_RETURN_IF_ERROR(copy.resize(tensor->dtype(), tensor->dims(), layout));
   }
   try {
@@ -88,6 +90,7 @@ Status AsyncSaver::reserve(const LocalState& state) {
 }
 
 Status AsyncSaver::copy(const LocalState& state, bool lazily) {
+  using namespace async_save;
   state_ = {};
   std::map<std::string, Value> kept = std::exchange(values_, {});
   records_.clear();
@@ -135,7 +138,7 @@ bool AsyncSaver::take_pending(size_t index) {
 
 void AsyncSaver::copy_pending(size_t index) {
   Status status = without_exceptions("in the copy of a checkpoint", [&] {
-    return copy_value(*pending_[index].from, *pending_[index].to);
+    return async_save::copy_value(*pending_[index].from, *pending_[index].to);
   });
   {
     const std::lock_guard lock(mutex_);
@@ -171,7 +174,7 @@ void AsyncSaver::before_change(const Value* value) {
 // Each converted tensor leaves its old memory as the spare for the next one.
 Status AsyncSaver::make_copies_plain() {
   for (auto& [name, value] : values_) {
-    Tensor* const copy = tensor_of_async_save(value);
+    Tensor* const copy = async_save::tensor_of(value);
     if (copy == nullptr || copy->layout() == nullptr) continue;
     MILLRACE_RETURN_IF_ERROR(copy_plain(*copy, spare_));
     copy->swap(spare_);

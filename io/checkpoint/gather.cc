@@ -9,6 +9,7 @@
 #include "framework/base/errors.h"
 
 namespace millrace::io {
+namespace gather {
 namespace {
 
 Status missing_ranks(const std::vector<int32_t>& missing, int32_t rank,
@@ -22,10 +23,10 @@ Status missing_ranks(const std::vector<int32_t>& missing, int32_t rank,
 constexpr int32_t kAllReaders = -1;
 constexpr const char* kGatherEnding = ".gather";
 
-class FolderGather final : public Gather {
+class Folder final : public Gather {
  public:
-  FolderGather(std::shared_ptr<FileCalls> calls, std::string folder, std::string job, int32_t rank,
-               int32_t world_size, std::chrono::milliseconds timeout)
+  Folder(std::shared_ptr<FileCalls> calls, std::string folder, std::string job, int32_t rank,
+         int32_t world_size, std::chrono::milliseconds timeout)
       : calls_(std::move(calls)),
         folder_(std::move(folder)),
         job_(std::move(job)),
@@ -34,7 +35,7 @@ class FolderGather final : public Gather {
         timeout_(timeout) {}
   // The files of the last two exchanges are kept: other ranks may still read them if this rank ends
   // early.
-  ~FolderGather() override = default;
+  ~Folder() override = default;
 
   [[nodiscard]] int32_t rank() const override { return rank_; }
   [[nodiscard]] int32_t world_size() const override { return world_size_; }
@@ -141,6 +142,7 @@ class FolderGather final : public Gather {
 };
 
 }  // namespace
+}  // namespace gather
 
 class ThreadMember final : public Gather {
  public:
@@ -209,13 +211,13 @@ StatusOr<std::shared_ptr<const std::vector<ThreadGroup::Texts>>> ThreadGroup::ex
   std::vector<int32_t> missing;
   for (size_t i = 0; i < present_.size(); ++i)
     if (!present_[i]) missing.push_back(static_cast<int32_t>(i));
-  return missing_ranks(missing, rank, timeout_);
+  return gather::missing_ranks(missing, rank, timeout_);
 }
 
 std::unique_ptr<Gather> folder_gather(std::shared_ptr<FileCalls> calls, const std::string& folder,
                                       const std::string& job, int32_t rank, int32_t world_size,
                                       std::chrono::milliseconds timeout) {
-  return std::make_unique<FolderGather>(std::move(calls), folder, job, rank, world_size, timeout);
+  return std::make_unique<gather::Folder>(std::move(calls), folder, job, rank, world_size, timeout);
 }
 
 }  // namespace millrace::io

@@ -12,6 +12,7 @@
 #include "io/json.h"
 
 namespace millrace::io {
+namespace manifest_read {
 namespace {
 
 constexpr size_t kManifestReadMaxRank = 16;
@@ -19,7 +20,7 @@ constexpr int64_t kMaxRanks = int64_t{1} << 30U;
 constexpr size_t kMaxUserBytes = size_t{1} << 20U;
 constexpr int64_t kMaxBlockBytes = int64_t{1} << 30U;
 
-Status missing_manifest_read(const char* name, const char* what, const JsonValue* found) {
+Status missing(const char* name, const char* what, const JsonValue* found) {
   return InvalidData("member '{}': expected {}, found {}", name, what,
                      found == nullptr ? "none" : found->kind());
 }
@@ -27,21 +28,19 @@ Status missing_manifest_read(const char* name, const char* what, const JsonValue
 StatusOr<int64_t> count(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto number = value == nullptr ? std::nullopt : value->count();
-  if (!number) return missing_manifest_read(name, "a non-negative integer", value);
+  if (!number) return missing(name, "a non-negative integer", value);
   return *number;
 }
 
-StatusOr<std::string> text_manifest_read(const JsonValue& object, const char* name) {
-  const JsonValue* const value = object.find(name);
-  const auto* const string = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (string == nullptr) return missing_manifest_read(name, "a string", value);
+StatusOr<std::string> read_text(const JsonValue& object, const char* name) {
+  const auto* const string = object.find_as<std::string>(name);
+  if (string == nullptr) return missing(name, "a string", object.find(name));
   return *string;
 }
 
-StatusOr<const JsonItems*> list_manifest_read(const JsonValue& object, const char* name) {
-  const JsonValue* const value = object.find(name);
-  const auto* const items = value == nullptr ? nullptr : value->get_if<JsonItems>();
-  if (items == nullptr) return missing_manifest_read(name, "a list", value);
+StatusOr<const JsonItems*> read_list(const JsonValue& object, const char* name) {
+  const auto* const items = object.find_as<JsonItems>(name);
+  if (items == nullptr) return missing(name, "a list", object.find(name));
   return items;
 }
 
@@ -49,7 +48,7 @@ StatusOr<Dims> numbers(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto found = value == nullptr ? std::nullopt : value->counts();
   if (!found || found->size() > kManifestReadMaxRank)
-    return missing_manifest_read(name, "a list of at most 16 non-negative integers", value);
+    return missing(name, "a list of at most 16 non-negative integers", value);
   return Dims(found->begin(), found->end());
 }
 
@@ -96,8 +95,8 @@ class ManifestReadReader {
 
 Status ManifestReadReader::read_head(const JsonValue& root) {
   const JsonValue* const schema = root.find("schema");
-  if (schema == nullptr) return missing_manifest_read("schema", "an object", schema);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string name, text_manifest_read(*schema, "name"));
+  if (schema == nullptr) return missing("schema", "an object", schema);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string name, read_text(*schema, "name"));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t version, count(*schema, "version"));
   if (name != kManifestSchema)
     return InvalidData("expected schema {}, found {}", kManifestSchema, in_quotes(name));
@@ -118,11 +117,11 @@ Status ManifestReadReader::read_head(const JsonValue& root) {
 Status ManifestReadReader::read_user(const JsonValue& root) {
   const JsonValue* const user = root.find("user");
   const auto* const members = user == nullptr ? nullptr : user->get_if<JsonMembers>();
-  if (members == nullptr) return missing_manifest_read("user", "an object", user);
+  if (members == nullptr) return missing("user", "an object", user);
   size_t bytes = 0;
   for (const auto& [name, value] : *members) {
     const auto* const string = value.get_if<std::string>();
-    if (string == nullptr) return missing_manifest_read(name.c_str(), "a string", &value);
+    if (string == nullptr) return missing(name.c_str(), "a string", &value);
     bytes += name.size() + string->size();
     if (bytes > kMaxUserBytes)
       return InvalidData("member 'user': more than {} bytes", kMaxUserBytes);
@@ -132,14 +131,14 @@ Status ManifestReadReader::read_user(const JsonValue& root) {
 }
 
 Status ManifestReadReader::read_files(const JsonValue& root) {
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(root, "files"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, read_list(root, "files"));
   for (const JsonValue& item : *items) {
     StoredFile file;
-    MILLRACE_ASSIGN_OR_RETURN(file.name, text_manifest_read(item, "name"));
+    MILLRACE_ASSIGN_OR_RETURN(file.name, read_text(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_file_name(file.name));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t size, count(item, "size"));
     file.size = static_cast<uint64_t>(size);
-    MILLRACE_ASSIGN_OR_RETURN(const std::string digits, text_manifest_read(item, "xxh3_128"));
+    MILLRACE_ASSIGN_OR_RETURN(const std::string digits, read_text(item, "xxh3_128"));
     MILLRACE_ASSIGN_OR_RETURN(file.checksum, checksum(digits));
     if (!manifest_.files.empty() && manifest_.files.back().name >= file.name)
       return InvalidData("member 'files': expected names in order, found {}", in_quotes(file.name));
@@ -164,14 +163,14 @@ StatusOr<StoredBytes> ManifestReadReader::read_bytes(const JsonValue& object,
     return InvalidData("range [{}, {}]: expected one within the {} bytes of '{}'", begin, end,
                        stored.size, stored.name);
   }
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(object, "blocks"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, read_list(object, "blocks"));
   const uint64_t wanted = (bytes.size() + manifest_.block_bytes - 1) / manifest_.block_bytes;
   if (items->size() != wanted)
     return InvalidData("range [{}, {}]: expected {} checksums, found {}", begin, end, wanted,
                        items->size());
   for (const JsonValue& item : *items) {
     const auto* const digits = item.get_if<std::string>();
-    if (digits == nullptr) return missing_manifest_read("blocks", "strings", &item);
+    if (digits == nullptr) return missing("blocks", "strings", &item);
     MILLRACE_ASSIGN_OR_RETURN(const Checksum block, checksum(*digits));
     bytes.blocks.push_back(block);
   }
@@ -193,7 +192,7 @@ StatusOr<StoredChunk> ManifestReadReader::read_chunk(const JsonValue& object,
   }
   if (tensor.kind == StoredTensor::Kind::kDense) return chunk;
   const JsonValue* const rows = object.find("rows");
-  if (rows == nullptr) return missing_manifest_read("rows", "an object", rows);
+  if (rows == nullptr) return missing("rows", "an object", rows);
   MILLRACE_ASSIGN_OR_RETURN(chunk.rows, read_bytes(*rows, tensor.name));
   const bool whole_rows = std::equal(chunk.box.shape.begin() + 1, chunk.box.shape.end(),
                                      tensor.dims.begin() + 1, tensor.dims.end());
@@ -206,11 +205,11 @@ Status ManifestReadReader::read_lod(const JsonValue& object, StoredTensor& tenso
   const JsonValue* const lod = object.find("lod");
   if (lod == nullptr) return Ok();
   const auto* const levels = lod->get_if<JsonItems>();
-  if (levels == nullptr) return missing_manifest_read("lod", "a list", lod);
+  if (levels == nullptr) return missing("lod", "a list", lod);
   std::vector<LodLevel> offsets;
   for (const JsonValue& level : *levels) {
     auto numbers = level.counts();
-    if (!numbers) return missing_manifest_read("lod", "lists of non-negative integers", &level);
+    if (!numbers) return missing("lod", "lists of non-negative integers", &level);
     offsets.push_back(*std::move(numbers));
   }
   tensor.lod = Lod(std::move(offsets));
@@ -218,11 +217,11 @@ Status ManifestReadReader::read_lod(const JsonValue& object, StoredTensor& tenso
 }
 
 Status ManifestReadReader::read_facts(const JsonValue& object, StoredTensor& tensor) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string kind, text_manifest_read(object, "kind"));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string kind, read_text(object, "kind"));
   if (kind != "dense" && kind != "selected_rows")
     return Unimplemented("kind {}: this build knows dense and selected_rows", in_quotes(kind));
   if (kind != "dense") tensor.kind = StoredTensor::Kind::kSelectedRows;
-  MILLRACE_ASSIGN_OR_RETURN(const std::string dtype, text_manifest_read(object, "dtype"));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string dtype, read_text(object, "dtype"));
   const auto known = parse_dtype(dtype);
   if (!known) return InvalidData("dtype {} is not an element type", in_quotes(dtype));
   tensor.dtype = *known;
@@ -233,7 +232,7 @@ Status ManifestReadReader::read_facts(const JsonValue& object, StoredTensor& ten
       return InvalidData("shape: more than 2^63 bytes");
   const JsonValue* const sharded = object.find("sharded");
   if (sharded == nullptr || sharded->get_if<bool>() == nullptr)
-    return missing_manifest_read("sharded", "a boolean", sharded);
+    return missing("sharded", "a boolean", sharded);
   tensor.sharded = *sharded->get_if<bool>();
   if (tensor.kind == StoredTensor::Kind::kDense) return read_lod(object, tensor);
   MILLRACE_ASSIGN_OR_RETURN(tensor.height, count(object, "height"));
@@ -243,7 +242,7 @@ Status ManifestReadReader::read_facts(const JsonValue& object, StoredTensor& ten
 }
 
 Status ManifestReadReader::read_chunks(const JsonValue& object, StoredTensor& tensor) {
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const chunks, list_manifest_read(object, "chunks"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const chunks, read_list(object, "chunks"));
   std::vector<Box> boxes;
   for (const JsonValue& item : *chunks) {
     MILLRACE_ASSIGN_OR_RETURN(StoredChunk chunk, read_chunk(item, tensor));
@@ -254,10 +253,10 @@ Status ManifestReadReader::read_chunks(const JsonValue& object, StoredTensor& te
 }
 
 Status ManifestReadReader::read_tensors(const JsonValue& root) {
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(root, "tensors"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, read_list(root, "tensors"));
   for (const JsonValue& item : *items) {
     StoredTensor tensor;
-    MILLRACE_ASSIGN_OR_RETURN(tensor.name, text_manifest_read(item, "name"));
+    MILLRACE_ASSIGN_OR_RETURN(tensor.name, read_text(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_entry_name(tensor.name));
     Status status = read_facts(item, tensor);
     if (status.ok()) status = read_chunks(item, tensor);
@@ -275,8 +274,7 @@ Status ManifestReadReader::read_array(const JsonValue& object, StoredArray& arra
   MILLRACE_ASSIGN_OR_RETURN(const int64_t length, count(object, "length"));
   const JsonValue* const missing_member = object.find("missing");
   const auto gaps = missing_member == nullptr ? std::nullopt : missing_member->counts();
-  if (!gaps)
-    return missing_manifest_read("missing", "a list of non-negative integers", missing_member);
+  if (!gaps) return missing("missing", "a list of non-negative integers", missing_member);
   const auto known = static_cast<int64_t>(manifest_.tensors.size() + gaps->size());
   if (length > known)
     return InvalidData("array length {}: the manifest lists at most {} elements", length, known);
@@ -299,10 +297,10 @@ Status ManifestReadReader::read_array(const JsonValue& object, StoredArray& arra
 
 Status ManifestReadReader::read_arrays(const JsonValue& root) {
   if (root.find("arrays") == nullptr) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(root, "arrays"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, read_list(root, "arrays"));
   for (const JsonValue& item : *items) {
     StoredArray array;
-    MILLRACE_ASSIGN_OR_RETURN(array.name, text_manifest_read(item, "name"));
+    MILLRACE_ASSIGN_OR_RETURN(array.name, read_text(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_entry_name(array.name));
     Status status = read_array(item, array);
     if (status.ok() && manifest_.find(array.name) != nullptr)
@@ -316,13 +314,13 @@ Status ManifestReadReader::read_arrays(const JsonValue& root) {
 }
 
 Status ManifestReadReader::read_records(const JsonValue& root) {
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(root, "records"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, read_list(root, "records"));
   const auto key = [](const StoredRecord& record) {
     return std::pair<const std::string&, int32_t>(record.name, record.rank);
   };
   for (const JsonValue& item : *items) {
     StoredRecord record;
-    MILLRACE_ASSIGN_OR_RETURN(record.name, text_manifest_read(item, "name"));
+    MILLRACE_ASSIGN_OR_RETURN(record.name, read_text(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_entry_name(record.name));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t rank, count(item, "rank"));
     // The rank may be >= world_size: a checkpoint that was resharded keeps the records as they
@@ -385,13 +383,14 @@ StatusOr<Manifest> parse(std::string_view bytes) {
 }
 
 }  // namespace
+}  // namespace manifest_read
 
 std::string checksum_tail(const Checksum& checksum) {
   return fmt::format(",\n \"{}\": \"{}\"\n}}\n", kChecksumMember, checksum.text());
 }
 
 StatusOr<Manifest> parse_manifest(std::string_view text, const std::string& path) {
-  StatusOr<Manifest> manifest = parse(text);
+  StatusOr<Manifest> manifest = manifest_read::parse(text);
   if (manifest.ok() || !manifest.status().location().file.empty()) return manifest;
   return std::move(manifest).status().in_file(path);
 }

@@ -13,6 +13,7 @@
 #include "io/json.h"
 
 namespace millrace::io {
+namespace plan_parts {
 namespace {
 
 using Kind = StoredTensor::Kind;
@@ -245,50 +246,50 @@ void write_dims(JsonWriter& out, const char* key, const Dims& dims) {
   out.end_array();
 }
 
-Status malformed_plan(const char* member) {
+Status malformed(const char* member) {
   return InvalidData("the claims of a rank: member '{}' is malformed", member);
 }
 
 StatusOr<Dims> read_dims(const JsonValue& object, const char* key) {
   const JsonValue* const value = object.find(key);
   const auto numbers = value == nullptr ? std::nullopt : value->counts();
-  if (!numbers) return malformed_plan(key);
+  if (!numbers) return malformed(key);
   return Dims(numbers->begin(), numbers->end());
 }
 
-StatusOr<int64_t> read_count_plan(const JsonValue& object, const char* key) {
+StatusOr<int64_t> read_count(const JsonValue& object, const char* key) {
   const JsonValue* const value = object.find(key);
   const auto number = value == nullptr ? std::nullopt : value->count();
-  if (!number) return malformed_plan(key);
+  if (!number) return malformed(key);
   return *number;
 }
 
 StatusOr<std::string> read_name(const JsonValue& object) {
   const JsonValue* const value = object.find("name");
   const auto* const text = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (text == nullptr) return malformed_plan("name");
+  if (text == nullptr) return malformed("name");
   return *text;
 }
 
 StatusOr<TensorClaim> read_claim(const JsonValue& object) {
   TensorClaim claim;
   MILLRACE_ASSIGN_OR_RETURN(claim.name, read_name(object));
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t rows, read_count_plan(object, "rows"));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t rows, read_count(object, "rows"));
   claim.kind = rows == 0 ? Kind::kDense : Kind::kSelectedRows;
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t dtype, read_count_plan(object, "dtype"));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t dtype, read_count(object, "dtype"));
   claim.dtype = static_cast<DType>(dtype);
-  if (dtype > 1000 || !is_valid(claim.dtype)) return malformed_plan("dtype");
+  if (dtype > 1000 || !is_valid(claim.dtype)) return malformed("dtype");
   MILLRACE_ASSIGN_OR_RETURN(claim.dims, read_dims(object, "dims"));
   MILLRACE_ASSIGN_OR_RETURN(claim.box.offset, read_dims(object, "offset"));
   MILLRACE_ASSIGN_OR_RETURN(claim.box.shape, read_dims(object, "shape"));
-  MILLRACE_ASSIGN_OR_RETURN(claim.height, read_count_plan(object, "height"));
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t part, read_count_plan(object, "part"));
+  MILLRACE_ASSIGN_OR_RETURN(claim.height, read_count(object, "height"));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t part, read_count(object, "part"));
   claim.part = part != 0;
   MILLRACE_RETURN_IF_ERROR(check_inside(claim.box, claim.dims));
   return claim;
 }
 
-StatusOr<StoredArray> read_array_plan(const JsonValue& object) {
+StatusOr<StoredArray> read_array(const JsonValue& object) {
   StoredArray array;
   MILLRACE_ASSIGN_OR_RETURN(array.name, read_name(object));
   MILLRACE_ASSIGN_OR_RETURN(const Dims written, read_dims(object, "written"));
@@ -296,12 +297,13 @@ StatusOr<StoredArray> read_array_plan(const JsonValue& object) {
   return array;
 }
 
-const JsonItems* items_of_plan(const JsonValue& root, const char* key) {
+const JsonItems* items_of(const JsonValue& root, const char* key) {
   const JsonValue* const value = root.find(key);
   return value == nullptr ? nullptr : value->get_if<JsonItems>();
 }
 
 }  // namespace
+}  // namespace plan_parts
 
 void LocalState::add(std::string name, const Value& value) {
   tensors.push_back({std::move(name), &value, {}, {}, false});
@@ -323,7 +325,7 @@ StatusOr<RankClaims> claims_of(const LocalState& state) {
   RankClaims claims;
   std::set<std::string_view> names;
   for (const LocalTensor& local : state.tensors) {
-    StatusOr<TensorClaim> claim = claim_of(local);
+    StatusOr<TensorClaim> claim = plan_parts::claim_of(local);
     if (!claim.ok()) return of_var(std::move(claim).status(), local.name);
     if (!names.insert(local.name).second)
       return of_var(InvalidArgument("the name occurs twice"), local.name);
@@ -340,10 +342,11 @@ StatusOr<RankClaims> claims_of(const LocalState& state) {
 }
 
 StatusOr<SavePlan> make_save_plan(const std::vector<RankClaims>& ranks, int32_t coordinator) {
-  return Planner(ranks, coordinator).plan();
+  return plan_parts::Planner(ranks, coordinator).plan();
 }
 
 std::string claims_text(const RankClaims& claims) {
+  using namespace plan_parts;
   JsonWriter out(0);
   out.begin_object().key("tensors").begin_array();
   for (const TensorClaim& claim : claims.tensors) {
@@ -368,24 +371,24 @@ std::string claims_text(const RankClaims& claims) {
 }
 
 StatusOr<RankClaims> parse_claims(std::string_view text) {
+  using namespace plan_parts;
   MILLRACE_ASSIGN_OR_RETURN(const JsonValue root, parse_json(text));
-  const JsonItems* const tensors = items_of_plan(root, "tensors");
-  const JsonItems* const arrays = items_of_plan(root, "arrays");
-  const JsonItems* const records = items_of_plan(root, "records");
-  if (tensors == nullptr || arrays == nullptr || records == nullptr)
-    return malformed_plan("tensors");
+  const JsonItems* const tensors = items_of(root, "tensors");
+  const JsonItems* const arrays = items_of(root, "arrays");
+  const JsonItems* const records = items_of(root, "records");
+  if (tensors == nullptr || arrays == nullptr || records == nullptr) return malformed("tensors");
   RankClaims claims;
   for (const JsonValue& item : *tensors) {
     MILLRACE_ASSIGN_OR_RETURN(TensorClaim claim, read_claim(item));
     claims.tensors.push_back(std::move(claim));
   }
   for (const JsonValue& item : *arrays) {
-    MILLRACE_ASSIGN_OR_RETURN(StoredArray array, read_array_plan(item));
+    MILLRACE_ASSIGN_OR_RETURN(StoredArray array, read_array(item));
     claims.arrays.push_back(std::move(array));
   }
   for (const JsonValue& item : *records) {
     MILLRACE_ASSIGN_OR_RETURN(std::string name, read_name(item));
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t bytes, read_count_plan(item, "bytes"));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t bytes, read_count(item, "bytes"));
     claims.records.push_back({std::move(name), bytes});
   }
   return claims;

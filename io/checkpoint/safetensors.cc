@@ -14,6 +14,7 @@
 #include "io/json.h"
 
 namespace millrace::io {
+namespace safetensors {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
@@ -131,8 +132,7 @@ Status check_cover(const std::vector<SafetensorsEntry>& entries, uint64_t data_b
       .in_file(path);
 }
 
-Status read_metadata_safetensors(const JsonValue& value,
-                                 std::map<std::string, std::string>& metadata) {
+Status read_metadata(const JsonValue& value, std::map<std::string, std::string>& metadata) {
   const auto* const members = value.get_if<JsonMembers>();
   if (members == nullptr)
     return InvalidData("__metadata__: expected an object, found {}", value.kind());
@@ -178,7 +178,7 @@ StatusOr<SafetensorsHeader> parse_header(const ReadableFile& file,
   if (members == nullptr) return InvalidData("expected an object, found {}", root.kind());
   for (const auto& [name, facts] : *members) {
     if (name == kMetadata) {
-      MILLRACE_RETURN_IF_ERROR(read_metadata_safetensors(facts, header.metadata));
+      MILLRACE_RETURN_IF_ERROR(read_metadata(facts, header.metadata));
       continue;
     }
     StatusOr<SafetensorsEntry> entry = parse_entry(name, facts, limits, data_bytes);
@@ -219,16 +219,17 @@ std::string header_json(const std::vector<SafetensorsEntry>& entries,
 }
 
 }  // namespace
+}  // namespace safetensors
 
 std::string_view safetensors_dtype(DType dtype) {
-  for (const auto& [name, known] : kTypes)
+  for (const auto& [name, known] : safetensors::kTypes)
     if (known == dtype) return name;
   return {};
 }
 
 StatusOr<SafetensorsHeader> read_safetensors_header(const ReadableFile& file,
                                                     const SafetensorsLimits& limits) {
-  StatusOr<SafetensorsHeader> header = parse_header(file, limits);
+  StatusOr<SafetensorsHeader> header = safetensors::parse_header(file, limits);
   if (header.ok() || !header.status().location().file.empty()) return header;
   return std::move(header).status().in_file(file.path());
 }
@@ -242,6 +243,7 @@ SafetensorsEntry stored_form(SafetensorsEntry entry) {
 
 StatusOr<std::string> lay_out_safetensors(std::vector<SafetensorsEntry>& entries,
                                           const std::map<std::string, std::string>& metadata) {
+  using namespace safetensors;
   std::ranges::sort(entries, [](const auto& a, const auto& b) {
     const int64_t left = dtype_size(a.dtype);
     const int64_t right = dtype_size(b.dtype);

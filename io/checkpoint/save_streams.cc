@@ -15,6 +15,7 @@
 #include "io/checkpoint/write_parts.h"
 
 namespace millrace::io {
+namespace save_streams_parts {
 namespace {
 
 DataItem item_of(std::string name, DType dtype, Dims dims) {
@@ -23,7 +24,7 @@ DataItem item_of(std::string name, DType dtype, Dims dims) {
   return item;
 }
 
-Status check_save_streams(const std::vector<StreamedTensor>& tensors) {
+Status check(const std::vector<StreamedTensor>& tensors) {
   std::set<std::string_view> names;
   for (const StreamedTensor& tensor : tensors) {
     const bool twice = !names.insert(tensor.name).second;
@@ -92,10 +93,10 @@ class HeldValue {
 };
 
 // Writes one file with all data, and the manifest.
-StatusOr<Manifest> write_save_streams(FileCalls& calls, CheckpointFolder& target,
-                                      const std::vector<StreamedTensor>& tensors,
-                                      const std::vector<LocalRecord>& records,
-                                      const CheckpointSaveOptions& options) {
+StatusOr<Manifest> write(FileCalls& calls, CheckpointFolder& target,
+                         const std::vector<StreamedTensor>& tensors,
+                         const std::vector<LocalRecord>& records,
+                         const CheckpointSaveOptions& options) {
   Manifest manifest;
   manifest.step = options.step;
   manifest.block_bytes = options.block_bytes;
@@ -148,17 +149,19 @@ StatusOr<Manifest> write_save_streams(FileCalls& calls, CheckpointFolder& target
 }
 
 }  // namespace
+}  // namespace save_streams_parts
 
 Status save_streams(const std::vector<StreamedTensor>& tensors,
                     const std::vector<LocalRecord>& records,
                     const std::map<std::string, std::string>& user, const std::string& folder,
                     const CheckpointSaveOptions& options, std::vector<StoredArray> arrays) {
-  MILLRACE_RETURN_IF_ERROR(check_save_streams(tensors));
+  using namespace save_streams_parts;
+  MILLRACE_RETURN_IF_ERROR(check(tensors));
   const std::shared_ptr<FileCalls> calls =
       options.calls == nullptr ? system_file_calls() : options.calls;
   CheckpointFolder target(*calls, folder, options);
   MILLRACE_RETURN_IF_ERROR(target.prepare());
-  StatusOr<Manifest> manifest = write_save_streams(*calls, target, tensors, records, options);
+  StatusOr<Manifest> manifest = write(*calls, target, tensors, records, options);
   if (manifest.ok()) {
     manifest->user = user;
     manifest->arrays = std::move(arrays);
@@ -172,7 +175,7 @@ Status save_streams(const std::vector<StreamedTensor>& tensors,
 Status save_values(const std::vector<TensorFileEntry>& entries,
                    const std::function<StatusOr<Value>(const std::string&)>& load,
                    const std::string& folder, const CheckpointSaveOptions& options) {
-  HeldValue held(load);
+  save_streams_parts::HeldValue held(load);
   std::vector<StreamedTensor> tensors;
   std::vector<StoredArray> arrays;
   const auto add = [&](const TensorFileEntry& entry, const std::string& value, int64_t element) {

@@ -17,6 +17,7 @@
 #include "io/output_file.h"
 
 namespace millrace::io {
+namespace tensor_file {
 namespace {
 
 constexpr const char* kLodKey = "lod:";
@@ -25,7 +26,7 @@ constexpr const char* kRowsEnding = ".rows";
 constexpr const char* kDtypeKey = "dtype:";
 constexpr const char* kArrayKey = "array:";
 
-Status of_var_tensor_file(Status status, const std::string& path, const std::string& name) {
+Status with_var_name(Status status, const std::string& path, const std::string& name) {
   return of_var(std::move(status), name).in_file(path);
 }
 
@@ -125,6 +126,7 @@ std::optional<size_t> length_of(const std::string& text) {
 }
 
 }  // namespace
+}  // namespace tensor_file
 
 StatusOr<TensorFile> TensorFile::open(const std::string& path) {
   TensorFile opened;
@@ -145,13 +147,14 @@ const SafetensorsEntry* TensorFile::find(const std::string& name) const {
 
 // Restores the original dtype of entries that stored_form() has changed.
 Status TensorFile::read_dtypes(const std::string& path) {
+  using namespace tensor_file;
   for (const auto& [key, text] : header_.metadata) {
     if (!key.starts_with(kDtypeKey)) continue;
     const std::string name = key.substr(std::string_view(kDtypeKey).size());
     const auto place = entries_.find(name);
     const auto dtype = parse_dtype(text);
     if (place == entries_.end() || !dtype) {
-      return of_var_tensor_file(
+      return with_var_name(
           InvalidData("element type {}: expected a known type, for a tensor of the file",
                       in_quotes(text)),
           path, name);
@@ -162,7 +165,7 @@ Status TensorFile::read_dtypes(const std::string& path) {
     if (!own.dims.empty()) own.dims.pop_back();
     const SafetensorsEntry stored = stored_form(own);
     if (stored.dtype != entry.dtype || stored.dims != entry.dims || own.dtype == entry.dtype) {
-      return of_var_tensor_file(
+      return with_var_name(
           InvalidData("element type {} does not fit {} of shape [{}]", dtype_name(*dtype),
                       dtype_name(entry.dtype), fmt::join(entry.dims, ", ")),
           path, name);
@@ -173,17 +176,17 @@ Status TensorFile::read_dtypes(const std::string& path) {
 }
 
 Status TensorFile::check_rows(const std::string& path) const {
+  using namespace tensor_file;
   for (const auto& [key, text] : header_.metadata) {
     if (!key.starts_with(kRowsKey)) continue;
     const std::string name = key.substr(std::string_view(kRowsKey).size());
     const SafetensorsEntry* const values = find(name);
     const SafetensorsEntry* const rows = find(name + kRowsEnding);
     if (values == nullptr || rows == nullptr)
-      return of_var_tensor_file(InvalidData("selected rows without values or row numbers"), path,
-                                name);
+      return with_var_name(InvalidData("selected rows without values or row numbers"), path, name);
     if (rows->dtype != DType::kInt64 || rows->dims.size() != 1 || values->dims.empty() ||
         values->dims[0] != rows->dims[0])
-      return of_var_tensor_file(InvalidData("the row numbers do not fit the values"), path, name);
+      return with_var_name(InvalidData("the row numbers do not fit the values"), path, name);
   }
   return Ok();
 }
@@ -191,13 +194,14 @@ Status TensorFile::check_rows(const std::string& path) const {
 // Missing elements were never written. The limit on missing elements bounds the memory for a false
 // length.
 Status TensorFile::check_arrays(const std::string& path) {
+  using namespace tensor_file;
   constexpr size_t kMostMissing = 65536;
   for (const auto& [key, text] : header_.metadata) {
     if (!key.starts_with(kArrayKey)) continue;
     const std::string name = key.substr(std::string_view(kArrayKey).size());
     const std::optional<size_t> length = length_of(text);
     if (!length || *length > entries_.size() + kMostMissing || find(name) != nullptr) {
-      return of_var_tensor_file(
+      return with_var_name(
           InvalidData(
               "array of {} elements: expected a length that is plausible for the {} tensors of "
               "the file, and no tensor of that name",
@@ -210,6 +214,7 @@ Status TensorFile::check_arrays(const std::string& path) {
 }
 
 std::vector<std::string> TensorFile::names() const {
+  using namespace tensor_file;
   std::set<std::string> names;
   for (const auto& [name, index] : entries_) names.insert(name);
   for (const auto& [key, text] : header_.metadata) {
@@ -237,11 +242,12 @@ StatusOr<Tensor> TensorFile::read(const SafetensorsEntry& entry) const {
 
 StatusOr<SelectedRows> TensorFile::load_rows(const std::string& name,
                                              const std::string& height) const {
+  using namespace tensor_file;
   SelectedRows table;
   const auto [end, error] =
       std::from_chars(height.data(), height.data() + height.size(), table.height);
   if (error != std::errc() || end != height.data() + height.size() || table.height < 0) {
-    return of_var_tensor_file(
+    return with_var_name(
         InvalidData("height {} of the selected rows is not a number", in_quotes(height)),
         file_->path(), name);
   }
@@ -250,8 +256,8 @@ StatusOr<SelectedRows> TensorFile::load_rows(const std::string& name,
   table.rows.assign(numbers.begin(), numbers.end());
   for (const int64_t row : numbers) {
     if (row < 0 || (table.height > 0 && row >= table.height)) {
-      return of_var_tensor_file(InvalidData("row {}: expected 0 to {}", row, table.height - 1),
-                                file_->path(), name);
+      return with_var_name(InvalidData("row {}: expected 0 to {}", row, table.height - 1),
+                           file_->path(), name);
     }
   }
   MILLRACE_ASSIGN_OR_RETURN(table.value, read(*find(name)));
@@ -259,16 +265,18 @@ StatusOr<SelectedRows> TensorFile::load_rows(const std::string& name,
 }
 
 StatusOr<Tensor> TensorFile::load_tensor(const std::string& name) const {
+  using namespace tensor_file;
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, read(*find(name)));
   if (const auto lod = header_.metadata.find(kLodKey + name); lod != header_.metadata.end()) {
     StatusOr<Lod> parsed = parse_lod(lod->second, tensor.rank() == 0 ? 0 : tensor.dim(0));
-    if (!parsed.ok()) return of_var_tensor_file(std::move(parsed).status(), file_->path(), name);
+    if (!parsed.ok()) return with_var_name(std::move(parsed).status(), file_->path(), name);
     tensor.set_lod(*std::move(parsed));
   }
   return tensor;
 }
 
 StatusOr<Value> TensorFile::load(const std::string& name) const {
+  using namespace tensor_file;
   Value value;
   if (const auto array = arrays_.find(name); array != arrays_.end()) {
     TensorArray& elements = value.as<TensorArray>();
@@ -280,8 +288,7 @@ StatusOr<Value> TensorFile::load(const std::string& name) const {
     }
     return value;
   }
-  if (find(name) == nullptr)
-    return of_var_tensor_file(NotFound("no such tensor"), file_->path(), name);
+  if (find(name) == nullptr) return with_var_name(NotFound("no such tensor"), file_->path(), name);
   if (const auto rows = header_.metadata.find(kRowsKey + name); rows != header_.metadata.end()) {
     MILLRACE_ASSIGN_OR_RETURN(value.as<SelectedRows>(), load_rows(name, rows->second));
   } else {
@@ -329,6 +336,7 @@ StatusOr<TensorFileEntry> tensor_file_entry(const std::string& name, const Value
 Status write_tensor_file(const std::string& path, const std::vector<TensorFileEntry>& entries,
                          const std::function<StatusOr<Value>(const std::string&)>& load,
                          Replace replace) {
+  using namespace tensor_file;
   Plan plan = plan_of(entries);
   StatusOr<std::string> header = lay_out_safetensors(plan.entries, plan.metadata);
   if (!header.ok()) return std::move(header).status().in_file(path);
@@ -345,7 +353,7 @@ Status write_tensor_file(const std::string& path, const std::vector<TensorFileEn
       held = owner.value;
     }
     MILLRACE_RETURN_IF_ERROR(
-        of_var_tensor_file(write_entry(file, entry, owner, value), path, entry.name));
+        with_var_name(write_entry(file, entry, owner, value), path, entry.name));
   }
   return file.commit(true);
 }

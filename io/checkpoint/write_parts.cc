@@ -13,6 +13,7 @@
 #include "io/parallel_for.h"
 
 namespace millrace::io {
+namespace write_parts {
 namespace {
 
 using Kind = StoredTensor::Kind;
@@ -66,8 +67,8 @@ Status add_chunk(const LocalTensor& local, const StoredTensor& tensor, const Pla
   return Ok();
 }
 
-StatusOr<Items> items_of_write_parts(const LocalState& state, const SavePlan& plan, int32_t rank,
-                                     WrittenParts& parts) {
+StatusOr<Items> items_of(const LocalState& state, const SavePlan& plan, int32_t rank,
+                         WrittenParts& parts) {
   Items items;
   items.plain.reserve(plan.chunks.size());  // views into these must stay valid
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
@@ -102,7 +103,7 @@ std::vector<std::vector<size_t>> split(const Items& items, uint64_t max_bytes) {
   return files;
 }
 
-void place_write_parts(WrittenParts& parts, const Purpose& purpose, StoredBytes bytes) {
+void place(WrittenParts& parts, const Purpose& purpose, StoredBytes bytes) {
   switch (purpose.field) {
     case Purpose::Field::kData:
       parts.chunks[purpose.index].data = std::move(bytes);
@@ -117,6 +118,7 @@ void place_write_parts(WrittenParts& parts, const Purpose& purpose, StoredBytes 
 }
 
 }  // namespace
+}  // namespace write_parts
 
 std::string data_file_name(int32_t rank, size_t part, int64_t generation) {
   if (generation == 0) return fmt::format("data-{}-{}.safetensors", rank, part);
@@ -161,8 +163,9 @@ int64_t age_of(const Manifest& manifest) {
 
 StatusOr<WrittenParts> WriteParts::write(const LocalState& state, const SavePlan& plan,
                                          int32_t rank, int64_t generation) {
+  using namespace write_parts;
   WrittenParts parts;
-  MILLRACE_ASSIGN_OR_RETURN(const Items items, items_of_write_parts(state, plan, rank, parts));
+  MILLRACE_ASSIGN_OR_RETURN(const Items items, items_of(state, plan, rank, parts));
   const std::vector<std::vector<size_t>> files = split(items, options_.max_file_bytes);
   for (size_t i = 0; i < files.size(); ++i) created_.push_back(data_file_name(rank, i, generation));
   std::vector<DataFile> written(files.size());
@@ -184,7 +187,7 @@ StatusOr<WrittenParts> WriteParts::write(const LocalState& state, const SavePlan
     parts.files.push_back(written[i].file);
     for (size_t k = 0; k < files[i].size(); ++k) {
       written[i].items[k].file = static_cast<int32_t>(i);
-      place_write_parts(parts, items.purposes[files[i][k]], std::move(written[i].items[k]));
+      place(parts, items.purposes[files[i][k]], std::move(written[i].items[k]));
     }
   }
   return parts;
@@ -221,7 +224,8 @@ StatusOr<Manifest> join_parts(const SavePlan& plan, const std::vector<WrittenPar
       const PlannedChunk& planned = plan.chunks[part.chunk];
       StoredTensor& tensor = manifest.tensors[planned.tensor];
       chunks[part.chunk] = {planned.box, renumbered(part.data), {}};
-      if (tensor.kind == Kind::kSelectedRows) chunks[part.chunk].rows = renumbered(part.rows);
+      if (tensor.kind == write_parts::Kind::kSelectedRows)
+        chunks[part.chunk].rows = renumbered(part.rows);
       if (!part.lod.empty()) tensor.lod = part.lod;
       there[part.chunk] = true;
     }

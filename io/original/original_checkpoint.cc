@@ -15,13 +15,14 @@
 #include "io/original/pickle.h"
 
 namespace millrace::io {
+namespace original_checkpoint {
 namespace {
 
 constexpr std::string_view kMetadataEnding = ".metadata";
 constexpr std::string_view kDataEnding = ".distcp";
 constexpr size_t kOriginalCheckpointMaxRank = 16;
 
-Status malformed_original_checkpoint(const char* what) {
+Status malformed(const char* what) {
   return InvalidData("the metadata of the checkpoint: {} is malformed or missing", what);
 }
 
@@ -90,7 +91,7 @@ struct StoredNdarray {
 };
 
 // Parses `_reconstruct(ndarray, (0,), b'b')` with the state (1, shape, dtype, fortran, bytes).
-StatusOr<StoredNdarray> read_array_original_checkpoint(const Pickle& pickle, PickleRef ref) {
+StatusOr<StoredNdarray> read_array(const Pickle& pickle, PickleRef ref) {
   const auto* const state =
       pickle.get<PickleTuple>(state_of(pickle, ref, PickleName::kReconstruct));
   if (state == nullptr || state->items.size() != 5)
@@ -129,23 +130,22 @@ StatusOr<Box> read_box(const Pickle& pickle, PickleRef ref) {
   const auto offset = dims_of(pickle, pickle.find(state, "global_offset"));
   const auto shape = dims_of(pickle, pickle.find(state, "local_shape"));
   if (!offset || !shape || offset->size() != shape->size())
-    return malformed_original_checkpoint("an entry of state_dict_metadata");
+    return malformed("an entry of state_dict_metadata");
   for (size_t i = 0; i < shape->size(); ++i) {
     int64_t end = 0;
     if (__builtin_add_overflow((*offset)[i], (*shape)[i], &end))
-      return malformed_original_checkpoint("an entry of state_dict_metadata");
+      return malformed("an entry of state_dict_metadata");
   }
   return Box{*offset, *shape};
 }
 
 Status read_boxes(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
   const auto* const dict = pickle.get<PickleDict>(ref);
-  if (dict == nullptr) return malformed_original_checkpoint("state_dict_metadata");
+  if (dict == nullptr) return malformed("state_dict_metadata");
   for (const auto& [key, value] : dict->items) {
     const auto* const name = pickle.get<std::string>(key);
     const auto* const list = pickle.get<PickleList>(value);
-    if (name == nullptr || list == nullptr)
-      return malformed_original_checkpoint("state_dict_metadata");
+    if (name == nullptr || list == nullptr) return malformed("state_dict_metadata");
     std::vector<Box>& boxes = metadata.boxes[*name];
     if (!boxes.empty())
       return of_var(InvalidData("the metadata of the checkpoint: expected each key once"), *name);
@@ -160,14 +160,13 @@ Status read_boxes(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
 
 Status read_files(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
   const auto* const dict = pickle.get<PickleDict>(ref);
-  if (dict == nullptr) return malformed_original_checkpoint("storage_metadata");
+  if (dict == nullptr) return malformed("storage_metadata");
   for (const auto& [key, value] : dict->items) {
     const PickleRef state = state_of(pickle, key, PickleName::kLocalTensorIndex);
     const auto* const name = pickle.get<std::string>(pickle.find(state, "tensor_key"));
     const auto offset = dims_of(pickle, pickle.find(state, "global_offset"));
     const auto* const file = pickle.get<std::string>(value);
-    if (name == nullptr || !offset || file == nullptr)
-      return malformed_original_checkpoint("storage_metadata");
+    if (name == nullptr || !offset || file == nullptr) return malformed("storage_metadata");
     if (file->find('/') != std::string::npos || !file->ends_with(kDataEnding) ||
         file->find('\0') != std::string::npos)
       return InvalidData("expected the name of a data file in the folder, found {}",
@@ -178,7 +177,7 @@ Status read_files(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
   return Ok();
 }
 
-StatusOr<Metadata> read_metadata_original_checkpoint(const std::string& path) {
+StatusOr<Metadata> read_metadata(const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(const auto file, system_file_calls()->open(path));
   MILLRACE_ASSIGN_OR_RETURN(const Pickle pickle, read_pickle(*file));
   const PickleRef state = state_of(pickle, pickle.root, PickleName::kMetadata);
@@ -192,15 +191,14 @@ StatusOr<Metadata> read_metadata_original_checkpoint(const std::string& path) {
 // Computes the global dims from the extents of the parts, which must cover each element exactly
 // once.
 StatusOr<Dims> global_dims(const std::vector<Box>& boxes) {
-  if (boxes.empty()) return malformed_original_checkpoint("the list of parts of a tensor");
+  if (boxes.empty()) return malformed("the list of parts of a tensor");
   Dims dims(boxes[0].offset.size(), 0);
   for (const Box& box : boxes) {
-    if (box.offset.size() != dims.size())
-      return malformed_original_checkpoint("the rank of a part");
+    if (box.offset.size() != dims.size()) return malformed("the rank of a part");
     for (size_t i = 0; i < dims.size(); ++i)
       dims[i] = std::max(dims[i], box.offset[i] + box.shape[i]);
   }
-  if (!element_count(dims)) return malformed_original_checkpoint("a shape");
+  if (!element_count(dims)) return malformed("a shape");
   MILLRACE_RETURN_IF_ERROR(check_exact_cover(boxes, dims));
   return dims;
 }
@@ -240,8 +238,7 @@ class DataFiles {
     }
     index = known->second.first;
     const Pickle& pickle = known->second.second;
-    StatusOr<StoredNdarray> array =
-        read_array_original_checkpoint(pickle, pickle.find(pickle.root, name));
+    StatusOr<StoredNdarray> array = read_array(pickle, pickle.find(pickle.root, name));
     if (!array.ok()) return std::move(array).status().in_file(folder_ + "/" + file);
     return array;
   }
@@ -253,18 +250,20 @@ class DataFiles {
 };
 
 }  // namespace
+}  // namespace original_checkpoint
 
 bool has_original_metadata(const std::string& folder) {
   const auto names = system_file_calls()->list(folder);
   return names.ok() && std::ranges::any_of(*names, [](const std::string& name) {
-           return name.ends_with(kMetadataEnding);
+           return name.ends_with(original_checkpoint::kMetadataEnding);
          });
 }
 
 StatusOr<OriginalCheckpoint> OriginalCheckpoint::open(const std::string& folder,
                                                       int64_t unique_id) {
+  using namespace original_checkpoint;
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, metadata_file(folder, unique_id));
-  MILLRACE_ASSIGN_OR_RETURN(const Metadata metadata, read_metadata_original_checkpoint(path));
+  MILLRACE_ASSIGN_OR_RETURN(const Metadata metadata, read_metadata(path));
   OriginalCheckpoint opened;
   DataFiles files(folder, opened.files_);
   for (const auto& [name, boxes] : metadata.boxes) {
@@ -274,8 +273,7 @@ StatusOr<OriginalCheckpoint> OriginalCheckpoint::open(const std::string& folder,
       MILLRACE_ASSIGN_OR_RETURN(tensor.dims, global_dims(boxes));
       for (const Box& box : boxes) {
         const auto file = metadata.files.find({name, box.offset});
-        if (file == metadata.files.end())
-          return malformed_original_checkpoint("the file of a part");
+        if (file == metadata.files.end()) return malformed("the file of a part");
         OriginalChunk chunk{box, 0, 0};
         MILLRACE_ASSIGN_OR_RETURN(const StoredNdarray array,
                                   files.find(file->second, name, chunk.file));

@@ -13,6 +13,7 @@
 #include "io/npz.h"
 
 namespace millrace::jobs {
+namespace check_against_parts {
 namespace {
 
 template <typename To, typename T>
@@ -90,8 +91,8 @@ double distance(int64_t a, int64_t b) {
 }
 
 template <typename T>
-Largest compare_check_against(const std::vector<T>& found, const std::vector<T>& expected,
-                              const Tolerance& tolerance) {
+Largest compare(const std::vector<T>& found, const std::vector<T>& expected,
+                const Tolerance& tolerance) {
   Largest largest;
   if (!expected.empty()) largest.expected = static_cast<double>(expected[0]);
   for (size_t i = 0; i < found.size(); ++i) {
@@ -131,9 +132,11 @@ std::string mismatch(const Value& found, const Value& wanted) {
 }
 
 }  // namespace
+}  // namespace check_against_parts
 
 CheckResult check_against(const executor::NamedValues& results,
                           const executor::NamedValues& expected, const Tolerance& tolerance) {
+  using namespace check_against_parts;
   CheckResult check;
   const auto differs = [&](const std::string& line) {
     check.same = false;
@@ -152,9 +155,9 @@ CheckResult check_against(const executor::NamedValues& results,
     }
     const Tensor& a = *comparable(found->second);
     const Tensor& b = *comparable(wanted);
-    const Largest largest =
-        is_whole(a.dtype()) ? compare_check_against(whole_numbers(a), whole_numbers(b), tolerance)
-                            : compare_check_against(floats(a), floats(b), tolerance);
+    const Largest largest = is_whole(a.dtype())
+                                ? compare(whole_numbers(a), whole_numbers(b), tolerance)
+                                : compare(floats(a), floats(b), tolerance);
     const std::string line =
         fmt::format("{}: largest difference {:.3g} at element {} (expected {:.6g})", name,
                     largest.difference, largest.element, largest.expected);

@@ -5,6 +5,7 @@
 #include <Eigen/Core>
 
 namespace millrace::kernels {
+namespace gemm {
 namespace {
 
 struct GemmStrides {
@@ -20,7 +21,7 @@ GemmStrides strides_of(const GemmShape& s) {
 
 // True if nothing is left to compute; clears c if the sum is empty.
 template <typename T>
-bool is_empty_gemm(const GemmShape& s, T* c) {
+bool is_empty(const GemmShape& s, T* c) {
   if (s.rows == 0 || s.columns == 0) return true;
   if (s.inner > 0) return false;
   if (!s.accumulate) {
@@ -43,10 +44,12 @@ dnn::Desc matrix(int64_t rows, int64_t columns, bool transposed, int64_t stride)
 }
 
 }  // namespace
+}  // namespace gemm
 
 Status Gemm::operator()(CpuDevice& device, const GemmShape& s, const float* a, const float* b,
                         float* c) {
-  if (is_empty_gemm(s, c)) return Ok();
+  using namespace gemm;
+  if (is_empty(s, c)) return Ok();
   const GemmStrides strides = strides_of(s);
   const int64_t flags =
       (s.a_transposed ? 1 : 0) + (s.b_transposed ? 2 : 0) + (s.accumulate ? 4 : 0);
@@ -66,7 +69,8 @@ Status Gemm::operator()(CpuDevice& device, const GemmShape& s, const float* a, c
 
 Status Gemm::operator()(CpuDevice& /*device*/, const GemmShape& s, const double* a, const double* b,
                         double* c) {
-  if (is_empty_gemm(s, c)) return Ok();
+  using namespace gemm;
+  if (is_empty(s, c)) return Ok();
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Stride = Eigen::OuterStride<>;
   const GemmStrides strides = strides_of(s);

@@ -6,6 +6,7 @@
 
 // All code that differs between oneDNN 2 and 3 is here.
 namespace millrace::kernels::dnn {
+namespace onednn_primitives {
 namespace {
 
 dnnl::memory::dims list(llvm::ArrayRef<int64_t> values) {
@@ -40,7 +41,7 @@ dnnl::algorithm native_activation(Activation activation) {
 using Forward = dnnl::convolution_forward;
 
 // An input argument of a primitive.
-dnnl::memory::desc factor_onednn_primitives(const Convolution& spec, Desc desc) {
+dnnl::memory::desc factor_desc(const Convolution& spec, Desc desc) {
   if (spec.bf16_factors) desc.dtype = DType::kBfloat16;
   return any_layout(desc);
 }
@@ -48,12 +49,12 @@ dnnl::memory::desc factor_onednn_primitives(const Convolution& spec, Desc desc) 
 // The description of a convolution in any direction, with all arguments as if they were inputs.
 struct OnednnPrimitivesParts {
   explicit OnednnPrimitivesParts(const Convolution& spec)
-      : src(factor_onednn_primitives(spec, spec.src)),
-        weights(factor_onednn_primitives(spec, spec.weights)),
+      : src(factor_desc(spec, spec.src)),
+        weights(factor_desc(spec, spec.weights)),
         bias(native(dense(spec.dst.dtype, spec.dst.dims[1]))),
-        dst(factor_onednn_primitives(spec, spec.dst)),
+        dst(factor_desc(spec, spec.dst)),
         strides(list(spec.strides)),
-        gaps(millrace::kernels::dnn::gaps(spec.dilations)),
+        gaps(onednn_primitives::gaps(spec.dilations)),
         before(list(spec.before)),
         after(list(spec.after)) {}
 
@@ -206,8 +207,10 @@ std::optional<tiles::Shape> tile_shape(const Product& spec, int threads) {
 }
 
 }  // namespace
+}  // namespace onednn_primitives
 
 StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec) {
+  using namespace onednn_primitives;
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("convolution", [&] {
     const auto desc = forward_desc(*library, spec);
@@ -222,6 +225,7 @@ StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec) {
 }
 
 StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convolution& spec) {
+  using namespace onednn_primitives;
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("convolution gradient of data", [&] {
     using Backward = dnnl::convolution_backward_data;
@@ -239,6 +243,7 @@ StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convoluti
 }
 
 StatusOr<Primitive> convolution_backward_weights(CpuDevice& device, const Convolution& spec) {
+  using namespace onednn_primitives;
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   MILLRACE_ASSIGN_OR_RETURN(const NativeLayout* const layout, native_layout(spec.weights_layout));
   return guarded<Primitive>("convolution gradient of weights", [&] {
@@ -252,6 +257,7 @@ StatusOr<Primitive> convolution_backward_weights(CpuDevice& device, const Convol
 }
 
 StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
+  using namespace onednn_primitives;
   assert(!spec.bias || spec.alpha == 1.0F);
   assert(!spec.accumulate || !spec.summand);
   if (const auto shape = tile_shape(spec, device.threads())) return tile_primitive(*shape);

@@ -7,6 +7,7 @@
 #include "kernels/cpu/transpose_tile.h"
 
 namespace millrace::kernels {
+namespace strided {
 namespace {
 
 // Minimum number of bytes for which a copy uses a second thread.
@@ -64,7 +65,7 @@ class StridedWalk {
   Dims at_;
 };
 
-int64_t product_strided(llvm::ArrayRef<int64_t> dims) {
+int64_t product(llvm::ArrayRef<int64_t> dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
   return count;
@@ -106,7 +107,7 @@ void copy_planes(CpuDevice& device, StridedBox box, int plane, U* to, const U* f
   const int64_t columns = box.dims.back();
   const int64_t column_step = box.from.back();
   const size_t outer = box.dims.size() - 1;
-  const int64_t planes = product_strided(llvm::ArrayRef<int64_t>(box.dims).drop_back());
+  const int64_t planes = product(llvm::ArrayRef<int64_t>(box.dims).drop_back());
   constexpr int64_t kBand = 16;  // rows per task: one cache line of the source or more
   const int64_t bands = (rows + kBand - 1) / kBand;
   const int64_t band_bytes = kBand * columns * static_cast<int64_t>(sizeof(U));
@@ -140,7 +141,7 @@ void copy_box(CpuDevice& device, const StridedBox& box, std::byte* to_bytes,
     return;
   }
   const size_t outer = box.dims.size() - 1;
-  const int64_t rows = product_strided(llvm::ArrayRef<int64_t>(box.dims).drop_back());
+  const int64_t rows = product(llvm::ArrayRef<int64_t>(box.dims).drop_back());
   const int64_t count = box.dims.back();
   const int64_t to_stride = box.to.back();
   const int64_t from_stride = box.from.back();
@@ -175,7 +176,7 @@ void add_box(CpuDevice& device, const StridedBox& box, C* to, const T* from) {
     return;
   }
   const size_t outer = box.dims.size() - 1;
-  const int64_t rows = product_strided(llvm::ArrayRef<int64_t>(box.dims).drop_back());
+  const int64_t rows = product(llvm::ArrayRef<int64_t>(box.dims).drop_back());
   const auto add_rows = [&](int64_t begin, int64_t end) {
     StridedWalk walk(box, outer, begin);
     for (int64_t i = begin; i < end; ++i, walk.next())
@@ -225,6 +226,7 @@ Status sum_as(CpuDevice& device, const StridedBox& box, Tensor& to, const Tensor
 }
 
 }  // namespace
+}  // namespace strided
 
 Dims row_major(llvm::ArrayRef<int64_t> dims) {
   Dims strides(dims.size(), 1);
@@ -234,7 +236,8 @@ Dims row_major(llvm::ArrayRef<int64_t> dims) {
 
 void copy_strided(CpuDevice& device, int64_t element_bytes, const StridedBox& box, std::byte* to,
                   const std::byte* from) {
-  if (product_strided(box.dims) == 0) return;
+  using namespace strided;
+  if (product(box.dims) == 0) return;
   const StridedBox simple = simplify(box);
   if (simple.dims.empty() ||
       (simple.dims.size() == 1 && simple.to[0] == 1 && simple.from[0] == 1)) {
@@ -261,14 +264,15 @@ void copy_strided(CpuDevice& device, int64_t element_bytes, const StridedBox& bo
 }
 
 Status sum_strided(CpuDevice& device, const StridedBox& box, Tensor& to, const Tensor& from) {
-  const bool nothing = product_strided(box.dims) == 0;
+  using namespace strided;
+  const bool nothing = product(box.dims) == 0;
   return sum_as<float, double, Float16, Bfloat16, int32_t, int64_t>(device, simplify(box), to, from,
                                                                     nothing);
 }
 
 void copy_bytes(CpuDevice& device, std::byte* to, const std::byte* from, int64_t bytes) {
   if (to == from || bytes == 0) return;
-  device.parallel_for(bytes, 2 * kGrainBytes, [&](int64_t begin, int64_t end) {
+  device.parallel_for(bytes, 2 * strided::kGrainBytes, [&](int64_t begin, int64_t end) {
     std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
   });
 }
@@ -283,7 +287,7 @@ StatusOr<const std::byte*> bytes_apart(CpuDevice& device, const Tensor& from, co
 
 void fill_zero(CpuDevice& device, Tensor& tensor) {
   std::byte* const to = tensor.raw();
-  device.parallel_for(tensor.bytes(), 2 * kGrainBytes, [&](int64_t begin, int64_t end) {
+  device.parallel_for(tensor.bytes(), 2 * strided::kGrainBytes, [&](int64_t begin, int64_t end) {
     std::memset(to + begin, 0, static_cast<size_t>(end - begin));
   });
 }

@@ -8,6 +8,7 @@
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels::detail {
+namespace unary_kernels {
 namespace {
 
 struct UnaryOperands {
@@ -53,7 +54,7 @@ Status run_halves(CpuDevice& device, const UnaryOperands& on, UnaryLoop<float> l
   return Ok();
 }
 
-Status check_unary(const UnaryOperands& on) {
+Status check(const UnaryOperands& on) {
   for (const Tensor* const operand : {on.v, on.dout}) {
     if (operand == nullptr) continue;
     if (operand->dtype() != on.out->dtype() || operand->numel() != on.out->numel()) {
@@ -66,7 +67,7 @@ Status check_unary(const UnaryOperands& on) {
 
 Status run_dense(const KernelContext& ctx, const UnaryOperands& on, const UnaryLoops& loops,
                  const void* formula) {
-  if (const Status status = check_unary(on); !status.ok()) return status;
+  if (const Status status = check(on); !status.ok()) return status;
   CpuDevice& device = ctx.device();
   switch (on.out->dtype()) {
     case DType::kFloat32:
@@ -91,8 +92,8 @@ Status run_dense(const KernelContext& ctx, const UnaryOperands& on, const UnaryL
 }
 
 // Old programs clip and scale sparse gradients with elementwise ops; those act on the rows present.
-Status run_rows_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoops& loops,
-                      const void* formula) {
+Status run_rows(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoops& loops,
+                const void* formula) {
   const auto* const x = args.v ? ctx.in_value(args.v).get_if<SelectedRows>() : nullptr;
   if (x == nullptr || args.dout) return ctx.error("the inputs must be dense tensors");
   auto& out = ctx.out_value(args.out).as<SelectedRows>();
@@ -105,7 +106,7 @@ Status run_rows_unary(const KernelContext& ctx, const UnaryArgs& args, const Una
 }
 
 // True if the formula maps 0 to 0, so that padding stays 0.
-bool keeps_zero_unary(const UnaryLoops& loops, const void* formula) {
+bool keeps_zero(const UnaryLoops& loops, const void* formula) {
   const float zero = 0;
   float result = 1;
   loops.f32(formula, &zero, &zero, &result, 1);
@@ -114,13 +115,13 @@ bool keeps_zero_unary(const UnaryLoops& loops, const void* formula) {
 
 // Converts the operands to one layout, that of the first operand which has one; the result gets it
 // too.
-Status follow_layout_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryOperands& on,
-                           const UnaryLoops& loops, const void* formula) {
+Status follow_layout(const KernelContext& ctx, const UnaryArgs& args, const UnaryOperands& on,
+                     const UnaryLoops& loops, const void* formula) {
   const Tensor& first = on.v != nullptr && on.v->layout() != nullptr ? *on.v : *on.dout;
   const bool alike = on.v == nullptr || on.dout == nullptr || on.v->dims() == on.dout->dims();
   const bool follows = alike && on.out->dtype() == first.dtype() &&
                        on.out->dims() == first.dims() &&
-                       (!is_padded(first) || keeps_zero_unary(loops, formula));
+                       (!is_padded(first) || keeps_zero(loops, formula));
   const LayoutPtr layout = follows ? first.layout() : nullptr;
   MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.v, layout));
   MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.dout, layout));
@@ -129,6 +130,7 @@ Status follow_layout_unary(const KernelContext& ctx, const UnaryArgs& args, cons
 }
 
 }  // namespace
+}  // namespace unary_kernels
 
 UnaryArgs value_args(const KernelSetup& op) {
   const UnaryArgs args{op.input("X"), {}, op.output("Out")};
@@ -150,19 +152,20 @@ StatusOr<UnaryArgs> grad_args(const KernelSetup& op, GradSource from) {
 
 Status run_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoops& loops,
                  const void* formula) {
+  using namespace unary_kernels;
   const Tensor* const v = ctx.find_in(args.v);
   const Tensor* const dout = ctx.find_in(args.dout);
   if ((args.v && v == nullptr) || (args.dout && dout == nullptr))
-    return run_rows_unary(ctx, args, loops, formula);
+    return run_rows(ctx, args, loops, formula);
   const UnaryOperands on{v, dout, &ctx.out(args.out)};
   if ((v != nullptr && v->layout() != nullptr) || (dout != nullptr && dout->layout() != nullptr))
-    MILLRACE_RETURN_IF_ERROR(follow_layout_unary(ctx, args, on, loops, formula));
+    MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, args, on, loops, formula));
   return run_dense(ctx, on, loops, formula);
 }
 
 Status run_unary_on(const KernelContext& ctx, Tensor& tensor, const UnaryLoops& loops,
                     const void* formula) {
-  return run_dense(ctx, {&tensor, nullptr, &tensor}, loops, formula);
+  return unary_kernels::run_dense(ctx, {&tensor, nullptr, &tensor}, loops, formula);
 }
 
 }  // namespace millrace::kernels::detail

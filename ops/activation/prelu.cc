@@ -3,6 +3,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace prelu {
 namespace {
 
 // The required number of elements of Alpha; -1 if unknown.
@@ -15,7 +16,7 @@ int64_t alpha_elements(const InferContext& ctx, const VarMeta& x) {
   return dims_product(llvm::ArrayRef<int64_t>(x.dims).drop_front());
 }
 
-Status infer_prelu(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const int64_t expected = alpha_elements(ctx, ctx.input("X"));
   const VarMeta& alpha = ctx.input("Alpha");
   if (expected >= 0 && dims_known(alpha)) {
@@ -30,6 +31,7 @@ Status infer_prelu(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace prelu
 
 void add_activation_prelu(OpRegistry& registry) {
   registry.add(OpDef("prelu")
@@ -41,7 +43,7 @@ void add_activation_prelu(OpRegistry& registry) {
                          "one slope for all elements, one per channel, or one per element of a row")
                    .one_of({"all", "channel", "element"})
                    .attr("data_format", "NCHW", "where the channels are")
-                   .infer(infer_prelu)
+                   .infer(prelu::infer)
                    .grad({.type = "prelu_grad",
                           .inputs = {"Alpha", "Out@GRAD", "X"},
                           .outputs = {"Alpha@GRAD", "X@GRAD"},

@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace softmax_ops {
 namespace {
 
-Status infer_softmax(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (dims_known(x)) {
     MILLRACE_RETURN_IF_ERROR(
@@ -15,28 +16,30 @@ Status infer_softmax(InferContext& ctx) {
 }
 
 // Maximum, difference, exponential, sum and quotient.
-double flops_softmax(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 5 * elementwise_flops(ctx);
 }
 
-OpDef family_softmax(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc) {
+OpDef family(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc) {
   return unary_op(type, grad_type, GradReads::kOut, doc)
       .attr("axis", -1, "dim along which the exponentials are normalised")
-      .infer(infer_softmax)
-      .flops(flops_softmax);
+      .infer(infer)
+      .flops(flops);
 }
 
 OpDef softmax() {
-  return family_softmax("softmax", "softmax_grad", "exp(x) divided by its sum along axis");
+  return family("softmax", "softmax_grad", "exp(x) divided by its sum along axis");
 }
 
 OpDef log_softmax() {
-  return family_softmax("log_softmax", "log_softmax_grad", "logarithm of softmax");
+  return family("log_softmax", "log_softmax_grad", "logarithm of softmax");
 }
 
 }  // namespace
+}  // namespace softmax_ops
 
 void add_activation_softmax(OpRegistry& registry) {
+  using namespace softmax_ops;
   registry.add(softmax());
   registry.add(log_softmax());
 }

@@ -4,6 +4,7 @@
 // Ops in which all ranks of a group take part. A rank that drops one leaves the others waiting, so
 // all of them count as having side effects.
 namespace millrace::ops {
+namespace collective_ops {
 namespace {
 
 OpDef collective(llvm::StringRef type, llvm::StringRef doc) {
@@ -34,7 +35,7 @@ OpDef reduction(llvm::StringRef type, llvm::StringRef doc) {
 }
 
 // The joined result has nranks times the rows.
-Status infer_gather_collective(InferContext& ctx) {
+Status infer_gather(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
@@ -44,7 +45,7 @@ Status infer_gather_collective(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_scatter_collective(InferContext& ctx) {
+Status infer_scatter(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
@@ -106,8 +107,10 @@ OpDef allreduce_list() {
 }
 
 }  // namespace
+}  // namespace collective_ops
 
 void add_collective_collective(OpRegistry& registry) {
+  using namespace collective_ops;
   registry.add(reduction("c_allreduce_sum", "sum over all ranks"));
   registry.add(allreduce_list());
   registry.add(coalesce_tensor());
@@ -127,11 +130,11 @@ void add_collective_collective(OpRegistry& registry) {
   registry.add(ring("c_allgather", "values of all ranks, joined on dim 0")
                    .attr("nranks", 1, "size of the group")
                    .range(1)
-                   .infer(infer_gather_collective));
+                   .infer(infer_gather));
   registry.add(ring("c_reducescatter", "sum over all ranks; each gets an equal share of its rows")
                    .attr("nranks", 1, "size of the group")
                    .range(1)
-                   .infer(infer_scatter_collective));
+                   .infer(infer_scatter));
   registry.add(ring("barrier", "waits for all ranks"));
   registry.add(collective("allreduce", "old form: reduction over all ranks")
                    .attr("reduce_type", 0, "0 sum, 1 product, 2 max, 3 min")

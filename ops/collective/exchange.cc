@@ -5,6 +5,7 @@
 // into the program of each device. An exchange has separate begin and end ops, so that a device can
 // compute while it waits for the others.
 namespace millrace::ops {
+namespace exchange_ops {
 namespace {
 
 OpDef exchange(llvm::StringRef type, llvm::StringRef doc) {
@@ -28,15 +29,17 @@ Status infer_in_place(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_merge_exchange(InferContext& ctx) {
+Status infer_merge(InferContext& ctx) {
   ctx.copy("X", "Out");
   ctx.copy("X", "MergedOut");
   return Ok();
 }
 
 }  // namespace
+}  // namespace exchange_ops
 
 void add_collective_exchange(OpRegistry& registry) {
+  using namespace exchange_ops;
   registry.add(exchange("exchange_begin", "Offers values to the other devices of the process."));
   registry.add(exchange("exchange_end",
                         "Waits until every device has the result of an exchange: the sum over the "
@@ -57,7 +60,7 @@ void add_collective_exchange(OpRegistry& registry) {
                    .input("Merged", "sum over the earlier micro-batches", Arity::kOptional)
                    .output("Out", "X, in place")
                    .output("MergedOut", "Merged, in place")
-                   .infer(infer_merge_exchange)
+                   .infer(infer_merge)
                    .side_effects());
 }
 

@@ -4,11 +4,12 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace assign_ops {
 namespace {
 
 constexpr uint32_t kAssignData = kTensorLike | kTensorArray;
 
-StatusOr<std::vector<GradOp>> grad_assign(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("assign");
@@ -80,7 +81,7 @@ bool is_float(const Var* var) {
 StatusOr<std::vector<GradOp>> grad_increment(const GradContext& ctx) {
   const llvm::StringRef x = ctx.forward().first_input("X");
   if (!ctx.forward().writes(x) && is_float(ctx.forward().block().find_var_recursive(x)))
-    return grad_assign(ctx);
+    return grad(ctx);
   GradOp op("increment");
   op.input("X", ctx.output("Out")).output("Out", ctx.input("X"));
   const float step = get_attr_or<float>(ctx.forward(), "step", 1.0F);
@@ -93,7 +94,7 @@ Status infer_is_empty(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_copy_of_assign(InferContext& ctx) {
+Status infer_copy(InferContext& ctx) {
   ctx.copy("X", "Out");
   return Ok();
 }
@@ -109,14 +110,16 @@ Status infer_memory_helper(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace assign_ops
 
 void add_control_flow_assign(OpRegistry& registry) {
+  using namespace assign_ops;
   registry.add(OpDef("assign")
                    .doc("Out = X")
                    .input("X", "any shape and kind", Arity::kOptional, kAssignData)
                    .output("Out", "copy of X", Arity::kOne, kAssignData)
-                   .infer(infer_copy_of_assign)
-                   .grad(grad_assign)
+                   .infer(infer_copy)
+                   .grad(grad)
                    .inplace("X", "Out"));
   registry.add(OpDef("assign_value")
                    .doc("Out = the values of the attribute for dtype")

@@ -4,6 +4,7 @@
 
 // Choosing between vars, and splitting rows by a mask.
 namespace millrace::ops {
+namespace branches {
 namespace {
 
 constexpr uint32_t kBranchesData = kTensorLike | kTensorArray;
@@ -58,7 +59,7 @@ Status infer_split(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_merge_branches(InferContext& ctx) {
+Status infer_merge(InferContext& ctx) {
   VarMeta out = ctx.input("InTrue");
   if (!dims_known(out) || out.dims.empty()) return Ok();
   out.dims[0] = -1;
@@ -102,13 +103,15 @@ OpDef merge(llvm::StringRef type) {
       .output("Out", "all sequences in the order of X")
       .attr("level", 0, "LoD level")
       .range(0)
-      .infer(infer_merge_branches);
+      .infer(infer_merge);
   return def;
 }
 
 }  // namespace
+}  // namespace branches
 
 void add_control_flow_branches(OpRegistry& registry) {
+  using namespace branches;
   registry.add(OpDef("select_input")
                    .doc("Out = X[Mask]")
                    .input("X", "one var per branch", Arity::kMany, kBranchesData)

@@ -7,9 +7,10 @@
 // Dynamic RNNs of fluid: sequences ordered by length (rank table), split into one tensor per time
 // step.
 namespace millrace::ops {
+namespace rank_table {
 namespace {
 
-VarMeta rows_unknown_rank_table(const VarMeta& meta) {
+VarMeta rows_unknown(const VarMeta& meta) {
   VarMeta out = meta;
   if (!out.dims.empty()) out.dims[0] = -1;
   return out;
@@ -18,7 +19,7 @@ VarMeta rows_unknown_rank_table(const VarMeta& meta) {
 Status infer_to_array(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
-  VarMeta out = rows_unknown_rank_table(x);
+  VarMeta out = rows_unknown(x);
   out.kind = VarKind::kLodTensorArray;
   out.lod_level = std::max(x.lod_level - 1, 0);
   ctx.set_output("Out", std::move(out));
@@ -28,7 +29,7 @@ Status infer_to_array(InferContext& ctx) {
 Status infer_from_array(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
-  VarMeta out = rows_unknown_rank_table(x);
+  VarMeta out = rows_unknown(x);
   out.kind = VarKind::kLodTensor;
   out.lod_level = x.lod_level + 1;
   ctx.set_output("Out", std::move(out));
@@ -44,7 +45,7 @@ Status infer_max_len(InferContext& ctx) {
 Status infer_shrink(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "I", 1));
   const VarMeta& x = ctx.input("X");
-  if (dims_known(x)) ctx.set_output("Out", rows_unknown_rank_table(x));
+  if (dims_known(x)) ctx.set_output("Out", rows_unknown(x));
   return Ok();
 }
 
@@ -80,8 +81,10 @@ OpDef reorder(llvm::StringRef type, llvm::StringRef doc) {
 }
 
 }  // namespace
+}  // namespace rank_table
 
 void add_control_flow_rank_table(OpRegistry& registry) {
+  using namespace rank_table;
   registry.add(OpDef("lod_rank_table")
                    .doc("sequences of a LoD level, longest first")
                    .input("X", "tensor with LoD")

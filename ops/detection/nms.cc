@@ -2,10 +2,11 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace nms {
 namespace {
 
 // Label, score and the coordinates of each box that is kept.
-Status infer_nms(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta boxes = ctx.input("BBoxes");
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "BBoxes", 3, 3));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Scores", 2, 3));
@@ -34,7 +35,7 @@ Status infer_retinanet_output(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family_nms(llvm::StringRef type, llvm::StringRef doc) {
+OpDef family(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("BBoxes", "[batch, boxes, 4], or [boxes, classes, 4] with LoD")
@@ -47,12 +48,12 @@ OpDef family_nms(llvm::StringRef type, llvm::StringRef doc) {
       .required_attr<int32_t>("keep_top_k", "maximum number of boxes per image; -1: all")
       .range(-1)
       .attr("normalized", true, "corners are points; false: they are pixels")
-      .infer(infer_nms);
+      .infer(infer);
   return def;
 }
 
 OpDef multiclass(llvm::StringRef type) {
-  return family_nms(type, "for each class the boxes with the best scores that overlap little")
+  return family(type, "for each class the boxes with the best scores that overlap little")
       .attr("nms_threshold", 0.3F, "overlap above which the worse box is dropped")
       .range(0)
       .attr("nms_eta", 1.0F, "factor of nms_threshold after each box; 1: none");
@@ -75,7 +76,7 @@ OpDef locality_aware() {
       .required_attr<int32_t>("keep_top_k", "maximum number of boxes per image; -1: all")
       .range(-1)
       .attr("normalized", true, "corners are points; false: they are pixels")
-      .infer(infer_nms);
+      .infer(infer);
   return def;
 }
 
@@ -101,10 +102,12 @@ OpDef retinanet_output() {
 }
 
 }  // namespace
+}  // namespace nms
 
 /// multiclass_nms, multiclass_nms2, multiclass_nms3, matrix_nms, locality_aware_nms,
 /// retinanet_detection_output
 void add_detection_nms(OpRegistry& registry) {
+  using namespace nms;
   registry.add(multiclass("multiclass_nms"));
   registry.add(multiclass("multiclass_nms2")
                    .intermediate("Index", "int32 [kept, 1]; index into the flattened BBoxes"));
@@ -116,7 +119,7 @@ void add_detection_nms(OpRegistry& registry) {
   registry.add(locality_aware());
   registry.add(retinanet_output());
   registry.add(
-      family_nms("matrix_nms", "boxes with scores lowered by the overlap with better ones")
+      family("matrix_nms", "boxes with scores lowered by the overlap with better ones")
           .output("Index", "int32 [kept, 1]; index into the flattened BBoxes", Arity::kOptional)
           .output("RoisNum", "int32 [batch], boxes of each image", Arity::kOptional)
           .attr("post_threshold", 0.0F, "boxes whose lowered score is below it are dropped")

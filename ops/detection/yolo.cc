@@ -3,6 +3,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace yolo {
 namespace {
 
 Status check_anchors(const InferContext& ctx, size_t found) {
@@ -11,8 +12,7 @@ Status check_anchors(const InferContext& ctx, size_t found) {
                    found);
 }
 
-Status check_channels_yolo(const InferContext& ctx, const VarMeta& x, int64_t anchors,
-                           int64_t each) {
+Status check_channels(const InferContext& ctx, const VarMeta& x, int64_t anchors, int64_t each) {
   if (!x.has_shape || dims_agree(x.dims[1], dims_product({anchors, each}))) return Ok();
   return ctx.error("X must have {} channels, {} for each of {} anchors, found {}",
                    dims_product({anchors, each}), each, anchors, dims_text(x.dims));
@@ -27,7 +27,7 @@ Status infer_yolo_box(InferContext& ctx) {
   const auto anchors = static_cast<int64_t>(numbers / 2);
   const int64_t classes = ctx.attr<int32_t>("class_num");
   const int64_t each = classes + (ctx.attr<bool>("iou_aware") ? 6 : 5);
-  MILLRACE_RETURN_IF_ERROR(check_channels_yolo(ctx, x, anchors, each));
+  MILLRACE_RETURN_IF_ERROR(check_channels(ctx, x, anchors, each));
   const int64_t boxes = x.has_shape ? dims_product({anchors, x.dims[2], x.dims[3]}) : -1;
   const int64_t batch = x.has_shape ? x.dims[0] : -1;
   ctx.set_output("Boxes", x.dtype, {batch, boxes, 4});
@@ -44,7 +44,7 @@ Status infer_yolov3_loss(InferContext& ctx) {
   const VarMeta boxes = ctx.input("GTBox");
   const auto masked = static_cast<int64_t>(ctx.attr<std::vector<int64_t>>("anchor_mask").size());
   MILLRACE_RETURN_IF_ERROR(
-      check_channels_yolo(ctx, x, masked, int64_t{ctx.attr<int32_t>("class_num")} + 5));
+      check_channels(ctx, x, masked, int64_t{ctx.attr<int32_t>("class_num")} + 5));
   Dims grid = {-1, masked, -1, -1};
   if (x.has_shape) grid = {x.dims[0], masked, x.dims[2], x.dims[3]};
   ctx.set_output("Loss", x.dtype, {grid[0]});
@@ -54,9 +54,11 @@ Status infer_yolov3_loss(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace yolo
 
 /// yolo_box, yolov3_loss
 void add_detection_yolo(OpRegistry& registry) {
+  using namespace yolo;
   registry.add(OpDef("yolo_box")
                    .doc("boxes and class scores from the output of a YOLO v3 head")
                    .input("X", "[batch, anchors * (5 + class_num), height, width]")

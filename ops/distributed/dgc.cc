@@ -3,9 +3,10 @@
 
 // Gradient compression: only the largest elements are sent, the rest is kept for later steps.
 namespace millrace::ops {
+namespace dgc {
 namespace {
 
-Status infer_dgc(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   ctx.copy("U", "U_out");
   ctx.copy("V", "V_out");
   ctx.copy("Grad", "Grad_out");
@@ -14,6 +15,7 @@ Status infer_dgc(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace dgc
 
 void add_distributed_dgc(OpRegistry& registry) {
   registry.add(
@@ -42,7 +44,7 @@ void add_distributed_dgc(OpRegistry& registry) {
           .attr("regular_coeff", 0.0F, "weight decay factor")
           .attr("regular_type", 0, "0 none, 1 L1, 2 L2")
           .range(0, 2)
-          .infer(infer_dgc));
+          .infer(dgc::infer));
   registry.add(OpDef("dgc_clip_by_norm")
                    .doc("clip by norm, from the first step that compresses")
                    .input("X", "gradient")

@@ -2,16 +2,17 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace arithmetic_ops {
 namespace {
 
-Status infer_arithmetic(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   return infer_broadcast(ctx, "X", "Y", "Out", ctx.attr<int32_t>("axis"));
 }
 
 // Attribute whole_operands lists operands that a pass assumed not to be broadcast, because their
 // declared dims are unknown. Checked at run time.
-Status infer_sum_arithmetic(InferContext& ctx) {
-  MILLRACE_RETURN_IF_ERROR(infer_arithmetic(ctx));
+Status infer_sum(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(infer(ctx));
   for (const std::string& slot : ctx.attr<std::vector<std::string>>("whole_operands")) {
     const VarMeta& own = ctx.input(slot);
     const VarMeta& other = ctx.input(slot == "X" ? "Y" : "X");
@@ -38,7 +39,7 @@ OpDef arithmetic(llvm::StringRef type, llvm::StringRef doc) {
       .output("Out", "broadcast shape, dtype and LoD of X")
       .attr("axis", -1, "dim of the larger operand where the smaller one starts; -1: at the end")
       .range(-1)
-      .infer(infer_arithmetic)
+      .infer(infer)
       .flops(elementwise_flops)
       .inplace("X", "Out");
   return def;
@@ -51,16 +52,18 @@ GradSpec from_operands(llvm::StringRef type) {
 }
 
 }  // namespace
+}  // namespace arithmetic_ops
 
 /// X op Y with broadcasting and attribute axis, result in the element type of X.
 void add_elementwise_arithmetic(OpRegistry& registry) {
+  using namespace arithmetic_ops;
   const auto add = [&](llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc) {
     registry.add(arithmetic(type, doc).grad(from_operands(grad_type)));
   };
   registry.add(arithmetic("elementwise_add", "Out = X + Y")
                    .attr("whole_operands", std::vector<std::string>{},
                          "operands, X or Y, that are not broadcast; for passes")
-                   .infer(infer_sum_arithmetic)
+                   .infer(infer_sum)
                    .grad(from_operands("elementwise_add_grad")));
   add("elementwise_sub", "elementwise_sub_grad", "Out = X - Y");
   add("elementwise_mul", "elementwise_mul_grad", "Out = X * Y");

@@ -6,15 +6,16 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace chain {
 namespace {
 
-double flops_chain(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return elementwise_flops(ctx) *
          static_cast<double>(ctx.attr<std::vector<std::string>>("steps").size());
 }
 
 // The shape of x0 and the LoD of the operand that attribute lod_of names.
-Status infer_chain(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const auto lod_of = ctx.attr<int32_t>("lod_of");
   if (lod_of < 0) {
     ctx.set_output("Out", without_offsets(ctx.input("X")));
@@ -33,6 +34,7 @@ Status infer_chain(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace chain
 
 bool is_chain_function(llvm::StringRef type) {
   return llvm::StringSwitch<bool>(type)
@@ -50,6 +52,7 @@ bool is_chain_operator(llvm::StringRef type) {
 }
 
 void add_elementwise_chain(OpRegistry& registry) {
+  using namespace chain;
   registry.add(
       OpDef("elementwise_chain")
           .doc("nested elementwise ops, run in one loop; made by the rewrite "
@@ -64,8 +67,8 @@ void add_elementwise_chain(OpRegistry& registry) {
               "of the previous op, x0 in the first op")
           .attr("lod_of", 0, "which of X has the LoD of Out; -1: Out has none")
           .range(-1)
-          .infer(infer_chain)
-          .flops(flops_chain)
+          .infer(infer)
+          .flops(flops)
           .inplace("X", "Out"));
 }
 

@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace compare_ops {
 namespace {
 
-Status infer_compare(InferContext& ctx) {
+Status infer_flags(InferContext& ctx) {
   return infer_broadcast(ctx, "X", "Y", "Out", ctx.attr<int32_t>("axis"), DType::kBool);
 }
 Status infer_logical(InferContext& ctx) {
@@ -14,7 +15,7 @@ Status infer_bitwise(InferContext& ctx) {
   return infer_broadcast(ctx, "X", "Y", "Out", -1);
 }
 
-OpDef binary_compare(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
+OpDef binary(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "any shape")
@@ -26,12 +27,14 @@ OpDef binary_compare(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
 }
 
 }  // namespace
+}  // namespace compare_ops
 
 /// Comparisons, logical and bitwise ops.
 void add_elementwise_compare(OpRegistry& registry) {
+  using namespace compare_ops;
   const auto compare = [&](llvm::StringRef type, llvm::StringRef doc) {
     registry.add(
-        binary_compare(type, doc, infer_compare)
+        binary(type, doc, infer_flags)
             .attr("axis", -1, "dim of the larger operand where the smaller one starts; -1: the end")
             .range(-1)
             .attr("force_cpu", false, "keep the result in host memory"));
@@ -44,7 +47,7 @@ void add_elementwise_compare(OpRegistry& registry) {
   compare("greater_equal", "Out = X >= Y, bool");
 
   const auto logical = [&](llvm::StringRef type, llvm::StringRef doc) {
-    registry.add(binary_compare(type, doc, infer_logical).inplace("X", "Out"));
+    registry.add(binary(type, doc, infer_logical).inplace("X", "Out"));
   };
   logical("logical_and", "Out = X and Y; a number counts as true if it is not zero");
   logical("logical_or", "Out = X or Y; a number counts as true if it is not zero");
@@ -58,7 +61,7 @@ void add_elementwise_compare(OpRegistry& registry) {
                    .inplace("X", "Out"));
 
   const auto bitwise = [&](llvm::StringRef type, llvm::StringRef doc) {
-    registry.add(binary_compare(type, doc, infer_bitwise).inplace("X", "Out"));
+    registry.add(binary(type, doc, infer_bitwise).inplace("X", "Out"));
   };
   bitwise("bitwise_and", "Out = X & Y; bool or integers");
   bitwise("bitwise_or", "Out = X | Y; bool or integers");

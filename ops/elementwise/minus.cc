@@ -3,15 +3,16 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace minus_ops {
 namespace {
 
-Status infer_minus(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Y"));
   return infer_unary(ctx);
 }
 
 // One scale op for each operand whose gradient is wanted.
-StatusOr<std::vector<GradOp>> grad_minus(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   std::vector<GradOp> ops;
   for (const auto& [slot, factor] : {std::pair{"X", 1.0F}, std::pair{"Y", -1.0F}}) {
     std::vector<std::string> wanted = ctx.input_grad(slot);
@@ -25,15 +26,17 @@ StatusOr<std::vector<GradOp>> grad_minus(const GradContext& ctx) {
 }
 
 }  // namespace
+}  // namespace minus_ops
 
 void add_elementwise_minus(OpRegistry& registry) {
+  using namespace minus_ops;
   registry.add(OpDef("minus")
                    .doc("Out = X - Y")
                    .input("X", "any shape")
                    .input("Y", "shape of X")
                    .output("Out", "shape, dtype and LoD of X")
-                   .infer(infer_minus)
-                   .grad(grad_minus)
+                   .infer(infer)
+                   .grad(grad)
                    .flops(elementwise_flops)
                    .inplace("X", "Out"));
 }

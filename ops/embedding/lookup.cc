@@ -4,6 +4,7 @@
 
 // Rows of a table by id. Sparse gradients are SELECTED_ROWS of the table's shape.
 namespace millrace::ops {
+namespace lookup_ops {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -30,11 +31,11 @@ Status infer_rows(InferContext& ctx, bool drops_last_dim) {
 Status infer_v1(InferContext& ctx) {
   return infer_rows(ctx, true);
 }
-Status infer_v2_lookup(InferContext& ctx) {
+Status infer_v2(InferContext& ctx) {
   return infer_rows(ctx, false);
 }
 
-Status infer_grad_lookup(InferContext& ctx) {
+Status infer_grad(InferContext& ctx) {
   if (!ctx.has_input("W")) return Ok();
   VarMeta meta = ctx.input("W");
   const bool sparse = ctx.attr<bool>("is_sparse");  // regardless of is_distributed
@@ -90,18 +91,20 @@ OpDef lookup_grad(llvm::StringRef type) {
       .input("Out", "rows of the forward op; not used", Arity::kOptional)
       .input("Out@GRAD", "gradients of the rows")
       .output("W@GRAD", "gradient of the table", Arity::kOptional)
-      .infer(infer_grad_lookup);
+      .infer(infer_grad);
   return attrs(def, is_newer(type));
 }
 
 }  // namespace
+}  // namespace lookup_ops
 
 void add_embedding_lookup(OpRegistry& registry) {
+  using namespace lookup_ops;
   registry.add(lookup("lookup_table", "lookup_table_grad", "int64, last dim 1",
                       "dims of Ids without the last one, then the width", infer_v1));
   registry.add(lookup_grad("lookup_table_grad"));
   registry.add(lookup("lookup_table_v2", "lookup_table_v2_grad", "integers of any shape",
-                      "dims of Ids, then the width", infer_v2_lookup));
+                      "dims of Ids, then the width", infer_v2));
   registry.add(lookup_grad("lookup_table_v2_grad"));
 }
 

@@ -6,6 +6,7 @@
 
 // Rows of tables by id, combined per sequence.
 namespace millrace::ops {
+namespace pooled_ops {
 namespace {
 
 // Meta of the pooled rows of W[k]; a meta without shape if the shape is unknown.
@@ -25,14 +26,14 @@ StatusOr<VarMeta> pooled_meta(const InferContext& ctx, size_t k) {
   return out;
 }
 
-Status infer_pooled(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(VarMeta out, pooled_meta(ctx, 0));
   ctx.set_output("Out", std::move(out));
   return Ok();
 }
 
 // The parts, concatenated by columns. The LoD is that of the first one, as for concat.
-Status infer_concat_pooled(InferContext& ctx) {
+Status infer_concat(InferContext& ctx) {
   size_t tables = 0;
   size_t matrices = 0;
   std::optional<VarMeta> out;
@@ -70,7 +71,7 @@ Status infer_concat_pooled(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_grad_pooled(InferContext& ctx) {
+Status infer_grad(InferContext& ctx) {
   const bool sparse = ctx.attr<bool>("is_sparse");
   const Slot* const tables = ctx.op().find_input("W");
   for (size_t i = 0; tables != nullptr && i < tables->args.size(); ++i) {
@@ -93,18 +94,20 @@ OpDef& with_attrs(OpDef& def) {
 }
 
 }  // namespace
+}  // namespace pooled_ops
 
 void add_embedding_pooled(OpRegistry& registry) {
+  using namespace pooled_ops;
   OpDef one("fused_embedding_seq_pool");
   one.doc("rows of a table by id, combined per sequence; the original has the sum only")
       .input("W", "the table [rows, width]")
       .input("Ids", "sequences of ids, int32 or int64")
       .output("Out", "[sequences, ids of a row * width], one LoD level less")
-      .infer(infer_pooled)
+      .infer(infer)
       .grad({.type = "fused_embedding_seq_pool_grad",
              .inputs = {"Ids", "Out@GRAD", "W"},
              .outputs = {"W@GRAD"},
-             .infer = infer_grad_pooled})
+             .infer = infer_grad})
       .flops(elementwise_flops);
   registry.add(with_attrs(one));
 
@@ -118,11 +121,11 @@ void add_embedding_pooled(OpRegistry& registry) {
       .output("Out", "[sequences, sum of the widths]")
       .required_attr<std::vector<int32_t>>("parts", "in order: 1 the next table, 0 the next of X")
       .range(0, 1)
-      .infer(infer_concat_pooled)
+      .infer(infer_concat)
       .grad({.type = "fused_embedding_seq_pool_concat_grad",
              .inputs = {"Ids", "Out@GRAD", "W", "X"},
              .outputs = {"W@GRAD", "X@GRAD"},
-             .infer = infer_grad_pooled})
+             .infer = infer_grad})
       .flops(elementwise_flops);
   registry.add(with_attrs(many));
 }

@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace sample_logits {
 namespace {
 
-Status infer_sample_logits(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Logits", 2, 2));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Labels", 2, 2));
   const VarMeta& logits = ctx.input("Logits");
@@ -35,8 +36,10 @@ Status infer_sample_logits_grad(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace sample_logits
 
 void add_embedding_sample_logits(OpRegistry& registry) {
+  using namespace sample_logits;
   registry.add(
       OpDef("sample_logits")
           .doc("logits of the correct classes and of sampled ones, corrected by the "
@@ -57,7 +60,7 @@ void add_embedding_sample_logits(OpRegistry& registry) {
           .required_attr<int32_t>("num_samples", "number of classes to sample, common to all rows")
           .range(0)
           .attr("seed", 0, "0: a new seed in every run")
-          .infer(infer_sample_logits)
+          .infer(infer)
           .grad({.type = "sample_logits_grad",
                  .inputs = {"LogitsDim", "LabelsDim", "Samples", "SampledLogits@GRAD"},
                  .outputs = {"Logits@GRAD"},

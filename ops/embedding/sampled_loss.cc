@@ -8,11 +8,12 @@
 // transpiler lets an op list the rows that a step needs (sample_classes, tree_nodes), fetches them,
 // and gives them to the loss as Rows.
 namespace millrace::ops {
+namespace sampled_loss {
 namespace {
 
 using Strings = std::vector<std::string>;
 
-int64_t rows_of_sampled_loss(const VarMeta& meta) {
+int64_t rows_of(const VarMeta& meta) {
   return dims_known(meta) && meta.rank() > 0 ? meta.dims[0] : -1;
 }
 
@@ -47,7 +48,7 @@ Status infer_nce(InferContext& ctx) {
                        dims_text(weight.dims), classes);
     }
   }
-  const int64_t rows = rows_of_sampled_loss(input);
+  const int64_t rows = rows_of(input);
   const int64_t samples = samples_of_label(label, ctx.attr<int32_t>("num_neg_samples"));
   ctx.set_output("Cost", input.dtype, {rows, 1});
   ctx.set_output("SampleLogits", input.dtype, {rows, samples});
@@ -57,9 +58,8 @@ Status infer_nce(InferContext& ctx) {
 
 Status infer_sample_classes(InferContext& ctx) {
   const VarMeta& label = ctx.input("Label");
-  ctx.set_output(
-      "SampleLabels", DType::kInt64,
-      {rows_of_sampled_loss(label), samples_of_label(label, ctx.attr<int32_t>("num_neg_samples"))});
+  ctx.set_output("SampleLabels", DType::kInt64,
+                 {rows_of(label), samples_of_label(label, ctx.attr<int32_t>("num_neg_samples"))});
   return Ok();
 }
 
@@ -90,7 +90,7 @@ Status infer_nce_grad(InferContext& ctx) {
 
 Status infer_tree_nodes(InferContext& ctx) {
   // The width is the length of the longest path.
-  ctx.set_output("Nodes", DType::kInt64, {rows_of_sampled_loss(ctx.input("Label")), -1});
+  ctx.set_output("Nodes", DType::kInt64, {rows_of(ctx.input("Label")), -1});
   return Ok();
 }
 
@@ -103,9 +103,9 @@ Status infer_hsigmoid(InferContext& ctx) {
     return ctx.error("'W' has shape {}, expected [classes - 1, width] for 'X' {}",
                      dims_text(w.dims), dims_text(x.dims));
   }
-  ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, {rows_of_sampled_loss(x), 1}), x));
+  ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, {rows_of(x), 1}), x));
   // The width is the length of the longest path in the tree of classes.
-  ctx.set_output("PreOut", x.dtype, {rows_of_sampled_loss(x), -1});
+  ctx.set_output("PreOut", x.dtype, {rows_of(x), -1});
   if (ctx.has_input("W")) ctx.copy("W", "W_Out");
   return Ok();
 }
@@ -242,8 +242,10 @@ void add_hsigmoid(OpRegistry& registry) {
 }
 
 }  // namespace
+}  // namespace sampled_loss
 
 void add_embedding_sampled_loss(OpRegistry& registry) {
+  using namespace sampled_loss;
   add_nce(registry);
   add_hsigmoid(registry);
 }

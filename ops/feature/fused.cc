@@ -7,6 +7,7 @@
 
 // Products with a bias, and ops that fuse two functions.
 namespace millrace::ops {
+namespace fused {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -119,7 +120,7 @@ Status infer_fused_op(InferContext& ctx) {
   return infer_broadcast(ctx, "X", "Y", "IntermediateOut", ctx.attr<int32_t>("axis"));
 }
 
-StatusOr<std::vector<GradOp>> grad_fused(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   std::vector<std::string> x = ctx.input_grad("X");
   std::vector<std::string> y = ctx.input_grad("Y");
   if (x.empty() && y.empty()) return std::vector<GradOp>{};
@@ -145,7 +146,7 @@ StatusOr<std::vector<GradOp>> grad_fused(const GradContext& ctx) {
   return one_grad_op(std::move(op));
 }
 
-Status infer_fused_grad_fused(InferContext& ctx) {
+Status infer_fused_grad(InferContext& ctx) {
   ctx.copy(ctx.has_input("X") ? "X" : "Out", "X@GRAD");
   ctx.copy("Y", "Y@GRAD");
   ctx.copy("IntermediateOut", "IntermediateOut@GRAD");
@@ -168,7 +169,7 @@ void add_fused_pair(OpRegistry& registry) {
       .output("Out", "shape of X")
       .intermediate("IntermediateOut", "result of the inner function")
       .infer(infer_fused_op)
-      .grad(grad_fused)
+      .grad(grad)
       .flops(elementwise_flops);
   registry.add(fused_attrs(forward));
   OpDef backward("fused_elemwise_activation_grad");
@@ -181,13 +182,15 @@ void add_fused_pair(OpRegistry& registry) {
       .output("X@GRAD", "gradient of X", Arity::kOptional)
       .output("Y@GRAD", "gradient of Y", Arity::kOptional)
       .output("IntermediateOut@GRAD", "gradient of the inner result", Arity::kOptional)
-      .infer(infer_fused_grad_fused);
+      .infer(infer_fused_grad);
   registry.add(fused_attrs(backward));
 }
 
 }  // namespace
+}  // namespace fused
 
 void add_feature_fused(OpRegistry& registry) {
+  using namespace fused;
   add_fused_pair(registry);
   registry.add(OpDef("batch_fc")
                    .doc("Out[s] = Input[s] * W[s] + Bias[s] for every slot s")

@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace center_loss {
 namespace {
 
-Status infer_center_loss(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 64));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Centers", 2, 2));
   MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "CenterUpdateRate", 1));
@@ -27,13 +28,15 @@ Status infer_center_loss(InferContext& ctx) {
   return Ok();
 }
 
-double flops_center_loss(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 4 * element_count(ctx.input("X"));
 }
 
 }  // namespace
+}  // namespace center_loss
 
 void add_loss_center_loss(OpRegistry& registry) {
+  using namespace center_loss;
   registry.add(
       OpDef("center_loss")
           .doc(
@@ -48,11 +51,11 @@ void add_loss_center_loss(OpRegistry& registry) {
           .attr("cluster_num", 0, "number of classes")
           .range(0)
           .attr("need_update", false, "whether to move the centres")
-          .infer(infer_center_loss)
+          .infer(infer)
           .grad({.type = "center_loss_grad",
                  .inputs = {"Loss@GRAD", "SampleCenterDiff", "X"},
                  .outputs = {"X@GRAD"}})
-          .flops(flops_center_loss)
+          .flops(flops)
           .inplace("Centers", "CentersOut"));
 }
 

@@ -2,6 +2,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace cross_entropy_ops {
 namespace {
 
 // One value for each row of classes: the shape of X with a last dim of 1; without the dim if the
@@ -27,7 +28,7 @@ StatusOr<VarMeta> loss_meta(const InferContext& ctx, bool soft_label) {
                    dims_text(x.dims), soft_label ? "soft" : "hard", dims_text(label.dims));
 }
 
-Status infer_cross_entropy(InferContext& ctx) {
+Status infer_loss(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(VarMeta out, loss_meta(ctx, ctx.attr<bool>("soft_label")));
   ctx.set_output("Y", std::move(out));
   return Ok();
@@ -78,16 +79,18 @@ OpDef base(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
 }
 
 }  // namespace
+}  // namespace cross_entropy_ops
 
 /// cross_entropy, bpr_loss and the second form of cross_entropy with its gradient op.
 void add_loss_cross_entropy(OpRegistry& registry) {
-  registry.add(base("cross_entropy", "negative logarithm of the probability of the label",
-                    infer_cross_entropy)
-                   .attr("soft_label", false, "Label holds probabilities")
-                   .attr("ignore_index", -100, "class whose loss is 0")
-                   .grad({.type = "cross_entropy_grad",
-                          .inputs = {"Label", "X", "Y@GRAD"},
-                          .outputs = {"X@GRAD"}}));
+  using namespace cross_entropy_ops;
+  registry.add(
+      base("cross_entropy", "negative logarithm of the probability of the label", infer_loss)
+          .attr("soft_label", false, "Label holds probabilities")
+          .attr("ignore_index", -100, "class whose loss is 0")
+          .grad({.type = "cross_entropy_grad",
+                 .inputs = {"Label", "X", "Y@GRAD"},
+                 .outputs = {"X@GRAD"}}));
   registry.add(
       base("bpr_loss", "ranking loss of the label's score against all other scores", infer_hard)
           .grad({.type = "bpr_loss_grad",

@@ -3,11 +3,12 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace elementwise_losses {
 namespace {
 
 // The first input slot is the prediction, the second what it is compared with; every output has the
 // shape of the prediction. Old programs pair [n, 1] with [n].
-Status infer_elementwise_losses(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const auto inputs = ctx.def().inputs();
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, inputs[0].name, inputs[1].name));
   for (const SlotDef& output : ctx.def().outputs()) ctx.copy(inputs[0].name, output.name);
@@ -36,7 +37,7 @@ OpDef loss(llvm::StringRef type, llvm::StringRef doc, llvm::StringRef prediction
   def.doc(doc)
       .input(prediction, "predictions")
       .input(truth, "target values, shape of the predictions")
-      .infer(infer_elementwise_losses)
+      .infer(infer)
       .flops(elementwise_flops);
   return def;
 }
@@ -131,9 +132,11 @@ void add_huber(OpRegistry& registry) {
 }
 
 }  // namespace
+}  // namespace elementwise_losses
 
 /// Losses that compare two tensors element by element and keep their shape.
 void add_loss_elementwise_losses(OpRegistry& registry) {
+  using namespace elementwise_losses;
   add_classification(registry);
   add_focal(registry);
   add_huber(registry);

@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace kldiv_loss {
 namespace {
 
-Status infer_kldiv_loss(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Target"));
   if (ctx.attr<std::string>("reduction") == "none") {
     ctx.set_output("Loss", without_offsets(ctx.input("X")));
@@ -16,6 +17,7 @@ Status infer_kldiv_loss(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace kldiv_loss
 
 void add_loss_kldiv_loss(OpRegistry& registry) {
   registry.add(OpDef("kldiv_loss")
@@ -25,7 +27,7 @@ void add_loss_kldiv_loss(OpRegistry& registry) {
                    .output("Loss", "shape of X, or rank 0")
                    .attr("reduction", "mean", "how the values are reduced")
                    .one_of({"none", "mean", "sum", "batchmean"})
-                   .infer(infer_kldiv_loss)
+                   .infer(kldiv_loss::infer)
                    .grad({.type = "kldiv_loss_grad",
                           .inputs = {"Loss@GRAD", "Target", "X"},
                           .outputs = {"X@GRAD"}})

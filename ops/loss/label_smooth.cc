@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace label_smooth {
 namespace {
 
-Status infer_label_smooth(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (ctx.has_input("PriorDist") && dims_known(x) && !x.dims.empty() && x.dims.back() >= 0)
     MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "PriorDist", x.dims.back()));
@@ -12,6 +13,7 @@ Status infer_label_smooth(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace label_smooth
 
 void add_loss_label_smooth(OpRegistry& registry) {
   registry.add(
@@ -22,7 +24,7 @@ void add_loss_label_smooth(OpRegistry& registry) {
           .output("Out", "shape of X")
           .attr("epsilon", 0.0F, "weight of the prior")
           .range(0, 1)
-          .infer(infer_label_smooth)
+          .infer(label_smooth::infer)
           .grad({.type = "label_smooth_grad",
                  .inputs = {"Out@GRAD"},
                  .outputs = {"X@GRAD"},

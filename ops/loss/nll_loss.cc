@@ -3,6 +3,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace nll_loss {
 namespace {
 
 // The dims of X [n, classes, ...] without the class dim.
@@ -19,7 +20,7 @@ StatusOr<Dims> label_dims(const InferContext& ctx) {
                    dims_text(label.dims));
 }
 
-Status infer_nll_loss(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 64));
   const VarMeta& x = ctx.input("X");
   const DType dtype = x.dtype;
@@ -38,6 +39,7 @@ Status infer_nll_loss(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace nll_loss
 
 void add_loss_nll_loss(OpRegistry& registry) {
   registry.add(OpDef("nll_loss")
@@ -50,7 +52,7 @@ void add_loss_nll_loss(OpRegistry& registry) {
                    .attr("ignore_index", int64_t{-100}, "class whose loss is 0")
                    .attr("reduction", "mean", "how the values are reduced")
                    .one_of({"none", "mean", "sum"})
-                   .infer(infer_nll_loss)
+                   .infer(nll_loss::infer)
                    .grad({.type = "nll_loss_grad",
                           .inputs = {"Label", "Out@GRAD", "Total_weight", "Weight", "X"},
                           .outputs = {"X@GRAD"},

@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace row_losses {
 namespace {
 
-int64_t rows_of_row_losses(const VarMeta& meta) {
+int64_t rows_of(const VarMeta& meta) {
   return dims_known(meta) && !meta.dims.empty() ? meta.dims[0] : -1;
 }
 
@@ -17,11 +18,11 @@ Status infer_smooth_l1(InferContext& ctx) {
     return ctx.error("InsideWeight and OutsideWeight must be given together, found one of them");
   const VarMeta x = ctx.input("X");
   ctx.copy("X", "Diff");
-  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {rows_of_row_losses(x), 1}));
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {rows_of(x), 1}));
   return Ok();
 }
 
-Status infer_distance_row_losses(InferContext& ctx) {
+Status infer_distance(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 64));
   const VarMeta x = ctx.input("X");
   const VarMeta y = ctx.input("Y");
@@ -37,19 +38,21 @@ Status infer_distance_row_losses(InferContext& ctx) {
   }
   int64_t width = -1;
   if (dims_known(x)) width = dims_product(llvm::ArrayRef<int64_t>(x.dims).drop_front());
-  ctx.set_output("sub_result", x.dtype, {rows_of_row_losses(x), width});
-  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {rows_of_row_losses(x), 1}));
+  ctx.set_output("sub_result", x.dtype, {rows_of(x), width});
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {rows_of(x), 1}));
   return Ok();
 }
 
-double flops_row_losses(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 4 * element_count(ctx.input("X"));
 }
 
 }  // namespace
+}  // namespace row_losses
 
 /// Losses of fluid 1.x with one value per row.
 void add_loss_row_losses(OpRegistry& registry) {
+  using namespace row_losses;
   registry.add(OpDef("smooth_l1_loss")
                    .doc("squared error near 0, absolute error beyond 1 / sigma^2, summed by row")
                    .input("X", "[n, ...]")
@@ -64,18 +67,18 @@ void add_loss_row_losses(OpRegistry& registry) {
                           .inputs = {"Diff", "InsideWeight", "Out@GRAD", "OutsideWeight"},
                           .outputs = {"X@GRAD", "Y@GRAD"},
                           .shape_like = {{"X@GRAD", "Diff"}, {"Y@GRAD", "Diff"}}})
-                   .flops(flops_row_losses));
+                   .flops(flops));
   registry.add(OpDef("squared_l2_distance")
                    .doc("sum of squared differences by row")
                    .input("X", "[n, ...]")
                    .input("Y", "shape of X, or one row for all")
                    .intermediate("sub_result", "X - Y as a matrix")
                    .output("Out", "[n, 1]")
-                   .infer(infer_distance_row_losses)
+                   .infer(infer_distance)
                    .grad({.type = "squared_l2_distance_grad",
                           .inputs = {"Out@GRAD", "X", "Y", "sub_result"},
                           .outputs = {"X@GRAD", "Y@GRAD"}})
-                   .flops(flops_row_losses));
+                   .flops(flops));
 }
 
 }  // namespace millrace::ops

@@ -2,6 +2,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace softmax_with_cross_entropy_ops {
 namespace {
 
 Status check_label(const InferContext& ctx, llvm::ArrayRef<int64_t> loss, size_t axis) {
@@ -22,7 +23,7 @@ Status check_label(const InferContext& ctx, llvm::ArrayRef<int64_t> loss, size_t
                    dims_text(label.dims));
 }
 
-Status infer_softmax_with_cross_entropy(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& logits = ctx.input("Logits");
   if (!dims_known(logits)) {
     ctx.copy("Logits", "Softmax");
@@ -40,13 +41,15 @@ Status infer_softmax_with_cross_entropy(InferContext& ctx) {
   return Ok();
 }
 
-double flops_softmax_with_cross_entropy(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 6 * elementwise_flops(ctx);
 }
 
 }  // namespace
+}  // namespace softmax_with_cross_entropy_ops
 
 void add_loss_softmax_with_cross_entropy(OpRegistry& registry) {
+  using namespace softmax_with_cross_entropy_ops;
   registry.add(OpDef("softmax_with_cross_entropy")
                    .doc("cross entropy of softmax(Logits) and labels, without overflow")
                    .input("Logits", "classes along axis")
@@ -58,13 +61,13 @@ void add_loss_softmax_with_cross_entropy(OpRegistry& registry) {
                    .attr("numeric_stable_mode", true, "subtract the maximum first")
                    .attr("ignore_index", -100, "class whose loss is 0")
                    .attr("axis", -1, "dim of the classes")
-                   .infer(infer_softmax_with_cross_entropy)
+                   .infer(infer)
                    .grad({.type = "softmax_with_cross_entropy_grad",
                           .inputs = {"Label", "Loss@GRAD", "Softmax"},
                           .outputs = {"Logits@GRAD"},
                           .shape_like = {{"Logits@GRAD", "Softmax"}},
                           .drops_lod = true})
-                   .flops(flops_softmax_with_cross_entropy)
+                   .flops(flops)
                    .inplace("Logits", "Softmax"));
 }
 

@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace clip {
 namespace {
 
-Status infer_clip(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const bool fixed = !ctx.has_input("Min") && !ctx.has_input("Max");
   const float lower = ctx.attr<float>("min");
   const float upper = ctx.attr<float>("max");
@@ -14,6 +15,7 @@ Status infer_clip(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace clip
 
 void add_math_clip(OpRegistry& registry) {
   registry.add(OpDef("clip")
@@ -24,7 +26,7 @@ void add_math_clip(OpRegistry& registry) {
                    .output("Out", "shape, dtype, LoD and kind of X")
                    .required_attr<float>("min", "lower bound")
                    .required_attr<float>("max", "upper bound, not below min")
-                   .infer(infer_clip)
+                   .infer(clip::infer)
                    .grad({.type = "clip_grad",
                           .inputs = {"Max", "Min", "Out@GRAD", "X"},
                           .outputs = {"X@GRAD"},

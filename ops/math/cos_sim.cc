@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace cos_sim {
 namespace {
 
-Status infer_cos_sim(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 64));
@@ -27,13 +28,15 @@ Status infer_cos_sim(InferContext& ctx) {
   return Ok();
 }
 
-double flops_cos_sim(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 6 * element_count(ctx.input("X"));
 }
 
 }  // namespace
+}  // namespace cos_sim
 
 void add_math_cos_sim(OpRegistry& registry) {
+  using namespace cos_sim;
   registry.add(OpDef("cos_sim")
                    .doc("cosine of the angle between rows")
                    .input("X", "[n, ...]")
@@ -41,11 +44,11 @@ void add_math_cos_sim(OpRegistry& registry) {
                    .output("Out", "[n, 1], LoD of X")
                    .intermediate("XNorm", "norms of the rows of X")
                    .intermediate("YNorm", "norms of the rows of Y")
-                   .infer(infer_cos_sim)
+                   .infer(infer)
                    .grad({.type = "cos_sim_grad",
                           .inputs = {"Out", "Out@GRAD", "X", "XNorm", "Y", "YNorm"},
                           .outputs = {"X@GRAD", "Y@GRAD"}})
-                   .flops(flops_cos_sim));
+                   .flops(flops));
 }
 
 }  // namespace millrace::ops

@@ -2,12 +2,13 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace cross {
 namespace {
 
 // The default, larger than any rank, means "the first dim of size 3".
 constexpr int32_t kFirstOfSizeThree = 9;
 
-Status infer_cross(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Y"));
   const VarMeta& x = ctx.input("X");
   const int32_t dim = ctx.attr<int32_t>("dim");
@@ -22,15 +23,17 @@ Status infer_cross(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace cross
 
 void add_math_cross(OpRegistry& registry) {
+  using namespace cross;
   registry.add(OpDef("cross")
                    .doc("cross product of vectors of three elements")
                    .input("X", "any shape with a dim of size 3")
                    .input("Y", "shape of X")
                    .output("Out", "shape of X")
                    .attr("dim", kFirstOfSizeThree, "dim of the vectors; 9: the first one of size 3")
-                   .infer(infer_cross)
+                   .infer(infer)
                    .grad({.type = "cross_grad",
                           .inputs = {"Out@GRAD", "X", "Y"},
                           .outputs = {"X@GRAD", "Y@GRAD"}})

@@ -2,15 +2,17 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace dist {
 namespace {
 
-Status infer_dist(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(broadcast_dims(ctx, "X", "Y", -1).status());
   ctx.set_output("Out", ctx.input("X").dtype, {});
   return Ok();
 }
 
 }  // namespace
+}  // namespace dist
 
 void add_math_dist(OpRegistry& registry) {
   registry.add(OpDef("dist")
@@ -19,7 +21,7 @@ void add_math_dist(OpRegistry& registry) {
                    .input("Y", "a shape that broadcasts with X")
                    .output("Out", "rank 0")
                    .attr("p", 2.0F, "order of the norm; 0 and infinities as in p_norm")
-                   .infer(infer_dist)
+                   .infer(dist::infer)
                    .grad({.type = "dist_grad",
                           .inputs = {"Out", "Out@GRAD", "X", "Y"},
                           .outputs = {"X@GRAD", "Y@GRAD"}})

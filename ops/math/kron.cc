@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace kron {
 namespace {
 
-Status infer_kron(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
   if (!dims_known(x) || !dims_known(y)) {
@@ -23,23 +24,25 @@ Status infer_kron(InferContext& ctx) {
   return Ok();
 }
 
-double flops_kron(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return element_count(ctx.input("X")) * element_count(ctx.input("Y"));
 }
 
 }  // namespace
+}  // namespace kron
 
 void add_math_kron(OpRegistry& registry) {
+  using namespace kron;
   registry.add(OpDef("kron")
                    .doc("Kronecker product: each element of X times the whole of Y")
                    .input("X", "any shape")
                    .input("Y", "any shape")
                    .output("Out", "dim by dim the product of both sizes, aligned at the end")
-                   .infer(infer_kron)
+                   .infer(infer)
                    .grad({.type = "kron_grad",
                           .inputs = {"Out@GRAD", "X", "Y"},
                           .outputs = {"X@GRAD", "Y@GRAD"}})
-                   .flops(flops_kron));
+                   .flops(flops));
 }
 
 }  // namespace millrace::ops

@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace matmul_ops {
 namespace {
 
-bool both_known_matmul(const InferContext& ctx) {
+bool both_known(const InferContext& ctx) {
   return dims_known(ctx.input("X")) && dims_known(ctx.input("Y"));
 }
 
@@ -24,10 +25,10 @@ Status check_heads(const InferContext& ctx, const MatrixDims& a, const MatrixDim
 
 // Fluid 1.x: the result drops the dim of a vector operand only if that dim has size 1, so the
 // product of a column vector and a row vector is a matrix.
-Status infer_matmul(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
-  if (!both_known_matmul(ctx)) {
+  if (!both_known(ctx)) {
     ctx.set_output("Out", shapeless_meta(x.dtype));
     return Ok();
   }
@@ -46,17 +47,17 @@ Status infer_matmul(InferContext& ctx) {
   return Ok();
 }
 
-double flops_matmul(const InferContext& ctx) {
-  if (!both_known_matmul(ctx)) return 1;
+double flops(const InferContext& ctx) {
+  if (!both_known(ctx)) return 1;
   return product_flops(ctx, left_matrix(ctx.input("X").dims, ctx.attr<bool>("transpose_X")),
                        right_matrix(ctx.input("Y").dims, ctx.attr<bool>("transpose_Y")));
 }
 
 // Newer form: vectors are never transposed, and the result always drops their dim.
-Status infer_v2_matmul(InferContext& ctx) {
+Status infer_v2(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
-  if (!both_known_matmul(ctx)) {
+  if (!both_known(ctx)) {
     ctx.set_output("Out", shapeless_meta(x.dtype));
     return Ok();
   }
@@ -92,7 +93,7 @@ Status infer_v2_grad(InferContext& ctx) {
 }
 
 double flops_v2(const InferContext& ctx) {
-  if (!both_known_matmul(ctx)) return 1;
+  if (!both_known(ctx)) return 1;
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
   return product_flops(ctx, left_matrix(x.dims, ctx.attr<bool>("trans_x") && x.rank() > 1),
@@ -110,12 +111,12 @@ OpDef matmul() {
       .attr("alpha", 1.0F, "factor of the result")
       .attr("head_number", 1, "groups of columns that are multiplied separately")
       .range(1)
-      .infer(infer_matmul)
+      .infer(infer)
       .grad({.type = "matmul_grad",
              .inputs = {"Out@GRAD", "X", "Y"},
              .outputs = {"X@GRAD", "Y@GRAD"},
              .infer = infer_grad_without_offsets})
-      .flops(flops_matmul);
+      .flops(flops);
 }
 
 OpDef matmul_v2() {
@@ -126,7 +127,7 @@ OpDef matmul_v2() {
       .output("Out", "batch dims, rows of X, columns of Y")
       .attr("trans_x", false, "swap the last two dims of X first")
       .attr("trans_y", false, "swap the last two dims of Y first")
-      .infer(infer_v2_matmul)
+      .infer(infer_v2)
       .grad({.type = "matmul_v2_grad",
              .inputs = {"Out@GRAD", "X", "Y"},
              .outputs = {"X@GRAD", "Y@GRAD"},
@@ -135,8 +136,10 @@ OpDef matmul_v2() {
 }
 
 }  // namespace
+}  // namespace matmul_ops
 
 void add_math_matmul(OpRegistry& registry) {
+  using namespace matmul_ops;
   registry.add(matmul());
   registry.add(matmul_v2());
 }

@@ -3,6 +3,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace mul_ops {
 namespace {
 
 struct Split {
@@ -26,7 +27,7 @@ StatusOr<Split> splits(const InferContext& ctx) {
   return split;
 }
 
-Status infer_mul(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
   if (!dims_known(x) || !dims_known(y)) {
@@ -53,7 +54,7 @@ Status infer_mul(InferContext& ctx) {
 }
 
 // Two operations for each element of X and column of Y; the gradient op does two such products.
-double flops_mul(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   const VarMeta& y = ctx.input("Y");
   double columns = 1;
   const auto first = static_cast<size_t>(std::max(0, ctx.attr<int32_t>("y_num_col_dims")));
@@ -70,7 +71,7 @@ Status infer_summed_grad(InferContext& ctx) {
 }
 
 double summed_grad_flops(const InferContext& ctx) {
-  return 2 * flops_mul(ctx);
+  return 2 * flops(ctx);
 }
 
 OpDef summed_mul_grad() {
@@ -101,14 +102,16 @@ OpDef mul() {
       .range(1)
       .attr("y_num_col_dims", 1, "leading dims of Y that form the rows")
       .range(1)
-      .infer(infer_mul)
+      .infer(infer)
       .grad({.type = "mul_grad", .inputs = {"Out@GRAD", "X", "Y"}, .outputs = {"X@GRAD", "Y@GRAD"}})
-      .flops(flops_mul);
+      .flops(flops);
 }
 
 }  // namespace
+}  // namespace mul_ops
 
 void add_math_mul(OpRegistry& registry) {
+  using namespace mul_ops;
   registry.add(summed_mul_grad());
   registry.add(mul());
 }

@@ -3,10 +3,11 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace scale_ops {
 namespace {
 
 // The gradient of a scale is a scale.
-StatusOr<std::vector<GradOp>> grad_scale(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("scale");
@@ -19,6 +20,7 @@ StatusOr<std::vector<GradOp>> grad_scale(const GradContext& ctx) {
 }
 
 }  // namespace
+}  // namespace scale_ops
 
 void add_math_scale(OpRegistry& registry) {
   registry.add(OpDef("scale")
@@ -31,7 +33,7 @@ void add_math_scale(OpRegistry& registry) {
                    .attr("bias", 0.0F, "summand")
                    .attr("bias_after_scale", true)
                    .infer(infer_unary)
-                   .grad(grad_scale)
+                   .grad(scale_ops::grad)
                    .flops(elementwise_flops)
                    .inplace("X", "Out"));
 }

@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace small_products {
 namespace {
 
-bool both_known_small_products(const InferContext& ctx, llvm::StringRef a, llvm::StringRef b) {
+bool both_known(const InferContext& ctx, llvm::StringRef a, llvm::StringRef b) {
   return dims_known(ctx.input(a)) && dims_known(ctx.input(b));
 }
 
@@ -13,7 +14,7 @@ Status infer_bmm(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 3, 3));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Y", 3, 3));
   const VarMeta& x = ctx.input("X");
-  if (!both_known_small_products(ctx, "X", "Y")) {
+  if (!both_known(ctx, "X", "Y")) {
     ctx.set_output("Out", x.dtype, {-1, -1, -1});
     return Ok();
   }
@@ -30,7 +31,7 @@ Status infer_mv(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Vec", 1, 1));
   const VarMeta& x = ctx.input("X");
   const VarMeta& vec = ctx.input("Vec");
-  if (both_known_small_products(ctx, "X", "Vec") && !dims_agree(x.dims[1], vec.dims[0])) {
+  if (both_known(ctx, "X", "Vec") && !dims_agree(x.dims[1], vec.dims[0])) {
     return ctx.error("X {} has {} columns, but Vec has {} elements", dims_text(x.dims), x.dims[1],
                      vec.dims[0]);
   }
@@ -55,7 +56,7 @@ Status infer_addmm(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Y", 2, 2));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Input", 1, 2));
   const VarMeta& x = ctx.input("X");
-  if (!both_known_small_products(ctx, "X", "Y")) {
+  if (!both_known(ctx, "X", "Y")) {
     ctx.set_output("Out", x.dtype, {-1, -1});
     return Ok();
   }
@@ -67,8 +68,8 @@ Status infer_addmm(InferContext& ctx) {
   return Ok();
 }
 
-double flops_small_products(const InferContext& ctx) {
-  if (!both_known_small_products(ctx, "X", "Y")) return 1;
+double flops(const InferContext& ctx) {
+  if (!both_known(ctx, "X", "Y")) return 1;
   return product_flops(ctx, left_matrix(ctx.input("X").dims, false),
                        right_matrix(ctx.input("Y").dims, false));
 }
@@ -78,9 +79,11 @@ double flops_mv(const InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace small_products
 
 /// addmm, bmm, dot, mv: products of matrices and vectors of fixed rank.
 void add_math_small_products(OpRegistry& registry) {
+  using namespace small_products;
   registry.add(OpDef("bmm")
                    .doc("product of two batches of matrices")
                    .input("X", "[batch, m, k]")
@@ -91,7 +94,7 @@ void add_math_small_products(OpRegistry& registry) {
                           .inputs = {"Out@GRAD", "X", "Y"},
                           .outputs = {"X@GRAD", "Y@GRAD"},
                           .infer = infer_grad_without_offsets})
-                   .flops(flops_small_products));
+                   .flops(flops));
   registry.add(OpDef("mv")
                    .doc("product of a matrix and a vector")
                    .input("X", "[m, n]")
@@ -124,7 +127,7 @@ void add_math_small_products(OpRegistry& registry) {
                    .grad({.type = "addmm_grad",
                           .inputs = {"Input", "Out@GRAD", "X", "Y"},
                           .outputs = {"Input@GRAD", "X@GRAD", "Y@GRAD"}})
-                   .flops(flops_small_products));
+                   .flops(flops));
 }
 
 }  // namespace millrace::ops

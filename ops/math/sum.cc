@@ -6,6 +6,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace sum {
 namespace {
 
 // Combines `dims` with those of one more summand; false if they differ. A scalar may have rank 0 or
@@ -24,7 +25,7 @@ bool join(std::optional<Dims>& dims, llvm::ArrayRef<int64_t> more) {
   return true;
 }
 
-Status infer_sum(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const size_t count = ctx.input_count("X");
   if (count == 0) return Ok();
   VarMeta out = ctx.input("X");
@@ -53,7 +54,7 @@ Status infer_sum(InferContext& ctx) {
 }
 
 // The gradient of each summand is a copy of the gradient of the sum.
-StatusOr<std::vector<GradOp>> grad_sum(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   std::vector<GradOp> ops;
   for (std::string& name : ctx.input_grad("X", true)) {
     if (name == names::kEmpty) continue;
@@ -66,16 +67,18 @@ StatusOr<std::vector<GradOp>> grad_sum(const GradContext& ctx) {
 }
 
 }  // namespace
+}  // namespace sum
 
 void add_math_sum(OpRegistry& registry) {
+  using namespace sum;
   registry.add(OpDef("sum")
                    .doc("sum of all inputs; sparse rows stay sparse if every input is")
                    .input("X", "tensors of one shape, or tensor arrays", Arity::kMany,
                           kTensorLike | kTensorArray)
                    .output("Out", "shape and dtype of the first input", Arity::kOne,
                            kTensorLike | kTensorArray)
-                   .infer(infer_sum)
-                   .grad(grad_sum)
+                   .infer(infer)
+                   .grad(grad)
                    .flops(elementwise_flops)
                    .inplace("X", "Out"));
 }

@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace accuracy_ops {
 namespace {
 
-Status infer_accuracy(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "Out", "Indices"));
   const VarMeta& indices = ctx.input("Indices");
   const VarMeta& label = ctx.input("Label");
@@ -21,6 +22,7 @@ Status infer_accuracy(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace accuracy_ops
 
 void add_metric_accuracy(OpRegistry& registry) {
   registry.add(OpDef("accuracy")
@@ -31,7 +33,7 @@ void add_metric_accuracy(OpRegistry& registry) {
                    .output("Accuracy", "rank 0; fluid 1.x declares [1]")
                    .output("Correct", "number of hits")
                    .output("Total", "number of rows")
-                   .infer(infer_accuracy)
+                   .infer(accuracy_ops::infer)
                    .flops(elementwise_flops));
 }
 

@@ -5,9 +5,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace auc {
 namespace {
 
-Status infer_auc(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Predict", 1, 2));
   const VarMeta& predict = ctx.input("Predict");
   const VarMeta& label = ctx.input("Label");
@@ -30,6 +31,7 @@ Status infer_auc(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace auc
 
 void add_metric_auc(OpRegistry& registry) {
   registry.add(
@@ -49,7 +51,7 @@ void add_metric_auc(OpRegistry& registry) {
           .range(1)
           .attr("slide_steps", 1, "number of most recent steps to use; 0: all")
           .range(0)
-          .infer(infer_auc)
+          .infer(auc::infer)
           .flops(elementwise_flops)
           .inplace("StatPos", "StatPosOut")
           .inplace("StatNeg", "StatNegOut"));

@@ -2,6 +2,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace detection_map {
 namespace {
 
 Status check_width(const InferContext& ctx, llvm::StringRef slot, int64_t least, int64_t most) {
@@ -13,7 +14,7 @@ Status check_width(const InferContext& ctx, llvm::StringRef slot, int64_t least,
                    least == most ? "6" : "5 or 6", dims_text(meta.dims));
 }
 
-Status infer_detection_map(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_width(ctx, "DetectRes", 6, 6));
   MILLRACE_RETURN_IF_ERROR(check_width(ctx, "Label", 5, 6));
   if (ctx.has_input("PosCount") && !(ctx.has_input("TruePos") && ctx.has_input("FalsePos")))
@@ -28,6 +29,7 @@ Status infer_detection_map(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace detection_map
 
 void add_metric_detection_map(OpRegistry& registry) {
   registry.add(
@@ -50,7 +52,7 @@ void add_metric_detection_map(OpRegistry& registry) {
           .attr("evaluate_difficult", true, "include difficult objects")
           .attr("ap_type", "integral", "area below the curve, or its mean at eleven points")
           .one_of({"integral", "11point"})
-          .infer(infer_detection_map));
+          .infer(detection_map::infer));
 }
 
 }  // namespace millrace::ops

@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace mean_iou {
 namespace {
 
-Status infer_mean_iou(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Predictions", "Labels"));
   const int64_t classes = ctx.attr<int32_t>("num_classes");
   ctx.set_output("OutMeanIou", DType::kFloat32, {1});
@@ -14,6 +15,7 @@ Status infer_mean_iou(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace mean_iou
 
 void add_metric_mean_iou(OpRegistry& registry) {
   registry.add(
@@ -29,7 +31,7 @@ void add_metric_mean_iou(OpRegistry& registry) {
           .output("OutCorrect", "hits by class")
           .required_attr<int32_t>("num_classes", "number of classes")
           .range(1)
-          .infer(infer_mean_iou)
+          .infer(mean_iou::infer)
           .flops(elementwise_flops));
 }
 

@@ -2,6 +2,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace precision_recall {
 namespace {
 
 // Macro and micro averages of precision, recall and F1.
@@ -9,7 +10,7 @@ constexpr int64_t kMetrics = 6;
 // True positives, false positives, true negatives, false negatives.
 constexpr int64_t kStates = 4;
 
-Status infer_precision_recall(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const int64_t classes = ctx.attr<int32_t>("class_number");
   for (const char* const slot : {"Indices", "Labels", "Weights"}) {
     if (ctx.has_input(slot)) MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "MaxProbs", slot));
@@ -23,6 +24,7 @@ Status infer_precision_recall(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace precision_recall
 
 void add_metric_precision_recall(OpRegistry& registry) {
   registry.add(OpDef("precision_recall")
@@ -37,7 +39,7 @@ void add_metric_precision_recall(OpRegistry& registry) {
                    .output("AccumStatesInfo", "counts with the batch [classes, 4]")
                    .required_attr<int32_t>("class_number", "number of classes")
                    .range(1)
-                   .infer(infer_precision_recall)
+                   .infer(precision_recall::infer)
                    .flops(elementwise_flops));
 }
 

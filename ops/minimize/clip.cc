@@ -3,13 +3,14 @@
 #include "ops/minimize/gradients.h"
 
 namespace millrace::ops {
+namespace clip_ops {
 namespace {
 
-AttrValue real_clip(double value) {
+AttrValue real(double value) {
   return make_attr(static_cast<float>(value));
 }
 
-Status check_positive_clip(const char* clip, const char* field, double value) {
+Status check_positive(const char* clip, const char* field, double value) {
   if (value > 0) return Ok();
   return InvalidArgument("clip by {}: '{}' must be positive, found {}", clip, field, value);
 }
@@ -192,7 +193,7 @@ class ClipTogether {
     fill.output("Out", {bound})
         .attr("shape", make_attr(std::vector<int64_t>{1}))
         .attr("dtype", make_attr(static_cast<int32_t>(dtype)))
-        .attr("value", real_clip(clip_norm))
+        .attr("value", real(clip_norm))
         .attr("str_value", make_attr(number_text(clip_norm)));
     MILLRACE_RETURN_IF_ERROR(builder_.append(fill).status());
     MILLRACE_ASSIGN_OR_RETURN(const std::string at_least,
@@ -222,23 +223,23 @@ struct Clip {
   std::vector<ParamGrad>& pairs;
 
   Status operator()(const ClipByValue& clip) const {
-    if (!clip.min) MILLRACE_RETURN_IF_ERROR(check_positive_clip("value", "max", clip.max));
+    if (!clip.min) MILLRACE_RETURN_IF_ERROR(check_positive("value", "max", clip.max));
     if (clip.min && *clip.min > clip.max) {
       return InvalidArgument("clip by value: 'min' must not exceed 'max', found {} and {}",
                              *clip.min, clip.max);
     }
     NewOp op("clip");
-    op.attr("min", real_clip(clip.min.value_or(-clip.max))).attr("max", real_clip(clip.max));
+    op.attr("min", real(clip.min.value_or(-clip.max))).attr("max", real(clip.max));
     return ClipEach(builder, parameters).run(op, pairs);
   }
   Status operator()(const ClipByNorm& clip) const {
-    MILLRACE_RETURN_IF_ERROR(check_positive_clip("norm", "clip_norm", clip.clip_norm));
+    MILLRACE_RETURN_IF_ERROR(check_positive("norm", "clip_norm", clip.clip_norm));
     NewOp op("clip_by_norm");
-    op.attr("max_norm", real_clip(clip.clip_norm));
+    op.attr("max_norm", real(clip.clip_norm));
     return ClipEach(builder, parameters).run(op, pairs);
   }
   Status operator()(const ClipByGlobalNorm& clip) const {
-    MILLRACE_RETURN_IF_ERROR(check_positive_clip("global norm", "clip_norm", clip.clip_norm));
+    MILLRACE_RETURN_IF_ERROR(check_positive("global norm", "clip_norm", clip.clip_norm));
     return ClipTogether(builder, parameters).run(clip.clip_norm, pairs);
   }
 };
@@ -302,9 +303,11 @@ bool has_own_clip(const ParameterTable& parameters, const ParamGrad& pair) {
 }
 
 }  // namespace
+}  // namespace clip_ops
 
 Status clip_gradients(Builder& builder, const std::optional<GradientClip>& common,
                       const ParameterTable& parameters, std::vector<ParamGrad>& pairs) {
+  using namespace clip_ops;
   if (pairs.empty()) return Ok();
   MarkScope marks(builder);
   marks.scope("gradient_clip");  // even if nothing is clipped: the original counts the scope

@@ -9,11 +9,12 @@
 #include "ops/minimize/rate_math.h"
 
 namespace millrace::ops {
+namespace schedule_ops {
 namespace {
 
 using rate::Name;
 
-Status check_positive_schedule(const char* schedule, const char* field, double value) {
+Status check_positive(const char* schedule, const char* field, double value) {
   if (value > 0) return Ok();
   return InvalidArgument("{} schedule: '{}' must be positive, found {}", schedule, field, value);
 }
@@ -52,8 +53,8 @@ struct AddDecay {
   Builder& builder;
 
   Name operator()(const NoamDecay& d) const {
-    MILLRACE_RETURN_IF_ERROR(check_positive_schedule("noam", "d_model", d.d_model));
-    MILLRACE_RETURN_IF_ERROR(check_positive_schedule("noam", "warmup_steps", d.warmup_steps));
+    MILLRACE_RETURN_IF_ERROR(check_positive("noam", "d_model", d.d_model));
+    MILLRACE_RETURN_IF_ERROR(check_positive("noam", "warmup_steps", d.warmup_steps));
     MILLRACE_ASSIGN_OR_RETURN(const std::string step, step_number(builder, 1));
     MILLRACE_ASSIGN_OR_RETURN(const std::string falling, rate::power(builder, step, -0.5));
     MILLRACE_ASSIGN_OR_RETURN(const std::string rising,
@@ -63,7 +64,7 @@ struct AddDecay {
   }
 
   Name operator()(const ExponentialDecay& d) const {
-    MILLRACE_RETURN_IF_ERROR(check_positive_schedule("exponential", "decay_steps", d.decay_steps));
+    MILLRACE_RETURN_IF_ERROR(check_positive("exponential", "decay_steps", d.decay_steps));
     MILLRACE_ASSIGN_OR_RETURN(const std::string done,
                               decays_done(builder, d.decay_steps, d.staircase));
     MILLRACE_ASSIGN_OR_RETURN(const std::string factor,
@@ -72,7 +73,7 @@ struct AddDecay {
   }
 
   Name operator()(const NaturalExpDecay& d) const {
-    MILLRACE_RETURN_IF_ERROR(check_positive_schedule("natural_exp", "decay_steps", d.decay_steps));
+    MILLRACE_RETURN_IF_ERROR(check_positive("natural_exp", "decay_steps", d.decay_steps));
     MILLRACE_ASSIGN_OR_RETURN(const std::string done,
                               decays_done(builder, d.decay_steps, d.staircase));
     MILLRACE_ASSIGN_OR_RETURN(const std::string exponent,
@@ -82,7 +83,7 @@ struct AddDecay {
   }
 
   Name operator()(const InverseTimeDecay& d) const {
-    MILLRACE_RETURN_IF_ERROR(check_positive_schedule("inverse_time", "decay_steps", d.decay_steps));
+    MILLRACE_RETURN_IF_ERROR(check_positive("inverse_time", "decay_steps", d.decay_steps));
     MILLRACE_ASSIGN_OR_RETURN(const std::string done,
                               decays_done(builder, d.decay_steps, d.staircase));
     MILLRACE_ASSIGN_OR_RETURN(const std::string grown, rate::scale(builder, done, d.decay_rate));
@@ -91,7 +92,7 @@ struct AddDecay {
   }
 
   Name operator()(const PolynomialDecay& d) const {
-    MILLRACE_RETURN_IF_ERROR(check_positive_schedule("polynomial", "decay_steps", d.decay_steps));
+    MILLRACE_RETURN_IF_ERROR(check_positive("polynomial", "decay_steps", d.decay_steps));
     MILLRACE_ASSIGN_OR_RETURN(const std::string step, step_number(builder));
     MILLRACE_ASSIGN_OR_RETURN(const std::string done,
                               d.cycle ? cycled(step, d.decay_steps) : capped(step, d.decay_steps));
@@ -129,9 +130,8 @@ struct AddDecay {
   }
 
   Name operator()(const CosineDecay& d) const {
-    MILLRACE_RETURN_IF_ERROR(
-        check_positive_schedule("cosine", "step_each_epoch", d.step_each_epoch));
-    MILLRACE_RETURN_IF_ERROR(check_positive_schedule("cosine", "epochs", d.epochs));
+    MILLRACE_RETURN_IF_ERROR(check_positive("cosine", "step_each_epoch", d.step_each_epoch));
+    MILLRACE_RETURN_IF_ERROR(check_positive("cosine", "epochs", d.epochs));
     MILLRACE_ASSIGN_OR_RETURN(const std::string epoch,
                               decays_done(builder, d.step_each_epoch, /*staircase=*/true));
     MILLRACE_ASSIGN_OR_RETURN(const std::string turned,
@@ -198,15 +198,17 @@ struct AddDecay {
 };
 
 }  // namespace
+}  // namespace schedule_ops
 
 StatusOr<std::string> add_schedule(Builder& builder, const Decay& decay) {
   MarkScope marks(builder);
   marks.role(kRoleLrSched);
-  return std::visit(AddDecay{builder}, decay);
+  return std::visit(schedule_ops::AddDecay{builder}, decay);
 }
 
 StatusOr<std::string> add_schedule(Builder& builder, const LinearWarmup& warmup) {
-  MILLRACE_RETURN_IF_ERROR(check_positive_schedule("warmup", "warmup_steps", warmup.warmup_steps));
+  using namespace schedule_ops;
+  MILLRACE_RETURN_IF_ERROR(check_positive("warmup", "warmup_steps", warmup.warmup_steps));
   std::string after;
   if (const Decay* const decay = std::get_if<Decay>(&warmup.after)) {
     MILLRACE_ASSIGN_OR_RETURN(after, add_schedule(builder, *decay));

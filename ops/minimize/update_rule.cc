@@ -5,9 +5,10 @@
 #include "framework/op_attrs.h"
 
 namespace millrace::ops {
+namespace update_rule_ops {
 namespace {
 
-AttrValue real_update_rule(double value) {
+AttrValue real(double value) {
   return make_attr(static_cast<float>(value));
 }
 
@@ -35,11 +36,11 @@ struct RuleOf {
   UpdateRule operator()(const Momentum& m) const {
     return {"momentum",
             {kUpdateRuleVelocity},
-            {{"mu", real_update_rule(m.momentum)},
+            {{"mu", real(m.momentum)},
              {"use_nesterov", make_attr(m.use_nesterov)},
              {"regularization_method", make_attr(decay ? "l2_decay" : "")},
-             {"regularization_coeff", real_update_rule(decay ? decay->coeff : 0)},
-             {"rescale_grad", real_update_rule(m.rescale_grad)}}};
+             {"regularization_coeff", real(decay ? decay->coeff : 0)},
+             {"rescale_grad", real(m.rescale_grad)}}};
   }
 
   UpdateRule operator()(const LarsMomentum& m) const {
@@ -47,30 +48,30 @@ struct RuleOf {
         has_part(param, m.exclude_from_weight_decay) ? 0 : m.lars_weight_decay;
     return {"lars_momentum",
             {kUpdateRuleVelocity},
-            {{"mu", real_update_rule(m.momentum)},
-             {"lars_coeff", real_update_rule(m.lars_coeff)},
+            {{"mu", real(m.momentum)},
+             {"lars_coeff", real(m.lars_coeff)},
              {"lars_weight_decay", make_attr(std::vector<float>{static_cast<float>(weight_decay)})},
-             {"epsilon", real_update_rule(m.epsilon)},
-             {"rescale_grad", real_update_rule(m.rescale_grad)}}};
+             {"epsilon", real(m.epsilon)},
+             {"rescale_grad", real(m.rescale_grad)}}};
   }
 
   UpdateRule operator()(const Adagrad& m) const {
     return {"adagrad",
             {{"moment", "Moment", "MomentOut", m.initial_accumulator_value}},
-            {{"epsilon", real_update_rule(m.epsilon)}}};
+            {{"epsilon", real(m.epsilon)}}};
   }
 
   UpdateRule operator()(const DecayedAdagrad& m) const {
     return {"decayed_adagrad",
             {{"moment", "Moment", "MomentOut"}},
-            {{"decay", real_update_rule(m.decay)}, {"epsilon", real_update_rule(m.epsilon)}}};
+            {{"decay", real(m.decay)}, {"epsilon", real(m.epsilon)}}};
   }
 
   UpdateRule operator()(const Adadelta& m) const {
     return {"adadelta",
             {{"_avg_squared_grad", "AvgSquaredGrad", "AvgSquaredGradOut"},
              {"_avg_squared_update", "AvgSquaredUpdate", "AvgSquaredUpdateOut"}},
-            {{"epsilon", real_update_rule(m.epsilon)}, {"rho", real_update_rule(m.rho)}}};
+            {{"epsilon", real(m.epsilon)}, {"rho", real(m.rho)}}};
   }
 
   UpdateRule operator()(const RmsProp& m) const {
@@ -78,29 +79,29 @@ struct RuleOf {
             {{"momentum", "Moment", "MomentOut"},
              {"mean_square", "MeanSquare", "MeanSquareOut"},
              {"mean_grad", "MeanGrad", "MeanGradOut"}},
-            {{"decay", real_update_rule(m.rho)},
-             {"epsilon", real_update_rule(m.epsilon)},
-             {"momentum", real_update_rule(m.momentum)},
+            {{"decay", real(m.rho)},
+             {"epsilon", real(m.epsilon)},
+             {"momentum", real(m.momentum)},
              {"centered", make_attr(m.centered)}}};
   }
 
   UpdateRule operator()(const Adam& m) const {
     return {"adam",
             moments(m.beta1, m.beta2),
-            {{"beta1", real_update_rule(m.beta1)},
-             {"beta2", real_update_rule(m.beta2)},
-             {"epsilon", real_update_rule(m.epsilon)},
+            {{"beta1", real(m.beta1)},
+             {"beta2", real(m.beta2)},
+             {"epsilon", real(m.epsilon)},
              {"lazy_mode", make_attr(m.lazy_mode)}}};
   }
 
   UpdateRule operator()(const AdamW& m) const {
     return {"adamw",
             moments(m.beta1, m.beta2),
-            {{"beta1", real_update_rule(m.beta1)},
-             {"beta2", real_update_rule(m.beta2)},
-             {"epsilon", real_update_rule(m.epsilon)},
+            {{"beta1", real(m.beta1)},
+             {"beta2", real(m.beta2)},
+             {"epsilon", real(m.epsilon)},
              {"lazy_mode", make_attr(m.lazy_mode)},
-             {"coeff", real_update_rule(m.weight_decay)},
+             {"coeff", real(m.weight_decay)},
              {"with_decay", make_attr(!has_part(param, m.exclude_from_weight_decay))}}};
   }
 
@@ -109,9 +110,7 @@ struct RuleOf {
             {{"moment", "Moment", "MomentOut"},
              {"inf_norm", "InfNorm", "InfNormOut"},
              {"beta1_pow_acc", "Beta1Pow", "", m.beta1, true}},
-            {{"beta1", real_update_rule(m.beta1)},
-             {"beta2", real_update_rule(m.beta2)},
-             {"epsilon", real_update_rule(m.epsilon)}},
+            {{"beta1", real(m.beta1)}, {"beta2", real(m.beta2)}, {"epsilon", real(m.epsilon)}},
             PowerUpdate{"beta1_pow_acc", m.beta1, "adamax"}};
   }
 
@@ -120,10 +119,10 @@ struct RuleOf {
         has_part(param, m.exclude_from_weight_decay) ? 0 : m.lamb_weight_decay;
     return {"lamb",
             moments(m.beta1, m.beta2),
-            {{"beta1", real_update_rule(m.beta1)},
-             {"beta2", real_update_rule(m.beta2)},
-             {"epsilon", real_update_rule(m.epsilon)},
-             {"weight_decay", real_update_rule(weight_decay)},
+            {{"beta1", real(m.beta1)},
+             {"beta2", real(m.beta2)},
+             {"epsilon", real(m.epsilon)},
+             {"weight_decay", real(weight_decay)},
              {"always_adapt", make_attr(m.always_adapt)}}};
   }
 
@@ -131,25 +130,22 @@ struct RuleOf {
     return {"ftrl",
             {{"squared", "SquaredAccumulator", "SquaredAccumOut"},
              {"linear", "LinearAccumulator", "LinearAccumOut"}},
-            {{"l1", real_update_rule(m.l1)},
-             {"l2", real_update_rule(m.l2)},
-             {"lr_power", real_update_rule(m.lr_power)}}};
+            {{"l1", real(m.l1)}, {"l2", real(m.l2)}, {"lr_power", real(m.lr_power)}}};
   }
 
   UpdateRule operator()(const Dpsgd& m) const {
     return {"dpsgd",
             {},
-            {{"clip", real_update_rule(m.clip)},
-             {"batch_size", real_update_rule(m.batch_size)},
-             {"sigma", real_update_rule(m.sigma)}}};
+            {{"clip", real(m.clip)}, {"batch_size", real(m.batch_size)}, {"sigma", real(m.sigma)}}};
   }
 };
 
 }  // namespace
+}  // namespace update_rule_ops
 
 UpdateRule update_rule(const UpdateMethod& method, const std::string& param,
                        const std::optional<L2Decay>& decay) {
-  UpdateRule rule = std::visit(RuleOf{param, decay}, method);
+  UpdateRule rule = std::visit(update_rule_ops::RuleOf{param, decay}, method);
   rule.single_precision_state =
       std::holds_alternative<Adam>(method) || std::holds_alternative<AdamW>(method) ||
       std::holds_alternative<Adamax>(method) || std::holds_alternative<Lamb>(method);

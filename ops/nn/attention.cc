@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace attention {
 namespace {
 
-Status infer_attention(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& q = ctx.input("Q");
   const VarMeta& k = ctx.input("K");
   const VarMeta& v = ctx.input("V");
@@ -37,9 +38,11 @@ double attention_flops(const InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace attention
 
 /// multi_head_attention
 void add_nn_attention(OpRegistry& registry) {
+  using namespace attention;
   registry.add(
       OpDef("multi_head_attention")
           .doc("softmax(scale * Q K' + Mask) V for every head; made by the rewrite fuse-attention")
@@ -52,7 +55,7 @@ void add_nn_attention(OpRegistry& registry) {
           .attr("heads", 1, "number of heads")
           .range(1)
           .attr("scale", 1.0F, "factor of the products with K")
-          .infer(infer_attention)
+          .infer(infer)
           .flops(attention_flops)
           .grad({.type = "multi_head_attention_grad",
                  .inputs = {"K", "Out@GRAD", "Probs", "Q", "V"},

@@ -6,10 +6,11 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace batch_norm_ops {
 namespace {
 
 // Scale, Bias, Mean and Variance have one element for each channel.
-Status check_channels_batch_norm(const InferContext& ctx, int64_t channels) {
+Status check_channels(const InferContext& ctx, int64_t channels) {
   for (const llvm::StringRef slot : {"Scale", "Bias", "Mean", "Variance"}) {
     const VarMeta& meta = ctx.input(slot);
     if (!meta.has_shape || channels < 0) continue;
@@ -21,12 +22,12 @@ Status check_channels_batch_norm(const InferContext& ctx, int64_t channels) {
   return Ok();
 }
 
-Status infer_batch_norm(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 5));
   const VarMeta x = ctx.input("X");
   const bool last = channels_last(ctx, "data_layout");
   int64_t channels = x.has_shape ? x.dims[channel_dim(x, last)] : -1;
-  MILLRACE_RETURN_IF_ERROR(check_channels_batch_norm(ctx, channels));
+  MILLRACE_RETURN_IF_ERROR(check_channels(ctx, channels));
   // Statistics of 16 bit images are kept in 32 bits, the type of Mean.
   const VarMeta mean = ctx.input("Mean");
   if (channels < 0 && mean.has_shape) channels = dims_product(mean.dims);
@@ -41,7 +42,7 @@ Status infer_batch_norm(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_grad_batch_norm(InferContext& ctx) {
+Status infer_grad(InferContext& ctx) {
   // inplace_abn_grad has Y instead of X, with the same shape.
   for (const auto& [output, input] : {std::pair{"X@GRAD", ctx.has_input("X") ? "X" : "Y@GRAD"},
                                       {"Scale@GRAD", "Scale"},
@@ -51,8 +52,8 @@ Status infer_grad_batch_norm(InferContext& ctx) {
 }
 
 // relu of the sum of a normalised image and another image.
-Status infer_fused_batch_norm(InferContext& ctx) {
-  MILLRACE_RETURN_IF_ERROR(infer_batch_norm(ctx));
+Status infer_fused(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(infer(ctx));
   const VarMeta& x = ctx.input("X");
   const VarMeta& z = ctx.input("Z");
   if (ctx.attr<bool>("z_first")) ctx.set_output("Y", with_offsets_of(x, z));
@@ -64,13 +65,13 @@ Status infer_fused_batch_norm(InferContext& ctx) {
                    dims_text(z.dims));
 }
 
-Status infer_fused_grad_batch_norm(InferContext& ctx) {
+Status infer_fused_grad(InferContext& ctx) {
   ctx.set_output("Z@GRAD", without_offsets(ctx.input("X")));
-  return infer_grad_batch_norm(ctx);
+  return infer_grad(ctx);
 }
 
 // About eight operations an element: two sums, normalisation, scale and shift.
-double flops_batch_norm(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 8 * elementwise_flops(ctx);
 }
 
@@ -97,7 +98,7 @@ StatusOr<std::vector<GradOp>> make_grad(const GradContext& ctx, llvm::StringRef 
   return one_grad_op(std::move(op));
 }
 
-StatusOr<std::vector<GradOp>> grad_batch_norm(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   return make_grad(ctx, "batch_norm_grad", "X", false);
 }
 
@@ -110,7 +111,7 @@ StatusOr<std::vector<GradOp>> inplace_grad(const GradContext& ctx) {
   return make_grad(ctx, "inplace_abn_grad", "Y", true);
 }
 
-void add_attrs_batch_norm(OpDef& def) {
+void add_attrs(OpDef& def) {
   def.attr("momentum", 0.9F, "weight of the old running statistics")
       .attr("epsilon", 1e-5F, "added to the variance")
       .range(0)
@@ -144,11 +145,11 @@ OpDef forward(llvm::StringRef type, llvm::StringRef doc) {
       .intermediate("SavedMean", "[channels], mean of the batch")
       .intermediate("SavedVariance", "[channels], 1 / sqrt(variance of the batch + epsilon)")
       .intermediate("ReserveSpace", "work space of the original's GPU kernel")
-      .infer(infer_batch_norm)
-      .flops(flops_batch_norm)
+      .infer(infer)
+      .flops(flops)
       .inplace("Mean", "MeanOut")
       .inplace("Variance", "VarianceOut");
-  add_attrs_batch_norm(def);
+  add_attrs(def);
   return def;
 }
 
@@ -170,9 +171,9 @@ OpDef backward(llvm::StringRef type) {
       .output("X@GRAD", "gradient of X", Arity::kOptional)
       .output("Scale@GRAD", "[channels]", Arity::kOptional)
       .output("Bias@GRAD", "[channels]", Arity::kOptional)
-      .infer(infer_grad_batch_norm)
-      .flops(flops_batch_norm);
-  add_attrs_batch_norm(def);
+      .infer(infer_grad)
+      .flops(flops);
+  add_attrs(def);
   return def;
 }
 
@@ -182,7 +183,7 @@ OpDef fused_batch_norm() {
                       "max(batch_norm(X) + Z, 0); made by the rewrite fuse-norm for training");
   return def.input("Z", "image of the shape of X", Arity::kOptional)
       .attr("z_first", false, "Y has the LoD of Z, not of X")
-      .infer(infer_fused_batch_norm)
+      .infer(infer_fused)
       .inplace("Z", "Y");
 }
 
@@ -191,20 +192,22 @@ OpDef fused_backward() {
   return def.doc("gradient of fused_batch_norm; that of Y is the sum of two where there are two")
       .input("MoreY@GRAD", "second summand of the gradient of Y", Arity::kOptional)
       .output("Z@GRAD", "gradient of Z", Arity::kOptional)
-      .infer(infer_fused_grad_batch_norm)
+      .infer(infer_fused_grad)
       .inplace("Y@GRAD", "Z@GRAD")
       .inplace("MoreY@GRAD", "X@GRAD")
       .inplace("Y@GRAD", "X@GRAD");
 }
 
 }  // namespace
+}  // namespace batch_norm_ops
 
 /// batch_norm, sync_batch_norm, inplace_abn and their gradient ops
 void add_nn_batch_norm(OpRegistry& registry) {
+  using namespace batch_norm_ops;
   registry.add(forward("batch_norm",
                        "every channel shifted and scaled to mean 0 and variance 1, "
                        "then by Scale and Bias")
-                   .grad(grad_batch_norm));
+                   .grad(grad));
   registry.add(backward("batch_norm_grad"));
   registry.add(fused_batch_norm());
   registry.add(fused_backward());

@@ -4,11 +4,12 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace conv {
 namespace {
 
 // Filter is [output channels, input channels of a group, kernel...] in every data format.
-Status check_channels_conv(const InferContext& ctx, const VarMeta& input, const VarMeta& filter,
-                           bool last) {
+Status check_channels(const InferContext& ctx, const VarMeta& input, const VarMeta& filter,
+                      bool last) {
   const auto groups = ctx.attr<int64_t>("groups");
   const int64_t channels = input.dims[channel_dim(input, last)];
   const int64_t of_group = filter.dims[1];
@@ -26,13 +27,13 @@ Status check_channels_conv(const InferContext& ctx, const VarMeta& input, const 
 }
 
 // Dims of Output; nullopt if a shape is unknown.
-StatusOr<std::optional<Dims>> output_dims_conv(const InferContext& ctx) {
+StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
   const bool last = channels_last(ctx, "data_format");
   MILLRACE_ASSIGN_OR_RETURN(const bool known, conv_shapes_known(ctx));
   if (!known) return std::optional<Dims>{};
   const VarMeta& input = ctx.input("Input");
   const VarMeta& filter = ctx.input("Filter");
-  MILLRACE_RETURN_IF_ERROR(check_channels_conv(ctx, input, filter, last));
+  MILLRACE_RETURN_IF_ERROR(check_channels(ctx, input, filter, last));
   const auto spatial = spatial_dims(input, last);
   MILLRACE_ASSIGN_OR_RETURN(
       const Window window,
@@ -48,7 +49,7 @@ StatusOr<std::optional<Dims>> output_dims_conv(const InferContext& ctx) {
 // Infers Output, and Outputs, which hold groups of its channels.
 Status infer_conv_fusion(InferContext& ctx) {
   const VarMeta input = ctx.input("Input");
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
   const auto parts = ctx.attr<std::vector<int64_t>>("split_channels");
   if (parts.size() != ctx.output_count("Outputs")) {
     return ctx.error(
@@ -78,28 +79,20 @@ Status infer_conv_fusion(InferContext& ctx) {
                    total, (*dims)[channel]);
 }
 
-Status infer_conv(InferContext& ctx) {
-  const VarMeta input = ctx.input("Input");
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv(ctx));
-  ctx.set_output("Output",
-                 dims ? without_offsets(with_dims(input, *dims)) : shapeless_meta(input.dtype));
+Status infer(InferContext& ctx) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
+  set_conv_output(ctx, dims);
   return Ok();
 }
 
 // A product and a sum for every element of Output and of one filter; twice for the gradients.
-double flops_conv(const InferContext& ctx) {
-  const auto dims = output_dims_conv(ctx);
-  const VarMeta& filter = ctx.input("Filter");
-  if (!dims.ok() || !dims.value() || filter.dims.empty()) return 0;
-  const double per_element =
-      2 * element_count(filter) / static_cast<double>(std::max<int64_t>(filter.dims[0], 1));
+double flops(const InferContext& ctx) {
   const size_t gradients = ctx.output_count("Input@GRAD") + ctx.output_count("Filter@GRAD");
   const double passes = ctx.has_input("Output@GRAD") ? static_cast<double>(gradients) : 1;
-  return passes * per_element * element_count(tensor_meta(DType::kFloat32, *dims.value()));
+  return passes * conv_operations(ctx, output_dims(ctx));
 }
 
-OpDef family_conv(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial,
-                  llvm::StringRef doc) {
+OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("Input", "images, see data_format")
@@ -109,18 +102,18 @@ OpDef family_conv(llvm::StringRef type, llvm::StringRef grad_type, size_t spatia
              Arity::kOptional)
       .output("Output", "images");
   add_conv_attrs(def, spatial)
-      .infer(infer_conv)
-      .flops(flops_conv)
+      .infer(infer)
+      .flops(flops)
       .grad({.type = grad_type,
              .inputs = {"Input", "Filter", "Bias", "Output@GRAD"},
              .outputs = {"Input@GRAD", "Filter@GRAD", "Bias@GRAD"}});
   return def;
 }
 
-Status infer_fused_conv(InferContext& ctx) {
-  if (!ctx.attr<bool>("residual_first")) return infer_conv(ctx);
+Status infer_fused(InferContext& ctx) {
+  if (!ctx.attr<bool>("residual_first")) return infer(ctx);
   const VarMeta& input = ctx.input("Input");
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
   const VarMeta out = dims ? with_dims(input, *dims) : shapeless_meta(input.dtype);
   ctx.set_output("Output", with_offsets_of(out, ctx.input("ResidualData")));
   return Ok();
@@ -152,8 +145,8 @@ OpDef fused_conv() {
       .attr("fuse_residual_connection", true, "add ResidualData")
       .attr("release_filter", false, "free Filter once its values are folded")
       .attr("residual_first", false, "Output has the LoD of ResidualData; else it has none")
-      .infer(infer_fused_conv)
-      .flops(flops_conv)
+      .infer(infer_fused)
+      .flops(flops)
       .inplace("ResidualData", "Output");
 }
 
@@ -178,20 +171,22 @@ OpDef conv_fusion(llvm::StringRef type) {
       .attr("workspace_size_MB", 512, "of the GPU, no effect")
       .attr("search_times", -1, "of the GPU, no effect")
       .infer(infer_conv_fusion)
-      .flops(flops_conv);
+      .flops(flops);
 }
 
 }  // namespace
+}  // namespace conv
 
 /// conv2d, depthwise_conv2d, conv3d, fused_conv2d, conv2d_fusion, fused_conv2d_add_act
 void add_nn_conv(OpRegistry& registry) {
-  registry.add(family_conv("conv2d", "conv2d_grad", 2, "two-dimensional convolution"));
-  registry.add(family_conv("depthwise_conv2d", "depthwise_conv2d_grad", 2,
-                           "two-dimensional convolution, every channel separately"));
+  using namespace conv;
+  registry.add(family("conv2d", "conv2d_grad", 2, "two-dimensional convolution"));
+  registry.add(family("depthwise_conv2d", "depthwise_conv2d_grad", 2,
+                      "two-dimensional convolution, every channel separately"));
   registry.add(fused_conv());
   registry.add(conv_fusion("conv2d_fusion"));
   registry.add(conv_fusion("fused_conv2d_add_act"));
-  registry.add(family_conv("conv3d", "conv3d_grad", 3, "three-dimensional convolution"));
+  registry.add(family("conv3d", "conv3d_grad", 3, "three-dimensional convolution"));
 }
 
 }  // namespace millrace::ops

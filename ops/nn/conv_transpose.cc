@@ -4,6 +4,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace conv_transpose {
 namespace {
 
 // The size that follows from strides and kernel, before output_size or output_padding.
@@ -33,7 +34,7 @@ StatusOr<int64_t> chosen_size(const InferContext& ctx, const Window& window, siz
   return natural;
 }
 
-StatusOr<std::optional<Dims>> output_dims_conv_transpose(const InferContext& ctx) {
+StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(const bool known, conv_shapes_known(ctx));
   if (!known) return std::optional<Dims>{};
   const VarMeta& input = ctx.input("Input");
@@ -60,26 +61,21 @@ StatusOr<std::optional<Dims>> output_dims_conv_transpose(const InferContext& ctx
   return std::optional<Dims>(std::move(out));
 }
 
-Status infer_conv_transpose(InferContext& ctx) {
-  const VarMeta input = ctx.input("Input");
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv_transpose(ctx));
-  ctx.set_output("Output",
-                 dims ? without_offsets(with_dims(input, *dims)) : shapeless_meta(input.dtype));
+Status infer(InferContext& ctx) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
+  set_conv_output(ctx, dims);
   return Ok();
 }
 
 // A product and a sum for every element of Input and of its filter; twice for the gradients.
-double flops_conv_transpose(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   const VarMeta& filter = ctx.input("Filter");
   if (!filter.has_shape || filter.dims.empty()) return 0;
-  const double per_element =
-      2 * element_count(filter) / static_cast<double>(std::max<int64_t>(filter.dims[0], 1));
   const double passes = ctx.has_input("Output@GRAD") ? 2 : 1;
-  return passes * per_element * element_count(ctx.input("Input"));
+  return passes * filter_operations(filter) * element_count(ctx.input("Input"));
 }
 
-OpDef family_conv_transpose(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial,
-                            llvm::StringRef doc) {
+OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("Input", "images, see data_format")
@@ -90,8 +86,8 @@ OpDef family_conv_transpose(llvm::StringRef type, llvm::StringRef grad_type, siz
       .attr("output_padding", std::vector<int32_t>{}, "added to the size of each spatial dim")
       .range(0)
       .attr("output_size", std::vector<int32_t>{}, "sizes of the spatial dims; empty: smallest")
-      .infer(infer_conv_transpose)
-      .flops(flops_conv_transpose)
+      .infer(infer)
+      .flops(flops)
       .grad({.type = grad_type,
              .inputs = {"Input", "Filter", "Bias", "Output@GRAD"},
              .outputs = {"Input@GRAD", "Filter@GRAD"}});
@@ -99,18 +95,17 @@ OpDef family_conv_transpose(llvm::StringRef type, llvm::StringRef grad_type, siz
 }
 
 }  // namespace
+}  // namespace conv_transpose
 
 /// conv2d_transpose, depthwise_conv2d_transpose, conv3d_transpose
 void add_nn_conv_transpose(OpRegistry& registry) {
-  registry.add(
-      family_conv_transpose("conv2d_transpose", "conv2d_transpose_grad", 2,
-                            "the gradient of a two-dimensional convolution as a forward op"));
-  registry.add(family_conv_transpose("depthwise_conv2d_transpose",
-                                     "depthwise_conv2d_transpose_grad", 2,
-                                     "conv2d_transpose, every channel separately"));
-  registry.add(
-      family_conv_transpose("conv3d_transpose", "conv3d_transpose_grad", 3,
-                            "the gradient of a three-dimensional convolution as a forward op"));
+  using namespace conv_transpose;
+  registry.add(family("conv2d_transpose", "conv2d_transpose_grad", 2,
+                      "the gradient of a two-dimensional convolution as a forward op"));
+  registry.add(family("depthwise_conv2d_transpose", "depthwise_conv2d_transpose_grad", 2,
+                      "conv2d_transpose, every channel separately"));
+  registry.add(family("conv3d_transpose", "conv3d_transpose_grad", 3,
+                      "the gradient of a three-dimensional convolution as a forward op"));
 }
 
 }  // namespace millrace::ops

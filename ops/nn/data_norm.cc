@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace data_norm {
 namespace {
 
-Status infer_data_norm(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const VarMeta size = ctx.input("BatchSize");
   int64_t channels = size.has_shape ? dims_product(size.dims) : -1;
@@ -23,7 +24,7 @@ Status infer_data_norm(InferContext& ctx) {
 }
 
 // The gradient op updates the statistics in place and also writes their increments.
-StatusOr<std::vector<GradOp>> grad_data_norm(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   GradOp op("data_norm_grad");
   op.input("X", ctx.input("X")).input("Y@GRAD", ctx.output_grad("Y"));
   for (const char* const slot : {"scale_w", "bias"}) {
@@ -39,7 +40,7 @@ StatusOr<std::vector<GradOp>> grad_data_norm(const GradContext& ctx) {
   return one_grad_op(std::move(op));
 }
 
-Status infer_grad_data_norm(InferContext& ctx) {
+Status infer_grad(InferContext& ctx) {
   ctx.copy("X", "X@GRAD");
   ctx.copy("scale_w", "scale_w@GRAD");
   ctx.copy("bias", "bias@GRAD");
@@ -50,7 +51,7 @@ Status infer_grad_data_norm(InferContext& ctx) {
   return Ok();
 }
 
-void add_attrs_data_norm(OpDef& def) {
+void add_attrs(OpDef& def) {
   def.attr("epsilon", 1e-4F, "smallest square sum")
       .range(0)
       .attr("slot_dim", -1, "width of a slot whose first column counts shows; -1: none")
@@ -63,9 +64,11 @@ void add_attrs_data_norm(OpDef& def) {
 }
 
 }  // namespace
+}  // namespace data_norm
 
 /// data_norm, data_norm_grad
 void add_nn_data_norm(OpRegistry& registry) {
+  using namespace data_norm;
   OpDef forward("data_norm");
   forward.doc("every column shifted and scaled by statistics gathered over all batches so far")
       .input("scale_w", "[columns], factor", Arity::kOptional)
@@ -77,9 +80,9 @@ void add_nn_data_norm(OpRegistry& registry) {
       .output("Y", "shape and dtype of X")
       .intermediate("Means", "[columns]")
       .intermediate("Scales", "[columns], 1 / standard deviation")
-      .infer(infer_data_norm)
-      .grad(grad_data_norm);
-  add_attrs_data_norm(forward);
+      .infer(infer)
+      .grad(grad);
+  add_attrs(forward);
   registry.add(std::move(forward));
   OpDef backward("data_norm_grad");
   backward.doc("gradient of data_norm; updates the statistics")
@@ -101,8 +104,8 @@ void add_nn_data_norm(OpRegistry& registry) {
       .output("BatchSquareSum@GRAD", "increment of the statistics", Arity::kOptional)
       .output("scale_w@GRAD", "[columns]", Arity::kOptional)
       .output("bias@GRAD", "[columns]", Arity::kOptional)
-      .infer(infer_grad_data_norm);
-  add_attrs_data_norm(backward);
+      .infer(infer_grad);
+  add_attrs(backward);
   registry.add(std::move(backward));
 }
 

@@ -3,6 +3,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace deformable_conv_ops {
 namespace {
 
 // Offset and Mask hold values for every element of the kernel at every position of the window.
@@ -18,7 +19,7 @@ Status check_field(const InferContext& ctx, llvm::StringRef slot, int64_t channe
                    dims_text(field.dims));
 }
 
-StatusOr<std::optional<Dims>> output_dims_deformable_conv(const InferContext& ctx) {
+StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
   const VarMeta& input = ctx.input("Input");
   const VarMeta& filter = ctx.input("Filter");
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Input", 4, 4));
@@ -44,22 +45,17 @@ StatusOr<std::optional<Dims>> output_dims_deformable_conv(const InferContext& ct
   return std::optional<Dims>(Dims{input.dims[0], filter.dims[0], places[0], places[1]});
 }
 
-Status infer_deformable_conv(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta input = ctx.input("Input");
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_deformable_conv(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
   ctx.set_output("Output", dims ? with_dims(input, *dims) : shapeless_meta(input.dtype));
   return Ok();
 }
 
 // As for a convolution, plus about eight operations to interpolate an element between four pixels.
-double flops_deformable_conv(const InferContext& ctx) {
-  const auto dims = output_dims_deformable_conv(ctx);
-  const VarMeta& filter = ctx.input("Filter");
-  if (!dims.ok() || !dims.value() || filter.dims.empty()) return 0;
-  const double per_filter =
-      element_count(filter) / static_cast<double>(std::max<int64_t>(filter.dims[0], 1));
+double flops(const InferContext& ctx) {
   const double passes = ctx.has_input("Output@GRAD") ? 2 : 1;
-  return passes * 2 * per_filter * element_count(tensor_meta(DType::kFloat32, *dims.value()));
+  return passes * conv_operations(ctx, output_dims(ctx));
 }
 
 OpDef& add_deformable_attrs(OpDef& def) {
@@ -73,8 +69,8 @@ OpDef& add_deformable_attrs(OpDef& def) {
       .attr("groups", 1, "channels are split into that many groups")
       .range(1)
       .attr("im2col_step", 64, "images that a kernel processes at once; no effect on the result")
-      .infer(infer_deformable_conv)
-      .flops(flops_deformable_conv);
+      .infer(infer)
+      .flops(flops);
 }
 
 OpDef deformable_conv() {
@@ -106,8 +102,10 @@ OpDef deformable_conv_v1() {
 }
 
 }  // namespace
+}  // namespace deformable_conv_ops
 
 void add_nn_deformable_conv(OpRegistry& registry) {
+  using namespace deformable_conv_ops;
   registry.add(deformable_conv());
   registry.add(deformable_conv_v1());
 }

@@ -3,6 +3,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace interp {
 namespace {
 
 // Attributes of the sizes, by spatial rank, in the order of the dims.
@@ -45,7 +46,7 @@ bool has_channels_last(const InferContext& ctx) {
   return ctx.attr<std::string>("data_layout").compare(0, 2, "NC") != 0;
 }
 
-Status infer_interp(InferContext& ctx, size_t spatial) {
+Status infer(InferContext& ctx, size_t spatial) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", spatial + 2, spatial + 2));
   VarMeta out = ctx.input("X");
   if (!out.has_shape) {
@@ -64,17 +65,17 @@ Status infer_interp(InferContext& ctx, size_t spatial) {
 }
 
 Status infer_line(InferContext& ctx) {
-  return infer_interp(ctx, 1);
+  return infer(ctx, 1);
 }
 Status infer_image(InferContext& ctx) {
-  return infer_interp(ctx, 2);
+  return infer(ctx, 2);
 }
 Status infer_volume(InferContext& ctx) {
-  return infer_interp(ctx, 3);
+  return infer(ctx, 3);
 }
 
-OpDef family_interp(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc,
-                    const char* method) {
+OpDef family(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc,
+             const char* method) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "images; channels last unless data_layout starts with NC")
@@ -102,12 +103,14 @@ OpDef family_interp(llvm::StringRef type, llvm::StringRef grad_type, llvm::Strin
 }
 
 }  // namespace
+}  // namespace interp
 
 /// linear, bilinear, trilinear, bicubic and nearest interpolation
 void add_nn_interp(OpRegistry& registry) {
+  using namespace interp;
   const auto add_old = [&](llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc,
                            const char* method, InferFn infer_fn) {
-    registry.add(family_interp(type, grad_type, doc, method)
+    registry.add(family(type, grad_type, doc, method)
                      .attr("scale", 0.0F, "size of Out / size of X; 0: not given")
                      .range(0)
                      .infer(infer_fn));
@@ -124,7 +127,7 @@ void add_nn_interp(OpRegistry& registry) {
           "nearest", infer_image);
   const auto add = [&](llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc,
                        const char* method, InferFn infer_fn) {
-    registry.add(family_interp(type, grad_type, doc, method)
+    registry.add(family(type, grad_type, doc, method)
                      .attr("scale", std::vector<float>{},
                            "size of Out / size of X, one or one for each spatial dim")
                      .range(0)

@@ -4,6 +4,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace norm {
 namespace {
 
 // Statistics of 16 bit data are kept in 32 bits.
@@ -75,7 +76,7 @@ Status infer_instance_norm(InferContext& ctx) {
 }
 
 // About eight operations an element: two sums, normalisation, scale and shift.
-double flops_norm(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 8 * elementwise_flops(ctx);
 }
 
@@ -87,11 +88,11 @@ OpDef normalisation(llvm::StringRef type) {
       .output("Y", "shape, dtype and LoD of X")
       .attr("epsilon", 1e-5F, "added to the variance")
       .range(0)
-      .flops(flops_norm);
+      .flops(flops);
   return def;
 }
 
-GradSpec grad_norm(llvm::StringRef type, std::vector<llvm::StringRef> inputs) {
+GradSpec grad(llvm::StringRef type, std::vector<llvm::StringRef> inputs) {
   GradSpec spec;
   spec.type = type;
   spec.inputs = std::move(inputs);
@@ -102,9 +103,11 @@ GradSpec grad_norm(llvm::StringRef type, std::vector<llvm::StringRef> inputs) {
 }
 
 }  // namespace
+}  // namespace norm
 
 /// layer_norm, group_norm, instance_norm
 void add_nn_norm(OpRegistry& registry) {
+  using namespace norm;
   registry.add(
       normalisation("layer_norm")
           .doc("every row shifted and scaled to mean 0 and variance 1, then by Scale and Bias")
@@ -113,17 +116,16 @@ void add_nn_norm(OpRegistry& registry) {
           .attr("begin_norm_axis", 1, "first dim of a row; the dims before it count rows")
           .range(1)
           .infer(infer_layer_norm)
-          .grad(grad_norm("layer_norm_grad", {"X", "Scale", "Bias", "Mean", "Variance"})));
-  registry.add(
-      normalisation("group_norm")
-          .doc("every group of channels of an image normalised, then scaled by channel")
-          .intermediate("Mean", "[batch, groups]")
-          .intermediate("Variance", "[batch, groups]")
-          .attr("groups", -1, "number of groups; required")
-          .attr("data_layout", "NCHW", "order of the image dims")
-          .one_of({"NCHW", "NHWC", "NCDHW", "NDHWC", "AnyLayout"})
-          .infer(infer_group_norm)
-          .grad(grad_norm("group_norm_grad", {"X", "Y", "Scale", "Bias", "Mean", "Variance"})));
+          .grad(grad("layer_norm_grad", {"X", "Scale", "Bias", "Mean", "Variance"})));
+  registry.add(normalisation("group_norm")
+                   .doc("every group of channels of an image normalised, then scaled by channel")
+                   .intermediate("Mean", "[batch, groups]")
+                   .intermediate("Variance", "[batch, groups]")
+                   .attr("groups", -1, "number of groups; required")
+                   .attr("data_layout", "NCHW", "order of the image dims")
+                   .one_of({"NCHW", "NHWC", "NCDHW", "NDHWC", "AnyLayout"})
+                   .infer(infer_group_norm)
+                   .grad(grad("group_norm_grad", {"X", "Y", "Scale", "Bias", "Mean", "Variance"})));
   registry.add(
       normalisation("instance_norm")
           .doc("every channel of an image normalised, then scaled by channel")
@@ -131,7 +133,7 @@ void add_nn_norm(OpRegistry& registry) {
           .intermediate("SavedVariance", "[batch * channels], 1 / sqrt(variance + epsilon)")
           .infer(infer_instance_norm)
           .grad(without_offsets(
-              grad_norm("instance_norm_grad", {"X", "Scale", "SavedMean", "SavedVariance"}))));
+              grad("instance_norm_grad", {"X", "Scale", "SavedMean", "SavedVariance"}))));
 }
 
 }  // namespace millrace::ops

@@ -3,6 +3,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace pool {
 namespace {
 
 // Size of each spatial dim of Out.
@@ -77,7 +78,7 @@ Status infer_with_index3d(InferContext& ctx) {
 }
 
 // One operation for each element of each window.
-double flops_pool(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (ctx.attr<bool>("global_pooling") || ctx.attr<bool>("adaptive")) return element_count(x);
   double count = element_count(x);
@@ -88,7 +89,7 @@ double flops_pool(const InferContext& ctx) {
   return count;
 }
 
-OpDef family_pool(llvm::StringRef type, llvm::StringRef doc, size_t spatial) {
+OpDef family(llvm::StringRef type, llvm::StringRef doc, size_t spatial) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "images")
@@ -102,7 +103,7 @@ OpDef family_pool(llvm::StringRef type, llvm::StringRef doc, size_t spatial) {
       .range(0)
       .attr("global_pooling", false, "the window is the whole image")
       .attr("adaptive", false, "ksize is the size of Out, and of the windows of maxima")
-      .flops(flops_pool);
+      .flops(flops);
   return def;
 }
 
@@ -119,26 +120,28 @@ OpDef& add_pool_attrs(OpDef& def, size_t spatial, llvm::StringRef grad_type) {
 }
 
 }  // namespace
+}  // namespace pool
 
 /// pool2d, pool3d, max_pool2d_with_index, max_pool3d_with_index
 void add_nn_pool(OpRegistry& registry) {
-  OpDef pool2d = family_pool("pool2d", "maximum or average of each window of an image", 2);
+  using namespace pool;
+  OpDef pool2d = family("pool2d", "maximum or average of each window of an image", 2);
   registry.add(add_pool_attrs(pool2d, 2, "pool2d_grad").infer(infer_pool2d));
-  OpDef pool3d = family_pool("pool3d", "maximum or average of each window of a volume", 3);
+  OpDef pool3d = family("pool3d", "maximum or average of each window of a volume", 3);
   registry.add(add_pool_attrs(pool3d, 3, "pool3d_grad").infer(infer_pool3d));
-  registry.add(family_pool("max_pool2d_with_index", "maximum of each window, and its position", 2)
+  registry.add(family("max_pool2d_with_index", "maximum of each window, and its position", 2)
                    .output("Mask", "int32; index of the maximum in the flattened image")
                    .infer(infer_with_index2d)
                    .grad({.type = "max_pool2d_with_index_grad",
                           .inputs = {"X", "Mask", "Out@GRAD"},
                           .outputs = {"X@GRAD"}}));
-  registry.add(family_pool("max_pool3d_with_index",
-                           "maximum of each window of a volume, and its position", 3)
-                   .output("Mask", "int32; index of the maximum in the flattened volume")
-                   .infer(infer_with_index3d)
-                   .grad({.type = "max_pool3d_with_index_grad",
-                          .inputs = {"X", "Mask", "Out@GRAD"},
-                          .outputs = {"X@GRAD"}}));
+  registry.add(
+      family("max_pool3d_with_index", "maximum of each window of a volume, and its position", 3)
+          .output("Mask", "int32; index of the maximum in the flattened volume")
+          .infer(infer_with_index3d)
+          .grad({.type = "max_pool3d_with_index_grad",
+                 .inputs = {"X", "Mask", "Out@GRAD"},
+                 .outputs = {"X@GRAD"}}));
 }
 
 }  // namespace millrace::ops

@@ -5,9 +5,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace spp {
 namespace {
 
-Status infer_spp(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 4, 4));
   const VarMeta x = ctx.input("X");
   // Level l has 4^l windows: (4^height - 1) / 3 in all.
@@ -20,6 +21,7 @@ Status infer_spp(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace spp
 
 void add_nn_spp(OpRegistry& registry) {
   registry.add(OpDef("spp")
@@ -30,7 +32,7 @@ void add_nn_spp(OpRegistry& registry) {
                    .range(1, 16)
                    .required_attr<std::string>("pooling_type", "how each window is reduced")
                    .one_of({"max", "avg"})
-                   .infer(infer_spp)
+                   .infer(spp::infer)
                    .grad({.type = "spp_grad",
                           .inputs = {"X", "Out", "Out@GRAD"},
                           .outputs = {"X@GRAD"},

@@ -4,6 +4,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace unfold {
 namespace {
 
 // The paddings of both ops go (top, left, bottom, right); Window wants pairs.
@@ -44,7 +45,7 @@ StatusOr<Window> read(const InferContext& ctx, llvm::StringRef kernel_attr, bool
   return window;
 }
 
-Status infer_unfold(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 4, 4));
   const VarMeta x = ctx.input("X");
   if (!x.has_shape) {
@@ -78,9 +79,11 @@ Status infer_im2sequence(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace unfold
 
 /// unfold, im2sequence
 void add_nn_unfold(OpRegistry& registry) {
+  using namespace unfold;
   registry.add(
       OpDef("unfold")
           .doc("the windows of an image as columns")
@@ -94,7 +97,7 @@ void add_nn_unfold(OpRegistry& registry) {
           .range(0)
           .required_attr<std::vector<int32_t>>("dilations", "distance of the window's elements")
           .range(1)
-          .infer(infer_unfold)
+          .infer(infer)
           .grad({.type = "unfold_grad", .inputs = {"X", "Y@GRAD"}, .outputs = {"X@GRAD"}}));
   registry.add(OpDef("im2sequence")
                    .doc("the windows of an image as rows of a sequence, one for each image")

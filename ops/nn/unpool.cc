@@ -4,9 +4,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace unpool {
 namespace {
 
-Status infer_unpool(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 4, 4));
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Indices"));
   VarMeta out = ctx.input("X");
@@ -35,6 +36,7 @@ Status infer_unpool(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace unpool
 
 void add_nn_unpool(OpRegistry& registry) {
   registry.add(
@@ -54,7 +56,7 @@ void add_nn_unpool(OpRegistry& registry) {
           .attr("output_size", std::vector<int32_t>{0, 0}, "spatial dims; 0: from the window")
           .attr("data_format", "NCHW")
           .one_of({"NCHW", "NHWC"})
-          .infer(infer_unpool)
+          .infer(unpool::infer)
           .grad({.type = "unpool_grad",
                  .inputs = {"X", "Indices", "Out", "Out@GRAD"},
                  .outputs = {"X@GRAD"}}));

@@ -137,6 +137,22 @@ StatusOr<Dims> conv_spatial(const InferContext& ctx, llvm::ArrayRef<int64_t> inp
   return out;
 }
 
+void set_conv_output(InferContext& ctx, const std::optional<Dims>& dims) {
+  const VarMeta input = ctx.input("Input");
+  ctx.set_output("Output",
+                 dims ? without_offsets(with_dims(input, *dims)) : shapeless_meta(input.dtype));
+}
+
+double filter_operations(const VarMeta& filter) {
+  return 2 * element_count(filter) / static_cast<double>(std::max<int64_t>(filter.dims[0], 1));
+}
+
+double conv_operations(const InferContext& ctx, const StatusOr<std::optional<Dims>>& dims) {
+  const VarMeta& filter = ctx.input("Filter");
+  if (!dims.ok() || !dims.value() || filter.dims.empty()) return 0;
+  return filter_operations(filter) * element_count(tensor_meta(DType::kFloat32, *dims.value()));
+}
+
 OpDef& add_conv_attrs(OpDef& def, size_t spatial) {
   const std::vector<int32_t> ones(spatial, 1);
   return def.attr("strides", ones, "stride of the window in each spatial dim")

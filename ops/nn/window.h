@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/StringRef.h>
@@ -58,6 +59,15 @@ StatusOr<bool> conv_shapes_known(const InferContext& ctx);
 /// Errors: the kernel does not fit; the message names slots Input and Filter.
 StatusOr<Dims> conv_spatial(const InferContext& ctx, llvm::ArrayRef<int64_t> input,
                             const Window& window);
+
+/// Sets Output to images of the dims, or of unknown shape, with the dtype of Input and no LoD.
+void set_conv_output(InferContext& ctx, const std::optional<Dims>& dims);
+
+/// Products and sums for each element to which a filter of shape [channels, ...] is applied.
+double filter_operations(const VarMeta& filter);
+
+/// Those of all elements of an Output of the dims by Filter; 0 if a shape is unknown or wrong.
+double conv_operations(const InferContext& ctx, const StatusOr<std::optional<Dims>>& dims);
 
 /// Adds attributes strides, paddings, padding_algorithm, dilations, groups and data_format to a
 /// convolution. The defaults are lists of 1 (paddings: 0) with one entry per spatial dim.

@@ -1,6 +1,7 @@
 #include "ops/optimizer/update_op.h"
 
 namespace millrace::ops {
+namespace update_op_ops {
 namespace {
 
 bool is_scalar_slot(llvm::StringRef slot) {
@@ -54,7 +55,7 @@ const SlotDef* replaced_input(const OpDef& def, llvm::StringRef output) {
   return nullptr;
 }
 
-Status infer_update_op(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   for (const SlotDef& slot : ctx.def().inputs()) {
     if (slot.name != "Param") MILLRACE_RETURN_IF_ERROR(check_shapes_of(ctx, slot));
   }
@@ -85,20 +86,21 @@ OpDef make(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots>
                powers || state.arity != Arity::kOne ? optional : arity)
         .inplace(state.input, state.output);
   }
-  def.infer(infer_update_op);
+  def.infer(infer);
   return def;
 }
 
 }  // namespace
+}  // namespace update_op_ops
 
 OpDef update_op(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots> states,
                 Arity rate) {
-  return make(type, doc, states, Arity::kOne, rate);
+  return update_op_ops::make(type, doc, states, Arity::kOne, rate);
 }
 
 OpDef merged_update_op(llvm::StringRef type, llvm::StringRef doc,
                        llvm::ArrayRef<StateSlots> states) {
-  return make(type, doc, states, Arity::kMany, Arity::kMany);
+  return update_op_ops::make(type, doc, states, Arity::kMany, Arity::kMany);
 }
 
 OpDef& with_master_param(OpDef& def, Arity arity) {

@@ -6,6 +6,7 @@
 // "quantize_dequantize" also convert back to the original range; the others write integers to a
 // float tensor.
 namespace millrace::ops {
+namespace fake_quant {
 namespace {
 
 Status infer_fake(InferContext& ctx) {
@@ -16,14 +17,14 @@ Status infer_fake(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_range_fake_quant(InferContext& ctx) {
+Status infer_range(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(infer_fake(ctx));
   ctx.set_output("OutScales", ctx.input("X").dtype, {ctx.attr<int32_t>("window_size")});
   return Ok();
 }
 
 // One scale for each index of the channel dim.
-Status infer_channel_wise_fake_quant(InferContext& ctx) {
+Status infer_channel_wise(InferContext& ctx) {
   ctx.copy("X", "Out");
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
@@ -91,13 +92,15 @@ OpDef channel_wise(llvm::StringRef type, llvm::StringRef doc) {
   def.output("OutScale", "largest absolute value of each channel")
       .attr("quant_axis", 0, "channel dim")
       .range(0, 1)
-      .infer(infer_channel_wise_fake_quant);
+      .infer(infer_channel_wise);
   return def;
 }
 
 }  // namespace
+}  // namespace fake_quant
 
 void add_quant_fake_quant(OpRegistry& registry) {
+  using namespace fake_quant;
   registry.add(OpDef("stright_throuth_estimator_grad")
                    .doc("X@GRAD = Out@GRAD")
                    .input("Out@GRAD", "gradient of the rounded values")
@@ -128,7 +131,7 @@ void add_quant_fake_quant(OpRegistry& registry) {
                    .attr("window_size", 10000, "steps of the window")
                    .range(1)
                    .attr("is_test", false, "use the scale, do not update it")
-                   .infer(infer_range_fake_quant));
+                   .infer(infer_range));
   OpDef observer("moving_average_abs_max_scale");
   observer.doc("moving mean of maxima; Out = X")
       .input("X", "any shape")

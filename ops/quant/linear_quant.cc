@@ -3,6 +3,7 @@
 
 // Dequantisation to floating point, and the pair of ops of 2.x with scale and zero point.
 namespace millrace::ops {
+namespace linear_quant {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -17,7 +18,7 @@ Status infer_dequantize(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_channel_wise_linear_quant(InferContext& ctx) {
+Status infer_channel_wise(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& scale = ctx.input("Scales");
   if (ctx.attr<Ints>("quant_bits").size() < ctx.input_count("Scales")) {
@@ -77,8 +78,10 @@ OpDef linear(llvm::StringRef type, llvm::StringRef doc) {
 }
 
 }  // namespace
+}  // namespace linear_quant
 
 void add_quant_linear_quant(OpRegistry& registry) {
+  using namespace linear_quant;
   registry.add(OpDef("fake_dequantize_max_abs")
                    .doc("Out = X * Scale / max_range")
                    .input("X", "integers")
@@ -106,7 +109,7 @@ void add_quant_linear_quant(OpRegistry& registry) {
                    .range(0, 1)
                    .attr("x_num_col_dims", 1, "dims in front of the columns, if there are two")
                    .range(0)
-                   .infer(infer_channel_wise_linear_quant)
+                   .infer(infer_channel_wise)
                    .flops(elementwise_flops));
   registry.add(linear("quantize_linear", "Y = round(X / Scale) + ZeroPoint, kept in range"));
   registry.add(linear("dequantize_linear", "Y = (X - ZeroPoint) * Scale"));

@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace dropout_ops {
 namespace {
 
-Status infer_dropout(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   VarMeta mask = ctx.input("X");
   mask.dtype = DType::kUint8;
   mask.lod_level = 0;
@@ -14,6 +15,7 @@ Status infer_dropout(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace dropout_ops
 
 void add_random_dropout(OpRegistry& registry) {
   registry.add(OpDef("dropout")
@@ -30,7 +32,7 @@ void add_random_dropout(OpRegistry& registry) {
                    .attr("is_test", false, "inference form")
                    .attr("fix_seed", false, "use seed even if it is 0")
                    .attr("seed", 0, "0: the program's seed")
-                   .infer(infer_dropout)
+                   .infer(dropout_ops::infer)
                    .grad({.type = "dropout_grad",
                           .inputs = {"Mask", "Out@GRAD"},
                           .outputs = {"X@GRAD"},

@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace fill_ops {
 namespace {
 
-Status infer_fill(InferContext& ctx) {
+Status infer_filled(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(infer_created(ctx));
   const auto shape = ctx.attr<std::vector<int64_t>>("shape");
   const auto values = ctx.attr<std::vector<float>>("value").size();
@@ -36,9 +37,11 @@ OpDef like_x(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
 }
 
 }  // namespace
+}  // namespace fill_ops
 
 /// Ops that fill a tensor with one value or with given values.
 void add_random_fill(OpRegistry& registry) {
+  using namespace fill_ops;
   OpDef constant("fill_constant");
   constant.doc("tensor with one value everywhere")
       .input("ValueTensor", "one element; replaces value", Arity::kOptional);
@@ -65,7 +68,7 @@ void add_random_fill(OpRegistry& registry) {
                    .range(0)
                    .attr("dtype", 5, "element type of Out")
                    .attr("force_cpu", false, "keep the result in host memory")
-                   .infer(infer_fill));
+                   .infer(infer_filled));
 
   registry.add(like_x("fill_any_like", "tensor with one value and the shape of X", infer_like)
                    .attr("value", 0.0F, "the value")

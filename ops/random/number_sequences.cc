@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace number_sequences {
 namespace {
 
-Status infer_range_number_sequences(InferContext& ctx) {
+Status infer_range(InferContext& ctx) {
   for (const char* const slot : {"Start", "End", "Step"})
     MILLRACE_RETURN_IF_ERROR(check_elements(ctx, slot, 1));
   ctx.set_output("Out", ctx.input("Start").dtype, {-1});
@@ -20,16 +21,18 @@ Status infer_linspace(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace number_sequences
 
 /// range and linspace.
 void add_random_number_sequences(OpRegistry& registry) {
+  using namespace number_sequences;
   registry.add(OpDef("range")
                    .doc("numbers from Start in increments of Step, up to but excluding End")
                    .input("Start", "one element")
                    .input("End", "one element")
                    .input("Step", "one element, not 0")
                    .output("Out", "rank 1, dtype of Start; how many depends on the values")
-                   .infer(infer_range_number_sequences));
+                   .infer(infer_range));
   registry.add(OpDef("linspace")
                    .doc("Num numbers at equal distances from Start to Stop, both included")
                    .input("Start", "one element")

@@ -2,13 +2,15 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace clip_by_norm {
 namespace {
 
-double flops_clip_by_norm(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 3 * elementwise_flops(ctx);
 }
 
 }  // namespace
+}  // namespace clip_by_norm
 
 void add_reduce_clip_by_norm(OpRegistry& registry) {
   registry.add(OpDef("clip_by_norm")
@@ -18,7 +20,7 @@ void add_reduce_clip_by_norm(OpRegistry& registry) {
                    .required_attr<float>("max_norm", "largest norm of the result, > 0")
                    .range(0)
                    .infer(infer_unary)
-                   .flops(flops_clip_by_norm)
+                   .flops(clip_by_norm::flops)
                    .inplace("X", "Out"));
 }
 

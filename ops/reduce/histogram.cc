@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace histogram {
 namespace {
 
-Status infer_histogram(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const auto bins = ctx.attr<int64_t>("bins");
   if (ctx.attr<int64_t>("min") > ctx.attr<int64_t>("max")) {
     return ctx.error("attribute 'min' is {}, which is above 'max' {}", ctx.attr<int64_t>("min"),
@@ -15,6 +16,7 @@ Status infer_histogram(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace histogram
 
 void add_reduce_histogram(OpRegistry& registry) {
   registry.add(
@@ -27,7 +29,7 @@ void add_reduce_histogram(OpRegistry& registry) {
           .attr("min", 0, "where the range begins")
           .attr("max", 0,
                 "where it ends, included in the last part; equal to min: use the range of X")
-          .infer(infer_histogram)
+          .infer(histogram::infer)
           .flops(elementwise_flops));
 }
 

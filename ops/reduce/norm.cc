@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace norm_ops {
 namespace {
 
-Status infer_norm(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   VarMeta norm = x;
   norm.lod_level = 0;
@@ -20,13 +21,15 @@ Status infer_norm(InferContext& ctx) {
   return Ok();
 }
 
-double flops_norm(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 3 * elementwise_flops(ctx);
 }
 
 }  // namespace
+}  // namespace norm_ops
 
 void add_reduce_norm(OpRegistry& registry) {
+  using namespace norm_ops;
   registry.add(
       OpDef("norm")
           .doc("X divided by its 2-norm along an axis")
@@ -35,9 +38,9 @@ void add_reduce_norm(OpRegistry& registry) {
           .intermediate("Norm", "the norms; size 1 along the axis")
           .required_attr<int32_t>("axis", "dim along which the norm is taken")
           .attr("epsilon", 1e-10F, "added to the sum of squares under the root")
-          .infer(infer_norm)
+          .infer(infer)
           .grad({.type = "norm_grad", .inputs = {"Norm", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
-          .flops(flops_norm));
+          .flops(flops));
 }
 
 }  // namespace millrace::ops

@@ -2,19 +2,22 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace p_norm {
 namespace {
 
-Status infer_p_norm(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   return infer_over_axes(ctx, {ctx.attr<int64_t>("axis")}, ctx.attr<bool>("asvector"));
 }
 
-double flops_p_norm(const InferContext& ctx) {
+double flops(const InferContext& ctx) {
   return 3 * elementwise_flops(ctx);
 }
 
 }  // namespace
+}  // namespace p_norm
 
 void add_reduce_p_norm(OpRegistry& registry) {
+  using namespace p_norm;
   registry.add(
       OpDef("p_norm")
           .doc("p-norm along one axis")
@@ -28,9 +31,9 @@ void add_reduce_p_norm(OpRegistry& registry) {
           .range(0)
           .attr("keepdim", false, "keep the reduced dim with size 1")
           .attr("asvector", false, "treat X as one vector")
-          .infer(infer_p_norm)
+          .infer(infer)
           .grad({.type = "p_norm_grad", .inputs = {"Out", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
-          .flops(flops_p_norm));
+          .flops(flops));
 }
 
 }  // namespace millrace::ops

@@ -2,6 +2,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace reduce_ops {
 namespace {
 
 // Dims when the axes come from tensors; nullopt if the rank of the result is not known.
@@ -50,12 +51,12 @@ Status set_reduced_or(InferContext& ctx, DType fallback) {
   return set_reduced(ctx, dtype);
 }
 
-Status infer_reduce(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   return set_reduced_or(ctx, ctx.input("X").dtype);
 }
 
 // Sums of bool and int32 are int64, so that they do not overflow.
-Status infer_sum_reduce(InferContext& ctx) {
+Status infer_sum(InferContext& ctx) {
   const DType dtype = ctx.input("X").dtype;
   const bool widened = dtype == DType::kBool || dtype == DType::kInt32;
   return set_reduced_or(ctx, widened ? DType::kInt64 : dtype);
@@ -82,7 +83,7 @@ OpDef reduce(llvm::StringRef type, llvm::StringRef doc, InferFn infer_fn) {
   return def;
 }
 
-GradSpec from_x_reduce(llvm::StringRef type) {
+GradSpec from_x(llvm::StringRef type) {
   return {type, {"Out@GRAD", "X"}, {"X@GRAD"}, {}};
 }
 GradSpec from_both(llvm::StringRef type) {
@@ -90,21 +91,19 @@ GradSpec from_both(llvm::StringRef type) {
 }
 
 }  // namespace
+}  // namespace reduce_ops
 
 /// reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, reduce_all, reduce_any and
 /// frobenius_norm.
 void add_reduce_reduce(OpRegistry& registry) {
-  registry.add(reduce("reduce_sum", "sum over axes", infer_sum_reduce)
-                   .grad(from_x_reduce("reduce_sum_grad")));
-  registry.add(reduce("reduce_mean", "mean over axes", infer_reduce)
-                   .grad(from_x_reduce("reduce_mean_grad")));
+  using namespace reduce_ops;
+  registry.add(reduce("reduce_sum", "sum over axes", infer_sum).grad(from_x("reduce_sum_grad")));
+  registry.add(reduce("reduce_mean", "mean over axes", infer).grad(from_x("reduce_mean_grad")));
+  registry.add(reduce("reduce_max", "maximum over axes", infer).grad(from_both("reduce_max_grad")));
+  registry.add(reduce("reduce_min", "minimum over axes", infer).grad(from_both("reduce_min_grad")));
   registry.add(
-      reduce("reduce_max", "maximum over axes", infer_reduce).grad(from_both("reduce_max_grad")));
-  registry.add(
-      reduce("reduce_min", "minimum over axes", infer_reduce).grad(from_both("reduce_min_grad")));
-  registry.add(
-      reduce("reduce_prod", "product over axes", infer_reduce).grad(from_both("reduce_prod_grad")));
-  registry.add(reduce("frobenius_norm", "square root of the sum of squares over axes", infer_reduce)
+      reduce("reduce_prod", "product over axes", infer).grad(from_both("reduce_prod_grad")));
+  registry.add(reduce("frobenius_norm", "square root of the sum of squares over axes", infer)
                    .grad(from_both("frobenius_norm_grad")));
   registry.add(reduce("reduce_all", "whether all elements over axes are true", infer_bool));
   registry.add(reduce("reduce_any", "whether any element over axes is true", infer_bool));

@@ -3,9 +3,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace segment_pool {
 namespace {
 
-Status infer_segment_pool(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 64));
   VarMeta out = without_lod(ctx.input("X"));
   if (!dims_known(out)) return Ok();
@@ -21,6 +22,7 @@ Status infer_segment_pool(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace segment_pool
 
 void add_reduce_segment_pool(OpRegistry& registry) {
   registry.add(OpDef("segment_pool")
@@ -32,7 +34,7 @@ void add_reduce_segment_pool(OpRegistry& registry) {
                    .intermediate("SummedIds", "rows of each id; for MEAN")
                    .attr("pooltype", "SUM", "how the rows of an id are reduced")
                    .one_of({"SUM", "MEAN", "MAX", "MIN"})
-                   .infer(infer_segment_pool)
+                   .infer(segment_pool::infer)
                    .grad({.type = "segment_pool_grad",
                           .inputs = {"X", "SegmentIds", "Out", "SummedIds", "Out@GRAD"},
                           .outputs = {"X@GRAD"}})

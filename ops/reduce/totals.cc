@@ -3,6 +3,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace totals {
 namespace {
 
 Status infer_scalar(InferContext& ctx) {
@@ -24,20 +25,22 @@ OpDef total(llvm::StringRef type, llvm::StringRef doc, llvm::StringRef out_doc, 
   return def;
 }
 
-GradSpec from_x_totals(llvm::StringRef type) {
+GradSpec from_x(llvm::StringRef type) {
   return {type, {"Out@GRAD", "X"}, {"X@GRAD"}, {}};
 }
 
 }  // namespace
+}  // namespace totals
 
 /// mean, l1_norm, squared_l2_norm, and the checks of fluid 1.x with one bool as result.
 void add_reduce_totals(OpRegistry& registry) {
+  using namespace totals;
   registry.add(total("mean", "mean of all elements", "rank 0; fluid 1.x declares [1]", infer_scalar)
-                   .grad(from_x_totals("mean_grad")));
+                   .grad(from_x("mean_grad")));
   registry.add(total("l1_norm", "sum of the absolute values", "rank 0", infer_scalar)
-                   .grad(without_offsets(from_x_totals("l1_norm_grad"))));
+                   .grad(without_offsets(from_x("l1_norm_grad"))));
   registry.add(total("squared_l2_norm", "sum of the squares", "shape [1]", infer_one)
-                   .grad(from_x_totals("squared_l2_norm_grad")));
+                   .grad(from_x("squared_l2_norm_grad")));
   registry.add(total("isfinite", "whether every element is finite", "bool [1]", infer_flag));
   registry.add(total("isinf", "whether any element is infinite", "bool [1]", infer_flag));
   registry.add(total("isnan", "whether any element is NaN", "bool [1]", infer_flag));

@@ -7,9 +7,10 @@
 // Recurrent layers fused with the projection of their input, written by optimizers of inference
 // programs. They have no gradients.
 namespace millrace::ops {
+namespace fused_rnn {
 namespace {
 
-int64_t times_fused_rnn(int64_t factor, int64_t size) {
+int64_t times(int64_t factor, int64_t size) {
   return size < 0 ? -1 : factor * size;
 }
 
@@ -25,7 +26,7 @@ Status check_count(const InferContext& ctx, llvm::StringRef slot, int64_t count)
 }
 
 // WeightH must be [size, gates * size]; the size is -1 if it is not known.
-StatusOr<int64_t> size_of_fused_rnn(const InferContext& ctx, int64_t gates) {
+StatusOr<int64_t> size_of(const InferContext& ctx, int64_t gates) {
   const VarMeta& weight = ctx.input("WeightH");
   if (!dims_known(weight)) return int64_t{-1};
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "WeightH", 2, 2));
@@ -64,13 +65,13 @@ Status check_first_states(const InferContext& ctx) {
 Status infer_fusion_lstm(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   int64_t size = -1;
-  MILLRACE_ASSIGN_OR_RETURN(size, size_of_fused_rnn(ctx, 4));
+  MILLRACE_ASSIGN_OR_RETURN(size, size_of(ctx, 4));
   if (dims_known(x)) MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 2));
   MILLRACE_RETURN_IF_ERROR(
-      check_projection(ctx, "WeightX", dims_known(x) ? x.dims[1] : -1, times_fused_rnn(4, size)));
+      check_projection(ctx, "WeightX", dims_known(x) ? x.dims[1] : -1, times(4, size)));
   MILLRACE_RETURN_IF_ERROR(check_first_states(ctx));
   const int64_t bias = ctx.attr<bool>("use_peepholes") ? 7 : 4;
-  MILLRACE_RETURN_IF_ERROR(check_count(ctx, "Bias", times_fused_rnn(bias, size)));
+  MILLRACE_RETURN_IF_ERROR(check_count(ctx, "Bias", times(bias, size)));
   ctx.set_output("Hidden", states_of(x, x.dtype, size));
   ctx.set_output("Cell", states_of(x, x.dtype, size));
   return Ok();
@@ -79,13 +80,13 @@ Status infer_fusion_lstm(InferContext& ctx) {
 Status infer_embedding_lstm(InferContext& ctx) {
   const VarMeta& ids = ctx.input("Ids");
   int64_t size = -1;
-  MILLRACE_ASSIGN_OR_RETURN(size, size_of_fused_rnn(ctx, 4));
+  MILLRACE_ASSIGN_OR_RETURN(size, size_of(ctx, 4));
   if (dims_known(ids) && (ids.rank() != 2 || !dims_agree(ids.dims[1], 1)))
     return ctx.error("'Ids' has shape {}, expected [rows, 1]", dims_text(ids.dims));
-  MILLRACE_RETURN_IF_ERROR(check_projection(ctx, "Embeddings", -1, times_fused_rnn(4, size)));
+  MILLRACE_RETURN_IF_ERROR(check_projection(ctx, "Embeddings", -1, times(4, size)));
   MILLRACE_RETURN_IF_ERROR(check_first_states(ctx));
   const int64_t bias = ctx.attr<bool>("use_peepholes") ? 7 : 4;
-  MILLRACE_RETURN_IF_ERROR(check_count(ctx, "Bias", times_fused_rnn(bias, size)));
+  MILLRACE_RETURN_IF_ERROR(check_count(ctx, "Bias", times(bias, size)));
   const DType dtype = ctx.input("Embeddings").dtype;
   ctx.set_output("Hidden", states_of(ids, dtype, size));
   ctx.set_output("Cell", states_of(ids, dtype, size));
@@ -95,11 +96,11 @@ Status infer_embedding_lstm(InferContext& ctx) {
 Status infer_fusion_gru(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   int64_t size = -1;
-  MILLRACE_ASSIGN_OR_RETURN(size, size_of_fused_rnn(ctx, 3));
+  MILLRACE_ASSIGN_OR_RETURN(size, size_of(ctx, 3));
   if (dims_known(x)) MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 2));
   MILLRACE_RETURN_IF_ERROR(
-      check_projection(ctx, "WeightX", dims_known(x) ? x.dims[1] : -1, times_fused_rnn(3, size)));
-  MILLRACE_RETURN_IF_ERROR(check_count(ctx, "Bias", times_fused_rnn(3, size)));
+      check_projection(ctx, "WeightX", dims_known(x) ? x.dims[1] : -1, times(3, size)));
+  MILLRACE_RETURN_IF_ERROR(check_count(ctx, "Bias", times(3, size)));
   ctx.set_output("Hidden", states_of(x, x.dtype, size));
   return Ok();
 }
@@ -119,8 +120,8 @@ Status infer_attention_lstm(InferContext& ctx) {
   }
   const int64_t both = width < 0 || size < 0 ? -1 : width + size;
   MILLRACE_RETURN_IF_ERROR(check_projection(ctx, "AttentionWeight", both, 1));
-  MILLRACE_RETURN_IF_ERROR(check_projection(ctx, "LSTMWeight", both, times_fused_rnn(4, size)));
-  MILLRACE_RETURN_IF_ERROR(check_count(ctx, "LSTMBias", times_fused_rnn(4, size)));
+  MILLRACE_RETURN_IF_ERROR(check_projection(ctx, "LSTMWeight", both, times(4, size)));
+  MILLRACE_RETURN_IF_ERROR(check_count(ctx, "LSTMBias", times(4, size)));
   for (const char* const slot : {"AttentionBias", "AttentionScalar", "AttentionScalarBias"})
     MILLRACE_RETURN_IF_ERROR(check_count(ctx, slot, 1));
   if (ctx.has_input("AttentionScalarBias") && !ctx.has_input("AttentionScalar"))
@@ -237,8 +238,10 @@ void add_attention_lstm(OpRegistry& registry) {
 }
 
 }  // namespace
+}  // namespace fused_rnn
 
 void add_rnn_fused_rnn(OpRegistry& registry) {
+  using namespace fused_rnn;
   add_fusion_lstms(registry);
   add_fusion_gru(registry);
   add_attention_lstm(registry);

@@ -7,6 +7,7 @@
 // Recurrent layers of fluid over LoD sequences. Their inputs are already projected, so the width of
 // the input is a multiple of the number of cells.
 namespace millrace::ops {
+namespace lod_rnn {
 namespace {
 
 // Weight must be [size, gates * size]; the size is -1 if it is not known.
@@ -32,7 +33,7 @@ StatusOr<int64_t> cell_size(const InferContext& ctx, llvm::StringRef input_slot,
   return size;
 }
 
-VarMeta rows_of_lod_rnn(const VarMeta& input, int64_t width, bool with_lod) {
+VarMeta rows_of(const VarMeta& input, int64_t width, bool with_lod) {
   VarMeta out = with_lod ? tensor_with_lod_of(input, input.dtype, {-1, width})
                          : tensor_meta(input.dtype, {-1, width});
   if (dims_known(input) && input.rank() > 0) out.dims[0] = input.dims[0];
@@ -59,10 +60,10 @@ Status infer_lstm(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(size, cell_size(ctx, "Input", 4));
   const int64_t bias = ctx.attr<bool>("use_peepholes") ? 7 : 4;
   MILLRACE_RETURN_IF_ERROR(check_bias(ctx, times(bias, size)));
-  ctx.set_output("Hidden", rows_of_lod_rnn(input, size, true));
-  ctx.set_output("Cell", rows_of_lod_rnn(input, size, true));
-  ctx.set_output("BatchGate", rows_of_lod_rnn(input, times(4, size), false));
-  ctx.set_output("BatchCellPreAct", rows_of_lod_rnn(input, size, false));
+  ctx.set_output("Hidden", rows_of(input, size, true));
+  ctx.set_output("Cell", rows_of(input, size, true));
+  ctx.set_output("BatchGate", rows_of(input, times(4, size), false));
+  ctx.set_output("BatchCellPreAct", rows_of(input, size, false));
   return Ok();
 }
 
@@ -79,11 +80,11 @@ Status infer_lstmp(InferContext& ctx) {
     return ctx.error("'Weight' has shape {}, expected [{}, {}] for 'ProjWeight' {}",
                      dims_text(weight.dims), width, times(4, size), dims_text(projection.dims));
   }
-  ctx.set_output("Projection", rows_of_lod_rnn(input, width, true));
-  ctx.set_output("Cell", rows_of_lod_rnn(input, size, true));
-  ctx.set_output("BatchGate", rows_of_lod_rnn(input, times(4, size), false));
-  ctx.set_output("BatchCellPreAct", rows_of_lod_rnn(input, size, false));
-  ctx.set_output("BatchHidden", rows_of_lod_rnn(input, size, false));
+  ctx.set_output("Projection", rows_of(input, width, true));
+  ctx.set_output("Cell", rows_of(input, size, true));
+  ctx.set_output("BatchGate", rows_of(input, times(4, size), false));
+  ctx.set_output("BatchCellPreAct", rows_of(input, size, false));
+  ctx.set_output("BatchHidden", rows_of(input, size, false));
   return Ok();
 }
 
@@ -92,10 +93,10 @@ Status infer_gru(InferContext& ctx) {
   int64_t size = -1;
   MILLRACE_ASSIGN_OR_RETURN(size, cell_size(ctx, "Input", 3));
   MILLRACE_RETURN_IF_ERROR(check_bias(ctx, times(3, size)));
-  ctx.set_output("Hidden", rows_of_lod_rnn(input, size, true));
-  ctx.set_output("BatchGate", rows_of_lod_rnn(input, times(3, size), false));
-  ctx.set_output("BatchResetHiddenPrev", rows_of_lod_rnn(input, size, false));
-  ctx.set_output("BatchHidden", rows_of_lod_rnn(input, size, false));
+  ctx.set_output("Hidden", rows_of(input, size, true));
+  ctx.set_output("BatchGate", rows_of(input, times(3, size), false));
+  ctx.set_output("BatchResetHiddenPrev", rows_of(input, size, false));
+  ctx.set_output("BatchHidden", rows_of(input, size, false));
   return Ok();
 }
 
@@ -206,8 +207,10 @@ void add_gru(OpRegistry& registry) {
 }
 
 }  // namespace
+}  // namespace lod_rnn
 
 void add_rnn_lod_rnn(OpRegistry& registry) {
+  using namespace lod_rnn;
   add_lstm(registry);
   add_lstmp(registry);
   add_gru(registry);

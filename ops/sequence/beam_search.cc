@@ -4,11 +4,12 @@
 // Beam search: one time step of the search, and the walk back through all time steps. The LoD
 // levels are the beams of each source, and the continuations of each beam.
 namespace millrace::ops {
+namespace beam_search {
 namespace {
 
 constexpr int32_t kBeamLevels = 2;
 
-Status infer_beam_search(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "pre_ids", 1, 2));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "scores", 2, 2));
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "pre_ids", "pre_scores"));
@@ -28,8 +29,10 @@ Status infer_beam_search_decode(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace beam_search
 
 void add_sequence_beam_search(OpRegistry& registry) {
+  using namespace beam_search;
   registry.add(
       OpDef("beam_search")
           .doc("the beam_size best continuations of the beams of each source")
@@ -47,7 +50,7 @@ void add_sequence_beam_search(OpRegistry& registry) {
           .required_attr<int32_t>("end_id", "token that ends a beam")
           .attr("is_accumulated", true,
                 "scores hold whole beams; false: probabilities of the candidates")
-          .infer(infer_beam_search));
+          .infer(infer));
   registry.add(
       OpDef("beam_search_decode")
           .doc("all tokens of each beam, found by walking back through the time steps of a search")

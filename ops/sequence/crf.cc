@@ -4,6 +4,7 @@
 
 // Linear-chain conditional random fields, and chunk_eval, the metric used with them.
 namespace millrace::ops {
+namespace crf {
 namespace {
 
 // Transition has two more rows than tags: the scores for starting and for ending with a tag.
@@ -24,7 +25,7 @@ Status check_transition(const InferContext& ctx) {
   return Ok();
 }
 
-Status infer_crf(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_transition(ctx));
   const VarMeta& emission = ctx.input("Emission");
   if (!dims_known(emission)) return Ok();
@@ -61,8 +62,10 @@ Status infer_chunks(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace crf
 
 void add_sequence_crf(OpRegistry& registry) {
+  using namespace crf;
   registry.add(
       OpDef("linear_chain_crf")
           .doc("negative log likelihood of tag sequences")
@@ -74,7 +77,7 @@ void add_sequence_crf(OpRegistry& registry) {
           .intermediate("EmissionExps", "exp of Emission")
           .intermediate("TransitionExps", "exp of Transition")
           .output("LogLikelihood", "[sequences, 1]")
-          .infer(infer_crf)
+          .infer(infer)
           .grad({"linear_chain_crf_grad",
                  {"Alpha", "Emission", "EmissionExps", "Label", "Length", "LogLikelihood@GRAD",
                   "Transition", "TransitionExps"},

@@ -3,6 +3,7 @@
 
 // Sequences of labels without alignment: loss, alignment, distance.
 namespace millrace::ops {
+namespace ctc {
 namespace {
 
 Status infer_warpctc(InferContext& ctx) {
@@ -36,7 +37,7 @@ Status infer_align(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_distance_ctc(InferContext& ctx) {
+Status infer_distance(InferContext& ctx) {
   const VarMeta& hyps = ctx.input("Hyps");
   const bool padded = ctx.has_input("HypsLength") && dims_known(hyps) && hyps.rank() > 0;
   ctx.set_output("Out", DType::kFloat32, {padded ? hyps.dims[0] : -1, 1});
@@ -45,8 +46,10 @@ Status infer_distance_ctc(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace ctc
 
 void add_sequence_ctc(OpRegistry& registry) {
+  using namespace ctc;
   registry.add(OpDef("warpctc")
                    .doc("connectionist temporal classification loss")
                    .input("Logits", "sequences [rows, classes] or [length, batch, classes]")
@@ -82,7 +85,7 @@ void add_sequence_ctc(OpRegistry& registry) {
                    .output("SequenceNum", "number of sequences, one int64")
                    .output("Out", "distance of each pair [sequences, 1], float32")
                    .attr("normalized", false, "divide by the length of the correct sequence")
-                   .infer(infer_distance_ctc));
+                   .infer(infer_distance));
 }
 
 }  // namespace millrace::ops

@@ -7,6 +7,7 @@
 
 // Fused ops over sequences, written by optimizers of inference programs. They have no gradients.
 namespace millrace::ops {
+namespace fused {
 namespace {
 
 // One row per sequence of X[0], each a sequence of length 1.
@@ -104,7 +105,7 @@ Status infer_seqexpand_fc(InferContext& ctx) {
   return Ok();
 }
 
-OpDef& pool_attrs_fused(OpDef& def) {
+OpDef& window_attrs(OpDef& def) {
   return def.attr("pooltype", "SUM", "how the rows of a sequence are combined")
       .one_of({"SUM", "AVERAGE", "SQRT"})
       .attr("axis", 1, "only 1 is possible")
@@ -112,15 +113,17 @@ OpDef& pool_attrs_fused(OpDef& def) {
 }
 
 }  // namespace
+}  // namespace fused
 
 void add_sequence_fused(OpRegistry& registry) {
+  using namespace fused;
   OpDef pooled("fusion_seqpool_concat");
   pooled.doc("sequence_pool of each X, concatenated by columns; empty sequences yield 0")
       .input("X", "sequences [rows, width], equally many in each", Arity::kMany)
       .output("Out", "[sequences, all widths]")
       .infer(infer_pooled_concat)
       .flops(elementwise_flops);
-  registry.add(pool_attrs_fused(pooled));
+  registry.add(window_attrs(pooled));
   OpDef counted("fusion_seqpool_cvm_concat");
   counted.doc("fusion_seqpool_concat with shows and clicks of each X as logarithms, as in cvm")
       .input("X", "sequences [rows, width], equally many in each", Arity::kMany)
@@ -129,7 +132,7 @@ void add_sequence_fused(OpRegistry& registry) {
       .attr("use_cvm", true, "keep the two columns")
       .infer(infer_pooled_cvm)
       .flops(elementwise_flops);
-  registry.add(pool_attrs_fused(counted));
+  registry.add(window_attrs(counted));
   registry.add(OpDef("fusion_seqconv_eltadd_relu")
                    .doc("sequence_conv, a bias and relu")
                    .input("X", "sequences [rows, width]")

@@ -5,9 +5,10 @@
 
 // Conversion between sequences with LoD and dense tensors with a length per row.
 namespace millrace::ops {
+namespace padding {
 namespace {
 
-Status infer_pad_padding(InferContext& ctx) {
+Status infer_pad(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   int64_t sequences = -1;
   int64_t length = ctx.attr<int32_t>("padded_length");
@@ -55,8 +56,10 @@ Status infer_mask(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace padding
 
 void add_sequence_padding(OpRegistry& registry) {
+  using namespace padding;
   registry.add(OpDef("sequence_pad")
                    .doc("one row of fixed length for each sequence")
                    .input("X", "sequences")
@@ -65,7 +68,7 @@ void add_sequence_padding(OpRegistry& registry) {
                    .output("Length", "length of each sequence, int64")
                    .attr("padded_length", -1, "length of the rows; -1: that of the longest")
                    .range(-1)
-                   .infer(infer_pad_padding)
+                   .infer(infer_pad)
                    .grad({"sequence_pad_grad", {"Out@GRAD", "X"}, {"X@GRAD"}, {}}));
   registry.add(OpDef("sequence_unpad")
                    .doc("inverse of sequence_pad")

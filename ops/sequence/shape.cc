@@ -7,16 +7,17 @@
 
 // Ops that move rows of LoD sequences. The number of result rows is known at run time only.
 namespace millrace::ops {
+namespace shape {
 namespace {
 
-VarMeta rows_unknown_shape(const VarMeta& meta, int32_t lod_level) {
+VarMeta rows_unknown(const VarMeta& meta, int32_t lod_level) {
   VarMeta out = meta;
   if (!out.dims.empty()) out.dims[0] = -1;
   out.lod_level = lod_level;
   return out;
 }
 
-Status infer_concat_shape(InferContext& ctx) {
+Status infer_concat(InferContext& ctx) {
   const VarMeta& first = ctx.input("X");
   if (!dims_known(first) || first.dims.empty()) return Ok();
   VarMeta out = first;
@@ -43,7 +44,7 @@ Status infer_concat_shape(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_expand_shape(InferContext& ctx) {
+Status infer_expand(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
@@ -52,7 +53,7 @@ Status infer_expand_shape(InferContext& ctx) {
   if (levels > 0 && level >= levels) {
     return ctx.error("attribute 'ref_level' is {}, but 'Y' has {} LoD levels", level, levels);
   }
-  VarMeta out = rows_unknown_shape(x, std::max(x.lod_level, 1));
+  VarMeta out = rows_unknown(x, std::max(x.lod_level, 1));
   if (const Lod& lod = ctx.input("Y").lod; !lod.empty()) {
     const size_t at = level < 0 ? lod.size() - 1 : static_cast<size_t>(level);
     Expanded result = expanded(x.lod, x.dims[0], lod.level(at));
@@ -64,12 +65,12 @@ Status infer_expand_shape(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_expand_as_shape(InferContext& ctx) {
+Status infer_expand_as(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
   const VarMeta& y = ctx.input("Y");
-  VarMeta out = rows_unknown_shape(x, std::max(y.lod_level, 1));
+  VarMeta out = rows_unknown(x, std::max(y.lod_level, 1));
   out.lod = y.lod;
   if (!y.lod.empty()) out.dims[0] = expanded({}, x.dims[0], y.lod.level(0)).rows;
   ctx.set_output("Out", std::move(out));
@@ -83,7 +84,7 @@ Status infer_same_rows(InferContext& ctx) {
 
 Status infer_some_rows(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
-  if (dims_known(x)) ctx.set_output("Out", rows_unknown_shape(x, x.lod_level));
+  if (dims_known(x)) ctx.set_output("Out", rows_unknown(x, x.lod_level));
   return Ok();
 }
 
@@ -120,7 +121,7 @@ Status infer_reshape(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_scatter_shape(InferContext& ctx) {
+Status infer_scatter(InferContext& ctx) {
   ctx.copy("X", "Out");
   return Ok();
 }
@@ -168,7 +169,7 @@ void add_moves(OpRegistry& registry) {
                    .doc("sequence i of Out = sequences i of all X, one after another")
                    .input("X", "sequences", Arity::kMany)
                    .output("Out", "sequences")
-                   .infer(infer_concat_shape)
+                   .infer(infer_concat)
                    .grad({"sequence_concat_grad", {"Out@GRAD", "X"}, {"X@GRAD"}, {}, true}));
   registry.add(OpDef("sequence_expand")
                    .doc("repeats sequence i of X as often as entry i of a LoD level of Y is long")
@@ -177,7 +178,7 @@ void add_moves(OpRegistry& registry) {
                    .output("Out", "sequences")
                    .attr("ref_level", -1, "LoD level of Y; -1: the last")
                    .range(-1)
-                   .infer(infer_expand_shape)
+                   .infer(infer_expand)
                    .grad({"sequence_expand_grad", {"Out@GRAD", "X", "Y"}, {"X@GRAD"}, {}, true}));
   registry.add(
       OpDef("sequence_expand_as")
@@ -185,7 +186,7 @@ void add_moves(OpRegistry& registry) {
           .input("X", "one row for each sequence")
           .input("Y", "only its LoD is used")
           .output("Out", "LoD of Y")
-          .infer(infer_expand_as_shape)
+          .infer(infer_expand_as)
           .grad({"sequence_expand_as_grad", {"Out@GRAD", "X", "Y"}, {"X@GRAD"}, {}, true}));
   registry.add(OpDef("sequence_reverse")
                    .doc("every sequence in reverse order")
@@ -214,8 +215,10 @@ void add_moves(OpRegistry& registry) {
 }
 
 }  // namespace
+}  // namespace shape
 
 void add_sequence_shape(OpRegistry& registry) {
+  using namespace shape;
   add_moves(registry);
   registry.add(OpDef("sequence_enumerate")
                    .doc("row i = the win_size elements of its sequence from i on")
@@ -239,7 +242,7 @@ void add_sequence_shape(OpRegistry& registry) {
                    .input("Ids", "columns, by sequence [rows, 1]")
                    .input("Updates", "summands, by sequence [rows, 1]")
                    .output("Out", "shape of X")
-                   .infer(infer_scatter_shape)
+                   .infer(infer_scatter)
                    .grad({"sequence_scatter_grad",
                           {"Ids", "Out@GRAD", "Updates"},
                           {"Updates@GRAD", "X@GRAD"},

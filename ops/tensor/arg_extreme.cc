@@ -3,6 +3,7 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace arg_extreme {
 namespace {
 
 StatusOr<DType> index_type(const InferContext& ctx) {
@@ -13,7 +14,7 @@ StatusOr<DType> index_type(const InferContext& ctx) {
   return ctx.error("attribute 'dtype' must be int32 (2), int64 (3) or -1, found {}", number);
 }
 
-Status infer_arg_extreme(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   MILLRACE_ASSIGN_OR_RETURN(const DType dtype, index_type(ctx));
   if (!x.has_shape) {
@@ -28,7 +29,7 @@ Status infer_arg_extreme(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family_arg_extreme(llvm::StringRef type, llvm::StringRef doc) {
+OpDef family(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "any shape")
@@ -37,18 +38,18 @@ OpDef family_arg_extreme(llvm::StringRef type, llvm::StringRef doc) {
       .attr("keepdims", false, "keep the dim with size 1")
       .attr("flatten", false, "look at all elements at once, axis is not read")
       .attr("dtype", 3, "element type of Out: 2 int32, 3 int64, -1 int64")
-      .infer(infer_arg_extreme);
+      .infer(infer);
   return def;
 }
 
 }  // namespace
+}  // namespace arg_extreme
 
 /// arg_max, arg_min
 void add_tensor_arg_extreme(OpRegistry& registry) {
-  registry.add(
-      family_arg_extreme("arg_max", "index of the largest element; the first of equal ones"));
-  registry.add(
-      family_arg_extreme("arg_min", "index of the smallest element; the first of equal ones"));
+  using namespace arg_extreme;
+  registry.add(family("arg_max", "index of the largest element; the first of equal ones"));
+  registry.add(family("arg_min", "index of the smallest element; the first of equal ones"));
 }
 
 }  // namespace millrace::ops

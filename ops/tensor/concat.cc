@@ -3,6 +3,7 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace concat_ops {
 namespace {
 
 // Combines dims with those of one more operand: they must agree except along axis, where they add.
@@ -46,7 +47,7 @@ StatusOr<Lod> joined_lod(const InferContext& ctx, size_t count) {
   return Lod(std::move(levels));
 }
 
-Status infer_concat(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta first = ctx.input("X");
   const size_t count = ctx.input_count("X");
   for (size_t i = 0; i < count; ++i) {
@@ -74,6 +75,7 @@ Status infer_concat(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace concat_ops
 
 void add_tensor_concat(OpRegistry& registry) {
   registry.add(OpDef("concat")
@@ -82,7 +84,7 @@ void add_tensor_concat(OpRegistry& registry) {
                    .input("AxisTensor", "one element; replaces the attribute", Arity::kOptional)
                    .output("Out", "shape of the operands, the sum along axis")
                    .attr("axis", 0, "dim along which to join")
-                   .infer(infer_concat)
+                   .infer(concat_ops::infer)
                    .grad(grad_of_x("concat_grad", {"AxisTensor", "X"})));
 }
 

@@ -4,11 +4,12 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace crop {
 namespace {
 
 // The shape in the attribute, with -1 for dims that a tensor holds or that extend to the end of X;
 // nullopt if the rank is unknown.
-std::optional<Dims> wanted_shape_crop(const InferContext& ctx, const VarMeta& x) {
+std::optional<Dims> wanted_shape(const InferContext& ctx, const VarMeta& x) {
   const auto attr = ctx.attr<std::vector<int64_t>>("shape");
   if (ctx.has_input("Y")) {
     const VarMeta& y = ctx.input("Y");
@@ -20,9 +21,9 @@ std::optional<Dims> wanted_shape_crop(const InferContext& ctx, const VarMeta& x)
 }
 
 // At run time, only the newer op passes LoD offsets on, even if the number of rows changes.
-Status infer_crop(InferContext& ctx, bool newer) {
+Status infer(InferContext& ctx, bool newer) {
   const VarMeta x = ctx.input("X");
-  const std::optional<Dims> shape = x.has_shape ? wanted_shape_crop(ctx, x) : std::nullopt;
+  const std::optional<Dims> shape = x.has_shape ? wanted_shape(ctx, x) : std::nullopt;
   if (!shape) {
     ctx.set_output("Out", newer ? with_offsets_of(unknown_like(x), x) : unknown_like(x));
     return Ok();
@@ -57,18 +58,20 @@ Status infer_crop(InferContext& ctx, bool newer) {
   return Ok();
 }
 
-Status infer_crop(InferContext& ctx) {
-  return infer_crop(ctx, false);
+Status infer(InferContext& ctx) {
+  return infer(ctx, false);
 }
 
 Status infer_crop_tensor(InferContext& ctx) {
-  return infer_crop(ctx, true);
+  return infer(ctx, true);
 }
 
 }  // namespace
+}  // namespace crop
 
 /// crop, crop_tensor
 void add_tensor_crop(OpRegistry& registry) {
+  using namespace crop;
   registry.add(OpDef("crop")
                    .doc("the box of the given shape that starts at offsets")
                    .input("X", "at least one dim")
@@ -78,7 +81,7 @@ void add_tensor_crop(OpRegistry& registry) {
                    .attr("offsets", std::vector<int32_t>{}, "first element in each dim")
                    .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: the rest")
                    .range(-1)
-                   .infer(infer_crop)
+                   .infer(infer)
                    .grad(without_offsets(grad_of_x("crop_grad", {"X", "Offsets"}))));
   registry.add(
       OpDef("crop_tensor")

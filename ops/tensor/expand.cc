@@ -8,6 +8,7 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace expand {
 namespace {
 
 // The numbers in an attribute, or -1 for each number in a tensor; nullopt if their count is
@@ -123,7 +124,7 @@ Status infer_expand_as_v2(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_expand_as_expand(InferContext& ctx) {
+Status infer_expand_as(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const VarMeta target = ctx.input("target_tensor");
   if (!target.has_shape || !x.has_shape) {
@@ -145,9 +146,11 @@ Status infer_expand_as_expand(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace expand
 
 /// expand, expand_as, expand_v2, expand_as_v2, tile
 void add_tensor_expand(OpRegistry& registry) {
+  using namespace expand;
   registry.add(OpDef("expand")
                    .doc("repeats X expand_times[i] times along dim i")
                    .input("X", "at least one dim")
@@ -195,7 +198,7 @@ void add_tensor_expand(OpRegistry& registry) {
                    .input("X", "at least one dim")
                    .input("target_tensor", "rank of X, dims that are multiples of those of X")
                    .output("Out", "shape of target_tensor, dtype of X")
-                   .infer(infer_expand_as_expand)
+                   .infer(infer_expand_as)
                    .grad(grad_of_x("expand_as_grad", {"X", "target_tensor"})));
 }
 

@@ -3,6 +3,7 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace flatten_ops {
 namespace {
 
 Status infer_matrix(InferContext& ctx) {
@@ -24,7 +25,7 @@ Status infer_matrix(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_range_flatten(InferContext& ctx) {
+Status infer_range(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   set_xshape(ctx, x);
   if (!x.has_shape) {
@@ -65,9 +66,11 @@ OpDef matrix_family(llvm::StringRef type) {
 }
 
 }  // namespace
+}  // namespace flatten_ops
 
 /// flatten, flatten2, flatten_contiguous_range
 void add_tensor_flatten(OpRegistry& registry) {
+  using namespace flatten_ops;
   registry.add(matrix_family("flatten").grad(grad_of_x("flatten_grad", {"X"})));
   registry.add(matrix_family("flatten2")
                    .intermediate("XShape", "0 and the dims of X; no data")
@@ -79,7 +82,7 @@ void add_tensor_flatten(OpRegistry& registry) {
                    .intermediate("XShape", "0 and the dims of X; no data")
                    .attr("start_axis", 1, "first dim to merge")
                    .attr("stop_axis", 1, "last dim to merge, included")
-                   .infer(infer_range_flatten)
+                   .infer(infer_range)
                    .grad(grad_by_xshape("flatten_contiguous_range_grad"))
                    .inplace("X", "Out"));
 }

@@ -3,6 +3,7 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace flatten_concat {
 namespace {
 
 // Dims of X in the order of the axes, as a matrix.
@@ -29,7 +30,7 @@ StatusOr<Dims> flattened(const InferContext& ctx, const VarMeta& x, size_t index
               dims_product(all.drop_front(static_cast<size_t>(at)))};
 }
 
-Status infer_flatten_concat(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta first = ctx.input("X");
   const auto axis = ctx.attr<int64_t>("concat_axis");
   if (axis < 0 || axis > 1)
@@ -62,6 +63,7 @@ Status infer_flatten_concat(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace flatten_concat
 
 void add_tensor_flatten_concat(OpRegistry& registry) {
   registry.add(
@@ -75,7 +77,7 @@ void add_tensor_flatten_concat(OpRegistry& registry) {
           .range(0)
           .required_attr<int32_t>("concat_axis", "0: more rows; 1: more columns")
           .range(0, 1)
-          .infer(infer_flatten_concat));
+          .infer(flatten_concat::infer));
 }
 
 }  // namespace millrace::ops

@@ -3,6 +3,7 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace one_hot {
 namespace {
 
 StatusOr<int64_t> depth_of(const InferContext& ctx) {
@@ -12,7 +13,7 @@ StatusOr<int64_t> depth_of(const InferContext& ctx) {
   return depth;
 }
 
-Status infer_one_hot(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   VarMeta out = ctx.input("X");
   MILLRACE_ASSIGN_OR_RETURN(const int64_t depth, depth_of(ctx));
   if (out.has_shape) {
@@ -26,7 +27,7 @@ Status infer_one_hot(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_v2_one_hot(InferContext& ctx) {
+Status infer_v2(InferContext& ctx) {
   VarMeta out = ctx.input("X");
   MILLRACE_ASSIGN_OR_RETURN(const int64_t depth, depth_of(ctx));
   if (out.has_shape) out.dims.push_back(depth);
@@ -35,7 +36,7 @@ Status infer_v2_one_hot(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family_one_hot(llvm::StringRef type, llvm::StringRef doc) {
+OpDef family(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("depth_tensor", "one element; replaces the attribute", Arity::kOptional)
@@ -47,18 +48,19 @@ OpDef family_one_hot(llvm::StringRef type, llvm::StringRef doc) {
 }
 
 }  // namespace
+}  // namespace one_hot
 
 /// one_hot, one_hot_v2
 void add_tensor_one_hot(OpRegistry& registry) {
-  registry.add(
-      family_one_hot("one_hot", "a row with a 1 at the class, in place of the last dim of 1")
-          .input("X", "int32 or int64; the last dim is 1")
-          .output("Out", "X with depth as the last dim; LoD of X")
-          .infer(infer_one_hot));
-  registry.add(family_one_hot("one_hot_v2", "a row with a 1 at the class, in a new last dim")
+  using namespace one_hot;
+  registry.add(family("one_hot", "a row with a 1 at the class, in place of the last dim of 1")
+                   .input("X", "int32 or int64; the last dim is 1")
+                   .output("Out", "X with depth as the last dim; LoD of X")
+                   .infer(infer));
+  registry.add(family("one_hot_v2", "a row with a 1 at the class, in a new last dim")
                    .input("X", "int32 or int64; any shape")
                    .output("Out", "X with depth as an additional last dim; LoD of X")
-                   .infer(infer_v2_one_hot));
+                   .infer(infer_v2));
 }
 
 }  // namespace millrace::ops

@@ -3,9 +3,10 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace random_crop {
 namespace {
 
-Status infer_random_crop(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   ctx.copy("Seed", "SeedOut");
   VarMeta out = ctx.input("X");
   if (out.has_shape) {
@@ -29,6 +30,7 @@ Status infer_random_crop(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace random_crop
 
 void add_tensor_random_crop(OpRegistry& registry) {
   registry.add(OpDef("random_crop")
@@ -40,7 +42,7 @@ void add_tensor_random_crop(OpRegistry& registry) {
                    .required_attr<std::vector<int32_t>>("shape", "size of the window")
                    .range(1)
                    .attr("startup_seed", 0, "state to start from where Seed has none")
-                   .infer(infer_random_crop));
+                   .infer(random_crop::infer));
 }
 
 }  // namespace millrace::ops

@@ -4,12 +4,13 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace reshape_ops {
 namespace {
 
 // The target shape in the notation of attribute shape (0: the dim of X, -1: the remaining
 // elements), or nullopt if its rank is unknown. With ShapeTensor, the attribute holds the constant
 // dims.
-std::optional<Dims> wanted_shape_reshape(const InferContext& ctx, bool& dynamic) {
+std::optional<Dims> wanted_shape(const InferContext& ctx, bool& dynamic) {
   const auto attr = ctx.attr<std::vector<int64_t>>("shape");
   dynamic = true;
   if (std::optional<Dims> dims = dims_by_shape_tensor(ctx)) return dims;
@@ -80,10 +81,10 @@ Status solve(const InferContext& ctx, const VarMeta& x, const std::vector<bool>&
   return Ok();
 }
 
-Status infer_reshape(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   bool dynamic = false;
-  std::optional<Dims> shape = wanted_shape_reshape(ctx, dynamic);
+  std::optional<Dims> shape = wanted_shape(ctx, dynamic);
   set_xshape(ctx, x);
   if (!x.has_shape || !shape) {
     ctx.set_output("Out", with_offsets_of(unknown_like(x), x));
@@ -96,7 +97,7 @@ Status infer_reshape(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family_reshape(llvm::StringRef type) {
+OpDef family(llvm::StringRef type) {
   OpDef def(type);
   def.doc("the elements of X in another shape")
       .input("X", "any shape")
@@ -106,18 +107,20 @@ OpDef family_reshape(llvm::StringRef type) {
       .attr("shape", std::vector<int32_t>{},
             "sizes; 0: the dim of X at this position, -1: computed from the others")
       .range(-1)
-      .infer(infer_reshape)
+      .infer(infer)
       .inplace("X", "Out");
   return def;
 }
 
 }  // namespace
+}  // namespace reshape_ops
 
 /// reshape, reshape2
 void add_tensor_reshape(OpRegistry& registry) {
-  registry.add(family_reshape("reshape").grad(
+  using namespace reshape_ops;
+  registry.add(family("reshape").grad(
       without_offsets(grad_of_x("reshape_grad", {"X", "Out", "Shape", "ShapeTensor"}))));
-  registry.add(family_reshape("reshape2")
+  registry.add(family("reshape2")
                    .intermediate("XShape", "0 and the dims of X; no data")
                    .grad(grad_by_xshape("reshape2_grad")));
 }

@@ -4,9 +4,10 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace reverse_ops {
 namespace {
 
-Status infer_reverse(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (dims_known(x) && x.kind != VarKind::kLodTensorArray) {
     for (const int64_t axis : ctx.attr<std::vector<int64_t>>("axis"))
@@ -22,11 +23,11 @@ Status infer_roll(InferContext& ctx) {
     return ctx.error("attributes 'shifts' and 'axis' must have the same length, found {} and {}",
                      shifts.size(), axes.size());
   }
-  return infer_reverse(ctx);
+  return infer(ctx);
 }
 
 // Reversing twice restores the tensor, so the gradient op is the op itself.
-StatusOr<std::vector<GradOp>> grad_reverse(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op(ctx.forward().type());
@@ -36,23 +37,25 @@ StatusOr<std::vector<GradOp>> grad_reverse(const GradContext& ctx) {
 }
 
 }  // namespace
+}  // namespace reverse_ops
 
 /// flip, reverse, roll
 void add_tensor_reverse(OpRegistry& registry) {
+  using namespace reverse_ops;
   registry.add(OpDef("flip")
                    .doc("X with the order reversed along some dims")
                    .input("X", "any shape")
                    .output("Out", "shape and dtype of X")
                    .required_attr<std::vector<int32_t>>("axis", "dims to reverse")
-                   .infer(infer_reverse)
-                   .grad(grad_reverse));
+                   .infer(infer)
+                   .grad(grad));
   registry.add(OpDef("reverse")
                    .doc("X with the order reversed along some dims; an array is reversed as a list")
                    .input("X", "any shape, or a tensor array", Arity::kOne, kTensor | kTensorArray)
                    .output("Out", "as X", Arity::kOne, kTensor | kTensorArray)
                    .required_attr<std::vector<int32_t>>("axis", "dims to reverse")
-                   .infer(infer_reverse)
-                   .grad(grad_reverse));
+                   .infer(infer)
+                   .grad(grad));
   registry.add(
       OpDef("roll")
           .doc("X shifted along some dims; elements shifted past the end reappear at the front")

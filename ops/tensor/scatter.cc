@@ -4,6 +4,7 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace scatter {
 namespace {
 
 Status infer_scatter_op(InferContext& ctx) {
@@ -34,7 +35,7 @@ Status infer_scatter_nd_add(InferContext& ctx) {
   return Ok();
 }
 
-GradSpec grad_scatter(llvm::StringRef type, llvm::StringRef index) {
+GradSpec grad(llvm::StringRef type, llvm::StringRef index) {
   GradSpec spec;
   spec.type = type;
   spec.inputs = {index, "Updates", "Out@GRAD"};
@@ -44,9 +45,11 @@ GradSpec grad_scatter(llvm::StringRef type, llvm::StringRef index) {
 }
 
 }  // namespace
+}  // namespace scatter
 
 /// scatter, scatter_nd_add
 void add_tensor_scatter(OpRegistry& registry) {
+  using namespace scatter;
   registry.add(OpDef("scatter")
                    .doc("X with Updates as rows Ids; if overwrite is false, rows with the same "
                         "id are summed")
@@ -57,7 +60,7 @@ void add_tensor_scatter(OpRegistry& registry) {
                    .attr("overwrite", true,
                          "of rows with the same id the last one is used; false: they are summed")
                    .infer(infer_scatter_op)
-                   .grad(grad_scatter("scatter_grad", "Ids"))
+                   .grad(grad("scatter_grad", "Ids"))
                    .inplace("X", "Out"));
   registry.add(OpDef("scatter_nd_add")
                    .doc("X with Updates added at the coordinates in the last dim of Index")
@@ -66,7 +69,7 @@ void add_tensor_scatter(OpRegistry& registry) {
                    .input("Updates", "leading dims of Index, then the rest of X")
                    .output("Out", "shape, dtype and LoD of X")
                    .infer(infer_scatter_nd_add)
-                   .grad(grad_scatter("scatter_nd_add_grad", "Index"))
+                   .grad(grad("scatter_nd_add_grad", "Index"))
                    .inplace("X", "Out"));
 }
 

@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace shape {
 namespace {
 
-Status infer_shape(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta& input = ctx.input("Input");
   const int64_t rank = dims_known(input) ? static_cast<int64_t>(input.rank()) : -1;
   ctx.set_output("Out", DType::kInt32, {rank});
@@ -17,14 +18,16 @@ Status infer_size(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace shape
 
 /// shape, size
 void add_tensor_shape(OpRegistry& registry) {
+  using namespace shape;
   registry.add(OpDef("shape")
                    .doc("the dims of Input as a tensor")
                    .input("Input", "any shape; its data is not read")
                    .output("Out", "int32 [rank]")
-                   .infer(infer_shape));
+                   .infer(infer));
   registry.add(OpDef("size")
                    .doc("the number of elements of Input")
                    .input("Input", "any shape; its data is not read")

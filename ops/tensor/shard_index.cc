@@ -2,9 +2,10 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace shard_index {
 namespace {
 
-Status infer_shard_index(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const auto shards = ctx.attr<int64_t>("nshards");
   const auto shard = ctx.attr<int64_t>("shard_id");
   if (shard >= shards) {
@@ -14,6 +15,7 @@ Status infer_shard_index(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace shard_index
 
 void add_tensor_shard_index(OpRegistry& registry) {
   registry.add(
@@ -28,7 +30,7 @@ void add_tensor_shard_index(OpRegistry& registry) {
           .required_attr<int32_t>("shard_id", "this shard, from 0")
           .range(0)
           .attr("ignore_value", -1, "result for an index of another shard")
-          .infer(infer_shard_index)
+          .infer(shard_index::infer)
           .inplace("X", "Out"));
 }
 

@@ -7,6 +7,7 @@
 #include "ops/tensor/slice_axes.h"
 
 namespace millrace::ops {
+namespace slice {
 namespace {
 
 int64_t slice_size(int64_t size, int64_t start, int64_t end, int64_t /*stride*/) {
@@ -32,7 +33,7 @@ int64_t strided_size(int64_t size, int64_t start, int64_t end, int64_t stride) {
   return right <= left ? 0 : (right - left + step - 1) / step;
 }
 
-Status infer_slice(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   return infer_sliced(ctx, slice_size, false);
 }
 
@@ -40,7 +41,7 @@ Status infer_strided(InferContext& ctx) {
   return infer_sliced(ctx, strided_size, true);
 }
 
-OpDef family_slice(llvm::StringRef type) {
+OpDef family(llvm::StringRef type) {
   OpDef def(type);
   def.input("Input", "at least one dim, or a tensor array", Arity::kOne, kTensor | kTensorArray)
       .input("StartsTensor", "the starts as one tensor", Arity::kOptional)
@@ -58,19 +59,21 @@ OpDef family_slice(llvm::StringRef type) {
 }
 
 }  // namespace
+}  // namespace slice
 
 /// slice, strided_slice
 void add_tensor_slice(OpRegistry& registry) {
-  registry.add(family_slice("slice")
+  using namespace slice;
+  registry.add(family("slice")
                    .doc("the elements from starts to ends along some dims")
-                   .infer(infer_slice)
+                   .infer(infer)
                    .grad({.type = "slice_grad",
                           .inputs = {"Input", "StartsTensor", "EndsTensor", "StartsTensorList",
                                      "EndsTensorList", "Out@GRAD"},
                           .outputs = {"Input@GRAD"},
                           .infer = infer_grad_without_offsets}));
   registry.add(
-      family_slice("strided_slice")
+      family("strided_slice")
           .doc("every strides-th element from starts to ends along some dims")
           .input("StridesTensor", "the strides as one tensor", Arity::kOptional)
           .input("StridesTensorList", "one stride for each axis", Arity::kAny)

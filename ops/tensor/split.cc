@@ -8,6 +8,7 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace split_ops {
 namespace {
 
 StatusOr<Dims> equal_parts(const InferContext& ctx, int64_t size, int64_t num, size_t outputs) {
@@ -63,7 +64,7 @@ Status check_stated(const InferContext& ctx) {
       ctx.attr<int64_t>("num"), ctx.output_count("Out"));
 }
 
-Status infer_split(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_stated(ctx));
   const VarMeta x = ctx.input("X");
   const size_t outputs = ctx.output_count("Out");
@@ -92,7 +93,7 @@ Status infer_split(InferContext& ctx) {
 }
 
 // The gradient of a split is the concatenation of the parts' gradients.
-StatusOr<std::vector<GradOp>> grad_split(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("concat");
@@ -104,8 +105,10 @@ StatusOr<std::vector<GradOp>> grad_split(const GradContext& ctx) {
 }
 
 }  // namespace
+}  // namespace split_ops
 
 void add_tensor_split(OpRegistry& registry) {
+  using namespace split_ops;
   registry.add(
       OpDef("split")
           .doc("splits X into parts along a dim")
@@ -118,8 +121,8 @@ void add_tensor_split(OpRegistry& registry) {
           .attr("num", 0, "number of equal parts; read if sections is empty")
           .range(0)
           .attr("axis", 0, "dim to split")
-          .infer(infer_split)
-          .grad(grad_split));
+          .infer(infer)
+          .grad(grad));
 }
 
 }  // namespace millrace::ops

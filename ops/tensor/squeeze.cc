@@ -3,6 +3,7 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace squeeze {
 namespace {
 
 // A listed dim that is not 1 is kept, as in 2.x; an unknown one is assumed to be 1.
@@ -21,7 +22,7 @@ StatusOr<Dims> squeezed(const InferContext& ctx, const VarMeta& x) {
   return out;
 }
 
-Status infer_squeeze(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   set_xshape(ctx, x);
   if (!x.has_shape) {
@@ -72,7 +73,7 @@ OpDef squeeze_family(llvm::StringRef type) {
       .input("X", "any shape")
       .output("Out", "X with fewer dims")
       .attr("axes", std::vector<int32_t>{}, "dims to drop where they are 1; empty: all of them")
-      .infer(infer_squeeze)
+      .infer(infer)
       .inplace("X", "Out");
   return def;
 }
@@ -92,9 +93,11 @@ OpDef unsqueeze_family(llvm::StringRef type) {
 }
 
 }  // namespace
+}  // namespace squeeze
 
 /// squeeze, squeeze2, unsqueeze, unsqueeze2
 void add_tensor_squeeze(OpRegistry& registry) {
+  using namespace squeeze;
   registry.add(squeeze_family("squeeze").grad(grad_of_x("squeeze_grad", {"X"})));
   registry.add(squeeze_family("squeeze2")
                    .intermediate("XShape", "0 and the dims of X; no data")

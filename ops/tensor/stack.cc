@@ -5,9 +5,10 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace stack {
 namespace {
 
-Status infer_stack(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta first = ctx.input("X");
   Dims dims = first.dims;
   for (size_t i = 0; i < ctx.input_count("X"); ++i) {
@@ -106,15 +107,17 @@ StatusOr<std::vector<GradOp>> unbind_grad(const GradContext& ctx) {
 }
 
 }  // namespace
+}  // namespace stack
 
 /// stack, unstack, unbind
 void add_tensor_stack(OpRegistry& registry) {
+  using namespace stack;
   registry.add(OpDef("stack")
                    .doc("joins operands of one shape along a new dim")
                    .input("X", "all of the same shape", Arity::kMany)
                    .output("Y", "shape of X with the number of operands inserted")
                    .attr("axis", 0, "position of the new dim in Y")
-                   .infer(infer_stack)
+                   .infer(infer)
                    .grad({.type = "stack_grad",
                           .inputs = {"X", "Y@GRAD"},
                           .outputs = {"X@GRAD"},

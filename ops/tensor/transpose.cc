@@ -4,9 +4,10 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace transpose_ops {
 namespace {
 
-Status infer_transpose(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   set_xshape(ctx, x);
   if (!x.has_shape) {
@@ -33,7 +34,7 @@ Status infer_transpose(InferContext& ctx) {
 
 // Programs of some releases pass neither X nor XShape to the gradient op. The shape then follows
 // from the inverse permutation.
-Status infer_grad_transpose(InferContext& ctx) {
+Status infer_grad(InferContext& ctx) {
   if (ctx.has_input("X")) {
     ctx.set_output("X@GRAD", without_offsets(ctx.input("X")));
     return Ok();
@@ -51,28 +52,29 @@ Status infer_grad_transpose(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family_transpose(llvm::StringRef type) {
+OpDef family(llvm::StringRef type) {
   OpDef def(type);
   def.doc("dim i of Out is dim axis[i] of X")
       .input("X", "any shape")
       .output("Out", "dims of X in the order of axis")
       .required_attr<std::vector<int32_t>>("axis", "a permutation of the dims of X")
-      .infer(infer_transpose);
+      .infer(infer);
   return def;
 }
 
 GradSpec with_infer(GradSpec spec) {
-  spec.infer = infer_grad_transpose;
+  spec.infer = infer_grad;
   return spec;
 }
 
 }  // namespace
+}  // namespace transpose_ops
 
 /// transpose, transpose2
 void add_tensor_transpose(OpRegistry& registry) {
-  registry.add(
-      family_transpose("transpose").grad(with_infer(grad_of_x("transpose_grad", {"X", "Out"}))));
-  registry.add(family_transpose("transpose2")
+  using namespace transpose_ops;
+  registry.add(family("transpose").grad(with_infer(grad_of_x("transpose_grad", {"X", "Out"}))));
+  registry.add(family("transpose2")
                    .intermediate("XShape", "0 and the dims of X; no data")
                    .grad(with_infer(grad_by_xshape("transpose2_grad"))));
 }

@@ -3,9 +3,10 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace unique_ops {
 namespace {
 
-Status infer_unique(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const DType index = ctx.dtype_attr("dtype");
   const auto axes = ctx.attr<std::vector<int64_t>>("axis");
@@ -44,9 +45,11 @@ Status infer_with_counts(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace unique_ops
 
 /// unique, unique_with_counts
 void add_tensor_unique(OpRegistry& registry) {
+  using namespace unique_ops;
   registry.add(
       OpDef("unique")
           .doc("the distinct elements, in order of first occurrence or sorted")
@@ -62,7 +65,7 @@ void add_tensor_unique(OpRegistry& registry) {
           .attr("dtype", 3, "element type of the indices: 2 int32, 3 int64")
           .range(2, 3)
           .attr("is_sorted", false, "sort; false: order of first occurrence")
-          .infer(infer_unique));
+          .infer(infer));
   registry.add(OpDef("unique_with_counts")
                    .doc("the distinct elements in order of first occurrence, and how many of each")
                    .input("X", "a vector")

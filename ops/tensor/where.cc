@@ -4,9 +4,10 @@
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
+namespace where {
 namespace {
 
-Status infer_where(InferContext& ctx) {
+Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Y"));
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "Condition", "X"));
   ctx.copy("X", "Out");
@@ -33,16 +34,18 @@ Status infer_masked_select(InferContext& ctx) {
 }
 
 }  // namespace
+}  // namespace where
 
 /// where, where_index, masked_select
 void add_tensor_where(OpRegistry& registry) {
+  using namespace where;
   registry.add(OpDef("where")
                    .doc("X where Condition holds, else Y")
                    .input("Condition", "bool; shape of X")
                    .input("X", "any shape")
                    .input("Y", "shape of X")
                    .output("Out", "shape and dtype of X")
-                   .infer(infer_where)
+                   .infer(infer)
                    .grad({.type = "where_grad",
                           .inputs = {"Condition", "X", "Y", "Out@GRAD"},
                           .outputs = {"X@GRAD", "Y@GRAD"},

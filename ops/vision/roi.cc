@@ -2,6 +2,7 @@
 #include "ops/registry.h"
 
 namespace millrace::ops {
+namespace roi {
 namespace {
 
 // [regions, channels, pooled_height, pooled_width].
@@ -41,7 +42,7 @@ Status infer_psroi(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family_roi(llvm::StringRef type, llvm::StringRef doc) {
+OpDef family(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "[batch, channels, height, width]")
@@ -60,10 +61,12 @@ OpDef& counted(OpDef& def) {
 }
 
 }  // namespace
+}  // namespace roi
 
 /// roi_align, roi_pool, psroi_pool, prroi_pool
 void add_vision_roi(OpRegistry& registry) {
-  OpDef align = family_roi("roi_align", "average of points read between pixels, in each cell");
+  using namespace roi;
+  OpDef align = family("roi_align", "average of points read between pixels, in each cell");
   registry.add(counted(align)
                    .attr("sampling_ratio", -1, "points along each side of a cell; -1: by its size")
                    .attr("aligned", false, "shift regions by half a pixel")
@@ -71,14 +74,14 @@ void add_vision_roi(OpRegistry& registry) {
                    .grad({.type = "roi_align_grad",
                           .inputs = {"X", "ROIs", "RoisNum", "Out@GRAD"},
                           .outputs = {"X@GRAD"}}));
-  OpDef pool = family_roi("roi_pool", "largest pixel of each cell of each region");
+  OpDef pool = family("roi_pool", "largest pixel of each cell of each region");
   registry.add(counted(pool)
                    .intermediate("Argmax", "int64, shape of Out; index of the pixel")
                    .infer(infer_channels)
                    .grad({.type = "roi_pool_grad",
                           .inputs = {"X", "ROIs", "RoisNum", "Argmax", "Out@GRAD"},
                           .outputs = {"X@GRAD"}}));
-  OpDef psroi = family_roi("psroi_pool", "average of each cell, every cell from separate channels");
+  OpDef psroi = family("psroi_pool", "average of each cell, every cell from separate channels");
   registry.add(counted(psroi)
                    .attr("output_channels", 1, "channels of Out")
                    .range(1)
@@ -87,7 +90,7 @@ void add_vision_roi(OpRegistry& registry) {
                           .inputs = {"X", "ROIs", "RoisNum", "Out@GRAD"},
                           .outputs = {"X@GRAD"}}));
   registry.add(
-      family_roi("prroi_pool", "exact integral of the interpolated image over each cell")
+      family("prroi_pool", "exact integral of the interpolated image over each cell")
           .input("BatchRoINums", "[batch], regions of each image; replaces LoD", Arity::kOptional)
           .infer(infer_channels)
           .grad({.type = "prroi_pool_grad",

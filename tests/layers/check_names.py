@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Checks that sources can be compiled together (MILLRACE_UNITY): names of unnamed namespaces must be unique.
+"""Checks the names in unnamed namespaces: short, and such that sources can be compiled together (MILLRACE_UNITY).
 
     check_names.py [ROOT]
 
 The sources of a folder of a layer are compiled ten at a time (cmake/millrace_library.cmake), so two sources of a folder
 may not define the same type, var or function in an unnamed namespace, nor overloads of a function; equal aliases are
-allowed. A new source can move others into another group; therefore the rule holds for the whole folder. Main programs and
-modules are compiled separately.
+allowed. A source whose names would not be distinct puts its unnamed namespace into a namespace named after the file,
+and its public functions say `using namespace` in their bodies (docs/decisions/0028-build-time.md). Then its names may be
+those of other such sources, but not those of a source without: a use after `using namespace` would be ambiguous. A new
+source can move others into another group; therefore the rule holds for the whole folder. Main programs and modules are
+compiled separately.
+
+No name ends with the name of its file (infer_data_norm in data_norm.cc), unless names_of_files.txt lists it with a
+reason; a row that is no longer needed is a finding.
 Exit status: 0 clean, 1 findings (one line each).
 """
 import os
@@ -21,21 +27,38 @@ SEPARATE = re.compile(r"(bench|examples|tests|proto)/|tools/[^/]*$|tools/dev/|ke
                       r"|ps/(transport/grpc_(client|module|parts|server|stream|tls)|discovery/etcd_|table/rocks_store|metrics/exposer)\b")
 
 
+ALLOWED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "names_of_files.txt")
+
+
+def read_allowed(path):
+    with open(path, encoding="utf-8") as file:
+        return [line.strip() for line in file if line.strip() and not line.startswith("#")]
+
+
 def tokens(text):
     return [t for t in TOKEN.findall(text) if not SKIPPED.match(t)]
 
 
 def unnamed_parts(words):
-    """The tokens inside each outermost unnamed namespace."""
-    at = 0
-    while at < len(words) - 1:
-        if words[at] == "namespace" and words[at + 1] == "{":
+    """The tokens inside each outermost unnamed namespace, and the name of the namespace around it."""
+    at, around = 0, []  # around: the name of each open brace, "" if it is not a namespace's
+    while at < len(words):
+        if words[at:at + 2] == ["namespace", "{"]:
             depth, begin = 1, at + 2
             at = begin
             while depth and at < len(words):
                 depth += (words[at] == "{") - (words[at] == "}")
                 at += 1
-            yield words[begin:at - 1]
+            yield "::".join(name for name in around if name), words[begin:at - 1]
+            continue
+        if words[at] == "{":
+            begin = at
+            while begin and re.fullmatch(r"\w+|::", words[begin - 1]) and words[begin - 1] != "namespace":
+                begin -= 1
+            named = begin and words[begin - 1] == "namespace"
+            around.append("".join(words[begin:at]) if named else "")
+        elif words[at] == "}" and around:
+            around.pop()
         at += 1
 
 
@@ -103,42 +126,72 @@ def enumerators(words):
         depth += (word == "{") - (word == "}")
 
 
-def names_in(text):
-    """The names that the unnamed namespaces of a source define, and for aliases their definitions."""
+def spaces_in(text):
+    """For each namespace that has an unnamed one: the names that this defines, and for aliases their definitions."""
     found = {}
-    for part in unnamed_parts(tokens(text)):
-        found.update((name, None) for name in enumerators(part))
+    for space, part in unnamed_parts(tokens(text)):
+        names = found.setdefault(space, {})
+        names.update((name, None) for name in enumerators(part))
         for words in declarations(part):
             if name := name_of(words):
-                found[name] = " ".join(words) if words[0] == "using" else None
+                names[name] = " ".join(words) if words[0] == "using" else None
     return found
 
 
-def folder_findings(root, folder, files):
+def names_in(text):
+    """The names that the unnamed namespaces of a source define, and for aliases their definitions."""
+    return {name: alias for names in spaces_in(text).values() for name, alias in names.items()}
+
+
+def is_glued(name, stem):
+    """Whether the name ends with that of its file, or is the file's in a function's or type's spelling with a prefix."""
+    camel = "".join(word.capitalize() for word in stem.split("_"))
+    return name.endswith("_" + stem) or name.endswith(camel) and name not in (camel, "k" + camel)
+
+
+def double_findings(sources):
     first = {}
-    for file in sorted(files):
-        path = os.path.relpath(os.path.join(folder, file), root)
-        if not file.endswith(".cc") or SEPARATE.match(path):
-            continue
-        with open(os.path.join(root, path), encoding="utf-8") as source:
-            found = names_in(source.read())
-        for name, alias in sorted(found.items()):
-            other, other_alias = first.setdefault(name, (path, alias))
-            if other != path and (alias is None or alias != other_alias):
-                yield f"{path}: '{name}' is also in the unnamed namespace of {other}"
+    for path, spaces in sources:
+        for space, names in sorted(spaces.items()):
+            for name, alias in sorted(names.items()):
+                other, other_alias = first.setdefault((space, name), (path, alias))
+                if other != path and (alias is None or alias != other_alias):
+                    yield f"{path}: '{name}' is also in the unnamed namespace of {other}"
+    for path, spaces in sources:
+        stem = os.path.basename(path)[:-3]
+        for space, names in sorted(spaces.items()):
+            outer, _, own = space.rpartition("::")
+            for name, alias in sorted(names.items()) if own.startswith(stem) else []:
+                other, other_alias = first.get((outer, name), (path, None))
+                if other != path and (alias is None or alias != other_alias):
+                    yield f"{path}: '{name}' is also in the unnamed namespace of {other}, which has no namespace of its own"
 
 
-def check(root):
-    """All findings."""
+def check(root, allowed=()):
+    """All findings; `allowed`: names that may end with the name of their file, as PATH:NAME."""
+    unused, findings = set(allowed), []
     with open(os.path.join(root, "cmake/layers.txt"), encoding="utf-8") as file:
         layers = [line.split()[1] for line in file if line[:1].isdigit()]
-    return [finding for layer in layers for folder, _, files in sorted(os.walk(os.path.join(root, layer)))
-            for finding in folder_findings(root, folder, files)]
+    for layer in layers:
+        for folder, _, files in sorted(os.walk(os.path.join(root, layer))):
+            sources = []
+            for path in sorted(os.path.relpath(os.path.join(folder, file), root) for file in files if file.endswith(".cc")):
+                with open(os.path.join(root, path), encoding="utf-8") as source:
+                    sources.append((path, spaces_in(source.read())))
+            for path, spaces in sources:
+                for name in sorted(name for names in spaces.values() for name in names):
+                    if not is_glued(name, os.path.basename(path)[:-3]):
+                        continue
+                    unused.discard(f"{path}:{name}")
+                    if f"{path}:{name}" not in allowed:
+                        findings.append(f"{path}: '{name}' ends with the name of the file, expected a short name")
+            findings += double_findings([source for source in sources if not SEPARATE.match(source[0])])
+    return findings + [f"names_of_files.txt: no source defines {name}, or it does not end with the name of its file" for name in sorted(unused)]
 
 
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-    findings = check(root)
+    findings = check(root, read_allowed(ALLOWED))
     for line in findings:
         print(line)
     print(f"{len(findings)} findings", file=sys.stderr)

@@ -10,14 +10,19 @@ def unnamed(text):
     return "namespace millrace {\nnamespace {\n" + text + "\n}  // namespace\n}  // namespace millrace\n"
 
 
+def of_file(space, text):
+    """As unnamed(), in a namespace of the file."""
+    return "namespace millrace {\nnamespace " + space + " {\nnamespace {\n" + text + "\n}  // namespace\n}\n}\n"
+
+
 class CheckNamesTest(unittest.TestCase):
-    def findings(self, files):
+    def findings(self, files, allowed=()):
         with tempfile.TemporaryDirectory() as root:
             for path, text in {"cmake/layers.txt": "2 ops\n7 tools\n", **files}.items():
                 os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
                 with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                     file.write(text)
-            return check_names.check(root)
+            return check_names.check(root, allowed)
 
     def names(self, text):
         return sorted(check_names.names_in(unnamed(text)))
@@ -46,6 +51,28 @@ class CheckNamesTest(unittest.TestCase):
 
     def test_main_programs_are_compiled_separately(self):
         self.assertEqual([], self.findings({"tools/a.cc": unnamed("int f();"), "tools/b.cc": unnamed("int f();")}))
+
+    def test_sources_with_a_namespace_of_their_own_may_share_names(self):
+        files = {"ops/a.cc": of_file("a", "int f();"), "ops/b.cc": of_file("b_ops", "int f();")}
+        self.assertEqual([], self.findings(files))
+        self.assertEqual(["ops/b.cc: 'f' is also in the unnamed namespace of ops/a.cc"],
+                         self.findings({**files, "ops/b.cc": of_file("a", "int f();")}))
+
+    def test_a_name_of_a_file_that_a_source_without_namespace_has_is_ambiguous(self):
+        files = {"ops/a.cc": of_file("a", "int f();\nusing A = int;"), "ops/b.cc": unnamed("int f();\nusing A = int;")}
+        self.assertEqual(["ops/a.cc: 'f' is also in the unnamed namespace of ops/b.cc, which has no namespace of its own"],
+                         self.findings(files))
+
+    def test_names_that_end_with_the_name_of_the_file(self):
+        files = {"ops/data_norm.cc": of_file("data_norm", "void infer_data_norm() {}\nstruct AttrsDataNorm {};\nstruct DataNorm {};"),
+                 "tools/sum.cc": unnamed("int infer_data_norm();\nint sums();\nint to_sum();")}
+        end = "ends with the name of the file, expected a short name"
+        self.assertEqual([f"ops/data_norm.cc: 'AttrsDataNorm' {end}", f"ops/data_norm.cc: 'infer_data_norm' {end}",
+                          f"tools/sum.cc: 'to_sum' {end}"], self.findings(files))
+        allowed = ["ops/data_norm.cc:AttrsDataNorm", "ops/data_norm.cc:infer_data_norm", "tools/sum.cc:to_sum"]
+        self.assertEqual([], self.findings(files, allowed))
+        self.assertEqual(["names_of_files.txt: no source defines tools/sum.cc:sums, or it does not end with the name of its file"],
+                         self.findings(files, [*allowed, "tools/sum.cc:sums"]))
 
 
 if __name__ == "__main__":

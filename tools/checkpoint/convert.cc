@@ -9,11 +9,11 @@
 #include "tools/common/program_options.h"
 
 namespace millrace::tools {
+namespace convert_parts {
 namespace {
 
-Status write_convert(Tool& tool, const CheckpointFlags& flags,
-                     const std::vector<std::string>& names, jobs::ValuesForm form,
-                     const jobs::TensorSource& source) {
+Status write(Tool& tool, const CheckpointFlags& flags, const std::vector<std::string>& names,
+             jobs::ValuesForm form, const jobs::TensorSource& source) {
   const std::string& output = tool.common().output;
   ByteProgress progress = progress_of(tool, flags, "convert", source.bytes());
   const jobs::WriteOptions options = write_options(tool, flags, progress);
@@ -28,6 +28,7 @@ Status write_convert(Tool& tool, const CheckpointFlags& flags,
 }
 
 }  // namespace
+}  // namespace convert_parts
 
 StatusOr<int> checkpoint_convert(Tool& tool, const CheckpointFlags& flags) {
   const std::string& output = tool.common().output;
@@ -46,7 +47,7 @@ StatusOr<int> checkpoint_convert(Tool& tool, const CheckpointFlags& flags) {
   const WriteReport report{"convert", source->form(), flags.to, names.size(), source->bytes(), {}};
   MILLRACE_RETURN_IF_ERROR(flags.dry_run
                                ? check_writable(tool, jobs::converted_files(*form, output, names))
-                               : write_convert(tool, flags, names, *form, *source));
+                               : convert_parts::write(tool, flags, names, *form, *source));
   MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
   return kDone;
 }

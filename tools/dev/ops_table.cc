@@ -18,6 +18,7 @@
 #include "executor/standard_runtime.h"
 #include "framework/text_form/value.h"
 
+namespace ops_table {
 namespace {
 
 using namespace millrace;
@@ -134,7 +135,7 @@ std::string tested(const Evidence& evidence, const std::string& type) {
   return evidence.unit_tests.find('"' + type + '"') == std::string::npos ? "" : "unit tests";
 }
 
-std::string table_ops_table() {
+std::string table() {
   const auto runtime = executor::standard_runtime();
   const Evidence known = evidence();
   std::string out(kOpsTableHead);
@@ -149,20 +150,22 @@ std::string table_ops_table() {
   return out;
 }
 
-int check_ops_table(const std::string& path) {
-  if (content_of(path) == table_ops_table()) return 0;
+int check(const std::string& path) {
+  if (content_of(path) == table()) return 0;
   fmt::print(stderr, "{} is out of date; regenerate it with: ops_table > {}\n", path, path);
   return 1;
 }
 
 }  // namespace
+}  // namespace ops_table
 
 int main(int argc, char** argv) {
+  using namespace ops_table;
   CLI::App app("print the table of all ops");
   std::string path;
   app.add_option("--check", path, "compare with this file instead of printing");
   CLI11_PARSE(app, argc, argv);
-  if (!path.empty()) return check_ops_table(path);
-  fmt::print("{}", table_ops_table());
+  if (!path.empty()) return check(path);
+  fmt::print("{}", table());
   return 0;
 }

@@ -12,6 +12,7 @@
 
 #include "transpiler/register_all.h"
 
+namespace passes_table {
 namespace {
 
 using namespace millrace::transpiler;
@@ -43,7 +44,7 @@ std::string describe(const OptionDef& option) {
       option.fallback ? std::visit(DefaultText(), *option.fallback) : "required", doc);
 }
 
-std::string table_passes_table() {
+std::string table() {
   PassRegistry passes;
   register_all(passes);
   std::string out(kPassesTableHead);
@@ -56,22 +57,24 @@ std::string table_passes_table() {
   return out;
 }
 
-int check_passes_table(const std::string& path) {
+int check(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string found{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (found == table_passes_table()) return 0;
+  if (found == table()) return 0;
   fmt::print(stderr, "{} is out of date; regenerate it with: passes_table > {}\n", path, path);
   return 1;
 }
 
 }  // namespace
+}  // namespace passes_table
 
 int main(int argc, char** argv) {
+  using namespace passes_table;
   CLI::App app("print the table of all passes");
   std::string path;
   app.add_option("--check", path, "compare with this file instead of printing");
   CLI11_PARSE(app, argc, argv);
-  if (!path.empty()) return check_passes_table(path);
-  fmt::print("{}", table_passes_table());
+  if (!path.empty()) return check(path);
+  fmt::print("{}", table());
   return 0;
 }

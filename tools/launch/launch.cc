@@ -14,6 +14,7 @@
 #include "tools/common/switch.h"
 
 namespace millrace::tools {
+namespace launch_parts {
 namespace {
 
 using fleet::ChildPlan;
@@ -48,7 +49,7 @@ std::string json_of(const JobEnvironment& own, const std::vector<ChildPlan>& chi
 }
 
 // Logs each line as a log line, so that none is mistaken for output of another tool.
-void log_lines_launch(const Tool& tool, const std::string& text) {
+void log_lines(const Tool& tool, const std::string& text) {
   llvm::SmallVector<llvm::StringRef, 32> lines;
   llvm::StringRef(text).split(lines, '\n', -1, false);
   for (const llvm::StringRef line : lines) tool.log(LogLevel::kError, std::string_view(line));
@@ -66,6 +67,7 @@ Status share_key(const LaunchFlags& flags, std::vector<ChildPlan>& children) {
 }
 
 }  // namespace
+}  // namespace launch_parts
 
 void add_launch_options(Tool& tool, LaunchFlags& flags) {
   CLI::App& app = tool.app();
@@ -122,6 +124,7 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
 }
 
 StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
+  using namespace launch_parts;
   fleet::LaunchOptions options;
   options.nproc_per_node = flags.nproc_per_node;
   options.server_num = flags.server_num;
@@ -162,7 +165,7 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
   for (int run = 0;; ++run) {
     MILLRACE_ASSIGN_OR_RETURN(const fleet::JobOutcome outcome,
                               fleet::supervise(children, supervisor));
-    log_lines_launch(tool, outcome.report);
+    log_lines(tool, outcome.report);
     constexpr int kMayPass = 5;
     if (outcome.code == 0 || outcome.by_signal || run >= flags.max_restart ||
         (outcome.code != kMayPass && outcome.code <= 128))

@@ -13,6 +13,7 @@
 #include "transpiler/passes/training.h"
 
 namespace millrace::tools {
+namespace minimize_parts {
 namespace {
 
 namespace tp = millrace::transpiler;
@@ -25,7 +26,7 @@ StatusOr<std::unique_ptr<Program>> read_checked(Tool& tool, const ops::OpRegistr
   return program;
 }
 
-void warn_of_minimize(const Tool& tool, const std::vector<Status>& warnings) {
+void warn_of(const Tool& tool, const std::vector<Status>& warnings) {
   for (const Status& warning : warnings) {
     const std::string text = warning.to_string();
     llvm::StringRef words = text;
@@ -85,8 +86,8 @@ Status check_flags(Tool& tool, const TranspileOptions& options) {
   return Ok();
 }
 
-Status write_minimize(Tool& tool, const TranspileOptions& options, const std::string& folder,
-                      const std::string& name, const Program& program) {
+Status write(Tool& tool, const TranspileOptions& options, const std::string& folder,
+             const std::string& name, const Program& program) {
   return write_below(tool, folder, name,
                      jobs::made_program_bytes(program, options.format == "text"));
 }
@@ -104,15 +105,17 @@ StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
     return std::move(status).in_file(options.program);
   if (options.verify)
     MILLRACE_RETURN_IF_ERROR(jobs::check_made_program(registry, *main, "backward"));
-  warn_of_minimize(tool, ops::lost_state_gradients(*main));
-  MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "backward", "__model__", *main));
+  warn_of(tool, ops::lost_state_gradients(*main));
+  MILLRACE_RETURN_IF_ERROR(write(tool, options, "backward", "__model__", *main));
   return kDone;
 }
 
 }  // namespace
+}  // namespace minimize_parts
 
 StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOptions& options,
                                                   const ops::OpRegistry& registry) {
+  using namespace minimize_parts;
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, options));
   TrainingPrograms out;
   MILLRACE_ASSIGN_OR_RETURN(out.main, read_checked(tool, registry, options.program));
@@ -132,20 +135,21 @@ StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOpt
 }
 
 StatusOr<int> minimize(Tool& tool, const TranspileOptions& options) {
+  using namespace minimize_parts;
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, options));
   const auto registry = ops::standard_registry();
   if (options.backward_only) return write_backward(tool, options, *registry);
   MILLRACE_ASSIGN_OR_RETURN(const TrainingPrograms made,
                             make_training_programs(tool, options, *registry));
-  warn_of_minimize(tool, ops::lost_state_gradients(*made.main));
+  warn_of(tool, ops::lost_state_gradients(*made.main));
   if (!made.scheduled_rate.empty())
     tool.log(
         LogLevel::kWarning,
         "the learning rate '" + made.scheduled_rate +
             "' keeps its initial value unless it is fed in every step: the schedule is stored only "
             "for jobs of --fleet");
-  MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__model__", *made.main));
-  MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__startup__", *made.startup));
+  MILLRACE_RETURN_IF_ERROR(write(tool, options, "main", "__model__", *made.main));
+  MILLRACE_RETURN_IF_ERROR(write(tool, options, "main", "__startup__", *made.startup));
   return kDone;
 }
 

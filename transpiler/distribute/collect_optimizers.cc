@@ -10,9 +10,10 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace collect_optimizers_parts {
 namespace {
 
-std::string_view view_collect_optimizers(llvm::StringRef s) {
+std::string_view view(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
@@ -39,14 +40,14 @@ void declare_kind(Var& var, VarKind kind) {
   var.set_spec(std::move(spec));
 }
 
-Status add_pair_collect_optimizers(const Block& block, DistributionJob& job, llvm::StringRef param,
-                                   const UpdateFlow& flow) {
+Status add_pair(const Block& block, DistributionJob& job, llvm::StringRef param,
+                const UpdateFlow& flow) {
   const llvm::StringRef grad = flow.gradient;
   const Var* const param_var = block.find_var(param);
   Var* const grad_var = block.find_var(grad);
   if (param_var == nullptr || grad_var == nullptr) {
     return InvalidProgram("the update needs '{}', which block 0 does not declare",
-                          view_collect_optimizers(param_var == nullptr ? param : grad))
+                          view(param_var == nullptr ? param : grad))
         .at(flow.update->location());
   }
   for (const llvm::StringRef name : {param, grad}) {
@@ -54,7 +55,7 @@ Status add_pair_collect_optimizers(const Block& block, DistributionJob& job, llv
     return Unimplemented(
                "the name '{}' has the form of a slice or of a trainer's copy ('w.block1', "
                "'w.trainer_0'); these names are reserved for distribution",
-               view_collect_optimizers(name))
+               view(name))
         .at(flow.update->location())
         .with_hint("rename the var: --passes 'rename{...}'");
   }
@@ -62,7 +63,7 @@ Status add_pair_collect_optimizers(const Block& block, DistributionJob& job, llv
     return Unimplemented(
                "enable_dc_asgd: param '{}' has a sparse gradient, but delay compensation needs a "
                "dense one",
-               view_collect_optimizers(param))
+               view(param))
         .at(flow.update->location());
   }
   declare_kind(*grad_var, flow.kind);
@@ -101,7 +102,7 @@ Status add_listed_params(const Block& block, DistributionJob& job) {
       if (block.find_var(name) == nullptr) {
         return InvalidProgram(
                    "attribute 'distribute_update_vars' names '{}', which block 0 does not declare",
-                   view_collect_optimizers(name))
+                   view(name))
             .at(op.location());
       }
       if (job.pair_of_param.count(name) == 0) {
@@ -109,7 +110,7 @@ Status add_listed_params(const Block& block, DistributionJob& job) {
                    "attribute 'distribute_update_vars' names '{}', which has no gradient: its "
                    "update cannot be "
                    "divided between servers",
-                   view_collect_optimizers(name))
+                   view(name))
             .at(op.location());
       }
     }
@@ -118,8 +119,10 @@ Status add_listed_params(const Block& block, DistributionJob& job) {
 }
 
 }  // namespace
+}  // namespace collect_optimizers_parts
 
 Status collect_optimizers(Program& main, PassContext& context, DistributionJob& job) {
+  using namespace collect_optimizers_parts;
   (void)context;
   Block& block = main.root();
   MILLRACE_ASSIGN_OR_RETURN(const OptimizePart part,
@@ -129,8 +132,8 @@ Status collect_optimizers(Program& main, PassContext& context, DistributionJob& 
     job.optimize_ops.push_back(server.op);
     const auto known = job.pair_of_param.find(server.param);
     if (known == job.pair_of_param.end()) {
-      MILLRACE_RETURN_IF_ERROR(add_pair_collect_optimizers(
-          block, job, server.param, part.updates.find(server.param)->second));
+      MILLRACE_RETURN_IF_ERROR(
+          add_pair(block, job, server.param, part.updates.find(server.param)->second));
       job.ops_of_pair.emplace_back();
     }
     job.ops_of_pair[job.pair_of_param.lookup(server.param)].push_back(server.op);

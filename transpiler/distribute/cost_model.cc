@@ -11,6 +11,7 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace cost_model {
 namespace {
 
 constexpr double kIdBytes = 8;  // an int64 row number
@@ -123,7 +124,7 @@ void add_table(const Block& block, const DistributionJob& job, CostInput& input)
   }
 }
 
-Status check_cost_model(const CostInput& input, const CostOptions& options) {
+Status check(const CostInput& input, const CostOptions& options) {
   if (input.endpoints.empty()) return InvalidArgument("the cost model needs at least one server");
   if (input.trainers < 1) {
     return InvalidArgument("the number of trainers is {}, expected 1 or more", input.trainers);
@@ -201,9 +202,11 @@ void add_hot_spots(CostReport& report, const LoadSummary& load, double ServerCos
 }
 
 }  // namespace
+}  // namespace cost_model
 
 CostInput cost_input(const Program& main, const DistributionJob& job,
                      const ops::OpRegistry& registry) {
+  using namespace cost_model;
   CostInput input;
   input.endpoints = job.endpoints;
   input.trainers = job.trainers;
@@ -250,7 +253,8 @@ CostInput cost_input(const ProgramProperties& properties, const VarsDistributed&
 }
 
 StatusOr<CostReport> estimate_cost(const CostInput& input, const CostOptions& options) {
-  MILLRACE_RETURN_IF_ERROR(check_cost_model(input, options));
+  using namespace cost_model;
+  MILLRACE_RETURN_IF_ERROR(check(input, options));
   CostReport report;
   report.trainers = input.trainers;
   report.sync = input.sync;

@@ -9,15 +9,18 @@
 #include "framework/base/text.h"
 
 namespace millrace::transpiler {
+namespace endpoints_parts {
 namespace {
 
-std::string_view view_endpoints(llvm::StringRef s) {
+std::string_view view(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
 }  // namespace
+}  // namespace endpoints_parts
 
 StatusOr<std::vector<std::string>> split_endpoints(llvm::StringRef list, llvm::StringRef field) {
+  using namespace endpoints_parts;
   llvm::SmallVector<llvm::StringRef, 8> parts;
   list.split(parts, ',');
   std::vector<std::string> out;
@@ -28,11 +31,10 @@ StatusOr<std::vector<std::string>> split_endpoints(llvm::StringRef list, llvm::S
     uint32_t number = 0;
     if (host.empty() || port.getAsInteger(10, number) || number > 65535) {
       return InvalidArgument("{} has '{}' (expected host:port with a port up to 65535)",
-                             view_endpoints(field), view_endpoints(endpoint));
+                             view(field), view(endpoint));
     }
     if (!seen.insert(endpoint).second)
-      return InvalidArgument("{} names '{}' twice", view_endpoints(field),
-                             view_endpoints(endpoint));
+      return InvalidArgument("{} names '{}' twice", view(field), view(endpoint));
     out.push_back(endpoint.str());
   }
   return out;

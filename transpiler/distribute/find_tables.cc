@@ -3,9 +3,10 @@
 #include "transpiler/distribute/pserver_passes.h"
 
 namespace millrace::transpiler {
+namespace find_tables_parts {
 namespace {
 
-std::string_view view_find_tables(llvm::StringRef s) {
+std::string_view view(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
@@ -28,7 +29,7 @@ Status find_distributed_table(const Block& block, DistributionJob& job) {
       return InvalidProgram(
                  "is_distributed is set on lookups of '{}' and of '{}'; only one table may be "
                  "distributed",
-                 table, view_find_tables(name))
+                 table, view(name))
           .at(op.location());
     }
     table = name.str();
@@ -67,8 +68,10 @@ Status find_distributed_table(const Block& block, DistributionJob& job) {
 }
 
 }  // namespace
+}  // namespace find_tables_parts
 
 Status find_tables(Program& main, PassContext& context, DistributionJob& job) {
+  using namespace find_tables_parts;
   (void)context;
   const Block& block = main.root();
   MILLRACE_RETURN_IF_ERROR(find_distributed_table(block, job));

@@ -11,6 +11,7 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace io_programs {
 namespace {
 
 using Pieces = std::vector<const DistributedVar*>;
@@ -26,7 +27,7 @@ std::string join_path(const std::string& directory, const std::string& name) {
   return directory.back() == '/' ? directory + name : directory + "/" + name;
 }
 
-std::string shape_text_io_programs(const std::vector<int64_t>& shape) {
+std::string shape_text(const std::vector<int64_t>& shape) {
   std::string out;
   for (const int64_t dim : shape) out += (out.empty() ? "" : ",") + std::to_string(dim);
   return out;
@@ -89,7 +90,7 @@ Status append_recv_save(Block& block, const std::string& origin, const Pieces& p
       return InvalidData("cannot save {}: its slice {} has no endpoint", in_quotes(origin),
                          in_quotes(piece.slice.name));
     }
-    shapes.push_back(shape_text_io_programs(piece.slice.shape));
+    shapes.push_back(shape_text(piece.slice.shape));
     // The number is the position in the overview, not in the file.
     local_names.push_back(piece.slice.name + ".slice." + std::to_string(i));
     remote_names.push_back(piece.slice.name);
@@ -116,11 +117,12 @@ VarSpec loaded_spec(const VarFacts& facts) {
 }
 
 }  // namespace
+}  // namespace io_programs
 
 std::vector<const Var*> locally_saved_vars(const Program& trainer, const VarsDistributed& overview,
                                            const ProgramProperties& properties) {
   std::set<std::string> taken{properties.distributed_lookup_table};
-  for (const auto& [origin, pieces] : remote_vars(overview)) taken.insert(origin);
+  for (const auto& [origin, pieces] : io_programs::remote_vars(overview)) taken.insert(origin);
   std::vector<const Var*> out;
   for (const Block& block : trainer.blocks()) {
     for (const Var& var : block.vars()) {
@@ -134,6 +136,7 @@ std::vector<const Var*> locally_saved_vars(const Program& trainer, const VarsDis
 StatusOr<SavePrograms> make_save_programs(const Program& trainer, const VarsDistributed& overview,
                                           const ProgramProperties& properties,
                                           const std::string& directory) {
+  using namespace io_programs;
   MILLRACE_RETURN_IF_ERROR(check_distributed(properties, directory, "save persistable vars"));
   SavePrograms out;
   for (const Var* const var : locally_saved_vars(trainer, overview, properties)) {
@@ -163,6 +166,7 @@ StatusOr<SavePrograms> make_save_programs(const Program& trainer, const VarsDist
 StatusOr<std::unique_ptr<Program>> make_fetch_program(const VarsDistributed& overview,
                                                       const std::vector<std::string>& names,
                                                       const std::string& directory) {
+  using namespace io_programs;
   if (names.empty()) return std::unique_ptr<Program>();
   auto program = Program::create();
   for (const std::string& name : names) {
@@ -178,6 +182,7 @@ StatusOr<std::unique_ptr<Program>> make_fetch_program(const VarsDistributed& ove
 StatusOr<std::unique_ptr<Program>> make_load_program(const VarsDistributed& overview,
                                                      const ProgramProperties& properties,
                                                      const std::string& directory) {
+  using namespace io_programs;
   MILLRACE_RETURN_IF_ERROR(check_distributed(properties, directory, "load persistable vars"));
   if (properties.ps_endpoint.empty()) {
     return InvalidArgument(

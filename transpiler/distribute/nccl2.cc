@@ -12,6 +12,7 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace nccl2 {
 namespace {
 
 void declare_id(Block& block, const std::string& name) {
@@ -41,8 +42,8 @@ Status check_hierarchy(const Nccl2Plan& plan) {
   return Ok();
 }
 
-StatusOr<Nccl2Plan> plan_nccl2(const DistributeTranspilerConfig& config,
-                               const TranspileArguments& arguments) {
+StatusOr<Nccl2Plan> make_plan(const DistributeTranspilerConfig& config,
+                              const TranspileArguments& arguments) {
   const std::string& list = arguments.trainers;
   const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
   if (!list.empty() && std::all_of(list.begin(), list.end(), is_digit)) {
@@ -71,8 +72,10 @@ StatusOr<Nccl2Plan> plan_nccl2(const DistributeTranspilerConfig& config,
 }
 
 }  // namespace
+}  // namespace nccl2
 
 Status nccl2_generate_ids(Program& main, PassContext& context, Nccl2Plan& plan) {
+  using namespace nccl2;
   (void)main;
   Block& block = context.startup->root();
   for (int64_t i = 0; i < plan.communicators; ++i) declare_id(block, names::nccl_id(i));
@@ -96,7 +99,7 @@ StatusOr<RolePrograms> transpile_nccl2(const Program& main, const Program& start
                                        const ops::OpRegistry& registry,
                                        ProgramProperties* properties,
                                        PassManagerOptions pass_options) {
-  MILLRACE_ASSIGN_OR_RETURN(Nccl2Plan plan, plan_nccl2(config, arguments));
+  MILLRACE_ASSIGN_OR_RETURN(Nccl2Plan plan, nccl2::make_plan(config, arguments));
   RolePrograms out{main.clone(), startup.clone()};
   PassContext context(registry);
   context.startup = out.startup.get();

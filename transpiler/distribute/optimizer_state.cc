@@ -13,9 +13,10 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace optimizer_state_parts {
 namespace {
 
-std::string_view view_optimizer_state(llvm::StringRef s) {
+std::string_view view(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
@@ -56,7 +57,7 @@ Status list_state(const Block& block, const Op& op, const OwnedSlice& owned, siz
     const Var* const state = block.find_var(slot.args[0].name);
     if (state == nullptr) {
       return InvalidProgram("optimizer state '{}' is not declared in block 0",
-                            view_optimizer_state(op.name_of(slot.args[0].name)))
+                            view(op.name_of(slot.args[0].name)))
           .at(op.location());
     }
     MILLRACE_ASSIGN_OR_RETURN(const bool follows,
@@ -133,6 +134,7 @@ class KeptVars {
 };
 
 }  // namespace
+}  // namespace optimizer_state_parts
 
 bool kept_var_follows_param(const Var& var, const Block& block, const ParamGrad& pair) {
   const Var* const param = block.find_var(pair.param);
@@ -146,20 +148,21 @@ bool is_plain_optimizer_slot(llvm::StringRef slot) {
 }
 
 StatusOr<bool> accumulator_follows_param(const Op& op, llvm::StringRef slot, bool param_is_cut) {
+  using namespace optimizer_state_parts;
   const llvm::StringRef type = op.type();
   const auto* const row = llvm::find_if(kStates, [&](const StateRow& r) { return type == r.op; });
   if (row == kStates.end()) {
     return Unimplemented(
                "optimizer '{}' is not supported for distributed training: it is not known how its "
                "state '{}' is divided between servers",
-               view_optimizer_state(type), view_optimizer_state(slot))
+               view(type), view(slot))
         .at(op.location());
   }
   if (param_is_cut && type == "lamb") {
     return Unimplemented(
                "optimizer 'lamb' scales by the norm of the whole param '{}', which is sliced over "
                "servers",
-               view_optimizer_state(op.first_input("Param")))
+               view(op.first_input("Param")))
         .at(op.location())
         .with_hint("set slice_var_up to false");
   }
@@ -170,6 +173,7 @@ StatusOr<bool> accumulator_follows_param(const Op& op, llvm::StringRef slot, boo
 }
 
 Status list_optimizer_state(Program& main, PassContext& context, DistributionJob& job) {
+  using namespace optimizer_state_parts;
   (void)context;
   struct Update {
     const Op* op;

@@ -5,6 +5,7 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace replace_distributed_lookups_parts {
 namespace {
 
 VarSpec like(const Var& var) {
@@ -16,9 +17,8 @@ VarSpec like(const Var& var) {
 
 // Removes the lookups; returns the op that followed the first of them (null: the end). Errors:
 // those of common_padding().
-StatusOr<Op*> take_lookups_replace_distributed_lookups(Block& block, DistributionJob& job,
-                                                       std::vector<std::string>& ids,
-                                                       std::vector<std::string>& outputs) {
+StatusOr<Op*> take_lookups(Block& block, DistributionJob& job, std::vector<std::string>& ids,
+                           std::vector<std::string>& outputs) {
   std::vector<Op*> lookups;
   for (Op& op : block.ops()) {
     if (op.type() == "lookup_table" && op.first_input("W") == job.table.param)
@@ -105,15 +105,16 @@ Status check_update_of_table(const DistributionJob& job, PassContext& context) {
 }
 
 }  // namespace
+}  // namespace replace_distributed_lookups_parts
 
 Status replace_distributed_lookups(Program& main, PassContext& context, DistributionJob& job) {
+  using namespace replace_distributed_lookups_parts;
   if (!job.table.exists()) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_update_of_table(job, context));
   Block& block = main.root();
   std::vector<std::string> ids;
   std::vector<std::string> outputs;
-  MILLRACE_ASSIGN_OR_RETURN(Op* const next,
-                            take_lookups_replace_distributed_lookups(block, job, ids, outputs));
+  MILLRACE_ASSIGN_OR_RETURN(Op* const next, take_lookups(block, job, ids, outputs));
   if (ids.empty())
     return InvalidProgram("no lookup of the distributed table '{}' is left", job.table.param);
   const Var* const ids_var = block.find_var(ids[0]);

@@ -5,9 +5,10 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace replace_prefetched_lookups_parts {
 namespace {
 
-std::string_view view_replace_prefetched_lookups(llvm::StringRef s) {
+std::string_view view(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
@@ -21,8 +22,7 @@ struct LookupGroup {
 
 // Removes the lookups of the table that have the type of the first one from the program. Errors:
 // those of common_padding().
-StatusOr<LookupGroup> take_lookups_replace_prefetched_lookups(Block& block, DistributionJob& job,
-                                                              const ParamGrad& pair) {
+StatusOr<LookupGroup> take_lookups(Block& block, DistributionJob& job, const ParamGrad& pair) {
   LookupGroup group;
   std::vector<Op*> taken;
   std::vector<Op*> others;
@@ -45,8 +45,7 @@ StatusOr<LookupGroup> take_lookups_replace_prefetched_lookups(Block& block, Dist
 
 // Last op that writes one of the ids; null if all are fed. Errors: an output is read before that
 // op.
-StatusOr<Op*> last_producer_replace_prefetched_lookups(const Block& block, const ParamGrad& pair,
-                                                       const LookupGroup& group) {
+StatusOr<Op*> last_producer(const Block& block, const ParamGrad& pair, const LookupGroup& group) {
   Op* producer = nullptr;
   for (const std::string& ids : group.ids) {
     Op* const writer = block.last_writer(ids);
@@ -70,10 +69,8 @@ StatusOr<Op*> last_producer_replace_prefetched_lookups(const Block& block, const
 }
 
 Status replace_lookups(Block& block, DistributionJob& job, const ParamGrad& pair) {
-  MILLRACE_ASSIGN_OR_RETURN(const LookupGroup group,
-                            take_lookups_replace_prefetched_lookups(block, job, pair));
-  MILLRACE_ASSIGN_OR_RETURN(Op* const producer,
-                            last_producer_replace_prefetched_lookups(block, pair, group));
+  MILLRACE_ASSIGN_OR_RETURN(const LookupGroup group, take_lookups(block, job, pair));
+  MILLRACE_ASSIGN_OR_RETURN(Op* const producer, last_producer(block, pair, group));
   Op* const first = block.op_count() == 0 ? nullptr : &block.front();
   Op& lookup = producer == nullptr ? block.insert_before(first, "distributed_lookup_table")
                                    : block.insert_after(*producer, "distributed_lookup_table");
@@ -85,8 +82,10 @@ Status replace_lookups(Block& block, DistributionJob& job, const ParamGrad& pair
 }
 
 }  // namespace
+}  // namespace replace_prefetched_lookups_parts
 
 Status replace_prefetched_lookups(Program& main, PassContext& context, DistributionJob& job) {
+  using namespace replace_prefetched_lookups_parts;
   (void)context;
   for (const ParamGrad& pair : job.pairs) {
     if (!pair.prefetched) continue;
@@ -103,7 +102,7 @@ Status replace_prefetched_lookups(Program& main, PassContext& context, Distribut
       return InvalidProgram(
                  "table '{}' is looked up by ops of different types; remote_prefetch needs one "
                  "type",
-                 view_replace_prefetched_lookups(name))
+                 view(name))
           .at(op->location());
     }
   }

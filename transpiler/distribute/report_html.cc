@@ -11,6 +11,7 @@
 #include "transpiler/distribute/units.h"
 
 namespace millrace::transpiler {
+namespace report_html_parts {
 namespace {
 
 // The shared rules of report pages, and those of this one.
@@ -125,7 +126,7 @@ std::string cost_section(const CostReport& cost) {
   return out + "<th></th><th></th></tr></tfoot></table></div>\n";
 }
 
-std::string shape_text_report_html(const std::vector<int64_t>& shape) {
+std::string shape_text(const std::vector<int64_t>& shape) {
   std::string out;
   for (const int64_t dim : shape) out += (out.empty() ? "" : " × ") + std::to_string(dim);
   return out.empty() ? "scalar" : out;
@@ -156,7 +157,7 @@ std::string variables_section(const VarsDistributed& overview) {
         "<tr><td>{}</td><td class=\"l\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td class=\"l\">{}</td></tr>\n",
         html_text(origin.origin.name), html_text(origin.vtype), dtype,
-        shape_text_report_html(origin.origin.shape),
+        shape_text(origin.origin.shape),
         bytes_text(static_cast<double>(slice_bytes(origin.origin))), origin.slices.size(),
         places_text(origin));
   }
@@ -174,9 +175,11 @@ std::string picture_section(const ProgramProperties& properties, const VarsDistr
 }
 
 }  // namespace
+}  // namespace report_html_parts
 
 std::string report_html(const ProgramProperties& properties, const VarsDistributed& overview,
                         const CostReport* cost) {
+  using namespace report_html_parts;
   std::string out =
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width,initial-scale=1\">\n<title>Distribution "

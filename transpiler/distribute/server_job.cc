@@ -11,6 +11,7 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace server_job {
 namespace {
 
 bool is_clip(const Op& op) {
@@ -19,8 +20,8 @@ bool is_clip(const Op& op) {
          scope->string().contains("@CLIP");
 }
 
-Status add_pair_server_job(const Op& op, const std::string& param, const std::string& grad,
-                           DistributionJob& job) {
+Status add_pair(const Op& op, const std::string& param, const std::string& grad,
+                DistributionJob& job) {
   const Block& block = op.block();
   for (const std::string& name : {param, grad}) {
     if (block.find_var(name) == nullptr) {
@@ -40,6 +41,7 @@ Status add_pair_server_job(const Op& op, const std::string& param, const std::st
 }
 
 }  // namespace
+}  // namespace server_job
 
 Status set_up_job(const DistributeTranspilerConfig& config, const TranspileArguments& arguments,
                   DistributionJob& job) {
@@ -56,6 +58,7 @@ Status set_up_job(const DistributeTranspilerConfig& config, const TranspileArgum
 }
 
 Status collect_pairs(Program& main, DistributionJob& job) {
+  using namespace server_job;
   // There may also be averages of other vars (statistics of batch_norm), which no op updates.
   llvm::StringSet<> updated;
   for (const Op& op : main.root().ops()) {
@@ -74,7 +77,7 @@ Status collect_pairs(Program& main, DistributionJob& job) {
           .at(op.location());
     }
     if (updated.count(names[0]) == 0 || job.pair_of_param.count(names[0]) != 0) continue;
-    MILLRACE_RETURN_IF_ERROR(add_pair_server_job(op, names[0], names[1], job));
+    MILLRACE_RETURN_IF_ERROR(add_pair(op, names[0], names[1], job));
   }
   return Ok();
 }

@@ -12,6 +12,7 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace typed_tables {
 namespace {
 
 bool is_lookup_grad(const Op& op) {
@@ -140,7 +141,7 @@ std::string fill_first(Block& main, std::string name, float value) {
   return name;
 }
 
-Status put_lookup_typed_tables(Block& main, const TypedTableUse& use, const Embedding& found) {
+Status put_lookup(Block& main, const TypedTableUse& use, const Embedding& found) {
   std::vector<std::string> ids;
   std::vector<std::string> outputs;
   Op* producer = nullptr;
@@ -215,16 +216,18 @@ StatusOr<TypedTableFacts> facts_of(const Block& main, const Block& startup,
 }
 
 }  // namespace
+}  // namespace typed_tables
 
 StatusOr<TypedTableFacts> use_typed_table(Program& main, Program& startup,
                                           const TypedTableUse& use) {
+  using namespace typed_tables;
   Block& block = main.root();
   Embedding found;
   MILLRACE_RETURN_IF_ERROR(sort_ops(block, use.param, found));
   MILLRACE_RETURN_IF_ERROR(find_sum(block, use.param, found));
   MILLRACE_ASSIGN_OR_RETURN(const TypedTableFacts facts,
                             facts_of(block, startup.root(), use.param, found));
-  MILLRACE_RETURN_IF_ERROR(put_lookup_typed_tables(block, use, found));
+  MILLRACE_RETURN_IF_ERROR(put_lookup(block, use, found));
   const std::string shows = use.show_var.empty() ? fill_first(block, "show", 1) : use.show_var;
   const std::string clicks = use.click_var.empty() ? fill_first(block, "clk", 0) : use.click_var;
   for (const std::string& name : {shows, clicks}) {

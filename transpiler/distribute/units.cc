@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 namespace millrace::transpiler {
+namespace units_parts {
 namespace {
 
-std::string scaled_units(double value, double step, const char* const* units, int count) {
+std::string scaled(double value, double step, const char* const* units, int count) {
   int unit = 0;
   while (unit + 1 < count && value >= step) {
     value /= step;
@@ -17,21 +18,22 @@ std::string scaled_units(double value, double step, const char* const* units, in
 }
 
 }  // namespace
+}  // namespace units_parts
 
 std::string bytes_text(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  return scaled_units(bytes, 1024, kUnits, 6);
+  return units_parts::scaled(bytes, 1024, kUnits, 6);
 }
 
 std::string flops_text(double flops) {
   constexpr const char* kUnits[] = {"flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop"};
-  return scaled_units(flops, 1000, kUnits, 6);
+  return units_parts::scaled(flops, 1000, kUnits, 6);
 }
 
 std::string seconds_text(double seconds) {
   constexpr const char* kUnits[] = {"us", "ms"};
   if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
-  return scaled_units(seconds * 1e6, 1000, kUnits, 2);
+  return units_parts::scaled(seconds * 1e6, 1000, kUnits, 2);
 }
 
 }  // namespace millrace::transpiler

@@ -12,6 +12,7 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace fleet_worker {
 namespace {
 
 // The startup program keeps the rate under this name, whichever op uses it.
@@ -28,7 +29,7 @@ std::vector<Op*> optimizer_ops(Block& block) {
 }
 
 // The inputs that are neither parameters nor gradients: rates and optimizer state.
-std::set<std::string> state_of_fleet_worker(const std::vector<Op*>& ops) {
+std::set<std::string> state_of(const std::vector<Op*>& ops) {
   std::set<std::string> kept;
   for (const Op* const op : ops)
     for (const std::string& name : role::vars(*op)) kept.insert(name);
@@ -103,7 +104,7 @@ void delete_optimizer(Block& block, const FleetWorkerOptions& options) {
     const bool runs = !options.computed_rate.empty() && role::of(op) == role::kLrSched;
     if (role::is_lr_op(op) && !runs) ops.push_back(&op);
   }
-  const std::set<std::string> state = state_of_fleet_worker(ops);
+  const std::set<std::string> state = state_of(ops);
   for (Op* const op : ops) block.erase(*op);
   for (const std::string& name : state) {
     Var* const var = block.find_var(name);
@@ -201,17 +202,19 @@ void delete_state(const std::set<std::string>& state, const std::string& compute
 }
 
 }  // namespace
+}  // namespace fleet_worker
 
 StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& startup,
                                           const TablePlan& plan,
                                           const FleetWorkerOptions& options) {
+  using namespace fleet_worker;
   FleetPrograms out;
   out.main = main.clone();
   out.startup = startup.clone();
   Block& block = out.main->root();
   if (options.mode != FleetMode::kGeo) {
     MILLRACE_RETURN_IF_ERROR(keep_before_updates(block, plan));
-    const std::set<std::string> state = state_of_fleet_worker(optimizer_ops(block));
+    const std::set<std::string> state = state_of(optimizer_ops(block));
     MILLRACE_RETURN_IF_ERROR(fuse_tables(*out.main, plan, out.remarks));
     delete_optimizer(block, options);
     copy_computed_rate(block, options.computed_rate);

@@ -10,6 +10,7 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace fuse_tables_parts {
 namespace {
 
 // The lookup ops of one embedding, in block order.
@@ -54,8 +55,8 @@ struct Lookup {
   std::vector<std::string> outputs;
 };
 
-Op& put_lookup_fuse_tables(Block& block, Op* where, const SparseTablePlan& table, const Op& first,
-                           const Lookup& lookup) {
+Op& put_lookup(Block& block, Op* where, const SparseTablePlan& table, const Op& first,
+               const Lookup& lookup) {
   Op& op = block.insert_before(where, "distributed_lookup_table");
   op.set_input("Ids", lookup.ids)
       .set_input("W", table.var.param)
@@ -70,7 +71,7 @@ Op& put_lookup_fuse_tables(Block& block, Op* where, const SparseTablePlan& table
 }
 
 // The op that computes the last of the ids; null if no op of the block computes any.
-Op* last_producer_fuse_tables(const Block& block, const std::vector<std::string>& ids) {
+Op* last_producer(const Block& block, const std::vector<std::string>& ids) {
   Op* last = nullptr;
   for (const std::string& name : ids) {
     Op* const writer = block.last_writer(name);
@@ -107,14 +108,14 @@ Status fuse_lookups(Block& block, const TablePlan& plan, const Uses& uses, Fused
     remarks.push_back("the lookups of '" + uses.param +
                       "' stay separate: ids of one are computed from rows of another");
   }
-  Op* const producer = last_producer_fuse_tables(block, all.ids);
+  Op* const producer = last_producer(block, all.ids);
   if (all_ids_come_first(block, producer, all.outputs)) {
     Op* const where = producer == nullptr ? uses.ops.front() : block.next(*producer);
-    put_lookup_fuse_tables(block, where, *table, *uses.ops.front(), all);
+    put_lookup(block, where, *table, *uses.ops.front(), all);
   } else {
     for (Op* const op : uses.ops) {
-      put_lookup_fuse_tables(block, op, *table, *uses.ops.front(),
-                             {{op->first_input("Ids").str()}, {op->first_output("Out").str()}});
+      put_lookup(block, op, *table, *uses.ops.front(),
+                 {{op->first_input("Ids").str()}, {op->first_output("Out").str()}});
     }
   }
   for (Op* const op : uses.ops) block.erase(*op);
@@ -196,8 +197,10 @@ void push(Block& block, const SparseTablePlan& table, const Uses& uses, const Co
 }
 
 }  // namespace
+}  // namespace fuse_tables_parts
 
 Status fuse_tables(Program& main, const TablePlan& plan, std::vector<std::string>& remarks) {
+  using namespace fuse_tables_parts;
   Block& block = main.root();
   Fused fused;
   // searched again each time: ops may have moved

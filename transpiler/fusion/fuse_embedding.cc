@@ -11,6 +11,7 @@
 #include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
+namespace fuse_embedding {
 namespace {
 
 // Rows of a table that are looked up only to be pooled, and their gradients.
@@ -23,12 +24,12 @@ struct Pooled {
 };
 
 template <typename T>
-T attr_of_fuse_embedding(const Op& op, const PassContext& context, llvm::StringRef name) {
+T attr_of(const Op& op, const PassContext& context, llvm::StringRef name) {
   const ops::OpDef* const def = context.registry.find(op.type());
   return def == nullptr ? T{} : ops::read_attr<T>(*def, op, name);
 }
 
-bool is_lookup_fuse_embedding(const Op& op, const PassContext& context) {
+bool is_lookup(const Op& op, const PassContext& context) {
   if (op.type() != "lookup_table" && op.type() != "lookup_table_v2") return false;
   const Var* const table = op.block().find_var(single_input(op, "W"));
   const Var* const rows = op.block().find_var(single_output(op, "Out"));
@@ -37,13 +38,11 @@ bool is_lookup_fuse_embedding(const Op& op, const PassContext& context) {
     return false;
   const bool is_float = table->dtype() == DType::kFloat32 || table->dtype() == DType::kFloat64;
   return is_float && table->dims().size() == 2 && rows->dims().size() == 2 &&
-         !attr_of_fuse_embedding<bool>(op, context, "remote_prefetch") &&
-         !single_input(op, "Ids").empty();
+         !attr_of<bool>(op, context, "remote_prefetch") && !single_input(op, "Ids").empty();
 }
 
 llvm::StringRef combiner_of(const Op& pool, const PassContext& context) {
-  return llvm::StringSwitch<llvm::StringRef>(
-             attr_of_fuse_embedding<std::string>(pool, context, "pooltype"))
+  return llvm::StringSwitch<llvm::StringRef>(attr_of<std::string>(pool, context, "pooltype"))
       .Case("SUM", "sum")
       .Case("AVERAGE", "average")
       .Case("SQRT", "sqrt")
@@ -60,7 +59,7 @@ class FuseEmbedding final : public Pass {
     const InnerVars inner(program, keep_);
     llvm::SmallVector<Op*, 0> lookups;
     for (Op& op : program.root().ops()) {
-      if (is_lookup_fuse_embedding(op, context)) lookups.push_back(&op);
+      if (is_lookup(op, context)) lookups.push_back(&op);
     }
     bool changed = false;
     for (Op* const op : lookups) {
@@ -116,11 +115,11 @@ class FuseEmbedding final : public Pass {
     const std::string table = single_input(*found.lookup, "W").str();
     const std::string ids = single_input(*found.lookup, "Ids").str();
     const std::string out = single_output(pool, "Out").str();
-    const auto pad_value = attr_of_fuse_embedding<float>(pool, context, "pad_value");
-    const auto padding = attr_of_fuse_embedding<int64_t>(*found.lookup, context, "padding_idx");
+    const auto pad_value = attr_of<float>(pool, context, "pad_value");
+    const auto padding = attr_of<int64_t>(*found.lookup, context, "padding_idx");
     Op* const grad = found.lookup_grad;
     const bool sparse =
-        attr_of_fuse_embedding<bool>(grad == nullptr ? *found.lookup : *grad, context, "is_sparse");
+        attr_of<bool>(grad == nullptr ? *found.lookup : *grad, context, "is_sparse");
     const auto become = [&](Op& op, llvm::StringRef type) {
       turn_into(op, type);
       op.set_input("W", table).set_input("Ids", ids);
@@ -146,13 +145,14 @@ class FuseEmbedding final : public Pass {
 };
 
 }  // namespace
+}  // namespace fuse_embedding
 
 void add_fusion_fuse_embedding(PassRegistry& registry) {
   registry.add(PassInfo("fuse-embedding",
                         "fuse the lookup of table rows and their sum per sequence into one op, and "
                         "their gradients into another")
                    .strings("keep", "vars whose value is needed after a run")
-                   .makes<FuseEmbedding>());
+                   .makes<fuse_embedding::FuseEmbedding>());
 }
 
 }  // namespace millrace::transpiler

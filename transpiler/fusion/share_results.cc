@@ -11,6 +11,7 @@
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
+namespace share_results {
 namespace {
 
 // Ops with equal results for equal inputs. Ops that draw random numbers, allocate memory for others
@@ -38,7 +39,7 @@ std::string key_of(const Op& op) {
   return key;
 }
 
-AttrValue value_of_share_results(const Op& op, const ops::AttrDef& attr) {
+AttrValue value_of(const Op& op, const ops::AttrDef& attr) {
   const AttrValue* const value = op.find_attr(attr.name);
   if (value != nullptr) return *value;
   return attr.fallback ? *attr.fallback : ops::zero_value(attr.kind);
@@ -66,7 +67,7 @@ bool is_same(const Op& a, const Op& b, const ops::OpDef& def) {
       return false;
   }
   return llvm::all_of(def.attrs(), [&](const ops::AttrDef& attr) {
-    return value_of_share_results(a, attr) == value_of_share_results(b, attr);
+    return value_of(a, attr) == value_of(b, attr);
   });
 }
 
@@ -125,12 +126,13 @@ class ShareResults final : public Pass {
 };
 
 }  // namespace
+}  // namespace share_results
 
 void add_fusion_share_results(PassRegistry& registry) {
   registry.add(PassInfo("share-results",
                         "keep one of several ops that compute the same from the same inputs")
                    .strings("keep", "vars whose value is needed after a run")
-                   .makes<ShareResults>());
+                   .makes<share_results::ShareResults>());
 }
 
 }  // namespace millrace::transpiler

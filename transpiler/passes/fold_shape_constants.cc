@@ -4,6 +4,7 @@
 #include "transpiler/shape_constants.h"
 
 namespace millrace::transpiler {
+namespace fold_shape_constants {
 namespace {
 
 // An attribute that a list of one-element tensors, or one tensor, may override.
@@ -25,9 +26,8 @@ constexpr TensorAttr kTensorAttrs[] = {
 };
 
 // The values of the tensors of a slot, or nullopt if not all are known.
-std::optional<std::vector<int32_t>> attr_of_fold_shape_constants(const Slot& slot,
-                                                                 const ShapeConstants& constants,
-                                                                 bool infers_one) {
+std::optional<std::vector<int32_t>> attr_of(const Slot& slot, const ShapeConstants& constants,
+                                            bool infers_one) {
   std::vector<int32_t> out;
   bool has_negative = false;
   int unknown = 0;
@@ -57,7 +57,7 @@ bool use_constants(Op& op, const ShapeConstants& constants) {
     if (!has_whole && !has_list) continue;
     const bool takes_list = has_list && (!has_whole || op.type().startswith("reshape"));
     const Slot* const slot = takes_list ? list : whole;
-    const auto values = attr_of_fold_shape_constants(*slot, constants, entry.infers_one);
+    const auto values = attr_of(*slot, constants, entry.infers_one);
     if (!values) continue;
     const AttrValue* const old = op.find_attr(entry.attr);
     const bool longs = old != nullptr && old->kind() == AttrKind::kLongs;
@@ -115,13 +115,14 @@ class FoldShapeConstants final : public Pass {
 };
 
 }  // namespace
+}  // namespace fold_shape_constants
 
 void add_passes_fold_shape_constants(PassRegistry& registry) {
   registry.add(
       PassInfo("fold-shape-constants",
                "compute integer tensors that depend only on declared shapes and constants, and put "
                "them into the attributes of reshape2, slice, expand_v2 and fill_constant")
-          .makes<FoldShapeConstants>());
+          .makes<fold_shape_constants::FoldShapeConstants>());
 }
 
 }  // namespace millrace::transpiler

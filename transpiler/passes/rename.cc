@@ -7,14 +7,15 @@
 #include "transpiler/program_edit.h"
 
 namespace millrace::transpiler {
+namespace rename_parts {
 namespace {
 
 constexpr int64_t kMaxFileBytes = 64 << 20;
 
 using Renaming = std::vector<std::pair<std::string, std::string>>;
 
-Status add_pair_rename(Renaming& renaming, llvm::StringRef from, llvm::StringRef to,
-                       const std::string& where) {
+Status add_pair(Renaming& renaming, llvm::StringRef from, llvm::StringRef to,
+                const std::string& where) {
   if (from.empty() || to.empty())
     return InvalidArgument("{}: expected an old and a new name", where);
   renaming.emplace_back(from.str(), to.str());
@@ -31,13 +32,13 @@ Status read_pairs(Renaming& renaming, const std::string& path) {
     if (content.empty() || content.startswith("#")) continue;
     const auto [from, to] = content.split(' ');
     MILLRACE_RETURN_IF_ERROR(
-        add_pair_rename(renaming, from, to.trim(), fmt::format("{}, line {}", path, number)));
+        add_pair(renaming, from, to.trim(), fmt::format("{}, line {}", path, number)));
   }
   return Ok();
 }
 
 // Each old name occurs once, each new name occurs once, and no new name is already in use.
-Status check_rename(const Program& program, const Program* startup, const Renaming& renaming) {
+Status check(const Program& program, const Program* startup, const Renaming& renaming) {
   llvm::StringSet<> old_names;
   llvm::StringSet<> new_names;
   const auto known = [&](const std::string& name) {
@@ -115,11 +116,10 @@ class Rename final : public Pass {
     Renaming renaming;
     for (const std::string& entry : map_) {
       const auto [from, to] = llvm::StringRef(entry).split(':');
-      MILLRACE_RETURN_IF_ERROR(
-          add_pair_rename(renaming, from, to, "option 'map', '" + entry + "'"));
+      MILLRACE_RETURN_IF_ERROR(add_pair(renaming, from, to, "option 'map', '" + entry + "'"));
     }
     if (!file_.empty()) MILLRACE_RETURN_IF_ERROR(read_pairs(renaming, file_));
-    MILLRACE_RETURN_IF_ERROR(check_rename(program, context.startup, renaming));
+    MILLRACE_RETURN_IF_ERROR(check(program, context.startup, renaming));
     bool changed = rename_all(program, renaming);
     if (context.startup != nullptr) changed |= rename_all(*context.startup, renaming);
     return changed;
@@ -131,13 +131,14 @@ class Rename final : public Pass {
 };
 
 }  // namespace
+}  // namespace rename_parts
 
 void add_passes_rename(PassRegistry& registry) {
   registry.add(
       PassInfo("rename", "rename vars, all at once, in every block and in the startup program")
           .strings("map", "old:new, split at the first colon")
           .string("file", "", "file with lines 'old new'; empty lines and lines with # are skipped")
-          .makes<Rename>());
+          .makes<rename_parts::Rename>());
 }
 
 }  // namespace millrace::transpiler

@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace functions {
 namespace {
 
 constexpr double kLn2 = 0.69314718055994530942;
@@ -247,7 +248,7 @@ struct Trunc : FunctionsStep {
 
 // Adds kernels, or the loops of chains.
 template <typename Table>
-void add_formulas_functions(Table& table) {
+void add_formulas(Table& table) {
   add_unary<Exp>(table, "exp", "exp_grad");
   add_unary<Expm1>(table, "expm1", "expm1_grad");
   add_unary<Log>(table, "log", "log_grad");
@@ -270,14 +271,16 @@ void add_formulas_functions(Table& table) {
 }
 
 }  // namespace
+}  // namespace functions
 
 /// Powers, logarithms, rounding, error and gamma functions.
 void add_activation_functions(KernelRegistry& registry) {
-  add_formulas_functions(registry);
+  using namespace functions;
+  add_formulas(registry);
   registry.add("sign", unary<Sign>);
 }
 void add_functions(StageTable& table) {
-  add_formulas_functions(table);
+  functions::add_formulas(table);
 }
 
 }  // namespace millrace::kernels

@@ -3,6 +3,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace rectifiers {
 namespace {
 
 struct Relu {
@@ -154,7 +155,7 @@ struct HardSwish {
 
 // Adds kernels, or the loops of chains.
 template <typename Table>
-void add_formulas_rectifiers(Table& table) {
+void add_formulas(Table& table) {
   add_unary<Relu>(table, "relu", "relu_grad");
   add_unary<Relu6>(table, "relu6", "relu6_grad");
   add_unary<LeakyRelu>(table, "leaky_relu", "leaky_relu_grad");
@@ -167,13 +168,14 @@ void add_formulas_rectifiers(Table& table) {
 }
 
 }  // namespace
+}  // namespace rectifiers
 
 /// relu and other piecewise linear functions.
 void add_activation_rectifiers(KernelRegistry& registry) {
-  add_formulas_rectifiers(registry);
+  rectifiers::add_formulas(registry);
 }
 void add_rectifiers(StageTable& table) {
-  add_formulas_rectifiers(table);
+  rectifiers::add_formulas(table);
 }
 
 }  // namespace millrace::kernels

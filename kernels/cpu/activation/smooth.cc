@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace smooth {
 namespace {
 
 struct Sigmoid {
@@ -247,7 +248,7 @@ struct GeluTanh {
 };
 
 // The loops of Gelu; floats use the wide loops if the processor has them.
-StatusOr<Kernel> gelu_smooth(const KernelSetup& op) {
+StatusOr<Kernel> gelu(const KernelSetup& op) {
   if (op.attr<bool>("approximate")) return unary<GeluTanh>(op);
   detail::UnaryLoops loops = detail::kValueLoops<Gelu>;
   if (const WideLoops* const wide = wide_loops()) loops.f32 = wide->gelu;
@@ -256,7 +257,7 @@ StatusOr<Kernel> gelu_smooth(const KernelSetup& op) {
     return detail::run_unary(ctx, args, loops, &formula);
   });
 }
-StatusOr<Kernel> gelu_grad_smooth(const KernelSetup& op) {
+StatusOr<Kernel> gelu_grad(const KernelSetup& op) {
   if (op.attr<bool>("approximate")) return unary_grad<GeluTanh>(op);
   MILLRACE_ASSIGN_OR_RETURN(const detail::UnaryArgs args, detail::grad_args(op, Gelu::kFrom));
   detail::UnaryLoops loops = detail::kGradLoops<Gelu>;
@@ -269,7 +270,7 @@ StatusOr<Kernel> gelu_grad_smooth(const KernelSetup& op) {
 
 // Adds kernels, or the loops of chains.
 template <typename Table>
-void add_formulas_smooth(Table& table) {
+void add_formulas(Table& table) {
   add_unary<Sigmoid>(table, "sigmoid", "sigmoid_grad");
   add_unary<LogSigmoid>(table, "logsigmoid", "logsigmoid_grad");
   add_unary<Tanh>(table, "tanh", "tanh_grad");
@@ -287,15 +288,17 @@ void add_formulas_smooth(Table& table) {
 }
 
 }  // namespace
+}  // namespace smooth
 
 /// sigmoid, tanh, gelu and other smooth functions.
 void add_activation_smooth(KernelRegistry& registry) {
-  add_formulas_smooth(registry);
-  registry.add("gelu", gelu_smooth);
-  registry.add("gelu_grad", gelu_grad_smooth);
+  using namespace smooth;
+  add_formulas(registry);
+  registry.add("gelu", gelu);
+  registry.add("gelu_grad", gelu_grad);
 }
 void add_smooth_activations(StageTable& table) {
-  add_formulas_smooth(table);
+  smooth::add_formulas(table);
 }
 
 }  // namespace millrace::kernels

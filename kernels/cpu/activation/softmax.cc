@@ -14,6 +14,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace softmax_kernels {
 namespace {
 
 // Lower bound to which exponents are clipped, as in the original; log_softmax is never smaller.
@@ -123,7 +124,7 @@ void backward_columns(const T* out, const T* dout, T* dx, const Extent& extent, 
 
 // Calls row(offset) or columns(offset, width) for every part of the extent.
 template <typename Row, typename Column>
-void each_part_softmax(CpuDevice& device, const Extent& extent, Row&& row, Column&& columns) {
+void each_part(CpuDevice& device, const Extent& extent, Row&& row, Column&& columns) {
   const int64_t slab = extent.count * extent.inner;
   if (slab == 0) return;
   device.parallel_for(extent.outer, std::max<int64_t>(1, kGrain / 4 / slab),
@@ -140,7 +141,7 @@ void each_part_softmax(CpuDevice& device, const Extent& extent, Row&& row, Colum
 }
 
 template <bool kLog>
-StatusOr<Kernel> forward_softmax(const KernelSetup& op) {
+StatusOr<Kernel> forward(const KernelSetup& op) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex out_arg = op.output("Out");
   const int64_t axis = op.attr<int32_t>("axis");
@@ -149,7 +150,7 @@ StatusOr<Kernel> forward_softmax(const KernelSetup& op) {
     Tensor& out = ctx.out(out_arg);
     MILLRACE_ASSIGN_OR_RETURN(const Extent extent, extent_of(x.dims(), axis, "axis"));
     return with_wide_elements(ctx.device(), x, out, [&](const auto* src, auto* dst) {
-      each_part_softmax(
+      each_part(
           ctx.device(), extent,
           [&](int64_t at) { forward_row<kLog>(src + at, dst + at, extent.count); },
           [&](int64_t at, int64_t width) {
@@ -161,7 +162,7 @@ StatusOr<Kernel> forward_softmax(const KernelSetup& op) {
 }
 
 template <bool kLog>
-StatusOr<Kernel> backward_softmax(const KernelSetup& op) {
+StatusOr<Kernel> backward(const KernelSetup& op) {
   const ArgIndex out_arg = op.input("Out");
   const ArgIndex dout_arg = op.input("Out@GRAD");
   const ArgIndex dx_arg = op.output("X@GRAD");
@@ -183,7 +184,7 @@ StatusOr<Kernel> backward_softmax(const KernelSetup& op) {
       const T* const src = reinterpret_cast<const T*>(y);
       const T* const grad = reinterpret_cast<const T*>(dy);
       T* const dst = to.data<T>();
-      each_part_softmax(
+      each_part(
           ctx.device(), extent,
           [&](int64_t at) { backward_row<kLog>(src + at, grad + at, dst + at, extent.count); },
           [&](int64_t at, int64_t width) {
@@ -196,13 +197,15 @@ StatusOr<Kernel> backward_softmax(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace softmax_kernels
 
 /// softmax and log_softmax.
 void add_activation_softmax(KernelRegistry& registry) {
-  registry.add("softmax", forward_softmax<false>);
-  registry.add("softmax_grad", backward_softmax<false>);
-  registry.add("log_softmax", forward_softmax<true>);
-  registry.add("log_softmax_grad", backward_softmax<true>);
+  using namespace softmax_kernels;
+  registry.add("softmax", forward<false>);
+  registry.add("softmax_grad", backward<false>);
+  registry.add("log_softmax", forward<true>);
+  registry.add("log_softmax_grad", backward<true>);
 }
 
 }  // namespace millrace::kernels

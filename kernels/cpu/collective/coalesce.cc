@@ -8,6 +8,7 @@
 
 // coalesce_tensor: places tensors in one buffer, so that one reduction handles all of them.
 namespace millrace::kernels {
+namespace coalesce {
 namespace {
 
 // Default alignment of the parts in the buffer: a page.
@@ -68,7 +69,7 @@ StatusOr<std::vector<int64_t>> places(const KernelContext& ctx, const Coalesce& 
 }
 
 // Inputs may also be outputs, so each run makes a new buffer and replaces the outputs last.
-Status run_coalesce(const KernelContext& ctx, const Coalesce& c) {
+Status run(const KernelContext& ctx, const Coalesce& c) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> begins, places(ctx, c));
   MILLRACE_ASSIGN_OR_RETURN(Tensor buffer, Tensor::create(c.dtype, {begins.back()}));
   const int64_t size = dtype_size(c.dtype);
@@ -99,13 +100,14 @@ Status run_coalesce(const KernelContext& ctx, const Coalesce& c) {
 
 StatusOr<Kernel> coalesce_tensor(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const Coalesce c, settings(op));
-  return Kernel([c](const KernelContext& ctx) { return run_coalesce(ctx, c); });
+  return Kernel([c](const KernelContext& ctx) { return run(ctx, c); });
 }
 
 }  // namespace
+}  // namespace coalesce
 
 void add_collective_coalesce(KernelRegistry& registry) {
-  registry.add("coalesce_tensor", coalesce_tensor);
+  registry.add("coalesce_tensor", coalesce::coalesce_tensor);
 }
 
 }  // namespace millrace::kernels

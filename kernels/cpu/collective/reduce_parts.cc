@@ -8,6 +8,7 @@
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
+namespace reduce_parts_kernels {
 namespace {
 
 struct ReducePartsProduct {
@@ -31,8 +32,8 @@ struct Smallest {
 };
 
 template <typename Op>
-Status combine_reduce_parts(DType dtype, Op op, llvm::ArrayRef<const std::byte*> parts,
-                            llvm::ArrayRef<std::byte*> results, int64_t count) {
+Status combine(DType dtype, Op op, llvm::ArrayRef<const std::byte*> parts,
+               llvm::ArrayRef<std::byte*> results, int64_t count) {
   return dispatch<AllNumberTypes>(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (int64_t begin = 0; begin < count; begin += kCombinedBlock)
@@ -42,6 +43,7 @@ Status combine_reduce_parts(DType dtype, Op op, llvm::ArrayRef<const std::byte*>
 }
 
 }  // namespace
+}  // namespace reduce_parts_kernels
 
 const char* reduction_name(Reduction reduction) {
   constexpr std::array<const char*, 4> kNames = {"sum", "prod", "max", "min"};
@@ -67,17 +69,18 @@ bool is_combined(DType dtype) {
 
 Status reduce_parts(DType dtype, Reduction reduction, llvm::ArrayRef<const std::byte*> parts,
                     llvm::ArrayRef<std::byte*> results, int64_t count) {
+  using namespace reduce_parts_kernels;
   switch (reduction) {
     case Reduction::kSum:
       return sum_parts(dtype, parts, results, count);
     case Reduction::kProd:
-      return combine_reduce_parts(dtype, ReducePartsProduct(), parts, results, count);
+      return combine(dtype, ReducePartsProduct(), parts, results, count);
     case Reduction::kMax:
-      return combine_reduce_parts(dtype, Largest(), parts, results, count);
+      return combine(dtype, Largest(), parts, results, count);
     case Reduction::kMin:
       break;
   }
-  return combine_reduce_parts(dtype, Smallest(), parts, results, count);
+  return combine(dtype, Smallest(), parts, results, count);
 }
 
 }  // namespace millrace::kernels

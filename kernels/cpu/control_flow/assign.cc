@@ -7,6 +7,7 @@
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
+namespace assign_kernels {
 namespace {
 
 Status copy_tensor(const KernelContext& ctx, const Tensor& from, Tensor& to) {
@@ -125,7 +126,7 @@ StatusOr<Kernel> increment(const KernelSetup& op) {
   });
 }
 
-StatusOr<Kernel> is_empty_assign(const KernelSetup& op) {
+StatusOr<Kernel> is_empty(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -149,12 +150,14 @@ StatusOr<Kernel> memory_helper_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace assign_kernels
 
 void add_control_flow_assign(KernelRegistry& registry) {
+  using namespace assign_kernels;
   registry.add("assign", assign_kernel);
   registry.add("assign_value", assign_value);
   registry.add("increment", increment);
-  registry.add("is_empty", is_empty_assign);
+  registry.add("is_empty", is_empty);
   registry.add("rnn_memory_helper", assign_kernel);
   registry.add("rnn_memory_helper_grad", memory_helper_grad);
 }

@@ -10,6 +10,7 @@
 // Sequences ordered by length (the rank table) and split into one tensor per time step. An "entry"
 // is what a time step takes from a sequence: a row, or a sequence of the next LoD level.
 namespace millrace::kernels {
+namespace rank_tables {
 namespace {
 
 StatusOr<const RankTable*> table_of(const KernelContext& ctx, ArgIndex arg) {
@@ -18,7 +19,7 @@ StatusOr<const RankTable*> table_of(const KernelContext& ctx, ArgIndex arg) {
 }
 
 // Offsets of the ranked level, in the original order of the sequences.
-LodLevel offsets_of_rank_tables(const RankTable& table) {
+LodLevel offsets_of(const RankTable& table) {
   LodLevel offsets(table.items.size() + 1, 0);
   for (const RankTable::Item& item : table.items)
     offsets[static_cast<size_t>(item.index) + 1] = item.length;
@@ -76,7 +77,7 @@ StatusOr<Kernel> lod_tensor_to_array(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const RankTable* const table, table_of(ctx, args.table));
     const Tensor& x = ctx.in(args.x);
     const size_t level = table->coarse_lod.size();
-    const LodLevel offsets = offsets_of_rank_tables(*table);
+    const LodLevel offsets = offsets_of(*table);
     const size_t finer = x.lod().size() > level + 1 ? x.lod().size() - level - 1 : 0;
     const size_t entry_level = x.lod().size() > level ? level + 1 : x.lod().size();
     const int64_t steps = table->items.empty() ? 0 : table->items.front().length;
@@ -121,7 +122,7 @@ StatusOr<Kernel> array_to_lod_tensor(const KernelSetup& op) {
     Tensor& to = ctx.out(args.out);
     MILLRACE_RETURN_IF_ERROR(pieces.write(array->front(), to));
     std::vector<LodLevel> levels = table->coarse_lod.levels();
-    levels.push_back(offsets_of_rank_tables(*table));
+    levels.push_back(offsets_of(*table));
     for (LodLevel& level : pieces.lod()) levels.push_back(std::move(level));
     to.set_lod(Lod(std::move(levels)));
     return Ok();
@@ -202,8 +203,10 @@ StatusOr<Kernel> reorder_back(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace rank_tables
 
 void add_control_flow_rank_tables(KernelRegistry& registry) {
+  using namespace rank_tables;
   registry.add("lod_rank_table", lod_rank_table);
   registry.add("max_sequence_len", max_sequence_len);
   registry.add("lod_tensor_to_array", lod_tensor_to_array);

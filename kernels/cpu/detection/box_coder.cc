@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace box_coder_kernels {
 namespace {
 
 struct BoxCoderAttrs {
@@ -31,7 +32,7 @@ struct Centred {
 
 // The centre of a target is its geometric centre, whether or not corners are pixels.
 template <typename T>
-void encode_box_coder(const T* target, const T* prior, const T* variance, bool normalized, T* out) {
+void encode_boxes(const T* target, const T* prior, const T* variance, bool normalized, T* out) {
   const Centred<T> p(prior, normalized);
   const Centred<T> t(target, normalized);
   out[0] = ((target[0] + target[2]) / 2 - p.x) / p.width / variance[0];
@@ -41,7 +42,7 @@ void encode_box_coder(const T* target, const T* prior, const T* variance, bool n
 }
 
 template <typename T>
-void decode_box_coder(const T* target, const T* prior, const T* variance, bool normalized, T* out) {
+void decode(const T* target, const T* prior, const T* variance, bool normalized, T* out) {
   const Centred<T> p(prior, normalized);
   const T x = variance[0] * target[0] * p.width + p.x;
   const T y = variance[1] * target[1] * p.height + p.y;
@@ -84,10 +85,9 @@ void code_all(const BoxCoderAttrs& attrs, const Tensor& prior, const Tensor* var
       const T* const box = prior.data<T>() + 4 * p;
       const T* const scale = variance != nullptr ? variance->data<T>() + 4 * p : fixed;
       if (attrs.encode) {
-        encode_box_coder(target.data<T>() + 4 * i, box, scale, attrs.normalized, out);
+        encode_boxes(target.data<T>() + 4 * i, box, scale, attrs.normalized, out);
       } else {
-        decode_box_coder(target.data<T>() + 4 * (i * columns + k), box, scale, attrs.normalized,
-                         out);
+        decode(target.data<T>() + 4 * (i * columns + k), box, scale, attrs.normalized, out);
       }
     }
   }
@@ -115,9 +115,10 @@ StatusOr<Kernel> box_coder(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace box_coder_kernels
 
 void add_detection_box_coder(KernelRegistry& registry) {
-  registry.add("box_coder", box_coder);
+  registry.add("box_coder", box_coder_kernels::box_coder);
 }
 
 }  // namespace millrace::kernels

@@ -10,6 +10,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace generate_proposals_kernels {
 namespace {
 
 struct GenerateProposalsAttrs {
@@ -70,8 +71,8 @@ struct Proposal {
 
 // An anchor moved and scaled; the scale factor is at most 1000 / 16.
 template <typename T>
-std::array<T, 4> decode_generate_proposals(const T* anchor, const T* variance,
-                                           const std::array<T, 4>& delta, T extra) {
+std::array<T, 4> decode(const T* anchor, const T* variance, const std::array<T, 4>& delta,
+                        T extra) {
   const T limit = static_cast<T>(std::log(1000.0 / 16.0));
   const T width = anchor[2] - anchor[0] + extra;
   const T height = anchor[3] - anchor[1] + extra;
@@ -105,8 +106,8 @@ std::vector<Proposal<T>> best_boxes(const GenerateProposalsAttrs& attrs,
     std::array<T, 4> delta{};
     for (size_t k = 0; k < 4; ++k)
       delta[k] = deltas[(i % anchors * 4 + static_cast<int64_t>(k)) * cells + i / anchors];
-    std::array<T, 4> box = decode_generate_proposals(o.anchors->data<T>() + 4 * i,
-                                                     o.variances->data<T>() + 4 * i, delta, extra);
+    std::array<T, 4> box =
+        decode(o.anchors->data<T>() + 4 * i, o.variances->data<T>() + 4 * i, delta, extra);
     for (size_t k = 0; k < 4; ++k)
       box[k] = std::max(std::min(box[k], image[k % 2 == 0 ? 1 : 0] - extra), T{0});
     found.push_back({box, score(i)});
@@ -154,8 +155,8 @@ std::vector<Proposal<T>> propose(const GenerateProposalsAttrs& attrs,
 }
 
 template <typename T>
-Status run_generate_proposals(const KernelContext& ctx, const GenerateProposalsArgs& args,
-                              const GenerateProposalsAttrs& attrs) {
+Status run(const KernelContext& ctx, const GenerateProposalsArgs& args,
+           const GenerateProposalsAttrs& attrs) {
   MILLRACE_ASSIGN_OR_RETURN(const GenerateProposalsOperands o, read_operands(ctx, args, attrs));
   std::vector<Proposal<T>> all;
   std::vector<int64_t> counts;
@@ -199,14 +200,16 @@ StatusOr<Kernel> generate_proposals(const KernelSetup& op) {
   if (!kFirst) attrs.pixels = op.attr<bool>("pixel_offset");
   return Kernel([args, attrs](const KernelContext& ctx) -> Status {
     return dispatch<FloatTypes>(ctx.in(args.scores).dtype(), [&](auto tag) {
-      return run_generate_proposals<typename decltype(tag)::type>(ctx, args, attrs);
+      return run<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }
 
 }  // namespace
+}  // namespace generate_proposals_kernels
 
 void add_detection_generate_proposals(KernelRegistry& registry) {
+  using namespace generate_proposals_kernels;
   registry.add("generate_proposals", generate_proposals<true>);
   registry.add("generate_proposals_v2", generate_proposals<false>);
 }

@@ -9,6 +9,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace matrix_nms_kernels {
 namespace {
 
 struct MatrixNmsAttrs {
@@ -58,8 +59,8 @@ void sort_by_score(std::vector<Detection<T>>& found, int64_t top) {
 }
 
 template <typename T>
-void detect_matrix_nms(const NmsInput& input, const MatrixNmsAttrs& attrs, const T* boxes,
-                       const T* scores, int64_t image, std::vector<Detection<T>>& all) {
+void detect_decayed(const NmsInput& input, const MatrixNmsAttrs& attrs, const T* boxes,
+                    const T* scores, int64_t image, std::vector<Detection<T>>& all) {
   std::vector<Detection<T>> found;
   for_foreground(input, attrs.background, [&](int64_t klass) {
     std::vector<Detection<T>> of_class;
@@ -92,15 +93,16 @@ StatusOr<Kernel> matrix_nms(const KernelSetup& op) {
     return detect_images(
         ctx, inputs, outputs,
         [&](const NmsInput& input, const auto* at, const auto* score, int64_t image, auto& kept) {
-          detect_matrix_nms(input, attrs, at, score, image, kept);
+          detect_decayed(input, attrs, at, score, image, kept);
         });
   });
 }
 
 }  // namespace
+}  // namespace matrix_nms_kernels
 
 void add_detection_matrix_nms(KernelRegistry& registry) {
-  registry.add("matrix_nms", matrix_nms);
+  registry.add("matrix_nms", matrix_nms_kernels::matrix_nms);
 }
 
 }  // namespace millrace::kernels

@@ -9,6 +9,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace multiclass_nms_kernels {
 namespace {
 
 // The boxes of a class by falling score, limited to the configured number.
@@ -30,8 +31,8 @@ std::vector<int64_t> candidates_of(const NmsInput& input, const NmsAttrs& attrs,
 // Detections of one image by class. Within a class they are ordered by falling score, or by
 // position if images differ in size.
 template <typename T>
-void detect_multiclass_nms(const NmsInput& input, const NmsAttrs& attrs, const T* boxes,
-                           const T* scores, int64_t image, std::vector<Detection<T>>& all) {
+void detect(const NmsInput& input, const NmsAttrs& attrs, const T* boxes, const T* scores,
+            int64_t image, std::vector<Detection<T>>& all) {
   std::vector<Detection<T>> found;
   for (int64_t klass = 0; klass < input.classes; ++klass) {
     if (klass == attrs.background) continue;
@@ -75,14 +76,16 @@ StatusOr<Kernel> multiclass_nms(const KernelSetup& op) {
     return detect_images(
         ctx, inputs, outputs,
         [&](const NmsInput& input, const auto* at, const auto* score, int64_t image, auto& kept) {
-          detect_multiclass_nms(input, attrs, at, score, image, kept);
+          detect(input, attrs, at, score, image, kept);
         });
   });
 }
 
 }  // namespace
+}  // namespace multiclass_nms_kernels
 
 void add_detection_multiclass_nms(KernelRegistry& registry) {
+  using namespace multiclass_nms_kernels;
   registry.add("multiclass_nms", multiclass_nms<Version::kFirst>);
   registry.add("multiclass_nms2", multiclass_nms<Version::kSecond>);
   registry.add("multiclass_nms3", multiclass_nms<Version::kThird>);

@@ -7,6 +7,7 @@
 #include <llvm/ADT/SmallVector.h>
 
 namespace millrace::kernels {
+namespace polygons {
 namespace {
 
 struct PolygonsPoint {
@@ -33,7 +34,7 @@ PolygonsPoint corner(const T* polygon, int64_t i) {
 }
 
 template <typename T>
-double area_polygons(const T* polygon, int64_t corners) {
+double area(const T* polygon, int64_t corners) {
   double twice = 0;
   for (int64_t i = 0; i < corners; ++i) {
     const PolygonsPoint a = corner(polygon, i);
@@ -111,12 +112,14 @@ double common_area(const Sides& a, const Sides& b) {
 }
 
 }  // namespace
+}  // namespace polygons
 
 template <typename T>
 T polygon_overlap(const T* a, const T* b, int64_t width) {
+  using namespace polygons;
   const int64_t corners = width / 2;
-  const double area_a = area_polygons(a, corners);
-  const double area_b = area_polygons(b, corners);
+  const double area_a = area(a, corners);
+  const double area_b = area(b, corners);
   const double common = common_area(sides_of(a, corners), sides_of(b, corners));
   if (area_a == 0 || area_b == 0 || common == 0) return T{0};
   return static_cast<T>(common / (area_a + area_b - common));

@@ -8,6 +8,7 @@
 
 // prior_box, density_prior_box and anchor_generator: boxes for every cell of a feature map.
 namespace millrace::kernels {
+namespace priors {
 namespace {
 
 // Size of a box, and the offset of its centre from that of the cell.
@@ -28,7 +29,7 @@ struct PriorsAttrs {
   std::vector<float> variances;
 };
 
-PriorsAttrs read_attrs_priors(const KernelSetup& op) {
+PriorsAttrs read_attrs(const KernelSetup& op) {
   return {op.attr<float>("step_h"), op.attr<float>("step_w"), op.attr<float>("offset"),
           op.attr<bool>("clip"), op.attr<std::vector<float>>("variances")};
 }
@@ -129,7 +130,7 @@ StatusOr<Kernel> prior_box(const KernelSetup& op) {
   const PriorsArgs args{op.input("Input"), op.input("Image"), op.output("Boxes"),
                         op.output("Variances")};
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<PriorShape> shapes, prior_shapes(op));
-  return Kernel([=, attrs = read_attrs_priors(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Grid grid, grid_of(ctx, args, attrs));
     return dispatch<FloatTypes>(ctx.in(args.input).dtype(), [&](auto tag) {
       return put_boxes<typename decltype(tag)::type>(ctx, args, attrs, grid, shapes, attrs.clip);
@@ -178,7 +179,7 @@ StatusOr<Kernel> density_prior_box(const KernelSetup& op) {
         "attributes 'densities' and 'fixed_sizes' must be of one length, densities at "
         "least 1");
   }
-  return Kernel([=, attrs = read_attrs_priors(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Grid grid, grid_of(ctx, args, attrs));
     const std::vector<PriorShape> shapes = density_shapes(density, grid);
     return dispatch<FloatTypes>(ctx.in(args.input).dtype(), [&](auto tag) {
@@ -255,8 +256,10 @@ StatusOr<Kernel> anchor_generator(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace priors
 
 void add_detection_priors(KernelRegistry& registry) {
+  using namespace priors;
   registry.add("prior_box", prior_box);
   registry.add("density_prior_box", density_prior_box);
   registry.add("anchor_generator", anchor_generator);

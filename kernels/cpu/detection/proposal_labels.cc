@@ -9,6 +9,7 @@
 
 // generate_proposal_labels: regions for training the second stage of a detector.
 namespace millrace::kernels {
+namespace proposal_labels {
 namespace {
 
 // Overlaps that differ by less are considered equal.
@@ -182,8 +183,7 @@ Status label_proposals(const ProposalOperands& o, const ProposalRules& rules, in
 }
 
 template <typename T>
-Status run_proposal_labels(const KernelContext& ctx, const ProposalSlots& slots,
-                           const ProposalRules& rules) {
+Status run(const KernelContext& ctx, const ProposalSlots& slots, const ProposalRules& rules) {
   MILLRACE_ASSIGN_OR_RETURN(const ProposalOperands o,
                             read_proposal_operands(ctx, slots, rules.cascade));
   std::optional<Draws> draws;
@@ -235,15 +235,16 @@ StatusOr<Kernel> generate_proposal_labels(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const rois, needed(ctx, slots.rois, "RpnRois"));
     return dispatch<FloatTypes>(rois->dtype(), [&](auto tag) {
-      return run_proposal_labels<typename decltype(tag)::type>(ctx, slots, rules);
+      return run<typename decltype(tag)::type>(ctx, slots, rules);
     });
   });
 }
 
 }  // namespace
+}  // namespace proposal_labels
 
 void add_detection_proposal_labels(KernelRegistry& registry) {
-  registry.add("generate_proposal_labels", generate_proposal_labels);
+  registry.add("generate_proposal_labels", proposal_labels::generate_proposal_labels);
 }
 
 }  // namespace millrace::kernels

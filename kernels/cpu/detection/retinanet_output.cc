@@ -12,6 +12,7 @@
 
 // retinanet_detection_output: boxes from the scores and offsets of several feature maps.
 namespace millrace::kernels {
+namespace retinanet_output {
 namespace {
 
 struct RetinanetRules {
@@ -156,8 +157,7 @@ std::vector<RetinanetBox<T>> thin_out(const RetinanetInput& input, const Retinan
 }
 
 template <typename T>
-Status run_retinanet_output(const KernelContext& ctx, const RetinanetSlots& slots,
-                            const RetinanetRules& rules) {
+Status run(const KernelContext& ctx, const RetinanetSlots& slots, const RetinanetRules& rules) {
   MILLRACE_ASSIGN_OR_RETURN(const RetinanetInput input, read_retinanet_input(ctx, slots));
   std::vector<T> rows;
   LodLevel offsets = {0};
@@ -181,15 +181,16 @@ StatusOr<Kernel> retinanet_detection_output(const KernelSetup& op) {
                              op.attr<int64_t>("keep_top_k")};
   return Kernel([=](const KernelContext& ctx) -> Status {
     return dispatch<FloatTypes>(ctx.in(slots.scores, 0).dtype(), [&](auto tag) {
-      return run_retinanet_output<typename decltype(tag)::type>(ctx, slots, rules);
+      return run<typename decltype(tag)::type>(ctx, slots, rules);
     });
   });
 }
 
 }  // namespace
+}  // namespace retinanet_output
 
 void add_detection_retinanet_output(KernelRegistry& registry) {
-  registry.add("retinanet_detection_output", retinanet_detection_output);
+  registry.add("retinanet_detection_output", retinanet_output::retinanet_detection_output);
 }
 
 }  // namespace millrace::kernels

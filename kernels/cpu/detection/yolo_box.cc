@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace yolo_box_kernels {
 namespace {
 
 struct YoloBoxAttrs {
@@ -21,7 +22,7 @@ struct YoloBoxAttrs {
 };
 
 template <typename T>
-T sigmoid_yolo_box(T x) {
+T sigmoid(T x) {
   return T{1} / (T{1} + std::exp(-x));
 }
 
@@ -30,8 +31,8 @@ struct YoloBoxShape {
   [[nodiscard]] int64_t cells() const { return height * width; }
 };
 
-StatusOr<YoloBoxShape> shape_of_yolo_box(const KernelContext& ctx, const YoloBoxAttrs& attrs,
-                                         const Tensor& x, const Tensor& sizes) {
+StatusOr<YoloBoxShape> shape_of(const KernelContext& ctx, const YoloBoxAttrs& attrs,
+                                const Tensor& x, const Tensor& sizes) {
   const auto anchors = static_cast<int64_t>(attrs.anchors.size()) / 2;
   const int64_t wanted = anchors * (attrs.classes + (attrs.iou_aware ? 6 : 5));
   if (x.rank() != 4 || x.dim(1) != wanted || sizes.rank() != 2 || sizes.dim(1) != 2 ||
@@ -51,10 +52,10 @@ void put_box(const YoloBoxAttrs& attrs, const YoloBoxShape& s, const T* entry, i
   const T scale = static_cast<T>(attrs.scale);
   const T bias = T{-0.5} * (scale - 1);
   const auto value = [&](int64_t k) { return entry[k * s.cells()]; };
-  const T x = (static_cast<T>(w) + sigmoid_yolo_box(value(0)) * scale + bias) * image_w /
-              static_cast<T>(s.width);
-  const T y = (static_cast<T>(h) + sigmoid_yolo_box(value(1)) * scale + bias) * image_h /
-              static_cast<T>(s.height);
+  const T x =
+      (static_cast<T>(w) + sigmoid(value(0)) * scale + bias) * image_w / static_cast<T>(s.width);
+  const T y =
+      (static_cast<T>(h) + sigmoid(value(1)) * scale + bias) * image_h / static_cast<T>(s.height);
   const auto side = [&](int64_t k, int64_t cells, T image) {
     return std::exp(value(2 + k)) *
            static_cast<T>(attrs.anchors[static_cast<size_t>(2 * anchor + k)]) * image /
@@ -74,8 +75,8 @@ void put_box(const YoloBoxAttrs& attrs, const YoloBoxShape& s, const T* entry, i
 }
 
 template <typename T>
-void run_yolo_box(const YoloBoxAttrs& attrs, const YoloBoxShape& s, const T* x,
-                  const int32_t* sizes, T* boxes, T* scores) {
+void run(const YoloBoxAttrs& attrs, const YoloBoxShape& s, const T* x, const int32_t* sizes,
+         T* boxes, T* scores) {
   const int64_t each = attrs.classes + 5;
   const int64_t image = s.anchors * (each + (attrs.iou_aware ? 1 : 0)) * s.cells();
   std::fill_n(boxes, s.batch * s.anchors * s.cells() * 4, T{0});
@@ -86,18 +87,17 @@ void run_yolo_box(const YoloBoxAttrs& attrs, const YoloBoxShape& s, const T* x,
         const T* const first = x + n * image;
         const T* const entry =
             first + ((attrs.iou_aware ? s.anchors : 0) + a * each) * s.cells() + cell;
-        T confidence = sigmoid_yolo_box(entry[4 * s.cells()]);
+        T confidence = sigmoid(entry[4 * s.cells()]);
         if (attrs.iou_aware) {
           const T factor = static_cast<T>(attrs.iou_factor);
           confidence = std::pow(confidence, 1 - factor) *
-                       std::pow(sigmoid_yolo_box(first[a * s.cells() + cell]), factor);
+                       std::pow(sigmoid(first[a * s.cells() + cell]), factor);
         }
         if (confidence < static_cast<T>(attrs.threshold)) continue;
         const int64_t row = (n * s.anchors + a) * s.cells() + cell;
         put_box(attrs, s, entry, a, cell / s.width, cell % s.width, sizes + 2 * n, boxes + 4 * row);
         for (int64_t k = 0; k < attrs.classes; ++k)
-          scores[row * attrs.classes + k] =
-              confidence * sigmoid_yolo_box(entry[(5 + k) * s.cells()]);
+          scores[row * attrs.classes + k] = confidence * sigmoid(entry[(5 + k) * s.cells()]);
       }
     }
   }
@@ -119,20 +119,21 @@ StatusOr<Kernel> yolo_box(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const sizes, needed(ctx, img_size, "ImgSize"));
-    MILLRACE_ASSIGN_OR_RETURN(const YoloBoxShape s, shape_of_yolo_box(ctx, attrs, *in, *sizes));
+    MILLRACE_ASSIGN_OR_RETURN(const YoloBoxShape s, shape_of(ctx, attrs, *in, *sizes));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      run_yolo_box(attrs, s, in->data<T>(), sizes->data<int32_t>(), ctx.out(boxes).data<T>(),
-                   ctx.out(scores).data<T>());
+      run(attrs, s, in->data<T>(), sizes->data<int32_t>(), ctx.out(boxes).data<T>(),
+          ctx.out(scores).data<T>());
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace yolo_box_kernels
 
 void add_detection_yolo_box(KernelRegistry& registry) {
-  registry.add("yolo_box", yolo_box);
+  registry.add("yolo_box", yolo_box_kernels::yolo_box);
 }
 
 }  // namespace millrace::kernels

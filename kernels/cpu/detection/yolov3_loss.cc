@@ -9,6 +9,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace yolov3_loss_kernels {
 namespace {
 
 struct Yolov3LossAttrs {
@@ -21,7 +22,7 @@ struct Yolov3LossAttrs {
   float scale;
 };
 
-Yolov3LossAttrs read_attrs_yolov3_loss(const KernelSetup& op) {
+Yolov3LossAttrs read_attrs(const KernelSetup& op) {
   return {op.attr<std::vector<int64_t>>("anchors"),
           op.attr<std::vector<int64_t>>("anchor_mask"),
           op.attr<int64_t>("class_num"),
@@ -32,7 +33,7 @@ Yolov3LossAttrs read_attrs_yolov3_loss(const KernelSetup& op) {
 }
 
 StatusOr<Yolov3LossAttrs> checked_attrs(const KernelSetup& op) {
-  Yolov3LossAttrs attrs = read_attrs_yolov3_loss(op);
+  Yolov3LossAttrs attrs = read_attrs(op);
   for (const int64_t anchor : attrs.mask) {
     if (anchor < 0 || 2 * anchor + 1 >= static_cast<int64_t>(attrs.anchors.size()))
       return op.error("attribute 'anchor_mask' has {}, but there are {} anchors", anchor,
@@ -57,9 +58,8 @@ struct Yolov3LossOperands {
   const Tensor* score;  // null: every box has weight 1
 };
 
-StatusOr<Yolov3LossShape> shape_of_yolov3_loss(const KernelContext& ctx,
-                                               const Yolov3LossAttrs& attrs,
-                                               const Yolov3LossOperands& o) {
+StatusOr<Yolov3LossShape> shape_of(const KernelContext& ctx, const Yolov3LossAttrs& attrs,
+                                   const Yolov3LossOperands& o) {
   const auto masks = static_cast<int64_t>(attrs.mask.size());
   const int64_t each = attrs.classes + 5;
   bool fits = o.x->rank() == 4 && o.x->dim(1) == masks * each && o.box->rank() == 3 &&
@@ -82,17 +82,17 @@ StatusOr<Yolov3LossShape> shape_of_yolov3_loss(const KernelContext& ctx,
 }
 
 template <typename T>
-T sigmoid_yolov3_loss(T x) {
+T sigmoid(T x) {
   return T{1} / (T{1} + std::exp(-x));
 }
 // Cross entropy of sigmoid(x), and its derivative.
 template <typename T>
-T entropy_yolov3_loss(T x, T label) {
+T entropy(T x, T label) {
   return std::max(x, T{0}) - x * label + std::log1p(std::exp(-std::fabs(x)));
 }
 template <typename T>
 T entropy_slope(T x, T label) {
-  return sigmoid_yolov3_loss(x) - label;
+  return sigmoid(x) - label;
 }
 
 // Centre and size as fractions of the image.
@@ -155,11 +155,9 @@ struct Yolov3LossProblem {
     const T scale = static_cast<T>(attrs.scale);
     const T bias = T{-0.5} * (scale - 1);
     const int64_t index = attrs.mask[static_cast<size_t>(mask)];
-    return {(static_cast<T>(cell % s.width) +
-             sigmoid_yolov3_loss(x[s.at(n, mask, 0, cell)]) * scale + bias) /
+    return {(static_cast<T>(cell % s.width) + sigmoid(x[s.at(n, mask, 0, cell)]) * scale + bias) /
                 static_cast<T>(s.width),
-            (static_cast<T>(cell / s.width) +
-             sigmoid_yolov3_loss(x[s.at(n, mask, 1, cell)]) * scale + bias) /
+            (static_cast<T>(cell / s.width) + sigmoid(x[s.at(n, mask, 1, cell)]) * scale + bias) /
                 static_cast<T>(s.height),
             std::exp(x[s.at(n, mask, 2, cell)]) * anchor(index, 0) / size(),
             std::exp(x[s.at(n, mask, 3, cell)]) * anchor(index, 1) / size()};
@@ -224,19 +222,19 @@ T box_loss(const Yolov3LossProblem<T>& p, int64_t n, int64_t t, const Box<T>& b,
            int64_t cell) {
   const std::array<T, 5> wanted = p.wanted(b, mask, cell, p.weight(n, t));
   const auto x = [&](int64_t k) { return p.x[p.s.at(n, mask, k, cell)]; };
-  T loss = (entropy_yolov3_loss(x(0), wanted[0]) + entropy_yolov3_loss(x(1), wanted[1]) +
-            std::fabs(x(2) - wanted[2]) + std::fabs(x(3) - wanted[3])) *
+  T loss = (entropy(x(0), wanted[0]) + entropy(x(1), wanted[1]) + std::fabs(x(2) - wanted[2]) +
+            std::fabs(x(3) - wanted[3])) *
            wanted[4];
   for (int64_t c = 0; c < p.attrs.classes; ++c) {
     const bool there = c == p.label[n * p.s.boxes + t];
-    loss += entropy_yolov3_loss(x(5 + c), there ? p.positive : p.negative) * p.weight(n, t);
+    loss += entropy(x(5 + c), there ? p.positive : p.negative) * p.weight(n, t);
   }
   return loss;
 }
 
 template <typename T>
-Status forward_yolov3_loss(const KernelContext& ctx, const Yolov3LossProblem<T>& p, T* loss,
-                           T* objectness, int32_t* match) {
+Status forward(const KernelContext& ctx, const Yolov3LossProblem<T>& p, T* loss, T* objectness,
+               int32_t* match) {
   const int64_t image = p.s.masks * p.s.cells();
   for (int64_t n = 0; n < p.s.batch; ++n) {
     T* const objects = objectness + n * image;
@@ -258,9 +256,8 @@ Status forward_yolov3_loss(const KernelContext& ctx, const Yolov3LossProblem<T>&
     }
     for (int64_t i = 0; i < image; ++i) {
       const T x = p.x[p.s.at(n, i / p.s.cells(), 4, i % p.s.cells())];
-      if (objects[i] > static_cast<T>(1e-5)) loss[n] += entropy_yolov3_loss(x, T{1}) * objects[i];
-      if (objects[i] <= static_cast<T>(1e-5) && objects[i] > T{-0.5})
-        loss[n] += entropy_yolov3_loss(x, T{0});
+      if (objects[i] > static_cast<T>(1e-5)) loss[n] += entropy(x, T{1}) * objects[i];
+      if (objects[i] <= static_cast<T>(1e-5) && objects[i] > T{-0.5}) loss[n] += entropy(x, T{0});
     }
   }
   return Ok();
@@ -288,8 +285,8 @@ void box_gradient(const Yolov3LossProblem<T>& p, int64_t n, int64_t t, int64_t m
 }
 
 template <typename T>
-void backward_yolov3_loss(const Yolov3LossProblem<T>& p, const T* dloss, const T* objectness,
-                          const int32_t* match, T* dx) {
+void backward(const Yolov3LossProblem<T>& p, const T* dloss, const T* objectness,
+              const int32_t* match, T* dx) {
   const int64_t image = p.s.masks * p.s.cells();
   for (int64_t n = 0; n < p.s.batch; ++n) {
     for (int64_t t = 0; t < p.s.boxes; ++t) {
@@ -312,8 +309,7 @@ struct Yolov3LossArgs {
   ArgIndex x, box, label, score;
 };
 
-StatusOr<Yolov3LossOperands> operands_of_yolov3_loss(const KernelContext& ctx,
-                                                     const Yolov3LossArgs& args) {
+StatusOr<Yolov3LossOperands> operands_of(const KernelContext& ctx, const Yolov3LossArgs& args) {
   Yolov3LossOperands o{};
   MILLRACE_ASSIGN_OR_RETURN(o.x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(o.box, needed(ctx, args.box, "GTBox"));
@@ -330,8 +326,8 @@ StatusOr<Kernel> yolov3_loss(const KernelSetup& op) {
   const ArgIndex match = op.output("GTMatchMask");
   MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossAttrs attrs, checked_attrs(op));
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossOperands o, operands_of_yolov3_loss(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossShape s, shape_of_yolov3_loss(ctx, attrs, o));
+    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossOperands o, operands_of(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossShape s, shape_of(ctx, attrs, o));
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       const auto objects = static_cast<size_t>(s.batch * s.masks * s.cells()) * sizeof(T);
@@ -339,7 +335,7 @@ StatusOr<Kernel> yolov3_loss(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory, ctx.device().scratch(objects + matches));
       Tensor* const kept_objects = ctx.find_out(objectness);
       Tensor* const kept_matches = ctx.find_out(match);
-      return forward_yolov3_loss(
+      return forward(
           ctx, Yolov3LossProblem<T>(attrs, s, o), ctx.out(loss).data<T>(),
           kept_objects != nullptr ? kept_objects->data<T>() : reinterpret_cast<T*>(memory),
           kept_matches != nullptr ? kept_matches->data<int32_t>()
@@ -359,8 +355,8 @@ StatusOr<Kernel> yolov3_loss_grad(const KernelSetup& op) {
   const ArgIndex score_grad = op.output("GTScore@GRAD");
   MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossAttrs attrs, checked_attrs(op));
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossOperands o, operands_of_yolov3_loss(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossShape s, shape_of_yolov3_loss(ctx, attrs, o));
+    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossOperands o, operands_of(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossShape s, shape_of(ctx, attrs, o));
     // boxes and their scores are inputs that get no gradient
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dbox, result_like(ctx, box_grad, *o.box));
     if (dbox != nullptr) fill_zero(*dbox);
@@ -381,16 +377,18 @@ StatusOr<Kernel> yolov3_loss_grad(const KernelSetup& op) {
     }
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      backward_yolov3_loss(Yolov3LossProblem<T>(attrs, s, o), dloss->data<T>(), objects->data<T>(),
-                           matches->data<int32_t>(), dx->data<T>());
+      backward(Yolov3LossProblem<T>(attrs, s, o), dloss->data<T>(), objects->data<T>(),
+               matches->data<int32_t>(), dx->data<T>());
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace yolov3_loss_kernels
 
 void add_detection_yolov3_loss(KernelRegistry& registry) {
+  using namespace yolov3_loss_kernels;
   registry.add("yolov3_loss", yolov3_loss);
   registry.add("yolov3_loss_grad", yolov3_loss_grad);
 }

@@ -10,6 +10,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace dgc_kernels {
 namespace {
 
 enum class Decay : int32_t { kNone = 0, kL1 = 1, kL2 = 2 };
@@ -104,7 +105,7 @@ Status weigh(const KernelContext& ctx, const DgcAttrs& attrs, const DgcSlots& sl
 }
 
 // u = m * u + g and v += u; with Nesterov momentum u = m * (u + g) and v += u + g.
-void accumulate_dgc(const DgcAttrs& attrs, const float* g, int64_t count, float* u, float* v) {
+void accumulate_momentum(const DgcAttrs& attrs, const float* g, int64_t count, float* u, float* v) {
   const float m = attrs.momentum;
   for (int64_t i = 0; i < count; ++i) {
     u[i] = attrs.nesterov ? m * (u[i] + g[i]) : m * u[i] + g[i];
@@ -113,7 +114,7 @@ void accumulate_dgc(const DgcAttrs& attrs, const float* g, int64_t count, float*
 }
 
 // Indices of the largest magnitudes in ascending order; of equal ones the first.
-std::vector<int32_t> largest_dgc(const float* v, int64_t count, int64_t wanted) {
+std::vector<int32_t> largest(const float* v, int64_t count, int64_t wanted) {
   std::vector<int32_t> places(static_cast<size_t>(count));
   std::iota(places.begin(), places.end(), 0);
   const auto before = [v](int32_t a, int32_t b) {
@@ -128,7 +129,7 @@ std::vector<int32_t> largest_dgc(const float* v, int64_t count, int64_t wanted) 
 }
 
 // k indices as i32 in the memory of floats, then k values; the sent elements are cleared here.
-Status encode_dgc(const KernelContext& ctx, const DgcSlots& slots, int64_t wanted, int64_t ranks) {
+Status encode(const KernelContext& ctx, const DgcSlots& slots, int64_t wanted, int64_t ranks) {
   Tensor& u = ctx.out(slots.u_out);
   Tensor& v = ctx.out(slots.v_out);
   Tensor& to = ctx.out(slots.encoded);
@@ -137,7 +138,7 @@ Status encode_dgc(const KernelContext& ctx, const DgcSlots& slots, int64_t wante
     MILLRACE_RETURN_IF_ERROR(gathered->resize(DType::kFloat32, {2 * wanted * ranks}));
     std::fill_n(gathered->data<float>(), gathered->numel(), 0.0F);
   }
-  const std::vector<int32_t> places = largest_dgc(v.data<float>(), v.numel(), wanted);
+  const std::vector<int32_t> places = largest(v.data<float>(), v.numel(), wanted);
   std::memcpy(to.raw(), places.data(), places.size() * sizeof(int32_t));
   float* value = to.data<float>() + wanted;
   for (const int32_t place : places) {
@@ -175,21 +176,22 @@ StatusOr<Kernel> dgc(const KernelSetup& op) {
     MILLRACE_RETURN_IF_ERROR(sent.resize(DType::kFloat32, {1}));
     *sent.data<float>() = 0;
     // before the warm-up the whole gradient is sent
-    if (std::floor(step) < std::floor(attrs.begin)) return encode_dgc(ctx, slots, 0, ranks);
+    if (std::floor(step) < std::floor(attrs.begin)) return encode(ctx, slots, 0, ranks);
     MILLRACE_ASSIGN_OR_RETURN(const int64_t wanted, elements_sent(attrs, step, count));
     *sent.data<float>() = static_cast<float>(wanted);
     Tensor& grad = ctx.out(slots.grad_out);
-    accumulate_dgc(attrs, grad.data<float>(), count, ctx.out(slots.u_out).data<float>(),
-                   ctx.out(slots.v_out).data<float>());
+    accumulate_momentum(attrs, grad.data<float>(), count, ctx.out(slots.u_out).data<float>(),
+                        ctx.out(slots.v_out).data<float>());
     std::fill_n(grad.data<float>(), count, 0.0F);
-    return encode_dgc(ctx, slots, wanted, ranks);
+    return encode(ctx, slots, wanted, ranks);
   });
 }
 
 }  // namespace
+}  // namespace dgc_kernels
 
 void add_distributed_dgc(KernelRegistry& registry) {
-  registry.add("dgc", dgc);
+  registry.add("dgc", dgc_kernels::dgc);
 }
 
 }  // namespace millrace::kernels

@@ -12,15 +12,16 @@
 
 // Sorting ids by server, and putting the responses back into the order of the ids.
 namespace millrace::kernels {
+namespace ids_kernels {
 namespace {
 
-Status check_ids(const KernelContext& ctx, llvm::ArrayRef<int64_t> ids) {
+Status check(const KernelContext& ctx, llvm::ArrayRef<int64_t> ids) {
   if (ids.empty() || ids.front() >= 0) return Ok();
   return ctx.error("Ids has {}, expected non-negative numbers", ids.front());
 }
 
 // \param ids  distinct, in ascending order
-Status write_ids(const KernelContext& ctx, llvm::ArrayRef<int64_t> ids, ArgRange out) {
+Status write(const KernelContext& ctx, llvm::ArrayRef<int64_t> ids, ArgRange out) {
   const auto servers = static_cast<int64_t>(out.count);
   for (int32_t k = 0; k < out.count; ++k) {
     if (!ctx.has_out(out, k)) continue;
@@ -78,8 +79,8 @@ StatusOr<Kernel> split_ids(const KernelSetup& op) {
       MILLRACE_RETURN_IF_ERROR(append_ints(ctx.in(ids_arg, k), "Ids", ids));
     std::sort(ids.begin(), ids.end());
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    MILLRACE_RETURN_IF_ERROR(check_ids(ctx, ids));
-    return write_ids(ctx, ids, out);
+    MILLRACE_RETURN_IF_ERROR(check(ctx, ids));
+    return write(ctx, ids, out);
   });
 }
 
@@ -139,8 +140,10 @@ StatusOr<Kernel> merge_ids(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace ids_kernels
 
 void add_distributed_ids(KernelRegistry& registry) {
+  using namespace ids_kernels;
   registry.add("split_ids", split_ids);
   registry.add("merge_ids", merge_ids);
 }

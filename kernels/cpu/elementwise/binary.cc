@@ -7,6 +7,7 @@
 #include "kernels/cpu/sums.h"
 
 namespace millrace::kernels {
+namespace binary_kernels {
 namespace {
 
 bool is_repeated(const BroadcastNest& nest, size_t operand) {
@@ -25,10 +26,12 @@ void add_run(const T* values, int64_t count, bool advances, T factor, T* out) {
 }
 
 }  // namespace
+}  // namespace binary_kernels
 
 template <typename T>
 void run_binary_grad(CpuDevice& device, const BroadcastNest& nest, const BinaryGradLoops<T>& loops,
                      size_t operand, const T* x, const T* y, const T* dout, T* out, int64_t size) {
+  using namespace binary_kernels;
   const auto stride = nest.run_stride();
   const BinaryGradLoop<T> loop = stride[kOfX] == 0   ? loops.x_once
                                  : stride[kOfY] == 0 ? loops.y_once
@@ -57,6 +60,7 @@ void run_binary_grad(CpuDevice& device, const BroadcastNest& nest, const BinaryG
 template <typename T>
 void run_copied_grad(CpuDevice& device, const BroadcastNest& nest, size_t operand, bool negative,
                      const T* dout, T* out, int64_t size) {
+  using namespace binary_kernels;
   const bool advances = nest.run_stride()[operand] != 0;
   const T factor = negative ? T(-1) : T(1);
   using Offsets = BroadcastNest::Offsets;
@@ -144,10 +148,11 @@ StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const Bi
   return in;
 }
 
+namespace binary_kernels {
 namespace {
 
 // True if the formula maps zeros to 0, so that padding stays 0.
-bool keeps_zero_binary(const BinaryLoops<float, float>& loops) {
+bool keeps_zero(const BinaryLoops<float, float>& loops) {
   const float zero = 0;
   float result = 1;
   loops.both(&zero, &zero, &result, 1);
@@ -195,9 +200,11 @@ Status run_by_channel(const KernelContext& ctx, const ChannelBlocks& l, const Te
 }
 
 }  // namespace
+}  // namespace binary_kernels
 
 StatusOr<bool> run_in_layout(const KernelContext& ctx, const BinaryArgs& args,
                              const BinaryLoops<float, float>& loops) {
+  using namespace binary_kernels;
   const Tensor* const x = ctx.find_in(args.x);
   const Tensor* const y = ctx.find_in(args.y);
   if (x == nullptr || y == nullptr) return false;
@@ -205,7 +212,7 @@ StatusOr<bool> run_in_layout(const KernelContext& ctx, const BinaryArgs& args,
   const Tensor& first = x->layout() != nullptr ? *x : *y;
   const bool fits = x->dtype() == DType::kFloat32 && y->dtype() == DType::kFloat32 &&
                     out.dtype() == DType::kFloat32 && out.dims() == first.dims() &&
-                    (!is_padded(first) || keeps_zero_binary(loops));
+                    (!is_padded(first) || keeps_zero(loops));
   const std::optional<ChannelBlocks> blocks = channel_blocks(*x);
   const bool by_channel = fits && blocks && is_by_channel(*x, *y, args.axis);
   if (!by_channel && !(fits && x->dims() == y->dims())) {

@@ -2,6 +2,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace bits {
 namespace {
 
 struct And {
@@ -24,8 +25,8 @@ struct Xor {
 };
 
 template <typename F, typename T>
-void run_bits(CpuDevice& device, const BroadcastNest& nest, const std::byte* x, const std::byte* y,
-              std::byte* out) {
+void run(CpuDevice& device, const BroadcastNest& nest, const std::byte* x, const std::byte* y,
+         std::byte* out) {
   run_binary(device, nest, kBinaryLoops<F, T>, reinterpret_cast<const T*>(x),
              reinterpret_cast<const T*>(y), reinterpret_cast<T*>(out));
 }
@@ -40,7 +41,7 @@ StatusOr<Kernel> bitwise(const KernelSetup& op) {
             on.x->dtype(), [&](auto tag) {
               using T = typename decltype(tag)::type;
               using Bits = std::conditional_t<sizeof(T) == 1, uint8_t, T>;
-              run_bits<F, Bits>(ctx.device(), nest, on.x->raw(), on.y->raw(), on.out->raw());
+              run<F, Bits>(ctx.device(), nest, on.x->raw(), on.y->raw(), on.out->raw());
               return Ok();
             });
       });
@@ -53,7 +54,7 @@ StatusOr<Kernel> logical(const KernelSetup& op) {
       [](const KernelContext& ctx, const BinaryOperands& on, const BroadcastNest& nest) -> Status {
         MILLRACE_ASSIGN_OR_RETURN(const OperandElements from,
                                   operand_elements(ctx, on, DType::kBool));
-        run_bits<F, uint8_t>(ctx.device(), nest, from.x, from.y, on.out->raw());
+        run<F, uint8_t>(ctx.device(), nest, from.x, from.y, on.out->raw());
         return Ok();
       });
 }
@@ -70,9 +71,11 @@ StatusOr<Kernel> logical_not(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace bits
 
 /// logical_* and bitwise_*.
 void add_elementwise_bits(KernelRegistry& registry) {
+  using namespace bits;
   registry.add("bitwise_and", bitwise<And>);
   registry.add("bitwise_or", bitwise<Or>);
   registry.add("bitwise_xor", bitwise<Xor>);

@@ -10,6 +10,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace hierarchical_sigmoid {
 namespace {
 
 // What defines the tree.
@@ -127,7 +128,7 @@ void score_rows(const ClassTree& tree, const Tensor& x, const UsedRows& w, const
   }
 }
 
-StatusOr<Kernel> forward_hierarchical_sigmoid(const KernelSetup& op) {
+StatusOr<Kernel> make_forward(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "W"));
   const HierarchicalSigmoidArgs args(op);
   const ArgIndex out_arg = op.output("Out");
@@ -172,10 +173,9 @@ struct HierarchicalSigmoidGradArgs {
 };
 
 template <typename T>
-Status backward_as_hierarchical_sigmoid(const KernelContext& ctx,
-                                        const HierarchicalSigmoidGradArgs& args,
-                                        const ClassTree& tree, const Tensor& x, const UsedRows& w,
-                                        const T* scores, const T* grad) {
+Status backward_as(const KernelContext& ctx, const HierarchicalSigmoidGradArgs& args,
+                   const ClassTree& tree, const Tensor& x, const UsedRows& w, const T* scores,
+                   const T* grad) {
   const int64_t rows = x.dims()[0];
   const int64_t width = x.dims()[1];
   Tensor* const dx = ctx.find_out(args.x_grad);
@@ -208,7 +208,7 @@ Status backward_as_hierarchical_sigmoid(const KernelContext& ctx,
   return Ok();
 }
 
-StatusOr<Kernel> backward_hierarchical_sigmoid(const KernelSetup& op) {
+StatusOr<Kernel> backward(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "W"));
   const HierarchicalSigmoidGradArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -223,17 +223,18 @@ StatusOr<Kernel> backward_hierarchical_sigmoid(const KernelSetup& op) {
                        describe(*grad), describe(*x));
     return dispatch<FloatTypes>(x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return backward_as_hierarchical_sigmoid<T>(ctx, args, tree, *x, w, scores->data<T>(),
-                                                 grad->data<T>());
+      return backward_as<T>(ctx, args, tree, *x, w, scores->data<T>(), grad->data<T>());
     });
   });
 }
 
 }  // namespace
+}  // namespace hierarchical_sigmoid
 
 void add_embedding_hierarchical_sigmoid(KernelRegistry& registry) {
-  registry.add("hierarchical_sigmoid", forward_hierarchical_sigmoid);
-  registry.add("hierarchical_sigmoid_grad", backward_hierarchical_sigmoid);
+  using namespace hierarchical_sigmoid;
+  registry.add("hierarchical_sigmoid", make_forward);
+  registry.add("hierarchical_sigmoid_grad", backward);
   registry.add("tree_nodes", tree_nodes);
 }
 

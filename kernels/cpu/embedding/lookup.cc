@@ -16,12 +16,13 @@
 
 // Rows of a table by id, and the gradient of the table: dense, or as the rows that were used.
 namespace millrace::kernels {
+namespace lookup_kernels {
 namespace {
 
 // Copies rows; the table does not fit the caches, so the next rows are prefetched.
 template <typename I>
-void copy_rows_lookup(CpuDevice& device, const std::byte* table, int64_t row_bytes, const I* ids,
-                      int64_t count, int64_t padding, std::byte* out) {
+void copy_rows(CpuDevice& device, const std::byte* table, int64_t row_bytes, const I* ids,
+               int64_t count, int64_t padding, std::byte* out) {
   const auto bytes = static_cast<size_t>(row_bytes);
   const int64_t grain = std::max<int64_t>(1, 131072 / std::max<int64_t>(row_bytes, 1));
   device.parallel_for(count, grain, [&](int64_t begin, int64_t end) {
@@ -82,8 +83,8 @@ StatusOr<Kernel> lookup(const KernelSetup& op) {
     if (table.rank() != 2) return ctx.error("W must be a matrix, found {}", describe(table));
     return with_index(ids, "Ids", [&](const auto* at) -> Status {
       MILLRACE_RETURN_IF_ERROR(check_ids(at, ids.numel(), table.dims()[0], padding));
-      copy_rows_lookup(ctx.device(), table.raw(), table.dims()[1] * dtype_size(table.dtype()), at,
-                       ids.numel(), padding, to.raw());
+      copy_rows(ctx.device(), table.raw(), table.dims()[1] * dtype_size(table.dtype()), at,
+                ids.numel(), padding, to.raw());
       return Ok();
     });
   });
@@ -178,8 +179,10 @@ StatusOr<Kernel> lookup_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace lookup_kernels
 
 void add_embedding_lookup(KernelRegistry& registry) {
+  using namespace lookup_kernels;
   registry.add("lookup_table", lookup);
   registry.add("lookup_table_v2", lookup);
   registry.add("lookup_table_grad", lookup_grad);

@@ -14,6 +14,7 @@
 // class costs -log(o / (o + b)) and a drawn one -log(b / (o + b)). Where the weight is on servers,
 // sample_classes draws the classes, so that their rows can be fetched before they are scored.
 namespace millrace::kernels {
+namespace nce {
 namespace {
 
 // How the classes of a step are chosen.
@@ -57,7 +58,7 @@ struct NceOperands {
   int64_t right = 0;  // correct classes per row
 };
 
-StatusOr<NceOperands> operands_of_nce(const KernelContext& ctx, const NceArgs& args) {
+StatusOr<NceOperands> operands_of(const KernelContext& ctx, const NceArgs& args) {
   NceOperands o;
   MILLRACE_ASSIGN_OR_RETURN(o.x, needed(ctx, args.x, "Input"));
   MILLRACE_ASSIGN_OR_RETURN(o.label, needed(ctx, args.label, "Label"));
@@ -170,7 +171,7 @@ StatusOr<const Tensor*> chosen_classes(const KernelContext& ctx, ArgIndex arg, c
   return chosen;
 }
 
-StatusOr<Kernel> forward_nce(const KernelSetup& op) {
+StatusOr<Kernel> make_forward(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "Weight"));
   const NceArgs args(op);
   MILLRACE_RETURN_IF_ERROR(check_fixed_classes(op, args));
@@ -179,7 +180,7 @@ StatusOr<Kernel> forward_nce(const KernelSetup& op) {
   const ArgIndex logits_arg = op.output("SampleLogits");
   const ArgIndex classes_arg = op.output("SampleLabels");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const NceOperands o, operands_of_nce(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const NceOperands o, operands_of(ctx, args));
     MILLRACE_ASSIGN_OR_RETURN(const ClassSampler sampler, args.sampler.read(ctx));
     const Dims dims = {o.rows, o.right + args.drawn};
     Tensor classes_room;
@@ -224,14 +225,14 @@ struct NceGradArgs {
 
 // Derivative of the cost with respect to the score of one class.
 template <typename T>
-T slope_nce(T unit, T b, bool right) {
+T slope(T unit, T b, bool right) {
   return right ? -(T(1) - unit) * b / (unit + b) : unit * (T(1) - unit) / (unit + b);
 }
 
 template <typename T>
-Status backward_as_nce(const KernelContext& ctx, const NceGradArgs& args, const NceOperands& o,
-                       const ClassSampler& sampler, llvm::ArrayRef<int64_t> classes,
-                       const T* logits, const T* grad) {
+Status backward_as(const KernelContext& ctx, const NceGradArgs& args, const NceOperands& o,
+                   const ClassSampler& sampler, llvm::ArrayRef<int64_t> classes, const T* logits,
+                   const T* grad) {
   Tensor* const dx = ctx.find_out(args.x_grad);
   Tensor* const db = ctx.find_out(args.bias_grad);
   for (Tensor* const tensor : {dx, db}) {
@@ -249,7 +250,7 @@ Status backward_as_nce(const KernelContext& ctx, const NceGradArgs& args, const 
     for (int64_t j = 0; j < samples; ++j) {
       const int64_t c = classes[static_cast<size_t>(i * samples + j)];
       const T b = static_cast<T>(sampler.probability(c) * static_cast<double>(args.forward.drawn));
-      const T g = scale * slope_nce(logits[i * samples + j], b, j < o.right);
+      const T g = scale * slope(logits[i * samples + j], b, j < o.right);
       add_scaled(dw.row(c), o.x->data<T>() + i * o.width, g, o.width);
       if (dx != nullptr) add_scaled(dx->data<T>() + i * o.width, o.w.row<T>(i, j, c), g, o.width);
       if (db != nullptr) db->data<T>()[c] += g;
@@ -258,11 +259,11 @@ Status backward_as_nce(const KernelContext& ctx, const NceGradArgs& args, const 
   return Ok();
 }
 
-StatusOr<Kernel> backward_nce(const KernelSetup& op) {
+StatusOr<Kernel> backward(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "Weight"));
   const NceGradArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const NceOperands o, operands_of_nce(ctx, args.forward));
+    MILLRACE_ASSIGN_OR_RETURN(const NceOperands o, operands_of(ctx, args.forward));
     MILLRACE_ASSIGN_OR_RETURN(const ClassSampler sampler, args.forward.sampler.read(ctx));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const logits, needed(ctx, args.logits, "SampleLogits"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const classes,
@@ -278,18 +279,20 @@ StatusOr<Kernel> backward_nce(const KernelSetup& op) {
         check_range(classes->data<int64_t>(), count, args.forward.sampler.classes, "SampleLabels"));
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return backward_as_nce<T>(ctx, args, o, sampler,
-                                {classes->data<int64_t>(), static_cast<size_t>(count)},
-                                logits->data<T>(), grad->data<T>());
+      return backward_as<T>(ctx, args, o, sampler,
+                            {classes->data<int64_t>(), static_cast<size_t>(count)},
+                            logits->data<T>(), grad->data<T>());
     });
   });
 }
 
 }  // namespace
+}  // namespace nce
 
 void add_embedding_nce(KernelRegistry& registry) {
-  registry.add("nce", forward_nce);
-  registry.add("nce_grad", backward_nce);
+  using namespace nce;
+  registry.add("nce", make_forward);
+  registry.add("nce_grad", backward);
   registry.add("sample_classes", sample_classes);
 }
 

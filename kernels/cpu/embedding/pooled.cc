@@ -16,6 +16,7 @@
 // their gradients one by one. Handles one table, or several tables whose results are adjacent
 // columns.
 namespace millrace::kernels {
+namespace pooled_kernels {
 namespace {
 
 enum class Combiner { kSum, kAverage, kSqrt };
@@ -39,7 +40,7 @@ struct PooledSettings {
 
 // Factor of a sum over that many rows.
 template <typename T>
-T factor_pooled(Combiner combiner, int64_t rows) {
+T factor(Combiner combiner, int64_t rows) {
   if (combiner == Combiner::kAverage) return 1 / static_cast<T>(rows);
   return combiner == Combiner::kSqrt ? 1 / std::sqrt(static_cast<T>(rows)) : T(1);
 }
@@ -123,7 +124,7 @@ Status pool_slot(const KernelContext& ctx, const PooledSettings& settings, const
           std::fill_n(out.row(i), slot.columns(), static_cast<T>(settings.pad_value));
           continue;
         }
-        const T scale = factor_pooled<T>(settings.combiner, count);
+        const T scale = factor<T>(settings.combiner, count);
         for (int64_t j = 0; j < slot.each; ++j)
           pool_rows(slot.table->data<T>(), width, settings.padding, ids + row * slot.each + j,
                     slot.each, count, scale, out.row(i) + j * width);
@@ -141,7 +142,7 @@ void each_gradient(const PooledSettings& settings, const Slot& slot, PooledColum
     const int64_t begin = slot.offsets[static_cast<size_t>(i)];
     const int64_t end = slot.offsets[static_cast<size_t>(i) + 1];
     if (begin == end) continue;
-    const T scale = factor_pooled<T>(settings.combiner, end - begin);
+    const T scale = factor<T>(settings.combiner, end - begin);
     for (int64_t n = begin * slot.each; n < end * slot.each; ++n)
       fn(n, dout.row(i) + n % slot.each * slot.width(), scale);
   }
@@ -192,7 +193,7 @@ struct PooledPart {
 };
 
 // The parts in order. Errors: attribute 'parts' does not fit the slots.
-StatusOr<std::vector<PooledPart>> parts_of_pooled(const KernelSetup& op) {
+StatusOr<std::vector<PooledPart>> parts_of(const KernelSetup& op) {
   std::vector<PooledPart> parts;
   size_t tables = 0;
   size_t matrices = 0;
@@ -215,8 +216,8 @@ StatusOr<std::vector<PooledPart>> parts_of_pooled(const KernelSetup& op) {
 // Calls fn(part, slot or null, first column, columns) for every part. Errors: those of reading the
 // parts; a part without `rows` rows; columns that do not add up to `width`; those of fn.
 template <typename Fn>
-Status each_part_pooled(const KernelContext& ctx, const PooledSettings& settings,
-                        llvm::ArrayRef<PooledPart> parts, const Tensor& whole, Fn&& fn) {
+Status each_part(const KernelContext& ctx, const PooledSettings& settings,
+                 llvm::ArrayRef<PooledPart> parts, const Tensor& whole, Fn&& fn) {
   int64_t column = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const PooledPart& part = parts[i];
@@ -258,7 +259,7 @@ StatusOr<Kernel> pooled(const KernelSetup& op, std::vector<PooledPart> parts) {
     Tensor& whole = ctx.out(out);
     return dispatch<FloatTypes>(whole.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return each_part_pooled(
+      return each_part(
           ctx, settings, parts, whole,
           [&](const PooledPart& part, const Slot& slot, int64_t column, int64_t columns) -> Status {
             T* const first = whole.data<T>() + column;
@@ -293,7 +294,7 @@ StatusOr<Kernel> pooled_grad(const KernelSetup& op, std::vector<PooledPart> part
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const whole, needed(ctx, dout, "Out@GRAD"));
     return dispatch<FloatTypes>(whole->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return each_part_pooled(
+      return each_part(
           ctx, settings, parts, *whole,
           [&](const PooledPart& part, const Slot& slot, int64_t column, int64_t columns) {
             return part_gradient<T>(ctx, settings, part, slot, *whole, column, columns);
@@ -313,17 +314,19 @@ StatusOr<Kernel> one_grad(const KernelSetup& op) {
   return pooled_grad(op, one_part(op));
 }
 StatusOr<Kernel> many(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<PooledPart> parts, parts_of_pooled(op));
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<PooledPart> parts, parts_of(op));
   return pooled(op, std::move(parts));
 }
 StatusOr<Kernel> many_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<PooledPart> parts, parts_of_pooled(op));
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<PooledPart> parts, parts_of(op));
   return pooled_grad(op, std::move(parts));
 }
 
 }  // namespace
+}  // namespace pooled_kernels
 
 void add_embedding_pooled(KernelRegistry& registry) {
+  using namespace pooled_kernels;
   registry.add("fused_embedding_seq_pool", one);
   registry.add("fused_embedding_seq_pool_grad", one_grad);
   registry.add("fused_embedding_seq_pool_concat", many);

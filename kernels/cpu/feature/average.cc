@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace average {
 namespace {
 
 // Number of values that one sum may accumulate before it is added to the next sum. This keeps small
@@ -38,7 +39,7 @@ AverageSlots average_slots(const KernelSetup& op) {
 
 // One pass: adds the parameter to the newest sum, then moves the sums on if they are full.
 template <typename T>
-void accumulate_average(const Tensor& param, Tensor* const* sums, bool spill, bool close) {
+void accumulate_sums(const Tensor& param, Tensor* const* sums, bool spill, bool close) {
   const T* const p = param.data<T>();
   T* const newest = sums[0]->data<T>();
   T* const window = sums[1]->data<T>();
@@ -93,7 +94,7 @@ StatusOr<Kernel> average_accumulates(const KernelSetup& op) {
                            std::min<double>(static_cast<double>(longest), wanted);
     const bool spill = counters.updates % kMostInOneSum == 0;
     MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(param.dtype(), [&](auto tag) -> Status {
-      accumulate_average<typename decltype(tag)::type>(param, sums, spill, close);
+      accumulate_sums<typename decltype(tag)::type>(param, sums, spill, close);
       return Ok();
     }));
     if (close) {
@@ -106,9 +107,10 @@ StatusOr<Kernel> average_accumulates(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace average
 
 void add_feature_average(KernelRegistry& registry) {
-  registry.add("average_accumulates", average_accumulates);
+  registry.add("average_accumulates", average::average_accumulates);
 }
 
 }  // namespace millrace::kernels

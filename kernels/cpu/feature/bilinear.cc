@@ -11,6 +11,7 @@
 
 // Out[:, k] = the row-wise dot product of (X times Weight[k]) and Y.
 namespace millrace::kernels {
+namespace bilinear_kernels {
 namespace {
 
 struct BilinearOperands {
@@ -34,7 +35,7 @@ OperandSlots operand_slots(const KernelSetup& op) {
   return {op.input("X"), op.input("Y"), op.input("Weight"), op.input("Bias")};
 }
 
-StatusOr<BilinearOperands> operands_bilinear(const KernelContext& ctx, const OperandSlots& slots) {
+StatusOr<BilinearOperands> operands(const KernelContext& ctx, const OperandSlots& slots) {
   BilinearOperands o;
   MILLRACE_ASSIGN_OR_RETURN(o.x, needed(ctx, slots.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(o.y, needed(ctx, slots.y, "Y"));
@@ -61,8 +62,8 @@ struct BilinearState {
 };
 
 template <typename T>
-Status forward_bilinear(const KernelContext& ctx, const BilinearOperands& o, Tensor& out,
-                        BilinearState& state) {
+Status forward(const KernelContext& ctx, const BilinearOperands& o, Tensor& out,
+               BilinearState& state) {
   MILLRACE_ASSIGN_OR_RETURN(T* const product, state.work.take<T>(0, o.rows * o.width_y));
   for (int64_t k = 0; k < o.columns; ++k) {
     MILLRACE_RETURN_IF_ERROR(
@@ -84,9 +85,9 @@ StatusOr<Kernel> bilinear(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
   auto state = std::make_shared<BilinearState>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const BilinearOperands o, operands_bilinear(ctx, slots));
+    MILLRACE_ASSIGN_OR_RETURN(const BilinearOperands o, operands(ctx, slots));
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) {
-      return forward_bilinear<typename decltype(tag)::type>(ctx, o, ctx.out(out), *state);
+      return forward<typename decltype(tag)::type>(ctx, o, ctx.out(out), *state);
     });
   });
 }
@@ -154,7 +155,7 @@ StatusOr<Kernel> bilinear_grad(const KernelSetup& op) {
   const ArgIndex dbias = op.output("Bias@GRAD");
   auto state = std::make_shared<BilinearState>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const BilinearOperands o, operands_bilinear(ctx, slots));
+    MILLRACE_ASSIGN_OR_RETURN(const BilinearOperands o, operands(ctx, slots));
     BilinearGrads g;
     MILLRACE_ASSIGN_OR_RETURN(g.dout, needed(ctx, dout, "Out@GRAD"));
     if (g.dout->numel() != o.rows * o.columns || g.dout->dtype() != o.x->dtype())
@@ -176,8 +177,10 @@ StatusOr<Kernel> bilinear_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace bilinear_kernels
 
 void add_feature_bilinear(KernelRegistry& registry) {
+  using namespace bilinear_kernels;
   registry.add("bilinear_tensor_product", bilinear);
   registry.add("bilinear_tensor_product_grad", bilinear_grad);
 }

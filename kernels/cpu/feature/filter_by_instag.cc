@@ -11,6 +11,7 @@
 // Keeps the instances that have one of the filter's tags. Each row of IndexMap describes a kept
 // instance: first row in Out, first row in Ins, number of rows.
 namespace millrace::kernels {
+namespace filter_by_instag_kernels {
 namespace {
 
 struct Instance {
@@ -93,8 +94,8 @@ Status store_nothing(const KernelContext& ctx, const OutputSlots& slots, const T
   return Ok();
 }
 
-Status store_filter_by_instag(const KernelContext& ctx, const OutputSlots& slots, const Tensor& ins,
-                              const std::vector<Instance>& kept) {
+Status store(const KernelContext& ctx, const OutputSlots& slots, const Tensor& ins,
+             const std::vector<Instance>& kept) {
   const auto count = static_cast<int64_t>(kept.size());
   LodLevel level{0};
   for (const Instance& instance : kept) level.push_back(level.back() + instance.rows);
@@ -134,7 +135,7 @@ StatusOr<Kernel> filter_by_instag(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<Instance> kept,
                               kept_instances(ctx, from, ctx.in(tags), ctx.in(filter), is_lod));
     if (kept.empty()) return store_nothing(ctx, slots, from, value_if_empty);
-    return store_filter_by_instag(ctx, slots, from, kept);
+    return store(ctx, slots, from, kept);
   });
 }
 
@@ -175,8 +176,10 @@ StatusOr<Kernel> filter_by_instag_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace filter_by_instag_kernels
 
 void add_feature_filter_by_instag(KernelRegistry& registry) {
+  using namespace filter_by_instag_kernels;
   registry.add("filter_by_instag", filter_by_instag);
   registry.add("filter_by_instag_grad", filter_by_instag_grad);
 }

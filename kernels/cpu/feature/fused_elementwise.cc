@@ -13,6 +13,7 @@
 
 // fused_elemwise_activation: binary(x, unary(y)) or unary(binary(x, y)).
 namespace millrace::kernels {
+namespace fused_elementwise {
 namespace {
 
 enum class Unary { kRelu, kScale, kTanh, kSigmoid, kGelu };
@@ -38,8 +39,7 @@ StatusOr<Unary> unary_of(const KernelSetup& op, const std::string& name) {
 
 // Gradient ops name the gradients of the functions (relu_grad); older millrace programs name the
 // functions.
-StatusOr<FusedElementwisePair> pair_of_fused_elementwise(const KernelSetup& op,
-                                                         bool is_gradient = false) {
+StatusOr<FusedElementwisePair> pair_of(const KernelSetup& op, bool is_gradient = false) {
   auto names = op.attr<std::vector<std::string>>("functor_list");
   for (std::string& name : names) {
     llvm::StringRef function = name;
@@ -61,7 +61,7 @@ StatusOr<FusedElementwisePair> pair_of_fused_elementwise(const KernelSetup& op,
 }
 
 template <typename T>
-T value_of_fused_elementwise(const FusedElementwisePair& p, T x) {
+T value_of(const FusedElementwisePair& p, T x) {
   switch (p.unary) {
     case Unary::kRelu:
       return x < T(0) ? T(0) : x;
@@ -78,7 +78,7 @@ T value_of_fused_elementwise(const FusedElementwisePair& p, T x) {
 }
 
 template <typename T>
-T slope_of_fused_elementwise(const FusedElementwisePair& p, T x) {
+T slope_of(const FusedElementwisePair& p, T x) {
   switch (p.unary) {
     case Unary::kRelu:
       return x > T(0) ? T(1) : T(0);
@@ -100,7 +100,7 @@ T slope_of_fused_elementwise(const FusedElementwisePair& p, T x) {
 }
 
 template <typename T>
-T combine_fused_elementwise(const FusedElementwisePair& p, T x, T y) {
+T combine(const FusedElementwisePair& p, T x, T y) {
   return p.binary == Binary::kAdd ? x + y : x * y;
 }
 
@@ -115,10 +115,10 @@ struct FusedElementwiseOperands {
   const BroadcastNest* nest = nullptr;
 };
 
-StatusOr<FusedElementwiseOperands> operands_fused_elementwise(const KernelContext& ctx,
-                                                              const FusedElementwiseSlots& slots,
-                                                              const FusedElementwisePair& pair,
-                                                              BroadcastCache& cache) {
+StatusOr<FusedElementwiseOperands> operands(const KernelContext& ctx,
+                                            const FusedElementwiseSlots& slots,
+                                            const FusedElementwisePair& pair,
+                                            BroadcastCache& cache) {
   FusedElementwiseOperands o;
   MILLRACE_ASSIGN_OR_RETURN(o.x, needed(ctx, slots.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(o.y, needed(ctx, slots.y, "Y"));
@@ -141,30 +141,27 @@ void each_element(const BroadcastNest& nest, Body&& body) {
 }
 
 template <typename T>
-void forward_fused_elementwise(const FusedElementwiseOperands& o, const FusedElementwisePair& p,
-                               Tensor& out, Tensor* inner) {
+void forward(const FusedElementwiseOperands& o, const FusedElementwisePair& p, Tensor& out,
+             Tensor* inner) {
   const T* const x = o.x->data<T>();
   const T* const y = o.y->data<T>();
   T* const to = out.data<T>();
   T* const kept = inner == nullptr ? nullptr : inner->data<T>();
   each_element(*o.nest, [&](int64_t ix, int64_t iy, int64_t i) {
-    const T between = p.binary_outside ? value_of_fused_elementwise(p, y[iy])
-                                       : combine_fused_elementwise(p, x[ix], y[iy]);
-    to[i] = p.binary_outside ? combine_fused_elementwise(p, x[ix], between)
-                             : value_of_fused_elementwise(p, between);
+    const T between = p.binary_outside ? value_of(p, y[iy]) : combine(p, x[ix], y[iy]);
+    to[i] = p.binary_outside ? combine(p, x[ix], between) : value_of(p, between);
     if (kept != nullptr) kept[p.binary_outside ? iy : i] = between;
   });
 }
 
 StatusOr<Kernel> fused(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const FusedElementwisePair pair, pair_of_fused_elementwise(op));
+  MILLRACE_ASSIGN_OR_RETURN(const FusedElementwisePair pair, pair_of(op));
   const FusedElementwiseSlots slots{op.input("X"), op.input("Y")};
   const ArgIndex out = op.output("Out");
   const ArgIndex inner = op.output("IntermediateOut");
   auto cache = std::make_shared<BroadcastCache>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const FusedElementwiseOperands o,
-                              operands_fused_elementwise(ctx, slots, pair, *cache));
+    MILLRACE_ASSIGN_OR_RETURN(const FusedElementwiseOperands o, operands(ctx, slots, pair, *cache));
     // also without save_intermediate_out: any named var can be fetched
     Tensor* const kept = ctx.find_out(inner);
     if (ctx.out(out).numel() != o.nest->count() ||
@@ -172,7 +169,7 @@ StatusOr<Kernel> fused(const KernelSetup& op) {
          kept->numel() != (pair.binary_outside ? o.y->numel() : o.nest->count())))
       return ctx.error("Out is {}, expected {} elements", describe(ctx.out(out)), o.nest->count());
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {
-      forward_fused_elementwise<typename decltype(tag)::type>(o, pair, ctx.out(out), kept);
+      forward<typename decltype(tag)::type>(o, pair, ctx.out(out), kept);
       return Ok();
     });
   });
@@ -186,8 +183,8 @@ struct FusedElementwiseGrads {
 };
 
 template <typename T>
-void backward_fused_elementwise(const FusedElementwiseOperands& o, const FusedElementwisePair& p,
-                                const FusedElementwiseGrads& g) {
+void backward(const FusedElementwiseOperands& o, const FusedElementwisePair& p,
+              const FusedElementwiseGrads& g) {
   const T* const x = o.x->data<T>();
   const T* const y = o.y->data<T>();
   const T* const d = g.dout->data<T>();
@@ -200,20 +197,17 @@ void backward_fused_elementwise(const FusedElementwiseOperands& o, const FusedEl
   const bool product = p.binary == Binary::kMul;
   each_element(*o.nest, [&](int64_t ix, int64_t iy, int64_t i) {
     const T a = x[ix];
-    const T b = p.binary_outside ? value_of_fused_elementwise(p, y[iy]) : y[iy];
-    const T through =
-        p.binary_outside ? d[i]
-                         : d[i] * slope_of_fused_elementwise(p, combine_fused_elementwise(p, a, b));
+    const T b = p.binary_outside ? value_of(p, y[iy]) : y[iy];
+    const T through = p.binary_outside ? d[i] : d[i] * slope_of(p, combine(p, a, b));
     const T to_b = product ? through * a : through;
     if (dinner != nullptr) dinner[p.binary_outside ? iy : i] += p.binary_outside ? to_b : through;
     if (dx != nullptr) dx[ix] += product ? through * b : through;
-    if (dy != nullptr)
-      dy[iy] += p.binary_outside ? to_b * slope_of_fused_elementwise(p, y[iy]) : to_b;
+    if (dy != nullptr) dy[iy] += p.binary_outside ? to_b * slope_of(p, y[iy]) : to_b;
   });
 }
 
 StatusOr<Kernel> fused_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const FusedElementwisePair pair, pair_of_fused_elementwise(op, true));
+  MILLRACE_ASSIGN_OR_RETURN(const FusedElementwisePair pair, pair_of(op, true));
   const FusedElementwiseSlots slots{op.input("X"), op.input("Y")};
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex dx = op.output("X@GRAD");
@@ -221,8 +215,7 @@ StatusOr<Kernel> fused_grad(const KernelSetup& op) {
   const ArgIndex dinner = op.output("IntermediateOut@GRAD");
   auto cache = std::make_shared<BroadcastCache>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const FusedElementwiseOperands o,
-                              operands_fused_elementwise(ctx, slots, pair, *cache));
+    MILLRACE_ASSIGN_OR_RETURN(const FusedElementwiseOperands o, operands(ctx, slots, pair, *cache));
     FusedElementwiseGrads g;
     MILLRACE_ASSIGN_OR_RETURN(g.dout, needed(ctx, dout, "Out@GRAD"));
     if (g.dout->numel() != o.nest->count() || g.dout->dtype() != o.x->dtype())
@@ -233,15 +226,17 @@ StatusOr<Kernel> fused_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(g.dinner,
                               result_like(ctx, dinner, pair.binary_outside ? *o.y : *g.dout));
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {
-      backward_fused_elementwise<typename decltype(tag)::type>(o, pair, g);
+      backward<typename decltype(tag)::type>(o, pair, g);
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace fused_elementwise
 
 void add_feature_fused_elementwise(KernelRegistry& registry) {
+  using namespace fused_elementwise;
   registry.add("fused_elemwise_activation", in_float<fused>);
   registry.add("fused_elemwise_activation_grad", in_float<fused_grad>);
 }

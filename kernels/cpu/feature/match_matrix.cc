@@ -11,6 +11,7 @@
 // match_matrix_tensor: x W[:, t] y' for every pair of rows of the sequences of X and Y. X W is
 // computed once for all sequences, followed by one product for each sequence and t.
 namespace millrace::kernels {
+namespace match_matrix {
 namespace {
 
 struct MatchSizes {
@@ -59,8 +60,8 @@ struct MatchState {
 };
 
 template <typename T>
-Status run_match_matrix(const KernelContext& ctx, const MatchSizes& s, const T* x, const T* y,
-                        const T* w, Tensor* kept, T* out, MatchState& state) {
+Status run(const KernelContext& ctx, const MatchSizes& s, const T* x, const T* y, const T* w,
+           Tensor* kept, T* out, MatchState& state) {
   MILLRACE_ASSIGN_OR_RETURN(T* const xw,
                             state.work.output_or_take<T>(kept, 0, s.rows * s.stride()));
   MILLRACE_RETURN_IF_ERROR(state.gemm(
@@ -95,8 +96,8 @@ StatusOr<Kernel> match_matrix_tensor(const KernelSetup& op) {
                               sizes_of_match(ctx, rows, ctx.in(y), ctx.in(w), channels));
     return dispatch<FloatTypes>(rows.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return run_match_matrix(ctx, s, rows.data<T>(), ctx.in(y).data<T>(), ctx.in(w).data<T>(),
-                              ctx.find_out(kept), ctx.out(out).data<T>(), *state);
+      return run(ctx, s, rows.data<T>(), ctx.in(y).data<T>(), ctx.in(w).data<T>(),
+                 ctx.find_out(kept), ctx.out(out).data<T>(), *state);
     });
   });
 }
@@ -195,8 +196,10 @@ StatusOr<Kernel> match_matrix_tensor_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace match_matrix
 
 void add_feature_match_matrix(KernelRegistry& registry) {
+  using namespace match_matrix;
   registry.add("match_matrix_tensor", match_matrix_tensor);
   registry.add("match_matrix_tensor_grad", match_matrix_tensor_grad);
 }

@@ -15,6 +15,7 @@
 // chunks of rand_len elements of W, at positions given by hashes of the n-gram. The gradient op
 // updates W directly.
 namespace millrace::kernels {
+namespace pyramid_hash_kernels {
 namespace {
 
 struct PyramidHashAttrs {
@@ -53,8 +54,7 @@ Status check_inputs(const PyramidHashAttrs& attrs, const Tensor& x, const Tensor
 }
 
 // Tokens are hashed as floats.
-int64_t place_of_pyramid_hash(const PyramidHashAttrs& attrs, const float* tokens, int64_t count,
-                              int64_t piece) {
+int64_t place_of(const PyramidHashAttrs& attrs, const float* tokens, int64_t count, int64_t piece) {
   const auto bytes = static_cast<size_t>(count) * sizeof(float);
   return static_cast<int64_t>(XXH32(tokens, bytes, static_cast<uint32_t>(piece))) % attrs.space;
 }
@@ -115,8 +115,7 @@ void fill_rows(const PyramidHashAttrs& attrs, const Kept& kept, llvm::ArrayRef<i
     for_ngrams(offsets[i], offsets[i + 1], attrs.longest, [&](int64_t first, int64_t length) {
       if (*flag++ == 0) return;
       for (int64_t j = 0; j < attrs.width; j += attrs.piece)
-        out = std::copy_n(weights + place_of_pyramid_hash(attrs, tokens + first, length, j),
-                          attrs.piece, out);
+        out = std::copy_n(weights + place_of(attrs, tokens + first, length, j), attrs.piece, out);
     });
   }
 }
@@ -234,8 +233,7 @@ StatusOr<Kernel> pyramid_hash_grad(const KernelSetup& op) {
         if (++rows * attrs.width > dout->numel()) return;
         const float* from = dout->data<float>() + (rows - 1) * attrs.width;
         for (int64_t j = 0; j < attrs.width; j += attrs.piece, from += attrs.piece) {
-          float* const to =
-              w.data<float>() + place_of_pyramid_hash(attrs, tokens.data() + first, length, j);
+          float* const to = w.data<float>() + place_of(attrs, tokens.data() + first, length, j);
           for (int64_t k = 0; k < attrs.piece; ++k) to[k] -= rate * from[k];
         }
       });
@@ -248,8 +246,10 @@ StatusOr<Kernel> pyramid_hash_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace pyramid_hash_kernels
 
 void add_feature_pyramid_hash(KernelRegistry& registry) {
+  using namespace pyramid_hash_kernels;
   for (const char* const type : {"pyramid_hash", "search_pyramid_hash"})
     registry.add(type, pyramid_hash);
   for (const char* const type : {"pyramid_hash_grad", "search_pyramid_hash_grad"})

@@ -10,6 +10,7 @@
 // rank_attention: each row is multiplied by the blocks of RankParam for its rank and the ranks of
 // its partners. All rows that use the same block are multiplied together.
 namespace millrace::kernels {
+namespace rank_attention_kernels {
 namespace {
 
 struct RankSizes {
@@ -101,9 +102,9 @@ Status each_used_block(const RankSizes& s, const std::vector<std::vector<RankPai
 }
 
 template <typename T>
-Status run_rank_attention(const KernelContext& ctx, const RankSizes& s,
-                          const std::vector<std::vector<RankPair>>& blocks, const T* x,
-                          const T* param, T* out, RankState& state) {
+Status run(const KernelContext& ctx, const RankSizes& s,
+           const std::vector<std::vector<RankPair>>& blocks, const T* x, const T* param, T* out,
+           RankState& state) {
   std::fill_n(out, s.rows * s.columns, T(0));
   const auto multiply = [&](const std::vector<RankPair>& pairs, int64_t count, const T* seen,
                             T* made, int64_t first) -> Status {
@@ -157,8 +158,8 @@ StatusOr<Kernel> rank_attention(const KernelSetup& op) {
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       write_helpers(s, blocks, places, from.data<T>(), ctx.find_out(help), ctx.find_out(own));
-      return run_rank_attention(ctx, s, blocks, from.data<T>(), ctx.in(param).data<T>(),
-                                ctx.out(out).data<T>(), *state);
+      return run(ctx, s, blocks, from.data<T>(), ctx.in(param).data<T>(), ctx.out(out).data<T>(),
+                 *state);
     });
   });
 }
@@ -208,8 +209,10 @@ StatusOr<Kernel> rank_attention_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace rank_attention_kernels
 
 void add_feature_rank_attention(KernelRegistry& registry) {
+  using namespace rank_attention_kernels;
   registry.add("rank_attention", rank_attention);
   registry.add("rank_attention_grad", rank_attention_grad);
 }

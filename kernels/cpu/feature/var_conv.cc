@@ -11,6 +11,7 @@
 // var_conv_2d: a convolution of images of different sizes. The windows of an image are copied into
 // a matrix with one column per output position; one matrix product computes the result.
 namespace millrace::kernels {
+namespace var_conv {
 namespace {
 
 struct VarConv {
@@ -113,9 +114,8 @@ struct VarConvState {
 };
 
 template <typename T>
-Status run_var_conv(const KernelContext& ctx, const VarConv& conv,
-                    const std::vector<SizedImage>& images, const T* x, const T* w, Tensor* kept,
-                    T* out, VarConvState& state) {
+Status run(const KernelContext& ctx, const VarConv& conv, const std::vector<SizedImage>& images,
+           const T* x, const T* w, Tensor* kept, T* out, VarConvState& state) {
   MILLRACE_ASSIGN_OR_RETURN(
       T * windows, state.work.output_or_take<T>(kept, 0, conv.taps() * all_places(images)));
   for (const SizedImage& image : images) {
@@ -141,8 +141,8 @@ StatusOr<Kernel> var_conv_2d(const KernelSetup& op) {
     const Tensor& x = ctx.in(slots.x);
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return run_var_conv(ctx, conv, images, x.data<T>(), ctx.in(slots.w).data<T>(),
-                          ctx.find_out(kept), ctx.out(out).data<T>(), *state);
+      return run(ctx, conv, images, x.data<T>(), ctx.in(slots.w).data<T>(), ctx.find_out(kept),
+                 ctx.out(out).data<T>(), *state);
     });
   });
 }
@@ -210,8 +210,10 @@ StatusOr<Kernel> var_conv_2d_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace var_conv
 
 void add_feature_var_conv(KernelRegistry& registry) {
+  using namespace var_conv;
   registry.add("var_conv_2d", var_conv_2d);
   registry.add("var_conv_2d_grad", var_conv_2d_grad);
 }

@@ -11,13 +11,14 @@
 
 // Cross entropy of probabilities; classes are in the last dim.
 namespace millrace::kernels {
+namespace cross_entropy_kernels {
 namespace {
 
 // The loss for a probability of 0, instead of infinity.
 constexpr double kMostLoss = 1e20;
 
 template <typename T>
-T loss_of_cross_entropy(T probability) {
+T loss_of(T probability) {
   const T loss = -vmath::log(probability);
   return std::min(std::max(loss, T(-kMostLoss)), T(kMostLoss));
 }
@@ -26,13 +27,13 @@ struct CrossEntropyRows {
   int64_t count = 0;
   int64_t classes = 1;
 };
-CrossEntropyRows rows_of_cross_entropy(const Tensor& x) {
+CrossEntropyRows rows_of(const Tensor& x) {
   const int64_t classes = x.rank() == 0 ? 1 : x.dim(-1);
   return {classes == 0 ? 0 : x.numel() / classes, classes};
 }
 
-Status check_rows_cross_entropy(const KernelContext& ctx, const Tensor& tensor, const char* slot,
-                                const Tensor& like, int64_t count) {
+Status check_rows(const KernelContext& ctx, const Tensor& tensor, const char* slot,
+                  const Tensor& like, int64_t count) {
   if (tensor.numel() == count && tensor.dtype() == like.dtype()) return Ok();
   return ctx.error("{} must have {} elements of the type of {}, found {}", slot, count,
                    describe(like), describe(tensor));
@@ -51,17 +52,16 @@ Status for_soft_rows(const Tensor& x, const Tensor& label, const CrossEntropyRow
 }
 
 Status soft_forward(const KernelContext& ctx, const Tensor& x, const Tensor& label, Tensor& y) {
-  const CrossEntropyRows rows = rows_of_cross_entropy(x);
-  MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, label, "Label", x, x.numel()));
+  const CrossEntropyRows rows = rows_of(x);
+  MILLRACE_RETURN_IF_ERROR(check_rows(ctx, label, "Label", x, x.numel()));
   return for_soft_rows(x, label, rows, [&]<typename T>(const T* p, const T* q, int64_t i) {
-    y.data<T>()[i] =
-        lane_sum<T>(rows.classes, [&](int64_t c) { return q[c] * loss_of_cross_entropy(p[c]); });
+    y.data<T>()[i] = lane_sum<T>(rows.classes, [&](int64_t c) { return q[c] * loss_of(p[c]); });
   });
 }
 
 Status hard_forward(const KernelContext& ctx, const Tensor& x, const Tensor& label, int64_t ignored,
                     Tensor& y, Tensor* match) {
-  const CrossEntropyRows rows = rows_of_cross_entropy(x);
+  const CrossEntropyRows rows = rows_of(x);
   MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                             class_labels(ctx, label, rows.count, rows.classes, ignored, 0));
   return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
@@ -69,7 +69,7 @@ Status hard_forward(const KernelContext& ctx, const Tensor& x, const Tensor& lab
     for (int64_t i = 0; i < rows.count; ++i) {
       const bool counts = labels[i] != ignored;
       const T p = counts ? x.data<T>()[i * rows.classes + labels[i]] : T(0);
-      y.data<T>()[i] = counts ? loss_of_cross_entropy(p) : T(0);
+      y.data<T>()[i] = counts ? loss_of(p) : T(0);
       if (match != nullptr) match->data<T>()[i] = p;
     }
     return Ok();
@@ -103,8 +103,8 @@ StatusOr<Kernel> cross_entropy2(const KernelSetup& op) {
 // probability is match[i].
 Status hard_backward(const KernelContext& ctx, const Tensor& label, const Tensor& dy,
                      int64_t ignored, Tensor& dx, const Tensor& match, bool match_is_x) {
-  const CrossEntropyRows rows = rows_of_cross_entropy(dx);
-  MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, dy, "Y@GRAD", dx, rows.count));
+  const CrossEntropyRows rows = rows_of(dx);
+  MILLRACE_RETURN_IF_ERROR(check_rows(ctx, dy, "Y@GRAD", dx, rows.count));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                             class_labels(ctx, label, rows.count, rows.classes, ignored, 0));
   return dispatch<FloatTypes>(dx.dtype(), [&](auto tag) -> Status {
@@ -125,9 +125,9 @@ Status hard_backward(const KernelContext& ctx, const Tensor& label, const Tensor
 
 Status soft_backward(const KernelContext& ctx, const Tensor& x, const Tensor& label,
                      const Tensor& dy, Tensor& dx) {
-  const CrossEntropyRows rows = rows_of_cross_entropy(x);
-  MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, label, "Label", x, x.numel()));
-  MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, dy, "Y@GRAD", x, rows.count));
+  const CrossEntropyRows rows = rows_of(x);
+  MILLRACE_RETURN_IF_ERROR(check_rows(ctx, label, "Label", x, x.numel()));
+  MILLRACE_RETURN_IF_ERROR(check_rows(ctx, dy, "Y@GRAD", x, rows.count));
   return for_soft_rows(x, label, rows, [&]<typename T>(const T* p, const T* q, int64_t i) {
     T* const to = dx.data<T>() + i * rows.classes;
     const T d = dy.data<T>()[i];
@@ -163,8 +163,7 @@ StatusOr<Kernel> cross_entropy_grad2(const KernelSetup& op) {
     Tensor& out = ctx.out(dx);
     if (!out.initialized() || out.dtype() != p->dtype())
       return ctx.error("XShape must hold the shape of X, found {}", describe(out));
-    MILLRACE_RETURN_IF_ERROR(
-        check_rows_cross_entropy(ctx, *p, "MatchX", out, rows_of_cross_entropy(out).count));
+    MILLRACE_RETURN_IF_ERROR(check_rows(ctx, *p, "MatchX", out, rows_of(out).count));
     return hard_backward(ctx, *to, *dloss, ignored, out, *p, false);
   });
 }
@@ -176,7 +175,7 @@ StatusOr<Kernel> bpr_loss(const KernelSetup& op) {
   const ArgIndex y = op.output("Y");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    const CrossEntropyRows rows = rows_of_cross_entropy(from);
+    const CrossEntropyRows rows = rows_of(from);
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                               class_labels(ctx, ctx.in(label), rows.count, rows.classes, 0, 0));
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
@@ -201,8 +200,8 @@ StatusOr<Kernel> bpr_loss_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.required(ctx));
     if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, label, "Label"));
-    const CrossEntropyRows rows = rows_of_cross_entropy(*g.x);
-    MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, *g.from, "Y@GRAD", *g.x, rows.count));
+    const CrossEntropyRows rows = rows_of(*g.x);
+    MILLRACE_RETURN_IF_ERROR(check_rows(ctx, *g.from, "Y@GRAD", *g.x, rows.count));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                               class_labels(ctx, *given, rows.count, rows.classes, 0, 0));
     return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) -> Status {
@@ -226,8 +225,10 @@ StatusOr<Kernel> bpr_loss_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace cross_entropy_kernels
 
 void add_loss_cross_entropy(KernelRegistry& registry) {
+  using namespace cross_entropy_kernels;
   registry.add("cross_entropy", cross_entropy);
   registry.add("cross_entropy_grad", cross_entropy_grad);
   registry.add("cross_entropy2", cross_entropy2);

@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace nll_loss_kernels {
 namespace {
 
 enum class Reduction { kNone, kMean, kSum };
@@ -68,8 +69,8 @@ StatusOr<NllLossProblem> problem_of(const KernelContext& ctx, const NllLossSlots
 }
 
 template <typename T>
-void forward_nll_loss(const NllLossProblem& p, Reduction reduction, const Tensor& x, Tensor& out,
-                      Tensor* total) {
+void forward(const NllLossProblem& p, Reduction reduction, const Tensor& x, Tensor& out,
+             Tensor* total) {
   T losses = 0;
   T weights = 0;
   for (int64_t i = 0; i < p.examples(); ++i) {
@@ -85,8 +86,7 @@ void forward_nll_loss(const NllLossProblem& p, Reduction reduction, const Tensor
 }
 
 template <typename T>
-void backward_nll_loss(const NllLossProblem& p, Reduction reduction, const Tensor& dout,
-                       Tensor& dx) {
+void backward(const NllLossProblem& p, Reduction reduction, const Tensor& dout, Tensor& dx) {
   std::fill_n(dx.data<T>(), dx.numel(), T(0));
   T weights = 0;
   for (int64_t i = 0; i < p.examples(); ++i) weights += p.weight_of<T>(p.labels[i]);
@@ -106,8 +106,8 @@ StatusOr<Kernel> nll_loss(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const NllLossProblem p, problem_of(ctx, slots));
     return dispatch<FloatTypes>(ctx.in(slots.x).dtype(), [&](auto tag) -> Status {
-      forward_nll_loss<typename decltype(tag)::type>(p, reduction, ctx.in(slots.x), ctx.out(out),
-                                                     ctx.find_out(total));
+      forward<typename decltype(tag)::type>(p, reduction, ctx.in(slots.x), ctx.out(out),
+                                            ctx.find_out(total));
       return Ok();
     });
   });
@@ -128,15 +128,17 @@ StatusOr<Kernel> nll_loss_grad(const KernelSetup& op) {
       return ctx.error("Out@GRAD must have {} elements, found {}", wanted, describe(*d));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, x));
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
-      backward_nll_loss<typename decltype(tag)::type>(p, reduction, *d, *to);
+      backward<typename decltype(tag)::type>(p, reduction, *d, *to);
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace nll_loss_kernels
 
 void add_loss_nll_loss(KernelRegistry& registry) {
+  using namespace nll_loss_kernels;
   registry.add("nll_loss", nll_loss);
   registry.add("nll_loss_grad", nll_loss_grad);
 }

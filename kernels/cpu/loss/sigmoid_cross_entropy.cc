@@ -9,6 +9,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace sigmoid_cross_entropy {
 namespace {
 
 struct SigmoidCrossEntropySettings {
@@ -26,12 +27,12 @@ struct Arguments {
 // Loss and gradient of one element, before ignored labels are handled. A weight scales the
 // logarithm only; the gradient with a weight is that of the original, which trained models rely on.
 template <typename T>
-T loss_of_sigmoid_cross_entropy(T x, T label, T weight) {
+T loss_of(T x, T label, T weight) {
   const T tail = vmath::log1p_unit(vmath::exp(x > T(0) ? -x : x));
   return (x > T(0) ? x : T(0)) - x * label + weight * tail;
 }
 template <typename T>
-T slope_of_sigmoid_cross_entropy(T x, T label, T weight) {
+T slope_of(T x, T label, T weight) {
   return weight * vmath::sigmoid(x) - label;
 }
 
@@ -63,14 +64,13 @@ void loop(const Arguments& a, const SigmoidCrossEntropySettings& s, Tensor& out,
   device.parallel_for(a.x->numel(), kGrain / 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const T w = kWeighted ? weight[i] : T(1);
-      const T value = kGrad ? slope_of_sigmoid_cross_entropy(x[i], label[i], w) * dout[i]
-                            : loss_of_sigmoid_cross_entropy(x[i], label[i], w);
+      const T value = kGrad ? slope_of(x[i], label[i], w) * dout[i] : loss_of(x[i], label[i], w);
       to[i] = counts(label[i], ignored) ? value * scale : T(0);
     }
   });
 }
 
-Status check_sigmoid_cross_entropy(const KernelContext& ctx, const Arguments& a) {
+Status check(const KernelContext& ctx, const Arguments& a) {
   for (const Tensor* const other : {a.label, a.weight, a.dout}) {
     if (other == nullptr) continue;
     if (other->numel() != a.x->numel() || other->dtype() != a.x->dtype()) {
@@ -82,7 +82,7 @@ Status check_sigmoid_cross_entropy(const KernelContext& ctx, const Arguments& a)
 }
 
 template <bool kGrad>
-StatusOr<Kernel> make_sigmoid_cross_entropy(const KernelSetup& op) {
+StatusOr<Kernel> make(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex label = op.input("Label");
   const ArgIndex weight = op.input("pos_weight");
@@ -99,7 +99,7 @@ StatusOr<Kernel> make_sigmoid_cross_entropy(const KernelSetup& op) {
     if (kGrad) {
       MILLRACE_ASSIGN_OR_RETURN(a.dout, needed(ctx, dout, "Out@GRAD"));
     }
-    MILLRACE_RETURN_IF_ERROR(check_sigmoid_cross_entropy(ctx, a));
+    MILLRACE_RETURN_IF_ERROR(check(ctx, a));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, out, *a.x));
     return dispatch<FloatTypes>(a.x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
@@ -111,10 +111,12 @@ StatusOr<Kernel> make_sigmoid_cross_entropy(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace sigmoid_cross_entropy
 
 void add_loss_sigmoid_cross_entropy(KernelRegistry& registry) {
-  registry.add("sigmoid_cross_entropy_with_logits", make_sigmoid_cross_entropy<false>);
-  registry.add("sigmoid_cross_entropy_with_logits_grad", make_sigmoid_cross_entropy<true>);
+  using namespace sigmoid_cross_entropy;
+  registry.add("sigmoid_cross_entropy_with_logits", make<false>);
+  registry.add("sigmoid_cross_entropy_with_logits_grad", make<true>);
 }
 
 }  // namespace millrace::kernels

@@ -13,6 +13,7 @@
 // Softmax and cross entropy in one pass over the logits. This avoids overflow and logarithms of
 // probabilities that have become 0.
 namespace millrace::kernels {
+namespace softmax_with_cross_entropy_kernels {
 namespace {
 
 struct SoftmaxWithCrossEntropySettings {
@@ -22,7 +23,7 @@ struct SoftmaxWithCrossEntropySettings {
   bool use_softmax = true;
 };
 
-SoftmaxWithCrossEntropySettings settings_of_softmax_with_cross_entropy(const KernelSetup& op) {
+SoftmaxWithCrossEntropySettings settings_of(const KernelSetup& op) {
   return {op.attr<int32_t>("axis"), op.attr<int32_t>("ignore_index"), op.attr<bool>("soft_label"),
           op.attr<bool>("use_softmax")};
 }
@@ -34,8 +35,8 @@ struct SoftmaxWithCrossEntropyExtent {
   int64_t inner = 1;
 };
 
-StatusOr<SoftmaxWithCrossEntropyExtent> extent_of_softmax_with_cross_entropy(
-    const KernelContext& ctx, const Tensor& x, int64_t axis) {
+StatusOr<SoftmaxWithCrossEntropyExtent> extent_of(const KernelContext& ctx, const Tensor& x,
+                                                  int64_t axis) {
   const auto rank = static_cast<int64_t>(x.rank());
   if (axis < -rank || axis >= rank)
     return ctx.error("attribute 'axis' is {}, which is not an axis of {}", axis, describe(x));
@@ -60,8 +61,7 @@ struct AxisBlock {
 };
 
 template <typename T>
-void softmax_row_softmax_with_cross_entropy(const AxisBlock<T>& b, int64_t classes,
-                                            int64_t ignored) {
+void softmax_row(const AxisBlock<T>& b, int64_t classes, int64_t ignored) {
   const T most =
       combine_lanes(b.logits, classes, b.logits[0], [](T x, T y) { return x > y ? x : y; });
   T* const softmax = b.softmax;
@@ -146,7 +146,7 @@ template <typename T>
 void run_block(const AxisBlock<T>& b, const SoftmaxWithCrossEntropyExtent& e,
                const SoftmaxWithCrossEntropySettings& s) {
   if (!s.use_softmax) return plain_columns(b, e.classes, e.inner, s.ignored);
-  if (e.inner == 1) return softmax_row_softmax_with_cross_entropy(b, e.classes, s.ignored);
+  if (e.inner == 1) return softmax_row(b, e.classes, s.ignored);
   softmax_columns(b, e.classes, e.inner, s.ignored);
 }
 
@@ -171,8 +171,7 @@ void grad_block(const T* y, const T* soft, const int64_t* hard, const T* dloss, 
 }
 // The common case.
 template <typename T>
-void grad_row_softmax_with_cross_entropy(const T* y, int64_t label, T dloss, T* dlogits,
-                                         int64_t classes) {
+void grad_row(const T* y, int64_t label, T dloss, T* dlogits, int64_t classes) {
   for (int64_t c = 0; c < classes; ++c) dlogits[c] = y[c] * dloss;
   dlogits[label] -= dloss;
 }
@@ -215,10 +214,9 @@ int64_t outer_grain(const SoftmaxWithCrossEntropyExtent& e) {
 }
 
 template <typename T>
-Status forward_softmax_with_cross_entropy(const KernelContext& ctx, const Tensor& x,
-                                          Tensor& softmax, Tensor& loss, const Labels& labels,
-                                          const SoftmaxWithCrossEntropyExtent& e,
-                                          const SoftmaxWithCrossEntropySettings& s) {
+Status forward(const KernelContext& ctx, const Tensor& x, Tensor& softmax, Tensor& loss,
+               const Labels& labels, const SoftmaxWithCrossEntropyExtent& e,
+               const SoftmaxWithCrossEntropySettings& s) {
   // one scratch row for each example being processed
   MILLRACE_ASSIGN_OR_RETURN(
       std::byte* const scratch,
@@ -239,25 +237,23 @@ StatusOr<Kernel> softmax_with_cross_entropy(const KernelSetup& op) {
   const ArgIndex label = op.input("Label");
   const ArgIndex softmax = op.output("Softmax");
   const ArgIndex loss = op.output("Loss");
-  const SoftmaxWithCrossEntropySettings s = settings_of_softmax_with_cross_entropy(op);
+  const SoftmaxWithCrossEntropySettings s = settings_of(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(logits);
-    MILLRACE_ASSIGN_OR_RETURN(const SoftmaxWithCrossEntropyExtent e,
-                              extent_of_softmax_with_cross_entropy(ctx, x, s.axis));
+    MILLRACE_ASSIGN_OR_RETURN(const SoftmaxWithCrossEntropyExtent e, extent_of(ctx, x, s.axis));
     MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_of(ctx, ctx.in(label), x, e, s));
     if (x.numel() == 0) return Ok();
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
-      return forward_softmax_with_cross_entropy<typename decltype(tag)::type>(
-          ctx, x, ctx.out(softmax), ctx.out(loss), labels, e, s);
+      return forward<typename decltype(tag)::type>(ctx, x, ctx.out(softmax), ctx.out(loss), labels,
+                                                   e, s);
     });
   });
 }
 
 template <typename T>
-void backward_softmax_with_cross_entropy(const KernelContext& ctx, const Tensor& softmax,
-                                         const Tensor& dloss, Tensor& dlogits, const Labels& labels,
-                                         const SoftmaxWithCrossEntropyExtent& e,
-                                         const SoftmaxWithCrossEntropySettings& s) {
+void backward(const KernelContext& ctx, const Tensor& softmax, const Tensor& dloss, Tensor& dlogits,
+              const Labels& labels, const SoftmaxWithCrossEntropyExtent& e,
+              const SoftmaxWithCrossEntropySettings& s) {
   const T* const y = softmax.data<T>();
   const T* const dy = dloss.data<T>();
   T* const dx = dlogits.data<T>();
@@ -265,7 +261,7 @@ void backward_softmax_with_cross_entropy(const KernelContext& ctx, const Tensor&
     for (int64_t o = begin; o < end; ++o) {
       const int64_t at = o * e.classes * e.inner;
       if (s.use_softmax && e.inner == 1 && labels.hard != nullptr && labels.hard[o] != s.ignored) {
-        grad_row_softmax_with_cross_entropy(y + at, labels.hard[o], dy[o], dx + at, e.classes);
+        grad_row(y + at, labels.hard[o], dy[o], dx + at, e.classes);
         continue;
       }
       grad_block(y + at, labels.soft == nullptr ? nullptr : labels.soft->data<T>() + at,
@@ -280,30 +276,30 @@ StatusOr<Kernel> softmax_with_cross_entropy_grad(const KernelSetup& op) {
   const ArgIndex softmax = op.input("Softmax");
   const ArgIndex dloss = op.input("Loss@GRAD");
   const ArgIndex dlogits = op.output("Logits@GRAD");
-  const SoftmaxWithCrossEntropySettings s = settings_of_softmax_with_cross_entropy(op);
+  const SoftmaxWithCrossEntropySettings s = settings_of(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!dlogits) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, softmax, "Softmax"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const to, needed(ctx, label, "Label"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed(ctx, dloss, "Loss@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const SoftmaxWithCrossEntropyExtent e,
-                              extent_of_softmax_with_cross_entropy(ctx, *y, s.axis));
+    MILLRACE_ASSIGN_OR_RETURN(const SoftmaxWithCrossEntropyExtent e, extent_of(ctx, *y, s.axis));
     if (dy->numel() != e.outer * e.inner || dy->dtype() != y->dtype())
       return ctx.error("Loss@GRAD must have one value per example, {}, found {}", e.outer * e.inner,
                        describe(*dy));
     MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_of(ctx, *to, *y, e, s));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, dlogits, *y));
     return dispatch<FloatTypes>(y->dtype(), [&](auto tag) -> Status {
-      backward_softmax_with_cross_entropy<typename decltype(tag)::type>(ctx, *y, *dy, *dx, labels,
-                                                                        e, s);
+      backward<typename decltype(tag)::type>(ctx, *y, *dy, *dx, labels, e, s);
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace softmax_with_cross_entropy_kernels
 
 void add_loss_softmax_with_cross_entropy(KernelRegistry& registry) {
+  using namespace softmax_with_cross_entropy_kernels;
   registry.add("softmax_with_cross_entropy", in_float<softmax_with_cross_entropy>);
   registry.add("softmax_with_cross_entropy_grad", in_float<softmax_with_cross_entropy_grad>);
 }

@@ -15,6 +15,7 @@
 // product that computes them and the one that uses them. No tensor is transposed: rows of a head
 // are heads * width elements apart.
 namespace millrace::kernels {
+namespace attention_kernels {
 namespace {
 
 struct AttentionSizes {
@@ -35,8 +36,8 @@ struct AttentionSizes {
   }
 };
 
-StatusOr<AttentionSizes> sizes_of_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                            int64_t heads) {
+StatusOr<AttentionSizes> sizes_of(const Tensor& q, const Tensor& k, const Tensor& v,
+                                  int64_t heads) {
   const bool fits = q.rank() == 3 && k.rank() == 3 && v.rank() == 3 && q.dim(0) == k.dim(0) &&
                     q.dim(2) == k.dim(2) && k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1) &&
                     q.dim(2) % heads == 0 && v.dim(2) % heads == 0 && q.dtype() == k.dtype() &&
@@ -65,12 +66,12 @@ Status multiply(const dnn::SmallProduct& p, const double* a, const double* b, do
 }
 
 // Floats use the wide loops if the processor has them.
-void softmax_row_attention(float* x, const float* mask, bool mask_advances, int64_t count) {
+void softmax_row(float* x, const float* mask, bool mask_advances, int64_t count) {
   const WideLoops* const wide = wide_loops();
   wide != nullptr ? wide->masked_softmax(x, mask, mask_advances, count)
                   : masked_softmax(x, mask, mask_advances, count);
 }
-void softmax_row_attention(double* x, const double* mask, bool mask_advances, int64_t count) {
+void softmax_row(double* x, const double* mask, bool mask_advances, int64_t count) {
   masked_softmax(x, mask, mask_advances, count);
 }
 void softmax_grad_row(const float* p, float* dp, int64_t count) {
@@ -164,16 +165,15 @@ Status attend(CpuDevice& device, const AttentionOperands<T>& o, float scale,
         MILLRACE_RETURN_IF_ERROR(multiply(scores, o.q + s.offset(head, s.rows, s.width),
                                           o.k + s.offset(head, s.columns, s.width), p));
         for (int64_t r = 0; r < s.rows; ++r)
-          softmax_row_attention(p + r * s.columns, mask.row<T>(s, head, r), mask.stride[3] != 0,
-                                s.columns);
+          softmax_row(p + r * s.columns, mask.row<T>(s, head, r), mask.stride[3] != 0, s.columns);
         return multiply(values, p, o.v + s.offset(head, s.columns, s.v_width),
                         o.out + s.offset(head, s.rows, s.v_width));
       });
 }
 
 template <typename T>
-Status run_forward_attention(const KernelContext& ctx, const AttentionForward& args,
-                             const AttentionSizes& s, const Mask& mask) {
+Status run_forward(const KernelContext& ctx, const AttentionForward& args, const AttentionSizes& s,
+                   const Mask& mask) {
   Tensor* const kept = ctx.find_out(args.probs);
   const AttentionOperands<T> o{ctx.in(args.q).data<T>(), ctx.in(args.k).data<T>(),
                                ctx.in(args.v).data<T>(), ctx.out(args.out).data<T>(),
@@ -193,7 +193,7 @@ StatusOr<Kernel> attention(const KernelSetup& op) {
   return Kernel([args](const KernelContext& ctx) -> Status {
     const Tensor& q = ctx.in(args.q);
     MILLRACE_ASSIGN_OR_RETURN(const AttentionSizes s,
-                              sizes_of_attention(q, ctx.in(args.k), ctx.in(args.v), args.heads));
+                              sizes_of(q, ctx.in(args.k), ctx.in(args.v), args.heads));
     MILLRACE_ASSIGN_OR_RETURN(const Mask mask, mask_of(ctx.find_in(args.mask), s, q.dtype()));
     Tensor& out = ctx.out(args.out);
     if (out.numel() == 0) return Ok();
@@ -201,7 +201,7 @@ StatusOr<Kernel> attention(const KernelSetup& op) {
       return ctx.error("Q {} and K {} must have no empty dims", describe(q),
                        describe(ctx.in(args.k)));
     return dispatch<FloatTypes>(q.dtype(), [&](auto tag) {
-      return run_forward_attention<typename decltype(tag)::type>(ctx, args, s, mask);
+      return run_forward<typename decltype(tag)::type>(ctx, args, s, mask);
     });
   });
 }
@@ -213,8 +213,8 @@ struct AttentionBackward {
 };
 
 template <typename T>
-Status run_backward_attention(const KernelContext& ctx, const AttentionBackward& args,
-                              const AttentionSizes& s) {
+Status run_backward(const KernelContext& ctx, const AttentionBackward& args,
+                    const AttentionSizes& s) {
   const T* const q = ctx.in(args.q).data<T>();
   const T* const k = ctx.in(args.k).data<T>();
   const T* const v = ctx.in(args.v).data<T>();
@@ -264,7 +264,7 @@ StatusOr<Kernel> attention_grad(const KernelSetup& op) {
     const Tensor& probs = ctx.in(args.probs);
     const Tensor& dout = ctx.in(args.dout);
     MILLRACE_ASSIGN_OR_RETURN(const AttentionSizes s,
-                              sizes_of_attention(q, ctx.in(args.k), ctx.in(args.v), args.heads));
+                              sizes_of(q, ctx.in(args.k), ctx.in(args.v), args.heads));
     if (probs.numel() != s.count() * s.scores() || probs.dtype() != q.dtype() ||
         dout.numel() != s.count() * s.rows * s.v_width || dout.dtype() != q.dtype()) {
       return ctx.error("Probs {} and Out@GRAD {} do not match Q {}", describe(probs),
@@ -278,7 +278,7 @@ StatusOr<Kernel> attention_grad(const KernelSetup& op) {
       return Ok();
     }
     return dispatch<FloatTypes>(q.dtype(), [&](auto tag) {
-      return run_backward_attention<typename decltype(tag)::type>(ctx, args, s);
+      return run_backward<typename decltype(tag)::type>(ctx, args, s);
     });
   });
 }
@@ -340,9 +340,11 @@ StatusOr<Kernel> multihead_matmul(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace attention_kernels
 
 /// multi_head_attention with its gradient, multihead_matmul.
 void add_math_attention(KernelRegistry& registry) {
+  using namespace attention_kernels;
   registry.add("multihead_matmul", multihead_matmul);
   registry.add("multi_head_attention", attention);
   registry.add("multi_head_attention_grad", attention_grad);

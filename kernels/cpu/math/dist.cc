@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace dist_kernels {
 namespace {
 
 struct DistArgs {
@@ -82,7 +83,7 @@ StatusOr<Kernel> dist(const KernelSetup& op) {
 }
 
 // Derivative of the norm with respect to one difference.
-double slope_dist(double p, double difference, double norm) {
+double slope(double p, double difference, double norm) {
   const double sign = difference > 0 ? 1 : difference < 0 ? -1 : 0;
   const double magnitude = std::abs(difference);
   if (p == 0 || sign == 0 || norm == 0) return 0;
@@ -113,7 +114,7 @@ StatusOr<Kernel> dist_grad(const KernelSetup& op) {
       const auto norm = static_cast<double>(*out.data<T>());
       const auto factor = static_cast<double>(*dout.data<T>());
       each_pair(nest, x.data<T>(), ctx.in(args.y).data<T>(), [&](int64_t i, T a, T b) {
-        slopes[i] = static_cast<T>(factor * slope_dist(args.p, static_cast<double>(a - b), norm));
+        slopes[i] = static_cast<T>(factor * slope(args.p, static_cast<double>(a - b), norm));
       });
       if (Tensor* const dx = ctx.find_out(dx_arg))
         run_copied_grad(ctx.device(), nest, kOfX, false, slopes, dx->data<T>(), dx->numel());
@@ -125,9 +126,11 @@ StatusOr<Kernel> dist_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace dist_kernels
 
 /// dist with its gradient.
 void add_math_dist(KernelRegistry& registry) {
+  using namespace dist_kernels;
   registry.add("dist", dist);
   registry.add("dist_grad", dist_grad);
 }

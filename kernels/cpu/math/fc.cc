@@ -13,6 +13,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace fc_kernels {
 namespace {
 
 using dnn::Activation;
@@ -70,7 +71,7 @@ struct FcShape {
   int64_t columns;
 };
 
-StatusOr<FcShape> shape_of_fc(const KernelContext& ctx, const Fc& fc) {
+StatusOr<FcShape> shape_of(const KernelContext& ctx, const Fc& fc) {
   const Tensor& x = ctx.in(fc.x);
   const Tensor& w = ctx.in(fc.w);
   const Tensor* const bias = ctx.find_in(fc.bias);
@@ -102,7 +103,7 @@ bool accumulates(const KernelContext& ctx, const Fc& fc) {
 
 // Bias, summand and activation for the element types for which the library does not fuse them.
 template <typename T>
-void finish_fc(const KernelContext& ctx, const Fc& fc, int64_t columns, T* out) {
+void finish(const KernelContext& ctx, const Fc& fc, int64_t columns, T* out) {
   using C = Compute<T>;
   const Tensor* const bias = ctx.find_in(fc.bias);
   const Tensor* const residual = summand_apart(ctx, fc);
@@ -196,7 +197,7 @@ Status run_other(const KernelContext& ctx, const Fc& fc, const FcShape& s,
                                        ctx.in(fc.w).raw(), out.raw(), accumulates(ctx, fc)));
   return dispatch<AllFloatTypes>(x.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
-    finish_fc<T>(ctx, fc, s.columns, out.data<T>());
+    finish<T>(ctx, fc, s.columns, out.data<T>());
     return Ok();
   });
 }
@@ -213,7 +214,7 @@ Status run_padded(const KernelContext& ctx, const Fc& fc, const FcShape& s, Gemm
                                    .accumulate = accumulates(ctx, fc),
                                    .b_stride = s.columns + fc.padding},
                                   x.data<T>(), ctx.in(fc.w).data<T>(), out.data<T>()));
-    finish_fc<T>(ctx, fc, s.columns, out.data<T>());
+    finish<T>(ctx, fc, s.columns, out.data<T>());
     return Ok();
   });
 }
@@ -243,7 +244,7 @@ StatusOr<Kernel> fc(const KernelSetup& op) {
   if (fc.keep_packed) op.accept_layout(fc.w);
   return Kernel([fc, products = std::make_shared<Products>(), gemm = std::make_shared<Gemm>(),
                  product = MatrixProduct()](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const FcShape shape, shape_of_fc(ctx, fc));
+    MILLRACE_ASSIGN_OR_RETURN(const FcShape shape, shape_of(ctx, fc));
     if (fc.padding > 0) return run_padded(ctx, fc, shape, *gemm);
     const bool empty = shape.rows == 0 || shape.inner == 0 || shape.columns == 0;
     const bool is_float = ctx.in(fc.x).dtype() == DType::kFloat32;
@@ -259,10 +260,11 @@ StatusOr<Kernel> fc(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace fc_kernels
 
 /// fc: a product with its bias and activation.
 void add_math_fc(KernelRegistry& registry) {
-  registry.add("fc", fc);
+  registry.add("fc", fc_kernels::fc);
 }
 
 }  // namespace millrace::kernels

@@ -8,6 +8,7 @@
 #include "ops/math/matrix_dims.h"
 
 namespace millrace::kernels {
+namespace matmul_kernels {
 namespace {
 
 using ops::MatrixDims;
@@ -55,8 +56,7 @@ int64_t batch_dim(const Dims& batch, size_t at, size_t rank) {
   return at < rank - batch.size() ? 1 : batch[at - (rank - batch.size())];
 }
 
-StatusOr<MatmulPair> pair_of_matmul(const Tensor& x, const Tensor& y, bool transpose_x,
-                                    bool transpose_y) {
+StatusOr<MatmulPair> pair_of(const Tensor& x, const Tensor& y, bool transpose_x, bool transpose_y) {
   const MatrixDims a = ops::left_matrix(x.dims(), transpose_x);
   const MatrixDims b = ops::right_matrix(y.dims(), transpose_y);
   const auto mismatch = [&] {
@@ -123,8 +123,8 @@ struct MatmulSetup {
   [[nodiscard]] StatusOr<MatmulPair> pair(const KernelContext& ctx) const {
     const Tensor& a = ctx.in(x);
     const Tensor& b = ctx.in(y);
-    return pair_of_matmul(a, b, turn_x && (turns_vectors || a.rank() > 1),
-                          turn_y && (turns_vectors || b.rank() > 1));
+    return pair_of(a, b, turn_x && (turns_vectors || a.rank() > 1),
+                   turn_y && (turns_vectors || b.rank() > 1));
   }
 };
 
@@ -141,7 +141,7 @@ bool has_heads(const KernelSetup& op) {
 }
 
 template <const MatmulRule& kRule>
-StatusOr<Kernel> forward_matmul(const KernelSetup& op) {
+StatusOr<Kernel> forward(const KernelSetup& op) {
   if (has_heads(op)) return matmul_heads(op);
   MILLRACE_ASSIGN_OR_RETURN(const MatmulSetup setup, read(op, kRule));
   return Kernel(
@@ -155,7 +155,7 @@ StatusOr<Kernel> forward_matmul(const KernelSetup& op) {
 }
 
 template <const MatmulRule& kRule>
-StatusOr<Kernel> backward_matmul(const KernelSetup& op) {
+StatusOr<Kernel> backward(const KernelSetup& op) {
   if (has_heads(op)) return matmul_heads_grad(op);
   MILLRACE_ASSIGN_OR_RETURN(const MatmulSetup setup, read(op, kRule));
   return Kernel(
@@ -189,15 +189,17 @@ StatusOr<Kernel> backward_matmul(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace matmul_kernels
 
 /// matmul, matmul_v2, bmm with their gradients.
 void add_math_matmul(KernelRegistry& registry) {
-  registry.add("matmul", forward_matmul<kMatmul>);
-  registry.add("matmul_grad", backward_matmul<kMatmul>);
-  registry.add("matmul_v2", forward_matmul<kMatmulV2>);
-  registry.add("matmul_v2_grad", backward_matmul<kMatmulV2>);
-  registry.add("bmm", forward_matmul<kBmm>);
-  registry.add("bmm_grad", backward_matmul<kBmm>);
+  using namespace matmul_kernels;
+  registry.add("matmul", forward<kMatmul>);
+  registry.add("matmul_grad", backward<kMatmul>);
+  registry.add("matmul_v2", forward<kMatmulV2>);
+  registry.add("matmul_v2_grad", backward<kMatmulV2>);
+  registry.add("bmm", forward<kBmm>);
+  registry.add("bmm_grad", backward<kBmm>);
 }
 
 }  // namespace millrace::kernels

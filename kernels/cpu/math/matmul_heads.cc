@@ -14,6 +14,7 @@
 // the columns. Both tensors are matrices or batches of matrices; X or Y may be one matrix for the
 // whole batch.
 namespace millrace::kernels {
+namespace matmul_heads_kernels {
 namespace {
 
 // A matrix in memory, or a range of its columns or rows.
@@ -56,7 +57,7 @@ struct Heads {
   }
 };
 
-int64_t product_matmul_heads(const Dims& dims) {
+int64_t product(const Dims& dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
   return count;
@@ -76,8 +77,8 @@ struct MatmulHeadsSetup {
     const ops::MatrixDims right = ops::right_matrix(b.dims(), turn_y);
     Heads found;
     found.heads = heads;
-    const int64_t of_x = product_matmul_heads(left.batch);
-    const int64_t of_y = product_matmul_heads(right.batch);
+    const int64_t of_x = product(left.batch);
+    const int64_t of_y = product(right.batch);
     found.batch = std::max(of_x, of_y);
     found.x_repeats = of_x == 1 && of_y > 1;
     found.y_repeats = of_y == 1 && of_x > 1;
@@ -107,9 +108,8 @@ struct MatmulHeadsSetup {
 
 // c = a x b for the given parts. c may also be stored transposed: then b' x a' is computed.
 template <typename T>
-Status multiply_matmul_heads(Gemm& gemm, CpuDevice& device, GemmShape shape, const T* a,
-                             MatmulHeadsPart of_a, const T* b, MatmulHeadsPart of_b, T* c,
-                             MatmulHeadsPart of_c) {
+Status multiply(Gemm& gemm, CpuDevice& device, GemmShape shape, const T* a, MatmulHeadsPart of_a,
+                const T* b, MatmulHeadsPart of_b, T* c, MatmulHeadsPart of_c) {
   if (of_c.transposed) {
     std::swap(a, b);
     std::swap(of_a, of_b);
@@ -131,14 +131,16 @@ MatmulHeadsPart turned(MatmulHeadsPart part) {
 }
 
 template <typename T>
-void scale_matmul_heads(Tensor& tensor, float factor) {
+void scale_all(Tensor& tensor, float factor) {
   if (factor == 1) return;
   for (T& value : tensor.values<T>()) value *= static_cast<T>(factor);
 }
 
 }  // namespace
+}  // namespace matmul_heads_kernels
 
 StatusOr<Kernel> matmul_heads(const KernelSetup& op) {
+  using namespace matmul_heads_kernels;
   return Kernel([setup = MatmulHeadsSetup(op), out_arg = op.output("Out"),
                  gemm = std::make_shared<Gemm>()](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(setup.x);
@@ -150,18 +152,19 @@ StatusOr<Kernel> matmul_heads(const KernelSetup& op) {
       const GemmShape shape{heads.rows, heads.columns, heads.inner};
       for (int64_t n = 0; n < heads.batch; ++n) {
         for (int64_t h = 0; h < heads.heads; ++h) {
-          MILLRACE_RETURN_IF_ERROR(multiply_matmul_heads(*gemm, ctx.device(), shape, x.data<T>(),
-                                                         heads.x(n, h), y.data<T>(), heads.y(n, h),
-                                                         out.data<T>(), heads.out(n, h)));
+          MILLRACE_RETURN_IF_ERROR(multiply(*gemm, ctx.device(), shape, x.data<T>(), heads.x(n, h),
+                                            y.data<T>(), heads.y(n, h), out.data<T>(),
+                                            heads.out(n, h)));
         }
       }
-      scale_matmul_heads<T>(out, setup.alpha);
+      scale_all<T>(out, setup.alpha);
       return Ok();
     });
   });
 }
 
 StatusOr<Kernel> matmul_heads_grad(const KernelSetup& op) {
+  using namespace matmul_heads_kernels;
   return Kernel([setup = MatmulHeadsSetup(op), dout_arg = op.input("Out@GRAD"),
                  dx_arg = op.output("X@GRAD"), dy_arg = op.output("Y@GRAD"),
                  for_x = std::make_shared<Gemm>(),
@@ -184,20 +187,20 @@ StatusOr<Kernel> matmul_heads_grad(const KernelSetup& op) {
           if (dx != nullptr) {
             GemmShape shape{heads.rows, heads.inner, heads.columns};
             shape.accumulate = heads.x_repeats && n > 0;
-            MILLRACE_RETURN_IF_ERROR(multiply_matmul_heads(
-                *for_x, ctx.device(), shape, dout->data<T>(), out, y.data<T>(),
-                turned(heads.y(n, h)), dx->data<T>(), heads.x(n, h)));
+            MILLRACE_RETURN_IF_ERROR(multiply(*for_x, ctx.device(), shape, dout->data<T>(), out,
+                                              y.data<T>(), turned(heads.y(n, h)), dx->data<T>(),
+                                              heads.x(n, h)));
           }
           if (dy == nullptr) continue;
           GemmShape shape{heads.inner, heads.columns, heads.rows};
           shape.accumulate = heads.y_repeats && n > 0;
-          MILLRACE_RETURN_IF_ERROR(multiply_matmul_heads(*for_y, ctx.device(), shape, x.data<T>(),
-                                                         turned(heads.x(n, h)), dout->data<T>(),
-                                                         out, dy->data<T>(), heads.y(n, h)));
+          MILLRACE_RETURN_IF_ERROR(multiply(*for_y, ctx.device(), shape, x.data<T>(),
+                                            turned(heads.x(n, h)), dout->data<T>(), out,
+                                            dy->data<T>(), heads.y(n, h)));
         }
       }
-      if (dx != nullptr) scale_matmul_heads<T>(*dx, setup.alpha);
-      if (dy != nullptr) scale_matmul_heads<T>(*dy, setup.alpha);
+      if (dx != nullptr) scale_all<T>(*dx, setup.alpha);
+      if (dy != nullptr) scale_all<T>(*dy, setup.alpha);
       return Ok();
     });
   });

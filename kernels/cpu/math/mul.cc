@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace mul_kernels {
 namespace {
 
 // The three matrices of out = x x y, stored in tensors of any rank.
@@ -20,7 +21,7 @@ struct Folded {
   [[nodiscard]] ProductShape grad_y() const { return {inner, rows, columns, true, false, {}}; }
 };
 
-int64_t product_of_mul(llvm::ArrayRef<int64_t> dims) {
+int64_t product_of(llvm::ArrayRef<int64_t> dims) {
   int64_t out = 1;
   for (const int64_t dim : dims) out *= dim;
   return out;
@@ -32,10 +33,9 @@ StatusOr<Folded> fold(const Tensor& x, const Tensor& y, int64_t x_cut, int64_t y
     return KernelContext::error("X {} and Y {} have too few dims", describe(x), describe(y));
   const auto at_x = static_cast<size_t>(x_cut);
   const auto at_y = static_cast<size_t>(y_cut);
-  const Folded folded{product_of_mul(x.dims().take_front(at_x)),
-                      product_of_mul(x.dims().drop_front(at_x)),
-                      product_of_mul(y.dims().drop_front(at_y))};
-  if (product_of_mul(y.dims().take_front(at_y)) != folded.inner || x.dtype() != y.dtype())
+  const Folded folded{product_of(x.dims().take_front(at_x)), product_of(x.dims().drop_front(at_x)),
+                      product_of(y.dims().drop_front(at_y))};
+  if (product_of(y.dims().take_front(at_y)) != folded.inner || x.dtype() != y.dtype())
     return KernelContext::error("X {} and Y {} cannot be multiplied", describe(x), describe(y));
   return folded;
 }
@@ -191,9 +191,11 @@ StatusOr<Kernel> addmm_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace mul_kernels
 
 /// mul, mv, addmm with their gradients.
 void add_math_mul(KernelRegistry& registry) {
+  using namespace mul_kernels;
   registry.add("mul", mul);
   registry.add("mul_grad", mul_grad);
   registry.add("summed_mul_grad", mul_grad);

@@ -5,6 +5,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace pow_kernels {
 namespace {
 
 struct PowPower {
@@ -39,8 +40,8 @@ struct PowSquare {
   }
 };
 
-StatusOr<Kernel> make_pow(const KernelSetup& op, const detail::UnaryArgs& args,
-                          const detail::UnaryLoops& any, const detail::UnaryLoops& square) {
+StatusOr<Kernel> make(const KernelSetup& op, const detail::UnaryArgs& args,
+                      const detail::UnaryLoops& any, const detail::UnaryLoops& square) {
   const ArgIndex given = op.input("FactorTensor");
   const double fixed = op.attr<float>("factor");
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -55,20 +56,22 @@ StatusOr<Kernel> make_pow(const KernelSetup& op, const detail::UnaryArgs& args,
 }
 
 StatusOr<Kernel> pow(const KernelSetup& op) {
-  return make_pow(op, detail::value_args(op), detail::kValueLoops<PowPower>,
-                  detail::kValueLoops<PowSquare>);
+  return make(op, detail::value_args(op), detail::kValueLoops<PowPower>,
+              detail::kValueLoops<PowSquare>);
 }
 
 StatusOr<Kernel> pow_grad(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const detail::UnaryArgs args, detail::grad_args(op, GradSource::kX));
   if (!args.out) return Kernel([](const KernelContext&) { return Ok(); });
-  return make_pow(op, args, detail::kGradLoops<PowPower>, detail::kGradLoops<PowSquare>);
+  return make(op, args, detail::kGradLoops<PowPower>, detail::kGradLoops<PowSquare>);
 }
 
 }  // namespace
+}  // namespace pow_kernels
 
 /// pow with its gradient.
 void add_math_pow(KernelRegistry& registry) {
+  using namespace pow_kernels;
   registry.add("pow", pow);
   registry.add("pow_grad", pow_grad);
 }

@@ -11,6 +11,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace sum_kernels {
 namespace {
 
 using Summands = llvm::SmallVector<const Tensor*, 4>;
@@ -71,7 +72,7 @@ Status add_dense(const KernelContext& ctx, const Summands& given, Tensor& out) {
 }
 
 // Adds selected rows to a dense tensor of their height.
-Status add_rows_sum(const SelectedRows& rows, Tensor& out) {
+Status add_rows(const SelectedRows& rows, Tensor& out) {
   if (rows.rows.empty()) return Ok();
   const int64_t height = out.rank() == 0 ? 0 : out.dim(0);
   const int64_t width = height == 0 ? 0 : out.numel() / height;
@@ -140,8 +141,8 @@ Status size_dense(const Summands& dense, Tensor& out) {
 
 // Converts all summands and the result to the layout of the first summand that has one; to
 // row-major order if their dims differ or some are sparse.
-Status follow_layout_sum(const KernelContext& ctx, ArgRange args, const Summands& dense,
-                         bool may_follow, Tensor& out) {
+Status follow_layout(const KernelContext& ctx, ArgRange args, const Summands& dense,
+                     bool may_follow, Tensor& out) {
   const auto first = std::find_if(dense.begin(), dense.end(),
                                   [](const Tensor* x) { return x->layout() != nullptr; });
   if (first == dense.end()) return Ok();
@@ -194,20 +195,20 @@ StatusOr<Kernel> sum_kernel(const KernelSetup& op) {
       replaced = std::move(*own);
     }
     Tensor& out = out_value.as<Tensor>();
-    MILLRACE_RETURN_IF_ERROR(follow_layout_sum(ctx, args, dense, sparse.empty(), out));
+    MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, args, dense, sparse.empty(), out));
     MILLRACE_RETURN_IF_ERROR(size_dense(dense, out));
     MILLRACE_RETURN_IF_ERROR(add_dense(ctx, dense, out));
-    for (const SelectedRows* const rows : sparse)
-      MILLRACE_RETURN_IF_ERROR(add_rows_sum(*rows, out));
+    for (const SelectedRows* const rows : sparse) MILLRACE_RETURN_IF_ERROR(add_rows(*rows, out));
     return Ok();
   });
 }
 
 }  // namespace
+}  // namespace sum_kernels
 
 /// sum of dense tensors, selected rows and tensor arrays.
 void add_math_sum(KernelRegistry& registry) {
-  registry.add("sum", sum_kernel);
+  registry.add("sum", sum_kernels::sum_kernel);
 }
 
 }  // namespace millrace::kernels

@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace vector_products {
 namespace {
 
 // Arguments of ops with two operands and of their gradients.
@@ -53,7 +54,7 @@ struct VectorProductsRows {
   int64_t count;
   int64_t width;
 };
-VectorProductsRows rows_of_vector_products(const Tensor& x) {
+VectorProductsRows rows_of(const Tensor& x) {
   if (x.rank() == 0) return {1, 1};
   const int64_t width = x.dim(-1);
   int64_t count = 1;
@@ -74,13 +75,13 @@ T dot_of(const T* x, const T* y, int64_t count) {
   return total;
 }
 
-StatusOr<Kernel> dot_vector_products(const KernelSetup& op) {
+StatusOr<Kernel> dot(const KernelSetup& op) {
   return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, 0));
     const Tensor& x = ctx.in(args.x);
     return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      const VectorProductsRows rows = rows_of_vector_products(x);
+      const VectorProductsRows rows = rows_of(x);
       const T* const y = ctx.in(args.y).data<T>();
       T* const out = ctx.out(args.out).data<T>();
       for (int64_t r = 0; r < rows.count; ++r)
@@ -93,7 +94,7 @@ StatusOr<Kernel> dot_vector_products(const KernelSetup& op) {
 StatusOr<Kernel> dot_grad(const KernelSetup& op) {
   return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
-    const VectorProductsRows rows = rows_of_vector_products(x);
+    const VectorProductsRows rows = rows_of(x);
     MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, rows.count));
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -276,10 +277,12 @@ StatusOr<Kernel> kron_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace vector_products
 
 /// cross, dot, kron with their gradients.
 void add_math_vector_products(KernelRegistry& registry) {
-  registry.add("dot", dot_vector_products);
+  using namespace vector_products;
+  registry.add("dot", dot);
   registry.add("dot_grad", dot_grad);
   registry.add("cross", cross);
   registry.add("cross_grad", cross_grad);

@@ -7,6 +7,7 @@
 
 // Counts of correct and wrong classes.
 namespace millrace::kernels {
+namespace accuracy_kernels {
 namespace {
 
 StatusOr<const int64_t*> as_longs(const KernelContext& ctx, const Tensor& tensor, int slot) {
@@ -41,7 +42,7 @@ StatusOr<Kernel> accuracy(const KernelSetup& op) {
   });
 }
 
-Status add_counts_accuracy(const KernelContext& ctx, ArgRange from, int32_t* to, int64_t classes) {
+Status add_counts(const KernelContext& ctx, ArgRange from, int32_t* to, int64_t classes) {
   for (int32_t k = 0; k < from.count; ++k) {
     const Tensor& counts = ctx.in(from, k);
     if (counts.dtype() != DType::kInt32 || counts.numel() != classes)
@@ -92,8 +93,8 @@ StatusOr<Kernel> mean_iou(const KernelSetup& op) {
         ++wrong[right[i]];
       }
     }
-    MILLRACE_RETURN_IF_ERROR(add_counts_accuracy(ctx, wrongs, wrong, classes));
-    MILLRACE_RETURN_IF_ERROR(add_counts_accuracy(ctx, corrects, correct, classes));
+    MILLRACE_RETURN_IF_ERROR(add_counts(ctx, wrongs, wrong, classes));
+    MILLRACE_RETURN_IF_ERROR(add_counts(ctx, corrects, correct, classes));
     float mean = mean_of_ratios(correct, wrong, classes);
     for (int32_t k = 0; k < means.count; ++k) {
       const Tensor& before = ctx.in(means, k);
@@ -107,8 +108,10 @@ StatusOr<Kernel> mean_iou(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace accuracy_kernels
 
 void add_metric_accuracy(KernelRegistry& registry) {
+  using namespace accuracy_kernels;
   registry.add("accuracy", accuracy);
   registry.add("mean_iou", mean_iou);
 }

@@ -11,6 +11,7 @@
 // With slide_steps = s > 0, a var of counts has s blocks of buckets, one for each of the last s
 // steps, then a block with their sum, then the number of steps so far.
 namespace millrace::kernels {
+namespace auc_kernels {
 namespace {
 
 struct AucCounts {
@@ -18,7 +19,7 @@ struct AucCounts {
   int64_t* negative;
 };
 
-double area_auc(const AucCounts& c, int64_t buckets) {
+double area(const AucCounts& c, int64_t buckets) {
   double positives = 0;
   double negatives = 0;
   double sum = 0;
@@ -95,8 +96,7 @@ struct AucSlots {
   ArgIndex negative_out;
 };
 
-StatusOr<int64_t*> counts_of_auc(const KernelContext& ctx, ArgIndex in, ArgIndex out,
-                                 int64_t size) {
+StatusOr<int64_t*> counts_of(const KernelContext& ctx, ArgIndex in, ArgIndex out, int64_t size) {
   const Tensor& from = ctx.in(in);
   if (from.dtype() != DType::kInt64 || from.numel() != size)
     return ctx.error("StatPos and StatNeg must be {} i64, found {}", size, describe(from));
@@ -105,13 +105,11 @@ StatusOr<int64_t*> counts_of_auc(const KernelContext& ctx, ArgIndex in, ArgIndex
   return to.data<int64_t>();
 }
 
-Status run_auc(const KernelContext& ctx, const AucSlots& slots, int64_t buckets, int64_t steps) {
+Status run(const KernelContext& ctx, const AucSlots& slots, int64_t buckets, int64_t steps) {
   const int64_t size = steps == 0 ? buckets : (steps + 1) * buckets + 1;
   AucCounts all{};
-  MILLRACE_ASSIGN_OR_RETURN(all.positive,
-                            counts_of_auc(ctx, slots.positive, slots.positive_out, size));
-  MILLRACE_ASSIGN_OR_RETURN(all.negative,
-                            counts_of_auc(ctx, slots.negative, slots.negative_out, size));
+  MILLRACE_ASSIGN_OR_RETURN(all.positive, counts_of(ctx, slots.positive, slots.positive_out, size));
+  MILLRACE_ASSIGN_OR_RETURN(all.negative, counts_of(ctx, slots.negative, slots.negative_out, size));
   Batch batch{&ctx.in(slots.predict), nullptr, ctx.find_in(slots.weight)};
   if (ctx.in(slots.label).numel() != batch.predict->dim(0))
     return ctx.error("Label must have one value for each row of Predict {}, found {}",
@@ -130,7 +128,7 @@ Status run_auc(const KernelContext& ctx, const AucSlots& slots, int64_t buckets,
       return count<typename decltype(tag)::type>(ctx, batch, buckets, all);
     }));
   }
-  *ctx.out(slots.auc).data<double>() = area_auc(all, buckets);
+  *ctx.out(slots.auc).data<double>() = area(all, buckets);
   return Ok();
 }
 
@@ -143,13 +141,14 @@ StatusOr<Kernel> auc(const KernelSetup& op) {
   const int64_t buckets = op.attr<int32_t>("num_thresholds") + 1;
   const int64_t steps = op.attr<int32_t>("slide_steps");
   return Kernel(
-      [=](const KernelContext& ctx) -> Status { return run_auc(ctx, slots, buckets, steps); });
+      [=](const KernelContext& ctx) -> Status { return run(ctx, slots, buckets, steps); });
 }
 
 }  // namespace
+}  // namespace auc_kernels
 
 void add_metric_auc(KernelRegistry& registry) {
-  registry.add("auc", auc);
+  registry.add("auc", auc_kernels::auc);
 }
 
 }  // namespace millrace::kernels

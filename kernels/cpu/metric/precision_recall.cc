@@ -5,6 +5,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace precision_recall_kernels {
 namespace {
 
 // Columns of the states of a class.
@@ -67,8 +68,7 @@ Status check_floats(const KernelContext& ctx, const Tensor* tensor, const char* 
   return ctx.error("{} must be {} f32, found {}", slot, count, describe(*tensor));
 }
 
-Status run_precision_recall(const KernelContext& ctx, const PrecisionRecallSlots& slots,
-                            int64_t classes) {
+Status run(const KernelContext& ctx, const PrecisionRecallSlots& slots, int64_t classes) {
   const Tensor& indices = ctx.in(slots.indices);
   const int64_t count = indices.numel();
   MILLRACE_ASSIGN_OR_RETURN(const int64_t* const found,
@@ -102,15 +102,14 @@ StatusOr<Kernel> precision_recall(const KernelSetup& op) {
                                    op.output("BatchMetrics"),   op.output("AccumMetrics"),
                                    op.output("AccumStatesInfo")};
   const int64_t classes = op.attr<int32_t>("class_number");
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    return run_precision_recall(ctx, slots, classes);
-  });
+  return Kernel([=](const KernelContext& ctx) -> Status { return run(ctx, slots, classes); });
 }
 
 }  // namespace
+}  // namespace precision_recall_kernels
 
 void add_metric_precision_recall(KernelRegistry& registry) {
-  registry.add("precision_recall", precision_recall);
+  registry.add("precision_recall", precision_recall_kernels::precision_recall);
 }
 
 }  // namespace millrace::kernels

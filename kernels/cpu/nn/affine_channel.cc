@@ -3,6 +3,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace affine_channel_kernels {
 namespace {
 
 StatusOr<Kernel> affine_channel(const KernelSetup& op) {
@@ -38,8 +39,8 @@ struct AffineChannelGradArgs {
 };
 
 template <typename T>
-Status run_gradient_affine_channel(const KernelContext& ctx, const AffineChannelGradArgs& args,
-                                   const ChannelLayout& l) {
+Status run_gradient(const KernelContext& ctx, const AffineChannelGradArgs& args,
+                    const ChannelLayout& l) {
   const T* const dout = ctx.find_in(args.dout)->data<T>();
   if (ctx.find_out(args.dx) != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, args.dx, *ctx.find_in(args.dout)));
@@ -87,14 +88,16 @@ StatusOr<Kernel> affine_channel_grad(const KernelSetup& op) {
     if (dout->rank() < 2) return ctx.error("Out@GRAD must hold images, found {}", describe(*dout));
     return dispatch<FloatTypes>(dout->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      return run_gradient_affine_channel<T>(ctx, args, ChannelLayout(dout->dims(), last));
+      return run_gradient<T>(ctx, args, ChannelLayout(dout->dims(), last));
     });
   });
 }
 
 }  // namespace
+}  // namespace affine_channel_kernels
 
 void add_nn_affine_channel(KernelRegistry& registry) {
+  using namespace affine_channel_kernels;
   registry.add("affine_channel", affine_channel);
   registry.add("affine_channel_grad", affine_channel_grad);
 }

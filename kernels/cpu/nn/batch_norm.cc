@@ -11,6 +11,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace batch_norm_kernels {
 namespace {
 
 struct BatchNormAttrs {
@@ -21,7 +22,7 @@ struct BatchNormAttrs {
   bool relu = false;
 };
 
-BatchNormAttrs read_attrs_batch_norm(const KernelSetup& op) {
+BatchNormAttrs read_attrs(const KernelSetup& op) {
   BatchNormAttrs attrs;
   attrs.epsilon = op.attr<float>("epsilon");
   attrs.momentum = op.attr<float>("momentum");
@@ -87,9 +88,8 @@ void find_factors(const BatchNormForward<T>& f, int64_t begin, int64_t end, Comp
 }
 
 template <typename T>
-void normalise_batch_norm(const BatchNormForward<T>& f, const BatchNormAttrs& attrs,
-                          const ChannelLayout& l, Compute<T>* factor, Compute<T>* summand,
-                          int64_t begin, int64_t end) {
+void normalise(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, const ChannelLayout& l,
+               Compute<T>* factor, Compute<T>* summand, int64_t begin, int64_t end) {
   using C = Compute<T>;
   find_factors(f, begin, end, factor, summand);
   const T* const x = f.x;
@@ -123,8 +123,8 @@ void normalise_batch_norm(const BatchNormForward<T>& f, const BatchNormAttrs& at
 }
 
 // For images in blocks of channels.
-void run_blocks_batch_norm(CpuDevice& device, const BatchNormForward<float>& f,
-                           const BatchNormAttrs& attrs, const ChannelBlocks& l) {
+void run_blocks(CpuDevice& device, const BatchNormForward<float>& f, const BatchNormAttrs& attrs,
+                const ChannelBlocks& l) {
   NormForward norm;
   norm.l = l;
   norm.x = f.x;
@@ -150,8 +150,8 @@ void run_blocks_batch_norm(CpuDevice& device, const BatchNormForward<float>& f,
 // A channel with one value has no variance: the value is copied and the running statistics do not
 // change. They also do not change for a channel without values.
 template <typename T>
-void pass_through_batch_norm(const BatchNormForward<T>& f, const BatchNormAttrs& attrs,
-                             const ChannelLayout& l) {
+void pass_through(const BatchNormForward<T>& f, const BatchNormAttrs& attrs,
+                  const ChannelLayout& l) {
   using C = Compute<T>;
   for (int64_t c = 0; c < l.channels * l.of_channel(); ++c) {
     const C y = static_cast<C>(f.x[c]) + (f.z == nullptr ? C{0} : static_cast<C>(f.z[c]));
@@ -171,9 +171,9 @@ struct BatchNormArgs : BatchNormForwardArgs {
 
 // Blocks of channels of X, which Y also gets; otherwise both are row-major.
 template <typename T>
-StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm(const KernelContext& ctx,
-                                                                const BatchNormArgs& args,
-                                                                const BatchNormAttrs& attrs) {
+StatusOr<std::optional<ChannelBlocks>> follow_blocks(const KernelContext& ctx,
+                                                     const BatchNormArgs& args,
+                                                     const BatchNormAttrs& attrs) {
   const Tensor& x = ctx.in(args.x);
   if (x.layout() == nullptr) {
     MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {args.z}));
@@ -194,8 +194,8 @@ StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm(const KernelCont
 }
 
 template <typename T>
-Status run_forward_batch_norm(const KernelContext& ctx, const BatchNormArgs& args,
-                              const BatchNormAttrs& attrs) {
+Status run_forward(const KernelContext& ctx, const BatchNormArgs& args,
+                   const BatchNormAttrs& attrs) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, "Mean"));
@@ -204,7 +204,7 @@ Status run_forward_batch_norm(const KernelContext& ctx, const BatchNormArgs& arg
   if (args.z && z == nullptr) return ctx.error("Z must be a dense tensor");
   if (z != nullptr) MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", *z, "Z"));
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<ChannelBlocks> blocks,
-                            follow_blocks_batch_norm<T>(ctx, args, attrs));
+                            follow_blocks<T>(ctx, args, attrs));
   const ChannelLayout l(x->dims(), attrs.channels_last);
   const int64_t n = l.channels;
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
@@ -235,32 +235,34 @@ Status run_forward_batch_norm(const KernelContext& ctx, const BatchNormArgs& arg
     f.momentum = static_cast<C>(*value);
   }
   if (l.of_channel() == 0 || (l.of_channel() == 1 && !attrs.global)) {
-    pass_through_batch_norm(f, attrs, l);
+    pass_through(f, attrs, l);
     return Ok();
   }
   if constexpr (std::is_same_v<T, float>) {
     if (blocks) {
-      run_blocks_batch_norm(ctx.device(), f, attrs, *blocks);
+      run_blocks(ctx.device(), f, attrs, *blocks);
       return Ok();
     }
   }
   l.for_channels(ctx.device(), [&](int64_t begin, int64_t end) {
     if (!attrs.global) channel_moments(l, begin, end, f.x, f.saved_mean, f.saved_deviation);
     use_statistics(f, attrs, begin, end);
-    normalise_batch_norm(f, attrs, l, scratch + 2 * n, scratch + 3 * n, begin, end);
+    normalise(f, attrs, l, scratch + 2 * n, scratch + 3 * n, begin, end);
   });
   return Ok();
 }
 
 }  // namespace
+}  // namespace batch_norm_kernels
 
 StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op) {
+  using namespace batch_norm_kernels;
   const BatchNormArgs args(op);
   op.accept_layout(args.x);
   op.accept_layout(args.z);
-  return Kernel([args, attrs = read_attrs_batch_norm(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_forward_batch_norm<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_forward<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }

@@ -10,6 +10,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace batch_norm_grad {
 namespace {
 
 struct BatchNormGradArgs {
@@ -39,7 +40,7 @@ struct BatchNormGradAttrs {
 
 // Gradients of channels with at most one element, which the forward op copied.
 template <typename T>
-void pass_through_batch_norm_grad(const BatchNormGrad<T>& g, int64_t channels, int64_t of_channel) {
+void pass_through(const BatchNormGrad<T>& g, int64_t channels, int64_t of_channel) {
   if (g.dx != nullptr && g.dx != g.dy) std::copy_n(g.dy, channels * of_channel, g.dx);
   std::fill_n(g.dscale, channels, Compute<T>{0});
   std::fill_n(g.dbias, channels, Compute<T>{0});
@@ -70,8 +71,9 @@ Status find_statistics(const KernelContext& ctx, const BatchNormGradArgs& args,
 
 // Blocks of channels that all images have; otherwise they are row-major.
 template <typename T>
-StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm_grad(
-    const KernelContext& ctx, const BatchNormGradArgs& args, const BatchNormGradAttrs& attrs) {
+StatusOr<std::optional<ChannelBlocks>> follow_grad_blocks(const KernelContext& ctx,
+                                                          const BatchNormGradArgs& args,
+                                                          const BatchNormGradAttrs& attrs) {
   const Tensor& x = ctx.in(args.x);
   std::optional<ChannelBlocks> blocks;
   if (std::is_same_v<T, float> && !attrs.channels_last) blocks = channel_blocks(x);
@@ -91,8 +93,8 @@ struct Fused {
 };
 
 // For images in blocks of channels.
-void run_blocks_batch_norm_grad(CpuDevice& device, const BatchNormGrad<float>& g,
-                                const Fused<float>& fused, const ChannelBlocks& l) {
+void run_blocks(CpuDevice& device, const BatchNormGrad<float>& g, const Fused<float>& fused,
+                const ChannelBlocks& l) {
   NormBackward norm;
   norm.l = l;
   norm.x = g.x;
@@ -137,8 +139,8 @@ StatusOr<Tensor*> image_result(const KernelContext& ctx, ArgIndex arg, const Ten
 }
 
 template <typename T>
-Status run_gradient_batch_norm_grad(const KernelContext& ctx, const BatchNormGradArgs& args,
-                                    const BatchNormGradAttrs& attrs) {
+Status run_gradient(const KernelContext& ctx, const BatchNormGradArgs& args,
+                    const BatchNormGradAttrs& attrs) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   const Tensor& dy = *ctx.find_in(args.dy);
@@ -149,7 +151,7 @@ Status run_gradient_batch_norm_grad(const KernelContext& ctx, const BatchNormGra
   if (more != nullptr) MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", *more, "MoreY@GRAD"));
   if (x->rank() < 2) return ctx.error("X must have at least 2 dims, found {}", describe(*x));
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<ChannelBlocks> blocks,
-                            follow_blocks_batch_norm_grad<T>(ctx, args, attrs));
+                            follow_grad_blocks<T>(ctx, args, attrs));
   const ChannelLayout l(x->dims(), attrs.channels_last);
   const int64_t n = l.channels;
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
@@ -175,7 +177,7 @@ Status run_gradient_batch_norm_grad(const KernelContext& ctx, const BatchNormGra
   if (g.dbias == nullptr) g.dbias = scratch + 5 * n;
   if constexpr (std::is_same_v<T, float>) {
     if (blocks) {
-      run_blocks_batch_norm_grad(ctx.device(), g, fused, *blocks);
+      run_blocks(ctx.device(), g, fused, *blocks);
       return Ok();
     }
   }
@@ -191,7 +193,7 @@ Status run_gradient_batch_norm_grad(const KernelContext& ctx, const BatchNormGra
     g.dy = masked;
   }
   if (l.of_channel() == 0 || (l.of_channel() == 1 && !attrs.global)) {
-    pass_through_batch_norm_grad(g, n, l.of_channel());
+    pass_through(g, n, l.of_channel());
     return Ok();
   }
   l.for_channels(ctx.device(),
@@ -200,8 +202,10 @@ Status run_gradient_batch_norm_grad(const KernelContext& ctx, const BatchNormGra
 }
 
 }  // namespace
+}  // namespace batch_norm_grad
 
 StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op) {
+  using namespace batch_norm_grad;
   const bool fused = op.op().type() == "fused_batch_norm_grad";
   if (op.attr<bool>("fuse_with_relu")) {
     return Status(StatusCode::kUnimplemented,
@@ -217,7 +221,7 @@ StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op) {
     if (ctx.find_in(args.dy) == nullptr)
       return zero_results(ctx, {args.dx, args.dz, args.dscale, args.dbias});
     return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
-      return run_gradient_batch_norm_grad<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_gradient<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }

@@ -12,28 +12,28 @@
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
+namespace conv_pass {
 namespace {
 
-Status misfit_conv_pass(const char* what, const Tensor& src, const Tensor& weights,
-                        const Tensor& dst) {
+Status misfit(const char* what, const Tensor& src, const Tensor& weights, const Tensor& dst) {
   return KernelContext::error("{}: images {} and {}, filter {}", what, describe(src), describe(dst),
                               describe(weights));
 }
 
 // Inference has checked forward ops only; a gradient op may pass anything.
-Status check_operands_conv_pass(const Tensor& src, const Tensor& weights, const Tensor& dst,
-                                const ConvAttrs& attrs) {
+Status check_operands(const Tensor& src, const Tensor& weights, const Tensor& dst,
+                      const ConvAttrs& attrs) {
   if (src.dtype() != weights.dtype() || src.dtype() != dst.dtype())
-    return misfit_conv_pass("element types of a convolution differ", src, weights, dst);
+    return misfit("element types of a convolution differ", src, weights, dst);
   const size_t rank = src.rank();
   if (rank < 3 || rank > 5 || weights.rank() != rank || dst.rank() != rank)
-    return misfit_conv_pass("ranks of a convolution must be the same, 3 to 5", src, weights, dst);
+    return misfit("ranks of a convolution must be the same, 3 to 5", src, weights, dst);
   const int64_t out = channel_count(dst.dims(), attrs.channels_last);
   const int64_t in = channel_count(src.dims(), attrs.channels_last);
   const int64_t groups = attrs.groups;
   if (groups < 1 || src.dim(0) != dst.dim(0) || weights.dim(0) != out || out % groups != 0 ||
       in % groups != 0 || weights.dim(1) != in / groups)
-    return misfit_conv_pass("batch or channels of a convolution do not fit", src, weights, dst);
+    return misfit("batch or channels of a convolution do not fit", src, weights, dst);
   return Ok();
 }
 
@@ -47,7 +47,7 @@ dnn::Desc weights_desc(const Tensor& weights, int64_t groups) {
 
 StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& src,
                                          const Tensor& weights, const Tensor& dst) {
-  MILLRACE_RETURN_IF_ERROR(check_operands_conv_pass(src, weights, dst, attrs));
+  MILLRACE_RETURN_IF_ERROR(check_operands(src, weights, dst, attrs));
   const auto size = spatial_dims(src.dims(), attrs.channels_last);
   const auto places = spatial_dims(dst.dims(), attrs.channels_last);
   MILLRACE_ASSIGN_OR_RETURN(
@@ -55,7 +55,7 @@ StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& s
       window_over(attrs.window, weights.dims().drop_front(2), attrs.transposed ? places : size));
   for (size_t i = 0; i < size.size(); ++i) {
     if (ops::window_places(window, i, size[i]) != places[i])
-      return misfit_conv_pass("the output dims do not fit the window", src, weights, dst);
+      return misfit("the output dims do not fit the window", src, weights, dst);
   }
   dnn::Convolution spec;
   spec.src = dnn::image(src, attrs.channels_last);
@@ -80,7 +80,7 @@ Status place_over(CpuDevice& device, Tensor* residual, const LayoutPtr& layout, 
 }
 
 // to += from; both have the same layout.
-Status add_images_conv_pass(const Tensor& from, Tensor& to) {
+Status add_images(const Tensor& from, Tensor& to) {
   if (from.dtype() != to.dtype() || from.dims() != to.dims()) {
     return KernelContext::error("images to add must match, found {} and {}", describe(from),
                                 describe(to));
@@ -116,6 +116,7 @@ void rectify(const dnn::Convolution& spec, Tensor& images) {
 }
 
 }  // namespace
+}  // namespace conv_pass
 
 StatusOr<dnn::Primitive> ConvPass::make(CpuDevice& device, const dnn::Convolution& spec) const {
   switch (kind_) {
@@ -132,7 +133,8 @@ StatusOr<dnn::Primitive> ConvPass::make(CpuDevice& device, const dnn::Convolutio
 StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTensors& t,
                                                const Layouts& layouts, bool bias,
                                                bool residual) const {
-  MILLRACE_ASSIGN_OR_RETURN(dnn::Convolution spec, describe_pass(attrs_, t.src, t.weights, t.dst));
+  MILLRACE_ASSIGN_OR_RETURN(dnn::Convolution spec,
+                            conv_pass::describe_pass(attrs_, t.src, t.weights, t.dst));
   spec.bias = bias;
   spec.weights_layout = layouts.weights_grad;
   spec.accumulate = residual;
@@ -202,6 +204,7 @@ void ConvPass::add_winograd(CpuDevice& device, const Layouts& layouts, Prepared&
   prepared.few_places_images.reset();
 }
 
+namespace conv_pass {
 namespace {
 
 // True for images in whole blocks of 16 channels.
@@ -214,10 +217,12 @@ bool is_filter_layout(const LayoutPtr& layout) {
 }
 
 }  // namespace
+}  // namespace conv_pass
 
 // Returns false if the tensors have other layouts.
 StatusOr<bool> ConvPass::run_few_places(CpuDevice& device, const FewPlaces& pass,
                                         const ConvTensors& t, const LayoutPtr& weights_grad) {
+  using namespace conv_pass;
   if (!is_filter_layout(weights_grad) || !is_blocked(t.src) || !is_blocked(t.dst)) return false;
   const Dims dims(t.weights.dims().begin(), t.weights.dims().end());
   MILLRACE_RETURN_IF_ERROR(t.weights.resize(DType::kFloat32, dims, weights_grad));
@@ -229,6 +234,7 @@ StatusOr<bool> ConvPass::run_few_places(CpuDevice& device, const FewPlaces& pass
 StatusOr<bool> ConvPass::run_few_places_images(CpuDevice& device, const Prepared& prepared,
                                                const ConvTensors& t, const Layouts& layouts,
                                                const Tensor* bias, Tensor* residual) const {
+  using namespace conv_pass;
   const bool forward = kind_ == Kind::kForward;
   if (layouts.pack_weights && t.weights.layout() == nullptr && prepared.primitive) {
     MILLRACE_RETURN_IF_ERROR(
@@ -281,7 +287,8 @@ Status ConvPass::run_primitive(CpuDevice& device, const Prepared& prepared, cons
     case Kind::kForward:
       if (layouts.pack_weights && t.weights.layout() == nullptr)
         MILLRACE_RETURN_IF_ERROR(bring_to(device, t.weights, primitive.layout(Arg::kWeights)));
-      MILLRACE_RETURN_IF_ERROR(place_over(device, residual, free_layout(Arg::kDst, t.dst), t.dst));
+      MILLRACE_RETURN_IF_ERROR(
+          conv_pass::place_over(device, residual, free_layout(Arg::kDst, t.dst), t.dst));
       return runs.run(device, {{Arg::kSrc, t.src},
                                {Arg::kWeights, t.weights},
                                {Arg::kBias, bias == nullptr ? nullptr : bias->raw()},
@@ -300,6 +307,7 @@ Status ConvPass::run_primitive(CpuDevice& device, const Prepared& prepared, cons
 
 Status ConvPass::run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
                            const Tensor* bias, Tensor* residual) const {
+  using namespace conv_pass;
   const Tensor* const result = kind_ == Kind::kForward        ? &t.dst
                                : kind_ == Kind::kBackwardData ? &t.src
                                                               : &t.weights;
@@ -326,7 +334,7 @@ Status ConvPass::run_plain(CpuDevice& device, const dnn::Convolution& spec, cons
   if (kind_ != Kind::kForward) return Ok();
   if (bias != nullptr)
     MILLRACE_RETURN_IF_ERROR(add_channel_bias(t.dst, *bias, attrs_.channels_last));
-  if (residual != nullptr) MILLRACE_RETURN_IF_ERROR(add_images_conv_pass(summand, t.dst));
+  if (residual != nullptr) MILLRACE_RETURN_IF_ERROR(add_images(summand, t.dst));
   return dispatch<FloatTypes>(t.dst.dtype(), [&](auto tag) {
     rectify<typename decltype(tag)::type>(spec, t.dst);
     return Ok();

@@ -4,9 +4,10 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace conv_shift_kernels {
 namespace {
 
-Status check_operands_conv_shift(const Tensor& x, const Tensor& y) {
+Status check_operands(const Tensor& x, const Tensor& y) {
   if (x.rank() == 2 && y.rank() == 2 && x.dtype() == y.dtype() && x.dim(0) == y.dim(0) &&
       y.dim(1) % 2 == 1 && x.dim(1) > 0)
     return Ok();
@@ -38,7 +39,7 @@ StatusOr<Kernel> conv_shift(const KernelSetup& op) {
   return Kernel([args = PairArgs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const PairArgs::Operands operands, args.operands(ctx));
     const auto [a, b] = operands;
-    MILLRACE_RETURN_IF_ERROR(check_operands_conv_shift(*a, *b));
+    MILLRACE_RETURN_IF_ERROR(check_operands(*a, *b));
     return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* const to = ctx.out(args.out).data<T>();
@@ -56,7 +57,7 @@ StatusOr<Kernel> conv_shift_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const PairGrad grad, args.read(ctx));
     const Tensor& a = *grad.x;
     const Tensor& b = *grad.y;
-    MILLRACE_RETURN_IF_ERROR(check_operands_conv_shift(a, b));
+    MILLRACE_RETURN_IF_ERROR(check_operands(a, b));
     if (grad.dout == nullptr) return Ok();
     MILLRACE_RETURN_IF_ERROR(check_alike(a, "X", *grad.dout, "Out@GRAD"));
     return dispatch<FloatTypes>(a.dtype(), [&](auto tag) {
@@ -72,8 +73,10 @@ StatusOr<Kernel> conv_shift_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace conv_shift_kernels
 
 void add_nn_conv_shift(KernelRegistry& registry) {
+  using namespace conv_shift_kernels;
   registry.add("conv_shift", conv_shift);
   registry.add("conv_shift_grad", conv_shift_grad);
 }

@@ -5,6 +5,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace data_norm_kernels {
 namespace {
 
 struct DataNormAttrs {
@@ -13,7 +14,7 @@ struct DataNormAttrs {
   bool affine = false;  // scale_w and bias apply
 };
 
-DataNormAttrs read_attrs_data_norm(const KernelSetup& op) {
+DataNormAttrs read_attrs(const KernelSetup& op) {
   return {op.attr<float>("epsilon"), op.attr<int64_t>("slot_dim"),
           op.attr<bool>("enable_scale_and_shift")};
 }
@@ -69,8 +70,8 @@ struct DataNormForwardArgs {
 };
 
 template <typename T>
-Status run_forward_data_norm(const KernelContext& ctx, const DataNormForwardArgs& args,
-                             const DataNormAttrs& attrs) {
+Status run_forward(const KernelContext& ctx, const DataNormForwardArgs& args,
+                   const DataNormAttrs& attrs) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const DataNormMatrix m, matrix_of(*in, attrs));
   const int64_t n = m.columns;
@@ -114,9 +115,9 @@ StatusOr<Kernel> data_norm(const KernelSetup& op) {
       op.input("X"),       op.input("BatchSize"), op.input("BatchSum"), op.input("BatchSquareSum"),
       op.input("scale_w"), op.input("bias"),      op.output("Y"),       op.output("Means"),
       op.output("Scales")};
-  return Kernel([args, attrs = read_attrs_data_norm(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     return dispatch<FloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_forward_data_norm<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_forward<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }
@@ -187,8 +188,8 @@ void affine_gradient(const DataNormMatrix& m, const DataNormBackward<T>& b, T* d
 }
 
 template <typename T>
-Status run_backward_data_norm(const KernelContext& ctx, const DataNormBackwardArgs& args,
-                              const DataNormAttrs& attrs) {
+Status run_backward(const KernelContext& ctx, const DataNormBackwardArgs& args,
+                    const DataNormAttrs& attrs) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed(ctx, args.dy, "Y@GRAD"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const means, needed(ctx, args.means, "Means"));
@@ -237,16 +238,18 @@ StatusOr<Kernel> data_norm_grad(const KernelSetup& op) {
                                   op.output("BatchSquareSum@GRAD"),
                                   op.output("scale_w@GRAD"),
                                   op.output("bias@GRAD")};
-  return Kernel([args, attrs = read_attrs_data_norm(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     return dispatch<FloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_backward_data_norm<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_backward<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }
 
 }  // namespace
+}  // namespace data_norm_kernels
 
 void add_nn_data_norm(KernelRegistry& registry) {
+  using namespace data_norm_kernels;
   registry.add("data_norm", data_norm);
   registry.add("data_norm_grad", data_norm_grad);
 }

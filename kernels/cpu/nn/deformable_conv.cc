@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace deformable_conv_kernels {
 namespace {
 
 struct DeformableConvAttrs {
@@ -45,8 +46,8 @@ std::string describe_mask(const Tensor* mask) {
   return mask == nullptr ? std::string() : ", Mask " + describe(*mask);
 }
 
-StatusOr<DeformableConvShape> shape_of_deformable_conv(const DeformableConvAttrs& attrs,
-                                                       const DeformableConvOperands& o) {
+StatusOr<DeformableConvShape> shape_of(const DeformableConvAttrs& attrs,
+                                       const DeformableConvOperands& o) {
   const auto misfit = [&] {
     return KernelContext::error("Input {}, Offset {}{} and Filter {} do not match",
                                 describe(*o.input), describe(*o.offset), describe_mask(o.mask),
@@ -91,7 +92,7 @@ struct DeformableConvPoint {
 };
 
 template <typename T>
-DeformableConvPoint<T> point_at_deformable_conv(const DeformableConvShape& s, T row, T column) {
+DeformableConvPoint<T> point_at(const DeformableConvShape& s, T row, T column) {
   DeformableConvPoint<T> p{{-1, -1, -1, -1}, {}, {}, {}};
   if (!(row > -1 && column > -1 && row < static_cast<T>(s.height) &&
         column < static_cast<T>(s.width)))
@@ -117,7 +118,7 @@ DeformableConvPoint<T> point_at_deformable_conv(const DeformableConvShape& s, T 
 // Calls body(part, tap, position, element of Mask, element of the row's Offset, point) for all
 // points of an image. The column's offset is places() elements after the row's.
 template <typename T, typename Body>
-void for_points_deformable_conv(const DeformableConvShape& s, const T* offset, Body&& body) {
+void for_points(const DeformableConvShape& s, const T* offset, Body&& body) {
   for (int64_t part = 0; part < s.parts; ++part) {
     for (int64_t tap = 0; tap < s.taps(); ++tap) {
       for (int64_t place = 0; place < s.places(); ++place) {
@@ -128,8 +129,8 @@ void for_points_deformable_conv(const DeformableConvShape& s, const T* offset, B
         const int64_t column = place % s.places_w * s.window.strides[1] - s.window.before[1] +
                                tap % s.kernel_w * s.window.dilations[1];
         body(part, tap, place, field, pair,
-             point_at_deformable_conv<T>(s, static_cast<T>(row) + offset[pair],
-                                         static_cast<T>(column) + offset[pair + s.places()]));
+             point_at<T>(s, static_cast<T>(row) + offset[pair],
+                         static_cast<T>(column) + offset[pair + s.places()]));
       }
     }
   }
@@ -137,22 +138,22 @@ void for_points_deformable_conv(const DeformableConvShape& s, const T* offset, B
 
 // The matrix of windows [channels * taps, positions].
 template <typename T>
-void gather_deformable_conv(const DeformableConvShape& s, const T* image, const T* offset,
-                            const T* mask, T* columns) {
+void gather(const DeformableConvShape& s, const T* image, const T* offset, const T* mask,
+            T* columns) {
   const int64_t of_part = s.channels / s.parts;
-  for_points_deformable_conv(s, offset,
-                             [&](int64_t part, int64_t tap, int64_t place, int64_t field, int64_t,
-                                 const DeformableConvPoint<T>& p) {
-                               for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
-                                 const T* const plane = image + c * s.height * s.width;
-                                 T value = 0;
-                                 for (size_t k = 0; k < 4; ++k) {
-                                   if (p.at[k] >= 0) value += p.weight[k] * plane[p.at[k]];
-                                 }
-                                 columns[(c * s.taps() + tap) * s.places() + place] =
-                                     mask == nullptr ? value : value * mask[field];
-                               }
-                             });
+  for_points(s, offset,
+             [&](int64_t part, int64_t tap, int64_t place, int64_t field, int64_t,
+                 const DeformableConvPoint<T>& p) {
+               for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
+                 const T* const plane = image + c * s.height * s.width;
+                 T value = 0;
+                 for (size_t k = 0; k < 4; ++k) {
+                   if (p.at[k] >= 0) value += p.weight[k] * plane[p.at[k]];
+                 }
+                 columns[(c * s.taps() + tap) * s.places() + place] =
+                     mask == nullptr ? value : value * mask[field];
+               }
+             });
 }
 
 struct DeformableConvForwardArgs {
@@ -160,8 +161,8 @@ struct DeformableConvForwardArgs {
   bool weighted;  // the op has Mask
 };
 
-StatusOr<DeformableConvOperands> operands_of_deformable_conv(
-    const KernelContext& ctx, const DeformableConvForwardArgs& args) {
+StatusOr<DeformableConvOperands> operands_of(const KernelContext& ctx,
+                                             const DeformableConvForwardArgs& args) {
   DeformableConvOperands o{};
   MILLRACE_ASSIGN_OR_RETURN(o.input, needed(ctx, args.input, "Input"));
   MILLRACE_ASSIGN_OR_RETURN(o.offset, needed(ctx, args.offset, "Offset"));
@@ -184,7 +185,7 @@ void add_product(int64_t rows, int64_t inner, int64_t width, A&& a, const T* fro
 
 // Memory for the windows of one image: [channels * taps, places].
 template <typename T>
-StatusOr<T*> columns_of_deformable_conv(const KernelContext& ctx, const DeformableConvShape& s) {
+StatusOr<T*> columns_of(const KernelContext& ctx, const DeformableConvShape& s) {
   MILLRACE_ASSIGN_OR_RETURN(
       std::byte* const memory,
       ctx.device().scratch(static_cast<size_t>(s.channels * s.taps() * s.places()) * sizeof(T)));
@@ -192,15 +193,15 @@ StatusOr<T*> columns_of_deformable_conv(const KernelContext& ctx, const Deformab
 }
 
 template <typename T>
-Status run_forward_deformable_conv(const KernelContext& ctx, const DeformableConvOperands& o,
-                                   const DeformableConvShape& s, Tensor& out) {
-  MILLRACE_ASSIGN_OR_RETURN(T* const columns, columns_of_deformable_conv<T>(ctx, s));
+Status run_forward(const KernelContext& ctx, const DeformableConvOperands& o,
+                   const DeformableConvShape& s, Tensor& out) {
+  MILLRACE_ASSIGN_OR_RETURN(T* const columns, columns_of<T>(ctx, s));
   fill_zero(out);
   const int64_t rows = s.out_channels / s.groups;
   for (int64_t n = 0; n < s.batch; ++n) {
-    gather_deformable_conv(s, o.input->data<T>() + n * s.image(),
-                           o.offset->data<T>() + n * 2 * s.parts * s.taps() * s.places(),
-                           o.mask_of<T>(n * s.parts * s.taps() * s.places()), columns);
+    gather(s, o.input->data<T>() + n * s.image(),
+           o.offset->data<T>() + n * 2 * s.parts * s.taps() * s.places(),
+           o.mask_of<T>(n * s.parts * s.taps() * s.places()), columns);
     for (int64_t g = 0; g < s.groups; ++g) {
       const T* const filter = o.filter->data<T>() + g * rows * s.column();
       add_product(
@@ -213,7 +214,7 @@ Status run_forward_deformable_conv(const KernelContext& ctx, const DeformableCon
   return Ok();
 }
 
-DeformableConvAttrs read_attrs_deformable_conv(const KernelSetup& op) {
+DeformableConvAttrs read_attrs(const KernelSetup& op) {
   return {read_window_attrs(op), op.attr<int64_t>("groups"), op.attr<int64_t>("deformable_groups")};
 }
 
@@ -222,12 +223,11 @@ StatusOr<Kernel> deformable_conv(const KernelSetup& op) {
   const DeformableConvForwardArgs args{op.input("Input"), op.input("Offset"), op.input("Filter"),
                                        op.input("Mask"), kWeighted};
   const ArgIndex output = op.output("Output");
-  return Kernel([=, attrs = read_attrs_deformable_conv(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvOperands o,
-                              operands_of_deformable_conv(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvShape s, shape_of_deformable_conv(attrs, o));
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvOperands o, operands_of(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvShape s, shape_of(attrs, o));
     return dispatch<FloatTypes>(o.input->dtype(), [&](auto tag) {
-      return run_forward_deformable_conv<typename decltype(tag)::type>(ctx, o, s, ctx.out(output));
+      return run_forward<typename decltype(tag)::type>(ctx, o, s, ctx.out(output));
     });
   });
 }
@@ -241,41 +241,40 @@ struct DeformableConvGradients {
 
 // Outputs of the gradient of the matrix of windows: image, mask and offsets; null if not requested.
 template <typename T>
-void scatter_deformable_conv(const DeformableConvShape& s, const T* image, const T* offset,
-                             const T* mask, const T* columns, T* dimage, T* doffset, T* dmask) {
+void scatter(const DeformableConvShape& s, const T* image, const T* offset, const T* mask,
+             const T* columns, T* dimage, T* doffset, T* dmask) {
   const int64_t of_part = s.channels / s.parts;
-  for_points_deformable_conv(s, offset,
-                             [&](int64_t part, int64_t tap, int64_t place, int64_t field,
-                                 int64_t pair, const DeformableConvPoint<T>& p) {
-                               const T weight = mask == nullptr ? T{1} : mask[field];
-                               T value = 0;
-                               T down = 0;
-                               T right = 0;
-                               for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
-                                 const int64_t plane = c * s.height * s.width;
-                                 const T g = columns[(c * s.taps() + tap) * s.places() + place];
-                                 for (size_t k = 0; k < 4; ++k) {
-                                   if (p.at[k] < 0) continue;
-                                   const T pixel = image[plane + p.at[k]];
-                                   value += g * p.weight[k] * pixel;
-                                   down += g * p.down[k] * pixel;
-                                   right += g * p.right[k] * pixel;
-                                   if (dimage != nullptr)
-                                     dimage[plane + p.at[k]] += g * weight * p.weight[k];
-                                 }
-                               }
-                               if (dmask != nullptr) dmask[field] = value;
-                               if (doffset == nullptr) return;
-                               doffset[pair] = down * weight;
-                               doffset[pair + s.places()] = right * weight;
-                             });
+  for_points(s, offset,
+             [&](int64_t part, int64_t tap, int64_t place, int64_t field, int64_t pair,
+                 const DeformableConvPoint<T>& p) {
+               const T weight = mask == nullptr ? T{1} : mask[field];
+               T value = 0;
+               T down = 0;
+               T right = 0;
+               for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
+                 const int64_t plane = c * s.height * s.width;
+                 const T g = columns[(c * s.taps() + tap) * s.places() + place];
+                 for (size_t k = 0; k < 4; ++k) {
+                   if (p.at[k] < 0) continue;
+                   const T pixel = image[plane + p.at[k]];
+                   value += g * p.weight[k] * pixel;
+                   down += g * p.down[k] * pixel;
+                   right += g * p.right[k] * pixel;
+                   if (dimage != nullptr) dimage[plane + p.at[k]] += g * weight * p.weight[k];
+                 }
+               }
+               if (dmask != nullptr) dmask[field] = value;
+               if (doffset == nullptr) return;
+               doffset[pair] = down * weight;
+               doffset[pair + s.places()] = right * weight;
+             });
 }
 
 template <typename T>
-Status run_backward_deformable_conv(const KernelContext& ctx, const DeformableConvOperands& o,
-                                    const DeformableConvShape& s, const Tensor& dout,
-                                    const DeformableConvGradients& d) {
-  MILLRACE_ASSIGN_OR_RETURN(T* const columns, columns_of_deformable_conv<T>(ctx, s));
+Status run_backward(const KernelContext& ctx, const DeformableConvOperands& o,
+                    const DeformableConvShape& s, const Tensor& dout,
+                    const DeformableConvGradients& d) {
+  MILLRACE_ASSIGN_OR_RETURN(T* const columns, columns_of<T>(ctx, s));
   const int64_t rows = s.out_channels / s.groups;
   const int64_t field = s.parts * s.taps() * s.places();
   for (int64_t n = 0; n < s.batch; ++n) {
@@ -286,7 +285,7 @@ Status run_backward_deformable_conv(const KernelContext& ctx, const DeformableCo
       return tensor == nullptr ? nullptr : tensor->data<T>() + n * step;
     };
     if (d.filter != nullptr) {
-      gather_deformable_conv(s, image, offset, mask, columns);
+      gather(s, image, offset, mask, columns);
       for (int64_t i = 0; i < s.out_channels; ++i) {
         const T* const g = dout.data<T>() + (n * s.out_channels + i) * s.places();
         for (int64_t k = 0; k < s.column(); ++k) {
@@ -306,8 +305,8 @@ Status run_backward_deformable_conv(const KernelContext& ctx, const DeformableCo
           dout.data<T>() + (n * s.out_channels + g * rows) * s.places(),
           columns + g * s.column() * s.places());
     }
-    scatter_deformable_conv(s, image, offset, mask, columns, at(d.input, s.image()),
-                            at(d.offset, 2 * field), at(d.mask, field));
+    scatter(s, image, offset, mask, columns, at(d.input, s.image()), at(d.offset, 2 * field),
+            at(d.mask, field));
   }
   return Ok();
 }
@@ -320,10 +319,9 @@ StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
   const DeformableConvForwardArgs grads{op.output("Input@GRAD"), op.output("Offset@GRAD"),
                                         op.output("Filter@GRAD"), op.output("Mask@GRAD"),
                                         kWeighted};
-  return Kernel([=, attrs = read_attrs_deformable_conv(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvOperands o,
-                              operands_of_deformable_conv(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvShape s, shape_of_deformable_conv(attrs, o));
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvOperands o, operands_of(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvShape s, shape_of(attrs, o));
     DeformableConvGradients d{};
     MILLRACE_ASSIGN_OR_RETURN(d.input, result_like(ctx, grads.input, *o.input));
     MILLRACE_ASSIGN_OR_RETURN(d.offset, result_like(ctx, grads.offset, *o.offset));
@@ -340,14 +338,16 @@ StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
       return ctx.error("Output@GRAD {} does not match Input {}", describe(*dout),
                        describe(*o.input));
     return dispatch<FloatTypes>(dout->dtype(), [&](auto tag) {
-      return run_backward_deformable_conv<typename decltype(tag)::type>(ctx, o, s, *dout, d);
+      return run_backward<typename decltype(tag)::type>(ctx, o, s, *dout, d);
     });
   });
 }
 
 }  // namespace
+}  // namespace deformable_conv_kernels
 
 void add_nn_deformable_conv(KernelRegistry& registry) {
+  using namespace deformable_conv_kernels;
   registry.add("deformable_conv", deformable_conv<true>);
   registry.add("deformable_conv_grad", deformable_conv_grad<true>);
   registry.add("deformable_conv_v1", deformable_conv<false>);

@@ -5,6 +5,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace fsp_kernels {
 namespace {
 
 struct FspShape {
@@ -14,7 +15,7 @@ struct FspShape {
   int64_t pixels = 0;
 };
 
-StatusOr<FspShape> shape_of_fsp(const Tensor& x, const Tensor& y) {
+StatusOr<FspShape> shape_of(const Tensor& x, const Tensor& y) {
   if (x.rank() != 4 || y.rank() != 4 || x.dtype() != y.dtype() || x.dim(0) != y.dim(0) ||
       x.dim(2) != y.dim(2) || x.dim(3) != y.dim(3)) {
     return KernelContext::error("X {} and Y {} must have the same batch, height and width",
@@ -27,7 +28,7 @@ StatusOr<Kernel> fsp(const KernelSetup& op) {
   return Kernel([args = PairArgs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const PairArgs::Operands operands, args.operands(ctx));
     const auto [a, b] = operands;
-    MILLRACE_ASSIGN_OR_RETURN(const FspShape s, shape_of_fsp(*a, *b));
+    MILLRACE_ASSIGN_OR_RETURN(const FspShape s, shape_of(*a, *b));
     return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* to = ctx.out(args.out).data<T>();
@@ -66,7 +67,7 @@ void spread(const FspShape& s, const T* g, const T* from, bool by_columns, T* to
 StatusOr<Kernel> fsp_grad(const KernelSetup& op) {
   return Kernel([args = PairGradArgs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const PairGrad grad, args.read(ctx));
-    MILLRACE_ASSIGN_OR_RETURN(const FspShape s, shape_of_fsp(*grad.x, *grad.y));
+    MILLRACE_ASSIGN_OR_RETURN(const FspShape s, shape_of(*grad.x, *grad.y));
     if (grad.dout == nullptr) return Ok();
     const Tensor& dout = *grad.dout;
     if (dout.dtype() != grad.x->dtype() || dout.numel() != s.batch * s.x * s.y) {
@@ -84,8 +85,10 @@ StatusOr<Kernel> fsp_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace fsp_kernels
 
 void add_nn_fsp(KernelRegistry& registry) {
+  using namespace fsp_kernels;
   registry.add("fsp", fsp);
   registry.add("fsp_grad", fsp_grad);
 }

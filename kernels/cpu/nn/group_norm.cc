@@ -10,6 +10,7 @@
 
 // group_norm, and instance_norm, where every channel is a group.
 namespace millrace::kernels {
+namespace group_norm {
 namespace {
 
 // Memory positions of the elements of a channel group.
@@ -58,7 +59,7 @@ StatusOr<Groups> groups_of(const Tensor& x, int64_t count, bool last) {
   return groups;
 }
 
-int64_t grain_of_group_norm(const Groups& groups) {
+int64_t grain_of(const Groups& groups) {
   return std::max<int64_t>(32768 / std::max<int64_t>(groups.elements(), 1), 1);
 }
 
@@ -120,8 +121,7 @@ struct GroupNormForwardArgs {
 };
 
 template <typename T>
-Status run_forward_group_norm(const KernelContext& ctx, const GroupNormForwardArgs& args,
-                              const Flavour& f) {
+Status run_forward(const KernelContext& ctx, const GroupNormForwardArgs& args, const Flavour& f) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Groups groups, groups_of(*in, f.groups, f.last));
   const int64_t channels = groups.layout.channels;
@@ -135,32 +135,31 @@ Status run_forward_group_norm(const KernelContext& ctx, const GroupNormForwardAr
                                                                    f.variance_slot, groups.all()));
   const T* const x = in->data<T>();
   T* const y = ctx.out(args.y).data<T>();
-  ctx.device().parallel_for(
-      groups.all(), grain_of_group_norm(groups), [&](int64_t begin, int64_t end) {
-        for (int64_t g = begin; g < end; ++g) {
-          const auto [mean, variance] = moments(groups, g, x, f.as_original);
-          const T deviation = T{1} / std::sqrt(variance + static_cast<T>(f.epsilon));
-          if (means != nullptr) means[g] = mean;
-          if (variances != nullptr) variances[g] = f.saves_deviation ? deviation : variance;
-          groups.for_runs(g, [&](int64_t at, int64_t n, int64_t c, int64_t step) {
-            if (step == 0) {
-              const T times = deviation * value_or(scale, c, T{1});
-              const T plus = value_or(bias, c, T{0});
-              for (int64_t i = 0; i < n; ++i) y[at + i] = (x[at + i] - mean) * times + plus;
-              return;
-            }
-            for (int64_t i = 0; i < n; ++i) {
-              y[at + i] = (x[at + i] - mean) * deviation * value_or(scale, c + i, T{1}) +
-                          value_or(bias, c + i, T{0});
-            }
-          });
+  ctx.device().parallel_for(groups.all(), grain_of(groups), [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) {
+      const auto [mean, variance] = moments(groups, g, x, f.as_original);
+      const T deviation = T{1} / std::sqrt(variance + static_cast<T>(f.epsilon));
+      if (means != nullptr) means[g] = mean;
+      if (variances != nullptr) variances[g] = f.saves_deviation ? deviation : variance;
+      groups.for_runs(g, [&](int64_t at, int64_t n, int64_t c, int64_t step) {
+        if (step == 0) {
+          const T times = deviation * value_or(scale, c, T{1});
+          const T plus = value_or(bias, c, T{0});
+          for (int64_t i = 0; i < n; ++i) y[at + i] = (x[at + i] - mean) * times + plus;
+          return;
+        }
+        for (int64_t i = 0; i < n; ++i) {
+          y[at + i] = (x[at + i] - mean) * deviation * value_or(scale, c + i, T{1}) +
+                      value_or(bias, c + i, T{0});
         }
       });
+    }
+  });
   return Ok();
 }
 
 template <Flavour (*kFlavour)(const KernelSetup&)>
-StatusOr<Kernel> forward_group_norm(const KernelSetup& op) {
+StatusOr<Kernel> forward(const KernelSetup& op) {
   const Flavour flavour = kFlavour(op);
   const GroupNormForwardArgs args{op.input("X"),
                                   op.input("Scale"),
@@ -170,7 +169,7 @@ StatusOr<Kernel> forward_group_norm(const KernelSetup& op) {
                                   op.output(flavour.variance_slot)};
   return Kernel([args, flavour](const KernelContext& ctx) -> Status {
     return dispatch<FloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_forward_group_norm<typename decltype(tag)::type>(ctx, args, flavour);
+      return run_forward<typename decltype(tag)::type>(ctx, args, flavour);
     });
   });
 }
@@ -243,7 +242,7 @@ void group_gradient(const Groups& groups, const Flavour& f, const GroupNormBackw
 
 // sums[c] = sum of the rows of partial.
 template <typename T>
-void add_rows_group_norm(const T* partial, int64_t rows, int64_t width, T* sums) {
+void add_rows(const T* partial, int64_t rows, int64_t width, T* sums) {
   if (sums == nullptr) return;
   std::fill_n(sums, width, T{0});
   for (int64_t r = 0; r < rows; ++r) {
@@ -252,8 +251,7 @@ void add_rows_group_norm(const T* partial, int64_t rows, int64_t width, T* sums)
 }
 
 template <typename T>
-Status run_backward_group_norm(const KernelContext& ctx, const GroupNormBackwardArgs& args,
-                               const Flavour& f) {
+Status run_backward(const KernelContext& ctx, const GroupNormBackwardArgs& args, const Flavour& f) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, f.mean_slot));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance,
@@ -284,17 +282,16 @@ Status run_backward_group_norm(const KernelContext& ctx, const GroupNormBackward
     MILLRACE_RETURN_IF_ERROR(size_output(*bias_out, kDTypeOf<T>, {channels}));
   MILLRACE_ASSIGN_OR_RETURN(T* const dbias,
                             channel_results<T>(ctx.find_out(args.dbias), "Bias@GRAD", channels));
-  ctx.device().parallel_for(groups.all(), grain_of_group_norm(groups),
-                            [&](int64_t begin, int64_t end) {
-                              for (int64_t g = begin; g < end; ++g) group_gradient(groups, f, b, g);
-                            });
-  add_rows_group_norm(b.dscale, groups.batch, channels, dscale);
-  add_rows_group_norm(b.dbias, groups.batch, channels, dbias);
+  ctx.device().parallel_for(groups.all(), grain_of(groups), [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) group_gradient(groups, f, b, g);
+  });
+  add_rows(b.dscale, groups.batch, channels, dscale);
+  add_rows(b.dbias, groups.batch, channels, dbias);
   return Ok();
 }
 
 template <Flavour (*kFlavour)(const KernelSetup&)>
-StatusOr<Kernel> backward_group_norm(const KernelSetup& op) {
+StatusOr<Kernel> backward(const KernelSetup& op) {
   const Flavour flavour = kFlavour(op);
   const GroupNormBackwardArgs args{op.input("X"),
                                    op.input("Scale"),
@@ -306,19 +303,20 @@ StatusOr<Kernel> backward_group_norm(const KernelSetup& op) {
                                    op.output("Bias@GRAD")};
   return Kernel([args, flavour](const KernelContext& ctx) -> Status {
     return for_gradient<FloatTypes>(
-        ctx, args.dy, {args.dx, args.dscale, args.dbias}, [&](auto tag) {
-          return run_backward_group_norm<typename decltype(tag)::type>(ctx, args, flavour);
-        });
+        ctx, args.dy, {args.dx, args.dscale, args.dbias},
+        [&](auto tag) { return run_backward<typename decltype(tag)::type>(ctx, args, flavour); });
   });
 }
 
 }  // namespace
+}  // namespace group_norm
 
 void add_nn_group_norm(KernelRegistry& registry) {
-  registry.add("group_norm", forward_group_norm<group_flavour>);
-  registry.add("group_norm_grad", backward_group_norm<group_flavour>);
-  registry.add("instance_norm", forward_group_norm<instance_flavour>);
-  registry.add("instance_norm_grad", backward_group_norm<instance_flavour>);
+  using namespace group_norm;
+  registry.add("group_norm", forward<group_flavour>);
+  registry.add("group_norm_grad", backward<group_flavour>);
+  registry.add("instance_norm", forward<instance_flavour>);
+  registry.add("instance_norm_grad", backward<instance_flavour>);
 }
 
 }  // namespace millrace::kernels

@@ -7,6 +7,7 @@
 
 // The activation of inplace_abn and its inverse; the batch normalisation is that of batch_norm.
 namespace millrace::kernels {
+namespace inplace_abn_kernels {
 namespace {
 
 enum class Activation : uint8_t { kIdentity, kLeakyRelu, kElu };
@@ -19,7 +20,7 @@ struct InplaceAbnAttrs {
   bool global = false;
 };
 
-StatusOr<InplaceAbnAttrs> read_attrs_inplace_abn(const KernelSetup& op) {
+StatusOr<InplaceAbnAttrs> read_attrs(const KernelSetup& op) {
   InplaceAbnAttrs attrs;
   const auto name = op.attr<std::string>("activation");
   if (name == "leaky_relu" || name == "leakyrelu") {
@@ -56,7 +57,7 @@ std::pair<T, T> undo(const InplaceAbnAttrs& attrs, T y) {
 }
 
 StatusOr<Kernel> inplace_abn(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs_inplace_abn(op));
+  MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs(op));
   MILLRACE_ASSIGN_OR_RETURN(Kernel normalise, batch_norm_kernel(op));
   const ArgIndex y = op.output("Y");
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -98,8 +99,8 @@ void restore(const InplaceAbnAttrs& attrs, const ChannelLayout& l, const T* y, c
 }
 
 template <typename T>
-Status run_gradient_inplace_abn(const KernelContext& ctx, const InplaceAbnArgs& args,
-                                const InplaceAbnAttrs& attrs) {
+Status run_gradient(const KernelContext& ctx, const InplaceAbnArgs& args,
+                    const InplaceAbnAttrs& attrs) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, args.y, "Y"));
   const Tensor& dy = *ctx.find_in(args.dy);
   MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Y", dy, "Y@GRAD"));
@@ -158,19 +159,20 @@ StatusOr<Kernel> inplace_abn_grad(const KernelSetup& op) {
     return Status(StatusCode::kUnimplemented,
                   "inplace_abn with attribute 'fuse_with_relu' has no gradient");
   }
-  MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs_inplace_abn(op));
+  MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs(op));
   const InplaceAbnArgs args(op);
   return Kernel([args, attrs](const KernelContext& ctx) -> Status {
     return for_gradient<FloatTypes>(
-        ctx, args.dy, {args.dx, args.dscale, args.dbias}, [&](auto tag) {
-          return run_gradient_inplace_abn<typename decltype(tag)::type>(ctx, args, attrs);
-        });
+        ctx, args.dy, {args.dx, args.dscale, args.dbias},
+        [&](auto tag) { return run_gradient<typename decltype(tag)::type>(ctx, args, attrs); });
   });
 }
 
 }  // namespace
+}  // namespace inplace_abn_kernels
 
 void add_nn_inplace_abn(KernelRegistry& registry) {
+  using namespace inplace_abn_kernels;
   registry.add("inplace_abn", inplace_abn);
   registry.add("inplace_abn_grad", inplace_abn_grad);
 }

@@ -7,6 +7,7 @@
 #include "kernels/cpu/nn/window.h"
 
 namespace millrace::kernels {
+namespace interp_taps {
 namespace {
 
 constexpr int64_t kLargest = int64_t{1} << 31;
@@ -91,7 +92,7 @@ StatusOr<InterpTapsSizes> read_sizes(const KernelContext& ctx, const InterpAttrs
 }
 
 // Distance of two adjacent output elements, in input elements.
-float distance_interp_taps(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
+float distance_of(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
   if (out <= 1) return 0.0F;
   if (attrs.align_corners) return static_cast<float>(in - 1) / static_cast<float>(out - 1);
   if (attrs.second && factor > 0) return static_cast<float>(1.0 / factor);
@@ -142,11 +143,11 @@ void cubic_taps(InterpAxis& axis, const InterpAttrs& attrs, float step, int64_t 
   }
 }
 
-InterpAxis make_axis_interp_taps(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
+InterpAxis make_axis(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
   InterpAxis axis;
   axis.in = in;
   axis.out = out;
-  const float step = distance_interp_taps(attrs, in, out, factor);
+  const float step = distance_of(attrs, in, out, factor);
   for (int64_t i = 0; i < out; ++i) {
     switch (attrs.method) {
       case InterpMethod::kNearest:
@@ -165,6 +166,7 @@ InterpAxis make_axis_interp_taps(const InterpAttrs& attrs, int64_t in, int64_t o
 }
 
 }  // namespace
+}  // namespace interp_taps
 
 InterpAttrs read_interp_attrs(const KernelSetup& op) {
   InterpAttrs attrs;
@@ -194,6 +196,7 @@ InterpAttrs read_interp_attrs(const KernelSetup& op) {
 
 StatusOr<InterpPlan> plan_interp(const KernelContext& ctx, const InterpAttrs& attrs,
                                  const Tensor& x) {
+  using namespace interp_taps;
   if (x.rank() != attrs.spatial + 2)
     return ctx.error("X must have {} dims, found {}", attrs.spatial + 2, describe(x));
   const auto in = spatial_dims(x.dims(), attrs.channels_last);
@@ -204,10 +207,9 @@ StatusOr<InterpPlan> plan_interp(const KernelContext& ctx, const InterpAttrs& at
   plan.parts = attrs.channels_last ? x.dim(0) : x.dim(0) * channels;
   for (size_t i = 0; i < 3; ++i) {
     const size_t missing = 3 - attrs.spatial;
-    plan.axes[i] = i < missing
-                       ? make_axis_interp_taps(attrs, 1, 1, 0)
-                       : make_axis_interp_taps(attrs, in[i - missing], sizes.out[i - missing],
-                                               sizes.factor[i - missing]);
+    plan.axes[i] = i < missing ? make_axis(attrs, 1, 1, 0)
+                               : make_axis(attrs, in[i - missing], sizes.out[i - missing],
+                                           sizes.factor[i - missing]);
     if (i < missing) plan.axes[i] = {1, 1, 1, {0}, {1.0}};
   }
   return plan;

@@ -8,10 +8,11 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace layer_norm_kernels {
 namespace {
 
 // Number of rows: the product of the dims before begin_norm_axis.
-StatusOr<LayerNormRows> rows_of_layer_norm(const Tensor& x, int64_t axis) {
+StatusOr<LayerNormRows> rows_of(const Tensor& x, int64_t axis) {
   if (axis < 0 || axis > static_cast<int64_t>(x.rank())) {
     return KernelContext::error("attribute 'begin_norm_axis' is {}, but X is {}", axis,
                                 describe(x));
@@ -29,10 +30,10 @@ struct LayerNormForwardArgs {
 };
 
 template <typename T>
-Status run_forward_layer_norm(const KernelContext& ctx, const LayerNormForwardArgs& args) {
+Status run_forward(const KernelContext& ctx, const LayerNormForwardArgs& args) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, args.x, "X"));
-  MILLRACE_ASSIGN_OR_RETURN(const LayerNormRows rows, rows_of_layer_norm(*in, args.axis));
+  MILLRACE_ASSIGN_OR_RETURN(const LayerNormRows rows, rows_of(*in, args.axis));
   const int64_t width = rows.width;
   MILLRACE_ASSIGN_OR_RETURN(const C* const scale,
                             channel_values<C>(ctx.find_in(args.scale), "Scale", width));
@@ -60,7 +61,7 @@ StatusOr<Kernel> layer_norm(const KernelSetup& op) {
                                   op.attr<float>("epsilon")};
   return Kernel([args](const KernelContext& ctx) -> Status {
     return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_forward_layer_norm<typename decltype(tag)::type>(ctx, args);
+      return run_forward<typename decltype(tag)::type>(ctx, args);
     });
   });
 }
@@ -123,8 +124,8 @@ void row_gradient(const LayerNormBackward<T>& b, int64_t r, Compute<T>* dscale, 
 
 // Each part of the rows has separate sums for dscale and dbias, which are added up at the end.
 template <typename T>
-Status run_rows_layer_norm(const KernelContext& ctx, const LayerNormBackward<T>& b, int64_t count,
-                           Compute<T>* dscale, Compute<T>* dbias) {
+Status run_rows(const KernelContext& ctx, const LayerNormBackward<T>& b, int64_t count,
+                Compute<T>* dscale, Compute<T>* dbias) {
   using C = Compute<T>;
   const int64_t width = b.width;
   const int64_t parts = std::clamp<int64_t>(count / row_grain(width), 1, ctx.device().threads());
@@ -149,14 +150,14 @@ Status run_rows_layer_norm(const KernelContext& ctx, const LayerNormBackward<T>&
 }
 
 template <typename T>
-Status run_backward_layer_norm(const KernelContext& ctx, const LayerNormBackwardArgs& args) {
+Status run_backward(const KernelContext& ctx, const LayerNormBackwardArgs& args) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, "Mean"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance, needed(ctx, args.variance, "Variance"));
   const Tensor& dy = *ctx.find_in(args.dy);
   MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", dy, "Y@GRAD"));
-  MILLRACE_ASSIGN_OR_RETURN(const LayerNormRows rows, rows_of_layer_norm(*x, args.axis));
+  MILLRACE_ASSIGN_OR_RETURN(const LayerNormRows rows, rows_of(*x, args.axis));
   LayerNormBackward<T> b{};
   b.x = x->data<T>();
   b.dy = dy.data<T>();
@@ -173,7 +174,7 @@ Status run_backward_layer_norm(const KernelContext& ctx, const LayerNormBackward
   MILLRACE_ASSIGN_OR_RETURN(C* const dbias,
                             channel_results<C>(ctx.find_out(args.dbias), "Bias@GRAD", rows.width));
   b.sums = dscale != nullptr || dbias != nullptr;
-  return run_rows_layer_norm(ctx, b, rows.count, dscale, dbias);
+  return run_rows(ctx, b, rows.count, dscale, dbias);
 }
 
 StatusOr<Kernel> layer_norm_grad(const KernelSetup& op) {
@@ -191,14 +192,16 @@ StatusOr<Kernel> layer_norm_grad(const KernelSetup& op) {
     if (ctx.find_in(args.dy) == nullptr)
       return zero_results(ctx, {args.dx, args.dscale, args.dbias});
     return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
-      return run_backward_layer_norm<typename decltype(tag)::type>(ctx, args);
+      return run_backward<typename decltype(tag)::type>(ctx, args);
     });
   });
 }
 
 }  // namespace
+}  // namespace layer_norm_kernels
 
 void add_nn_layer_norm(KernelRegistry& registry) {
+  using namespace layer_norm_kernels;
   registry.add("layer_norm", layer_norm);
   registry.add("layer_norm_grad", layer_norm_grad);
 }

@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace lrn_kernels {
 namespace {
 
 struct LrnAttrs {
@@ -16,7 +17,7 @@ struct LrnAttrs {
   bool last = false;
 };
 
-LrnAttrs read_attrs_lrn(const KernelSetup& op) {
+LrnAttrs read_attrs(const KernelSetup& op) {
   return {op.attr<int64_t>("n") / 2, op.attr<float>("k"), op.attr<float>("alpha"),
           op.attr<float>("beta"), channels_last(op, "data_format")};
 }
@@ -35,7 +36,7 @@ StatusOr<Kernel> lrn(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   const ArgIndex mid_out = op.output("MidOut");
-  return Kernel([=, attrs = read_attrs_lrn(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     const ChannelLayout l(in->dims(), attrs.last);
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) -> Status {
@@ -65,8 +66,8 @@ StatusOr<Kernel> lrn(const KernelSetup& op) {
 // d out[j] / d x[c] contains the power of mid at c, and -2 alpha beta x[c] out[j] / mid[j] for each
 // j whose sum includes c.
 template <typename T>
-void gradient_lrn(const ChannelLayout& l, const LrnAttrs& attrs, const T* x, const T* out,
-                  const T* mid, const T* dout, T* dx) {
+void backward(const ChannelLayout& l, const LrnAttrs& attrs, const T* x, const T* out, const T* mid,
+              const T* dout, T* dx) {
   const int64_t count = l.outer * l.channels * l.inner;
   const T power = static_cast<T>(-attrs.beta);
   for (int64_t i = 0; i < count; ++i) dx[i] = dout[i] * std::pow(mid[i], power);
@@ -86,7 +87,7 @@ StatusOr<Kernel> lrn_grad(const KernelSetup& op) {
   const ArgIndex out = op.input("Out");
   const ArgIndex mid_out = op.input("MidOut");
   const GradientArgs gradient(op);
-  return Kernel([=, attrs = read_attrs_lrn(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kUnset));
     if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
@@ -97,16 +98,18 @@ StatusOr<Kernel> lrn_grad(const KernelSetup& op) {
     if (g.x->rank() < 2) return ctx.error("X must hold images, found {}", describe(*g.x));
     return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      gradient_lrn(ChannelLayout(g.x->dims(), attrs.last), attrs, g.x->data<T>(), y->data<T>(),
-                   mid->data<T>(), g.from->data<T>(), g.to->data<T>());
+      backward(ChannelLayout(g.x->dims(), attrs.last), attrs, g.x->data<T>(), y->data<T>(),
+               mid->data<T>(), g.from->data<T>(), g.to->data<T>());
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace lrn_kernels
 
 void add_nn_lrn(KernelRegistry& registry) {
+  using namespace lrn_kernels;
   registry.add("lrn", lrn);
   registry.add("lrn_grad", lrn_grad);
 }

@@ -4,6 +4,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace maxout_kernels {
 namespace {
 
 // X viewed as [outer, channels of Out, groups, inner].
@@ -14,7 +15,7 @@ struct MaxoutShape {
   int64_t inner = 1;
 };
 
-StatusOr<MaxoutShape> shape_of_maxout(const Tensor& x, int64_t axis, int64_t groups) {
+StatusOr<MaxoutShape> shape_of(const Tensor& x, int64_t axis, int64_t groups) {
   const auto rank = static_cast<int64_t>(x.rank());
   if (axis < 0) axis += rank;
   if (axis < 0 || axis >= rank || groups < 1 || x.dim(axis) % groups != 0) {
@@ -30,7 +31,7 @@ StatusOr<MaxoutShape> shape_of_maxout(const Tensor& x, int64_t axis, int64_t gro
 }
 
 template <typename T>
-void forward_maxout(const MaxoutShape& s, const T* x, T* out) {
+void forward(const MaxoutShape& s, const T* x, T* out) {
   for (int64_t row = 0; row < s.outer * s.channels; ++row, out += s.inner) {
     std::copy_n(x, s.inner, out);
     x += s.inner;
@@ -42,7 +43,7 @@ void forward_maxout(const MaxoutShape& s, const T* x, T* out) {
 
 // The gradient goes to the first element of the group that equals the maximum.
 template <typename T>
-void backward_maxout(const MaxoutShape& s, const T* x, const T* out, const T* dout, T* dx) {
+void backward(const MaxoutShape& s, const T* x, const T* out, const T* dout, T* dx) {
   for (int64_t row = 0; row < s.outer * s.channels; ++row) {
     for (int64_t i = 0; i < s.inner; ++i) {
       bool taken = false;
@@ -63,10 +64,10 @@ StatusOr<Kernel> maxout(const KernelSetup& op) {
   const auto groups = op.attr<int64_t>("groups");
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const MaxoutShape shape, shape_of_maxout(*in, axis, groups));
+    MILLRACE_ASSIGN_OR_RETURN(const MaxoutShape shape, shape_of(*in, axis, groups));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      forward_maxout(shape, in->data<T>(), ctx.out(out).data<T>());
+      forward(shape, in->data<T>(), ctx.out(out).data<T>());
       return Ok();
     });
   });
@@ -82,20 +83,22 @@ StatusOr<Kernel> maxout_grad(const KernelSetup& op) {
     if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
     MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *g.from, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const MaxoutShape shape, shape_of_maxout(*g.x, axis, groups));
+    MILLRACE_ASSIGN_OR_RETURN(const MaxoutShape shape, shape_of(*g.x, axis, groups));
     if (y->dtype() != g.x->dtype() || y->numel() * groups != g.x->numel())
       return ctx.error("X {} and Out {} do not match", describe(*g.x), describe(*y));
     return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      backward_maxout(shape, g.x->data<T>(), y->data<T>(), g.from->data<T>(), g.to->data<T>());
+      backward(shape, g.x->data<T>(), y->data<T>(), g.from->data<T>(), g.to->data<T>());
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace maxout_kernels
 
 void add_nn_maxout(KernelRegistry& registry) {
+  using namespace maxout_kernels;
   registry.add("maxout", maxout);
   registry.add("maxout_grad", maxout_grad);
 }

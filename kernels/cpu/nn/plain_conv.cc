@@ -6,6 +6,7 @@
 #include <Eigen/Core>
 
 namespace millrace::kernels {
+namespace plain_conv {
 namespace {
 
 using Three = std::array<int64_t, 3>;
@@ -26,7 +27,7 @@ Three widen(llvm::ArrayRef<int64_t> list, int64_t neutral) {
   return wide;
 }
 
-int64_t product_plain_conv(const Three& values) {
+int64_t product(const Three& values) {
   return values[0] * values[1] * values[2];
 }
 
@@ -44,7 +45,7 @@ struct PlainConvShape {
     groups = spec.weights.dims.size() == spec.src.dims.size() ? 1 : spec.weights.dims[0];
     in = spec.src.dims[1] / groups;
     out = spec.dst.dims[1] / groups;
-    column = in * product_plain_conv(kernel);
+    column = in * product(kernel);
   }
 
   int64_t batch;
@@ -71,7 +72,7 @@ void for_each_line(const PlainConvShape& s, int64_t channel_step, Line&& line) {
     for (int64_t kd = 0; kd < s.kernel[0]; ++kd) {
       for (int64_t kh = 0; kh < s.kernel[1]; ++kh) {
         for (int64_t kw = 0; kw < s.kernel[2]; ++kw, ++row) {
-          int64_t at = row * product_plain_conv(s.places);
+          int64_t at = row * product(s.places);
           for (int64_t d = 0; d < s.places[0]; ++d) {
             const int64_t x = d * s.strides[0] + kd * s.dilations[0] - s.before[0];
             for (int64_t h = 0; h < s.places[1]; ++h, at += s.places[2]) {
@@ -114,8 +115,7 @@ template <typename T>
 Strided<T> places_of(const dnn::Convolution& spec, const PlainConvShape& s, T* dst, int64_t n,
                      int64_t g) {
   const Dims& strides = spec.dst.strides;
-  return Strided<T>(dst + n * strides[0] + g * s.out * strides[1], s.out,
-                    product_plain_conv(s.places),
+  return Strided<T>(dst + n * strides[0] + g * s.out * strides[1], s.out, product(s.places),
                     Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(strides[1], strides.back()));
 }
 
@@ -125,18 +125,20 @@ int64_t src_offset(const dnn::Convolution& spec, const PlainConvShape& s, int64_
 
 template <typename T>
 StatusOr<T*> column_memory(CpuDevice& device, const PlainConvShape& s) {
-  const int64_t count = s.column * product_plain_conv(s.places);
+  const int64_t count = s.column * product(s.places);
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
                             device.scratch(static_cast<size_t>(count) * sizeof(T)));
   return reinterpret_cast<T*>(memory);
 }
 
 }  // namespace
+}  // namespace plain_conv
 
 // Calls body(image, group) for all, with the windows of the input of that group in `columns`.
 template <typename T, typename Body>
-void for_windows(const PlainConvShape& s, const dnn::Convolution& spec, const T* src, T* columns,
-                 Body&& body) {
+void for_windows(const plain_conv::PlainConvShape& s, const dnn::Convolution& spec, const T* src,
+                 T* columns, Body&& body) {
+  using namespace plain_conv;
   for (int64_t n = 0; n < s.batch; ++n) {
     for (int64_t g = 0; g < s.groups; ++g) {
       gather_windows(s, src + src_offset(spec, s, n, g), spec.src.strides[1], columns);
@@ -148,9 +150,10 @@ void for_windows(const PlainConvShape& s, const dnn::Convolution& spec, const T*
 template <typename T>
 Status plain_convolution(CpuDevice& device, const dnn::Convolution& spec, const T* src,
                          const T* weights, T* dst) {
+  using namespace plain_conv;
   const PlainConvShape s(spec);
   MILLRACE_ASSIGN_OR_RETURN(T* const columns, column_memory<T>(device, s));
-  const Given<T> windows(columns, s.column, product_plain_conv(s.places));
+  const Given<T> windows(columns, s.column, product(s.places));
   for_windows(s, spec, src, columns, [&](int64_t n, int64_t g) {
     const Given<T> filter(weights + g * s.out * s.column, s.out, s.column);
     places_of(spec, s, dst, n, g).noalias() = filter * windows;
@@ -161,10 +164,11 @@ Status plain_convolution(CpuDevice& device, const dnn::Convolution& spec, const 
 template <typename T>
 Status plain_convolution_backward_data(CpuDevice& device, const dnn::Convolution& spec,
                                        const T* diff_dst, const T* weights, T* diff_src) {
+  using namespace plain_conv;
   const PlainConvShape s(spec);
   MILLRACE_ASSIGN_OR_RETURN(T* const columns, column_memory<T>(device, s));
-  std::fill_n(diff_src, s.batch * s.groups * s.in * product_plain_conv(s.size), T{0});
-  Packed<T> windows(columns, s.column, product_plain_conv(s.places));
+  std::fill_n(diff_src, s.batch * s.groups * s.in * product(s.size), T{0});
+  Packed<T> windows(columns, s.column, product(s.places));
   for (int64_t n = 0; n < s.batch; ++n) {
     for (int64_t g = 0; g < s.groups; ++g) {
       const Given<T> filter(weights + g * s.out * s.column, s.out, s.column);
@@ -178,10 +182,11 @@ Status plain_convolution_backward_data(CpuDevice& device, const dnn::Convolution
 template <typename T>
 Status plain_convolution_backward_weights(CpuDevice& device, const dnn::Convolution& spec,
                                           const T* src, const T* diff_dst, T* diff_weights) {
+  using namespace plain_conv;
   const PlainConvShape s(spec);
   MILLRACE_ASSIGN_OR_RETURN(T* const columns, column_memory<T>(device, s));
   std::fill_n(diff_weights, s.groups * s.out * s.column, T{0});
-  const Given<T> windows(columns, s.column, product_plain_conv(s.places));
+  const Given<T> windows(columns, s.column, product(s.places));
   for_windows(s, spec, src, columns, [&](int64_t n, int64_t g) {
     Packed<T> filter(diff_weights + g * s.out * s.column, s.out, s.column);
     filter.noalias() += places_of(spec, s, const_cast<T*>(diff_dst), n, g) * windows.transpose();

@@ -11,21 +11,22 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace pool {
 namespace {
 
 constexpr int64_t kPoolGrain = 32768;
 
-int64_t grain_of_pool(int64_t work) {
+int64_t grain_of(int64_t work) {
   return std::max<int64_t>(kPoolGrain / std::max<int64_t>(work, 1), 1);
 }
 
 // Plans by shape, and the attributes they depend on.
-struct PoolPool {
+struct Pool {
   struct Prepared {
     PoolPlan plan;
     LayoutPtr out;  ///< layout of the result if X has one
   };
-  explicit PoolPool(const KernelSetup& op) : attrs(read_pool_attrs(op)) {}
+  explicit Pool(const KernelSetup& op) : attrs(read_pool_attrs(op)) {}
 
   // For blocks of channels, each block is treated as an image with channels last.
   StatusOr<Prepared*> plan_for(const Tensor& x, const Tensor& out) {
@@ -64,13 +65,12 @@ Status give_layout(Tensor& tensor, const LayoutPtr& layout) {
 }
 
 template <typename T, bool kMax>
-void run_forward_pool(CpuDevice& device, const PoolPlan& p, const T* x, T* out) {
+void run_forward(CpuDevice& device, const PoolPlan& p, const T* x, T* out) {
   if (!p.channels_last) {
-    device.parallel_for(p.batch * p.channels, grain_of_pool(p.size()),
-                        [&](int64_t begin, int64_t end) {
-                          for (int64_t i = begin; i < end; ++i)
-                            pool_plane<T, kMax>(p, x + i * p.size(), out + i * p.places());
-                        });
+    device.parallel_for(p.batch * p.channels, grain_of(p.size()), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        pool_plane<T, kMax>(p, x + i * p.size(), out + i * p.places());
+    });
     return;
   }
   const int64_t depth = p.axes[0].places;
@@ -78,7 +78,7 @@ void run_forward_pool(CpuDevice& device, const PoolPlan& p, const T* x, T* out) 
   const int64_t line = p.axes[2].places * p.channels;
   const int64_t lines = p.batch * depth * height;
   const int64_t work = p.size() * p.channels / std::max<int64_t>(depth * height, 1);
-  device.parallel_for(lines, grain_of_pool(work), [&](int64_t begin, int64_t end) {
+  device.parallel_for(lines, grain_of(work), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const T* const image = x + i / (depth * height) * p.size() * p.channels;
       pool_pixels<T, kMax>(p, image, i / height % depth, i % height, out + i * line);
@@ -87,12 +87,12 @@ void run_forward_pool(CpuDevice& device, const PoolPlan& p, const T* x, T* out) 
 }
 
 template <typename T, bool kMax>
-void run_gradient_pool(CpuDevice& device, const PoolPlan& p, const PoolGrad<T>& g) {
+void run_gradient(CpuDevice& device, const PoolPlan& p, const PoolGrad<T>& g) {
   const int64_t lanes = p.channels_last ? p.channels : 1;
   const int64_t parts = p.channels_last ? p.batch : p.batch * p.channels;
   const int64_t size = p.size() * lanes;
   const int64_t places = p.places() * lanes;
-  device.parallel_for(parts, grain_of_pool(size), [&](int64_t begin, int64_t end) {
+  device.parallel_for(parts, grain_of(size), [&](int64_t begin, int64_t end) {
     std::fill(g.dx + begin * size, g.dx + end * size, T{0});
     for (int64_t i = begin; i < end; ++i) {
       const PoolGrad<T> part{g.x + i * size, g.out + i * places, g.dout + i * places,
@@ -109,22 +109,22 @@ void run_gradient_pool(CpuDevice& device, const PoolPlan& p, const PoolGrad<T>& 
 StatusOr<Kernel> pool_kernel(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
-  const auto state = std::make_shared<PoolPool>(op);
+  const auto state = std::make_shared<Pool>(op);
   op.accept_layout(x);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(state->settle(ctx, x));
-    MILLRACE_ASSIGN_OR_RETURN(const PoolPool::Prepared* const prepared, state->plan_for(*in, to));
+    MILLRACE_ASSIGN_OR_RETURN(const Pool::Prepared* const prepared, state->plan_for(*in, to));
     if (to.numel() == 0) return Ok();
     if (prepared->out != nullptr) MILLRACE_RETURN_IF_ERROR(give_layout(to, prepared->out));
     const PoolPlan& plan = prepared->plan;
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       if (plan.max) {
-        run_forward_pool<T, true>(ctx.device(), plan, stored<T>(*in), stored<T>(to));
+        run_forward<T, true>(ctx.device(), plan, stored<T>(*in), stored<T>(to));
       } else {
-        run_forward_pool<T, false>(ctx.device(), plan, stored<T>(*in), stored<T>(to));
+        run_forward<T, false>(ctx.device(), plan, stored<T>(*in), stored<T>(to));
       }
       return Ok();
     });
@@ -136,7 +136,7 @@ StatusOr<Kernel> pool_grad_kernel(const KernelSetup& op) {
   const ArgIndex out = op.input("Out");
   const ArgIndex out_grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
-  const auto state = std::make_shared<PoolPool>(op);
+  const auto state = std::make_shared<Pool>(op);
   for (const ArgIndex arg : {x, out, out_grad}) op.accept_layout(arg);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
@@ -150,7 +150,7 @@ StatusOr<Kernel> pool_grad_kernel(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
     MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *dout, "Out@GRAD"));
     MILLRACE_RETURN_IF_ERROR(state->settle(ctx, x));
-    MILLRACE_ASSIGN_OR_RETURN(const PoolPool::Prepared* const prepared, state->plan_for(*in, *y));
+    MILLRACE_ASSIGN_OR_RETURN(const Pool::Prepared* const prepared, state->plan_for(*in, *y));
     for (const ArgIndex arg : {out, out_grad})
       MILLRACE_RETURN_IF_ERROR(bring_to(ctx, arg, prepared->out));
     MILLRACE_RETURN_IF_ERROR(give_layout(*dx, in->layout()));
@@ -161,9 +161,9 @@ StatusOr<Kernel> pool_grad_kernel(const KernelSetup& op) {
         return ctx.error("X {} and Out {} differ in element type", describe(*in), describe(*y));
       const PoolGrad<T> g{stored<T>(*in), stored<T>(*y), stored<T>(*dout), stored<T>(*dx)};
       if (plan.max) {
-        run_gradient_pool<T, true>(ctx.device(), plan, g);
+        run_gradient<T, true>(ctx.device(), plan, g);
       } else {
-        run_gradient_pool<T, false>(ctx.device(), plan, g);
+        run_gradient<T, false>(ctx.device(), plan, g);
       }
       return Ok();
     });
@@ -171,8 +171,10 @@ StatusOr<Kernel> pool_grad_kernel(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace pool
 
 void add_nn_pool(KernelRegistry& registry) {
+  using namespace pool;
   for (const char* const type : {"pool2d", "pool3d"}) registry.add(type, in_float<pool_kernel>);
   for (const char* const type : {"pool2d_grad", "pool3d_grad"})
     registry.add(type, in_float<pool_grad_kernel>);

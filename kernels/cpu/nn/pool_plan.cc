@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace millrace::kernels {
+namespace pool_plan {
 namespace {
 
 // Adaptive pooling: every output position gets a share of the image. Shares overlap if the number
@@ -31,8 +32,8 @@ void slide_axis(PoolAxis& axis, bool exclusive) {
   axis.whole_begin = std::min(axis.whole_begin, axis.whole_end);
 }
 
-PoolAxis make_axis_pool_plan(const PoolAttrs& attrs, int64_t size, int64_t places, int64_t kernel,
-                             int64_t stride, int64_t before) {
+PoolAxis make_axis(const PoolAttrs& attrs, int64_t size, int64_t places, int64_t kernel,
+                   int64_t stride, int64_t before) {
   PoolAxis axis;
   axis.size = size;
   axis.places = places;
@@ -53,7 +54,7 @@ PoolAxis make_axis_pool_plan(const PoolAttrs& attrs, int64_t size, int64_t place
   return axis;
 }
 
-Status misfit_pool_plan(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> out) {
+Status misfit(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> out) {
   return KernelContext::error("X {} and Out {} of a pooling do not match", ops::dims_text(x),
                               ops::dims_text(out));
 }
@@ -69,6 +70,7 @@ int64_t expected_places(const PoolAttrs& attrs, const ops::Window& window, size_
 }
 
 }  // namespace
+}  // namespace pool_plan
 
 PoolAttrs read_pool_attrs(const KernelSetup& op) {
   PoolAttrs attrs;
@@ -87,17 +89,17 @@ PoolAttrs read_pool_attrs(const KernelSetup& op) {
 
 StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, llvm::ArrayRef<int64_t> x,
                              llvm::ArrayRef<int64_t> out) {
+  using namespace pool_plan;
   const size_t rank = x.size();
   if (rank < 3 || rank > 5 || out.size() != rank || x[0] != out[0] ||
       channel_count(x, attrs.channels_last) != channel_count(out, attrs.channels_last))
-    return misfit_pool_plan(x, out);
+    return misfit(x, out);
   const auto size = spatial_dims(x, attrs.channels_last);
   const auto places = spatial_dims(out, attrs.channels_last);
   const size_t n = size.size();
   ops::Window window;
   if (attrs.shares()) {
-    if (attrs.adaptive && !attrs.global && attrs.kernel.size() != n)
-      return misfit_pool_plan(x, out);
+    if (attrs.adaptive && !attrs.global && attrs.kernel.size() != n) return misfit(x, out);
     window.kernel.assign(n, 1);
     window.strides.assign(n, 1);
     window.before.assign(n, 0);
@@ -116,14 +118,13 @@ StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, llvm::ArrayRef<int64_t> x,
   plan.one_window = attrs.global && !attrs.adaptive;
   for (size_t i = 0; i < 3; ++i) {
     if (i + n < 3) {
-      plan.axes[i] = make_axis_pool_plan(attrs, 1, 1, 1, 1, 0);
+      plan.axes[i] = make_axis(attrs, 1, 1, 1, 1, 0);
       continue;
     }
     const size_t k = i + n - 3;
-    if (expected_places(attrs, window, k, size[k], places[k]) != places[k])
-      return misfit_pool_plan(x, out);
-    plan.axes[i] = make_axis_pool_plan(attrs, size[k], places[k], window.kernel[k],
-                                       window.strides[k], window.before[k]);
+    if (expected_places(attrs, window, k, size[k], places[k]) != places[k]) return misfit(x, out);
+    plan.axes[i] =
+        make_axis(attrs, size[k], places[k], window.kernel[k], window.strides[k], window.before[k]);
   }
   return plan;
 }

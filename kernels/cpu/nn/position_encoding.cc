@@ -6,12 +6,13 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace position_encoding {
 namespace {
 
 // Adds the encoding of positions 0, 1, ... to `steps` rows: sines in the first half of the
 // features, cosines in the second, of position / 10000^(feature / (half - 1)).
 template <typename T>
-void encode_position_encoding(const T* x, int64_t steps, int64_t width, T alpha, T beta, T* out) {
+void encode(const T* x, int64_t steps, int64_t width, T alpha, T beta, T* out) {
   const int64_t half = width / 2;
   for (int64_t t = 0; t < steps; ++t, x += width, out += width) {
     for (int64_t k = 0; k < half; ++k) {
@@ -43,8 +44,8 @@ StatusOr<Kernel> add_position_encoding(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       const int64_t width = in->dims().back();
       const auto run = [&](int64_t row, int64_t steps) {
-        encode_position_encoding(in->data<T>() + row * width, steps, width, static_cast<T>(alpha),
-                                 static_cast<T>(beta), ctx.out(out).data<T>() + row * width);
+        encode(in->data<T>() + row * width, steps, width, static_cast<T>(alpha),
+               static_cast<T>(beta), ctx.out(out).data<T>() + row * width);
       };
       if (sequences) {
         const auto offsets = in->lod().last();
@@ -77,8 +78,10 @@ StatusOr<Kernel> add_position_encoding_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace position_encoding
 
 void add_nn_position_encoding(KernelRegistry& registry) {
+  using namespace position_encoding;
   registry.add("add_position_encoding", add_position_encoding);
   registry.add("add_position_encoding_grad", add_position_encoding_grad);
 }

@@ -5,6 +5,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace row_conv_kernels {
 namespace {
 
 // Calls body(first row, end row) for each sequence: of the LoD, or of the batch of a rank 3 tensor.
@@ -26,8 +27,8 @@ struct RowConvOperands {
   const Tensor* filter;
 };
 
-StatusOr<RowConvOperands> operands_of_row_conv(const KernelContext& ctx, ArgIndex x_arg,
-                                               ArgIndex filter_arg) {
+StatusOr<RowConvOperands> operands_of(const KernelContext& ctx, ArgIndex x_arg,
+                                      ArgIndex filter_arg) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, x_arg, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const filter, needed(ctx, filter_arg, "Filter"));
   if (x->rank() >= 2 && filter->rank() == 2 && filter->dtype() == x->dtype() &&
@@ -49,7 +50,7 @@ StatusOr<Kernel> row_conv(const KernelSetup& op) {
   const ArgIndex filter = op.input("Filter");
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const RowConvOperands operands, operands_of_row_conv(ctx, x, filter));
+    MILLRACE_ASSIGN_OR_RETURN(const RowConvOperands operands, operands_of(ctx, x, filter));
     const auto [in, weights] = operands;
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -75,7 +76,7 @@ StatusOr<Kernel> row_conv_grad(const KernelSetup& op) {
   const ArgIndex x_grad = op.output("X@GRAD");
   const ArgIndex filter_grad = op.output("Filter@GRAD");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const RowConvOperands operands, operands_of_row_conv(ctx, x, filter));
+    MILLRACE_ASSIGN_OR_RETURN(const RowConvOperands operands, operands_of(ctx, x, filter));
     const auto [in, weights] = operands;
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, result_like(ctx, filter_grad, *weights));
@@ -104,8 +105,10 @@ StatusOr<Kernel> row_conv_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace row_conv_kernels
 
 void add_nn_row_conv(KernelRegistry& registry) {
+  using namespace row_conv_kernels;
   registry.add("row_conv", row_conv);
   registry.add("row_conv_grad", row_conv_grad);
 }

@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace spectral_norm_kernels {
 namespace {
 
 struct SpectralNormAttrs {
@@ -14,7 +15,7 @@ struct SpectralNormAttrs {
   double epsilon = 0;
 };
 
-SpectralNormAttrs read_attrs_spectral_norm(const KernelSetup& op) {
+SpectralNormAttrs read_attrs(const KernelSetup& op) {
   return {op.attr<int64_t>("dim"), op.attr<int64_t>("power_iters"), op.attr<float>("eps")};
 }
 
@@ -38,7 +39,7 @@ struct SpectralNormShape {
   }
 };
 
-StatusOr<SpectralNormShape> shape_of_spectral_norm(const Tensor& weight, int64_t dim) {
+StatusOr<SpectralNormShape> shape_of(const Tensor& weight, int64_t dim) {
   const auto rank = static_cast<int64_t>(weight.rank());
   if (dim < 0) dim += rank;
   if (dim < 0 || dim >= rank)
@@ -51,7 +52,7 @@ StatusOr<SpectralNormShape> shape_of_spectral_norm(const Tensor& weight, int64_t
 }
 
 template <typename T>
-void normalise_spectral_norm(std::vector<T>& v, T epsilon) {
+void normalise(std::vector<T>& v, T epsilon) {
   T squares = 0;
   for (const T value : v) squares += value * value;
   const T norm = std::sqrt(squares) + epsilon;
@@ -76,12 +77,12 @@ Singular<T> iterate(const SpectralNormShape& s, const SpectralNormAttrs& attrs, 
     s.for_elements([&](int64_t at, int64_t r, int64_t c) {
       found.v[static_cast<size_t>(c)] += w[at] * found.u[static_cast<size_t>(r)];
     });
-    normalise_spectral_norm(found.v, epsilon);
+    normalise(found.v, epsilon);
     std::fill(found.u.begin(), found.u.end(), T{0});
     s.for_elements([&](int64_t at, int64_t r, int64_t c) {
       found.u[static_cast<size_t>(r)] += w[at] * found.v[static_cast<size_t>(c)];
     });
-    normalise_spectral_norm(found.u, epsilon);
+    normalise(found.u, epsilon);
   }
   s.for_elements([&](int64_t at, int64_t r, int64_t c) {
     found.sigma += found.u[static_cast<size_t>(r)] * w[at] * found.v[static_cast<size_t>(c)];
@@ -108,7 +109,7 @@ StatusOr<Singular<T>> find_singular(const KernelContext& ctx, const SpectralNorm
 template <typename Body>
 Status with_singular(const KernelContext& ctx, const SpectralNormArgs& args,
                      const SpectralNormAttrs& attrs, const Tensor& weight, Body&& body) {
-  MILLRACE_ASSIGN_OR_RETURN(const SpectralNormShape s, shape_of_spectral_norm(weight, attrs.dim));
+  MILLRACE_ASSIGN_OR_RETURN(const SpectralNormShape s, shape_of(weight, attrs.dim));
   return dispatch<FloatTypes>(weight.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     MILLRACE_ASSIGN_OR_RETURN(const Singular<T> found,
@@ -121,7 +122,7 @@ Status with_singular(const KernelContext& ctx, const SpectralNormArgs& args,
 StatusOr<Kernel> spectral_norm(const KernelSetup& op) {
   const SpectralNormArgs args{
       op.input("Weight"), op.input("U"), op.input("V"), {}, op.output("Out")};
-  return Kernel([args, attrs = read_attrs_spectral_norm(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weight, needed(ctx, args.weight, "Weight"));
     return with_singular(ctx, args, attrs, *weight,
                          [&]<typename T>(const Singular<T>& found, auto) {
@@ -136,7 +137,7 @@ StatusOr<Kernel> spectral_norm(const KernelSetup& op) {
 StatusOr<Kernel> spectral_norm_grad(const KernelSetup& op) {
   const SpectralNormArgs args{op.input("Weight"), op.input("U"), op.input("V"),
                               op.input("Out@GRAD"), op.output("Weight@GRAD")};
-  return Kernel([args, attrs = read_attrs_spectral_norm(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weight, needed(ctx, args.weight, "Weight"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, result_like(ctx, args.out, *weight));
     if (dw == nullptr) return Ok();
@@ -163,8 +164,10 @@ StatusOr<Kernel> spectral_norm_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace spectral_norm_kernels
 
 void add_nn_spectral_norm(KernelRegistry& registry) {
+  using namespace spectral_norm_kernels;
   registry.add("spectral_norm", spectral_norm);
   registry.add("spectral_norm_grad", spectral_norm_grad);
 }

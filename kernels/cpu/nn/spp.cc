@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace spp_kernels {
 namespace {
 
 struct SppAttrs {
@@ -15,7 +16,7 @@ struct SppAttrs {
   bool max = false;
 };
 
-SppAttrs read_attrs_spp(const KernelSetup& op) {
+SppAttrs read_attrs(const KernelSetup& op) {
   return {op.attr<int64_t>("pyramid_height"), op.attr<std::string>("pooling_type") == "max"};
 }
 
@@ -67,7 +68,7 @@ void for_planes(const std::vector<PoolPlan>& plans, Body&& body) {
 StatusOr<Kernel> spp(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
-  return Kernel([=, attrs = read_attrs_spp(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     Tensor& to = ctx.out(out);
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<PoolPlan> plans, plan_levels(*in, to, attrs));
@@ -88,7 +89,7 @@ StatusOr<Kernel> spp(const KernelSetup& op) {
 StatusOr<Kernel> spp_grad(const KernelSetup& op) {
   const ArgIndex out = op.input("Out");
   const GradientArgs gradient(op);
-  return Kernel([=, attrs = read_attrs_spp(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const GradientTensors g, gradient.like_x(ctx, StartsAs::kZeros));
     if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
@@ -111,8 +112,10 @@ StatusOr<Kernel> spp_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace spp_kernels
 
 void add_nn_spp(KernelRegistry& registry) {
+  using namespace spp_kernels;
   registry.add("spp", spp);
   registry.add("spp_grad", spp_grad);
 }

@@ -12,6 +12,7 @@
 // batch_norm with statistics over the batches of all devices of a group. Devices exchange sums in
 // double, so that splitting the batch changes the result by rounding only.
 namespace millrace::kernels {
+namespace sync_batch_norm_kernels {
 namespace {
 
 DeviceGroup* group_of(const KernelContext& ctx) {
@@ -74,8 +75,8 @@ Status find_moments(const KernelContext& ctx, DeviceGroup& group, const ChannelL
 }
 
 template <typename T>
-Status run_forward_sync_batch_norm(const KernelContext& ctx, const SyncBatchNormForwardArgs& args,
-                                   DeviceGroup& group) {
+Status run_forward(const KernelContext& ctx, const SyncBatchNormForwardArgs& args,
+                   DeviceGroup& group) {
   using C = Compute<T>;
   const Tensor& x = ctx.in(args.x);
   const ChannelLayout l(x.dims(), args.last);
@@ -128,7 +129,7 @@ StatusOr<Kernel> sync_batch_norm(const KernelSetup& op) {
     DeviceGroup* const group = group_of(ctx);
     if (group == nullptr) return alone(ctx);
     return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_forward_sync_batch_norm<typename decltype(tag)::type>(ctx, args, *group);
+      return run_forward<typename decltype(tag)::type>(ctx, args, *group);
     });
   });
 }
@@ -152,8 +153,8 @@ struct SyncBatchNormGradArgs {
 // The gradients of Scale and Bias cover this device only; they are summed later like all gradients
 // of parameters. The gradient of X needs the sums over all devices.
 template <typename T>
-Status run_gradient_sync_batch_norm(const KernelContext& ctx, const SyncBatchNormGradArgs& args,
-                                    DeviceGroup& group) {
+Status run_gradient(const KernelContext& ctx, const SyncBatchNormGradArgs& args,
+                    DeviceGroup& group) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const input, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, args.dy, "Y@GRAD"));
@@ -208,14 +209,16 @@ StatusOr<Kernel> sync_batch_norm_grad(const KernelSetup& op) {
     DeviceGroup* const group = group_of(ctx);
     if (group == nullptr || ctx.find_in(args.dy) == nullptr) return alone(ctx);
     return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
-      return run_gradient_sync_batch_norm<typename decltype(tag)::type>(ctx, args, *group);
+      return run_gradient<typename decltype(tag)::type>(ctx, args, *group);
     });
   });
 }
 
 }  // namespace
+}  // namespace sync_batch_norm_kernels
 
 void add_nn_sync_batch_norm(KernelRegistry& registry) {
+  using namespace sync_batch_norm_kernels;
   registry.add("sync_batch_norm", sync_batch_norm);
   registry.add("sync_batch_norm_grad", sync_batch_norm_grad);
 }

@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace tree_conv_kernels {
 namespace {
 
 // A tree: children of each node; nodes are numbered from 1, entry 0 is unused.
@@ -105,8 +106,7 @@ struct TreeConvSizes {
   int64_t columns = 0;  ///< of the filter as a matrix of 3 * features rows
 };
 
-StatusOr<TreeConvSizes> sizes_of_tree_conv(const Tensor& nodes, const Tensor& edges,
-                                           const Tensor& filter) {
+StatusOr<TreeConvSizes> sizes_of(const Tensor& nodes, const Tensor& edges, const Tensor& filter) {
   if (nodes.rank() != 3 || edges.rank() != 3 || filter.rank() != 4 || edges.dim(2) != 2 ||
       edges.dim(0) != nodes.dim(0) || filter.dim(0) != nodes.dim(2) || filter.dim(1) != 3 ||
       edges.dtype() != DType::kInt32 || filter.dtype() != nodes.dtype()) {
@@ -135,8 +135,8 @@ Status for_trees(const Tensor& edges, const TreeConvSizes& sizes, int32_t max_de
 
 // One row per node: for each feature the weighted sums over its neighbourhood.
 template <typename T>
-void gather_tree_conv(const std::vector<std::vector<Neighbour>>& patches, int64_t features,
-                      const T* nodes, T* rows) {
+void gather(const std::vector<std::vector<Neighbour>>& patches, int64_t features, const T* nodes,
+            T* rows) {
   std::fill_n(rows, static_cast<int64_t>(patches.size()) * 3 * features, T{0});
   for (const std::vector<Neighbour>& patch : patches) {
     for (const Neighbour& near : patch) {
@@ -153,8 +153,8 @@ void gather_tree_conv(const std::vector<std::vector<Neighbour>>& patches, int64_
 
 // The gradient: adds to the gradients of the nodes.
 template <typename T>
-void scatter_tree_conv(const std::vector<std::vector<Neighbour>>& patches, int64_t features,
-                       const T* rows, T* nodes) {
+void scatter(const std::vector<std::vector<Neighbour>>& patches, int64_t features, const T* rows,
+             T* nodes) {
   for (const std::vector<Neighbour>& patch : patches) {
     for (const Neighbour& near : patch) {
       T* const to = nodes + near.node * features;
@@ -178,7 +178,7 @@ StatusOr<Kernel> tree_conv(const KernelSetup& op) {
     const Tensor& nodes = ctx.in(nodes_arg);
     const Tensor& filter = ctx.in(filter_arg);
     const Tensor& edges = ctx.in(edges_arg);
-    MILLRACE_ASSIGN_OR_RETURN(const TreeConvSizes sizes, sizes_of_tree_conv(nodes, edges, filter));
+    MILLRACE_ASSIGN_OR_RETURN(const TreeConvSizes sizes, sizes_of(nodes, edges, filter));
     return dispatch<FloatTypes>(nodes.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       T* const out = ctx.out(out_arg).data<T>();
@@ -186,8 +186,8 @@ StatusOr<Kernel> tree_conv(const KernelSetup& op) {
       std::fill_n(out, ctx.out(out_arg).numel(), T{0});
       std::vector<T> rows(static_cast<size_t>(sizes.nodes * 3 * sizes.features));
       return for_trees(edges, sizes, max_depth, [&](int64_t n, const auto& patches) {
-        gather_tree_conv(patches, sizes.features,
-                         nodes.data<T>() + n * sizes.nodes * sizes.features, rows.data());
+        gather(patches, sizes.features, nodes.data<T>() + n * sizes.nodes * sizes.features,
+               rows.data());
         const GemmShape shape{static_cast<int64_t>(patches.size()), sizes.columns,
                               3 * sizes.features};
         return (*gemm)(ctx.device(), shape, rows.data(), filter.data<T>(),
@@ -211,8 +211,7 @@ StatusOr<Kernel> tree_conv_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const edges, needed(ctx, edges_arg, "EdgeSet"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const filter, needed(ctx, filter_arg, "Filter"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dout, needed(ctx, dout_arg, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const TreeConvSizes sizes,
-                              sizes_of_tree_conv(*nodes, *edges, *filter));
+    MILLRACE_ASSIGN_OR_RETURN(const TreeConvSizes sizes, sizes_of(*nodes, *edges, *filter));
     if (dout->numel() != sizes.batch * sizes.nodes * sizes.columns ||
         dout->dtype() != nodes->dtype())
       return ctx.error("Out@GRAD {} does not fit NodesVector {}", describe(*dout),
@@ -230,7 +229,7 @@ StatusOr<Kernel> tree_conv_grad(const KernelSetup& op) {
         const int64_t first = n * sizes.nodes * sizes.features;
         const auto count = static_cast<int64_t>(patches.size());
         if (dfilter != nullptr) {
-          gather_tree_conv(patches, sizes.features, nodes->data<T>() + first, rows.data());
+          gather(patches, sizes.features, nodes->data<T>() + first, rows.data());
           GemmShape shape{width, sizes.columns, count};
           shape.a_transposed = true;
           shape.accumulate = true;
@@ -242,7 +241,7 @@ StatusOr<Kernel> tree_conv_grad(const KernelSetup& op) {
         shape.b_transposed = true;
         MILLRACE_RETURN_IF_ERROR(
             (*for_nodes)(ctx.device(), shape, from, filter->data<T>(), rows.data()));
-        scatter_tree_conv(patches, sizes.features, rows.data(), dnodes->data<T>() + first);
+        scatter(patches, sizes.features, rows.data(), dnodes->data<T>() + first);
         return Ok();
       });
     });
@@ -250,8 +249,10 @@ StatusOr<Kernel> tree_conv_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace tree_conv_kernels
 
 void add_nn_tree_conv(KernelRegistry& registry) {
+  using namespace tree_conv_kernels;
   registry.add("tree_conv", tree_conv);
   registry.add("tree_conv_grad", tree_conv_grad);
 }

@@ -5,6 +5,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace adam_kernels {
 namespace {
 
 using optimizer::moment_settings;
@@ -66,7 +67,7 @@ bool is_in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out) {
 // Two peculiarities of the original that affect its results. With a sparse gradient, the powers are
 // multiplied before the update; if Beta1Pow and Beta2Pow are also the outputs, the update then
 // reads the multiplied values. The learning rate ratio of adamw applies to the decay only.
-Status run_adam(const KernelContext& ctx, AdamState& state) {
+Status run(const KernelContext& ctx, AdamState& state) {
   MILLRACE_ASSIGN_OR_RETURN(const MomentSettings s, optimizer::moment_settings(ctx, state.moments));
   if (!s.skip && optimizer::update_few<2>(ctx, state.slots,
                                           adam_formula(s, state.decay, s.beta1_pow, s.beta2_pow)))
@@ -101,17 +102,17 @@ std::shared_ptr<AdamState> single_adam_state(const KernelSetup& op) {
 
 StatusOr<Kernel> adam_kernel(const KernelSetup& op) {
   return Kernel(
-      [state = single_adam_state(op)](const KernelContext& ctx) { return run_adam(ctx, *state); });
+      [state = single_adam_state(op)](const KernelContext& ctx) { return run(ctx, *state); });
 }
 
-StatusOr<Kernel> merged_adam(const KernelSetup& op) {
+StatusOr<Kernel> merged(const KernelSetup& op) {
   std::vector<std::shared_ptr<AdamState>> states;
   for (size_t k = 0; k < static_cast<size_t>(op.inputs("Param").count); ++k)
     states.push_back(adam_state(op, k));
   return Kernel(
       [states, params = optimizer::parameter_names(op)](const KernelContext& ctx) -> Status {
         for (size_t k = 0; k < states.size(); ++k) {
-          if (Status status = run_adam(ctx, *states[k]); !status.ok())
+          if (Status status = run(ctx, *states[k]); !status.ok())
             return optimizer::in_parameter(std::move(status), params, k);
         }
         return Ok();
@@ -122,7 +123,7 @@ StatusOr<Kernel> adamw(const KernelSetup& op) {
   const auto state = single_adam_state(op);
   if (op.attr<bool>("with_decay"))
     state->decay = static_cast<double>(op.attr<float>("coeff")) * op.attr<float>("lr_ratio");
-  return Kernel([state](const KernelContext& ctx) { return run_adam(ctx, *state); });
+  return Kernel([state](const KernelContext& ctx) { return run(ctx, *state); });
 }
 
 template <typename T>
@@ -154,12 +155,14 @@ StatusOr<Kernel> adamax(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace adam_kernels
 
 void add_optimizer_adam(KernelRegistry& registry) {
+  using namespace adam_kernels;
   registry.add("adam", adam_kernel);
   registry.add("adamw", adamw);
   registry.add("adamax", adamax);
-  registry.add("merged_adam", merged_adam);
+  registry.add("merged_adam", merged);
 }
 
 }  // namespace millrace::kernels

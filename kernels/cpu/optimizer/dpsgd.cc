@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace dpsgd_kernels {
 namespace {
 
 using optimizer::UpdateTensors;
@@ -21,8 +22,7 @@ struct DpsgdSettings {
 // Each element gets independent noise; only then is a gradient private. (The original draws one
 // number for all elements of a parameter.)
 template <typename T>
-void step_dpsgd(const UpdateTensors& t, const DpsgdSettings& s, double norm,
-                std::mt19937_64& engine) {
+void step(const UpdateTensors& t, const DpsgdSettings& s, double norm, std::mt19937_64& engine) {
   const T shrink = static_cast<T>(norm > s.clip ? s.clip / norm : 1.0);
   std::normal_distribution<T> noise(0, s.sigma > 0 ? static_cast<T>(s.sigma) : T(1));
   const T factor = s.sigma > 0 ? static_cast<T>(1 / s.batch_size) : T(0);
@@ -51,16 +51,17 @@ StatusOr<Kernel> dpsgd(const KernelSetup& op) {
     if (t.grad == nullptr) return ctx.error("Grad must be dense, found selected rows");
     const double norm = std::sqrt(optimizer::squared_norm(*t.grad, ctx.device()));
     return dispatch<FloatTypes>(t.param->dtype(), [&](auto tag) -> Status {
-      step_dpsgd<typename decltype(tag)::type>(t, settings, norm, engine);
+      step<typename decltype(tag)::type>(t, settings, norm, engine);
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace dpsgd_kernels
 
 void add_optimizer_dpsgd(KernelRegistry& registry) {
-  registry.add("dpsgd", dpsgd);
+  registry.add("dpsgd", dpsgd_kernels::dpsgd);
 }
 
 }  // namespace millrace::kernels

@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace lamb_kernels {
 namespace {
 
 using optimizer::MomentSettings;
@@ -76,14 +77,14 @@ double trust(const Direction<T>& direction, int64_t count, CpuDevice& device) {
 }
 
 template <typename T>
-void step_lamb(const Direction<T>& direction, T* param, T rate, int64_t count, CpuDevice& device) {
+void take_step(const Direction<T>& direction, T* param, T rate, int64_t count, CpuDevice& device) {
   device.parallel_for(count, optimizer::kUpdateGrain, [&](int64_t begin, int64_t end) {
     const Direction<T> d = direction;
     for (int64_t i = begin; i < end; ++i) param[i] -= rate * d(i);
   });
 }
 
-Status run_lamb(const KernelContext& ctx, LambState& state) {
+Status run(const KernelContext& ctx, LambState& state) {
   MILLRACE_ASSIGN_OR_RETURN(const MomentSettings s, optimizer::moment_settings(ctx, state.moments));
   MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors t, update_tensors(ctx, state.slots));
   if (s.skip || t.nothing_to_do()) return optimizer::update_powers(ctx, state.moments, s, t);
@@ -105,7 +106,7 @@ Status run_lamb(const KernelContext& ctx, LambState& state) {
                                  static_cast<T>(state.decay)};
     const int64_t count = t.param->numel();
     const double factor = state.adapt ? trust(direction, count, ctx.device()) : 1.0;
-    step_lamb(direction, t.param->data<T>(), static_cast<T>(t.rate * factor), count, ctx.device());
+    take_step(direction, t.param->data<T>(), static_cast<T>(t.rate * factor), count, ctx.device());
     return Ok();
   }));
   return optimizer::update_powers(ctx, state.moments, s, t);
@@ -118,13 +119,14 @@ StatusOr<Kernel> lamb(const KernelSetup& op) {
   state->moments = optimizer::moment_slots(op);
   state->decay = op.attr<float>("weight_decay");
   state->adapt = state->decay > 0 || op.attr<bool>("always_adapt");
-  return Kernel([state](const KernelContext& ctx) { return run_lamb(ctx, *state); });
+  return Kernel([state](const KernelContext& ctx) { return run(ctx, *state); });
 }
 
 }  // namespace
+}  // namespace lamb_kernels
 
 void add_optimizer_lamb(KernelRegistry& registry) {
-  registry.add("lamb", lamb);
+  registry.add("lamb", lamb_kernels::lamb);
 }
 
 }  // namespace millrace::kernels

@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace lars_kernels {
 namespace {
 
 using optimizer::squared_norm;
@@ -32,8 +33,8 @@ struct LarsSettings {
   double rescale = 1;
 };
 
-Status run_lars(const KernelContext& ctx, const UpdateSlots& slots, const LarsSettings& s,
-                RowMerger& merger) {
+Status run(const KernelContext& ctx, const UpdateSlots& slots, const LarsSettings& s,
+           RowMerger& merger) {
   MILLRACE_ASSIGN_OR_RETURN(UpdateTensors t, update_tensors(ctx, slots));
   if (t.grad == nullptr) return ctx.error("Grad must be dense, found selected rows");
   const Tensor& wide = t.master != nullptr ? *t.master : *t.param;
@@ -71,15 +72,16 @@ StatusOr<Kernel> lars_momentum(const KernelSetup& op) {
   auto merger = std::make_shared<RowMerger>();
   return Kernel([parts, merger](const KernelContext& ctx) -> Status {
     for (const Part& part : parts)
-      MILLRACE_RETURN_IF_ERROR(run_lars(ctx, part.slots, part.settings, *merger));
+      MILLRACE_RETURN_IF_ERROR(run(ctx, part.slots, part.settings, *merger));
     return Ok();
   });
 }
 
 }  // namespace
+}  // namespace lars_kernels
 
 void add_optimizer_lars(KernelRegistry& registry) {
-  registry.add("lars_momentum", lars_momentum);
+  registry.add("lars_momentum", lars_kernels::lars_momentum);
 }
 
 }  // namespace millrace::kernels

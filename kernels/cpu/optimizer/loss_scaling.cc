@@ -9,6 +9,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace loss_scaling {
 namespace {
 
 constexpr int64_t kLossScalingGrain = 32768;
@@ -40,7 +41,7 @@ bool all_finite(const Tensor& x, CpuDevice& device) {
 }
 
 template <typename T>
-void multiply_loss_scaling(const Tensor& x, Tensor& out, double factor, CpuDevice& device) {
+void multiply(const Tensor& x, Tensor& out, double factor, CpuDevice& device) {
   device.parallel_for(x.numel(), kLossScalingGrain, [&](int64_t begin, int64_t end) {
     using C = Compute<T>;
     const C f = static_cast<C>(factor);
@@ -74,8 +75,8 @@ StatusOr<Kernel> check_finite_and_unscale(const KernelSetup& op) {
     for (int32_t k = 0; k < x.count; ++k) {
       MILLRACE_RETURN_IF_ERROR(
           dispatch<AllFloatTypes>(ctx.in(x, k).dtype(), [&](auto tag) -> Status {
-            multiply_loss_scaling<typename decltype(tag)::type>(
-                ctx.in(x, k), ctx.out(out, k), finite ? 1 / divisor : 0, ctx.device());
+            multiply<typename decltype(tag)::type>(ctx.in(x, k), ctx.out(out, k),
+                                                   finite ? 1 / divisor : 0, ctx.device());
             return Ok();
           }));
     }
@@ -182,8 +183,10 @@ StatusOr<Kernel> update_loss_scaling(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace loss_scaling
 
 void add_optimizer_loss_scaling(KernelRegistry& registry) {
+  using namespace loss_scaling;
   registry.add("check_finite_and_unscale", check_finite_and_unscale);
   registry.add("update_loss_scaling", update_loss_scaling);
 }

@@ -1,6 +1,7 @@
 #include "kernels/cpu/optimizer/moments.h"
 
 namespace millrace::kernels::optimizer {
+namespace moments {
 namespace {
 
 StatusOr<double> number_or(const KernelContext& ctx, ArgIndex arg, const char* slot,
@@ -10,7 +11,7 @@ StatusOr<double> number_or(const KernelContext& ctx, ArgIndex arg, const char* s
   return first_number(*tensor, slot);
 }
 
-Status multiply_moments(const KernelContext& ctx, ArgIndex in, ArgIndex out, double factor) {
+Status multiply(const KernelContext& ctx, ArgIndex in, ArgIndex out, double factor) {
   if (!in || !out) return Ok();
   const Tensor& from = ctx.in(in);
   Tensor& to = ctx.out(out);
@@ -25,6 +26,7 @@ Status multiply_moments(const KernelContext& ctx, ArgIndex in, ArgIndex out, dou
 }
 
 }  // namespace
+}  // namespace moments
 
 MomentSlots moment_slots(const KernelSetup& op, size_t k) {
   MomentSlots slots;
@@ -45,6 +47,7 @@ MomentSlots moment_slots(const KernelSetup& op, size_t k) {
 }
 
 StatusOr<MomentSettings> moment_settings(const KernelContext& ctx, const MomentSlots& slots) {
+  using namespace moments;
   MomentSettings s;
   MILLRACE_ASSIGN_OR_RETURN(s.beta1,
                             number_or(ctx, slots.beta1_tensor, "Beta1Tensor", slots.beta1));
@@ -61,10 +64,11 @@ StatusOr<MomentSettings> moment_settings(const KernelContext& ctx, const MomentS
 
 Status update_powers(const KernelContext& ctx, const MomentSlots& slots, const MomentSettings& s,
                      const UpdateTensors& t) {
+  using namespace moments;
   const bool keep = s.skip || slots.keep_powers || t.nothing_to_do();
   MILLRACE_RETURN_IF_ERROR(
-      multiply_moments(ctx, slots.beta1_pow, slots.beta1_pow_out, keep ? 1.0 : s.beta1));
-  return multiply_moments(ctx, slots.beta2_pow, slots.beta2_pow_out, keep ? 1.0 : s.beta2);
+      multiply(ctx, slots.beta1_pow, slots.beta1_pow_out, keep ? 1.0 : s.beta1));
+  return multiply(ctx, slots.beta2_pow, slots.beta2_pow_out, keep ? 1.0 : s.beta2);
 }
 
 }  // namespace millrace::kernels::optimizer

@@ -8,6 +8,7 @@
 
 // sgd and momentum, for one parameter and for several at once.
 namespace millrace::kernels {
+namespace plain {
 namespace {
 
 using optimizer::Sparse;
@@ -50,7 +51,7 @@ Status descend_table(const KernelContext& ctx, const UpdateSlots& slots, RowMerg
   });
 }
 
-StatusOr<Kernel> sgd_plain(const KernelSetup& op) {
+StatusOr<Kernel> sgd(const KernelSetup& op) {
   const UpdateSlots slots = update_slots(op, {});
   optimizer::accept_layouts(op, slots);
   Kernel dense = optimizer::update_kernel<0>(
@@ -101,7 +102,7 @@ auto momentum_formula(const MomentumSettings& s) {
   };
 }
 
-StatusOr<Kernel> momentum_plain(const KernelSetup& op) {
+StatusOr<Kernel> momentum(const KernelSetup& op) {
   MomentumSettings settings{op.attr<float>("mu"), 0, op.attr<float>("rescale_grad")};
   if (op.attr<std::string>("regularization_method") == "l2_decay")
     settings.decay = op.attr<float>("regularization_coeff");
@@ -145,10 +146,12 @@ StatusOr<Kernel> merged_momentum(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace plain
 
 void add_optimizer_plain(KernelRegistry& registry) {
-  registry.add("sgd", sgd_plain);
-  registry.add("momentum", momentum_plain);
+  using namespace plain;
+  registry.add("sgd", sgd);
+  registry.add("momentum", momentum);
   registry.add("merged_sgd", merged_sgd);
   registry.add("merged_momentum", merged_momentum);
 }

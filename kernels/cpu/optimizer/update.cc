@@ -6,6 +6,7 @@
 #include "framework/op_attrs.h"
 
 namespace millrace::kernels::optimizer {
+namespace update_kernels {
 namespace {
 
 bool is_half(DType dtype) {
@@ -38,7 +39,7 @@ Status check_like(const KernelContext& ctx, const Tensor& param, const Tensor& o
   return Ok();
 }
 
-Status check_rows_update(const KernelContext& ctx, const Tensor& param, const SelectedRows& rows) {
+Status check_rows(const KernelContext& ctx, const Tensor& param, const SelectedRows& rows) {
   if (rows.rows.empty()) return Ok();
   if (param.rank() == 0 || rows.height != param.dim(0) ||
       row_width(rows.value) != row_width(param) || rows.value.dtype() != param.dtype()) {
@@ -50,8 +51,7 @@ Status check_rows_update(const KernelContext& ctx, const Tensor& param, const Se
 
 // Converts all tensors to the layout of the parameter, or to row-major order if the formula would
 // see padding or converted elements.
-Status follow_layout_update(const KernelContext& ctx, const UpdateSlots& slots,
-                            const UpdateTensors& t) {
+Status follow_layout(const KernelContext& ctx, const UpdateSlots& slots, const UpdateTensors& t) {
   const bool follows =
       t.rows == nullptr && !is_padded(*t.param) && t.master == nullptr &&
       t.grad->dims() == t.param->dims() && t.grad->dtype() == t.param->dtype() &&
@@ -83,6 +83,7 @@ bool any_layout(const UpdateTensors& t) {
 }
 
 }  // namespace
+}  // namespace update_kernels
 
 void accept_layouts(const KernelSetup& op, const UpdateSlots& slots) {
   op.accept_layout(slots.param);
@@ -127,6 +128,7 @@ std::vector<std::string> parameter_names(const KernelSetup& op) {
 }
 
 StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlots& slots) {
+  using namespace update_kernels;
   UpdateTensors t;
   MILLRACE_ASSIGN_OR_RETURN(t.param, in_place(ctx, slots.param, slots.param_out, "Param"));
   const bool half = is_half(t.param->dtype());
@@ -145,7 +147,7 @@ StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlo
   if (!slots.grad) return ctx.error("Grad is missing");
   t.rows = ctx.in_value(slots.grad).get_if<SelectedRows>();
   if (t.rows != nullptr) {
-    MILLRACE_RETURN_IF_ERROR(check_rows_update(ctx, *t.param, *t.rows));
+    MILLRACE_RETURN_IF_ERROR(check_rows(ctx, *t.param, *t.rows));
   } else {
     t.grad = ctx.find_in(slots.grad);
     if (t.grad == nullptr) return ctx.error("Grad must be a tensor or selected rows");
@@ -162,7 +164,7 @@ StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlo
     MILLRACE_RETURN_IF_ERROR(join_group(ctx, slots, t));
     return t;
   }
-  if (any_layout(t)) MILLRACE_RETURN_IF_ERROR(follow_layout_update(ctx, slots, t));
+  if (any_layout(t)) MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, slots, t));
   return t;
 }
 

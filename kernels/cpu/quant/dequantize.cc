@@ -3,13 +3,14 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace dequantize_kernels {
 namespace {
 
 using StoredTypes = Types<float, double, int8_t, int16_t, int32_t>;
 
 // out = x * factor, for a run of elements.
 template <typename T, typename C>
-void multiply_dequantize(const T* x, C* out, int64_t count, C factor) {
+void multiply(const T* x, C* out, int64_t count, C factor) {
   for (int64_t i = 0; i < count; ++i) out[i] = static_cast<C>(x[i]) * factor;
 }
 
@@ -42,7 +43,7 @@ StatusOr<Kernel> dequantize(const KernelSetup& op) {
     Tensor& out = ctx.out(out_arg);
     MILLRACE_RETURN_IF_ERROR(check_scale(ctx, scale, out, 1));
     return with_types(x, out, [&]<typename T, typename C>(const T* from, C* to) -> Status {
-      multiply_dequantize(from, to, x.numel(), *scale.data<C>() / static_cast<C>(range));
+      multiply(from, to, x.numel(), *scale.data<C>() / static_cast<C>(range));
       return Ok();
     });
   });
@@ -75,7 +76,7 @@ StatusOr<Kernel> dequantize_channels(const KernelSetup& op) {
       const C all = scales.count == 2 ? *ctx.in(scales, 1).data<C>() : C(1);
       for (int64_t r = 0; r < view.outer * view.size; ++r) {
         const C factor = channels[r % view.size] * all / static_cast<C>(range);
-        multiply_dequantize(from + r * view.inner, to + r * view.inner, view.inner, factor);
+        multiply(from + r * view.inner, to + r * view.inner, view.inner, factor);
       }
       return Ok();
     });
@@ -83,8 +84,10 @@ StatusOr<Kernel> dequantize_channels(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace dequantize_kernels
 
 void add_quant_dequantize(KernelRegistry& registry) {
+  using namespace dequantize_kernels;
   registry.add("fake_dequantize_max_abs", dequantize);
   registry.add("dequantize_abs_max", dequantize);
   registry.add("fake_channel_wise_dequantize_max_abs", dequantize_channels);

@@ -5,17 +5,18 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace fake_quantize {
 namespace {
 
 // The value of a one-element tensor as double; 0 if there is no tensor.
-double value_of_fake_quantize(const Tensor* tensor) {
+double value_of(const Tensor* tensor) {
   if (tensor == nullptr || tensor->numel() < 1) return 0;
   if (tensor->dtype() == DType::kFloat64) return *tensor->data<double>();
   if (tensor->dtype() == DType::kFloat32) return static_cast<double>(*tensor->data<float>());
   return 0;
 }
 
-void store_fake_quantize(Tensor* tensor, double value) {
+void store(Tensor* tensor, double value) {
   if (tensor == nullptr || tensor->numel() < 1) return;
   if (tensor->dtype() == DType::kFloat64) *tensor->data<double>() = value;
   if (tensor->dtype() == DType::kFloat32) *tensor->data<float>() = static_cast<float>(value);
@@ -47,7 +48,7 @@ StatusOr<Kernel> make_abs_max(const KernelSetup& op, bool back) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
     const double scale = magnitude_of(x);
-    store_fake_quantize(ctx.find_out(scale_out), scale);
+    store(ctx.find_out(scale_out), scale);
     return round_all(x, ctx.out(out), scale, grid);
   });
 }
@@ -103,15 +104,15 @@ struct Moving {
   // Adds the maximum of x to the moving average. \returns the scale to use
   double update(const KernelContext& ctx, const Tensor& x) const {
     if (is_test) {
-      const double scale = value_of_fake_quantize(ctx.find_in(in_scale));
-      store_fake_quantize(ctx.find_out(out_scale), scale);
+      const double scale = value_of(ctx.find_in(in_scale));
+      store(ctx.find_out(out_scale), scale);
       return scale;
     }
-    const double state = rate * value_of_fake_quantize(ctx.find_in(in_state)) + 1;
-    const double accum = rate * value_of_fake_quantize(ctx.find_in(in_accum)) + magnitude_of(x);
-    store_fake_quantize(ctx.find_out(out_state), state);
-    store_fake_quantize(ctx.find_out(out_accum), accum);
-    store_fake_quantize(ctx.find_out(out_scale), accum / state);
+    const double state = rate * value_of(ctx.find_in(in_state)) + 1;
+    const double accum = rate * value_of(ctx.find_in(in_accum)) + magnitude_of(x);
+    store(ctx.find_out(out_state), state);
+    store(ctx.find_out(out_accum), accum);
+    store(ctx.find_out(out_scale), accum / state);
     return accum / state;
   }
 
@@ -180,7 +181,7 @@ StatusOr<Kernel> range_abs_max(const KernelSetup& op) {
   const Grid grid(op, false);
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
-    double scale = value_of_fake_quantize(ctx.find_in(in_scale));
+    double scale = value_of(ctx.find_in(in_scale));
     if (!is_test) {
       int64_t step = 0;
       if (const Tensor* const iter = ctx.find_in(iter_arg)) {
@@ -199,7 +200,7 @@ StatusOr<Kernel> range_abs_max(const KernelSetup& op) {
         *next->data<int64_t>() = step + 1;
       }
     }
-    store_fake_quantize(ctx.find_out(scale_out), scale);
+    store(ctx.find_out(scale_out), scale);
     return round_all(x, ctx.out(out), scale, grid);
   });
 }
@@ -222,8 +223,10 @@ StatusOr<Kernel> with(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace fake_quantize
 
 void add_quant_fake_quantize(KernelRegistry& registry) {
+  using namespace fake_quantize;
   registry.add("fake_quantize_abs_max", with<make_abs_max, false>);
   registry.add("fake_quantize_dequantize_abs_max", with<make_abs_max, true>);
   registry.add("fake_channel_wise_quantize_abs_max", with<make_channel_wise, false>);

@@ -13,6 +13,7 @@
 
 // Ops that create tensors of one value, or of listed values.
 namespace millrace::kernels {
+namespace fill_kernels {
 namespace {
 
 // A number of a program; the integer is set if a double cannot represent it.
@@ -38,7 +39,7 @@ StatusOr<Number> parse_number(const KernelSetup& op, const std::string& text) {
 }
 
 template <typename T>
-T value_as_fill(const Number& number) {
+T value_as(const Number& number) {
   if constexpr (std::is_same_v<T, bool>) {
     return number.real != 0;
   } else if constexpr (std::is_integral_v<T>) {
@@ -53,7 +54,7 @@ Status fill_kernel(CpuDevice& device, Tensor& out, const Number& number) {
   return dispatch<AllTypes>(out.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     T* const to = out.data<T>();
-    const T value = value_as_fill<T>(number);
+    const T value = value_as<T>(number);
     device.parallel_for(out.numel(), 65536, [&](int64_t begin, int64_t end) {
       std::fill(to + begin, to + end, value);
     });
@@ -74,7 +75,7 @@ StatusOr<Number> number_of(const Tensor& tensor) {
   return number;
 }
 
-StatusOr<Kernel> fill_constant_fill(const KernelSetup& op) {
+StatusOr<Kernel> fill_constant(const KernelSetup& op) {
   const ArgIndex value_tensor = op.input("ValueTensor");
   const ArgIndex out = op.output("Out");
   const ShapeArg shape(op);
@@ -96,7 +97,7 @@ StatusOr<Kernel> fill_constant_fill(const KernelSetup& op) {
 
 template <typename T>
 void copy_listed(const std::vector<float>& values, T* out) {
-  for (size_t i = 0; i < values.size(); ++i) out[i] = value_as_fill<T>({values[i], std::nullopt});
+  for (size_t i = 0; i < values.size(); ++i) out[i] = value_as<T>({values[i], std::nullopt});
 }
 
 StatusOr<Kernel> fill_listed(const KernelSetup& op) {
@@ -187,10 +188,12 @@ StatusOr<Kernel> fill_zeros_like2(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace fill_kernels
 
 void add_random_fill(KernelRegistry& registry) {
-  registry.add("fill_constant", fill_constant_fill);
-  registry.add("fill_constant_batch_size_like", fill_constant_fill);
+  using namespace fill_kernels;
+  registry.add("fill_constant", fill_constant);
+  registry.add("fill_constant_batch_size_like", fill_constant);
   registry.add("fill", fill_listed);
   registry.add("fill_any_like", fill_any_like);
   registry.add("fill_zeros_like", fill_zeros_like);

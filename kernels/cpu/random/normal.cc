@@ -9,6 +9,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace normal {
 namespace {
 
 struct NormalPair {
@@ -41,7 +42,7 @@ struct Law {
 };
 
 template <typename T>
-void draw_floats_normal(uint64_t key, Law law, T* out, int64_t begin, int64_t end, int64_t count) {
+void draw_float_range(uint64_t key, Law law, T* out, int64_t begin, int64_t end, int64_t count) {
   const auto mean = static_cast<float>(law.mean);
   const auto deviation = static_cast<float>(law.deviation);
   const int64_t pairs = std::min(end, count / 2);
@@ -56,7 +57,7 @@ void draw_floats_normal(uint64_t key, Law law, T* out, int64_t begin, int64_t en
   }
 }
 
-void draw_doubles_normal(uint64_t key, Law law, double* out, int64_t begin, int64_t end) {
+void draw_doubles(uint64_t key, Law law, double* out, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const auto at = 2 * static_cast<uint64_t>(i);
     const double u = 1.0 - unit_double(random_bits(key, at));
@@ -68,17 +69,15 @@ void draw_doubles_normal(uint64_t key, Law law, double* out, int64_t begin, int6
 Status draw_normal(CpuDevice& device, uint64_t key, Law law, Tensor& out) {
   return draw_floats(
       device, out, 4096, 4096,
-      [&](double* to, int64_t begin, int64_t end) {
-        draw_doubles_normal(key, law, to, begin, end);
-      },
+      [&](double* to, int64_t begin, int64_t end) { draw_doubles(key, law, to, begin, end); },
       [&](auto* to, int64_t begin, int64_t end) {
-        draw_floats_normal(key, law, to, begin, end, out.numel());
+        draw_float_range(key, law, to, begin, end, out.numel());
       });
 }
 
 // Inverse of the error function times sqrt(2) for |y| < 0.96, which is enough for two standard
 // deviations; the polynomial of M. Giles, "Approximating the erfinv function".
-inline float inverse_normal(float y) {
+inline float inverse(float y) {
   const float w = -vmath::log((1.0F - y) * (1.0F + y)) - 2.5F;
   float p = 2.81022636e-08F;
   p = p * w + 3.43273939e-07F;
@@ -105,7 +104,7 @@ Status draw_truncated(CpuDevice& device, uint64_t key, Law law, Tensor& out) {
       for (int64_t i = begin; i < end; ++i) {
         const auto bits = static_cast<uint32_t>(random_bits(key, static_cast<uint64_t>(i)) >> 32U);
         const float y = kCovered * (2.0F * unit_float(bits) - 1.0F + 0x1p-24F);
-        to[i] = static_cast<T>(mean + deviation * static_cast<Compute<T>>(inverse_normal(y)));
+        to[i] = static_cast<T>(mean + deviation * static_cast<Compute<T>>(inverse(y)));
       }
     });
     return Ok();
@@ -114,7 +113,7 @@ Status draw_truncated(CpuDevice& device, uint64_t key, Law law, Tensor& out) {
 
 using Draw = Status (*)(CpuDevice&, uint64_t, Law, Tensor&);
 
-StatusOr<Kernel> make_normal(const KernelSetup& op, Draw draw) {
+StatusOr<Kernel> make(const KernelSetup& op, Draw draw) {
   const ArgIndex out = op.output("Out");
   const ShapeArg shape(op);
   const Law law{op.attr<float>("mean"), op.attr<float>("std")};
@@ -127,15 +126,17 @@ StatusOr<Kernel> make_normal(const KernelSetup& op, Draw draw) {
 }
 
 StatusOr<Kernel> gaussian(const KernelSetup& op) {
-  return make_normal(op, draw_normal);
+  return make(op, draw_normal);
 }
 StatusOr<Kernel> truncated(const KernelSetup& op) {
-  return make_normal(op, draw_truncated);
+  return make(op, draw_truncated);
 }
 
 }  // namespace
+}  // namespace normal
 
 void add_random_normal(KernelRegistry& registry) {
+  using namespace normal;
   registry.add("gaussian_random", gaussian);
   registry.add("gaussian_random_batch_size_like", gaussian);
   registry.add("truncated_gaussian_random", truncated);

@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace uniform_kernels {
 namespace {
 
 struct Range {
@@ -25,8 +26,8 @@ double below(double max, double min) {
 
 // Elements [2 * begin, 2 * end) of a tensor of count elements: one draw produces two floats.
 template <typename T>
-void draw_floats_uniform(uint64_t key, Range range, T* out, int64_t begin, int64_t end,
-                         int64_t count) {
+void draw_float_range(uint64_t key, Range range, T* out, int64_t begin, int64_t end,
+                      int64_t count) {
   const auto min = static_cast<float>(range.min);
   const auto span = static_cast<float>(range.max) - min;
   const float last = below(static_cast<float>(range.max), min);
@@ -45,7 +46,7 @@ void draw_floats_uniform(uint64_t key, Range range, T* out, int64_t begin, int64
   }
 }
 
-void draw_doubles_uniform(uint64_t key, Range range, double* out, int64_t begin, int64_t end) {
+void draw_doubles(uint64_t key, Range range, double* out, int64_t begin, int64_t end) {
   const double last = below(range.max, range.min);
   const double span = range.max - range.min;
   for (int64_t i = begin; i < end; ++i) {
@@ -57,11 +58,9 @@ void draw_doubles_uniform(uint64_t key, Range range, double* out, int64_t begin,
 Status draw(CpuDevice& device, uint64_t key, Range range, Tensor& out) {
   return draw_floats(
       device, out, 16384, 8192,
-      [&](double* to, int64_t begin, int64_t end) {
-        draw_doubles_uniform(key, range, to, begin, end);
-      },
+      [&](double* to, int64_t begin, int64_t end) { draw_doubles(key, range, to, begin, end); },
       [&](auto* to, int64_t begin, int64_t end) {
-        draw_floats_uniform(key, range, to, begin, end, out.numel());
+        draw_float_range(key, range, to, begin, end, out.numel());
       });
 }
 
@@ -72,8 +71,7 @@ struct UniformDiagonal {
   double value = 1;
 };
 
-Status set_diagonal_uniform(const KernelContext& ctx, const UniformDiagonal& diagonal,
-                            Tensor& out) {
+Status set_diagonal(const KernelContext& ctx, const UniformDiagonal& diagonal, Tensor& out) {
   if (diagonal.count == 0) return Ok();
   if ((diagonal.count - 1) * (diagonal.step + 1) >= out.numel()) {
     return ctx.error("{} diagonal elements, {} apart, do not fit {}", diagonal.count,
@@ -101,13 +99,15 @@ StatusOr<Kernel> uniform(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const created, shape.create(ctx, out));
     Tensor& to = *created;
     MILLRACE_RETURN_IF_ERROR(draw(ctx.device(), stream_key(ctx.device(), seed), range, to));
-    return set_diagonal_uniform(ctx, diagonal, to);
+    return set_diagonal(ctx, diagonal, to);
   });
 }
 
 }  // namespace
+}  // namespace uniform_kernels
 
 void add_random_uniform(KernelRegistry& registry) {
+  using namespace uniform_kernels;
   registry.add("uniform_random", uniform);
   registry.add("uniform_random_batch_size_like", uniform);
 }

@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace logsumexp_kernels {
 namespace {
 
 // sums[...] += exp(in - top[...]) along the nest.
@@ -29,7 +30,7 @@ void add_powers(CpuDevice& device, const ReduceNest& nest, const T* in, const T*
 }
 
 template <typename T>
-Status run_logsumexp(CpuDevice& device, const ReduceAxes::Plan& plan, const T* x, T* out) {
+Status run(CpuDevice& device, const ReduceAxes::Plan& plan, const T* x, T* out) {
   const auto bytes = static_cast<size_t>(plan.out_count) * sizeof(T);
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory, device.scratch(2 * bytes, 2));
   T* const top = reinterpret_cast<T*>(memory);
@@ -54,7 +55,7 @@ StatusOr<Kernel> logsumexp(const KernelSetup& op) {
         Tensor& out = ctx.out(out_arg);
         MILLRACE_RETURN_IF_ERROR(ReduceAxes::check_result(ctx, *plan, out));
         return with_wide_elements(ctx.device(), x, out, [&](const auto* from, auto* to) {
-          return run_logsumexp(ctx.device(), *plan, from, to);
+          return run(ctx.device(), *plan, from, to);
         });
       });
 }
@@ -80,9 +81,11 @@ StatusOr<Kernel> logsumexp_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace logsumexp_kernels
 
 /// logsumexp with its gradient.
 void add_reduce_logsumexp(KernelRegistry& registry) {
+  using namespace logsumexp_kernels;
   registry.add("logsumexp", logsumexp);
   registry.add("logsumexp_grad", logsumexp_grad);
 }

@@ -6,13 +6,14 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace reductions {
 namespace {
 
 // The last operation on the results.
 enum class Finish { kNothing, kDivide, kRoot };
 
 template <Finish kFinish, typename T>
-void finish_reductions(T* out, int64_t count, int64_t each) {
+void finish(T* out, int64_t count, int64_t each) {
   if constexpr (kFinish == Finish::kDivide) {
     if (std::is_integral_v<T> && each == 0) return;
     for (int64_t i = 0; i < count; ++i) out[i] /= static_cast<T>(each);
@@ -61,7 +62,7 @@ StatusOr<Kernel> reduction(const KernelSetup& op) {
           MILLRACE_RETURN_IF_ERROR(
               (reduce<Rule, T>(ctx.device(), run.plan->nest, reinterpret_cast<const T*>(run.x),
                                to.data<T>(), run.plan->out_count)));
-          finish_reductions<kFinish>(to.data<T>(), run.plan->out_count, run.plan->each());
+          finish<kFinish>(to.data<T>(), run.plan->out_count, run.plan->each());
           return Ok();
         });
         if (!status.ok()) return status;
@@ -92,7 +93,7 @@ struct Any : AsIs {
 
 // A bool is one byte of 0 or 1.
 template <typename Rule>
-StatusOr<Kernel> test_reductions(const KernelSetup& op) {
+StatusOr<Kernel> test(const KernelSetup& op) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex out_arg = op.output("Out");
   return Kernel([=, axes = ReduceAxes(op, "dim", "keep_dim")](
@@ -110,18 +111,20 @@ StatusOr<Kernel> test_reductions(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace reductions
 
 /// reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, reduce_all, reduce_any and
 /// frobenius_norm.
 void add_reduce_reductions(KernelRegistry& registry) {
+  using namespace reductions;
   registry.add("reduce_sum", reduction<Sum, Finish::kNothing, true>);
   registry.add("reduce_mean", reduction<Sum, Finish::kDivide>);
   registry.add("reduce_max", reduction<Max>);
   registry.add("reduce_min", reduction<Min>);
   registry.add("reduce_prod", reduction<Product>);
   registry.add("frobenius_norm", reduction<SumOfSquares, Finish::kRoot>);
-  registry.add("reduce_all", test_reductions<All>);
-  registry.add("reduce_any", test_reductions<Any>);
+  registry.add("reduce_all", test<All>);
+  registry.add("reduce_any", test<Any>);
 }
 
 }  // namespace millrace::kernels

@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace totals {
 namespace {
 
 template <typename Rule, bool kMean>
@@ -81,7 +82,7 @@ enum class TotalsTest { kFinite, kInfinite, kNan };
 
 // isfinite: true if all elements are finite; the others: true if any element matches.
 template <TotalsTest kTest, typename T>
-bool holds_totals(const T* values, int64_t count) {
+bool holds(const T* values, int64_t count) {
   if constexpr (std::is_integral_v<T>) return kTest == TotalsTest::kFinite;
   // No early exit, so that the loop vectorises.
   bool found = false;
@@ -103,7 +104,7 @@ bool holds_totals(const T* values, int64_t count) {
 }
 
 template <TotalsTest kTest>
-StatusOr<Kernel> test_totals(const KernelSetup& op) {
+StatusOr<Kernel> test(const KernelSetup& op) {
   return Kernel([x_arg = op.input("X"), out_arg = op.output("Out")](const KernelContext& ctx) {
     const Value& value = ctx.in_value(x_arg);
     const auto* const rows = value.get_if<SelectedRows>();
@@ -112,25 +113,27 @@ StatusOr<Kernel> test_totals(const KernelSetup& op) {
     bool* const out = ctx.out(out_arg).data<bool>();
     return dispatch<AllTypes>(x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      *out = holds_totals<kTest>(x->data<T>(), x->numel());
+      *out = holds<kTest>(x->data<T>(), x->numel());
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace totals
 
 /// mean, l1_norm, squared_l2_norm with their gradients, isfinite, isinf, isnan.
 void add_reduce_totals(KernelRegistry& registry) {
+  using namespace totals;
   registry.add("mean", total<Sum, true>);
   registry.add("mean_grad", total_grad<Mean>);
   registry.add("l1_norm", total<SumOfMagnitudes, false>);
   registry.add("l1_norm_grad", total_grad<Magnitude>);
   registry.add("squared_l2_norm", total<SumOfSquares, false>);
   registry.add("squared_l2_norm_grad", total_grad<SquareTotal>);
-  registry.add("isfinite", test_totals<TotalsTest::kFinite>);
-  registry.add("isinf", test_totals<TotalsTest::kInfinite>);
-  registry.add("isnan", test_totals<TotalsTest::kNan>);
+  registry.add("isfinite", test<TotalsTest::kFinite>);
+  registry.add("isinf", test<TotalsTest::kInfinite>);
+  registry.add("isnan", test<TotalsTest::kNan>);
 }
 
 }  // namespace millrace::kernels

@@ -15,6 +15,7 @@
 // state. The input of the time step is the mean of the rows, weighted by the softmax of the scores.
 namespace millrace::kernels {
 namespace rnn {
+namespace attention_lstm_kernels {
 namespace {
 
 struct AttentionLstmSlots {
@@ -132,8 +133,8 @@ void weigh_rows_by_cells(const AttentionLstmTensors& t, const T* cells, const T*
 
 // Order of the gates: forget, input, output, candidate.
 template <typename T>
-void step_attention_lstm(const AttentionLstmState& state, int64_t size, const T* before, T* gates,
-                         T* active, T* cell, T* hidden) {
+void step(const AttentionLstmState& state, int64_t size, const T* before, T* gates, T* active,
+          T* cell, T* hidden) {
   activate(state.gate, gates, 3 * size);
   activate(state.candidate, gates + 3 * size, size);
   for (int64_t k = 0; k < size; ++k)
@@ -144,8 +145,8 @@ void step_attention_lstm(const AttentionLstmState& state, int64_t size, const T*
 }
 
 template <typename T>
-Status run_attention_lstm(const KernelContext& ctx, const AttentionLstmTensors& t,
-                          const AttentionLstmSlots& slots, AttentionLstmState& state) {
+Status run(const KernelContext& ctx, const AttentionLstmTensors& t, const AttentionLstmSlots& slots,
+           AttentionLstmState& state) {
   const llvm::ArrayRef<int64_t> offsets = t.x->lod().last();
   const int64_t size = t.size;
   const T* const x = t.x->data<T>();
@@ -176,8 +177,7 @@ Status run_attention_lstm(const KernelContext& ctx, const AttentionLstmTensors& 
             ctx.device(), {.rows = 1, .columns = 4 * size, .inner = size, .accumulate = true}, fed,
             weight, s.gates));
       }
-      step_attention_lstm(state, size, before, s.gates, s.active, cells + row * size,
-                          hidden + row * size);
+      step(state, size, before, s.gates, s.active, cells + row * size, hidden + row * size);
       before = cells + row * size;
       fed = hidden + row * size;
     }
@@ -204,12 +204,13 @@ StatusOr<Kernel> attention_lstm(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const AttentionLstmTensors t, attention_lstm_tensors(ctx, slots));
     return dispatch<FloatTypes>(t.x->dtype(), [&](auto tag) {
-      return run_attention_lstm<typename decltype(tag)::type>(ctx, t, slots, *state);
+      return run<typename decltype(tag)::type>(ctx, t, slots, *state);
     });
   });
 }
 
 }  // namespace
+}  // namespace attention_lstm_kernels
 }  // namespace rnn
 
 void add_rnn_attention_lstm(KernelRegistry& registry) {

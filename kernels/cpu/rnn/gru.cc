@@ -42,6 +42,7 @@ Status measure_gru(GruTensors& t) {
   return Ok();
 }
 
+namespace gru_kernels {
 namespace {
 
 struct GruSlots {
@@ -86,10 +87,12 @@ StatusOr<const T*> first_states(const GruTensors& t, GruState& state) {
 }
 
 }  // namespace
+}  // namespace gru_kernels
 
 template <typename T>
 Status run_gru(const KernelContext& ctx, const GruTensors& t, const GruOutputs& out,
                GruState& state) {
+  using namespace gru_kernels;
   const StepOrder& order = state.order;
   MILLRACE_ASSIGN_OR_RETURN(
       T* const gates, kept_or_scratch<T>(out.gates, state.work, kGruGates, t.rows * 3 * t.size));
@@ -117,6 +120,7 @@ template Status run_gru<float>(const KernelContext&, const GruTensors&, const Gr
 template Status run_gru<double>(const KernelContext&, const GruTensors&, const GruOutputs&,
                                 GruState&);
 
+namespace gru_kernels {
 namespace {
 
 StatusOr<Kernel> gru(const KernelSetup& op) {
@@ -161,8 +165,8 @@ struct GruGradTensors {
   Tensor* dh0 = nullptr;
 };
 
-StatusOr<GruGradTensors> grad_tensors_gru(const KernelContext& ctx, const GruGradSlots& slots,
-                                          const GruTensors& t) {
+StatusOr<GruGradTensors> grad_tensors(const KernelContext& ctx, const GruGradSlots& slots,
+                                      const GruTensors& t) {
   GruGradTensors g;
   MILLRACE_ASSIGN_OR_RETURN(g.gates, needed(ctx, slots.gates, "BatchGate"));
   MILLRACE_ASSIGN_OR_RETURN(g.reset, needed(ctx, slots.reset, "BatchResetHiddenPrev"));
@@ -237,7 +241,7 @@ StatusOr<Kernel> gru_grad(const KernelSetup& op) {
                            op.output("Bias@GRAD"),  op.output("H0@GRAD")};
   return Kernel([=, state = gru_state(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const GruTensors t, gru_tensors(ctx, slots));
-    MILLRACE_ASSIGN_OR_RETURN(const GruGradTensors g, grad_tensors_gru(ctx, grads, t));
+    MILLRACE_ASSIGN_OR_RETURN(const GruGradTensors g, grad_tensors(ctx, grads, t));
     state->order.build(t.input->lod().last(), state->reverse);
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {
       return run_gru_grad<typename decltype(tag)::type>(ctx, t, g, *state);
@@ -246,6 +250,7 @@ StatusOr<Kernel> gru_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace gru_kernels
 
 }  // namespace rnn
 

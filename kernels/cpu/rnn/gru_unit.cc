@@ -10,6 +10,7 @@
 // One time step of gru.
 namespace millrace::kernels::rnn {
 
+namespace gru_unit_kernels {
 namespace {
 
 struct UnitSlots {
@@ -67,7 +68,7 @@ StatusOr<UnitTensors> unit_tensors(const KernelContext& ctx, const UnitSlots& sl
 }
 
 template <typename T>
-StatusOr<T*> place_of_gru_unit(Tensor* output, Workspace& work, size_t piece, int64_t count) {
+StatusOr<T*> place_of(Tensor* output, Workspace& work, size_t piece, int64_t count) {
   if (output != nullptr && output->numel() == count) return output->data<T>();
   return work.take<T>(piece, count);
 }
@@ -83,10 +84,10 @@ struct UnitGrads {
 };
 
 template <typename T>
-Status run_grad_gru_unit(const KernelContext& ctx, const UnitTensors& t, const UnitGrads& g,
-                         GruUnitState& state) {
+Status run_grad(const KernelContext& ctx, const UnitTensors& t, const UnitGrads& g,
+                GruUnitState& state) {
   MILLRACE_ASSIGN_OR_RETURN(T* const dgates,
-                            place_of_gru_unit<T>(g.dinput, state.work, 0, t.rows * 3 * t.size));
+                            place_of<T>(g.dinput, state.work, 0, t.rows * 3 * t.size));
   MILLRACE_ASSIGN_OR_RETURN(T* const scratch, state.work.take<T>(1, t.rows * t.size));
   T* const dprevious = g.dprevious == nullptr ? nullptr : g.dprevious->data<T>();
   if (dprevious != nullptr) std::fill_n(dprevious, t.rows * t.size, T(0));
@@ -112,11 +113,9 @@ StatusOr<Kernel> gru_unit(const KernelSetup& op) {
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       MILLRACE_ASSIGN_OR_RETURN(
-          T* const gates,
-          place_of_gru_unit<T>(ctx.find_out(gate), state->work, 0, t.rows * 3 * t.size));
-      MILLRACE_ASSIGN_OR_RETURN(
-          T* const through,
-          place_of_gru_unit<T>(ctx.find_out(reset), state->work, 1, t.rows * t.size));
+          T* const gates, place_of<T>(ctx.find_out(gate), state->work, 0, t.rows * 3 * t.size));
+      MILLRACE_ASSIGN_OR_RETURN(T* const through,
+                                place_of<T>(ctx.find_out(reset), state->work, 1, t.rows * t.size));
       std::copy_n(t.input->data<T>(), t.rows * 3 * t.size, gates);
       if (t.bias != nullptr) add_to_rows(t.bias->data<T>(), t.rows, 3 * t.size, gates);
       return gru_step(ctx.device(), state->gemm, state->functions, t.rows, t.size,
@@ -153,12 +152,13 @@ StatusOr<Kernel> gru_unit_grad(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(g.dbias, result_like(ctx, dbias, *t.bias));
     }
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {
-      return run_grad_gru_unit<typename decltype(tag)::type>(ctx, t, g, *state);
+      return run_grad<typename decltype(tag)::type>(ctx, t, g, *state);
     });
   });
 }
 
 }  // namespace
+}  // namespace gru_unit_kernels
 }  // namespace millrace::kernels::rnn
 
 namespace millrace::kernels {

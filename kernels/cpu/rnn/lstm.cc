@@ -72,6 +72,7 @@ StatusOr<LstmTensors> lstm_tensors(const KernelContext& ctx, const LstmSlots& sl
   return t;
 }
 
+namespace lstm_kernels {
 namespace {
 
 // Slots of the workspace.
@@ -103,10 +104,12 @@ void project(const LstmSettings& s, T* x, int64_t count) {
 }
 
 }  // namespace
+}  // namespace lstm_kernels
 
 template <typename T>
 Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettings& s,
                 const LstmOutputs& out, const StepOrder& order, Workspace& work, Gemm& gemm) {
+  using namespace lstm_kernels;
   const int64_t size = t.size;
   MILLRACE_ASSIGN_OR_RETURN(T* const gates,
                             kept_or_scratch<T>(out.gates, work, kLstmGates, t.rows * 4 * size));
@@ -152,9 +155,10 @@ template Status run_lstm<float>(const KernelContext&, const LstmTensors&, const 
 template Status run_lstm<double>(const KernelContext&, const LstmTensors&, const LstmSettings&,
                                  const LstmOutputs&, const StepOrder&, Workspace&, Gemm&);
 
+namespace lstm_kernels {
 namespace {
 
-StatusOr<Kernel> make_lstm(const KernelSetup& op, bool projected) {
+StatusOr<Kernel> make(const KernelSetup& op, bool projected) {
   const LstmSlots slots = lstm_slots(op);
   const LstmSettings settings = lstm_settings(op, projected);
   const ArgIndex fed_back = op.output(projected ? "Projection" : "Hidden");
@@ -177,18 +181,19 @@ StatusOr<Kernel> make_lstm(const KernelSetup& op, bool projected) {
 }
 
 StatusOr<Kernel> lstm(const KernelSetup& op) {
-  return make_lstm(op, false);
+  return make(op, false);
 }
 StatusOr<Kernel> lstmp(const KernelSetup& op) {
-  return make_lstm(op, true);
+  return make(op, true);
 }
 
 }  // namespace
+}  // namespace lstm_kernels
 }  // namespace rnn
 
 void add_rnn_lstm(KernelRegistry& registry) {
-  registry.add("lstm", rnn::lstm);
-  registry.add("lstmp", rnn::lstmp);
+  registry.add("lstm", rnn::lstm_kernels::lstm);
+  registry.add("lstmp", rnn::lstm_kernels::lstmp);
 }
 
 }  // namespace millrace::kernels

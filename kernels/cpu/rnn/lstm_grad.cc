@@ -10,6 +10,7 @@
 // Gradients of lstm and lstmp: processes the time steps from last to first. The gradients of the
 // weights, which all time steps share, are computed by one matrix product at the end.
 namespace millrace::kernels::rnn {
+namespace lstm_grad_kernels {
 namespace {
 
 struct LstmGradGradSlots {
@@ -54,9 +55,8 @@ enum LstmGradPiece : size_t {
   kLstmBackC0
 };
 
-StatusOr<LstmGradGradTensors> grad_tensors_lstm_grad(const KernelContext& ctx,
-                                                     const LstmGradGradSlots& slots,
-                                                     const LstmTensors& t, bool projected) {
+StatusOr<LstmGradGradTensors> grad_tensors(const KernelContext& ctx, const LstmGradGradSlots& slots,
+                                           const LstmTensors& t, bool projected) {
   LstmGradGradTensors g;
   MILLRACE_ASSIGN_OR_RETURN(g.fed_back,
                             needed(ctx, slots.fed_back, projected ? "Projection" : "Hidden"));
@@ -225,7 +225,7 @@ Status Pass<T>::run() {
   return Ok();
 }
 
-StatusOr<Kernel> make_grad_lstm_grad(const KernelSetup& op, bool projected) {
+StatusOr<Kernel> make_grad(const KernelSetup& op, bool projected) {
   const LstmSlots slots = lstm_slots(op);
   const LstmSettings settings = lstm_settings(op, projected);
   const LstmGradGradSlots grads{op.input(projected ? "Projection" : "Hidden"),
@@ -242,8 +242,7 @@ StatusOr<Kernel> make_grad_lstm_grad(const KernelSetup& op, bool projected) {
   const auto state = std::make_shared<LstmState>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const LstmTensors t, lstm_tensors(ctx, slots, settings, projected));
-    MILLRACE_ASSIGN_OR_RETURN(const LstmGradGradTensors g,
-                              grad_tensors_lstm_grad(ctx, grads, t, projected));
+    MILLRACE_ASSIGN_OR_RETURN(const LstmGradGradTensors g, grad_tensors(ctx, grads, t, projected));
     state->order.build(t.input->lod().last(), settings.reverse);
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -253,20 +252,21 @@ StatusOr<Kernel> make_grad_lstm_grad(const KernelSetup& op, bool projected) {
 }
 
 StatusOr<Kernel> lstm_grad(const KernelSetup& op) {
-  return make_grad_lstm_grad(op, false);
+  return make_grad(op, false);
 }
 StatusOr<Kernel> lstmp_grad(const KernelSetup& op) {
-  return make_grad_lstm_grad(op, true);
+  return make_grad(op, true);
 }
 
 }  // namespace
+}  // namespace lstm_grad_kernels
 }  // namespace millrace::kernels::rnn
 
 namespace millrace::kernels {
 
 void add_rnn_lstm_grad(KernelRegistry& registry) {
-  registry.add("lstm_grad", rnn::lstm_grad);
-  registry.add("lstmp_grad", rnn::lstmp_grad);
+  registry.add("lstm_grad", rnn::lstm_grad_kernels::lstm_grad);
+  registry.add("lstmp_grad", rnn::lstm_grad_kernels::lstmp_grad);
 }
 
 }  // namespace millrace::kernels

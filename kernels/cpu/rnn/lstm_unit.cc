@@ -6,6 +6,7 @@
 // One time step of lstm whose sums are inputs. Order of the gates: input, forget, output,
 // candidate.
 namespace millrace::kernels {
+namespace lstm_unit_kernels {
 namespace {
 
 struct LstmUnitExtent {
@@ -13,8 +14,8 @@ struct LstmUnitExtent {
   int64_t size = 0;
 };
 
-StatusOr<LstmUnitExtent> extent_of_lstm_unit(const KernelContext& ctx, const Tensor& x,
-                                             const Tensor& previous) {
+StatusOr<LstmUnitExtent> extent_of(const KernelContext& ctx, const Tensor& x,
+                                   const Tensor& previous) {
   if (previous.rank() != 2 || x.numel() != 4 * previous.numel() || x.dtype() != previous.dtype())
     return ctx.error("X must have 4 columns for each of C_prev {}, found {}", describe(previous),
                      describe(x));
@@ -30,7 +31,7 @@ StatusOr<Kernel> lstm_unit(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& sums = ctx.in(x);
     const Tensor& before = ctx.in(previous);
-    MILLRACE_ASSIGN_OR_RETURN(const LstmUnitExtent e, extent_of_lstm_unit(ctx, sums, before));
+    MILLRACE_ASSIGN_OR_RETURN(const LstmUnitExtent e, extent_of(ctx, sums, before));
     return dispatch<FloatTypes>(sums.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       for (int64_t r = 0; r < e.rows; ++r) {
@@ -57,8 +58,8 @@ struct GradRow {
 
 // dc or dh may be null: that output has no gradient.
 template <typename T>
-void grad_row_lstm_unit(const GradRow& row, const T* g, const T* old, const T* c, const T* dc,
-                        const T* dh, T* dold, T* dg) {
+void grad_row(const GradRow& row, const T* g, const T* old, const T* c, const T* dc, const T* dh,
+              T* dold, T* dg) {
   const int64_t size = row.size;
   for (int64_t k = 0; k < size; ++k) {
     const T input = vmath::sigmoid(g[k]);
@@ -90,7 +91,7 @@ StatusOr<Kernel> lstm_unit_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const sums, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const before, needed(ctx, previous, "C_prev"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const c, needed(ctx, cell, "C"));
-    MILLRACE_ASSIGN_OR_RETURN(const LstmUnitExtent e, extent_of_lstm_unit(ctx, *sums, *before));
+    MILLRACE_ASSIGN_OR_RETURN(const LstmUnitExtent e, extent_of(ctx, *sums, *before));
     const Tensor* const dc = ctx.find_in(dcell);
     const Tensor* const dh = ctx.find_in(dhidden);
     for (const Tensor* const other : {c, dc, dh}) {
@@ -106,11 +107,11 @@ StatusOr<Kernel> lstm_unit_grad(const KernelSetup& op) {
       const GradRow row{e.size, forget_bias};
       for (int64_t r = 0; r < e.rows; ++r) {
         const int64_t at = r * e.size;
-        grad_row_lstm_unit<T>(row, sums->data<T>() + 4 * at, before->data<T>() + at,
-                              c->data<T>() + at, dc == nullptr ? nullptr : dc->data<T>() + at,
-                              dh == nullptr ? nullptr : dh->data<T>() + at,
-                              to_previous == nullptr ? nullptr : to_previous->data<T>() + at,
-                              to_x == nullptr ? nullptr : to_x->data<T>() + 4 * at);
+        grad_row<T>(row, sums->data<T>() + 4 * at, before->data<T>() + at, c->data<T>() + at,
+                    dc == nullptr ? nullptr : dc->data<T>() + at,
+                    dh == nullptr ? nullptr : dh->data<T>() + at,
+                    to_previous == nullptr ? nullptr : to_previous->data<T>() + at,
+                    to_x == nullptr ? nullptr : to_x->data<T>() + 4 * at);
       }
       return Ok();
     });
@@ -118,8 +119,10 @@ StatusOr<Kernel> lstm_unit_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace lstm_unit_kernels
 
 void add_rnn_lstm_unit(KernelRegistry& registry) {
+  using namespace lstm_unit_kernels;
   registry.add("lstm_unit", lstm_unit);
   registry.add("lstm_unit_grad", lstm_unit_grad);
 }

@@ -9,6 +9,7 @@
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
+namespace beam_search_kernels {
 namespace {
 
 // A continuation of one beam.
@@ -103,7 +104,7 @@ struct BeamOutputs {
 };
 
 template <typename T>
-Status run_beam_search(const BeamInputs& in, const BeamSettings& s, const BeamOutputs& out) {
+Status run(const BeamInputs& in, const BeamSettings& s, const BeamOutputs& out) {
   std::vector<BeamCandidate<T>> kept;
   for (size_t i = 0; i + 1 < in.sources.size(); ++i) {
     const auto best = best_of_source<T>(in, s, in.sources[i], in.sources[i + 1]);
@@ -172,7 +173,7 @@ StatusOr<Kernel> beam_search(const KernelSetup& op) {
     in.width = in.scores->dim(1);
     const BeamOutputs out{&ctx.out(out_ids), &ctx.out(out_scores), ctx.find_out(parents)};
     return dispatch<FloatTypes>(in.scores->dtype(), [&](auto tag) {
-      return run_beam_search<typename decltype(tag)::type>(in, settings, out);
+      return run<typename decltype(tag)::type>(in, settings, out);
     });
   });
 }
@@ -305,9 +306,11 @@ StatusOr<Kernel> beam_search_decode(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace beam_search_kernels
 
 /// beam_search and beam_search_decode.
 void add_sequence_beam_search(KernelRegistry& registry) {
+  using namespace beam_search_kernels;
   registry.add("beam_search", beam_search);
   registry.add("beam_search_decode", beam_search_decode);
 }

@@ -10,6 +10,7 @@
 // number of tags of the scheme, plus the tag. The number after all types means outside of any
 // chunk.
 namespace millrace::kernels {
+namespace chunk_eval_kernels {
 namespace {
 
 enum class Tag { kBegin, kInside, kEnd, kSingle, kOutside };
@@ -86,8 +87,8 @@ struct ChunkEvalCounts {
   int64_t common = 0;
 };
 
-void add_counts_chunk_eval(const std::vector<Chunk>& found, const std::vector<Chunk>& right,
-                           ChunkEvalCounts& counts) {
+void add_counts(const std::vector<Chunk>& found, const std::vector<Chunk>& right,
+                ChunkEvalCounts& counts) {
   counts.found += static_cast<int64_t>(found.size());
   counts.right += static_cast<int64_t>(right.size());
   // both are ordered, and chunks of one sequence do not overlap
@@ -116,8 +117,7 @@ struct ChunkEvalSlots {
   ArgIndex common;
 };
 
-void store_chunk_eval(const KernelContext& ctx, const ChunkEvalSlots& slots,
-                      const ChunkEvalCounts& counts) {
+void store(const KernelContext& ctx, const ChunkEvalSlots& slots, const ChunkEvalCounts& counts) {
   const auto ratio = [&](int64_t all) {
     return all == 0 ? 0.0F : static_cast<float>(counts.common) / static_cast<float>(all);
   };
@@ -132,7 +132,7 @@ void store_chunk_eval(const KernelContext& ctx, const ChunkEvalSlots& slots,
   *ctx.out(slots.common).data<int64_t>() = counts.common;
 }
 
-Status run_chunk_eval(const KernelContext& ctx, const ChunkEvalSlots& slots, const Scheme& scheme) {
+Status run(const KernelContext& ctx, const ChunkEvalSlots& slots, const Scheme& scheme) {
   const Tensor& inference = ctx.in(slots.inference);
   const Tensor& label = ctx.in(slots.label);
   if (inference.numel() != label.numel())
@@ -153,9 +153,9 @@ Status run_chunk_eval(const KernelContext& ctx, const ChunkEvalSlots& slots, con
         find_chunks(ctx, scheme, found + span.begin, span.count, found_chunks));
     MILLRACE_RETURN_IF_ERROR(
         find_chunks(ctx, scheme, right + span.begin, span.count, right_chunks));
-    add_counts_chunk_eval(found_chunks, right_chunks, counts);
+    add_counts(found_chunks, right_chunks, counts);
   }
-  store_chunk_eval(ctx, slots, counts);
+  store(ctx, slots, counts);
   return Ok();
 }
 
@@ -165,14 +165,15 @@ StatusOr<Kernel> chunk_eval(const KernelSetup& op) {
       op.output("Precision"),      op.output("Recall"),         op.output("F1-Score"),
       op.output("NumInferChunks"), op.output("NumLabelChunks"), op.output("NumCorrectChunks")};
   return Kernel([slots, scheme = scheme_of(op)](const KernelContext& ctx) {
-    return run_chunk_eval(ctx, slots, scheme);
+    return run(ctx, slots, scheme);
   });
 }
 
 }  // namespace
+}  // namespace chunk_eval_kernels
 
 void add_sequence_chunk_eval(KernelRegistry& registry) {
-  registry.add("chunk_eval", chunk_eval);
+  registry.add("chunk_eval", chunk_eval_kernels::chunk_eval);
 }
 
 }  // namespace millrace::kernels

@@ -12,6 +12,7 @@
 // Window of rows times a matrix: the windows are copied into a matrix, then one matrix product
 // follows.
 namespace millrace::kernels {
+namespace conv {
 namespace {
 
 RowWindow window_of(const KernelSetup& op) {
@@ -29,8 +30,8 @@ Status check_padding(const KernelContext& ctx, const Tensor* padding, const RowW
                    padding == nullptr ? "none" : describe(*padding));
 }
 
-Status check_filter_conv(const KernelContext& ctx, const Tensor& x, const Tensor& filter,
-                         const RowWindow& w) {
+Status check_filter(const KernelContext& ctx, const Tensor& x, const Tensor& filter,
+                    const RowWindow& w) {
   if (x.rank() == 2 && filter.rank() == 2 && filter.dim(0) == w.length * x.dim(1) &&
       filter.dtype() == x.dtype())
     return Ok();
@@ -49,7 +50,7 @@ StatusOr<Kernel> sequence_conv(const KernelSetup& op) {
     const Tensor& from = ctx.in(x);
     const Tensor& weights = ctx.in(filter);
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
-    MILLRACE_RETURN_IF_ERROR(check_filter_conv(ctx, from, weights, w));
+    MILLRACE_RETURN_IF_ERROR(check_filter(ctx, from, weights, w));
     const Tensor* const pad = w.padded ? ctx.find_in(padding) : nullptr;
     MILLRACE_RETURN_IF_ERROR(check_padding(ctx, pad, w, from));
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
@@ -87,8 +88,8 @@ struct ConvGradTensors {
 };
 
 template <typename T>
-Status backward_conv(const KernelContext& ctx, llvm::ArrayRef<int64_t> offsets, const RowWindow& w,
-                     const ConvGradTensors& t, Gemm& gemm) {
+Status backward(const KernelContext& ctx, llvm::ArrayRef<int64_t> offsets, const RowWindow& w,
+                const ConvGradTensors& t, Gemm& gemm) {
   const int64_t width = t.x->dim(1);
   const int64_t rows = t.x->dim(0);
   const int64_t inner = t.filter->dim(0);
@@ -134,7 +135,7 @@ StatusOr<Kernel> sequence_conv_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(t.dout, needed(ctx, slots.dout, "Out@GRAD"));
     t.padding = w.padded ? ctx.find_in(slots.padding) : nullptr;
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*t.x, "X"));
-    MILLRACE_RETURN_IF_ERROR(check_filter_conv(ctx, *t.x, *t.filter, w));
+    MILLRACE_RETURN_IF_ERROR(check_filter(ctx, *t.x, *t.filter, w));
     MILLRACE_RETURN_IF_ERROR(check_padding(ctx, t.padding, w, *t.x));
     if (t.dout->numel() != t.x->dim(0) * t.filter->dim(1) || t.dout->dtype() != t.x->dtype())
       return ctx.error("Out@GRAD must be [{}, {}], found {}", t.x->dim(0), t.filter->dim(1),
@@ -145,14 +146,16 @@ StatusOr<Kernel> sequence_conv_grad(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(t.dpadding, result_like(ctx, slots.dpadding, *t.padding));
     }
     return dispatch<FloatTypes>(t.x->dtype(), [&](auto tag) {
-      return backward_conv<typename decltype(tag)::type>(ctx, offsets, w, t, *gemm);
+      return backward<typename decltype(tag)::type>(ctx, offsets, w, t, *gemm);
     });
   });
 }
 
 }  // namespace
+}  // namespace conv
 
 void add_sequence_conv(KernelRegistry& registry) {
+  using namespace conv;
   registry.add("sequence_conv", sequence_conv);
   registry.add("sequence_conv_grad", sequence_conv_grad);
 }

@@ -11,6 +11,7 @@
 // Linear-chain conditional random fields by the forward and backward algorithms. Sums over tag
 // sequences are stored as fractions of 1, with the logarithm stored separately, to avoid overflow.
 namespace millrace::kernels {
+namespace crf {
 namespace {
 
 struct CrfInputs {
@@ -44,7 +45,7 @@ StatusOr<CrfInputs> crf_inputs(const KernelContext& ctx, ArgIndex emission, ArgI
 }
 
 template <typename T>
-T normalise_crf(T* x, int64_t count) {
+T normalise(T* x, int64_t count) {
   T sum = 0;
   for (int64_t i = 0; i < count; ++i) sum += x[i];
   for (int64_t i = 0; i < count; ++i) x[i] /= sum;
@@ -66,7 +67,7 @@ struct Scores {
 };
 
 template <typename T>
-T forward_crf(const Scores<T>& s, const int64_t* labels, int64_t rows, T* exps, T* alpha) {
+T forward(const Scores<T>& s, const int64_t* labels, int64_t rows, T* exps, T* alpha) {
   const int64_t tags = s.tags;
   T log_sum = 0;
   for (int64_t r = 0; r < rows; ++r) {
@@ -86,7 +87,7 @@ T forward_crf(const Scores<T>& s, const int64_t* labels, int64_t rows, T* exps, 
       }
       for (int64_t i = 0; i < tags; ++i) a[i] *= e[i];
     }
-    log_sum += most + std::log(normalise_crf(a, tags));
+    log_sum += most + std::log(normalise(a, tags));
   }
   T last = 0;
   for (int64_t i = 0; i < tags; ++i) last += alpha[(rows - 1) * tags + i] * s.end()[i];
@@ -106,7 +107,7 @@ struct CrfOutputs {
 };
 
 template <typename T>
-Status run_crf(const CrfInputs& in, const int64_t* labels, const CrfOutputs& out, Workspace& work) {
+Status run(const CrfInputs& in, const int64_t* labels, const CrfOutputs& out, Workspace& work) {
   const int64_t count = in.rows * in.tags;
   MILLRACE_ASSIGN_OR_RETURN(T* const alpha, work.output_or_take<T>(out.alpha, 0, count));
   MILLRACE_ASSIGN_OR_RETURN(T* const exps, work.output_or_take<T>(out.emission_exps, 1, count));
@@ -122,9 +123,9 @@ Status run_crf(const CrfInputs& in, const int64_t* labels, const CrfOutputs& out
     const RowSpan& span = in.spans[i];
     const int64_t at = span.begin * in.tags;
     const Scores<T> scores{in.tags, in.emission->data<T>() + at, transition, exps + at, steps};
-    out.loss->data<T>()[i] = span.count == 0 ? T(0)
-                                             : forward_crf(scores, labels + span.begin, span.count,
-                                                           exps + at, alpha + at);
+    out.loss->data<T>()[i] =
+        span.count == 0 ? T(0)
+                        : forward(scores, labels + span.begin, span.count, exps + at, alpha + at);
   }
   return Ok();
 }
@@ -146,15 +147,15 @@ StatusOr<Kernel> linear_chain_crf(const KernelSetup& op) {
     const CrfOutputs out{&ctx.out(loss), ctx.find_out(alpha), ctx.find_out(emission_exps),
                          ctx.find_out(transition_exps)};
     return dispatch<FloatTypes>(in.emission->dtype(), [&](auto tag) {
-      return run_crf<typename decltype(tag)::type>(in, labels, out, *work);
+      return run<typename decltype(tag)::type>(in, labels, out, *work);
     });
   });
 }
 
 // Adds the gradient of one sequence, times dloss. beta has 2 * tags elements.
 template <typename T>
-void backward_crf(const Scores<T>& s, const int64_t* labels, int64_t rows, const T* alpha, T dloss,
-                  T* demission, T* dtransition, T* beta) {
+void backward(const Scores<T>& s, const int64_t* labels, int64_t rows, const T* alpha, T dloss,
+              T* demission, T* dtransition, T* beta) {
   const int64_t tags = s.tags;
   T* weighted = beta + tags;  // exponentials of the emissions of a row times its beta
   std::copy_n(s.end(), tags, beta);
@@ -190,7 +191,7 @@ void backward_crf(const Scores<T>& s, const int64_t* labels, int64_t rows, const
       }
       dtransition[(labels[r - 1] + 2) * tags + labels[r]] -= dloss;
     }
-    normalise_crf(beta, tags);
+    normalise(beta, tags);
   }
 }
 
@@ -212,8 +213,8 @@ struct CrfGradTensors {
   Tensor* dtransition = nullptr;
 };
 
-StatusOr<CrfGradTensors> grad_tensors_crf(const KernelContext& ctx, const CrfGradSlots& slots,
-                                          const CrfInputs& in) {
+StatusOr<CrfGradTensors> grad_tensors(const KernelContext& ctx, const CrfGradSlots& slots,
+                                      const CrfInputs& in) {
   CrfGradTensors g;
   MILLRACE_ASSIGN_OR_RETURN(g.alpha, needed(ctx, slots.alpha, "Alpha"));
   MILLRACE_ASSIGN_OR_RETURN(g.emission_exps, needed(ctx, slots.emission_exps, "EmissionExps"));
@@ -233,8 +234,8 @@ StatusOr<CrfGradTensors> grad_tensors_crf(const KernelContext& ctx, const CrfGra
 }
 
 template <typename T>
-Status run_grad_crf(const CrfInputs& in, const int64_t* labels, const CrfGradTensors& g,
-                    Workspace& work) {
+Status run_grad(const CrfInputs& in, const int64_t* labels, const CrfGradTensors& g,
+                Workspace& work) {
   MILLRACE_ASSIGN_OR_RETURN(T* const beta, work.take<T>(0, 2 * in.tags));
   MILLRACE_ASSIGN_OR_RETURN(T* const demission,
                             work.output_or_take<T>(g.demission, 1, in.rows * in.tags));
@@ -247,8 +248,8 @@ Status run_grad_crf(const CrfInputs& in, const int64_t* labels, const CrfGradTen
     const int64_t at = span.begin * in.tags;
     const Scores<T> scores{in.tags, in.emission->data<T>() + at, in.transition->data<T>(),
                            g.emission_exps->data<T>() + at, g.transition_exps->data<T>()};
-    backward_crf(scores, labels + span.begin, span.count, g.alpha->data<T>() + at,
-                 g.dloss->data<T>()[i], demission + at, dtransition, beta);
+    backward(scores, labels + span.begin, span.count, g.alpha->data<T>() + at,
+             g.dloss->data<T>()[i], demission + at, dtransition, beta);
   }
   return Ok();
 }
@@ -267,9 +268,9 @@ StatusOr<Kernel> linear_chain_crf_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const right, needed(ctx, label, "Label"));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                               class_labels(ctx, *right, in.rows, in.tags, 0, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const CrfGradTensors g, grad_tensors_crf(ctx, slots, in));
+    MILLRACE_ASSIGN_OR_RETURN(const CrfGradTensors g, grad_tensors(ctx, slots, in));
     return dispatch<FloatTypes>(in.emission->dtype(), [&](auto tag) {
-      return run_grad_crf<typename decltype(tag)::type>(in, labels, g, *work);
+      return run_grad<typename decltype(tag)::type>(in, labels, g, *work);
     });
   });
 }
@@ -277,8 +278,8 @@ StatusOr<Kernel> linear_chain_crf_grad(const KernelSetup& op) {
 // The best tag sequence (Viterbi). best has 2 * tags elements; `from` stores one tag index per row
 // and tag.
 template <typename T>
-void decode_crf(const T* x, const T* transition, int64_t rows, int64_t tags, T* best, int64_t* from,
-                int64_t* path) {
+void decode(const T* x, const T* transition, int64_t rows, int64_t tags, T* best, int64_t* from,
+            int64_t* path) {
   T* score = best;
   T* next = best + tags;
   for (int64_t i = 0; i < tags; ++i) score[i] = transition[i] + x[i];
@@ -326,8 +327,8 @@ StatusOr<Kernel> crf_decoding(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(T* const best, work->take<T>(1, 2 * in.tags));
       for (const RowSpan& span : in.spans) {
         if (span.count == 0) continue;
-        decode_crf(in.emission->data<T>() + span.begin * in.tags, in.transition->data<T>(),
-                   span.count, in.tags, best, from, tags + span.begin);
+        decode(in.emission->data<T>() + span.begin * in.tags, in.transition->data<T>(), span.count,
+               in.tags, best, from, tags + span.begin);
       }
       return Ok();
     }));
@@ -345,9 +346,11 @@ StatusOr<Kernel> crf_decoding(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace crf
 
 /// linear_chain_crf and crf_decoding.
 void add_sequence_crf(KernelRegistry& registry) {
+  using namespace crf;
   registry.add("linear_chain_crf", linear_chain_crf);
   registry.add("linear_chain_crf_grad", linear_chain_crf_grad);
   registry.add("crf_decoding", crf_decoding);

@@ -9,6 +9,7 @@
 
 // Label sequences: collapsing an alignment (ctc_align), and the edit distance of two sequences.
 namespace millrace::kernels {
+namespace ctc {
 namespace {
 
 struct AlignSettings {
@@ -85,8 +86,8 @@ StatusOr<Kernel> ctc_align(const KernelSetup& op) {
 
 // Number of insertions, deletions and replacements; row has right_count + 1 elements.
 template <typename T>
-int64_t distance_ctc(const T* found, int64_t found_count, const T* right, int64_t right_count,
-                     std::vector<int64_t>& row) {
+int64_t count_edits(const T* found, int64_t found_count, const T* right, int64_t right_count,
+                    std::vector<int64_t>& row) {
   row.resize(static_cast<size_t>(right_count) + 1);
   for (size_t j = 0; j < row.size(); ++j) row[j] = static_cast<int64_t>(j);
   for (int64_t i = 0; i < found_count; ++i) {
@@ -138,8 +139,8 @@ Status run_distance(const KernelContext& ctx, const DistanceSlots& slots, bool n
       if (normalized && right[i].count == 0)
         return ctx.error("sequence {} of Refs is empty, so no distance can be normalized by it", i);
       const auto steps =
-          static_cast<float>(distance_ctc(hyps.data<T>() + found[i].begin, found[i].count,
-                                          refs.data<T>() + right[i].begin, right[i].count, row));
+          static_cast<float>(count_edits(hyps.data<T>() + found[i].begin, found[i].count,
+                                         refs.data<T>() + right[i].begin, right[i].count, row));
       out.data<float>()[i] = normalized ? steps / static_cast<float>(right[i].count) : steps;
     }
     return Ok();
@@ -155,8 +156,10 @@ StatusOr<Kernel> edit_distance(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace ctc
 
 void add_sequence_ctc(KernelRegistry& registry) {
+  using namespace ctc;
   registry.add("ctc_align", ctc_align);
   registry.add("edit_distance", edit_distance);
 }

@@ -9,6 +9,7 @@
 
 // Repeats rows or sequences of X, as often as the LoD entries of Y are long.
 namespace millrace::kernels {
+namespace expand {
 namespace {
 
 // Calls body(first row of X, rows, copies) for each entry of the level.
@@ -78,27 +79,27 @@ void collapse(const Expansion& e, const Tensor& dout, Tensor& dx) {
   });
 }
 
-int64_t rows_of_expand(const Expansion& e) {
+int64_t rows_of(const Expansion& e) {
   int64_t rows = 0;
   each_entry(e.level, e.x_offsets,
              [&](int64_t /*begin*/, int64_t count, int64_t copies) { rows += count * copies; });
   return rows;
 }
 
-Kernel forward_expand(const KernelSetup& op, ExpandRule rule) {
+Kernel forward(const KernelSetup& op, ExpandRule rule) {
   const ArgIndex x = op.input("X");
   const ArgIndex y = op.input("Y");
   const ArgIndex out = op.output("Out");
   return [=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Expansion e, expansion_of(ctx, ctx.in(x), ctx.in(y), rule));
-    if (ctx.out(out).dim(0) != rows_of_expand(e))
-      return ctx.error("Out has {} rows, expected {}", ctx.out(out).dim(0), rows_of_expand(e));
+    if (ctx.out(out).dim(0) != rows_of(e))
+      return ctx.error("Out has {} rows, expected {}", ctx.out(out).dim(0), rows_of(e));
     expand_kernel(e, ctx.in(x), ctx.out(out));
     return Ok();
   };
 }
 
-Kernel backward_expand(const KernelSetup& op, ExpandRule rule) {
+Kernel backward(const KernelSetup& op, ExpandRule rule) {
   const ArgIndex x = op.input("X");
   const ArgIndex y = op.input("Y");
   const ArgIndex dout = op.input("Out@GRAD");
@@ -109,9 +110,9 @@ Kernel backward_expand(const KernelSetup& op, ExpandRule rule) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const other, needed(ctx, y, "Y"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(const Expansion e, expansion_of(ctx, *from, *other, rule));
-    if (d->numel() != rows_of_expand(e) * row_width(*from) || d->dtype() != from->dtype())
-      return ctx.error("Out@GRAD must have {} rows of X {}, found {}", rows_of_expand(e),
-                       describe(*from), describe(*d));
+    if (d->numel() != rows_of(e) * row_width(*from) || d->dtype() != from->dtype())
+      return ctx.error("Out@GRAD must have {} rows of X {}, found {}", rows_of(e), describe(*from),
+                       describe(*d));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
     to->set_lod(from->lod());
     return dispatch<NumberTypes>(from->dtype(), [&](auto tag) -> Status {
@@ -122,21 +123,23 @@ Kernel backward_expand(const KernelSetup& op, ExpandRule rule) {
 }
 
 StatusOr<Kernel> sequence_expand(const KernelSetup& op) {
-  return forward_expand(op, {op.attr<int32_t>("ref_level"), false});
+  return forward(op, {op.attr<int32_t>("ref_level"), false});
 }
 StatusOr<Kernel> sequence_expand_grad(const KernelSetup& op) {
-  return backward_expand(op, {op.attr<int32_t>("ref_level"), false});
+  return backward(op, {op.attr<int32_t>("ref_level"), false});
 }
 StatusOr<Kernel> sequence_expand_as(const KernelSetup& op) {
-  return forward_expand(op, {0, true});
+  return forward(op, {0, true});
 }
 StatusOr<Kernel> sequence_expand_as_grad(const KernelSetup& op) {
-  return backward_expand(op, {0, true});
+  return backward(op, {0, true});
 }
 
 }  // namespace
+}  // namespace expand
 
 void add_sequence_expand(KernelRegistry& registry) {
+  using namespace expand;
   registry.add("sequence_expand", sequence_expand);
   registry.add("sequence_expand_grad", sequence_expand_grad);
   registry.add("sequence_expand_as", sequence_expand_as);

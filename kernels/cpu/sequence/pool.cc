@@ -10,10 +10,11 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace pool_kernels {
 namespace {
 
 // Minimum number of sequences that justifies another thread.
-int64_t grain_of_pool(const Tensor& x, int64_t sequences) {
+int64_t grain_of(const Tensor& x, int64_t sequences) {
   const int64_t each = std::max<int64_t>(1, x.numel() / std::max<int64_t>(1, sequences));
   return std::max<int64_t>(1, kGrain / each);
 }
@@ -33,15 +34,13 @@ StatusOr<Kernel> sequence_pool(const KernelSetup& op) {
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       T* const to = ctx.out(out).data<T>();
-      ctx.device().parallel_for(
-          sequences, grain_of_pool(from, sequences), [&](int64_t b, int64_t e) {
-            for (int64_t i = b; i < e; ++i) {
-              const auto at = static_cast<size_t>(i);
-              pool_one(pool, from.data<T>(), offsets[at], offsets[at + 1], width,
-                       static_cast<T>(pad), to + i * width,
-                       rows == nullptr ? nullptr : rows->data<int32_t>() + i * width);
-            }
-          });
+      ctx.device().parallel_for(sequences, grain_of(from, sequences), [&](int64_t b, int64_t e) {
+        for (int64_t i = b; i < e; ++i) {
+          const auto at = static_cast<size_t>(i);
+          pool_one(pool, from.data<T>(), offsets[at], offsets[at + 1], width, static_cast<T>(pad),
+                   to + i * width, rows == nullptr ? nullptr : rows->data<int32_t>() + i * width);
+        }
+      });
       return Ok();
     });
   });
@@ -97,23 +96,24 @@ StatusOr<Kernel> sequence_pool_grad(const KernelSetup& op) {
     return dispatch<FloatTypes>(g.x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       if (pool == SequencePool::kMax) return spread_max<T>(ctx, *g.from, *rows, *g.to);
-      ctx.device().parallel_for(sequences, grain_of_pool(*g.x, sequences),
-                                [&](int64_t b, int64_t e) {
-                                  for (int64_t i = b; i < e; ++i) {
-                                    const int64_t begin = offsets[static_cast<size_t>(i)];
-                                    spread_one(pool, g.from->data<T>() + i * width,
-                                               offsets[static_cast<size_t>(i) + 1] - begin, width,
-                                               g.to->data<T>() + begin * width);
-                                  }
-                                });
+      ctx.device().parallel_for(sequences, grain_of(*g.x, sequences), [&](int64_t b, int64_t e) {
+        for (int64_t i = b; i < e; ++i) {
+          const int64_t begin = offsets[static_cast<size_t>(i)];
+          spread_one(pool, g.from->data<T>() + i * width,
+                     offsets[static_cast<size_t>(i) + 1] - begin, width,
+                     g.to->data<T>() + begin * width);
+        }
+      });
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace pool_kernels
 
 void add_sequence_pool(KernelRegistry& registry) {
+  using namespace pool_kernels;
   registry.add("sequence_pool", sequence_pool);
   registry.add("sequence_pool_grad", sequence_pool_grad);
 }

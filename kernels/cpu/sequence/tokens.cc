@@ -10,6 +10,7 @@
 
 // Sequences of ids.
 namespace millrace::kernels {
+namespace tokens_kernels {
 namespace {
 
 // Offsets of the sequences of X. Errors: none, or rows of several tokens.
@@ -75,8 +76,7 @@ StatusOr<Kernel> sequence_enumerate(const KernelSetup& op) {
 }
 
 // Columns given by a sequence of ids, checked.
-StatusOr<const int64_t*> columns_of_tokens(const KernelContext& ctx, const Tensor& ids,
-                                           int64_t width) {
+StatusOr<const int64_t*> columns_of(const KernelContext& ctx, const Tensor& ids, int64_t width) {
   return class_labels(ctx, ids, ids.numel(), width, 0, 0);
 }
 
@@ -97,8 +97,7 @@ StatusOr<Kernel> sequence_scatter(const KernelSetup& op) {
       return ctx.error("Updates must have one summand per id, of the type of X, found {}",
                        describe(added));
     const int64_t width = row_width(from);
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns,
-                              columns_of_tokens(ctx, ctx.in(ids), width));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns, columns_of(ctx, ctx.in(ids), width));
     Tensor& to = ctx.out(out);
     return dispatch<NumberTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
@@ -125,7 +124,7 @@ StatusOr<Kernel> sequence_scatter_grad(const KernelSetup& op) {
       return ctx.error("Out@GRAD must have a row for each of the {} sequences of Ids, found {}",
                        offsets.size() - 1, describe(*d));
     const int64_t width = row_width(*d);
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns, columns_of_tokens(ctx, *index, width));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns, columns_of(ctx, *index, width));
     Tensor* const to_updates = ctx.find_out(dupdates);
     if (to_updates != nullptr)
       MILLRACE_RETURN_IF_ERROR(to_updates->resize(d->dtype(), index->dims()));
@@ -147,8 +146,10 @@ StatusOr<Kernel> sequence_scatter_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace tokens_kernels
 
 void add_sequence_tokens(KernelRegistry& registry) {
+  using namespace tokens_kernels;
   registry.add("sequence_erase", sequence_erase);
   registry.add("sequence_enumerate", sequence_enumerate);
   registry.add("sequence_scatter", sequence_scatter);

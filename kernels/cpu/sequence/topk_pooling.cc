@@ -10,6 +10,7 @@
 // Each sequence of X is one matrix [channels, rows, columns]. For every row and channel, the k
 // largest values are summed and divided by k, for several k.
 namespace millrace::kernels {
+namespace topk_pooling_kernels {
 namespace {
 
 struct TopkPoolingSettings {
@@ -18,7 +19,7 @@ struct TopkPoolingSettings {
   int64_t channels = 1;
 };
 
-TopkPoolingSettings settings_of_topk_pooling(const KernelSetup& op) {
+TopkPoolingSettings settings_of(const KernelSetup& op) {
   TopkPoolingSettings s;
   s.ks = op.attr<std::vector<int64_t>>("topks");
   s.most = s.ks.empty() ? 0 : *std::max_element(s.ks.begin(), s.ks.end());
@@ -36,9 +37,8 @@ struct Offsets {
   [[nodiscard]] int64_t column_count(size_t i) const { return columns[i + 1] - columns[i]; }
 };
 
-StatusOr<Offsets> offsets_of_topk_pooling(const KernelContext& ctx, const Tensor& x,
-                                          const Tensor& row, const Tensor& column,
-                                          int64_t channels) {
+StatusOr<Offsets> offsets_of(const KernelContext& ctx, const Tensor& x, const Tensor& row,
+                             const Tensor& column, int64_t channels) {
   Offsets o;
   MILLRACE_ASSIGN_OR_RETURN(o.x, sequences_of(x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(o.rows, sequences_of(row, "ROW"));
@@ -59,7 +59,7 @@ StatusOr<Offsets> offsets_of_topk_pooling(const KernelContext& ctx, const Tensor
 
 // Calls body(first element of a row of a channel, columns, position of its results) for each row.
 template <typename Body>
-void each_row_topk_pooling(const Offsets& o, int64_t channels, Body&& body) {
+void each_row(const Offsets& o, int64_t channels, Body&& body) {
   for (size_t i = 0; i + 1 < o.x.size(); ++i) {
     const int64_t rows = o.row_count(i);
     const int64_t columns = o.column_count(i);
@@ -76,11 +76,11 @@ StatusOr<Kernel> topk_pooling(const KernelSetup& op) {
   const ArgIndex column = op.input("COLUMN");
   const ArgIndex out = op.output("Out");
   const ArgIndex pos = op.output("pos");
-  const TopkPoolingSettings s = settings_of_topk_pooling(op);
+  const TopkPoolingSettings s = settings_of(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    MILLRACE_ASSIGN_OR_RETURN(const Offsets o, offsets_of_topk_pooling(ctx, from, ctx.in(row),
-                                                                       ctx.in(column), s.channels));
+    MILLRACE_ASSIGN_OR_RETURN(const Offsets o,
+                              offsets_of(ctx, from, ctx.in(row), ctx.in(column), s.channels));
     const auto kinds = static_cast<int64_t>(s.ks.size());
     const int64_t results = o.rows.back() * s.channels;
     Tensor& to = ctx.out(out);
@@ -91,7 +91,7 @@ StatusOr<Kernel> topk_pooling(const KernelSetup& op) {
     std::vector<int32_t> order;
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      each_row_topk_pooling(o, s.channels, [&](int64_t begin, int64_t columns, int64_t place) {
+      each_row(o, s.channels, [&](int64_t begin, int64_t columns, int64_t place) {
         const T* const values = from.data<T>() + begin;
         const int64_t found = std::min(columns, s.most);
         order.resize(static_cast<size_t>(columns));
@@ -124,7 +124,7 @@ StatusOr<Kernel> topk_pooling_grad(const KernelSetup& op) {
   const ArgIndex pos = op.input("pos");
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex dx = op.output("X@GRAD");
-  const TopkPoolingSettings s = settings_of_topk_pooling(op);
+  const TopkPoolingSettings s = settings_of(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!dx) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
@@ -132,8 +132,8 @@ StatusOr<Kernel> topk_pooling_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const columns_of_all, needed(ctx, column, "COLUMN"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const places, needed(ctx, pos, "pos"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(
-        const Offsets o, offsets_of_topk_pooling(ctx, *from, *rows, *columns_of_all, s.channels));
+    MILLRACE_ASSIGN_OR_RETURN(const Offsets o,
+                              offsets_of(ctx, *from, *rows, *columns_of_all, s.channels));
     const auto kinds = static_cast<int64_t>(s.ks.size());
     const int64_t results = o.rows.back() * s.channels;
     if (places->numel() != results * s.most || places->dtype() != DType::kInt32 ||
@@ -145,7 +145,7 @@ StatusOr<Kernel> topk_pooling_grad(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       std::fill_n(to->data<T>(), to->numel(), T(0));
       Status status;
-      each_row_topk_pooling(o, s.channels, [&](int64_t begin, int64_t columns, int64_t place) {
+      each_row(o, s.channels, [&](int64_t begin, int64_t columns, int64_t place) {
         for (int64_t k = 0; k < kinds; ++k) {
           const int64_t wanted = s.ks[static_cast<size_t>(k)];
           const T share = d->data<T>()[place * kinds + k] / static_cast<T>(wanted);
@@ -165,8 +165,10 @@ StatusOr<Kernel> topk_pooling_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace topk_pooling_kernels
 
 void add_sequence_topk_pooling(KernelRegistry& registry) {
+  using namespace topk_pooling_kernels;
   registry.add("sequence_topk_avg_pooling", topk_pooling);
   registry.add("sequence_topk_avg_pooling_grad", topk_pooling_grad);
 }

@@ -13,6 +13,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace along_axis {
 namespace {
 
 // Calls fn(tag, view, ids, count) with the element type of x and the index checked against it.
@@ -89,7 +90,7 @@ Reduce reduce_of(const KernelSetup& op) {
 }
 
 template <typename T>
-T combine_along_axis(Reduce reduce, T old, T value) {
+T combine(Reduce reduce, T old, T value) {
   switch (reduce) {
     case Reduce::kAssign:
       return value;
@@ -117,7 +118,7 @@ void put(const AxisView& view, const I* ids, int64_t count, const T* values, Red
   each_along(view, ids, count, [&](int64_t place, int64_t k) {
     int64_t before = 1;
     if (counts) before = met[static_cast<size_t>(place)]++;
-    out[place] = before == 0 ? values[k] : combine_along_axis(reduce, out[place], values[k]);
+    out[place] = before == 0 ? values[k] : combine(reduce, out[place], values[k]);
   });
   if (reduce != Reduce::kMean) return;
   for (size_t i = 0; i < met.size(); ++i) {
@@ -281,8 +282,10 @@ StatusOr<Kernel> put_along_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace along_axis
 
 void add_tensor_along_axis(KernelRegistry& registry) {
+  using namespace along_axis;
   registry.add("take_along_axis", take);
   registry.add("take_along_axis_grad", take_grad);
   registry.add("put_along_axis", put_along);

@@ -5,6 +5,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace arg_extreme {
 namespace {
 
 // Index of the first extreme element along the axis.
@@ -29,7 +30,7 @@ void find(const AxisView& view, bool largest, const T* x, I* out, CpuDevice& dev
   });
 }
 
-StatusOr<Kernel> make_arg_extreme(const KernelSetup& op, bool largest) {
+StatusOr<Kernel> make(const KernelSetup& op, bool largest) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex out_arg = op.output("Out");
   const auto axis_attr = op.attr<int64_t>("axis");
@@ -59,15 +60,17 @@ StatusOr<Kernel> make_arg_extreme(const KernelSetup& op, bool largest) {
 }
 
 StatusOr<Kernel> arg_max(const KernelSetup& op) {
-  return make_arg_extreme(op, true);
+  return make(op, true);
 }
 StatusOr<Kernel> arg_min(const KernelSetup& op) {
-  return make_arg_extreme(op, false);
+  return make(op, false);
 }
 
 }  // namespace
+}  // namespace arg_extreme
 
 void add_tensor_arg_extreme(KernelRegistry& registry) {
+  using namespace arg_extreme;
   registry.add("arg_max", arg_max);
   registry.add("arg_min", arg_min);
 }

@@ -11,9 +11,10 @@
 
 // multiplex selects rows from several operands; partial_concat and partial_sum select columns.
 namespace millrace::kernels {
+namespace combine_kernels {
 namespace {
 
-size_t row_bytes_combine(const Tensor& x) {
+size_t row_bytes(const Tensor& x) {
   return static_cast<size_t>(x.rank() == 0 || x.dims()[0] == 0 ? 0 : x.bytes() / x.dims()[0]);
 }
 
@@ -24,7 +25,7 @@ StatusOr<Kernel> multiplex(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& ids_tensor = ctx.in(ids_arg);
     Tensor& out = ctx.out(out_arg);
-    const size_t bytes = row_bytes_combine(out);
+    const size_t bytes = row_bytes(out);
     for (int32_t k = 0; k < x.count; ++k) {
       if (ctx.in(x, k).bytes() != out.bytes())
         return ctx.error("X[{}] {} must have the shape of X[0] {}", k, describe(ctx.in(x, k)),
@@ -52,7 +53,7 @@ StatusOr<Kernel> multiplex_grad(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids_tensor, needed(ctx, ids_arg, "Ids"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, grad_arg, "Out@GRAD"));
-    const size_t bytes = row_bytes_combine(*grad);
+    const size_t bytes = row_bytes(*grad);
     for (int32_t k = 0; k < x_grad.count; ++k) {
       if (!ctx.has_out(x_grad, k)) continue;
       Tensor& to = ctx.out(x_grad, k);
@@ -106,8 +107,7 @@ StridedBox piece(int64_t rows, int64_t width, int64_t to_row, int64_t from_row) 
   return box;
 }
 
-Status check_rows_combine(const KernelContext& ctx, const Tensor& x, const Tensor& out,
-                          int64_t width) {
+Status check_rows(const KernelContext& ctx, const Tensor& x, const Tensor& out, int64_t width) {
   if (x.dtype() == out.dtype() && out.rank() == 2 && x.dims()[0] == out.dims()[0] &&
       width <= out.dims()[1])
     return Ok();
@@ -119,7 +119,7 @@ StatusOr<CombineColumns::Part> fitting_columns(const KernelContext& ctx,
                                                const CombineColumns& columns, const Tensor& x,
                                                const Tensor& out, int64_t times) {
   MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part, columns.of(ctx, x));
-  MILLRACE_RETURN_IF_ERROR(check_rows_combine(ctx, x, out, part.count * times));
+  MILLRACE_RETURN_IF_ERROR(check_rows(ctx, x, out, part.count * times));
   return part;
 }
 
@@ -179,7 +179,7 @@ StatusOr<Kernel> make_partial_grad(const KernelSetup& op, bool concat) {
       fill_zero(ctx.device(), to);
       MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part, columns.of(ctx, to));
       const int64_t offset = concat ? k * part.count : 0;
-      MILLRACE_RETURN_IF_ERROR(check_rows_combine(ctx, to, *grad, offset + part.count));
+      MILLRACE_RETURN_IF_ERROR(check_rows(ctx, to, *grad, offset + part.count));
       copy_strided(ctx.device(), size,
                    piece(to.dims()[0], part.count, to.dims()[1], grad->dims()[1]),
                    to.raw() + part.first * size, grad->raw() + offset * size);
@@ -196,8 +196,10 @@ StatusOr<Kernel> partial_sum_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace combine_kernels
 
 void add_tensor_combine(KernelRegistry& registry) {
+  using namespace combine_kernels;
   registry.add("multiplex", multiplex);
   registry.add("multiplex_grad", multiplex_grad);
   registry.add("partial_concat", partial<join_columns>);

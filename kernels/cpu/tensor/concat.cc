@@ -9,6 +9,7 @@
 // Joining tensors along a dim, and splitting one into parts. Relative to the axis, a tensor is a
 // number of rows (the dims before the axis) of equal length (the other dims).
 namespace millrace::kernels {
+namespace concat_kernels {
 namespace {
 
 // Copies all of `part` to or from a range of columns of `whole`.
@@ -20,8 +21,7 @@ StridedBox rows_box(int64_t rows, int64_t part_row, int64_t whole_row, bool into
 }
 
 // A part may differ from the whole only along the axis.
-Status check_part_concat(const KernelContext& ctx, const Tensor& part, const Tensor& whole,
-                         size_t axis) {
+Status check_part(const KernelContext& ctx, const Tensor& part, const Tensor& whole, size_t axis) {
   bool fits = part.dtype() == whole.dtype() && part.rank() == whole.rank();
   for (size_t d = 0; fits && d < part.rank(); ++d)
     fits = d == axis || part.dims()[d] == whole.dims()[d];
@@ -65,7 +65,7 @@ StatusOr<Kernel> concat(const KernelSetup& op) {
     int64_t offset = 0;
     for (int32_t k = 0; k < x.count; ++k) {
       const Tensor& part = ctx.in(x, k);
-      MILLRACE_RETURN_IF_ERROR(check_part_concat(ctx, part, to, axis));
+      MILLRACE_RETURN_IF_ERROR(check_part(ctx, part, to, axis));
       const int64_t part_row = ops::dims_product(part.dims().drop_front(axis));
       copy_strided(ctx.device(), bytes, rows_box(rows, part_row, whole_row, true),
                    to.raw() + offset * bytes, part.raw());
@@ -78,7 +78,7 @@ StatusOr<Kernel> concat(const KernelSetup& op) {
 // Copies the columns of whole that start at offset into a part. Errors: they exceed the row.
 Status take_part(const KernelContext& ctx, const Tensor& whole, Tensor& part, size_t axis,
                  int64_t offset) {
-  MILLRACE_RETURN_IF_ERROR(check_part_concat(ctx, part, whole, axis));
+  MILLRACE_RETURN_IF_ERROR(check_part(ctx, part, whole, axis));
   const int64_t rows = ops::dims_product(whole.dims().take_front(axis));
   const int64_t whole_row = ops::dims_product(whole.dims().drop_front(axis));
   const int64_t part_row = ops::dims_product(part.dims().drop_front(axis));
@@ -187,8 +187,10 @@ StatusOr<Kernel> split(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace concat_kernels
 
 void add_tensor_concat(KernelRegistry& registry) {
+  using namespace concat_kernels;
   registry.add("concat", concat);
   registry.add("concat_grad", concat_grad);
   registry.add("split", split);

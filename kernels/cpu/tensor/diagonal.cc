@@ -8,20 +8,21 @@
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
+namespace diagonal_kernels {
 namespace {
 
 template <typename T>
-T value_as_diagonal(double value) {
+T value_as(double value) {
   return static_cast<T>(static_cast<Compute<T>>(value));
 }
 
 // The elements of a diagonal in a row-major matrix: first one, distance, number.
-struct DiagonalDiagonal {
+struct Diagonal {
   int64_t first = 0;
   int64_t step = 0;
   int64_t count = 0;
 
-  DiagonalDiagonal(int64_t rows, int64_t columns, int64_t offset) {
+  Diagonal(int64_t rows, int64_t columns, int64_t offset) {
     first = offset >= 0 ? offset : -offset * columns;
     step = columns + 1;
     const int64_t down = rows + std::min<int64_t>(offset, 0);
@@ -33,7 +34,7 @@ struct DiagonalDiagonal {
 template <typename T>
 void vector_to_matrix(const T* vector, int64_t length, int64_t offset, T padding, Tensor& out) {
   std::fill_n(out.data<T>(), out.numel(), padding);
-  const DiagonalDiagonal d(out.dims()[0], out.dims()[1], offset);
+  const Diagonal d(out.dims()[0], out.dims()[1], offset);
   for (int64_t i = 0; i < std::min(length, d.count); ++i)
     out.data<T>()[d.first + i * d.step] = vector[i];
 }
@@ -48,10 +49,10 @@ StatusOr<Kernel> make_diag(const KernelSetup& op, llvm::StringRef slot, int64_t 
     return dispatch<AllTypes>(x.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       if (x.rank() < 2) {
-        vector_to_matrix(x.data<T>(), x.numel(), offset, value_as_diagonal<T>(padding), out);
+        vector_to_matrix(x.data<T>(), x.numel(), offset, value_as<T>(padding), out);
         return Ok();
       }
-      const DiagonalDiagonal d(x.dims()[0], x.dims()[1], offset);
+      const Diagonal d(x.dims()[0], x.dims()[1], offset);
       if (out.numel() != d.count)
         return ctx.error("Out {} must have the {} elements of the diagonal", describe(out),
                          d.count);
@@ -79,7 +80,7 @@ StatusOr<Kernel> diag_v2_grad(const KernelSetup& op) {
     const Tensor& vector = spread ? *g.to : *g.from;
     if (matrix.rank() != 2 || matrix.dtype() != vector.dtype())
       return ctx.error("Out@GRAD {} does not fit X {}", describe(*g.from), describe(*g.to));
-    const DiagonalDiagonal d(matrix.dims()[0], matrix.dims()[1], offset);
+    const Diagonal d(matrix.dims()[0], matrix.dims()[1], offset);
     if (vector.numel() != d.count)
       return ctx.error("Out@GRAD {} does not fit X {}", describe(*g.from), describe(*g.to));
     return dispatch<AllTypes>(g.to->dtype(), [&](auto tag) -> Status {
@@ -101,11 +102,11 @@ StatusOr<Kernel> eye(const KernelSetup& op) {
   const ArgIndex out_arg = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
     Tensor& out = ctx.out(out_arg);
-    const DiagonalDiagonal d(out.dims()[0], out.dims()[1], 0);
+    const Diagonal d(out.dims()[0], out.dims()[1], 0);
     return dispatch<AllTypes>(out.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       std::fill_n(out.data<T>(), out.numel(), T{});
-      for (int64_t i = 0; i < d.count; ++i) out.data<T>()[i * d.step] = value_as_diagonal<T>(1);
+      for (int64_t i = 0; i < d.count; ++i) out.data<T>()[i * d.step] = value_as<T>(1);
       return Ok();
     });
   });
@@ -143,7 +144,7 @@ StatusOr<Kernel> make_fill(const KernelSetup& op, llvm::StringRef in, llvm::Stri
     if (g.from->numel() == 0) return Ok();
     return dispatch<AllTypes>(g.to->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      set_diagonal_op(dims, offset, wrap, value_as_diagonal<T>(value), g.to->data<T>());
+      set_diagonal_op(dims, offset, wrap, value_as<T>(value), g.to->data<T>());
       return Ok();
     });
   });
@@ -193,8 +194,10 @@ StatusOr<Kernel> tril_triu_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace diagonal_kernels
 
 void add_tensor_diagonal(KernelRegistry& registry) {
+  using namespace diagonal_kernels;
   registry.add("diag", diag);
   registry.add("diag_v2", diag_v2);
   registry.add("diag_v2_grad", diag_v2_grad);

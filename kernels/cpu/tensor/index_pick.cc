@@ -9,9 +9,10 @@
 
 // index_sample: selects from each row the elements named by the same row of an index.
 namespace millrace::kernels {
+namespace index_pick {
 namespace {
 
-Status check_matrices_index_pick(const KernelContext& ctx, const Tensor& x, const Tensor& index) {
+Status check_matrices(const KernelContext& ctx, const Tensor& x, const Tensor& index) {
   if (x.rank() == 2 && index.rank() == 2 && x.dims()[0] == index.dims()[0]) return Ok();
   return ctx.error("X {} and Index {} must be matrices with the same number of rows", describe(x),
                    describe(index));
@@ -33,7 +34,7 @@ StatusOr<Kernel> index_sample(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
     const Tensor& index = ctx.in(index_arg);
-    MILLRACE_RETURN_IF_ERROR(check_matrices_index_pick(ctx, x, index));
+    MILLRACE_RETURN_IF_ERROR(check_matrices(ctx, x, index));
     return with_index(index, "Index", [&](const auto* at) -> Status {
       MILLRACE_RETURN_IF_ERROR(check_range(at, index.numel(), x.dims()[1], "Index"));
       return dispatch<AllTypes>(x.dtype(), [&](auto tag) -> Status {
@@ -55,7 +56,7 @@ StatusOr<Kernel> index_sample_grad(const KernelSetup& op) {
                               gradient.find_required(ctx, StartsAs::kZeros));
     if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed(ctx, index_arg, "Index"));
-    MILLRACE_RETURN_IF_ERROR(check_matrices_index_pick(ctx, *g.to, *index));
+    MILLRACE_RETURN_IF_ERROR(check_matrices(ctx, *g.to, *index));
     if (g.from->numel() != index->numel() || g.from->dtype() != g.to->dtype())
       return ctx.error("Out@GRAD {} must have the shape of Index {}", describe(*g.from),
                        describe(*index));
@@ -75,8 +76,10 @@ StatusOr<Kernel> index_sample_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace index_pick
 
 void add_tensor_index_pick(KernelRegistry& registry) {
+  using namespace index_pick;
   registry.add("index_sample", index_sample);
   registry.add("index_sample_grad", index_sample_grad);
 }

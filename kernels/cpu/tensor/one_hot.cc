@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace one_hot_kernels {
 namespace {
 
 template <typename I, typename T>
@@ -22,7 +23,7 @@ Status write_rows(const I* classes, int64_t count, int64_t depth, bool allow_out
 }
 
 // \param replaces  the classes replace the last dim of X, which must be 1
-StatusOr<Kernel> make_one_hot(const KernelSetup& op, bool replaces) {
+StatusOr<Kernel> make(const KernelSetup& op, bool replaces) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex depth_arg = op.input("depth_tensor");
   const ArgIndex out_arg = op.output("Out");
@@ -56,15 +57,17 @@ StatusOr<Kernel> make_one_hot(const KernelSetup& op, bool replaces) {
 }
 
 StatusOr<Kernel> one_hot(const KernelSetup& op) {
-  return make_one_hot(op, true);
+  return make(op, true);
 }
 StatusOr<Kernel> one_hot_v2(const KernelSetup& op) {
-  return make_one_hot(op, false);
+  return make(op, false);
 }
 
 }  // namespace
+}  // namespace one_hot_kernels
 
 void add_tensor_one_hot(KernelRegistry& registry) {
+  using namespace one_hot_kernels;
   registry.add("one_hot", one_hot);
   registry.add("one_hot_v2", one_hot_v2);
 }

@@ -13,6 +13,7 @@
 // argsort, top_k, kthvalue: the order of the elements along an axis. Equal elements keep their
 // order; NaN counts as the largest number.
 namespace millrace::kernels {
+namespace order {
 namespace {
 
 template <typename C>
@@ -84,7 +85,7 @@ void order_rows(const AxisView& view, int64_t first, int64_t k, bool largest, co
   });
 }
 
-Status run_order(const KernelContext& ctx, const OrderArgs& args) {
+Status run(const KernelContext& ctx, const OrderArgs& args) {
   const Tensor& x = ctx.in(args.x);
   MILLRACE_ASSIGN_OR_RETURN(const int64_t axis, axis_of(args.axis, x.rank()));
   const AxisView view(x.dims(), static_cast<size_t>(axis));
@@ -121,22 +122,22 @@ OrderArgs common_args(const KernelSetup& op) {
   return args;
 }
 
-StatusOr<Kernel> make_order(const OrderArgs& args) {
-  return Kernel([args](const KernelContext& ctx) -> Status { return run_order(ctx, args); });
+StatusOr<Kernel> make(const OrderArgs& args) {
+  return Kernel([args](const KernelContext& ctx) -> Status { return run(ctx, args); });
 }
 
 StatusOr<Kernel> argsort(const KernelSetup& op) {
   OrderArgs args = common_args(op);
   args.axis = op.attr<int64_t>("axis");
   args.largest = op.attr<bool>("descending");
-  return make_order(args);
+  return make(args);
 }
 
 StatusOr<Kernel> top_k(const KernelSetup& op) {
   OrderArgs args = common_args(op);
   args.k = op.attr<int64_t>("k");
   args.largest = true;
-  return make_order(args);
+  return make(args);
 }
 
 StatusOr<Kernel> top_k_v2(const KernelSetup& op) {
@@ -144,7 +145,7 @@ StatusOr<Kernel> top_k_v2(const KernelSetup& op) {
   args.k = op.attr<int64_t>("k");
   args.axis = op.attr<int64_t>("axis");
   args.largest = op.attr<bool>("largest");
-  return make_order(args);
+  return make(args);
 }
 
 StatusOr<Kernel> kthvalue(const KernelSetup& op) {
@@ -152,11 +153,11 @@ StatusOr<Kernel> kthvalue(const KernelSetup& op) {
   args.k = op.attr<int64_t>("k");
   args.axis = op.attr<int64_t>("axis");
   args.only_last = true;
-  return make_order(args);
+  return make(args);
 }
 
 // The gradient goes to the positions in Indices.
-StatusOr<Kernel> make_grad_order(const KernelSetup& op, int64_t axis_attr) {
+StatusOr<Kernel> make_grad(const KernelSetup& op, int64_t axis_attr) {
   const ArgIndex indices_arg = op.input("Indices");
   const GradientArgs gradient(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -185,15 +186,17 @@ StatusOr<Kernel> make_grad_order(const KernelSetup& op, int64_t axis_attr) {
 }
 
 StatusOr<Kernel> last_axis_grad(const KernelSetup& op) {
-  return make_grad_order(op, -1);
+  return make_grad(op, -1);
 }
 StatusOr<Kernel> axis_grad(const KernelSetup& op) {
-  return make_grad_order(op, op.attr<int64_t>("axis"));
+  return make_grad(op, op.attr<int64_t>("axis"));
 }
 
 }  // namespace
+}  // namespace order
 
 void add_tensor_order(KernelRegistry& registry) {
+  using namespace order;
   registry.add("argsort", argsort);
   registry.add("argsort_grad", axis_grad);
   registry.add("top_k", top_k);

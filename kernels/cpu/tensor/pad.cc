@@ -5,6 +5,7 @@
 
 // pad and pad_constant_like: a border with one value around a tensor.
 namespace millrace::kernels {
+namespace pad_kernels {
 namespace {
 
 using Cuts = llvm::SmallVector<Cut, 6>;
@@ -56,8 +57,8 @@ Status fill_pad(CpuDevice& device, Tensor& to, double value) {
   });
 }
 
-Status check_ranks_pad(const KernelContext& ctx, const Tensor& small, const Tensor& padded,
-                       size_t rank) {
+Status check_ranks(const KernelContext& ctx, const Tensor& small, const Tensor& padded,
+                   size_t rank) {
   if (small.rank() == rank && padded.rank() == rank && small.dtype() == padded.dtype()) return Ok();
   return ctx.error("{} padded cannot be {}", describe(small), describe(padded));
 }
@@ -68,7 +69,7 @@ Longs every_second(const Longs& paddings) {
   return before;
 }
 
-StatusOr<Kernel> make_pad(const KernelSetup& op, llvm::StringRef small, Longs before) {
+StatusOr<Kernel> make(const KernelSetup& op, llvm::StringRef small, Longs before) {
   const ArgIndex x = op.input(small);
   const ArgIndex out = op.output("Out");
   const double value = op.attr<float>("pad_value");
@@ -78,14 +79,14 @@ StatusOr<Kernel> make_pad(const KernelSetup& op, llvm::StringRef small, Longs be
     Longs start = before;
     start.resize(from.rank(), 0);
     MILLRACE_RETURN_IF_ERROR(
-        check_ranks_pad(ctx, from, to, before.empty() ? from.rank() : before.size()));
+        check_ranks(ctx, from, to, before.empty() ? from.rank() : before.size()));
     if (from.numel() != to.numel()) MILLRACE_RETURN_IF_ERROR(fill_pad(ctx.device(), to, value));
     copy_overlap(ctx.device(), overlap_of(from.dims(), to.dims(), start), true, to, from);
     return Ok();
   });
 }
 
-StatusOr<Kernel> make_grad_pad(const KernelSetup& op, llvm::StringRef small_grad, Longs before) {
+StatusOr<Kernel> make_grad(const KernelSetup& op, llvm::StringRef small_grad, Longs before) {
   const ArgIndex grad = op.input("Out@GRAD");
   const ArgIndex out = op.output(small_grad);
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -97,28 +98,30 @@ StatusOr<Kernel> make_grad_pad(const KernelSetup& op, llvm::StringRef small_grad
     Longs start = before;
     start.resize(to->rank(), 0);
     MILLRACE_RETURN_IF_ERROR(
-        check_ranks_pad(ctx, *to, *from, before.empty() ? to->rank() : before.size()));
+        check_ranks(ctx, *to, *from, before.empty() ? to->rank() : before.size()));
     copy_overlap(ctx.device(), overlap_of(to->dims(), from->dims(), start), false, *to, *from);
     return Ok();
   });
 }
 
 StatusOr<Kernel> pad(const KernelSetup& op) {
-  return make_pad(op, "X", every_second(op.attr<Longs>("paddings")));
+  return make(op, "X", every_second(op.attr<Longs>("paddings")));
 }
 StatusOr<Kernel> pad_grad(const KernelSetup& op) {
-  return make_grad_pad(op, "X@GRAD", every_second(op.attr<Longs>("paddings")));
+  return make_grad(op, "X@GRAD", every_second(op.attr<Longs>("paddings")));
 }
 StatusOr<Kernel> pad_constant_like(const KernelSetup& op) {
-  return make_pad(op, "Y", {});
+  return make(op, "Y", {});
 }
 StatusOr<Kernel> pad_constant_like_grad(const KernelSetup& op) {
-  return make_grad_pad(op, "Y@GRAD", {});
+  return make_grad(op, "Y@GRAD", {});
 }
 
 }  // namespace
+}  // namespace pad_kernels
 
 void add_tensor_pad(KernelRegistry& registry) {
+  using namespace pad_kernels;
   registry.add("pad", pad);
   registry.add("pad_grad", pad_grad);
   registry.add("pad_constant_like", pad_constant_like);

@@ -9,6 +9,7 @@
 
 // pad2d and pad3d: a border around the spatial dims, with one value or with elements of the tensor.
 namespace millrace::kernels {
+namespace pad_spatial_kernels {
 namespace {
 
 enum class Mode { kConstant, kReflect, kEdge, kCircular };
@@ -107,7 +108,7 @@ Dims padded_dims(const PadArgs& args, llvm::ArrayRef<int64_t> x, const Geometry&
 // Calls row(padded_row, source_row) for the rows of image n. Both are indices of rows of width *
 // inner elements; source_row is -1 if the whole row is the constant.
 template <typename Fn>
-void each_row_pad_spatial(const Geometry& g, int64_t n, Fn&& row) {
+void each_row(const Geometry& g, int64_t n, Fn&& row) {
   for (int64_t d = 0; d < g.padded[0]; ++d) {
     const int64_t sd = g.source[0][static_cast<size_t>(d)];
     for (int64_t h = 0; h < g.padded[1]; ++h) {
@@ -118,13 +119,13 @@ void each_row_pad_spatial(const Geometry& g, int64_t n, Fn&& row) {
   }
 }
 
-// each_row_pad_spatial() for all images, on several threads.
+// each_row() for all images, on several threads.
 template <typename Fn>
 void each_row_of_images(CpuDevice& device, const Geometry& g, Fn&& row) {
   const int64_t elements = g.padded[2] * g.inner;
   const int64_t work = std::max<int64_t>(1, elements * g.padded[0] * g.padded[1]);
   device.parallel_for(g.outer, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) each_row_pad_spatial(g, n, row);
+    for (int64_t n = begin; n < end; ++n) each_row(g, n, row);
   });
 }
 
@@ -147,7 +148,7 @@ void pad_images(CpuDevice& device, const Geometry& g, U value, const U* x, U* ou
 }
 
 template <typename T>
-void add_images_pad_spatial(CpuDevice& device, const Geometry& g, const T* grad, T* x_grad) {
+void add_images(CpuDevice& device, const Geometry& g, const T* grad, T* x_grad) {
   const int64_t row = g.padded[2] * g.inner;
   each_row_of_images(device, g, [&](int64_t padded_row, int64_t source_row) {
     if (source_row < 0) return;
@@ -193,15 +194,17 @@ StatusOr<Kernel> pad_spatial_grad(const KernelSetup& op) {
                        describe(*grads.to));
     return dispatch<AllFloatTypes>(grads.to->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      add_images_pad_spatial<T>(ctx.device(), g, grads.from->data<T>(), grads.to->data<T>());
+      add_images<T>(ctx.device(), g, grads.from->data<T>(), grads.to->data<T>());
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace pad_spatial_kernels
 
 void add_tensor_pad_spatial(KernelRegistry& registry) {
+  using namespace pad_spatial_kernels;
   registry.add("pad2d", pad_spatial);
   registry.add("pad3d", pad_spatial);
   registry.add("pad2d_grad", pad_spatial_grad);

@@ -12,9 +12,10 @@
 // Ops whose output has the elements of the input in the same order. If the memory plan lets the
 // output use the input's memory, nothing is copied.
 namespace millrace::kernels {
+namespace reshape_kernels {
 namespace {
 
-Status copy_elements_reshape(const KernelContext& ctx, const Tensor& from, Tensor& to) {
+Status copy_elements(const KernelContext& ctx, const Tensor& from, Tensor& to) {
   if (to.numel() != from.numel() || to.dtype() != from.dtype()) {
     return ctx.error("{} cannot hold the elements of {}", describe(to), describe(from));
   }
@@ -27,7 +28,7 @@ StatusOr<Kernel> same_elements(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    return copy_elements_reshape(ctx, ctx.in(x), ctx.out(out));
+    return copy_elements(ctx, ctx.in(x), ctx.out(out));
   });
 }
 
@@ -39,7 +40,7 @@ StatusOr<Kernel> same_elements_grad(const KernelSetup& op) {
     if (!g.to->initialized())
       return ctx.error(
           "X and XShape are both missing, one of which must determine the shape of X@GRAD");
-    return g ? copy_elements_reshape(ctx, *g.from, *g.to) : Ok();
+    return g ? copy_elements(ctx, *g.from, *g.to) : Ok();
   });
 }
 
@@ -73,7 +74,7 @@ StatusOr<Kernel> reshape_kernel(const KernelSetup& op) {
     const Tensor& from = ctx.in(x);
     MILLRACE_RETURN_IF_ERROR(solve_shape(ctx, from, dims));
     MILLRACE_RETURN_IF_ERROR(size_output(ctx.out(out), from.dtype(), dims));
-    return copy_elements_reshape(ctx, from, ctx.out(out));
+    return copy_elements(ctx, from, ctx.out(out));
   });
 }
 
@@ -91,13 +92,15 @@ StatusOr<Kernel> unsqueeze(const KernelSetup& op) {
       dims.insert(dims.begin() + at, 1);
     }
     MILLRACE_RETURN_IF_ERROR(size_output(ctx.out(out), from.dtype(), dims));
-    return copy_elements_reshape(ctx, from, ctx.out(out));
+    return copy_elements(ctx, from, ctx.out(out));
   });
 }
 
 }  // namespace
+}  // namespace reshape_kernels
 
 void add_tensor_reshape(KernelRegistry& registry) {
+  using namespace reshape_kernels;
   for (const char* const type :
        {"squeeze", "squeeze2", "flatten", "flatten2", "flatten_contiguous_range"})
     registry.add(type, same_elements);

@@ -9,6 +9,7 @@
 // Joining tensors along a new dim, and splitting one along a dim. Slot names differ between the
 // ops; there are two operations.
 namespace millrace::kernels {
+namespace stack_kernels {
 namespace {
 
 // Boxes between element k of dim axis of `whole` and all of `part`.
@@ -28,8 +29,7 @@ struct Layer {
   }
 };
 
-Status check_part_stack(const KernelContext& ctx, const Tensor& part, const Tensor& whole,
-                        int64_t size) {
+Status check_part(const KernelContext& ctx, const Tensor& part, const Tensor& whole, int64_t size) {
   if (part.dtype() == whole.dtype() && part.numel() * size == whole.numel()) return Ok();
   return ctx.error("{} is not a part of {}", describe(part), describe(whole));
 }
@@ -48,7 +48,7 @@ Status join(const KernelContext& ctx, ArgRange parts, Tensor& whole, int64_t axi
   for (int32_t k = 0; k < parts.count; ++k) {
     if (!ctx.has_in(parts, k)) continue;
     const Tensor& part = ctx.in(parts, k);
-    MILLRACE_RETURN_IF_ERROR(check_part_stack(ctx, part, whole, parts.count));
+    MILLRACE_RETURN_IF_ERROR(check_part(ctx, part, whole, parts.count));
     copy_strided(ctx.device(), bytes, layer.into_whole, whole.raw() + k * layer.step * bytes,
                  part.raw());
   }
@@ -65,7 +65,7 @@ Status take_apart(const KernelContext& ctx, const Tensor& whole, ArgRange parts,
   for (int32_t k = 0; k < parts.count; ++k) {
     if (!ctx.has_out(parts, k)) continue;
     Tensor& part = ctx.out(parts, k);
-    MILLRACE_RETURN_IF_ERROR(check_part_stack(ctx, part, whole, parts.count));
+    MILLRACE_RETURN_IF_ERROR(check_part(ctx, part, whole, parts.count));
     copy_strided(ctx.device(), bytes, layer.into_part, part.raw(),
                  whole.raw() + k * layer.step * bytes);
   }
@@ -118,8 +118,10 @@ StatusOr<Kernel> unbind(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace stack_kernels
 
 void add_tensor_stack(KernelRegistry& registry) {
+  using namespace stack_kernels;
   registry.add("stack", stack);
   registry.add("stack_grad", stack_grad);
   registry.add("unstack", unstack);

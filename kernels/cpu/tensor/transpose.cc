@@ -4,6 +4,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace transpose_kernels {
 namespace {
 
 using Longs = std::vector<int64_t>;
@@ -31,8 +32,7 @@ StatusOr<Longs> read_axis(const KernelSetup& op) {
   return axis;
 }
 
-Status check_ranks_transpose(const KernelContext& ctx, const Tensor& from, const Tensor& to,
-                             size_t rank) {
+Status check_ranks(const KernelContext& ctx, const Tensor& from, const Tensor& to, size_t rank) {
   if (from.rank() == rank && to.rank() == rank && from.dtype() == to.dtype()) return Ok();
   return ctx.error("attribute 'axis' has {} entries, which cannot permute {} to {}", rank,
                    describe(from), describe(to));
@@ -45,7 +45,7 @@ StatusOr<Kernel> transpose(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
     Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(check_ranks_transpose(ctx, from, to, axis.size()));
+    MILLRACE_RETURN_IF_ERROR(check_ranks(ctx, from, to, axis.size()));
     MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes, bytes_apart(ctx.device(), from, to));
     copy_strided(ctx.device(), dtype_size(from.dtype()), box_of(from, to, axis), to.raw(), bytes);
     return Ok();
@@ -61,7 +61,7 @@ StatusOr<Kernel> transpose_grad(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const GradientTensors g = gradient.find(ctx, StartsAs::kUnset);
     if (!g) return Ok();
-    MILLRACE_RETURN_IF_ERROR(check_ranks_transpose(ctx, *g.from, *g.to, axis.size()));
+    MILLRACE_RETURN_IF_ERROR(check_ranks(ctx, *g.from, *g.to, axis.size()));
     copy_strided(ctx.device(), dtype_size(g.from->dtype()), box_of(*g.from, *g.to, inverse),
                  g.to->raw(), g.from->raw());
     return Ok();
@@ -69,8 +69,10 @@ StatusOr<Kernel> transpose_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace transpose_kernels
 
 void add_tensor_transpose(KernelRegistry& registry) {
+  using namespace transpose_kernels;
   registry.add("transpose", transpose);
   registry.add("transpose2", transpose);
   registry.add("transpose_grad", transpose_grad);

@@ -10,6 +10,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace unique_kernels {
 namespace {
 
 // The distinct items in order, and the mapping of all items to them.
@@ -137,7 +138,7 @@ Status unique_slices(const KernelContext& ctx, const UniqueArgs& args, const Ten
   return Ok();
 }
 
-StatusOr<Kernel> make_unique(const UniqueArgs& args) {
+StatusOr<Kernel> make(const UniqueArgs& args) {
   return Kernel([args](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
     return dispatch<NumberTypes>(x.dtype(), [&](auto tag) -> Status {
@@ -158,7 +159,7 @@ StatusOr<Kernel> unique(const KernelSetup& op) {
   args.axis = op.attr<std::vector<int64_t>>("axis");
   args.sorted = op.attr<bool>("is_sorted");
   if (!args.sorted) args.axis.clear();
-  return make_unique(args);
+  return make(args);
 }
 
 StatusOr<Kernel> unique_with_counts(const KernelSetup& op) {
@@ -168,12 +169,14 @@ StatusOr<Kernel> unique_with_counts(const KernelSetup& op) {
   args.index = op.output("Index");
   args.counts = op.output("Count");
   args.dtype = op.dtype_attr("dtype");
-  return make_unique(args);
+  return make(args);
 }
 
 }  // namespace
+}  // namespace unique_kernels
 
 void add_tensor_unique(KernelRegistry& registry) {
+  using namespace unique_kernels;
   registry.add("unique", unique);
   registry.add("unique_with_counts", unique_with_counts);
 }

@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace affine_grid_kernels {
 namespace {
 
 struct AffineGridAttrs {
@@ -13,7 +14,7 @@ struct AffineGridAttrs {
   bool align_corners = true;
 };
 
-AffineGridAttrs read_attrs_affine_grid(const KernelSetup& op) {
+AffineGridAttrs read_attrs(const KernelSetup& op) {
   const auto shape = op.attr<std::vector<int64_t>>("output_shape");
   return {{shape.begin(), shape.end()}, op.attr<bool>("align_corners")};
 }
@@ -78,7 +79,7 @@ StatusOr<Kernel> affine_grid(const KernelSetup& op) {
   const ArgIndex theta = op.input("Theta");
   const ArgIndex output_shape = op.input("OutputShape");
   const ArgIndex output = op.output("Output");
-  return Kernel([=, attrs = read_attrs_affine_grid(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const maps, needed(ctx, theta, "Theta"));
     MILLRACE_ASSIGN_OR_RETURN(const Dims shape, image_shape(ctx, output_shape, attrs, *maps));
     const auto spatial = static_cast<int64_t>(shape.size()) - 2;
@@ -110,7 +111,7 @@ StatusOr<Kernel> affine_grid_grad(const KernelSetup& op) {
   const ArgIndex output_shape = op.input("OutputShape");
   const ArgIndex output_grad = op.input("Output@GRAD");
   const ArgIndex theta_grad = op.output("Theta@GRAD");
-  return Kernel([=, attrs = read_attrs_affine_grid(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const maps, needed(ctx, theta, "Theta"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dmaps, result_like(ctx, theta_grad, *maps));
     if (dmaps == nullptr) return Ok();
@@ -142,8 +143,10 @@ StatusOr<Kernel> affine_grid_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace affine_grid_kernels
 
 void add_vision_affine_grid(KernelRegistry& registry) {
+  using namespace affine_grid_kernels;
   registry.add("affine_grid", affine_grid);
   registry.add("affine_grid_grad", affine_grid_grad);
 }

@@ -9,6 +9,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace grid_sampler_kernels {
 namespace {
 
 enum class Padding : uint8_t { kZeros, kBorder, kReflection };
@@ -19,7 +20,7 @@ struct GridSamplerAttrs {
   bool align_corners = true;
 };
 
-GridSamplerAttrs read_attrs_grid_sampler(const KernelSetup& op) {
+GridSamplerAttrs read_attrs(const KernelSetup& op) {
   GridSamplerAttrs attrs;
   attrs.nearest = op.attr<std::string>("mode") == "nearest";
   const auto padding = op.attr<std::string>("padding_mode");
@@ -40,7 +41,7 @@ struct GridSamplerShape {
   [[nodiscard]] int64_t pixels() const { return in[0] * in[1] * in[2]; }
 };
 
-StatusOr<GridSamplerShape> shape_of_grid_sampler(const Tensor& x, const Tensor& grid) {
+StatusOr<GridSamplerShape> shape_of(const Tensor& x, const Tensor& grid) {
   const size_t rank = x.rank();
   if ((rank != 4 && rank != 5) || grid.rank() != rank || grid.dtype() != x.dtype() ||
       grid.dim(0) != x.dim(0) || grid.dims().back() != static_cast<int64_t>(rank) - 2) {
@@ -64,7 +65,7 @@ struct Place {
 };
 
 template <typename T>
-Place<T> clip_grid_sampler(Place<T> p, T last) {
+Place<T> clip(Place<T> p, T last) {
   if (p.at < 0) return {T{0}, T{0}};
   if (p.at > last) return {last, T{0}};
   return p;
@@ -87,13 +88,13 @@ Place<T> reflect(Place<T> p, T last, bool align_corners) {
 }
 
 template <typename T>
-Place<T> place_of_grid_sampler(const GridSamplerAttrs& attrs, T coordinate, int64_t size) {
+Place<T> place_of(const GridSamplerAttrs& attrs, T coordinate, int64_t size) {
   const T last = static_cast<T>(size - 1);
   const T half = static_cast<T>(attrs.align_corners ? size - 1 : size) / 2;
   Place<T> p{attrs.align_corners ? (coordinate + 1) * half : (coordinate + 1) * half - T{0.5},
              half};
   if (attrs.padding == Padding::kReflection) p = reflect(p, last, attrs.align_corners);
-  if (attrs.padding != Padding::kZeros) p = clip_grid_sampler(p, last);
+  if (attrs.padding != Padding::kZeros) p = clip(p, last);
   // NaN and distant coordinates count as outside
   if (!(p.at > -2 && p.at < last + 2)) p = {T{-2}, T{0}};
   return p;
@@ -114,7 +115,7 @@ Corners<T> corners_of(const GridSamplerAttrs& attrs, const GridSamplerShape& s,
   std::array<Place<T>, 3> place{Place<T>{0, 0}, Place<T>{0, 0}, Place<T>{0, 0}};
   // the grid has the order x, y, z; dims have the order depth, height, width
   for (size_t i = 0; i < s.spatial; ++i)
-    place[2 - i] = place_of_grid_sampler(attrs, coordinates[i], s.in[2 - i]);
+    place[2 - i] = place_of(attrs, coordinates[i], s.in[2 - i]);
   Corners<T> c;
   const int all = attrs.nearest ? 1 : 1 << s.spatial;
   for (int k = 0; k < all; ++k) {
@@ -152,11 +153,10 @@ struct GridSamplerOperands {
   GridSamplerShape shape;
 };
 
-StatusOr<GridSamplerOperands> operands_of_grid_sampler(const KernelContext& ctx, ArgIndex x,
-                                                       ArgIndex grid) {
+StatusOr<GridSamplerOperands> operands_of(const KernelContext& ctx, ArgIndex x, ArgIndex grid) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const points, needed(ctx, grid, "Grid"));
-  MILLRACE_ASSIGN_OR_RETURN(const GridSamplerShape shape, shape_of_grid_sampler(*in, *points));
+  MILLRACE_ASSIGN_OR_RETURN(const GridSamplerShape shape, shape_of(*in, *points));
   return GridSamplerOperands{in, points, shape};
 }
 
@@ -164,9 +164,8 @@ StatusOr<Kernel> grid_sampler(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex grid = op.input("Grid");
   const ArgIndex output = op.output("Output");
-  return Kernel([=, attrs = read_attrs_grid_sampler(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const GridSamplerOperands operands,
-                              operands_of_grid_sampler(ctx, x, grid));
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const GridSamplerOperands operands, operands_of(ctx, x, grid));
     const auto& [in, points, s] = operands;
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -191,8 +190,8 @@ StatusOr<Kernel> grid_sampler(const KernelSetup& op) {
 }
 
 template <typename T>
-void gradient_grid_sampler(const GridSamplerAttrs& attrs, const GridSamplerShape& s, const T* x,
-                           const T* grid, const T* dout, T* dx, T* dgrid) {
+void gradient(const GridSamplerAttrs& attrs, const GridSamplerShape& s, const T* x, const T* grid,
+              const T* dout, T* dx, T* dgrid) {
   const auto spatial = static_cast<int64_t>(s.spatial);
   for (int64_t i = 0; i < s.batch * s.out; ++i) {
     const auto c = corners_of(attrs, s, grid + i * spatial);
@@ -217,9 +216,8 @@ StatusOr<Kernel> grid_sampler_grad(const KernelSetup& op) {
   const ArgIndex output_grad = op.input("Output@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
   const ArgIndex grid_grad = op.output("Grid@GRAD");
-  return Kernel([=, attrs = read_attrs_grid_sampler(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const GridSamplerOperands operands,
-                              operands_of_grid_sampler(ctx, x, grid));
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const GridSamplerOperands operands, operands_of(ctx, x, grid));
     const auto& [in, points, s] = operands;
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dgrid, result_like(ctx, grid_grad, *points));
@@ -232,17 +230,19 @@ StatusOr<Kernel> grid_sampler_grad(const KernelSetup& op) {
                        describe(*in), describe(*points));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      gradient_grid_sampler(attrs, s, in->data<T>(), points->data<T>(), dout->data<T>(),
-                            dx == nullptr ? nullptr : dx->data<T>(),
-                            dgrid == nullptr ? nullptr : dgrid->data<T>());
+      gradient(attrs, s, in->data<T>(), points->data<T>(), dout->data<T>(),
+               dx == nullptr ? nullptr : dx->data<T>(),
+               dgrid == nullptr ? nullptr : dgrid->data<T>());
       return Ok();
     });
   });
 }
 
 }  // namespace
+}  // namespace grid_sampler_kernels
 
 void add_vision_grid_sampler(KernelRegistry& registry) {
+  using namespace grid_sampler_kernels;
   registry.add("grid_sampler", grid_sampler);
   registry.add("grid_sampler_grad", grid_sampler_grad);
 }

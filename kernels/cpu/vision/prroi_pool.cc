@@ -11,6 +11,7 @@
 // bilinearly; outside of them it falls to zero. The integral of a bilinear image is the sum over
 // pixels of their value times one weight per direction.
 namespace millrace::kernels {
+namespace prroi_pool_kernels {
 namespace {
 
 // The weight of a pixel at a distance, and the integral of the weight up to there.
@@ -92,8 +93,7 @@ T weighted_sum(const RoiPlan& plan, const Cell<T>& cell, const T* image, Row&& r
 }
 
 template <typename T>
-void forward_prroi_pool(const RoiAttrs& attrs, const RoiPlan& plan, const T* x, const T* rois,
-                        T* out) {
+void forward(const RoiAttrs& attrs, const RoiPlan& plan, const T* x, const T* rois, T* out) {
   const int64_t cells = attrs.pooled_height * attrs.pooled_width;
   Cell<T> scratch;
   for (size_t r = 0; r < plan.image.size(); ++r) {
@@ -170,8 +170,7 @@ void add_pixels(const RoiPlan& plan, const Cell<T>& cell, T share, T* image) {
 }
 
 template <typename T>
-void backward_prroi_pool(const RoiAttrs& attrs, const RoiPlan& plan,
-                         const PrroiPoolGradients<T>& g) {
+void backward(const RoiAttrs& attrs, const RoiPlan& plan, const PrroiPoolGradients<T>& g) {
   const int64_t cells = attrs.pooled_height * attrs.pooled_width;
   Cell<T> scratch;
   for (size_t r = 0; r < plan.image.size(); ++r) {
@@ -200,8 +199,7 @@ StatusOr<Kernel> prroi_pool(const KernelSetup& op) {
         const Tensor& x = ctx.in(attrs.x);
         return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
           using T = typename decltype(tag)::type;
-          forward_prroi_pool(attrs, plan, x.data<T>(), ctx.in(attrs.rois).data<T>(),
-                             ctx.out(out).data<T>());
+          forward(attrs, plan, x.data<T>(), ctx.in(attrs.rois).data<T>(), ctx.out(out).data<T>());
           return Ok();
         });
       });
@@ -228,7 +226,7 @@ StatusOr<Kernel> prroi_pool_grad(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       for (Tensor* const out : {to_x, to_rois})
         if (out != nullptr) std::fill_n(out->data<T>(), out->numel(), T{0});
-      backward_prroi_pool<T>(
+      backward<T>(
           attrs, plan,
           {x.data<T>(), rois.data<T>(), d->data<T>(), to_x == nullptr ? nullptr : to_x->data<T>(),
            to_rois == nullptr ? nullptr : to_rois->data<T>()});
@@ -238,8 +236,10 @@ StatusOr<Kernel> prroi_pool_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace prroi_pool_kernels
 
 void add_vision_prroi_pool(KernelRegistry& registry) {
+  using namespace prroi_pool_kernels;
   registry.add("prroi_pool", prroi_pool);
   registry.add("prroi_pool_grad", prroi_pool_grad);
 }

@@ -10,6 +10,7 @@
 // pixel_shuffle, shuffle_channel, space_to_depth and temporal_shift: elements are only moved, so
 // only the size of the element type matters.
 namespace millrace::kernels {
+namespace rearrange {
 namespace {
 
 // A tensor viewed with six dims, and the order of these dims in another tensor.
@@ -75,7 +76,7 @@ Status permute(const Permutation& p, const Tensor& from, Tensor& to) {
 // Returns the permutation of one op, given the dims of its X (or of a tensor of that shape).
 using Rule = std::function<StatusOr<Permutation>(llvm::ArrayRef<int64_t> x)>;
 
-Status misfit_rearrange(const char* what, int64_t number, llvm::ArrayRef<int64_t> dims) {
+Status misfit(const char* what, int64_t number, llvm::ArrayRef<int64_t> dims) {
   return KernelContext::error("{} ({}) does not fit an image tensor of dims {}", what, number,
                               ops::dims_text(dims));
 }
@@ -85,7 +86,7 @@ Rule pixel_shuffle_rule(const KernelSetup& op) {
   return [factor = op.attr<int64_t>("upscale_factor"), last = channels_last(op, "data_format")](
              llvm::ArrayRef<int64_t> x) -> StatusOr<Permutation> {
     if (x.size() != 4 || factor < 1 || x[last ? 3 : 1] % (factor * factor) != 0)
-      return misfit_rearrange("attribute 'upscale_factor'", factor, x);
+      return misfit("attribute 'upscale_factor'", factor, x);
     if (last) {
       return Permutation{{x[0], x[1], x[2], x[3] / (factor * factor), factor, factor},
                          {0, 1, 4, 2, 5, 3}};
@@ -98,7 +99,7 @@ Rule pixel_shuffle_rule(const KernelSetup& op) {
 Rule shuffle_channel_rule(const KernelSetup& op) {
   return [group = op.attr<int64_t>("group")](llvm::ArrayRef<int64_t> x) -> StatusOr<Permutation> {
     if (x.size() != 4 || group < 1 || x[1] % group != 0)
-      return misfit_rearrange("attribute 'group'", group, x);
+      return misfit("attribute 'group'", group, x);
     return Permutation{{x[0], group, x[1] / group, 1, x[2], x[3]}, {0, 2, 1, 3, 4, 5}};
   };
 }
@@ -111,14 +112,14 @@ Rule space_to_depth_rule(const KernelSetup& op) {
       [block = op.attr<int64_t>("blocksize")](llvm::ArrayRef<int64_t> x) -> StatusOr<Permutation> {
         if (x.size() != 4 || block < 1 || x[1] % (block * block) != 0 || x[2] % block != 0 ||
             x[3] % block != 0)
-          return misfit_rearrange("attribute 'blocksize'", block, x);
+          return misfit("attribute 'blocksize'", block, x);
         return Permutation{{x[0], block, block, x[1] / (block * block), x[2], x[3]},
                            {0, 3, 4, 1, 5, 2}};
       };
 }
 
 template <Rule (*kRule)(const KernelSetup&)>
-StatusOr<Kernel> forward_rearrange(const KernelSetup& op) {
+StatusOr<Kernel> forward(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   return Kernel([=, rule = kRule(op)](const KernelContext& ctx) -> Status {
@@ -144,7 +145,7 @@ StatusOr<Kernel> shuffle_channel_grad(const KernelSetup& op) {
 
 // Inference has set the dims of X@GRAD to those of X.
 template <Rule (*kRule)(const KernelSetup&)>
-StatusOr<Kernel> backward_rearrange(const KernelSetup& op) {
+StatusOr<Kernel> backward(const KernelSetup& op) {
   const ArgIndex out_grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
   return Kernel([=, rule = kRule(op)](const KernelContext& ctx) -> Status {
@@ -169,7 +170,7 @@ StatusOr<Kernel> temporal_shift(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, out, *in));
     if (to == nullptr || in->numel() == 0) return Ok();
     if (in->rank() != 4 || segments < 1 || in->dim(0) % segments != 0)
-      return misfit_rearrange("attribute 'seg_num'", segments, in->dims());
+      return misfit("attribute 'seg_num'", segments, in->dims());
     const int64_t channels = channel_count(in->dims(), last);
     const auto first =
         std::min(static_cast<int64_t>(static_cast<float>(channels) * ratio), channels);
@@ -202,14 +203,16 @@ StatusOr<Kernel> temporal_shift(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace rearrange
 
 void add_vision_rearrange(KernelRegistry& registry) {
-  registry.add("pixel_shuffle", forward_rearrange<pixel_shuffle_rule>);
-  registry.add("pixel_shuffle_grad", backward_rearrange<pixel_shuffle_rule>);
-  registry.add("shuffle_channel", forward_rearrange<shuffle_channel_rule>);
+  using namespace rearrange;
+  registry.add("pixel_shuffle", forward<pixel_shuffle_rule>);
+  registry.add("pixel_shuffle_grad", backward<pixel_shuffle_rule>);
+  registry.add("shuffle_channel", forward<shuffle_channel_rule>);
   registry.add("shuffle_channel_grad", shuffle_channel_grad);
-  registry.add("space_to_depth", forward_rearrange<space_to_depth_rule>);
-  registry.add("space_to_depth_grad", backward_rearrange<space_to_depth_rule>);
+  registry.add("space_to_depth", forward<space_to_depth_rule>);
+  registry.add("space_to_depth_grad", backward<space_to_depth_rule>);
   registry.add("temporal_shift", temporal_shift<false>);
   registry.add("temporal_shift_grad", temporal_shift<true>);
 }

@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
+namespace roi_align_kernels {
 namespace {
 
 struct RoiAlignAttrs {
@@ -16,7 +17,7 @@ struct RoiAlignAttrs {
   bool aligned = false;
 };
 
-RoiAlignAttrs read_attrs_roi_align(const KernelSetup& op) {
+RoiAlignAttrs read_attrs(const KernelSetup& op) {
   return {read_roi_attrs(op), op.attr<int64_t>("sampling_ratio"), op.attr<bool>("aligned")};
 }
 
@@ -56,7 +57,7 @@ struct RoiAlignPoint {
 };
 
 template <typename T>
-RoiAlignPoint<T> point_at_roi_align(const RoiPlan& plan, T y, T x) {
+RoiAlignPoint<T> point_at(const RoiPlan& plan, T y, T x) {
   RoiAlignPoint<T> p;
   if (y < -1 || y > static_cast<T>(plan.height) || x < -1 || x > static_cast<T>(plan.width))
     return p;
@@ -84,8 +85,7 @@ RoiAlignPoint<T> point_at_roi_align(const RoiPlan& plan, T y, T x) {
 
 // Calls body(cell, point) for all points of all cells of a region.
 template <typename T, typename Body>
-void for_points_roi_align(const RoiPlan& plan, const RoiAlignAttrs& attrs, const Region<T>& r,
-                          Body&& body) {
+void for_points(const RoiPlan& plan, const RoiAlignAttrs& attrs, const Region<T>& r, Body&& body) {
   for (int64_t ph = 0; ph < attrs.roi.pooled_height; ++ph) {
     for (int64_t pw = 0; pw < attrs.roi.pooled_width; ++pw) {
       for (int64_t i = 0; i < r.rows; ++i) {
@@ -94,7 +94,7 @@ void for_points_roi_align(const RoiPlan& plan, const RoiAlignAttrs& attrs, const
         for (int64_t k = 0; k < r.columns; ++k) {
           const T x = r.left + static_cast<T>(pw) * r.cell_width +
                       (static_cast<T>(k) + T{0.5}) * r.cell_width / static_cast<T>(r.columns);
-          body(ph * attrs.roi.pooled_width + pw, point_at_roi_align(plan, y, x));
+          body(ph * attrs.roi.pooled_width + pw, point_at(plan, y, x));
         }
       }
     }
@@ -103,7 +103,7 @@ void for_points_roi_align(const RoiPlan& plan, const RoiAlignAttrs& attrs, const
 
 StatusOr<Kernel> roi_align(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
-  return Kernel([=, attrs = read_attrs_roi_align(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const RoiPlan plan, plan_rois(ctx, attrs.roi));
     const Tensor& x = *ctx.find_in(attrs.roi.x);
     const Tensor& rois = *ctx.find_in(attrs.roi.rois);
@@ -120,7 +120,7 @@ StatusOr<Kernel> roi_align(const KernelSetup& op) {
               x.data<T>() + plan.image[static_cast<size_t>(r)] * plan.channels * plan.pixels();
           T* const sums = to.data<T>() + r * plan.channels * cells;
           std::fill_n(sums, plan.channels * cells, T{0});
-          for_points_roi_align(plan, attrs, region, [&](int64_t cell, const RoiAlignPoint<T>& p) {
+          for_points(plan, attrs, region, [&](int64_t cell, const RoiAlignPoint<T>& p) {
             for (int64_t c = 0; c < plan.channels; ++c) {
               const T* const plane = image + c * plan.pixels();
               T value = 0;
@@ -139,7 +139,7 @@ StatusOr<Kernel> roi_align(const KernelSetup& op) {
 StatusOr<Kernel> roi_align_grad(const KernelSetup& op) {
   const ArgIndex out_grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
-  return Kernel([=, attrs = read_attrs_roi_align(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const RoiPlan plan, plan_rois(ctx, attrs.roi));
     MILLRACE_ASSIGN_OR_RETURN(
         Tensor* const dx, prepare_roi_grad(ctx, attrs.roi, plan, out_grad, x_grad, plan.channels));
@@ -155,7 +155,7 @@ StatusOr<Kernel> roi_align_grad(const KernelSetup& op) {
         const T share = T{1} / static_cast<T>(std::max<int64_t>(region.rows * region.columns, 1));
         T* const image = dx->data<T>() + plan.image[r] * plan.channels * plan.pixels();
         const T* const g = dout.data<T>() + static_cast<int64_t>(r) * plan.channels * cells;
-        for_points_roi_align(plan, attrs, region, [&](int64_t cell, const RoiAlignPoint<T>& p) {
+        for_points(plan, attrs, region, [&](int64_t cell, const RoiAlignPoint<T>& p) {
           for (int64_t c = 0; c < plan.channels; ++c) {
             const T value = g[c * cells + cell] * share;
             for (size_t k = 0; k < 4; ++k)
@@ -169,8 +169,10 @@ StatusOr<Kernel> roi_align_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace roi_align_kernels
 
 void add_vision_roi_align(KernelRegistry& registry) {
+  using namespace roi_align_kernels;
   registry.add("roi_align", roi_align);
   registry.add("roi_align_grad", roi_align_grad);
 }

@@ -9,6 +9,7 @@
 
 // roi_pool and psroi_pool: maximum or average of all pixels of each cell.
 namespace millrace::kernels {
+namespace roi_pool_kernels {
 namespace {
 
 // Pixels [begin, end) of a cell along one dim.
@@ -60,8 +61,7 @@ void for_psroi_cells(const RoiPlan& plan, const RoiAttrs& attrs, const T* roi, B
 }
 
 template <typename T>
-void largest_roi_pool(const RoiPlan& plan, const T* plane, Span rows, Span columns, T& value,
-                      int64_t& at) {
+void largest(const RoiPlan& plan, const T* plane, Span rows, Span columns, T& value, int64_t& at) {
   value = rows.begin == rows.end || columns.begin == columns.end ? T{0}
                                                                  : std::numeric_limits<T>::lowest();
   at = -1;
@@ -95,8 +95,7 @@ StatusOr<Kernel> roi_pool(const KernelSetup& op) {
                          for (int64_t c = 0; c < plan.channels; ++c) {
                            const int64_t cell = first + c * cells + ph * attrs.pooled_width + pw;
                            int64_t at = -1;
-                           largest_roi_pool(plan, image + c * plan.pixels(), rows, columns,
-                                            to[cell], at);
+                           largest(plan, image + c * plan.pixels(), rows, columns, to[cell], at);
                            if (places != nullptr) places->data<int64_t>()[cell] = at;
                          }
                        });
@@ -215,8 +214,10 @@ StatusOr<Kernel> psroi_pool_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace roi_pool_kernels
 
 void add_vision_roi_pool(KernelRegistry& registry) {
+  using namespace roi_pool_kernels;
   registry.add("roi_pool", roi_pool);
   registry.add("roi_pool_grad", roi_pool_grad);
   registry.add("psroi_pool", psroi_pool);

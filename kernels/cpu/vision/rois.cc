@@ -7,10 +7,11 @@
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
+namespace rois_kernels {
 namespace {
 
 // Number of regions of each image, read from a tensor.
-StatusOr<std::vector<int64_t>> counts_of_rois(const KernelContext& ctx, const Tensor& tensor) {
+StatusOr<std::vector<int64_t>> counts_of(const KernelContext& ctx, const Tensor& tensor) {
   std::vector<int64_t> counts;
   MILLRACE_RETURN_IF_ERROR(dispatch<IntTypes>(tensor.dtype(), [&](auto tag) {
     for (const auto count : tensor.values<typename decltype(tag)::type>()) counts.push_back(count);
@@ -33,6 +34,7 @@ Status check_coordinates(const KernelContext& ctx, const Tensor& rois, float sca
 }
 
 }  // namespace
+}  // namespace rois_kernels
 
 RoiAttrs read_roi_attrs(const KernelSetup& op, const char* num_slot) {
   return {op.attr<int64_t>("pooled_height"),
@@ -44,6 +46,7 @@ RoiAttrs read_roi_attrs(const KernelSetup& op, const char* num_slot) {
 }
 
 StatusOr<RoiPlan> plan_rois(const KernelContext& ctx, const RoiAttrs& attrs) {
+  using namespace rois_kernels;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, attrs.x, attrs.x_slot));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const rois, needed(ctx, attrs.rois, "ROIs"));
   if (x->rank() != 4 || rois->rank() != 2 || rois->dim(1) != attrs.width ||
@@ -55,7 +58,7 @@ StatusOr<RoiPlan> plan_rois(const KernelContext& ctx, const RoiAttrs& attrs) {
   RoiPlan plan{x->dim(0), x->dim(1), x->dim(2), x->dim(3), {}};
   std::vector<int64_t> counts;
   if (const Tensor* const given = ctx.find_in(attrs.rois_num)) {
-    MILLRACE_ASSIGN_OR_RETURN(counts, counts_of_rois(ctx, *given));
+    MILLRACE_ASSIGN_OR_RETURN(counts, counts_of(ctx, *given));
   } else if (!rois->lod().empty()) {
     const auto offsets = rois->lod().last();
     for (size_t i = 0; i + 1 < offsets.size(); ++i) counts.push_back(offsets[i + 1] - offsets[i]);

@@ -9,6 +9,7 @@
 
 // Batch normalisation; channels are in dim 1.
 namespace millrace::gpu {
+namespace norm {
 namespace {
 
 struct NormSettings {
@@ -114,7 +115,7 @@ Status gpu_run_forward(Device& device, const KernelContext& ctx,
       of.rows());
 }
 
-StatusOr<Kernel> forward_norm(const KernelSetup& op) {
+StatusOr<Kernel> forward(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(NormSettings settings, read_norm_settings(op));
   const bool fused = op.op().type() == "fused_batch_norm";
   if (fused && settings.global) return refuse("the fused op has given statistics");
@@ -130,7 +131,7 @@ StatusOr<Kernel> forward_norm(const KernelSetup& op) {
   });
 }
 
-StatusOr<Kernel> backward_norm(const KernelSetup& op) {
+StatusOr<Kernel> backward(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(NormSettings settings, read_norm_settings(op));
   // as on the CPU: in test mode, the gradient ignores trainable_statistics
   settings.global = op.attr<bool>("use_global_stats") || op.attr<bool>("is_test");
@@ -186,12 +187,13 @@ StatusOr<Kernel> backward_norm(const KernelSetup& op) {
 }
 
 }  // namespace
+}  // namespace norm
 
 void add_norm(KernelRegistry& registry) {
-  for (const char* const type : {"batch_norm", "fused_batch_norm"})
-    registry.add(type, forward_norm);
+  using namespace norm;
+  for (const char* const type : {"batch_norm", "fused_batch_norm"}) registry.add(type, forward);
   for (const char* const type : {"batch_norm_grad", "fused_batch_norm_grad"})
-    registry.add(type, backward_norm);
+    registry.add(type, backward);
 }
 
 }  // namespace millrace::gpu

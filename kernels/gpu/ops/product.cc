@@ -10,6 +10,7 @@
 
 // mul, matmul and the like.
 namespace millrace::gpu {
+namespace product_kernels {
 namespace {
 
 int64_t gpu_product_of(llvm::ArrayRef<int64_t> dims) {
@@ -139,9 +140,9 @@ MatrixProduct one_product(const float* a, const float* b, float* c, int64_t rows
 // Which attributes an op has.
 enum class ProductKind : uint8_t { kMul, kMatmul, kMatmulV2, kBmm };
 
-class ProductProduct {
+class ProductOp {
  public:
-  ProductProduct(const KernelSetup& op, ProductKind kind)
+  ProductOp(const KernelSetup& op, ProductKind kind)
       : device_(&device_of(op)),
         x_(op.input("X")),
         y_(op.input("Y")),
@@ -263,7 +264,7 @@ class ProductProduct {
 template <ProductKind kKind, bool kForward>
 StatusOr<Kernel> product_kernel(const KernelSetup& op) {
   if (op.input("MoreX@GRAD")) return refuse("a gradient is added on the CPU");
-  ProductProduct product(op, kKind);
+  ProductOp product(op, kKind);
   MILLRACE_RETURN_IF_ERROR(product.read(op));
   return Kernel([product](const KernelContext& ctx) {
     return kForward ? product.forward(ctx) : product.backward(ctx);
@@ -277,8 +278,10 @@ void add_products(KernelRegistry& registry, const char* type, const char* grad_t
 }
 
 }  // namespace
+}  // namespace product_kernels
 
 void add_product(KernelRegistry& registry) {
+  using namespace product_kernels;
   add_products<ProductKind::kMul>(registry, "mul", "mul_grad");
   add_products<ProductKind::kMatmul>(registry, "matmul", "matmul_grad");
   add_products<ProductKind::kMatmulV2>(registry, "matmul_v2", "matmul_v2_grad");
