@@ -23,7 +23,7 @@ StatusOr<Array> to_array(const std::string& name, const Value& value);
 /// Errors: those of to_tensor().
 Status to_values(const Arrays& arrays, std::map<std::string, Value>& values);
 /// The same without a copy: the values have the memory of the views, for reading only. They must be
-/// dropped before it goes. Errors: as above.
+/// dropped before that memory is freed. Errors: as above.
 Status borrow_values(const ArrayViews& views, std::map<std::string, Value>& values);
 /// Values by name. \param names  one for each value
 /// Errors: those of to_array().

@@ -32,7 +32,6 @@ struct Group;
 class BlockRunner {
  public:
   /// \param block   must outlive the runner, as must runtime and device
-  /// \param block   must outlive the runner, as must runtime and device
   /// \param depth   number of enclosing runners; blocks that own each other are rejected
   /// \param order   the ops of the block in the order to run them; empty: block order
   /// Errors: kUnimplemented for an op without a kernel, kInvalidProgram; with the op's location.
@@ -68,7 +67,7 @@ class BlockRunner {
     void forget() const;
   };
   Binding binding(Scope& scope) const;
-  /// To be called after bind(). Drops content of an earlier run that the next run might use by
+  /// Call it after bind(). Drops content of an earlier run that the next run might use by
   /// mistake: values that may be read before they are written, arrays, outputs of control ops. A
   /// run after this behaves like a first run.
   /// \param lasts  true for values to keep; null: none

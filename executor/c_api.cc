@@ -1,14 +1,21 @@
 #include "executor/c_api.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "executor/session.h"
 #include "framework/base/errors.h"
+#include "framework/base/exceptions.h"
 #include "framework/base/exit_code.h"
 #include "framework/program_file.h"
+#include "framework/tensor/limit.h"
 
 struct mr_session {
   millrace::Session session;
@@ -19,7 +26,14 @@ struct mr_session {
 namespace millrace {
 namespace {
 
-int answer(const Status& status, char* error, size_t error_size) {
+Status null_pointer(const std::string& what, const char* expected) {
+  return {StatusCode::kUsage, fmt::format("{}: expected a {}, found null", what, expected)};
+}
+
+// Runs body(), which returns a Status. A C program cannot catch exceptions.
+template <typename Body>
+int answer(char* error, size_t error_size, Body&& body) {
+  const Status status = without_exceptions("a call of the C interface", std::forward<Body>(body));
   if (error != nullptr && error_size > 0) {
     const std::string text = status.ok() ? std::string() : status.to_string();
     const size_t length = std::min(text.size(), error_size - 1);
@@ -31,6 +45,7 @@ int answer(const Status& status, char* error, size_t error_size) {
 
 Status open_program(const SessionOptions& options, const char* program, const char* startup,
                     mr_session** session) {
+  if (program == nullptr) return null_pointer("program", "path");
   MILLRACE_ASSIGN_OR_RETURN(const auto main_program, load_program(program));
   std::shared_ptr<const Program> startup_program;
   if (startup != nullptr) {
@@ -43,9 +58,28 @@ Status open_program(const SessionOptions& options, const char* program, const ch
 }
 
 Status open_model(const SessionOptions& options, const char* folder, mr_session** session) {
+  if (folder == nullptr) return null_pointer("folder", "path");
   MILLRACE_ASSIGN_OR_RETURN(Session opened, Session::open_model(folder, options));
   *session = new mr_session{std::move(opened), {}, {}};
   return Ok();
+}
+
+// Errors: the bytes of a feed are not those of its dims, or are above the limit of a tensor.
+Status check_bytes(const mr_array& feed, size_t index) {
+  uint64_t expected = static_cast<uint64_t>(dtype_size(static_cast<DType>(feed.dtype)));
+  for (int32_t i = 0; i < feed.rank; ++i) {
+    if (feed.dims[i] < 0)
+      return InvalidArgument("feed {} '{}': expected dims of at least 0, found {}", index,
+                             feed.name, feed.dims[i]);
+    if (__builtin_mul_overflow(expected, static_cast<uint64_t>(feed.dims[i]), &expected))
+      return InvalidArgument("feed {} '{}': the product of its dims exceeds 64 bits", index,
+                             feed.name);
+  }
+  if (expected != feed.bytes)
+    return InvalidArgument("feed {} '{}': expected {} bytes, found {}", index, feed.name, expected,
+                           feed.bytes);
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  return check_tensor_bytes(static_cast<int64_t>(std::min(expected, kMost)));
 }
 
 StatusOr<Arrays> feeds_of(const mr_array* feeds, size_t count) {
@@ -53,8 +87,9 @@ StatusOr<Arrays> feeds_of(const mr_array* feeds, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const mr_array& feed = feeds[i];
     if (feed.name == nullptr || feed.rank < 0 || (feed.data == nullptr && feed.bytes > 0) ||
-        !is_valid(static_cast<DType>(feed.dtype)))
+        (feed.dims == nullptr && feed.rank > 0) || !is_valid(static_cast<DType>(feed.dtype)))
       return InvalidArgument("feed {}: expected a name, a dtype, a rank and data", i);
+    MILLRACE_RETURN_IF_ERROR(check_bytes(feed, i));
     arrays[feed.name] = detail::make_array(
         static_cast<DType>(feed.dtype), {feed.dims, feed.dims + feed.rank}, feed.data, feed.bytes);
   }
@@ -66,6 +101,8 @@ Status run(mr_session& session, const mr_array* feeds, size_t feed_count,
   MILLRACE_ASSIGN_OR_RETURN(const Arrays arrays, feeds_of(feeds, feed_count));
   session.names.clear();
   if (fetches != nullptr) {
+    for (size_t i = 0; i < fetch_count; ++i)
+      if (fetches[i] == nullptr) return null_pointer(fmt::format("fetch {}", i), "name");
     session.names.assign(fetches, fetches + fetch_count);
   } else {
     session.names = session.session.outputs();
@@ -114,16 +151,20 @@ int mr_open_program(const char* program, const char* startup, int threads, mr_se
 int mr_open_model_on(const char* device, const char* folder, int threads, mr_session** session,
                      char* error, size_t error_size) {
   *session = nullptr;
-  return answer(millrace::open_model({.threads = threads, .device = device}, folder, session),
-                error, error_size);
+  return answer(error, error_size, [&] {
+    if (device == nullptr) return millrace::null_pointer("device", "name");
+    return millrace::open_model({.threads = threads, .device = device}, folder, session);
+  });
 }
 
 int mr_open_program_on(const char* device, const char* program, const char* startup, int threads,
                        mr_session** session, char* error, size_t error_size) {
   *session = nullptr;
-  return answer(
-      millrace::open_program({.threads = threads, .device = device}, program, startup, session),
-      error, error_size);
+  return answer(error, error_size, [&] {
+    if (device == nullptr) return millrace::null_pointer("device", "name");
+    return millrace::open_program({.threads = threads, .device = device}, program, startup,
+                                  session);
+  });
 }
 
 void mr_close(mr_session* session) {
@@ -141,14 +182,21 @@ const char* mr_output_name(const mr_session* session, size_t index) {
 int mr_run(mr_session* session, const mr_array* feeds, size_t feed_count,
            const char* const* fetches, size_t fetch_count, mr_array* results, char* error,
            size_t error_size) {
-  return answer(millrace::run(*session, feeds, feed_count, fetches, fetch_count, results), error,
-                error_size);
+  return answer(error, error_size, [&] {
+    return millrace::run(*session, feeds, feed_count, fetches, fetch_count, results);
+  });
 }
 
 int mr_load_params(mr_session* session, const char* path, char* error, size_t error_size) {
-  return answer(session->session.load_params(path), error, error_size);
+  return answer(error, error_size, [&] {
+    if (path == nullptr) return millrace::null_pointer("path", "path");
+    return session->session.load_params(path);
+  });
 }
 
 int mr_save_params(const mr_session* session, const char* path, char* error, size_t error_size) {
-  return answer(session->session.save_params(path), error, error_size);
+  return answer(error, error_size, [&] {
+    if (path == nullptr) return millrace::null_pointer("path", "path");
+    return session->session.save_params(path);
+  });
 }

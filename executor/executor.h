@@ -47,10 +47,10 @@ struct ExecutorOptions {
   /// combined with a GPU.
   bool debug_memory = false;
   /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Only rewrites whose ops
-  /// it has are made then, inter_op, release_folded and debug_memory are refused, bf16_products is
-  /// said when the GPU is opened (executor/gpu/open_device.h), and persistable vars that the GPU
-  /// used stay in its memory until they are read (copy_plain()). GPU memory held by values may
-  /// outlive the executor.
+  /// it has are made then; inter_op, release_folded and debug_memory are refused; bf16_products has
+  /// no effect, because it is chosen when the GPU is opened (executor/gpu/open_device.h).
+  /// Persistable vars that the GPU used stay in its memory until they are read (copy_plain()). GPU
+  /// memory held by values may outlive the executor.
   std::shared_ptr<gpu::Context> gpu = nullptr;
 };
 
@@ -131,7 +131,7 @@ class PreparedProgram {
   std::vector<std::string> fetch_targets_;
 };
 
-/// Runs programs on the CPU.
+/// Runs programs on the CPU, or on a GPU (ExecutorOptions::gpu).
 ///
 /// Executors share nothing but the immutable runtime. Source: spec/executor.md.
 class Executor {

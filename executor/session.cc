@@ -10,6 +10,7 @@
 #include "executor/inference_model.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
 #include "framework/read_program.h"
 #include "io/model_folder.h"
 #include "transpiler/parallel/parallel.h"
@@ -44,6 +45,21 @@ StatusOr<std::string> find_loss(const Program& program) {
   return Status(StatusCode::kInvalidArgument,
                 fmt::format("the program trains {} losses; select one in SessionOptions::loss",
                             losses.size()));
+}
+
+// Kernels rely on the declared type and dims of a parameter: another shape would be broadcast.
+// Errors: kInvalidArgument with the var.
+Status fit_var(const Var& var, Value& given) {
+  io::ParamSpec spec{.name = var.name().str(), .kind = var.kind(), .dtype = {}, .dims = {}};
+  if (var.spec().has_tensor()) {
+    spec.dtype = var.dtype();
+    spec.dims.emplace(var.dims().begin(), var.dims().end());
+  }
+  Status status = io::fit_declared(given, spec);
+  if (const auto* const tensor = given.get_if<Tensor>(); status.ok() && tensor != nullptr)
+    status = tensor->lod().check(tensor->rank() == 0 ? 1 : tensor->dim(0));
+  if (status.ok()) return status;
+  return of_var(Status(StatusCode::kInvalidArgument, status.message()), spec.name);
 }
 
 }  // namespace
@@ -163,8 +179,11 @@ Status Session::set(const std::string& name, const Array& value) {
   const Var* const var = parts_->program->root().find_var(name);
   if (var == nullptr || !var->persistable())
     return {StatusCode::kNotFound, fmt::format("there is no persistable var '{}'", name)};
-  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, executor::to_tensor(name, value));
-  MILLRACE_RETURN_IF_ERROR(parts_->scope->local(name).as<Tensor>().copy_from(tensor));
+  Value given;
+  MILLRACE_ASSIGN_OR_RETURN(given.as<Tensor>(), executor::to_tensor(name, value));
+  MILLRACE_RETURN_IF_ERROR(fit_var(*var, given));
+  MILLRACE_RETURN_IF_ERROR(
+      parts_->scope->local(name).as<Tensor>().copy_from(*given.get_if<Tensor>()));
   return parts_->spread(name);
 }
 

@@ -58,8 +58,8 @@ class Session {
   /// Opens an inference model folder of the original: `__model__` or `*.pdmodel` with one file per
   /// parameter or a combined file.
   /// Errors: kNotFound, kInvalidProgram (of the verifier as well), kInvalidData, kUnimplemented for
-  /// ops without a kernel,
-  /// kInvalidArgument for a custom op without a name or whose type already exists.
+  /// ops without a kernel, kInvalidArgument for a custom op without a name or whose type already
+  /// exists.
   static StatusOr<Session> open_model(const std::string& folder,
                                       const SessionOptions& options = {});
 
@@ -81,15 +81,20 @@ class Session {
 
   /// Runs the program once.
   ///
-  /// \param feeds    by var name; names that the program does not have are ignored
+  /// \param feeds    by var name; names that the program does not declare are ignored if all its
+  ///                 feeds are present (a batch may have more than a program reads)
   /// \param fetches  vars to return; empty: outputs()
-  /// Errors: kInvalidArgument for a feed that disagrees with a declaration, kNotFound for an
-  /// unknown fetch, kExecution with the op's location. The session can run again afterwards.
+  /// Errors: kInvalidArgument for a feed that disagrees with its declaration, that is a parameter,
+  /// or that the program does not declare while another feed is missing; kNotFound for an unknown
+  /// fetch; kExecution with the op's location. The session can run again afterwards.
   StatusOr<Arrays> run(const Arrays& feeds, const std::vector<std::string>& fetches = {});
 
   /// A persistable var. Errors: kNotFound; kInvalidArgument if it is not a dense array.
   StatusOr<Array> get(const std::string& name) const;
-  /// Replaces a persistable var. Errors: kNotFound if the program has none of that name.
+  /// Replaces a persistable var, on all devices. Its dims may differ from the declared ones in axes
+  /// of extent 1; it then gets the declared ones. After an error nothing has changed. Errors:
+  /// kNotFound if the program has none of that name; kInvalidArgument with the var for a var that
+  /// is not dense, for another dtype or other dims than declared, and for a LoD that does not fit.
   Status set(const std::string& name, const Array& value);
 
   /// Reads parameters: npz, a combined file of the original, or a folder with one file per var.

@@ -16,8 +16,8 @@ struct ExportOptions {
 ///
 /// An unedited program produces the bytes it was read from. In an edited program, every op and var
 /// that was not edited keeps its bytes; everything else is encoded with fields in order of their
-/// Thread-safety: concurrent readers of the program. Cost: linear in its size.
 /// numbers, repeated scalars unpacked, unknown fields last.
+/// Thread-safety: concurrent readers of the program. Cost: linear in its size.
 std::string export_program(const Program& program, const ExportOptions& options = {});
 
 /// Canonical encoding of one op or var; export_program() uses it for edited ones.

@@ -22,8 +22,8 @@ struct VarSlice {
   Dims dims;                   ///< empty: not known; otherwise that many elements
 };
 
-/// Checks that slices cover each element of a var exactly once, and have its element type and, but
-/// for the number of rows, its dims.
+/// Checks that slices cover each element of a var exactly once, and have its element type and,
+/// except for the number of rows, its dims.
 ///
 /// \param var     name of the var
 /// \param dtype   none: not known

@@ -9,7 +9,7 @@
 /// explains why messages are parsed here and not with generated classes.
 namespace millrace::wire {
 
-/// Wire types; groups, which the format has given up, are errors.
+/// Wire types. Groups, which are deprecated in the format, are errors.
 enum class Type : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 /// Field numbers of the messages of proto/program.proto.

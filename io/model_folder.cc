@@ -107,7 +107,9 @@ Status fit_dims(Tensor& tensor, const Dims& declared) {
   return Ok();
 }
 
-Status fit(Value& value, const ParamSpec& spec) {
+}  // namespace
+
+Status fit_declared(Value& value, const ParamSpec& spec) {
   auto* tensor = value.get_if<Tensor>();
   auto* const rows = value.get_if<SelectedRows>();
   if (rows != nullptr) tensor = &rows->value;
@@ -119,6 +121,8 @@ Status fit(Value& value, const ParamSpec& spec) {
   return spec.dims && rows == nullptr ? fit_dims(*tensor, *spec.dims) : Ok();
 }
 
+namespace {
+
 StatusOr<ParamValues> load_archive(const std::string& path, const Program& program) {
   MILLRACE_ASSIGN_OR_RETURN(ParamValues all, read_values(path));
   ParamValues values;
@@ -126,7 +130,7 @@ StatusOr<ParamValues> load_archive(const std::string& path, const Program& progr
            program, {VarKind::kLodTensor, VarKind::kSelectedRows, VarKind::kLodTensorArray})) {
     const auto found = all.find(spec.name);
     if (found == all.end()) continue;
-    if (Status status = fit(found->second, spec); !status.ok()) {
+    if (Status status = fit_declared(found->second, spec); !status.ok()) {
       Location location;
       location.file = path;
       location.var = spec.name;

@@ -13,7 +13,7 @@
 
 /// Saving and loading the vars of a program in the files of the original: one file per var, one
 /// combined file, or memory. Distributed programs use the transpiler's io programs instead.
-/// Source: spec/distributed_io.md sections 1 and 2, seed 000.
+/// Source: spec/distributed_io.md sections 1 and 2.
 namespace millrace::io {
 
 /// Selects vars of a program.

@@ -17,7 +17,7 @@ namespace millrace::kernels {
 /// Each executor owns its devices; two executors share nothing. Thread-safety: one run at a time.
 class CpuDevice {
  public:
-  /// \param threads  threads that a kernel may use, including the calling one; >= 1
+  /// \param threads  threads that a kernel may use, including the calling one; below 1 counts as 1
   /// \param seed     initial state of the random numbers of ops whose seed attribute is 0
   explicit CpuDevice(int threads = 1, uint64_t seed = 0);
   CpuDevice(const CpuDevice&) = delete;

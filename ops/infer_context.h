@@ -71,7 +71,7 @@ inline bool dims_agree(int64_t a, int64_t b) {
 }
 /// The axis as a number in [0, rank); nullopt if it is not in [-rank, rank).
 std::optional<int64_t> normalize_axis(int64_t axis, size_t rank);
-/// Product of dims[begin, end); -1 if one of them is unknown.
+/// Product of all dims; -1 if one of them is unknown, or if the product exceeds int64.
 int64_t dims_product(llvm::ArrayRef<int64_t> dims);
 
 }  // namespace millrace::ops

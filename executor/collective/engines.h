@@ -34,6 +34,7 @@ struct GlooEngine {
   decltype(&open_gloo_group) open;
 };
 
+/// Whether this build has the engine.
 bool has_mpi();
 /// A group of the processes started by mpirun; rank and size of the settings are ignored. A process
 /// can open only one such group. Errors: kDistributed if MPI does not start.

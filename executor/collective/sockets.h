@@ -32,11 +32,12 @@ class Socket {
   int file_;
 };
 
-/// "host:port", "[::1]:port". Errors: kInvalidArgument.
+/// An endpoint, split at its last colon.
 struct HostPort {
   std::string host;  ///< name or address, without brackets
   std::string port;  ///< decimal number
 };
+/// Splits "host:port" or "[::1]:port". Errors: kInvalidArgument.
 StatusOr<HostPort> parse_endpoint(const std::string& endpoint);
 
 /// Listens at an address of this machine. Errors: kResource for a port in use or an address of

@@ -13,10 +13,10 @@
 namespace millrace::executor {
 
 /// Messages between clients and server of the TCP store. Numbers are 32 bits, little endian.
-///   hello:   kMagic, length of the job name, rank, process, kHasKey or kNoKey, nonce, job name ->
-///   reply proof:   of a client with the job's key, after the reply kChallenge with nonce and proof
-///   of the
-///            server (io::JobKey) -> reply
+///   hello:   kMagic, length of the job name, rank, process, kHasKey or kNoKey, nonce, job name
+///            -> reply; to a client with the job's key: kChallenge with nonce and proof of the
+///            server
+///   proof:   of the client (io::JobKey) -> reply
 ///   request: op, length of key, length of value, time-out in ms, key, value -> reply
 ///   reply:   code, length, bytes
 namespace store_wire {

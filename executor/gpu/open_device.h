@@ -11,8 +11,8 @@ namespace millrace::executor {
 /// What products on a device may do with their factors.
 struct ProductRounding {
   bool tf32 = false;  ///< GPUs: products and convolutions round them to 10 bits of mantissa
-  /// Products of matrices round them to bfloat16. For "cpu" any value will do: there the program is
-  /// rewritten instead (ExecutorOptions::bf16_products).
+  /// GPUs: products of matrices round them to bfloat16. No effect for "cpu", where
+  /// ExecutorOptions::bf16_products rewrites the program instead.
   bool bf16 = false;
 };
 

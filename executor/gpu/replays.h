@@ -34,13 +34,14 @@ class Replays {
   /// must run. Errors: kExecution.
   StatusOr<size_t> before(size_t op, Value* const* table);
 
-  /// To be called after the op has run. \param steady  it neither copied nor allocated, and would
-  /// do the same again Ends a recording that the op is the last of, and queues it. Errors: as
-  /// above.
+  /// To be called after the op has run. Ends a recording whose last op this is, and queues it.
+  /// \param steady  it neither copied nor allocated, and would do the same again
+  /// Errors: as before().
   Status after(size_t op, bool steady);
 
-  /// To be called if an op fails. \returns the first op of the recording that ends with that, which
-  /// has to run again with those after it; -1: nothing was recorded, and the error stands.
+  /// To be called if an op fails, which ends the recording that it is part of.
+  /// \returns the first op of that recording, which must run again with those after it; -1: nothing
+  /// was being recorded, and the error stands
   int64_t failed(size_t op);
 
   /// To be called after a complete run in which before() and after() were called for every op.

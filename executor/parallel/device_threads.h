@@ -26,7 +26,7 @@ class DeviceThreads {
   ~DeviceThreads();
 
   /// Calls body(device) for every device, each on its thread, and returns when all have returned.
-  /// Throws what a body has thrown, then.
+  /// Then rethrows an exception that a body has thrown.
   void run(llvm::function_ref<void(int device)> body);
 
  private:

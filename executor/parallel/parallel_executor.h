@@ -30,9 +30,9 @@ struct ParallelFeeds {
   llvm::ArrayRef<int64_t> rows_per_device;
 };
 
-/// Trains or evaluates a program on several devices of one process at once: each has a thread, a
-/// has its own thread, scope and copy of the program; feeds are divided, gradients are exchanged,
-/// fetches are joined.
+/// Trains or evaluates a program on several devices of one process at once. Each device has a
+/// thread, a scope and a copy of the program; feeds are divided, gradients are exchanged, fetches
+/// are joined.
 ///
 /// A run executes the whole program, whatever is fetched. Results do not depend on timing. After an
 /// error the executor can run again. Device 0 works in the scope of the caller; the others have
@@ -85,7 +85,7 @@ class ParallelExecutor {
   /// State of the random numbers of ops on a device (PreparedProgram::random_position()).
   [[nodiscard]] uint64_t random_position(int device) const;
   void set_random_position(int device, uint64_t position);
-  /// Passes, steps and memory of every device as text.
+  /// Passes, compiled ops and memory of every device as text.
   [[nodiscard]] std::string plan_text() const;
   /// Bytes of the memory that the temporaries of a device share; 0 before the first run.
   [[nodiscard]] int64_t memory_bytes(int device) const;

@@ -84,8 +84,8 @@ class Replica {
   std::unique_ptr<BlockRunner> runner_;
   int64_t first_update_ = 0;
   bool shares_first_update_ = false;
-  llvm::BitVector all_;       ///< all steps
-  llvm::BitVector schedule_;  ///< steps of learning-rate schedules: in the first micro-batch only
+  llvm::BitVector all_;       ///< all compiled ops
+  llvm::BitVector schedule_;  ///< learning-rate schedules: in the first micro-batch only
   llvm::BitVector update_;    ///< exchanges and updates: in the last micro-batch only
 };
 

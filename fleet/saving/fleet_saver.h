@@ -13,7 +13,7 @@
 #include "ps/saving/distributed_save.h"
 
 /// save_persistables and save_inference_model of the original's fleet classes.
-/// Source: spec/distributed_io.md sections 3 and 6, spec/fleet.md section 12, seed 002.
+/// Source: spec/distributed_io.md sections 3 and 6, spec/fleet.md section 12.
 namespace millrace::fleet {
 
 /// The original's fleet classes, oldest first.

@@ -12,7 +12,7 @@
 #include "ps/communicator/comm_context.h"
 
 /// Programs that fetch the results of a fleet job from its servers.
-/// Source: spec/distributed_io.md section 3, seed 002 (ParameterServerRuntime, FleetTranspiler).
+/// Source: spec/distributed_io.md section 3 (ParameterServerRuntime, FleetTranspiler).
 namespace millrace::fleet {
 
 /// Names of the state that an optimizer keeps for a parameter.

@@ -24,8 +24,8 @@ Status without_exceptions(std::string_view what, Body&& body) {
   }
 }
 
-/// Makes LLVM's containers throw std::bad_alloc where they have no memory; without it they end the
-/// process. Call it once, at the begin of main().
+/// Makes LLVM's containers throw std::bad_alloc where they have no memory; otherwise they end the
+/// process. Call it once, at the beginning of main().
 void throw_where_llvm_has_no_memory();
 
 }  // namespace millrace

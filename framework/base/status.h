@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-/// The kind of an error. Tools map each code to one exit code (docs/cli: 2 to 7, 70).
+/// The kind of an error. Tools map each code to one exit code (base/exit_code.h).
 enum class StatusCode {
   kOk = 0,
   kUsage,            ///< wrong flags or arguments; exit 2

@@ -7,7 +7,7 @@
 namespace millrace {
 
 /// Maximum number of bytes of one tensor in this process. The limit is process-wide, because memory
-/// is; every reader, op and server obeys it. Thread-safe.
+/// is, and holds for every reader, op and server. Thread-safety: any thread.
 ///
 /// \returns three quarters of the machine's memory (or of the memory limit of the process's
 ///     control group) unless set_max_tensor_bytes() has set another limit

@@ -157,7 +157,7 @@ Status load_state_with(const Manifest& manifest, const std::string& folder,
 /// Fills all targets or none: the values are replaced after everything has been read and verified.
 /// Errors: those of Checkpoint; kInvalidData for a dtype or shape that differs from the target's,
 /// and for tensors without a target if that is not allowed.
-/// Source: seed 003, spec/checkpoint.md sections 3, 6 and 7.
+/// Source: spec/checkpoint.md sections 3, 6 and 7.
 Status load_state_dict(const Checkpoint& checkpoint, const std::vector<LoadTarget>& targets,
                        const LoadStateOptions& options = {});
 

@@ -46,7 +46,7 @@ struct CheckpointSaveOptions {
 /// a checkpoint and replace is kNo; kDistributed if a rank does not take part in time; kIo,
 /// kResource for disk errors. After an error the files of this save are removed as far as the disk
 /// allows.
-/// Source: seed 003, spec/checkpoint.md sections 2 and 6.
+/// Source: spec/checkpoint.md sections 2 and 6.
 Status save_state_dict(const LocalState& state, const std::string& folder, Gather& gather,
                        const CheckpointSaveOptions& options = {});
 

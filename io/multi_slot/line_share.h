@@ -6,8 +6,9 @@
 namespace millrace::io {
 
 /// Which lines of the files belong to one trainer of several. Of each group of as many lines as
-/// there are trainers, every trainer has one, and chance decides which. The lines of all trainers
-/// together are all lines, each exactly once, if all are given the same files in the same order.
+/// there are trainers, every trainer has one; a hash of file and group decides which. The lines of
+/// all trainers together are all lines, each exactly once, if all are given the same files in the
+/// same order.
 struct LineShare {
   int trainer = 0;
   int trainers = 1;

@@ -5,8 +5,9 @@
 namespace millrace::kernels {
 
 /// Sum of f(0), ..., f(n - 1) with sixteen partial sums. It vectorises without reordering by the
-/// \param n  >= 0; the sum of nothing is 0
 /// compiler, is more exact than one running sum, and produces the same bits in every call.
+/// \param n  >= 0; the sum of nothing is 0
+/// \param f  called with 0, ..., n - 1; returns a number that converts to C
 template <typename C, typename F>
 inline C lane_sum(int64_t n, F&& f) {
   constexpr int64_t kLanes = 16;

@@ -9,8 +9,8 @@ namespace millrace::kernels {
 
 /// Position of a row's values in a table that is stored as selected rows with ascending row
 /// numbers; negative if the table lacks the row. Fast for tables that have every n-th row, as on
-/// Cost: O(1) if the distance of the first two row numbers predicts the position, else O(log rows).
 /// pservers.
+/// Cost: O(1) if the distance of the first two row numbers predicts the position, else O(log rows).
 inline int64_t row_position(const SelectedRows& table, int64_t row) {
   const auto& rows = table.rows;
   if (rows.empty()) return -1;

@@ -6,8 +6,10 @@
 namespace millrace::kernels {
 
 /// Combines map(element) of count elements in several independent lanes, which compilers vectorise,
-/// \param identity  result for no elements; combining with it must change nothing
 /// and then combines the lanes. The order depends on count only.
+/// \param identity  result for no elements; combining with it must change nothing
+/// \param map       returns a T for an element
+/// \param combine   returns a T for two results
 template <typename T, typename Map, typename Combine>
 inline T combine_mapped(const T* values, int64_t count, T identity, Map map, Combine combine) {
   // two registers of 512 bits, or four of 256

@@ -34,8 +34,8 @@ inline void transpose_8x8(uint32_t* to, int64_t to_step, const uint32_t* from, i
 }  // namespace detail
 
 /// to[r * to_step + c] = from[c * from_step + r] for r < rows, c < columns. For few rows: the cache
-/// U is an unsigned integer of the size of the elements; to and from must not overlap.
 /// lines of the source that hold them should stay in the L1 cache.
+/// U is an unsigned integer of the size of the elements; to and from must not overlap.
 template <typename U>
 void transpose_plane(U* to, int64_t to_step, const U* from, int64_t from_step, int64_t rows,
                      int64_t columns) {

@@ -1,14 +1,23 @@
 #include "executor/c_api.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tests/support/sanitizers.h"
 
 namespace {
 
+namespace spawn = millrace::spawn;
 using ::testing::HasSubstr;
 
 // y = x * w + b; see tests/data/models/README.md
@@ -63,6 +72,72 @@ TEST(CApi, RefusesAFeedWithoutDtype) {
   char error[256];
   EXPECT_EQ(mr_run(session, &feed, 1, nullptr, 0, nullptr, error, sizeof error), 3);
   EXPECT_THAT(error, HasSubstr("feed 0: expected a name, a dtype, a rank and data"));
+  mr_close(session);
+}
+
+// None of these may read memory that the caller does not have, or throw through the C interface.
+TEST(CApi, RefusesFeedsWhoseBytesDoNotFitTheirDims) {
+  mr_session* session = nullptr;
+  ASSERT_EQ(mr_open_model(kModel, 1, &session, nullptr, 0), 0);
+  const std::vector<int64_t> dims{2, 3};
+  const std::vector<int64_t> negative{2, -3};
+  const std::vector<int64_t> huge{int64_t{1} << 60U};
+  const std::vector<float> x(6);
+  char error[256];
+  const auto code_of = [&](const mr_array& feed) {
+    return mr_run(session, &feed, 1, nullptr, 0, nullptr, error, sizeof error);
+  };
+  EXPECT_EQ(
+      code_of({"x", MR_FLOAT32, 2, dims.data(), x.data(), std::numeric_limits<size_t>::max()}), 3);
+  EXPECT_THAT(error, HasSubstr("feed 0 'x': expected 24 bytes, found 18446744073709551615"));
+  EXPECT_EQ(code_of({"x", MR_FLOAT32, 2, nullptr, x.data(), 24}), 3);
+  EXPECT_THAT(error, HasSubstr("feed 0: expected a name, a dtype, a rank and data"));
+  EXPECT_EQ(code_of({"x", MR_FLOAT32, 2, negative.data(), x.data(), 24}), 3);
+  EXPECT_THAT(error, HasSubstr("feed 0 'x': expected dims of at least 0"));
+  EXPECT_EQ(code_of({"x", MR_FLOAT32, 1, huge.data(), x.data(), size_t{1} << 62U}), 6);
+  EXPECT_THAT(error, HasSubstr("above the limit"));
+  mr_close(session);
+}
+
+// An exception that leaves the library ends a C program.
+TEST(CApiDeathTest, ReturnsMemoryThatIsMissingAsAnError) {
+  if (spawn::kSanitizerKeepsMemory) GTEST_SKIP() << "the sanitizer needs the address space";
+  EXPECT_EXIT(
+      {
+        mr_session* session = nullptr;
+        char error[256];
+        const int opened = mr_open_model(kModel, 1, &session, error, sizeof error);
+        int64_t pages = 0;
+        std::ifstream("/proc/self/statm") >> pages;
+        const auto bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (64U << 20U);
+        const rlimit limit{bytes, bytes};
+        const int64_t dims = 1 << 27;  // 512 MiB; not read, because the copy gets no memory
+        const mr_array feed{"x", MR_FLOAT32, 1, &dims, &dims, size_t{4} << 27U};
+        if (opened != 0 || setrlimit(RLIMIT_AS, &limit) != 0) std::exit(1);
+        const int code = mr_run(session, &feed, 1, nullptr, 0, nullptr, error, sizeof error);
+        std::fprintf(stderr, "%s", error);
+        std::exit(code);
+      },
+      ::testing::ExitedWithCode(6), "out of memory: a call of the C interface");
+}
+
+TEST(CApi, RefusesNullForAName) {
+  mr_session* session = nullptr;
+  char error[256];
+  EXPECT_EQ(mr_open_model(nullptr, 1, &session, error, sizeof error), 2);
+  EXPECT_THAT(error, HasSubstr("folder: expected a path, found null"));
+  EXPECT_EQ(mr_open_model_on(nullptr, kModel, 1, &session, error, sizeof error), 2);
+  EXPECT_THAT(error, HasSubstr("device: expected a name, found null"));
+  EXPECT_EQ(mr_open_program(nullptr, nullptr, 1, &session, error, sizeof error), 2);
+  EXPECT_THAT(error, HasSubstr("program: expected a path, found null"));
+  ASSERT_EQ(mr_open_model(kModel, 1, &session, error, sizeof error), 0);
+  EXPECT_EQ(mr_save_params(session, nullptr, error, sizeof error), 2);
+  EXPECT_EQ(mr_load_params(session, nullptr, error, sizeof error), 2);
+  EXPECT_THAT(error, HasSubstr("path: expected a path, found null"));
+  const char* const fetches[] = {nullptr};
+  mr_array result{};
+  EXPECT_EQ(mr_run(session, nullptr, 0, fetches, 1, &result, error, sizeof error), 2);
+  EXPECT_THAT(error, HasSubstr("fetch 0: expected a name, found null"));
   mr_close(session);
 }
 

@@ -62,9 +62,42 @@ TEST(Session, GetsAndSetsPersistableVars) {
   EXPECT_EQ(session.get("kept").status().code(), StatusCode::kInvalidArgument) << "no value yet";
   ASSERT_TRUE(session.run(feeds_of({1, 2}, {1, 2}), {"out"}).ok());
   EXPECT_THAT(session.get("kept")->values<float>(), ElementsAre(3, 6));
-  ASSERT_TRUE(session.set("kept", Array::of<float>({1}, std::vector<float>{7})).ok());
-  EXPECT_THAT(session.get("kept")->values<float>(), ElementsAre(7));
+  ASSERT_TRUE(session.set("kept", Array::of<float>({1, 2}, std::vector<float>{7, 8})).ok());
+  EXPECT_THAT(session.get("kept")->values<float>(), ElementsAre(7, 8));
   EXPECT_EQ(session.set("out", Array()).code(), StatusCode::kNotFound);
+}
+
+// A parameter of another shape or type would be broadcast, or read as other numbers, without an
+// error.
+TEST(Session, RefusesToSetAVarToWhatItIsNotDeclaredAs) {
+  Session session = opened();
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  const Status other_dims = session.set("kept", Array::of<float>({2, 3}, values));
+  EXPECT_EQ(other_dims.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(other_dims.location().var, "kept");
+  EXPECT_THAT(other_dims.message(), HasSubstr("expected dims [-1, 2], found f32 [2, 3]"));
+  const Status other_dtype =
+      session.set("kept", Array::of<double>({1, 2}, std::vector<double>{1, 2}));
+  EXPECT_EQ(other_dtype.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(other_dtype.message(), HasSubstr("expected dtype f32, found f64 [1, 2]"));
+  Array bad_lod = Array::of<float>({3, 2}, values);
+  bad_lod.lod = {{0, 2}};
+  EXPECT_EQ(session.set("kept", bad_lod).location().var, "kept");
+  EXPECT_EQ(session.get("kept").status().code(), StatusCode::kInvalidArgument) << "still no value";
+  ASSERT_TRUE(session.set("kept", Array::of<float>({3, 2}, values)).ok());
+  EXPECT_THAT(session.get("kept")->dims, ElementsAre(3, 2));
+}
+
+// Numpy and old programs disagree on how to write a single number.
+TEST(Session, SetsANumberWithOrWithoutDims) {
+  auto program = two_outputs();
+  VarSpec rate = VarSpec::tensor(DType::kFloat32, {1});
+  rate.persistable = true;
+  program->root().declare("rate", rate);
+  auto with_rate = Session::open(*program, nullptr);
+  ASSERT_TRUE(with_rate.ok()) << with_rate.status().to_string();
+  ASSERT_TRUE(with_rate->set("rate", Array::of<float>({}, std::vector<float>{0.5F})).ok());
+  EXPECT_THAT(with_rate->get("rate")->dims, ElementsAre(1));
 }
 
 TEST(Session, RefusesAnArrayWhoseBytesDoNotFitItsDims) {

@@ -36,7 +36,7 @@ struct FederatedPrograms {
 /// \param pass_options  how the pipeline of the passes runs: verification, printing, dumps
 /// Errors: kInvalidArgument for several servers (each would have to hold every parameter) and those
 /// of the configuration; kInvalidProgram naming the op.
-/// Source: spec/transpiler.md section 10, seed 001.
+/// Source: spec/transpiler.md section 10.
 StatusOr<FederatedPrograms> transpile_federated(const Program& main, const Program& startup,
                                                 const DistributeTranspilerConfig& config,
                                                 const TranspileArguments& arguments,

@@ -10,7 +10,7 @@
 #include "transpiler/vars_distributed.h"
 
 /// Programs that save and load the persistable vars of a distributed program.
-/// Source: spec/transpiler.md section 13, spec/distributed_io.md sections 3 and 4, seed 000.
+/// Source: spec/transpiler.md section 13, spec/distributed_io.md sections 3 and 4.
 namespace millrace::transpiler {
 
 /// The vars that every trainer saves itself: persistable ones of all blocks in order of

@@ -30,8 +30,8 @@ T box_overlap(const T* a, const T* b, bool normalized) {
 }
 
 /// Iterates over the boxes in the given order and keeps those that overlap no kept box by more than
-/// \param candidates  indices of boxes, the best one first
 /// the threshold. After each kept box the threshold is multiplied by eta while it is above 1/2.
+/// \param candidates  indices of boxes, the best one first
 /// \param overlap  overlap(i, k) of two candidates
 template <typename T, typename Overlap>
 std::vector<int64_t> suppress(llvm::ArrayRef<int64_t> candidates, T threshold, T eta,

@@ -91,8 +91,7 @@ StatusOr<std::vector<int64_t>> image_offsets(const Tensor& tensor, int64_t image
                                              const char* slot);
 
 /// Checks a tensor [rows, columns], such as boxes with 4 columns. Errors: other dims, or another
-/// The message names the slot.
-/// element type than that of `like`.
+/// element type than that of `like`. The message names the slot.
 Status check_rows(const Tensor& tensor, int64_t columns, const Tensor& like, const char* slot);
 
 /// Makes a float output [rows, columns] with the LoD of the offsets. Does nothing if absent.

@@ -90,8 +90,8 @@ void run_binary(CpuDevice& device, const BroadcastNest& nest, const BinaryLoops<
 }
 
 /// Gradient of one operand (kOfX or kOfY): the formula for every element of the result, summed
-/// \param size  number of elements of out, that is, of the operand
 /// where the operand was repeated. out may be dout if the operand is not broadcast.
+/// \param size  number of elements of out, that is, of the operand
 template <typename T>
 void run_binary_grad(CpuDevice& device, const BroadcastNest& nest, const BinaryGradLoops<T>& loops,
                      size_t operand, const T* x, const T* y, const T* dout, T* out, int64_t size);

@@ -8,8 +8,8 @@
 namespace millrace::kernels {
 
 /// A binary tree whose leaves are classes and whose inner nodes are rows of a weight. Either the
-/// Used by hierarchical_sigmoid. Does not own the labels and lists.
 /// complete tree over the classes, or paths that the program lists for each row of the input.
+/// Used by hierarchical_sigmoid. Does not own the labels and lists.
 class ClassTree {
  public:
   /// The complete tree.

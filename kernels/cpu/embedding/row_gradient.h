@@ -10,9 +10,8 @@
 namespace millrace::kernels {
 
 /// The gradient of a [rows, width] weight of which some rows were used: dense, or selected rows
-/// Does not own the memory, which belongs to the output var. Thread-safety: different rows may be
-/// written at the same time.
-/// that have each used row once.
+/// that have each used row once. Does not own the memory, which belongs to the output var.
+/// Thread-safety: different rows may be written at the same time.
 template <typename T>
 class RowGradient {
  public:

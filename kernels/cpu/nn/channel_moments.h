@@ -5,15 +5,14 @@
 #include "kernels/dispatch.h"
 
 // Sums and maps over the channels [begin, end) of images, for batch_norm and related ops. All loops
+// run over contiguous memory: over the pixels of a plane, or over the channels of a pixel.
 // A caller on several threads passes disjoint ranges of channels (ChannelLayout::for_channels()).
 // Results do not depend on how the channels are divided: each channel is summed in the same order.
-// run over contiguous memory: over the pixels of a plane, or over the channels of a pixel.
 namespace millrace::kernels {
 
 /// sums[c] = sum of f(c)(position) over channel c. f(c) returns a function that captures the
-/// position is an offset in elements into the image tensor; C is the type in which sums are
-/// computed.
-/// constants of the channel by value, so that the loops vectorise.
+/// constants of the channel by value, so that the loops vectorise. A position is an offset in
+/// elements into the image tensor; C is the type in which sums are computed.
 template <typename C, typename F>
 void sum_channel_range(const ChannelLayout& l, int64_t begin, int64_t end, C* sums, F&& f) {
   std::fill(sums + begin, sums + end, C{0});

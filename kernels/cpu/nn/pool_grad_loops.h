@@ -18,10 +18,10 @@ struct PoolGrad {
 constexpr int64_t kPoolLanes = 256;
 
 /// Adds the remaining gradient to the first element of each window that equals the maximum; the
+/// remainder in `left` is then 0.
 /// The windows of adjacent positions overlap, so callers visit the elements of the windows in the
 /// order of memory: the first maximum of a window gets the gradient, as in the original.
 /// \param step  elements from one position's input element to the next; often a constant
-/// remainder in `left` is then 0.
 template <typename T, typename Step>
 void give_to_maximum(int64_t n, const T* __restrict x, const T* __restrict out, Step step,
                      T* __restrict left, T* __restrict dx) {

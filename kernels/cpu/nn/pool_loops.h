@@ -58,8 +58,8 @@ T pool_whole(const T* image, int64_t count) {
 }
 
 /// Divides the sums of positions (d, h, w), w in [begin, end), by the counts; each position has
-/// \param first  result of position (d, h, begin)
 /// `lanes` elements.
+/// \param first  result of position (d, h, begin)
 template <typename T>
 void divide_by_counts(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t end,
                       int64_t lanes, T* first) {

@@ -6,8 +6,8 @@
 namespace millrace::kernels::optimizer {
 
 /// Sum of the squares of all elements, added up block by block, so that it does not depend on the
-/// Computed in double; for lars_momentum and dpsgd.
 /// number of threads. For floating-point types; 0 for other element types.
+/// Computed in double; for lars_momentum and dpsgd.
 double squared_norm(const Tensor& tensor, CpuDevice& device);
 
 }  // namespace millrace::kernels::optimizer

@@ -120,9 +120,8 @@ T reduce_run(const T* values, int64_t count) {
 }
 
 /// Reduces count elements on the threads of the device. The result does not depend on the number of
-/// Blocks of kGrain elements are reduced first, then their results: the blocks do not depend on the
-/// threads either. Errors: kResource.
-/// threads.
+/// threads: blocks of kGrain elements are reduced first, then their results, and the blocks do not
+/// depend on the threads either. Errors: kResource.
 template <typename Rule, typename T>
 StatusOr<T> reduce_all(CpuDevice& device, const T* values, int64_t count) {
   if (count <= kGrain) return reduce_run<Rule>(values, count);

@@ -6,12 +6,11 @@
 
 namespace millrace::kernels {
 
-/// Gradient of a reduction: dx = F::slope(x, out, dout, each) for every element. out and dout
-/// F has `template <typename T> static T slope(T x, T out, T dout, T each)`; examples are in
-/// reduction_grads.cc.
-/// belong to the element's result, and each is the number of elements per result. Computes in a
-/// float type. out is null if the formula does not use it. Uses all scratch slots. Errors: sizes
-/// that do not fit the plan; integers.
+/// Gradient of a reduction: dx = F::slope(x, out, dout, each) for every element. F has
+/// `template <typename T> static T slope(T x, T out, T dout, T each)`; examples are in
+/// reduction_grads.cc. out and dout belong to the element's result, and each is the number of
+/// elements per result. Computes in a float type. out is null if the formula does not use it. Uses
+/// all scratch slots. Errors: sizes that do not fit the plan; integers.
 template <typename F>
 Status spread(const KernelContext& ctx, const ReduceAxes::Plan& plan, const Tensor& x,
               const Tensor* out, const Tensor& dout, Tensor& dx) {

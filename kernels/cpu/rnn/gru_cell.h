@@ -136,11 +136,11 @@ Status gru_step_grad(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64
 }
 
 /// Gradient of the weights over any number of rows: the inputs of the gates times the gradients of
+/// their sums.
 /// \param previous  states before each row, [rows, size]
 /// \param reset     as gru_step() left them, [rows, size]
 /// \param dgates    as gru_step_grad() left them, [rows, 3 * size]
 /// \param dweights  overwritten, in the order of the weights
-/// their sums.
 template <typename T>
 Status gru_weights_grad(CpuDevice& device, Gemm& gemm, int64_t rows, int64_t size,
                         const T* previous, const T* reset, const T* dgates, T* dweights) {

@@ -68,8 +68,8 @@ struct LstmOutputs {
 };
 
 /// Runs all time steps. order: the order of the sequences of the input. T: float or double. Errors:
-/// \param work  buffers for what the program does not request, kept between calls
 /// kResource.
+/// \param work  buffers for what the program does not request, kept between calls
 template <typename T>
 Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettings& s,
                 const LstmOutputs& out, const StepOrder& order, Workspace& work, Gemm& gemm);

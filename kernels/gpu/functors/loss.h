@@ -11,7 +11,7 @@
 namespace millrace::gpu {
 
 /// Class labels of rows. A label out of range gives NaN, as loss and as gradient of its row, so
-/// that training does not go on as if nothing had happened: a device cannot report an error
+/// that training does not continue as if nothing had happened: a device cannot report an error
 /// directly.
 struct Labels {
   const int64_t* labels;  ///< one per row
