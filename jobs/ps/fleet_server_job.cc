@@ -6,6 +6,7 @@
 
 #include "executor/executor.h"
 #include "framework/base/errors.h"
+#include "framework/base/file.h"
 #include "io/npz.h"
 #include "io/params.h"
 #include "io/params_manifest.h"
@@ -13,6 +14,25 @@
 #include "jobs/ps/fleet_role.h"
 
 namespace millrace::jobs {
+namespace {
+
+constexpr int64_t kLargestManifest = 256 << 20;
+
+// Without its tables, a job would continue from the dense parameters and forget the rest.
+Status check_has_no_tables(const std::string& folder) {
+  const std::string path = io::params_manifest_path(folder);
+  if (!std::filesystem::exists(path)) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kLargestManifest));
+  MILLRACE_ASSIGN_OR_RETURN(const io::ParamsManifest manifest, io::parse_params_manifest(text));
+  if (manifest.tables.empty()) return Ok();
+  const io::ParamsManifest::TablePart& part = manifest.tables.front();
+  return NotFound(
+             "{}: expected the tables that {} lists, such as '{}' of the server at {}, found none",
+             folder, path, part.file, part.endpoint)
+      .with_hint("copy the parts of all servers into the folder");
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
     const Files& files, Settings settings, std::shared_ptr<ps::Transport> transport) {
@@ -50,6 +70,7 @@ Status FleetServerJob::load(const std::string& params, size_t index) {
   executor::NamedValues whole;
   if (std::filesystem::is_directory(params)) {
     if (ps::has_tables(params)) return server_->load(params);
+    MILLRACE_RETURN_IF_ERROR(check_has_no_tables(params));
     std::vector<io::ParamSpec> specs;
     for (const ps::TypedTable& typed : typed_) {
       if (std::filesystem::exists(std::filesystem::path(params) / typed.param))

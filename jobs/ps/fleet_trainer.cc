@@ -93,10 +93,11 @@ Status FleetTrainer::add_dumps(DumpOptions& dump) const {
   return Ok();
 }
 
-// Rows of embeddings are skipped: servers load them from the same file.
+// Rows of embeddings are skipped, because servers load them from the same file. In geo mode they
+// are not: each worker has them whole, and worker 0 sends the initial values to the servers.
 Status FleetTrainer::load_params(const std::string& path) {
   std::set<std::string> embeddings;
-  if (worker_->tables() != nullptr) {
+  if (worker_->tables() != nullptr && role_.mode != ps::CommMode::kGeo) {
     for (const auto& [id, entry] : worker_->tables()->all()) embeddings.insert(entry.table.param);
   }
   io::ParamValues values;

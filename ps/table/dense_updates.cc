@@ -59,6 +59,11 @@ Status DenseUpdates::apply(std::span<float> param, std::span<const float> grads,
   for (size_t range = 0; range < ranges_.size(); ++range) {
     const size_t end = first + static_cast<size_t>(ranges_[range].elements);
     const bool is_whole = ranges_[range].op->kind().is_whole;
+    // scalars of a range are equal on all servers, also where it has no elements: another number of
+    // servers may take them from any
+    if (first == end)
+      MILLRACE_RETURN_IF_ERROR(
+          apply_range(range, first, 0, param.data(), grads.data(), rate, false));
     while (first < end) {
       const size_t stop = is_whole ? end : std::min(end, (first / block + 1) * block);
       std::vector<std::unique_lock<std::mutex>> held;

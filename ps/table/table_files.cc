@@ -267,7 +267,14 @@ Status load_dense_parts(DenseTable& table, const std::vector<std::string>& paths
     for (const std::string& path : paths) {
       MILLRACE_ASSIGN_OR_RETURN(const TextColumns part, read_columns(table, path, columns));
       for (size_t i = 0; i < columns.size(); ++i) {
-        if (columns[i].is_scalar && !whole[i].empty()) continue;
+        if (columns[i].is_scalar && !whole[i].empty()) {
+          if (part[i] == whole[i]) continue;
+          return InvalidData(
+                     "column {} of table {} differs from that of {}, expected equal numbers from "
+                     "all servers; the same number of servers can load them",
+                     columns[i].name, table.options().table_id, paths.front())
+              .in_file(path);
+        }
         whole[i].insert(whole[i].end(), part[i].begin(), part[i].end());
       }
     }

@@ -7,6 +7,8 @@ millrace.
     run.py --kind op --seeds 0:5000 --oracle PYTHON   operator cases; with one --seed, --store FOLDER stores it
     run.py --kind gradients --seeds 0:1000       programs with loops and branches: gradients against central differences;
                                                  needs no original
+    run.py --kind fleet --seeds 0:300            fleet jobs: against one process, and continued by other servers; needs
+                                                 no original
     run.py --make-oracle FOLDER                  an interpreter with the original, for --oracle: FOLDER/bin/python
     run.py --replay FOLDER [--only NAME]         stored cases; needs no original
 
@@ -32,6 +34,7 @@ sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
 
 import cases  # noqa: E402
+import check_fleet  # noqa: E402
 import check_job  # noqa: E402
 import check_loops  # noqa: E402
 import check_net  # noqa: E402
@@ -152,13 +155,15 @@ def replay(args):
         for name, why in wrong.items():
             print(f"{name}: {'; '.join(why)}", flush=True)
         failed += len(wrong)
-    stored_gradients = 0
-    if os.path.isdir(f"{args.replay}/gradients") and not args.only:
-        wrong, stored_gradients = check_loops.replay(args, f"{args.replay}/gradients")
+    stored_plans = 0
+    for kind, checker in (("gradients", check_loops), ("fleet", check_fleet)):
+        if not os.path.isdir(f"{args.replay}/{kind}") or args.only:
+            continue
+        wrong, count = checker.replay(args, f"{args.replay}/{kind}")
         for name, why in wrong.items():
             print(f"{name}: {why}", flush=True)
-        failed += len(wrong)
-    stored_others = stored_ops + stored_gradients
+        failed, stored_plans = failed + len(wrong), stored_plans + count
+    stored_others = stored_ops + stored_plans
     print(f"{len(names) + stored_others - failed} passed, {failed} failed")
     return 2 if not names and not stored_others else int(failed > 0)
 
@@ -214,7 +219,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--seed", type=int)
     ap.add_argument("--seeds", metavar="A:B")
-    ap.add_argument("--kind", choices=["net", "job", "both", "op", "gradients"], default="both")
+    ap.add_argument("--kind", choices=["net", "job", "both", "op", "gradients", "fleet"], default="both")
     ap.add_argument("--programs-only", action="store_true", help="jobs are transpiled and compared, but not trained")
     ap.add_argument("--oracle", metavar="PYTHON")
     ap.add_argument("--make-oracle", metavar="FOLDER")
@@ -235,10 +240,12 @@ def main():
         return 0
     if args.replay:
         return replay(args)
-    if (args.seed is None) == (args.seeds is None) or not (args.oracle or args.kind == "gradients"):
-        ap.error("--seed N or --seeds A:B, with --oracle or --kind gradients; or --replay, or --make-oracle")
+    if (args.seed is None) == (args.seeds is None) or not (args.oracle or args.kind in ("gradients", "fleet")):
+        ap.error("--seed N or --seeds A:B, with --oracle, --kind gradients or --kind fleet; or --replay, or --make-oracle")
     if args.kind == "gradients":
         return int(check_loops.run(args, seeds_of(args)) > 0)
+    if args.kind == "fleet":
+        return int(check_fleet.run(args, seeds_of(args)) > 0)
     if args.kind == "op":
         return int(check_op.run(args, seeds_of(args), check_ops_of(args)) > 0)
     return run_seeds(args)

@@ -98,6 +98,14 @@ Status fuse_lookups(Block& block, const TablePlan& plan, const Uses& uses, Fused
         .at(uses.ops.front()->location());
   }
   MILLRACE_RETURN_IF_ERROR(common_padding(uses.ops).status());
+  // their rows have other shapes, but one op looks all of them up
+  for (const Op* const op : uses.ops) {
+    if (op->type() != uses.ops.front()->type())
+      return Unimplemented(
+                 "the lookups of table '{}' are {} and {}; on servers they must be of one type",
+                 uses.param, uses.ops.front()->type().str(), op->type().str())
+          .at(op->location());
+  }
   Lookup all;
   for (const Op* const op : uses.ops) {
     all.ids.push_back(op->first_input("Ids").str());
