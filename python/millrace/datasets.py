@@ -22,6 +22,15 @@ class Epoch(NamedTuple):
     means: dict  #: of the fetches that were one float number in every batch, weighted by the examples of the batches
     last: dict  #: the fetches of the last batch
 
+    def _repr_html_(self) -> str:
+        import html
+
+        rows = {"batches": self.batches, "examples": self.examples, "left out": self.left_out,
+                "seconds": f"{self.seconds:.3f}", "seconds without an example": f"{self.wait_seconds:.3f}",
+                **{f"mean of {name}": f"{mean:.6g}" for name, mean in self.means.items()}}
+        cells = (f"<tr><th>{html.escape(name)}</th><td>{value}</td></tr>" for name, value in rows.items())
+        return f"<table>{''.join(cells)}</table>"
+
 
 class Dataset:
     """Examples in files; ``train_from_dataset`` of executors and trainers runs a program over them.

@@ -58,6 +58,10 @@ class TrainingTest(DatasetTest):
         self.assertEqual((epoch.batches, epoch.examples, epoch.left_out), (10, 80, 0))
         self.assertAlmostEqual(epoch.means[self.loss], sum(losses) / 10, places=5)
         self.assertEqual(epoch.last[self.loss].item(), losses[-1])
+        page = epoch._replace(means={"a<b": 0.25}, seconds=1.5)._repr_html_()
+        self.assertIn("<tr><th>batches</th><td>10</td></tr><tr><th>examples</th><td>80</td></tr>", page)
+        self.assertIn("<tr><th>seconds</th><td>1.500</td></tr>", page)
+        self.assertIn("<tr><th>mean of a&lt;b</th><td>0.25</td></tr>", page)
 
     def test_memory_equals_run_program(self):
         files = {name: os.path.join(self.folder, name) for name in ("main.pb", "startup.pb", "slots.json", "out.npz")}
