@@ -12,7 +12,6 @@
 #include "proto/pslib_desc.pb.h"
 
 namespace millrace::fleet {
-namespace downpour_server {
 namespace {
 
 namespace desc = pslib_desc;
@@ -50,14 +49,15 @@ StatusOr<desc::TableParameter*> find_table(desc::ServerParameter& server, int id
   return nullptr;
 }
 
-desc::TableParameter& add_table(desc::ServerParameter& server, int id, desc::TableType type) {
+desc::TableParameter& add_table_downpour_server(desc::ServerParameter& server, int id,
+                                                desc::TableType type) {
   desc::TableParameter& table = *server.mutable_downpour_server_param()->add_downpour_table_param();
   table.set_table_id(static_cast<uint64_t>(id));
   table.set_type(type);
   return table;
 }
 
-void set_service(desc::ServerServiceParameter& service) {
+void set_service_downpour_server(desc::ServerServiceParameter& service) {
   service.set_server_class("DownpourBrpcPsServer");
   service.set_client_class("DownpourBrpcPsClient");
   service.set_service_class("DownpourPsService");
@@ -147,7 +147,7 @@ Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const 
     const std::string& rule = settings.accessor().dense_sgd_param().name();
     MILLRACE_RETURN_IF_ERROR(check_rule(rule, kind));
     remark_other_rule(wanted.configs, rule, kind, remarks);
-    table = &add_table(server, wanted.id, desc::PS_DENSE_TABLE);
+    table = &add_table_downpour_server(server, wanted.id, desc::PS_DENSE_TABLE);
     table->MergeFrom(settings);
   }
   table->mutable_accessor()->set_fea_dim(elements);
@@ -155,7 +155,6 @@ Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const 
 }
 
 }  // namespace
-}  // namespace downpour_server
 
 ConfigDict early_sparse_configs(double learning_rate) {
   return {{"sparse_accessor_class", "DownpourFeatureValueAccessor"},
@@ -176,34 +175,31 @@ DownpourServer::DownpourServer(const desc::ServerParameter* start)
     : desc_(start != nullptr ? std::make_unique<desc::ServerParameter>(*start)
                              : std::make_unique<desc::ServerParameter>()) {
   desc::DownpourServerParameter& server = *desc_->mutable_downpour_server_param();
-  if (!server.has_service_param()) downpour_server::set_service(*server.mutable_service_param());
+  if (!server.has_service_param()) set_service_downpour_server(*server.mutable_service_param());
 }
 
 DownpourServer::DownpourServer(DownpourServer&&) noexcept = default;
 DownpourServer::~DownpourServer() = default;
 
 Status DownpourServer::add_sparse_table(int table_id, const ConfigDict& configs) {
-  using namespace downpour_server;
   MILLRACE_ASSIGN_OR_RETURN(const desc::TableParameter* const found,
                             find_table(*desc_, table_id, desc::PS_SPARSE_TABLE));
   if (found != nullptr) return Ok();
   desc::TableParameter table;
   MILLRACE_RETURN_IF_ERROR(set_sparse_configs(configs, table, remarks_));
-  add_table(*desc_, table_id, desc::PS_SPARSE_TABLE).MergeFrom(table);
+  add_table_downpour_server(*desc_, table_id, desc::PS_SPARSE_TABLE).MergeFrom(table);
   return Ok();
 }
 
 Status DownpourServer::add_dense_table(int table_id, const std::vector<DenseVar>& params,
                                        const std::vector<std::string>& embeddings,
                                        const ConfigDict& configs) {
-  using namespace downpour_server;
   return add_dense(*desc_, {table_id, params, embeddings, configs}, kDenseTable, remarks_);
 }
 
 Status DownpourServer::add_data_norm_table(int table_id, const std::vector<DenseVar>& params,
                                            const std::vector<std::string>& embeddings,
                                            const ConfigDict& configs) {
-  using namespace downpour_server;
   return add_dense(*desc_, {table_id, params, embeddings, configs}, kDataNormTable, remarks_);
 }
 

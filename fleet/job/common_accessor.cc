@@ -13,7 +13,6 @@
 #include "transpiler/roles.h"
 
 namespace millrace::fleet {
-namespace common_accessor {
 namespace {
 
 // Source of a column's initial values.
@@ -89,8 +88,8 @@ Rule rule_of_op(const Op& op, const ps::UpdateOpKind& kind) {
   return rule;
 }
 
-StatusOr<Rule> rule_of(const Op& optimizer, ps::CommMode mode, const JobSpec& job,
-                       const TableFacts& table) {
+StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, const JobSpec& job,
+                                       const TableFacts& table) {
   if (mode == ps::CommMode::kGeo) return geo_sum();
   if (table.is_data_norm) return summary();
   if (optimizer.type() == "adam" && job.strategy.adam_d2sum() && !table.is_sparse)
@@ -288,7 +287,6 @@ const Op* find_data_norm(const Block& main, const std::string& param) {
 }
 
 }  // namespace
-}  // namespace common_accessor
 
 std::string python_number(float value) {
   std::string text = fmt::format("{}", static_cast<double>(value));
@@ -297,17 +295,16 @@ std::string python_number(float value) {
 }
 
 JobRate job_rate(const Program& main) {
-  return common_accessor::rate_of_job(main.root());
+  return rate_of_job(main.root());
 }
 
 StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& startup,
                                             const JobSpec& job, const JobRole& role,
                                             const TableFacts& table) {
-  using namespace common_accessor;
   const Op* const op = find_optimizer(main.root(), table.param);
   if (op == nullptr) return InvalidProgram("no optimizer updates '{}'", table.param);
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode mode, job.strategy.mode());
-  MILLRACE_ASSIGN_OR_RETURN(const Rule rule, rule_of(*op, mode, job, table));
+  MILLRACE_ASSIGN_OR_RETURN(const Rule rule, rule_of_common_accessor(*op, mode, job, table));
   // in geo mode, workers update; statistics of data_norm are only summed
   if (mode != ps::CommMode::kGeo && !table.is_data_norm)
     MILLRACE_RETURN_IF_ERROR(check_slots_of_update(*op));

@@ -10,10 +10,9 @@
 #include "ps/transport/endpoint.h"
 
 namespace millrace::fleet {
-namespace fleet_job {
 namespace {
 
-Status check_endpoints(const JobSpec& spec) {
+Status check_endpoints_fleet_job(const JobSpec& spec) {
   if (spec.servers.empty()) return InvalidArgument("a fleet job needs at least one server");
   if (spec.workers < 1)
     return InvalidArgument("a fleet job needs at least one worker (found {})", spec.workers);
@@ -41,13 +40,11 @@ Status check_supported(const JobSpec& spec) {
 }
 
 }  // namespace
-}  // namespace fleet_job
 
 StatusOr<FleetJob> FleetJob::create(const Program& main, const Program& startup, JobSpec spec) {
-  using namespace fleet_job;
   if (spec.environment == nullptr)
     spec.environment = [](const std::string&) { return std::nullopt; };
-  MILLRACE_RETURN_IF_ERROR(check_endpoints(spec));
+  MILLRACE_RETURN_IF_ERROR(check_endpoints_fleet_job(spec));
   MILLRACE_RETURN_IF_ERROR(check_supported(spec));
   FleetJob job;
   MILLRACE_ASSIGN_OR_RETURN(job.mode_, spec.strategy.mode());

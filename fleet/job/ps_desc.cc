@@ -15,7 +15,6 @@
 #include "ps/table/update_op.h"
 
 namespace millrace::fleet {
-namespace ps_desc {
 namespace {
 
 namespace desc = fleet_desc;
@@ -299,7 +298,7 @@ class Describer {
   std::vector<std::string>& remarks_;
 };
 
-void set_service(desc::ServerServiceParameter& out) {
+void set_service_ps_desc(desc::ServerServiceParameter& out) {
   out.set_server_class("BrpcPsServer");
   out.set_client_class("BrpcPsClient");
   out.set_service_class("BrpcPsService");
@@ -319,16 +318,14 @@ void set_store(const FsClientConfigs& configs, desc::PSParameter& out) {
 }
 
 }  // namespace
-}  // namespace ps_desc
 
 StatusOr<std::string> describe_tables(const Program& main, const Program& startup,
                                       const transpiler::TablePlan& plan, const JobSpec& job,
                                       const JobRole& role, std::vector<std::string>& remarks) {
-  using namespace ps_desc;
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode mode, job.strategy.mode());
   Describer describer(main, startup, plan, job, role, mode, remarks);
   MILLRACE_ASSIGN_OR_RETURN(desc::DownpourServerParameter server, describer.tables());
-  set_service(*server.mutable_service_param());
+  set_service_ps_desc(*server.mutable_service_param());
   desc::PSParameter out;
   if (!role.is_server) {
     *out.mutable_worker_param()->mutable_downpour_worker_param()->mutable_downpour_table_param() =

@@ -11,7 +11,6 @@
 #include "framework/base/errors.h"
 
 namespace millrace::fleet {
-namespace job_environment {
 namespace {
 
 constexpr int kMostRanks = 1 << 20;
@@ -26,8 +25,8 @@ std::optional<std::string> first_of(const EnvironmentReader& read,
   return std::nullopt;
 }
 
-StatusOr<std::optional<int>> number_in(const EnvironmentReader& read,
-                                       std::initializer_list<const char*> names) {
+StatusOr<std::optional<int>> number_in_job_environment(const EnvironmentReader& read,
+                                                       std::initializer_list<const char*> names) {
   for (const char* const name : names) {
     const std::optional<std::string> value = read(name);
     if (!value || value->empty()) continue;
@@ -76,7 +75,8 @@ Status read_server_rank(JobEnvironment& job) {
 }
 
 Status read_trainer_rank(const EnvironmentReader& read, JobEnvironment& job) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank, number_in(read, {"PADDLE_TRAINER_ID"}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank,
+                            number_in_job_environment(read, {"PADDLE_TRAINER_ID"}));
   const int place = place_of(job.trainer_endpoints, job.own_endpoint);
   if (rank) {
     job.rank = *rank;
@@ -132,8 +132,9 @@ StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
   job.own_endpoint = own_endpoint(read);
   job.master = first_of(read, {"PADDLE_MASTER"}).value_or("");
   job.job = first_of(read, {"PADDLE_JOB_ID", "SYS_JOB_ID"}).value_or("");
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> count,
-                            number_in(read, {"PADDLE_TRAINERS_NUM", "PADDLE_GLOBAL_SIZE"}));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::optional<int> count,
+      number_in_job_environment(read, {"PADDLE_TRAINERS_NUM", "PADDLE_GLOBAL_SIZE"}));
   job.size = count ? *count : std::max(1, static_cast<int>(job.trainer_endpoints.size()));
   if (job.size < 1) return InvalidArgument("environment: PADDLE_TRAINERS_NUM is 0");
   if (job.role != "PSERVER" && !job.trainer_endpoints.empty() &&
@@ -141,8 +142,9 @@ StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
     return InvalidArgument(
         "environment: PADDLE_TRAINERS_NUM is {}, but PADDLE_TRAINER_ENDPOINTS has {} entries",
         job.size, job.trainer_endpoints.size());
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> local,
-                            number_in(read, {"PADDLE_LOCAL_RANK", "PADDLE_RANK_IN_NODE"}));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::optional<int> local,
+      number_in_job_environment(read, {"PADDLE_LOCAL_RANK", "PADDLE_RANK_IN_NODE"}));
   job.local_rank = local.value_or(0);
   if (job.role == "PSERVER") {
     MILLRACE_RETURN_IF_ERROR(read_server_rank(job));
@@ -170,10 +172,13 @@ constexpr Launcher kLaunchers[] = {
 
 StatusOr<std::optional<JobEnvironment>> read_launcher(const EnvironmentReader& read,
                                                       const Launcher& launcher) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank, number_in(read, {launcher.rank}));
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> size, number_in(read, {launcher.size}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank,
+                            number_in_job_environment(read, {launcher.rank}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> size,
+                            number_in_job_environment(read, {launcher.size}));
   if (!rank || !size) return std::optional<JobEnvironment>();
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> local, number_in(read, {launcher.local_rank}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> local,
+                            number_in_job_environment(read, {launcher.local_rank}));
   if (*size < 1 || *rank >= *size)
     return InvalidArgument("environment: {} is {}, but {} is {}", launcher.rank, *rank,
                            launcher.size, *size);
@@ -191,7 +196,6 @@ StatusOr<std::optional<JobEnvironment>> read_launcher(const EnvironmentReader& r
 }
 
 }  // namespace
-}  // namespace job_environment
 
 EnvironmentReader process_environment() {
   return [](const std::string& name) -> std::optional<std::string> {
@@ -207,7 +211,6 @@ std::vector<std::string> process_variables() {
 }
 
 StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read) {
-  using namespace job_environment;
   const auto any = first_of(read, {"PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM",
                                    "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS_ENDPOINTS",
                                    "PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_PSERVER_ENDPOINTS",
@@ -228,7 +231,6 @@ std::string job_key_file(const EnvironmentReader& read) {
 }
 
 std::vector<std::string> unread_variables(const EnvironmentReader& read) {
-  using namespace job_environment;
   std::vector<std::string> remarks;
   remark_gloo(read, remarks);
   remark_barrier(read, remarks);
