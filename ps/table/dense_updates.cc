@@ -53,6 +53,27 @@ Status DenseUpdates::apply_range(size_t range, size_t first, size_t count, float
   return Ok();
 }
 
+// Updates an element of its own, and keeps the scalars only.
+Status DenseUpdates::advance_scalars(size_t range, float rate) {
+  float param = 0;
+  const float grad = 0;
+  llvm::SmallVector<float, 4> values;
+  llvm::SmallVector<float*, 4> states;
+  const UpdateOp& op = *ranges_[range].op;
+  for (size_t k = 0; k < used_[range].size(); ++k) {
+    const State& state = states_[used_[range][k]];
+    values.push_back(state.is_scalar ? state.values[range] : op.options().initial[k]);
+  }
+  for (float& value : values) states.push_back(&value);
+  MILLRACE_RETURN_IF_ERROR(op.update(1, &param, {states.data(), states.size()}, &grad,
+                                     rate * ranges_[range].rate_factor));
+  for (size_t k = 0; k < used_[range].size(); ++k) {
+    State& state = states_[used_[range][k]];
+    if (state.is_scalar) state.values[range] = values[k];
+  }
+  return Ok();
+}
+
 Status DenseUpdates::apply(std::span<float> param, std::span<const float> grads, float rate,
                            std::span<std::mutex> locks, size_t block) {
   size_t first = 0;
@@ -61,9 +82,7 @@ Status DenseUpdates::apply(std::span<float> param, std::span<const float> grads,
     const bool is_whole = ranges_[range].op->kind().is_whole;
     // scalars of a range are equal on all servers, also where it has no elements: another number of
     // servers may take them from any
-    if (first == end)
-      MILLRACE_RETURN_IF_ERROR(
-          apply_range(range, first, 0, param.data(), grads.data(), rate, false));
+    if (first == end) MILLRACE_RETURN_IF_ERROR(advance_scalars(range, rate));
     while (first < end) {
       const size_t stop = is_whole ? end : std::min(end, (first / block + 1) * block);
       std::vector<std::unique_lock<std::mutex>> held;

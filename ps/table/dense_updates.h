@@ -54,6 +54,8 @@ class DenseUpdates {
   Status apply_range(size_t range, size_t first, size_t count, float* param, const float* grads,
                      float rate, bool keeps_scalars);
 
+  Status advance_scalars(size_t range, float rate);
+
   std::vector<DenseUpdate> ranges_;
   std::vector<State> states_;
   std::vector<std::vector<size_t>> used_;  ///< by range: the states of its op

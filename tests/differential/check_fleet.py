@@ -13,7 +13,7 @@ from calls import REFUSED, Finding, Tools, load, off
 
 BOUND = 2e-5
 # Refusals that docs/fleet.md lists: a job gets one of them, or right values.
-REFUSALS = ["lars_momentum", "dpsgd", "by norm", "lamb", "on servers a table has one", "embedx_dim is 0", "of a table, which is only on servers", "Grad must be dense, found selected rows"]
+REFUSALS = ["lars_momentum", "dpsgd", "by norm", "lamb", "on servers a table has one", "on servers they must be of one type", "embedx_dim is 0", "of a table, which is only on servers", "Grad must be dense, found selected rows"]
 # One process moves the rows of all embeddings in every step (docs/fleet.md, "Rows"), and adam's rows count their own steps.
 # Geo workers send only the rows that were looked up, so a saved geo job lacks what moved in the others.
 EVERY_ROW = ["momentum", "decayed_adagrad", "adadelta", "rmsprop"]
