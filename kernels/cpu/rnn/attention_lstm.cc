@@ -214,7 +214,7 @@ StatusOr<Kernel> attention_lstm(const KernelSetup& op) {
 }  // namespace rnn
 
 void add_rnn_attention_lstm(KernelRegistry& registry) {
-  registry.add("attention_lstm", rnn::attention_lstm);
+  registry.add("attention_lstm", rnn::attention_lstm_kernels::attention_lstm);
 }
 
 }  // namespace millrace::kernels

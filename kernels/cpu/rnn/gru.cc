@@ -255,8 +255,8 @@ StatusOr<Kernel> gru_grad(const KernelSetup& op) {
 }  // namespace rnn
 
 void add_rnn_gru(KernelRegistry& registry) {
-  registry.add("gru", rnn::gru);
-  registry.add("gru_grad", rnn::gru_grad);
+  registry.add("gru", rnn::gru_kernels::gru);
+  registry.add("gru_grad", rnn::gru_kernels::gru_grad);
 }
 
 }  // namespace millrace::kernels

@@ -164,8 +164,8 @@ StatusOr<Kernel> gru_unit_grad(const KernelSetup& op) {
 namespace millrace::kernels {
 
 void add_rnn_gru_unit(KernelRegistry& registry) {
-  registry.add("gru_unit", rnn::gru_unit);
-  registry.add("gru_unit_grad", rnn::gru_unit_grad);
+  registry.add("gru_unit", rnn::gru_unit_kernels::gru_unit);
+  registry.add("gru_unit_grad", rnn::gru_unit_kernels::gru_unit_grad);
 }
 
 }  // namespace millrace::kernels
