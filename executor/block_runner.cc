@@ -25,6 +25,19 @@ bool is_required(const ops::OpDef& def, llvm::StringRef slot) {
          (declared->kinds & ops::kTensorLike) != 0 && (declared->kinds & ops::kTensorArray) == 0;
 }
 
+// True for a parameter in an optional slot. The program lists it because the op needs it: without a
+// value the op would silently compute something else. Gradient ops list what their forward op had,
+// and ops that talk to servers list tables that are there.
+bool is_listed_parameter(const ops::OpDef& def, const Op& op, const Slot& slot,
+                         llvm::StringRef name) {
+  const ops::SlotDef* const declared = def.find_input(op.name_of(slot.name));
+  const Var* const var = op.block().find_var_recursive(name);
+  return declared != nullptr && declared->arity == ops::Arity::kOptional && var != nullptr &&
+         var->persistable() && var->kind() == VarKind::kLodTensor &&
+         def.capability() == ops::Capability::kPure && !op.type().endswith("_grad") &&
+         !op.writes(name);
+}
+
 }  // namespace
 
 BlockRunner::BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device)
@@ -115,7 +128,8 @@ Status BlockRunner::add_op(const Op& op) {
     const kernels::AcceptedKinds kinds = kernels::accepted_kinds(op.type(), op.name_of(slot.name));
     for (size_t k = 0; k < slot.args.size(); ++k, ++position) {
       if (compiled.inputs[position] < 0) continue;
-      if (required) needed.push_back(position);
+      if (required || is_listed_parameter(*compiled.def, op, slot, op.name_of(slot.args[k].name)))
+        needed.push_back(position);
       if (kinds.rows || kinds.arrays || kinds.others) compiled.kinds.push_back({position, kinds});
       if (!kinds.others && is_gradient && op.name_of(slot.name).endswith("@GRAD"))
         incoming.push_back(position);

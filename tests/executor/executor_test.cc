@@ -119,6 +119,38 @@ std::unique_ptr<Program> fed_product() {
   return program;
 }
 
+// Without its bias, layer_norm would compute something else without an error.
+TEST_F(ExecutorTest, RefusesAParameterWithoutAValueInAnOptionalSlot) {
+  auto program = Program::create();
+  Block& block = program->root();
+  block.declare("x", VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  block.declare("y", VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  VarSpec bias = VarSpec::tensor(DType::kFloat32, {2});
+  bias.persistable = true;
+  block.declare("b", bias);
+  block.append_op("layer_norm")
+      .set_input("X", "x")
+      .set_input("Bias", "b")
+      .set_output("Y", "y")
+      .set_int("begin_norm_axis", 1);
+  for (const bool optimize : {true, false}) {
+    scope_.erase("b");
+    auto prepared = prepare(*program, optimize);
+    NamedValues feeds;
+    feeds["x"] = tensor_value({1, 2}, {1, 3});
+    std::vector<Value> results;
+    const Status status = prepared->run(feeds, {"y"}, results);
+    EXPECT_EQ(status.code(), StatusCode::kExecution);
+    EXPECT_THAT(status.to_string(),
+                HasSubstr("(layer_norm), Bias[0] 'b': the input holds no value"));
+    ASSERT_TRUE(scope_.local("b")
+                    .as<Tensor>()
+                    .copy_from(*tensor_value({2}, {10, 20}).get_if<Tensor>())
+                    .ok());
+    ASSERT_TRUE(prepared->run(feeds, {"y"}, results).ok());
+  }
+}
+
 TEST_F(ExecutorTest, NamesTheFeedThatIsMissing) {
   const auto prepared = prepare(*fed_product());
   scope_.local("w") = tensor_value({2, 2}, {1, 0, 0, 1});
