@@ -23,10 +23,10 @@ bool is_onnx_name(llvm::StringRef filename);
 /// Whether a file has a name that PIR programs have: one that ends in `.json`.
 bool is_pir_name(llvm::StringRef filename);
 
-/// The files below a folder whose names are those of programs, and PIR programs, sorted, as paths that start with
-/// `folder`. Links are not followed. If `folder` is a file, the result is that file.
-/// Errors: kNotFound if there is no such file or folder; kIo if a folder cannot be read; kResource
-/// above kMostEntries entries.
+/// The files below a folder whose names are those of programs, and PIR programs, sorted, as paths
+/// that start with `folder`. Links are not followed. If `folder` is a file, the result is that
+/// file. Errors: kNotFound if there is no such file or folder; kIo if a folder cannot be read;
+/// kResource above kMostEntries entries.
 StatusOr<std::vector<std::string>> find_programs(const std::string& folder);
 
 }  // namespace millrace::interchange
