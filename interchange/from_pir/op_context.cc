@@ -294,7 +294,7 @@ std::string ImportContext::add(const char* type,
   if (!is_ok()) return "";
   Op& op = block().append_op(type);
   for (const auto& [input, var] : inputs) op.set_input(input, var);
-  const std::string var = new_var(fmt::format("{}.{}", name().str(), type));
+  std::string var = new_var(fmt::format("{}.{}", name().str(), type));
   op.set_output(slot, var);
   for (const auto& [attr, value] : attrs) set_attr(op, attr, value);
   if (!is_ok()) return "";

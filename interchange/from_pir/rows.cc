@@ -128,9 +128,9 @@ void read_attribute(ImportContext& c, llvm::StringRef word, Draft& draft) {
 // "Out", "Out?", "Out*", "ParamOut=Param" or "-".
 void add_output(ImportContext& c, size_t k, llvm::StringRef word, const Draft& draft, Op& op) {
   if (word == "-") return;
-  const auto [slot, updated] = word.split('=');
+  const auto [slot, same] = word.split('=');
   word.consume_back("?");
-  if (!updated.empty()) {
+  if (const llvm::StringRef updated = same; !updated.empty()) {
     const auto source =
         llvm::find_if(draft.inputs, [&](const auto& in) { return in.first == updated; });
     if (source != draft.inputs.end() && source->second.size() == 1)

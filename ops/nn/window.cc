@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/infer_helpers.h"
+
 namespace millrace::ops {
 namespace {
 
