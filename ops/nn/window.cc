@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 namespace millrace::ops {
 namespace {
