@@ -228,6 +228,17 @@ StatusOr<interchange::Report> look(const Tool& tool, const MigrateFlags& flags) 
   return report;
 }
 
+// What kept the report from being complete: a shortage or a failing disk, not the files themselves.
+Status first_failure(const interchange::Report& report) {
+  for (const interchange::SurveyedProgram& program : report.programs) {
+    for (const Status* status : {&program.unreadable, &program.params_status}) {
+      if (status->code() == StatusCode::kIo || status->code() == StatusCode::kResource)
+        return Status(*status).with_note("the report lacks what could not be read");
+    }
+  }
+  return Ok();
+}
+
 StatusOr<int> survey_folder(Tool& tool, const MigrateFlags& flags) {
   if (flags.format != "text" && flags.format != "html" && flags.format != "json")
     return Status(StatusCode::kUsage, "--format: expected text, json or html");
@@ -236,6 +247,7 @@ StatusOr<int> survey_folder(Tool& tool, const MigrateFlags& flags) {
   MILLRACE_RETURN_IF_ERROR(tool.write_output(json                     ? report_json(report)
                                              : flags.format == "html" ? report_html(report)
                                                                       : report_text(report)));
+  MILLRACE_RETURN_IF_ERROR(first_failure(report));
   return kDone;
 }
 

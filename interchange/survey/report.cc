@@ -37,8 +37,7 @@ std::string params_text(const SurveyedProgram& program) {
   if (program.param_count == 0) return "none";
   if (!program.params_status.ok())
     return fmt::format("{} not read ({})", program.param_count,
-                       program.params_status.code() == StatusCode::kIo ||
-                               program.params_status.code() == StatusCode::kNotFound
+                       program.params_status.code() == StatusCode::kNotFound
                            ? "not next to the program"
                            : program.params_status.message());
   return fmt::format("{} in {}", program.param_count, program.params);

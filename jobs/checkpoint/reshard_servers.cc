@@ -97,6 +97,7 @@ class ServerReshard {
     }
     for (const auto& [name, var] : from_.vars()) {
       if (listed_.contains(name) && name != table) continue;
+      if (var.kind == Kind::kTyped) continue;  // with all their state: TableReshard
       StatusOr<io::StreamedTensor> tensor =
           var.kind == Kind::kTable ? rows_for(name, var, server) : all_of(name, var);
       if (!tensor.ok()) return at_var(std::move(tensor).status(), name);
@@ -147,7 +148,7 @@ class ServerReshard {
     const auto found = from_.vars().find(var.origin.name);
     if (found == from_.vars().end()) return NotFound("the snapshots do not have the variable");
     const JoinedVar& joined = found->second;
-    if (joined.kind == Kind::kTable)
+    if (joined.kind == Kind::kTable || joined.kind == Kind::kTyped)
       return Unimplemented(
           "the variable is a table of rows in the snapshots and sliced in the new job");
     if (joined.kind == Kind::kSliced)

@@ -14,6 +14,8 @@
 #include "framework/slice_cover.h"
 #include "io/checkpoint/folder.h"
 #include "jobs/checkpoint/reshard_tables.h"
+#include "jobs/checkpoint/typed_values.h"
+#include "jobs/config/typed_tables.h"
 #include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
 #include "ps/slices/row_places.h"
@@ -285,6 +287,9 @@ StatusOr<ServerSnapshots> ServerSnapshots::open(const std::string& root, const s
   for (auto& [name, var] : *vars) std::ranges::sort(var.pieces, {}, &JoinedVar::Piece::offset);
   const std::string& table = file.properties.distributed_lookup_table;
   if (!table.empty()) add_table(table, opened.servers_, *vars);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> typed, read_typed_tables(slices));
+  MILLRACE_RETURN_IF_ERROR(add_typed_tables(typed, opened.servers_, *vars));
+  for (const ps::TypedTable& each : typed) opened.typed_.emplace(each.param, each);
   add_numbers(opened.servers_, held, *vars);
   opened.vars_ = *std::move(vars);
   return opened;
@@ -305,6 +310,8 @@ StatusOr<Value> ServerSnapshots::load(const std::string& name) const {
       return join_slices(servers_, name, var);
     case Kind::kTable:
       return join_table(servers_, var);
+    case Kind::kTyped:
+      return load_typed_table(typed_.at(name), servers_);
     case Kind::kWhole:
       break;
   }

@@ -33,8 +33,9 @@ struct JoinedVar {
     int64_t offset = 0;  ///< of the whole variable, in elements
   };
   /// kWhole: the value of one server. kSliced: slices in order, without gaps. kTable: rows by row
-  /// id.
-  enum class Kind { kWhole, kSliced, kTable };
+  /// id. kTyped: a typed table; the rows that the program declares, also those that no server has
+  /// yet.
+  enum class Kind { kWhole, kSliced, kTable, kTyped };
 
   Kind kind = Kind::kWhole;
   DType dtype = DType::kFloat32;
@@ -49,12 +50,15 @@ struct JoinedVar {
 /// Uses the newest intact snapshot of each server; if these are of different steps, the newest step
 /// that all servers have. Slices are joined by their offsets. A value that is the same on several
 /// servers is read from one of them. Single numbers that slices.json does not list (step counters,
-/// learning rates) are included; gradients and temporaries of the updates are not.
+/// learning rates) are included; gradients and temporaries of the updates are not. Typed tables are
+/// the embeddings that they replace: what look-ups would get, without statistics and optimizer
+/// state.
 class ServerSnapshots {
  public:
   /// \param slices  the slices.json of the job that wrote the snapshots
   /// Errors: kNotFound for a server without a snapshot; kInvalidData if there is no common step
-  /// (the message lists the steps), and for slices that do not add up to their variable.
+  /// (the message lists the steps), for slices that do not add up to their variable, and for a
+  /// typed table that the tables.json beside slices.json does not have.
   static StatusOr<ServerSnapshots> open(const std::string& root, const std::string& slices,
                                         const SnapshotOptions& options);
 
@@ -69,6 +73,7 @@ class ServerSnapshots {
  private:
   std::vector<io::Checkpoint> servers_;
   std::map<std::string, JoinedVar> vars_;
+  std::map<std::string, ps::TypedTable> typed_;  ///< by name of the embedding
   int64_t step_ = 0;
 };
 

@@ -1,8 +1,11 @@
 #include "jobs/ps/fill_tables.h"
 
+#include <filesystem>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "io/params.h"
+#include "io/params_manifest.h"
 #include "ps/table/routing.h"
 
 namespace millrace::jobs {
@@ -40,6 +43,20 @@ Status fill_tables(const executor::NamedValues& whole, llvm::ArrayRef<ps::TypedT
     MILLRACE_RETURN_IF_ERROR(fill_table(found->second, typed, server, handler));
   }
   return Ok();
+}
+
+Status fill_tables_from_folder(const std::string& folder, llvm::ArrayRef<ps::TypedTable> tables,
+                               bool all, size_t server, ps::TableHandler& handler) {
+  std::vector<io::ParamSpec> specs;
+  for (const ps::TypedTable& typed : tables) {
+    std::error_code ignored;
+    if (all || std::filesystem::exists(std::filesystem::path(folder) / typed.param, ignored))
+      specs.push_back({typed.param, VarKind::kLodTensor, DType::kFloat32, std::nullopt});
+  }
+  if (specs.empty()) return Ok();
+  MILLRACE_RETURN_IF_ERROR(io::check_folder(folder, io::names_of(specs), io::CheckFiles::kBytes));
+  MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::load_separate(folder, specs));
+  return fill_tables(whole, tables, server, handler).in_file(folder);
 }
 
 }  // namespace millrace::jobs

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include <llvm/ADT/ArrayRef.h>
 
@@ -17,5 +18,10 @@ namespace millrace::jobs {
 /// Errors: kInvalidData for an embedding of another type or shape.
 Status fill_tables(const executor::NamedValues& whole, llvm::ArrayRef<ps::TypedTable> tables,
                    size_t server, ps::TableHandler& handler);
+
+/// The same from a folder with one file per var. \param all  false: embeddings without a file are
+/// left as they are. Errors: also kNotFound for an embedding without a file; those of reading.
+Status fill_tables_from_folder(const std::string& folder, llvm::ArrayRef<ps::TypedTable> tables,
+                               bool all, size_t server, ps::TableHandler& handler);
 
 }  // namespace millrace::jobs

@@ -67,20 +67,12 @@ StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
 // Loads tables that a job has saved, or rows of embeddings. In the latter case the dense parameters
 // are sent by the first trainer.
 Status FleetServerJob::load(const std::string& params, size_t index) {
-  executor::NamedValues whole;
   if (std::filesystem::is_directory(params)) {
     if (ps::has_tables(params)) return server_->load(params);
     MILLRACE_RETURN_IF_ERROR(check_has_no_tables(params));
-    std::vector<io::ParamSpec> specs;
-    for (const ps::TypedTable& typed : typed_) {
-      if (std::filesystem::exists(std::filesystem::path(params) / typed.param))
-        specs.push_back({typed.param, VarKind::kLodTensor, DType::kFloat32, std::nullopt});
-    }
-    MILLRACE_RETURN_IF_ERROR(io::check_folder(params, io::names_of(specs), io::CheckFiles::kBytes));
-    MILLRACE_ASSIGN_OR_RETURN(whole, io::load_separate(params, specs));
-  } else {
-    MILLRACE_ASSIGN_OR_RETURN(whole, io::read_values(params));
+    return fill_tables_from_folder(params, typed_, false, index, server_->tables());
   }
+  MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::read_values(params));
   return fill_tables(whole, typed_, index, server_->tables()).in_file(params);
 }
 

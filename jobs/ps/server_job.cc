@@ -120,6 +120,9 @@ Status ServerJob::load(const Files& files, int threads) {
   MILLRACE_RETURN_IF_ERROR(ps::number_table_rows(slices, *program_, scope_));
   if (files.params.empty()) return Ok();
   if (std::filesystem::is_directory(files.params)) {
+    if (tables_ != nullptr)
+      MILLRACE_RETURN_IF_ERROR(
+          fill_tables_from_folder(files.params, typed_, true, server_, *tables_));
     return ps::load_server_persistables(slices, *program_, files.params, scope_,
                                         {.threads = threads});
   }

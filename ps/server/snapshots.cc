@@ -22,13 +22,16 @@ namespace millrace::ps {
 namespace {
 
 // With a slow disk, the newest complete snapshot of a server may be two snapshots older than that
-// of another server. Keeping three makes sure that all servers have one step in common.
+// of another server. Keeping three makes sure that all servers have one step in common. Snapshots
+// at the end of a process do not count, because other servers need not have one of that step.
 constexpr int kKept = 3;
 
 // A killed server with much memory takes a while to end.
 constexpr std::chrono::milliseconds kLockPatience{2000};
 // In the manifest: the term of the server that saved the snapshot.
 constexpr const char* kTermNote = "term";
+// In the manifest: the number of steps applied.
+constexpr const char* kAppliedNote = "applied";
 
 // Resharded from snapshots of other servers: a new job starts from the values.
 bool has_values_only(const CallsRecord& record) {
@@ -113,8 +116,43 @@ StatusOr<bool> Snapshots::restore(int64_t& applied) {
         .with_note("in " + last->checkpoint.folder());
   number_ = last->step;
   taken_at_ = applied;
+  MILLRACE_RETURN_IF_ERROR(list_saved());
   core_.log(fmt::format("loaded snapshot {} of step {}", last->step, applied));
   return true;
+}
+
+bool Snapshots::is_regular(int64_t applied) const {
+  const int64_t every = core_.options.snapshot_every;
+  return every <= 0 || applied % every == 0;
+}
+
+// A damaged snapshot does not count; one without the note does.
+Status Snapshots::list_saved() {
+  MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(root_));
+  saved_.clear();
+  for (const io::CheckpointEntry& entry : entries) {
+    if (!entry.complete) continue;
+    const StatusOr<io::Checkpoint> checkpoint = io::Checkpoint::open(entry.folder);
+    int64_t applied = 0;
+    if (checkpoint.ok()) {
+      const auto& notes = checkpoint->manifest().user;
+      if (const auto note = notes.find(kAppliedNote);
+          note != notes.end() && llvm::StringRef(note->second).getAsInteger(10, applied))
+        return InvalidData("the manifest has '{}' applied steps, expected a number", note->second)
+            .with_note("in " + entry.folder);
+    }
+    saved_.push_back(checkpoint.ok() && is_regular(applied));
+  }
+  return Ok();
+}
+
+int Snapshots::count_kept() {
+  auto first = saved_.end();
+  for (int regular = 0; first != saved_.begin() && regular < kKept;) {
+    if (*--first) ++regular;
+  }
+  saved_.erase(saved_.begin(), first);
+  return static_cast<int>(saved_.size());
 }
 
 Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
@@ -214,7 +252,8 @@ Status Snapshots::go_back(const io::Checkpoint& checkpoint) {
 
 bool Snapshots::is_due(int64_t applied, Clock::time_point now) const {
   const ServerOptions& options = core_.options;
-  if (options.snapshot_every > 0 && applied - taken_at_ >= options.snapshot_every) return true;
+  const int64_t every = options.snapshot_every;
+  if (every > 0 && applied / every > taken_at_ / every) return true;
   return options.snapshot_interval.count() > 0 && now - taken_ >= options.snapshot_interval;
 }
 
@@ -222,6 +261,7 @@ Status Snapshots::take(const Moment& moment) {
   MILLRACE_RETURN_IF_ERROR(lock({}));
   io::LocalState state;
   state.user[kTermNote] = std::to_string(term_of(core_.epoch));
+  state.user[kAppliedNote] = std::to_string(moment.applied);
   for (const auto& var : core_.vars()) {
     const ServerVar& each = var.getValue();
     if (!each.var->persistable() || !each.value->initialized()) continue;
@@ -235,11 +275,13 @@ Status Snapshots::take(const Moment& moment) {
   state.add_record(kIdentityRecord, identity_);
   state.user["endpoint"] = core_.plan.endpoint;
   const int64_t number = ++number_;
+  saved_.push_back(is_regular(moment.applied));
   MILLRACE_RETURN_IF_ERROR(saver_.start(
-      state, [root = root_, number, calls = file_calls_with(core_.options.kill_point, "snapshot")](
-                 const io::LocalState& copy) {
+      state,
+      [root = root_, number, kept = count_kept(),
+       calls = file_calls_with(core_.options.kill_point, "snapshot")](const io::LocalState& copy) {
         return io::save_checkpoint(copy, root, number,
-                                   {.replace = Replace::kYes, .threads = 1, .calls = calls}, kKept);
+                                   {.replace = Replace::kYes, .threads = 1, .calls = calls}, kept);
       }));
   taken_at_ = moment.applied;
   taken_ = Clock::now();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "framework/base/status.h"
 #include "io/checkpoint/async_save.h"
@@ -17,8 +18,9 @@ namespace millrace::ps {
 
 /// Checkpoints of one server, written in the background while it serves: its variables, its step,
 /// and the calls that it has carried out, so that a server that loads a snapshot recognises
-/// repeats. Each is in `<root>/server-<number>/step-<n>`; the last three are kept. Only one process
-/// at a time may use such a folder (io::FolderLock).
+/// repeats. Each is in `<root>/server-<number>/step-<n>`. Kept are the last three that were due,
+/// and those between and after them that were saved at the end of a process. Only one process at a
+/// time may use such a folder (io::FolderLock).
 ///
 /// Not thread-safe.
 class Snapshots {
@@ -43,7 +45,8 @@ class Snapshots {
   /// state is saved again as the newest. No other thread may use variables meanwhile.
   /// Errors: those of reading and writing.
   Status go_back(const io::Checkpoint& checkpoint);
-  /// True if a snapshot is due.
+  /// True if a snapshot is due: at multiples of `snapshot_every`, whenever this process began, so
+  /// that all servers of a job have snapshots of the same steps; and after `snapshot_interval`.
   [[nodiscard]] bool is_due(int64_t applied, Clock::time_point now) const;
   /// The record of the trainers' calls at a moment.
   struct Moment {
@@ -70,6 +73,11 @@ class Snapshots {
   Status load(const io::Checkpoint& checkpoint, int64_t& applied);
   [[nodiscard]] StatusOr<TableState> table_states() const;
   Status load_tables(const io::Checkpoint& checkpoint);
+  /// Fills in `saved_` from the folder.
+  Status list_saved();
+  [[nodiscard]] bool is_regular(int64_t applied) const;
+  /// \returns how many of the newest snapshots stay; forgets the others
+  int count_kept();
   [[nodiscard]] CallsRecord calls(int64_t applied) const;
   Status take_calls(CallsRecord record, int64_t& applied);
 
@@ -78,7 +86,8 @@ class Snapshots {
   std::string root_;
   std::optional<io::FolderLock> lock_;  ///< released after the saver has finished
   io::AsyncSaver saver_;
-  int64_t number_ = 0;  ///< of the last snapshot; increases even if the step is the same
+  std::vector<bool> saved_;  ///< of each snapshot in the folder, oldest first: whether it was due
+  int64_t number_ = 0;       ///< of the last snapshot; increases even if the step is the same
   uint64_t term_ = 0;
   int64_t taken_at_ = 0;
   Clock::time_point taken_;

@@ -9,6 +9,8 @@ millrace.
                                                  needs no original
     run.py --kind fleet --seeds 0:300            fleet jobs: against one process, and continued by other servers; needs
                                                  no original
+    run.py --kind checkpoint --seeds 0:300       chains of jobs and runs that hand on their state, against one process that
+                                                 never stopped; needs no original
     run.py --make-oracle FOLDER                  an interpreter with the original, for --oracle: FOLDER/bin/python
     run.py --replay FOLDER [--only NAME]         stored cases; needs no original
 
@@ -34,6 +36,7 @@ sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
 
 import cases  # noqa: E402
+import check_checkpoint  # noqa: E402
 import check_fleet  # noqa: E402
 import check_job  # noqa: E402
 import check_loops  # noqa: E402
@@ -156,7 +159,7 @@ def replay(args):
             print(f"{name}: {'; '.join(why)}", flush=True)
         failed += len(wrong)
     stored_plans = 0
-    for kind, checker in (("gradients", check_loops), ("fleet", check_fleet)):
+    for kind, checker in (("gradients", check_loops), ("fleet", check_fleet), ("checkpoint", check_checkpoint.PLANS)):
         if not os.path.isdir(f"{args.replay}/{kind}") or args.only:
             continue
         wrong, count = checker.replay(args, f"{args.replay}/{kind}")
@@ -219,7 +222,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--seed", type=int)
     ap.add_argument("--seeds", metavar="A:B")
-    ap.add_argument("--kind", choices=["net", "job", "both", "op", "gradients", "fleet"], default="both")
+    ap.add_argument("--kind", choices=["net", "job", "both", "op", "gradients", "fleet", "checkpoint"], default="both")
     ap.add_argument("--programs-only", action="store_true", help="jobs are transpiled and compared, but not trained")
     ap.add_argument("--oracle", metavar="PYTHON")
     ap.add_argument("--make-oracle", metavar="FOLDER")
@@ -240,12 +243,14 @@ def main():
         return 0
     if args.replay:
         return replay(args)
-    if (args.seed is None) == (args.seeds is None) or not (args.oracle or args.kind in ("gradients", "fleet")):
-        ap.error("--seed N or --seeds A:B, with --oracle, --kind gradients or --kind fleet; or --replay, or --make-oracle")
+    if (args.seed is None) == (args.seeds is None) or not (args.oracle or args.kind in ("gradients", "fleet", "checkpoint")):
+        ap.error("--seed N or --seeds A:B, with --oracle or --kind gradients, fleet or checkpoint; or --replay, or --make-oracle")
     if args.kind == "gradients":
         return int(check_loops.run(args, seeds_of(args)) > 0)
     if args.kind == "fleet":
         return int(check_fleet.run(args, seeds_of(args)) > 0)
+    if args.kind == "checkpoint":
+        return int(check_checkpoint.PLANS.run(args, seeds_of(args)) > 0)
     if args.kind == "op":
         return int(check_op.run(args, seeds_of(args), check_ops_of(args)) > 0)
     return run_seeds(args)

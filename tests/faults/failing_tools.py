@@ -61,7 +61,7 @@ class Command:
 
     words: its command line, relative to the folder; {root} is the root of the repository. program: the one that counts
     calls. outputs: files and folders that it may write. checks: commands that must succeed afterwards, also after an error.
-    rank: of that one the calls count. reports: the output may name the error instead, as of one of many files.
+    rank: of that one the calls count. reports: with an error, the output says what is missing.
     """
 
     def __init__(self, words, outputs, program=None, checks=(), rank=None, reports=False):
@@ -205,7 +205,7 @@ class Runs:
             if kind is None and path not in before:
                 raise Wrong(f"status {code}: '{path}' is left")
             allowed = [want.get(path)] + ([before.get(path)] if code != 0 else [])
-            if command.reports and any(word.encode() in after.get(path, b"") for word in CALLS[call]):
+            if command.reports and code != 0 and any(word.encode() in after.get(path, b"") for word in CALLS[call]):
                 continue
             if after.get(path) not in allowed:
                 raise Wrong(f"status {code}: '{path}' is {'missing' if path not in after else 'another'}")

@@ -186,6 +186,20 @@ TEST(Migrate, ReportsOnAFolder) {
   EXPECT_THAT(none.text, HasSubstr("no program files below"));
 }
 
+// A shortage or a failing disk is no answer about the programs.
+TEST(Migrate, AReportThatLacksParametersEndsWithAnError) {
+  const millrace::testing::TempFolder folder;
+  std::filesystem::copy(kFitALine, folder / "model");
+  std::filesystem::remove(folder / "model/fc_0.w_0");
+  EXPECT_THAT(migrate_tool({folder / "model"}).text, HasSubstr("not read (not next to the program"));
+  EXPECT_EQ(migrate_tool({folder / "model"}).code, 0);
+  std::filesystem::create_symlink("fc_0.w_0", folder / "model/fc_0.w_0");
+  const MigrateResult looped = migrate_tool({folder / "model"});
+  EXPECT_EQ(looped.code, 6);
+  EXPECT_THAT(looped.text, HasSubstr("Too many levels of symbolic links"));
+  EXPECT_THAT(looped.text, HasSubstr("the report lacks what could not be read"));
+}
+
 TEST(Migrate, ConvertsAllModelsOfAFolder) {
   const millrace::testing::TempFolder folder;
   std::filesystem::copy("tests/data/models", folder / "in",

@@ -62,6 +62,22 @@ class ServerSnapshots : public ::testing::Test {
     std::sort(names.begin(), names.end());
     return names;
   }
+  // The steps applied in the snapshots of the folder, oldest first.
+  [[nodiscard]] std::vector<int64_t> steps() const {
+    std::vector<int64_t> found;
+    const auto entries = io::list_checkpoints(root_ + "/server-0");
+    EXPECT_TRUE(entries.ok()) << entries.status().to_string();
+    for (const io::CheckpointEntry& entry : *entries) {
+      const auto checkpoint = io::Checkpoint::open(entry.folder);
+      EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().to_string();
+      const auto text = checkpoint->load_record(kCallsRecord);
+      EXPECT_TRUE(text.ok()) << text.status().to_string();
+      const auto calls = parse_calls(*text);
+      EXPECT_TRUE(calls.ok()) << calls.status().to_string();
+      found.push_back(calls->applied);
+    }
+    return found;
+  }
   // Changes a byte in the middle of every file of values.
   static void damage(const std::string& folder) {
     for (const auto& entry : fs::directory_iterator(folder)) {
@@ -79,6 +95,31 @@ class ServerSnapshots : public ::testing::Test {
   ServerOptions options_;
   std::string log_;
 };
+
+// Other servers may have to go back to a step that is two snapshots old; what a server saves
+// because it is stopped must not displace it.
+TEST_F(ServerSnapshots, ThoseAtTheEndOfAProcessDisplaceNoOther) {
+  options_.snapshot_every = 2;
+  Floats seen;
+  ASSERT_TRUE(train(11, seen).ok());
+  EXPECT_THAT(steps(), ElementsAre(6, 8, 10, 11));
+}
+
+// After a restart between two snapshots, the next one is at a step at which other servers have one.
+TEST_F(ServerSnapshots, AreOfTheSameStepsAfterARestart) {
+  options_.snapshot_every = 4;
+  const auto way = std::make_shared<InprocTransport>();
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kSnapshotsStart, options_);
+  TestTrainer trainer(way, 0, 20'000, options_.job);
+  Floats seen;
+  for (int k = 0; k < 9; ++k) {
+    ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
+    if (k != 4) continue;
+    ASSERT_TRUE(server->end(true).ok());
+    server = std::make_unique<TestServer>(way, sync_server(1), kSnapshotsStart, options_);
+  }
+  EXPECT_THAT(steps(), ElementsAre(0, 4, 5, 8));
+}
 
 TEST_F(ServerSnapshots, ADamagedOneIsPassedOverForTheOneBefore) {
   Floats seen;
