@@ -74,6 +74,23 @@ TEST_F(Losses, AReplacementThatIsLostBeforeItsFirstStepHasAppliedNone) {
   EXPECT_EQ(third.hello().standing, Standing::kJoins);
 }
 
+// Another server has applied step 0 with the trainer, so this one must, too, although a replacement
+// calls before it does.
+TEST_F(Losses, AReplacementWaitsUntilTheLastStepOfTheLostOneIsApplied) {
+  ASSERT_TRUE(lost_.send("w@GRAD.trainer_1", floats({6, 8})).ok());
+  ASSERT_TRUE(stays_.send("w@GRAD.trainer_0", floats({2, 4})).ok());
+  EXPECT_EQ(stays_.report_loss(1, 8).steps, 0);
+  ASSERT_TRUE(stays_.call(protocol::Loss{.trainer = 1, .incarnation = 8, .steps = 1}).ok());
+  DirectTrainer second(server_, 1, 9);
+  second.patience = milliseconds(50);
+  EXPECT_THAT(second.call(protocol::Hello{}).to_string(),
+              HasSubstr("trainer 1 (lost), which another process wants to replace"));
+  Floats seen;
+  ASSERT_TRUE(stays_.fetch(&seen).ok());
+  EXPECT_THAT(seen, ElementsAre(8 - 2, 16 - 3));
+  EXPECT_EQ(second.hello().standing, Standing::kJoins);
+}
+
 // Another server has applied step 1 with the trainer; this one has not received it.
 TEST_F(Losses, AServerThatLacksALaterUpdateNamesItsStep) {
   step_of_both(stays_, lost_);
