@@ -129,6 +129,28 @@ TEST_F(Losses, ALateTrainerIsNamedWithWhatItLacks) {
                     HasSubstr(" s ago: send)"), Not(HasSubstr(" with"))));
 }
 
+// A server that was started again does not decide alone about a silent trainer: another one, which
+// has not called it yet, may have finished a step with it on the other servers.
+TEST(Losing, ATrainerThatHasNotCalledYetMayKnowTheLastStep) {
+  ServerOptions options = elastic_losses();
+  options.silence_timeout = milliseconds(300);
+  DirectServer server(sync_server(2), options, fill_losses);
+  server.serve();
+  DirectTrainer lost(server, 1, 8);
+  lost.hello();
+  Reply status;
+  for (int i = 0; i < 200 && status.text.find("suspected") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(milliseconds(20));
+    ASSERT_TRUE(lost.call(protocol::Watch{}, status).ok());
+    ASSERT_THAT(status.text, Not(HasSubstr("lost")));
+  }
+  DirectTrainer late(server, 0, 7);
+  const protocol::HelloAnswer answer = late.hello();
+  ASSERT_EQ(answer.suspects.size(), 1U);
+  EXPECT_EQ(answer.suspects[0].trainer, 1);
+  EXPECT_EQ(answer.suspects[0].incarnation, 8U);
+}
+
 // One trainer begins its step again: what the other one has sent for it is discarded, and that one
 // has to go back, too.
 TEST(GoingBack, GradientsOfTheStepAreDiscarded) {
