@@ -406,25 +406,19 @@ Status Client::complete(bool stay) {
   return completed.ok() ? left : completed;
 }
 
-Status Client::ask_all(const Request& request, Deadline deadline,
-                       llvm::function_ref<Status(const Reply&)> read) {
-  std::vector<Server*> servers;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
-  }
+StatusOr<std::vector<Reply>> Client::ask_all(llvm::ArrayRef<Server*> servers,
+                                             const Request& request, Deadline deadline,
+                                             llvm::ArrayRef<Reply> earlier) {
   std::vector<Status> results(servers.size());
   std::vector<Reply> replies(servers.size());
   call_pool_.run(servers.size(), [&](size_t i) {
     Request own = request;
     address(*servers[i], own);
+    if (!earlier.empty()) own.epoch = earlier[i].epoch;
     results[i] = ask(*servers[i], own, deadline, replies[i]);
   });
-  for (size_t i = 0; i < servers.size(); ++i) {
-    MILLRACE_RETURN_IF_ERROR(std::move(results[i]));
-    MILLRACE_RETURN_IF_ERROR(read(replies[i]));
-  }
-  return Ok();
+  for (Status& result : results) MILLRACE_RETURN_IF_ERROR(std::move(result));
+  return replies;
 }
 
 // Several trainers may do this at once: what the servers answer does not change once each of them
@@ -432,18 +426,25 @@ Status Client::ask_all(const Request& request, Deadline deadline,
 Status Client::agree_on_loss(const protocol::HelloAnswer::Suspect& lost) {
   // must not take so long that servers miss the next heartbeats
   const auto deadline = [&] { return SteadyClock::now() + options_.heartbeat / 2; };
+  std::vector<Server*> servers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
+  }
   protocol::Loss loss{.trainer = lost.trainer, .incarnation = lost.incarnation};
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Reply> replies,
+                            ask_all(servers, protocol::pack(loss), deadline(), {}));
   int64_t steps = -1;
   bool decided = false;
-  MILLRACE_RETURN_IF_ERROR(ask_all(protocol::pack(loss), deadline(), [&](const Reply& reply) {
+  for (const Reply& reply : replies) {
     MILLRACE_ASSIGN_OR_RETURN(const protocol::LossAnswer answer, protocol::loss_answer(reply));
-    if (decided && !answer.decided) return Ok();
+    if (decided && !answer.decided) continue;
     steps = answer.decided && !decided ? answer.steps : std::max(steps, answer.steps);
     decided |= answer.decided;
-    return Ok();
-  }));
+  }
   loss.steps = steps;
-  return ask_all(protocol::pack(loss), deadline(), [](const Reply&) { return Ok(); });
+  // a server that was restarted or has gone back since has not answered for the steps that it has
+  return ask_all(servers, protocol::pack(loss), deadline(), replies).status();
 }
 
 // Keeps the servers from taking a trainer with a long step for lost. Errors are ignored: the next

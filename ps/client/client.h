@@ -161,10 +161,10 @@ class Client {
   [[nodiscard]] bool has_sent_everywhere() const;
   /// Tells all servers that the trainer is done; each server in parallel.
   Status complete_all(const protocol::Complete& message);
-  /// Sends a request of no step to all servers that it has greeted, in parallel.
-  /// \param read  receives each reply, one at a time
-  Status ask_all(const Request& request, Deadline deadline,
-                 llvm::function_ref<Status(const Reply&)> read);
+  /// Sends a request without a number to servers, in parallel, and returns their answers.
+  /// \param earlier  answers of the same servers: only the runs that gave them accept the request
+  StatusOr<std::vector<Reply>> ask_all(llvm::ArrayRef<Server*> servers, const Request& request,
+                                       Deadline deadline, llvm::ArrayRef<Reply> earlier);
   /// Has all servers of an elastic job agree on the last step of a trainer that one of them lost.
   Status agree_on_loss(const protocol::HelloAnswer::Suspect& lost);
   /// \param is_heartbeat  the server has accepted the plan before

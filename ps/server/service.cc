@@ -151,12 +151,12 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
   MILLRACE_RETURN_IF_ERROR(check_after_pause());
   MILLRACE_RETURN_IF_ERROR(end_if_superseded(call.request));
   MILLRACE_RETURN_IF_ERROR(check_plan(*core_, caller.trainer, message.plan));
-  if (core_->trainers.must_wait(caller)) {
+  if (must_wait(caller)) {
     const int id = caller.trainer;
     core_->log(fmt::format(
         "another process wants to replace trainer {} and waits until that is lost", id));
     MILLRACE_RETURN_IF_ERROR(core_->wait(
-        lock, call.deadline, [&] { return !core_->trainers.must_wait(caller); },
+        lock, call.deadline, [&] { return !must_wait(caller); },
         [&] {
           return fmt::format("the end of {}, which another process wants to replace",
                              core_->trainers.describe(id, core_->now()));
@@ -185,6 +185,16 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
   put_answer(answer, call.reply);
   core_->changed.notify_all();
   return Ok();
+}
+
+// The lost trainer may take part in the step in progress, as agreed with the other servers; its
+// replacement does not.
+bool Service::must_wait(const Caller& caller) const {
+  if (core_->trainers.must_wait(caller)) return true;
+  if (steps_ == nullptr || !core_->trainers.check(caller).ok()) return false;
+  const Trainer& trainer = core_->trainers.at(caller.trainer);
+  return trainer.life == Trainer::Life::kLost && trainer.incarnation != caller.incarnation &&
+         steps_->has_arrived(caller.trainer);
 }
 
 bool Service::must_settle(int trainer) const {

@@ -120,6 +120,9 @@ class Service final : public Handler {
   /// Checks and logs why a trainer asks this server to go back, so that a trainer that is wrong
   /// about its step cannot do it. Errors: kInvalidArgument.
   [[nodiscard]] Status check_reason(int caller, const protocol::GoTo& message) const;
+  /// True if the caller would replace a process that is not lost yet, whose last calls are still
+  /// being carried out, or whose last step is not applied yet. The caller must hold the mutex.
+  [[nodiscard]] bool must_wait(const Caller& caller) const;
   /// True if others went back to the next step, and this trainer has not gone to it yet.
   [[nodiscard]] bool must_settle(int trainer) const;
   /// Loads a snapshot, if there is one, and begins the term after that of the server that saved it.

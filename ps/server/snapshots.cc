@@ -47,17 +47,18 @@ Snapshots::Snapshots(ServerCore& core)
       taken_(Clock::now()) {}
 
 // Gradients of a step that is not applied are not in the snapshot, so the calls that sent them are
-// not in the record either.
+// not in the record either. A trainer that waits for a later step has sent nothing.
 CallsRecord Snapshots::calls(int64_t applied) const {
   CallsRecord record;
   record.applied = applied;
   for (int id = 0; id < core_.trainers.count(); ++id) {
     const Trainer& trainer = core_.trainers.at(id);
     const bool is_ahead = core_.plan.mode == ServerMode::kSync && trainer.sent > applied;
+    const bool waits = trainer.is_placed || trainer.life == Trainer::Life::kJoining;
     CallsRecord::Trainer& kept = record.trainers.emplace_back();
     kept.incarnation = trainer.incarnation;
-    kept.sent = trainer.sent - (is_ahead ? 1 : 0);
-    kept.fetched = trainer.fetched;
+    kept.sent = is_ahead ? (waits ? applied : trainer.sent - 1) : trainer.sent;
+    kept.fetched = is_ahead && waits ? applied : trainer.fetched;
     kept.low = trainer.window.low();
     kept.done = trainer.window.done();
     if (!is_ahead) continue;
@@ -75,12 +76,17 @@ Status Snapshots::take_calls(CallsRecord record, int64_t& applied) {
   int id = 0;
   for (CallsRecord::Trainer& kept : record.trainers) {
     Trainer& trainer = core_.trainers.at(id++);
-    trainer.incarnation = kept.incarnation;
+    // it begins at a later step, wherever this server is
+    if (trainer.life == Trainer::Life::kJoining) continue;
     trainer.sent = kept.sent;
     trainer.fetched = kept.fetched;
     trainer.confirmed = kept.sent;
+    trainer.forget_calls();
+    // a server that goes back knows who its trainers are, and a later process has made no such call
+    const bool is_later = trainer.incarnation != 0 && trainer.incarnation != kept.incarnation;
+    if (is_later) continue;
+    trainer.incarnation = kept.incarnation;
     trainer.window.restore(kept.low, std::move(kept.done));
-    trainer.replies = KeptReplies();
   }
   applied = record.applied;
   return Ok();

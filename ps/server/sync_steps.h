@@ -57,6 +57,9 @@ class SyncSteps {
   /// Ends the steps of a lost trainer before this one: later gradients of it are dropped. The
   /// caller must hold the mutex. \returns false if gradients of an earlier step are not here
   [[nodiscard]] bool end_at(int trainer, int64_t step);
+  /// True if all gradients of a trainer for the step in progress are here; those of a lost one
+  /// count where the servers have agreed on it. The caller must hold the mutex.
+  [[nodiscard]] bool has_arrived(int trainer) const;
   /// True if a step can be applied. The caller must hold the mutex.
   [[nodiscard]] bool is_ready() const;
   /// Applies the step. The caller must hold the mutex, which is released meanwhile. Errors: those
@@ -95,7 +98,6 @@ class SyncSteps {
   Status add_merges();
   void add_plain_inputs();
   [[nodiscard]] StatusOr<Slot> find_slot(int trainer, const std::string& name) const;
-  [[nodiscard]] bool has_arrived(int trainer) const;
   [[nodiscard]] bool is_doubtful(int trainer) const;
   Status run_block(ServerBlock& block, llvm::ArrayRef<char> arrivals);
   Status fill_absent(const MergedBlock& merged, llvm::ArrayRef<char> arrivals);

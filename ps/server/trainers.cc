@@ -127,8 +127,8 @@ bool Trainers::all_lost() const {
 
 bool Trainers::can_agree() const {
   return std::ranges::any_of(trainers_, [](const Trainer& trainer) {
-    return trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering ||
-           trainer.life == Trainer::Life::kJoining;
+    return trainer.life == Trainer::Life::kAbsent || trainer.life == Trainer::Life::kLive ||
+           trainer.life == Trainer::Life::kGathering || trainer.life == Trainer::Life::kJoining;
   });
 }
 

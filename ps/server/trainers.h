@@ -94,7 +94,8 @@ class Trainers {
   [[nodiscard]] bool all_gone() const;
   /// True if every trainer is lost, so that none finished the job.
   [[nodiscard]] bool all_lost() const;
-  /// True if a trainer is connected that can ask all servers for the last step of a lost one.
+  /// True if a trainer is left that can ask all servers for the last step of a lost one. It need
+  /// not be connected: after a restart of this server, it may still train with the others.
   [[nodiscard]] bool can_agree() const;
 
   /// Records that the servers have agreed on the last step of a lost process.

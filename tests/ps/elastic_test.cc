@@ -1,7 +1,11 @@
 // Servers of an elastic job agree on the last step of a lost trainer, and a trainer may leave again
 // where a response was lost.
+#include <atomic>
+#include <memory>
+
 #include <gmock/gmock.h>
 
+#include "tests/io/temp_folder.h"
 #include "tests/ps/losing_transport.h"
 #include "tests/ps/server_fixture.h"
 
@@ -134,6 +138,60 @@ TEST(Elastic, AServerThatLacksAnAppliedUpdateEnds) {
   EXPECT_THAT(server.end().to_string(),
               AllOf(HasSubstr("this server (server) cannot continue without trainer 1"),
                     HasSubstr("its update of step 0")));
+}
+
+// A server goes back to an older step after it has said with how many steps of the lost trainer it
+// was. It is asked again; the number from before would end it.
+TEST(Elastic, AServerThatHasGoneBackIsAskedAgain) {
+  const auto disk = std::make_unique<::millrace::testing::TempFolder>();
+  ServerOptions options = elastic_options();
+  options.silence_timeout = milliseconds(1000);
+  options.snapshot_root = disk->path();
+  options.snapshot_every = 1;
+  options.snapshot_durable = true;
+  const auto way = std::make_shared<LosingTransport>(std::make_shared<InprocTransport>());
+  TestServer server(way, sync_server(2), kElasticStart, options);
+  const auto channel = *way->connect("server");
+  const auto call = [&](Request request, Reply& reply) {
+    request.caller = {"", 0, 7};
+    return channel->call(request, Clock::now() + std::chrono::seconds(10), reply);
+  };
+  TwoServerTrainer stays(way, 0, 50);
+  std::vector<Floats> seen;
+  ASSERT_TRUE(stays.fetch({"server"}, seen).ok());
+  std::atomic<bool> went_back = false;
+  {
+    TwoServerTrainer lost(way, 1, 0);
+    ASSERT_TRUE(lost.fetch({"server"}, seen).ok());
+    ASSERT_TRUE(lost.send({"server"}, {4, 4}).ok());
+    ASSERT_TRUE(stays.send({"server"}, {2, 2}).ok());
+    std::thread other([&] {
+      std::vector<Floats> own;
+      EXPECT_TRUE(lost.fetch({"server"}, own).ok());
+    });
+    EXPECT_TRUE(stays.fetch({"server"}, seen).ok());
+    other.join();
+    way->after(Method::kLoss, [&] {
+      Reply reply;
+      const Status status = call(protocol::pack(protocol::GoTo{.step = 0, .oldest = "x"}), reply);
+      EXPECT_TRUE(status.ok()) << status.to_string();
+      EXPECT_TRUE(stays.client().settle().ok());
+      went_back = true;
+    });
+  }
+  protocol::LossAnswer answer;
+  for (int i = 0; i < 200 && !answer.decided; ++i) {
+    std::this_thread::sleep_for(milliseconds(50));
+    if (!went_back) continue;
+    (void)stays.fetch({"server"}, seen);
+    Reply reply;
+    const Status status =
+        call(protocol::pack(protocol::Loss{.trainer = 1, .incarnation = 8}), reply);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    answer = *protocol::loss_answer(reply);
+  }
+  EXPECT_TRUE(answer.decided);
+  EXPECT_EQ(answer.steps, 0);
 }
 
 TEST(Elastic, OnlyOthersOfAnElasticJobAreLost) {

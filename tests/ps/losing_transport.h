@@ -9,13 +9,18 @@
 
 namespace millrace::ps {
 
-/// Carries calls out, but loses the response to one of them, and then runs a callback.
+/// Carries calls out. Runs a callback after one of them, and may lose its response.
 class LosingTransport final : public Transport {
  public:
   explicit LosingTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
   void lose(Method method, std::function<void()> then) {
     method_ = method;
     then_ = std::move(then);
+  }
+  /// Runs a callback after the next response to such a call, which is not lost.
+  void after(Method method, std::function<void()> then) {
+    lose(method, std::move(then));
+    loses_ = false;
   }
   StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
     StatusOr<std::shared_ptr<Channel>> inner = inner_->connect(endpoint);
@@ -37,6 +42,7 @@ class LosingTransport final : public Transport {
       Status status = inner_->call(request, deadline, reply);
       if (!owner_.then_ || request.method != owner_.method_) return status;
       std::exchange(owner_.then_, nullptr)();
+      if (!owner_.loses_) return status;
       return {StatusCode::kDistributed, "the answer is lost"};
     }
 
@@ -48,6 +54,7 @@ class LosingTransport final : public Transport {
   std::shared_ptr<Transport> inner_;
   Method method_ = Method::kHello;
   std::function<void()> then_;
+  bool loses_ = true;
 };
 
 }  // namespace millrace::ps

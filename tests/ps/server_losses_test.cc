@@ -74,6 +74,23 @@ TEST_F(Losses, AReplacementThatIsLostBeforeItsFirstStepHasAppliedNone) {
   EXPECT_EQ(third.hello().standing, Standing::kJoins);
 }
 
+// Another server has applied step 0 with the trainer, so this one must, too, although a replacement
+// calls before it does.
+TEST_F(Losses, AReplacementWaitsUntilTheLastStepOfTheLostOneIsApplied) {
+  ASSERT_TRUE(lost_.send("w@GRAD.trainer_1", floats({6, 8})).ok());
+  ASSERT_TRUE(stays_.send("w@GRAD.trainer_0", floats({2, 4})).ok());
+  EXPECT_EQ(stays_.report_loss(1, 8).steps, 0);
+  ASSERT_TRUE(stays_.call(protocol::Loss{.trainer = 1, .incarnation = 8, .steps = 1}).ok());
+  DirectTrainer second(server_, 1, 9);
+  second.patience = milliseconds(50);
+  EXPECT_THAT(second.call(protocol::Hello{}).to_string(),
+              HasSubstr("trainer 1 (lost), which another process wants to replace"));
+  Floats seen;
+  ASSERT_TRUE(stays_.fetch(&seen).ok());
+  EXPECT_THAT(seen, ElementsAre(8 - 2, 16 - 3));
+  EXPECT_EQ(second.hello().standing, Standing::kJoins);
+}
+
 // Another server has applied step 1 with the trainer; this one has not received it.
 TEST_F(Losses, AServerThatLacksALaterUpdateNamesItsStep) {
   step_of_both(stays_, lost_);
@@ -110,6 +127,28 @@ TEST_F(Losses, ALateTrainerIsNamedWithWhatItLacks) {
   EXPECT_THAT(stays_.fetch().to_string(),
               AllOf(HasSubstr("the gradients of step 0 of trainer 1 (last heard "),
                     HasSubstr(" s ago: send)"), Not(HasSubstr(" with"))));
+}
+
+// A server that was started again does not decide alone about a silent trainer: another one, which
+// has not called it yet, may have finished a step with it on the other servers.
+TEST(Losing, ATrainerThatHasNotCalledYetMayKnowTheLastStep) {
+  ServerOptions options = elastic_losses();
+  options.silence_timeout = milliseconds(300);
+  DirectServer server(sync_server(2), options, fill_losses);
+  server.serve();
+  DirectTrainer lost(server, 1, 8);
+  lost.hello();
+  Reply status;
+  for (int i = 0; i < 200 && status.text.find("suspected") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(milliseconds(20));
+    ASSERT_TRUE(lost.call(protocol::Watch{}, status).ok());
+    ASSERT_THAT(status.text, Not(HasSubstr("lost")));
+  }
+  DirectTrainer late(server, 0, 7);
+  const protocol::HelloAnswer answer = late.hello();
+  ASSERT_EQ(answer.suspects.size(), 1U);
+  EXPECT_EQ(answer.suspects[0].trainer, 1);
+  EXPECT_EQ(answer.suspects[0].incarnation, 8U);
 }
 
 // One trainer begins its step again: what the other one has sent for it is discarded, and that one

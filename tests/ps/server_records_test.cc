@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <optional>
 
 #include <gmock/gmock.h>
 
@@ -125,6 +127,87 @@ TEST_F(Records, ASnapshotHasNoCallsOfTheStepThatFollows) {
     EXPECT_EQ(trainer.low, 3U);
     EXPECT_THAT(trainer.done, IsEmpty());
   }
+}
+
+// Two trainers, one of which was lost and is replaced from a later step on, of a server that takes
+// a snapshot of each step.
+class Replaced : public Records {
+ protected:
+  void SetUp() override {
+    Records::SetUp();
+    options_.elastic = true;
+    options_.snapshot_every = 1;
+    options_.snapshot_durable = true;
+    begin();
+    for (DirectTrainer* const trainer : {&*stays_, &*lost_}) {
+      trainer->hello();
+      ASSERT_TRUE(trainer->fetch().ok());
+    }
+  }
+  void begin() {
+    server_.reset();
+    server_ = std::make_unique<DirectServer>(sync_server(2), options_, fill_records);
+    server_->serve();
+    stays_.emplace(*server_, 0, 7);
+    lost_.emplace(*server_, 1, 8);
+    second_.emplace(*server_, 1, 9);
+  }
+  // A step with the lost trainer or without it.
+  void step(bool both) {
+    ASSERT_TRUE(stays_->send("w@GRAD.trainer_0", floats({2, 4})).ok());
+    if (both) {
+      ASSERT_TRUE(lost_->send("w@GRAD.trainer_1", floats({2, 4})).ok());
+      ASSERT_TRUE(
+          lost_->call(protocol::Complete{.stays = true, .waits = false, .sent_everywhere = true})
+              .ok());
+    }
+    ASSERT_TRUE(stays_->fetch().ok());
+  }
+  void replace(int64_t steps, int64_t from) {
+    EXPECT_EQ(stays_->report_loss(1, 8).steps, steps);
+    ASSERT_TRUE(stays_->call(protocol::Loss{.trainer = 1, .incarnation = 8, .steps = steps}).ok());
+    EXPECT_EQ(second_->hello().standing, protocol::HelloAnswer::Standing::kJoins);
+    ASSERT_TRUE(second_->call(protocol::GoTo{.step = from}).ok());
+  }
+
+  std::unique_ptr<DirectServer> server_;
+  std::optional<DirectTrainer> stays_;
+  std::optional<DirectTrainer> lost_;
+  std::optional<DirectTrainer> second_;
+};
+
+// A server that is started again waits for its gradients.
+TEST_F(Replaced, HasSentNothingOfTheStepsBefore) {
+  replace(0, 3);
+  step(false);
+  const auto record = last_calls();
+  ASSERT_TRUE(record.ok()) << record.status().to_string();
+  EXPECT_EQ(record->applied, 1);
+  ASSERT_EQ(record->trainers.size(), 2U);
+  EXPECT_EQ(record->trainers[1].incarnation, 9U);
+  EXPECT_EQ(record->trainers[1].sent, 1);
+  EXPECT_EQ(record->trainers[1].fetched, 1);
+  begin();
+  EXPECT_EQ(stays_->hello().sent, 1);
+  stays_->sequence = record->trainers[0].low;
+  ASSERT_TRUE(stays_->fetch().ok());
+  ASSERT_TRUE(stays_->send("w@GRAD.trainer_0", floats({2, 4})).ok());
+  stays_->patience = std::chrono::milliseconds(50);
+  EXPECT_THAT(stays_->fetch().to_string(), HasSubstr("trainer 1 (not connected yet)"));
+}
+
+// The snapshot knows only the process before it.
+TEST_F(Replaced, WaitsForTheSameStepOfAServerThatGoesBack) {
+  step(true);
+  replace(1, 4);
+  step(false);
+  ASSERT_TRUE(
+      stays_->call(protocol::GoTo{.step = 1, .settled = stays_->sequence, .oldest = "other"}).ok());
+  second_->patience = std::chrono::milliseconds(50);
+  const protocol::HelloAnswer answer = second_->hello();
+  EXPECT_EQ(answer.standing, protocol::HelloAnswer::Standing::kJoins);
+  EXPECT_EQ(answer.sent, 4);
+  EXPECT_EQ(answer.applied, 1);
 }
 
 // As resharded snapshots are: they belong to no job, and a new one begins with the values.
