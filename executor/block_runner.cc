@@ -13,7 +13,7 @@
 #include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
 #include "ops/absent_gradients.h"
-#include "ops/old_forms.h"
+#include "ops/unread_attrs.h"
 
 namespace millrace::executor {
 namespace {
@@ -25,17 +25,16 @@ bool is_required(const ops::OpDef& def, llvm::StringRef slot) {
          (declared->kinds & ops::kTensorLike) != 0 && (declared->kinds & ops::kTensorArray) == 0;
 }
 
-// True for a parameter in an optional slot. The program lists it because the op needs it: without a
-// value the op would silently compute something else. Gradient ops list what their forward op had,
-// and ops that talk to servers list tables that are there.
-bool is_listed_parameter(const ops::OpDef& def, const Op& op, const Slot& slot,
-                         llvm::StringRef name) {
+// True for a dense tensor in an optional slot. The program lists it because the op needs it:
+// without a value the op would silently compute something else. Gradient ops list what their
+// forward op had, and ops that talk to servers list tables that are there.
+bool is_listed_tensor(const ops::OpDef& def, const Op& op, const Slot& slot, llvm::StringRef name) {
   const ops::SlotDef* const declared = def.find_input(op.name_of(slot.name));
   const Var* const var = op.block().find_var_recursive(name);
-  return declared != nullptr && declared->arity == ops::Arity::kOptional && var != nullptr &&
-         var->persistable() && var->kind() == VarKind::kLodTensor &&
-         def.capability() == ops::Capability::kPure && !op.type().endswith("_grad") &&
-         !op.writes(name);
+  return declared != nullptr && declared->arity == ops::Arity::kOptional &&
+         (declared->kinds & ops::kTensorArray) == 0 && var != nullptr &&
+         var->kind() == VarKind::kLodTensor && def.capability() == ops::Capability::kPure &&
+         !op.type().endswith("_grad") && !op.writes(name);
 }
 
 }  // namespace
@@ -91,13 +90,7 @@ Status BlockRunner::add_op(const Op& op) {
     return Status(StatusCode::kUnimplemented, "unknown op type")
         .with_hint(near.empty() ? "" : fmt::format("did you mean '{}'?", near));
   }
-  if (const auto attr = ops::fused_function(op)) {
-    return Status(StatusCode::kUnimplemented,
-                  fmt::format("attribute '{}' asks for the function of another op, which a pass of "
-                              "the original has fused into this one",
-                              *attr))
-        .with_hint("save the program without the original's oneDNN passes");
-  }
+  MILLRACE_RETURN_IF_ERROR(ops::check_attrs_are_read(*compiled.def, op));
   for (const Slot& slot : op.inputs()) {
     for (const Arg& arg : slot.args) {
       const bool absent = op.name_of(arg.name) == names::kEmpty ||
@@ -128,7 +121,7 @@ Status BlockRunner::add_op(const Op& op) {
     const kernels::AcceptedKinds kinds = kernels::accepted_kinds(op.type(), op.name_of(slot.name));
     for (size_t k = 0; k < slot.args.size(); ++k, ++position) {
       if (compiled.inputs[position] < 0) continue;
-      if (required || is_listed_parameter(*compiled.def, op, slot, op.name_of(slot.args[k].name)))
+      if (required || is_listed_tensor(*compiled.def, op, slot, op.name_of(slot.args[k].name)))
         needed.push_back(position);
       if (kinds.rows || kinds.arrays || kinds.others) compiled.kinds.push_back({position, kinds});
       if (!kinds.others && is_gradient && op.name_of(slot.name).endswith("@GRAD"))

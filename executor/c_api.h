@@ -43,7 +43,7 @@ typedef struct mr_array {
   size_t bytes;        /* size of data */
 } mr_array;
 
-/* Opens an inference model folder. */
+/* Opens an inference model folder. threads: that a run may use, at least 1. */
 int mr_open_model(const char* folder, int threads, mr_session** session, char* error,
                   size_t error_size);
 /* Opens a program file and runs a startup program file (null: none) once. */

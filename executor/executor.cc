@@ -16,8 +16,10 @@
 namespace millrace::executor {
 namespace {
 
-// Refuses options that concern the CPU only.
-Status check_gpu_options(const ExecutorOptions& options) {
+// With a GPU, options that concern the CPU only are refused.
+Status check_options(const ExecutorOptions& options) {
+  if (options.threads < 1)
+    return InvalidArgument("threads: expected at least 1, found {}", options.threads);
   if (options.gpu == nullptr) return Ok();
   const std::pair<bool, const char*> refused[] = {{options.inter_op, "inter_op"},
                                                   {options.release_folded, "release_folded"},
@@ -150,7 +152,7 @@ StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& prog
 
 StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(std::unique_ptr<Program> program,
                                                              Scope& scope) const {
-  MILLRACE_RETURN_IF_ERROR(check_gpu_options(options_));
+  MILLRACE_RETURN_IF_ERROR(check_options(options_));
   std::unique_ptr<PreparedProgram> prepared(new PreparedProgram());
   prepared->runtime_ = runtime_;
   prepared->scope_ = &scope;

@@ -23,7 +23,7 @@ namespace millrace::executor {
 
 /// Options for running programs.
 struct ExecutorOptions {
-  int threads = 1;    ///< threads that a run may use, including the caller's
+  int threads = 1;    ///< threads that a run may use, including the caller's; at least 1
   uint64_t seed = 0;  ///< initial state of the random numbers of ops whose seed attribute is 0
   /// Programs are rewritten to run faster (executor/optimize.h). Results change at most by
   /// rounding. Locations in plans and traces refer to the rewritten program, those in errors to the
@@ -144,8 +144,8 @@ class Executor {
   [[nodiscard]] Status check(const Program& program) const;
 
   /// Compiles a copy of the program for a scope, which holds its persistable vars and must outlive
-  /// the result. Errors: kUnimplemented, kInvalidProgram with the op's location; kUnimplemented for
-  /// options that concern the CPU only, with a GPU.
+  /// the result. Errors: kUnimplemented, kInvalidProgram with the op's location; kInvalidArgument
+  /// for `threads` below 1; kUnimplemented for options that concern the CPU only, with a GPU.
   StatusOr<std::unique_ptr<PreparedProgram>> prepare(const Program& program, Scope& scope) const;
   /// The same without a copy; the result owns the program (PreparedProgram::given()).
   StatusOr<std::unique_ptr<PreparedProgram>> prepare(std::unique_ptr<Program> program,

@@ -3,7 +3,7 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/op_attrs.h"
-#include "ops/old_forms.h"
+#include "ops/unread_attrs.h"
 #include "ops/verify.h"
 #include "transpiler/register_all.h"
 
@@ -59,10 +59,12 @@ bool writes_persistable(const Program& program) {
   return false;
 }
 
-bool has_fused_functions(const Program& program) {
+// True if BlockRunner will refuse the program for an attribute, which a pass might drop.
+bool has_unread_attrs(const Program& program, const ops::OpRegistry& registry) {
   for (const Block& block : program.blocks()) {
     for (const Op& op : block.ops()) {
-      if (ops::fused_function(op)) return true;
+      const ops::OpDef* const def = registry.find(op.type());
+      if (def != nullptr && !ops::check_attrs_are_read(*def, op).ok()) return true;
     }
   }
   return false;
@@ -86,8 +88,6 @@ transpiler::Pipeline optimization_pipeline(const Program& program,
                                            const std::vector<std::string>& keep,
                                            const OptimizeOptions& options) {
   transpiler::Pipeline pipeline;
-  // Such a program is refused later; passes would drop the attributes that say why.
-  if (has_fused_functions(program)) return pipeline;
   const auto add = [&](llvm::ArrayRef<const char*> passes) {
     for (const char* const pass : passes) {
       pipeline.steps.push_back({pass, {{"keep", keep}}});
@@ -104,6 +104,7 @@ transpiler::Pipeline optimization_pipeline(const Program& program,
 
 StatusOr<bool> optimize(Program& program, const ops::OpRegistry& registry,
                         const std::vector<std::string>& keep, const OptimizeOptions& wanted) {
+  if (has_unread_attrs(program, registry)) return false;
   transpiler::PassRegistry passes;
   transpiler::register_all(passes);
   MILLRACE_ASSIGN_OR_RETURN(

@@ -20,7 +20,18 @@ namespace {
 
 using executor::NamedValues;
 
+Status check_session_options(const SessionOptions& options) {
+  if (options.threads < 1)
+    return InvalidArgument("options.threads: expected at least 1, found {}", options.threads);
+  if (options.devices < 1)
+    return InvalidArgument("options.devices: expected at least 1, found {}", options.devices);
+  if (options.devices == 1 && !options.loss.empty())
+    return InvalidArgument("options.loss '{}' has no effect on one device", options.loss);
+  return Ok();
+}
+
 StatusOr<executor::Executor> executor_for(const SessionOptions& options) {
+  MILLRACE_RETURN_IF_ERROR(check_session_options(options));
   MILLRACE_ASSIGN_OR_RETURN(auto runtime,
                             executor::runtime_with(options.custom_ops, options.allow_dir));
   MILLRACE_ASSIGN_OR_RETURN(auto gpu,

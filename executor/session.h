@@ -15,7 +15,7 @@ class Program;
 
 /// Options of a session.
 struct SessionOptions {
-  int threads = 1;    ///< threads that a run may use, including the caller's
+  int threads = 1;    ///< threads that a run may use, including the caller's; at least 1
   uint64_t seed = 0;  ///< initial state of the random numbers of ops whose seed attribute is 0
   /// Programs are rewritten to run faster; results change at most by rounding.
   bool optimize = true;
@@ -37,10 +37,11 @@ struct SessionOptions {
   std::string allow_dir = {};
   /// Above 1: feeds are divided over this many CPU devices along dim 0, gradients are summed over
   /// them, and the results of a run are concatenated along dim 0 in device order (scalars become a
-  /// vector with one element per device). `threads` is then the number for all devices together.
+  /// vector with one element per device). `threads` is then the number for all devices together;
+  /// each device has at least one. Below 1 is an error.
   int devices = 1;
   /// Loss of a program that trains on several devices; empty: the loss whose initial gradient the
-  /// program sets.
+  /// program sets. An error with one device.
   std::string loss = {};
 };
 
@@ -58,8 +59,8 @@ class Session {
   /// Opens an inference model folder of the original: `__model__` or `*.pdmodel` with one file per
   /// parameter or a combined file.
   /// Errors: kNotFound, kInvalidProgram (of the verifier as well), kInvalidData, kUnimplemented for
-  /// ops without a kernel, kInvalidArgument for a custom op without a name or whose type already
-  /// exists.
+  /// ops without a kernel, kInvalidArgument for options out of range and for a custom op without a
+  /// name or whose type already exists.
   static StatusOr<Session> open_model(const std::string& folder,
                                       const SessionOptions& options = {});
 

@@ -7,8 +7,8 @@ namespace {
 
 State* state_of_layer(const std::vector<VarRef>& inputs) {
   for (const VarRef& input : inputs)
-    if (!input.ok()) return nullptr;
-  return inputs.empty() ? nullptr : inputs.front().state();
+    if (input.ok()) return input.state();
+  return nullptr;
 }
 
 }  // namespace
@@ -22,9 +22,12 @@ Layer::Layer(const std::vector<VarRef>& inputs, const char* kind, std::source_lo
              const std::string& name)
     : state_(state_of_layer(inputs)), kind_(kind), where_(where) {
   for (const VarRef& input : inputs) {
-    if (state_ != nullptr && input.state() != state_)
+    if (!input.ok()) {
+      fail(InvalidArgument("expected a var in place of an empty VarRef"));
+    } else if (input.state() != state_) {
       fail(InvalidArgument("inputs '{}' and '{}' belong to different networks",
                            inputs.front().name(), input.name()));
+    }
     // true if the block that created the var has been closed
     if (ok() && state_->builder->block().find_var_recursive(input.name()) == nullptr)
       fail(InvalidArgument("'{}' is a var of a block that has ended", input.name()));
@@ -59,8 +62,10 @@ VarRef Layer::param(const ParamAttr& attr, const std::string& suffix,
   if (!attr.name.empty()) name = attr.name;
   Block& root = builder.main().root();
   if (const Var* const old = root.find_var(name)) {
-    if (old->is_parameter() && old->dims() == llvm::ArrayRef<int64_t>(dims)) return {state_, name};
-    return fail(InvalidArgument("'{}' is already declared with another shape", name));
+    if (old->is_parameter() && old->dims() == llvm::ArrayRef<int64_t>(dims) &&
+        old->dtype() == dtype)
+      return {state_, name};
+    return fail(InvalidArgument("'{}' is already declared with another shape or type", name));
   }
   for (const int64_t dim : dims) {
     if (dim > 0) continue;

@@ -93,7 +93,7 @@ VarRef layer_norm(const VarRef& x, const LayerNormOptions& options = {},
 struct EmbeddingOptions {
   bool is_sparse = false;    ///< the gradient is sparse: only the rows that were read
   int64_t padding_idx = -1;  ///< id whose row is read as zeros; -1: none
-  ParamAttr param = {};      ///< of the table
+  ParamAttr param = {};      ///< of the table; lookup_table() refuses it
   std::string name = {};
 };
 /// ids: [..., 1]. Returns for each id its row of a new table.

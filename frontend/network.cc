@@ -104,6 +104,11 @@ StatusOr<Network::Training> Network::minimize(const VarRef& loss, MinimizeOption
                                               std::source_location where) {
   frontend::State& state = *state_;
   MILLRACE_RETURN_IF_ERROR(state.status);
+  if (loss.ok() && loss.state() != &state) {
+    state.fail("minimize", InvalidArgument("loss '{}' belongs to a different network", loss.name()),
+               where);
+    return state.status;
+  }
   if (options.parameters.empty()) options.parameters = state.parameters;
   options.no_grad.insert(state.frozen.begin(), state.frozen.end());
   for (const auto& [name, own] : state.parameter_options)

@@ -150,7 +150,9 @@ bool OpReader::wants(llvm::StringRef slot) const {
 Status OpReader::check_attrs(const std::set<std::string>& common_attrs) const {
   for (const Attr& attr : op_.attrs()) {
     const std::string name = op_.name_of(attr.name).str();
-    if (known_.contains(name) || common_attrs.contains(name)) continue;
+    // Converters read the default of an attribute whose value is that of a var.
+    const bool is_var = attr.value.kind() == AttrKind::kVar || attr.value.kind() == AttrKind::kVars;
+    if ((known_.contains(name) && !is_var) || common_attrs.contains(name)) continue;
     if (has_neutral_value(name, attr.value)) continue;
     const ops::AttrDef* const declared = def_.find_attr(name);
     if (declared != nullptr && declared->fallback) {

@@ -126,8 +126,9 @@ namespace {
 StatusOr<ParamValues> load_archive(const std::string& path, const Program& program) {
   MILLRACE_ASSIGN_OR_RETURN(ParamValues all, read_values(path));
   ParamValues values;
-  for (const ParamSpec& spec : persistables(
-           program, {VarKind::kLodTensor, VarKind::kSelectedRows, VarKind::kLodTensorArray})) {
+  const std::vector<ParamSpec> specs = persistables(
+      program, {VarKind::kLodTensor, VarKind::kSelectedRows, VarKind::kLodTensorArray});
+  for (const ParamSpec& spec : specs) {
     const auto found = all.find(spec.name);
     if (found == all.end()) continue;
     if (Status status = fit_declared(found->second, spec); !status.ok()) {
@@ -137,6 +138,12 @@ StatusOr<ParamValues> load_archive(const std::string& path, const Program& progr
       return std::move(status).at(std::move(location));
     }
     values[spec.name] = std::move(found->second);
+  }
+  if (values.empty() && !specs.empty()) {
+    return InvalidData("expected persistable vars of the program, such as '{}'; found {}",
+                       specs.front().name,
+                       all.empty() ? "nothing" : fmt::format("'{}'", all.begin()->first))
+        .in_file(path);
   }
   return values;
 }

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/StringRef.h>
 
@@ -37,10 +34,5 @@ bool is_old_kind(llvm::StringRef type, llvm::StringRef attr, AttrKind kind);
 
 /// True if `type` is `op` or its gradient op.
 bool is_op_or_gradient(llvm::StringRef type, llvm::StringRef op);
-
-/// The attribute, such as fuse_activation, by which a pass of the original (oneDNN) has put the
-/// function of another op into this one; nullopt if there is none. No kernel but that of
-/// fused_conv2d applies such a function: without it the result would be wrong.
-std::optional<std::string> fused_function(const Op& op);
 
 }  // namespace millrace::ops

@@ -69,11 +69,13 @@ StatusOr<Control> c_allreduce(const KernelSetup& setup, BlockRunner& /*runner*/)
   const ArgIndex x = setup.input("X");
   const ArgIndex out = setup.output("Out");
   return Control([control = std::move(control), condition, x, out](ControlContext& ctx) -> Status {
-    const Tensor* const wanted = ctx.args.find_in(condition);
-    if (wanted != nullptr && wanted->dtype() == DType::kBool && wanted->numel() == 1 &&
-        !*wanted->data<bool>())
-      return pass_on_plain(ctx.args.in_value(x), ctx.args.out_value(out));
-    return control(ctx);
+    const Value& value = ctx.args.in_value(condition);
+    const auto* const wanted = value.get_if<Tensor>();
+    if (wanted == nullptr || !wanted->initialized() || wanted->dtype() != DType::kBool ||
+        wanted->numel() != 1)
+      return kernels::KernelContext::error("Cond must be one bool, found {}", describe(value));
+    return *wanted->data<bool>() ? control(ctx)
+                                 : pass_on_plain(ctx.args.in_value(x), ctx.args.out_value(out));
   });
 }
 

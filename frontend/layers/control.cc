@@ -52,6 +52,9 @@ VarRef fill_constant(Network& net, std::vector<int64_t> shape, DType dtype, doub
   if (state->status.ok()) (void)state->builder->names().next("fill_constant");
   Layer layer(state, "fill_constant", where);
   if (!layer.ok()) return {};
+  constexpr double kEnd = 9223372036854775808.0;  // 2^63
+  if (is_integer(dtype) && !(value >= -kEnd && value < kEnd))
+    return layer.fail(InvalidArgument("value: expected an integer of 64 bits, found {}", value));
   NewOp op("fill_constant");
   op.attr("shape", make_attr(std::move(shape)))
       .attr("dtype", make_attr(static_cast<int32_t>(dtype)))
@@ -140,7 +143,11 @@ std::pair<VarRef, VarRef> recurrent(
     const std::function<RecurrentStep(const Vars& elements, const VarRef& state)>& body,
     Where where) {
   Layer layer(with(start, sequences), "recurrent", where);
-  if (!layer.ok() || !start.ok() || sequences.empty()) return {};
+  if (!layer.ok()) return {};
+  if (!start.ok() || sequences.empty()) {
+    layer.fail(InvalidArgument("expected a start and at least one sequence"));
+    return {};
+  }
   State& state = layer.state();
   ops::Builder& builder = *state.builder;
   const auto declare = [&](const std::string& name, DType dtype, std::vector<int64_t> dims) {

@@ -84,6 +84,11 @@ VarRef lookup_table(const VarRef& ids, const VarRef& table, const EmbeddingOptio
                     Where where) {
   Layer layer({ids, table}, "lookup_table", where, options.name);
   if (!layer.ok()) return {};
+  const ParamAttr& own = options.param;
+  if (!own.name.empty() || own.initializer || own.regularizer || own.clip || !own.trainable ||
+      !own.need_clip || own.learning_rate != 1)
+    return layer.fail(
+        InvalidArgument("options.param has no effect: the table '{}' is given", table.name()));
   return look_up(layer, ids, table, options, table.dtype());
 }
 

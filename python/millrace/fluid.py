@@ -119,6 +119,9 @@ class CompiledProgram:
                            share_vars_from: CompiledProgram | None = None, places=None) -> CompiledProgram:
         """Feeds are divided over the places; the number of CPU devices is that of ``places``, else of the variable
         CPU_NUM, else 1."""
+        for place in places if isinstance(places, (list, tuple)) else []:
+            if not isinstance(place, CPUPlace):
+                raise UnimplementedError("fluid.CompiledProgram.with_data_parallel with places other than CPUPlace()")
         count = len(places) if isinstance(places, (list, tuple)) else places
         options = {"devices": count or int(os.environ.get("CPU_NUM", "1")), "loss_name": loss_name,
                    "build_strategy": build_strategy, "exec_strategy": exec_strategy}
@@ -166,10 +169,12 @@ class Executor:
         """What runs the steps of a program; None if it has none."""
         if isinstance(program, CompiledProgram):
             if program._parallel:
+                self._check_device("CompiledProgram.with_data_parallel")
                 return program._runner(scope)
             program = program._program
         role = getattr(program, "_role", None)
         if role is not None:
+            self._check_device("programs of distributed jobs")
             return None if role.is_startup or role.is_server else self._trainer(role)
         if not program.ops:
             return None
@@ -180,6 +185,10 @@ class Executor:
             prepared = (version, self._core.prepare(program, scope))
             self._prepared[program, scope] = prepared
         return prepared[1]
+
+    def _check_device(self, what: str):
+        if self._device != CPUPlace.device:
+            raise UnimplementedError(f"fluid.Executor on '{self._device}' with {what}, which run on the CPU")
 
     def _trainer(self, role: _Role) -> _jobs.Trainer:
         if role not in self._trainers:

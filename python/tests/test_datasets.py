@@ -240,6 +240,16 @@ class FluidTest(DatasetTest):
             fluid.Executor().train_from_dataset(compiled, self.make("QueueDataset"))
         numpy.testing.assert_allclose(self.scope["w"], sgd_by_numpy(batches(10), 0.1)[1], rtol=1e-4)
 
+    def test_compiled_programs_run_on_processors(self):
+        compiled = fluid.CompiledProgram(self.main)
+        with self.assertRaisesRegex(millrace.UnimplementedError, "places other than CPUPlace"):
+            compiled.with_data_parallel(self.loss, places=[fluid.CUDAPlace(0)])
+        compiled.with_data_parallel(self.loss, places=[fluid.CPUPlace()] * 2)
+        place = fluid.CPUPlace()
+        place.device = "gpu:emulated"
+        with self.assertRaisesRegex(millrace.UnimplementedError, "on 'gpu:emulated' with CompiledProgram"):
+            fluid.Executor(place).run(compiled)
+
     def test_a_distributed_script(self):
         endpoint, = free_endpoints(1)
         transpiler = fluid.DistributeTranspiler(fluid.DistributeTranspilerConfig(wait_port=False))

@@ -62,6 +62,7 @@ TEST(CApi, SaysWhatIsWrong) {
   EXPECT_THAT(error, HasSubstr("error: "));
   EXPECT_LT(std::strlen(error), sizeof error);
   EXPECT_EQ(mr_open_model("tests/data/no_such_model", 1, &session, nullptr, 0), 3);
+  EXPECT_EQ(mr_open_model(kModel, 0, &session, nullptr, 0), 3);
   mr_close(session);
 }
 

@@ -68,21 +68,6 @@ TEST_F(ExecutorTest, FollowsTheShapeOfTheFeed) {
   }
 }
 
-// The original's oneDNN passes put activations into attributes of other ops.
-TEST_F(ExecutorTest, RefusesFunctionsInAttributesThatItDoesNotApply) {
-  const auto program = two_scales();
-  Op& op = *program->root().ops().begin();
-  op.set_string("fuse_activation", "").set_bool("fuse_residual_connection", false);
-  prepare(*program);
-  op.set_string("fuse_activation", "relu");
-  for (const bool optimize : {false, true}) {
-    const auto prepared = Executor(runtime_, {.optimize = optimize}).prepare(*program, scope_);
-    EXPECT_EQ(prepared.status().code(), StatusCode::kUnimplemented);
-    EXPECT_THAT(prepared.status().to_string(),
-                HasSubstr("op 0 (scale): attribute 'fuse_activation' asks for the function"));
-  }
-}
-
 TEST_F(ExecutorTest, HandsLodOn) {
   const auto prepared = prepare(*two_scales());
   NamedValues feeds;
@@ -117,38 +102,6 @@ std::unique_ptr<Program> fed_product() {
   block.append_op("feed").set_input("X", "feed").set_output("Out", "x").set_int("col", 0);
   block.append_op("mul").set_input("X", "x").set_input("Y", "w").set_output("Out", "y");
   return program;
-}
-
-// Without its bias, layer_norm would compute something else without an error.
-TEST_F(ExecutorTest, RefusesAParameterWithoutAValueInAnOptionalSlot) {
-  auto program = Program::create();
-  Block& block = program->root();
-  block.declare("x", VarSpec::tensor(DType::kFloat32, {-1, 2}));
-  block.declare("y", VarSpec::tensor(DType::kFloat32, {-1, 2}));
-  VarSpec bias = VarSpec::tensor(DType::kFloat32, {2});
-  bias.persistable = true;
-  block.declare("b", bias);
-  block.append_op("layer_norm")
-      .set_input("X", "x")
-      .set_input("Bias", "b")
-      .set_output("Y", "y")
-      .set_int("begin_norm_axis", 1);
-  for (const bool optimize : {true, false}) {
-    scope_.erase("b");
-    auto prepared = prepare(*program, optimize);
-    NamedValues feeds;
-    feeds["x"] = tensor_value({1, 2}, {1, 3});
-    std::vector<Value> results;
-    const Status status = prepared->run(feeds, {"y"}, results);
-    EXPECT_EQ(status.code(), StatusCode::kExecution);
-    EXPECT_THAT(status.to_string(),
-                HasSubstr("(layer_norm), Bias[0] 'b': the input holds no value"));
-    ASSERT_TRUE(scope_.local("b")
-                    .as<Tensor>()
-                    .copy_from(*tensor_value({2}, {10, 20}).get_if<Tensor>())
-                    .ok());
-    ASSERT_TRUE(prepared->run(feeds, {"y"}, results).ok());
-  }
 }
 
 TEST_F(ExecutorTest, NamesTheFeedThatIsMissing) {

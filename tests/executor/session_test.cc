@@ -224,5 +224,16 @@ TEST(Session, DevicesThatAreNotThereAreRefused) {
   EXPECT_EQ(refusal({.device = "gpu:emulated", .devices = 2}).code(), StatusCode::kUnimplemented);
 }
 
+TEST(Session, OptionsOutOfRangeAreRefused) {
+  const auto refusal = [](const SessionOptions& options) {
+    const Status status = Session::open(*two_outputs(), nullptr, options).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  EXPECT_EQ(refusal({.threads = 0}), "options.threads: expected at least 1, found 0");
+  EXPECT_EQ(refusal({.devices = 0}), "options.devices: expected at least 1, found 0");
+  EXPECT_EQ(refusal({.loss = "out"}), "options.loss 'out' has no effect on one device");
+}
+
 }  // namespace
 }  // namespace millrace

@@ -95,6 +95,43 @@ TEST(Network, RefusesInputsOfAnotherNetwork) {
   EXPECT_THAT(a.status().message(), HasSubstr("belong to different networks"));
 }
 
+// Both networks have a var of the name.
+TEST(Network, RefusesTheLossOfAnotherNetwork) {
+  Network one;
+  Network two;
+  const VarRef loss = layers::mean(layers::fc(one.data("x", {-1, 2}), 1));
+  layers::mean(layers::fc(two.data("x", {-1, 2}), 1));
+  EXPECT_THAT(two.minimize(loss, {}).status().message(),
+              HasSubstr("minimize: loss 'mean_0.tmp_0' belongs to a different network"));
+}
+
+TEST(Network, RefusesInputsThatAreNoVars) {
+  Network net;
+  const VarRef x = net.data("x", {-1, 2});
+  layers::concat({x, VarRef()}, 1);
+  EXPECT_THAT(net.status().message(), HasSubstr("concat: expected a var in place of an empty"));
+  Network other;
+  layers::recurrent({}, other.data("x", {-1, 2}),
+                    [](const layers::Vars&, const VarRef&) { return layers::RecurrentStep{}; });
+  EXPECT_THAT(other.status().message(), HasSubstr("expected a start and at least one sequence"));
+}
+
+TEST(Network, RefusesOptionsWithoutEffect) {
+  Network net;
+  const VarRef ids = net.data("ids", {-1, 1}, DType::kInt64);
+  const VarRef table = net.parameter({5, 2}, {.name = "t"});
+  EXPECT_TRUE(layers::lookup_table(ids, table).ok());
+  layers::lookup_table(ids, table, {.param = {.learning_rate = 2}});
+  EXPECT_THAT(net.status().message(), HasSubstr("options.param has no effect"));
+}
+
+TEST(Network, RefusesAnIntegerOfMoreThan64Bits) {
+  Network net;
+  EXPECT_TRUE(layers::fill_constant(net, {1}, DType::kInt64, -9223372036854775808.0).ok());
+  layers::fill_constant(net, {1}, DType::kInt64, 9223372036854775808.0);
+  EXPECT_THAT(net.status().message(), HasSubstr("value: expected an integer of 64 bits"));
+}
+
 TEST(Network, RefusesAParameterOfAnotherShapeUnderOneName) {
   Network net;
   const VarRef x = net.data("x", {-1, 4});

@@ -144,6 +144,12 @@ TEST_F(ExportOnnx, FunctionsThatAreFusedIntoAnOpAreRefused) {
   EXPECT_TRUE(error().ok());
 }
 
+// The export would write the default of the attribute.
+TEST_F(ExportOnnx, AttributesWithTheValueOfAVarAreRefused) {
+  op("leaky_relu", {4, 3}, {4, 3}).set_attr("alpha", AttrValue::of_var("x"));
+  EXPECT_THAT(error().to_string(), HasSubstr("(leaky_relu), attr alpha"));
+}
+
 TEST_F(ExportOnnx, ElementTypesThatOnnxLacksAreRefused) {
   program_.var("x", {2}, DType::kBfloat16).var("y", {2}, DType::kBfloat16);
   program_.feed("x", 0);

@@ -197,6 +197,9 @@ TEST_F(ModelFolder, NpzMayHoldMoreOrLessButMustFit) {
   EXPECT_THAT(load().to_string(), HasSubstr("p, 'b': expected dtype f32, found f64 [2]"));
   values["b"].as<TensorArray>().clear();
   EXPECT_THAT(load().to_string(), HasSubstr("expected lod_tensor, found an array of 0 tensors"));
+  values.erase("b");
+  EXPECT_THAT(load().to_string(), HasSubstr("p: expected persistable vars of the program, such as "
+                                            "'b'; found 'surplus'"));
 }
 
 TEST_F(ModelFolder, ErrorsLeaveTheScopeAsItWas) {

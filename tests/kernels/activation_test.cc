@@ -190,5 +190,20 @@ TEST(Prelu, GradientsAreDerivativesInEveryMode) {
   }
 }
 
+TEST(Prelu, RefusesOtherLayoutsWhereTheyHaveAnEffect) {
+  for (const char* const mode : {"channel", "all"}) {
+    RunOp op("prelu");
+    op.in("X", {1, 2, 2}, {-1, -2, -3, -4}).in("Alpha", {1}, {2}).out("Out");
+    op.attr("mode", std::string(mode)).attr("data_format", std::string("NDHWC"));
+    const std::string text = op.run_text();
+    if (std::string(mode) == "all") {
+      EXPECT_EQ(text, "ok");
+    } else {
+      EXPECT_EQ(text,
+                "attribute 'data_format' is 'NDHWC', expected NCHW or NHWC for mode 'channel'");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace::kernels

@@ -379,6 +379,16 @@ TEST(Interp, ASizeBelowOneIsRefused) {
   EXPECT_EQ(op.run_text(), "cannot resize spatial dim 1 from 2 to 0");
 }
 
+// The sizes of the attributes would be taken instead, as in the older ops.
+TEST(Interp, AFactorThatIsNotAboveZeroIsRefused) {
+  for (const float factor : {-2.0F, 0.0F}) {
+    RunOp op("nearest_interp_v2");
+    op.in("X", {1, 1, 2, 2}, {1}).out("Out").attr("out_h", 4).attr("out_w", 4);
+    op.attr("scale", std::vector<float>{factor});
+    EXPECT_THAT(op.run_text(), HasSubstr("factors of sizes must be above 0"));
+  }
+}
+
 TEST(DeformableConv, GradientsAgreeWithFiniteDifferences) {
   RunOp op("deformable_conv");
   op.in("Input", {1, 4, 4, 5}, noise(80), DType::kFloat64)

@@ -59,7 +59,17 @@ struct Slopes {
   }
 };
 
+// Other names of layouts are accepted where the layout has no effect.
+Status check_channels(const KernelSetup& op) {
+  const auto format = op.attr<std::string>("data_format");
+  if (op.attr<std::string>("mode") != "channel" || format == "NCHW" || format == "NHWC")
+    return Ok();
+  return op.error("attribute 'data_format' is '{}', expected NCHW or NHWC for mode 'channel'",
+                  format);
+}
+
 StatusOr<Kernel> prelu(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(check_channels(op));
   return Kernel([slopes = Slopes(op), x_arg = op.input("X"), alpha_arg = op.input("Alpha"),
                  out_arg = op.output("Out")](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
@@ -75,6 +85,7 @@ StatusOr<Kernel> prelu(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> prelu_grad(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(check_channels(op));
   return Kernel([slopes = Slopes(op), x_arg = op.input("X"), alpha_arg = op.input("Alpha"),
                  dout_arg = op.input("Out@GRAD"), dx_arg = op.output("X@GRAD"),
                  dalpha_arg = op.output("Alpha@GRAD")](const KernelContext& ctx) -> Status {

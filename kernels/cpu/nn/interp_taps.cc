@@ -58,8 +58,12 @@ Status read_factors(const KernelContext& ctx, const InterpAttrs& attrs, InterpTa
     factors.assign(tensor->values<float>().begin(), tensor->values<float>().end());
   }
   if (factors.empty()) return Ok();
-  for (size_t i = 0; i < attrs.spatial; ++i)
+  for (size_t i = 0; i < attrs.spatial; ++i) {
     sizes.factor[i] = factors.size() >= attrs.spatial ? factors[i] : factors[0];
+    // the older ops take the sizes of attributes instead
+    if (attrs.second && !(sizes.factor[i] > 0))
+      return ctx.error("factors of sizes must be above 0, found {}", sizes.factor[i]);
+  }
   return Ok();
 }
 

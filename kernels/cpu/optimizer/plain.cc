@@ -139,7 +139,14 @@ StatusOr<Kernel> merged_momentum(const KernelSetup& op) {
   std::vector<MomentumSettings> settings(params,
                                          {op.attr<float>("mu"), 0, op.attr<float>("rescale_grad")});
   for (size_t k = 0; k < methods.size(); ++k) {
-    if (methods[k] == "l2_decay") settings[k].decay = coefficients[k];
+    if (methods[k] == "l2_decay") {
+      settings[k].decay = coefficients[k];
+    } else if (!methods[k].empty()) {
+      return op.error(
+          "attribute 'regularization_method' names '{}' for parameter {}, expected l2_decay or "
+          "nothing",
+          methods[k], k);
+    }
   }
   return op.attr<bool>("use_nesterov") ? merged_momentum_of<true>(op, settings)
                                        : merged_momentum_of<false>(op, settings);
