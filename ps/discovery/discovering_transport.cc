@@ -22,14 +22,20 @@ constexpr std::chrono::milliseconds kDiscoveringTransportPause{200};
 // than this.
 constexpr std::chrono::milliseconds kProbe{1000};
 
+Status connect_once(const std::string& address, Deadline deadline) {
+  MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(address));
+  return Socket::connect(parsed, deadline).status();
+}
+
 class DiscoveringChannel final : public Channel {
  public:
   DiscoveringChannel(std::string name, std::shared_ptr<Transport> transport,
-                     std::shared_ptr<Directory> directory, std::chrono::milliseconds patience)
+                     std::shared_ptr<Directory> directory, const DiscoveryOptions& options)
       : name_(std::move(name)),
         transport_(std::move(transport)),
         directory_(std::move(directory)),
-        patience_(patience) {}
+        patience_(options.patience),
+        probe_(options.probe ? options.probe : connect_once) {}
 
   [[nodiscard]] const std::string& endpoint() const override { return name_; }
 
@@ -71,19 +77,18 @@ class DiscoveringChannel final : public Channel {
   }
 
   Status probe(const std::string& address, Deadline deadline) const {
-    MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(address));
-    const StatusOr<Socket> socket =
-        Socket::connect(parsed, std::min(deadline, Clock::now() + kProbe));
-    if (socket.ok()) return Ok();
+    const Status reached = probe_(address, std::min(deadline, Clock::now() + kProbe));
+    if (reached.ok()) return Ok();
     return Status(StatusCode::kDistributed,
                   fmt::format("'{}' was announced at {}, which does not answer", name_, address))
-        .with_note(socket.status().message());
+        .with_note(reached.message());
   }
 
   const std::string name_;
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<Directory> directory_;
   std::chrono::milliseconds patience_;
+  std::function<Status(const std::string&, Deadline)> probe_;
   std::mutex mutex_;
   std::shared_ptr<Channel> channel_;
   bool was_there_ = false;
@@ -167,7 +172,7 @@ class DiscoveringTransport final : public Transport {
   StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
     MILLRACE_RETURN_IF_ERROR(parse_endpoint(endpoint).status());
     return std::shared_ptr<Channel>(
-        std::make_shared<DiscoveringChannel>(endpoint, transport_, directory_, options_.patience));
+        std::make_shared<DiscoveringChannel>(endpoint, transport_, directory_, options_));
   }
 
   StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,

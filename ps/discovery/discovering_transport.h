@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,8 @@ struct DiscoveryOptions {
   /// How long a server that was reachable may be absent before a call to it fails; also how long to
   /// wait for a name that another process has.
   std::chrono::milliseconds patience{30000};
+  /// Whether a process listens at an address; empty: a TCP connection is opened and closed.
+  std::function<Status(const std::string& address, Deadline deadline)> probe = {};
 };
 
 /// Wraps another transport. Endpoints, as in the programs, become names; a directory maps a name to

@@ -34,9 +34,4 @@ struct EtcdOptions {
 /// Thread-safety: all members.
 StatusOr<std::unique_ptr<Directory>> make_etcd_directory(const EtcdOptions& options);
 
-/// Entry point of the module "etcd".
-struct EtcdModule {
-  decltype(&make_etcd_directory) make;
-};
-
 }  // namespace millrace::ps

@@ -1,29 +1,25 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "framework/base/status.h"
-#include "ps/discovery/etcd.h"
+#include "ps/discovery/etcd_member.h"
 
 namespace google::protobuf {
 class MessageLite;
 }  // namespace google::protobuf
-namespace grpc {
-class Channel;
-}  // namespace grpc
 
-/// Only for the sources of the module "etcd".
 namespace millrace::ps {
 
 /// Calls to an etcd cluster: to the member that responded last, and if that does not respond, to
-/// the next. Thread-safety: all members.
+/// the next. A call whose response was lost is repeated, so etcd may carry it out twice.
+/// Thread-safety: all members.
 class EtcdCalls {
  public:
-  /// Errors: those of make_etcd_directory().
-  static StatusOr<std::unique_ptr<EtcdCalls>> open(const EtcdOptions& options);
+  /// \param members  at least one
+  explicit EtcdCalls(EtcdMembers members) : members_(std::move(members)) {}
 
   /// \param method  such as "KV/Range"
   /// Errors: kDistributed, with the error of every member, if none responds by the deadline.
@@ -34,15 +30,10 @@ class EtcdCalls {
                     google::protobuf::MessageLite& answer, Deadline deadline);
 
  private:
-  struct Member {
-    std::string endpoint;
-    std::shared_ptr<grpc::Channel> channel;
-  };
-  EtcdCalls() = default;
-  template <typename Call>
-  Status ask_members(const std::string& method, Deadline deadline, const Call& call);
+  Status ask_members(const EtcdRequest& request, google::protobuf::MessageLite& answer,
+                     Deadline deadline);
 
-  std::vector<Member> members_;
+  const EtcdMembers members_;
   std::atomic<size_t> last_good_ = 0;
 };
 

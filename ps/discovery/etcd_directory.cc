@@ -11,11 +11,11 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/exceptions.h"
-#include "framework/base/module.h"
 #include "framework/base/pause_watch.h"
 #include "proto/etcd.pb.h"
 #include "ps/discovery/etcd.h"
 #include "ps/discovery/etcd_calls.h"
+#include "ps/discovery/etcd_member.h"
 
 namespace millrace::ps {
 namespace {
@@ -27,11 +27,11 @@ constexpr std::chrono::milliseconds kFarewell{1000};
 
 class EtcdDirectory final : public Directory {
  public:
-  EtcdDirectory(const EtcdOptions& options, std::unique_ptr<EtcdCalls> calls)
+  EtcdDirectory(const EtcdOptions& options, EtcdMembers members)
       : options_(options),
         prefix_(fmt::format("/millrace/{}/", options.job)),
         terms_(fmt::format("/millrace-terms/{}/", options.job)),
-        calls_(std::move(calls)) {}
+        calls_(std::move(members)) {}
   ~EtcdDirectory() override;
 
   StatusOr<uint64_t> announce(const std::string& name, const std::string& address, uint64_t least,
@@ -74,7 +74,7 @@ class EtcdDirectory final : public Directory {
   const std::string prefix_;
   const std::string terms_;  // prefix of the keys with terms, which have no lease
   const PauseWatch pauses_;
-  const std::unique_ptr<EtcdCalls> calls_;
+  EtcdCalls calls_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
@@ -98,7 +98,7 @@ EtcdDirectory::~EtcdDirectory() {
   etcd::LeaseRevokeResponse answer;
   request.set_id(lease_);
   if (const Status status =
-          calls_->ask("Lease/LeaseRevoke", request, answer, Clock::now() + kFarewell);
+          calls_.ask("Lease/LeaseRevoke", request, answer, Clock::now() + kFarewell);
       !status.ok())
     log(fmt::format("cannot revoke the lease in etcd, its entries remain until it expires: {}",
                     status.message()));
@@ -114,7 +114,7 @@ StatusOr<int64_t> EtcdDirectory::lease(Deadline deadline) {
   request.set_ttl(options_.lease.count());
   const Clock::time_point begin = Clock::now();
   const Clock::duration paused = pauses_.paused();
-  MILLRACE_RETURN_IF_ERROR(calls_->ask("Lease/LeaseGrant", request, answer, deadline));
+  MILLRACE_RETURN_IF_ERROR(calls_.ask("Lease/LeaseGrant", request, answer, deadline));
   if (answer.id() == 0)
     return Status(StatusCode::kDistributed,
                   fmt::format("etcd granted no lease: {}", answer.error()));
@@ -131,7 +131,7 @@ StatusOr<EtcdDirectory::LastTerm> EtcdDirectory::last_term(const std::string& na
   etcd::RangeRequest request;
   etcd::RangeResponse answer;
   request.set_key(terms_ + name);
-  MILLRACE_RETURN_IF_ERROR(calls_->ask("KV/Range", request, answer, deadline));
+  MILLRACE_RETURN_IF_ERROR(calls_.ask("KV/Range", request, answer, deadline));
   LastTerm last;
   if (answer.kvs_size() == 0) return last;
   const etcd::KeyValue& found = answer.kvs(0);
@@ -170,7 +170,7 @@ StatusOr<EtcdDirectory::Entered> EtcdDirectory::enter(const std::string& name, c
   put_term.set_key(terms_ + name);
   put_term.set_value(std::to_string(term));
   request.add_failure()->mutable_range()->set_key(prefix_ + name);
-  MILLRACE_RETURN_IF_ERROR(calls_->ask("KV/Txn", request, answer, deadline));
+  MILLRACE_RETURN_IF_ERROR(calls_.ask("KV/Txn", request, answer, deadline));
   if (answer.succeeded()) {
     entered.term = term;
     return entered;
@@ -235,7 +235,7 @@ StatusOr<std::optional<std::string>> EtcdDirectory::find(const std::string& name
   etcd::RangeRequest request;
   etcd::RangeResponse answer;
   request.set_key(prefix_ + name);
-  MILLRACE_RETURN_IF_ERROR(calls_->ask("KV/Range", request, answer, deadline));
+  MILLRACE_RETURN_IF_ERROR(calls_.ask("KV/Range", request, answer, deadline));
   if (answer.kvs_size() == 0) return std::optional<std::string>();
   return std::optional<std::string>(answer.kvs(0).value());
 }
@@ -247,7 +247,7 @@ StatusOr<std::vector<Directory::Entry>> EtcdDirectory::list(Deadline deadline) {
   std::string end = prefix_;
   ++end.back();  // the prefix ends with '/', so this is one past its last key
   request.set_range_end(end);
-  MILLRACE_RETURN_IF_ERROR(calls_->ask("KV/Range", request, answer, deadline));
+  MILLRACE_RETURN_IF_ERROR(calls_.ask("KV/Range", request, answer, deadline));
   std::vector<Entry> entries;
   for (const etcd::KeyValue& found : answer.kvs())
     entries.push_back({found.key().substr(prefix_.size()), found.value()});
@@ -268,7 +268,7 @@ Status EtcdDirectory::renew(Deadline deadline) {
   if (request.id() != 0) {
     const Clock::time_point begin = Clock::now();
     const Clock::duration paused = pauses_.paused();
-    MILLRACE_RETURN_IF_ERROR(calls_->ask_stream("Lease/LeaseKeepAlive", request, answer, deadline));
+    MILLRACE_RETURN_IF_ERROR(calls_.ask_stream("Lease/LeaseKeepAlive", request, answer, deadline));
     const std::lock_guard<std::mutex> lock(mutex_);
     if (answer.ttl() > 0) {
       renewed_ = begin;
@@ -319,18 +319,13 @@ void EtcdDirectory::keep_alive() {
   }
 }
 
-StatusOr<std::unique_ptr<Directory>> make_directory(const EtcdOptions& options) {
-  if (options.lease.count() < 1) return InvalidArgument("etcd: expected a lease of at least 1 s");
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<EtcdCalls> calls, EtcdCalls::open(options));
-  return std::unique_ptr<Directory>(std::make_unique<EtcdDirectory>(options, std::move(calls)));
-}
-
-constexpr EtcdModule kModule{&make_directory};
-
 }  // namespace
-}  // namespace millrace::ps
 
-extern "C" const char* millrace_module(const void** functions) {
-  *functions = &millrace::ps::kModule;
-  return millrace::build_stamp();
+StatusOr<std::unique_ptr<Directory>> make_etcd_directory(const EtcdOptions& options,
+                                                         EtcdMembers members) {
+  if (options.lease.count() < 1) return InvalidArgument("etcd: expected a lease of at least 1 s");
+  if (members.empty()) return InvalidArgument("etcd: expected at least one member");
+  return std::unique_ptr<Directory>(std::make_unique<EtcdDirectory>(options, std::move(members)));
 }
+
+}  // namespace millrace::ps

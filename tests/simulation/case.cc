@@ -134,6 +134,36 @@ Case make_case(uint64_t seed) {
   return job;
 }
 
+bool must_be_survived(const Case& job, const Fault& fault) {
+  const bool on_server = fault.role < job.servers;
+  switch (fault.kind) {
+    case Fault::Kind::kCut:
+      return true;
+    case Fault::Kind::kPause:
+      if (fault.replaced_after >= 0) return false;
+      if (on_server) return fault.length <= job.deadline / 3;
+      return job.silence == 0 ? fault.length <= job.deadline / 3 : fault.length <= job.silence / 2;
+    case Fault::Kind::kBlock:
+      return fault.length <= 2 * kSecond;
+    case Fault::Kind::kKill:
+      if (!on_server) {
+        // the others finish, and a replacement that has joined does, too
+        return job.mode == Mode::kSync && job.elastic && job.trainers > 1 &&
+               std::ranges::count(job.faults, Fault::Kind::kKill, &Fault::kind) == 1;
+      }
+      return job.mode == Mode::kSync && job.durable && job.snapshot_every == 1 &&
+             fault.restart >= 0 && fault.restart <= job.reconnect / 4 && fault.disk == 100 &&
+             !fault.torn;
+    case Fault::Kind::kDate:
+      return true;
+    case Fault::Kind::kSuspend:
+    case Fault::Kind::kNoEtcd:
+    case Fault::Kind::kEtcdDown:
+      return fault.length <= 2 * kSecond && fault.replaced_after < 0;
+  }
+  return false;
+}
+
 std::string role_name(const Case& job, int role) {
   return role < job.servers ? fmt::format("server {}", role)
                             : fmt::format("trainer {}", role - job.servers);
@@ -146,11 +176,49 @@ std::string describe(const Case& job) {
         fmt::format("{}snapshots every {}", job.durable ? "durable " : "", job.snapshot_every);
   return fmt::format(
       "seed {}: {}, {} servers, {} trainers, {} steps of up to {} s{}, {}, silence timeout {} s, "
-      "messages take up to {} s, {:.0f} % slow, {:.0f} % of the connections cut",
+      "messages take up to {} s, {:.0f} % slow, {:.0f} % of the connections cut{}",
       job.seed, kModes[static_cast<size_t>(job.mode)], job.servers, job.trainers, job.steps,
       seconds(job.longest_step), job.elastic ? ", elastic" : "", snapshots, seconds(job.silence),
-      seconds(job.noise.longest), 100 * job.noise.slow, 100 * job.noise.cut);
+      seconds(job.noise.longest), 100 * job.noise.slow, 100 * job.noise.cut,
+      job.etcd ? fmt::format(", etcd with leases of {} s, {:.0f} % of its messages lost",
+                             seconds(job.lease), 100 * job.etcd_losses)
+               : "");
 }
+
+namespace {
+
+std::string describe_folder(const Fault& fault) {
+  std::string text;
+  if (fault.disk < 100) text = fmt::format(" with its folder as of {} %", fault.disk);
+  if (fault.torn) text += ", what it wrote last is damaged";
+  return text;
+}
+
+// Faults of jobs with etcd.
+std::string describe_etcd_fault(const Fault& fault, const std::string& role,
+                                const std::string& when) {
+  static constexpr const char* kWays[] = {"between {} and etcd", "from {} to etcd",
+                                          "from etcd to {}"};
+  std::string text;
+  if (fault.kind == Fault::Kind::kEtcdDown)
+    return fmt::format("etcd is down {} for {} s", when, seconds(fault.length));
+  if (fault.kind == Fault::Kind::kDate)
+    return fmt::format("the date of {} jumps {} by {} s", role, when, seconds(fault.length));
+  if (fault.kind == Fault::Kind::kNoEtcd) {
+    const std::string way = fmt::format(fmt::runtime(kWays[static_cast<size_t>(fault.way)]), role);
+    text = fmt::format("messages {} wait {} for {} s", way, when, seconds(fault.length));
+  } else {
+    const bool suspended = fault.kind == Fault::Kind::kSuspend;
+    text = fmt::format("{} is {} {} for {} s", role, suspended ? "suspended" : "paused", when,
+                       seconds(fault.length));
+  }
+  if (fault.replaced_after < 0) return text;
+  return text + fmt::format(", another process starts in its place after {} s, with {} folder{}",
+                            seconds(fault.replaced_after),
+                            fault.own_folder ? "its own" : "the same", describe_folder(fault));
+}
+
+}  // namespace
 
 std::string describe(const Case& job, const Fault& fault) {
   const std::string role = role_name(job, fault.role);
@@ -158,20 +226,19 @@ std::string describe(const Case& job, const Fault& fault) {
       fmt::format("at {} s + {} switch points", seconds(fault.at), fault.steps);
   switch (fault.kind) {
     case Fault::Kind::kKill:
-      return fmt::format(
-          "{} is killed {}{}{}", role, when,
-          fault.restart < 0 ? ", for good"
-                            : fmt::format(", starts again {} s later", seconds(fault.restart)),
-          fault.disk == 100 ? "" : fmt::format(" with its folder as of {} %", fault.disk));
-    case Fault::Kind::kPause:
-      return fmt::format("{} is paused {} for {} s", role, when, seconds(fault.length));
+      return fmt::format("{} is killed {}{}{}", role, when,
+                         fault.restart < 0
+                             ? ", for good"
+                             : fmt::format(", starts again {} s later", seconds(fault.restart)),
+                         describe_folder(fault));
     case Fault::Kind::kCut:
       return fmt::format("all connections of {} end {}", role, when);
     case Fault::Kind::kBlock:
       return fmt::format("messages from {} to {} wait {} for {} s", role,
                          role_name(job, fault.other), when, seconds(fault.length));
+    default:
+      return describe_etcd_fault(fault, role, when);
   }
-  return "";
 }
 
 }  // namespace millrace::simulation

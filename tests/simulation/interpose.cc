@@ -60,8 +60,12 @@ RealCalls find_all() {
 constexpr Time kMonotonicStart = 1'000 * kSecond;
 constexpr Time kRealStart = 1'700'000'000 * kSecond;
 
+// What a clock of the running process shows when virtual time is 0.
 Time start_of(clockid_t clock) {
-  return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ? kRealStart : kMonotonicStart;
+  const Scheduler& scheduler = *Scheduler::active();
+  if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
+    return kRealStart + scheduler.date_shift();
+  return clock == CLOCK_BOOTTIME ? kMonotonicStart : kMonotonicStart - scheduler.suspended_for();
 }
 
 Time length_of(const timespec& time) {

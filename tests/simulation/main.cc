@@ -27,6 +27,9 @@ constexpr const char* kUsage = R"(usage: simulate_jobs [OPTIONS]
   --shrink         drop faults of a case that fails, as long as it still fails
   --twice          run each case twice: the events must be the same
   --trace          print the events of each case
+  --etcd           cases with etcd, which have seeds of their own
+  --unfenced       with --etcd: servers never ask whether they still have their names
+  --finds TEXT     expect a finding with this text: end with 0 at the first case that has it
 )";
 
 struct Options {
@@ -36,6 +39,9 @@ struct Options {
   bool shrink = false;
   bool twice = false;
   bool trace = false;
+  bool etcd = false;
+  bool unfenced = false;
+  std::string finds;
 };
 
 /// What a child process reported.
@@ -166,6 +172,28 @@ void print_findings(const std::vector<std::string>& findings) {
   if (findings.size() > kMost) fmt::print("  and {} more\n", findings.size() - kMost);
 }
 
+Case case_of(uint64_t seed, const Options& options) {
+  Case job = options.etcd ? make_etcd_case(seed) : make_case(seed);
+  job.is_fenced = !options.unfenced;
+  return job;
+}
+
+// Runs cases until one shows what is expected.
+int find_expected(const Options& options) {
+  for (uint64_t seed = options.from; seed <= options.to; ++seed) {
+    const Case job = case_of(seed, options);
+    const Result result = run(job, options.trace);
+    for (const std::string& finding : result.findings) {
+      if (finding.find(options.finds) == std::string::npos) continue;
+      print_case(job);
+      fmt::print("  as expected: {}\n", finding);
+      return 0;
+    }
+  }
+  fmt::print("seeds {} to {}: no case found '{}'\n", options.from, options.to, options.finds);
+  return 1;
+}
+
 // \returns true if the promises held
 bool judge(const Case& job, const Result& result, const Options& options) {
   std::vector<std::string> findings = result.findings;
@@ -196,7 +224,7 @@ int run_all(const Options& options) {
     if (!judge(job, result, options)) ++failed;
   };
   for (uint64_t seed = options.from; seed <= options.to; ++seed) {
-    running.push_back(start(make_case(seed), options.trace));
+    running.push_back(start(case_of(seed, options), options.trace));
     if (running.size() >= static_cast<size_t>(options.jobs)) end_first();
   }
   while (!running.empty()) end_first();
@@ -209,7 +237,7 @@ int run_all(const Options& options) {
 bool parse(const std::vector<std::string>& words, Options& options) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    const bool takes_value = word == "--seeds" || word == "--jobs";
+    const bool takes_value = word == "--seeds" || word == "--jobs" || word == "--finds";
     if (takes_value && ++i == words.size()) return false;
     if (word == "--seeds") {
       char* rest = nullptr;
@@ -218,6 +246,12 @@ bool parse(const std::vector<std::string>& words, Options& options) {
       if (*rest != '\0' || options.to < options.from) return false;
     } else if (word == "--jobs") {
       options.jobs = std::max(1, std::atoi(words[i].c_str()));
+    } else if (word == "--finds") {
+      options.finds = words[i];
+    } else if (word == "--etcd") {
+      options.etcd = true;
+    } else if (word == "--unfenced") {
+      options.unfenced = true;
     } else if (word == "--shrink") {
       options.shrink = true;
     } else if (word == "--twice") {
@@ -228,7 +262,7 @@ bool parse(const std::vector<std::string>& words, Options& options) {
       return false;
     }
   }
-  return true;
+  return options.etcd || !options.unfenced;  // without etcd there is no fence
 }
 
 }  // namespace
@@ -242,5 +276,6 @@ int main(int argc, char** argv) {
   }
   // the threads of OpenMP wait outside of the simulation
   setenv("OMP_NUM_THREADS", "1", 1);
-  return millrace::simulation::run_all(options);
+  return options.finds.empty() ? millrace::simulation::run_all(options)
+                               : millrace::simulation::find_expected(options);
 }

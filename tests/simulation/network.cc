@@ -20,12 +20,6 @@ constexpr Time kErrorGrace = 300 * kMillisecond;
 constexpr Time kFirstPause = 20 * kMillisecond;
 constexpr Time kLongestPause = 500 * kMillisecond;
 
-Time time_of(Deadline deadline, Time now) {
-  const auto left = deadline - std::chrono::steady_clock::now();
-  if (left > std::chrono::hours(1000)) return now + Time{3'600'000} * kSecond;
-  return now + std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
-}
-
 Deadline deadline_at(Time time, Time now) {
   return std::chrono::steady_clock::now() + std::chrono::nanoseconds(time - now);
 }
@@ -69,6 +63,12 @@ Network::Network(Scheduler& scheduler, uint64_t seed, Noise noise)
     : scheduler_(scheduler), random_(seed), noise_(noise) {}
 
 Network::~Network() = default;
+
+Time Network::time_of(Deadline deadline, Time now) {
+  const auto left = deadline - std::chrono::steady_clock::now();
+  if (left > std::chrono::hours(1000)) return now + Time{3'600'000} * kSecond;
+  return now + std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+}
 
 Time Network::delay() {
   if (random_.chance(noise_.slow)) return random_.between(noise_.shortest, noise_.slowest);
@@ -138,6 +138,7 @@ void Network::deliver(const std::shared_ptr<Exchange>& exchange) {
   ps::ReplyWriter writer(pool);
   Status status = reader.feed(bytes_of(exchange->request));
   const Time now = scheduler_.now();
+  const Time paused = scheduler_.paused_for(place.process);
   ++place.calls;
   if (status.ok()) {
     const Time left = exchange->deadline - exchange->sent_at;
@@ -147,6 +148,7 @@ void Network::deliver(const std::shared_ptr<Exchange>& exchange) {
   scheduler_.wake_all(&place);
   exchange->reply = flat(writer.finish(status));
   const Request& request = reader.request();
+  if (watcher_) watcher_({place.process, request, now, paused, status});
   scheduler_.note(fmt::format("{} {} of {} step {} number {}: {}",
                               scheduler_.name_of(place.process), method_name(request.method),
                               scheduler_.name_of(exchange->caller), request.step, request.sequence,
@@ -161,11 +163,13 @@ void Network::deliver(const std::shared_ptr<Exchange>& exchange) {
 
 class Network::SimulatedChannel final : public ps::Channel {
  public:
-  SimulatedChannel(Network& network, ProcessId process, std::string endpoint, Time reconnect)
+  SimulatedChannel(Network& network, ProcessId process, std::string endpoint, Time reconnect,
+                   bool short_first)
       : network_(network),
         process_(process),
         endpoint_(std::move(endpoint)),
-        reconnect_(reconnect) {}
+        reconnect_(reconnect),
+        short_first_(short_first) {}
 
   [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
 
@@ -197,7 +201,7 @@ class Network::SimulatedChannel final : public ps::Channel {
   StatusOr<std::shared_ptr<Place>> connect(Time until) {
     Scheduler& scheduler = network_.scheduler_;
     const Time begin = scheduler.now();
-    if (last_ != nullptr) until = std::min(until, begin + reconnect_);
+    if (last_ != nullptr || short_first_) until = std::min(until, begin + reconnect_);
     for (Time pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
       const auto found = network_.places_.find(endpoint_);
       if (found != network_.places_.end()) {
@@ -239,6 +243,7 @@ class Network::SimulatedChannel final : public ps::Channel {
   ProcessId process_;
   std::string endpoint_;
   Time reconnect_;
+  bool short_first_;
   std::shared_ptr<Place> last_;
 };
 
@@ -260,12 +265,12 @@ class Network::SimulatedListener final : public ps::Listener {
 
 class Network::SimulatedTransport final : public ps::Transport {
  public:
-  SimulatedTransport(Network& network, ProcessId process, Time reconnect)
-      : network_(network), process_(process), reconnect_(reconnect) {}
+  SimulatedTransport(Network& network, ProcessId process, Time reconnect, bool short_first)
+      : network_(network), process_(process), reconnect_(reconnect), short_first_(short_first) {}
 
   StatusOr<std::shared_ptr<ps::Channel>> connect(const std::string& endpoint) override {
     return std::shared_ptr<ps::Channel>(
-        std::make_shared<SimulatedChannel>(network_, process_, endpoint, reconnect_));
+        std::make_shared<SimulatedChannel>(network_, process_, endpoint, reconnect_, short_first_));
   }
   StatusOr<std::unique_ptr<ps::Listener>> listen(const std::string& endpoint,
                                                  ps::Handler& handler) override {
@@ -283,10 +288,26 @@ class Network::SimulatedTransport final : public ps::Transport {
   Network& network_;
   ProcessId process_;
   Time reconnect_;
+  bool short_first_;
 };
 
-std::shared_ptr<ps::Transport> Network::transport(ProcessId process, Time reconnect) {
-  return std::make_shared<SimulatedTransport>(*this, process, reconnect);
+std::shared_ptr<ps::Transport> Network::transport(ProcessId process, Time reconnect,
+                                                  bool short_first) {
+  return std::make_shared<SimulatedTransport>(*this, process, reconnect, short_first);
+}
+
+Status Network::probe(ProcessId process, const std::string& endpoint, Deadline deadline) {
+  const Time until = time_of(deadline, scheduler_.now());
+  const auto found = places_.find(endpoint);
+  const Time there = found == places_.end() ? scheduler_.now() + delay()
+                                            : arrival(process, found->second->process);
+  scheduler_.sleep_until(std::min(there, until));
+  if (there > until || !places_.contains(endpoint))
+    return {StatusCode::kDistributed, fmt::format("no connection to {}", endpoint)};
+  const Time back = arrival(places_.at(endpoint)->process, process);
+  scheduler_.sleep_until(std::min(back, until));
+  if (back <= until) return Ok();
+  return {StatusCode::kDistributed, fmt::format("no connection to {} in time", endpoint)};
 }
 
 }  // namespace millrace::simulation

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -8,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/status.h"
+#include "ps/transport/message.h"
 #include "ps/transport/transport.h"
 #include "tests/simulation/scheduler.h"
 
@@ -37,7 +40,11 @@ class Network {
 
   /// The transport of one process. \param reconnect  how long it looks for a server whose
   ///     connection broke
-  std::shared_ptr<ps::Transport> transport(Scheduler::ProcessId process, Time reconnect);
+  /// \param short_first  it looks no longer for a server to which it had no connection yet
+  std::shared_ptr<ps::Transport> transport(Scheduler::ProcessId process, Time reconnect,
+                                           bool short_first = false);
+  /// Opens a connection and closes it. Errors: kDistributed if no process listens there.
+  Status probe(Scheduler::ProcessId process, const std::string& endpoint, ps::Deadline deadline);
 
   /// Blocks messages of one direction until that time.
   void block(Scheduler::ProcessId from, Scheduler::ProcessId to, Time until);
@@ -48,6 +55,20 @@ class Network {
   /// True if a process listens there.
   [[nodiscard]] bool listens(const std::string& endpoint) const;
   void set_noise(const Noise& noise) { noise_ = noise; }
+  /// When a message that is sent now arrives.
+  [[nodiscard]] Time arrival(Scheduler::ProcessId from, Scheduler::ProcessId to);
+  /// A call that a server has carried out, or refused.
+  struct Served {
+    Scheduler::ProcessId server = 0;
+    const ps::Request& request;
+    Time begun = 0;          ///< when it arrived
+    Time paused_before = 0;  ///< how long the server had been paused by then
+    const Status& result;
+  };
+  /// Called in the server's process when a call has ended.
+  void watch(std::function<void(const Served&)> watcher) { watcher_ = std::move(watcher); }
+  /// The virtual time of a deadline of the running process.
+  static Time time_of(ps::Deadline deadline, Time now);
 
  private:
   class SimulatedChannel;
@@ -57,8 +78,6 @@ class Network {
   struct Place;
 
   [[nodiscard]] Time delay();
-  /// When a message that is sent now arrives.
-  [[nodiscard]] Time arrival(Scheduler::ProcessId from, Scheduler::ProcessId to);
   [[nodiscard]] Time blocked_until(Scheduler::ProcessId from, Scheduler::ProcessId to) const;
   void deliver(const std::shared_ptr<Exchange>& exchange);
   void lose(Exchange& exchange);
@@ -70,6 +89,7 @@ class Network {
   std::map<std::string, std::shared_ptr<Place>> places_;
   std::map<std::pair<Scheduler::ProcessId, Scheduler::ProcessId>, Time> blocked_;
   std::vector<std::weak_ptr<Exchange>> exchanges_;
+  std::function<void(const Served&)> watcher_;
 };
 
 }  // namespace millrace::simulation

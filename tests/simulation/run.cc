@@ -1,7 +1,6 @@
 #include "tests/simulation/run.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <set>
 
@@ -11,6 +10,8 @@
 #include "jobs/ps/server_job.h"
 #include "jobs/ps/trainer_job.h"
 #include "tests/simulation/checker.h"
+#include "tests/simulation/etcd.h"
+#include "tests/simulation/folders.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/programs.h"
 #include "tests/simulation/scheduler.h"
@@ -18,7 +19,6 @@
 namespace millrace::simulation {
 namespace {
 
-namespace fs = std::filesystem;
 using jobs::Server;
 using jobs::Trainer;
 using std::chrono::milliseconds;
@@ -41,7 +41,11 @@ class JobRun {
         network_(scheduler, job.seed * 5 + 3, job.noise),
         random_(job.seed * 7 + 5),
         checker_(job_),
-        roles_(static_cast<size_t>(job.servers + job.trainers)) {}
+        roles_(static_cast<size_t>(job.servers + job.trainers)) {
+    if (!job.etcd) return;
+    etcd_ = std::make_unique<Etcd>(scheduler, network_, job.seed * 17 + 11, job.etcd_losses);
+    network_.watch([this](const Network::Served& call) { check_served(call); });
+  }
 
   // The first simulated thread.
   void drive();
@@ -57,6 +61,9 @@ class JobRun {
     int starts = 0;
     bool joined = false;    ///< a trainer that has connected to all servers
     bool finishes = false;  ///< a trainer that has done all steps
+    std::string root;       ///< of a server: where its snapshots are
+    std::string address;    ///< of a server: where it listens if the job has etcd
+    bool torn = false;      ///< what a server had written was damaged
   };
   struct Event {
     Time at;
@@ -70,19 +77,22 @@ class JobRun {
   void plan_fault(const Fault& fault);
   void kill(const Fault& fault);
   void start(int role);
+  void end(int role, Scheduler::ProcessId process, Status result);
+  /// Pauses a process, or cuts it off from etcd; another one may take its place.
+  void silence(Role& role, const Fault& fault);
+  void replace(const Fault& fault, Scheduler::ProcessId process);
+  void cut_off_etcd(const Role& role, const Fault& fault);
+  void check_served(const Network::Served& call);
+  void judge(const Role& role, const std::string& name);
+  StatusOr<std::shared_ptr<ps::Transport>> transport(const Role& own);
   [[nodiscard]] bool any_runs() const;
   [[nodiscard]] bool any_trainer_left() const;
-  Status serve(int role);
-  Status train(int role, Scheduler::ProcessId process);
+  Status serve(int role, const Role& own);
+  Status train(int role, const Role& own);
   Status steps_of(Trainer& trainer, int number, Scheduler::ProcessId process, int64_t first);
   Status timed(Scheduler::ProcessId process, const char* what, const std::function<Status()>& call);
-  [[nodiscard]] std::string snapshots() const { return folder_ + "/snapshots"; }
-  [[nodiscard]] std::string disk_of(int role) const {
-    return fmt::format("{}/server-{}", snapshots(), role);
-  }
-  [[nodiscard]] std::string old_disk_of(int role) const {
-    return fmt::format("{}/old/server-{}", folder_, role);
-  }
+  [[nodiscard]] ServerFolder disk_of(int role) { return {at(role).root, role}; }
+  [[nodiscard]] ServerFolder old_disk_of(int role) const { return {folder_ + "/old", role}; }
   LogSink log_of(std::string who);
 
   const Case& job_;
@@ -92,34 +102,13 @@ class JobRun {
   Network network_;
   Random random_;
   Checker checker_;
+  std::unique_ptr<Etcd> etcd_;  ///< null: the job has none
   std::vector<Role> roles_;
+  std::vector<Role> former_;   ///< servers in whose place others were started while they lived
   std::vector<Event> events_;  ///< to come
   std::set<int> may_lose_;     ///< trainers
   bool gentle_ = true;         ///< all faults so far must be survived
 };
-
-// Faults after which the job must end well on all processes.
-bool must_be_survived(const Case& job, const Fault& fault) {
-  const bool on_server = fault.role < job.servers;
-  switch (fault.kind) {
-    case Fault::Kind::kCut:
-      return true;
-    case Fault::Kind::kPause:
-      if (on_server) return fault.length <= job.deadline / 3;
-      return job.silence == 0 ? fault.length <= job.deadline / 3 : fault.length <= job.silence / 2;
-    case Fault::Kind::kBlock:
-      return fault.length <= 2 * kSecond;
-    case Fault::Kind::kKill:
-      if (!on_server) {
-        // the others finish, and a replacement that has joined does, too
-        return job.mode == Mode::kSync && job.elastic && job.trainers > 1 &&
-               std::ranges::count(job.faults, Fault::Kind::kKill, &Fault::kind) == 1;
-      }
-      return job.mode == Mode::kSync && job.durable && job.snapshot_every == 1 &&
-             fault.restart >= 0 && fault.restart <= job.reconnect / 4 && fault.disk == 100;
-  }
-  return false;
-}
 
 LogSink JobRun::log_of(std::string who) {
   return [this, who = std::move(who)](LogLevel, std::string_view line) {
@@ -141,24 +130,29 @@ void JobRun::plan_fault(const Fault& fault) {
     scheduler_.note("fault: " + describe(job_, fault));
     action(role);
   };
+  if (fault.disk < 100) {
+    plan(fault.at * fault.disk / 100,
+         [this, &fault] { old_disk_of(fault.role).copy_from(disk_of(fault.role), job_.etcd); });
+  }
   switch (fault.kind) {
     case Fault::Kind::kKill:
-      if (fault.disk < 100) {
-        plan(fault.at * fault.disk / 100, [this, &fault] {
-          fs::remove_all(old_disk_of(fault.role));
-          fs::create_directories(folder_ + "/old");
-          if (fs::exists(disk_of(fault.role)))
-            fs::copy(disk_of(fault.role), old_disk_of(fault.role), fs::copy_options::recursive);
-        });
-      }
       plan(fault.at, [=, this, &fault] { happen([&](Role&) { kill(fault); }); });
       break;
     case Fault::Kind::kPause:
+    case Fault::Kind::kSuspend:
+    case Fault::Kind::kNoEtcd:
+      plan(fault.at, [=, this, &fault] { happen([&](Role& role) { silence(role, fault); }); });
+      break;
+    case Fault::Kind::kDate:
       plan(fault.at, [=, this, &fault] {
-        happen([&](Role& role) {
-          scheduler_.pause(role.process, true);
-          plan(scheduler_.now() + fault.length,
-               [this, process = role.process] { scheduler_.pause(process, false); });
+        happen([&](Role& role) { scheduler_.shift_date(role.process, fault.length); });
+      });
+      break;
+    case Fault::Kind::kEtcdDown:
+      plan(fault.at, [=, this, &fault] {
+        happen([&](Role&) {
+          etcd_->set_down(true);
+          plan(scheduler_.now() + fault.length, [this] { etcd_->set_down(false); });
         });
       });
       break;
@@ -173,6 +167,57 @@ void JobRun::plan_fault(const Fault& fault) {
       });
       break;
   }
+}
+
+void JobRun::cut_off_etcd(const Role& role, const Fault& fault) {
+  const Time until = scheduler_.now() + fault.length;
+  if (fault.way != Fault::Way::kFromEtcd) network_.block(role.process, etcd_->process(), until);
+  if (fault.way != Fault::Way::kToEtcd) network_.block(etcd_->process(), role.process, until);
+}
+
+void JobRun::silence(Role& role, const Fault& fault) {
+  const Scheduler::ProcessId process = role.process;
+  if (fault.kind == Fault::Kind::kNoEtcd) {
+    cut_off_etcd(role, fault);
+  } else {
+    scheduler_.pause(process, true);
+    plan(scheduler_.now() + fault.length, [this, &fault, process] {
+      scheduler_.pause(process, false, fault.kind == Fault::Kind::kSuspend);
+    });
+  }
+  if (fault.replaced_after < 0) return;
+  for (int t = 0; t < job_.trainers; ++t) may_lose_.insert(t);
+  plan(
+      scheduler_.now() + fault.replaced_after, [this, &fault, process] { replace(fault, process); },
+      true);
+}
+
+void JobRun::replace(const Fault& fault, Scheduler::ProcessId process) {
+  Role& role = at(fault.role);
+  if (role.process != process || role.state != State::kRunning) return;
+  former_.push_back(role);
+  if (fault.own_folder) {
+    const ServerFolder before = fault.disk < 100 ? old_disk_of(fault.role) : disk_of(fault.role);
+    role.root = fmt::format("{}/snapshots-{}", folder_, former_.size());
+    disk_of(fault.role).copy_from(before, true);
+  } else {
+    scheduler_.drop_file_locks(process);
+  }
+  start(fault.role);
+}
+
+// After another process took a server's name in etcd, the server must carry out nothing. A call
+// that it has just carried out may be answered a moment later, or after a pause.
+void JobRun::check_served(const Network::Served& call) {
+  constexpr Time kMoment = 10 * kMillisecond;
+  const Time taken = etcd_->taken_from(call.server);
+  const bool ran = scheduler_.paused_for(call.server) == call.paused_before;
+  if (!call.result.ok() || taken == kNever) return;
+  if (call.begun <= taken && (!ran || scheduler_.now() <= taken + kMoment)) return;
+  checker_.add(fmt::format(
+      "split brain: {} carried out {} of trainer {}, {} ms after another process took its name",
+      scheduler_.name_of(call.server), method_name(call.request.method),
+      call.request.caller.trainer, (scheduler_.now() - taken) / kMillisecond));
 }
 
 void JobRun::kill(const Fault& fault) {
@@ -192,10 +237,10 @@ void JobRun::kill(const Fault& fault) {
   plan(
       scheduler_.now() + fault.restart,
       [this, &fault] {
-        if (fault.disk < 100 && fs::exists(old_disk_of(fault.role))) {
-          fs::remove_all(disk_of(fault.role));
-          fs::copy(old_disk_of(fault.role), disk_of(fault.role), fs::copy_options::recursive);
-        }
+        const ServerFolder old = old_disk_of(fault.role);
+        if (fault.disk < 100 && old.exists()) disk_of(fault.role).copy_from(old, job_.etcd);
+        if (fault.torn) disk_of(fault.role).tear(random_);
+        at(fault.role).torn |= fault.torn;
         start(fault.role);
       },
       true);
@@ -208,24 +253,32 @@ void JobRun::start(int number) {
   role.state = State::kRunning;
   ++role.starts;
   role.joined = false;
+  if (is_server(number)) role.address = endpoint_of(number + 100 * (role.starts - 1));
   scheduler_.note("start: " + scheduler_.name_of(role.process));
-  scheduler_.spawn(role.process, [this, number, process = role.process] {
-    Status result = is_server(number) ? serve(number) : train(number, process);
+  scheduler_.spawn(role.process, [this, number, own = role] {
+    const Scheduler::ProcessId process = own.process;
+    Status result = is_server(number) ? serve(number, own) : train(number, own);
     scheduler_.note(
         fmt::format("end: {}: {}", scheduler_.name_of(process),
                     result.ok() ? std::string_view("ok") : status_code_name(result.code())));
     if (!result.ok()) scheduler_.remark("  " + result.to_string());
     network_.end(process);
-    at(number).result = std::move(result);
-    at(number).state = State::kEnded;
+    end(number, process, std::move(result));
     scheduler_.wake_all(this);
     (void)scheduler_.kill(process);
   });
 }
 
+void JobRun::end(int number, Scheduler::ProcessId process, Status result) {
+  const auto former = std::ranges::find(former_, process, &Role::process);
+  Role& role = former == former_.end() ? at(number) : *former;
+  role.result = std::move(result);
+  role.state = State::kEnded;
+}
+
 bool JobRun::any_runs() const {
-  return std::ranges::any_of(roles_,
-                             [](const Role& role) { return role.state == State::kRunning; });
+  const auto runs = [](const Role& role) { return role.state == State::kRunning; };
+  return std::ranges::any_of(roles_, runs) || std::ranges::any_of(former_, runs);
 }
 
 bool JobRun::any_trainer_left() const {
@@ -234,6 +287,7 @@ bool JobRun::any_trainer_left() const {
 }
 
 void JobRun::drive() {
+  for (Role& role : roles_) role.root = folder_ + "/snapshots";
   for (int role = 0; role < static_cast<int>(roles_.size()); ++role)
     plan(
         random_.between(0, 50 * kMillisecond), [this, role] { start(role); }, true);
@@ -251,22 +305,41 @@ void JobRun::drive() {
   }
   for (int role = 0; role < static_cast<int>(roles_.size()); ++role) {
     if (at(role).starts == 0) checker_.add(role_name(job_, role) + " was never started");
-    const Status& result = at(role).result;
-    if (at(role).state != State::kEnded || result.ok()) continue;
+    if (at(role).state != State::kEnded || at(role).result.ok()) continue;
     if (!is_server(role)) may_lose_.insert(role - job_.servers);
-    const bool out_of_turn = result.message().find("barrier first") != std::string::npos;
-    if (result.code() != StatusCode::kDistributed || out_of_turn)
-      checker_.add(fmt::format("{} ended with {}", role_name(job_, role), result.to_string()));
-    else if (gentle_ && (at(role).starts == 1 || at(role).joined))
-      checker_.add(
-          fmt::format("{} did not survive: {}", role_name(job_, role), result.to_string()));
+    judge(at(role), role_name(job_, role));
   }
+  for (const Role& role : former_)
+    if (!role.result.ok()) judge(role, scheduler_.name_of(role.process));
   std::vector<int> starts;
   for (int t = 0; t < job_.trainers; ++t) starts.push_back(at(job_.servers + t).starts);
   checker_.judge_ends(may_lose_, starts);
 }
 
-Status JobRun::serve(int role) {
+void JobRun::judge(const Role& role, const std::string& name) {
+  const Status& result = role.result;
+  if (role.torn && result.code() == StatusCode::kInvalidData) return;
+  const bool out_of_turn = result.message().find("barrier first") != std::string::npos;
+  if (result.code() != StatusCode::kDistributed || out_of_turn)
+    checker_.add(fmt::format("{} ended with {}", name, result.to_string()));
+  else if (gentle_ && (role.starts == 1 || role.joined))
+    checker_.add(fmt::format("{} did not survive: {}", name, result.to_string()));
+}
+
+StatusOr<std::shared_ptr<ps::Transport>> JobRun::transport(const Role& own) {
+  if (etcd_ == nullptr) return network_.transport(own.process, job_.reconnect);
+  Etcd::Place place;
+  place.listen_at = own.address;
+  place.lease = job_.lease;
+  place.patience = job_.reconnect;
+  place.is_fenced = job_.is_fenced;
+  place.log = [log = log_of(scheduler_.name_of(own.process))](const std::string& line) {
+    log(LogLevel::kInfo, line);
+  };
+  return etcd_->transport(own.process, place);
+}
+
+Status JobRun::serve(int role, const Role& own) {
   Server::Settings settings;
   ps::ServerOptions& service = settings.service;
   service.start_timeout = std::chrono::seconds(60);
@@ -274,7 +347,7 @@ Status JobRun::serve(int role) {
   service.elastic = job_.elastic;
   service.report_interval = milliseconds(0);
   if (job_.snapshot_every > 0) {
-    service.snapshot_root = snapshots();
+    service.snapshot_root = own.root;
     service.snapshot_every = job_.mode == Mode::kSync ? job_.snapshot_every : 0;
     service.snapshot_interval =
         milliseconds(job_.mode == Mode::kSync ? 0 : 100 * job_.snapshot_every);
@@ -283,7 +356,7 @@ Status JobRun::serve(int role) {
   service.log = [log = log_of(role_name(job_, role))](const std::string& line) {
     log(LogLevel::kInfo, line);
   };
-  const auto transport = network_.transport(scheduler_.current_process(), job_.reconnect);
+  MILLRACE_ASSIGN_OR_RETURN(const auto transport, this->transport(own));
   MILLRACE_ASSIGN_OR_RETURN(
       const auto server,
       jobs::ServerJob::open(
@@ -321,7 +394,8 @@ Status JobRun::steps_of(Trainer& trainer, int number, Scheduler::ProcessId proce
 }
 
 // What jobs::train() does, with feeds of its own.
-Status JobRun::train(int role, Scheduler::ProcessId process) {
+Status JobRun::train(int role, const Role& own) {
+  const Scheduler::ProcessId process = own.process;
   const int number = role - job_.servers;
   Trainer::Settings settings;
   settings.trainer = number;
@@ -331,10 +405,11 @@ Status JobRun::train(int role, Scheduler::ProcessId process) {
   settings.log = log_of(role_name(job_, role));
   std::unique_ptr<Trainer> trainer;
   MILLRACE_RETURN_IF_ERROR(timed(process, "opening", [&] {
+    MILLRACE_ASSIGN_OR_RETURN(const auto transport, this->transport(own));
     MILLRACE_ASSIGN_OR_RETURN(
         trainer, jobs::TrainerJob::open({files_.program("trainer", number),
                                          files_.startup("trainer", number), files_.slices(), ""},
-                                        settings, network_.transport(process, job_.reconnect)));
+                                        settings, transport));
     return Ok();
   }));
   at(role).joined = true;
@@ -380,6 +455,10 @@ void JobRun::report(Outcome& outcome) const {
       state = role.result.ok() ? std::string_view("ok") : status_code_name(role.result.code());
     outcome.results +=
         fmt::format("{}{}: {}", i == 0 ? "" : ", ", role_name(job_, static_cast<int>(i)), state);
+  }
+  for (const Role& role : former_) {
+    if (role.state != State::kEnded)
+      outcome.findings.push_back(scheduler_.name_of(role.process) + ", replaced, has not ended");
   }
 }
 

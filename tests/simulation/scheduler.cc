@@ -69,13 +69,19 @@ Scheduler::ProcessId Scheduler::current_process() const {
   return self_->process;
 }
 
-void Scheduler::pause(ProcessId process, bool paused) {
+void Scheduler::pause(ProcessId process, bool paused, bool suspended) {
   Process& target = processes_[index(process)];
   if (paused == target.paused) return;
   target.paused = paused;
-  if (paused) target.paused_at = now_;
-  if (!paused) target.paused_for += now_ - target.paused_at;
   woken_ = true;
+  if (paused) target.paused_at = now_;
+  if (paused) return;
+  const Time length = now_ - target.paused_at;
+  target.paused_for += length;
+  if (!suspended) return;
+  target.suspended += length;
+  for (const auto& thread : threads_)
+    if (thread->process == process && thread->wake_at != kNever) thread->wake_at += length;
 }
 
 Time Scheduler::paused_for(ProcessId process) const {
@@ -94,12 +100,16 @@ bool Scheduler::kill(ProcessId process) {
     if (held && is_static(mutex)) return false;
   }
   processes_[index(process)].alive = false;
+  drop_file_locks(process);
+  return true;
+}
+
+void Scheduler::drop_file_locks(ProcessId process) {
   for (const auto& [file, owner] : file_locks_) {
     struct flock none {};
     none.l_type = F_UNLCK;
     if (owner == process) (void)real().fcntl(file, F_OFD_SETLK, &none);
   }
-  return true;
 }
 
 // ---- threads

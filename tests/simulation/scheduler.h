@@ -76,13 +76,22 @@ class Scheduler {
     return processes_[index(process)].name;
   }
   /// The threads of a paused process do not run, while time passes.
-  void pause(ProcessId process, bool paused);
+  /// \param suspended  as if its machine was suspended: the monotonic clock stands still
+  void pause(ProcessId process, bool paused, bool suspended = false);
+  /// The clock of the date jumps for a process.
+  void shift_date(ProcessId process, Time by) { processes_[index(process)].date_shift += by; }
+  /// What the clocks of the running process differ from now().
+  [[nodiscard]] Time date_shift() const { return processes_[index(self_->process)].date_shift; }
+  [[nodiscard]] Time suspended_for() const { return processes_[index(self_->process)].suspended; }
   /// How long the process was paused in all.
   [[nodiscard]] Time paused_for(ProcessId process) const;
   /// The threads of a killed process never run again; its objects stay in memory. \returns false if
   /// it cannot be killed now, because one of its threads holds a lock of an object that all
   /// processes share
   bool kill(ProcessId process);
+  /// Releases the locks of files that a process has, which does not notice it: as a file server
+  /// does with those of a machine that it does not hear of.
+  void drop_file_locks(ProcessId process);
   /// Records that the running process has locked an open file, so that its lock ends with it.
   void own_file_lock(int file) { file_locks_[file] = current_process(); }
 
@@ -145,6 +154,8 @@ class Scheduler {
     bool paused = false;
     Time paused_at = 0;
     Time paused_for = 0;
+    Time suspended = 0;   ///< the part of it that the monotonic clock does not show
+    Time date_shift = 0;  ///< of CLOCK_REALTIME
   };
   /// A mutex (owner and count) or a lock of readers and writers.
   struct Lock {
