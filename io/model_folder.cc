@@ -94,6 +94,16 @@ Dims squeezed(llvm::ArrayRef<int64_t> dims) {
   return kept;
 }
 
+// The number of rows of a sparse table grows, so only their width is checked.
+Status fit_rows(const Tensor& rows, const Dims& declared) {
+  bool fits = rows.rank() == declared.size();
+  for (size_t i = 1; fits && i < declared.size(); ++i)
+    fits = declared[i] == -1 || declared[i] == rows.dims()[i];
+  return fits ? Ok()
+              : InvalidData("expected rows of [{}], found {}", fmt::join(declared, ", "),
+                            describe(rows));
+}
+
 // Sets the dims of an array to the declared ones; they may differ in axes of extent 1.
 Status fit_dims(Tensor& tensor, const Dims& declared) {
   bool fits = tensor.rank() == declared.size();
@@ -118,7 +128,8 @@ Status fit_declared(Value& value, const ParamSpec& spec) {
   if (tensor == nullptr) return Ok();  // a tensor array
   if (spec.dtype && tensor->dtype() != *spec.dtype)
     return InvalidData("expected dtype {}, found {}", dtype_name(*spec.dtype), describe(*tensor));
-  return spec.dims && rows == nullptr ? fit_dims(*tensor, *spec.dims) : Ok();
+  if (!spec.dims) return Ok();
+  return rows != nullptr ? fit_rows(*tensor, *spec.dims) : fit_dims(*tensor, *spec.dims);
 }
 
 namespace {

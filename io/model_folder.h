@@ -32,8 +32,8 @@ StatusOr<std::string> find_params(const std::string& folder, const std::string& 
 std::vector<ParamSpec> persistables_of(const Program& program);
 
 /// Checks a value against what a program declares about its var: kind, dtype, and dims, which may
-/// differ in axes of extent 1. A dense tensor then gets the declared dims.
-/// Errors: kInvalidData with expected and found; the value is then unchanged.
+/// differ in axes of extent 1, and for selected rows in dim 0. A dense tensor then gets the
+/// declared dims. Errors: kInvalidData with expected and found; the value is then unchanged.
 Status fit_declared(Value& value, const ParamSpec& spec);
 
 /// Reads parameters of a program: an npz archive (detected by content), a combined file of all

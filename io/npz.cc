@@ -141,6 +141,10 @@ StatusOr<Tensor> take_tensor(Tensors& members, const std::string& name) {
           "beside {}",
           name, text.size(), describe(tensor));
     }
+  } else if (tensor.dtype() == DType::kBfloat16) {
+    return InvalidData(
+        "member '{}' is of uint16: expected a member '{}.dtype' that says \"bfloat16\"", name,
+        name);
   }
   std::vector<LodLevel> levels;
   while (true) {

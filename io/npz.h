@@ -34,8 +34,8 @@ StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path,
 /// Reads the values of an npz archive by var name, with the naming conventions of the command line:
 /// `<var>`; `<var>.lod0`, `<var>.lod1`, ... (int64 offsets); `<var>.rows` and `<var>.height` for
 /// selected rows; `<var>.0`, `<var>.1`, ... for an array, with `<var>.length` if elements may be
-/// missing (never written); `<var>.dtype` = "bfloat16" next to uint16 bits. Prefixes such as
-/// "step0/" are part of the name.
+/// missing (never written); `<var>.dtype` = "bfloat16" next to uint16 bits, which are refused
+/// without it. Prefixes such as "step0/" are part of the name.
 /// Errors: as read_npz(); kInvalidData for inconsistent companion members.
 StatusOr<std::map<std::string, Value>> read_values(const std::string& path,
                                                    const NpzLimits& limits = {});

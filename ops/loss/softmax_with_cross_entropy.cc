@@ -12,11 +12,12 @@ Status check_label(const InferContext& ctx, llvm::ArrayRef<int64_t> loss, size_t
   const bool soft = ctx.attr<bool>("soft_label");
   Dims expected(loss.begin(), loss.end());
   if (soft) expected[axis] = logits.dims[axis];
-  bool fits = label.rank() == expected.size();
-  for (size_t i = 0; fits && i < expected.size(); ++i)
-    fits = dims_agree(label.dims[i], expected[i]);
+  Dims compared = expected;
   // Front ends of 2.x omit the class dim of hard labels.
-  if (!fits && !soft && label.rank() + 1 == expected.size()) return Ok();
+  if (!soft && label.rank() + 1 == expected.size()) compared.erase(compared.begin() + axis);
+  bool fits = label.rank() == compared.size();
+  for (size_t i = 0; fits && i < compared.size(); ++i)
+    fits = dims_agree(label.dims[i], compared[i]);
   if (fits) return Ok();
   return ctx.error("Label must have shape {} for Logits {}, axis {} and {} labels, found {}",
                    dims_text(expected), dims_text(logits.dims), axis, soft ? "soft" : "hard",

@@ -136,5 +136,23 @@ TEST_F(RefusalsTest, RefusesATemporaryWithoutAValueInAnOptionalSlot) {
   }
 }
 
+// A condition of another type or size would count as true.
+TEST_F(RefusalsTest, RefusesAConditionOfAnAllReduceThatIsNoBool) {
+  const auto program = Program::create();
+  for (const char* const name : {"x", "y", "c"})
+    program->root().declare(name, VarSpec::tensor(DType::kFloat32, {1}));
+  program->root()
+      .append_op("c_allreduce_sum")
+      .set_input("X", "x")
+      .set_input("Cond", "c")
+      .set_output("Out", "y");
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1}, {1});
+  feeds["c"] = tensor_value({1}, {0});
+  std::vector<Value> results;
+  EXPECT_THAT(prepare(*program)->run(feeds, {"y"}, results).to_string(),
+              HasSubstr("Cond must be one bool, found f32 [1]"));
+}
+
 }  // namespace
 }  // namespace millrace::executor

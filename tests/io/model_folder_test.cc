@@ -202,6 +202,18 @@ TEST_F(ModelFolder, NpzMayHoldMoreOrLessButMustFit) {
                                             "'b'; found 'surplus'"));
 }
 
+TEST_F(ModelFolder, RowsHaveTheDeclaredWidth) {
+  Value value;
+  auto& rows = value.as<SelectedRows>();
+  rows.rows = {1};
+  rows.height = 5;
+  ASSERT_TRUE(rows.value.resize(DType::kFloat32, {1, 3}).ok());
+  ParamSpec spec{"table", VarKind::kSelectedRows, DType::kFloat32, Dims{9, 3}};
+  EXPECT_TRUE(fit_declared(value, spec).ok());
+  spec.dims = Dims{9, 4};
+  EXPECT_EQ(fit_declared(value, spec).message(), "expected rows of [9, 4], found f32 [1, 3]");
+}
+
 TEST_F(ModelFolder, ErrorsLeaveTheScopeAsItWas) {
   Scope scope;
   put("b", bytes_of(kLinear + "/params").substr(0, 32));

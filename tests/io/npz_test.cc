@@ -169,6 +169,19 @@ TEST_F(Npz, CompanionsMustFit) {
   EXPECT_THAT(error_of(members), HasSubstr("'h.dtype': expected the bytes of \"bfloat16\""));
 }
 
+// Whole numbers of 16 bits would be taken for the bits of other numbers.
+TEST_F(Npz, Uint16WithoutItsMeaningIsRefused) {
+  Values values;
+  ASSERT_TRUE(values["h"].as<Tensor>().resize(DType::kBfloat16, {2}).ok());
+  std::string bytes = *npz_bytes(values);
+  const std::string companion = "h.dtype";
+  for (size_t at = bytes.find(companion); at != std::string::npos; at = bytes.find(companion))
+    bytes.replace(at, companion.size(), "h.other");
+  put_file(path_, bytes);
+  EXPECT_THAT(read_values(path_).status().to_string(),
+              HasSubstr("member 'h' is of uint16: expected a member 'h.dtype'"));
+}
+
 TEST_F(Npz, ClaimedLengthsCostNothing) {
   Values members;
   put_integers(members, "a.length", {int64_t{1} << 60});

@@ -161,5 +161,28 @@ TEST(Hash, DependsOnTheSeedAndStaysBelowTheModulus) {
   EXPECT_NE(hashes[0], hashes[1]);
 }
 
+TEST(AverageAccumulates, TheShortestWindowIsAtMostTheLongest) {
+  RunOp op("average_accumulates");
+  for (const char* const slot : {"param", "in_sum_1", "in_sum_2", "in_sum_3"})
+    op.in(slot, {1}, {1});
+  for (const char* const slot : {"in_num_accumulates", "in_old_num_accumulates", "in_num_updates"})
+    op.in(slot, {1}, {1}, kI64);
+  for (const char* const slot : {"out_sum_1", "out_sum_2", "out_sum_3", "out_num_accumulates",
+                                 "out_old_num_accumulates", "out_num_updates"})
+    op.out(slot);
+  op.attr("max_average_window", int64_t{8});
+  EXPECT_THAT(op.run_text(), HasSubstr("'min_average_window' is 10000, expected at most"));
+}
+
+// Without its state, the scale would be that of this batch.
+TEST(QuantizeLinear, RefusesAStateOfAnotherType) {
+  RunOp op("quantize_linear");
+  op.in("X", {2}, {1, 2}, kF64).in("Scale", {1}, {1}, kF64).in("ZeroPoint", {1}, {0}, kF64);
+  op.in("InState", {1}, {1}).in("InAccum", {1}, {1});
+  op.attr("is_test", false).attr("quant_axis", -1);
+  op.out("Y").out("OutScale").out("OutState").out("OutAccum");
+  EXPECT_THAT(op.run_text(), HasSubstr("InState and InAccum must be one number each"));
+}
+
 }  // namespace
 }  // namespace millrace::kernels

@@ -92,6 +92,15 @@ TEST(RoiAlign, CoordinatesBeyondAllImagesAreRefused) {
   EXPECT_THAT(op.run_text(), HasSubstr("ROIs has coordinate 1000000000"));
 }
 
+TEST(RoiAlign, RefusesAScaleThatIsNotAboveZero) {
+  RunOp op("roi_align");
+  op.in("X", {1, 1, 4, 4}, {1})
+      .in("ROIs", {1, 4}, {0, 0, 1, 1}, DType::kFloat32, Lod({{0, 1}}))
+      .attr("spatial_scale", -0.25F)
+      .out("Out");
+  EXPECT_EQ(op.run_text(), "attribute 'spatial_scale' is -0.25, expected a number above 0");
+}
+
 TEST(TargetAssign, UnmatchedPredictionsGetTheMismatchValue) {
   RunOp op("target_assign");
   op.in("X", {3, 1, 2}, {1, 2, 3, 4, 5, 6}, DType::kFloat32, Lod({{0, 2, 3}}))

@@ -119,5 +119,13 @@ TEST(ProximalAdagrad, ShrinksTowardsZero) {
   }
 }
 
+TEST(BceLoss, RefusesWhatIsNoProbability) {
+  for (const double wrong : {1.25, -0.25}) {
+    RunOp op("bce_loss");
+    op.in("X", {2, 1}, {0.5, wrong}).in("Label", {2, 1}, {1, 0}).out("Out");
+    EXPECT_THAT(op.run_text(), HasSubstr("at 1, expected a probability from 0 to 1"));
+  }
+}
+
 }  // namespace
 }  // namespace millrace::kernels

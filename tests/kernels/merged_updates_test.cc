@@ -145,5 +145,16 @@ TEST(Updates, OfSixteenBitsNeedTheCopyThatTheyAskFor) {
   }
 }
 
+// Another method would decay nothing.
+TEST(Updates, MergedMomentumRefusesAnUnknownMethod) {
+  RunOp op("merged_momentum");
+  op.in("Param", {2}, {1, 2}).in("Grad", {2}, {1, 1}).in("Velocity", {2}, {0, 0});
+  op.in("LearningRate", {1}, {0.1}).attr("mu", 0.9F);
+  op.attr("regularization_method", std::vector<std::string>{"l1_decay"});
+  op.attr("regularization_coeff", std::vector<float>{0.5F});
+  op.out_in_place("ParamOut", "Param").out_in_place("VelocityOut", "Velocity");
+  EXPECT_THAT(op.run_text(), ::testing::HasSubstr("names 'l1_decay' for parameter 0"));
+}
+
 }  // namespace
 }  // namespace millrace::kernels

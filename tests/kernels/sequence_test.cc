@@ -108,6 +108,13 @@ RunOp ctc(const Values& labels) {
   return op;
 }
 
+TEST(WarpCtc, RefusesLabelsWithFractions) {
+  RunOp op("warpctc");
+  op.in("Logits", {5, 3}, {0}, kF64, Lod({{0, 5}}));
+  op.in("Label", {1, 1}, {1.5}, DType::kFloat32, Lod({{0, 1}})).out("Loss").out("WarpCTCGrad");
+  EXPECT_EQ(op.run_text(), "expected integers, found f32 [1, 1]");
+}
+
 TEST(WarpCtc, IsTheSumOverAllAlignments) {
   const Values logits = waves(15, 0.8);
   for (const Values& labels : {Values{1, 2}, Values{2, 2}, Values{1}, Values{2, 1, 2}}) {

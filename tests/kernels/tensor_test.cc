@@ -313,6 +313,19 @@ TEST(Multiplex, ChecksIds) {
   EXPECT_THAT(op.run_text(), HasSubstr("Ids has 2 at 1, expected a number in [0, 2)"));
 }
 
+// Rows of the same number of bytes in all would be mixed up.
+TEST(Multiplex, OperandsAndIdsMustFit) {
+  const auto refusal = [](const Dims& second, DType dtype, const Dims& ids) {
+    RunOp op("multiplex");
+    op.in("X", {2, 3}, {1}).in("X", second, {3}, dtype).in("Ids", ids, {0}, kI32).out("Out");
+    return op.run_text();
+  };
+  EXPECT_EQ(refusal({2, 3}, DType::kFloat32, {2, 1}), "ok");
+  EXPECT_THAT(refusal({3, 2}, DType::kFloat32, {2, 1}), HasSubstr("type and shape of X[0]"));
+  EXPECT_THAT(refusal({2, 3}, kI32, {2, 1}), HasSubstr("type and shape of X[0]"));
+  EXPECT_THAT(refusal({2, 3}, DType::kFloat32, {3, 1}), HasSubstr("a number for each row"));
+}
+
 // Programs may give a shape more than once: as an attribute, as a tensor, and as a list of tensors.
 // The precedence is that of the original 2.6.2.
 TEST(Shapes, AreThoseOfTheTensorBeforeTheList) {

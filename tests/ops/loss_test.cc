@@ -33,6 +33,11 @@ TEST(SoftmaxWithCrossEntropy, AlongAnAxis) {
   EXPECT_EQ(infer("softmax_with_cross_entropy", "Logits=f32[2,3,4] Label=i64[2,1,4]",
                   "Softmax Loss", {{"axis", make_attr(1)}}),
             "Softmax=f32[2,3,4] Loss=f32[2,1,4]");
+  EXPECT_EQ(infer("softmax_with_cross_entropy", "Logits=f32[2,3,4] Label=i64[2,3]", "Loss"),
+            "Loss=f32[2,3,1]");
+  EXPECT_EQ(infer("softmax_with_cross_entropy", "Logits=f32[2,3,4] Label=i64[3,2]", "Loss"),
+            "Label must have shape [2, 3, 1] for Logits [2, 3, 4], axis 2 and hard labels, found "
+            "[3, 2]");
   EXPECT_EQ(infer("softmax_with_cross_entropy", "Logits=f32[4,5] Label=i64[4,2]", "Loss"),
             "Label must have shape [4, 1] for Logits [4, 5], axis 1 and hard labels, found [4, 2]");
   EXPECT_EQ(grad("softmax_with_cross_entropy", "Logits Label", "Softmax Loss", {}, "Label"),

@@ -71,7 +71,10 @@ StatusOr<Kernel> average_accumulates(const KernelSetup& op) {
   const AverageSlots slots = average_slots(op);
   const double share = op.attr<float>("average_window");
   const auto longest = op.attr<int64_t>("max_average_window");
-  const auto shortest = std::min(op.attr<int64_t>("min_average_window"), longest);
+  const auto shortest = op.attr<int64_t>("min_average_window");
+  if (shortest > longest)
+    return op.error("attribute 'min_average_window' is {}, expected at most max_average_window, {}",
+                    shortest, longest);
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& param = ctx.in(slots.param);
     Tensor* sums[3];

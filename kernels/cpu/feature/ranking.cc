@@ -15,9 +15,8 @@ namespace {
 constexpr int64_t kCounts = 2;
 
 Status check_columns(const KernelContext& ctx, const Tensor& x, bool use_cvm, const Tensor& y) {
-  const int64_t width = use_cvm ? x.dim(1) : x.dim(1) - kCounts;
-  if (x.rank() == 2 && width >= 0 && y.numel() == x.dim(0) * width && y.dtype() == x.dtype())
-    return Ok();
+  const int64_t width = x.rank() != 2 ? -1 : use_cvm ? x.dim(1) : x.dim(1) - kCounts;
+  if (width >= 0 && y.numel() == x.dim(0) * width && y.dtype() == x.dtype()) return Ok();
   return ctx.error("found {} for X {}, expected {} columns", describe(y), describe(x), width);
 }
 

@@ -19,13 +19,28 @@ T log_tail(T x) {
   return vmath::log1p_unit(vmath::exp(x > T(0) ? -x : x));
 }
 
+// The formula limits logarithms, so that it has a plausible result for any number.
+Status check_probabilities(const Tensor& x) {
+  return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
+    const auto values = x.values<typename decltype(tag)::type>();
+    for (size_t i = 0; i < values.size(); ++i)
+      if (!(values[i] >= 0 && values[i] <= 1))
+        return KernelContext::error("X has {} at {}, expected a probability from 0 to 1", values[i],
+                                    i);
+    return Ok();
+  });
+}
+
 StatusOr<Kernel> bce_loss(const KernelSetup& op) {
-  return map_kernel<2>(op, {"X", "Label"}, "Out", [](auto x, auto label) {
+  Kernel loss = map_kernel<2>(op, {"X", "Label"}, "Out", [](auto x, auto label) {
     using T = decltype(x);
-    constexpr T kLeast = -100;  // added inside a logarithm
+    constexpr T kLeast = -100;  // least logarithm
     return (label - 1) * std::max(vmath::log(1 - x), kLeast) -
            label * std::max(vmath::log(x), kLeast);
   });
+  return in_order(
+      [x = op.input("X")](const KernelContext& ctx) { return check_probabilities(ctx.in(x)); },
+      std::move(loss));
 }
 StatusOr<Kernel> bce_loss_grad(const KernelSetup& op) {
   return map_kernel<3>(op, {"X", "Label", "Out@GRAD"}, "X@GRAD", [](auto x, auto label, auto dout) {

@@ -116,6 +116,11 @@ Status run(const KernelContext& ctx, const AucSlots& slots, int64_t buckets, int
                      describe(*batch.predict), describe(ctx.in(slots.label)));
   if (batch.weight != nullptr && batch.weight->dtype() != DType::kFloat32)
     return ctx.error("InsTagWeight must be f32, found {}", describe(*batch.weight));
+  if (batch.weight != nullptr && batch.weight->numel() > 1 &&
+      batch.weight->numel() != batch.predict->dim(0))
+    return ctx.error(
+        "InsTagWeight must have one element, or one for each row of Predict {}, found {}",
+        describe(*batch.predict), describe(*batch.weight));
   MILLRACE_ASSIGN_OR_RETURN(const std::byte* const labels,
                             elements_as(ctx.device(), ctx.in(slots.label), DType::kInt64, 0));
   batch.labels = reinterpret_cast<const int64_t*>(labels);

@@ -56,10 +56,11 @@ StatusOr<const T*> per_channel(const KernelContext& ctx, ArgIndex arg, const cha
   return ctx.error("{} must have {} elements, found {}", slot, view.size, describe(*tensor));
 }
 
-// Adds the maxima of the channels to the moving average, which determines the scales.
+// The scales are the maxima of the channels. That of a whole tensor is a moving average if the op
+// has its state.
 template <typename T>
-void update_scales(const KernelContext& ctx, const LinearArgs& args, const AxisView& view,
-                   const T* x, std::vector<T>& scales) {
+Status update_scales(const KernelContext& ctx, const LinearArgs& args, const AxisView& view,
+                     const T* x, std::vector<T>& scales) {
   const Tensor* const state = ctx.find_in(args.in_state);
   const Tensor* const accum = ctx.find_in(args.in_accum);
   for (int64_t c = 0; c < view.size; ++c) {
@@ -69,14 +70,18 @@ void update_scales(const KernelContext& ctx, const LinearArgs& args, const AxisV
           std::max(largest, largest_magnitude(x + (o * view.size + c) * view.inner, view.inner));
     scales[static_cast<size_t>(c)] = largest;
   }
-  if (view.size != 1 || state == nullptr || accum == nullptr || state->dtype() != kDTypeOf<T> ||
-      accum->dtype() != kDTypeOf<T> || state->numel() != 1 || accum->numel() != 1)
-    return;
+  if (args.axis >= 0 || (state == nullptr && accum == nullptr)) return Ok();
+  for (const Tensor* const part : {state, accum}) {
+    if (part == nullptr || part->dtype() != kDTypeOf<T> || part->numel() != 1)
+      return ctx.error("InState and InAccum must be one number each, of the type of X, found {}",
+                       part == nullptr ? "nothing" : describe(*part));
+  }
   const T count = static_cast<T>(args.rate) * *state->data<T>() + T(1);
   const T sum = static_cast<T>(args.rate) * *accum->data<T>() + scales[0];
   scales[0] = sum / count;
   if (Tensor* const out = ctx.find_out(args.out_state)) *out->data<T>() = count;
   if (Tensor* const out = ctx.find_out(args.out_accum)) *out->data<T>() = sum;
+  return Ok();
 }
 
 // An op that only observes the values passes them on.
@@ -106,7 +111,7 @@ Status quantize_as(const KernelContext& ctx, const LinearArgs& args) {
     if (given == nullptr) return ctx.error("input Scale holds no tensor");
     std::copy(given, given + view.size, scales.begin());
   } else {
-    update_scales(ctx, args, view, x.data<T>(), scales);
+    MILLRACE_RETURN_IF_ERROR(update_scales(ctx, args, view, x.data<T>(), scales));
   }
   if (Tensor* const out = ctx.find_out(args.out_scale); out != nullptr && !args.is_test)
     std::copy(scales.begin(), scales.end(), out->data<T>());

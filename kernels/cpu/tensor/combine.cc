@@ -27,11 +27,12 @@ StatusOr<Kernel> multiplex(const KernelSetup& op) {
     Tensor& out = ctx.out(out_arg);
     const size_t bytes = row_bytes(out);
     for (int32_t k = 0; k < x.count; ++k) {
-      if (ctx.in(x, k).bytes() != out.bytes())
-        return ctx.error("X[{}] {} must have the shape of X[0] {}", k, describe(ctx.in(x, k)),
+      const Tensor& operand = ctx.in(x, k);
+      if (operand.dims() != out.dims() || operand.dtype() != out.dtype())
+        return ctx.error("X[{}] {} must have the type and shape of X[0] {}", k, describe(operand),
                          describe(out));
     }
-    if (out.rank() == 0 || ids_tensor.numel() < out.dims()[0])
+    if (out.rank() == 0 || ids_tensor.numel() != out.dims()[0])
       return ctx.error("Ids {} must have a number for each row of X {}", describe(ids_tensor),
                        describe(out));
     return with_index(ids_tensor, "Ids", [&](const auto* ids) -> Status {
@@ -54,6 +55,9 @@ StatusOr<Kernel> multiplex_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids_tensor, needed(ctx, ids_arg, "Ids"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, grad_arg, "Out@GRAD"));
     const size_t bytes = row_bytes(*grad);
+    if (grad->rank() == 0 || ids_tensor->numel() != grad->dims()[0])
+      return ctx.error("Ids {} must have a number for each row of Out@GRAD {}",
+                       describe(*ids_tensor), describe(*grad));
     for (int32_t k = 0; k < x_grad.count; ++k) {
       if (!ctx.has_out(x_grad, k)) continue;
       Tensor& to = ctx.out(x_grad, k);
@@ -62,7 +66,7 @@ StatusOr<Kernel> multiplex_grad(const KernelSetup& op) {
       fill_zero(ctx.device(), to);
     }
     return with_index(*ids_tensor, "Ids", [&](const auto* ids) -> Status {
-      const int64_t rows = std::min(ids_tensor->numel(), grad->rank() == 0 ? 0 : grad->dims()[0]);
+      const int64_t rows = grad->dims()[0];
       MILLRACE_RETURN_IF_ERROR(check_range(ids, rows, x_grad.count, "Ids"));
       for (int64_t i = 0; i < rows; ++i) {
         const auto k = static_cast<int32_t>(ids[i]);

@@ -55,6 +55,8 @@ StatusOr<RoiPlan> plan_rois(const KernelContext& ctx, const RoiAttrs& attrs) {
         "{} must hold images and ROIs be [regions, {}] of the same type, found {} and {}",
         attrs.x_slot, attrs.width, describe(*x), describe(*rois));
   }
+  if (!(attrs.scale > 0))
+    return ctx.error("attribute 'spatial_scale' is {}, expected a number above 0", attrs.scale);
   RoiPlan plan{x->dim(0), x->dim(1), x->dim(2), x->dim(3), {}};
   std::vector<int64_t> counts;
   if (const Tensor* const given = ctx.find_in(attrs.rois_num)) {
