@@ -195,16 +195,22 @@ StatusOr<EtcdDirectory::Entered> EtcdDirectory::enter(const std::string& name, c
 StatusOr<uint64_t> EtcdDirectory::announce(const std::string& name, const std::string& address,
                                            uint64_t least, Deadline deadline) {
   Mine mine{.address = address};
-  while (mine.term == 0) {
+  for (;;) {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t held, lease(deadline));
-    MILLRACE_ASSIGN_OR_RETURN(const Entered entered, enter(name, mine, least, held, deadline));
-    mine.term = entered.term;
-    mine.lease = held;
-    if (mine.term != 0) break;
-    if (Clock::now() + kEtcdDirectoryPause >= deadline) {
+    const StatusOr<Entered> entered = enter(name, mine, least, held, deadline);
+    const bool is_late = Clock::now() + kEtcdDirectoryPause >= deadline;
+    if (!entered.ok()) {
+      if (is_late) return entered.status();
+      // the lease may have ended meanwhile; then the next attempt has a new one
+      MILLRACE_RETURN_IF_ERROR(keep_lease(held, deadline));
+    } else if (entered->term != 0) {
+      mine.term = entered->term;
+      mine.lease = held;
+      break;
+    } else if (is_late) {
       return Status(StatusCode::kDistributed,
                     fmt::format("'{}' is already served at {}, according to etcd", name,
-                                entered.other.empty() ? "another address" : entered.other));
+                                entered->other.empty() ? "another address" : entered->other));
     }
     std::this_thread::sleep_for(kEtcdDirectoryPause);
   }
@@ -295,8 +301,9 @@ Status EtcdDirectory::keep_lease(int64_t lease, Deadline deadline) {
   const BootClock::time_point begin = BootClock::now();
   MILLRACE_RETURN_IF_ERROR(calls_.ask_stream("Lease/LeaseKeepAlive", request, answer, deadline));
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (lease_ != lease) return Ok();  // another thread has noticed its end
   if (answer.ttl() > 0) {
-    renewed_ = begin;
+    renewed_ = std::max(renewed_, begin);
   } else {
     lease_ = 0;
   }

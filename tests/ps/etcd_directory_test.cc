@@ -10,10 +10,12 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "proto/etcd.pb.h"
 #include "ps/discovery/etcd_member.h"
 #include "tests/simulation/etcd_store.h"
 
@@ -86,6 +88,7 @@ class EtcdDirectoryTest : public ::testing::Test {
     members.push_back(std::make_unique<LocalMember>(etcd_, process));
     return std::move(make_etcd_directory(options, std::move(members))).value();
   }
+  static std::string name_of(int process) { return "s:" + std::to_string(process); }
   LocalEtcd etcd_;
 };
 
@@ -102,22 +105,25 @@ TEST_F(EtcdDirectoryTest, RenewsShortLeasesAndNotTooOften) {
 }
 
 TEST_F(EtcdDirectoryTest, AProcessThatIsCutOffDoesNotKnowWhetherItHasItsName) {
-  const auto first = directory(1, 1);
-  ASSERT_TRUE(first->announce("a:1", "h:1", 1, in_time(milliseconds(500))).ok());
-  etcd_.cut_off(1, true);
-  std::this_thread::sleep_for(milliseconds(1100));
-  const auto unknown = first->still_has("a:1", in_time(milliseconds(100)));
+  constexpr int kProcesses = 5;
+  std::vector<std::unique_ptr<Directory>> all;
+  for (int i = 0; i < kProcesses; ++i) {
+    all.push_back(directory(i, 1));
+    ASSERT_TRUE(all.back()->announce(name_of(i), "h:1", 1, in_time(milliseconds(500))).ok());
+  }
+  for (int i = 0; i < kProcesses; ++i) etcd_.cut_off(i, true);
+  std::this_thread::sleep_for(milliseconds(1050));
+  const auto unknown = all[0]->still_has(name_of(0), in_time(milliseconds(50)));
   EXPECT_EQ(unknown.status().code(), StatusCode::kDistributed);
   EXPECT_THAT(unknown.status().to_string(), HasSubstr("cannot tell whether it still has the name"));
-  // it waits until etcd responds
-  std::thread heals([&] {
-    std::this_thread::sleep_for(milliseconds(300));
-    etcd_.cut_off(1, false);
-  });
-  const auto again = first->still_has("a:1", in_time(milliseconds(5000)));
-  heals.join();
-  ASSERT_TRUE(again.ok()) << again.status().to_string();
-  EXPECT_TRUE(*again);
+  // they wait until etcd responds, and has deleted the entries whose leases have ended
+  for (int i = 0; i < kProcesses; ++i) etcd_.cut_off(i, false);
+  for (int i = 0; i < kProcesses; ++i) {
+    const auto again =
+        all[static_cast<size_t>(i)]->still_has(name_of(i), in_time(milliseconds(5000)));
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    EXPECT_TRUE(*again) << i;
+  }
 }
 
 TEST_F(EtcdDirectoryTest, AProcessThatWasCutOffLosesItsNameToAnother) {
@@ -148,6 +154,24 @@ TEST_F(EtcdDirectoryTest, ANewLeaseIsNoName) {
   etcd_.refuse("KV/Txn", false);
   EXPECT_TRUE(*first->still_has("a:1", in_time(milliseconds(5000))));
   EXPECT_EQ(first->list(in_time(milliseconds(500)))->size(), 1U);
+}
+
+// The lease of a process that waits for a name ends meanwhile.
+TEST_F(EtcdDirectoryTest, ANameIsRegisteredUnderAnotherLease) {
+  auto first = directory(1, 60);
+  ASSERT_TRUE(first->announce("a:1", "h:1", 1, in_time(milliseconds(500))).ok());
+  const auto second = directory(2, 60);
+  StatusOr<uint64_t> term = uint64_t{0};
+  std::thread waits([&] { term = second->announce("a:1", "h:2", 1, in_time(milliseconds(5000))); });
+  while (etcd_.calls("KV/Txn") < 2) std::this_thread::sleep_for(milliseconds(10));
+  etcd::LeaseRevokeRequest end;
+  end.set_id(simulation::EtcdStore::kFirstLease + 1);
+  ASSERT_TRUE(etcd_.call({"Lease/LeaseRevoke", false, end.SerializeAsString()}, 0).ok());
+  first.reset();
+  waits.join();
+  ASSERT_TRUE(term.ok()) << term.status().to_string();
+  EXPECT_EQ(*term, 2U);
+  EXPECT_TRUE(*second->still_has("a:1", in_time(milliseconds(500))));
 }
 
 TEST_F(EtcdDirectoryTest, RefusesWhatCannotBeUsed) {
