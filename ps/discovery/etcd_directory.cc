@@ -56,6 +56,7 @@ class EtcdDirectory final : public Directory {
   // What an attempt to register a name found.
   struct Entered {
     std::string other;       // address of another process that has the name; empty: none
+    int64_t lease = 0;       // of that process
     uint64_t last_term = 0;  // term of the last process that had it
     uint64_t term = 0;       // of this process; 0: the name was not registered
   };
@@ -184,6 +185,7 @@ StatusOr<EtcdDirectory::Entered> EtcdDirectory::enter(const std::string& name, c
   const etcd::KeyValue& other = answer.responses(0).range().kvs(0);
   if (other.lease() != lease) {
     entered.other = other.value();
+    entered.lease = other.lease();
     return entered;
   }
   // this process has the name already, from a request whose response was lost
@@ -321,6 +323,10 @@ Status EtcdDirectory::enter_again(const std::string& name, const Mine& mine, Dea
     log(fmt::format("'{}' is registered in etcd again", name));
     return Ok();
   }
+  if (entered.lease != 0 && entered.lease == mine.lease)
+    return Status(
+        StatusCode::kDistributed,
+        fmt::format("etcd has not deleted the entry of '{}' yet, whose lease has ended", name));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     mine_[name].lost = true;
