@@ -33,10 +33,11 @@ class Directory {
   /// cannot be reached.
   virtual StatusOr<uint64_t> announce(const std::string& name, const std::string& address,
                                       uint64_t least, Deadline deadline) = 0;
-  /// Whether a name that this process announced still belongs to it. Asks the service only if this
-  /// process was paused for so long that its entry may have expired; an entry that has expired is
-  /// registered again, unless another process has had the name since.
-  /// Errors: kDistributed if the service has to be asked and cannot be reached by the deadline.
+  /// Whether a name that this process announced still belongs to it. As long as no other process
+  /// can have it, the answer needs no call. Later, because this process was paused, its machine
+  /// suspended, or the service out of reach, waits until the service has responded; an entry that
+  /// has expired is registered again, unless another process has had the name since.
+  /// Errors: kDistributed if the service has not responded by the deadline.
   virtual StatusOr<bool> still_has(const std::string& name, Deadline deadline) = 0;
   /// The address under a name; none if the name is not registered. Errors: kDistributed.
   virtual StatusOr<std::optional<std::string>> find(const std::string& name, Deadline deadline) = 0;

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
+#include "framework/base/boot_clock.h"
 #include "framework/base/errors.h"
 #include "framework/base/exceptions.h"
-#include "framework/base/pause_watch.h"
 #include "proto/etcd.pb.h"
 #include "ps/discovery/etcd.h"
 #include "ps/discovery/etcd_calls.h"
@@ -45,6 +45,7 @@ class EtcdDirectory final : public Directory {
   struct Mine {
     std::string address;
     uint64_t term = 0;  // 0: none yet
+    int64_t lease = 0;  // under which it is registered
     bool lost = false;  // another process has had the name since
   };
   // The term of the last process that had a name, and the revision that set it.
@@ -55,6 +56,7 @@ class EtcdDirectory final : public Directory {
   // What an attempt to register a name found.
   struct Entered {
     std::string other;       // address of another process that has the name; empty: none
+    int64_t lease = 0;       // of that process
     uint64_t last_term = 0;  // term of the last process that had it
     uint64_t term = 0;       // of this process; 0: the name was not registered
   };
@@ -64,7 +66,10 @@ class EtcdDirectory final : public Directory {
   StatusOr<Entered> enter(const std::string& name, const Mine& mine, uint64_t least, int64_t lease,
                           Deadline deadline);
   void keep_alive();
+  // Whether this process has a name; none if etcd has to be asked. The caller must hold mutex_.
+  [[nodiscard]] std::optional<bool> knows(const std::string& name) const;
   Status renew(Deadline deadline);
+  Status keep_lease(int64_t lease, Deadline deadline);
   Status enter_again(const std::string& name, const Mine& mine, Deadline deadline);
   void log(const std::string& line) const {
     if (options_.log) options_.log(line);
@@ -73,16 +78,16 @@ class EtcdDirectory final : public Directory {
   const EtcdOptions options_;
   const std::string prefix_;
   const std::string terms_;  // prefix of the keys with terms, which have no lease
-  const PauseWatch pauses_;
   EtcdCalls calls_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
-  int64_t lease_ = 0;  // 0: none
+  int64_t lease_ = 0;              // 0: none
+  BootClock::time_point renewed_;  // when its last renewal was requested
   std::map<std::string, Mine> mine_;
-  std::mutex renewing_;           // held by the thread that renews, before mutex_
-  Clock::time_point renewed_;     // when the last renewal was requested
-  Clock::duration paused_at_{0};  // the pauses until then
+  std::condition_variable renewal_ended_;
+  bool is_wanted_ = false;  // a thread waits for a renewal
+  Status last_error_;       // of the last renewal
   std::thread keeper_;
 };
 
@@ -112,8 +117,7 @@ StatusOr<int64_t> EtcdDirectory::lease(Deadline deadline) {
   etcd::LeaseGrantRequest request;
   etcd::LeaseGrantResponse answer;
   request.set_ttl(options_.lease.count());
-  const Clock::time_point begin = Clock::now();
-  const Clock::duration paused = pauses_.paused();
+  const BootClock::time_point begin = BootClock::now();
   MILLRACE_RETURN_IF_ERROR(calls_.ask("Lease/LeaseGrant", request, answer, deadline));
   if (answer.id() == 0)
     return Status(StatusCode::kDistributed,
@@ -121,7 +125,6 @@ StatusOr<int64_t> EtcdDirectory::lease(Deadline deadline) {
   const std::lock_guard<std::mutex> lock(mutex_);
   lease_ = answer.id();
   renewed_ = begin;
-  paused_at_ = paused;
   if (!keeper_.joinable()) keeper_ = std::thread([this] { keep_alive(); });
   return lease_;
 }
@@ -182,6 +185,7 @@ StatusOr<EtcdDirectory::Entered> EtcdDirectory::enter(const std::string& name, c
   const etcd::KeyValue& other = answer.responses(0).range().kvs(0);
   if (other.lease() != lease) {
     entered.other = other.value();
+    entered.lease = other.lease();
     return entered;
   }
   // this process has the name already, from a request whose response was lost
@@ -193,15 +197,22 @@ StatusOr<EtcdDirectory::Entered> EtcdDirectory::enter(const std::string& name, c
 StatusOr<uint64_t> EtcdDirectory::announce(const std::string& name, const std::string& address,
                                            uint64_t least, Deadline deadline) {
   Mine mine{.address = address};
-  while (mine.term == 0) {
+  for (;;) {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t held, lease(deadline));
-    MILLRACE_ASSIGN_OR_RETURN(const Entered entered, enter(name, mine, least, held, deadline));
-    mine.term = entered.term;
-    if (mine.term != 0) break;
-    if (Clock::now() + kEtcdDirectoryPause >= deadline) {
+    const StatusOr<Entered> entered = enter(name, mine, least, held, deadline);
+    const bool is_late = Clock::now() + kEtcdDirectoryPause >= deadline;
+    if (!entered.ok()) {
+      if (is_late) return entered.status();
+      // the lease may have ended meanwhile; then the next attempt has a new one
+      MILLRACE_RETURN_IF_ERROR(keep_lease(held, deadline));
+    } else if (entered->term != 0) {
+      mine.term = entered->term;
+      mine.lease = held;
+      break;
+    } else if (is_late) {
       return Status(StatusCode::kDistributed,
                     fmt::format("'{}' is already served at {}, according to etcd", name,
-                                entered.other.empty() ? "another address" : entered.other));
+                                entered->other.empty() ? "another address" : entered->other));
     }
     std::this_thread::sleep_for(kEtcdDirectoryPause);
   }
@@ -210,24 +221,33 @@ StatusOr<uint64_t> EtcdDirectory::announce(const std::string& name, const std::s
   return mine.term;
 }
 
+// An entry exists at least until its lease has ended, by a clock that counts suspensions; later,
+// another process may have the name.
+std::optional<bool> EtcdDirectory::knows(const std::string& name) const {
+  const auto mine = mine_.find(name);
+  if (mine == mine_.end() || mine->second.lost) return false;
+  const bool is_entered = lease_ != 0 && mine->second.lease == lease_;
+  if (is_entered && BootClock::now() < renewed_ + options_.lease) return true;
+  return std::nullopt;
+}
+
 StatusOr<bool> EtcdDirectory::still_has(const std::string& name, Deadline deadline) {
-  const auto known = [&]() -> std::optional<bool> {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto mine = mine_.find(name);
-    if (mine == mine_.end() || mine->second.lost) return false;
-    // without a pause, an etcd that does not answer is no reason to stop serving
-    if (pauses_.paused() == paused_at_ || Clock::now() < renewed_ + options_.lease) return true;
-    return std::nullopt;
-  };
-  if (const std::optional<bool> has = known()) return *has;
-  const std::lock_guard<std::mutex> renewing(renewing_);
-  if (const std::optional<bool> has = known()) return *has;  // another thread has asked
-  MILLRACE_RETURN_IF_ERROR(
-      renew(std::min(deadline, Clock::now() + options_.lease))
-          .with_note(fmt::format("this server was paused, and cannot tell whether it still has the "
-                                 "name '{}'",
-                                 name)));
-  return known().value_or(true);
+  std::unique_lock<std::mutex> lock(mutex_);
+  std::optional<bool> has;
+  renewal_ended_.wait_until(lock, deadline, [&] {
+    has = knows(name);
+    if (has || stop_) return true;
+    is_wanted_ = true;
+    wake_.notify_all();
+    return false;
+  });
+  if (has) return *has;
+  return Status(StatusCode::kDistributed,
+                fmt::format("this server has not heard from etcd for its lease of {} s, and cannot "
+                            "tell whether it still has the name '{}'",
+                            options_.lease.count(), name))
+      .with_note(last_error_.ok() ? "etcd was asked and has not responded yet"
+                                  : last_error_.message());
 }
 
 StatusOr<std::optional<std::string>> EtcdDirectory::find(const std::string& name,
@@ -254,31 +274,40 @@ StatusOr<std::vector<Directory::Entry>> EtcdDirectory::list(Deadline deadline) {
   return entries;
 }
 
-// Renews the lease. If it has expired, requests a new one and registers all entries again. The
-// caller must hold renewing_. Errors: only those of etcd; a name that was lost is marked.
+// Renews the lease. If it has expired, requests a new one. Registers all entries again that are not
+// registered under the lease. Errors: only those of etcd; a name that was lost is marked.
 Status EtcdDirectory::renew(Deadline deadline) {
-  etcd::LeaseKeepAliveRequest request;
-  etcd::LeaseKeepAliveResponse answer;
+  int64_t held = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    held = lease_;
+  }
+  if (held != 0) MILLRACE_RETURN_IF_ERROR(keep_lease(held, deadline));
   std::map<std::string, Mine> entries;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    request.set_id(lease_);
     entries = mine_;
-  }
-  if (request.id() != 0) {
-    const Clock::time_point begin = Clock::now();
-    const Clock::duration paused = pauses_.paused();
-    MILLRACE_RETURN_IF_ERROR(calls_.ask_stream("Lease/LeaseKeepAlive", request, answer, deadline));
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (answer.ttl() > 0) {
-      renewed_ = begin;
-      paused_at_ = paused;
-      return Ok();
-    }
-    lease_ = 0;
+    held = lease_;
   }
   for (const auto& [name, mine] : entries) {
-    if (!mine.lost) MILLRACE_RETURN_IF_ERROR(enter_again(name, mine, deadline));
+    if (!mine.lost && (held == 0 || mine.lease != held))
+      MILLRACE_RETURN_IF_ERROR(enter_again(name, mine, deadline));
+  }
+  return Ok();
+}
+
+Status EtcdDirectory::keep_lease(int64_t lease, Deadline deadline) {
+  etcd::LeaseKeepAliveRequest request;
+  etcd::LeaseKeepAliveResponse answer;
+  request.set_id(lease);
+  const BootClock::time_point begin = BootClock::now();
+  MILLRACE_RETURN_IF_ERROR(calls_.ask_stream("Lease/LeaseKeepAlive", request, answer, deadline));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (lease_ != lease) return Ok();  // another thread has noticed its end
+  if (answer.ttl() > 0) {
+    renewed_ = std::max(renewed_, begin);
+  } else {
+    lease_ = 0;
   }
   return Ok();
 }
@@ -287,9 +316,17 @@ Status EtcdDirectory::enter_again(const std::string& name, const Mine& mine, Dea
   MILLRACE_ASSIGN_OR_RETURN(const int64_t held, lease(deadline));
   MILLRACE_ASSIGN_OR_RETURN(const Entered entered, enter(name, mine, mine.term, held, deadline));
   if (entered.term == mine.term) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      mine_[name].lease = held;
+    }
     log(fmt::format("'{}' is registered in etcd again", name));
     return Ok();
   }
+  if (entered.lease != 0 && entered.lease == mine.lease)
+    return Status(
+        StatusCode::kDistributed,
+        fmt::format("etcd has not deleted the entry of '{}' yet, whose lease has ended", name));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     mine_[name].lost = true;
@@ -301,22 +338,25 @@ Status EtcdDirectory::enter_again(const std::string& name, const Mine& mine, Dea
 }
 
 void EtcdDirectory::keep_alive() {
-  bool was_good = true;
+  const Clock::duration lease = options_.lease;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    wake_.wait_for(lock, options_.lease / 3, [this] { return stop_; });
-    if (stop_) return;
+    const bool was_good = last_error_.ok();
+    // after a failure, a thread that waits does not make this one ask again at once
+    wake_.wait_for(lock, was_good ? lease / 3 : kEtcdDirectoryPause,
+                   [&] { return stop_ || (is_wanted_ && was_good); });
+    if (stop_) break;
+    is_wanted_ = false;
     lock.unlock();
-    const Status status = [this] {
-      const std::lock_guard<std::mutex> renewing(renewing_);
-      return without_exceptions("while a lease is renewed",
-                                [this] { return renew(Clock::now() + options_.lease / 2); });
-    }();
+    Status status = without_exceptions("while a lease is renewed",
+                                       [&] { return renew(Clock::now() + lease / 2); });
     if (!status.ok() && was_good)
       log(fmt::format("cannot renew entries in etcd: {}", status.to_string()));
-    was_good = status.ok();
     lock.lock();
+    last_error_ = std::move(status);
+    renewal_ended_.notify_all();
   }
+  renewal_ended_.notify_all();
 }
 
 }  // namespace

@@ -157,9 +157,15 @@ bool must_be_survived(const Case& job, const Fault& fault) {
     case Fault::Kind::kDate:
       return true;
     case Fault::Kind::kSuspend:
+      return fault.length <= 2 * kSecond && fault.replaced_after < 0;
     case Fault::Kind::kNoEtcd:
     case Fault::Kind::kEtcdDown:
-      return fault.length <= 2 * kSecond && fault.replaced_after < 0;
+      // calls wait for etcd; the only such fault may last longer
+      return fault.replaced_after < 0 &&
+             (fault.length <= 2 * kSecond ||
+              (fault.length <= job.deadline / 3 &&
+               std::ranges::count(job.faults, Fault::Kind::kDate, &Fault::kind) + 1 ==
+                   std::ssize(job.faults)));
   }
   return false;
 }

@@ -23,6 +23,7 @@ namespace millrace::simulation {
 class EtcdStore {
  public:
   using ProcessId = Scheduler::ProcessId;
+  static constexpr int64_t kFirstLease = 1001;  ///< the next ones follow
 
   explicit EtcdStore(uint64_t seed) : random_(seed) {}
 
@@ -69,7 +70,7 @@ class EtcdStore {
   std::map<std::string, Entry> entries_;
   std::map<int64_t, Lease> leases_;
   int64_t revision_ = 1;
-  int64_t last_lease_ = 1000;
+  int64_t last_lease_ = kFirstLease - 1;
   std::map<std::string, ProcessId> owners_;  ///< by name: the last process that registered it
   std::map<ProcessId, Time> taken_;
 };
