@@ -210,16 +210,17 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
       servers[static_cast<size_t>(oldest - greetings.begin())]->channel->endpoint();
   const uint64_t reason_epoch = oldest->epoch;
   const int64_t step = joins ? newest + ahead : oldest->answer.sent;
-  const bool agree = !again && !joins &&
-                     std::all_of(greetings.begin(), greetings.end(), [&](const Greeting& each) {
-                       return each.answer.sent == step && each.answer.applied == step &&
-                              each.answer.standing != Standing::kMustGoBack;
-                     });
+  const bool is_settled =
+      !again && !joins &&
+      std::all_of(greetings.begin(), greetings.end(), [&](const Greeting& each) {
+        return each.answer.sent == step && each.answer.applied == step &&
+               each.answer.standing != Standing::kMustGoBack;
+      });
   for (size_t i = 0; i < servers.size(); ++i) {
     Server& server = *servers[i];
     const std::lock_guard lock(server.hello);
     server.epoch = greetings[i].epoch;
-    if (!agree) {
+    if (!is_settled) {
       Request request =
           protocol::pack(protocol::GoTo{step, settled_number(server), reason, reason_epoch});
       address(server, request);
