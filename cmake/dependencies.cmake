@@ -11,8 +11,6 @@ find_package(ONNX 1.12 CONFIG REQUIRED) # targets onnx, onnx_proto; migrate only
 find_package(gRPC 1.51 CONFIG REQUIRED) # parameter servers
 # oneDNN's OpenMP runtime, to set its number of threads and to use them; no code is compiled with -fopenmp.
 find_library(GOMP_LIBRARY NAMES libgomp.so.1 gomp REQUIRED)
-add_library(gomp_runtime INTERFACE)
-target_link_libraries(gomp_runtime INTERFACE ${GOMP_LIBRARY})
 # Allocator of transpile-program, which allocates and frees millions of small objects on several threads. Without it the
 # tool behaves the same, but takes about a sixth more processor time.
 find_library(MIMALLOC_LIBRARY mimalloc)
@@ -23,16 +21,13 @@ if(MIMALLOC_LIBRARY AND MIMALLOC_INCLUDE AND NOT MILLRACE_SANITIZE)
   target_include_directories(quick_allocator SYSTEM INTERFACE ${MIMALLOC_INCLUDE})
   target_compile_definitions(quick_allocator INTERFACE MILLRACE_MIMALLOC)
 endif()
-if(MILLRACE_TESTS)
-  find_package(GTest 1.12 REQUIRED)
-endif()
 
 # ADT and streams, from these two archives only: the shared libLLVM is 118 MiB and slow to load. Streams need terminfo.
 find_library(TINFO_LIBRARY tinfo REQUIRED)
 add_library(llvm_adt INTERFACE)
 target_include_directories(llvm_adt SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
-target_link_libraries(llvm_adt INTERFACE ${LLVM_LIBRARY_DIR}/libLLVMSupport.a
-                                         ${LLVM_LIBRARY_DIR}/libLLVMDemangle.a ${TINFO_LIBRARY})
+target_link_libraries(llvm_adt INTERFACE ${LLVM_LIBRARY_DIR}/libLLVMSupport.a ${LLVM_LIBRARY_DIR}/libLLVMDemangle.a
+                                         ${TINFO_LIBRARY})
 
 # Packages without a CMake config file.
 function(millrace_find_plain target header library required)

@@ -17,9 +17,8 @@ endforeach()
 
 add_library(millrace_header_check OBJECT EXCLUDE_FROM_ALL ${sources})
 millrace_flags(millrace_header_check)
-target_link_libraries(
-  millrace_header_check PRIVATE llvm_adt fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json xxhash
-                                GTest::gmock onnx)
+target_link_libraries(millrace_header_check PRIVATE llvm_adt fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json xxhash
+                                                    GTest::gmock onnx)
 if(MILLRACE_HAS_CUDA)
   target_include_directories(millrace_header_check SYSTEM PRIVATE ${CUDA_INCLUDE})
 endif()

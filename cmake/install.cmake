@@ -1,6 +1,6 @@
 # What `cmake --install` installs besides the tools: the shared libraries (component library), the headers of
-# public_headers.txt, the CMake package and the pkg-config files (component headers). LLVM, fmt and protobuf are linked into the libraries, so users need none
-# of them.
+# public_headers.txt, the CMake package and the pkg-config files (component headers). LLVM, fmt and protobuf are linked
+# into the libraries, so users need none of them.
 
 include(CMakePackageConfigHelpers)
 
@@ -10,10 +10,9 @@ function(millrace_shared name)
   file(WRITE ${PROJECT_BINARY_DIR}/generated/${name}.cc "// the library consists of the archives only\n")
   add_library(${target} SHARED ${PROJECT_BINARY_DIR}/generated/${name}.cc)
   list(TRANSFORM ARGN REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
-  set_target_properties(
-    ${target}
-    PROPERTIES OUTPUT_NAME millrace_${name} EXPORT_NAME ${name} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map
-               VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME millrace_${name} EXPORT_NAME ${name} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   millrace_flags(${target})
   target_link_libraries(${target} PRIVATE ${ARGN})
   # Users call functions that the library itself does not call, so the archives are linked whole. They are listed a
@@ -46,12 +45,12 @@ configure_package_config_file(cmake/millraceConfig.cmake.in generated/millraceCo
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(generated/millraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(EXPORT millraceTargets NAMESPACE millrace:: DESTINATION ${package_dir} COMPONENT headers)
-install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfig.cmake DESTINATION ${package_dir} COMPONENT headers)
-install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfigVersion.cmake DESTINATION ${package_dir} COMPONENT headers)
+set(generated ${PROJECT_BINARY_DIR}/generated)
+install(FILES ${generated}/millraceConfig.cmake ${generated}/millraceConfigVersion.cmake DESTINATION ${package_dir}
+        COMPONENT headers)
 
 foreach(name transpiler runtime distributed)
   configure_file(cmake/millrace-${name}.pc.in generated/millrace-${name}.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/generated/millrace-${name}.pc
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT headers)
+  install(FILES ${generated}/millrace-${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT headers)
 endforeach()
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)

@@ -18,14 +18,6 @@ function(millrace_glob out)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# All sources of the current folder and of the folders in it, except those that match the patterns.
-function(millrace_sources out)
-  file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
-  millrace_glob(except ${ARGN})
-  list(REMOVE_ITEM found ${except})
-  set(${out} ${found} PARENT_SCOPE)
-endfunction()
-
 # For what a build may lack: appends to the list `out` the source that is not compiled, which is `without` if the
 # condition holds, otherwise `with`. The condition is a list: "TARGET;gloo".
 function(millrace_choose out condition with without)
@@ -46,13 +38,11 @@ endif()
 # Warnings, hardening and sanitizers, the same for all code that is not generated.
 function(millrace_flags target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_options(
-    ${target}
-    PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi
-            -Wsuggest-override -Wvla $<$<BOOL:${MILLRACE_WERROR}>:-Werror> -ffunction-sections
-            -fdata-sections -fstack-protector-strong
-            # __FILE__ is relative to the repository root, so that clones share objects in the compiler cache
-            -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  # __FILE__ is relative to the repository root, so that clones share objects in the compiler cache
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi -Wsuggest-override -Wvla
+    $<$<BOOL:${MILLRACE_WERROR}>:-Werror> -ffunction-sections -fdata-sections -fstack-protector-strong
+    -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
   # not _GLIBCXX_DEBUG: LLVM's archives use the normal library layout
   target_compile_definitions(${target} PRIVATE _GLIBCXX_ASSERTIONS)
   target_link_options(${target} PRIVATE -Wl,--as-needed -Wl,--gc-sections -Wl,-z,relro,-z,now)
@@ -60,10 +50,9 @@ function(millrace_flags target)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
   if(MILLRACE_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${MILLRACE_SANITIZE}
-                                             -fno-sanitize-recover=all -fno-omit-frame-pointer)
     # GCC's analysis does not see through the checks that sanitizers insert: variants look uninitialized.
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    target_compile_options(${target} PRIVATE -fsanitize=${MILLRACE_SANITIZE} -fno-sanitize-recover=all
+      -fno-omit-frame-pointer $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(${target} PRIVATE -fsanitize=${MILLRACE_SANITIZE})
   else()
     target_compile_definitions(${target} PRIVATE _FORTIFY_SOURCE=2)
@@ -92,9 +81,9 @@ function(millrace_check_ranks folder)
 endfunction()
 
 # If MILLRACE_UNITY is on, compiles several sources at once. Names in unnamed namespaces must then be unique among them,
-# or in a namespace of their file (tests/layers/check_names.py). GCC treats the sources as headers, for which -Wsubobject-linkage is meant, so that
-# warning is off. BY_FOLDER: ten sources of a folder at a time, so that a new source changes few of the groups; sources
-# outside of the current folder are compiled separately. Otherwise eight at a time.
+# or in a namespace of their file (tests/layers/check_names.py). GCC treats the sources as headers, for which
+# -Wsubobject-linkage is meant, so that warning is off. BY_FOLDER: ten sources of a folder at a time, so that a new source
+# changes few of the groups; sources outside of the current folder are compiled separately. Otherwise eight at a time.
 function(millrace_unity target)
   cmake_parse_arguments(arg "BY_FOLDER" "" "" ${ARGN})
   if(NOT MILLRACE_UNITY)
@@ -120,13 +109,15 @@ function(millrace_unity target)
   endforeach()
 endfunction()
 
-# Library millrace_<folder>, used as millrace::<folder>: the sources of the current folder, without those that match
-# EXCEPT, and SRCS, which are generated. DEPS are visible to headers of the folder.
+# Library millrace_<folder>, used as millrace::<folder>: the sources of the current folder and the folders in it, without
+# those that match EXCEPT, and SRCS, which are generated. DEPS are visible to headers of the folder.
 function(millrace_library folder)
   cmake_parse_arguments(arg "" "" "EXCEPT;SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target millrace_${folder})
   millrace_check_ranks(${folder} ${arg_DEPS} ${arg_PRIVATE_DEPS})
-  millrace_sources(sources ${arg_EXCEPT})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
+  millrace_glob(except ${arg_EXCEPT})
+  list(REMOVE_ITEM sources ${except})
   add_library(${target} STATIC ${sources} ${arg_SRCS})
   add_library(millrace::${folder} ALIAS ${target})
   millrace_flags(${target})
@@ -150,9 +141,8 @@ function(millrace_module name)
   millrace_glob(sources ${arg_SRCS})
   add_library(${target} MODULE ${sources})
   millrace_flags(${target})
-  set_target_properties(
-    ${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} LINK_DEPENDS ${map}
-                         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${MILLRACE_MODULE_FOLDER})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} LINK_DEPENDS ${map}
+                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${MILLRACE_MODULE_FOLDER})
   target_link_libraries(${target} PRIVATE ${arg_DEPS})
   target_link_options(${target} PRIVATE -Wl,--version-script=${map})
   if(NOT MILLRACE_SANITIZE) # the runtime of the sanitizers is in the program
@@ -165,17 +155,8 @@ function(millrace_module name)
   install(TARGETS ${target} LIBRARY DESTINATION ${MILLRACE_MODULE_FOLDER} COMPONENT modules)
 endfunction()
 
-# Programs that may load modules are built after them.
-function(millrace_uses_modules target)
-  foreach(dep IN LISTS ARGN)
-    if(dep MATCHES "^millrace::(.+)$" AND NOT MILLRACE_RANK_${CMAKE_MATCH_1} LESS MILLRACE_RANK_executor)
-      add_dependencies(${target} millrace_modules)
-      return()
-    endif()
-  endforeach()
-endfunction()
-
-# Executable <build>/<folder>/<name>. GCC's programs are linked by lld if it is installed (docs/decisions/0028-build-time.md).
+# Executable <build>/<folder>/<name>, built after the modules if it uses a library that may load them. GCC's programs are
+# linked by lld if it is installed (docs/decisions/0028-build-time.md).
 find_program(MILLRACE_LLD ld.lld)
 function(millrace_program name folder)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
@@ -186,6 +167,11 @@ function(millrace_program name folder)
     target_link_options(${name} PRIVATE -fuse-ld=lld)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+  foreach(dep IN LISTS arg_DEPS)
+    if(dep MATCHES "^millrace::(.+)$" AND NOT MILLRACE_RANK_${CMAKE_MATCH_1} LESS MILLRACE_RANK_executor)
+      add_dependencies(${name} millrace_modules)
+    endif()
+  endforeach()
 endfunction()
 
 # Executable <build>/tools/<name>: a main for the function of tools/verbs.h with the same name and _ for -, which is in
@@ -204,8 +190,7 @@ int main(int argc, char** argv) {
   add_library(${name}-verb OBJECT ${verb}.cc ${arg_SRCS})
   millrace_flags(${name}-verb)
   target_link_libraries(${name}-verb PUBLIC millrace::tools ${arg_DEPS})
-  millrace_program(${name} tools SRCS ${PROJECT_BINARY_DIR}/generated/${verb}_main.cc DEPS ${name}-verb)
-  millrace_uses_modules(${name} millrace::tools)
+  millrace_program(${name} tools SRCS ${PROJECT_BINARY_DIR}/generated/${verb}_main.cc DEPS ${name}-verb millrace::tools)
   set_property(GLOBAL APPEND PROPERTY MILLRACE_TOOLS ${name})
   if(arg_APART)
     install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
@@ -214,9 +199,14 @@ int main(int argc, char** argv) {
   endif()
 endfunction()
 
-# GoogleTest program; each of its cases is one ctest entry. It runs in the repository root and finds the tools in
-# $MILLRACE_BIN_DIR. REST: those of the matching sources that are in no earlier test program. NEEDS: what must be built
-# for the test to run.
+# Makes each case of a GoogleTest program a ctest entry, which runs in the repository root with the variable `environment`.
+function(millrace_discover_tests name environment)
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} DISCOVERY_MODE PRE_TEST
+                       NO_PRETTY_VALUES PROPERTIES ENVIRONMENT ${environment} TIMEOUT 120)
+endfunction()
+
+# GoogleTest program, which finds the tools in $MILLRACE_BIN_DIR. REST: those of the matching sources that are in no
+# earlier test program. DEPS: besides Threads::Threads. NEEDS: what must be built for the test to run.
 function(millrace_test name)
   cmake_parse_arguments(arg "" "" "SRCS;REST;DEPS;NEEDS" ${ARGN})
   millrace_glob(sources ${arg_SRCS})
@@ -224,19 +214,12 @@ function(millrace_test name)
   list(APPEND sources ${rest})
   list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
   set_property(GLOBAL APPEND PROPERTY MILLRACE_TESTED ${paths})
-  millrace_program(${name} tests SRCS ${sources} DEPS ${arg_DEPS} GTest::gmock GTest::gtest_main)
-  millrace_uses_modules(${name} ${arg_DEPS})
+  millrace_program(${name} tests SRCS ${sources} DEPS ${arg_DEPS} Threads::Threads GTest::gmock GTest::gtest_main)
   millrace_unity(${name})
   if(arg_NEEDS)
     add_dependencies(${name} ${arg_NEEDS})
   endif()
-  gtest_discover_tests(
-    ${name}
-    TEST_PREFIX ${name}.
-    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-    DISCOVERY_MODE PRE_TEST
-    NO_PRETTY_VALUES
-    PROPERTIES ENVIRONMENT MILLRACE_BIN_DIR=${PROJECT_BINARY_DIR}/tools TIMEOUT 120)
+  millrace_discover_tests(${name} MILLRACE_BIN_DIR=${PROJECT_BINARY_DIR}/tools)
 endfunction()
 
 # Those of the matching sources that are in no test program so far.
@@ -262,10 +245,9 @@ endfunction()
 # in tests/fuzz/seeds, by default <name>. With MILLRACE_FUZZ: libFuzzer program <build>/fuzz/<name>_fuzz, and next to it
 # <name>_fuzz.corpus with the path of the seeds. Otherwise a test that runs every seed once.
 function(millrace_fuzz name library)
-  set(seeds tests/fuzz/seeds/${name})
-  if(ARGN)
-    set(seeds tests/fuzz/seeds/${ARGN})
-  endif()
+  list(APPEND ARGN ${name}) # used where no folder is given
+  list(GET ARGN 0 folder)
+  set(seeds tests/fuzz/seeds/${folder})
   set(target ${name}_fuzz)
   if(MILLRACE_FUZZ)
     millrace_program(${target} fuzz SRCS ${target}.cc DEPS millrace::${library})
@@ -280,6 +262,8 @@ function(millrace_fuzz name library)
 endfunction()
 
 if(MILLRACE_TESTS)
+  enable_testing()
+  find_package(GTest 1.12 REQUIRED)
   include(GoogleTest)
   find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 endif()

@@ -17,18 +17,18 @@ CommContext dense_table_context(int table_id, std::vector<std::string> names) {
 
 CommContext delta_context(const CommContext& receive) {
   CommContext context = receive;
-  for (std::string& piece : context.split_varnames) piece = names::delta(piece);
+  for (std::string& name : context.split_varnames) name = names::delta(name);
   return context;
 }
 
 Status check_context(const CommContext& context) {
   if (context.var_name.empty()) return InvalidArgument("a context has no name");
-  const size_t pieces = context.split_varnames.size();
-  if (context.table_id < 0 && pieces != context.split_endpoints.size())
-    return InvalidArgument("context '{}' has {} slices, but {} endpoints", context.var_name, pieces,
+  const size_t slices = context.split_varnames.size();
+  if (context.table_id < 0 && slices != context.split_endpoints.size())
+    return InvalidArgument("context '{}' has {} slices, but {} endpoints", context.var_name, slices,
                            context.split_endpoints.size());
-  if (context.table_id < 0 && !context.sections.empty() && pieces != context.sections.size())
-    return InvalidArgument("context '{}' has {} slices, but {} sections", context.var_name, pieces,
+  if (context.table_id < 0 && !context.sections.empty() && slices != context.sections.size())
+    return InvalidArgument("context '{}' has {} slices, but {} sections", context.var_name, slices,
                            context.sections.size());
   return Ok();
 }

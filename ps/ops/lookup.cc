@@ -141,8 +141,8 @@ StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Cal
 }
 
 // Copies rows of any width; rows of common sizes are copied without calling memcpy.
-void copy_rows_lookup(llvm::ArrayRef<RowRoutes::Place> places,
-                      llvm::ArrayRef<const std::byte*> from, size_t bytes, std::byte* to) {
+void copy_found_rows(llvm::ArrayRef<RowRoutes::Place> places, llvm::ArrayRef<const std::byte*> from,
+                     size_t bytes, std::byte* to) {
   constexpr size_t kChunk = 32;
   const bool in_chunks = bytes % kChunk == 0 && bytes <= 8 * kChunk;
   for (const RowRoutes::Place& place : places) {
@@ -184,7 +184,7 @@ Status write_outputs(ControlContext& ctx, const RemoteTable& table, const Tensor
     MILLRACE_RETURN_IF_ERROR(to.resize(like.dtype(), dims));
     to.set_lod(ids.lod());
     const auto count = static_cast<size_t>(ids.numel());
-    copy_rows_lookup(places.take_front(count), from, bytes, to.raw());
+    copy_found_rows(places.take_front(count), from, bytes, to.raw());
     places = places.drop_front(count);
   }
   return Ok();

@@ -70,7 +70,7 @@ StatusOr<io::ParamWriter> create_file(const RecvSave& save, DType dtype) {
                                  {.replace = save.overwrite ? Replace::kYes : Replace::kNo});
 }
 
-Status check_rows_saving(const RecvSave& save, const std::vector<Value>& slices, size_t k) {
+Status check_rows_of_server(const RecvSave& save, const std::vector<Value>& slices, size_t k) {
   const auto count = static_cast<int64_t>(slices.size());
   const auto own = static_cast<int64_t>(k);
   Dims dims = save.shape;
@@ -92,7 +92,7 @@ Status run_recv_rows(TrainerLink& link, const RecvSave& save) {
   for (size_t k = 0; k < slices.size(); ++k) {
     MILLRACE_RETURN_IF_ERROR(
         link.fetch({{save.endpoints[k], save.remote_names[k], &slices[k]}}, true));
-    MILLRACE_RETURN_IF_ERROR(check_rows_saving(save, slices, k));
+    MILLRACE_RETURN_IF_ERROR(check_rows_of_server(save, slices, k));
   }
   const DType dtype = slices[0].get_if<Tensor>()->dtype();
   MILLRACE_ASSIGN_OR_RETURN(io::ParamWriter file, create_file(save, dtype));
@@ -134,7 +134,7 @@ Status run_recv_save(TrainerLink& link, const RecvSave& save) {
 }
 
 // Elements of a shape like "4,2" or "4,".
-StatusOr<int64_t> elements_of_saving(const KernelSetup& setup, llvm::StringRef shape) {
+StatusOr<int64_t> parse_element_count(const KernelSetup& setup, llvm::StringRef shape) {
   llvm::SmallVector<llvm::StringRef, 4> dims;
   shape.split(dims, ',', -1, false);
   int64_t elements = 1;
@@ -170,7 +170,7 @@ Status check_slice_shapes(const KernelSetup& setup, RecvSave& save) {
   int64_t sum = 0;
   save.alike = true;
   for (const std::string& shape : setup.attr<Strings>("slice_shapes")) {
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t count, elements_of_saving(setup, shape));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t count, parse_element_count(setup, shape));
     save.slice_elements.push_back(count);
     save.alike = save.alike && count == save.elements;
     in_order.push_back({in_quotes(save.remote_names[in_order.size()]), sum, count, save.dtype, {}});

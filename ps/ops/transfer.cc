@@ -24,7 +24,7 @@ using kernels::KernelSetup;
 using Strings = std::vector<std::string>;
 using Link = std::shared_ptr<TrainerLink>;
 
-std::vector<std::string> names_of_transfer(llvm::ArrayRef<llvm::StringRef> refs) {
+std::vector<std::string> to_strings(llvm::ArrayRef<llvm::StringRef> refs) {
   std::vector<std::string> names;
   for (const llvm::StringRef ref : refs) names.push_back(ref.str());
   return names;
@@ -54,13 +54,13 @@ struct Send {
   bool deferred = false;
 };
 
-Status no_value_transfer(const std::string& var) {
+Status no_value(const std::string& var) {
   Location place;
   place.var = var;
   return Status(StatusCode::kExecution, "the var to send holds no value").at(std::move(place));
 }
 
-Status send_count_transfer(TrainerLink& link, const Send& send, const Value& value) {
+Status send_count(TrainerLink& link, const Send& send, const Value& value) {
   const auto* const number = value.get_if<Tensor>();
   if (number == nullptr || number->dtype() != DType::kInt64 || number->numel() != 1) {
     return {StatusCode::kExecution,
@@ -77,12 +77,12 @@ Status run_send(TrainerLink& link, Send& send, ControlContext& ctx) {
   std::vector<TrainerLink::Parcel> parcels;
   for (size_t i = 0; i < send.args.size(); ++i) {
     const Value& value = ctx.args.in_value(send.args[i]);
-    if (!value.initialized()) return no_value_transfer(send.vars[i]);
+    if (!value.initialized()) return no_value(send.vars[i]);
     if (link.communicator() != nullptr && link.communicator()->sends(send.vars[i])) {
       MILLRACE_RETURN_IF_ERROR(link.communicator()->send(send.vars[i], value));
       continue;
     }
-    if (send.counts) return send_count_transfer(link, send, value);
+    if (send.counts) return send_count(link, send, value);
     if (send.sections.empty() && send.args.size() > 1) {
       parcels.push_back({send.endpoints[i], send.remote_names[i], &value});
       continue;
@@ -169,7 +169,7 @@ StatusOr<Control> make_table_send(const Link& link, const KernelSetup& setup,
   return Control([link, vars, values](ControlContext& ctx) -> Status {
     for (size_t i = 0; i < vars.size(); ++i) {
       const Value& value = ctx.args.in_value(values, static_cast<int32_t>(i));
-      if (!value.initialized()) return no_value_transfer(vars[i]);
+      if (!value.initialized()) return no_value(vars[i]);
       MILLRACE_RETURN_IF_ERROR(link->communicator()->send(vars[i], value));
     }
     return Ok();
@@ -178,7 +178,7 @@ StatusOr<Control> make_table_send(const Link& link, const KernelSetup& setup,
 
 StatusOr<Control> make_send(const Link& link, const KernelSetup& setup) {
   auto send = std::make_shared<Send>();
-  send->vars = names_of_transfer(setup.op().input("X"));
+  send->vars = to_strings(setup.op().input("X"));
   send->endpoints = setup.attr<Strings>("epmap");
   if (send->endpoints.empty() && goes_to_tables(link, send->vars))
     return make_table_send(link, setup, send->vars);
@@ -222,7 +222,7 @@ Status run_recv(TrainerLink& link, Recv& recv, ControlContext& ctx) {
 
 StatusOr<Control> make_recv(const Link& link, const KernelSetup& setup) {
   auto recv = std::make_shared<Recv>();
-  const std::vector<std::string> vars = names_of_transfer(setup.op().output("Out"));
+  const std::vector<std::string> vars = to_strings(setup.op().output("Out"));
   recv->endpoints = setup.attr<Strings>("epmap");
   if (setup.attr<int32_t>("do_not_run") != 0 || recv->endpoints.empty())
     return Control([](ControlContext& /*ctx*/) { return Ok(); });
@@ -260,8 +260,8 @@ StatusOr<Control> make_fetch_barrier(const Link& link, const KernelSetup& setup)
 
 // send_and_recv: runs a block on a heter worker.
 StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup) {
-  const auto sent = names_of_transfer(setup.op().input("X"));
-  const auto wanted = names_of_transfer(setup.op().output("Out"));
+  const auto sent = to_strings(setup.op().input("X"));
+  const auto wanted = to_strings(setup.op().output("Out"));
   Strings send_names = setup.attr<Strings>("send_var_name");
   Strings recv_names = setup.attr<Strings>("recv_var_name");
   if (send_names.empty()) send_names = sent;

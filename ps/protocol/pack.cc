@@ -161,8 +161,10 @@ StatusOr<Checkpoint> unpack_save_table(const Request& request) {
   if (llvm::StringRef(mode).getAsInteger(10, what.mode))
     return malformed(request, "mode", "a number", mode);
   what.replaces = request.items.size() > 2;
-  if (what.replaces && (request.items.size() > 3 || request.items[2].name != kReplaces))
+  if (what.replaces && request.items[2].name != kReplaces)
     return malformed(request, "replaces", fmt::format("'{}'", kReplaces), request.items[2].name);
+  if (request.items.size() > 3)
+    return malformed(request, "replaces", "no name after it", request.items[3].name);
   return Checkpoint{std::move(what)};
 }
 

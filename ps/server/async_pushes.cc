@@ -14,8 +14,8 @@ namespace {
 // Var with the number of the trainer whose gradient a block compensates.
 constexpr const char* kTrainerId = "@TRAINER_ID@";
 
-// Strips the suffix of a gradient that is sent in several parallel pieces: grad@k@PIECE.
-llvm::StringRef without_piece(llvm::StringRef name) {
+// The gradient of which a message has a part: programs of the original name these grad@k@PIECE.
+llvm::StringRef whole_name(llvm::StringRef name) {
   if (!name.consume_back("@PIECE")) return name;
   return name.rsplit('@').first;
 }
@@ -88,7 +88,7 @@ Status AsyncPushes::reset_counters(const ServerBlock& block) const {
 }
 
 Status AsyncPushes::push(int trainer, const RequestItem& item) {
-  const std::string name = without_piece(item.name).str();
+  const std::string name = whole_name(item.name).str();
   const auto found = core_.plan.grad_blocks.find(name);
   if (found == core_.plan.grad_blocks.end()) {
     if (core_.plan.federated) return replace_param(trainer, item);

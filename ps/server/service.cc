@@ -234,8 +234,6 @@ Status Service::serve() {
       Status status = steps_->apply(lock);
       if (status.ok()) status = snapshot(lock, false);
       if (!status.ok()) core_->failure = std::move(status);
-      // notify only now, so that a durable snapshot precedes the calls that wait for the step
-      core_->changed.notify_all();
       continue;
     }
     core_->changed.wait_for(lock, std::chrono::milliseconds(500));

@@ -165,10 +165,10 @@ class Service final : public Handler {
   void publish();
   void publish_trainers();
   void publish_tables();
-  /// The rows of a table that a checkpoint request saves: all, or those that changed since the last
-  /// request of this kind.
-  StatusOr<const Value*> checkpoint_rows(const std::string& table, const Value& value,
-                                         RowsToSave which, Value& changed);
+  /// Writes rows of a table to a file: all, or those that changed since the last request that
+  /// compares them. The caller must hold `saving_` and the lock of the table.
+  Status save_rows(const std::string& path, const std::string& table, const Value& value,
+                   RowsToSave which);
 
   /// Arrivals at a barrier.
   struct ServerBarrierState {
@@ -204,7 +204,7 @@ class Service final : public Handler {
   std::chrono::system_clock::time_point snapshot_time_;
 
   std::mutex saving_;
-  /// By table: a hash of each row as last saved, for requests that save only changed rows.
+  /// By table: a hash of each row as last written, for requests that save only changed rows.
   std::map<std::string, std::vector<uint64_t>> saved_rows_;
 };
 

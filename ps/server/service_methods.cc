@@ -1,6 +1,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -24,6 +25,56 @@ namespace {
 Status no_typed_table(const std::string& endpoint, int64_t table) {
   return Unimplemented("this server ({}) has no typed tables: table {} is unknown", endpoint,
                        table);
+}
+
+// The rows of a var, dense or selected; null if it has none.
+const Tensor* rows_of(const Value& value) {
+  const auto* const rows = value.get_if<SelectedRows>();
+  const Tensor* const values = rows != nullptr ? &rows->value : value.get_if<Tensor>();
+  const bool has_rows = values != nullptr && values->initialized() && values->rank() > 0;
+  return has_rows ? values : nullptr;
+}
+
+std::span<const std::byte> row_at(const Tensor& rows, int64_t row) {
+  const int64_t bytes = rows.bytes() / rows.dim(0);
+  return {rows.raw() + row * bytes, static_cast<size_t>(bytes)};
+}
+
+StatusOr<std::vector<uint64_t>> row_hashes(const std::string& table, const Value& value) {
+  const Tensor* const rows = rows_of(value);
+  if (rows == nullptr)
+    return InvalidArgument("'{}' is not a table of rows: {}", table, describe(value));
+  std::vector<uint64_t> hashes;
+  for (int64_t row = 0; row < rows->dim(0); ++row) {
+    const std::span<const std::byte> bytes = row_at(*rows, row);
+    hashes.push_back(XXH3_64bits(bytes.data(), bytes.size()));
+  }
+  return hashes;
+}
+
+// Copies the rows whose hashes differ from those that were saved; all if their number differs.
+Status copy_changed_rows(const Value& value, const std::vector<uint64_t>& hashes,
+                         const std::vector<uint64_t>& saved, Value& changed) {
+  const auto* const selected = value.get_if<SelectedRows>();
+  const Tensor& values = *rows_of(value);
+  std::vector<int64_t> positions;
+  for (size_t row = 0; row < hashes.size(); ++row) {
+    if (saved.size() != hashes.size() || saved[row] != hashes[row])
+      positions.push_back(static_cast<int64_t>(row));
+  }
+  auto& to = changed.as<SelectedRows>();
+  to.height = selected != nullptr ? selected->height : values.dim(0);
+  Dims dims(values.dims().begin(), values.dims().end());
+  dims[0] = static_cast<int64_t>(positions.size());
+  MILLRACE_RETURN_IF_ERROR(to.value.resize(values.dtype(), dims));
+  std::byte* out = to.value.raw();
+  for (const int64_t row : positions) {
+    to.rows.push_back(selected != nullptr ? selected->rows[static_cast<size_t>(row)] : row);
+    const std::span<const std::byte> bytes = row_at(values, row);
+    std::memcpy(out, bytes.data(), bytes.size());
+    out += bytes.size();
+  }
+  return Ok();
 }
 
 }  // namespace
@@ -224,10 +275,7 @@ Status Service::save_var(const Call& call, const protocol::SaveVar& what) {
   if (!call.repeat) {
     const std::lock_guard saving(saving_);
     const std::shared_lock lock(*var->mutex);
-    Value changed;
-    MILLRACE_ASSIGN_OR_RETURN(const Value* const rows,
-                              checkpoint_rows(table, *var->value, what.rows, changed));
-    MILLRACE_RETURN_IF_ERROR(io::save_param(path, {table, rows}, {.replace = Replace::kYes}));
+    MILLRACE_RETURN_IF_ERROR(save_rows(path, table, *var->value, what.rows));
   }
   // The caller writes this into the manifest.
   MILLRACE_ASSIGN_OR_RETURN(const protocol::SavedFile written, io::file_facts(path, name));
@@ -235,38 +283,19 @@ Status Service::save_var(const Call& call, const protocol::SaveVar& what) {
   return Ok();
 }
 
-StatusOr<const Value*> Service::checkpoint_rows(const std::string& table, const Value& value,
-                                                RowsToSave which, Value& changed) {
-  if (which == RowsToSave::kAll) return &value;
-  const auto* const rows = value.get_if<SelectedRows>();
-  const Tensor* const values = rows != nullptr ? &rows->value : value.get_if<Tensor>();
-  if (values == nullptr || !values->initialized() || values->rank() == 0)
-    return InvalidArgument("'{}' is not a table of rows: {}", table, describe(value));
-  const int64_t height = values->dim(0);
-  const int64_t bytes = height == 0 ? 0 : values->bytes() / height;
-  std::vector<uint64_t>& saved = saved_rows_[table];
-  const bool is_first = saved.size() != static_cast<size_t>(height);
-  saved.resize(static_cast<size_t>(height));
-  std::vector<int64_t> others;
-  for (int64_t row = 0; row < height; ++row) {
-    const uint64_t hash = XXH3_64bits(values->raw() + row * bytes, static_cast<size_t>(bytes));
-    uint64_t& known = saved[static_cast<size_t>(row)];
-    if (is_first || known != hash) others.push_back(row);
-    known = hash;
-  }
-  if (which == RowsToSave::kAllAsBase) return &value;
-  auto& to = changed.as<SelectedRows>();
-  to.height = rows != nullptr ? rows->height : height;
-  Dims dims(values->dims().begin(), values->dims().end());
-  dims[0] = static_cast<int64_t>(others.size());
-  MILLRACE_RETURN_IF_ERROR(to.value.resize(values->dtype(), dims));
-  std::byte* place = to.value.raw();
-  for (const int64_t row : others) {
-    to.rows.push_back(rows != nullptr ? rows->rows[static_cast<size_t>(row)] : row);
-    std::memcpy(place, values->raw() + row * bytes, static_cast<size_t>(bytes));
-    place += bytes;
-  }
-  return &changed;
+Status Service::save_rows(const std::string& path, const std::string& table, const Value& value,
+                          RowsToSave which) {
+  const io::SaveOptions replacing{.replace = Replace::kYes};
+  if (which == RowsToSave::kAll) return io::save_param(path, {table, &value}, replacing);
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<uint64_t> hashes, row_hashes(table, value));
+  Value changed;
+  if (which == RowsToSave::kChanged)
+    MILLRACE_RETURN_IF_ERROR(copy_changed_rows(value, hashes, saved_rows_[table], changed));
+  const Value& saved = which == RowsToSave::kChanged ? changed : value;
+  MILLRACE_RETURN_IF_ERROR(io::save_param(path, {table, &saved}, replacing));
+  // only now: rows of a file that could not be written must be in the next one
+  saved_rows_[table] = std::move(hashes);
+  return Ok();
 }
 
 Status Service::count(const Call& call, const protocol::Count& message) {

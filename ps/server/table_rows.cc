@@ -15,12 +15,11 @@ namespace {
 // Rows of a large table are far apart in memory; this many are prefetched ahead.
 constexpr size_t kAhead = 12;
 
-Status no_row_table_rows(int64_t id, const Value& table) {
+Status no_row(int64_t id, const Value& table) {
   return InvalidArgument("row {} is not in the table {} of this server", id, describe(table));
 }
 
-void copy_rows_table_rows(const Tensor& values, std::span<const int64_t> rows, size_t bytes,
-                          std::byte* to) {
+void copy_rows(const Tensor& values, std::span<const int64_t> rows, size_t bytes, std::byte* to) {
   const std::byte* const from = values.raw();
   for (size_t i = 0; i < rows.size(); ++i, to += bytes) {
     if (i + kAhead < rows.size()) {
@@ -58,18 +57,18 @@ Status look_up_rows(const Value& table, const Tensor& ids, std::string_view name
   if (rows != nullptr) {
     for (const int64_t id : wanted) {
       positions.push_back(kernels::row_position(*rows, id));
-      if (positions.back() < 0) return no_row_table_rows(id, table);
+      if (positions.back() < 0) return no_row(id, table);
     }
     wanted = positions;
   }
   for (const int64_t row : wanted) {
-    if (row < 0 || row >= height) return no_row_table_rows(row, table);
+    if (row < 0 || row >= height) return no_row(row, table);
   }
   Dims dims(values->dims().begin(), values->dims().end());
   dims[0] = ids.numel();
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const room, reply.put_room(name, values->dtype(), dims));
   if (!wanted.empty())
-    copy_rows_table_rows(*values, wanted, static_cast<size_t>(values->bytes() / height), room);
+    copy_rows(*values, wanted, static_cast<size_t>(values->bytes() / height), room);
   return Ok();
 }
 

@@ -33,7 +33,7 @@ SparseShard::SparseShard(const ShardContext& context, std::unique_ptr<ColdStore>
 template <typename Visit>
 Status SparseShard::for_each_key(const ShardBatch& batch, bool may_create, Visit&& visit) {
   std::array<RowIndex::Probe, kBlock> probes;
-  const size_t touched = std::min<size_t>(rows_.stride(), 4 * kLine);
+  const size_t prefetched = std::min<size_t>(rows_.stride(), 4 * kLine);
   for (size_t at = 0; at < batch.order.size(); at += kBlock) {
     const auto block = batch.order.subspan(at, std::min(kBlock, batch.order.size() - at));
     MILLRACE_RETURN_IF_ERROR(make_room(may_create ? block.size() : 0));
@@ -43,7 +43,7 @@ Status SparseShard::for_each_key(const ShardBatch& batch, bool may_create, Visit
     }
     for (size_t i = 0; i < block.size(); ++i) {
       const size_t candidate = index_.next(probes[i]);
-      if (candidate != RowIndex::kNotFound) prefetch_bytes(rows_.address(candidate), touched);
+      if (candidate != RowIndex::kNotFound) prefetch_bytes(rows_.address(candidate), prefetched);
     }
     for (size_t i = 0; i < block.size(); ++i) {
       const uint32_t position = block[i];
@@ -364,22 +364,22 @@ Status SparseShard::evict() {
     return Ok();
   const size_t count = rows_.size();
   const size_t wanted = count - context_.memory_rows + context_.memory_rows / 8;
-  std::vector<bool> leaves(count);
+  std::vector<bool> evicted(count);
   for (size_t gone = 0, seen = 0; gone < wanted && seen < 2 * count; ++seen) {
     if (hand_ >= count) hand_ = 0;
     const size_t row = hand_++;
-    if (leaves[row]) continue;
+    if (evicted[row]) continue;
     if (recent_[row]) {
       recent_[row] = false;
       continue;
     }
-    leaves[row] = true;
+    evicted[row] = true;
     ++gone;
     MILLRACE_RETURN_IF_ERROR(cold_->put(
         rows_.key(row), {rows_.floats(row), static_cast<size_t>(accessor_.row_floats())}));
   }
   MILLRACE_RETURN_IF_ERROR(cold_->flush());
-  return drop_rows([&](size_t row) { return leaves[row]; });
+  return drop_rows([&](size_t row) { return evicted[row]; });
 }
 
 void SparseShard::read(std::span<const uint32_t> rows, int64_t* keys, float* pulled) const {

@@ -5,7 +5,7 @@
 namespace millrace::ps {
 namespace {
 
-StatusOr<const Tensor*> tensor_of_table(const TableCall& call, size_t place, DType dtype) {
+StatusOr<const Tensor*> argument_at(const TableCall& call, size_t place, DType dtype) {
   if (place >= call.args.size() || call.args[place] == nullptr)
     return InvalidArgument("argument {} is missing", place);
   const auto* const tensor = call.args[place]->get_if<Tensor>();
@@ -18,14 +18,12 @@ StatusOr<const Tensor*> tensor_of_table(const TableCall& call, size_t place, DTy
 }  // namespace
 
 StatusOr<std::span<const int64_t>> ids_of(const TableCall& call, size_t place) {
-  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
-                            tensor_of_table(call, place, DType::kInt64));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor, argument_at(call, place, DType::kInt64));
   return tensor->values<int64_t>();
 }
 
 StatusOr<std::span<const float>> floats_of(const TableCall& call, size_t place, size_t count) {
-  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
-                            tensor_of_table(call, place, DType::kFloat32));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor, argument_at(call, place, DType::kFloat32));
   if (static_cast<size_t>(tensor->numel()) != count)
     return InvalidArgument("argument {} has {} elements, expected {}", place, tensor->numel(),
                            count);

@@ -20,8 +20,8 @@ Status check_size(const char* what, size_t found, size_t count, int width) {
 }
 
 // The f32 tensor of a reply, which must have `elements` elements.
-StatusOr<const Tensor*> tensor_of_table_client(int table_id, const TableRequest& request,
-                                               size_t elements) {
+StatusOr<const Tensor*> answered_tensor(int table_id, const TableRequest& request,
+                                        size_t elements) {
   const Tensor* const tensor =
       request.reply.values.empty() ? nullptr : request.reply.values[0].get_if<Tensor>();
   if (tensor == nullptr || tensor->dtype() != DType::kFloat32 ||
@@ -117,9 +117,9 @@ Status TableClient::pull_sparse(const SparseLayout& table, std::span<const int64
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   const auto width = static_cast<size_t>(table.pull_width);
   for (const TableRequest& request : requests) {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
-                              tensor_of_table_client(table.table_id, request,
-                                                     plan->by_server[request.server].size * width));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const Tensor* const tensor,
+        answered_tensor(table.table_id, request, plan->by_server[request.server].size * width));
     answers[request.server] = tensor->data<float>();
   }
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -256,9 +256,8 @@ Status TableClient::pull_dense(int table_id, std::span<float> values) {
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   for (const TableRequest& request : requests) {
     const DenseRange& range = ranges[request.server];
-    MILLRACE_ASSIGN_OR_RETURN(
-        const Tensor* const tensor,
-        tensor_of_table_client(table_id, request, static_cast<size_t>(range.count)));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
+                              answered_tensor(table_id, request, static_cast<size_t>(range.count)));
     std::copy_n(tensor->data<float>(), range.count, values.data() + range.begin);
   }
   return Ok();

@@ -23,11 +23,11 @@ constexpr uint64_t kFirstUnknownBytes = uint64_t{4} << 10U;
 // each become objects.
 constexpr uint64_t kHeadFactor = 64;
 
-enum class StepKind { kText, kRows, kLodLevel, kElements };
+enum class RangeKind { kText, kRows, kLodLevel, kElements };
 
 // A range of payload bytes and its destination.
-struct Step {
-  StepKind kind = StepKind::kElements;
+struct PayloadRange {
+  RangeKind kind = RangeKind::kElements;
   uint64_t bytes = 0;
   std::string* text = nullptr;
   SelectedRows* rows = nullptr;  // for kRows
@@ -71,18 +71,18 @@ struct MessageReader::Impl {
 
   enum class Phase { kPrelude, kHead, kPayload, kDone } phase = Phase::kPrelude;
   std::string buffer{std::string(kPreludeBytes, '\0')};  // prelude, then head
-  size_t at = 0;                                         // filled bytes of buffer or step
+  size_t at = 0;                                         // filled bytes of buffer or range
 
-  std::vector<Step> steps;
-  size_t now_at = 0;           // the current step
-  uint64_t payload_bytes = 0;  // of all steps
+  std::vector<PayloadRange> ranges;
+  size_t now_at = 0;           // the current range
+  uint64_t payload_bytes = 0;  // of all ranges
   uint64_t received = 0;
   size_t head_bytes = 0;    // announced length of the head
   bool is_unknown = false;  // see MessageGrant
   Reservation in_total;     // of the payload, and of the head of unknown callers
   Reservation in_peer;
 
-  // Memory of the current step: room for `capacity` of its bytes.
+  // Memory of the current range: room for `capacity` of its bytes.
   std::byte* target = nullptr;
   uint64_t capacity = 0;
   BufferPool::Block block;    // for kElements, if the tensor's own memory is unsuitable
@@ -94,37 +94,37 @@ struct MessageReader::Impl {
   Status plan_text(std::string& text, uint64_t bytes);
   Status plan_value(const PsValue& from, Value& to);
   Status plan_tensor(const PsTensor& from, Tensor& to, int64_t expected_rows);
-  Status plan(Step step);
+  Status plan(PayloadRange range);
 
-  [[nodiscard]] const Step& current() const { return steps[now_at]; }
+  [[nodiscard]] const PayloadRange& current() const { return ranges[now_at]; }
   Status begin_head();
   Status grow_head();
   Status accept(const MessageGrant& grant);
   Status reserve_payload();
-  Status begin_step();
+  Status begin_range();
   Status grow(uint64_t capacity);
-  Status end_step();
-  Status end_elements(const Step& done);
-  Status next_steps();
+  Status end_range();
+  Status end_elements(const PayloadRange& done);
+  Status next_ranges();
 };
 
-Status MessageReader::Impl::plan(Step step) {
-  if (!add_checked(payload_bytes, step.bytes) || payload_bytes > max_payload) {
+Status MessageReader::Impl::plan(PayloadRange range) {
+  if (!add_checked(payload_bytes, range.bytes) || payload_bytes > max_payload) {
     return Status(StatusCode::kResource,
                   fmt::format("a message announces more than {} bytes", max_payload))
         .with_hint("the limit is --max-message-bytes");
   }
-  steps.push_back(std::move(step));
+  ranges.push_back(std::move(range));
   return Ok();
 }
 
 Status MessageReader::Impl::plan_text(std::string& text, uint64_t bytes) {
   text.clear();
-  Step step;
-  step.kind = StepKind::kText;
-  step.bytes = bytes;
-  step.text = &text;
-  return bytes == 0 ? Ok() : plan(std::move(step));
+  PayloadRange range;
+  range.kind = RangeKind::kText;
+  range.bytes = bytes;
+  range.text = &text;
+  return bytes == 0 ? Ok() : plan(std::move(range));
 }
 
 Status MessageReader::Impl::plan_tensor(const PsTensor& from, Tensor& to, int64_t expected_rows) {
@@ -134,25 +134,25 @@ Status MessageReader::Impl::plan_tensor(const PsTensor& from, Tensor& to, int64_
                ? Ok()
                : InvalidData("a value has {} row numbers, but no rows", expected_rows);
   }
-  Step step;
-  step.dtype = static_cast<DType>(from.dtype());
-  if (!is_valid(step.dtype)) return InvalidData("there is no dtype {}", from.dtype());
+  PayloadRange range;
+  range.dtype = static_cast<DType>(from.dtype());
+  if (!is_valid(range.dtype)) return InvalidData("there is no dtype {}", from.dtype());
   if (from.dims_size() > kMaxRank || from.lod_sizes_size() > kMaxLodLevels) {
     return InvalidData("a tensor of rank {} with {} LoD levels, expected at most {} and {}",
                        from.dims_size(), from.lod_sizes_size(), kMaxRank, kMaxLodLevels);
   }
-  if (!count_bytes(from, step.bytes)) return InvalidData("the message has invalid tensor dims");
+  if (!count_bytes(from, range.bytes)) return InvalidData("the message has invalid tensor dims");
   for (const uint64_t size : from.lod_sizes()) {
-    Step level;
-    level.kind = StepKind::kLodLevel;
+    PayloadRange level;
+    level.kind = RangeKind::kLodLevel;
     if (__builtin_mul_overflow(size, sizeof(int64_t), &level.bytes))
       return InvalidData("a LoD level has an invalid number of offsets, {}", size);
     MILLRACE_RETURN_IF_ERROR(plan(std::move(level)));
   }
-  step.dims.assign(from.dims().begin(), from.dims().end());
-  step.tensor = &to;
-  step.expected_rows = expected_rows;
-  return plan(std::move(step));
+  range.dims.assign(from.dims().begin(), from.dims().end());
+  range.tensor = &to;
+  range.expected_rows = expected_rows;
+  return plan(std::move(range));
 }
 
 Status MessageReader::Impl::plan_value(const PsValue& from, Value& to) {
@@ -169,13 +169,13 @@ Status MessageReader::Impl::plan_value(const PsValue& from, Value& to) {
     auto& rows = to.as<SelectedRows>();
     rows.height = from.height();
     rows.rows.clear();
-    Step step;
-    step.kind = StepKind::kRows;
-    step.rows = &rows;
+    PayloadRange range;
+    range.kind = RangeKind::kRows;
+    range.rows = &rows;
     if (from.rows() > INT64_MAX / sizeof(int64_t))
       return InvalidData("a value has an invalid number of rows, {}", from.rows());
-    step.bytes = from.rows() * sizeof(int64_t);
-    MILLRACE_RETURN_IF_ERROR(plan(std::move(step)));
+    range.bytes = from.rows() * sizeof(int64_t);
+    MILLRACE_RETURN_IF_ERROR(plan(std::move(range)));
     return plan_tensor(from.tensors(0), rows.value, static_cast<int64_t>(from.rows()));
   }
   if (kind == VarKind::kLodTensorArray) {
@@ -242,23 +242,23 @@ Status MessageReader::Impl::reserve_payload() {
   return in_total.add(payload_bytes);
 }
 
-// Makes room for `wanted` bytes of the current step; keeps the bytes that have arrived.
+// Makes room for `wanted` bytes of the current range; keeps the bytes that have arrived.
 Status MessageReader::Impl::grow(uint64_t wanted) {
-  const Step& now = current();
+  const PayloadRange& now = current();
   if (is_unknown) MILLRACE_RETURN_IF_ERROR(in_total.add(wanted - capacity));
   switch (now.kind) {
-    case StepKind::kText:
+    case RangeKind::kText:
       now.text->resize(wanted);
       target = reinterpret_cast<std::byte*>(now.text->data());
       break;
-    case StepKind::kRows:
-    case StepKind::kLodLevel: {
-      std::vector<int64_t>& to = now.kind == StepKind::kRows ? now.rows->rows : ints;
+    case RangeKind::kRows:
+    case RangeKind::kLodLevel: {
+      std::vector<int64_t>& to = now.kind == RangeKind::kRows ? now.rows->rows : ints;
       to.resize((wanted + sizeof(int64_t) - 1) / sizeof(int64_t));
       target = reinterpret_cast<std::byte*>(to.data());
       break;
     }
-    case StepKind::kElements: {
+    case RangeKind::kElements: {
       MILLRACE_ASSIGN_OR_RETURN(BufferPool::Block larger, pool.take(wanted));
       if (at > 0) std::memcpy(larger.data, target, at);
       block = std::move(larger);
@@ -270,14 +270,14 @@ Status MessageReader::Impl::grow(uint64_t wanted) {
   return Ok();
 }
 
-Status MessageReader::Impl::begin_step() {
+Status MessageReader::Impl::begin_range() {
   at = 0;
   target = nullptr;
   capacity = 0;
   block = {};
-  const Step& now = current();
+  const PayloadRange& now = current();
   if (now.bytes == 0) return Ok();
-  if (now.kind == StepKind::kElements) {
+  if (now.kind == RangeKind::kElements) {
     Tensor& tensor = *now.tensor;
     if (tensor.initialized() && tensor.storage_bytes() >= static_cast<int64_t>(now.bytes)) {
       MILLRACE_RETURN_IF_ERROR(tensor.resize(now.dtype, now.dims));
@@ -295,7 +295,7 @@ Status MessageReader::Impl::begin_step() {
   return grow(std::min(now.bytes, is_unknown ? kFirstUnknownBytes : kFirstBytes));
 }
 
-Status MessageReader::Impl::end_elements(const Step& done) {
+Status MessageReader::Impl::end_elements(const PayloadRange& done) {
   Tensor& tensor = *done.tensor;
   if (block.data != nullptr) tensor.bind(std::move(block.owner), block.data, block.size);
   block = {};
@@ -311,12 +311,12 @@ Status MessageReader::Impl::end_elements(const Step& done) {
   return Ok();
 }
 
-Status MessageReader::Impl::end_step() {
-  const Step& done = current();
-  if (done.kind == StepKind::kElements) MILLRACE_RETURN_IF_ERROR(end_elements(done));
-  if (done.kind == StepKind::kLodLevel) levels.push_back(std::move(ints));
-  if (done.kind == StepKind::kLodLevel) ints.clear();
-  if (done.kind == StepKind::kRows) {
+Status MessageReader::Impl::end_range() {
+  const PayloadRange& done = current();
+  if (done.kind == RangeKind::kElements) MILLRACE_RETURN_IF_ERROR(end_elements(done));
+  if (done.kind == RangeKind::kLodLevel) levels.push_back(std::move(ints));
+  if (done.kind == RangeKind::kLodLevel) ints.clear();
+  if (done.kind == RangeKind::kRows) {
     for (const int64_t row : done.rows->rows) {
       if (row >= 0 && (done.rows->height <= 0 || row < done.rows->height)) continue;
       return InvalidData("row {} is out of range for selected rows of height {}", row,
@@ -327,12 +327,12 @@ Status MessageReader::Impl::end_step() {
   return Ok();
 }
 
-// Advances to the next step that needs bytes, or to the end.
-Status MessageReader::Impl::next_steps() {
-  while (now_at < steps.size()) {
-    MILLRACE_RETURN_IF_ERROR(begin_step());
+// Advances to the next range that needs bytes, or to the end.
+Status MessageReader::Impl::next_ranges() {
+  while (now_at < ranges.size()) {
+    MILLRACE_RETURN_IF_ERROR(begin_range());
     if (current().bytes > 0) return Ok();
-    MILLRACE_RETURN_IF_ERROR(end_step());
+    MILLRACE_RETURN_IF_ERROR(end_range());
   }
   phase = Phase::kDone;
   return Ok();
@@ -366,8 +366,8 @@ Status MessageReader::filled(size_t bytes) {
     if (now.at < now.capacity) return Ok();
     const uint64_t wanted = now.current().bytes;
     if (now.capacity < wanted) return now.grow(std::min(wanted, 4 * now.capacity));
-    MILLRACE_RETURN_IF_ERROR(now.end_step());
-    return now.next_steps();
+    MILLRACE_RETURN_IF_ERROR(now.end_range());
+    return now.next_ranges();
   }
   if (now.at < now.buffer.size()) return Ok();
   if (now.phase == Impl::Phase::kPrelude) return now.begin_head();
@@ -376,7 +376,7 @@ Status MessageReader::filled(size_t bytes) {
   MILLRACE_RETURN_IF_ERROR(now.reserve_payload());
   now.buffer = {};
   now.phase = Impl::Phase::kPayload;
-  return now.next_steps();
+  return now.next_ranges();
 }
 
 Status MessageReader::feed(std::span<const std::byte> bytes) {

@@ -31,7 +31,7 @@ constexpr std::array<CodeNumber, 11> kCodes{{{StatusCode::kUsage, 1},
                                              {StatusCode::kUnimplemented, 10},
                                              {StatusCode::kInternal, 11}}};
 
-uint32_t number_of_error_codec(StatusCode code) {
+uint32_t code_number(StatusCode code) {
   for (const CodeNumber& row : kCodes)
     if (row.code == code) return row.number;
   return 0;
@@ -77,7 +77,7 @@ Location decode_location(const PsLocation& from) {
 }  // namespace
 
 void encode_status(const Status& status, PsError& error) {
-  error.set_code(number_of_error_codec(status.code()));
+  error.set_code(code_number(status.code()));
   error.set_message(text(status.message()));
   if (!status.hint().empty()) error.set_hint(text(status.hint()));
   for (const std::string& note : status.notes()) {

@@ -35,9 +35,9 @@ using Stream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 // Time for running calls to finish, and for replies to be sent, when a server ends.
 constexpr std::chrono::milliseconds kFinishGrace{500};
 constexpr std::chrono::milliseconds kDrain{2000};
-// Connections that a TCP server accepted and handed over have a limited number of places.
+// Idle time of connections that a TCP server accepted and handed over, whose number is limited.
 constexpr std::chrono::milliseconds kGuestIdle{30000};
-// How long a silent stream may keep its place while others come.
+// How long a silent stream is kept when there are too many.
 constexpr std::chrono::milliseconds kSilentStreamTurn{500};
 constexpr std::chrono::microseconds kLongestCall = std::chrono::hours(1000);
 
@@ -45,11 +45,11 @@ constexpr std::chrono::microseconds kLongestCall = std::chrono::hours(1000);
 Deadline deadline_of(const grpc::ServerContext& context, uint64_t timeout_us) {
   const auto now = Clock::now();
   const auto limit = static_cast<uint64_t>(kLongestCall.count());
-  const Deadline said = now + std::chrono::microseconds(std::min(timeout_us, limit));
+  const Deadline own = now + std::chrono::microseconds(std::min(timeout_us, limit));
   const gpr_timespec at = gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC);
   const gpr_timespec left = gpr_time_sub(at, gpr_now(GPR_CLOCK_MONOTONIC));
-  if (gpr_time_cmp(left, gpr_time_from_hours(1000, GPR_TIMESPAN)) >= 0) return said;
-  return std::min(said, now + std::chrono::nanoseconds(left.tv_sec * 1000000000 + left.tv_nsec));
+  if (gpr_time_cmp(left, gpr_time_from_hours(1000, GPR_TIMESPAN)) >= 0) return own;
+  return std::min(own, now + std::chrono::nanoseconds(left.tv_sec * 1000000000 + left.tv_nsec));
 }
 
 // The streams with calls in progress, for ending those that make no progress.
@@ -75,8 +75,8 @@ class ActiveCalls {
       if (oldest == calls_.end() || at->second.begin < oldest->second.begin) oldest = at;
     }
     const auto now = Clock::now();
-    // those that have just come are about to call
-    if (unknown >= max_unknown_ && now - oldest->second.begin > kSilentStreamTurn) {
+    // streams that have just been opened are about to call
+    if (unknown > 0 && unknown >= max_unknown_ && now - oldest->second.begin > kSilentStreamTurn) {
       oldest->second.is_ended = true;
       oldest->first->TryCancel();
     }

@@ -4,7 +4,7 @@
     check_limits.py [ROOT]
 
 The example of a plain op, docs/extending/op.diff, touches at most five files. All CMake files of the build together have at most
-1060 lines; those of examples/ and python/ are projects of their own. Exit status: 0 clean, 1 findings (one line each).
+1000 lines; those of examples/ and python/ are projects of their own. Exit status: 0 clean, 1 findings (one line each).
 """
 import os
 import re
@@ -13,7 +13,7 @@ import sys
 from check_tree import tracked_files
 
 OP_DIFF, OP_FILES = "docs/extending/op.diff", 5
-CMAKE_LINES, OTHER_PROJECTS = 1060, ("examples/", "python/")
+CMAKE_LINES, OTHER_PROJECTS = 1000, ("examples/", "python/")
 
 
 def lines_of(root, path):

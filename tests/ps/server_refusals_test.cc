@@ -1,5 +1,6 @@
 // What servers refuse, and what they say then; how they go on where trainers are late.
 #include <array>
+#include <filesystem>
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -359,6 +360,28 @@ TEST(SavedRows, AreThoseOfTheCheckpointBlockThatChanged) {
                       .table = "number", .folder = "x", .rows = RowsToSave::kChanged}})
                   .to_string(),
               HasSubstr("'number' is not a table of rows"));
+}
+
+// What a failed request would have saved is still missing in the files.
+TEST(SavedRows, OfAFailedRequestAreInTheNextFile) {
+  const TempFolder disk;
+  ServerOptions options;
+  options.files_root = disk.path();
+  OneTrainer one(kSaving, options, [](Scope& scope) {
+    scope.root().local("part") = part_rows({1, 2, 3});
+  });
+  const auto save = [&] {
+    return one.trainer.call(protocol::Checkpoint{
+        protocol::SaveVar{.table = {}, .folder = "to", .rows = RowsToSave::kChanged}});
+  };
+  std::filesystem::create_directories(disk.path() + "/to/part_2/in_the_way");
+  EXPECT_FALSE(save().ok());
+  std::filesystem::remove_all(disk.path() + "/to");
+  const Status saved = save();
+  ASSERT_TRUE(saved.ok()) << saved.to_string();
+  auto values = io::load_separate(disk.path(), {{"to/part_2", VarKind::kSelectedRows, {}, {}}});
+  ASSERT_TRUE(values.ok()) << values.status().to_string();
+  EXPECT_THAT((*values)["to/part_2"].get_if<SelectedRows>()->rows, ElementsAre(2, 5, 8));
 }
 
 TEST(SavedRows, NeedAFolder) {

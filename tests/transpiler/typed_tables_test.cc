@@ -124,6 +124,59 @@ TEST(TypedTables, WhatServersCannotDoIsRefused) {
               HasSubstr("'other' has 0 lookups"));
   EXPECT_THAT(message(main_text(), kStartup, {"emb", 0, "shown", "clicked", false}),
               HasSubstr("'shown', which the program does not have"));
+  EXPECT_THAT(message(main_text("  clip X=emb@GRAD -> Out=a@GRAD {min: -1.0, max: 1.0}\n"),
+                      kStartup, {"emb", 0, "", "", false}),
+              HasSubstr("'clip' reads its gradient 'emb@GRAD', which only servers have"));
+}
+
+// The program with adam in place of sgd. `more`: further inputs.
+std::string adam_text(const std::string& more = "") {
+  std::string text = main_text();
+  const size_t update = text.find("  sgd ");
+  text.insert(update, "  adam Param=emb Grad=emb@GRAD LearningRate=rate Moment1=m" + more +
+                          " -> ParamOut=emb {beta1: 0.9}\n}\n");
+  text.resize(text.find("}\n}\n", update) + 4);
+  const std::string vars = "  persist m: f32(100, 4)\n  var tensor: f32(1)\n";
+  return text.insert(text.find("  var ids"), vars);
+}
+
+TEST(TypedTables, AdamOfTheProgramMustBeThatOfTables) {
+  const auto message = [](const std::string& text, const std::string& start) {
+    std::string startup = kStartup;
+    startup.insert(startup.find("  uniform_random"), "  persist m: f32(100, 4)\n" + start);
+    const auto main = read_typed_tables(text);
+    return use_typed_table(*main, *read_typed_tables(startup), {"emb", 0, "", "", false})
+        .status()
+        .message();
+  };
+  const std::string zero = "  fill_constant -> Out=m {shape: [100l, 4l], value: 0.0}\n";
+  EXPECT_EQ(message(adam_text(), zero), "");
+  EXPECT_THAT(message(adam_text(" Beta1Tensor=tensor"), zero),
+              HasSubstr("Beta1Tensor of adam is no input of its rule on servers"));
+  EXPECT_THAT(message(adam_text(), "  fill_constant -> Out=m {shape: [100l, 4l], value: 0.5}\n"),
+              HasSubstr("Moment1 of adam starts differently than in its rule on servers"));
+}
+
+TEST(TypedTables, NumbersAreThoseOfTheText) {
+  const auto main = read_typed_tables(main_text());
+  std::string startup = kStartup;
+  startup.insert(startup.find("value: 0.25"), "str_value: \"0.125\", ");
+  const auto facts = use_typed_table(*main, *read_typed_tables(startup), {"emb", 2, "", "", false});
+  ASSERT_TRUE(facts.ok()) << facts.status().to_string();
+  EXPECT_EQ(facts->learning_rate, 0.125);
+}
+
+// Only a constant 1 is what an instance without statistics shows.
+TEST(TypedTables, AVarThatIsCalledLikeTheStatisticsIsNotTaken) {
+  std::string text = main_text();
+  text.insert(text.find("  lookup_table_v2 "),
+              "  fill_constant -> Out=show {shape: [1l], value: 7.0}\n");
+  text.insert(text.find("  var ids"), "  var show: f32(1)\n");
+  const auto main = read_typed_tables(text);
+  const auto facts =
+      use_typed_table(*main, *read_typed_tables(kStartup), {"emb", 2, "", "", false});
+  ASSERT_TRUE(facts.ok()) << facts.status().to_string();
+  EXPECT_EQ(main->root().back().first_input("Shows").str(), "show@TABLE");
 }
 
 }  // namespace

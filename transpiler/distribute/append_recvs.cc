@@ -29,7 +29,8 @@ void append_recv(Block& block, DistributionJob& job, const ParamGrad& pair) {
       .set_strings("recv_varnames", std::move(received_names))
       .set_int("trainer_id", static_cast<int32_t>(job.arguments.trainer_id));
   finish(recv, role::kRpc)
-      .set_strings("op_role_var", {pair.param, pair.is_cut() ? pair.grad : pair.grad_on_trainer});
+      .set_strings("op_role_var",
+                   {pair.param, pair.is_sliced() ? pair.grad : pair.grad_on_trainer});
 }
 
 }  // namespace
@@ -70,10 +71,10 @@ Status join_params(Program& main, PassContext& context, DistributionJob& job) {
   }
   if (job.config.runtime_split_send_recv) return Ok();
   for (const ParamGrad& pair : job.pairs) {
-    if (!pair.is_cut() || pair.prefetched) continue;
-    std::vector<std::string> pieces;
-    for (const PlacedSlice& placed : pair.slices) pieces.push_back(placed.param);
-    emit_concat(block, nullptr, pieces, pair.param, role::kDist);
+    if (!pair.is_sliced() || pair.prefetched) continue;
+    std::vector<std::string> slices;
+    for (const PlacedSlice& placed : pair.slices) slices.push_back(placed.param);
+    emit_concat(block, nullptr, slices, pair.param, role::kDist);
   }
   return Ok();
 }
@@ -87,10 +88,10 @@ Status extend_trainer_startup(Program& main, PassContext& context, DistributionJ
     if (!pair.slices.empty() && job.sparse_tables.count(pair.param) == 0) received.push_back(&pair);
   }
   for (const ParamGrad* const pair : received) {
-    std::vector<std::string> pieces;
+    std::vector<std::string> slices;
     std::vector<std::string> endpoints;
     for (const PlacedSlice& placed : pair->slices) {
-      pieces.push_back(placed.param);
+      slices.push_back(placed.param);
       endpoints.push_back(job.endpoints[static_cast<size_t>(placed.endpoint)]);
       if (startup.find_var(placed.param) == nullptr) {
         VarSpec spec = block.find_var(placed.param)->spec();
@@ -99,7 +100,7 @@ Status extend_trainer_startup(Program& main, PassContext& context, DistributionJ
       }
     }
     Op& recv = startup.append_op("recv");
-    recv.set_output("Out", pieces)
+    recv.set_output("Out", slices)
         .set_strings("epmap", std::move(endpoints))
         .set_int("trainer_id", trainer);
     finish(recv, role::kRpc);
@@ -111,12 +112,12 @@ Status extend_trainer_startup(Program& main, PassContext& context, DistributionJ
       .set_int("trainer_id", trainer);
   finish(barrier, role::kRpc);
   for (const ParamGrad* const pair : received) {
-    if (!pair->is_cut()) continue;
+    if (!pair->is_sliced()) continue;
     if (startup.find_var(pair->param) == nullptr)
       startup.declare(pair->param, block.find_var(pair->param)->spec());
-    std::vector<std::string> pieces;
-    for (const PlacedSlice& placed : pair->slices) pieces.push_back(placed.param);
-    emit_concat(startup, nullptr, pieces, pair->param, role::kForward);
+    std::vector<std::string> slices;
+    for (const PlacedSlice& placed : pair->slices) slices.push_back(placed.param);
+    emit_concat(startup, nullptr, slices, pair->param, role::kForward);
   }
   return Ok();
 }

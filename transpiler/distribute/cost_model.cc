@@ -19,8 +19,8 @@ constexpr double kIdBytes = 8;  // an int64 row number
 // Work and state of one whole parameter.
 struct ParamCost {
   double flops = 0;
-  int64_t cut_state = 0;    ///< divided like the parameter
-  int64_t whole_state = 0;  ///< kept whole by every server that holds a slice
+  int64_t sliced_state = 0;  ///< divided like the parameter
+  int64_t whole_state = 0;   ///< kept whole by every server that holds a slice
 };
 
 ParamCost param_cost(const Block& block, const std::vector<const Op*>& ops,
@@ -34,7 +34,7 @@ ParamCost param_cost(const Block& block, const std::vector<const Op*>& ops,
       for (const Arg& arg : slot.args) {
         const Var* const state = block.find_var(arg.name);
         if (state == nullptr) continue;
-        (state->dims() == dims ? cost.cut_state : cost.whole_state) +=
+        (state->dims() == dims ? cost.sliced_state : cost.whole_state) +=
             ops::tensor_bytes(state->spec());
       }
     }
@@ -61,7 +61,7 @@ void add_slices(const ParamGrad& pair, const ParamCost& cost, CostInput& input) 
     out.rows = slice.dims.empty() ? 1 : slice.dims.front();
     out.bytes = slice.elems * dtype_size(pair.dtype);
     out.state_bytes =
-        static_cast<int64_t>(static_cast<double>(cost.cut_state) * share) + cost.whole_state;
+        static_cast<int64_t>(static_cast<double>(cost.sliced_state) * share) + cost.whole_state;
     out.update_flops = cost.flops * share;
     out.share_of_table = rows > 0 ? static_cast<double>(out.rows) / rows : 1;
     input.slices.push_back(std::move(out));
@@ -116,7 +116,8 @@ void add_table(const Block& block, const DistributionJob& job, CostInput& input)
     out.traffic = Traffic::kPrefetch;
     out.rows = rows;
     out.bytes = rows * row_bytes;
-    // always sgd, whatever the program's optimizer is: a product and a difference per element
+    // always sgd, whatever the program's optimizer is: two operations per element, a product and a
+    // difference
     out.update_flops =
         2.0 * static_cast<double>(out.bytes) / static_cast<double>(dtype_size(table->dtype()));
     out.share_of_table = 1.0 / static_cast<double>(servers);

@@ -41,21 +41,19 @@ std::string quoted(llvm::StringRef name) {
 class Divider {
  public:
   Divider(Block& block, const DivideOptions& options)
-      : options_(options), readings_(block), place_(readings_.members().size()) {
-    for (Place& place : place_) place = {};
-  }
+      : options_(options), readings_(block), assigned_(readings_.members().size()) {}
 
   StatusOr<OptimizePart> run() {
     MILLRACE_RETURN_IF_ERROR(find_updates());
     MILLRACE_RETURN_IF_ERROR(keep_marked_clipping());
     do {
       changed_ = false;
-      for (Place& place : place_) {
-        if (!place.is_update) place.runs_with = kNoMember;
+      for (Assignment& assignment : assigned_) {
+        if (!assignment.is_update) assignment.runs_with = kNoMember;
       }
       for (const uint32_t update : updates_) MILLRACE_RETURN_IF_ERROR(follow_gradient(update));
     } while (changed_);
-    MILLRACE_RETURN_IF_ERROR(place_companions());
+    MILLRACE_RETURN_IF_ERROR(assign_companions());
     for (const uint32_t update : updates_) MILLRACE_RETURN_IF_ERROR(check_update(update));
     MILLRACE_RETURN_IF_ERROR(check_trainer_readers());
     return result();
@@ -64,7 +62,8 @@ class Divider {
  private:
   using Member = OptimizeMember;
 
-  struct Place {
+  // Where an op runs.
+  struct Assignment {
     bool is_update = false;
     bool on_trainer = false;
     uint32_t runs_with = kNoMember;  // the update on whose server the op runs
@@ -78,7 +77,7 @@ class Divider {
   uint32_t writer(const Reading& reading) const { return readings_.index_of(reading.writer); }
   bool from_trainer(const Reading& reading) const {
     const uint32_t m = writer(reading);
-    if (m != kNoMember) return place_[m].on_trainer;
+    if (m != kNoMember) return assigned_[m].on_trainer;
     return reading.writer != nullptr && !role::is_lr_op(*reading.writer);
   }
   llvm::StringRef param_of(uint32_t update) const {
@@ -86,7 +85,7 @@ class Divider {
   }
 
   Status find_updates() {
-    for (uint32_t m = 0; m < place_.size(); ++m) {
+    for (uint32_t m = 0; m < assigned_.size(); ++m) {
       const Op& op = *member(m).op;
       if (!role::is_optimizer(op)) continue;
       if (role::vars(op).size() < 2) return without_role_var(op);
@@ -107,8 +106,8 @@ class Divider {
         return InvalidProgram("the update of param {} reads no gradient", quoted(param))
             .at(op.location());
       }
-      place_[m].is_update = true;
-      place_[m].runs_with = m;
+      assigned_[m].is_update = true;
+      assigned_[m].runs_with = m;
       updates_.push_back(m);
     }
     return Ok();
@@ -129,10 +128,10 @@ class Divider {
 
   // The original recognizes clipping of its last releases by this scope.
   Status keep_marked_clipping() {
-    for (uint32_t m = 0; m < place_.size(); ++m) {
+    for (uint32_t m = 0; m < assigned_.size(); ++m) {
       const AttrValue* const scope = member(m).op->find_attr("op_namescope");
       if (scope == nullptr || scope->kind() != AttrKind::kString) continue;
-      if (!place_[m].is_update && scope->string().contains("@CLIP"))
+      if (!assigned_[m].is_update && scope->string().contains("@CLIP"))
         MILLRACE_RETURN_IF_ERROR(keep_on_trainer(m));
     }
     return Ok();
@@ -144,16 +143,16 @@ class Divider {
     while (!open.empty()) {
       const uint32_t m = open.back();
       open.pop_back();
-      if (place_[m].on_trainer) continue;
-      if (place_[m].is_update) {
+      if (assigned_[m].on_trainer) continue;
+      if (assigned_[m].is_update) {
         return Unimplemented(
                    "it needs what '{}' computes of param {}, which is updated on a server, and "
                    "gradients, which the trainer has",
                    member(m).op->type().str(), quoted(param_of(m)))
             .at(member(first).op->location());
       }
-      place_[m].on_trainer = true;
-      place_[m].runs_with = kNoMember;
+      assigned_[m].on_trainer = true;
+      assigned_[m].runs_with = kNoMember;
       changed_ = true;
       for (const Reading& reading : member(m).readings) {
         if (writer(reading) != kNoMember) open.push_back(writer(reading));
@@ -164,13 +163,13 @@ class Divider {
 
   // Walks back from the gradient of an update to the value that trainers send.
   Status follow_gradient(uint32_t update) {
-    Place& place = place_[update];
-    place.has_server_ops = false;
+    Assignment& assignment = assigned_[update];
+    assignment.has_server_ops = false;
     Reading at = member(update).reading_of(member(update).op->first_input("Grad"));
     while (true) {
       const uint32_t m = writer(at);
-      if (m == kNoMember || place_[m].on_trainer) break;
-      if (place_[m].is_update) {
+      if (m == kNoMember || assigned_[m].on_trainer) break;
+      if (assigned_[m].is_update) {
         return Unimplemented("the gradient {} is written by another update, '{}'", quoted(at.var),
                              member(m).op->type().str())
             .at(member(update).op->location());
@@ -182,11 +181,11 @@ class Divider {
         MILLRACE_RETURN_IF_ERROR(keep_on_trainer(m));
         break;
       }
-      for (const uint32_t op : needed) place_[op].runs_with = update;
-      place.has_server_ops = true;
+      for (const uint32_t op : needed) assigned_[op].runs_with = update;
+      assignment.has_server_ops = true;
       at = *gradient;
     }
-    place.gradient = at;
+    assignment.gradient = at;
     return Ok();
   }
 
@@ -202,7 +201,8 @@ class Divider {
   // and adds the ops that must run there with it. Null: the op stays on the trainer.
   const Reading* gradient_below(uint32_t m, uint32_t update, std::vector<uint32_t>& needed) const {
     const Member& op = member(m);
-    if (!works_on_slices(op.op->type()) || op.outputs != 1 || taken(m, update)) return nullptr;
+    if (!works_on_slices(op.op->type()) || op.outputs != 1 || runs_with_another(m, update))
+      return nullptr;
     needed.push_back(m);
     if (!options_.clip_on_trainer && op.readings.size() == 1 && op.tainted &&
         (op.op->type() == "clip" || op.op->type() == "scale"))
@@ -216,8 +216,8 @@ class Divider {
     return is_term(term, *gradient, update, needed) ? gradient : nullptr;
   }
 
-  bool taken(uint32_t m, uint32_t update) const {
-    return place_[m].runs_with != kNoMember && place_[m].runs_with != update;
+  bool runs_with_another(uint32_t m, uint32_t update) const {
+    return assigned_[m].runs_with != kNoMember && assigned_[m].runs_with != update;
   }
 
   // The summand that does not depend on the param.
@@ -271,7 +271,8 @@ class Divider {
       if (from_trainer(reading)) return false;
       const uint32_t m = writer(reading);
       if (m == kNoMember || !seen.insert(m).second) continue;
-      if (place_[m].is_update || taken(m, update) || !works_on_slices(member(m).op->type()))
+      if (assigned_[m].is_update || runs_with_another(m, update) ||
+          !works_on_slices(member(m).op->type()))
         return false;
       needed.push_back(m);
       open.insert(open.end(), member(m).readings.begin(), member(m).readings.end());
@@ -280,19 +281,19 @@ class Divider {
   }
 
   // Assigns ops that no update needs: averages of params, powers of decay rates.
-  Status place_companions() {
-    for (uint32_t m = 0; m < place_.size(); ++m) {
-      if (place_[m].on_trainer || place_[m].runs_with != kNoMember) continue;
+  Status assign_companions() {
+    for (uint32_t m = 0; m < assigned_.size(); ++m) {
+      if (assigned_[m].on_trainer || assigned_[m].runs_with != kNoMember) continue;
       const Op& op = *member(m).op;
       if (role::vars(op).size() < 2) return without_role_var(op);
       const auto update = update_of_param_.find(role::vars(op)[0]);
       if (update != update_of_param_.end() && fits(m, update->second)) {
-        place_[m].runs_with = update->second;
+        assigned_[m].runs_with = update->second;
         continue;
       }
       // No server holds its param, or that server lacks an input.
       const auto* const there = llvm::find_if(member(m).readings, [&](const Reading& reading) {
-        return writer(reading) != kNoMember && !place_[writer(reading)].on_trainer;
+        return writer(reading) != kNoMember && !assigned_[writer(reading)].on_trainer;
       });
       if (there != member(m).readings.end()) {
         return Unimplemented(
@@ -301,7 +302,7 @@ class Divider {
                    quoted(there->var), there->writer->type().str())
             .at(op.location());
       }
-      place_[m].on_trainer = true;
+      assigned_[m].on_trainer = true;
     }
     return Ok();
   }
@@ -313,11 +314,11 @@ class Divider {
   }
 
   bool has(uint32_t update, const Reading& reading) const {
-    const Reading& sent = place_[update].gradient;
+    const Reading& sent = assigned_[update].gradient;
     if (reading.var == sent.var && reading.writer == sent.writer) return true;
     if (from_trainer(reading)) return false;
     const uint32_t m = writer(reading);
-    return m == kNoMember || place_[m].runs_with == update;
+    return m == kNoMember || assigned_[m].runs_with == update;
   }
 
   Status check_update(uint32_t update) const {
@@ -336,7 +337,7 @@ class Divider {
   Status check_trainer_readers() const {
     for (const auto& [op, reading] : readings_.outside_readers()) {
       const uint32_t m = writer(reading);
-      if (m != kNoMember && !place_[m].on_trainer) {
+      if (m != kNoMember && !assigned_[m].on_trainer) {
         return Unimplemented(
                    "it reads {} after '{}', which runs on a server: the trainer gets the new value "
                    "only in the next step",
@@ -379,26 +380,26 @@ class Divider {
 
   OptimizePart result() const {
     OptimizePart part;
-    for (uint32_t m = 0; m < place_.size(); ++m) {
-      if (place_[m].on_trainer) {
+    for (uint32_t m = 0; m < assigned_.size(); ++m) {
+      if (assigned_[m].on_trainer) {
         part.trainer.push_back(member(m).op);
       } else {
-        part.server.push_back({member(m).op, param_of(place_[m].runs_with).str()});
+        part.server.push_back({member(m).op, param_of(assigned_[m].runs_with).str()});
       }
     }
     for (const uint32_t update : updates_) {
-      const Place& place = place_[update];
+      const Assignment& assignment = assigned_[update];
       part.updates[param_of(update)] = {.update = member(update).op,
-                                        .gradient = place.gradient.var.str(),
-                                        .kind = kind_of(place.gradient),
-                                        .has_server_ops = place.has_server_ops};
+                                        .gradient = assignment.gradient.var.str(),
+                                        .kind = kind_of(assignment.gradient),
+                                        .has_server_ops = assignment.has_server_ops};
     }
     return part;
   }
 
   const DivideOptions& options_;
   const OptimizeReadings readings_;
-  std::vector<Place> place_;
+  std::vector<Assignment> assigned_;
   std::vector<uint32_t> updates_;
   llvm::StringMap<uint32_t> update_of_param_;
   bool changed_ = false;

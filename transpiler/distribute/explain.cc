@@ -94,13 +94,13 @@ void add_rows(const OriginSlices& origin, const KnownCosts& known, std::vector<R
     if (const CostSlice* const slice = known.slice(*var))
       state += static_cast<double>(slice->state_bytes);
   }
-  const bool cut = origin.slices.size() > 1;
-  rows.push_back(
-      {printable(origin.origin.name), dims_text(origin.origin),
-       bytes_text(static_cast<double>(slice_bytes(origin.origin))), bytes_text(state),
-       cut ? fmt::format("{} slices", origin.slices.size()) : printable(origin.slices[0]->endpoint),
-       update_text(note), note == nullptr ? "" : note->why});
-  if (!cut) return;
+  const bool is_sliced = origin.slices.size() > 1;
+  rows.push_back({printable(origin.origin.name), dims_text(origin.origin),
+                  bytes_text(static_cast<double>(slice_bytes(origin.origin))), bytes_text(state),
+                  is_sliced ? fmt::format("{} slices", origin.slices.size())
+                            : printable(origin.slices[0]->endpoint),
+                  update_text(note), note == nullptr ? "" : note->why});
+  if (!is_sliced) return;
   for (const DistributedVar* const var : origin.slices) {
     const CostSlice* const slice = known.slice(*var);
     rows.push_back({rows_text(*var), dims_text(var->slice),

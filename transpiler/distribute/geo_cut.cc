@@ -7,7 +7,7 @@ namespace millrace::transpiler {
 namespace {
 
 // Declares the slices, and "<p>.delta" for the whole and for each slice.
-Status cut_param(Block& block, const DistributionJob& job, ParamGrad& pair) {
+Status slice_param(Block& block, const DistributionJob& job, ParamGrad& pair) {
   const VarSpec whole = block.find_var(pair.param)->spec();
   StatusOr<std::vector<Slice>> slices = slice_variable(
       whole.dims, static_cast<int64_t>(job.endpoints.size()), job.config.min_block_size);
@@ -19,13 +19,13 @@ Status cut_param(Block& block, const DistributionJob& job, ParamGrad& pair) {
   }
   const bool sparse = pair.grad_kind == VarKind::kSelectedRows;
   const VarKind delta_kind = sparse ? VarKind::kSelectedRows : pair.param_kind;
-  const bool is_cut = slices->size() > 1;
+  const bool is_sliced = slices->size() > 1;
   block.declare(names::delta(pair.param), plain_spec(delta_kind, pair.dtype, whole.dims));
   for (size_t i = 0; i < slices->size(); ++i) {
     PlacedSlice placed;
     placed.slice = std::move((*slices)[i]);
-    placed.param = is_cut ? names::block(pair.param, static_cast<int64_t>(i)) : pair.param;
-    if (is_cut) {
+    placed.param = is_sliced ? names::block(pair.param, static_cast<int64_t>(i)) : pair.param;
+    if (is_sliced) {
       const Dims& dims = placed.slice.dims;
       block.declare(placed.param, plain_spec(pair.param_kind, pair.dtype, dims));
       block.declare(names::delta(placed.param), plain_spec(delta_kind, pair.dtype, dims));
@@ -39,7 +39,7 @@ Status cut_param(Block& block, const DistributionJob& job, ParamGrad& pair) {
 
 Status geo_cut(Program& main, PassContext& context, DistributionJob& job) {
   (void)context;
-  for (ParamGrad& pair : job.pairs) MILLRACE_RETURN_IF_ERROR(cut_param(main.root(), job, pair));
+  for (ParamGrad& pair : job.pairs) MILLRACE_RETURN_IF_ERROR(slice_param(main.root(), job, pair));
   return place_in_order(main, job);
 }
 

@@ -25,7 +25,7 @@ std::unique_ptr<Program> make_geo_pserver(const Program& main, const Distributio
     const bool sparse = pair.grad_kind == VarKind::kSelectedRows;
     VarSpec spec = plain_spec(pair.param_kind, pair.dtype, placed.slice.dims);
     spec.persistable = true;
-    if (!pair.is_cut() && pair.lod_level != 0) spec.lod_level = pair.lod_level;
+    if (!pair.is_sliced() && pair.lod_level != 0) spec.lod_level = pair.lod_level;
     root.declare(placed.param, std::move(spec));
     const std::string delta = names::delta(placed.param);
     const VarKind kind = sparse ? VarKind::kSelectedRows : pair.param_kind;

@@ -12,11 +12,11 @@ int64_t rows_of(const PlacedSlice& placed) {
 
 // Splits the gradient after its last writer; returns the op after which to insert the send.
 Op& insert_split(Block& block, Op& writer, const ParamGrad& pair) {
-  std::vector<std::string> pieces;
-  for (const PlacedSlice& placed : pair.slices) pieces.push_back(placed.grad);
+  std::vector<std::string> slices;
+  for (const PlacedSlice& placed : pair.slices) slices.push_back(placed.grad);
   const bool sparse = pair.grad_kind == VarKind::kSelectedRows;
   Op& split = block.insert_after(writer, sparse ? "split_selected_rows" : "split_byref");
-  split.set_input("X", llvm::StringRef(pair.grad)).set_output("Out", pieces);
+  split.set_input("X", llvm::StringRef(pair.grad)).set_output("Out", slices);
   if (sparse) {
     std::vector<int64_t> sections;
     for (const PlacedSlice& placed : pair.slices) sections.push_back(rows_of(placed));
@@ -47,7 +47,7 @@ void insert_send(Block& block, Op& where, const DistributionJob& job, const Para
     sent_names.push_back(placed.grad);
     if (merged) sent_names.back() = names::trainer(placed.grad, job.arguments.trainer_id);
   }
-  const std::string whole = pair.is_cut() ? pair.grad : pair.grad_on_trainer;
+  const std::string whole = pair.is_sliced() ? pair.grad : pair.grad_on_trainer;
   if (at_run_time) inputs = {whole};
   Op& send = block.insert_after(where, "send");
   send.set_input("X", inputs)
@@ -65,14 +65,14 @@ Status insert_sends(Program& main, PassContext& context, DistributionJob& job) {
   Block& block = main.root();
   for (const uint32_t p : job.send_order) {
     ParamGrad& pair = job.pairs[p];
-    const std::string& whole = pair.is_cut() ? pair.grad : pair.grad_on_trainer;
+    const std::string& whole = pair.is_sliced() ? pair.grad : pair.grad_on_trainer;
     Op* where = block.last_writer(whole);
     if (where == nullptr) {
       return InvalidProgram(
           "gradient '{}' of param '{}' is written by no op, so there is nothing to send", whole,
           pair.param);
     }
-    if (pair.is_cut() && !job.config.runtime_split_send_recv)
+    if (pair.is_sliced() && !job.config.runtime_split_send_recv)
       where = &insert_split(block, *where, pair);
     pair.send_control = job.controls.create(block);
     insert_send(block, *where, job, pair);

@@ -1,6 +1,6 @@
 #include "transpiler/distribute/io_programs.h"
 
-#include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "framework/base/errors.h"
@@ -14,8 +14,9 @@ namespace millrace::transpiler {
 namespace io_programs {
 namespace {
 
-using Pieces = std::vector<const DistributedVar*>;
-using RemoteVars = std::vector<std::pair<std::string, Pieces>>;
+// The slices of one var, or its copies on several servers.
+using DistributedVars = std::vector<const DistributedVar*>;
+using RemoteVars = std::vector<std::pair<std::string, DistributedVars>>;
 
 constexpr const char* kTableFolder = "__lookup_table__";
 
@@ -42,63 +43,71 @@ Status check_distributed(const ProgramProperties& properties, const std::string&
   return Ok();
 }
 
-// Order of the slices in the file: by block_id if the var is sliced, else as listed.
-// Errors: a gap or an overlap, for which the original would write a broken file.
-StatusOr<std::vector<size_t>> piece_order(const std::string& origin, const Pieces& pieces) {
-  std::vector<size_t> order(pieces.size());
-  if (!pieces.front()->is_slice) {
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    return order;
-  }
+// The slices by block_id. Errors: an id that is out of range or occurs twice.
+StatusOr<std::vector<size_t>> order_by_block_id(const std::string& origin,
+                                                const DistributedVars& vars) {
   constexpr size_t kFree = SIZE_MAX;
-  std::fill(order.begin(), order.end(), kFree);
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const int64_t place = pieces[i]->block_id;
-    if (place < 0 || place >= static_cast<int64_t>(pieces.size()) ||
-        order[static_cast<size_t>(place)] != kFree) {
+  std::vector<size_t> order(vars.size(), kFree);
+  for (size_t i = 0; i < vars.size(); ++i) {
+    const int64_t id = vars[i]->block_id;
+    if (id < 0 || id >= static_cast<int64_t>(vars.size()) ||
+        order[static_cast<size_t>(id)] != kFree) {
       return Status(StatusCode::kInvalidData,
                     fmt::format("cannot save {}: its {} slices have block_id {} twice or out of "
                                 "range",
-                                in_quotes(origin), pieces.size(), place));
+                                in_quotes(origin), vars.size(), id));
     }
-    order[static_cast<size_t>(place)] = i;
+    order[static_cast<size_t>(id)] = i;
   }
+  return order;
+}
+
+// Order of the slices in the file: by block_id if the var is sliced, else as listed.
+// Errors: a gap or an overlap, for which the original would write a broken file.
+StatusOr<std::vector<size_t>> order_in_file(const std::string& origin,
+                                            const DistributedVars& vars) {
+  if (!vars.front()->is_slice) {
+    std::vector<size_t> order(vars.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    return order;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<size_t> order, order_by_block_id(origin, vars));
   std::vector<VarSlice> slices;
   for (const size_t i : order) {
-    const DistributedVar& piece = *pieces[i];
-    slices.push_back({fmt::format("'{}' on {}", piece.slice.name, piece.endpoint), piece.offset,
-                      element_count(piece.slice.shape).value_or(-1),
-                      static_cast<DType>(piece.slice.dtype),
-                      Dims(piece.slice.shape.begin(), piece.slice.shape.end())});
+    const DistributedVar& var = *vars[i];
+    slices.push_back({fmt::format("'{}' on {}", var.slice.name, var.endpoint), var.offset,
+                      element_count(var.slice.shape).value_or(-1),
+                      static_cast<DType>(var.slice.dtype),
+                      Dims(var.slice.shape.begin(), var.slice.shape.end())});
   }
-  const VarFacts& whole = pieces.front()->origin;
+  const VarFacts& whole = vars.front()->origin;
   Status status = check_slices_cover(origin, static_cast<DType>(whole.dtype), whole.shape, slices);
   if (!status.ok()) return InvalidData("cannot save {}: {}", in_quotes(origin), status.message());
   return order;
 }
 
-Status append_recv_save(Block& block, const std::string& origin, const Pieces& pieces,
+Status append_recv_save(Block& block, const std::string& origin, const DistributedVars& vars,
                         const std::string& directory) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<size_t> order, piece_order(origin, pieces));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<size_t> order, order_in_file(origin, vars));
   std::vector<std::string> shapes;
   std::vector<std::string> local_names;
   std::vector<std::string> remote_names;
   std::vector<std::string> endpoints;
   for (const size_t i : order) {
-    const DistributedVar& piece = *pieces[i];
-    if (piece.endpoint.empty()) {
+    const DistributedVar& var = *vars[i];
+    if (var.endpoint.empty()) {
       return InvalidData("cannot save {}: its slice {} has no endpoint", in_quotes(origin),
-                         in_quotes(piece.slice.name));
+                         in_quotes(var.slice.name));
     }
-    shapes.push_back(shape_text(piece.slice.shape));
+    shapes.push_back(shape_text(var.slice.shape));
     // The number is the position in the overview, not in the file.
-    local_names.push_back(piece.slice.name + ".slice." + std::to_string(i));
-    remote_names.push_back(piece.slice.name);
-    endpoints.push_back(piece.endpoint);
+    local_names.push_back(var.slice.name + ".slice." + std::to_string(i));
+    remote_names.push_back(var.slice.name);
+    endpoints.push_back(var.endpoint);
   }
   Op& op = block.append_op("recv_save");
   op.set_int("trainer_id", 0)
-      .set_attr("shape", AttrValue::of_longs(pieces.front()->origin.shape))
+      .set_attr("shape", AttrValue::of_longs(vars.front()->origin.shape))
       .set_strings("slice_shapes", std::move(shapes))
       .set_strings("slice_varnames", std::move(local_names))
       .set_strings("remote_varnames", std::move(remote_names))
@@ -122,7 +131,7 @@ VarSpec loaded_spec(const VarFacts& facts) {
 std::vector<const Var*> locally_saved_vars(const Program& trainer, const VarsDistributed& overview,
                                            const ProgramProperties& properties) {
   std::set<std::string> taken{properties.distributed_lookup_table};
-  for (const auto& [origin, pieces] : io_programs::remote_vars(overview)) taken.insert(origin);
+  for (const auto& [origin, vars] : io_programs::remote_vars(overview)) taken.insert(origin);
   std::vector<const Var*> out;
   for (const Block& block : trainer.blocks()) {
     for (const Var& var : block.vars()) {
@@ -146,8 +155,8 @@ StatusOr<SavePrograms> make_save_programs(const Program& trainer, const VarsDist
   const RemoteVars remote = remote_vars(overview);
   if (!remote.empty()) {
     auto program = Program::create();
-    for (const auto& [origin, pieces] : remote) {
-      MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), origin, pieces, directory));
+    for (const auto& [origin, vars] : remote) {
+      MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), origin, vars, directory));
     }
     out.remote.push_back(std::move(program));
   }
@@ -170,11 +179,11 @@ StatusOr<std::unique_ptr<Program>> make_fetch_program(const VarsDistributed& ove
   if (names.empty()) return std::unique_ptr<Program>();
   auto program = Program::create();
   for (const std::string& name : names) {
-    Pieces pieces;
+    DistributedVars vars;
     for (const DistributedVar& var : overview.vars())
-      if (var.origin.name == name) pieces.push_back(&var);
-    if (pieces.empty()) return NotFound("no server has the var {}", in_quotes(name));
-    MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), name, pieces, directory));
+      if (var.origin.name == name) vars.push_back(&var);
+    if (vars.empty()) return NotFound("no server has the var {}", in_quotes(name));
+    MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), name, vars, directory));
   }
   return program;
 }

@@ -44,7 +44,7 @@ struct ParamGrad {
   bool has_server_ops = false;  ///< servers compute the update's gradient from the one that is sent
   bool prefetched = false;      ///< table of a remote_prefetch lookup: only rows of it are fetched
 
-  [[nodiscard]] bool is_cut() const { return slices.size() > 1; }
+  [[nodiscard]] bool is_sliced() const { return slices.size() > 1; }
 };
 
 /// A slice held by a server.
@@ -57,9 +57,9 @@ struct OwnedSlice {
 struct DistributedTable {
   std::string param;  ///< empty: none
   std::string grad;
-  std::vector<std::string> grad_pieces;  ///< per server, names on this trainer
-  std::vector<std::string> ids_pieces;   ///< prefetch_compress_in_tmp_i
-  std::vector<std::string> out_pieces;   ///< prefetch_compress_out_tmp_i
+  std::vector<std::string> grad_vars;  ///< per server, names on this trainer
+  std::vector<std::string> ids_vars;   ///< prefetch_compress_in_tmp_i
+  std::vector<std::string> out_vars;   ///< prefetch_compress_out_tmp_i
   VarSpec ids_spec;
   VarSpec out_spec;
   int64_t padding_idx = -1;  ///< shared by all lookups; -1: none

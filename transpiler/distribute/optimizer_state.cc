@@ -61,16 +61,16 @@ Status list_state(const Block& block, const Op& op, const OwnedSlice& owned, siz
           .at(op.location());
     }
     MILLRACE_ASSIGN_OR_RETURN(const bool follows,
-                              accumulator_follows_param(op, slot_name, pair.is_cut()));
+                              accumulator_follows_param(op, slot_name, pair.is_sliced()));
     DistributedVar entry;
     entry.origin = entry.slice = facts_of(*state);
     entry.vtype = "Optimizer";
     entry.endpoint = job.endpoints[server];
     if (follows && !listed_whole(op, slot_name))
       entry.slice.shape.assign(placed.slice.dims.begin(), placed.slice.dims.end());
-    if (listed_whole(op, slot_name) && pair.is_cut()) entry.param = follows ? pair.param : "";
+    if (listed_whole(op, slot_name) && pair.is_sliced()) entry.param = follows ? pair.param : "";
     const llvm::ArrayRef<int64_t> shape(entry.slice.shape);
-    if (pair.is_cut() && shape == llvm::ArrayRef<int64_t>(placed.slice.dims)) {
+    if (pair.is_sliced() && shape == llvm::ArrayRef<int64_t>(placed.slice.dims)) {
       entry.is_slice = true;
       entry.block_id = owned.slice;
       entry.offset = placed.slice.offset;
@@ -138,7 +138,7 @@ class KeptVars {
 
 bool kept_var_follows_param(const Var& var, const Block& block, const ParamGrad& pair) {
   const Var* const param = block.find_var(pair.param);
-  return pair.is_cut() && var.persistable() && param != nullptr && var.name() != pair.param &&
+  return pair.is_sliced() && var.persistable() && param != nullptr && var.name() != pair.param &&
          var.dims() == param->dims();
 }
 

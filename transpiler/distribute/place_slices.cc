@@ -59,9 +59,9 @@ void list_params(const Block& block, DistributionJob& job) {
       DistributedVar entry;
       entry.origin = facts_of(*block.find_var(pair.param));
       entry.slice = facts_of(*block.find_var(placed.param));
-      entry.is_slice = pair.is_cut();
-      entry.block_id = pair.is_cut() ? static_cast<int64_t>(i) : 0;
-      entry.offset = pair.is_cut() ? placed.slice.offset : 0;
+      entry.is_slice = pair.is_sliced();
+      entry.block_id = pair.is_sliced() ? static_cast<int64_t>(i) : 0;
+      entry.offset = pair.is_sliced() ? placed.slice.offset : 0;
       entry.vtype = pair.prefetched ? "RemotePrefetch" : "Param";
       entry.endpoint = job.endpoints[static_cast<size_t>(placed.endpoint)];
       job.overview.add_distributed_var(std::move(entry));

@@ -80,7 +80,8 @@ Status append_update(PserverBuilder& b, Block& block, const Op& op, uint32_t pai
     for (const Arg& arg : slot.args) {
       bool follows = false;
       if (!plain) {
-        MILLRACE_ASSIGN_OR_RETURN(follows, accumulator_follows_param(op, slot_name, pair.is_cut()));
+        MILLRACE_ASSIGN_OR_RETURN(follows,
+                                  accumulator_follows_param(op, slot_name, pair.is_sliced()));
       }
       MILLRACE_RETURN_IF_ERROR(
           declare_state(b, op, op.name_of(arg.name), follows ? &slice.slice.dims : nullptr));
@@ -126,7 +127,7 @@ bool keeps_elements(llvm::StringRef type) {
 // Appends regularisation and the other optimize ops of one param.
 Status append_other(PserverBuilder& b, Block& block, const Op& op, uint32_t pair_index) {
   const ParamGrad& pair = b.job.pairs[pair_index];
-  if (pair.is_cut() && !keeps_elements(op.type())) {
+  if (pair.is_sliced() && !keeps_elements(op.type())) {
     return Unimplemented(
                "'{}' is run in addition to the update of the param '{}', which is sliced over "
                "servers, and needs more of it than one slice",

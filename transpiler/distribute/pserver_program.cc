@@ -15,7 +15,7 @@ void declare_owned(PserverBuilder& b) {
     const ParamGrad& pair = b.job.pairs[owned.pair];
     VarSpec spec = plain_spec(pair.param_kind, pair.dtype, pair.slices[owned.slice].slice.dims);
     spec.persistable = true;
-    if (!pair.is_cut() && pair.lod_level != 0) spec.lod_level = pair.lod_level;
+    if (!pair.is_sliced() && pair.lod_level != 0) spec.lod_level = pair.lod_level;
     root.declare(pair.slices[owned.slice].param, std::move(spec));
   }
   for (const OwnedSlice& owned : b.job.owned[b.server]) {

@@ -79,8 +79,8 @@ std::vector<T> elements_of(llvm::ArrayRef<T> values, const Slice& slice) {
 
 // Reduces the values of an assign_value to those of the slice. Errors: the op does not have all
 // values of the whole var.
-Status cut_values(Op& op, const Slice& slice, int64_t whole) {
-  bool cut = false;
+Status slice_values(Op& op, const Slice& slice, int64_t whole) {
+  bool is_sliced = false;
   for (const char* const name :
        {"fp32_values", "fp64_values", "int32_values", "int64_values", "bool_values", "values"}) {
     const AttrValue* const value = op.find_attr(name);
@@ -101,9 +101,9 @@ Status cut_values(Op& op, const Slice& slice, int64_t whole) {
     } else {
       continue;
     }
-    cut = true;
+    is_sliced = true;
   }
-  if (cut) return Ok();
+  if (is_sliced) return Ok();
   return InvalidProgram("the initializer does not have the {} values of the whole var", whole);
 }
 
@@ -129,7 +129,7 @@ Status make_slice(Op& copy, const Op& op, const Var& target, const DistributionJ
         .with_hint("set slice_var_up to false");
   }
   set_shape(copy, target);
-  Status status = cut_values(copy, held->slice, element_count(declared->dims()).value_or(0));
+  Status status = slice_values(copy, held->slice, element_count(declared->dims()).value_or(0));
   return status.ok() ? Ok() : std::move(status).at(op.location());
 }
 

@@ -32,7 +32,7 @@ std::string declare_grad(PserverBuilder& b, Block& block, const Var& grad) {
   spec.persistable = true;
   spec.is_parameter.reset();
   if (!b.job.sync()) {
-    std::string name = b.job.table.grad_pieces[b.server];
+    std::string name = b.job.table.grad_vars[b.server];
     b.root().declare(name, std::move(spec));
     return name;
   }
@@ -49,18 +49,17 @@ std::string declare_grad(PserverBuilder& b, Block& block, const Var& grad) {
 void append_prefetch_block(PserverBuilder& b, int32_t parent) {
   const DistributedTable& table = b.job.table;
   Block& block = b.program->add_block(parent);
-  b.root().declare(table.ids_pieces[b.server], table.ids_spec);
-  b.root().declare(table.out_pieces[b.server], table.out_spec);
+  b.root().declare(table.ids_vars[b.server], table.ids_spec);
+  b.root().declare(table.out_vars[b.server], table.out_spec);
   Op& lookup = block.append_op("lookup_sparse_table");
-  lookup.set_input("Ids", llvm::StringRef(table.ids_pieces[b.server]))
+  lookup.set_input("Ids", llvm::StringRef(table.ids_vars[b.server]))
       .set_input("W", llvm::StringRef(table.param))
-      .set_output("Out", llvm::StringRef(table.out_pieces[b.server]))
+      .set_output("Out", llvm::StringRef(table.out_vars[b.server]))
       .set_bool("is_sparse", true)
       .set_bool("is_distributed", true)
       .set_attr("padding_idx", AttrValue::of_long(table.padding_idx));
   finish(lookup, role::kForward);
-  b.prefetch_to_block_id.push_back(table.ids_pieces[b.server] + ":" +
-                                   std::to_string(block.index()));
+  b.prefetch_to_block_id.push_back(table.ids_vars[b.server] + ":" + std::to_string(block.index()));
 }
 
 void append_checkpoint_block(PserverBuilder& b, int32_t parent) {

@@ -43,17 +43,17 @@ StatusOr<Op*> take_lookups(Block& block, DistributionJob& job, std::vector<std::
 void insert_prefetch(Block& block, Op* next, const DistributionJob& job,
                      const std::vector<std::string>& ids, const std::vector<std::string>& outputs) {
   Op& split = block.insert_before(next, "split_ids");
-  split.set_input("Ids", ids).set_output("Out", job.table.ids_pieces);
+  split.set_input("Ids", ids).set_output("Out", job.table.ids_vars);
   finish(split, role::kForward);
   Op& prefetch = block.insert_before(next, "prefetch");
-  prefetch.set_input("X", job.table.ids_pieces)
-      .set_output("Out", job.table.out_pieces)
+  prefetch.set_input("X", job.table.ids_vars)
+      .set_output("Out", job.table.out_vars)
       .set_strings("epmap", job.endpoints);
   finish(prefetch, role::kForward);
   Op& merge = block.insert_before(next, "merge_ids");
   merge.set_input("Ids", ids)
-      .set_input("Rows", job.table.ids_pieces)
-      .set_input("X", job.table.out_pieces)
+      .set_input("Rows", job.table.ids_vars)
+      .set_input("X", job.table.out_vars)
       .set_output("Out", outputs);
   finish(merge, role::kForward);
 }
@@ -65,10 +65,10 @@ Status send_table_grad(Block& block, const DistributionJob& job) {
                           job.table.grad);
   }
   Op& split = block.insert_after(*writer, "split_ids");
-  split.set_input("Ids", llvm::StringRef(job.table.grad)).set_output("Out", job.table.grad_pieces);
+  split.set_input("Ids", llvm::StringRef(job.table.grad)).set_output("Out", job.table.grad_vars);
   finish(split, role::kDist);
   Op& send = block.insert_after(split, "send");
-  send.set_input("X", job.table.grad_pieces);
+  send.set_input("X", job.table.grad_vars);
   if (job.sync()) send.set_output("Out", llvm::StringRef(job.table_control));
   send.set_strings("epmap", job.endpoints)
       .set_int("trainer_id", static_cast<int32_t>(job.arguments.trainer_id));
@@ -126,10 +126,10 @@ Status replace_distributed_lookups(Program& main, PassContext& context, Distribu
   job.table.ids_spec = like(*ids_var);
   job.table.out_spec = like(*out_var);
   for (size_t i = 0; i < job.endpoints.size(); ++i) {
-    job.table.ids_pieces.push_back(names::prefetch_in(static_cast<int64_t>(i)));
-    job.table.out_pieces.push_back(names::prefetch_out(static_cast<int64_t>(i)));
-    block.declare(job.table.ids_pieces.back(), job.table.ids_spec);
-    block.declare(job.table.out_pieces.back(), job.table.out_spec);
+    job.table.ids_vars.push_back(names::prefetch_in(static_cast<int64_t>(i)));
+    job.table.out_vars.push_back(names::prefetch_out(static_cast<int64_t>(i)));
+    block.declare(job.table.ids_vars.back(), job.table.ids_spec);
+    block.declare(job.table.out_vars.back(), job.table.out_spec);
   }
   insert_prefetch(block, next, job, ids, outputs);
   return send_table_grad(block, job);

@@ -107,7 +107,7 @@ Status place_in_order(const Program& main, DistributionJob& job) {
     job.overview.add_distributed_var(
         {.origin = facts_of(*block.find_var(pair.param)),
          .slice = facts_of(*block.find_var(placed.param)),
-         .is_slice = pair.is_cut(),
+         .is_slice = pair.is_sliced(),
          .block_id = slice.slice,
          .offset = placed.slice.offset,
          .vtype = "Param",

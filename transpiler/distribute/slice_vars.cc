@@ -6,7 +6,7 @@
 namespace millrace::transpiler {
 namespace {
 
-VarSpec piece_spec(const Var& whole, llvm::ArrayRef<int64_t> dims) {
+VarSpec slice_spec(const Var& whole, llvm::ArrayRef<int64_t> dims) {
   VarSpec spec = VarSpec::tensor(whole.dtype(), dims);
   spec.kind = whole.kind();
   if (spec.kind == VarKind::kSelectedRows) spec.form = TensorForm::kSelectedRows;
@@ -47,8 +47,8 @@ Status slice_pair(Block& block, DistributionJob& job, ParamGrad& pair, bool trai
                                         : names::trainer(pair.grad, trainer))
                                  : placed.server_grad;
     if (cut) {
-      block.declare(placed.param, piece_spec(param, placed.slice.dims));
-      block.declare(placed.grad, piece_spec(grad, placed.grad_dims));
+      block.declare(placed.param, slice_spec(param, placed.slice.dims));
+      block.declare(placed.grad, slice_spec(grad, placed.grad_dims));
     }
     pair.slices.push_back(std::move(placed));
   }
@@ -77,15 +77,15 @@ void rename_role_vars(Block& block, const DistributionJob& job) {
 }
 
 // The gradient of a distributed table goes to every server, by id.
-void declare_table_pieces(Block& block, DistributionJob& job) {
+void declare_table_grads(Block& block, DistributionJob& job) {
   const Var& grad = *block.find_var(job.table.grad);
-  const VarSpec spec = piece_spec(grad, grad.dims());
+  const VarSpec spec = slice_spec(grad, grad.dims());
   for (size_t i = 0; i < job.endpoints.size(); ++i) {
     const auto server = static_cast<int64_t>(i);
     const std::string base =
         job.sync() ? names::trainer(job.table.grad, job.arguments.trainer_id) : job.table.grad;
-    job.table.grad_pieces.push_back(names::pserver(base, server));
-    block.declare(job.table.grad_pieces.back(), spec);
+    job.table.grad_vars.push_back(names::pserver(base, server));
+    block.declare(job.table.grad_vars.back(), spec);
   }
 }
 
@@ -93,7 +93,7 @@ void declare_table_pieces(Block& block, DistributionJob& job) {
 
 Status slice_vars(Program& main, PassContext& context, DistributionJob& job) {
   Block& block = main.root();
-  if (job.table.exists()) declare_table_pieces(block, job);
+  if (job.table.exists()) declare_table_grads(block, job);
   const bool trainer_suffix = job.sync() && job.trainers > 1;
   bool renamed = false;
   for (uint32_t i = 0; i < job.pairs.size(); ++i) {

@@ -1,6 +1,7 @@
 #include "transpiler/distribute/typed_tables.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,6 +18,17 @@ namespace {
 
 bool is_lookup_grad(const Op& op) {
   return op.type() == "lookup_table_grad" || op.type() == "lookup_table_v2_grad";
+}
+
+// The number with which the op fills its output; nullopt for other ops and for text that is no
+// number.
+std::optional<float> filled_value(const Op* op) {
+  if (op == nullptr || op->type() != "fill_constant" || !op->first_input("ValueTensor").empty())
+    return std::nullopt;
+  const std::string text = get_attr_or(*op, "str_value", std::string());
+  double value = get_attr_or<float>(*op, "value", 0);
+  if (!text.empty() && llvm::StringRef(text).getAsDouble(value)) return std::nullopt;
+  return static_cast<float>(value);
 }
 
 // The ops of one embedding.
@@ -78,18 +90,57 @@ Status find_sum(const Block& block, const std::string& param, Embedding& found) 
   return Ok();
 }
 
+// The gradient disappears from the program.
+Status check_grad_readers(const Block& block, const std::string& param, const Embedding& found) {
+  std::vector<llvm::StringRef> gone{found.optimizer->first_input("Grad")};
+  for (const Op* const grad : found.grads) gone.push_back(grad->first_output("W@GRAD"));
+  for (const llvm::StringRef name : gone) {
+    for (const Op* const reader : block.readers_of(name)) {
+      if (reader == found.optimizer || reader == found.sum) continue;
+      return Unimplemented(
+                 "typed table '{}': '{}' reads its gradient '{}', which only servers have", param,
+                 reader->type().str(), name.str())
+          .at(reader->location());
+    }
+  }
+  return Ok();
+}
+
+// Refuses inputs of adam that its rule lacks, and state that starts in another way than that of the
+// rule.
+Status check_adam(const Block& startup, const Op& op, const std::string& param) {
+  const std::pair<llvm::StringRef, float> starts[] = {
+      {"Moment1", 0.0F},
+      {"Moment2", 0.0F},
+      {"Beta1Pow", get_attr_or<float>(op, "beta1", 0.9F)},
+      {"Beta2Pow", get_attr_or<float>(op, "beta2", 0.999F)}};
+  for (const Slot& slot : op.inputs()) {
+    const llvm::StringRef name = op.name_of(slot.name);
+    if (slot.args.empty() || name == "Param" || name == "Grad" || name == "LearningRate") continue;
+    const auto* const start =
+        llvm::find_if(starts, [&](const auto& each) { return each.first == name; });
+    const Op* const writer = startup.last_writer(op.first_input(name));
+    if (start != std::end(starts) && (writer == nullptr || filled_value(writer) == start->second))
+      continue;
+    return Unimplemented(
+               "typed table '{}': {} of adam {} its rule on servers", param, name.str(),
+               start == std::end(starts) ? "is no input of" : "starts differently than in")
+        .at(op.location());
+  }
+  return Ok();
+}
+
 StatusOr<double> learning_rate(const Block& main, const Block& startup, const Embedding& found,
                                const std::string& param) {
   const std::string name = found.optimizer->first_input("LearningRate").str();
-  const Op* const first = startup.last_writer(name);
-  if (main.has_writers(name) || first == nullptr || first->type() != "fill_constant") {
+  const std::optional<float> rate = filled_value(startup.last_writer(name));
+  if (main.has_writers(name) || !rate) {
     return Unimplemented(
         "typed table '{}': its learning rate '{}' is computed by the program; tables take a "
         "constant (fill_constant in the startup program)",
         param, name);
   }
-  MILLRACE_ASSIGN_OR_RETURN(const float rate, get_attr<float>(*first, "value"));
-  return double{rate};
+  return double{*rate};
 }
 
 // The initializer in the notation of tables; empty for ops that tables do not support.
@@ -102,7 +153,8 @@ std::string initializer_of(const Block& startup, const std::string& param) {
     return fmt::format("uniform_random&{}&{}&{}", seed, number("min"), number("max"));
   if (op->type() == "gaussian_random" || op->type() == "truncated_gaussian_random")
     return fmt::format("{}&{}&{}&{}", op->type().str(), seed, number("mean"), number("std"));
-  if (op->type() == "fill_constant") return fmt::format("fill_constant&{}", number("value"));
+  if (const std::optional<float> value = filled_value(op))
+    return fmt::format("fill_constant&{}", *value);
   return {};
 }
 
@@ -127,9 +179,10 @@ void erase_state(Block& main, Block& startup, Op& optimizer) {
 
 // Inserts a constant for all instances at the start; all tables share it.
 std::string fill_first(Block& main, std::string name, float value) {
-  if (const Op* const writer = main.last_writer(name)) {
-    if (writer->type() == "fill_constant") return name;
-  }
+  const auto writers = main.writers_of(name);
+  if (writers.size() == 1 && filled_value(writers.front()) == value &&
+      main.find_var(name)->dims() == llvm::ArrayRef<int64_t>({1}))
+    return name;
   if (main.find_var(name) != nullptr) return fill_first(main, name + "@TABLE", value);
   main.declare(name, VarSpec::tensor(DType::kFloat32, {1}));
   Op& op = main.insert_before(&main.front(), "fill_constant");
@@ -225,6 +278,9 @@ StatusOr<TypedTableFacts> use_typed_table(Program& main, Program& startup,
   Embedding found;
   MILLRACE_RETURN_IF_ERROR(sort_ops(block, use.param, found));
   MILLRACE_RETURN_IF_ERROR(find_sum(block, use.param, found));
+  MILLRACE_RETURN_IF_ERROR(check_grad_readers(block, use.param, found));
+  if (found.optimizer->type() == "adam")
+    MILLRACE_RETURN_IF_ERROR(check_adam(startup.root(), *found.optimizer, use.param));
   MILLRACE_ASSIGN_OR_RETURN(const TypedTableFacts facts,
                             facts_of(block, startup.root(), use.param, found));
   MILLRACE_RETURN_IF_ERROR(put_lookup(block, use, found));

@@ -74,15 +74,15 @@ class AttentionPatternFinder {
   }
 
   // The tensor that was split into a matrix of heads; sets the number of heads.
-  llvm::StringRef cut_source(llvm::StringRef name) {
+  llvm::StringRef split_source(llvm::StringRef name) {
     Op* const transpose = writer(name, "transpose2");
     if (transpose == nullptr || !turns_heads(*transpose)) return {};
-    const llvm::StringRef cut = single_input(*transpose, "X");
-    Op* const reshape = writer(cut, "reshape2");
+    const llvm::StringRef split = single_input(*transpose, "X");
+    Op* const reshape = writer(split, "reshape2");
     if (reshape == nullptr) return {};
     const llvm::StringRef source = single_input(*reshape, "X");
     const Var* const from = tensor(source, 3);
-    const Var* const to = tensor(cut, 4);
+    const Var* const to = tensor(split, 4);
     if (from == nullptr || to == nullptr || !is_steady(source) || !keeps_rows(*reshape, *from))
       return {};
     const int64_t heads = to->dims()[2];
@@ -141,8 +141,8 @@ class AttentionPatternFinder {
       scale_ = scale;
       q = single_input(*scale, "X");
     }
-    found_.q = cut_source(q);
-    found_.k = cut_source(single_input(*product_, "Y"));
+    found_.q = split_source(q);
+    found_.k = split_source(single_input(*product_, "Y"));
     return !found_.q.empty() && !found_.k.empty();
   }
 
@@ -152,7 +152,7 @@ class AttentionPatternFinder {
     }
     if (values_ == nullptr || !is_product(*values_, false) || alpha(*values_) != 1.0F) return false;
     found_.forward.push_back(values_);
-    found_.v = cut_source(single_input(*values_, "Y"));
+    found_.v = split_source(single_input(*values_, "Y"));
     Op* const transpose = reader(single_output(*values_, "Out"), "transpose2", "X");
     if (found_.v.empty() || transpose == nullptr || !turns_heads(*transpose)) return false;
     const llvm::StringRef turned = single_output(*transpose, "Out");

@@ -24,6 +24,16 @@ struct Pattern {
   Op* relu_grad = nullptr;
   Op* add_grad = nullptr;
   Op* norm_grad = nullptr;
+
+  // True if the norm is the first operand of the sum.
+  [[nodiscard]] bool norm_is_left() const {
+    return single_input(*add, "X") == single_output(*norm, "Y");
+  }
+  // Gradient of the other image; empty if there is none.
+  [[nodiscard]] llvm::StringRef summand_grad() const {
+    if (add_grad == nullptr) return {};
+    return single_output(*add_grad, norm_is_left() ? "Y@GRAD" : "X@GRAD");
+  }
 };
 
 constexpr const char* kNormInputs[] = {"X", "Scale", "Bias", "Mean", "Variance", "MomentumTensor"};
@@ -152,7 +162,7 @@ class FuseNormFinder {
       if (found_.add_grad == nullptr || found_.add_grad->type() != "elementwise_add_grad" ||
           single_input(*found_.add_grad, "Out@GRAD") != grad)
         return false;
-      grad = single_output(*found_.add_grad, norm_is_left() ? "X@GRAD" : "Y@GRAD");
+      grad = single_output(*found_.add_grad, found_.norm_is_left() ? "X@GRAD" : "Y@GRAD");
     }
     found_.norm_grad = inner_.only_reader(grad);
     if (found_.norm_grad == nullptr || found_.norm_grad->type() != "batch_norm_grad" ||
@@ -165,16 +175,9 @@ class FuseNormFinder {
       if (!is_steady(name, *found_.relu_grad, *found_.norm_grad)) return false;
     }
     Copied results = copied(kGradOutputs, *found_.norm_grad, true);
-    if (!summand_grad().empty()) results.emplace_back("", summand_grad().str());
+    if (!found_.summand_grad().empty()) results.emplace_back("", found_.summand_grad().str());
     return llvm::all_of(
         results, [&](const auto& entry) { return block_.writers_of(entry.second).size() == 1; });
-  }
-  [[nodiscard]] bool norm_is_left() const {
-    return single_input(*found_.add, "X") == single_output(*found_.norm, "Y");
-  }
-  [[nodiscard]] llvm::StringRef summand_grad() const {
-    if (found_.add_grad == nullptr) return {};
-    return single_output(*found_.add_grad, norm_is_left() ? "Y@GRAD" : "X@GRAD");
   }
 
   // The gradient of the result may be a sum of two images.
@@ -269,11 +272,7 @@ class FuseNorm final : public Pass {
     const std::string result = single_output(*found.relu, "Out").str();
     std::string incoming = single_input(*found.relu_grad, "Out@GRAD").str();
     std::string more;
-    std::string summand_grad;
-    if (found.add != nullptr) {
-      const bool left = single_input(*found.add, "X") == single_output(*found.norm, "Y");
-      summand_grad = single_output(*found.add_grad, left ? "Y@GRAD" : "X@GRAD").str();
-    }
+    const std::string summand_grad = found.summand_grad().str();
     Op& op = *found.relu_grad;
     inner.erase_outputs(op);
     turn_into(op, "fused_batch_norm_grad");

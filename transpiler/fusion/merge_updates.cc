@@ -49,7 +49,8 @@ const std::vector<UpdateKind>& update_kinds() {
   return kinds;
 }
 
-bool is_place_attr(llvm::StringRef name) {
+// Says which vars or which code of the user an op belongs to, not what it computes.
+bool is_origin_attr(llvm::StringRef name) {
   return name == "op_role_var" || name == "op_callstack" || name == "op_namescope";
 }
 
@@ -100,7 +101,7 @@ class UpdateFinder {
       const std::optional<int64_t> elements = elements_of(op);
       if (!elements || is_gradient_sparse(op)) continue;
       found.push_back({&op, *elements});
-      find_places(found.back());
+      find_bounds(found.back());
     }
     // in the order in which they are ready
     llvm::stable_sort(found, [](const Update& a, const Update& b) {
@@ -171,7 +172,7 @@ class UpdateFinder {
     });
   }
 
-  void find_places(Update& update) const {
+  void find_bounds(Update& update) const {
     const Op& op = *update.op;
     const auto visit = [&](llvm::ArrayRef<Op*> others) {
       for (const Op* const other : others) {
@@ -202,7 +203,7 @@ class UpdateFinder {
 bool are_alike(const Op& a, const Op& b) {
   const auto count = [](const Op& op) {
     return llvm::count_if(op.attrs(),
-                          [&](const Attr& attr) { return !is_place_attr(op.name_of(attr.name)); });
+                          [&](const Attr& attr) { return !is_origin_attr(op.name_of(attr.name)); });
   };
   if (a.output_names().size() != b.output_names().size() || count(a) != count(b) ||
       llvm::any_of(a.outputs(), [&](const Slot& slot) {
@@ -212,7 +213,7 @@ bool are_alike(const Op& a, const Op& b) {
   return llvm::all_of(a.attrs(), [&](const Attr& attr) {
     const llvm::StringRef name = a.name_of(attr.name);
     const AttrValue* const other = b.find_attr(name);
-    return is_place_attr(name) || (other != nullptr && *other == attr.value);
+    return is_origin_attr(name) || (other != nullptr && *other == attr.value);
   });
 }
 

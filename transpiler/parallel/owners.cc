@@ -136,12 +136,12 @@ Ownership divide_updates(Program& program, std::vector<ParallelGrad>& grads, int
 bool is_server_op(const Op& op) {
   constexpr llvm::StringLiteral kAlways[] = {"send", "recv", "send_barrier", "fetch_barrier",
                                              "send_and_recv"};
-  constexpr llvm::StringLiteral kPieces[] = {"split_byref", "split_selected_rows", "concat"};
+  constexpr llvm::StringLiteral kSlicing[] = {"split_byref", "split_selected_rows", "concat"};
   if (llvm::is_contained(kAlways, op.type())) return true;
   const int32_t bits = role::of(op);
   const bool is_about_servers =
       bits != role::kUnspecified && (bits & (role::kRpc | role::kDist)) != 0;
-  return is_about_servers && llvm::is_contained(kPieces, op.type());
+  return is_about_servers && llvm::is_contained(kSlicing, op.type());
 }
 
 bool give_server_ops(Program& program, Ownership& result) {
