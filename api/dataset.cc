@@ -30,6 +30,8 @@ Status check_dataset_options(const DatasetOptions& options) {
     return InvalidArgument(
         "expected one of options.use_vars, options.slots and options.slots_text, found {}",
         described);
+  if (options.allow_pipe_command && !options.use_vars.empty())
+    return InvalidArgument("options.allow_pipe_command has no effect: there is no description");
   if (options.batch_size < 0)
     return InvalidArgument("options.batch_size: expected at least 0, found {}", options.batch_size);
   if (options.reader_threads < 0)
@@ -37,12 +39,28 @@ Status check_dataset_options(const DatasetOptions& options) {
                            options.reader_threads);
   if (options.divide == DatasetDivide::kNone && (options.trainer != 0 || options.trainers != 1))
     return InvalidArgument("options.trainer and options.trainers have no effect without divide");
+  if (options.reshuffle_epochs &&
+      (!options.in_memory || options.divide != DatasetDivide::kExamples))
+    return InvalidArgument(
+        "options.reshuffle_epochs: expected options.in_memory and options.divide examples");
+  return Ok();
+}
+
+// A command that the caller states is one that it allows.
+Status take_command(const DatasetOptions& options, io::SlotsFile& slots) {
+  if (options.pipe_command.empty()) return Ok();
+  if (!slots.pipe_command.empty())
+    return InvalidArgument(
+        "options.pipe_command: the description of the slots has another one, '{}'",
+        slots.pipe_command);
+  if (options.pipe_command != "cat") slots.pipe_command = options.pipe_command;
   return Ok();
 }
 
 jobs::FeedOptions feed_options_of(const DatasetOptions& options) {
   jobs::FeedOptions feeds;
   feeds.files = options.files;
+  feeds.allow_pipe_command = options.allow_pipe_command || !options.pipe_command.empty();
   feeds.in_memory = options.in_memory;
   feeds.reader_threads = options.reader_threads;
   feeds.batch_size = options.batch_size;
@@ -51,6 +69,7 @@ jobs::FeedOptions feed_options_of(const DatasetOptions& options) {
   feeds.drop_last = options.drop_last;
   if (options.divide == DatasetDivide::kFiles) feeds.divide = jobs::Divide::kFiles;
   if (options.divide == DatasetDivide::kExamples) feeds.divide = jobs::Divide::kExamples;
+  feeds.reshuffle_epochs = options.reshuffle_epochs;
   feeds.trainer = options.trainer;
   feeds.trainers = options.trainers;
   return feeds;
@@ -78,7 +97,7 @@ Status check_epoch_options(const EpochOptions& options) {
   if (options.threads < 1)
     return InvalidArgument("options.threads: expected at least 1, found {}", options.threads);
   if (options.threads > 1)
-    return Unimplemented("options.threads {}: Hogwild threads that share the variables of a scope",
+    return Unimplemented("options.threads {}: only executors and programs on one device have them",
                          options.threads);
   if (options.first_batch < 0)
     return InvalidArgument("options.first_batch: expected at least 0, found {}",
@@ -141,6 +160,7 @@ StatusOr<Dataset> Dataset::create(const Program& program, const DatasetOptions& 
   auto parts = std::make_unique<Parts>();
   parts->feeds = feed_options_of(options);
   MILLRACE_ASSIGN_OR_RETURN(parts->slots, dataset_slots(program, options));
+  MILLRACE_RETURN_IF_ERROR(take_command(options, parts->slots));
   MILLRACE_ASSIGN_OR_RETURN(parts->data, jobs::SlotData::find(parts->feeds, parts->slots));
   return Dataset(std::move(parts));
 }
@@ -219,7 +239,9 @@ Status Dataset::global_shuffle(int trainers) {
   if (divided && trainers != parts_->feeds.trainers)
     return InvalidArgument("global_shuffle: expected {} trainers as in options.trainers, found {}",
                            parts_->feeds.trainers, trainers);
-  return local_shuffle();
+  if (!parts_->data->is_loaded())
+    return InvalidArgument("global_shuffle: the examples are not in memory, load them first");
+  return parts_->data->shuffle_all();
 }
 
 StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options, const RunFeeds& run) {

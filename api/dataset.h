@@ -38,6 +38,11 @@ struct DatasetOptions {
   std::vector<std::string> use_vars = {};
   std::string slots = {};       ///< file that describes the slots (JSON, docs/data_files.md)
   std::string slots_text = {};  ///< content of such a file
+  /// Command of the shell that every file is sent through: its standard input is the decompressed
+  /// file, its standard output has the lines. "cat" or empty: none. A pipe_command of `slots` or
+  /// `slots_text` runs only with `allow_pipe_command`, because it is a command from a file.
+  std::string pipe_command = {};
+  bool allow_pipe_command = false;
   /// False: examples are read while a program runs (QueueDataset of the original). True:
   /// load_into_memory() reads them, so that they can be shuffled (InMemoryDataset).
   bool in_memory = false;
@@ -46,6 +51,9 @@ struct DatasetOptions {
   bool drop_last = false;  ///< leaves out batches with fewer examples
   uint64_t seed = 0;       ///< of local_shuffle()
   DatasetDivide divide = DatasetDivide::kNone;
+  /// In memory, with kExamples: the n-th global_shuffle() reads the share of epoch n, so that the
+  /// trainers exchange their examples. Each reads all files again.
+  bool reshuffle_epochs = false;
   int trainer = 0;   ///< with `divide`: number of this trainer, from 0
   int trainers = 1;  ///< with `divide`: number of trainers
 };
@@ -66,7 +74,11 @@ struct EpochOptions {
   /// set the variables of the program.
   std::function<Status(const EpochStep& step)> on_print = {};
   int64_t first_batch = 0;  ///< batches before it are read but not run, to continue an epoch
-  /// Hogwild threads that share the variables of the program. kUnimplemented if above 1.
+  /// Hogwild threads of an Executor or PreparedProgram: each runs whole batches, and all use the
+  /// same variables. No update is lost, but a variable may change between two ops of a batch, so
+  /// results depend on the timing. The threads of the executor are divided among them.
+  /// kUnimplemented above 1 for others, for programs with loops or branches, and with a GPU or
+  /// inter_op.
   int threads = 1;
 };
 
@@ -102,7 +114,7 @@ class Dataset {
   /// \param program  declares the vars that slots feed; needed during the call only
   /// Errors: kInvalidArgument naming the option, and for a var of use_vars that the program does
   /// not have; kInvalidData for the description; kNotFound for a pattern without files; kUsage for
-  /// a file that is listed twice; kUnimplemented for a pipe_command.
+  /// a file that is listed twice, and for a pipe_command of a description that is not allowed.
   static StatusOr<Dataset> create(const Program& program, const DatasetOptions& options);
   Dataset(Dataset&&) noexcept;
   Dataset& operator=(Dataset&&) noexcept;
@@ -136,8 +148,10 @@ class Dataset {
   Status local_shuffle();
   /// Shuffles the examples of all trainers. With one trainer this is local_shuffle(). With several,
   /// the data set must have `divide` kExamples, so that each trainer already has a random share of
-  /// the lines. Errors: those of local_shuffle(); kUnimplemented for an exchange of examples
-  /// between trainers that have read files of their own.
+  /// the lines; with `reshuffle_epochs` it gets another one. A call before each epoch gives the
+  /// batches of `run-program --dataset memory --divide examples`.
+  /// Errors: those of local_shuffle(), with `reshuffle_epochs` of load_into_memory();
+  /// kUnimplemented for an exchange of examples between trainers that have read files of their own.
   /// \param trainers  of the job, at least 1
   Status global_shuffle(int trainers = 1);
 

@@ -8,6 +8,7 @@
 #include "executor/array_values.h"
 #include "executor/executor.h"
 #include "executor/gpu/open_device.h"
+#include "executor/parallel/worker_programs.h"
 #include "framework/base/errors.h"
 
 namespace millrace::api {
@@ -45,6 +46,9 @@ struct PreparedProgram::Parts {
   executor::NamedValues feeds;  ///< in the caller's memory, so empty between runs
   std::vector<Value> results;   ///< kept, so that a run with the same shapes allocates less
 
+  // A pass with several threads that share the variables.
+  StatusOr<EpochResult> run_in_threads(Dataset& dataset, const EpochOptions& options) const;
+
   Status run(const ArrayViews& given, const std::vector<std::string>& wanted) {
     Status status = executor::borrow_values(given, feeds);
     if (status.ok()) status = program->run(feeds, wanted, results);
@@ -52,6 +56,30 @@ struct PreparedProgram::Parts {
     return status;
   }
 };
+
+StatusOr<EpochResult> PreparedProgram::Parts::run_in_threads(Dataset& dataset,
+                                                             const EpochOptions& options) const {
+  MILLRACE_ASSIGN_OR_RETURN(const auto workers, executor::WorkerPrograms::create(
+                                                    *program, options.threads, options.fetches));
+  const std::vector<executor::VarUse> all = workers->all_vars();
+  EpochOptions how = options;
+  how.threads = 1;  // those of run_over()
+  if (options.on_print) {
+    how.on_print = [&](const EpochStep& step) {
+      const executor::HeldVars held(all);  // it may use the variables
+      return options.on_print(step);
+    };
+  }
+  StatusOr<EpochResult> result =
+      run_over(dataset, how,
+               [&workers](int worker, int64_t, const executor::NamedValues& given,
+                          const std::vector<std::string>&, std::vector<Value>& values) {
+                 return workers->run(worker, given, values);
+               },
+               {.count = options.threads});
+  workers->finish();
+  return result;
+}
 
 PreparedProgram::PreparedProgram(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 PreparedProgram::PreparedProgram(PreparedProgram&&) noexcept = default;
@@ -67,6 +95,7 @@ void PreparedProgram::set_random_position(uint64_t position) {
 
 StatusOr<EpochResult> PreparedProgram::train_from_dataset(Dataset& dataset,
                                                           const EpochOptions& options) {
+  if (options.threads > 1) return parts_->run_in_threads(dataset, options);
   return run_over(dataset, options,
                   [this](const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results) {

@@ -82,7 +82,8 @@ class PreparedProgram {
 
   /// Runs the program once for every batch of a data set (api/dataset.h).
   /// Errors: kInvalidArgument naming the option; those of run(), with the number of the batch;
-  /// those of the readers of the data set, after the batches before the error have run.
+  /// those of the readers of the data set, after the batches before the error have run;
+  /// kUnimplemented for EpochOptions::threads where it says so.
   StatusOr<EpochResult> train_from_dataset(Dataset& dataset, const EpochOptions& options);
   /// The same for a program that does not train. Errors: also kInvalidArgument for one that updates
   /// parameters; nothing has run then.

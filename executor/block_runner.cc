@@ -401,7 +401,9 @@ void BlockRunner::keep(llvm::StringRef name) {
 
 // An exception would leave lanes of other threads waiting, and would not say which op it was.
 Status BlockRunner::run_op(CompiledOp& compiled, kernels::CpuDevice& device) {
-  return without_exceptions("in the op", [&] { return run_unguarded(compiled, device); });
+  return without_exceptions("in the op", [&] {
+    return locks_ == nullptr ? run_unguarded(compiled, device) : run_locked(compiled, device);
+  });
 }
 
 Status BlockRunner::run_unguarded(CompiledOp& compiled, kernels::CpuDevice& device) {

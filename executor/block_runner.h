@@ -14,6 +14,7 @@
 #include "executor/compiled_ops/compiled_op.h"
 #include "executor/observer.h"
 #include "executor/runtime.h"
+#include "executor/var_locks.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
@@ -92,6 +93,11 @@ class BlockRunner {
   void keep(llvm::StringRef name);
   [[nodiscard]] const Arena& arena() const { return arena_; }
 
+  /// Lets other runners use the values of `locks` at the same time: every op holds the locks of
+  /// those that it uses. For a block without sub-blocks that does not overlap ops. To be called
+  /// after bind(); `locks` must outlive the runs.
+  void share_vars(const VarLocks& locks);
+
   /// Sets an observer that is notified of every op, including those of sub-blocks; null: none. Must
   /// outlive the runs.
   void observe(OpObserver* observer);
@@ -144,6 +150,9 @@ class BlockRunner {
   /// Checks inputs, prepares outputs and calls the kernel or control op.
   Status run_op(CompiledOp& compiled, kernels::CpuDevice& device);
   Status run_unguarded(CompiledOp& compiled, kernels::CpuDevice& device);
+  /// run_unguarded() with the locks of share_vars(). Errors: also kUnimplemented for an output in
+  /// the memory of a shared value.
+  Status run_locked(CompiledOp& compiled, kernels::CpuDevice& device);
   Status run_gpu_op(CompiledOp& compiled, kernels::CpuDevice& device);
   /// Adds the op's location to an error, unless an op of a sub-block has set its own.
   Status place_error(const CompiledOp& compiled, Status status) const;
@@ -165,6 +174,8 @@ class BlockRunner {
   bool watches_memory_ = false;  ///< MemoryWatch of the device
   std::unique_ptr<Overlap> overlap_;
   std::unique_ptr<GpuOps> gpu_;
+  const VarLocks* locks_ = nullptr;                 ///< null: no value is shared
+  std::vector<llvm::SmallVector<VarUse, 2>> uses_;  ///< with locks_, for each op
   std::atomic<bool> shapes_changed_ = false;
   int depth_ = 0;  ///< number of enclosing blocks
   llvm::DenseMap<int32_t, std::unique_ptr<BlockRunner>> sub_blocks_;

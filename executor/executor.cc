@@ -35,6 +35,8 @@ Status check_options(const ExecutorOptions& options) {
 Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   Value* const target = runner_->find(name);
   if (target == nullptr) return Ok();
+  if (locks_ != nullptr && locks_->find(target) != nullptr)
+    return InvalidArgument("feed '{}': several threads share this variable", name);
   runner_->keep(name);
   const Var* const var = program_->root().find_var(name);
   MILLRACE_RETURN_IF_ERROR(check_feed(var, value));
@@ -66,9 +68,25 @@ Status PreparedProgram::run(const NamedValues& feeds, const std::vector<std::str
   }
   if (options_.gpu != nullptr) MILLRACE_RETURN_IF_ERROR(options_.gpu->device().wait());
   results.resize(fetches.size());
-  for (size_t i = 0; i < fetches.size(); ++i)
-    MILLRACE_RETURN_IF_ERROR(copy_value(*runner_->find(fetches[i]), results[i]));
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    const Value* const value = runner_->find(fetches[i]);
+    const auto reads = locks_ == nullptr ? llvm::SmallVector<VarUse, 1>() : locks_->read_of(value);
+    const HeldVars held(reads);
+    MILLRACE_RETURN_IF_ERROR(copy_value(*value, results[i]));
+  }
   return Ok();
+}
+
+StatusOr<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare_again(int threads) const {
+  ExecutorOptions options = options_;
+  options.threads = threads;
+  options.release_folded = false;
+  return Executor(runtime_, options).prepare(given(), *scope_);
+}
+
+void PreparedProgram::share_vars(const VarLocks& locks) {
+  locks_ = &locks;
+  runner_->share_vars(locks);
 }
 
 std::string PreparedProgram::plan_text() const {
@@ -136,6 +154,9 @@ Status PreparedProgram::provide(const std::vector<std::string>& fetches) {
     kept_.push_back(name);
   }
   if (kept_.size() == before) return Ok();
+  if (locks_ != nullptr)
+    return InvalidArgument(
+        "fetch: several threads run the program, expected the vars of provide()");
   MILLRACE_RETURN_IF_ERROR(compile(original_->clone()));
   // what is kept now may let passes remove another fetched var
   return provide(fetches);

@@ -60,7 +60,8 @@ using NamedValues = std::map<std::string, Value>;
 /// A program compiled for one scope. Temporaries are in a separate scope, so memory is allocated in
 /// the first run and kept.
 ///
-/// Thread-safety: one run at a time; several prepared programs run at once if their scopes differ.
+/// Thread-safety: one run at a time; several prepared programs run at once if their scopes differ,
+/// or with share_vars().
 class PreparedProgram {
  public:
   PreparedProgram(const PreparedProgram&) = delete;
@@ -82,6 +83,16 @@ class PreparedProgram {
   Status run(const NamedValues& feeds, const std::vector<std::string>& fetches,
              std::vector<Value>& results);
 
+  /// The program as passed to prepare(), compiled again for the same scope and `threads` threads.
+  /// Errors: those of Executor::prepare().
+  [[nodiscard]] StatusOr<std::unique_ptr<PreparedProgram>> prepare_again(int threads) const;
+  /// Compiles the program so that runs can fetch these vars. Errors: those of run() for fetches.
+  Status provide(const std::vector<std::string>& fetches);
+  /// Lets other programs run at the same time with the same scope (executor/var_locks.h).
+  /// parallel/worker_programs.h does that. Later runs may only fetch what provide() has prepared,
+  /// and may not feed shared variables (kInvalidArgument). `locks` must outlive the runs.
+  void share_vars(const VarLocks& locks);
+
   /// Sets an observer that is notified of every op of later runs; null: none. Must outlive them.
   void observe(OpObserver* observer) {
     observer_ = observer;
@@ -93,6 +104,10 @@ class PreparedProgram {
   void set_random_position(uint64_t position) { kernels::set_random_position(*device_, position); }
   /// Compiled ops and memory as text; includes dims and memory offsets after a run.
   [[nodiscard]] std::string plan_text() const;
+  [[nodiscard]] const ExecutorOptions& options() const { return options_; }
+  [[nodiscard]] const Runtime& runtime() const { return *runtime_; }
+  /// Its persistable vars.
+  [[nodiscard]] Scope& scope() const { return *scope_; }
   /// Bytes of the memory that temporaries share; 0 before the first run.
   [[nodiscard]] int64_t memory_bytes() const { return runner_->arena().bytes(); }
   /// Runs its ops; null without a GPU.
@@ -111,7 +126,6 @@ class PreparedProgram {
   friend class Executor;
   PreparedProgram() = default;
   Status compile(std::unique_ptr<Program> given);
-  Status provide(const std::vector<std::string>& fetches);
   void forget_last_run(const NamedValues& feeds);
   Status put_feed(const std::string& name, const Value& value);
 
@@ -126,7 +140,8 @@ class PreparedProgram {
   std::unique_ptr<kernels::CpuDevice> device_;
   std::unique_ptr<Scope> locals_;
   std::unique_ptr<BlockRunner> runner_;
-  std::vector<const Value*> fed_;  ///< targets of the feeds of this run
+  const VarLocks* locks_ = nullptr;  ///< null: no other program runs with the scope
+  std::vector<const Value*> fed_;    ///< targets of the feeds of this run
   std::vector<std::string> feed_targets_;
   std::vector<std::string> fetch_targets_;
 };

@@ -12,14 +12,25 @@ namespace millrace::io {
 struct LineShare {
   int trainer = 0;
   int trainers = 1;
+  /// Each number gives other shares; 0: those of runs that keep them in all epochs.
+  int64_t epoch = 0;
 
   /// \param file  position in the list of files  \param line  from 0
   [[nodiscard]] bool has(size_t file, int64_t line) const {
     if (trainers <= 1) return true;
     const auto all = static_cast<uint64_t>(trainers);
     const auto at = static_cast<uint64_t>(line);
-    const uint64_t turn = mixed(mixed(file) ^ (at / all)) % all;
+    const uint64_t salt = epoch == 0 ? 0 : mixed(~static_cast<uint64_t>(epoch));
+    const uint64_t turn = mixed(mixed(file) ^ salt ^ (at / all)) % all;
     return (at % all + turn) % all == static_cast<uint64_t>(trainer);
+  }
+  /// Number of the lines of a file that has `lines` of them.
+  [[nodiscard]] int64_t count(size_t file, int64_t lines) const {
+    if (trainers <= 1) return lines;
+    int64_t sum = lines / trainers;
+    for (int64_t line = lines - lines % trainers; line < lines; ++line)
+      sum += has(file, line) ? 1 : 0;
+    return sum;
   }
 
  private:

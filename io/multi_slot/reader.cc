@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "framework/base/errors.h"
 #include "io/multi_slot/line_stream.h"
+#include "io/multi_slot/piped_bytes.h"
 
 namespace millrace::io {
 
@@ -42,6 +44,11 @@ struct MultiSlotReader::Lane {
     return true;
   }
 
+  bool is_stopped() {
+    const std::lock_guard lock(mutex);
+    return stop;
+  }
+
   void finish(Status status) {
     const std::lock_guard lock(mutex);
     error = std::move(status);
@@ -52,11 +59,25 @@ struct MultiSlotReader::Lane {
 
 namespace {
 
-// Calls `use` for every line of a file, without the header, with its position. Stops if it returns
-// false.
-StatusOr<bool> for_each_line(const std::string& path, const TextFormat& format,
-                             llvm::function_ref<StatusOr<bool>(std::string_view, int64_t)> use) {
+// The bytes of a file, or of what its command makes of them.
+StatusOr<std::unique_ptr<InputBytes>> open_piped(const std::string& path,
+                                                 const std::string& command,
+                                                 std::function<bool()> stopped) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<InputBytes> bytes, open_input_bytes(path));
+  if (command.empty()) return bytes;
+  auto piped = pipe_through(command, std::move(bytes), std::move(stopped));
+  if (!piped.ok()) return std::move(piped).status().in_file(path);
+  return piped;
+}
+
+// Calls `use` for every line of a file, without the header, with its position. Stops if it returns
+// false, and with an error after `stopped` has returned true.
+StatusOr<bool> for_each_line(const MultiSlotSource& source, const std::string& path,
+                             std::function<bool()> stopped,
+                             llvm::function_ref<StatusOr<bool>(std::string_view, int64_t)> use) {
+  const TextFormat& format = source.format;
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<InputBytes> bytes,
+                            open_piped(path, source.pipe_command, std::move(stopped)));
   LineStream lines(std::move(bytes));
   std::string_view line;
   while (true) {
@@ -88,11 +109,12 @@ StatusOr<std::shared_ptr<const ValueCounts>> count_values(const MultiSlotSource&
     return true;
   };
   for (const std::string& path : source.files)
-    MILLRACE_RETURN_IF_ERROR(for_each_line(path, source.format, add).status());
+    MILLRACE_RETURN_IF_ERROR(for_each_line(source, path, {}, add).status());
   return std::shared_ptr<const ValueCounts>(std::move(counts));
 }
 
-MultiSlotReader::MultiSlotReader(MultiSlotSource source) : source_(std::move(source)) {
+MultiSlotReader::MultiSlotReader(MultiSlotSource source)
+    : source_(std::move(source)), lines_(source_.files.size()) {
   const size_t count = std::clamp<size_t>(static_cast<size_t>(std::max(source_.readers, 1)), 1,
                                           std::max<size_t>(source_.files.size(), 1));
   source_.readers = static_cast<int>(count);
@@ -120,7 +142,7 @@ MultiSlotReader::~MultiSlotReader() {
 
 // A reader that fails for whatever reason reports it; the caller must not wait for it forever, or
 // take the end of its files for the end of the examples.
-void MultiSlotReader::read_in_thread(Lane& lane, size_t first) const {
+void MultiSlotReader::read_in_thread(Lane& lane, size_t first) {
   try {
     read_files(lane, first);
   } catch (const std::exception& error) {
@@ -128,12 +150,13 @@ void MultiSlotReader::read_in_thread(Lane& lane, size_t first) const {
   }
 }
 
-void MultiSlotReader::read_files(Lane& lane, size_t first) const {
+void MultiSlotReader::read_files(Lane& lane, size_t first) {
   SlotRows batch;
   size_t file = first;
   DelimitedLines delimited(source_.format, source_.slots, source_.counts.get());
   const auto hand_over = [&] { return lane.put(batch, source_.batches_ahead); };
   const auto add = [&](std::string_view line, int64_t at) -> StatusOr<bool> {
+    lines_[file] = at + 1;
     if (!source_.share.has(file, at)) return true;
     MILLRACE_RETURN_IF_ERROR(source_.format.delimited
                                  ? delimited.append(line, batch)
@@ -141,7 +164,8 @@ void MultiSlotReader::read_files(Lane& lane, size_t first) const {
     return batch.rows < source_.batch_size || hand_over();
   };
   for (; file < source_.files.size(); file += lanes_.size()) {
-    StatusOr<bool> more = for_each_line(source_.files[file], source_.format, add);
+    StatusOr<bool> more = for_each_line(
+        source_, source_.files[file], [&lane] { return lane.is_stopped(); }, add);
     if (!more.ok()) return lane.finish(std::move(more).status());
     if (!*more) return;
   }

@@ -17,6 +17,7 @@ namespace millrace::io {
 /// The input of a MultiSlotReader.
 struct MultiSlotSource {
   std::vector<std::string> files;  ///< plain, gzip or zstd; "-" is standard input
+  std::string pipe_command;        ///< through which each file is sent; empty: none
   TextFormat format;
   std::vector<Slot> slots;
   /// Delimited text with slots that have a min_count: count_values(). Otherwise null.
@@ -50,15 +51,19 @@ class MultiSlotReader {
   /// returned at the position of the batch that could not be read, also by later calls; the lines
   /// of that reader from there on are lost. kResource if memory or a thread was not available.
   Status next(SlotRows& batch);
+  /// Number of lines of each file, also of those of other trainers, without headers. Complete when
+  /// next() has returned a batch without rows.
+  [[nodiscard]] const std::vector<int64_t>& lines() const { return lines_; }
   /// Total seconds that next() has waited for readers.
   [[nodiscard]] double waited_s() const { return waited_s_; }
 
  private:
   struct Lane;
-  void read_in_thread(Lane& lane, size_t first) const;
-  void read_files(Lane& lane, size_t first) const;
+  void read_in_thread(Lane& lane, size_t first);
+  void read_files(Lane& lane, size_t first);
 
   MultiSlotSource source_;
+  std::vector<int64_t> lines_;  ///< by file; each is written by one reader before it ends
   std::vector<std::unique_ptr<Lane>> lanes_;
   size_t turn_ = 0;
   double waited_s_ = 0;

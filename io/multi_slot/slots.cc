@@ -297,8 +297,8 @@ Status read_count(const json& root, const char* key, T& to) {
 
 // Refuses settings of a DataFeedDesc that would change the examples.
 Status check_feed_field(const std::string& key, const json& value) {
-  if (key == "pipe_command" && value != "cat" && value != "")
-    return Unimplemented("pipe_command {}: pipe its output to --files - instead", value.dump());
+  if (key == "pipe_command" && !value.is_string())
+    return InvalidData("pipe_command: expected text, found {}", value.dump());
   if (key == "name" && value != "MultiSlotDataFeed" && value != "MultiSlotInMemoryDataFeed")
     return Unimplemented("name {}: expected MultiSlotDataFeed or MultiSlotInMemoryDataFeed",
                          value.dump());
@@ -315,6 +315,8 @@ Status read_top(const json& root, SlotsFile& file) {
     if (!known) return InvalidData("unknown field '{}'", key);
     MILLRACE_RETURN_IF_ERROR(check_feed_field(key, value));
   }
+  file.pipe_command = root.value("pipe_command", "");
+  if (file.pipe_command == "cat") file.pipe_command.clear();
   MILLRACE_RETURN_IF_ERROR(read_count(root, "batch_size", file.batch_size));
   MILLRACE_RETURN_IF_ERROR(read_count(root, "thread_num", file.readers));
   return parse_format(root, file.format);

@@ -63,6 +63,9 @@ struct TextFormat {
 struct SlotsFile {
   int64_t batch_size = 0;  ///< 0: not stated
   int readers = 0;         ///< number of reader threads ("thread_num"); 0: not stated
+  /// Command through which each file is sent before its lines are read (pipe_through()); empty:
+  /// none, also for "cat". Callers run it only if their user allows it.
+  std::string pipe_command;
   TextFormat format;
   std::vector<Slot> slots;
 };
@@ -75,9 +78,8 @@ struct SlotsFile {
 /// Missing fields are taken from the var of that name: float32 is float and int64 is uint64; LoD
 /// level 0 means dense with the dims of the var. A shape may begin with -1 for the instances of a
 /// batch.
-/// Errors: kInvalidData with the slot, also for unknown fields; kUnimplemented for a pipe_command
-/// other than "cat", and for other settings of the original that would change the examples. Source:
-/// spec/fleet.md section 14.
+/// Errors: kInvalidData with the slot, also for unknown fields; kUnimplemented for settings of the
+/// original that would change the examples. Source: spec/fleet.md section 14.
 StatusOr<SlotsFile> parse_slots(std::string_view json, const Program& program);
 
 }  // namespace millrace::io

@@ -26,6 +26,9 @@ struct FeedOptions {
   std::string columns;              ///< csv: "x=0:12,y=13"
   std::vector<std::string> files;   ///< patterns of MultiSlot text; "-" is standard input
   std::string slots;                ///< file that describes the fields of their lines
+  /// A pipe_command of `slots` may run. It is a command of the shell, with all rights of the
+  /// process.
+  bool allow_pipe_command = false;
   bool in_memory = false;  ///< `files` are read before training, so that they can be shuffled
   int reader_threads = 0;  ///< that read `files`; 0: from the slots file, else 1
   int64_t batch_size = 0;  ///< examples; 0: from the slots file, else 64
@@ -35,6 +38,8 @@ struct FeedOptions {
   bool drop_last = false;  ///< leaves out batches with fewer examples
   /// Of `data` and `files`. All trainers must be given the same ones.
   Divide divide = Divide::kNone;
+  /// With Divide::kExamples of `files`: every epoch has other shares.
+  bool reshuffle_epochs = false;
   int trainer = 0;   ///< with `divide`: number of this one
   int trainers = 1;  ///< of the job
 };

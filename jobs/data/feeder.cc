@@ -72,6 +72,8 @@ StatusOr<Feeder> Feeder::open(const FeedOptions& options, const Program& program
 Status Feeder::open_data(const FeedOptions& options, const Program& program) {
   if (options.divide == Divide::kFiles)
     return {StatusCode::kUsage, "options.divide: options.data is one file, divide its examples"};
+  if (options.reshuffle_epochs)
+    return {StatusCode::kUsage, "options.reshuffle_epochs: expected options.files"};
   MILLRACE_ASSIGN_OR_RETURN(data_, DataSet::read(options.data, options.columns, program));
   const bool divided = options.divide == Divide::kExamples;
   const io::LineShare share{options.trainer, divided ? options.trainers : 1};

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kMaxSlotsBytes = int64_t{64} << 20;
 constexpr int64_t kDefaultBatchSize = 64;
+constexpr int64_t kMostCountedEpochs = 1'000'000;
 
 // Files of a pattern in the order of their names; a name without wildcards matches itself.
 Status add_files(const std::string& pattern, std::vector<std::string>& files) {
@@ -91,7 +92,7 @@ StatusOr<std::unique_ptr<SlotData>> SlotData::open(const FeedOptions& options,
   MILLRACE_RETURN_IF_ERROR(data->set_up(options, std::move(slots)));
   if (data->in_memory_) {
     MILLRACE_RETURN_IF_ERROR(data->load());
-    data->begin_epoch();
+    MILLRACE_RETURN_IF_ERROR(data->begin_epoch());
   }
   return data;
 }
@@ -105,6 +106,12 @@ StatusOr<std::unique_ptr<SlotData>> SlotData::find(const FeedOptions& options,
 }
 
 Status SlotData::set_up(const FeedOptions& options, io::SlotsFile slots) {
+  if (!slots.pipe_command.empty() && !options.allow_pipe_command)
+    return Status(StatusCode::kUsage,
+                  fmt::format("the description of the slots would run the pipe_command '{}'",
+                              slots.pipe_command))
+        .with_hint("options.allow_pipe_command lets it; read the command first");
+  source_.pipe_command = std::move(slots.pipe_command);
   source_.format = slots.format;
   source_.slots = std::move(slots.slots);
   source_.batch_size = options.batch_size > 0 ? options.batch_size
@@ -146,7 +153,10 @@ Status SlotData::divide_files(const FeedOptions& options) {
   if (options.trainer < 0 || options.trainer >= options.trainers)
     return {StatusCode::kUsage, fmt::format("options.trainer: expected less than {}, found {}",
                                             options.trainers, options.trainer)};
+  if (options.reshuffle_epochs && options.divide != Divide::kExamples)
+    return {StatusCode::kUsage, "options.reshuffle_epochs: expected options.divide examples"};
   divided_ = options.divide != Divide::kNone && options.trainers > 1;
+  reshuffle_ = options.reshuffle_epochs && divided_;
   if (options.divide == Divide::kExamples) source_.share = {options.trainer, options.trainers};
   if (options.divide == Divide::kFiles)
     source_.files = fleet::file_share(source_.files, options.trainer, options.trainers);
@@ -162,26 +172,44 @@ Status SlotData::read_all() {
     append(batch, rows_);
   }
   read_ = rows_.rows;
-  return check_epoch();
+  if (!reshuffle_) return check_epoch();
+  // otherwise this trainer might have another number of steps than it has announced
+  for (size_t f = 0; f < lines_.size(); ++f)
+    if (lines_[f] != reader.lines()[f])
+      return InvalidData("expected {} lines as in the first epoch, found {}", lines_[f],
+                         reader.lines()[f])
+          .in_file(source_.files[f]);
+  lines_ = reader.lines();
+  return share_epoch_ > 1 ? Ok() : check_epoch();
+}
+
+// Memory: replaces the examples by those of another epoch.
+Status SlotData::read_share(int64_t epoch) {
+  rows_ = {};
+  at_ = 0;
+  source_.share.epoch = share_epoch_ = epoch;
+  if (Status status = read_all(); !status.ok()) {
+    release();
+    return status;
+  }
+  order_.resize(static_cast<size_t>(rows_.rows));
+  std::iota(order_.begin(), order_.end(), 0);
+  return Ok();
 }
 
 Status SlotData::load() {
   if (from_stdin_ && std::exchange(stdin_read_, true))
     return Unimplemented("standard input cannot be read again after its examples were dropped");
   release();
-  if (Status status = read_all(); !status.ok()) {
-    release();
-    return status;
-  }
+  MILLRACE_RETURN_IF_ERROR(read_share(reshuffle_ ? 1 : 0));
   loaded_ = true;
-  order_.resize(static_cast<size_t>(rows_.rows));
-  std::iota(order_.begin(), order_.end(), 0);
   return Ok();
 }
 
 void SlotData::release() {
   loaded_ = false;
   shuffles_ = 0;
+  lines_.clear();
   rows_ = {};
   order_ = {};
   at_ = 0;
@@ -189,6 +217,12 @@ void SlotData::release() {
 
 void SlotData::shuffle() {
   shuffle_rows(order_, seed_, ++shuffles_);
+}
+
+Status SlotData::shuffle_all() {
+  if (reshuffle_) MILLRACE_RETURN_IF_ERROR(read_share(shuffles_ + 1));
+  shuffle();
+  return Ok();
 }
 
 // The share of one trainer may be empty.
@@ -201,8 +235,8 @@ Status SlotData::check_epoch() const {
 }
 
 int64_t SlotData::dropped() const {
-  if (!in_memory_) return dropped_;
-  return drop_last_ ? rows_.rows % source_.batch_size * epoch_ : 0;
+  if (!in_memory_ || !drop_last_) return dropped_;
+  return dropped_ + rows_.rows % source_.batch_size;
 }
 
 std::string SlotData::remark() const {
@@ -210,10 +244,24 @@ std::string SlotData::remark() const {
   return fmt::format("no example of {} files is for this trainer", source_.files.size());
 }
 
+// Batches of an epoch with that many examples.
+int64_t SlotData::steps_of(int64_t rows) const {
+  const int64_t rest = drop_last_ ? 0 : source_.batch_size - 1;
+  return (rows + rest) / source_.batch_size;
+}
+
 int64_t SlotData::steps() const {
   if (!in_memory_) return -1;
-  const int64_t rest = drop_last_ ? 0 : source_.batch_size - 1;
-  return (rows_.rows + rest) / source_.batch_size * epochs_;
+  if (!reshuffle_) return steps_of(rows_.rows) * epochs_;
+  if (epochs_ > kMostCountedEpochs) return -1;
+  int64_t sum = 0;
+  io::LineShare share = source_.share;
+  for (share.epoch = 1; share.epoch <= epochs_; ++share.epoch) {
+    int64_t rows = 0;
+    for (size_t f = 0; f < lines_.size(); ++f) rows += share.count(f, lines_[f]);
+    sum += steps_of(rows);
+  }
+  return sum;
 }
 
 Status SlotData::restart() {
@@ -233,8 +281,7 @@ Status SlotData::rewind() {
   MILLRACE_RETURN_IF_ERROR(restart());
   if (!in_memory_) return Ok();
   std::iota(order_.begin(), order_.end(), 0);
-  begin_epoch();
-  return Ok();
+  return begin_epoch();
 }
 
 void SlotData::start_reader() {
@@ -242,6 +289,7 @@ void SlotData::start_reader() {
   reader_ = nullptr;
   read_ = 0;
   stdin_read_ = from_stdin_;
+  if (reshuffle_) source_.share.epoch = epoch_;
   reader_ = std::make_unique<io::MultiSlotReader>(source_);
 }
 
@@ -249,10 +297,12 @@ double SlotData::waited_s() const {
   return waited_s_ + (reader_ == nullptr ? 0 : reader_->waited_s());
 }
 
-// Starts from the order of the previous epoch.
-void SlotData::begin_epoch() {
+// Starts from the order of the previous epoch, or with the share of this one.
+Status SlotData::begin_epoch() {
   at_ = 0;
+  if (reshuffle_ && share_epoch_ != epoch_) MILLRACE_RETURN_IF_ERROR(read_share(epoch_));
   if (shuffle_) shuffle_rows(order_, seed_, epoch_);
+  return Ok();
 }
 
 Status SlotData::fill(const io::SlotRows& from, llvm::ArrayRef<int64_t> rows,
@@ -281,10 +331,11 @@ Status SlotData::fill(const io::SlotRows& from, llvm::ArrayRef<int64_t> rows,
 StatusOr<int64_t> SlotData::next_of_memory(executor::NamedValues& feeds) {
   const auto full = static_cast<size_t>(source_.batch_size);
   size_t left = order_.size() - at_;
-  if (left == 0 || (drop_last_ && left < full)) {
-    if (epoch_ == epochs_ || order_.empty()) return int64_t{0};
+  while (left == 0 || (drop_last_ && left < full)) {
+    if (epoch_ == epochs_ || (order_.empty() && !reshuffle_)) return int64_t{0};
     ++epoch_;
-    begin_epoch();
+    dropped_ += static_cast<int64_t>(left);
+    MILLRACE_RETURN_IF_ERROR(begin_epoch());
     left = order_.size();
   }
   const size_t count = std::min(full, left);

@@ -25,15 +25,17 @@ StatusOr<io::SlotsFile> read_slots(const std::string& path, const Program& progr
 class SlotData {
  public:
   /// Finds the files and reads the slots; with FeedOptions::in_memory also the examples.
-  /// Errors: kUsage, also for a file that is listed twice and for standard input where it would
-  /// have to be read again; kNotFound for a pattern without files; kInvalidData for files without
-  /// examples, unless trainers divide them; those of the readers.
+  /// Errors: kUsage, also for a file that is listed twice, for standard input where it would have
+  /// to be read again, and for a pipe_command that FeedOptions do not allow; kNotFound for a
+  /// pattern without files; kInvalidData for files without examples, unless trainers divide them;
+  /// those of the readers.
   static StatusOr<std::unique_ptr<SlotData>> open(const FeedOptions& options,
                                                   const Program& program);
   /// The same for slots that are known, and without reading examples: load() does.
   static StatusOr<std::unique_ptr<SlotData>> find(const FeedOptions& options, io::SlotsFile slots);
 
-  /// Number of batches of the whole run; -1 if only the end of the files determines it.
+  /// Number of batches of the whole run; -1 if only the end of the files determines it, and for
+  /// more than a million epochs with FeedOptions::reshuffle_epochs.
   [[nodiscard]] int64_t steps() const;
   [[nodiscard]] int64_t epochs() const { return epochs_; }
   /// Epoch of the last batch, from 1.
@@ -54,6 +56,9 @@ class SlotData {
   /// Memory: permutes the examples; the n-th call has the order of epoch n with
   /// FeedOptions::shuffle. A restart must follow.
   void shuffle();
+  /// The same for the examples of all trainers: with FeedOptions::reshuffle_epochs the n-th call
+  /// reads the share of epoch n. Errors: those of load(); there are then no examples in memory.
+  Status shuffle_all();
   /// Memory: true after load().
   [[nodiscard]] bool is_loaded() const { return loaded_; }
   /// Memory: number of examples.
@@ -75,10 +80,12 @@ class SlotData {
   Status check_epoch() const;
   void start_reader();
   Status read_all();
+  Status read_share(int64_t epoch);
+  [[nodiscard]] int64_t steps_of(int64_t rows) const;
   Status read_batch();
   StatusOr<int64_t> next_of_queue(executor::NamedValues& feeds);
   StatusOr<int64_t> next_of_memory(executor::NamedValues& feeds);
-  void begin_epoch();
+  Status begin_epoch();
   Status fill(const io::SlotRows& from, llvm::ArrayRef<int64_t> rows,
               executor::NamedValues& feeds) const;
 
@@ -94,7 +101,10 @@ class SlotData {
   bool stdin_read_ = false;                      ///< it cannot be read again
   bool loaded_ = false;                          ///< memory
   int64_t shuffles_ = 0;                         ///< calls of shuffle() since load()
-  int64_t dropped_ = 0;                          ///< queue
+  bool reshuffle_ = false;                       ///< another share in every epoch
+  int64_t share_epoch_ = 0;                      ///< memory: epoch whose share is in rows_
+  std::vector<int64_t> lines_;                   ///< memory, with reshuffle_: of each file
+  int64_t dropped_ = 0;                          ///< queue: so far; memory: in earlier epochs
   int64_t read_ = 0;                             ///< examples of this epoch
   std::string source_name_;                      ///< the first file, for messages
   std::unique_ptr<io::MultiSlotReader> reader_;  ///< queue

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "executor/feed_values.h"
 #include "jobs/data/feeder.h"
-#include "jobs/data/run_workers.h"
+#include "jobs/data/steps_in_turn.h"
 #include "jobs/stats/fetches_line.h"
 #include "jobs/stats/step_facts.h"
 
@@ -18,14 +17,6 @@ namespace millrace::jobs {
 namespace {
 
 using executor::NamedValues;
-
-// State that the workers of a trainer share.
-struct Side {
-  std::mutex mutex;
-  int64_t next = 0;  ///< step that the next worker runs
-  bool ended = false;
-  ProgressState state;
-};
 
 // Trains a job from a step on.
 class TrainLoop {
@@ -46,12 +37,8 @@ class TrainLoop {
   Status run_side_by_side(int64_t first);
 
  private:
-  Status work(int worker, Side& side);
-  Status show(int64_t step, int64_t examples, NamedValues& values) const;
+  Status show(int64_t step, int64_t examples, const NamedValues& feeds, NamedValues& values) const;
   void note(ProgressState& state, int64_t step, const NamedValues& values) const;
-  [[nodiscard]] int64_t examples_of(const NamedValues& feeds) const {
-    return feeder_.has_data() ? feeder_.step_examples() : batch_of(feeds);
-  }
   void begin_progress(ProgressState& state) const;
   void end_progress(const ProgressState& state) const;
 
@@ -75,9 +62,11 @@ void TrainLoop::end_progress(const ProgressState& state) const {
 }
 
 // Writes and logs what a step has computed; keeps the values of the wanted fetches.
-Status TrainLoop::show(int64_t step, int64_t examples, NamedValues& values) const {
+Status TrainLoop::show(int64_t step, int64_t examples, const NamedValues& feeds,
+                       NamedValues& values) const {
+  const int64_t rows = feeder_.has_data() ? examples : batch_of(feeds);
   if (dump_ != nullptr)
-    MILLRACE_RETURN_IF_ERROR(dump_->write(step, examples, options_.fetches, values));
+    MILLRACE_RETURN_IF_ERROR(dump_->write(step, rows, options_.fetches, values));
   if (options_.print_period > 0 && (step + 1) % options_.print_period == 0)
     options_.log(LogLevel::kInfo, fetches_line(step + 1, options_.fetches, values));
   return Ok();
@@ -102,7 +91,7 @@ Status TrainLoop::run(int64_t first) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder_.feeds(step));
     if (feeds == nullptr) break;
     MILLRACE_RETURN_IF_ERROR(job_.step(step, *feeds, fetches_, values));
-    MILLRACE_RETURN_IF_ERROR(show(step, examples_of(*feeds), values));
+    MILLRACE_RETURN_IF_ERROR(show(step, feeder_.step_examples(), *feeds, values));
     state.step = step + 1;
     note(state, step, values);
     if (!prefixed_) continue;
@@ -117,52 +106,31 @@ Status TrainLoop::run(int64_t first) {
   return Ok();
 }
 
-// Runs steps in one worker until there are no more, one has failed, or the trainer is stopped.
-Status TrainLoop::work(int worker, Side& side) {
-  NamedValues feeds;
-  NamedValues values;
-  while (true) {
-    int64_t step = 0;
-    int64_t examples = 0;
-    {
-      const std::lock_guard lock(side.mutex);
-      if (side.ended || options_.stopped() || feeder_.ends_at(side.next)) return Ok();
-      MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const given, feeder_.feeds(side.next));
-      side.ended = given == nullptr;
-      if (side.ended) return Ok();
-      step = side.next++;
-      examples = examples_of(*given);
-      // the feeder reuses its memory for the next worker
-      for (const auto& [name, value] : *given)
-        MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, feeds[name]));
-    }
-    MILLRACE_RETURN_IF_ERROR(job_.worker_step(worker, step, feeds, fetches_, values));
-    MILLRACE_RETURN_IF_ERROR(show(step, examples, values));
-    const std::lock_guard lock(side.mutex);
-    side.state.step = std::max(side.state.step, step + 1);
-    note(side.state, step, values);
+Status TrainLoop::run_side_by_side(int64_t first) {
+  ProgressState state;
+  begin_progress(state);
+  if (first > 0) MILLRACE_RETURN_IF_ERROR(feeder_.go_to(first));
+  job_.workers_join();
+  TurnCalls calls;
+  calls.stopped = [&] { return options_.stopped(); };
+  calls.run = [&](int worker, int64_t step, const NamedValues& feeds, NamedValues& values) {
+    return job_.worker_step(worker, step, feeds, fetches_, values);
+  };
+  calls.write = [&](int64_t step, int64_t examples, const NamedValues& feeds, NamedValues& values) {
+    return show(step, examples, feeds, values);
+  };
+  calls.note = [&](int64_t step, const NamedValues& /*feeds*/, NamedValues& values) -> Status {
+    state.step = std::max(state.step, step + 1);
+    note(state, step, values);
     for (auto& [name, value] : values) {
       Value& to = results_[prefixed_ ? fmt::format("step{}/", step) + name : name];
       MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, to));
     }
-  }
-}
-
-Status TrainLoop::run_side_by_side(int64_t first) {
-  Side side;
-  side.next = first;
-  begin_progress(side.state);
-  if (first > 0) MILLRACE_RETURN_IF_ERROR(feeder_.go_to(first));
-  job_.workers_join();
-  MILLRACE_RETURN_IF_ERROR(
-      run_workers(job_.workers(), {.work = [&](int worker) { return work(worker, side); },
-                                   .leave = [&] { return job_.worker_leaves(); },
-                                   .stop =
-                                       [&] {
-                                         const std::lock_guard lock(side.mutex);
-                                         side.ended = true;
-                                       }}));
-  end_progress(side.state);
+    return Ok();
+  };
+  calls.leave = [&] { return job_.worker_leaves(); };
+  MILLRACE_RETURN_IF_ERROR(run_in_turn(feeder_, job_.workers(), first, calls));
+  end_progress(state);
   return Ok();
 }
 

@@ -273,6 +273,68 @@ TEST_F(ApiDataset, TrainersShareTheExamples) {
   EXPECT_THAT(data.global_shuffle(0).message(), HasSubstr("expected at least 1 trainer"));
 }
 
+TEST_F(ApiDataset, GlobalShufflesReadTheSharesOfRunProgram) {
+  const SmallNet forward(/*dropout=*/false, /*trains=*/false);
+  testing::put_file(folder_ / "slots.json", R"(["x", "t"])");
+  options_.in_memory = true;
+  options_.divide = DatasetDivide::kExamples;
+  options_.trainers = 2;
+  options_.trainer = 1;
+  options_.reshuffle_epochs = true;
+  jobs::FeedOptions feeds;
+  feeds.files = options_.files;
+  feeds.slots = folder_ / "slots.json";
+  feeds.in_memory = true;
+  feeds.batch_size = options_.batch_size;
+  feeds.seed = options_.seed;
+  feeds.epochs = 3;
+  feeds.divide = jobs::Divide::kExamples;
+  feeds.trainers = 2;
+  feeds.trainer = 1;
+  feeds.reshuffle_epochs = true;
+  jobs::Feeder feeder = value_of(jobs::Feeder::open(feeds, forward.net.main()));
+  std::vector<Array> expected;
+  for (int64_t step = 0; !feeder.ends_at(step); ++step) {
+    const executor::NamedValues* const values = value_of(feeder.feeds(step));
+    ASSERT_NE(values, nullptr);
+    expected.push_back(value_of(executor::to_array("x", values->at("x"))));
+  }
+  Dataset data = open();
+  EXPECT_THAT(data.global_shuffle(2).message(), HasSubstr("load them first"));
+  check(data.load_into_memory());
+  Executor executor = value_of(Executor::create());
+  Scope scope;
+  check(executor.run(forward.net.startup(), scope).status());
+  size_t at = 0;
+  EpochOptions how{.fetches = {"x"}, .print_period = 1};
+  how.on_print = [&](const EpochStep& step) {
+    EXPECT_LT(at, expected.size());
+    if (at < expected.size()) {
+      EXPECT_EQ(step.fetches.at("x").bytes, expected[at].bytes) << at;
+    }
+    ++at;
+    return Ok();
+  };
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    check(data.global_shuffle(2));
+    check(executor.infer_from_dataset(forward.net.main(), scope, data, how).status());
+  }
+  EXPECT_EQ(at, expected.size());
+}
+
+TEST_F(ApiDataset, FilesGoThroughACommand) {
+  Executor executor = value_of(Executor::create());
+  Scope scope;
+  check(executor.run(net_.net.startup(), scope).status());
+  options_.pipe_command = "head -n 3";
+  Dataset data = open();
+  EXPECT_EQ(value_of(executor.train_from_dataset(net_.net.main(), scope, data, {})).examples, 6);
+  options_.pipe_command = "cat; echo no >&2; exit 9";
+  Dataset failing = open();
+  const Status status = executor.train_from_dataset(net_.net.main(), scope, failing, {}).status();
+  EXPECT_THAT(status.to_string(), HasSubstr("part-0: the pipe_command ended with status 9: no"));
+}
+
 TEST_F(ApiDataset, DelimitedTextWithHashedIds) {
   Network net;
   const VarRef ids = net.data("ids", {-1, 1}, DType::kInt64);
@@ -379,9 +441,20 @@ TEST_F(ApiDataset, BadOptionsAreNamed) {
   EXPECT_THAT(refused().to_string(), HasSubstr("not valid JSON"));
   EXPECT_THAT(refused().to_string(), HasSubstr("in options.slots_text"));
   options_.slots_text = R"({"slots": ["x"], "pipe_command": "awk 1"})";
-  EXPECT_EQ(refused().code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(refused().to_string(), HasSubstr("pipe_command"));
-  options_.slots_text.clear();
+  EXPECT_EQ(refused().code(), StatusCode::kUsage);
+  EXPECT_THAT(refused().to_string(), HasSubstr("would run the pipe_command 'awk 1'"));
+  options_.allow_pipe_command = true;
+  EXPECT_TRUE(refused().ok());
+  options_.pipe_command = "awk 2";
+  EXPECT_THAT(refused().to_string(), HasSubstr("the description of the slots has another one"));
+  options_ = good;
+  options_.allow_pipe_command = true;
+  EXPECT_THAT(refused().to_string(), HasSubstr("options.allow_pipe_command has no effect"));
+  options_ = good;
+  options_.reshuffle_epochs = true;
+  EXPECT_THAT(refused().to_string(), HasSubstr("options.reshuffle_epochs: expected"));
+  options_ = good;
+  options_.use_vars.clear();
   options_.slots = folder_ / "none.json";
   EXPECT_EQ(refused().code(), StatusCode::kNotFound);
 }
@@ -394,8 +467,6 @@ TEST_F(ApiDataset, BadOptionsOfAnEpochAreNamed) {
   const auto refused = [&](const EpochOptions& how) {
     return executor.train_from_dataset(net_.net.main(), scope, data, how).status();
   };
-  EXPECT_EQ(refused({.threads = 4}).code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(refused({.threads = 4}).message(), HasSubstr("Hogwild"));
   EXPECT_THAT(refused({.threads = 0}).message(), HasSubstr("options.threads"));
   EXPECT_THAT(refused({.print_period = 0}).message(), HasSubstr("options.print_period"));
   EXPECT_THAT(refused({.first_batch = -1}).message(), HasSubstr("options.first_batch"));

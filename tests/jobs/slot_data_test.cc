@@ -217,6 +217,145 @@ TEST_F(SlotDataTest, TrainersDivideTheLinesAndEachLineIsOfOne) {
   }
 }
 
+// All examples of a trainer, by epoch.
+using Epochs = std::vector<std::vector<float>>;
+
+class ReshuffleTest : public SlotDataTest {
+ protected:
+  static constexpr int kTrainers = 3;
+  static constexpr int kEpochs = 4;
+  ReshuffleTest() {
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += fmt::format("2 {} 0 1 {}\n", 100 + i, i);
+    write("part-2", text);
+    options_.trainers = kTrainers;
+    options_.divide = Divide::kExamples;
+    options_.reshuffle_epochs = true;
+    options_.epochs = kEpochs;
+  }
+  Epochs epochs_of(Feeder& feeder, int64_t begin = 0) {
+    Epochs epochs(kEpochs);
+    for (int64_t step = begin; !feeder.ends_at(step); ++step) {
+      const auto feeds = feeder.feeds(step);
+      EXPECT_TRUE(feeds.ok()) << feeds.status().to_string();
+      if (!feeds.ok() || *feeds == nullptr) break;
+      const auto& x = *(*feeds)->at("x").get_if<Tensor>();
+      auto& epoch = epochs[static_cast<size_t>(feeder.epoch(step)) - 1];
+      for (int64_t i = 0; i < x.dim(0); ++i) epoch.push_back(x.data<float>()[2 * i]);
+      counted_ = step + 1;
+    }
+    return epochs;
+  }
+  int64_t counted_ = 0;  ///< steps of the last epochs_of()
+};
+
+TEST_F(ReshuffleTest, EveryEpochDividesAgainAndEachLineIsOfOneTrainer) {
+  std::vector<float> all = {1, 3, 5, 7, 9};
+  for (int i = 0; i < 40; ++i) all.push_back(static_cast<float>(100 + i));
+  for (const bool in_memory : {false, true}) {
+    options_.in_memory = in_memory;
+    Epochs seen(kEpochs);
+    for (options_.trainer = 0; options_.trainer < kTrainers; ++options_.trainer) {
+      auto feeder = open();
+      ASSERT_TRUE(feeder.ok()) << feeder.status().to_string();
+      Epochs own = epochs_of(*feeder);
+      if (in_memory) {
+        EXPECT_EQ(feeder->steps(), counted_);
+      }
+      for (size_t e = 0; e < kEpochs; ++e) {
+        seen[e].insert(seen[e].end(), own[e].begin(), own[e].end());
+        std::sort(own[e].begin(), own[e].end());
+        if (e > 0) {
+          EXPECT_NE(own[e], own[e - 1]);
+        }
+      }
+    }
+    for (auto& epoch : seen) {
+      std::sort(epoch.begin(), epoch.end());
+      EXPECT_EQ(epoch, all) << in_memory;
+    }
+  }
+}
+
+// As another process that takes the place of a trainer, and a job that goes back to a snapshot.
+TEST_F(ReshuffleTest, ATrainerContinuesAnywhereWithTheSameExamples) {
+  options_.trainer = 1;
+  for (const bool in_memory : {false, true}) {
+    options_.in_memory = in_memory;
+    auto whole = open();
+    ASSERT_TRUE(whole.ok());
+    const auto all = steps(*whole);
+    auto other = open();
+    for (const size_t first : {all.size() - 3, all.size() / 2, size_t{1}, all.size() - 1}) {
+      ASSERT_TRUE(other->go_to(static_cast<int64_t>(first)).ok());
+      EXPECT_EQ(steps(*other, static_cast<int64_t>(first)),
+                decltype(all)(all.begin() + static_cast<int64_t>(first), all.end()))
+          << in_memory << first;
+    }
+  }
+}
+
+TEST_F(ReshuffleTest, IncompleteBatchesAreCountedInEveryEpoch) {
+  options_.drop_last = true;
+  options_.batch_size = 4;
+  for (const bool in_memory : {false, true}) {
+    options_.in_memory = in_memory;
+    auto feeder = open();
+    const Epochs own = epochs_of(*feeder);
+    int64_t rows = 0;
+    for (const auto& epoch : own) {
+      EXPECT_EQ(epoch.size() % 4, 0U);
+      rows += static_cast<int64_t>(epoch.size());
+    }
+    options_.drop_last = false;
+    options_.batch_size = 1;
+    auto whole = open();
+    epochs_of(*whole);
+    EXPECT_THAT(feeder->remark(), HasSubstr(fmt::format("left out {} examples", counted_ - rows)));
+    options_.drop_last = true;
+    options_.batch_size = 4;
+  }
+}
+
+TEST_F(ReshuffleTest, FilesThatChangeBetweenEpochsAreAnError) {
+  options_.in_memory = true;
+  auto feeder = open();
+  ASSERT_TRUE(feeder.ok());
+  write("part-1", "2 7 8 3 40 41 42\n");
+  Status status;
+  for (int64_t step = 0; status.ok() && !feeder->ends_at(step); ++step)
+    status = feeder->feeds(step).status();
+  EXPECT_THAT(status.to_string(), HasSubstr("part-1: expected 2 lines as in the first epoch"));
+}
+
+TEST_F(ReshuffleTest, NeedsExamplesOfFilesThatAreDivided) {
+  options_.divide = Divide::kFiles;
+  EXPECT_THAT(open().status().message(),
+              HasSubstr("options.reshuffle_epochs: expected options.divide examples"));
+  options_.divide = Divide::kExamples;
+  options_.files.clear();
+  options_.data = write("x.csv", "1,2\n");
+  EXPECT_THAT(open().status().message(),
+              HasSubstr("options.reshuffle_epochs: expected options.files"));
+}
+
+TEST_F(SlotDataTest, ACommandOfTheSlotsFileNeedsPermission) {
+  options_.slots = write("slots.json", R"({"slots": ["x", "ids"], "batch_size": 2,
+      "pipe_command": "sed 's/^2 /2 4/'"})");
+  EXPECT_EQ(open().status().code(), StatusCode::kUsage);
+  EXPECT_THAT(open().status().to_string(), HasSubstr("would run the pipe_command 'sed"));
+  EXPECT_THAT(open().status().to_string(), HasSubstr("options.allow_pipe_command"));
+  options_.allow_pipe_command = true;
+  options_.shuffle = false;
+  for (const bool in_memory : {false, true}) {
+    options_.in_memory = in_memory;
+    auto feeder = open();
+    ASSERT_TRUE(feeder.ok()) << feeder.status().to_string();
+    EXPECT_THAT(steps(*feeder),
+                ElementsAre(ElementsAre(41, 43), ElementsAre(45, 47), ElementsAre(49)));
+  }
+}
+
 TEST_F(SlotDataTest, ATrainerWithoutAShareSaysSo) {
   options_.divide = Divide::kFiles;
   options_.trainers = 3;

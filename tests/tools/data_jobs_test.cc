@@ -82,6 +82,44 @@ TEST_F(DataJobs, TrainersSeeEachLineOnceInEveryMode) {
   }
 }
 
+TEST_F(DataJobs, TrainersDivideTheLinesAgainInEveryEpoch) {
+  write_files();
+  constexpr int kEpochs = 3;
+  std::vector<int> all;
+  for (int i = 0; i < kEpochs * 15; ++i) all.push_back(i / kEpochs);
+  for (const char* const dataset : {"queue", "memory"}) {
+    const Ended ended = train(
+        "async", {"--divide", "examples", "--reshuffle-epochs", "--epochs", std::to_string(kEpochs),
+                  "--dataset", dataset, "--dump-fields", "emb_slot0", "--dump-dir", at("dump")});
+    ASSERT_EQ(ended.code, 0) << ended.output;
+    EXPECT_EQ(dumped_ids(), all) << dataset;
+    // a trainer with the same share in all epochs would see each of its ids in all of them
+    const std::string own = testing::bytes_of(at("dump/part-000"));
+    int once = 0;
+    for (int id = 0; id < 15; ++id) {
+      const size_t count = llvm::StringRef(own).count(fmt::format("emb_slot0:1:{}\n", id));
+      once += count % kEpochs == 0 ? 0 : 1;
+    }
+    EXPECT_GT(once, 0) << dataset;
+  }
+}
+
+TEST_F(DataJobs, CommandsOfTheSlotsFileNeedAFlag) {
+  write_files();
+  std::string slots = testing::bytes_of(at("slots.json"));
+  slots.insert(1, R"("pipe_command": "grep -v '^1,'", )");
+  write("slots.json", slots);
+  const Words flags = {"--divide", "files", "--dump-fields", "emb_slot0", "--dump-dir", at("dump")};
+  const Ended refused = train("async", flags);
+  EXPECT_NE(refused.code, 0);
+  const std::string log = refused.output + testing::bytes_of(at("logs/trainer.0.log"));
+  EXPECT_THAT(log, HasSubstr("would run the pipe_command 'grep"));
+  EXPECT_THAT(log, HasSubstr("--allow-pipe-command"));
+  const Ended ended = train("async", joined(flags, {"--allow-pipe-command"}));
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(dumped_ids(), ::testing::ElementsAre(0, 2, 4, 5, 7, 9, 10, 12, 14));
+}
+
 TEST_F(DataJobs, TheJobSaysWhatItsTrainersDump) {
   write_files();
   const std::string fields =

@@ -40,20 +40,6 @@ TEST(FlagNames, FieldsBecomeFlagsAndQuotedNamesStay) {
   EXPECT_EQ(printed("cannot open 'files.params'"), "cannot open 'files.params'");
 }
 
-TEST(FeedOptions, RefusesWorkersWithoutServers) {
-  const Tool tool({.name = "test", .purpose = {}, .examples = {}, .exit_codes = {}, .notes = {}});
-  RunOptions options;
-  options.files = {"part-*"};
-  options.slots = "slots.json";
-  EXPECT_TRUE(feed_options(tool, options).ok());
-  options.worker_threads = 2;
-  const Status status = feed_options(tool, options).status();
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(status.message(), HasSubstr("--worker-threads above 1 without --role"));
-  options.ps.role = "trainer";
-  EXPECT_TRUE(feed_options(tool, options).ok());
-}
-
 TEST(FillInRank, NamesEveryFileThatARankWrites) {
   RunOptions options;
   const std::vector<std::string*> written = {

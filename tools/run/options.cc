@@ -105,6 +105,8 @@ void add_data_options(CLI::App& app, RunOptions& options) {
                  "fields of a line of --files: {\"slots\": [{\"name\", \"type\", "
                  "\"is_dense\", \"shape\"}, ...]}, or a list of names; docs/data_files.md")
       ->type_name("FILE.json");
+  add_switch(app, "--allow-pipe-command", options.allow_pipe_command,
+             "run the pipe_command of --slots, a shell command that each file is sent through");
   app.add_option("--dataset", options.dataset,
                  "queue: read --files while training; memory: read them before training, so that "
                  "--shuffle can shuffle them")
@@ -115,7 +117,8 @@ void add_data_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::Range(1, 256).description(""))
       ->type_name("R");
   app.add_option("--worker-threads", options.worker_threads,
-                 "threads of an asynchronous trainer that run steps concurrently")
+                 "threads that run steps at the same time: of an asynchronous trainer, or of a run "
+                 "on one device, where they update the same parameters; docs/data_files.md")
       ->check(CLI::Range(1, 256).description(""))
       ->type_name("T");
   app.add_option("--batch-size", options.batch_size, "examples per step of --data and --files")
@@ -131,6 +134,8 @@ void add_data_options(CLI::App& app, RunOptions& options) {
                  "all; files: each reads some files; examples: each a random share of the lines")
       ->check(CLI::IsMember({"none", "files", "examples"}).description(""))
       ->type_name("none|files|examples");
+  add_switch(app, "--reshuffle-epochs", options.reshuffle_epochs,
+             "with --divide examples: other shares in every epoch");
   app.add_option("--trainers", options.trainers, "number of trainers of the job, for --divide")
       ->default_str("that of the launcher, or of a fleet job")
       ->check(CLI::Range(1, 1 << 20).description(""))
@@ -308,11 +313,6 @@ void fill_in_rank(RunOptions& options, int rank, const std::string& output) {
 }
 
 StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& options) {
-  if (!options.files.empty() && !options.slots.empty() && options.worker_threads != 1 &&
-      options.ps.role.empty())
-    return Unimplemented(
-        "--worker-threads above 1 without --role: not supported; --threads sets the threads of "
-        "ops");
   jobs::FeedOptions feed;
   feed.values = options.feeds;
   feed.lods = options.lods;
@@ -324,6 +324,7 @@ StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& opt
   feed.columns = options.columns;
   feed.files = options.files;
   feed.slots = options.slots;
+  feed.allow_pipe_command = options.allow_pipe_command;
   feed.in_memory = options.dataset == "memory";
   feed.reader_threads = options.reader_threads;
   feed.batch_size = options.batch_size;
@@ -331,6 +332,7 @@ StatusOr<jobs::FeedOptions> feed_options(const Tool& tool, const RunOptions& opt
   feed.shuffle = options.shuffle;
   feed.seed = tool.common().seed;
   feed.drop_last = options.drop_last;
+  feed.reshuffle_epochs = options.reshuffle_epochs;
   return feed;
 }
 

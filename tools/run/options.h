@@ -66,8 +66,10 @@ struct RunOptions {
   std::string columns;             ///< csv: "x=0:12,y=13"
   std::vector<std::string> files;  ///< patterns of MultiSlot or delimited text
   std::string slots;               ///< description of the fields of their lines
-  std::string dataset = "queue";   ///< or memory
-  int reader_threads = 0;          ///< 0: from the slots file, else 1
+  bool allow_pipe_command = false;
+  bool reshuffle_epochs = false;
+  std::string dataset = "queue";  ///< or memory
+  int reader_threads = 0;         ///< 0: from the slots file, else 1
   int worker_threads = 1;
   int64_t batch_size = 0;  ///< 0: from the slots file, else 64
   int64_t epochs = 1;

@@ -114,6 +114,8 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   if (options.save_every > 0 && options.checkpoint_dir.empty())
     return Status(StatusCode::kUsage,
                   "--save-every: expected --checkpoint-dir with the folder of the checkpoints");
+  if (options.print_plan && options.worker_threads > 1)
+    return Unimplemented("--print-plan with --worker-threads above 1");
   MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, options));
   MILLRACE_ASSIGN_OR_RETURN(Session session, jobs::open_session(how, runtime));
   MILLRACE_ASSIGN_OR_RETURN(
@@ -128,6 +130,7 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   steps.fetches = fetches;
   steps.dump = dump_options(tool, options, session.rank);
   steps.print_period = options.print_period;
+  steps.workers = options.worker_threads;
   steps.checkpoints = how.checkpoints;
   steps.observed = records->observes();
   steps.progress = &progress;
