@@ -5,15 +5,17 @@
 #include "framework/op_attrs.h"
 #include "ops/unread_attrs.h"
 #include "ops/verify.h"
+#include "transpiler/fusion/fake_quant.h"
 #include "transpiler/register_all.h"
 
 namespace millrace::executor {
 namespace {
 
 // In the order in which they run; all of them take the option `keep`.
-constexpr const char* kForInference[] = {
-    "fold-constants", "share-results",  "fuse-embedding", "join-embeddings", "fuse-conv",
-    "fuse-patterns",  "fuse-attention", "join-moves",     "fuse-fc",         "fuse-elementwise"};
+constexpr const char* kForInference[] = {"fold-constants", "share-results",   "int8-products",
+                                         "fuse-embedding", "join-embeddings", "fuse-conv",
+                                         "fuse-patterns",  "fuse-attention",  "join-moves",
+                                         "fuse-fc",        "fuse-elementwise"};
 constexpr const char* kForTraining[] = {"fold-constants",  "share-results", "fuse-embedding",
                                         "join-embeddings", "fuse-patterns", "fuse-attention",
                                         "join-moves",      "fuse-norm",     "drop-shape-inputs",
@@ -51,7 +53,7 @@ bool writes_persistable(const Program& program) {
       if (!var.persistable() || var.kind() == VarKind::kFetchList) continue;
       for (const Block& user : program.blocks()) {
         for (const Op* const op : user.writers_of(var.name())) {
-          if (!passes_statistics_on(*op)) return true;
+          if (!passes_statistics_on(*op) && !transpiler::writes_fixed_scales(*op)) return true;
         }
       }
     }

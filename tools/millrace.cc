@@ -52,7 +52,7 @@ struct Verb {
   int (*run)(int, char**);
 };
 
-constexpr std::array<Verb, 10> kVerbs = {{
+constexpr std::array<Verb, 11> kVerbs = {{
     {"checkpoint", tools::kCheckpointPurpose, tools::checkpoint},
     {"diff-program", tools::kDiffProgramPurpose, tools::diff_program},
     {"inspect-program", tools::kInspectProgramPurpose, tools::inspect_program},
@@ -60,6 +60,7 @@ constexpr std::array<Verb, 10> kVerbs = {{
     {"launch", tools::kLaunchPurpose, tools::launch},
     {"migrate", tools::kMigratePurpose, start_migrate},
     {"pserver", tools::kPserverPurpose, tools::pserver},
+    {"quantize-program", tools::kQuantizeProgramPurpose, tools::quantize_program},
     {"run-program", tools::kRunProgramPurpose, tools::run_program},
     {"status", tools::kStatusPurpose, tools::status},
     {"transpile-program", tools::kTranspileProgramPurpose, start_transpile_program},

@@ -14,6 +14,7 @@ int job_report(int argc, char** argv);
 int launch(int argc, char** argv);
 int migrate(int argc, char** argv);
 int pserver(int argc, char** argv);
+int quantize_program(int argc, char** argv);
 int run_program(int argc, char** argv);
 int status(int argc, char** argv);
 int transpile_program(int argc, char** argv);
@@ -31,6 +32,8 @@ inline constexpr std::string_view kMigratePurpose =
     "say what old programs are, and write models in other formats (ONNX, PIR)";
 inline constexpr std::string_view kPserverPurpose =
     "serve the parameters of a transpiled job to its trainers";
+inline constexpr std::string_view kQuantizeProgramPurpose =
+    "find scales for 8-bit integers from examples and write a quantised model";
 inline constexpr std::string_view kRunProgramPurpose = "run a program: inference, training, timing";
 inline constexpr std::string_view kStatusPurpose = "show what the servers of a job are doing";
 inline constexpr std::string_view kTranspileProgramPurpose =

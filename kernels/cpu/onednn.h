@@ -107,6 +107,10 @@ struct Convolution {
   bool packed_weights = false;
   /// Preferred layout of the gradient of the weights; used if it costs nothing.
   std::shared_ptr<const Layout> weights_layout = nullptr;
+  /// Forward, with src and weights of int8: the sums of integers, plus the bias, are multiplied by
+  /// the scale of their output channel. One entry for each channel of dst, none 0; empty for
+  /// floating point. The layout of the weights cannot be converted back.
+  std::vector<float> scales;
 };
 /// kSrc, kWeights[, kBias] -> kDst = rectifier(src * weights + bias [+ old dst]). The gradients
 /// ignore bias, accumulate and rectifier.
@@ -138,10 +142,17 @@ struct Product {
   bool bf16_factors = false;
   /// Uses no tiles for float products, even where they are faster (tile_product.h).
   bool float_units = false;
+  /// With src and weights of int8, for two matrices: one entry for each column, as in Convolution.
+  std::vector<float> scales;
 };
 /// kSrc, kWeights[, kBias][, kSummand] -> kDst. Large float products of two matrices use tiles if
 /// the processor has them.
 StatusOr<Primitive> product(CpuDevice& device, const Product& spec);
+
+/// True if products and convolutions of int8 are exact on this processor: it adds pairs of products
+/// in 32 bits (VNNI of AVX2 or AVX-512). Others saturate such sums at 16 bits, or halve the weights
+/// to avoid that. ONEDNN_MAX_CPU_ISA may forbid the instructions.
+bool multiplies_int8();
 
 /// c = alpha * op(a) x op(b), all row-major; strides are from row to row, in elements.
 struct SmallProduct {

@@ -188,7 +188,7 @@ Status convert(const LayoutPtr& from_layout, const std::byte* from, const Layout
 }  // namespace
 
 bool keeps_private_layouts(llvm::StringRef op_type) {
-  return op_type == "fused_conv2d";
+  return op_type == "fused_conv2d" || op_type == "int8_conv2d" || op_type == "int8_fc";
 }
 
 bool same_order(const LayoutPtr& a, const LayoutPtr& b) {

@@ -46,12 +46,21 @@ dnnl::memory::desc factor_desc(const Convolution& spec, Desc desc) {
   return any_layout(desc);
 }
 
+DType bias_type(const Convolution& spec) {
+  return spec.scales.empty() ? spec.dst.dtype : DType::kFloat32;
+}
+
+// Scales of the dim of output channels.
+void set_scales(dnnl::primitive_attr& attr, const std::vector<float>& scales, int dim) {
+  if (!scales.empty()) attr.set_output_scales(1 << dim, scales);
+}
+
 // The description of a convolution in any direction, with all arguments as if they were inputs.
 struct OnednnPrimitivesParts {
   explicit OnednnPrimitivesParts(const Convolution& spec)
       : src(factor_desc(spec, spec.src)),
         weights(factor_desc(spec, spec.weights)),
-        bias(native(dense(spec.dst.dtype, spec.dst.dims[1]))),
+        bias(native(dense(bias_type(spec), spec.dst.dims[1]))),
         dst(factor_desc(spec, spec.dst)),
         strides(list(spec.strides)),
         gaps(onednn_primitives::gaps(spec.dilations)),
@@ -94,6 +103,7 @@ dnnl::primitive_attr fused_ops(const Convolution& spec) {
   }
   dnnl::primitive_attr attr = own_scratch();
   attr.set_post_ops(post);
+  set_scales(attr, spec.scales, 1);
   return attr;
 }
 
@@ -116,9 +126,9 @@ Forward::primitive_desc forward_desc(const Library& library, const Convolution& 
   // The kernels that oneDNN 2.6 uses for inference only are slower on small images and prefer
   // another layout than the neighbouring ops. They pay off where the others read the same memory
   // repeatedly.
-  const auto kind = spec.packed_weights || strides_over_large_images(spec)
-                        ? dnnl::prop_kind::forward_inference
-                        : dnnl::prop_kind::forward_training;
+  const bool infers = spec.packed_weights || !spec.scales.empty();
+  const auto kind = infers || strides_over_large_images(spec) ? dnnl::prop_kind::forward_inference
+                                                              : dnnl::prop_kind::forward_training;
   const dnnl::algorithm how = method(spec);
   const dnnl::primitive_attr attr = fused_ops(spec);
   if (!spec.bias) {
@@ -218,7 +228,7 @@ StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec) {
     builder.add(Arg::kSrc, spec.src, desc.src_desc());
     builder.add(Arg::kWeights, spec.weights, desc.weights_desc());
     if (spec.bias)
-      builder.add(Arg::kBias, dense(spec.dst.dtype, spec.dst.dims[1]), desc.bias_desc());
+      builder.add(Arg::kBias, dense(bias_type(spec), spec.dst.dims[1]), desc.bias_desc());
     builder.add(Arg::kDst, spec.dst, desc.dst_desc(), spec.accumulate);
     return builder.build(Forward(desc), desc.scratchpad_desc());
   });
@@ -260,6 +270,7 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
   using namespace onednn_primitives;
   assert(!spec.bias || spec.alpha == 1.0F);
   assert(!spec.accumulate || !spec.summand);
+  assert(spec.scales.empty() || spec.dst.dims.size() == 2);
   if (const auto shape = tile_shape(spec, device.threads())) return tile_primitive(*shape);
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("product", [&] {
@@ -273,6 +284,7 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
     const dnnl::memory::desc dst = native(spec.dst);
     dnnl::primitive_attr attr = own_scratch();
     if (spec.alpha != 1.0F) attr.set_output_scales(0, {spec.alpha});
+    set_scales(attr, spec.scales, 1);
     dnnl::post_ops post;
     if (spec.accumulate) post.append_sum(1.0F);
     if (spec.summand) post.append_binary(dnnl::algorithm::binary_add, dst);
@@ -281,7 +293,7 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
     attr.set_post_ops(post);
     Dims bias_dims(spec.dst.dims.size(), 1);
     bias_dims.back() = spec.dst.dims.back();
-    const Desc bias = dense(spec.dst.dtype, bias_dims);
+    const Desc bias = dense(spec.scales.empty() ? spec.dst.dtype : DType::kFloat32, bias_dims);
     const dnnl::matmul::desc op = spec.bias ? dnnl::matmul::desc(src, weights, native(bias), dst)
                                             : dnnl::matmul::desc(src, weights, dst);
     const dnnl::matmul::primitive_desc desc(op, attr, library->engine);
@@ -293,6 +305,17 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
     builder.add(Arg::kDst, spec.dst, desc.dst_desc());
     return builder.build(dnnl::matmul(desc), desc.scratchpad_desc());
   });
+}
+
+bool multiplies_int8() {
+  static const bool exact = [] {
+    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    const auto has = [isa](dnnl::cpu_isa wanted) {
+      return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+    };
+    return has(dnnl::cpu_isa::avx512_core_vnni) || has(dnnl::cpu_isa::avx2_vnni);
+  }();
+  return exact;
 }
 
 }  // namespace millrace::kernels::dnn

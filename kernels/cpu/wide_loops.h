@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/int8_loops.h"
 #include "kernels/cpu/unary.h"
 
 namespace millrace::kernels {
@@ -43,6 +44,8 @@ struct WideLoops {
   FewPlacesLoop few_places_forward;
   FewPlacesLoop few_places_data;
   FewPlacesWeights few_places_weights;
+  /// round_to_int8() of int8_loops.h.
+  bool (*round_to_int8)(const Int8Grid& grid, const float* x, int8_t* out, int64_t count);
 };
 
 /// Null if the processor or the build has none, or if ONEDNN_MAX_CPU_ISA forbids AVX-512.

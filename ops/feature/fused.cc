@@ -2,6 +2,7 @@
 
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
+#include "ops/int8_attrs.h"
 #include "ops/lod_offsets.h"
 #include "ops/registry.h"
 
@@ -53,7 +54,7 @@ double bilinear_flops(const InferContext& ctx) {
 }
 
 // padding_weights: the original's kernel wants 4 more rows and columns than there are weights.
-Status infer_fc(InferContext& ctx) {
+Status infer_fc(InferContext& ctx, int64_t padding) {
   const VarMeta& x = ctx.input("Input");
   const VarMeta& w = ctx.input("W");
   if (!dims_known(x) || !dims_known(w)) return Ok();
@@ -63,7 +64,6 @@ Status infer_fc(InferContext& ctx) {
     return ctx.error("attribute 'in_num_col_dims' is {}, expected less than the rank of 'Input' {}",
                      columns, dims_text(x.dims));
   }
-  const int64_t padding = ctx.attr<bool>("padding_weights") ? 4 : 0;
   const llvm::ArrayRef<int64_t> dims = x.dims;
   const int64_t width = dims_product(dims.drop_front(columns));
   const int64_t rows = w.dims[0] < 0 ? -1 : w.dims[0] - padding;
@@ -186,6 +186,50 @@ void add_fused_pair(OpRegistry& registry) {
   registry.add(fused_attrs(backward));
 }
 
+// Slots and attributes of a product with weights into which passes have fused the ops after it.
+OpDef fused_product(llvm::StringRef type, llvm::StringRef doc) {
+  OpDef def(type);
+  def.doc(doc)
+      .input("Input", "any rank above in_num_col_dims")
+      .input("W", "[width, columns]")
+      .input("Bias", "[columns]", Arity::kOptional)
+      .input("ResidualData", "summand of the shape of Out; of rewritten programs", Arity::kOptional)
+      .output("Out", "leading dims of Input, then the columns")
+      .attr("in_num_col_dims", 1, "leading dims of Input to keep")
+      .range(1)
+      .attr("activation_type", "", "activation function; empty: none")
+      .one_of({"", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh"})
+      .attr("residual_first", false, "Out has the LoD of ResidualData, not of Input")
+      .attr("drops_lod", false, "Out does not have the LoD of Input, as the result of matmul_v2")
+      .flops(fc_flops);
+  return def;
+}
+
+OpDef fc() {
+  OpDef def =
+      fused_product("fc", "activation(Input * W + Bias + ResidualData), Input seen as a matrix");
+  def.attr("padding_weights", false, "W has 4 surplus rows and columns")
+      .attr("Scale_in", 1.0F, "no effect on floating point")
+      .attr("Scale_weights", std::vector<float>{1.0F}, "no effect on floating point")
+      .attr("Scale_out", 1.0F, "no effect on floating point")
+      .attr("force_fp32_output", false, "no effect on floating point")
+      .infer([](InferContext& ctx) {
+        return infer_fc(ctx, ctx.attr<bool>("padding_weights") ? 4 : 0);
+      });
+  return def;
+}
+
+// What pass int8-products makes of quantisation, product and dequantisation.
+OpDef int8_fc() {
+  OpDef def = fused_product("int8_fc", "fc of Input and W rounded to 8-bit integers");
+  add_int8_attrs(def).infer([](InferContext& ctx) {
+    MILLRACE_RETURN_IF_ERROR(infer_fc(ctx, 0));
+    const VarMeta& w = ctx.input("W");
+    return infer_int8_scales(ctx, dims_known(w) ? w.dims[1] : -1);
+  });
+  return def;
+}
+
 }  // namespace
 }  // namespace fused
 
@@ -215,28 +259,8 @@ void add_feature_fused(OpRegistry& registry) {
                    .grad(without_offsets({"bilinear_tensor_product_grad",
                                           {"Out@GRAD", "Weight", "X", "Y"},
                                           {"Bias@GRAD", "Weight@GRAD", "X@GRAD", "Y@GRAD"}})));
-  registry.add(OpDef("fc")
-                   .doc("activation(Input * W + Bias + ResidualData), Input seen as a matrix")
-                   .input("Input", "any rank above in_num_col_dims")
-                   .input("W", "[width, columns]")
-                   .input("Bias", "[columns]", Arity::kOptional)
-                   .input("ResidualData", "summand of the shape of Out; of rewritten programs",
-                          Arity::kOptional)
-                   .output("Out", "leading dims of Input, then the columns")
-                   .attr("in_num_col_dims", 1, "leading dims of Input to keep")
-                   .range(1)
-                   .attr("activation_type", "", "activation function; empty: none")
-                   .one_of({"", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh"})
-                   .attr("residual_first", false, "Out has the LoD of ResidualData, not of Input")
-                   .attr("drops_lod", false,
-                         "Out does not have the LoD of Input, as the result of matmul_v2")
-                   .attr("padding_weights", false, "W has 4 surplus rows and columns")
-                   .attr("Scale_in", 1.0F, "no effect on floating point")
-                   .attr("Scale_weights", std::vector<float>{1.0F}, "no effect on floating point")
-                   .attr("Scale_out", 1.0F, "no effect on floating point")
-                   .attr("force_fp32_output", false, "no effect on floating point")
-                   .infer(infer_fc)
-                   .flops(fc_flops));
+  registry.add(fc());
+  registry.add(int8_fc());
 }
 
 }  // namespace millrace::ops

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/int8_attrs.h"
 #include "ops/lod_offsets.h"
 #include "ops/nn/window.h"
 #include "ops/registry.h"
@@ -119,10 +120,11 @@ Status infer_fused(InferContext& ctx) {
   return Ok();
 }
 
-// Passes fuse a convolution and the ops after it into this op, in programs for inference.
-OpDef fused_conv() {
-  OpDef def("fused_conv2d");
-  def.doc("activation of the normalised convolution plus another image")
+// Slots and attributes of the ops that passes make of a convolution and the ops after it, in
+// programs for inference.
+OpDef fused(llvm::StringRef type, llvm::StringRef doc) {
+  OpDef def(type);
+  def.doc(doc)
       .input("Input", "images, see data_format")
       .input("Filter", "[output channels, input channels / groups, kernel...]")
       .input("Bias", "one for each output channel, before the normalisation", Arity::kOptional)
@@ -138,16 +140,34 @@ OpDef fused_conv() {
       .attr("activation", "", "final activation; empty: none")
       .one_of({"", "relu", "relu6", "leaky_relu"})
       .attr("alpha", 0.0F, "slope of leaky_relu, threshold of relu6")
-      .attr("fuse_activation", "", "final activation, in programs that the original has fused")
-      .one_of({"", "relu", "relu6", "leaky_relu"})
-      .attr("fuse_alpha", 0.0F, "with fuse_activation: slope of leaky_relu; 0 for relu6")
-      .attr("fuse_beta", 0.0F, "with fuse_activation: threshold of relu6")
-      .attr("fuse_residual_connection", true, "add ResidualData")
-      .attr("release_filter", false, "free Filter once its values are folded")
       .attr("residual_first", false, "Output has the LoD of ResidualData; else it has none")
       .infer(infer_fused)
       .flops(flops)
       .inplace("ResidualData", "Output");
+}
+
+OpDef fused_conv() {
+  OpDef def = fused("fused_conv2d", "activation of the normalised convolution plus another image");
+  def.attr("fuse_activation", "", "final activation, in programs that the original has fused")
+      .one_of({"", "relu", "relu6", "leaky_relu"})
+      .attr("fuse_alpha", 0.0F, "with fuse_activation: slope of leaky_relu; 0 for relu6")
+      .attr("fuse_beta", 0.0F, "with fuse_activation: threshold of relu6")
+      .attr("fuse_residual_connection", true, "add ResidualData")
+      .attr("release_filter", false, "free Filter once its values are folded");
+  return def;
+}
+
+Status infer_int8(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(infer_fused(ctx));
+  const VarMeta& filter = ctx.input("Filter");
+  return infer_int8_scales(ctx, dims_known(filter) ? filter.dims[0] : -1);
+}
+
+// What pass int8-products makes of quantisation, convolution and dequantisation.
+OpDef int8_op() {
+  OpDef def = fused("int8_conv2d", "fused_conv2d of images and filters rounded to 8-bit integers");
+  add_int8_attrs(def).infer(infer_int8);
+  return def;
 }
 
 // The original's convolution for inference on a GPU, and its name since 2.6.
@@ -177,13 +197,15 @@ OpDef conv_fusion(llvm::StringRef type) {
 }  // namespace
 }  // namespace conv
 
-/// conv2d, depthwise_conv2d, conv3d, fused_conv2d, conv2d_fusion, fused_conv2d_add_act
+/// conv2d, depthwise_conv2d, conv3d, fused_conv2d, int8_conv2d, conv2d_fusion,
+/// fused_conv2d_add_act
 void add_nn_conv(OpRegistry& registry) {
   using namespace conv;
   registry.add(family("conv2d", "conv2d_grad", 2, "two-dimensional convolution"));
   registry.add(family("depthwise_conv2d", "depthwise_conv2d_grad", 2,
                       "two-dimensional convolution, every channel separately"));
   registry.add(fused_conv());
+  registry.add(int8_op());
   registry.add(conv_fusion("conv2d_fusion"));
   registry.add(conv_fusion("fused_conv2d_add_act"));
   registry.add(family("conv3d", "conv3d_grad", 3, "three-dimensional convolution"));

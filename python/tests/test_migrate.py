@@ -56,7 +56,7 @@ class MigrateTest(unittest.TestCase):
     def test_every_tool_starts(self):
         scripts = os.path.dirname(sys.executable)
         for name in ("checkpoint", "diff-program", "inspect-program", "job-report", "launch", "migrate", "millrace",
-                     "pserver", "run-program", "status", "transpile-program"):
+                     "pserver", "quantize-program", "run-program", "status", "transpile-program"):
             done = subprocess.run([os.path.join(scripts, name), "--help"], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
             self.assertIn("usage: " + name, done.stdout)

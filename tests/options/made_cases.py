@@ -336,6 +336,25 @@ made("dropout", "rnn", {"Input": f(5, 2, 4), "PreState": [f(2, 2, 3), f(2, 2, 3)
      {"dropout_prob": 0.5, "is_bidirec": False, "input_size": 4, "hidden_size": 3, "num_layers": 2, "mode": "LSTM", "seed": 3, "is_test": False},
      {"Out": "float32", "State": ("float32", 2), "Reserve": "uint8", "DropoutState": "uint8"},
      (["Input", "WeightList"], {"Out": (5, 2, 3)}), hidden=("Reserve", "DropoutState"))
+whole = {"InScale": np.full(1, 127, "float32"), "WeightScale": np.full(1, 127, "float32")}
+halves = i(4, 2, 2, 2, lo=-9, hi=9).astype("float32") + np.float32(0.5)
+quantised = {"Output": "float32", "OutWeightScale": "float32"}
+made("two groups", "int8_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 2, 2, 2), "Bias": f(4), "InScale": f(1, lo=0.8)},
+     {"groups": 2, "activation": "leaky_relu", "alpha": 0.3, "paddings": [1, 0]}, quantised)
+made("halves", "int8_conv2d", {"Input": halves, "Filter": halves[:, :1] + 3, **whole}, {"groups": 2}, quantised)
+made("integers", "int8_conv2d", {"Input": f(2, 4, 5, 4), "Filter": np.round(f(4, 4, 2, 2, hi=90)), "InScale": f(1, lo=0.8)},
+     {"integer_weights": True, "weight_scale": 2.0}, quantised)
+made("images in sequences", "int8_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 4, 2, 2), "InScale": f(1, lo=0.8),
+                                            "ResidualData": Lod(f(2, 4, 4, 3), [1, 1])}, {}, quantised)
+made("normed", "int8_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 4, 2, 2), "Scale": f(4), "Shift": f(4), "Mean": f(4),
+                               "Variance": f(4, lo=0.5), "InScale": f(1, lo=0.8)}, {"epsilon": 1e-3}, quantised)
+quantised = {"Out": "float32", "OutWeightScale": "float32"}
+made("plain", "int8_fc", {"Input": f(3, 4), "W": f(4, 2), "Bias": f(2), "InScale": f(1, lo=0.8)}, {}, quantised)
+made("halves", "int8_fc", {"Input": halves[0, 0], "W": halves[1, 0] + 3, **whole}, {}, quantised)
+made("integers", "int8_fc", {"Input": f(3, 4), "W": np.round(f(4, 2, hi=90)), "InScale": f(1, lo=0.8)},
+     {"integer_weights": True, "weight_scale": 2.0}, quantised)
+made("sequences", "int8_fc", {"Input": f(3, 4), "W": f(4, 2), "InScale": f(1, lo=0.8), "ResidualData": Lod(f(3, 2), [1, 2])}, {}, quantised)
+made("rows of sequences", "int8_fc", {"Input": Lod(f(3, 4), [1, 2]), "W": f(4, 2), "InScale": f(1, lo=0.8)}, {}, quantised)
 made("sequences", "fc", {"Input": f(3, 4), "W": f(4, 2), "ResidualData": Lod(f(3, 2), [1, 2])}, {}, {"Out": "float32"})
 made("rows of sequences", "fc", {"Input": Lod(f(3, 4), [1, 2]), "W": f(4, 2)}, {}, {"Out": "float32"})
 made("wide", "margin_rank_loss", {"Label": np.ones((3, 1), "float32"), "X1": f(3, 1), "X2": f(3, 1)}, {"margin": 3.0},

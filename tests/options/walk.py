@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-TOOLS = ("checkpoint", "diff-program", "inspect-program", "job-report", "launch", "migrate", "pserver", "run-program", "status",
+TOOLS = ("checkpoint", "diff-program", "inspect-program", "job-report", "launch", "migrate", "pserver", "quantize-program", "run-program", "status",
          "transpile-program")
 COMMON = {"--" + name for name in (
     "help help-all version json quiet verbose output force config threads seed max-model-bytes max-tensor-bytes timeout log-format "

@@ -7,6 +7,7 @@
 
 #include "framework/op_attrs.h"
 #include "ops/read_attr.h"
+#include "transpiler/fusion/fake_quant.h"
 #include "transpiler/fusion/inner_vars.h"
 #include "transpiler/pass_registry.h"
 
@@ -26,8 +27,6 @@ struct FuseConvChain {
   [[nodiscard]] Op& last() const { return *ops.back(); }
 };
 
-constexpr const char* kConvAttrs[] = {"strides",   "paddings", "padding_algorithm",
-                                      "dilations", "groups",   "data_format"};
 constexpr const char* kNormSlots[] = {"Scale", "Bias", "Mean", "Variance"};
 constexpr const char* kSavedSlots[] = {"SavedMean", "SavedVariance", "ReserveSpace"};
 constexpr const char* kFusedSlots[] = {"Scale", "Shift", "Mean", "Variance"};
@@ -56,6 +55,7 @@ class FuseConv final : public Pass {
       chain.ops.push_back(op);
       chain.bias = single_input(*op, "Bias");
       follow(chain, inner, context);
+      if (chain.ops.size() == 1 && op->type() == "int8_conv2d") continue;
       fuse(chain, inner, context);
       changed = true;
     }
@@ -64,6 +64,7 @@ class FuseConv final : public Pass {
 
  private:
   static bool is_convolution(const Op& op) {
+    if (op.type() == "int8_conv2d") return is_plain_int8(op);
     if (op.type() != "conv2d" && op.type() != "depthwise_conv2d") return false;
     if (get_attr_or<bool>(op, "fuse_relu_before_depthwise_conv", false)) return false;
     const llvm::StringRef bias = single_input(op, "Bias");
@@ -71,6 +72,13 @@ class FuseConv final : public Pass {
            !single_output(op, "Output").empty() && !single_input(op, "Input").empty() &&
            single_input(op, "ResidualData").empty() &&
            (bias.empty() || is_constant(op.block(), bias));
+  }
+
+  // True for an op into which nothing has been fused.
+  static bool is_plain_int8(const Op& op) {
+    const llvm::StringRef bias = single_input(op, "Bias");
+    return single_input(op, "Mean").empty() && single_input(op, "ResidualData").empty() &&
+           op.find_attr("activation") == nullptr && (bias.empty() || is_constant(op.block(), bias));
   }
 
   // Extends the chain by ops that are the only readers of its result.
@@ -187,7 +195,8 @@ class FuseConv final : public Pass {
       if (const AttrValue* const value = conv.find_attr(attr)) attrs.emplace_back(attr, *value);
     }
     const std::vector<std::pair<std::string, std::string>> norm = norm_inputs(chain);
-    const bool release = release_ && chain.norm != nullptr && is_read_once(inner, filter);
+    const bool release = release_ && chain.norm != nullptr && conv.type() != "int8_conv2d" &&
+                         is_read_once(inner, filter);
     const float epsilon = attr_of(chain.norm, context, "epsilon", 1e-5F);
     const std::string activation =
         chain.activation == nullptr ? "" : chain.activation->type().str();
@@ -199,7 +208,9 @@ class FuseConv final : public Pass {
     for (const char* const slot : kSavedSlots) {
       if (Var* const var = inner.block().find_var(single_output(last, slot))) unused.push_back(var);
     }
-    turn_into(last, "fused_conv2d");
+    const Int8Parts int8 = int8_parts_of(conv);
+    turn_into(last, conv.type() == "int8_conv2d" ? "int8_conv2d" : "fused_conv2d");
+    add_int8_parts(last, int8);
     for (Var* const var : unused) inner.block().erase(*var);
     last.set_input("Input", input).set_input("Filter", filter);
     if (!chain.bias.empty()) last.set_input("Bias", chain.bias);

@@ -8,67 +8,21 @@
 
 #include "ops/lod_source.h"
 #include "ops/read_attr.h"
+#include "transpiler/fusion/fake_quant.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/fusion/weight_product.h"
 #include "transpiler/pass_registry.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// A product of rows with a matrix of weights.
-struct Product {
-  Op* op = nullptr;
-  llvm::StringRef x;
-  llvm::StringRef weights;
-  llvm::StringRef out;
-  int64_t row_dims = 1;  // leading dims of x that count the rows
-  int64_t columns = 0;
-};
-
 bool flag_is(const Op& op, const ops::OpDef& def, llvm::StringRef name, bool value) {
   return def.find_attr(name) == nullptr || ops::read_attr<bool>(def, op, name) == value;
 }
 
-// Leading dims of x that count the rows; nullopt if the op is not a product with a matrix.
-std::optional<int64_t> row_dims(const Op& op, const ops::OpDef& def, const Var* x) {
-  if (op.type() == "mul") {
-    if (ops::read_attr<int32_t>(def, op, "y_num_col_dims") != 1) return std::nullopt;
-    return ops::read_attr<int32_t>(def, op, "x_num_col_dims");
-  }
-  if (op.type() != "matmul" && op.type() != "matmul_v2") return std::nullopt;
-  for (const char* const turned : {"transpose_X", "transpose_Y", "trans_x", "trans_y"}) {
-    if (!flag_is(op, def, turned, false)) return std::nullopt;
-  }
-  if (def.find_attr("alpha") != nullptr && ops::read_attr<float>(def, op, "alpha") != 1.0F)
-    return std::nullopt;
-  if (def.find_attr("head_number") != nullptr &&
-      ops::read_attr<int32_t>(def, op, "head_number") > 1)
-    return std::nullopt;
-  if (!is_f32(x) || x->dims().size() < 2) return std::nullopt;
-  return static_cast<int64_t>(x->dims().size()) - 1;
-}
-
-std::optional<Product> product_of(Op& op, const PassContext& context) {
-  const ops::OpDef* const def = context.registry.find(op.type());
-  if (def == nullptr || op.find_input("Y") == nullptr) return std::nullopt;
-  Product product;
-  product.op = &op;
-  product.x = single_input(op, "X");
-  product.weights = single_input(op, "Y");
-  product.out = single_output(op, "Out");
-  const Block& block = op.block();
-  const std::optional<int64_t> dims = row_dims(op, *def, block.find_var(product.x));
-  const Var* const weights = block.find_var(product.weights);
-  if (!dims || product.x.empty() || product.out.empty() || !is_f32(weights) ||
-      weights->dims().size() != 2 || weights->dims()[1] <= 0)
-    return std::nullopt;
-  product.row_dims = *dims;
-  product.columns = weights->dims()[1];
-  return product;
-}
-
 // A product and the ops that follow it: at most one op of each kind, in this order.
 struct FuseFcChain {
-  Product product;
+  WeightProduct product;
   std::vector<Op*> ops;  // in order of the program
   llvm::StringRef out;
   llvm::StringRef bias;
@@ -79,7 +33,7 @@ struct FuseFcChain {
 };
 
 // The name of the bias if the op adds one value per column to the product.
-llvm::StringRef bias_of(const Op& add, const Product& product, const ops::OpDef& def,
+llvm::StringRef bias_of(const Op& add, const WeightProduct& product, const ops::OpDef& def,
                         llvm::StringRef sum) {
   if (single_input(add, "X") != sum) return {};
   const llvm::StringRef name = single_input(add, "Y");
@@ -121,10 +75,10 @@ class FuseFc final : public Pass {
     bool changed = false;
     llvm::SmallVector<Op*, 0> products;  // sums and activations are erased meanwhile
     for (Op& op : program.root().ops()) {
-      if (product_of(op, context)) products.push_back(&op);
+      if (weight_product_of(op, context.registry)) products.push_back(&op);
     }
     for (Op* const op : products) {
-      std::optional<Product> product = product_of(*op, context);
+      std::optional<WeightProduct> product = weight_product_of(*op, context.registry);
       if (!product) continue;
       FuseFcChain chain;
       chain.product = *product;
@@ -177,8 +131,10 @@ class FuseFc final : public Pass {
   // written.
   static void fuse(const FuseFcChain& chain, const InnerVars& inner) {
     Op& last = *chain.ops.back();
-    const Product& product = chain.product;
-    turn_into(last, "fc");
+    const WeightProduct& product = chain.product;
+    const Int8Parts int8 = int8_parts_of(*product.op);
+    turn_into(last, product.op->type() == "int8_fc" ? "int8_fc" : "fc");
+    add_int8_parts(last, int8);
     last.set_input("Input", product.x).set_input("W", product.weights);
     if (!chain.bias.empty()) last.set_input("Bias", chain.bias);
     if (!chain.residual.empty()) last.set_input("ResidualData", chain.residual);

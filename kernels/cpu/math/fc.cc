@@ -5,6 +5,7 @@
 #include "framework/program.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/layouts.h"
+#include "kernels/cpu/math/fc_args.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector_math.h"
@@ -17,18 +18,6 @@ namespace fc_kernels {
 namespace {
 
 using dnn::Activation;
-
-StatusOr<Activation> activation_of(const KernelSetup& op) {
-  const auto name = op.attr<std::string>("activation_type");
-  if (name.empty()) return Activation::kNone;
-  if (name == "relu") return Activation::kRelu;
-  if (name == "gelu") return Activation::kGelu;
-  if (name == "gelu_tanh") return Activation::kGeluTanh;
-  if (name == "sigmoid") return Activation::kSigmoid;
-  if (name == "tanh") return Activation::kTanh;
-  return Status(StatusCode::kUnimplemented,
-                fmt::format("no kernel for activation_type '{}'", name));
-}
 
 template <typename C>
 C activated(Activation activation, C x) {
@@ -51,54 +40,18 @@ C activated(Activation activation, C x) {
   return x;
 }
 
-struct Fc {
-  ArgIndex x;
-  ArgIndex w;
-  ArgIndex bias;
-  ArgIndex residual;
-  ArgIndex out;
-  size_t row_dims = 1;
-  int64_t padding = 0;  ///< padding rows and columns of W
-  Activation activation = Activation::kNone;
+struct Fc : FcArgs {
+  int64_t padding = 0;       ///< padding rows and columns of W
   bool bf16 = false;         ///< float factors are rounded to bfloat16
   bool keep_packed = false;  ///< W may be kept in the library's layout
-};
-
-// Sizes of one call, checked.
-struct FcShape {
-  int64_t rows;
-  int64_t inner;
-  int64_t columns;
 };
 
 StatusOr<FcShape> shape_of(const KernelContext& ctx, const Fc& fc) {
   const Tensor& x = ctx.in(fc.x);
   const Tensor& w = ctx.in(fc.w);
-  const Tensor* const bias = ctx.find_in(fc.bias);
-  if (x.rank() <= fc.row_dims || w.rank() != 2 || x.dtype() != w.dtype())
+  if (x.dtype() != w.dtype())
     return ctx.error("Input {} and W {} cannot be multiplied", describe(x), describe(w));
-  FcShape shape{1, 1, w.dim(1) - fc.padding};
-  for (size_t i = 0; i < x.rank(); ++i) (i < fc.row_dims ? shape.rows : shape.inner) *= x.dim(i);
-  if (shape.inner != w.dim(0) - fc.padding || shape.columns < 0)
-    return ctx.error("Input {} and W {} cannot be multiplied", describe(x), describe(w));
-  if (bias != nullptr && (bias->numel() != shape.columns || bias->dtype() != x.dtype()))
-    return ctx.error("Bias must have {} elements of the type of Input, found {}", shape.columns,
-                     describe(*bias));
-  const Tensor* const residual = ctx.find_in(fc.residual);
-  const Tensor& out = ctx.out(fc.out);
-  if (residual != nullptr && (residual->dims() != out.dims() || residual->dtype() != x.dtype()))
-    return ctx.error("ResidualData must match the result, {}, found {}", describe(out),
-                     describe(*residual));
-  return shape;
-}
-
-// The summand; null if there is none or if the program has already written it into the result.
-const Tensor* summand_apart(const KernelContext& ctx, const Fc& fc) {
-  const Tensor* const residual = ctx.find_in(fc.residual);
-  return residual == nullptr || residual->raw() == ctx.out(fc.out).raw() ? nullptr : residual;
-}
-bool accumulates(const KernelContext& ctx, const Fc& fc) {
-  return ctx.find_in(fc.residual) != nullptr && summand_apart(ctx, fc) == nullptr;
+  return fc_shape(ctx, fc, fc.padding);
 }
 
 // Bias, summand and activation for the element types for which the library does not fuse them.
@@ -158,18 +111,9 @@ using Products = dnn::ShapeCache<dnn::Primitive>;
 
 Status run_float(const KernelContext& ctx, const Fc& fc, const FcShape& s, Products& products) {
   const Tensor* const bias = ctx.find_in(fc.bias);
-  const Tensor* const residual = summand_apart(ctx, fc);
-  const bool adds = accumulates(ctx, fc);
-  const int64_t key[] = {s.rows, s.inner, s.columns, adds ? 1 : 0};
+  const int64_t key[] = {s.rows, s.inner, s.columns, accumulates(ctx, fc) ? 1 : 0};
   MILLRACE_ASSIGN_OR_RETURN(const dnn::Primitive* const primitive, products.get(key, [&] {
-    dnn::Product product;
-    product.src = dnn::dense(DType::kFloat32, {s.rows, s.inner});
-    product.weights = dnn::dense(DType::kFloat32, {s.inner, s.columns});
-    product.dst = dnn::dense(DType::kFloat32, {s.rows, s.columns});
-    product.bias = bias != nullptr;
-    product.accumulate = adds;
-    product.summand = residual != nullptr;
-    product.activation = fc.activation;
+    dnn::Product product = fc_product(ctx, fc, s);
     product.pack_weights = fc.keep_packed;
     product.bf16_factors = fc.bf16;
     StatusOr<dnn::Primitive> made = dnn::product(ctx.device(), product);
@@ -180,12 +124,8 @@ Status run_float(const KernelContext& ctx, const Fc& fc, const FcShape& s, Produ
   if (fc.keep_packed && ctx.in(fc.w).layout() == nullptr)
     MILLRACE_RETURN_IF_ERROR(
         bring_to(ctx.device(), ctx.stored_in(fc.w), primitive->layout(dnn::Arg::kWeights)));
-  llvm::SmallVector<dnn::Primitive::Binding, 5> bound = {{dnn::Arg::kSrc, ctx.in(fc.x).raw()},
-                                                         {dnn::Arg::kWeights, ctx.in(fc.w)},
-                                                         {dnn::Arg::kDst, ctx.out(fc.out).raw()}};
-  if (bias != nullptr) bound.push_back({dnn::Arg::kBias, bias->raw()});
-  if (residual != nullptr) bound.push_back({dnn::Arg::kSummand, residual->raw()});
-  return primitive->run(ctx.device(), bound);
+  return run_fc(ctx, fc, *primitive, ctx.in(fc.x).raw(), ctx.in(fc.w),
+                bias == nullptr ? nullptr : bias->raw());
 }
 
 Status run_other(const KernelContext& ctx, const Fc& fc, const FcShape& s,
@@ -233,11 +173,9 @@ bool may_keep_packed(const KernelSetup& op, ArgIndex w) {
 }
 
 StatusOr<Kernel> fc(const KernelSetup& op) {
-  Fc fc{op.input("Input"), op.input("W"), op.input("Bias"), op.input("ResidualData"),
-        op.output("Out")};
-  fc.row_dims = static_cast<size_t>(op.attr<int32_t>("in_num_col_dims"));
+  MILLRACE_ASSIGN_OR_RETURN(FcArgs args, read_fc_args(op));
+  Fc fc{std::move(args)};
   fc.padding = op.attr<bool>("padding_weights") ? 4 : 0;
-  MILLRACE_ASSIGN_OR_RETURN(fc.activation, activation_of(op));
   fc.bf16 = wants_bf16(op);
   // Weights packed as bfloat16 would lose precision.
   fc.keep_packed = fc.padding == 0 && !fc.bf16 && may_keep_packed(op, fc.w);
@@ -246,14 +184,13 @@ StatusOr<Kernel> fc(const KernelSetup& op) {
                  product = MatrixProduct()](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const FcShape shape, shape_of(ctx, fc));
     if (fc.padding > 0) return run_padded(ctx, fc, shape, *gemm);
-    const bool empty = shape.rows == 0 || shape.inner == 0 || shape.columns == 0;
     const bool is_float = ctx.in(fc.x).dtype() == DType::kFloat32;
     const bool is_plain = ctx.in(fc.w).layout() == nullptr && ctx.find_in(fc.residual) == nullptr;
     if (is_float && !fc.bf16 && is_plain && shape.inner * shape.columns <= kFewWeights) {
       run_few(ctx, fc, shape);
       return Ok();
     }
-    if (is_float && !empty) return run_float(ctx, fc, shape, *products);
+    if (is_float && !shape.empty()) return run_float(ctx, fc, shape, *products);
     MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {fc.w}));
     return run_other(ctx, fc, shape, product);
   });

@@ -23,8 +23,6 @@ Status misfit(const char* what, const Tensor& src, const Tensor& weights, const 
 // Inference has checked forward ops only; a gradient op may pass anything.
 Status check_operands(const Tensor& src, const Tensor& weights, const Tensor& dst,
                       const ConvAttrs& attrs) {
-  if (src.dtype() != weights.dtype() || src.dtype() != dst.dtype())
-    return misfit("element types of a convolution differ", src, weights, dst);
   const size_t rank = src.rank();
   if (rank < 3 || rank > 5 || weights.rank() != rank || dst.rank() != rank)
     return misfit("ranks of a convolution must be the same, 3 to 5", src, weights, dst);
@@ -43,40 +41,6 @@ dnn::Desc weights_desc(const Tensor& weights, int64_t groups) {
   dims[0] /= groups;
   dims.insert(dims.begin(), groups);
   return dnn::dense(weights.dtype(), dims);
-}
-
-StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& src,
-                                         const Tensor& weights, const Tensor& dst) {
-  MILLRACE_RETURN_IF_ERROR(check_operands(src, weights, dst, attrs));
-  const auto size = spatial_dims(src.dims(), attrs.channels_last);
-  const auto places = spatial_dims(dst.dims(), attrs.channels_last);
-  MILLRACE_ASSIGN_OR_RETURN(
-      const ops::Window window,
-      window_over(attrs.window, weights.dims().drop_front(2), attrs.transposed ? places : size));
-  for (size_t i = 0; i < size.size(); ++i) {
-    if (ops::window_places(window, i, size[i]) != places[i])
-      return misfit("the output dims do not fit the window", src, weights, dst);
-  }
-  dnn::Convolution spec;
-  spec.src = dnn::image(src, attrs.channels_last);
-  spec.weights = weights_desc(weights, attrs.groups);
-  spec.dst = dnn::image(dst, attrs.channels_last);
-  spec.strides = window.strides;
-  spec.dilations = window.dilations;
-  spec.before = window.before;
-  spec.after = window.after;
-  return spec;
-}
-
-// Sets the layout of the result, and initialises it with the summand, if any.
-Status place_over(CpuDevice& device, Tensor* residual, const LayoutPtr& layout, Tensor& dst) {
-  const Dims dims(dst.dims().begin(), dst.dims().end());
-  if (residual == nullptr) return dst.resize(dst.dtype(), dims, layout);
-  MILLRACE_RETURN_IF_ERROR(bring_to(device, *residual, layout));
-  MILLRACE_RETURN_IF_ERROR(dst.resize(dst.dtype(), dims, layout));
-  if (dst.raw() != residual->raw())
-    std::memcpy(dst.raw(), residual->raw(), static_cast<size_t>(dst.storage_bytes()));
-  return Ok();
 }
 
 // to += from; both have the same layout.
@@ -118,6 +82,52 @@ void rectify(const dnn::Convolution& spec, Tensor& images) {
 }  // namespace
 }  // namespace conv_pass
 
+bool cuts_border(const dnn::Convolution& spec) {
+  const auto cuts = [](int64_t padding) { return padding < 0; };
+  return llvm::any_of(spec.before, cuts) || llvm::any_of(spec.after, cuts);
+}
+
+StatusOr<dnn::Convolution> describe_convolution(const ConvAttrs& attrs, const Tensor& src,
+                                                const Tensor& weights, const Tensor& dst) {
+  using namespace conv_pass;
+  MILLRACE_RETURN_IF_ERROR(check_operands(src, weights, dst, attrs));
+  const auto size = spatial_dims(src.dims(), attrs.channels_last);
+  const auto places = spatial_dims(dst.dims(), attrs.channels_last);
+  MILLRACE_ASSIGN_OR_RETURN(
+      const ops::Window window,
+      window_over(attrs.window, weights.dims().drop_front(2), attrs.transposed ? places : size));
+  for (size_t i = 0; i < size.size(); ++i) {
+    if (ops::window_places(window, i, size[i]) != places[i])
+      return misfit("the output dims do not fit the window", src, weights, dst);
+  }
+  dnn::Convolution spec;
+  spec.src = dnn::image(src, attrs.channels_last);
+  spec.weights = weights_desc(weights, attrs.groups);
+  spec.dst = dnn::image(dst, attrs.channels_last);
+  spec.strides = window.strides;
+  spec.dilations = window.dilations;
+  spec.before = window.before;
+  spec.after = window.after;
+  return spec;
+}
+
+Status place_over(CpuDevice& device, Tensor* residual, const LayoutPtr& layout, Tensor& dst) {
+  const Dims dims(dst.dims().begin(), dst.dims().end());
+  if (residual == nullptr) return dst.resize(dst.dtype(), dims, layout);
+  MILLRACE_RETURN_IF_ERROR(bring_to(device, *residual, layout));
+  MILLRACE_RETURN_IF_ERROR(dst.resize(dst.dtype(), dims, layout));
+  if (dst.raw() != residual->raw())
+    std::memcpy(dst.raw(), residual->raw(), static_cast<size_t>(dst.storage_bytes()));
+  return Ok();
+}
+
+LayoutPtr result_layout(const dnn::Primitive& primitive, dnn::Arg arg, const Tensor& result) {
+  LayoutPtr layout = primitive.layout(arg);
+  // with few channels, padding costs the following ops more than a conversion
+  const bool fits = layout != nullptr && 4 * layout->bytes() <= 5 * result.bytes();
+  return fits ? layout : nullptr;
+}
+
 StatusOr<dnn::Primitive> ConvPass::make(CpuDevice& device, const dnn::Convolution& spec) const {
   switch (kind_) {
     case Kind::kForward:
@@ -133,8 +143,10 @@ StatusOr<dnn::Primitive> ConvPass::make(CpuDevice& device, const dnn::Convolutio
 StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTensors& t,
                                                const Layouts& layouts, bool bias,
                                                bool residual) const {
+  if (t.src.dtype() != t.weights.dtype() || t.src.dtype() != t.dst.dtype())
+    return conv_pass::misfit("element types of a convolution differ", t.src, t.weights, t.dst);
   MILLRACE_ASSIGN_OR_RETURN(dnn::Convolution spec,
-                            conv_pass::describe_pass(attrs_, t.src, t.weights, t.dst));
+                            describe_convolution(attrs_, t.src, t.weights, t.dst));
   spec.bias = bias;
   spec.weights_layout = layouts.weights_grad;
   spec.accumulate = residual;
@@ -142,10 +154,8 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   spec.alpha = fusion_.alpha;
   Prepared prepared;
   prepared.spec = spec;
-  // negative padding cuts off the border; the library does not support it
-  const auto cuts = [](int64_t padding) { return padding < 0; };
   if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0 ||
-      llvm::any_of(spec.before, cuts) || llvm::any_of(spec.after, cuts))
+      cuts_border(spec))
     return prepared;
   auto primitive = make(device, spec);
   if (kind_ == Kind::kBackwardWeights && !attrs_.channels_last && layouts.weights_grad != nullptr &&
@@ -278,17 +288,13 @@ Status ConvPass::run_primitive(CpuDevice& device, const Prepared& prepared, cons
     return result.resize(result.dtype(), dims, layout);
   };
   const auto free_layout = [&](Arg arg, const Tensor& result) -> LayoutPtr {
-    const LayoutPtr layout = layouts.free_result ? primitive.layout(arg) : nullptr;
-    // with few channels, padding costs the following ops more than a conversion
-    const bool fits = layout != nullptr && 4 * layout->bytes() <= 5 * result.bytes();
-    return fits ? layout : nullptr;
+    return layouts.free_result ? result_layout(primitive, arg, result) : nullptr;
   };
   switch (kind_) {
     case Kind::kForward:
       if (layouts.pack_weights && t.weights.layout() == nullptr)
         MILLRACE_RETURN_IF_ERROR(bring_to(device, t.weights, primitive.layout(Arg::kWeights)));
-      MILLRACE_RETURN_IF_ERROR(
-          conv_pass::place_over(device, residual, free_layout(Arg::kDst, t.dst), t.dst));
+      MILLRACE_RETURN_IF_ERROR(place_over(device, residual, free_layout(Arg::kDst, t.dst), t.dst));
       return runs.run(device, {{Arg::kSrc, t.src},
                                {Arg::kWeights, t.weights},
                                {Arg::kBias, bias == nullptr ? nullptr : bias->raw()},

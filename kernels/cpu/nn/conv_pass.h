@@ -36,6 +36,19 @@ struct ConvTensors {
   Tensor& dst;      ///< result of the convolution, or its gradient
 };
 
+/// The description of the convolution of operands in row-major order, without fused operations.
+/// Element types are those of the operands. Errors: shapes that do not match.
+StatusOr<dnn::Convolution> describe_convolution(const ConvAttrs& attrs, const Tensor& src,
+                                                const Tensor& weights, const Tensor& dst);
+/// True if padding is negative, which cuts off the border; the library does not support that.
+bool cuts_border(const dnn::Convolution& spec);
+/// Sets the layout of a result, and initialises it with the summand, if there is one, whose layout
+/// changes. Errors: kResource, kExecution.
+Status place_over(CpuDevice& device, Tensor* residual, const LayoutPtr& layout, Tensor& dst);
+/// The layout for the result that the primitive prefers; null if padding would cost the ops that
+/// follow more than a conversion.
+LayoutPtr result_layout(const dnn::Primitive& primitive, dnn::Arg arg, const Tensor& result);
+
 /// One of the three computations around y = x * w, with its prepared primitives.
 /// Images are [batch, channels, spatial...] or, with ConvAttrs::channels_last, [batch, spatial...,
 /// channels]; weights are [out channels, in channels / groups, kernel...] in both cases. There are

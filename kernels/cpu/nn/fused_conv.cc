@@ -1,35 +1,16 @@
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <vector>
 
-#include "kernels/cpu/needed.h"
-#include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/conv_pass.h"
+#include "kernels/cpu/nn/fused_parts.h"
+#include "kernels/cpu/seen_mark.h"
 #include "kernels/registry.h"
 
 // fused_conv2d: a convolution for inference with bias, batch_norm, another summand and a rectifier.
 // The normalisation is folded into a copy of the filter and into the bias.
 namespace millrace::kernels {
 namespace {
-
-// Marks a row-major filter that has not changed since this kernel copied it. Any other op that
-// accesses the tensor removes the mark.
-class Seen final : public Layout {
- public:
-  explicit Seen(int64_t bytes) : bytes_(bytes) {}
-  [[nodiscard]] int64_t bytes() const override { return bytes_; }
-  [[nodiscard]] bool same_as(const Layout& other) const override { return this == &other; }
-  Status to_plain(const std::byte* from, std::byte* to) const override {
-    std::memcpy(to, from, static_cast<size_t>(bytes_));
-    return Ok();
-  }
-  [[nodiscard]] std::string name() const override { return "row-major, seen by fused_conv2d"; }
-  [[nodiscard]] bool is_private() const override { return true; }
-
- private:
-  int64_t bytes_;
-};
 
 // Layout without elements: the filter was folded into a convolution and no other op uses it.
 class Released final : public Layout {
@@ -44,12 +25,6 @@ class Released final : public Layout {
   [[nodiscard]] std::string name() const override { return "given up to fused_conv2d"; }
   [[nodiscard]] bool is_private() const override { return true; }
 };
-
-dnn::Rectifier rectifier_of(const std::string& name) {
-  if (name == "relu") return dnn::Rectifier::kRelu;
-  if (name == "relu6") return dnn::Rectifier::kRelu6;
-  return name == "leaky_relu" ? dnn::Rectifier::kLeakyRelu : dnn::Rectifier::kNone;
-}
 
 struct FinalFunction {
   dnn::Rectifier rectifier = dnn::Rectifier::kNone;
@@ -73,15 +48,10 @@ class FusedConv {
   FusedConv(const KernelSetup& op, FinalFunction last)
       : input_(op.input("Input")),
         filter_(op.input("Filter")),
-        bias_(op.input("Bias")),
-        scale_(op.input("Scale")),
-        shift_(op.input("Shift")),
-        mean_(op.input("Mean")),
-        variance_(op.input("Variance")),
+        norm_(op),
         residual_(op.attr<bool>("fuse_residual_connection") ? op.input("ResidualData")
                                                             : ArgIndex{}),
         output_(op.output("Output")),
-        epsilon_(op.attr<float>("epsilon")),
         release_(op.attr<bool>("release_filter")),
         layouts_{!channels_last(op, "data_format"), op.is_persistable(filter_), nullptr},
         pass_(ConvPass::Kind::kForward, read_conv_attrs(op), {last.rectifier, last.alpha}) {
@@ -95,11 +65,11 @@ class FusedConv {
         ctx.find_in(residual_) == nullptr ? nullptr : &ctx.stored_in(residual_);
     Tensor& filter = ctx.stored_in(filter_);
     Tensor& input = ctx.stored_in(input_);
-    if (!mean_) {
+    if (!norm_) {
       // marked by another kernel that uses the same filter
       if (filter.layout() != nullptr && filter.layout()->is_private())
         MILLRACE_RETURN_IF_ERROR(bring_to(ctx.device(), filter, nullptr));
-      return pass_.run(ctx.device(), {input, filter, out}, layouts_, ctx.find_in(bias_), residual);
+      return pass_.run(ctx.device(), {input, filter, out}, layouts_, norm_.bias(ctx), residual);
     }
     if (filter.dtype() != DType::kFloat32) {
       return {StatusCode::kUnimplemented,
@@ -118,27 +88,10 @@ class FusedConv {
   Status fold(const KernelContext& ctx, Tensor& filter) {
     if (filter.rank() == 0) return ctx.error("Filter must have dims, found {}", describe(filter));
     const int64_t n = filter.dim(0);
-    const auto vector = [&](ArgIndex arg, const char* slot) {
-      return channel_values<float>(ctx.find_in(arg), slot, n);
-    };
-    MILLRACE_ASSIGN_OR_RETURN(const float* const bias, vector(bias_, "Bias"));
-    MILLRACE_ASSIGN_OR_RETURN(const float* const scale, vector(scale_, "Scale"));
-    MILLRACE_ASSIGN_OR_RETURN(const float* const shift, vector(shift_, "Shift"));
-    MILLRACE_ASSIGN_OR_RETURN(const float* const mean, needed_values<float>(ctx, mean_, "Mean", n));
-    MILLRACE_ASSIGN_OR_RETURN(const float* const variance,
-                              needed_values<float>(ctx, variance_, "Variance", n));
-    MILLRACE_RETURN_IF_ERROR(folded_bias_.resize(DType::kFloat32, {n}));
-    bool same =
-        seen_ != nullptr && filter.layout() == seen_ && factors_.size() == static_cast<size_t>(n);
-    factors_.resize(static_cast<size_t>(n));
-    for (int64_t c = 0; c < n; ++c) {
-      const float factor = (scale == nullptr ? 1.0F : scale[c]) / std::sqrt(variance[c] + epsilon_);
-      float& known = factors_[static_cast<size_t>(c)];
-      same = same && known == factor;
-      known = factor;
-      folded_bias_.data<float>()[c] = ((bias == nullptr ? 0.0F : bias[c]) - mean[c]) * factor +
-                                      (shift == nullptr ? 0.0F : shift[c]);
-    }
+    std::vector<float> factors;
+    MILLRACE_RETURN_IF_ERROR(norm_.fold(ctx, n, factors, folded_bias_));
+    const bool same = seen_ != nullptr && filter.layout() == seen_ && factors_ == factors;
+    factors_ = std::move(factors);
     return same ? Ok() : multiply(ctx.device(), filter);
   }
 
@@ -168,20 +121,14 @@ class FusedConv {
     return filter.resize(DType::kFloat32, dims, seen_);
   }
 
-  // The elements do not change.
   Status mark(Tensor& filter) {
-    seen_ = std::make_shared<const Seen>(filter.bytes());
-    const std::byte* const place = filter.raw();
-    const Dims dims(filter.dims().begin(), filter.dims().end());
-    MILLRACE_RETURN_IF_ERROR(filter.resize(DType::kFloat32, dims, seen_));
-    // gets other memory only if another tensor shares the old one and so keeps it
-    if (filter.raw() != place)
-      std::memcpy(filter.raw(), place, static_cast<size_t>(filter.bytes()));
+    MILLRACE_ASSIGN_OR_RETURN(seen_, mark_seen(filter));
     return Ok();
   }
 
-  ArgIndex input_, filter_, bias_, scale_, shift_, mean_, variance_, residual_, output_;
-  float epsilon_;
+  ArgIndex input_, filter_;
+  FusedNorm norm_;
+  ArgIndex residual_, output_;
   bool release_;
   ConvPass::Layouts layouts_;
   ConvPass pass_;

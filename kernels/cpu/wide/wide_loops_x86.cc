@@ -57,6 +57,11 @@ few_places_weights(const size_t* taps, int64_t tap_count, const PlacePair* pairs
   detail::few_places_weights(taps, tap_count, pairs, x, y, weights);
 }
 
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] bool
+round_to_int8(const Int8Grid& grid, const float* x, int8_t* out, int64_t count) {
+  return detail::round_to_int8(grid, x, out, count);
+}
+
 constexpr WideLoops kLoops = {
     .gelu = gelu_wide,
     .gelu_grad = gelu_grad_wide,
@@ -67,6 +72,7 @@ constexpr WideLoops kLoops = {
     .few_places_forward = few_places_forward,
     .few_places_data = few_places_data,
     .few_places_weights = few_places_weights,
+    .round_to_int8 = round_to_int8,
 };
 
 }  // namespace
