@@ -13,6 +13,7 @@
 #include "ps/table/client_caller.h"
 #include "ps/table/table_sender.h"
 #include "transpiler/fleet/fleet_programs.h"
+#include "transpiler/fleet/row_gradients.h"
 #include "transpiler/roles.h"
 
 namespace millrace::fleet {
@@ -37,34 +38,6 @@ void set_paddings(const Program& main, std::vector<ps::TypedTable>& tables) {
       if (padding >= 0 && table.param == op.first_input("W").str()) table.options.padding = padding;
     }
   }
-}
-
-bool is_left_gradient(const Block& block, llvm::StringRef name) {
-  const Var* const var = block.find_var(name);
-  if (var == nullptr || var->kind() != VarKind::kSelectedRows) return false;
-  if (var->persistable()) return false;  // an embedding that is declared as rows
-  // ops that change it in place (clipping by global norm) do not create it
-  return llvm::all_of(block.writers_of(name), [&](const Op* op) { return op->reads(name); });
-}
-
-// Removes sums of gradients that are pushed to tables and so no longer computed by the program.
-Status drop_sums_of_tables(Program& main) {
-  Block& block = main.root();
-  for (Op* const op : block.op_vector()) {
-    if (op->type() == "sum" && llvm::all_of(op->input("X"), [&](llvm::StringRef name) {
-          return is_left_gradient(block, name);
-        }))
-      block.erase(*op);
-  }
-  for (const Op& op : block.ops()) {
-    for (const llvm::StringRef name : op.input_names()) {
-      if (!is_left_gradient(block, name)) continue;
-      return Unimplemented("'{}' needs the gradient '{}' of a table, which is only on servers",
-                           op.type().str(), name.str())
-          .at(op.location());
-    }
-  }
-  return Ok();
 }
 
 // Geo workers hold embeddings as a whole, also those that are declared as rows.
@@ -152,7 +125,7 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   worker->main_ =
       setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.main) : setup.main->clone();
   if (setup.mode != ps::CommMode::kGeo)
-    MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
+    MILLRACE_RETURN_IF_ERROR(transpiler::restore_row_gradients(*worker->main_));
   worker->rate_main_ = take_rate_program(*worker->main_);
   worker->scheduled_rate_ = find_scheduled_rate(*worker->main_);
   MILLRACE_ASSIGN_OR_RETURN(worker->rate_table_, described_rate_table(setup.description));
