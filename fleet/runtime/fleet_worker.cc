@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "executor/feed_values.h"
+#include "executor/parallel/replica.h"
 #include "executor/standard_runtime.h"
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
@@ -188,7 +189,7 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
   ps::Remarks remarks;
   MILLRACE_ASSIGN_OR_RETURN(
       ps::CommunicatorOptions options,
-      ps::communicator_options(setup.mode, setup.communicator, 1, 1, remarks));
+      ps::communicator_options(setup.mode, setup.communicator, setup.threads, 1, remarks));
   for (const std::string& remark : remarks) {
     if (log_) log_(remark);
   }
@@ -219,9 +220,10 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
 }
 
 Status FleetWorker::prepare(const WorkerSetup& setup) {
-  const auto runtime = executor::make_runtime("");
-  ps::add_trainer_controls(runtime->controls, link_, "");
-  const executor::Executor executor(runtime, setup.executor);
+  runtime_ = executor::make_runtime("");
+  ps::add_trainer_controls(runtime_->controls, link_, "");
+  executor_ = setup.executor;
+  const executor::Executor executor(runtime_, executor_);
   const auto whole =
       setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.startup) : nullptr;
   MILLRACE_ASSIGN_OR_RETURN(const auto startup,
@@ -233,6 +235,14 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
     MILLRACE_ASSIGN_OR_RETURN(rate_program_, executor.prepare(*rate_main_, scope_));
   }
   return Ok();
+}
+
+StatusOr<std::unique_ptr<executor::PreparedProgram>> FleetWorker::prepare_thread(
+    int thread, int threads, Scope& scope) const {
+  executor::ExecutorOptions own = executor_;
+  own.threads = std::max(1, own.threads / threads);
+  own.seed += static_cast<uint64_t>(thread) * executor::kSeedStep;
+  return executor::Executor(runtime_, own).prepare(*main_, scope);
 }
 
 Status FleetWorker::start() {
@@ -286,16 +296,21 @@ Status FleetWorker::send_rate(const Value* value, const std::string& name) {
   return Ok();
 }
 
+Status FleetWorker::check_feeds(const executor::NamedValues& feeds) const {
+  if (rate_program_ != nullptr || !feeds.contains(kRateVar) ||
+      main_->root().find_var(kRateVar) != nullptr)
+    return Ok();
+  return InvalidArgument(
+             "feed: the learning rate '{}' of this job is a constant of its servers, which "
+             "a feed cannot change",
+             kRateVar)
+      .with_hint("use a learning rate scheduler in the job, or remove the feed");
+}
+
 // A rate among the feeds is the next value of the schedule.
 Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
                         std::vector<Value>& results) {
-  if (rate_program_ == nullptr && feeds.contains(kRateVar) &&
-      main_->root().find_var(kRateVar) == nullptr)
-    return InvalidArgument(
-               "feed: the learning rate '{}' of this job is a constant of its servers, which "
-               "a feed cannot change",
-               kRateVar)
-        .with_hint("use a learning rate scheduler in the job, or remove the feed");
+  MILLRACE_RETURN_IF_ERROR(check_feeds(feeds));
   MILLRACE_RETURN_IF_ERROR(send_computed_rate());
   const auto rate = scheduled_rate_.empty() ? feeds.end() : feeds.find(scheduled_rate_);
   if (rate == feeds.end()) {
