@@ -88,9 +88,22 @@ Rule rule_of_op(const Op& op, const ps::UpdateOpKind& kind) {
   return rule;
 }
 
+// Workers of geo jobs update embeddings themselves, by gradients that are selected rows.
+Status check_geo_update(const Op& optimizer, const TableFacts& table) {
+  const bool is_dense_only = optimizer.type() == "lars_momentum" || optimizer.type() == "dpsgd";
+  if (!table.is_sparse || !is_dense_only) return Ok();
+  return Unimplemented(
+             "'{}' is updated by '{}' on the workers: Grad must be dense, found selected rows",
+             table.param, optimizer.type().str())
+      .at(optimizer.location());
+}
+
 StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, const JobSpec& job,
                                        const TableFacts& table) {
-  if (mode == ps::CommMode::kGeo) return geo_sum();
+  if (mode == ps::CommMode::kGeo) {
+    MILLRACE_RETURN_IF_ERROR(check_geo_update(optimizer, table));
+    return geo_sum();
+  }
   if (table.is_data_norm) return summary();
   if (optimizer.type() == "adam" && job.strategy.adam_d2sum() && !table.is_sparse)
     return adam_d2sum();
@@ -286,6 +299,19 @@ const Op* find_data_norm(const Block& main, const std::string& param) {
   return nullptr;
 }
 
+void add_row_terms(const Block& main, const Op& op, ps::CommMode mode, CommonAccessor& out) {
+  const transpiler::RowTerms terms = transpiler::find_row_terms(main, op);
+  const ps::UpdateOpKind* const kind = ps::find_update_op(op.type().str());
+  const bool moves =
+      kind != nullptr && kind->moves_without_gradient && !get_attr_or(op, "lazy_mode", false);
+  out.moves_all_rows = moves || terms.l1 != 0 || terms.l2 != 0;
+  if (mode == ps::CommMode::kGeo) return;  // workers clip and regularize
+  out.clip_min = terms.clip_min;
+  out.clip_max = terms.clip_max;
+  out.l1 = terms.l1;
+  out.l2 = terms.l2;
+}
+
 }  // namespace
 
 std::string python_number(float value) {
@@ -322,13 +348,7 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
     if (column.source == Source::kRate) out.rate_factor = rate_source(main.root(), *op).factor;
     out.initializers.push_back(std::move(initializer));
   }
-  if (table.is_sparse && mode != ps::CommMode::kGeo) {
-    const transpiler::RowTerms terms = transpiler::find_row_terms(main.root(), *op);
-    out.clip_min = terms.clip_min;
-    out.clip_max = terms.clip_max;
-    out.l1 = terms.l1;
-    out.l2 = terms.l2;
-  }
+  if (table.is_sparse) add_row_terms(main.root(), *op, mode, out);
   const Op* const data_norm =
       table.is_data_norm ? find_data_norm(main.root(), table.param) : nullptr;
   const Op& holder = data_norm != nullptr ? *data_norm : *op;

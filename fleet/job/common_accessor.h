@@ -23,6 +23,8 @@ struct CommonAccessor {
   /// Clipping by value and regularization of an embedding; other parameters: none.
   std::optional<float> clip_min, clip_max;
   float l1 = 0, l2 = 0;
+  /// One process changes all rows of the embedding in every step, by the optimizer or by decay.
+  bool moves_all_rows = false;
 
   /// True if the same update belongs to both: all but the initial values of the parameters.
   [[nodiscard]] bool updates_like(const CommonAccessor& other) const;

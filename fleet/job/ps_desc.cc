@@ -103,7 +103,13 @@ class Describer {
       out.mutable_accessor()->set_accessor_class(kMergeAccessor);
       out.mutable_accessor()->set_fea_dim(static_cast<uint32_t>(facts.size));
       out.mutable_accessor()->set_embedx_dim(static_cast<uint32_t>(facts.width));
-      return common(facts, facts.param, entry, false, *out.mutable_common()).status();
+      MILLRACE_ASSIGN_OR_RETURN(const CommonAccessor accessor,
+                                common(facts, facts.param, entry, false, *out.mutable_common()));
+      if (accessor.moves_all_rows)
+        remarks_.push_back("all rows of '" + facts.param +
+                           "' change in every step of a worker, by its optimizer or by decay, but "
+                           "geo workers send only rows that they have looked up");
+      return Ok();
     }
     out.set_table_class("MemorySparseTable");
     out.set_shard_num(kSparseShards);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "executor/feed_values.h"
+#include "executor/parallel/replica.h"
 #include "executor/standard_runtime.h"
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
@@ -13,6 +14,7 @@
 #include "ps/table/client_caller.h"
 #include "ps/table/table_sender.h"
 #include "transpiler/fleet/fleet_programs.h"
+#include "transpiler/fleet/row_gradients.h"
 #include "transpiler/roles.h"
 
 namespace millrace::fleet {
@@ -37,34 +39,6 @@ void set_paddings(const Program& main, std::vector<ps::TypedTable>& tables) {
       if (padding >= 0 && table.param == op.first_input("W").str()) table.options.padding = padding;
     }
   }
-}
-
-bool is_left_gradient(const Block& block, llvm::StringRef name) {
-  const Var* const var = block.find_var(name);
-  if (var == nullptr || var->kind() != VarKind::kSelectedRows) return false;
-  if (var->persistable()) return false;  // an embedding that is declared as rows
-  // ops that change it in place (clipping by global norm) do not create it
-  return llvm::all_of(block.writers_of(name), [&](const Op* op) { return op->reads(name); });
-}
-
-// Removes sums of gradients that are pushed to tables and so no longer computed by the program.
-Status drop_sums_of_tables(Program& main) {
-  Block& block = main.root();
-  for (Op* const op : block.op_vector()) {
-    if (op->type() == "sum" && llvm::all_of(op->input("X"), [&](llvm::StringRef name) {
-          return is_left_gradient(block, name);
-        }))
-      block.erase(*op);
-  }
-  for (const Op& op : block.ops()) {
-    for (const llvm::StringRef name : op.input_names()) {
-      if (!is_left_gradient(block, name)) continue;
-      return Unimplemented("'{}' needs the gradient '{}' of a table, which is only on servers",
-                           op.type().str(), name.str())
-          .at(op.location());
-    }
-  }
-  return Ok();
 }
 
 // Geo workers hold embeddings as a whole, also those that are declared as rows.
@@ -152,7 +126,7 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   worker->main_ =
       setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.main) : setup.main->clone();
   if (setup.mode != ps::CommMode::kGeo)
-    MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
+    MILLRACE_RETURN_IF_ERROR(transpiler::restore_row_gradients(*worker->main_));
   worker->rate_main_ = take_rate_program(*worker->main_);
   worker->scheduled_rate_ = find_scheduled_rate(*worker->main_);
   MILLRACE_ASSIGN_OR_RETURN(worker->rate_table_, described_rate_table(setup.description));
@@ -215,7 +189,7 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
   ps::Remarks remarks;
   MILLRACE_ASSIGN_OR_RETURN(
       ps::CommunicatorOptions options,
-      ps::communicator_options(setup.mode, setup.communicator, 1, 1, remarks));
+      ps::communicator_options(setup.mode, setup.communicator, setup.threads, 1, remarks));
   for (const std::string& remark : remarks) {
     if (log_) log_(remark);
   }
@@ -246,9 +220,10 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
 }
 
 Status FleetWorker::prepare(const WorkerSetup& setup) {
-  const auto runtime = executor::make_runtime("");
-  ps::add_trainer_controls(runtime->controls, link_, "");
-  const executor::Executor executor(runtime, setup.executor);
+  runtime_ = executor::make_runtime("");
+  ps::add_trainer_controls(runtime_->controls, link_, "");
+  executor_ = setup.executor;
+  const executor::Executor executor(runtime_, executor_);
   const auto whole =
       setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.startup) : nullptr;
   MILLRACE_ASSIGN_OR_RETURN(const auto startup,
@@ -260,6 +235,14 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
     MILLRACE_ASSIGN_OR_RETURN(rate_program_, executor.prepare(*rate_main_, scope_));
   }
   return Ok();
+}
+
+StatusOr<std::unique_ptr<executor::PreparedProgram>> FleetWorker::prepare_thread(
+    int thread, int threads, Scope& scope) const {
+  executor::ExecutorOptions own = executor_;
+  own.threads = std::max(1, own.threads / threads);
+  own.seed += static_cast<uint64_t>(thread) * executor::kSeedStep;
+  return executor::Executor(runtime_, own).prepare(*main_, scope);
 }
 
 Status FleetWorker::start() {
@@ -313,16 +296,21 @@ Status FleetWorker::send_rate(const Value* value, const std::string& name) {
   return Ok();
 }
 
+Status FleetWorker::check_feeds(const executor::NamedValues& feeds) const {
+  if (rate_program_ != nullptr || !feeds.contains(kRateVar) ||
+      main_->root().find_var(kRateVar) != nullptr)
+    return Ok();
+  return InvalidArgument(
+             "feed: the learning rate '{}' of this job is a constant of its servers, which "
+             "a feed cannot change",
+             kRateVar)
+      .with_hint("use a learning rate scheduler in the job, or remove the feed");
+}
+
 // A rate among the feeds is the next value of the schedule.
 Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
                         std::vector<Value>& results) {
-  if (rate_program_ == nullptr && feeds.contains(kRateVar) &&
-      main_->root().find_var(kRateVar) == nullptr)
-    return InvalidArgument(
-               "feed: the learning rate '{}' of this job is a constant of its servers, which "
-               "a feed cannot change",
-               kRateVar)
-        .with_hint("use a learning rate scheduler in the job, or remove the feed");
+  MILLRACE_RETURN_IF_ERROR(check_feeds(feeds));
   MILLRACE_RETURN_IF_ERROR(send_computed_rate());
   const auto rate = scheduled_rate_.empty() ? feeds.end() : feeds.find(scheduled_rate_);
   if (rate == feeds.end()) {

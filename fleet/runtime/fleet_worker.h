@@ -30,6 +30,7 @@ struct WorkerSetup {
   ps::CommContexts send;                                     ///< send_contexts()
   std::map<int32_t, std::vector<std::string>> dense_tables;  ///< dense_receives()
   std::map<std::string, std::string> communicator;           ///< communicator_flags()
+  int threads = 1;  ///< that run steps side by side; see prepare_thread()
   executor::ExecutorOptions executor;
   ps::ClientOptions client;  ///< the worker's number is set by FleetWorker
   /// Receives log lines about servers that have not connected yet; may be empty.
@@ -59,12 +60,23 @@ class FleetWorker {
   [[nodiscard]] const std::string& scheduled_rate() const { return scheduled_rate_; }
   /// Sets the rate; a feed of its var has the same effect. Errors: kInvalidArgument if the job has
   /// no such rate.
-  /// such rate.
   Status set_rate(float rate);
   /// Runs one step of the main program. In geo mode, the worker updates its parameters itself;
   /// every k-th step sends differences to the servers and receives the changes of other workers.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
+  /// Compiles the main program once more, for a thread that runs its steps beside others, with its
+  /// own variables in the scope. Asynchronous jobs with a constant rate only.
+  /// \param thread, threads  its number; the threads of the executor are divided
+  /// Errors: those of compilation.
+  StatusOr<std::unique_ptr<executor::PreparedProgram>> prepare_thread(int thread, int threads,
+                                                                      Scope& scope) const;
+  /// Errors: kInvalidArgument for a feed of a rate that is constant.
+  [[nodiscard]] Status check_feeds(const executor::NamedValues& feeds) const;
+  /// True if the learning rate is no constant: it is computed, or the caller steps it.
+  [[nodiscard]] bool has_schedule() const {
+    return rate_program_ != nullptr || !scheduled_rate_.empty();
+  }
   /// Sends what waits (geo: except for changes since the last push) and waits until all workers
   /// have done so, then receives the final parameters. No steps may follow, but tables can be read.
   /// Errors: kDistributed at the deadline.
@@ -115,6 +127,8 @@ class FleetWorker {
   std::shared_ptr<ps::TrainerTables> tables_;  ///< null: the job has no sparse tables
   std::map<int32_t, std::vector<std::string>> dense_tables_;
   std::unique_ptr<Program> main_;
+  std::shared_ptr<executor::Runtime> runtime_;
+  executor::ExecutorOptions executor_;
   Scope scope_;
   std::unique_ptr<ps::Communicator> communicator_;
   std::unique_ptr<executor::PreparedProgram> prepared_;

@@ -1,7 +1,5 @@
 #include "jobs/ps/fleet_trainer.h"
 
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -18,7 +16,6 @@
 namespace millrace::jobs {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using executor::NamedValues;
 
 // Settings from the environment override those that were written with the job.
@@ -30,7 +27,6 @@ std::map<std::string, std::string> communicator_of(const FleetRole& role,
 }
 
 Status check_settings(const Trainer::Settings& settings) {
-  if (settings.workers > 1) return Unimplemented("settings.workers above 1 in a fleet job");
   if (settings.devices != nullptr) return Unimplemented("several settings.devices in a fleet job");
   return Ok();
 }
@@ -66,6 +62,7 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
   setup.send = own.send;
   setup.dense_tables = own.dense_tables;
   setup.communicator = communicator_of(own, settings);
+  setup.threads = settings.workers;
   setup.executor.threads = settings.threads;
   setup.executor.seed = settings.seed;
   setup.executor.optimize = settings.optimize;
@@ -76,7 +73,9 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
   if (!worker.ok()) return std::move(worker).status().in_file(files.program);
   trainer->worker_ = *std::move(worker);
   if (!files.params.empty()) MILLRACE_RETURN_IF_ERROR(trainer->load_params(files.params));
+  MILLRACE_RETURN_IF_ERROR(trainer->check_workers());
   MILLRACE_RETURN_IF_ERROR(trainer->worker_->start());
+  MILLRACE_RETURN_IF_ERROR(trainer->prepare_workers());
   return trainer;
 }
 
@@ -117,18 +116,42 @@ Status FleetTrainer::load_params(const std::string& path) {
 
 Status FleetTrainer::step(int64_t number, const NamedValues& feeds,
                           const std::vector<std::string>& fetches, NamedValues& results) {
-  const auto start = Clock::now();
-  std::vector<Value> values;
-  values.reserve(fetches.size());
-  for (const std::string& name : fetches) values.push_back(std::move(results[name]));
-  if (Status status = step_rate(number, feeds); !status.ok())
-    return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
-  if (Status status = worker_->step(feeds, fetches, values); !status.ok())
-    return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
-  count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count(),
-             1);
-  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
+  return counted_step({number, name_, feeds, fetches}, results, [&](std::vector<Value>& values) {
+    Status status = step_rate(number, feeds);
+    return status.ok() ? worker_->step(feeds, fetches, values) : status;
+  });
+}
+
+Status FleetTrainer::check_workers() const {
+  if (settings_.workers == 1) return Ok();
+  const bool is_async = role_.mode == ps::CommMode::kAsync;
+  if (!is_async)
+    return Unimplemented("settings.workers above 1 in a {} fleet job",
+                         role_.mode == ps::CommMode::kGeo ? "geo" : "synchronous")
+        .with_hint("worker threads are for asynchronous jobs");
+  if (worker_->has_schedule())
+    return Unimplemented(
+        "settings.workers above 1 in a fleet job whose learning rate is not a constant");
   return Ok();
+}
+
+Status FleetTrainer::prepare_workers() {
+  if (settings_.workers == 1) return Ok();
+  const auto prepare = [&](int worker, Scope& scope) {
+    return worker_->prepare_thread(worker, settings_.workers, scope);
+  };
+  MILLRACE_ASSIGN_OR_RETURN(
+      workers_, TrainerWorkers::create(settings_.workers, worker_->program(), worker_->scope(),
+                                       &worker_->communicator(), prepare));
+  return Ok();
+}
+
+Status FleetTrainer::worker_step(int worker, int64_t number, const NamedValues& feeds,
+                                 const std::vector<std::string>& fetches, NamedValues& results) {
+  return counted_step({number, name_, feeds, fetches}, results, [&](std::vector<Value>& values) {
+    Status status = worker_->check_feeds(feeds);
+    return status.ok() ? workers_->run(worker, feeds, fetches, values) : status;
+  });
 }
 
 // A fed rate overrides the one of the schedule.
@@ -145,16 +168,13 @@ Status FleetTrainer::step_rate(int64_t number, const NamedValues& feeds) {
 }
 
 void FleetTrainer::keep_stats(ps::CallTrace* trace) {
+  if (workers_ != nullptr) return workers_->observe(trace);
   clock_.note_ops(trace);
   worker_->observe(&clock_);
 }
 
 TrainerStats FleetTrainer::stats() const {
-  TrainerStats stats = stats_;
-  stats.send_seconds = clock_.send_seconds();
-  stats.wait_seconds = clock_.wait_seconds() + worker_->waited_seconds();
-  stats.compute_seconds = std::max(0.0, stats.seconds - stats.send_seconds - stats.wait_seconds);
-  return stats;
+  return timed_stats(clock_, worker_->waited_seconds());
 }
 
 // The dense parameters as last received from the servers, and all rows that the program declares.
@@ -171,7 +191,8 @@ Status FleetTrainer::gather(NamedValues& values) {
 }
 
 Status FleetTrainer::finish(const Ending& ending) {
-  const bool saves = settings_.trainer == 0 && (!ending.params.empty() || !ending.model.empty());
+  if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
+  const bool saves = writes_files(ending);
   if (ending.gather == nullptr && !saves) return worker_->stop();
   if (!ending.save_programs.empty())
     return Unimplemented(

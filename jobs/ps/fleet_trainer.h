@@ -16,8 +16,9 @@ class FleetTrainer final : public Trainer {
  public:
   /// Reads the folder, runs the startup program, loads parameters, connects to the servers, and
   /// sends the dense parameters to them or receives them.
-  /// Errors: kUsage for the folder of another trainer; kUnimplemented for several devices or worker
-  /// threads; those of read_fleet_role() and FleetWorker.
+  /// Errors: kUsage for the folder of another trainer; kUnimplemented for several devices, or for
+  /// worker threads unless the job is asynchronous and its rate a constant; those of
+  /// read_fleet_role() and FleetWorker.
   static StatusOr<std::unique_ptr<FleetTrainer>> open(const Files& files, const Settings& settings,
                                                       std::shared_ptr<ps::Transport> transport);
 
@@ -29,6 +30,10 @@ class FleetTrainer final : public Trainer {
   void keep_stats(ps::CallTrace* trace) override;
   [[nodiscard]] TrainerStats stats() const override;
   Status finish(const Ending& ending) override;
+  /// Requires Settings::workers above 1: threads of an asynchronous job.
+  Status worker_step(int worker, int64_t number, const executor::NamedValues& feeds,
+                     const std::vector<std::string>& fetches,
+                     executor::NamedValues& results) override;
 
  private:
   FleetTrainer(Settings settings, std::string name, FleetRole role)
@@ -36,6 +41,8 @@ class FleetTrainer final : public Trainer {
         settings_(std::move(settings)),
         name_(std::move(name)),
         role_(std::move(role)) {}
+  [[nodiscard]] Status check_workers() const;
+  Status prepare_workers();
   Status load_params(const std::string& path);
   Status step_rate(int64_t number, const executor::NamedValues& feeds);
   Status gather(executor::NamedValues& values);

@@ -1,6 +1,9 @@
 #include "jobs/ps/trainer.h"
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
+#include <utility>
 
 #include "jobs/ps/fleet_role.h"
 #include "jobs/ps/fleet_trainer.h"
@@ -24,6 +27,37 @@ void Trainer::count_step(const executor::NamedValues& feeds,
   if (numbers_ != nullptr) numbers_->show_loss(*loss);
   stats_.loss_name = fetches.front();
   stats_.losses.push_back(*loss);
+}
+
+Status Trainer::counted_step(const Step& step, executor::NamedValues& results,
+                             const std::function<Status(std::vector<Value>&)>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Value> values;
+  values.reserve(step.fetches.size());
+  for (const std::string& name : step.fetches) values.push_back(std::move(results[name]));
+  if (Status status = run(values); !status.ok())
+    return std::move(status).in_file(step.file).with_note("in step " + std::to_string(step.number));
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  count_step(step.feeds, step.fetches, values, passed.count(), step.devices);
+  for (size_t i = 0; i < step.fetches.size(); ++i) results[step.fetches[i]] = std::move(values[i]);
+  return Ok();
+}
+
+void Trainer::workers_join() {
+  if (workers_ != nullptr) workers_->join();
+}
+
+Status Trainer::worker_leaves() {
+  return workers_ == nullptr ? Ok() : workers_->leave();
+}
+
+TrainerStats Trainer::timed_stats(const TransferClock& clock, double waited) const {
+  TrainerStats stats = stats_;
+  stats.send_seconds = workers_ != nullptr ? workers_->send_seconds() : clock.send_seconds();
+  stats.wait_seconds =
+      workers_ != nullptr ? workers_->wait_seconds() : clock.wait_seconds() + waited;
+  stats.compute_seconds = std::max(0.0, stats.seconds - stats.send_seconds - stats.wait_seconds);
+  return stats;
 }
 
 Status Trainer::need_model_program(const Ending& ending) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "framework/program.h"
 #include "jobs/data/step_dump.h"
 #include "jobs/ps/device_steps.h"
+#include "jobs/ps/trainer_workers.h"
 #include "jobs/stats/trainer_numbers.h"
 #include "jobs/stats/trainer_stats.h"
 #include "ps/client/client.h"
@@ -86,10 +88,10 @@ class Trainer {
     return step(number, feeds, fetches, results);
   }
   /// All workers run steps again, after they have finished.
-  virtual void workers_join() {}
+  void workers_join();
   /// Marks a worker as finished; it runs no more steps.
-  virtual Status worker_leaves() { return Ok(); }
-  [[nodiscard]] virtual int workers() const { return 1; }
+  Status worker_leaves();
+  [[nodiscard]] int workers() const { return workers_ == nullptr ? 1 : workers_->count(); }
   /// Starts to record the time of later steps, and the value of the first fetch if it is one
   /// number.
   /// \param trace  receives the ops; may be null, otherwise it must outlive the job
@@ -118,13 +120,33 @@ class Trainer {
   virtual Status finish(const Ending& ending) = 0;
 
  protected:
+  /// True if this trainer is the one that writes files, and there are some to write.
+  [[nodiscard]] bool writes_files(const Ending& ending) const {
+    return number_ == 0 && (!ending.params.empty() || !ending.model.empty());
+  }
   /// Errors: kUsage if a model is to be saved and its program is not given.
   static Status need_model_program(const Ending& ending);
   /// Counts a completed step. \param values  of the fetches  \param devices  number of devices
   void count_step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
                   llvm::ArrayRef<Value> values, double seconds, int devices);
+  /// A step of the trainer.
+  struct Step {
+    int64_t number = 0;
+    const std::string& file;  ///< of the program, for messages
+    const executor::NamedValues& feeds;
+    const std::vector<std::string>& fetches;
+    int devices = 1;
+  };
+  /// Runs and counts a step. \param run  receives the values of the fetches
+  Status counted_step(const Step& step, executor::NamedValues& results,
+                      const std::function<Status(std::vector<Value>&)>& run);
 
-  TrainerStats stats_;  ///< of the steps so far, without the time by activity
+  /// The statistics with the time by activity: that of the workers, else that of the clock.
+  /// \param waited  further seconds that steps have waited
+  [[nodiscard]] TrainerStats timed_stats(const TransferClock& clock, double waited = 0) const;
+
+  TrainerStats stats_;                       ///< of the steps so far, without the time by activity
+  std::unique_ptr<TrainerWorkers> workers_;  ///< null: there is one worker
 
  private:
   int number_;

@@ -389,17 +389,9 @@ Status TrainerJob::worker_step(int worker, int64_t number, const NamedValues& fe
                                const std::vector<std::string>& fetches, NamedValues& results) {
   MILLRACE_RETURN_IF_ERROR(check_feeds(feeds));
   client_->set_step(number);
-  const auto start = Clock::now();
-  std::vector<Value> values;
-  values.reserve(fetches.size());
-  for (const std::string& name : fetches) values.push_back(std::move(results[name]));
-  Status status = workers_->run(worker, feeds, fetches, values);
-  if (!status.ok())
-    return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
-  count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count(),
-             device_count());
-  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
-  return Ok();
+  return counted_step(
+      {number, name_, feeds, fetches, device_count()}, results,
+      [&](std::vector<Value>& values) { return workers_->run(worker, feeds, fetches, values); });
 }
 
 void TrainerJob::keep_stats(ps::CallTrace* trace) {
@@ -409,17 +401,13 @@ void TrainerJob::keep_stats(ps::CallTrace* trace) {
 }
 
 TrainerStats TrainerJob::stats() const {
-  TrainerStats stats = stats_;
-  stats.send_seconds = workers_ != nullptr ? workers_->send_seconds() : clock_.send_seconds();
-  stats.wait_seconds = workers_ != nullptr ? workers_->wait_seconds() : clock_.wait_seconds();
-  stats.compute_seconds = std::max(0.0, stats.seconds - stats.send_seconds - stats.wait_seconds);
-  return stats;
+  return timed_stats(clock_);
 }
 
 Status TrainerJob::finish(const Ending& ending) {
   if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
   if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
-  const bool saves = settings_.trainer == 0 && (!ending.params.empty() || !ending.model.empty());
+  const bool saves = writes_files(ending);
   if (ending.gather == nullptr && !saves) return client_->complete(false);
   if (!slices_) {
     return {StatusCode::kUsage,

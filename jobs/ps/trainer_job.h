@@ -42,9 +42,6 @@ class TrainerJob final : public Trainer {
   Status worker_step(int worker, int64_t number, const executor::NamedValues& feeds,
                      const std::vector<std::string>& fetches,
                      executor::NamedValues& results) override;
-  void workers_join() override { workers_->join(); }
-  Status worker_leaves() override { return workers_->leave(); }
-  [[nodiscard]] int workers() const override { return workers_ == nullptr ? 1 : workers_->count(); }
   void keep_stats(ps::CallTrace* trace) override;
   [[nodiscard]] TrainerStats stats() const override;
   Status finish(const Ending& ending) override;
@@ -93,7 +90,6 @@ class TrainerJob final : public Trainer {
   int64_t first_step_ = 0;
   std::unique_ptr<executor::PreparedProgram> before_;    ///< federated: fetches; else null
   std::unique_ptr<executor::PreparedProgram> prepared_;  ///< null: workers or devices run it
-  std::unique_ptr<TrainerWorkers> workers_;              ///< null: there is one worker
   std::unique_ptr<DeviceSteps> devices_;                 ///< null: there is one device
   TransferClock clock_;
   std::unique_ptr<executor::PreparedProgram> after_;  ///< federated: sends; else null

@@ -9,6 +9,7 @@
 #include "framework/base/html.h"
 #include "framework/base/report_style.h"
 #include "jobs/config/slices_file.h"
+#include "jobs/stats/fleet_servers.h"
 #include "jobs/stats/loss_curve.h"
 #include "transpiler/distribute/units.h"
 
@@ -117,11 +118,12 @@ std::string trainer_table(const std::vector<TrainerStats>& trainers) {
   return out + "</table></div>\n";
 }
 
-std::string server_table(const std::vector<transpiler::ServerBytes>& servers) {
+std::string server_table(const JobServers& job) {
+  const std::vector<transpiler::ServerBytes>& servers = job.servers;
   std::string out = "<h2>Memory of each server</h2>\n<div class=\"legend\">" +
                     key("param", "parameters") + key("state", "optimizer state") +
-                    "</div>\n<div class=\"box\"><table><tr><th>server</th><th>slices</th>"
-                    "<th>parameters</th><th>state</th><th></th></tr>\n";
+                    "</div>\n<div class=\"box\"><table><tr><th>server</th><th>" + job.unit +
+                    "</th><th>parameters</th><th>state</th><th></th></tr>\n";
   double most = 0;
   for (const auto& server : servers) most = std::max(most, static_cast<double>(server.bytes()));
   for (const auto& server : servers) {
@@ -173,29 +175,36 @@ std::string job_summary(const std::vector<TrainerStats>& trainers) {
                            examples_of(trainers), rate_of(trainers));
 }
 
-std::string job_report_html(const std::string& title, const transpiler::SlicesFile& slices,
+std::string job_report_html(const std::string& title, const JobServers& job,
                             const std::vector<TrainerStats>& trainers) {
-  const std::vector<transpiler::ServerBytes> servers =
-      transpiler::bytes_by_server(slices.properties, slices.overview);
   const std::vector<double> losses = mean_losses(trainers);
   std::string body = fmt::format("<main>\n<h1>{}</h1>\n", html_escaped(title));
-  body += cards(trainers, servers.size(), losses);
+  body += cards(trainers, job.servers.size(), losses);
   if (!losses.empty()) {
     body += "<h2>Loss, mean of the trainers</h2>\n<div class=\"box plot\">" +
             loss_curve_svg(trainers.front().loss_name, losses) + "</div>\n";
   }
-  body += trainer_table(trainers) + server_table(servers) + "</main>\n";
+  body += trainer_table(trainers) + server_table(job) + "</main>\n";
   return html_page(title, page_style(), body, "");
+}
+
+StatusOr<JobServers> servers_of(const std::string& folder) {
+  if (is_fleet_folder(folder)) {
+    MILLRACE_ASSIGN_OR_RETURN(auto servers, fleet_servers(folder));
+    return JobServers{std::move(servers), "tables"};
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile slices,
+                            read_slices(folder + "/slices.json"));
+  return JobServers{transpiler::bytes_by_server(slices.properties, slices.overview), "slices"};
 }
 
 StatusOr<std::string> make_job_report(const std::string& folder,
                                       const std::vector<TrainerStats>& trainers) {
-  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile slices,
-                            read_slices(folder + "/slices.json"));
+  MILLRACE_ASSIGN_OR_RETURN(const JobServers job, servers_of(folder));
   std::vector<TrainerStats> sorted = trainers;
   std::sort(sorted.begin(), sorted.end(),
             [](const TrainerStats& a, const TrainerStats& b) { return a.trainer < b.trainer; });
-  return job_report_html("Parameter-server job: " + folder, slices, sorted);
+  return job_report_html("Parameter-server job: " + folder, job, sorted);
 }
 
 }  // namespace millrace::jobs

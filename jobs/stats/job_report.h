@@ -9,11 +9,21 @@
 
 namespace millrace::jobs {
 
+/// The servers of a job.
+struct JobServers {
+  std::vector<transpiler::ServerBytes> servers;
+  std::string unit;  ///< what ServerBytes::slices counts: "slices", or "tables" of fleet jobs
+};
+
+/// Reads the servers from a transpiled folder. Errors: those of reading FOLDER/slices.json, for
+/// fleet jobs those of fleet_servers().
+StatusOr<JobServers> servers_of(const std::string& folder);
+
 /// A self-contained HTML page about a finished parameter-server job: the loss over the steps (mean
 /// of the trainers), examples per second, the time of each trainer by activity, and the memory of
 /// each server.
 /// \param title  of the page
-std::string job_report_html(const std::string& title, const transpiler::SlicesFile& slices,
+std::string job_report_html(const std::string& title, const JobServers& job,
                             const std::vector<TrainerStats>& trainers);
 
 /// The mean over the trainers of the loss of each step; as long as the shortest list of losses.
@@ -23,7 +33,7 @@ std::vector<double> mean_losses(const std::vector<TrainerStats>& trainers);
 std::string job_summary(const std::vector<TrainerStats>& trainers);
 
 /// Makes the report from a transpiled folder and the statistics of its trainers. Errors: those of
-/// reading FOLDER/slices.json.
+/// servers_of().
 StatusOr<std::string> make_job_report(const std::string& folder,
                                       const std::vector<TrainerStats>& trainers);
 

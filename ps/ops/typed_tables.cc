@@ -1,6 +1,9 @@
 #include "ps/ops/typed_tables.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -9,6 +12,7 @@
 #include "executor/block_runner.h"
 #include "framework/op.h"
 #include "framework/op_attrs.h"
+#include "kernels/cpu/merge_rows.h"
 #include "ps/client/failed.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/trainer_tables.h"
@@ -174,48 +178,116 @@ std::vector<size_t> instances_of(const Tensor& ids) {
   return result;
 }
 
-// Writes one row per id: the values that the table takes, followed by the number of accesses (1) if
-// the caller requests it.
-Status write_rows(Push& push, ControlContext& ctx, bool with_accesses) {
-  const SparseLayout& layout = push.entry->layout;
-  const bool has_stats = layout.push_labels > 0;
+// The gradients of all lookups of a table in one var, which the program has changed together.
+class GradientRows {
+ public:
+  GradientRows(SelectedRows merged, int64_t size)
+      : merged_(std::move(merged)), zeros_(static_cast<size_t>(size)), left_(merged_.rows.size()) {
+    for (size_t i = 0; i < merged_.rows.size(); ++i) rows_[merged_.rows[i]] = i;
+  }
+  // The gradient of an id at its first occurrence, zeros at later ones: rows of one id are added
+  // up. Null for an id without a gradient.
+  const float* take(int64_t id) {
+    const auto found = rows_.find(id);
+    if (found == rows_.end()) return nullptr;
+    const size_t row = std::exchange(found->second, kTaken);
+    if (row == kTaken) return zeros_.data();
+    --left_;
+    return merged_.value.data<float>() + row * zeros_.size();
+  }
+  [[nodiscard]] bool is_all_taken() const { return left_ == 0; }
+
+ private:
+  static constexpr size_t kTaken = SIZE_MAX;
+  SelectedRows merged_;
+  std::vector<float> zeros_;
+  size_t left_;
+  std::map<int64_t, size_t> rows_;  // position in merged_ by id
+};
+
+// Null if each lookup has its own gradient.
+StatusOr<std::unique_ptr<GradientRows>> common_gradient(const Push& push,
+                                                        const ControlContext& ctx) {
+  const Value& value = ctx.args.in_value(push.grads, 0);
+  const auto* const rows = value.get_if<SelectedRows>();
+  std::unique_ptr<GradientRows> common;
+  if (rows == nullptr && push.ids.count == push.grads.count) return common;
+  if (rows == nullptr || push.grads.count != 1 || rows->value.dtype() != DType::kFloat32 ||
+      rows->value.numel() != static_cast<int64_t>(rows->rows.size()) * push.size)
+    return failed(
+        fmt::format("Grads: expected one for each of {} lookups, or rows of {} f32, "
+                    "found {} ({})",
+                    push.ids.count, push.size, push.grads.count, describe(value)));
+  MILLRACE_ASSIGN_OR_RETURN(SelectedRows merged, kernels::merged_rows(*rows));
+  return std::make_unique<GradientRows>(std::move(merged), push.size);
+}
+
+StatusOr<const float*> gradient_at(const Push& push, const ControlContext& ctx, int32_t k,
+                                   int64_t ids) {
+  const auto* const grad = ctx.args.in_value(push.grads, k).get_if<Tensor>();
+  if (grad == nullptr || !grad->initialized() || grad->dtype() != DType::kFloat32 ||
+      grad->numel() != ids * push.size)
+    return failed(fmt::format("Grads[{}]: expected {} gradients of {} f32, found {}", k, ids,
+                              push.size, describe(ctx.args.in_value(push.grads, k))));
+  return grad->data<float>();
+}
+
+// What the rows of a push have besides their gradients.
+struct RowCounts {
+  PerInstance shows;
+  PerInstance clicks;
+  bool with_accesses = false;
+};
+
+// Writes the rows of one lookup.
+Status write_lookup(Push& push, const ControlContext& ctx, int32_t k, const RowCounts& counts,
+                    GradientRows* common) {
+  const bool has_stats = push.entry->layout.push_labels > 0;
   const auto kind = push.entry->table.options.accessor.kind;
   // pulled rows of such tables begin with shows and clicks, which have no gradient
   const size_t passed = kind == AccessorOptions::Kind::kCtrCommon ? 2 : 0;
-  MILLRACE_ASSIGN_OR_RETURN(const PerInstance shows, PerInstance::read(ctx, push.shows, "Shows"));
-  MILLRACE_ASSIGN_OR_RETURN(const PerInstance clicks,
-                            PerInstance::read(ctx, push.clicks, "Clicks"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids, ids_at(ctx, push.ids, k));
+  const float* from = nullptr;
+  if (common == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(from, gradient_at(push, ctx, k, ids->numel()));
+  }
+  const std::vector<size_t> instances = instances_of(*ids);
+  if (!instances.empty() &&
+      !(counts.shows.covers(instances.back() + 1) && counts.clicks.covers(instances.back() + 1)))
+    return failed(
+        fmt::format("Shows and Clicks have fewer entries than the {} instances of Ids[{}]",
+                    instances.back() + 1, k));
+  const auto slot = static_cast<size_t>(k) < push.slots.size()
+                        ? static_cast<float>(push.slots[static_cast<size_t>(k)])
+                        : 0.0F;
+  const auto size = static_cast<size_t>(push.size);
+  const auto values = ids->values<int64_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float* const row = common != nullptr ? common->take(values[i]) : from + i * size;
+    if (row == nullptr) return failed(fmt::format("Grads have no row for the id {}", values[i]));
+    if (has_stats)
+      push.values.insert(push.values.end(),
+                         {slot, counts.shows.at(instances[i]), counts.clicks.at(instances[i])});
+    push.values.insert(push.values.end(), row + passed, row + size);
+    if (counts.with_accesses) push.values.push_back(1);
+  }
+  push.all.insert(push.all.end(), values.begin(), values.end());
+  return Ok();
+}
+
+// Writes one row per id: the values that the table takes, followed by the number of accesses (1) if
+// the caller requests it.
+Status write_rows(Push& push, ControlContext& ctx, bool with_accesses) {
+  MILLRACE_ASSIGN_OR_RETURN(PerInstance shows, PerInstance::read(ctx, push.shows, "Shows"));
+  MILLRACE_ASSIGN_OR_RETURN(PerInstance clicks, PerInstance::read(ctx, push.clicks, "Clicks"));
+  const RowCounts counts{std::move(shows), std::move(clicks), with_accesses};
+  MILLRACE_ASSIGN_OR_RETURN(const auto common, common_gradient(push, ctx));
   push.all.clear();
   push.values.clear();
-  for (int32_t k = 0; k < push.ids.count; ++k) {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids, ids_at(ctx, push.ids, k));
-    const auto* const grad = ctx.args.in_value(push.grads, k).get_if<Tensor>();
-    if (grad == nullptr || !grad->initialized() || grad->dtype() != DType::kFloat32 ||
-        grad->numel() != ids->numel() * push.size)
-      return failed(fmt::format("Grads[{}]: expected {} gradients of {} f32, found {}", k,
-                                ids->numel(), push.size,
-                                describe(ctx.args.in_value(push.grads, k))));
-    const std::vector<size_t> instances = instances_of(*ids);
-    if (!instances.empty() &&
-        !(shows.covers(instances.back() + 1) && clicks.covers(instances.back() + 1)))
-      return failed(
-          fmt::format("Shows and Clicks have fewer entries than the {} instances of Ids[{}]",
-                      instances.back() + 1, k));
-    const auto slot = static_cast<size_t>(k) < push.slots.size()
-                          ? static_cast<float>(push.slots[static_cast<size_t>(k)])
-                          : 0.0F;
-    const float* from = grad->data<float>();
-    const auto size = static_cast<size_t>(push.size);
-    const auto values = ids->values<int64_t>();
-    for (size_t i = 0; i < values.size(); ++i, from += size) {
-      if (has_stats)
-        push.values.insert(push.values.end(),
-                           {slot, shows.at(instances[i]), clicks.at(instances[i])});
-      push.values.insert(push.values.end(), from + passed, from + size);
-      if (with_accesses) push.values.push_back(1);
-    }
-    push.all.insert(push.all.end(), values.begin(), values.end());
-  }
+  for (int32_t k = 0; k < push.ids.count; ++k)
+    MILLRACE_RETURN_IF_ERROR(write_lookup(push, ctx, k, counts, common.get()));
+  if (common != nullptr && !common->is_all_taken())
+    return failed("Grads have rows of ids that were not looked up");
   return Ok();
 }
 
@@ -260,7 +332,8 @@ StatusOr<Control> make_push(const Link& link, const KernelSetup& setup) {
   push->slots = setup.attr<std::vector<int32_t>>("slots");
   push->size = setup.attr<int32_t>("size");
   push->deferred = waits_for_send_barrier(setup.op());
-  if (push->ids.count != push->grads.count || push->ids.count == 0)
+  // one var may have the gradients of all lookups
+  if ((push->ids.count != push->grads.count && push->grads.count != 1) || push->ids.count == 0)
     return setup.error("found {} gradients for {} ids, expected one per id", push->grads.count,
                        push->ids.count);
   if (push->size != push->entry->layout.pull_width)

@@ -96,8 +96,10 @@ StatusOr<AccessorKind> parse_accessor(std::string_view name) {
 }
 
 StatusOr<std::unique_ptr<Accessor>> Accessor::create(const AccessorOptions& options) {
-  if (options.embedx_dim < 1)
-    return InvalidArgument("embedx_dim is {}, expected at least 1", options.embedx_dim);
+  const bool has_embed =
+      options.kind == AccessorKind::kSparse || options.kind == AccessorKind::kCtrCommon;
+  if (const int least = has_embed ? 0 : 1; options.embedx_dim < least)
+    return InvalidArgument("embedx_dim is {}, expected at least {}", options.embedx_dim, least);
   if (options.kind == AccessorKind::kEmbedding)
     return std::unique_ptr<Accessor>(std::make_unique<EmbeddingAccessor>(options));
   if (options.kind == AccessorKind::kCommMerge)

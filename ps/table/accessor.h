@@ -57,7 +57,8 @@ StatusOr<AccessorOptions::Kind> parse_accessor(std::string_view name);
 class Accessor {
  public:
   /// Errors: kInvalidArgument for dims that are invalid for the kind: kSparse and kCtrCommon need
-  /// embedx_dim > 0 and fea_dim = embedx_dim + 3 (the weights and 2 more).
+  /// embedx_dim >= 0 and fea_dim = embedx_dim + 3 (the weights and 2 more), the others
+  /// embedx_dim > 0.
   static StatusOr<std::unique_ptr<Accessor>> create(const AccessorOptions& options);
   Accessor(const Accessor&) = delete;
   Accessor& operator=(const Accessor&) = delete;

@@ -21,7 +21,7 @@ CtrAccessor::CtrAccessor(const AccessorOptions& options)
       embed_(options.embed_rule, 1),
       embedx_(options.embedx_rule, options.embedx_dim),
       embedx_at_(kEmbed + 1 + embed_.state_floats()) {
-  row_floats_ = embedx_at_ + options.embedx_dim + embedx_.state_floats();
+  row_floats_ = embedx_at_ + (has_embedx() ? embedx_.dim() + embedx_.state_floats() : 0);
   pull_floats_ = options.embedx_dim + (options.kind == AccessorOptions::Kind::kSparse ? 1 : 3);
   push_floats_ = kPushEmbedx + options.embedx_dim;
   push_labels_ = 1;
@@ -30,6 +30,11 @@ CtrAccessor::CtrAccessor(const AccessorOptions& options)
 void CtrAccessor::fill_weights(uint64_t seed, uint64_t key, std::span<float> weights) const {
   KeyedRandom random(seed ^ options_.weights->seed, key);
   options_.weights->fill(weights, random);
+}
+
+// A row whose embedding has one weight has no embedx weights at any score.
+bool CtrAccessor::waits_for_embedx(const float* row) const {
+  return has_embedx() && is_absent(row[embedx_at_]);
 }
 
 void CtrAccessor::begin_embedx(uint64_t seed, uint64_t key, float* row) const {
@@ -44,6 +49,7 @@ void CtrAccessor::make(uint64_t seed, uint64_t key, float* row) const {
   KeyedRandom random(seed, key);
   embed_.init(row + kEmbed, row + kEmbed + 1, random, options_.zero_init);
   if (options_.weights) fill_weights(seed, key, {row + kEmbed, 1});
+  if (!has_embedx()) return;
   if (options_.embedx_threshold <= 0) {
     begin_embedx(seed, key, row);
   } else {
@@ -57,7 +63,7 @@ void CtrAccessor::select(const float* row, float* pulled) const {
     *pulled++ = row[kClick];
   }
   *pulled++ = row[kEmbed];
-  if (is_absent(row[embedx_at_])) {
+  if (waits_for_embedx(row)) {
     std::fill_n(pulled, embedx_.dim(), 0.0F);
   } else {
     std::copy_n(row + embedx_at_, embedx_.dim(), pulled);
@@ -70,7 +76,7 @@ void CtrAccessor::assign(float* row, const float* pulled) const {
     row[kClick] = *pulled++;
   }
   row[kEmbed] = *pulled++;
-  if (is_absent(row[embedx_at_])) embedx_.init_state(row + embedx_at_ + embedx_.dim());
+  if (waits_for_embedx(row)) embedx_.init_state(row + embedx_at_ + embedx_.dim());
   std::copy_n(pulled, embedx_.dim(), row + embedx_at_);
 }
 
@@ -87,7 +93,8 @@ Status CtrAccessor::update(uint64_t seed, uint64_t key, float* row, const float*
   const float divisor = scales && show > 0 ? show : 1;
   MILLRACE_RETURN_IF_ERROR(
       embed_.update(row + kEmbed, row + kEmbed + 1, push + kPushEmbed, divisor, rate));
-  if (!is_absent(row[embedx_at_])) {
+  if (!has_embedx()) return Ok();
+  if (!waits_for_embedx(row)) {
     return embedx_.update(row + embedx_at_, row + embedx_at_ + embedx_.dim(), push + kPushEmbedx,
                           divisor, rate);
   }
@@ -115,7 +122,7 @@ bool CtrAccessor::shrink(float* row) const {
 }
 
 int CtrAccessor::used_floats(const float* row) const {
-  return is_absent(row[embedx_at_]) ? embedx_at_ : row_floats_;
+  return waits_for_embedx(row) ? embedx_at_ : row_floats_;
 }
 
 void CtrAccessor::set_used_floats(float* row, int used) const {

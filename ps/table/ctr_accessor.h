@@ -11,7 +11,7 @@ namespace millrace::ps {
 /// A push value is slot, show, click, gradient of embed_w, gradients of embedx_w. The embedx
 /// weights are created when the row's score reaches the threshold. Before that they read as 0. The
 /// push that reaches the threshold was computed with these zeros, so it does not change the new
-/// weights.
+/// weights. With an embedx_dim of 0 (embeddings of one weight) rows end after the state of embed_w.
 class CtrAccessor final : public Accessor {
  public:
   explicit CtrAccessor(const AccessorOptions& options);
@@ -37,12 +37,14 @@ class CtrAccessor final : public Accessor {
   [[nodiscard]] float score(float show, float click) const {
     return (show - click) * options_.nonclk_coeff + click * options_.click_coeff;
   }
+  [[nodiscard]] bool has_embedx() const { return embedx_.dim() > 0; }
+  [[nodiscard]] bool waits_for_embedx(const float* row) const;
   void fill_weights(uint64_t seed, uint64_t key, std::span<float> weights) const;
   void begin_embedx(uint64_t seed, uint64_t key, float* row) const;
 
   SparseRule embed_;
   SparseRule embedx_;
-  int embedx_at_;  ///< position of the first embedx weight in a row
+  int embedx_at_;  ///< position of the first embedx weight in a row; its end if it has none
 };
 
 }  // namespace millrace::ps

@@ -26,19 +26,33 @@ inline int64_t id_at(int worker, int step, int64_t i) {
   return (worker * 6 + i * (i == 7 ? 0 : 1) + step) % 12;
 }
 
+// All rows, and some of them again.
+constexpr int64_t kWholeBatch = 14;
+
+inline void add_all_ids(int first_worker, int workers, int step, executor::NamedValues& feeds) {
+  auto& ids = feeds["all_ids"].as<Tensor>();
+  check_ok(ids.resize(DType::kInt64, {workers * kWholeBatch, 1}));
+  for (int64_t i = 0; i < workers * kWholeBatch; ++i)
+    ids.data<int64_t>()[i] = (i % kWholeBatch + (first_worker + i / kWholeBatch) * 5 + step) % 12;
+}
+
 inline executor::NamedValues equal_feeds(int first_worker, int workers, int step) {
   executor::NamedValues feeds;
   auto& ids = feeds["ids"].as<Tensor>();
   auto& x = feeds["x"].as<Tensor>();
+  auto& more = feeds["more"].as<Tensor>();
   check_ok(ids.resize(DType::kInt64, {workers * kBatch, 1}));
+  check_ok(more.resize(DType::kInt64, {workers * kBatch, 1}));
   check_ok(x.resize(DType::kFloat32, {workers * kBatch, 4}));
   for (int64_t i = 0; i < workers * kBatch; ++i) {
     const int worker = first_worker + static_cast<int>(i / kBatch);
     ids.data<int64_t>()[i] = id_at(worker, step, i % kBatch);
+    more.data<int64_t>()[i] = (worker + i % kBatch * 5 + step * 7) % 12;
     for (int64_t k = 0; k < 4; ++k)
       x.data<float>()[i * 4 + k] =
           static_cast<float>((i % kBatch * 5 + step + worker * 3 + k * 2) % 9) * 0.1F - 0.3F;
   }
+  add_all_ids(first_worker, workers, step, feeds);
   return feeds;
 }
 
@@ -104,7 +118,8 @@ class EqualJob {
   }
   // The initial rows of the servers.
   std::vector<float> first_rows;
-  bool gives_rows = true;  // servers start with the rows of the one process
+  bool gives_rows = true;   // servers start with the rows of the one process
+  bool same_batch = false;  // all workers have the batches of worker 0
 
  private:
   void serve(int index) {
@@ -143,7 +158,8 @@ class EqualJob {
     check_ok(worker.table_client().barrier(ps::CommBarrier::kWorker));
     std::vector<Value> none;
     for (int step = 0; step < steps; ++step) {
-      const Status done = worker.step(feeds_for(*net_.main, index, 1, step), {}, none);
+      const Status done =
+          worker.step(feeds_for(*net_.main, same_batch ? 0 : index, 1, step), {}, none);
       check_ok(done);
       if (!done.ok()) break;
     }

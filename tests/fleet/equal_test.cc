@@ -146,13 +146,6 @@ TEST(FleetEqual, WhatTablesLackIsRefused) {
   add("lars", method, LarsMomentum{});
   add("dpsgd", method, Dpsgd{});
   add("lamb of rows", "'emb' is updated by 'lamb', which needs all rows at once", Lamb{});
-  const char* const clip = "of a table, which is only on servers";
-  add("L2 after clipping by norm", clip, Sgd{}, [](auto& o) {
-    o.regularization = L2Decay{0.1};
-    o.clip = ClipByNorm{0.1};
-  });
-  add("clip by norm", clip, Sgd{}, [](auto& o) { o.clip = ClipByNorm{0.1}; });
-  add("clip by global norm", clip, Sgd{}, [](auto& o) { o.clip = ClipByGlobalNorm{0.1, "g"}; });
   add("rate of the network", "'loss'", Sgd{}, [](auto& o) { o.learning_rate = RateVar{"loss"}; });
   for (const auto& [name, options, message] : all) {
     const std::string found = job_refusal(TrainingNet(kRowsAndLayer, options));

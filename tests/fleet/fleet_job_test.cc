@@ -219,7 +219,7 @@ TEST(FleetJob, DescriptionsNameOtherOptimizers) {
               HasSubstr("'emb' is updated by 'lars_momentum', but tables of servers have sgd, "));
   JobSpec geo = two_by_two();
   use_geo(geo.strategy);
-  EXPECT_EQ(refusal(Training(kModel, LarsMomentum{}, 0.01), geo), "made");
+  EXPECT_EQ(refusal(Training(kModel, Adagrad{}, 0.01), geo), "made");
   const Training training(kModel, Momentum{.momentum = 0.5}, 0.25);
   const auto job = training.job(spec);
   ASSERT_TRUE(job.ok());

@@ -35,6 +35,32 @@ block 0 {
   fill_constant -> Out=b {shape: [3l], value: 0.5, dtype: 5}
 }
 )"};
+// The sum of two rows of one table, whose row 3 is padding.
+inline constexpr const char* kPaddedLookups[2] = {R"(# millrace program 1
+
+block 0 {
+  param emb: f32(12, 4)
+  param w: f32(4, 3)
+  param b: f32(3)
+  var ids: i64(-1, 1)
+  var more: i64(-1, 1)
+  var e: f32(-1, 4)
+  var f: f32(-1, 4)
+  var g: f32(-1, 4)
+  var h: f32(-1, 3)
+  var o: f32(-1, 3)
+  var q: f32(-1, 3)
+  var loss: f32(1)
+  lookup_table Ids=ids W=emb -> Out=e {is_sparse: true, remote_prefetch: true, padding_idx: 3l}
+  lookup_table Ids=more W=emb -> Out=f {is_sparse: true, remote_prefetch: true, padding_idx: 3l}
+  elementwise_add X=e Y=f -> Out=g {axis: -1}
+  mul X=g Y=w -> Out=h {x_num_col_dims: 1, y_num_col_dims: 1}
+  elementwise_add X=h Y=b -> Out=o {axis: 1}
+  square X=o -> Out=q
+  mean X=q -> Out=loss
+}
+)",
+                                                  kRowsAndLayer[1]};
 inline constexpr const char* kRowsAlone[2] = {R"(# millrace program 1
 
 block 0 {

@@ -157,5 +157,45 @@ TEST(FleetOptimizers, WhereRowsAreUpdatedLessOftenIsTold) {
   EXPECT_THAT(remarks(Ftrl{}), Not(Contains(told)));
 }
 
+JobSpec geo_spec() {
+  JobSpec spec = equal_spec(2);
+  spec.strategy.set_a_sync(true);
+  check_ok(spec.strategy.set_a_sync_configs({{"k_steps", int64_t{2}}}));
+  return spec;
+}
+
+TEST(FleetOptimizers, WhichRowsGeoWorkersDoNotSendIsTold) {
+  const auto remarks = [](const UpdateMethod& method, bool decays = false) {
+    MinimizeOptions options = optimizer_of(method, kEqualRate);
+    if (decays) options.regularization = L1Decay{0.25};
+    const TrainingNet net(kRowsAndLayer, options);
+    const auto job = FleetJob::create(*net.main, *net.startup, geo_spec());
+    EXPECT_TRUE(job.ok()) << job.status().to_string();
+    return job->role({false, 0})->programs.remarks;
+  };
+  const auto told = HasSubstr("geo workers send only rows that they have looked up");
+  EXPECT_THAT(remarks(Momentum{}), Contains(told));
+  EXPECT_THAT(remarks(Lamb{}), Contains(told));
+  EXPECT_THAT(remarks(Adam{}), Contains(told));
+  EXPECT_THAT(remarks(Adam{.lazy_mode = true}), Not(Contains(told)));
+  EXPECT_THAT(remarks(Sgd{}), Not(Contains(told)));
+  EXPECT_THAT(remarks(Sgd{}, true), Contains(told));
+}
+
+TEST(FleetOptimizers, GeoWorkersUpdateRowsByTheirGradients) {
+  for (const auto& [name, method] :
+       {NamedMethod{"lars_momentum", LarsMomentum{}}, {"dpsgd", Dpsgd{}}}) {
+    const TrainingNet net(kRowsAndLayer, optimizer_of(method, kEqualRate));
+    const auto job = FleetJob::create(*net.main, *net.startup, geo_spec());
+    ASSERT_TRUE(job.ok()) << job.status().to_string();
+    const auto role = job->role({false, 0});
+    EXPECT_EQ(role.status().code(), StatusCode::kUnimplemented);
+    EXPECT_EQ(role.status().message(),
+              fmt::format("'emb' is updated by '{}' on the workers: Grad must be dense, found "
+                          "selected rows",
+                          name));
+  }
+}
+
 }  // namespace
 }  // namespace millrace::fleet

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/standard_runtime.h"
+#include "fleet/runtime/described_bytes.h"
 #include "fleet/runtime/fleet_server.h"
 #include "ps/transport/inproc.h"
 #include "tests/fleet/nets.h"
@@ -246,6 +247,30 @@ TEST(DescribedTables, RefuseWhatServersDoNotHave) {
               HasSubstr("table 4 of class 'GlobalStepTable'"));
   EXPECT_THAT(message("table_id: 5 type: PS_DENSE_TABLE table_class: 'Odd'"),
               HasSubstr("dense table 5 of class 'Odd'"));
+}
+
+TEST(DescribedBytes, AreThoseOfParametersAndTheirState) {
+  const TrainingNet net(kRowsAndLayer, optimizer_of(Momentum{}, 0.1));
+  JobSpec spec;
+  spec.strategy.set_a_sync(false);
+  spec.strategy.set_all_optimizers(true);
+  spec.servers = {"127.0.0.1:7200", "127.0.0.1:7201"};
+  const auto job = FleetJob::create(*net.main, *net.startup, spec);
+  ASSERT_TRUE(job.ok()) << job.status().to_string();
+  const auto bytes = [&](int server) {
+    return *described_bytes(job->role({true, server})->ps_desc, server, 2);
+  };
+  // the first server has all 12 rows, each with 4 weights, velocities, and 5 statistics, and 8 of
+  // 15 dense parameters
+  const DescribedBytes first = bytes(0);
+  EXPECT_EQ(first.param_bytes, 4 * (12 * 4 + 8));
+  EXPECT_EQ(first.state_bytes, 4 * (12 * (4 + 5) + 8));
+  EXPECT_EQ(first.tables, 2);
+  const DescribedBytes second = bytes(1);
+  EXPECT_EQ(second.param_bytes, 4 * 7);
+  EXPECT_EQ(second.state_bytes, 4 * 7);
+  EXPECT_EQ(second.tables, 1);
+  EXPECT_EQ(described_bytes("x", 0, 2).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -144,12 +144,15 @@ TEST(Probability, DrawsDependOnSeedNumberAndKey) {
 }
 
 TEST(Accessors, NeedWeights) {
-  for (const int dim : {0, -1}) {
+  using Rows = AccessorOptions::Kind;
+  for (const auto& [kind, dim, least] :
+       {std::tuple(Rows::kEmbedding, 0, 1), {Rows::kCommMerge, -1, 1}, {Rows::kSparse, -1, 0}}) {
     SparseTableOptions options = one_part("none");
+    options.accessor.kind = kind;
     options.accessor.embedx_dim = dim;
     const Status status = SparseTable::create(options).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(), fmt::format("embedx_dim is {}, expected at least 1", dim));
+    EXPECT_EQ(status.message(), fmt::format("embedx_dim is {}, expected at least {}", dim, least));
   }
 }
 

@@ -332,6 +332,28 @@ TEST(CtrTableTest, TheSparseAccessorPullsWeightsOnly) {
               ElementsAre(before[0] - 1, before[1] - 2, before[2] - 3));
 }
 
+// Its one weight is embed_w; whatever the score, there are no others.
+TEST(CtrTableTest, AnEmbeddingMayHaveOneWeight) {
+  for (const float threshold : {0.0F, 2.0F}) {
+    SparseTableOptions options = ctr_sparse_table();
+    options.accessor.kind = AccessorOptions::Kind::kSparse;
+    options.accessor.embedx_dim = 0;
+    options.accessor.fea_dim = 3;
+    options.accessor.embedx_threshold = threshold;
+    auto table = make_sparse_table(options);
+    const Floats before = pull_sparse_table(*table, {1});
+    ASSERT_EQ(before.size(), 1U);
+    for (int push = 0; push < 3; ++push)
+      ASSERT_TRUE(table->push(Keys{1}, Floats{7, 1, 0, 0.25F}.data()).ok());
+    EXPECT_THAT(pull_sparse_table(*table, {1}), ElementsAre(before[0] - 0.75F));
+    auto other = make_sparse_table(options);
+    const auto state = table->state();
+    ASSERT_TRUE(state.ok());
+    ASSERT_TRUE(other->set_state(*state).ok());
+    EXPECT_EQ(pull_sparse_table(*other, {1}), pull_sparse_table(*table, {1}));
+  }
+}
+
 TEST(CtrTableTest, DimsMustBeThoseOfTheAccessor) {
   SparseTableOptions options = ctr_sparse_table();
   options.accessor.fea_dim = 4;

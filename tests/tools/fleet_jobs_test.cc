@@ -302,6 +302,18 @@ TEST_F(FleetJobs, ARateFollowsItsSchedule) {
   EXPECT_EQ(trained("job", 4), stepped);
 }
 
+// 1000 rows of 8 weights and 5 statistics are shared equally, and so are 122 dense parameters.
+TEST_F(FleetJobs, APageShowsWhatItsServersHold) {
+  transpile("job", "sync", {"127.0.0.1:7200", "127.0.0.1:7201"});
+  write_feeds(0, 3);
+  succeed("run-program", joined(cluster("job", 3, "out.npz"), {"--report", at("page.html")}));
+  const std::string page = testing::bytes_of(at("page.html"));
+  EXPECT_THAT(page, HasSubstr("<b>2 x 2</b><span>trainers x servers"));
+  EXPECT_THAT(page, HasSubstr("<th>tables</th>"));
+  EXPECT_THAT(page, HasSubstr("<tr><td>127.0.0.1:7201</td><td>2</td>"));
+  EXPECT_THAT(page, HasSubstr("Loss, mean of the trainers"));
+}
+
 TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
   transpile("job", "sync", {"127.0.0.1:7200"});
   write_feeds(0, 1);
@@ -330,9 +342,7 @@ TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
       {"run-program",
        {"--role", "trainer", "--transpiled", at("job"), "--worker-threads", "2"},
        7,
-       "--worker-threads"},
-      {"run-program", joined(cluster("job", 1, "out.npz"), {"--report", at("page.html")}), 7,
-       "--report"},
+       "--worker-threads above 1 in a synchronous fleet job"},
       {"run-program", joined(cluster("job", 1, "out.npz"), {"--save-model", at("model")}), 2,
        "--model-program"},
       {"run-program", {"--program", trainer, "--stats", at("stats.json")}, 2, "--stats"},

@@ -6,10 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "framework/base/errors.h"
 #include "io/npz.h"
 #include "jobs/ps/cluster.h"
-#include "jobs/ps/fleet_role.h"
 #include "jobs/stats/job_report.h"
 #include "tools/common/signal_watch.h"
 #include "tools/run/progress.h"
@@ -60,8 +58,6 @@ StatusOr<int> run_cluster(Tool& tool, const RunOptions& options) {
                   "--cluster: expected the folder of the transpiled job (--transpiled)");
   }
   MILLRACE_ASSIGN_OR_RETURN(jobs::JobFolder folder, jobs::open_job_folder(options.ps.transpiled));
-  if (!options.ps.report.empty() && jobs::is_fleet_role(folder.program("trainer", 0)))
-    return Unimplemented("--report of a fleet job");
   SignalWatch watch;  // must be created before other threads
   watch.start({});
   MILLRACE_ASSIGN_OR_RETURN(jobs::ClusterOptions how, cluster_options(tool, options));

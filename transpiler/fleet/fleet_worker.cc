@@ -8,6 +8,7 @@
 #include "transpiler/distribute/op_builder.h"
 #include "transpiler/fleet/fleet_programs.h"
 #include "transpiler/fleet/fuse_tables.h"
+#include "transpiler/fleet/row_gradients.h"
 #include "transpiler/fleet/row_terms.h"
 #include "transpiler/roles.h"
 
@@ -31,8 +32,10 @@ std::vector<Op*> optimizer_ops(Block& block) {
 // The inputs that are neither parameters nor gradients: rates and optimizer state.
 std::set<std::string> state_of(const std::vector<Op*>& ops) {
   std::set<std::string> kept;
-  for (const Op* const op : ops)
+  for (const Op* const op : ops) {
     for (const std::string& name : role::vars(*op)) kept.insert(name);
+    kept.insert(op->first_input("Grad").str());  // op_role_var may name a later form of it
+  }
   std::set<std::string> state;
   for (const Op* const op : ops) {
     for (const llvm::StringRef name : op->input_names())
@@ -222,6 +225,8 @@ StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& st
     MILLRACE_RETURN_IF_ERROR(fake_tables(main, out.startup->root()));
   }
   append_sends(block, plan, options);
+  if (options.mode != FleetMode::kGeo)
+    MILLRACE_RETURN_IF_ERROR(restore_row_gradients(*out.main->clone()));  // errors only
   return out;
 }
 

@@ -4,9 +4,11 @@
 #include <set>
 
 #include "framework/base/errors.h"
+#include "framework/names.h"
 #include "framework/op_attrs.h"
 #include "transpiler/distribute/op_builder.h"
 #include "transpiler/fleet/move_ids_forward.h"
+#include "transpiler/fleet/row_gradients.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
@@ -39,11 +41,15 @@ std::vector<Uses> find_lookups(Block& block) {
 // Lookups that were replaced: (embedding, ids).
 using Fused = std::set<std::pair<std::string, std::string>>;
 
+bool is_lookup_gradient(const Op& op) {
+  return op.type() == "lookup_table_grad" || op.type() == "lookup_table_v2_grad";
+}
+
 // Gradients of those lookups, embeddings in the order of the backward part.
 std::vector<Uses> find_lookup_grads(Block& block, const Fused& fused) {
   std::vector<Uses> all;
   for (Op& op : block.ops()) {
-    if (op.type() != "lookup_table_grad" && op.type() != "lookup_table_v2_grad") continue;
+    if (!is_lookup_gradient(op)) continue;
     const std::string param = op.first_input("W").str();
     if (fused.count({param, op.first_input("Ids").str()}) != 0) add_use(all, param, op);
   }
@@ -175,6 +181,15 @@ StatusOr<Counts> count_vars(Block& block, const Op& first, std::vector<std::stri
   return Counts{"show", "clk"};
 }
 
+// The gradient of the update, if it is another var than that of the lookups, and no sum of those.
+std::string clipped_gradient(const Block& block, const std::string& param) {
+  std::string gradient = gradient_of_update(block, param);
+  const Op* const writer = block.last_writer(gradient);
+  const bool is_other = writer != nullptr && gradient != names::grad(param) &&
+                        !is_lookup_gradient(*writer) && writer->type() != "sum";
+  return is_other ? gradient : "";
+}
+
 void push(Block& block, const SparseTablePlan& table, const Uses& uses, const Counts& counts,
           bool use_cvm) {
   std::vector<std::string> ids;
@@ -186,7 +201,9 @@ void push(Block& block, const SparseTablePlan& table, const Uses& uses, const Co
     grads.push_back(op->first_input("Out@GRAD").str());
   }
   const Op& first = *uses.ops.front();
+  const std::string pushed = clipped_gradient(block, uses.param);
   Op& op = block.append_op("distributed_push_sparse");
+  if (!pushed.empty()) op.set_input("Grads", pushed);
   op.set_input("Ids", ids)
       .set_input("Shows", counts.shows)
       .set_input("Clicks", counts.clicks)
