@@ -86,10 +86,10 @@ class KernelSetup : public ops::OpView {
 
 /// The arguments of a kernel during one call. Cheap to copy.
 ///
-/// Inputs are initialized (the executor has checked). Outputs whose dims shape inference knows
-/// already have dtype, dims, LoD and memory. A kernel whose output dims depend on data resizes the
-/// output itself. Input and output may be the same value where the program uses the same var for
-/// both.
+/// Required inputs have values (the executor has checked), optional ones may be absent. Outputs
+/// whose dims shape inference knows already have dtype, dims, LoD and memory. A kernel whose output
+/// dims depend on data resizes the output itself. Input and output may be the same value where the
+/// program uses the same var for both.
 class KernelContext {
  public:
   /// \param table    values of the block, which the indices below refer to
@@ -109,7 +109,7 @@ class KernelContext {
   [[nodiscard]] const Value& in_value(ArgRange args, int32_t k) const {
     return *table_[inputs_[args.begin + k]];
   }
-  /// Input as a dense tensor; null if absent or not initialized. For arguments that may be missing.
+  /// Input as a dense tensor; null if it is absent, has no value or is of another kind.
   [[nodiscard]] const Tensor* find_in(ArgIndex arg) const {
     return arg ? in_value(arg).get_if<Tensor>() : nullptr;
   }

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "kernels/dispatch.h"
-#include "kernels/kernel.h"
 
 namespace millrace::kernels {
 namespace {
@@ -59,8 +58,6 @@ DType wide_type(DType dtype) {
 StatusOr<const std::byte*> elements_as(CpuDevice& device, const Tensor& tensor, DType dtype,
                                        int slot) {
   if (tensor.dtype() == dtype) return tensor.raw();
-  if (is_integer(dtype) && is_floating(tensor.dtype()))
-    return KernelContext::error("expected integers, found {}", describe(tensor));
   const auto bytes = static_cast<size_t>(tensor.numel() * dtype_size(dtype));
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const place, device.scratch(bytes, slot));
   MILLRACE_RETURN_IF_ERROR(convert(tensor.dtype(), tensor.raw(), dtype, place, tensor.numel()));

@@ -18,8 +18,8 @@ Status convert(DType from, const std::byte* source, DType to, std::byte* target,
 /// int32 for bool and the narrow integers, else the type itself.
 DType wide_type(DType dtype);
 
-/// The elements as another type: the tensor's memory if it is the same, else converted into scratch
-/// memory of the device. Errors: kExecution for floats as integers; kResource, kUnimplemented.
+/// The elements of a tensor as another type: the tensor's memory if the type is the same, else
+/// converted into scratch memory of the device. Errors: kResource, kUnimplemented.
 /// \param slot  slot of the scratch memory, see CpuDevice::scratch()
 StatusOr<const std::byte*> elements_as(CpuDevice& device, const Tensor& tensor, DType dtype,
                                        int slot);

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "kernels/cpu/convert.h"
 #include "kernels/cpu/labels.h"
 #include "kernels/dispatch.h"
 #include "kernels/registry.h"
@@ -9,12 +8,6 @@
 namespace millrace::kernels {
 namespace accuracy_kernels {
 namespace {
-
-StatusOr<const int64_t*> as_longs(const KernelContext& ctx, const Tensor& tensor, int slot) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
-                            elements_as(ctx.device(), tensor, DType::kInt64, slot));
-  return reinterpret_cast<const int64_t*>(bytes);
-}
 
 StatusOr<Kernel> accuracy(const KernelSetup& op) {
   const ArgIndex indices = op.input("Indices");
@@ -29,8 +22,8 @@ StatusOr<Kernel> accuracy(const KernelSetup& op) {
     if (ctx.in(label).numel() != rows)
       return ctx.error("Label must have one class for each row of Indices {}, found {}",
                        describe(best), describe(ctx.in(label)));
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const classes, as_longs(ctx, best, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const right, as_longs(ctx, ctx.in(label), 1));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const classes, integers_of(ctx, best, 0));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const right, integers_of(ctx, ctx.in(label), 1));
     int32_t hits = 0;
     for (int64_t i = 0; i < rows; ++i)
       hits += std::find(classes + i * k, classes + (i + 1) * k, right[i]) != classes + (i + 1) * k;

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <string>
 
-#include "kernels/cpu/convert.h"
+#include "kernels/cpu/labels.h"
 #include "kernels/dispatch.h"
 #include "kernels/registry.h"
 
@@ -121,9 +121,7 @@ Status run(const KernelContext& ctx, const AucSlots& slots, int64_t buckets, int
     return ctx.error(
         "InsTagWeight must have one element, or one for each row of Predict {}, found {}",
         describe(*batch.predict), describe(*batch.weight));
-  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const labels,
-                            elements_as(ctx.device(), ctx.in(slots.label), DType::kInt64, 0));
-  batch.labels = reinterpret_cast<const int64_t*>(labels);
+  MILLRACE_ASSIGN_OR_RETURN(batch.labels, integers_of(ctx, ctx.in(slots.label), 0));
   if (steps > 0) {
     MILLRACE_RETURN_IF_ERROR(slide(ctx, batch, buckets, steps, all));
     all.positive += steps * buckets;

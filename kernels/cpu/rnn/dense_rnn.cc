@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <random>
 
-#include "kernels/cpu/convert.h"
+#include "kernels/cpu/labels.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/random/bits.h"
 #include "kernels/cpu/rnn/dense_cells.h"
@@ -125,9 +125,7 @@ StatusOr<DenseTensors> dense_tensors(const KernelContext& ctx, const DenseSlots&
   if (lengths == nullptr) return t;
   if (lengths->numel() != t.batch)
     return ctx.error("SequenceLength must have {} elements, found {}", t.batch, describe(*lengths));
-  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
-                            elements_as(ctx.device(), *lengths, DType::kInt64, 0));
-  t.lengths = reinterpret_cast<const int64_t*>(bytes);
+  MILLRACE_ASSIGN_OR_RETURN(t.lengths, integers_of(ctx, *lengths, 0));
   return t;
 }
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/convert.h"
+#include "kernels/cpu/labels.h"
 #include "kernels/cpu/sequence/row_spans.h"
 #include "kernels/registry.h"
 
@@ -99,12 +99,6 @@ void add_counts(const std::vector<Chunk>& found, const std::vector<Chunk>& right
   }
 }
 
-StatusOr<const int64_t*> tags_of(const KernelContext& ctx, const Tensor& tensor, int slot) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
-                            elements_as(ctx.device(), tensor, DType::kInt64, slot));
-  return reinterpret_cast<const int64_t*>(bytes);
-}
-
 struct ChunkEvalSlots {
   ArgIndex inference;
   ArgIndex label;
@@ -143,8 +137,8 @@ Status run(const KernelContext& ctx, const ChunkEvalSlots& slots, const Scheme& 
       lengths == nullptr || inference.dim(0) == 0 ? 0 : inference.numel() / inference.dim(0);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<RowSpan> spans,
                             spans_of(ctx, inference, "Inference", lengths, steps));
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t* const found, tags_of(ctx, inference, 0));
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t* const right, tags_of(ctx, label, 1));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t* const found, integers_of(ctx, inference, 0));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t* const right, integers_of(ctx, label, 1));
   ChunkEvalCounts counts;
   std::vector<Chunk> found_chunks;
   std::vector<Chunk> right_chunks;

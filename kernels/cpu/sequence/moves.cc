@@ -2,8 +2,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cpu/convert.h"
 #include "kernels/cpu/gradient.h"
+#include "kernels/cpu/labels.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/sequence/sequence.h"
@@ -154,12 +154,8 @@ StatusOr<MovesParts> parts_of(const KernelContext& ctx, const Tensor& x, const T
   if (offset.numel() != count || length.numel() != count)
     return ctx.error("Offset and Length must have one number for each of the {} sequences of X",
                      count);
-  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const begin,
-                            elements_as(ctx.device(), offset, DType::kInt64, 0));
-  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const size,
-                            elements_as(ctx.device(), length, DType::kInt64, 1));
-  parts.offset = reinterpret_cast<const int64_t*>(begin);
-  parts.length = reinterpret_cast<const int64_t*>(size);
+  MILLRACE_ASSIGN_OR_RETURN(parts.offset, integers_of(ctx, offset, 0));
+  MILLRACE_ASSIGN_OR_RETURN(parts.length, integers_of(ctx, length, 1));
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i);
     const int64_t rows = parts.sequences[at + 1] - parts.sequences[at];
@@ -225,9 +221,7 @@ StatusOr<Kernel> lod_reset(const KernelSetup& op) {
     Lod lod = ctx.out(out).lod();
     const Tensor* const given = ctx.find_in(y);
     if (given != nullptr && given->lod().empty()) {
-      MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
-                                elements_as(ctx.device(), *given, DType::kInt64, 0));
-      const auto* const offsets = reinterpret_cast<const int64_t*>(bytes);
+      MILLRACE_ASSIGN_OR_RETURN(const int64_t* const offsets, integers_of(ctx, *given, 0));
       std::vector<LodLevel> levels;
       if (append) levels = from.lod().levels();
       levels.emplace_back(offsets, offsets + given->numel());

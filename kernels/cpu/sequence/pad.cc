@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/convert.h"
 #include "kernels/cpu/gradient.h"
+#include "kernels/cpu/labels.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/scalar.h"
@@ -109,9 +109,7 @@ StatusOr<Kernel> sequence_unpad(const KernelSetup& op) {
     if (given.numel() != from.dim(0))
       return ctx.error("Length must have one number per row of X {}, found {}", describe(from),
                        describe(given));
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes_of_lengths,
-                              elements_as(ctx.device(), given, DType::kInt64, 0));
-    const auto* const lengths = reinterpret_cast<const int64_t*>(bytes_of_lengths);
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const lengths, integers_of(ctx, given, 0));
     LodLevel level{0};
     for (int64_t i = 0; i < from.dim(0); ++i) {
       if (lengths[i] < 0 || lengths[i] > from.dim(1))
@@ -159,9 +157,7 @@ StatusOr<Kernel> sequence_mask(const KernelSetup& op) {
   const DType dtype = op.dtype_attr("out_dtype");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& lengths = ctx.in(x);
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
-                              elements_as(ctx.device(), lengths, DType::kInt64, 0));
-    const auto* const length = reinterpret_cast<const int64_t*>(bytes);
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const length, integers_of(ctx, lengths, 0));
     int64_t most = attribute;
     if (const Tensor* const tensor = ctx.find_in(given)) {
       MILLRACE_ASSIGN_OR_RETURN(const double value, first_number(*tensor, "MaxLenTensor"));

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kernels/cpu/convert.h"
+#include "kernels/cpu/labels.h"
 #include "kernels/cpu/sequence/sequence.h"
 
 namespace millrace::kernels {
@@ -32,9 +32,7 @@ inline StatusOr<std::vector<RowSpan>> spans_of(const KernelContext& ctx, const T
   if (lengths->numel() != tensor.dim(0))
     return ctx.error("lengths of {} must have {} elements, found {}", slot, tensor.dim(0),
                      describe(*lengths));
-  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
-                            elements_as(ctx.device(), *lengths, DType::kInt64, 2));
-  const auto* const length = reinterpret_cast<const int64_t*>(bytes);
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t* const length, integers_of(ctx, *lengths, 2));
   for (int64_t b = 0; b < lengths->numel(); ++b) {
     if (length[b] < 0 || length[b] > steps)
       return ctx.error("length {} of {} is {}, expected one in [0, {}]", b, slot, length[b], steps);

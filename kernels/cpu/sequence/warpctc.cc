@@ -172,9 +172,7 @@ StatusOr<std::vector<RowSpan>> padded_spans(const KernelContext& ctx, const Tens
   const int64_t batch = logits.dim(1);
   if (lengths.numel() != batch)
     return ctx.error("LogitsLength must have {} elements, found {}", batch, describe(lengths));
-  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
-                            elements_as(ctx.device(), lengths, DType::kInt64, 2));
-  const auto* const length = reinterpret_cast<const int64_t*>(bytes);
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t* const length, integers_of(ctx, lengths, 2));
   std::vector<RowSpan> spans;
   for (int64_t b = 0; b < batch; ++b) {
     if (length[b] < 0 || length[b] > logits.dim(0))
@@ -219,9 +217,7 @@ StatusOr<Kernel> warpctc(const KernelSetup& op) {
       return ctx.error("Logits and Label must have the same number of sequences, found {} and {}",
                        layout.logits.size(), layout.labels.size());
     // classes after the end of a row are never read, so they need not be valid
-    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
-                              elements_as(ctx.device(), label, DType::kInt64, 0));
-    const auto* const labels = reinterpret_cast<const int64_t*>(bytes);
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels, integers_of(ctx, label, 0));
     for (const RowSpan& span : layout.labels) {
       for (int64_t i = span.begin; i < span.begin + span.count; ++i) {
         if (labels[i] < 0 || labels[i] >= layout.classes)
