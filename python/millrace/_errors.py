@@ -69,8 +69,8 @@ class IoError(Error, OSError):
     code = "io"
 
     # OSError would take two and more arguments for errno and strerror.
-    def __new__(cls, *args, **kwargs):
-        return Error.__new__(cls)
+    def __new__(cls, message, *args, **kwargs):
+        return OSError.__new__(cls, message)
 
 
 class ExecutionError(Error, RuntimeError):

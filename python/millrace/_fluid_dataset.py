@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 
 from ._errors import InvalidArgumentError, UnimplementedError
 from .datasets import Dataset
@@ -25,10 +24,9 @@ class DatasetBase:
         self._made = None
 
     def set_pipe_command(self, pipe_command: str):
-        """"cat" only: files are read as they are, or decompressed (gzip, zstd)."""
-        if pipe_command != "cat":
-            raise UnimplementedError(f"fluid.{type(self).__name__}.set_pipe_command('{pipe_command}')",
-                                     hint="write the output of the command to files, or pipe it to the file '-'")
+        """A shell command that every file is sent through: from its standard input, decompressed, to its standard
+        output. "cat": none."""
+        self._set("pipe_command", pipe_command)
 
     def set_batch_size(self, batch_size: int):
         if batch_size < 1:
@@ -36,7 +34,7 @@ class DatasetBase:
         self._set("batch_size", batch_size)
 
     def set_thread(self, thread_num: int):
-        """Threads that read files. Steps run in one thread (the original has as many Hogwild threads)."""
+        """Threads that read files, and threads that run steps (``thread`` of ``train_from_dataset``)."""
         if thread_num < 1:
             raise InvalidArgumentError(f"set_thread: expected at least 1, found {thread_num}")
         self._set("reader_threads", thread_num)
@@ -175,15 +173,14 @@ _add_missing()
 def run_from_dataset(run, dataset, thread, debug, fetch_list, fetch_info, print_period, fetch_handler):
     """train_from_dataset and infer_from_dataset of ``fluid.Executor``.
 
-    :param run: called with the data set, the names of the fetches, on_print and print_period
+    :param run: called with the data set, the names of the fetches, on_print, print_period, the number of threads, and
+        whether ``thread`` states it
     """
     if dataset is None:
         raise InvalidArgumentError("expected a dataset, found None")
-    if thread > 1:
-        raise UnimplementedError(f"thread={thread}: Hogwild threads that share the variables of a scope")
-    if thread == 0 and isinstance(dataset, DatasetBase) and dataset._options["reader_threads"] > 1:
-        warnings.warn("set_thread() sets the threads that read files; one thread runs the steps (thread=1 says so)",
-                      stacklevel=3)
+    if thread < 0:
+        raise InvalidArgumentError(f"thread: expected at least 0, found {thread}")
+    threads = thread or (dataset._options["reader_threads"] if isinstance(dataset, DatasetBase) else 1)
     for name, value in {"debug": debug, "fetch_handler": fetch_handler}.items():
         if value:
             raise UnimplementedError(f"{name} of train_from_dataset and infer_from_dataset")
@@ -197,7 +194,7 @@ def run_from_dataset(run, dataset, thread, debug, fetch_list, fetch_info, print_
         print(f"batch {batch}: {', '.join(values)}", flush=True)
 
     return run(dataset._dataset() if isinstance(dataset, DatasetBase) else dataset, names,
-               show if names else None, print_period)
+               show if names else None, print_period, threads, thread > 0)
 
 
 def _text(value) -> str:

@@ -36,8 +36,10 @@ class Dataset:
     """Examples in files; ``train_from_dataset`` of executors and trainers runs a program over them.
 
     Options: ``files`` (names and patterns), ``use_vars`` (vars that the slots of a line feed), ``slots`` (in place of
-    them: a file that describes a line, or its content as a dict or list), ``in_memory``, ``batch_size``,
-    ``reader_threads``, ``drop_last``, ``seed``, ``divide`` ("none", "files", "examples"), ``trainer``, ``trainers``.
+    them: a file that describes a line, or its content as a dict or list), ``pipe_command`` (a shell command that
+    every file is sent through), ``allow_pipe_command`` (that of ``slots`` may run), ``in_memory``, ``batch_size``,
+    ``reader_threads``, ``drop_last``, ``seed``, ``divide`` ("none", "files", "examples"), ``reshuffle_epochs`` (in
+    memory, with "examples": every :meth:`global_shuffle` reads another share), ``trainer``, ``trainers``.
     docs/data_files.md has the formats and which example is read when.
     """
 
@@ -117,7 +119,8 @@ class TrainsFromDatasets:
         :param on_print: called after every ``print_period``-th batch, with the number of batches that are done, the
             examples of the last one, its fetches by name, and a line of text; an exception ends the epoch
         :param first_batch: batches before it are read but not run, to continue an epoch
-        :param threads: Hogwild threads; more than one is not supported
+        :param threads: Hogwild threads of an executor or prepared program: each runs whole batches, all use the same
+            variables; results then depend on the timing
         """
         return self._core.train_from_dataset(_epoch(dataset, fetches, on_print, print_period, first_batch, threads))
 

@@ -20,6 +20,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import warnings
 import weakref
 
 from . import io as _io
@@ -31,6 +32,7 @@ from ._options import names_of
 from .execution import BuildStrategy, ExecutionStrategy, Rows, Scope
 from .execution import Executor as _Executor
 from .execution import ParallelExecutor as _ParallelExecutor
+from .execution import PreparedProgram as _PreparedProgram
 from .program import Program
 from .training import minimize as _minimize
 from .transpiler import DistributeTranspiler as _DistributeTranspiler
@@ -215,7 +217,9 @@ class Executor:
         """Runs a step for every batch of a data set, once through its files. Every ``print_period`` batches the
         fetches are printed, after the texts of ``fetch_info``.
 
-        :param thread: 0 and 1: one thread runs the steps; more are not supported
+        :param thread: Hogwild threads that run steps with the same variables; 0: as many as ``set_thread`` of the
+            data set says. Programs on several devices and trainers have none: the number of ``set_thread`` then only
+            counts for readers.
         :returns: a :class:`millrace.Epoch`
         """
         return _run_from_dataset(lambda *epoch: self._over(True, program, scope, *epoch), dataset, thread, debug,
@@ -228,14 +232,18 @@ class Executor:
         return _run_from_dataset(lambda *epoch: self._over(False, program, scope, *epoch), dataset, thread, debug,
                                  fetch_list, fetch_info, print_period, fetch_handler)
 
-    def _over(self, trains: bool, program, scope, dataset, names, on_print, print_period):
+    def _over(self, trains: bool, program, scope, dataset, names, on_print, print_period, threads, stated):
         runner = self._runner(program or default_main_program(), scope or global_scope())
         if runner is None:
             raise InvalidArgumentError("train_from_dataset, infer_from_dataset: this program has no steps")
         if not trains and not hasattr(runner, "infer_from_dataset"):
             raise UnimplementedError("fluid.Executor.infer_from_dataset of a trainer of a distributed job")
         run = runner.train_from_dataset if trains else runner.infer_from_dataset
-        return run(dataset, names, on_print=on_print, print_period=print_period)
+        if not stated and threads > 1 and not isinstance(runner, _PreparedProgram):
+            warnings.warn("set_thread() sets the threads that read files; one thread runs the steps of this program "
+                          "(thread=1 says so)", stacklevel=3)
+            threads = 1
+        return run(dataset, names, on_print=on_print, print_period=print_period, threads=threads)
 
 
 def _listed(results: dict, fetch_list) -> list:

@@ -168,19 +168,74 @@ class TrainingTest(DatasetTest):
             self.dataset(batch=3)
         with self.assertRaisesRegex(millrace.NotFoundError, "no file matches"):
             self.dataset(files=[os.path.join(self.folder, "none-*")])
-        with self.assertRaisesRegex(millrace.UnimplementedError, "pipe_command"):
+        with self.assertRaisesRegex(millrace.Error, "would run the pipe_command 'awk 1'"):
             self.dataset(use_vars=[], slots={"slots": ["x"], "pipe_command": "awk 1"})
         with self.assertRaisesRegex(millrace.UnimplementedError, "not in memory"):
             self.dataset().load_into_memory()
         with self.assertRaisesRegex(millrace.UnimplementedError, "exchange of examples between 2 trainers"):
             self.dataset(in_memory=True).global_shuffle(2)
-        with self.assertRaisesRegex(millrace.UnimplementedError, "Hogwild"):
-            self.executor.train_from_dataset(self.main, self.scope, self.dataset(), threads=2)
         with open(self.part, "a", encoding="ascii") as file:
             file.write("3 1 2\n")
         with self.assertRaisesRegex(millrace.InvalidDataError, "line 81: slot 'x'") as raised:
             self.executor.train_from_dataset(self.main, self.scope, self.dataset())
         self.assertEqual(raised.exception.location["file"], self.part)
+
+    def test_commands(self):
+        expected, w, _ = sgd_by_numpy(batches(10), 0.1)
+        slots = {"slots": ["x", "t"], "pipe_command": "tail -n +2 | head -n -1"}
+        with open(self.part, encoding="ascii") as file:
+            lines = file.read()
+        with open(self.part, "w", encoding="ascii") as file:
+            file.write("a line\n" + lines + "another\n")
+        self.executor.train_from_dataset(self.main, self.scope, self.dataset(
+            use_vars=[], slots=slots, allow_pipe_command=True))
+        numpy.testing.assert_allclose(self.scope["w"], w, rtol=1e-4)
+        self.executor.run(self.startup, self.scope)
+        self.executor.train_from_dataset(self.main, self.scope, self.dataset(pipe_command=slots["pipe_command"]))
+        numpy.testing.assert_allclose(self.scope["w"], w, rtol=1e-4)
+        for options, text in (({"pipe_command": "echo bad >&2; exit 3"}, "ended with status 3: bad"),
+                              ({"allow_pipe_command": True}, "no effect"),
+                              ({"use_vars": [], "slots": slots, "pipe_command": "awk 1"}, "has another one")):
+            with self.assertRaisesRegex(millrace.Error, text):
+                self.executor.train_from_dataset(self.main, self.scope, self.dataset(**options))
+
+    def test_threads(self):
+        epoch = self.executor.train_from_dataset(self.main, self.scope, self.dataset(batch_size=1), [self.loss],
+                                                 threads=4)
+        self.assertEqual((epoch.batches, epoch.examples), (80, 80))
+        self.assertLess(epoch.means[self.loss], 10)
+        seen = []
+        self.executor.prepare(self.main, self.scope).train_from_dataset(
+            self.dataset(), [self.loss], threads=2, print_period=2,
+            on_print=lambda batch, *_: seen.append((batch, self.scope["w"].shape)))
+        self.assertEqual([batch for batch, _ in seen], [2, 4, 6, 8, 10])
+        with self.assertRaisesRegex(millrace.UnimplementedError, "options.threads 2"):
+            millrace.ParallelExecutor(self.main, self.scope, devices=2, loss_name=self.loss).train_from_dataset(
+                self.dataset(), threads=2)
+
+    def test_shares_that_change(self):
+        def examples(part):
+            forward, _, _ = linear_net()
+            seen = []
+            self.executor.infer_from_dataset(forward, self.scope, part, ["x"], print_period=1,
+                                             on_print=lambda batch, n, fetches, text: seen.append(fetches["x"].copy()))
+            return sorted(map(tuple, numpy.concatenate(seen).tolist()))
+
+        options = {"in_memory": True, "divide": "examples", "trainers": 2, "reshuffle_epochs": True}
+        parts = [self.dataset(trainer=trainer, **options) for trainer in (0, 1)]
+        everything = examples(self.dataset())
+        before = None
+        for part in parts:
+            part.load_into_memory()
+        for _ in range(3):
+            for part in parts:
+                part.global_shuffle(2)
+            shares = [examples(part) for part in parts]
+            self.assertEqual(sorted(shares[0] + shares[1]), everything)
+            self.assertNotEqual(shares[0], before)
+            before = shares[0]
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "expected options.in_memory and options.divide"):
+            self.dataset(reshuffle_epochs=True)
 
     def test_shares_of_trainers(self):
         parts = [self.dataset(in_memory=True, divide="examples", trainer=trainer, trainers=2) for trainer in (0, 1)]
@@ -234,6 +289,19 @@ class FluidTest(DatasetTest):
         dataset.release_memory()
         self.assertEqual(dataset.get_memory_data_size(), 0)
 
+    def test_commands_and_threads(self):
+        dataset = self.make("QueueDataset")
+        dataset.set_pipe_command("head -n 40")
+        dataset.set_thread(3)
+        with fluid.scope_guard(self.scope):
+            for thread in (0, 2):
+                epoch = fluid.Executor().train_from_dataset(self.main, dataset, thread=thread, fetch_list=[self.loss],
+                                                            print_period=100)
+                self.assertEqual(epoch.examples, 40)
+            compiled = fluid.CompiledProgram(self.main).with_data_parallel(self.loss, places=2)
+            with self.assertRaisesRegex(millrace.UnimplementedError, "options.threads 2"):
+                fluid.Executor().train_from_dataset(compiled, dataset, thread=2)
+
     def test_compiled_programs(self):
         compiled = fluid.CompiledProgram(self.main).with_data_parallel(self.loss, places=2)
         with fluid.scope_guard(self.scope):
@@ -272,11 +340,9 @@ class FluidTest(DatasetTest):
     def test_what_is_not_there_says_so(self):
         exe = fluid.Executor()
         queue, memory = self.make("QueueDataset"), self.make("InMemoryDataset")
-        for call in (queue.local_shuffle, queue.global_shuffle, lambda: queue.set_pipe_command("awk 1"),
-                     lambda: queue.set_input_type(1), lambda: queue.set_hdfs_config("", ""),
+        for call in (queue.local_shuffle, queue.global_shuffle, lambda: queue.set_input_type(1), lambda: queue.set_hdfs_config("", ""),
                      lambda: memory.slots_shuffle(["x"]), lambda: memory.set_queue_num(2),
                      lambda: fluid.DatasetFactory().create_dataset("BoxPSDataset"),
-                     lambda: exe.train_from_dataset(self.main, queue, thread=2),
                      lambda: exe.train_from_dataset(self.main, queue, debug=True),
                      lambda: exe.train_from_dataset(self.main, queue, fetch_handler=object())):
             with self.assertRaises(millrace.UnimplementedError):
@@ -293,7 +359,8 @@ class FluidTest(DatasetTest):
         dataset.set_thread(2)
         with fluid.scope_guard(self.scope), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            fluid.Executor().train_from_dataset(self.main, dataset)
+            compiled = fluid.CompiledProgram(self.main).with_data_parallel(self.loss, places=2)
+            fluid.Executor().train_from_dataset(compiled, dataset)
         self.assertRegex(str(caught[0].message), "one thread runs the steps")
 
 

@@ -135,8 +135,12 @@ class ProgramTest(unittest.TestCase):
         self.assertIsInstance(caught.exception, millrace.Error)
         with self.assertRaises(millrace.InvalidProgramError):
             millrace.Program.from_bytes(b"\x0a\xff")
-        again = pickle.loads(pickle.dumps(caught.exception))
-        self.assertEqual(str(again), str(caught.exception))
+        for error in (caught.exception, *(cls("went wrong", {"file": "f"}, "a hint", ["a note"], "error: f: went wrong")
+                                          for cls in millrace.Error.__subclasses__())):
+            again = pickle.loads(pickle.dumps(error))
+            self.assertEqual((type(again), str(again), again.args, again.location),
+                             (type(error), str(error), error.args, error.location))
+            self.assertEqual(error.args, (error.message,))
 
 
 if __name__ == "__main__":

@@ -147,7 +147,8 @@ Status check_gradients_usage(const Tool& tool) {
                                             "--reduce-strategy",
                                             "--share-vars-program",
                                             "--persistables-of",
-                                            "--inter-op"};
+                                            "--inter-op",
+                                            "--worker-threads"};
   if (!wanted) {
     for (const char* const option : kOwn) {
       if (tool.given(option))
