@@ -110,7 +110,7 @@ struct Convolution {
   /// Forward, with src and weights of int8: the sums of integers, plus the bias, are multiplied by
   /// the scale of their output channel. One entry for each channel of dst, none 0; empty for
   /// floating point. The layout of the weights cannot be converted back.
-  std::vector<float> scales;
+  std::vector<float> scales = {};
 };
 /// kSrc, kWeights[, kBias] -> kDst = rectifier(src * weights + bias [+ old dst]). The gradients
 /// ignore bias, accumulate and rectifier.
@@ -143,7 +143,7 @@ struct Product {
   /// Uses no tiles for float products, even where they are faster (tile_product.h).
   bool float_units = false;
   /// With src and weights of int8, for two matrices: one entry for each column, as in Convolution.
-  std::vector<float> scales;
+  std::vector<float> scales = {};
 };
 /// kSrc, kWeights[, kBias][, kSummand] -> kDst. Large float products of two matrices use tiles if
 /// the processor has them.

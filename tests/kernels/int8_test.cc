@@ -90,9 +90,11 @@ class Net {
     }
   }
 
-  Values run(const executor::NamedValues& feeds, bool optimize, const std::string& result = "y") {
-    auto prepared = executor::Executor(executor::standard_runtime(), {.optimize = optimize})
-                        .prepare(*program_, scope_);
+  Values run(const executor::NamedValues& feeds, bool optimize, const std::string& result = "y",
+             int threads = 1) {
+    auto prepared =
+        executor::Executor(executor::standard_runtime(), {.threads = threads, .optimize = optimize})
+            .prepare(*program_, scope_);
     EXPECT_TRUE(prepared.ok()) << prepared.status().to_string();
     std::vector<Value> results;
     const Status status = (*prepared)->run(feeds, {result}, results);
@@ -116,7 +118,7 @@ void expect_same(Net& net, const executor::NamedValues& feeds, const std::string
   for (int run = 0; run < 2; ++run) {
     const Values truth = net.run(feeds, false);
     EXPECT_THAT(net.types(), Not(Contains(type)));
-    const Values found = net.run(feeds, true);
+    const Values found = net.run(feeds, true, "y", run + 1);
     EXPECT_THAT(net.types(), Contains(type));
     EXPECT_THAT(net.types(), Not(Contains(HasSubstr("quantize"))));
     ASSERT_EQ(found.size(), truth.size());
@@ -182,6 +184,18 @@ TEST(Int8Products, AConvolutionAddsAnotherImage) {
   const ConvCase shape{"2,16,6,6", "16,16,3,3", "16", "paddings: [1, 1]"};
   Net net(conv_net(shape, "elementwise_add X=c Y=x -> Out=n\nrelu X=n -> Out=y\n"));
   expect_same(net, images({2, 16, 6, 6}), "int8_conv2d");
+}
+
+// Images of 20 channels, as a convolution of floats writes them.
+TEST(Int8Products, ImagesInBlocksOfChannelsAreRounded) {
+  const ConvCase shape{"2,20,6,6", "16,20,3,3", "16", "paddings: [1, 1]"};
+  std::string text = conv_net(shape, kNormAndRelu);
+  const size_t at = text.find("fake_quantize");
+  text.insert(at, "conv2d Input=u Filter=w0 -> Output=x {paddings: [1, 1]}\n");
+  Net net("param w0: f32(20,16,3,3)\nvar u: f32(2,16,6,6)\n" + text);
+  executor::NamedValues feeds;
+  feeds["u"] = tensor_value({2, 16, 6, 6}, noise(2 * 16 * 36, 5));
+  expect_same(net, feeds, "int8_conv2d");
 }
 
 TEST(Int8Products, NumbersThatAreNoIntegersAreMultipliedAsFloats) {

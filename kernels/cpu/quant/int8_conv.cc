@@ -134,10 +134,10 @@ class Int8Conv {
   dnn::ShapeCache<std::optional<dnn::Primitive>> primitives_;
   bool floats_are_current_ = false;
   Tensor float_filter_;
-  Tensor rounded_;       // the input, in this run
-  const Tensor* bias_;   // in this run
-  Tensor folded_bias_;   // with batch_norm
-  Tensor integer_bias_;  // divided by the scales
+  Tensor rounded_;                // the input, in this run
+  const Tensor* bias_ = nullptr;  // in this run
+  Tensor folded_bias_;            // with batch_norm
+  Tensor integer_bias_;           // divided by the scales
 };
 
 StatusOr<Kernel> int8_conv2d(const KernelSetup& op) {
