@@ -21,6 +21,8 @@ constexpr std::chrono::milliseconds kDiscoveringTransportPause{200};
 // An entry may outlive its server by the length of a lease. A server that is up responds faster
 // than this.
 constexpr std::chrono::milliseconds kProbe{1000};
+// How often a server is reminded of callers whose calls wait for the directory.
+constexpr std::chrono::milliseconds kReminder{500};
 
 Status connect_once(const std::string& address, Deadline deadline) {
   MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(address));
@@ -122,22 +124,29 @@ class FencedHandler final : public Handler {
     if (!is_open_)
       return {StatusCode::kDistributed,
               fmt::format("the server '{}' has not announced itself yet", name_)};
-    MILLRACE_RETURN_IF_ERROR(check(deadline));
+    MILLRACE_RETURN_IF_ERROR(check(request, deadline));
     Status status = handler_.handle(request, deadline, reply);
     // what was done is undone by no error, but the caller must not build on it
-    MILLRACE_RETURN_IF_ERROR(check(deadline));
+    MILLRACE_RETURN_IF_ERROR(check(request, deadline));
     return status;
   }
   [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override {
     return handler_.knows(envelope);
   }
+  void heard(const Request& envelope) override { handler_.heard(envelope); }
   /// Lets calls pass from now on.
   void open() { is_open_ = true; }
 
  private:
-  Status check(Deadline deadline) {
-    MILLRACE_ASSIGN_OR_RETURN(const bool has_name, directory_->still_has(name_, deadline));
-    if (has_name) return Ok();
+  Status check(const Request& request, Deadline deadline) {
+    StatusOr<bool> has_name =
+        directory_->still_has(name_, std::min(deadline, Clock::now() + kReminder));
+    while (!has_name.ok() && Clock::now() < deadline) {
+      handler_.heard(request);
+      has_name = directory_->still_has(name_, std::min(deadline, Clock::now() + kReminder));
+    }
+    if (!has_name.ok()) return has_name.status();
+    if (*has_name) return Ok();
     Status lost(StatusCode::kDistributed,
                 fmt::format("another process serves as '{}', according to the directory; this one, "
                             "with term {}, was paused or cut off",

@@ -107,6 +107,12 @@ StatusOr<bool> Service::knows(const Request& envelope) const {
   return false;
 }
 
+void Service::heard(const Request& envelope) {
+  const std::lock_guard lock(core_->mutex);
+  if (core_->trainers.knows(envelope.caller))
+    core_->trainers.at(envelope.caller.trainer).seen = core_->now();
+}
+
 Status Service::answer(const Request& request, Deadline deadline, ReplySink& reply) {
   reply.set_epoch(core_->epoch);
   const MethodRow* const row = find_method(request.method);

@@ -35,6 +35,7 @@ class Service final : public Handler {
   /// True for a trainer after its hello, also if this server has only loaded the record of it.
   /// Errors: what a call that needs a hello gets without one.
   [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override;
+  void heard(const Request& envelope) override;
 
   /// Writes the term of this server beside its snapshots; calls wait for that. Then applies steps
   /// until all trainers have left or stop() was called. Afterwards, or after an error, every call

@@ -29,6 +29,8 @@ class Handler {
   /// peers have limits of their own. Errors refuse the call. Without an implementation, every peer
   /// is known.
   [[nodiscard]] virtual StatusOr<bool> knows(const Request& /*envelope*/) const { return true; }
+  /// A call of this peer has arrived and still waits, not for the server: the peer is not silent.
+  virtual void heard(const Request& /*envelope*/) {}
   /// The term of the server (ps/transport/epoch.h); 0: it has none. A transport that orders servers
   /// by a directory sets a higher one before any call is handled.
   [[nodiscard]] virtual uint64_t term() const { return 0; }

@@ -27,10 +27,16 @@ class FakeDirectory final : public Directory {
     term = std::max(term + 1, least);
     return term;
   }
-  StatusOr<bool> still_has(const std::string& name, Deadline) override {
+  StatusOr<bool> still_has(const std::string& name, Deadline deadline) override {
+    if (!knows_) {
+      std::this_thread::sleep_until(deadline);
+      return Status(StatusCode::kDistributed, "the directory does not respond");
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     return !taken_.contains(name);
   }
+  // Whether it responds.
+  void respond(bool does) { knows_ = does; }
   // As if another process had the name.
   void take_away(const std::string& name) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -54,6 +60,7 @@ class FakeDirectory final : public Directory {
   std::map<std::string, std::string> entries_;
   std::map<std::string, uint64_t> terms_;
   std::set<std::string> taken_;
+  std::atomic<bool> knows_{true};
 };
 
 class Says final : public Handler {
@@ -63,6 +70,8 @@ class Says final : public Handler {
     reply.set_text(text_);
     return Ok();
   }
+  void heard(const Request& /*envelope*/) override { ++heard_; }
+  [[nodiscard]] int times_heard() const { return heard_; }
   [[nodiscard]] uint64_t term() const override { return term_; }
   Status begin_term(uint64_t term) override {
     term_ = term;
@@ -80,6 +89,7 @@ class Says final : public Handler {
  private:
   std::string text_;
   std::atomic<uint64_t> term_{3};
+  std::atomic<int> heard_{0};
   std::mutex mutex_;
   Status ended_;
 };
@@ -153,6 +163,30 @@ TEST_F(DiscoveringTransportTest, AServerThatLostItsNameEnds) {
   EXPECT_EQ(refused.code(), StatusCode::kDistributed);
   EXPECT_THAT(refused.to_string(), HasSubstr("another process serves as '10.0.0.7:6174'"));
   EXPECT_THAT(first.ended().to_string(), HasSubstr("with term 3, was paused or cut off"));
+}
+
+// A server that cannot ask the directory lets calls wait, and their callers are not silent.
+TEST_F(DiscoveringTransportTest, CallsWaitForTheDirectory) {
+  Says server("here");
+  const auto listener = transport({"127.0.0.1:0", ""})->listen(name_, server);
+  ASSERT_TRUE(listener.ok());
+  const auto channel = transport({})->connect(name_);
+  std::string text;
+  ASSERT_TRUE(ask(**channel, text).ok());
+  EXPECT_EQ(server.times_heard(), 0);
+  directory_->respond(false);
+  std::thread heals([&] {
+    std::this_thread::sleep_for(milliseconds(1200));
+    directory_->respond(true);
+  });
+  const Status late = ask(**channel, text);
+  heals.join();
+  EXPECT_TRUE(late.ok()) << late.to_string();
+  EXPECT_GE(server.times_heard(), 2);
+  directory_->respond(false);
+  const Status refused = ask(**channel, text, milliseconds(700));
+  EXPECT_EQ(refused.code(), StatusCode::kDistributed);
+  EXPECT_TRUE(server.ended().ok());
 }
 
 TEST_F(DiscoveringTransportTest, SaysWhoIsMissing) {

@@ -160,10 +160,11 @@ bool must_be_survived(const Case& job, const Fault& fault) {
       return fault.length <= 2 * kSecond && fault.replaced_after < 0;
     case Fault::Kind::kNoEtcd:
     case Fault::Kind::kEtcdDown:
-      // calls wait for etcd; the only such fault may last longer
+      // calls wait for etcd, so the only such fault may last longer; but a trainer that loses a
+      // connection meanwhile does not find the server
       return fault.replaced_after < 0 &&
              (fault.length <= 2 * kSecond ||
-              (fault.length <= job.deadline / 3 &&
+              (fault.length <= job.deadline / 3 && job.noise.cut == 0 &&
                std::ranges::count(job.faults, Fault::Kind::kDate, &Fault::kind) + 1 ==
                    std::ssize(job.faults)));
   }

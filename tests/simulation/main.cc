@@ -29,6 +29,8 @@ constexpr const char* kUsage = R"(usage: simulate_jobs [OPTIONS]
   --trace          print the events of each case
   --etcd           cases with etcd, which have seeds of their own
   --unfenced       with --etcd: servers never ask whether they still have their names
+  --check          what ctest runs: 100 cases, 30 with etcd, and a search for the split brain of
+                   servers without a fence; without other options
   --finds TEXT     expect a finding with this text: end with 0 at the first case that has it
 )";
 
@@ -234,6 +236,19 @@ int run_all(const Options& options) {
   return failed == 0 ? 0 : 1;
 }
 
+// A few cases of each kind, and a fault of the product that they must find.
+int check_all() {
+  Options plain;
+  Options etcd;
+  etcd.etcd = true;
+  etcd.to = 30;
+  Options unfenced = etcd;
+  unfenced.unfenced = true;
+  unfenced.finds = "split brain";
+  const int failed = run_all(plain) + run_all(etcd) + find_expected(unfenced);
+  return failed == 0 ? 0 : 1;
+}
+
 bool parse(const std::vector<std::string>& words, Options& options) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -269,13 +284,16 @@ bool parse(const std::vector<std::string>& words, Options& options) {
 }  // namespace millrace::simulation
 
 int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
   millrace::simulation::Options options;
-  if (!millrace::simulation::parse({argv + 1, argv + argc}, options)) {
+  const bool checks = words == std::vector<std::string>{"--check"};
+  if (!checks && !millrace::simulation::parse(words, options)) {
     std::cerr << millrace::simulation::kUsage;
     return 2;
   }
   // the threads of OpenMP wait outside of the simulation
   setenv("OMP_NUM_THREADS", "1", 1);
+  if (checks) return millrace::simulation::check_all();
   return options.finds.empty() ? millrace::simulation::run_all(options)
                                : millrace::simulation::find_expected(options);
 }
