@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Transfer of values between a trainer and a pserver: calls by TCP and gRPC, and the least that UCX could cost.
+
+    bench/ucx.py --bin-dir build/release [--mb 64] [--rounds 5] [-v]
+
+Compiles bench/ucx_peer.cc and bench/ucx_stranger.cc, which need libucx-dev. In each round ps_wire_bench and every
+transport of ucx_peer run once, in turn. Prints a JSON line per measurement and transport: the shortest time of all
+runs and the least processor time of both processes among the rounds, in microseconds, and both as a share of those of
+calls by TCP. Then how long UCX takes to report a process that was killed (null: it does not within 30 s), and whether
+a stranger that only knows the port of a UCX worker can write into its process. -v also prints every line of the
+programs.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from json_lines import json_lines
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PEERS = ["plain", "readv", "ucx-tcp", "ucx-shm", "ucx-cma"]
+UCX = [name for name in PEERS if name.startswith("ucx")]
+
+
+def lines_of(args, command):
+    lines = json_lines(command)
+    if args.v:
+        print(*map(json.dumps, lines), sep="\n", flush=True)
+    return lines
+
+
+def compiled(name, work):
+    """The program of bench/<name>.cc."""
+    program = os.path.join(work, name)
+    source = os.path.join(HERE, name + ".cc")
+    libraries = ["-lucp", "-luct", "-lucs", "-lfmt"]
+    done = subprocess.run(["c++", "-O2", "-std=c++20", "-I", os.path.dirname(HERE), source, "-o", program, *libraries], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{source} does not compile; it needs libucx-dev:\n{done.stderr[-2000:]}")
+    return program
+
+
+def best_us(line):
+    return line["best"] if line["unit"] == "us" else 1e-3 * (line["mb"] << 20) / line["best"]
+
+
+def measure(args, peer):
+    """The least wall and processor time by measurement and transport, over all rounds."""
+    least = {}
+    ours = [os.path.join(args.bin_dir, "bench/ps_wire_bench")]
+    commands = [ours] + [[peer, "--transport", name] for name in PEERS]
+    for _ in range(args.rounds):
+        for command in commands:
+            for line in lines_of(args, command + ["--mb", str(args.mb), "--runs", str(args.runs), "--calls", str(args.calls)]):
+                key = line["name"], line["transport"]
+                now = best_us(line), line["processor_us"]
+                least[key] = tuple(map(min, least.get(key, now), now))
+    return least
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--bin-dir", required=True)
+    ap.add_argument("--mb", type=int, default=64)
+    ap.add_argument("--rounds", type=int, default=5)
+    ap.add_argument("--runs", type=int, default=7, help="transfers of the value in a round")
+    ap.add_argument("--calls", type=int, default=2000, help="rows in a round")
+    ap.add_argument("-v", action="store_true")
+    args = ap.parse_args()
+    with tempfile.TemporaryDirectory(prefix="millrace_ucx_bench") as work:
+        peer, stranger = compiled("ucx_peer", work), compiled("ucx_stranger", work)
+        least = measure(args, peer)
+        for (name, transport), (wall, processor) in sorted(least.items()):
+            tcp_wall, tcp_processor = least[name, "tcp"]
+            print(json.dumps({"name": name, "transport": transport, "mb": args.mb, "best_us": round(wall, 1), "processor_us": round(processor, 1),
+                              "best_to_tcp": round(wall / tcp_wall, 3), "processor_to_tcp": round(processor / tcp_processor, 3),
+                              "load_average": round(os.getloadavg()[0], 1)}), flush=True)
+        for name in UCX:
+            print(*map(json.dumps, lines_of(args, [peer, "--transport", name, "--lost"])))
+        print(*map(json.dumps, lines_of(args, [stranger])))
+
+
+if __name__ == "__main__":
+    main()
